@@ -1,0 +1,188 @@
+// POSIX files behind file.h.
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace zerofleet {
+namespace {
+
+absl::Status ErrnoStatus(const std::string& path, const char* operation, int error) {
+  std::string message = absl::StrCat(path, ": cannot ", operation, ": ", std::strerror(error));
+  if (error == ENOENT) return absl::NotFoundError(message);
+  if (error == EEXIST) return absl::AlreadyExistsError(message);
+  return absl::ResourceExhaustedError(message);
+}
+
+// Closes a descriptor when the scope ends.
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+  int release() { return std::exchange(value_, -1); }
+
+ private:
+  int value_;
+};
+
+absl::Status FilesystemStatus(const std::string& path, const char* operation, const std::error_code& error) {
+  return ErrnoStatus(path, operation, error.value());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
+  Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor.get() < 0) return ErrnoStatus(path, "open", errno);
+  struct stat info;
+  if (fstat(descriptor.get(), &info) != 0) return ErrnoStatus(path, "stat", errno);
+  if (!S_ISREG(info.st_mode)) return absl::NotFoundError(absl::StrCat(path, ": not a regular file"));
+  size_t size = static_cast<size_t>(info.st_size);
+  if (size == 0) return std::unique_ptr<MappedFile>(new MappedFile(path, {}));
+  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
+  if (data == MAP_FAILED) return ErrnoStatus(path, "map", errno);
+  return std::unique_ptr<MappedFile>(new MappedFile(path, {static_cast<const std::byte*>(data), size}));
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::string& path) {
+  int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (descriptor < 0) return ErrnoStatus(path, "create", errno);
+  return std::unique_ptr<DurableFile>(new DurableFile(path, descriptor));
+}
+
+DurableFile::~DurableFile() { close(descriptor_); }
+
+absl::Status DurableFile::Write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    ssize_t written = write(descriptor_, bytes.data(), std::min(bytes.size(), size_t{1} << 30));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus(path_, "write", errno);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DurableFile::Sync() {
+  if (fsync(descriptor_) != 0) return ErrnoStatus(path_, "fsync", errno);
+  return absl::OkStatus();
+}
+
+absl::Status ReadAt(const std::string& path, int64_t offset, std::span<std::byte> into) {
+  Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor.get() < 0) return ErrnoStatus(path, "open", errno);
+  while (!into.empty()) {
+    ssize_t got = pread(descriptor.get(), into.data(), std::min(into.size(), size_t{1} << 30), offset);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus(path, "read", errno);
+    }
+    if (got == 0) return absl::DataLossError(absl::StrCat(path, ": ends at byte ", offset, ", ", into.size(), " bytes too early"));
+    into = into.subspan(static_cast<size_t>(got));
+    offset += got;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit_bytes) {
+  ZF_ASSIGN_OR_RETURN(int64_t size, FileBytes(path));
+  if (size > limit_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(path, ": ", size, " bytes, at most ", limit_bytes, " expected"));
+  }
+  std::string contents(static_cast<size_t>(size), '\0');
+  ZF_RETURN_IF_ERROR(ReadAt(path, 0, std::as_writable_bytes(std::span(contents))));
+  return contents;
+}
+
+absl::Status WriteFileAtomically(const std::string& path, std::string_view contents) {
+  std::string temporary = absl::StrCat(path, ".tmp");
+  if (unlink(temporary.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(temporary, "remove", errno);
+  {
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(temporary));
+    ZF_RETURN_IF_ERROR(file->Write(std::as_bytes(std::span(contents))));
+    ZF_RETURN_IF_ERROR(file->Sync());
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) return ErrnoStatus(path, "rename onto", errno);
+  std::string parent = std::filesystem::path(path).parent_path();
+  return SyncDirectory(parent.empty() ? "." : parent);
+}
+
+absl::Status SyncDirectory(const std::string& path) {
+  Descriptor descriptor(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() < 0) return ErrnoStatus(path, "open", errno);
+  if (fsync(descriptor.get()) != 0) return ErrnoStatus(path, "fsync", errno);
+  return absl::OkStatus();
+}
+
+absl::Status CreateDirectories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return FilesystemStatus(path, "create the directory", error);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  std::filesystem::directory_iterator entries(path, error);
+  if (error) return FilesystemStatus(path, "list", error);
+  for (; entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    names.push_back(entries->path().filename());
+    if (error) break;
+  }
+  if (error) return FilesystemStatus(path, "list", error);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status RemoveTree(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) return FilesystemStatus(path, "remove", error);
+  return absl::OkStatus();
+}
+
+bool FileExists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+bool IsDirectory(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+absl::StatusOr<int64_t> FileBytes(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(path, "stat", errno);
+  if (!S_ISREG(info.st_mode)) return absl::NotFoundError(absl::StrCat(path, ": not a regular file"));
+  return static_cast<int64_t>(info.st_size);
+}
+
+std::string JoinPath(std::string_view directory, std::string_view name) {
+  return std::filesystem::path(directory) / std::filesystem::path(name);
+}
+
+}  // namespace zerofleet

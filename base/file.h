@@ -1,0 +1,77 @@
+// Files as the rest of the tree sees them: memory-mapped reading, durable writing, directories.
+//
+// Every error names the path. Writers never overwrite: an output file must not exist.
+#ifndef ZEROFLEET_BASE_FILE_H_
+#define ZEROFLEET_BASE_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace zerofleet {
+
+// A whole file mapped read-only; an empty file has an empty span.
+class MappedFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  MappedFile(std::string path, std::span<const std::byte> bytes) : path_(std::move(path)), bytes_(bytes) {}
+  std::string path_;
+  std::span<const std::byte> bytes_;
+};
+
+// Appends to a new file; the bytes are durable once Sync has returned OK. After a failed Write or
+// Sync the file is not to be trusted: fsync is not retried, since the kernel may have dropped the pages.
+class DurableFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<DurableFile>> Create(const std::string& path);
+  ~DurableFile();
+  DurableFile(const DurableFile&) = delete;
+  DurableFile& operator=(const DurableFile&) = delete;
+
+  absl::Status Write(std::span<const std::byte> bytes);
+  absl::Status Sync();
+
+ private:
+  DurableFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  std::string path_;
+  int descriptor_;
+};
+
+// Reads exactly `into.size()` bytes at `offset`; DataLoss if the file ends before.
+absl::Status ReadAt(const std::string& path, int64_t offset, std::span<std::byte> into);
+
+// The whole file as a string; ResourceExhausted if larger than `limit_bytes`.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit_bytes);
+
+// Replaces `path` as one step: a temporary beside it, fsync, rename, fsync of the directory.
+absl::Status WriteFileAtomically(const std::string& path, std::string_view contents);
+
+absl::Status SyncDirectory(const std::string& path);
+absl::Status CreateDirectories(const std::string& path);
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);  // names, sorted
+absl::Status RemoveTree(const std::string& path);
+bool FileExists(const std::string& path);
+bool IsDirectory(const std::string& path);
+absl::StatusOr<int64_t> FileBytes(const std::string& path);
+
+// "a" and "b/c" -> "a/b/c".
+std::string JoinPath(std::string_view directory, std::string_view name);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_BASE_FILE_H_

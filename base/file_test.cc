@@ -1,0 +1,66 @@
+// Files: durable writes, refusals to overwrite, errors that name the path.
+#include "base/file.h"
+
+#include <unistd.h>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class FileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(RemoveTree(directory_).ok());
+    ASSERT_TRUE(CreateDirectories(directory_).ok());
+  }
+  void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
+  std::string Path(const std::string& name) const { return JoinPath(directory_, name); }
+
+ private:
+  std::string directory_ = JoinPath(testing::TempDir(), "zerofleet_file_test_" + std::to_string(getpid()));
+};
+
+TEST_F(FileTest, AtomicWriteReplacesAndLeavesNoTemporary) {
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), "one").ok());
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), "second").ok());
+  EXPECT_EQ(ReadSmallFile(Path("a"), 100).value(), "second");
+  EXPECT_THAT(ListDirectory(Path("")).value(), ElementsAre("a"));
+  EXPECT_EQ(ReadSmallFile(Path("a"), 3).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(FileTest, DurableFileRefusesToOverwrite) {
+  std::string text = "hello";
+  auto file = DurableFile::Create(Path("x"));
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Write(std::as_bytes(std::span(text))).ok());
+  ASSERT_TRUE((*file)->Sync().ok());
+  EXPECT_EQ(DurableFile::Create(Path("x")).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(FileBytes(Path("x")).value(), 5);
+}
+
+TEST_F(FileTest, ReadPastTheEndIsDataLoss) {
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), "12345").ok());
+  std::string into(4, ' ');
+  EXPECT_TRUE(ReadAt(Path("a"), 1, std::as_writable_bytes(std::span(into))).ok());
+  EXPECT_EQ(into, "2345");
+  absl::Status status = ReadAt(Path("a"), 2, std::as_writable_bytes(std::span(into)));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(Path("a")));
+}
+
+TEST_F(FileTest, MapsFilesEmptyOnesToo) {
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), "abc").ok());
+  ASSERT_TRUE(WriteFileAtomically(Path("empty"), "").ok());
+  EXPECT_EQ(MappedFile::Open(Path("a")).value()->bytes().size(), 3u);
+  EXPECT_TRUE(MappedFile::Open(Path("empty")).value()->bytes().empty());
+  EXPECT_EQ(MappedFile::Open(Path("missing")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(MappedFile::Open(Path("")).status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,34 @@
+// Figures as people read them.
+#include "base/units.h"
+
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+TEST(Units, Bytes) {
+  EXPECT_EQ(HumanBytes(0), "0 B");
+  EXPECT_EQ(HumanBytes(1023), "1023 B");
+  EXPECT_EQ(HumanBytes(1536), "1.5 KiB");
+  EXPECT_EQ(HumanBytes(int64_t{3} << 30), "3.0 GiB");
+}
+
+TEST(Units, Counts) {
+  EXPECT_EQ(HumanCount(17), "17");
+  EXPECT_EQ(HumanCount(124439808), "124.4M");
+}
+
+TEST(Units, Seconds) {
+  EXPECT_EQ(HumanSeconds(3.21), "3.2s");
+  EXPECT_EQ(HumanSeconds(75.2), "1m15s");
+  EXPECT_EQ(HumanSeconds(7384), "2h03m");
+}
+
+TEST(Units, Rounding) {
+  EXPECT_EQ(RoundUp(0, 16), 0);
+  EXPECT_EQ(RoundUp(17, 16), 32);
+  EXPECT_EQ(CeilDivide(7, 3), 3);
+}
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,142 @@
+// Collectives among the ranks of one group.
+//
+// A Communicator runs the operations posted to it in the order they were posted, on its own thread, so that they
+// overlap computation; every rank of the group must post the same sequence (the static schedule, zero/schedule.h).
+// A backend implements only the four Run* functions, each synchronous and called from that one thread.
+//
+// Splitting: an array of `count` elements is split among `size` ranks by ShardRange: equal parts of
+// ceil(count/size), the last ones shorter or empty. Figures are those of one rank: an all-gather or a
+// reduce-scatter of `count` elements sends count*(n-1)/n elements, an all-reduce twice that.
+#ifndef ZEROFLEET_WORKER_COLLECTIVE_COMMUNICATOR_H_
+#define ZEROFLEET_WORKER_COLLECTIVE_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/device/dtype.h"
+
+namespace zerofleet {
+
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+// The part of [0, count) that `rank` of `size` owns.
+Range ShardRange(int64_t count, int size, int rank);
+
+enum class Operation : uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast };
+const char* OperationName(Operation operation);  // "all_gather", ... as metrics and reports spell it
+
+// What a rank is doing in a group, for the coordinator: an operation that is late names the rank that has not arrived.
+struct CollectiveProgress {
+  std::string group;
+  uint64_t sequence = 0;  // operations started so far in this group
+  uint64_t completed = 0;
+  Operation operation = Operation::kAllGather;  // the last one started
+  std::string unit;
+};
+
+// Sums since the communicator was made. `bytes` are those this rank sent; `seconds` from start to completion.
+struct CollectiveTotals {
+  int64_t calls = 0, bytes = 0;
+  double seconds = 0;
+  int64_t gathered_bytes = 0;  // whole (gathered) size, what bus bandwidth is computed from
+};
+
+// Called on the communicator's thread after each operation; for histograms.
+struct CollectiveRecord {
+  Operation operation;
+  int64_t sent_bytes, gathered_bytes;
+  double seconds;
+};
+
+class Communicator {
+ public:
+  // One posted operation. Copyable; Wait may be called from any thread, more than once.
+  class Pending {
+   public:
+    Pending() = default;  // already complete, OK
+    absl::Status Wait() const;
+
+   private:
+    friend class Communicator;
+    struct State;
+    std::shared_ptr<State> state_;
+  };
+
+  using Observer = std::function<void(const CollectiveRecord&)>;
+
+  // Stops after the operation in progress; posted ones that have not started fail with Cancelled.
+  virtual ~Communicator();
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::string& group() const { return group_; }  // "data" | "tensor"
+  virtual std::string backend() const = 0;             // "ucx" | "in_process" | "nccl"
+
+  // Buffers are borrowed until the operation completes. `unit` says what moves, for progress reports.
+
+  // full(count) from each rank's part. `shard` is this rank's ShardRange, or null when it is already in place in `full`.
+  Pending AllGather(const void* shard, void* full, int64_t count, DType dtype, std::string unit);
+  // As AllGather, for raw bytes: `shard_bytes` from every rank, in rank order.
+  Pending AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit);
+  // shard = this rank's ShardRange of the sum over ranks of `full`: fp32 accumulation in rank order 0, 1, ..., n-1,
+  // then one rounding to `shard_dtype`. `shard` may point at this rank's place inside `full`.
+  Pending ReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count, std::string unit);
+  // As ReduceScatter followed by AllGather, in place.
+  Pending AllReduce(void* data, int64_t count, DType dtype, std::string unit);
+  Pending Broadcast(void* data, int64_t bytes, int root, std::string unit);
+
+  // Makes the operation in progress and all later ones return `reason` at once. Any thread; idempotent.
+  void Abort(absl::Status reason);
+
+  CollectiveProgress progress() const;
+  std::map<Operation, CollectiveTotals> totals() const;
+  void SetObserver(Observer observer);  // before the first operation
+
+ protected:
+  Communicator(std::string group, int rank, int size);
+  // Called by a backend's constructor when it is ready, and by its destructor before it tears down.
+  void StartThread();
+  void StopThread();
+
+  // OK, or the reason given to Abort. A backend polls it in every wait, at least every 50 ms.
+  absl::Status aborted() const;
+
+  virtual absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) = 0;
+  virtual absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count) = 0;
+  virtual absl::Status RunAllReduce(void* data, int64_t count, DType dtype) = 0;
+  virtual absl::Status RunBroadcast(void* data, int64_t bytes, int root) = 0;
+
+ private:
+  struct Posted;
+  Pending Post(Operation operation, int64_t sent_bytes, int64_t gathered_bytes, std::string unit,
+               std::function<absl::Status()> run);
+  void Loop();
+
+  const std::string group_;
+  const int rank_, size_;
+  Observer observer_;
+  mutable absl::Mutex mutex_;
+  std::deque<std::unique_ptr<Posted>> queue_ ABSL_GUARDED_BY(mutex_);
+  CollectiveProgress progress_ ABSL_GUARDED_BY(mutex_);
+  std::map<Operation, CollectiveTotals> totals_ ABSL_GUARDED_BY(mutex_);
+  absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_COLLECTIVE_COMMUNICATOR_H_

@@ -1,0 +1,128 @@
+// The typed ops a transformer needs, forward and backward, as every device implements them.
+//
+// Legend: B sequences, T positions, M = B*T tokens, C hidden, H heads, D = C/H, V vocabulary, K/N matrix sides.
+// Matrices are dense and row-major. `Tensor` arguments say their element type: activations and parameters are the
+// compute type (fp32 or bf16), all of one type within a call unless noted; gradients of parameters are always fp32.
+// Arithmetic and accumulation are fp32 whatever the storage. Every op is deterministic: the same input gives the
+// same bits on every run, with any number of threads. Pointers are device pointers, borrowed for the call.
+// Scratch memory is passed in by the caller; the *ScratchBytes functions say how much.
+#ifndef ZEROFLEET_WORKER_DEVICE_OPS_H_
+#define ZEROFLEET_WORKER_DEVICE_OPS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "worker/device/device.h"
+#include "worker/device/dtype.h"
+
+namespace zerofleet {
+
+// A typed pointer; the shape is part of each op's signature.
+struct Tensor {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+
+  Tensor Offset(int64_t elements) const {
+    return {static_cast<std::byte*>(data) + elements * DTypeBytes(dtype), dtype};
+  }
+  explicit operator bool() const { return data != nullptr; }
+};
+
+struct AttentionShape {
+  int64_t batch, time, heads, head_size;
+};
+
+// AdamW (Loshchilov and Hutter 2019) with decoupled decay, as PyTorch applies it: p *= 1 - lr*decay, then the update
+// with bias-corrected moments, epsilon outside the square root.
+struct AdamWStep {
+  float learning_rate, beta1, beta2, epsilon, weight_decay;
+  float gradient_scale;  // multiplies each gradient first: the clip coefficient
+  int64_t step;          // 1-based, for bias correction
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  // --- Linear layers. Weights are (N, K): out by in.
+
+  // y(M,N) = x(M,K) w^T + bias(N); bias may be null.
+  virtual void LinearForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor y) = 0;
+  // dx(M,K) = dy(M,N) w, overwritten.
+  virtual void LinearBackwardInput(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor dx) = 0;
+  // dw(N,K) += dy^T x and dbias(N) += column sums of dy, both fp32; dbias may be null.
+  virtual void LinearBackwardWeight(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor x, float* dw, float* dbias) = 0;
+
+  // --- Element-wise. GELU is the tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 uses it.
+
+  virtual void GeluForward(Stream&, int64_t count, Tensor x, Tensor y) = 0;
+  // dx = dy * gelu'(x); dx may be dy.
+  virtual void GeluBackward(Stream&, int64_t count, Tensor x, Tensor dy, Tensor dx) = 0;
+  // y = a + b; y may be a or b.
+  virtual void Add(Stream&, int64_t count, Tensor a, Tensor b, Tensor y) = 0;
+
+  // --- Layer norm over the last axis (C); mean and rstd are fp32 (M), written by the forward, read by the backward.
+
+  virtual void LayerNormForward(Stream&, int64_t m, int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta,
+                                Tensor y, float* mean, float* rstd) = 0;
+  // dx(M,C) += the gradient through the norm (the residual path's gradient is already in dx); dgamma(C), dbeta(C) +=.
+  virtual void LayerNormBackward(Stream&, int64_t m, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* mean,
+                                 const float* rstd, Tensor dx, float* dgamma, float* dbeta) = 0;
+
+  // --- Causal self-attention. qkv is (B,T,3C): queries, keys and values side by side, heads contiguous in each.
+  // Scores are scaled by 1/sqrt(D). Never holds more than one tile of scores a thread.
+
+  // out(B,T,C); logsumexp(B,H,T) fp32 is kept for the backward.
+  virtual void AttentionForward(Stream&, const AttentionShape&, Tensor qkv, Tensor out, float* logsumexp, void* scratch) = 0;
+  // dqkv(B,T,3C) overwritten.
+  virtual void AttentionBackward(Stream&, const AttentionShape&, Tensor qkv, Tensor out, const float* logsumexp,
+                                 Tensor dout, Tensor dqkv, void* scratch) = 0;
+  // Bytes either direction needs, all threads together.
+  virtual int64_t AttentionScratchBytes(const AttentionShape&) const = 0;
+
+  // --- Embeddings.
+
+  // x(M,C) = wte[token] + wpe[position]; tokens (B,T) int32, each in [0, V), checked by the data source.
+  virtual void EmbeddingForward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor wte,
+                                Tensor wpe, Tensor x) = 0;
+  // dwte(V,C) += and dwpe(T_max,C) +=, fp32, in token order.
+  virtual void EmbeddingBackward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor dx,
+                                 float* dwte, float* dwpe) = 0;
+
+  // --- Output head with softmax cross-entropy, fused and chunked over tokens so that at most
+  // CrossEntropyScratchBytes of logits exist at once.
+
+  // *loss_sum = sum over M tokens of -log softmax(x w^T)[target], in nats, accumulated in double (a device pointer).
+  // If dx is set, the backward runs too: dx(M,C) = and dw(V,C) += gradients of loss_sum * gradient_scale.
+  virtual void CrossEntropy(Stream&, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w, const int32_t* targets,
+                            float gradient_scale, double* loss_sum, Tensor dx, float* dw, void* scratch) = 0;
+  virtual int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const = 0;
+
+  // --- Flat vectors, for ZeRO.
+
+  // to = from, converted; in place is allowed when `to` is not wider than `from` and both start at one address.
+  virtual void Convert(Stream&, int64_t count, Tensor from, Tensor to) = 0;
+  // accumulator += from, in fp32.
+  virtual void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) = 0;
+  // *sum = sum of squares, in double, in an order that depends on `count` alone.
+  virtual void SumSquares(Stream&, int64_t count, Tensor x, double* sum) = 0;
+  virtual void Zero(Stream&, void* data, int64_t bytes) = 0;
+  // master, exp_avg and exp_avg_sq (count, fp32) updated in place from gradient; parameter = master converted.
+  // parameter.data may be master itself when it is fp32.
+  virtual void AdamW(Stream&, int64_t count, const AdamWStep&, Tensor gradient, float* master, float* exp_avg,
+                     float* exp_avg_sq, Tensor parameter) = 0;
+  // to[i] = mean 0, deviation `deviation`, from a counter-based generator: element i of the result depends only on
+  // (seed, stream_id, first + i), so that any rank can fill any range.
+  virtual void FillNormal(Stream&, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,
+                          float* to) = 0;
+
+  // --- Measurement.
+
+  // FLOP/s of a large matmul in this compute type on all of this device's threads, best of `rounds`.
+  virtual double MeasureGemmPeak(DType dtype, int rounds) = 0;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_DEVICE_OPS_H_
