@@ -1,0 +1,70 @@
+// A transformer with explicit forward and backward over borrowed parameters.
+//
+// The model owns no memory: activations and scratch are given to it (sizes from ActivationBytes and ScratchBytes), and
+// parameters come unit by unit from a ParameterSource. A new family implements this header and gets a line in model.cc.
+#ifndef ZEROFLEET_WORKER_MODEL_MODEL_H_
+#define ZEROFLEET_WORKER_MODEL_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/device/device.h"
+#include "worker/device/ops.h"
+#include "worker/model/parameter_source.h"
+#include "worker/model/spec.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet {
+
+// One micro-batch on the device: inputs and targets are (sequences, time) int32.
+struct MicroBatch {
+  int64_t sequences, time;
+  const int32_t* inputs;
+  const int32_t* targets;
+};
+
+// Device memory a model works in; borrowed.
+struct ModelMemory {
+  void* activations;  // kept from forward to backward
+  void* scratch;      // free between calls
+};
+
+enum class Pass : uint8_t { kForward, kBackward };
+
+class Model {
+ public:
+  // `sequences` and `time` bound every micro-batch; memory must be set before the first pass.
+  static absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelConfig& config, DType dtype, Device& device,
+                                                       int64_t sequences, int64_t time);
+  virtual ~Model() = default;
+
+  virtual int64_t ActivationBytes() const = 0;
+  virtual int64_t ScratchBytes() const = 0;
+  void SetMemory(const ModelMemory& memory) { memory_ = memory; }
+
+  // The units of one training micro-batch in the order they are acquired, and of one evaluation.
+  virtual std::vector<int> TrainingUses() const = 0;
+  virtual std::vector<int> EvaluationUses() const = 0;
+  // The units in the order their gradients are delivered.
+  virtual std::vector<int> GradientOrder() const = 0;
+
+  // Forward, loss and backward. *loss_sum (device) = sum over tokens of cross-entropy in nats; gradients are of
+  // loss_sum * gradient_scale. `on_backward` is called when the forward pass is over.
+  virtual absl::Status Train(const MicroBatch& batch, float gradient_scale, ParameterSource& parameters, Stream& stream,
+                             double* loss_sum, const std::function<void()>& on_backward) = 0;
+  // Forward and loss only.
+  virtual absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, double* loss_sum) = 0;
+  // logits(V) fp32 or bf16, of the position after the last of one sequence; batch.targets is not read.
+  virtual absl::Status Logits(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, Tensor logits) = 0;
+
+ protected:
+  ModelMemory memory_{};
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_MODEL_MODEL_H_

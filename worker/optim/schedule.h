@@ -1,0 +1,17 @@
+// The learning rate as a function of the step.
+#ifndef ZEROFLEET_WORKER_OPTIM_SCHEDULE_H_
+#define ZEROFLEET_WORKER_OPTIM_SCHEDULE_H_
+
+#include <cstdint>
+
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet {
+
+// The rate used by `step` (1-based) of `steps`: linear from 0 to the peak over warmup_steps (step 1 uses peak/warmup),
+// then cosine or linear down to min_learning_rate, reached at the last step, or constant.
+double LearningRate(const v1::OptimizerConfig& optimizer, const v1::ScheduleConfig& schedule, int64_t steps, int64_t step);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_OPTIM_SCHEDULE_H_
