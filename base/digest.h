@@ -1,0 +1,31 @@
+// 128-bit digests (XXH3) of text and byte streams: equality across processes and integrity of files, not security.
+#ifndef ZEROFLEET_BASE_DIGEST_H_
+#define ZEROFLEET_BASE_DIGEST_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace zerofleet {
+
+// 32 hexadecimal digits.
+std::string Digest128(std::string_view text);
+
+// The same, of bytes that come in pieces.
+class StreamingDigest {
+ public:
+  StreamingDigest();
+  ~StreamingDigest();
+  void Update(std::span<const std::byte> bytes);
+  std::string Hex() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_BASE_DIGEST_H_
