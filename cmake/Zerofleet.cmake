@@ -3,6 +3,8 @@
 add_library(zerofleet_options INTERFACE)
 target_compile_options(zerofleet_options INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -fno-omit-frame-pointer)
 target_include_directories(zerofleet_options INTERFACE ${CMAKE_SOURCE_DIR})
+# The build id tells whether the ranks of a run are one binary.
+target_link_options(zerofleet_options INTERFACE -Wl,--build-id=sha1)
 if(ZEROFLEET_SANITIZE)
   target_compile_options(zerofleet_options INTERFACE -fsanitize=${ZEROFLEET_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(zerofleet_options INTERFACE -fsanitize=${ZEROFLEET_SANITIZE})

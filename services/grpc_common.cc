@@ -1,0 +1,51 @@
+#include "services/grpc_common.h"
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "grpc/support/log.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
+
+namespace zerofleet {
+
+void QuietGrpcLog() {
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const Address& address) {
+  QuietGrpcLog();
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(address.ToString(), grpc::InsecureChannelCredentials(), arguments);
+}
+
+absl::Status FromGrpc(const grpc::Status& status, const std::string& context) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string message = absl::StrCat(context, ": ", status.error_message());
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kDeadlineExceeded:
+      return absl::Status(code, message);
+    case absl::StatusCode::kUnimplemented:
+      return absl::UnavailableError(absl::StrCat(context, ": what answers there is not a Zerofleet coordinator"));
+    default:
+      return absl::UnavailableError(message);
+  }
+}
+
+}  // namespace zerofleet

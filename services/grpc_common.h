@@ -1,0 +1,36 @@
+// What every gRPC client and server here shares: limits, keepalive, channels, and statuses in our terms.
+//
+// Includes gRPC's headers; only .cc files of this folder include it.
+#ifndef ZEROFLEET_SERVICES_GRPC_COMMON_H_
+#define ZEROFLEET_SERVICES_GRPC_COMMON_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/support/status.h"
+#include "services/address.h"
+
+namespace zerofleet {
+
+// The largest message either side takes; a shard record of a model of thousands of tensors is well under 1 MiB.
+inline constexpr int kMaxMessageBytes = 64 << 20;
+
+// A peer that vanished without closing its connection is noticed after these two, where no heartbeat notices it before.
+inline constexpr int kKeepaliveTimeMs = 10'000;
+inline constexpr int kKeepaliveTimeoutMs = 10'000;
+
+// Drops gRPC's own log lines, which would stand between our one-line errors, unless GRPC_VERBOSITY asks for them.
+void QuietGrpcLog();
+
+// A channel that reconnects by itself, waiting 0.1 s to 2 s between attempts, and never goes through an HTTP proxy.
+std::shared_ptr<grpc::Channel> MakeChannel(const Address& address);
+
+// `status` as absl: the code the peer chose if it says whose fault it is (configuration, data), else Unavailable; the
+// message starts with `context`.
+absl::Status FromGrpc(const grpc::Status& status, const std::string& context);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_SERVICES_GRPC_COMMON_H_

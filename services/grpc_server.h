@@ -1,0 +1,54 @@
+// A gRPC server as every process here runs it: its services, health (grpc.health.v1) and reflection on one port.
+#ifndef ZEROFLEET_SERVICES_GRPC_SERVER_H_
+#define ZEROFLEET_SERVICES_GRPC_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace grpc {
+class Service;
+class Server;
+}  // namespace grpc
+
+namespace zerofleet {
+
+struct GrpcServerOptions {
+  std::string listen;                     // HOST:PORT; port 0 = any free one
+  std::vector<grpc::Service*> services;   // borrowed; they outlive the server
+  std::vector<std::string> health_names;  // full names of services whose health is told beside the whole server's
+};
+
+class GrpcServer {
+ public:
+  ~GrpcServer();  // as Shutdown(0)
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  int port() const { return port_; }
+
+  // What health checks answer from now on; a new server is serving.
+  void SetServing(bool serving);
+
+  // Takes no new calls, gives those in progress `deadline_seconds` to end, then cancels them. Returns when none is left
+  // (a handler that ignores its cancellation holds it up). Idempotent.
+  void Shutdown(double deadline_seconds);
+
+ private:
+  friend absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options);
+  GrpcServer(std::unique_ptr<grpc::Server> server, int port, std::vector<std::string> health_names);
+
+  std::unique_ptr<grpc::Server> server_;
+  const int port_;
+  const std::vector<std::string> health_names_;
+};
+
+// Starts serving. InvalidArgument for a malformed address, FailedPrecondition naming it if it cannot be had; a port
+// that another process listens on is never shared.
+absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_SERVICES_GRPC_SERVER_H_
