@@ -1,0 +1,32 @@
+// A configuration file and the command line's changes to it, into a complete and checked v1::Config.
+//
+// Three steps, a file each: config_text (names and types), config_defaults (what was left out), config_check (what makes
+// sense). A key is added by adding it to proto/zerofleet/v1/config.proto, a default, a row in the check, and its line in
+// docs/configuration.md.
+#ifndef ZEROFLEET_CLI_CONFIG_H_
+#define ZEROFLEET_CLI_CONFIG_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet {
+
+// "KEY=VALUE", and the flag that said so.
+struct ConfigOverride {
+  std::string flag;
+  std::string assignment;
+};
+
+// `text` as the file `name`, with `overrides` in order over it. InvalidArgument, one line, with what is wrong.
+absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::string& name,
+                                       const std::vector<ConfigOverride>& overrides);
+
+// ParseConfig of the file at `path`. A file that cannot be read is InvalidArgument too: naming it is usage.
+absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_CLI_CONFIG_H_

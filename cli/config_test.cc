@@ -1,0 +1,140 @@
+// Whole configurations: defaults of what was left out, and the line for each impossible value.
+#include "cli/config.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr char kSmallest[] = "model: {preset: gpt2-124m}\ndata: {train: [text.txt]}\n";
+
+absl::StatusOr<v1::Config> Parse(const std::string& text, const std::vector<std::string>& sets = {}) {
+  std::vector<ConfigOverride> overrides;
+  for (const std::string& set : sets) overrides.push_back({"--set", set});
+  return ParseConfig(text, "run.yaml", overrides);
+}
+
+TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
+  const absl::StatusOr<v1::Config> config = Parse(kSmallest);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->ShortDebugString(),
+            "model { preset: \"gpt2-124m\" family: \"gpt2\" layers: 12 hidden: 768 heads: 12 kv_heads: 12 "
+            "intermediate: 3072 context: 1024 vocab: 50257 } "
+            "data { train: \"text.txt\" format: \"auto\" tokenizer: \"bytes\" } "
+            "parallel { zero_stage: 2 workers: 1 tensor: 1 } precision: \"bf16\" "
+            "batch { global_sequences: 16 micro_sequences: 16 } "
+            "optimizer { name: \"adamw\" learning_rate: 0.0003 beta1: 0.9 beta2: 0.95 epsilon: 1e-08 weight_decay: 0.1 "
+            "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 } "
+            "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 } "
+            "device: \"auto\" collectives: \"auto\" "
+            "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1");
+}
+
+TEST(ConfigDefaults, FollowOtherKeys) {
+  const absl::StatusOr<v1::Config> config =
+      Parse("model: {layers: 2, hidden: 48, heads: 3, context: 32}\n"
+            "data: {train: [a], validation: [b]}\nparallel: {workers: 4}\nsteps: 50\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model().vocab(), 256);
+  EXPECT_EQ(config->model().intermediate(), 192);
+  EXPECT_EQ(config->batch().micro_sequences(), 4);
+  EXPECT_EQ(config->schedule().warmup_steps(), 5);
+  EXPECT_EQ(config->evaluate().every_steps(), 100);
+}
+
+TEST(ConfigDefaults, GivenFieldsStandOverThePreset) {
+  const absl::StatusOr<v1::Config> config = Parse(kSmallest, {"model.layers=3", "model.vocab=300"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model().layers(), 3);
+  EXPECT_EQ(config->model().hidden(), 768);
+  EXPECT_EQ(config->model().vocab(), 300);
+}
+
+struct BadConfig {
+  std::vector<std::string> sets;
+  const char* message;
+};
+
+TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
+  const BadConfig cases[] = {
+      {{"model.preset=gpt2-125m"}, "--set: model.preset: no such preset; the nearest is gpt2-124m (there are gpt2-tiny, "
+       "gpt2-mini, gpt2-char, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m)"},
+      {{"model.heads=5"}, "--set: model.heads: 5 heads do not divide hidden 768; 4 would"},
+      {{"model.heads=1000"}, "--set: model.heads: 1000 heads do not divide hidden 768; 768 would"},
+      {{"model.heads=0"}, "--set: model.heads: wants 1 to 1000000, not 0"},
+      {{"model.kv_heads=4"}, "--set: model.kv_heads: gpt2 has as many as heads, 12, not 4; leave it out"},
+      {{"model.context=0"}, "--set: model.context: wants 1 to 10000000, not 0"},
+      {{"model.vocab=0"}, "--set: model.vocab: wants 1 to 100000000, not 0"},
+      {{"model.family=llama"}, "--set: model.family: llama is not in this version; use gpt2"},
+      {{"model.family=bert"}, "--set: model.family: wants gpt2, not \"bert\"; the nearest is gpt2"},
+      {{"model.hidden=1000000", "model.heads=1000", "model.layers=10000"},
+       "run.yaml:1: model: these sizes make about 120000.1T parameters; at most 4.0T can be trained"},
+      {{"data.train=[]"}, "--set: data.train: wants at least one file or directory, as in [text.txt]"},
+      {{"data.train=[\"\"]"}, "--set: data.train: has an empty path"},
+      {{"data.format=megatron"},
+       "--set: data.format: megatron is not in this version; use auto or text or tokens_u16 or tokens_u32"},
+      {{"data.tokenizer=a.model"},
+       "--set: data.tokenizer: wants bytes, not \"a.model\"; sentencepiece models are not in this version"},
+      {{"data.format=text", "model.vocab=255"}, "--set: model.vocab: wants 256 or more for text in bytes, not 255"},
+      {{"evaluate.every_steps=5"}, "--set: evaluate.every_steps: needs data.validation, or 0 for no evaluation"},
+      {{"parallel.zero_stage=4"}, "--set: parallel.zero_stage: wants 0 to 3, not 4"},
+      {{"parallel.zero_stage=-1"}, "--set: parallel.zero_stage: wants 0 to 3, not -1"},
+      {{"parallel.workers=0"}, "--set: parallel.workers: wants 1 to 1024, not 0"},
+      {{"parallel.tensor=2"}, "--set: parallel.tensor: wants 1, not 2; tensor parallelism is not in this version"},
+      {{"parallel.workers=3"}, "run.yaml: batch.global_sequences: 16 cannot be shared equally by 3 workers; 15 or 18 can"},
+      {{"parallel.workers=17"}, "run.yaml: batch.global_sequences: 16 cannot be shared equally by 17 workers; 17 can"},
+      {{"parallel.workers=2", "batch.micro_sequences=3"},
+       "run.yaml: batch.global_sequences: 16 is not a multiple of parallel.workers x batch.micro_sequences = 2 x 3 = 6; "
+       "12 or 18 is"},
+      {{"precision=fp16"}, "--set: precision: fp16 needs device cuda, which this build does not have; use bf16 or fp32"},
+      {{"precision=bf61"}, "--set: precision: wants bf16 or fp32, not \"bf61\"; the nearest is bf16"},
+      {{"optimizer.name=adam"}, "--set: optimizer.name: wants adamw, not \"adam\"; the nearest is adamw"},
+      {{"optimizer.learning_rate=0"}, "--set: optimizer.learning_rate: wants more than 0, such as 3.0e-4, not 0"},
+      {{"optimizer.beta2=1"}, "--set: optimizer.beta2: wants 0 or more and less than 1, such as 0.95, not 1"},
+      {{"optimizer.epsilon=0"}, "--set: optimizer.epsilon: wants more than 0, such as 1.0e-8, not 0"},
+      {{"optimizer.weight_decay=-0.1"}, "--set: optimizer.weight_decay: wants 0 or more, not -0.1"},
+      {{"optimizer.grad_clip=-1"}, "--set: optimizer.grad_clip: wants more than 0, or 0 for no clipping, not -1"},
+      {{"schedule.decay=cosin"}, "--set: schedule.decay: wants cosine or linear or constant, not \"cosin\"; the nearest is cosine"},
+      {{"schedule.warmup_steps=1001"}, "--set: schedule.warmup_steps: wants at most steps, 1000, not 1001"},
+      {{"schedule.min_learning_rate=1"},
+       "--set: schedule.min_learning_rate: wants 0 or more and at most optimizer.learning_rate, not 1"},
+      {{"steps=0"}, "--set: steps: wants 1 to 1000000000000, not 0"},
+      {{"steps=1000000000000", "batch.global_sequences=1000000000"},
+       "--set: steps: steps x batch.global_sequences x model.context = 1.0e+24 tokens; at most 4.0e+18 can be counted"},
+      {{"checkpoint.dir="}, "--set: checkpoint.dir: wants a directory, as in checkpoints"},
+      {{"checkpoint.keep=0"}, "--set: checkpoint.keep: wants 1 to 1000000000, not 0"},
+      {{"device=cuda"}, "--set: device: cuda is not in this build, which has no CUDA; use auto or cpu"},
+      {{"device=gpu"}, "--set: device: wants auto or cpu, not \"gpu\"; the nearest is cpu"},
+      {{"collectives=nccl"}, "--set: collectives: nccl is not in this build, which has no CUDA; use auto or ucx or in_process"},
+      {{"collectives=in_process", "parallel.workers=2"}, "--set: collectives: in_process serves 1 worker, not 2; use ucx"},
+      {{"restart.min_workers=2"}, "--set: restart.min_workers: wants at most parallel.workers, 1, not 2"},
+      {{"restart.heartbeat_timeout_seconds=0"},
+       "--set: restart.heartbeat_timeout_seconds: wants 0.1 to 1e6 seconds, not 0"},
+  };
+  for (const BadConfig& bad : cases) {
+    const absl::StatusOr<v1::Config> config = Parse(kSmallest, bad.sets);
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << bad.sets[0];
+    EXPECT_EQ(std::string(config.status().message()), bad.message) << bad.sets[0];
+  }
+}
+
+TEST(ConfigCheck, NamesTheLineOfTheFile) {
+  EXPECT_EQ(Parse("data: {train: [a]}").status().message(),
+            "run.yaml: model.layers: left out; give it, or a model.preset such as gpt2-124m");
+  EXPECT_EQ(Parse("model:\n  preset: gpt2-tiny\n  heads: 7\ndata: {train: [a]}").status().message(),
+            "run.yaml:3: model.heads: 7 heads do not divide hidden 64; 8 would");
+  EXPECT_EQ(Parse("model: {preset: gpt2-tiny}\ndata: {train: [a.bin], format: tokens_u16}").status().message(),
+            "run.yaml: model.vocab: left out; token files do not say how many tokens there are, so give it");
+}
+
+TEST(LoadConfig, TakesAMissingFileAsBadUsage) {
+  const absl::Status missing = LoadConfig("no/such.yaml", {}).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(missing.message().find("no/such.yaml"), absl::string_view::npos);
+  EXPECT_EQ(LoadConfig("/", {}).status().message(), "/: a directory, not a configuration file");
+}
+
+}  // namespace
+}  // namespace zerofleet
