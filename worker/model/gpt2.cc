@@ -119,25 +119,31 @@ Gpt2::Scratch Gpt2::ScratchMemory() const {
   return Layout(*this).Work(carver);
 }
 
-std::vector<int> Gpt2::EvaluationUses() const {
-  std::vector<int> uses = {embedding_unit()};
-  for (int64_t layer = 0; layer < config_.layers(); ++layer) uses.push_back(block_unit(layer));
-  uses.push_back(head_unit());
-  uses.push_back(embedding_unit());
-  return uses;
+std::vector<UnitEvent> Gpt2::ForwardEvents() const {
+  std::vector<UnitEvent> events;
+  for (int unit = embedding_unit(); unit < head_unit(); ++unit) {
+    events.push_back({UnitEvent::kAcquire, unit});
+    events.push_back({UnitEvent::kRelease, unit});
+  }
+  events.push_back({UnitEvent::kAcquire, head_unit()});
+  events.push_back({UnitEvent::kAcquire, embedding_unit()});
+  events.push_back({UnitEvent::kRelease, embedding_unit()});
+  events.push_back({UnitEvent::kRelease, head_unit()});
+  return events;
 }
 
-std::vector<int> Gpt2::TrainingUses() const {
-  std::vector<int> uses = EvaluationUses();
-  for (int64_t layer = config_.layers() - 1; layer >= 0; --layer) uses.push_back(block_unit(layer));
-  return uses;
-}
+std::vector<UnitEvent> Gpt2::EvaluationEvents() const { return ForwardEvents(); }
 
-std::vector<int> Gpt2::GradientOrder() const {
-  std::vector<int> order = {head_unit()};
-  for (int64_t layer = config_.layers() - 1; layer >= 0; --layer) order.push_back(block_unit(layer));
-  order.push_back(embedding_unit());
-  return order;
+std::vector<UnitEvent> Gpt2::TrainingEvents() const {
+  std::vector<UnitEvent> events = ForwardEvents();
+  events.push_back({UnitEvent::kDeliver, head_unit()});
+  for (int64_t layer = config_.layers() - 1; layer >= 0; --layer) {
+    events.push_back({UnitEvent::kAcquire, block_unit(layer)});
+    events.push_back({UnitEvent::kRelease, block_unit(layer)});
+    events.push_back({UnitEvent::kDeliver, block_unit(layer)});
+  }
+  events.push_back({UnitEvent::kDeliver, embedding_unit()});
+  return events;
 }
 
 absl::Status Gpt2::Train(const MicroBatch& batch, float gradient_scale, ParameterSource& parameters, Stream& stream,

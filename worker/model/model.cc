@@ -6,6 +6,14 @@
 
 namespace zerofleet {
 
+std::vector<int> UsedUnits(const std::vector<UnitEvent>& events) {
+  std::vector<int> units;
+  for (const UnitEvent& event : events) {
+    if (event.kind == UnitEvent::kAcquire) units.push_back(event.unit);
+  }
+  return units;
+}
+
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& config, DType dtype, Device& device,
                                                      int64_t sequences, int64_t time) {
   if (config.family() == "gpt2") return std::make_unique<Gpt2>(config, dtype, device, sequences, time);

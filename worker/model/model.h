@@ -33,7 +33,15 @@ struct ModelMemory {
   void* scratch;      // free between calls
 };
 
-enum class Pass : uint8_t { kForward, kBackward };
+// A call to the ParameterSource; Gradient is left out, since nothing moves with it.
+struct UnitEvent {
+  enum Kind : uint8_t { kAcquire, kRelease, kDeliver } kind;
+  int unit;
+  bool operator==(const UnitEvent&) const = default;
+};
+
+// The units acquired, in order.
+std::vector<int> UsedUnits(const std::vector<UnitEvent>& events);
 
 class Model {
  public:
@@ -46,11 +54,9 @@ class Model {
   virtual int64_t ScratchBytes() const = 0;
   void SetMemory(const ModelMemory& memory) { memory_ = memory; }
 
-  // The units of one training micro-batch in the order they are acquired, and of one evaluation.
-  virtual std::vector<int> TrainingUses() const = 0;
-  virtual std::vector<int> EvaluationUses() const = 0;
-  // The units in the order their gradients are delivered.
-  virtual std::vector<int> GradientOrder() const = 0;
+  // What one training micro-batch asks of its ParameterSource, in order, and one evaluation.
+  virtual std::vector<UnitEvent> TrainingEvents() const = 0;
+  virtual std::vector<UnitEvent> EvaluationEvents() const = 0;
 
   // Forward, loss and backward. *loss_sum (device) = sum over tokens of cross-entropy in nats; gradients are of
   // loss_sum * gradient_scale. `on_backward` is called when the forward pass is over.

@@ -23,12 +23,12 @@ void UpdateAdamW(Ops& ops, Stream& stream, const v1::OptimizerConfig& config, st
                  int64_t step, double learning_rate, double gradient_scale, Tensor gradient, const AdamWState& state,
                  Tensor parameter) {
   for (const DecaySegment& segment : segments) {
-    AdamWStep constants{.learning_rate = static_cast<float>(learning_rate),
-                        .beta1 = static_cast<float>(config.beta1()),
-                        .beta2 = static_cast<float>(config.beta2()),
-                        .epsilon = static_cast<float>(config.epsilon()),
-                        .weight_decay = segment.decay ? static_cast<float>(config.weight_decay()) : 0.0f,
-                        .gradient_scale = static_cast<float>(gradient_scale),
+    AdamWStep constants{.learning_rate = learning_rate,
+                        .beta1 = config.beta1(),
+                        .beta2 = config.beta2(),
+                        .epsilon = config.epsilon(),
+                        .weight_decay = segment.decay ? config.weight_decay() : 0.0,
+                        .gradient_scale = gradient_scale,
                         .step = step};
     ops.AdamW(stream, segment.count, constants, gradient.Offset(segment.offset), state.master + segment.offset,
               state.exp_avg + segment.offset, state.exp_avg_sq + segment.offset, parameter.Offset(segment.offset));

@@ -1,0 +1,62 @@
+// Parameters when they are needed: resident in stages 0 to 2, gathered unit by unit in stage 3 (ZeRO §5.3, §7.2.2).
+//
+// In stage 3 a unit's all-gather is posted one use ahead, into a slot that is free by then, so that it runs while the unit
+// before it computes; a released unit's slot is reused. Gathering each parameter for the forward and again for the
+// backward is what makes stage 3 send 3Ψ(N-1)/N elements a step instead of 2Ψ(N-1)/N.
+#ifndef ZEROFLEET_WORKER_ZERO_GATHER_H_
+#define ZEROFLEET_WORKER_ZERO_GATHER_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "worker/collective/communicator.h"
+#include "worker/device/ops.h"
+#include "worker/memory/arena.h"
+#include "worker/zero/layout.h"
+#include "worker/zero/prefetch.h"
+#include "worker/zero/slots.h"
+
+namespace zerofleet {
+
+class ParameterGatherer {
+ public:
+  ParameterGatherer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, const Clock& clock);
+
+  // This rank's resting parameters: whole units, or its shards.
+  Tensor resting() const { return resting_; }
+
+  // Announces the uses of the next pass, in order; the pass before must be over.
+  void Begin(std::vector<int> uses);
+  // The whole unit, which must be the next use announced. Waits for its gather and posts the next one's.
+  absl::StatusOr<Tensor> Acquire(int unit);
+  void Release(int unit);
+
+  // After the optimizer: posts what makes every unit whole again on every rank, where the stage keeps whole units split
+  // only by the update. Acquire waits for it.
+  void PublishUpdate();
+  // Waits for everything posted.
+  absl::Status Finish();
+
+  // Seconds spent waiting since the last call.
+  double TakeWaitSeconds();
+
+ private:
+  void Post(int unit);
+  absl::Status Wait(Communicator::Pending& pending);
+
+  const ZeroLayout& layout_;
+  Communicator& communicator_;
+  const Clock& clock_;
+  Tensor resting_;
+  SlotPlan slots_;
+  PrefetchOrder order_;
+  std::vector<Tensor> slot_memory_;                // stage 3 only
+  std::vector<Communicator::Pending> unit_ready_;  // by unit: its latest gather
+  double wait_seconds_ = 0;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_ZERO_GATHER_H_

@@ -1,0 +1,78 @@
+// Where every element of the training state stands on this rank, for one stage.
+//
+// A vector (parameters, gradients, one optimizer state) is stored whole or split. Whole: the padded units one after
+// another. Split: this rank's shard of each unit one after another. The partition is the same in every stage, so what a
+// rank owns, reduces and stores never depends on the stage.
+#ifndef ZEROFLEET_WORKER_ZERO_LAYOUT_H_
+#define ZEROFLEET_WORKER_ZERO_LAYOUT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/partition.h"
+#include "worker/device/dtype.h"
+#include "worker/model/spec.h"
+#include "worker/zero/stage.h"
+
+namespace zerofleet {
+
+struct ZeroOptions {
+  int stage = 0;
+  DType dtype = DType::kBF16;  // of parameters, activations, and gradients on the wire
+  int64_t micro_batches = 1;   // per optimizer step
+  int rank = 0, world_size = 1;
+};
+
+class ZeroLayout {
+ public:
+  ZeroLayout(const ModelSpec& spec, const ZeroOptions& options);
+
+  const ZeroOptions& options() const { return options_; }
+  const StageRow& stage() const { return stage_; }
+  const PartitionMap& partition() const { return partition_; }
+  int units() const { return partition_.unit_count(); }
+
+  // One micro-batch: gradients travel and rest in the compute type. Several: they are summed in fp32, so they rest in
+  // fp32; stages that keep them whole then also reduce them in fp32, once; those that split them reduce each
+  // micro-batch's in the compute type and sum the shards.
+  bool accumulates() const { return options_.micro_batches > 1; }
+  DType gradient_dtype() const { return accumulates() ? DType::kF32 : options_.dtype; }
+
+  int64_t parameter_elements() const { return VectorElements(stage_.split_parameters); }
+  int64_t gradient_elements() const { return VectorElements(stage_.split_gradients); }
+  int64_t optimizer_elements() const { return VectorElements(stage_.split_optimizer); }
+
+  // Where unit `u` begins in a vector that holds whole units.
+  int64_t UnitOffset(int unit) const { return unit_offset_[unit]; }
+  // Where this rank's shard of unit `u` begins in a vector that is split, or not.
+  int64_t ShardOffset(int unit, bool split) const;
+
+  // The unpadded flat range of a unit this rank owns: its gradient norm, its checkpoint (offset in a split vector).
+  PlacedRange Owned(int unit) const { return partition_.Owned(unit, options_.rank); }
+  // The unpadded flat range of a unit this rank updates: what it owns, or in stage 0 the whole unit; and where it
+  // stands in each vector.
+  struct Piece {
+    int64_t flat_begin, flat_end;
+    int64_t parameter_offset, gradient_offset, state_offset;
+    int64_t elements() const { return flat_end - flat_begin; }
+  };
+  Piece Updated(int unit) const;
+
+  // Equal text on every rank is equal layout.
+  std::string Describe(const ModelSpec& spec) const;
+
+ private:
+  int64_t VectorElements(bool split) const {
+    return split ? partition_.TotalShardElements() : partition_.TotalPaddedElements();
+  }
+
+  ZeroOptions options_;
+  const StageRow& stage_;
+  PartitionMap partition_;
+  std::vector<int64_t> unit_offset_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_ZERO_LAYOUT_H_

@@ -1,0 +1,33 @@
+// Every buffer of a training run on one rank, before anything runs.
+#ifndef ZEROFLEET_WORKER_ZERO_MEMORY_PLAN_H_
+#define ZEROFLEET_WORKER_ZERO_MEMORY_PLAN_H_
+
+#include <string>
+
+#include "worker/memory/arena.h"
+#include "worker/model/model.h"
+#include "worker/zero/layout.h"
+
+namespace zerofleet {
+
+// Names of the rows, as the parts of the engine ask for them.
+inline constexpr const char* kParametersRow = "parameters";
+inline constexpr const char* kGradientsRow = "gradients";
+inline constexpr const char* kMasterRow = "master";
+inline constexpr const char* kExpAvgRow = "exp_avg";
+inline constexpr const char* kExpAvgSqRow = "exp_avg_sq";
+inline constexpr const char* kActivationsRow = "activations";
+inline constexpr const char* kModelScratchRow = "model scratch";
+inline constexpr const char* kTokensRow = "tokens";
+inline constexpr const char* kScalarsRow = "scalars";
+inline constexpr const char* kSnapshotRow = "snapshot";
+std::string ParameterSlotRow(int slot);
+std::string GradientSlotRow(int slot);
+std::string GradientStagingRow(int slot);
+
+// `tokens_per_micro_batch` of inputs, and as many targets.
+MemoryPlan PlanMemory(const Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_ZERO_MEMORY_PLAN_H_

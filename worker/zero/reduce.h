@@ -1,0 +1,74 @@
+// Gradients from where the backward sums them to where they rest: reduced over the ranks, split or whole (ZeRO §5.2).
+//
+// A unit's gradient of one micro-batch is summed in fp32 in a slot (or straight into the resting vector where that is
+// whole and fp32), leaves as one reduce-scatter as soon as its backward is done, and rests as layout.h says. In stage 0
+// an all-gather follows, which makes an all-reduce of the same bits as the other stages' reduce-scatter.
+#ifndef ZEROFLEET_WORKER_ZERO_REDUCE_H_
+#define ZEROFLEET_WORKER_ZERO_REDUCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "worker/collective/communicator.h"
+#include "worker/device/ops.h"
+#include "worker/memory/arena.h"
+#include "worker/zero/layout.h"
+#include "worker/zero/slots.h"
+
+namespace zerofleet {
+
+class GradientReducer {
+ public:
+  // Whether whole units need memory outside the resting gradients.
+  static bool NeedsSlots(const ZeroLayout& layout) {
+    return layout.stage().split_gradients || layout.gradient_dtype() != DType::kF32;
+  }
+
+  GradientReducer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Ops& ops, const Clock& clock);
+
+  // The resting gradients, of layout.gradient_dtype(); complete after Finish.
+  Tensor resting() const { return resting_; }
+
+  void BeginMicroBatch(int64_t micro_batch);
+  // Where the unit's gradient is summed; zeroed by the first call for it in a micro-batch that starts from zero.
+  absl::StatusOr<float*> Gradient(int unit, Stream& stream);
+  absl::Status Deliver(int unit, Stream& stream);
+  // Waits until every delivered gradient is at rest.
+  absl::Status Finish(Stream& stream);
+
+  // Seconds spent waiting since the last call.
+  double TakeWaitSeconds();
+
+ private:
+  struct Slot {
+    Tensor memory;               // fp32, a whole unit; narrowed in place before it is sent
+    float* staging = nullptr;    // this rank's shard of a later micro-batch, on its way to being added
+    int draining = -1;           // unit whose reduction still reads this slot, or -1
+    Communicator::Pending sent;
+  };
+
+  bool last_micro_batch() const { return micro_batch_ + 1 == layout_.options().micro_batches; }
+  absl::Status DeliverWhole(int unit, Stream& stream);
+  absl::Status DeliverSplit(int unit, Stream& stream);
+  absl::Status Drain(Slot& slot, Stream& stream);
+  absl::Status Wait(const Communicator::Pending& pending);
+
+  const ZeroLayout& layout_;
+  Communicator& communicator_;
+  Ops& ops_;
+  const Clock& clock_;
+  Tensor resting_;
+  SlotPlan slot_plan_;
+  std::vector<Slot> slots_;
+  std::vector<int64_t> zeroed_for_;  // by unit: the micro-batch its sum was last begun for, or -1
+  std::vector<Communicator::Pending> unit_reduced_;
+  int64_t micro_batch_ = 0;
+  double wait_seconds_ = 0;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_ZERO_REDUCE_H_

@@ -1,0 +1,24 @@
+// The table of stages; see stage.h.
+#include "worker/zero/stage.h"
+
+#include "base/check.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr StageRow kStages[] = {
+    // stage, split: optimizer, gradients, parameters
+    {0, false, false, false, ParameterGather::kNever},
+    {1, true, false, false, ParameterGather::kAfterUpdate},
+    {2, true, true, false, ParameterGather::kAfterUpdate},
+    {3, true, true, true, ParameterGather::kBeforeUse},
+};
+
+}  // namespace
+
+const StageRow& Stage(int stage) {
+  ZF_CHECK(stage >= 0 && stage <= 3);
+  return kStages[stage];
+}
+
+}  // namespace zerofleet
