@@ -1,0 +1,23 @@
+#!/bin/sh
+# Configures and builds one build directory.
+#
+#   scripts/build.sh DIR JOBS [-DNAME=VALUE]... [TARGET]...     no target: everything
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+dir=$1
+jobs=$2
+shift 2
+defines=
+targets=
+for argument in "$@"; do
+  case "$argument" in
+    -D*) defines="$defines $argument" ;;
+    *) targets="$targets $argument" ;;
+  esac
+done
+
+# shellcheck disable=SC2086  # lists without spaces inside
+cmake -S "$root" -B "$root/$dir" -G Ninja $defines
+# shellcheck disable=SC2086
+ninja -C "$root/$dir" -j "$jobs" $targets

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Holds the tree to its layout: includes point only downward, each SDK stays in its place, files stay readable.
+
+Run from anywhere: `tests/layering_check.py`; prints one line a breach and exits 1 if there is any. `--self-test` shows
+each rule a file that breaks it. To add a room, put it at its height in ROOMS; to let a file use an SDK, widen its row in SDKS.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Lowest first. A file may include its own room and those before it.
+ROOMS = ["base", "proto", "coordinator", "worker/device", "worker/collective", "worker/memory", "worker/model",
+         "worker/optim", "worker/data", "worker/checkpoint", "worker/zero", "worker/trainer", "services", "bench", "cli"]
+
+# What an include of the SDK looks like, and the paths that may have it.
+SDKS = [
+    ("gRPC", r"grpc(pp|\+\+)?/|\.grpc\.pb\.h", r"services/"),
+    ("Prometheus", r"prometheus/|Civet\w*\.h|civetweb", r"services/"),
+    ("UCX", r"uc[pst]/", r"worker/collective/ucx"),
+    ("oneDNN", r"(oneapi/)?dnnl", r"worker/device/cpu/"),
+    ("Highway", r"hwy/", r"worker/device/cpu/"),
+    ("yaml-cpp", r"yaml-cpp/", r"cli/config"),
+    ("JSON", r"nlohmann/", r"proto/json|worker/checkpoint/|services/|cli/|bench/"),
+    ("CLI11", r"CLI/", r"cli/"),
+    ("spdlog", r"spdlog/", r"services/|cli/|base/log"),
+]
+
+MAX_LINES = 600
+MARKERS = re.compile(r"\b(TODO|FIXME|XXX|HACK|unimplemented|not (yet )?implemented|placeholder|for now|dummy|stub(bed)?)\b",
+                     re.IGNORECASE)
+GRPC_STUB = re.compile(r"\bstub_?\b(?=->|\.|;| =|\(|\))|::Stub\b")  # gRPC's own word for a client object
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+CODE = (".cc", ".h", ".proto")
+SCRIPTS = (".sh", ".py")
+
+
+def room_of(path):
+    """The room a path lies in: its longest match, or None for what stands outside (tests/, generated code)."""
+    matches = [room for room in ROOMS if path.startswith(room + "/")]
+    return max(matches, key=len) if matches else None
+
+
+def check_includes(path, text):
+    room = room_of(path)
+    for included in INCLUDE.findall(text):
+        for sdk, pattern, allowed in SDKS:
+            if re.match(pattern, included) or (sdk == "gRPC" and re.search(r"\.grpc\.pb\.h$", included)):
+                if not re.match(allowed, path) and not path.startswith("tests/"):
+                    yield f"includes <{included}>: {sdk} belongs in {allowed}"
+        target = room_of(included)
+        if room and target and ROOMS.index(target) > ROOMS.index(room):
+            yield f"includes {included}: {target} stands above {room}"
+
+
+def check_house(path, text):
+    lines = text.splitlines()
+    if path.endswith(CODE) and not (lines and lines[0].startswith("//")):
+        yield "starts without a head comment that says what the file is"
+    if path.endswith(SCRIPTS) and not (len(lines) > 1 and lines[0].startswith("#!") or text.startswith('"""')):
+        yield "starts without #! or a head comment"
+    if len(lines) > MAX_LINES:
+        yield f"has {len(lines)} lines; {MAX_LINES} is the most: split it by idea"
+    if path != "tests/layering_check.py":
+        for number, line in enumerate(lines, 1):
+            if MARKERS.search(GRPC_STUB.sub("", line)):
+                yield f"line {number} has a marker word: {line.strip()[:80]}"
+
+
+def check_tests(paths):
+    """Every x.cc of a room has a test in its folder: x_test.cc, or one that names what x.h declares."""
+    for path in sorted(paths):
+        if path.endswith(".cc") and room_of(path) and not re.search(r"(_test|_fuzz|_main|main)\.cc$", path):
+            if "/" in path and not any(p.startswith(path.rsplit("/", 1)[0] + "/") and p.endswith("_test.cc") for p in paths):
+                yield f"{path}: no test stands in its folder"
+
+
+def tracked_files():
+    out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if out.returncode == 0:
+        return out.stdout.splitlines()
+    return [str(p.relative_to(ROOT)) for p in ROOT.rglob("*")
+            if p.is_file() and not re.match(r"(build|demo-run|\.git)", str(p.relative_to(ROOT)))]
+
+
+def check_tree():
+    paths = [p for p in tracked_files() if (ROOT / p).is_file() and p.endswith(CODE + SCRIPTS + ("CMakeLists.txt", ".cmake"))]
+    for path in sorted(paths):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        found = list(check_house(path, text))
+        if path.endswith(CODE):
+            found += check_includes(path, text)
+        for breach in found:
+            yield f"{path}: {breach}"
+    yield from check_tests(paths)
+
+
+def self_test():
+    """Each rule must see its own breach, and must let a good file pass."""
+    good = '// Adds.\n#include "base/check.h"\n'
+    assert not list(check_includes("coordinator/view.cc", good)) and not list(check_house("coordinator/view.cc", good))
+    broken = [
+        (check_includes, "worker/zero/a.cc", '#include "services/session.h"\n'),
+        (check_includes, "worker/model/a.cc", '#include "worker/zero/stage.h"\n'),
+        (check_includes, "base/a.cc", '#include "proto/json.h"\n'),
+        (check_includes, "worker/zero/a.cc", "#include <grpcpp/grpcpp.h>\n"),
+        (check_includes, "worker/zero/a.cc", '#include "zerofleet/v1/worker.grpc.pb.h"\n'),
+        (check_includes, "worker/collective/ring.cc", "#include <ucp/api/ucp.h>\n"),
+        (check_includes, "worker/model/a.cc", '#include "hwy/highway.h"\n'),
+        (check_house, "base/a.cc", "#include <string>\n"),
+        (check_house, "base/a.cc", "// a\n" * (MAX_LINES + 1)),
+        (check_house, "base/a.cc", "// a\n// TO" + "DO: more\n"),
+        (check_house, "services/a.cc", "// a\n// only a stub of it\n"),
+    ]
+    for rule, path, text in broken:
+        assert list(rule(path, text)), f"{rule.__name__} missed {text[:60]!r} in {path}"
+    assert list(check_tests(["base/a.cc"])) and not list(check_tests(["base/a.cc", "base/a_test.cc"]))
+
+
+def main():
+    self_test()
+    if "--self-test" in sys.argv:
+        return
+    breaches = list(check_tree())
+    print("\n".join(breaches))
+    if breaches:
+        sys.exit(f"{len(breaches)} breaches")
+    print("layering: includes point downward, SDKs stay in place, files are in order")
+
+
+if __name__ == "__main__":
+    main()
