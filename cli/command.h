@@ -1,0 +1,42 @@
+// What every subcommand is: a function that adds itself to the parser, and what it runs when it is chosen.
+//
+// One file a command, command_<name>.cc. A new command is a new file, its Add function below, and a line in
+// command_line.cc's table.
+#ifndef ZEROFLEET_CLI_COMMAND_H_
+#define ZEROFLEET_CLI_COMMAND_H_
+
+#include <functional>
+#include <iosfwd>
+
+#include "absl/status/statusor.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace zerofleet {
+
+// Where a command writes. Results go to `out`, progress and errors to `err`.
+struct Output {
+  std::ostream& out;
+  std::ostream& err;
+  bool err_is_terminal = false;
+};
+
+// Runs the chosen command. The value is the exit code; an error is printed as one line and gives its own.
+using CommandBody = std::function<absl::StatusOr<int>(const Output&)>;
+
+// Adds the command to `app`; its parser's callback sets `body`.
+void AddTrainCommand(CLI::App& app, CommandBody& body);
+void AddCoordinatorCommand(CLI::App& app, CommandBody& body);
+void AddWorkerCommand(CLI::App& app, CommandBody& body);
+void AddStatusCommand(CLI::App& app, CommandBody& body);
+void AddPlanCommand(CLI::App& app, CommandBody& body);
+void AddCheckpointCommand(CLI::App& app, CommandBody& body);
+void AddEvalCommand(CLI::App& app, CommandBody& body);
+void AddGenerateCommand(CLI::App& app, CommandBody& body);
+void AddBenchCommand(CLI::App& app, CommandBody& body);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_CLI_COMMAND_H_

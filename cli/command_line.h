@@ -1,0 +1,14 @@
+// The whole command line, from argv to an exit code.
+#ifndef ZEROFLEET_CLI_COMMAND_LINE_H_
+#define ZEROFLEET_CLI_COMMAND_LINE_H_
+
+#include "cli/command.h"
+
+namespace zerofleet {
+
+// Parses `argv` and runs what it asks for. Anything wrong with it is one line on output.err, "zerofleet: ...", and 2.
+int RunCommandLine(int argc, const char* const* argv, const Output& output);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_CLI_COMMAND_LINE_H_

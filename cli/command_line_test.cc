@@ -1,0 +1,68 @@
+// Parsing, exit codes, and the one line of every usage error.
+#include "cli/command_line.h"
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Ran {
+  int exit_code;
+  std::string out, err;
+};
+
+Ran RunWith(std::vector<const char*> arguments) {
+  std::ostringstream out, err;
+  arguments.insert(arguments.begin(), "zerofleet");
+  const int exit_code = RunCommandLine(static_cast<int>(arguments.size()), arguments.data(), {out, err});
+  return {exit_code, out.str(), err.str()};
+}
+
+void ExpectUsageError(const Ran& ran, const std::string& line) {
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(ran.err, line + "\n");
+}
+
+TEST(CommandLine, HelpAndVersionGoToStdout) {
+  const Ran help = RunWith({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("Example:"));
+  EXPECT_EQ(help.err, "");
+  const Ran version = RunWith({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(version.out, StartsWith("zerofleet "));
+}
+
+TEST(CommandLine, UsageErrorsAreOneLine) {
+  ExpectUsageError(RunWith({}), "zerofleet: wants a command, such as train; see zerofleet --help");
+  ExpectUsageError(RunWith({"paln"}), "zerofleet: no command \"paln\"; the nearest is plan; see zerofleet --help");
+  ExpectUsageError(RunWith({"plan", "--bogus"}),
+                   "zerofleet: The following argument was not expected: --bogus; see zerofleet plan --help");
+  ExpectUsageError(RunWith({"plan"}), "zerofleet: plan wants one of a configuration file, --preset and --parameters");
+  ExpectUsageError(RunWith({"plan", "--parameters", "x"}),
+                   "zerofleet: --parameters: wants 1 to 1000T, as in 124439808, 7.5B or 1T, not \"x\"");
+  ExpectUsageError(RunWith({"plan", "--parameters", "1B", "--workers", "0"}), "zerofleet: --workers: wants 1 to 1000000, not 0");
+}
+
+TEST(CommandLine, PlanPrintsTable1) {
+  const Ran text = RunWith({"plan", "--parameters", "7.5B", "--workers", "1,64"});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, HasSubstr("workers  stage 0  stage 1  stage 2  stage 3\n"
+                                  "  1            120      120      120      120\n"
+                                  "  64           120     31.4     16.6     1.88\n"));
+  const Ran json = RunWith({"plan", "--parameters", "1000", "--workers", "4", "--json"});
+  EXPECT_THAT(json.out, HasSubstr("\"zero_stage\": 3"));
+  EXPECT_THAT(json.out, HasSubstr("\"sent_elements_per_step\": 2250"));
+}
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,106 @@
+// `zerofleet plan`: the model states of a model of any size, all stages, any number of workers, before anything runs.
+#include <cmath>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/config.h"
+#include "cli/model_states.h"
+#include "cli/plan_size.h"
+#include "cli/table.h"
+#include "nlohmann/json.hpp"
+
+namespace zerofleet {
+namespace {
+
+constexpr int kStages = 4;
+constexpr double kTrafficBytesPerElement = 2;
+constexpr char kConvention[] =
+    "2 bytes a parameter, 2 a gradient, 12 of optimizer states (fp32 master, two moments); GB = 1e9 bytes";
+
+struct PlanOptions {
+  std::string config, preset, parameters;
+  std::vector<int64_t> workers = {1, 4, 16, 64, 256, 1024};
+  bool json = false;
+};
+
+// About as the paper prints: no decimal from 100 GB, one from 10, two from 1, three digits below.
+std::string Gigabytes(double bytes) {
+  const double value = bytes / 1e9;
+  if (value < 1) return absl::StrFormat("%.3g", value);
+  return absl::StrFormat("%.*f", value >= 100 ? 0 : value >= 10 ? 1 : 2, value);
+}
+
+nlohmann::ordered_json PlanJson(const PlanSize& size, const std::vector<int64_t>& workers) {
+  nlohmann::ordered_json document = {{"model", size.name}, {"parameters", size.parameters}, {"convention", kConvention}};
+  auto& rows = document["rows"] = nlohmann::ordered_json::array();
+  const auto whole = [](double bytes) { return std::llround(bytes); };
+  for (const int64_t n : workers) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      const ModelStates states = PaperModelStates(stage, size.parameters, n);
+      const double elements = PaperTrafficElements(stage, size.parameters, n);
+      rows.push_back({{"workers", n},
+                      {"zero_stage", stage},
+                      {"parameters_bytes", whole(states.parameters)},
+                      {"gradients_bytes", whole(states.gradients)},
+                      {"optimizer_bytes", whole(states.optimizer)},
+                      {"total_bytes", whole(states.total())},
+                      {"sent_elements_per_step", whole(elements)},
+                      {"sent_bytes_per_step", whole(elements * kTrafficBytesPerElement)}});
+    }
+  }
+  return document;
+}
+
+std::string PlanText(const PlanSize& size, const std::vector<int64_t>& workers) {
+  std::string text = absl::StrCat(size.name, ", ", HumanCount(size.parameters), " parameters\n\nModel states per worker, GB\n");
+  TextTable states({"workers", "stage 0", "stage 1", "stage 2", "stage 3"}), traffic = states;
+  for (const int64_t n : workers) {
+    std::vector<std::string> bytes = {absl::StrCat(n)}, sent = bytes;
+    for (int stage = 0; stage < kStages; ++stage) {
+      bytes.push_back(Gigabytes(PaperModelStates(stage, size.parameters, n).total()));
+      sent.push_back(Gigabytes(PaperTrafficElements(stage, size.parameters, n) * kTrafficBytesPerElement));
+    }
+    states.Add(bytes);
+    traffic.Add(sent);
+  }
+  absl::StrAppend(&text, states.Render(2), "\nSent per worker and step, GB at 2 bytes an element\n", traffic.Render(2), "\n",
+                  kConvention, "\nPadding, activations and buffers come on top.\n");
+  return text;
+}
+
+absl::StatusOr<int> RunPlan(const PlanOptions& options, const Output& output) {
+  ZF_ASSIGN_OR_RETURN(const PlanSize size, ChoosePlanSize(options.config, options.preset, options.parameters));
+  for (const int64_t n : options.workers) {
+    if (n < 1 || n > 1'000'000) return absl::InvalidArgumentError(absl::StrCat("--workers: wants 1 to 1000000, not ", n));
+  }
+  if (options.json) {
+    output.out << PlanJson(size, options.workers).dump(2) << "\n";
+  } else {
+    output.out << PlanText(size, options.workers);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App* command = app.add_subcommand("plan", "Memory and traffic of a model under every stage, before anything runs.");
+  command->add_option("CONFIG", options->config, "A configuration; its model is planned");
+  command->add_option("--preset", options->preset, "A named model, such as gpt2-1558m");
+  command->add_option("--parameters", options->parameters, "A model size, such as 124439808, 7.5B or 1T");
+  command->add_option("--workers", options->workers, "Numbers of workers")->delimiter(',')->capture_default_str();
+  command->add_flag("--json", options->json, "Print one JSON document");
+  command->footer("Example:\n  zerofleet plan --parameters 7.5B --workers 1,4,16,64");
+  command->callback([options, &body] { body = [options](const Output& output) { return RunPlan(*options, output); }; });
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,63 @@
+// From a file, a preset or a number to a count of parameters; see plan_size.h.
+#include "cli/plan_size.h"
+
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "cli/config.h"
+#include "worker/model/spec.h"
+
+namespace zerofleet {
+namespace {
+
+absl::StatusOr<PlanSize> SizeOf(const v1::Config& config, const std::string& name) {
+  ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(config.model()));
+  return PlanSize{name, static_cast<double>(spec.parameters())};
+}
+
+double Multiple(char suffix) {
+  switch (suffix) {
+    case 'K': case 'k': return 1e3;
+    case 'M': case 'm': return 1e6;
+    case 'B': case 'b': case 'G': case 'g': return 1e9;
+    case 'T': case 't': return 1e12;
+    default: return 0;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<double> ParseParameterCount(const std::string& text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const double multiple = stop == end ? 1 : stop + 1 == end ? Multiple(*stop) : 0;
+  value *= multiple;
+  if (error != std::errc() || !(value >= 1 && value <= 1e15)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--parameters: wants 1 to 1000T, as in 124439808, 7.5B or 1T, not \"", text, "\""));
+  }
+  return value;
+}
+
+absl::StatusOr<PlanSize> ChoosePlanSize(const std::string& config, const std::string& preset,
+                                        const std::string& parameters) {
+  if (!config.empty() + !preset.empty() + !parameters.empty() != 1) {
+    return absl::InvalidArgumentError("plan wants one of a configuration file, --preset and --parameters");
+  }
+  if (!parameters.empty()) {
+    ZF_ASSIGN_OR_RETURN(const double count, ParseParameterCount(parameters));
+    return PlanSize{parameters, count};
+  }
+  if (!config.empty()) {
+    ZF_ASSIGN_OR_RETURN(const v1::Config loaded, LoadConfig(config, {}));
+    return SizeOf(loaded, config);
+  }
+  // A preset is planned as the smallest configuration that names it.
+  ZF_ASSIGN_OR_RETURN(const v1::Config named, ParseConfig("", "plan", {{"--preset", absl::StrCat("model.preset=", preset)},
+                                                                       {"plan", "data.train=[none]"}}));
+  return SizeOf(named, preset);
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,29 @@
+// Sizes as people write them.
+#include "cli/plan_size.h"
+
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+TEST(PlanSize, ReadsCountsWithSuffixes) {
+  EXPECT_EQ(ParseParameterCount("124439808").value(), 124439808);
+  EXPECT_EQ(ParseParameterCount("7.5B").value(), 7.5e9);
+  EXPECT_EQ(ParseParameterCount("1t").value(), 1e12);
+  for (const char* bad : {"", "B", "7.5X", "7.5BB", "-1", "0", "nan", "inf", "1e16", "1 B"}) {
+    EXPECT_EQ(ParseParameterCount(bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+}
+
+TEST(PlanSize, CountsAPresetsParameters) {
+  EXPECT_EQ(ChoosePlanSize("", "gpt2-124m", "").value().parameters, 124439808);
+  EXPECT_EQ(ChoosePlanSize("", "gpt2-125m", "").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(PlanSize, WantsExactlyOneSource) {
+  EXPECT_FALSE(ChoosePlanSize("", "", "").ok());
+  EXPECT_FALSE(ChoosePlanSize("", "gpt2-124m", "1B").ok());
+}
+
+}  // namespace
+}  // namespace zerofleet
