@@ -16,9 +16,9 @@ class Server;
 namespace zerofleet {
 
 struct GrpcServerOptions {
-  std::string listen;                     // HOST:PORT; port 0 = any free one
-  std::vector<grpc::Service*> services;   // borrowed; they outlive the server
-  std::vector<std::string> health_names;  // full names of services whose health is told beside the whole server's
+  std::string listen;                          // HOST:PORT; port 0 = any free one
+  std::vector<grpc::Service*> services = {};   // borrowed; they outlive the server
+  std::vector<std::string> health_names = {};  // full names of services whose health is told beside the whole server's
 };
 
 class GrpcServer {

@@ -1,0 +1,46 @@
+// Listing and committing through the checkpoint catalog; see checkpoint_store.h.
+#include "services/checkpoint_store.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/checkpoint/catalog.h"
+
+namespace zerofleet {
+namespace {
+
+void AddCandidate(ResumePlan& plan, const std::string& path, const v1::CheckpointManifest& manifest) {
+  plan.candidates.push_back({path, manifest.step()});
+  plan.newest_generation = std::max(plan.newest_generation, static_cast<uint64_t>(manifest.generation()));
+  plan.newest_unix_seconds = std::max(plan.newest_unix_seconds, static_cast<int64_t>(manifest.committed_unix_seconds()));
+}
+
+}  // namespace
+
+absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const std::string& dir) {
+  ResumePlan plan;
+  if (resume == "none") return plan;
+  if (resume != "auto") {
+    ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(resume));
+    AddCandidate(plan, resume, manifest);
+    return plan;
+  }
+  plan.may_fall_back = true;
+  if (!IsDirectory(dir)) return plan;
+  ZF_ASSIGN_OR_RETURN(std::vector<CommittedCheckpoint> committed, ListCheckpoints(dir));
+  for (const CommittedCheckpoint& checkpoint : committed) AddCandidate(plan, checkpoint.path, checkpoint.manifest);
+  return plan;
+}
+
+absl::StatusOr<std::string> CommitCheckpoint(v1::CheckpointManifest manifest, int64_t unix_seconds) {
+  manifest.set_committed_unix_seconds(unix_seconds);
+  const v1::CheckpointConfig& config = manifest.config().checkpoint();
+  std::string path = JoinPath(config.dir(), absl::StrFormat("step-%08d", manifest.step()));
+  ZF_RETURN_IF_ERROR(CommitManifest(path, manifest));
+  ZF_RETURN_IF_ERROR(PruneCheckpoints(config.dir(), config.keep()));
+  return path;
+}
+
+}  // namespace zerofleet

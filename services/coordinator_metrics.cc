@@ -1,0 +1,112 @@
+// The table of metrics and its labelled families; see coordinator_metrics.h.
+#include "services/coordinator_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/status_view.h"
+
+namespace zerofleet {
+namespace {
+
+struct GaugeRow {
+  const char* name;
+  const char* help;
+  double (*value)(const Fleet&, double now);
+};
+constexpr GaugeRow kGauges[] = {
+    {"zerofleet_coordinator_generation", "Generation of the fleet's view; 0 before it has formed.",
+     [](const Fleet& fleet, double) { return static_cast<double>(fleet.generation); }},
+    {"zerofleet_coordinator_rendezvous_duration_seconds", "Time the last formation of the fleet took.",
+     [](const Fleet& fleet, double) { return fleet.counters.rendezvous_seconds; }},
+    {"zerofleet_coordinator_checkpoint_last_committed_step", "Step of the newest committed checkpoint; -1 if none.",
+     [](const Fleet& fleet, double) { return static_cast<double>(fleet.last_committed_step); }},
+    {"zerofleet_coordinator_goodput_ratio", "Share of the coordinator's life that went into training steps.",
+     [](const Fleet& fleet, double now) { return GoodputRatio(fleet, now); }},
+};
+
+struct CounterRow {
+  const char* name;
+  const char* help;
+  double (*value)(const Fleet&);
+};
+constexpr CounterRow kCounters[] = {
+    {"zerofleet_coordinator_stale_messages_rejected_total", "Messages refused because their generation had passed.",
+     [](const Fleet& fleet) { return static_cast<double>(fleet.counters.stale_messages_rejected); }},
+    {"zerofleet_coordinator_checkpoint_bytes_total", "Bytes of all shards committed.",
+     [](const Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_bytes); }},
+    {"zerofleet_coordinator_checkpoint_verify_failures_total", "Checkpoints found damaged when a rank loaded them.",
+     [](const Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_verify_failures); }},
+};
+
+constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "reported"};
+constexpr MemberState kMemberStates[] = {MemberState::kJoined,   MemberState::kReady,    MemberState::kLoading,
+                                         MemberState::kTraining, MemberState::kFinished, MemberState::kLost};
+
+prometheus::Family<prometheus::Gauge>& GaugeFamily(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
+}
+
+prometheus::Family<prometheus::Counter>& CounterFamily(prometheus::Registry& registry, const char* name,
+                                                       const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+}
+
+void RaiseTo(prometheus::Counter& counter, double value) { counter.Increment(value - counter.Value()); }
+
+}  // namespace
+
+struct CoordinatorMetrics::Families {
+  std::vector<prometheus::Gauge*> gauges;      // in the order of kGauges
+  std::vector<prometheus::Counter*> counters;  // in the order of kCounters
+  prometheus::Family<prometheus::Gauge>* members;
+  prometheus::Family<prometheus::Gauge>* heartbeat_age;
+  prometheus::Family<prometheus::Counter>* rank_failures;
+  prometheus::Gauge* last_commit;
+};
+
+CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : families_(std::make_unique<Families>()) {
+  for (const GaugeRow& row : kGauges) families_->gauges.push_back(&GaugeFamily(registry, row.name, row.help).Add({}));
+  for (const CounterRow& row : kCounters) {
+    families_->counters.push_back(&CounterFamily(registry, row.name, row.help).Add({}));
+  }
+  families_->members = &GaugeFamily(registry, "zerofleet_coordinator_members", "Workers known to it, by state.");
+  families_->heartbeat_age = &GaugeFamily(registry, "zerofleet_coordinator_heartbeat_age_seconds",
+                                          "Time since a rank was last heard.");
+  families_->rank_failures = &CounterFamily(registry, "zerofleet_coordinator_rank_failures_total",
+                                            "Ranks lost or failed, by cause.");
+  families_->last_commit = &GaugeFamily(registry, "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds",
+                                        "Unix time of the newest commit; 0 if none.").Add({});
+}
+
+CoordinatorMetrics::~CoordinatorMetrics() = default;
+
+void CoordinatorMetrics::Observe(const Fleet& fleet, double now) {
+  for (size_t i = 0; i < std::size(kGauges); ++i) families_->gauges[i]->Set(kGauges[i].value(fleet, now));
+  for (size_t i = 0; i < std::size(kCounters); ++i) RaiseTo(*families_->counters[i], kCounters[i].value(fleet));
+  std::map<MemberState, int> by_state;
+  for (const Member& member : fleet.members) ++by_state[member.state];
+  for (MemberState state : kMemberStates) families_->members->Add({{"state", Name(state)}}).Set(by_state[state]);
+  for (const Member& member : fleet.members) {
+    if (member.rank < 0) continue;
+    families_->heartbeat_age->Add({{"rank", absl::StrCat(member.rank)}}).Set(now - member.last_heard);
+  }
+  for (const char* cause : kFailureCauses) {
+    auto count = fleet.counters.rank_failures.find(cause);
+    RaiseTo(families_->rank_failures->Add({{"cause", cause}}),
+            count == fleet.counters.rank_failures.end() ? 0.0 : static_cast<double>(count->second));
+  }
+}
+
+void CoordinatorMetrics::SetLastCommit(int64_t unix_seconds) {
+  families_->last_commit->Set(static_cast<double>(unix_seconds));
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,32 @@
+// The coordinator's gRPC service: each call becomes events of the loop, and the loop's outputs messages of the call.
+//
+// Includes gRPC's headers; only .cc files of this folder include it.
+#ifndef ZEROFLEET_SERVICES_COORDINATOR_SERVICE_H_
+#define ZEROFLEET_SERVICES_COORDINATOR_SERVICE_H_
+
+#include "services/coordinator_loop.h"
+#include "zerofleet/v1/coordinator.grpc.pb.h"
+
+namespace zerofleet {
+
+class CoordinatorService : public v1::Coordinator::CallbackService {
+ public:
+  // `loop` outlives the server that serves this.
+  explicit CoordinatorService(CoordinatorLoop& loop) : loop_(loop) {}
+
+  grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest* request,
+                                      v1::GetStatusResponse* response) override;
+  grpc::ServerWriteReactor<v1::Event>* Watch(grpc::CallbackServerContext* context,
+                                             const v1::WatchRequest* request) override;
+  grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
+                                 v1::StopResponse* response) override;
+
+ private:
+  CoordinatorLoop& loop_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_SERVICES_COORDINATOR_SERVICE_H_

@@ -1,0 +1,55 @@
+// Reading and writing the state file; see coordinator_state.h.
+#include "services/coordinator_state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr int kFormatVersion = 1;
+constexpr int64_t kLimitBytes = 4096;
+
+absl::Status Damaged(const std::string& path, const std::string& what) {
+  return absl::DataLossError(absl::StrCat(
+      path, ": ", what, "; restore it, or move it away if no worker of an earlier run is still running"));
+}
+
+}  // namespace
+
+std::string CoordinatorStatePath(const std::string& state_dir) { return JoinPath(state_dir, "coordinator.json"); }
+
+absl::StatusOr<CoordinatorState> ReadCoordinatorState(const std::string& state_dir) {
+  std::string path = CoordinatorStatePath(state_dir);
+  if (!FileExists(path)) return CoordinatorState();
+  ZF_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kLimitBytes));
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Damaged(path, "is not a JSON object");
+  for (const char* key : {"format_version", "generation", "last_committed_step"}) {
+    if (!json.contains(key) || !json[key].is_number_integer()) {
+      return Damaged(path, absl::StrCat("has no integer \"", key, "\""));
+    }
+  }
+  int64_t version = json["format_version"].get<int64_t>();
+  if (version > kFormatVersion) {
+    return absl::DataLossError(absl::StrCat(path, ": format version ", version, " is of a later release; this one reads ",
+                                            kFormatVersion));
+  }
+  int64_t generation = json["generation"].get<int64_t>();
+  int64_t step = json["last_committed_step"].get<int64_t>();
+  if (version < 1 || generation < 0 || step < -1) return Damaged(path, "holds impossible values");
+  return CoordinatorState{static_cast<uint64_t>(generation), step};
+}
+
+absl::Status WriteCoordinatorState(const std::string& state_dir, const CoordinatorState& state) {
+  ZF_RETURN_IF_ERROR(CreateDirectories(state_dir));
+  nlohmann::ordered_json json = {{"format_version", kFormatVersion},
+                                 {"generation", state.generation},
+                                 {"last_committed_step", state.last_committed_step}};
+  return WriteFileAtomically(CoordinatorStatePath(state_dir), json.dump() + "\n");
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,27 @@
+// The coordinator's durable state: one small JSON file in its --state-dir.
+//
+//   {"format_version": 1, "generation": 3, "last_committed_step": 200}
+#ifndef ZEROFLEET_SERVICES_COORDINATOR_STATE_H_
+#define ZEROFLEET_SERVICES_COORDINATOR_STATE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/output.h"
+
+namespace zerofleet {
+
+// Path of the file in `state_dir`.
+std::string CoordinatorStatePath(const std::string& state_dir);
+
+// The stored state; a fresh one if there is no file. DataLoss, naming the file, if it is damaged or of a later format:
+// a coordinator that guessed its generation could undo the fencing of workers still running.
+absl::StatusOr<CoordinatorState> ReadCoordinatorState(const std::string& state_dir);
+
+// Durable once it returns OK. Creates `state_dir`.
+absl::Status WriteCoordinatorState(const std::string& state_dir, const CoordinatorState& state);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_SERVICES_COORDINATOR_STATE_H_

@@ -1,0 +1,108 @@
+#include "services/grpc_server.h"
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "gtest/gtest.h"
+#include "services/grpc_common.h"
+#include "services/worker_service.h"
+#include "zerofleet/v1/worker.grpc.pb.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Local(int port) { return absl::StrCat("127.0.0.1:", port); }
+
+// One unary call by its path, in serialised messages: health and reflection have no generated stubs here.
+std::string Call(int port, const std::string& path, const std::string& request) {
+  grpc::GenericStub stub(MakeChannel({"127.0.0.1", port}));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(&context, path, &queue);
+  call->StartCall(nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  grpc::Slice slice(request);
+  call->WriteLast(grpc::ByteBuffer(&slice, 1), {}, nullptr);
+  queue.Next(&tag, &ok);
+  grpc::ByteBuffer response;
+  call->Read(&response, nullptr);
+  queue.Next(&tag, &ok);
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  queue.Next(&tag, &ok);
+  if (!status.ok()) return absl::StrCat("error ", status.error_code());
+  std::vector<grpc::Slice> slices;
+  response.Dump(&slices);
+  std::string bytes;
+  for (const grpc::Slice& part : slices) bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
+  return bytes;
+}
+
+// grpc.health.v1.HealthCheckRequest is {string service = 1}, its response {enum status = 1}: 1 serving, 2 not.
+std::string Health(int port, const std::string& service) {
+  const std::string request =
+      service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
+  return Call(port, "/grpc.health.v1.Health/Check", request);
+}
+const char kServing[] = "\x08\x01";
+const char kNotServing[] = "\x08\x02";
+
+TEST(GrpcServer, AnswersHealthChecksForItselfAndForNamedServices) {
+  const auto server =
+      StartGrpcServer({.listen = "127.0.0.1:0", .health_names = {"zerofleet.v1.Worker"}});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const int port = (*server)->port();
+  EXPECT_EQ(Health(port, ""), kServing);
+  EXPECT_EQ(Health(port, "zerofleet.v1.Worker"), kServing);
+  EXPECT_THAT(Health(port, "zerofleet.v1.Nobody"), HasSubstr("error"));
+  (*server)->SetServing(false);
+  EXPECT_EQ(Health(port, ""), kNotServing);
+  EXPECT_EQ(Health(port, "zerofleet.v1.Worker"), kNotServing);
+}
+
+TEST(GrpcServer, APortInUseIsNamed) {
+  const auto first = StartGrpcServer({.listen = "127.0.0.1:0"});
+  ASSERT_TRUE(first.ok());
+  const std::string address = Local((*first)->port());
+  const auto second = StartGrpcServer({.listen = address});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(address));
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("in use"));
+}
+
+TEST(GrpcServer, AMalformedAddressIsAUsageError) {
+  const auto server = StartGrpcServer({.listen = "7070"});
+  EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(WorkerService, TellsWhatItsCallbackSays) {
+  const auto service = WorkerService::Start({.status = [] {
+    v1::GetWorkerStatusResponse status;
+    status.set_rank(3);
+    return status;
+  }});
+  ASSERT_TRUE(service.ok()) << service.status();
+  const auto stub = v1::Worker::NewStub(MakeChannel({"127.0.0.1", (*service)->port()}));
+  grpc::ClientContext context;
+  v1::GetWorkerStatusResponse response;
+  ASSERT_TRUE(stub->GetWorkerStatus(&context, {}, &response).ok());
+  EXPECT_EQ(response.rank(), 3);
+}
+
+TEST(WorkerService, IsListedByReflection) {
+  const auto service = WorkerService::Start({.status = [] { return v1::GetWorkerStatusResponse(); }});
+  ASSERT_TRUE(service.ok());
+  // ServerReflectionRequest {string list_services = 7}.
+  const std::string services = Call(
+      (*service)->port(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::string("\x3a\x01*"));
+  EXPECT_THAT(services, HasSubstr("zerofleet.v1.Worker"));
+  EXPECT_THAT(services, HasSubstr("grpc.health.v1.Health"));
+}
+
+}  // namespace
+}  // namespace zerofleet

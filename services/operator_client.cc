@@ -1,0 +1,97 @@
+#include "services/operator_client.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "grpcpp/client_context.h"
+#include "services/address.h"
+#include "services/grpc_common.h"
+#include "zerofleet/v1/coordinator.grpc.pb.h"
+
+namespace zerofleet {
+
+struct OperatorClient::Impl {
+  std::string coordinator;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::Coordinator::Stub> stub;
+
+  absl::Mutex mutex;
+  grpc::ClientContext* watch ABSL_GUARDED_BY(mutex) = nullptr;  // of the watch in progress
+  bool watch_cancelled ABSL_GUARDED_BY(mutex) = false;
+
+  // Waits for the channel, so that a coordinator that is not there is told apart from one that is slow to answer.
+  absl::Status Prepare(grpc::ClientContext& context, double timeout_seconds) {
+    const auto deadline = std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(
+                                                                 std::chrono::duration<double>(timeout_seconds));
+    if (!channel->WaitForConnected(deadline)) {
+      return absl::UnavailableError(absl::StrCat("no coordinator answered at ", coordinator, " within ",
+                                                 timeout_seconds, " s; check the address and that it is running"));
+    }
+    context.set_deadline(deadline);
+    return absl::OkStatus();
+  }
+
+  absl::Status Result(const grpc::Status& status) { return FromGrpc(status, "coordinator at " + coordinator); }
+};
+
+OperatorClient::OperatorClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+OperatorClient::~OperatorClient() = default;
+
+absl::StatusOr<std::unique_ptr<OperatorClient>> OperatorClient::Create(const std::string& coordinator) {
+  ZF_ASSIGN_OR_RETURN(const Address address, ParseAddress(coordinator));
+  auto impl = std::make_unique<Impl>();
+  impl->coordinator = coordinator;
+  impl->channel = MakeChannel(address);
+  impl->stub = v1::Coordinator::NewStub(impl->channel);
+  return std::unique_ptr<OperatorClient>(new OperatorClient(std::move(impl)));
+}
+
+absl::StatusOr<v1::GetStatusResponse> OperatorClient::GetStatus(double timeout_seconds) {
+  grpc::ClientContext context;
+  ZF_RETURN_IF_ERROR(impl_->Prepare(context, timeout_seconds));
+  v1::GetStatusResponse response;
+  ZF_RETURN_IF_ERROR(impl_->Result(impl_->stub->GetStatus(&context, {}, &response)));
+  return response;
+}
+
+absl::Status OperatorClient::Stop(const std::string& reason, double timeout_seconds) {
+  grpc::ClientContext context;
+  ZF_RETURN_IF_ERROR(impl_->Prepare(context, timeout_seconds));
+  v1::StopRequest request;
+  request.set_reason(reason);
+  v1::StopResponse response;
+  return impl_->Result(impl_->stub->Stop(&context, request, &response));
+}
+
+absl::Status OperatorClient::Watch(const std::function<void(const v1::Event&)>& on_event) {
+  grpc::ClientContext context;
+  {
+    absl::MutexLock lock(&impl_->mutex);
+    ZF_CHECK(impl_->watch == nullptr);
+    if (impl_->watch_cancelled) context.TryCancel();
+    impl_->watch = &context;
+  }
+  const std::unique_ptr<grpc::ClientReader<v1::Event>> events = impl_->stub->Watch(&context, {});
+  v1::Event event;
+  while (events->Read(&event)) on_event(event);
+  const grpc::Status end = events->Finish();
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->watch = nullptr;
+  if (std::exchange(impl_->watch_cancelled, false) && !end.ok()) {
+    return absl::CancelledError("the watch was cancelled");
+  }
+  return impl_->Result(end);
+}
+
+void OperatorClient::CancelWatch() {
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->watch_cancelled = true;
+  if (impl_->watch != nullptr) impl_->watch->TryCancel();
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,41 @@
+// What an operator asks of a coordinator: status, the run's events, a stop. `zerofleet status` and the local launcher
+// use it.
+#ifndef ZEROFLEET_SERVICES_OPERATOR_CLIENT_H_
+#define ZEROFLEET_SERVICES_OPERATOR_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "zerofleet/v1/coordinator.pb.h"
+
+namespace zerofleet {
+
+class OperatorClient {
+ public:
+  // InvalidArgument for a malformed address. Nothing is sent yet: an unreachable coordinator shows in the calls.
+  static absl::StatusOr<std::unique_ptr<OperatorClient>> Create(const std::string& coordinator);
+  ~OperatorClient();
+
+  // Each call waits for the coordinator to be reachable, up to its timeout; then Unavailable, naming the address.
+  absl::StatusOr<v1::GetStatusResponse> GetStatus(double timeout_seconds);
+  absl::Status Stop(const std::string& reason, double timeout_seconds);
+
+  // Calls `on_event` for each of the run's events, from its beginning, until the run has ended (OK), the coordinator is
+  // lost (Unavailable), or CancelWatch is called (Cancelled). One watch at a time.
+  absl::Status Watch(const std::function<void(const v1::Event&)>& on_event);
+
+  // Ends the watch in progress, or the next one at once. Any thread.
+  void CancelWatch();
+
+ private:
+  struct Impl;
+  explicit OperatorClient(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_SERVICES_OPERATOR_CLIENT_H_

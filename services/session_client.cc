@@ -1,0 +1,281 @@
+#include "services/session_client.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "grpcpp/client_context.h"
+#include "services/address.h"
+#include "services/grpc_common.h"
+#include "zerofleet/v1/coordinator.grpc.pb.h"
+
+namespace zerofleet {
+namespace {
+
+// Both sides say little: a queue this long means that the other end has stopped taking part.
+constexpr size_t kQueueBound = 4096;
+
+constexpr double kDefaultHeartbeatSeconds = 0.5;
+constexpr double kShortestHeartbeatSeconds = 0.05;
+constexpr double kHeartbeatsPerTimeout = 4;  // three may be late or lost before the coordinator worries
+
+using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>;
+
+// Waits until the channel is up; gRPC retries with backoff meanwhile.
+absl::Status WaitForCoordinator(grpc::Channel& channel, const SessionOptions& options) {
+  constexpr double kSliceSeconds = 0.1;  // how soon a signal is noticed
+  const double deadline = Clock::Real().MonotonicSeconds() + options.connect_timeout_seconds;
+  for (;;) {
+    if (options.cancelled && options.cancelled()) {
+      return absl::CancelledError(absl::StrCat("stopped while connecting to the coordinator at ", options.coordinator));
+    }
+    const double left = deadline - Clock::Real().MonotonicSeconds();
+    const auto slice = std::chrono::microseconds(static_cast<int64_t>(1e6 * std::clamp(left, 0.0, kSliceSeconds)));
+    if (channel.WaitForConnected(std::chrono::system_clock::now() + slice)) return absl::OkStatus();
+    if (left <= 0) {
+      return absl::UnavailableError(absl::StrCat("no coordinator answered at ", options.coordinator, " within ",
+                                                 options.connect_timeout_seconds,
+                                                 " s; check the address and that the coordinator is running"));
+    }
+  }
+}
+
+}  // namespace
+
+struct SessionClient::Impl {
+  // --- Set before the threads start.
+  std::string coordinator;
+  double linger_seconds = 0;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::Coordinator::Stub> stub;
+  grpc::ClientContext context;
+  std::unique_ptr<Stream> stream;
+  std::thread reader, writer;
+
+  absl::Mutex mutex;
+  std::deque<v1::WorkerMessage> outgoing ABSL_GUARDED_BY(mutex);
+  std::deque<v1::CoordinatorMessage> incoming ABSL_GUARDED_BY(mutex);
+  uint64_t generation ABSL_GUARDED_BY(mutex) = 0;  // of the last message Receive returned
+  std::function<v1::Heartbeat()> heartbeat ABSL_GUARDED_BY(mutex);
+  double heartbeat_seconds ABSL_GUARDED_BY(mutex) = 0;  // 0: not known yet
+  double next_heartbeat ABSL_GUARDED_BY(mutex) = 0;     // monotonic; 0: at once
+  std::function<void(absl::Status)> on_lost ABSL_GUARDED_BY(mutex);
+  absl::Status lost ABSL_GUARDED_BY(mutex);            // why there is no session any more
+  bool completed ABSL_GUARDED_BY(mutex) = false;       // a Complete has come
+  bool stream_over ABSL_GUARDED_BY(mutex) = false;     // nothing more can be read
+  bool closing ABSL_GUARDED_BY(mutex) = false;         // the destructor has begun
+  bool writer_done ABSL_GUARDED_BY(mutex) = false;
+  bool reader_done ABSL_GUARDED_BY(mutex) = false;     // the stream's status is known
+
+  // --- Conditions waited for.
+  bool WriterHasWork() ABSL_SHARED_LOCKS_REQUIRED(mutex) {
+    const bool first_heartbeat = heartbeat != nullptr && next_heartbeat == 0;
+    return stream_over || closing || !outgoing.empty() || first_heartbeat;
+  }
+  bool CanReceive() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return !incoming.empty() || !lost.ok(); }
+  bool CanNotify() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return on_lost != nullptr || closing; }
+
+  // --- The reading thread: messages, then the stream's end.
+  void ReadLoop() {
+    absl::Status reason;
+    v1::CoordinatorMessage message;
+    while (reason.ok() && stream->Read(&message)) reason = Take(std::move(message));
+    if (!reason.ok()) context.TryCancel();
+    {
+      absl::MutexLock lock(&mutex);
+      stream_over = true;
+      mutex.Await(absl::Condition(&writer_done));
+    }
+    const grpc::Status end = stream->Finish();
+    if (reason.ok()) reason = EndOfStream(end);
+    NotifyLost(reason);
+  }
+
+  // OK, or why the session ends with this message.
+  absl::Status Take(v1::CoordinatorMessage message) {
+    if (message.has_refused()) {
+      const auto code = static_cast<absl::StatusCode>(message.refused().code());
+      return MakeStatus(code == absl::StatusCode::kOk ? absl::StatusCode::kUnavailable : code,
+                        message.refused().message());
+    }
+    absl::MutexLock lock(&mutex);
+    if (incoming.size() >= kQueueBound) {
+      return absl::AbortedError(absl::StrCat("the coordinator at ", coordinator, " sent ", kQueueBound,
+                                             " messages that this worker has not taken"));
+    }
+    if (message.has_complete()) completed = true;
+    if (message.has_welcome() && heartbeat_seconds == 0) {
+      const double timeout = message.welcome().config().restart().heartbeat_timeout_seconds();
+      if (timeout > 0) heartbeat_seconds = std::max(timeout / kHeartbeatsPerTimeout, kShortestHeartbeatSeconds);
+    }
+    incoming.push_back(std::move(message));
+    return absl::OkStatus();
+  }
+
+  absl::Status EndOfStream(const grpc::Status& end) {
+    absl::MutexLock lock(&mutex);
+    if (completed) return absl::UnavailableError("the run is complete and its session over");
+    if (end.ok()) {
+      return absl::UnavailableError(absl::StrCat("the coordinator at ", coordinator, " ended the session"));
+    }
+    return FromGrpc(end, absl::StrCat("lost the coordinator at ", coordinator));
+  }
+
+  void NotifyLost(const absl::Status& reason) {
+    std::function<void(absl::Status)> handler;
+    {
+      absl::MutexLock lock(&mutex);
+      lost = reason;
+      reader_done = true;
+      if (completed) return;
+      mutex.Await(absl::Condition(this, &Impl::CanNotify));
+      if (closing) return;
+      handler = std::move(on_lost);
+    }
+    handler(reason);
+  }
+
+  // --- The writing thread: what is queued, and heartbeats when they are due.
+  void WriteLoop() {
+    while (std::optional<v1::WorkerMessage> message = NextToWrite()) {
+      if (!stream->Write(*message)) break;
+    }
+    bool half_close = false;
+    {
+      absl::MutexLock lock(&mutex);
+      half_close = closing && !stream_over;
+    }
+    if (half_close) stream->WritesDone();
+    absl::MutexLock lock(&mutex);
+    writer_done = true;
+  }
+
+  // Waits for a message to write; nothing once the stream is over, or closing and all is written.
+  std::optional<v1::WorkerMessage> NextToWrite() {
+    for (;;) {
+      std::function<v1::Heartbeat()> beat;
+      {
+        absl::MutexLock lock(&mutex);
+        mutex.AwaitWithTimeout(absl::Condition(this, &Impl::WriterHasWork), UntilHeartbeat());
+        if (stream_over) return std::nullopt;
+        if (UntilHeartbeat() <= absl::ZeroDuration() && !closing) {
+          beat = heartbeat;
+          const double interval = heartbeat_seconds == 0 ? kDefaultHeartbeatSeconds : heartbeat_seconds;
+          next_heartbeat = Clock::Real().MonotonicSeconds() + interval;
+        } else if (!outgoing.empty()) {
+          v1::WorkerMessage message = std::move(outgoing.front());
+          outgoing.pop_front();
+          return message;
+        } else if (closing) {
+          return std::nullopt;
+        }
+      }
+      if (beat) return Stamped(beat());
+    }
+  }
+
+  absl::Duration UntilHeartbeat() ABSL_SHARED_LOCKS_REQUIRED(mutex) {
+    if (!heartbeat) return absl::InfiniteDuration();
+    return absl::Seconds(next_heartbeat - Clock::Real().MonotonicSeconds());
+  }
+
+  v1::WorkerMessage Stamped(v1::Heartbeat beat) {
+    v1::WorkerMessage message;
+    *message.mutable_heartbeat() = std::move(beat);
+    absl::MutexLock lock(&mutex);
+    message.set_generation(generation);
+    return message;
+  }
+
+  void Start() {
+    stream = stub->Session(&context);
+    reader = std::thread([this] { ReadLoop(); });
+    writer = std::thread([this] { WriteLoop(); });
+  }
+
+  void Close() {
+    {
+      absl::MutexLock lock(&mutex);
+      closing = true;
+      mutex.AwaitWithTimeout(absl::Condition(&reader_done), absl::Seconds(linger_seconds));
+    }
+    context.TryCancel();  // no effect on a stream that has ended
+    writer.join();
+    reader.join();
+  }
+};
+
+SessionClient::SessionClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+SessionClient::~SessionClient() { impl_->Close(); }
+
+absl::StatusOr<std::unique_ptr<SessionClient>> SessionClient::Connect(const SessionOptions& options) {
+  ZF_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.coordinator));
+  if (address.port == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("address \"", options.coordinator,
+                                                   "\" has port 0; a coordinator's port is from 1 to 65535"));
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->coordinator = options.coordinator;
+  impl->linger_seconds = options.linger_seconds;
+  {
+    absl::MutexLock lock(&impl->mutex);
+    impl->heartbeat_seconds = options.heartbeat_interval_seconds;
+  }
+  impl->channel = MakeChannel(address);
+  ZF_RETURN_IF_ERROR(WaitForCoordinator(*impl->channel, options));
+  impl->stub = v1::Coordinator::NewStub(impl->channel);
+  impl->Start();
+  return std::unique_ptr<SessionClient>(new SessionClient(std::move(impl)));
+}
+
+absl::Status SessionClient::Send(v1::WorkerMessage message) {
+  absl::MutexLock lock(&impl_->mutex);
+  if (!impl_->lost.ok()) return impl_->lost;
+  if (impl_->outgoing.size() >= kQueueBound) {
+    return absl::UnavailableError(absl::StrCat("the coordinator at ", impl_->coordinator, " has left ", kQueueBound,
+                                               " messages of this worker unread"));
+  }
+  message.set_generation(impl_->generation);
+  impl_->outgoing.push_back(std::move(message));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::CoordinatorMessage> SessionClient::Receive(double timeout_seconds) {
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->mutex.AwaitWithTimeout(absl::Condition(impl_.get(), &Impl::CanReceive), absl::Seconds(timeout_seconds));
+  if (impl_->incoming.empty()) {
+    if (!impl_->lost.ok()) return impl_->lost;
+    return absl::DeadlineExceededError(
+        absl::StrCat("the coordinator at ", impl_->coordinator, " sent nothing for ", timeout_seconds, " s"));
+  }
+  v1::CoordinatorMessage message = std::move(impl_->incoming.front());
+  impl_->incoming.pop_front();
+  impl_->generation = std::max(impl_->generation, message.generation());
+  return message;
+}
+
+void SessionClient::StartHeartbeats(std::function<v1::Heartbeat()> heartbeat) {
+  ZF_CHECK(heartbeat != nullptr);
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->heartbeat = std::move(heartbeat);
+  impl_->next_heartbeat = 0;
+}
+
+void SessionClient::OnLost(std::function<void(absl::Status)> handler) {
+  ZF_CHECK(handler != nullptr);
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->on_lost = std::move(handler);
+}
+
+}  // namespace zerofleet

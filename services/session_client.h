@@ -1,0 +1,54 @@
+// A worker's session with the coordinator, over gRPC.
+//
+// One thread reads the stream and one writes it, heartbeats included; callers meet them at two bounded queues, so no
+// caller ever waits for the network. A message says the generation of the last message that Receive returned: what the
+// trainer does not yet know of, its messages do not speak for.
+#ifndef ZEROFLEET_SERVICES_SESSION_CLIENT_H_
+#define ZEROFLEET_SERVICES_SESSION_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/trainer/fleet_session.h"
+
+namespace zerofleet {
+
+struct SessionOptions {
+  std::string coordinator;              // HOST:PORT
+  double connect_timeout_seconds = 60;  // for a coordinator that is still starting
+  // 0: a quarter of the run's heartbeat timeout, which the coordinator's Welcome tells.
+  double heartbeat_interval_seconds = 0;
+  // The longest the destructor waits for messages already sent to arrive.
+  double linger_seconds = 2;
+  // Asked several times a second while connecting; true ends the attempt with Cancelled.
+  std::function<bool()> cancelled = nullptr;
+};
+
+class SessionClient : public FleetSession {
+ public:
+  // Opens the session. InvalidArgument for a malformed address; Unavailable, naming the address, if nothing answers
+  // within the timeout.
+  static absl::StatusOr<std::unique_ptr<SessionClient>> Connect(const SessionOptions& options);
+
+  // Delivers what was sent (a Failure, say), within the linger time, then ends the stream. No handler runs after it.
+  ~SessionClient() override;
+
+  absl::Status Send(v1::WorkerMessage message) override;
+  absl::StatusOr<v1::CoordinatorMessage> Receive(double timeout_seconds) override;
+  // `heartbeat` runs on the writing thread: what it takes delays what is sent.
+  void StartHeartbeats(std::function<v1::Heartbeat()> heartbeat) override;
+  // The end of the stream after a Complete is no loss. A handler set after the loss is called too.
+  void OnLost(std::function<void(absl::Status)> handler) override;
+
+ private:
+  struct Impl;
+  explicit SessionClient(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_SERVICES_SESSION_CLIENT_H_

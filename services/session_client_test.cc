@@ -1,0 +1,291 @@
+#include "services/session_client.h"
+
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "services/test_coordinator.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::HasSubstr;
+using SessionStream = TestCoordinator::SessionStream;
+
+constexpr double kPatienceSeconds = 20;
+
+v1::WorkerMessage Hello(const std::string& host) {
+  v1::WorkerMessage message;
+  message.mutable_hello()->set_host(host);
+  return message;
+}
+
+v1::CoordinatorMessage Welcome(uint64_t generation, double heartbeat_timeout_seconds) {
+  v1::CoordinatorMessage message;
+  message.set_generation(generation);
+  message.mutable_welcome()->mutable_config()->mutable_restart()->set_heartbeat_timeout_seconds(
+      heartbeat_timeout_seconds);
+  return message;
+}
+
+// Reads until the worker has said its last, remembering what it said.
+struct Recorder {
+  std::vector<v1::WorkerMessage> messages;
+  absl::Notification ended;
+
+  void ReadAll(SessionStream& stream) {
+    v1::WorkerMessage message;
+    while (stream.Read(&message)) messages.push_back(message);
+    ended.Notify();
+  }
+};
+
+std::unique_ptr<SessionClient> Connected(const TestCoordinator& coordinator) {
+  auto session = SessionClient::Connect({.coordinator = coordinator.address(), .connect_timeout_seconds = 10});
+  EXPECT_TRUE(session.ok()) << session.status();
+  return *std::move(session);
+}
+
+// What OnLost tells, for a test to wait for.
+struct Loss {
+  absl::Notification told;
+  absl::Status status;
+
+  void Watch(SessionClient& session) {
+    session.OnLost([this](absl::Status reason) {
+      status = reason;
+      told.Notify();
+    });
+  }
+  bool Told() { return told.WaitForNotificationWithTimeout(absl::Seconds(kPatienceSeconds)); }
+};
+
+TEST(SessionClient, ExchangesMessagesAndStampsTheGenerationTheTrainerKnows) {
+  Recorder recorder;
+  TestCoordinator coordinator([&](SessionStream& stream) {
+    v1::WorkerMessage hello;
+    stream.Read(&hello);
+    recorder.messages.push_back(hello);
+    stream.Write(Welcome(7, 2));
+    recorder.ReadAll(stream);
+    return grpc::Status::OK;
+  });
+  {
+    const auto session = Connected(coordinator);
+    ASSERT_TRUE(session->Send(Hello("node-1")).ok());
+    const auto welcome = session->Receive(kPatienceSeconds);
+    ASSERT_TRUE(welcome.ok()) << welcome.status();
+    EXPECT_TRUE(welcome->has_welcome());
+    v1::WorkerMessage ready;
+    ready.mutable_ready()->set_config_digest("abc");
+    ASSERT_TRUE(session->Send(ready).ok());
+  }
+  recorder.ended.WaitForNotification();
+  ASSERT_EQ(recorder.messages.size(), 2u);
+  EXPECT_EQ(recorder.messages[0].hello().host(), "node-1");
+  EXPECT_EQ(recorder.messages[0].generation(), 0u);
+  EXPECT_EQ(recorder.messages[1].ready().config_digest(), "abc");
+  EXPECT_EQ(recorder.messages[1].generation(), 7u);
+}
+
+TEST(SessionClient, DoesNotSpeakForAGenerationItsTrainerHasNotHeardOf) {
+  Recorder recorder;
+  absl::Notification written;
+  TestCoordinator coordinator([&](SessionStream& stream) {
+    stream.Write(Welcome(1, 2));
+    stream.Write(Welcome(2, 2));
+    written.Notify();
+    recorder.ReadAll(stream);
+    return grpc::Status::OK;
+  });
+  {
+    const auto session = Connected(coordinator);
+    written.WaitForNotification();
+    ASSERT_EQ(session->Receive(kPatienceSeconds)->generation(), 1u);
+    ASSERT_TRUE(session->Send(Hello("a")).ok());
+    ASSERT_EQ(session->Receive(kPatienceSeconds)->generation(), 2u);
+    ASSERT_TRUE(session->Send(Hello("b")).ok());
+  }
+  recorder.ended.WaitForNotification();
+  ASSERT_EQ(recorder.messages.size(), 2u);
+  EXPECT_EQ(recorder.messages[0].generation(), 1u);
+  EXPECT_EQ(recorder.messages[1].generation(), 2u);
+}
+
+TEST(SessionClient, ReceiveTimesOutWhileTheSessionStands) {
+  TestCoordinator coordinator([](SessionStream& stream) {
+    Recorder().ReadAll(stream);
+    return grpc::Status::OK;
+  });
+  const auto session = Connected(coordinator);
+  EXPECT_EQ(session->Receive(0).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(session->Receive(0.01).status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(SessionClient, BeatsAtAQuarterOfTheTimeoutThatTheWelcomeTells) {
+  constexpr double kTimeoutSeconds = 0.4;
+  std::vector<absl::Time> arrivals;
+  absl::Notification enough;
+  TestCoordinator coordinator([&](SessionStream& stream) {
+    stream.Write(Welcome(3, kTimeoutSeconds));
+    v1::WorkerMessage message;
+    while (stream.Read(&message)) {
+      EXPECT_EQ(message.heartbeat().step(), 11);
+      EXPECT_EQ(message.generation(), 3u);
+      arrivals.push_back(absl::Now());
+      if (arrivals.size() == 4) enough.Notify();
+    }
+    return grpc::Status::OK;
+  });
+  const auto session = Connected(coordinator);
+  ASSERT_TRUE(session->Receive(kPatienceSeconds).ok());
+  session->StartHeartbeats([] {
+    v1::Heartbeat heartbeat;
+    heartbeat.set_step(11);
+    return heartbeat;
+  });
+  ASSERT_TRUE(enough.WaitForNotificationWithTimeout(absl::Seconds(kPatienceSeconds)));
+  // Three intervals of 0.1 s; a busy machine may make them longer, nothing makes them much shorter.
+  EXPECT_GT(absl::ToDoubleSeconds(arrivals[3] - arrivals[0]), 2 * kTimeoutSeconds / 4);
+}
+
+TEST(SessionClient, ARefusalIsALossWithTheCoordinatorsStatus) {
+  TestCoordinator coordinator([](SessionStream& stream) {
+    v1::CoordinatorMessage message;
+    message.mutable_refused()->set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
+    message.mutable_refused()->set_message("worker runs build 1234, the fleet 5678");
+    stream.Write(message);
+    Recorder().ReadAll(stream);
+    return grpc::Status::OK;
+  });
+  const auto session = Connected(coordinator);
+  Loss loss;
+  loss.Watch(*session);
+  ASSERT_TRUE(loss.Told());
+  const absl::Status expected = absl::FailedPreconditionError("worker runs build 1234, the fleet 5678");
+  EXPECT_EQ(loss.status, expected);
+  EXPECT_EQ(session->Receive(kPatienceSeconds).status(), expected);
+  EXPECT_EQ(session->Send(Hello("late")), expected);
+}
+
+TEST(SessionClient, AKilledCoordinatorIsALossThatNamesIt) {
+  absl::Notification begun;
+  TestCoordinator coordinator([&](SessionStream& stream) {
+    begun.Notify();
+    Recorder().ReadAll(stream);
+    return grpc::Status::OK;
+  });
+  const auto session = Connected(coordinator);
+  Loss loss;
+  loss.Watch(*session);
+  begun.WaitForNotification();
+  coordinator.Kill();
+  ASSERT_TRUE(loss.Told());
+  EXPECT_EQ(loss.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(loss.status.message()), HasSubstr(coordinator.address()));
+  EXPECT_EQ(session->Receive(0).status(), loss.status);
+}
+
+TEST(SessionClient, ALossBeforeTheHandlerIsSetIsStillTold) {
+  TestCoordinator coordinator([](SessionStream&) { return grpc::Status(grpc::StatusCode::ABORTED, "fleet is full"); });
+  const auto session = Connected(coordinator);
+  EXPECT_EQ(session->Receive(kPatienceSeconds).status().code(), absl::StatusCode::kAborted);
+  Loss loss;
+  loss.Watch(*session);
+  ASSERT_TRUE(loss.Told());
+  EXPECT_THAT(std::string(loss.status.message()), HasSubstr("fleet is full"));
+}
+
+TEST(SessionClient, MessagesBeforeTheLossAreStillReceived) {
+  TestCoordinator coordinator([](SessionStream& stream) {
+    stream.Write(Welcome(1, 2));
+    return grpc::Status::OK;
+  });
+  const auto session = Connected(coordinator);
+  Loss loss;
+  loss.Watch(*session);
+  ASSERT_TRUE(loss.Told());
+  EXPECT_TRUE(session->Receive(0).ok());
+  EXPECT_EQ(session->Receive(0).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(SessionClient, TheEndAfterCompleteIsNoLoss) {
+  TestCoordinator coordinator([](SessionStream& stream) {
+    v1::CoordinatorMessage message;
+    message.mutable_complete();
+    stream.Write(message);
+    return grpc::Status::OK;
+  });
+  bool told = false;
+  {
+    const auto session = Connected(coordinator);
+    session->OnLost([&](absl::Status) { told = true; });
+    const auto message = session->Receive(kPatienceSeconds);
+    ASSERT_TRUE(message.ok()) << message.status();
+    EXPECT_TRUE(message->has_complete());
+    EXPECT_EQ(session->Receive(kPatienceSeconds).status().code(), absl::StatusCode::kUnavailable);
+  }
+  EXPECT_FALSE(told);
+}
+
+TEST(SessionClient, TheDestructorDeliversWhatWasSent) {
+  constexpr size_t kMessages = 500;
+  Recorder recorder;
+  TestCoordinator coordinator([&](SessionStream& stream) {
+    recorder.ReadAll(stream);
+    return grpc::Status::OK;
+  });
+  {
+    const auto session = Connected(coordinator);
+    for (size_t i = 0; i < kMessages; ++i) ASSERT_TRUE(session->Send(Hello(std::to_string(i))).ok());
+  }
+  ASSERT_TRUE(recorder.ended.WaitForNotificationWithTimeout(absl::Seconds(kPatienceSeconds)));
+  ASSERT_EQ(recorder.messages.size(), kMessages);
+  EXPECT_EQ(recorder.messages.back().hello().host(), std::to_string(kMessages - 1));
+}
+
+TEST(SessionClient, ACoordinatorThatReadsNothingHoldsNobodyUp) {
+  absl::Notification over;
+  TestCoordinator coordinator([&](SessionStream&) {
+    over.WaitForNotification();
+    return grpc::Status::OK;
+  });
+  {
+    auto session = SessionClient::Connect(
+        {.coordinator = coordinator.address(), .connect_timeout_seconds = 10, .linger_seconds = 0.05});
+    ASSERT_TRUE(session.ok());
+    absl::Status sent;
+    for (int i = 0; i < 10'000 && sent.ok(); ++i) sent = (*session)->Send(Hello(std::string(1000, 'x')));
+    EXPECT_EQ(sent.code(), absl::StatusCode::kUnavailable) << sent;
+  }
+  over.Notify();
+}
+
+TEST(SessionClient, AnUnreachableCoordinatorIsUnavailableAndNamed) {
+  std::string address;
+  {
+    TestCoordinator gone([](SessionStream&) { return grpc::Status::OK; });
+    address = gone.address();
+  }
+  const auto session = SessionClient::Connect({.coordinator = address, .connect_timeout_seconds = 0.3});
+  EXPECT_EQ(session.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(session.status().message()), HasSubstr(address));
+}
+
+TEST(SessionClient, ConnectingCanBeCancelled) {
+  const auto session = SessionClient::Connect(
+      {.coordinator = "127.0.0.1:1", .connect_timeout_seconds = 3600, .cancelled = [] { return true; }});
+  EXPECT_EQ(session.status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST(SessionClient, MalformedAddressesAreUsageErrors) {
+  for (const char* address : {"", "node-1", "node-1:", "node-1:x", ":7070", "node-1:70700", "node-1:0"}) {
+    const auto session = SessionClient::Connect({.coordinator = address, .connect_timeout_seconds = 0});
+    EXPECT_EQ(session.status().code(), absl::StatusCode::kInvalidArgument) << address;
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet
