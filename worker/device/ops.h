@@ -36,9 +36,10 @@ struct AttentionShape {
 // AdamW (Loshchilov and Hutter 2019) with decoupled decay, as PyTorch applies it: p *= 1 - lr*decay, then the update
 // with bias-corrected moments, epsilon outside the square root.
 struct AdamWStep {
-  float learning_rate, beta1, beta2, epsilon, weight_decay;
-  float gradient_scale;  // multiplies each gradient first: the clip coefficient
-  int64_t step;          // 1-based, for bias correction
+  // In double, so that 1 - beta2 is as exact as the configuration's decimal.
+  double learning_rate, beta1, beta2, epsilon, weight_decay;
+  double gradient_scale;  // multiplies each gradient first: the clip coefficient
+  int64_t step;           // 1-based, for bias correction
 };
 
 class Ops {
@@ -108,6 +109,7 @@ class Ops {
   // *sum = sum of squares, in double, in an order that depends on `count` alone.
   virtual void SumSquares(Stream&, int64_t count, Tensor x, double* sum) = 0;
   virtual void Zero(Stream&, void* data, int64_t bytes) = 0;
+  virtual void Fill(Stream&, int64_t count, float value, float* to) = 0;
   // master, exp_avg and exp_avg_sq (count, fp32) updated in place from gradient; parameter = master converted.
   // parameter.data may be master itself when it is fp32.
   virtual void AdamW(Stream&, int64_t count, const AdamWStep&, Tensor gradient, float* master, float* exp_avg,

@@ -1,0 +1,122 @@
+// Causal attention on every device.
+#include <cmath>
+
+#include "worker/device/conformance/device_fixture.h"
+
+namespace zerofleet {
+namespace {
+
+int64_t Tokens(const AttentionShape& s) { return s.batch * s.time; }
+int64_t Width(const AttentionShape& s) { return s.heads * s.head_size; }
+
+struct ForwardResult {
+  std::vector<float> out, logsumexp;
+};
+
+ForwardResult Forward(Device& device, const AttentionShape& s, DType dtype, const std::vector<float>& qkv) {
+  const auto stream = device.CreateStream().value();
+  const DeviceTensor from(device, qkv, dtype), out(device, std::vector<float>(Tokens(s) * Width(s)), dtype);
+  const DeviceTensor logsumexp(device, std::vector<float>(Tokens(s) * s.heads));
+  const DeviceTensor scratch(device, device.ops().AttentionScratchBytes(s));
+  device.ops().AttentionForward(*stream, s, from.tensor(), out.tensor(), logsumexp.as(), scratch.as<void>());
+  EXPECT_TRUE(stream->Synchronize().ok());
+  return {out.Read(device), logsumexp.Read(device)};
+}
+
+std::vector<float> Backward(Device& device, const AttentionShape& s, DType dtype, const std::vector<float>& qkv,
+                            const std::vector<float>& dout) {
+  const auto stream = device.CreateStream().value();
+  const ForwardResult forward = Forward(device, s, dtype, qkv);
+  const DeviceTensor from(device, qkv, dtype), out(device, forward.out, dtype), gradient(device, dout, dtype);
+  const DeviceTensor logsumexp(device, forward.logsumexp), dqkv(device, std::vector<float>(qkv.size(), 7.0f), dtype);
+  const DeviceTensor scratch(device, device.ops().AttentionScratchBytes(s));
+  device.ops().AttentionBackward(*stream, s, from.tensor(), out.tensor(), logsumexp.as(), gradient.tensor(),
+                                 dqkv.tensor(), scratch.as<void>());
+  EXPECT_TRUE(stream->Synchronize().ok());
+  return dqkv.Read(device);
+}
+
+struct Reference {
+  std::vector<double> out, logsumexp;
+};
+
+Reference ReferenceForward(const AttentionShape& s, const std::vector<float>& qkv) {
+  const int64_t c = Width(s), d = s.head_size;
+  Reference result{std::vector<double>(Tokens(s) * c), std::vector<double>(Tokens(s) * s.heads)};
+  const auto element = [&](int64_t b, int64_t t, int64_t part, int64_t h, int64_t i) -> double {
+    return qkv[(b * s.time + t) * 3 * c + part * c + h * d + i];
+  };
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t h = 0; h < s.heads; ++h) {
+      for (int64_t t = 0; t < s.time; ++t) {
+        std::vector<double> p(t + 1);
+        double sum = 0;
+        for (int64_t u = 0; u <= t; ++u) {
+          double score = 0;
+          for (int64_t i = 0; i < d; ++i) score += element(b, t, 0, h, i) * element(b, u, 1, h, i);
+          sum += p[u] = std::exp(score / std::sqrt(static_cast<double>(d)));
+        }
+        result.logsumexp[(b * s.heads + h) * s.time + t] = std::log(sum);
+        for (int64_t u = 0; u <= t; ++u) {
+          for (int64_t i = 0; i < d; ++i) {
+            result.out[(b * s.time + t) * c + h * d + i] += p[u] / sum * element(b, u, 2, h, i);
+          }
+        }
+      }
+    }
+  }
+  return result;
+}
+
+class AttentionTest : public DeviceTest {};
+
+TEST_P(AttentionTest, ForwardMatchesDouble) {
+  for (const AttentionShape& s : {AttentionShape{1, 1, 1, 1}, {2, 9, 3, 10}, {1, 130, 2, 16}, {2, 64, 1, 5}}) {
+    auto qkv = Random(Tokens(s) * 3 * Width(s), 1);
+    for (float& value : qkv) value *= 4;
+    const Reference want = ReferenceForward(s, qkv);
+    const ForwardResult got = Forward(device(), s, dtype(), qkv);
+    ExpectClose(got.out, want.out, dtype());
+    ExpectClose(got.logsumexp, want.logsumexp, DType::kF32);
+  }
+}
+
+TEST_P(AttentionTest, LaterTokensChangeNothing) {
+  const AttentionShape s{1, 70, 2, 10};
+  auto qkv = Random(Tokens(s) * 3 * Width(s), 2);
+  const auto before = Forward(device(), s, dtype(), qkv).out;
+  for (size_t i = 67 * 3 * Width(s); i < qkv.size(); ++i) qkv[i] = 100;
+  const auto after = Forward(device(), s, dtype(), qkv).out;
+  for (int64_t i = 0; i < 67 * Width(s); ++i) ASSERT_EQ(before[i], after[i]);
+}
+
+TEST_P(AttentionTest, GradientMatchesFiniteDifferences) {
+  if (dtype() != DType::kF32) GTEST_SKIP() << "differences are taken in fp32";
+  for (const AttentionShape& s : {AttentionShape{2, 5, 3, 4}, {1, 67, 1, 2}}) {
+    const auto qkv = Random(Tokens(s) * 3 * Width(s), 3), dout = Random(Tokens(s) * Width(s), 4);
+    ExpectGradient([&](const auto& at) { return Dot(Forward(device(), s, dtype(), at).out, dout); }, qkv,
+                   Backward(device(), s, dtype(), qkv, dout));
+  }
+}
+
+TEST_P(AttentionTest, BackwardAgreesWithFloat) {
+  const AttentionShape s{2, 150, 3, 10};
+  const auto qkv = Values(Tokens(s) * 3 * Width(s), 5, DType::kBF16), dout = Values(Tokens(s) * Width(s), 6, DType::kBF16);
+  const auto want = Backward(device(), s, DType::kF32, qkv, dout);
+  ExpectClose(Backward(device(), s, dtype(), qkv, dout), {want.begin(), want.end()}, dtype());
+}
+
+TEST_P(AttentionTest, NaNReachesTheRowsThatSeeIt) {
+  const AttentionShape s{1, 4, 1, 8};
+  auto qkv = Random(Tokens(s) * 3 * Width(s), 7);
+  qkv[2 * 3 * 8 + 8] = std::nanf("");  // the key of token 2
+  const auto out = Forward(device(), s, dtype(), qkv).out;
+  EXPECT_FALSE(std::isnan(out[1 * 8]));
+  EXPECT_TRUE(std::isnan(out[2 * 8]));
+  EXPECT_TRUE(std::isnan(out[3 * 8]));
+}
+
+ZF_CONFORMANCE(AttentionTest);
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,126 @@
+// The fused output head and cross-entropy on every device.
+#include <cmath>
+
+#include "worker/device/conformance/device_fixture.h"
+
+namespace zerofleet {
+namespace {
+
+struct Shape {
+  int64_t m, c, vocab;
+};
+
+struct Result {
+  double loss = 0;
+  std::vector<float> dx, dw;
+};
+
+std::vector<int32_t> Targets(const Shape& s) {
+  std::vector<int32_t> targets;
+  for (int64_t i = 0; i < s.m; ++i) targets.push_back(static_cast<int32_t>((i * 31 + 5) % s.vocab));
+  return targets;
+}
+
+class CrossEntropyTest : public DeviceTest {
+ protected:
+  // dw starts at `dw_before`; with no backward, dx and dw stay as they were.
+  Result Run(const Shape& s, const std::vector<float>& x, const std::vector<float>& w, float scale, bool backward,
+             float dw_before) {
+    const auto targets = Targets(s);
+    const DeviceTensor device_x = Put(x), device_w = Put(w), dx = Room(s.m * s.c);
+    const DeviceTensor dw = PutFloat(std::vector<float>(s.vocab * s.c, dw_before));
+    const DeviceTensor device_targets(device(), static_cast<int64_t>(targets.size() * sizeof(int32_t)));
+    const DeviceTensor loss(device(), int64_t{sizeof(double)});
+    const DeviceTensor scratch(device(), ops().CrossEntropyScratchBytes(s.m, s.c, s.vocab, dtype()));
+    device().Copy(stream(), device_targets.as<void>(), targets.data(), targets.size() * sizeof(int32_t));
+    ops().CrossEntropy(stream(), s.m, s.c, s.vocab, device_x.tensor(), device_w.tensor(), device_targets.as<int32_t>(),
+                       scale, loss.as<double>(), backward ? dx.tensor() : Tensor{}, dw.as(), scratch.as<void>());
+    Result result;
+    device().Copy(stream(), &result.loss, loss.as<void>(), sizeof(double));
+    result.dx = Get(dx);
+    result.dw = Get(dw);
+    return result;
+  }
+};
+
+struct Reference {
+  double loss = 0;
+  std::vector<double> dx, dw;
+};
+
+Reference InDouble(const Shape& s, const std::vector<float>& x, const std::vector<float>& w, double scale) {
+  const auto targets = Targets(s);
+  Reference result{0, std::vector<double>(s.m * s.c), std::vector<double>(s.vocab * s.c)};
+  std::vector<double> p(s.vocab);
+  for (int64_t row = 0; row < s.m; ++row) {
+    double sum = 0, target_logit = 0;
+    for (int64_t v = 0; v < s.vocab; ++v) {
+      double logit = 0;
+      for (int64_t i = 0; i < s.c; ++i) logit += static_cast<double>(x[row * s.c + i]) * w[v * s.c + i];
+      if (v == targets[row]) target_logit = logit;
+      sum += p[v] = std::exp(logit);
+    }
+    result.loss += std::log(sum) - target_logit;
+    for (int64_t v = 0; v < s.vocab; ++v) {
+      const double g = scale * (p[v] / sum - (v == targets[row]));
+      for (int64_t i = 0; i < s.c; ++i) {
+        result.dx[row * s.c + i] += g * w[v * s.c + i];
+        result.dw[v * s.c + i] += g * x[row * s.c + i];
+      }
+    }
+  }
+  return result;
+}
+
+// The last shape takes more than one chunk of logits.
+TEST_P(CrossEntropyTest, MatchesDouble) {
+  for (const Shape& s : {Shape{1, 3, 2}, {7, 20, 53}, {40, 12, 256}, {200, 4, 50257}}) {
+    auto x = Random(s.m * s.c, 1), w = Random(s.vocab * s.c, 2);
+    for (float& value : w) value *= 4;
+    const Reference want = InDouble(s, x, w, 0.25);
+    const Result got = Run(s, x, w, 0.25f, true, 0.5f);
+    EXPECT_NEAR(got.loss, want.loss, 1e-6 * want.loss);
+    ExpectClose(got.dx, want.dx, dtype());
+    std::vector<double> want_dw;
+    for (const double value : want.dw) want_dw.push_back(value + 0.5);
+    ExpectClose(got.dw, want_dw, DType::kF32);
+  }
+}
+
+TEST_P(CrossEntropyTest, LossAloneLeavesGradientsAlone) {
+  const Shape s{9, 20, 53};
+  const auto x = Random(s.m * s.c, 3), w = Random(s.vocab * s.c, 4);
+  const Result alone = Run(s, x, w, 1.0f, false, 3.0f);
+  EXPECT_EQ(alone.loss, Run(s, x, w, 1.0f, true, 3.0f).loss);
+  EXPECT_EQ(alone.dw, std::vector<float>(s.vocab * s.c, 3.0f));
+}
+
+TEST_P(CrossEntropyTest, GradientsMatchFiniteDifferences) {
+  if (dtype() != DType::kF32) GTEST_SKIP() << "differences are taken in fp32";
+  const Shape s{3, 5, 11};
+  const auto x = Random(s.m * s.c, 5), w = Random(s.vocab * s.c, 6);
+  const Result got = Run(s, x, w, 1.0f, true, 0.0f);
+  ExpectGradient([&](const auto& at) { return Run(s, at, w, 1.0f, false, 0.0f).loss; }, x, got.dx);
+  ExpectGradient([&](const auto& at) { return Run(s, x, at, 1.0f, false, 0.0f).loss; }, w, got.dw);
+}
+
+TEST_P(CrossEntropyTest, LargeLogitsDoNotOverflow) {
+  const Shape s{2, 1, 3};  // logits 1000, 0 and -1000, twice; targets are tokens 2 and 0
+  const Result got = Run(s, {1000.0f, 1000.0f}, {1.0f, 0.0f, -1.0f}, 1.0f, true, 0.0f);
+  EXPECT_EQ(got.loss, 2000.0);
+}
+
+TEST_P(CrossEntropyTest, NaNReachesTheLoss) {
+  const Shape s{5, 4, 53};
+  auto x = Random(s.m * s.c, 7);
+  x[9] = std::nanf("");
+  const Result got = Run(s, x, Random(s.vocab * s.c, 8), 1.0f, true, 0.0f);
+  EXPECT_TRUE(std::isnan(got.loss));
+  EXPECT_TRUE(std::isnan(got.dx[2 * 4]));
+  EXPECT_FALSE(std::isnan(got.dx[0]));
+}
+
+ZF_CONFORMANCE(CrossEntropyTest);
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,82 @@
+// What the conformance suite shares: which devices it runs on, tensors in device memory, comparisons.
+//
+// Every test runs on every device of DeviceKinds in both compute types. A device this build or machine lacks is
+// skipped with CreateDevice's own reason. To bring in a backend, add its kind to DeviceKinds.
+#ifndef ZEROFLEET_WORKER_DEVICE_CONFORMANCE_DEVICE_FIXTURE_H_
+#define ZEROFLEET_WORKER_DEVICE_CONFORMANCE_DEVICE_FIXTURE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "worker/device/device.h"
+#include "worker/device/ops.h"
+
+namespace zerofleet {
+
+std::vector<std::string> DeviceKinds();
+
+// `count` reproducible values in [-1, 1), rounded to `dtype`; `salt` tells tensors apart.
+std::vector<float> Values(int64_t count, int salt, DType dtype = DType::kF32);
+
+// A tensor in device memory.
+class DeviceTensor {
+ public:
+  DeviceTensor(Device& device, const std::vector<float>& values, DType dtype = DType::kF32);
+  DeviceTensor(Device& device, int64_t bytes);  // zeroed, of no particular type
+
+  Tensor tensor() const { return {reservation_->data(), dtype_}; }
+  template <typename T = float>
+  T* as() const { return reinterpret_cast<T*>(reservation_->data()); }
+  std::vector<float> Read(Device& device) const;
+
+ private:
+  std::unique_ptr<Reservation> reservation_;
+  DType dtype_ = DType::kF32;
+};
+
+// A (device kind, compute type) pair, with the device made or the test skipped.
+class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType>> {
+ protected:
+  void SetUp() override;
+  static std::unique_ptr<Device> Create(int threads);
+
+  DType dtype() const { return std::get<1>(GetParam()); }
+  Device& device() { return *device_; }
+  Ops& ops() { return device_->ops(); }
+  Stream& stream() { return *stream_; }
+  std::vector<float> Random(int64_t count, int salt) const { return Values(count, salt, dtype()); }
+  DeviceTensor Put(const std::vector<float>& values) { return DeviceTensor(device(), values, dtype()); }
+  DeviceTensor PutFloat(const std::vector<float>& values) { return DeviceTensor(device(), values); }
+  DeviceTensor Room(int64_t count) { return Put(std::vector<float>(count)); }
+  std::vector<float> Get(const DeviceTensor& tensor);
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+// Each element within the rounding of `dtype` of what is wanted, measured against the largest element.
+void ExpectClose(const std::vector<float>& got, const std::vector<double>& want, DType dtype);
+
+// `gradient` against central differences of `loss` at `at`, element by element.
+void ExpectGradient(const std::function<double(const std::vector<float>&)>& loss, const std::vector<float>& at,
+                    const std::vector<float>& gradient);
+
+double Dot(const std::vector<float>& a, const std::vector<float>& b);
+
+// Runs the suite on every device and both types.
+#define ZF_CONFORMANCE(Suite)                                                                                \
+  INSTANTIATE_TEST_SUITE_P(Devices, Suite,                                                                   \
+                           ::testing::Combine(::testing::ValuesIn(DeviceKinds()),                            \
+                                              ::testing::Values(DType::kF32, DType::kBF16)),                 \
+                           [](const auto& info) {                                                            \
+                             return std::get<0>(info.param) + "_" + DTypeName(std::get<1>(info.param));      \
+                           })
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CONFORMANCE_DEVICE_FIXTURE_H_

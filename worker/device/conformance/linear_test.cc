@@ -1,0 +1,98 @@
+// Linear layers on every device: values against a product in double, gradients against finite differences.
+#include "worker/device/conformance/device_fixture.h"
+
+namespace zerofleet {
+namespace {
+
+class LinearTest : public DeviceTest {
+ protected:
+  DeviceTensor Forward(int64_t m, int64_t n, int64_t k, const std::vector<float>& x, const std::vector<float>& w,
+                       const std::vector<float>& bias) {
+    const DeviceTensor dx = Put(x), dw = Put(w), db = Put(bias);
+    DeviceTensor y = Room(m * n);
+    ops().LinearForward(stream(), m, n, k, dx.tensor(), dw.tensor(), bias.empty() ? Tensor{} : db.tensor(), y.tensor());
+    return y;
+  }
+};
+
+// sum over i of a[row, i] b[column, i], plus what is already there.
+std::vector<double> ReferenceForward(int64_t m, int64_t n, int64_t k, const std::vector<float>& x,
+                                     const std::vector<float>& w, const std::vector<float>& bias) {
+  std::vector<double> y(m * n);
+  for (int64_t row = 0; row < m; ++row) {
+    for (int64_t column = 0; column < n; ++column) {
+      double sum = bias.empty() ? 0.0 : bias[column];
+      for (int64_t i = 0; i < k; ++i) sum += static_cast<double>(x[row * k + i]) * w[column * k + i];
+      y[row * n + column] = sum;
+    }
+  }
+  return y;
+}
+
+struct Shape {
+  int64_t m, n, k;
+};
+// One element; odd; one past the tiles; deeper than a panel.
+const Shape kShapes[] = {{1, 1, 1}, {7, 13, 5}, {129, 257, 33}, {130, 50, 1100}, {33, 300, 64}};
+
+TEST_P(LinearTest, ForwardMatchesDouble) {
+  for (const auto& [m, n, k] : kShapes) {
+    const auto x = Random(m * k, 1), w = Random(n * k, 2), bias = Random(n, 3);
+    ExpectClose(Get(Forward(m, n, k, x, w, bias)), ReferenceForward(m, n, k, x, w, bias), dtype());
+    ExpectClose(Get(Forward(m, n, k, x, w, {})), ReferenceForward(m, n, k, x, w, {}), dtype());
+  }
+}
+
+TEST_P(LinearTest, BackwardInputMatchesDouble) {
+  for (const auto& [m, n, k] : kShapes) {
+    const auto dy = Random(m * n, 4), w = Random(n * k, 5);
+    const DeviceTensor device_dy = Put(dy), device_w = Put(w), dx = Put(std::vector<float>(m * k, 9.0f));
+    ops().LinearBackwardInput(stream(), m, n, k, device_dy.tensor(), device_w.tensor(), dx.tensor());
+    std::vector<double> want(m * k);
+    for (int64_t row = 0; row < m; ++row) {
+      for (int64_t column = 0; column < n; ++column) {
+        for (int64_t i = 0; i < k; ++i) {
+          want[row * k + i] += static_cast<double>(dy[row * n + column]) * w[column * k + i];
+        }
+      }
+    }
+    ExpectClose(Get(dx), want, dtype());
+  }
+}
+
+TEST_P(LinearTest, BackwardWeightAddsToGradients) {
+  for (const auto& [m, n, k] : kShapes) {
+    const auto dy = Random(m * n, 6), x = Random(m * k, 7);
+    const auto dw_before = Values(n * k, 8), dbias_before = Values(n, 9);
+    const DeviceTensor device_dy = Put(dy), device_x = Put(x), dw = PutFloat(dw_before), dbias = PutFloat(dbias_before);
+    ops().LinearBackwardWeight(stream(), m, n, k, device_dy.tensor(), device_x.tensor(), dw.as(), dbias.as());
+    std::vector<double> want_dw(dw_before.begin(), dw_before.end()), want_db(dbias_before.begin(), dbias_before.end());
+    for (int64_t row = 0; row < m; ++row) {
+      for (int64_t column = 0; column < n; ++column) {
+        const double g = dy[row * n + column];
+        want_db[column] += g;
+        for (int64_t i = 0; i < k; ++i) want_dw[column * k + i] += g * x[row * k + i];
+      }
+    }
+    ExpectClose(Get(dw), want_dw, DType::kF32);
+    ExpectClose(Get(dbias), want_db, DType::kF32);
+  }
+}
+
+TEST_P(LinearTest, GradientsMatchFiniteDifferences) {
+  if (dtype() != DType::kF32) GTEST_SKIP() << "differences are taken in fp32";
+  constexpr int64_t m = 4, n = 6, k = 5;
+  const auto x = Random(m * k, 1), w = Random(n * k, 2), bias = Random(n, 3), dy = Random(m * n, 4);
+  const DeviceTensor device_dy = Put(dy), device_x = Put(x), device_w = Put(w);
+  const DeviceTensor dx = Room(m * k), dw = Room(n * k), dbias = Room(n);
+  ops().LinearBackwardInput(stream(), m, n, k, device_dy.tensor(), device_w.tensor(), dx.tensor());
+  ops().LinearBackwardWeight(stream(), m, n, k, device_dy.tensor(), device_x.tensor(), dw.as(), dbias.as());
+  ExpectGradient([&](const auto& at) { return Dot(Get(Forward(m, n, k, at, w, bias)), dy); }, x, Get(dx));
+  ExpectGradient([&](const auto& at) { return Dot(Get(Forward(m, n, k, x, at, bias)), dy); }, w, Get(dw));
+  ExpectGradient([&](const auto& at) { return Dot(Get(Forward(m, n, k, x, w, at)), dy); }, bias, Get(dbias));
+}
+
+ZF_CONFORMANCE(LinearTest);
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,183 @@
+// Causal self-attention (ops.h) without a (T,T) matrix, after FlashAttention (Dao et al. 2022).
+//
+// One task is one head of one sequence. It copies the head's queries, keys and values into fp32 scratch, then walks
+// tiles of kRows queries; a tile sees the keys up to its own last row, so its scores (kRows x keys) are all that is
+// ever held, and the softmax of a row is done at once. The backward rebuilds the probabilities from logsumexp.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/units.h"
+#include "worker/device/cpu/cpu_ops.h"
+#include "worker/device/cpu/cpu_stream.h"
+#include "worker/device/cpu/kernels.h"
+#include "worker/device/cpu/matmul.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr int64_t kRows = 64;        // queries a tile
+constexpr int64_t kAlignFloats = 16;  // scratch parts start on a cache line
+
+// One thread's part of the scratch, in floats. The last four serve the backward alone.
+struct Scratch {
+  float *q, *k, *v;          // (T,D)
+  float *scores, *out;       // (kRows,T), (kRows,D)
+  float *dk, *dv;            // (T,D)
+  float *dscores, *dout;     // (kRows,T), (kRows,D)
+};
+
+// Floats from one part to the next: whole heads, and tiles.
+struct ScratchSizes {
+  int64_t head, tile, rows;
+  explicit ScratchSizes(const AttentionShape& s)
+      : head(RoundUp(s.time * s.head_size, kAlignFloats)), tile(kRows * RoundUp(s.time, kAlignFloats)),
+        rows(kRows * RoundUp(s.head_size, kAlignFloats)) {}
+  int64_t thread() const { return 5 * head + 2 * tile + 2 * rows; }
+};
+
+Scratch ScratchOf(const AttentionShape& shape, void* scratch, int thread) {
+  const ScratchSizes sizes(shape);
+  float* at = static_cast<float*>(scratch) + thread * sizes.thread();
+  const auto take = [&](int64_t floats) { return std::exchange(at, at + floats); };
+  Scratch s;
+  for (float** head : {&s.q, &s.k, &s.v, &s.dk, &s.dv}) *head = take(sizes.head);
+  for (float** tile : {&s.scores, &s.dscores}) *tile = take(sizes.tile);
+  for (float** rows : {&s.out, &s.dout}) *rows = take(sizes.rows);
+  return s;
+}
+
+Matrix Dense(float* data, int64_t stride, bool transposed = false) {
+  return {{data, DType::kF32}, stride, transposed};
+}
+
+// `rows` rows of D elements, `stride` apart, to contiguous fp32 and back.
+void Gather(int64_t rows, int64_t head_size, Tensor from, int64_t stride, float* to) {
+  for (int64_t t = 0; t < rows; ++t) {
+    kernels::Convert(head_size, from.Offset(t * stride), {to + t * head_size, DType::kF32});
+  }
+}
+void Scatter(int64_t rows, int64_t head_size, float* from, Tensor to, int64_t stride) {
+  for (int64_t t = 0; t < rows; ++t) {
+    kernels::Convert(head_size, {from + t * head_size, DType::kF32}, to.Offset(t * stride));
+  }
+}
+
+// One head of one sequence: where it lies in the op's tensors.
+struct Head {
+  const AttentionShape& shape;
+  int64_t sequence, head;
+
+  int64_t width() const { return shape.heads * shape.head_size; }             // C
+  int64_t out_at() const { return sequence * shape.time * width() + head * shape.head_size; }
+  int64_t qkv_at() const { return sequence * shape.time * 3 * width() + head * shape.head_size; }
+  int64_t rows_at() const { return (sequence * shape.heads + head) * shape.time; }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
+
+  void LoadQKV(Tensor qkv, const Scratch& s) const {
+    for (int64_t part = 0; part < 3; ++part) {
+      float* const to = part == 0 ? s.q : part == 1 ? s.k : s.v;
+      Gather(shape.time, shape.head_size, qkv.Offset(qkv_at() + part * width()), 3 * width(), to);
+    }
+  }
+};
+
+// scores(rows, keys) = q k^T, of the tile of queries that starts at `first`.
+absl::Status TileScores(const Head& head, const Scratch& s, int64_t first, int64_t rows, int64_t keys) {
+  const int64_t d = head.shape.head_size;
+  return SerialMatmul({.m = rows, .n = keys, .k = d, .a = Dense(s.q + first * d, d), .b = Dense(s.k, d, true),
+                       .c = Dense(s.scores, keys)});
+}
+
+absl::Status ForwardHead(const Head& head, const Scratch& s, Tensor qkv, Tensor out, float* logsumexp) {
+  const int64_t time = head.shape.time, d = head.shape.head_size;
+  head.LoadQKV(qkv, s);
+  absl::Status status;
+  for (int64_t first = 0; first < time; first += kRows) {
+    const int64_t rows = std::min(kRows, time - first), keys = first + rows;
+    status.Update(TileScores(head, s, first, rows, keys));
+    for (int64_t r = 0; r < rows; ++r) {
+      float* const row = s.scores + r * keys;
+      const int64_t seen = first + r + 1;
+      logsumexp[head.rows_at() + first + r] = kernels::SoftmaxRow(seen, head.scale(), row);
+      std::fill(row + seen, row + keys, 0.0f);
+    }
+    status.Update(SerialMatmul({.m = rows, .n = d, .k = keys, .a = Dense(s.scores, keys), .b = Dense(s.v, d),
+                                .c = Dense(s.out, d)}));
+    Scatter(rows, d, s.out, out.Offset(head.out_at() + first * head.width()), head.width());
+  }
+  return status;
+}
+
+// From scores and dp = dout v^T of a tile: scores becomes p, dscores its gradient, both 0 above the diagonal.
+void TileGradient(const Head& head, const Scratch& s, int64_t first, int64_t rows, const float* logsumexp) {
+  const int64_t d = head.shape.head_size, keys = first + rows;
+  for (int64_t r = 0; r < rows; ++r) {
+    float *const p = s.scores + r * keys, *const dp = s.dscores + r * keys;
+    const int64_t seen = first + r + 1;
+    const float delta = kernels::Dot(d, s.dout + r * d, s.out + r * d);
+    kernels::AttentionGradientRow(seen, head.scale(), logsumexp[head.rows_at() + first + r], delta, p, dp);
+    std::fill(p + seen, p + keys, 0.0f);
+    std::fill(dp + seen, dp + keys, 0.0f);
+  }
+}
+
+absl::Status BackwardTile(const Head& head, const Scratch& s, int64_t first, int64_t rows, Tensor out,
+                          const float* logsumexp, Tensor dout, Tensor dqkv) {
+  const int64_t d = head.shape.head_size, width = head.width(), keys = first + rows;
+  Gather(rows, d, out.Offset(head.out_at() + first * width), width, s.out);
+  Gather(rows, d, dout.Offset(head.out_at() + first * width), width, s.dout);
+  absl::Status status = TileScores(head, s, first, rows, keys);
+  status.Update(SerialMatmul({.m = rows, .n = keys, .k = d, .a = Dense(s.dout, d), .b = Dense(s.v, d, true),
+                              .c = Dense(s.dscores, keys)}));
+  TileGradient(head, s, first, rows, logsumexp);
+  status.Update(SerialMatmul({.m = keys, .n = d, .k = rows, .a = Dense(s.scores, keys, true), .b = Dense(s.dout, d),
+                              .c = Dense(s.dv, d), .accumulate = true}));
+  status.Update(SerialMatmul({.m = keys, .n = d, .k = rows, .a = Dense(s.dscores, keys, true),
+                              .b = Dense(s.q + first * d, d), .c = Dense(s.dk, d), .accumulate = true}));
+  // out is no longer needed: its place takes the tile's dq.
+  status.Update(SerialMatmul({.m = rows, .n = d, .k = keys, .a = Dense(s.dscores, keys), .b = Dense(s.k, d),
+                              .c = Dense(s.out, d)}));
+  Scatter(rows, d, s.out, dqkv.Offset(head.qkv_at() + first * 3 * width), 3 * width);
+  return status;
+}
+
+absl::Status BackwardHead(const Head& head, const Scratch& s, Tensor qkv, Tensor out, const float* logsumexp,
+                          Tensor dout, Tensor dqkv) {
+  const int64_t time = head.shape.time, d = head.shape.head_size, width = head.width();
+  head.LoadQKV(qkv, s);
+  for (float* gradient : {s.dk, s.dv}) std::fill(gradient, gradient + time * d, 0.0f);
+  absl::Status status;
+  for (int64_t first = 0; first < time; first += kRows) {
+    status.Update(BackwardTile(head, s, first, std::min(kRows, time - first), out, logsumexp, dout, dqkv));
+  }
+  Scatter(time, d, s.dk, dqkv.Offset(head.qkv_at() + width), 3 * width);
+  Scatter(time, d, s.dv, dqkv.Offset(head.qkv_at() + 2 * width), 3 * width);
+  return status;
+}
+
+}  // namespace
+
+void CpuOps::AttentionForward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp,
+                              void* scratch) {
+  pool_.Run(shape.batch * shape.heads, [&](int64_t index, int thread) {
+    const Head head{shape, index / shape.heads, index % shape.heads};
+    static_cast<CpuStream&>(stream).Record(
+        ForwardHead(head, ScratchOf(shape, scratch, thread), qkv, out, logsumexp));
+  });
+}
+
+void CpuOps::AttentionBackward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out,
+                               const float* logsumexp, Tensor dout, Tensor dqkv, void* scratch) {
+  pool_.Run(shape.batch * shape.heads, [&](int64_t index, int thread) {
+    const Head head{shape, index / shape.heads, index % shape.heads};
+    static_cast<CpuStream&>(stream).Record(
+        BackwardHead(head, ScratchOf(shape, scratch, thread), qkv, out, logsumexp, dout, dqkv));
+  });
+}
+
+int64_t CpuOps::AttentionScratchBytes(const AttentionShape& shape) const {
+  return pool_.threads() * ScratchSizes(shape).thread() * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace zerofleet

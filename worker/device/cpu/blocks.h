@@ -1,0 +1,17 @@
+// How large a block of an op one thread takes at a time: enough to pay for handing it out, few enough to share.
+#ifndef ZEROFLEET_WORKER_DEVICE_CPU_BLOCKS_H_
+#define ZEROFLEET_WORKER_DEVICE_CPU_BLOCKS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+namespace zerofleet {
+
+inline constexpr int64_t kElementBlock = 16384;
+
+// Rows of `columns` elements that make up about one element block.
+inline int64_t RowBlock(int64_t columns) { return std::max<int64_t>(1, kElementBlock / columns); }
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CPU_BLOCKS_H_

@@ -1,0 +1,76 @@
+// See cpu_device.h.
+#include "worker/device/cpu/cpu_device.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/units.h"
+#include "worker/device/cpu/cpu_stream.h"
+#include "worker/device/cpu/isa.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr int64_t kCopyBlockBytes = int64_t{1} << 20;
+constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+
+class CpuReservation : public Reservation {
+ public:
+  CpuReservation(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  ~CpuReservation() override {
+    if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
+  }
+  std::byte* data() const override { return data_; }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  std::byte* data_;
+  int64_t bytes_;
+};
+
+// "AMD EPYC" from /proc/cpuinfo, or "CPU" where it does not say.
+std::string ModelName() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
+}  // namespace
+
+std::string CpuDevice::description() const {
+  return absl::StrCat(ModelName(), ", ", IsaName(), ", ", pool_.threads(), pool_.threads() == 1 ? " thread" : " threads");
+}
+
+absl::StatusOr<std::unique_ptr<Reservation>> CpuDevice::Reserve(int64_t bytes) {
+  ZF_CHECK(bytes >= 0);
+  if (bytes == 0) return std::make_unique<CpuReservation>(nullptr, 0);
+  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the cpu device cannot reserve ", HumanBytes(bytes), ": ", std::strerror(errno)));
+  }
+  // Fewer page faults and TLB misses in the large arenas; a kernel without huge pages may refuse, which costs speed only.
+  if (bytes >= kHugePageBytes) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return std::make_unique<CpuReservation>(static_cast<std::byte*>(data), bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> CpuDevice::CreateStream() { return std::make_unique<CpuStream>(); }
+
+void CpuDevice::Copy(Stream&, void* to, const void* from, int64_t bytes) {
+  pool_.RunBlocks(bytes, kCopyBlockBytes, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+                static_cast<size_t>(end - begin));
+  });
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,33 @@
+// The CPU as a device: reservations are zeroed anonymous pages, streams run at once, ops use the device's own pool.
+#ifndef ZEROFLEET_WORKER_DEVICE_CPU_CPU_DEVICE_H_
+#define ZEROFLEET_WORKER_DEVICE_CPU_CPU_DEVICE_H_
+
+#include <memory>
+#include <string>
+
+#include "worker/device/cpu/cpu_ops.h"
+#include "worker/device/cpu/thread_pool.h"
+#include "worker/device/device.h"
+
+namespace zerofleet {
+
+class CpuDevice : public Device {
+ public:
+  explicit CpuDevice(int threads) : pool_(threads), ops_(pool_) {}
+
+  std::string kind() const override { return "cpu"; }
+  std::string description() const override;
+  absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override;
+  void Copy(Stream& stream, void* to, const void* from, int64_t bytes) override;
+  bool host_addressable() const override { return true; }
+  Ops& ops() override { return ops_; }
+
+ private:
+  ThreadPool pool_;
+  CpuOps ops_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CPU_CPU_DEVICE_H_

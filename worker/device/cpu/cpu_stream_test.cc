@@ -1,0 +1,21 @@
+// A stream keeps the first failure and gives it once.
+#include "worker/device/cpu/cpu_stream.h"
+
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+TEST(CpuStreamTest, FirstFailureSticksUntilSynchronize) {
+  CpuStream stream;
+  EXPECT_TRUE(stream.Synchronize().ok());
+  stream.Record(absl::OkStatus());
+  stream.Record(absl::ResourceExhaustedError("first"));
+  stream.Record(absl::InternalError("second"));
+  stream.Record(absl::OkStatus());
+  EXPECT_EQ(stream.Synchronize(), absl::ResourceExhaustedError("first"));
+  EXPECT_TRUE(stream.Synchronize().ok());
+}
+
+}  // namespace
+}  // namespace zerofleet

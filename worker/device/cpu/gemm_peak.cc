@@ -1,0 +1,31 @@
+// The ceiling of this device: the best rate of one large product on all of its threads.
+#include <algorithm>
+#include <vector>
+
+#include "base/clock.h"
+#include "worker/device/cpu/cpu_ops.h"
+#include "worker/device/cpu/matmul.h"
+#include "worker/device/cpu/matmul_primitive.h"
+
+namespace zerofleet {
+
+double CpuOps::MeasureGemmPeak(DType dtype, int rounds) {
+  constexpr int64_t kSide = 1024;
+  if (!HasBF16Instructions()) dtype = DType::kF32;
+  // Zeros: their bit pattern is the same in both types, and the rate does not depend on the values.
+  std::vector<float> a(kSide * kSide), b(kSide * kSide), c(kSide * kSide);
+  const MatmulArguments product{.m = kSide, .n = kSide, .k = kSide, .a = {{a.data(), dtype}, kSide},
+                                .b = {{b.data(), dtype}, kSide, /*transposed=*/true},
+                                .c = {{c.data(), dtype}, kSide}};
+  double best_seconds = 0;
+  for (int round = 0; round <= rounds; ++round) {
+    const double start = Clock::Real().MonotonicSeconds();
+    if (!Matmul(pool_, product).ok()) return 0;
+    const double seconds = Clock::Real().MonotonicSeconds() - start;
+    // The first round pays for page faults and for oneDNN's code generation.
+    if (round == 1 || (round > 1 && seconds < best_seconds)) best_seconds = seconds;
+  }
+  return 2.0 * kSide * kSide * kSide / best_seconds;
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,57 @@
+// Vector arithmetic of the CPU ops: one thread, one contiguous range or row, any element type.
+//
+// kernels_elementwise.cc and kernels_rows.cc hold them, compiled once for each instruction set and chosen at run time
+// (Highway). Arithmetic is fp32 whatever the storage; bf16 is rounded as ToBF16 does. An element's value depends on its
+// inputs alone: the last few elements of a range go through the same vector code as the others, so a range cut in two
+// gives the same bits. Sums depend on the length of the row only.
+// To add one: declare it here, write it in one of those files, and export it at that file's end.
+#ifndef ZEROFLEET_WORKER_DEVICE_CPU_KERNELS_H_
+#define ZEROFLEET_WORKER_DEVICE_CPU_KERNELS_H_
+
+#include <cstdint>
+
+#include "worker/device/ops.h"
+
+namespace zerofleet::kernels {
+
+// --- Element-wise; names as in ops.h.
+void Gelu(int64_t count, Tensor x, Tensor y);
+void GeluGradient(int64_t count, Tensor x, Tensor dy, Tensor dx);
+void Add(int64_t count, Tensor a, Tensor b, Tensor y);
+void Convert(int64_t count, Tensor from, Tensor to);
+void Accumulate(int64_t count, Tensor from, float* accumulator);
+// Sixteen running sums in double, element i in sum i % 16, added up in order: the same on every instruction set.
+double SumSquares(int64_t count, Tensor x);
+
+// What AdamWStep comes to for one step, worked out once in double.
+struct AdamWFactors {
+  float gradient_scale, one_minus_beta1, beta2, one_minus_beta2, decay, step_size, sqrt_correction2, epsilon;
+};
+void AdamW(int64_t count, const AdamWFactors& factors, Tensor gradient, float* master, float* exp_avg,
+           float* exp_avg_sq, Tensor parameter);
+
+// --- Rows.
+void LayerNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta, Tensor y, float* mean, float* rstd);
+void LayerNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float mean, float rstd, Tensor dx);
+// row = softmax(scale * row) in place; returns log of the sum of exp(scale * row). A NaN anywhere makes all NaN.
+float SoftmaxRow(int64_t count, float scale, float* row);
+// -log softmax(logits)[target]; with `gradient`, logits becomes gradient_scale * (softmax - onehot(target)).
+double CrossEntropyRow(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits);
+// scores becomes p = exp(scale * scores - logsumexp); dp becomes the scores' gradient p * (dp - delta) * scale.
+void AttentionGradientRow(int64_t count, float scale, float logsumexp, float delta, float* scores, float* dp);
+float Dot(int64_t count, const float* a, const float* b);
+
+// --- Columns [begin, end), at most kColumnBlock of them, of an (m, stride) matrix, added over its rows.
+inline constexpr int64_t kColumnBlock = 128;
+// sums[j] += sum over rows of dy(row, j).
+void ColumnSums(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, float* sums);
+// dgamma[j] += sum of dy * (x - mean) * rstd, dbeta[j] += sum of dy.
+void LayerNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* mean,
+                      const float* rstd, float* dgamma, float* dbeta);
+
+// The name of the instruction set in use.
+const char* TargetName();
+
+}  // namespace zerofleet::kernels
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CPU_KERNELS_H_

@@ -1,0 +1,193 @@
+// See matmul.h.
+//
+// Sizes were chosen by measurement: one thread's sgemm runs at its full rate from 128 x 128 x 64 upwards, so a tile of
+// 128 x 256 with panels of 512 (0.25 + 0.5 + 0.125 MiB) stays in a core's second-level cache.
+#include "worker/device/cpu/matmul.h"
+
+#include <dnnl.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "worker/device/cpu/kernels.h"
+#include "worker/device/cpu/matmul_primitive.h"
+
+// From GCC's OpenMP library, which oneDNN is built on; declared here since its header comes with one compiler only.
+extern "C" void omp_set_num_threads(int threads);
+
+namespace zerofleet {
+namespace {
+
+constexpr int64_t kPanelDepth = 512;
+
+struct TileSize {
+  int64_t m, n;
+};
+constexpr TileSize kTile = {128, 256};           // also the size of the conversion buffers
+constexpr TileSize kPrimitiveTile = {512, 768};  // the primitive repacks b on every call: fewer, larger tiles
+
+// One thread's fp32 copies of the tile at hand: allocated once, at the thread's first conversion.
+struct ConversionBuffers {
+  float a[kTile.m * kPanelDepth];
+  float b[kTile.n * kPanelDepth];
+  float c[kTile.m * kTile.n];
+};
+
+ConversionBuffers& ThreadBuffers() {
+  thread_local const std::unique_ptr<ConversionBuffers> buffers = std::make_unique<ConversionBuffers>();
+  return *buffers;
+}
+
+// Even cuts of at most `largest`, in multiples of 16 but for the last.
+int64_t EvenBlock(int64_t size, int64_t largest) {
+  return std::min(largest, RoundUp(CeilDivide(size, CeilDivide(size, largest)), 16));
+}
+
+// The part of `matrix` that starts at (row, column) of the product's view.
+Matrix Part(Matrix matrix, int64_t row, int64_t column) {
+  matrix.data = matrix.data.Offset(matrix.transposed ? column * matrix.stride + row : row * matrix.stride + column);
+  return matrix;
+}
+
+absl::Status Sgemm(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, const Matrix& c,
+                   bool accumulate) {
+  const dnnl_status_t status =
+      dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0f,
+                 static_cast<const float*>(a.data.data), a.stride, static_cast<const float*>(b.data.data), b.stride,
+                 accumulate ? 1.0f : 0.0f, static_cast<float*>(c.data.data), c.stride);
+  if (status == dnnl_success) return absl::OkStatus();
+  ZF_CHECK(status == dnnl_out_of_memory);
+  return absl::ResourceExhaustedError("oneDNN found no memory for a matrix product on the cpu device");
+}
+
+// `matrix` as fp32: itself, or its (rows, columns) part converted into `buffer` in the same orientation.
+Matrix AsFloat(const Matrix& matrix, int64_t rows, int64_t columns, float* buffer) {
+  if (matrix.data.dtype == DType::kF32) return matrix;
+  if (matrix.transposed) std::swap(rows, columns);
+  for (int64_t row = 0; row < rows; ++row) {
+    kernels::Convert(columns, matrix.data.Offset(row * matrix.stride), {buffer + row * columns, DType::kF32});
+  }
+  return {{buffer, DType::kF32}, columns, matrix.transposed};
+}
+
+// Adds the bias to each row of fp32 `c`, in place.
+void AddBias(int64_t m, int64_t n, Tensor bias, const Matrix& c) {
+  for (int64_t row = 0; row < m; ++row) {
+    kernels::Accumulate(n, bias, static_cast<float*>(c.data.data) + row * c.stride);
+  }
+}
+
+// One tile of at most kTile by conversion and sgemm.
+absl::Status ConvertedTile(const MatmulArguments& p) {
+  ConversionBuffers& buffers = ThreadBuffers();
+  const bool direct = p.c.data.dtype == DType::kF32;
+  const Matrix c = direct ? p.c : Matrix{{buffers.c, DType::kF32}, p.n, false};
+  const int64_t depth = EvenBlock(p.k, kPanelDepth);
+  for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
+    const int64_t kb = std::min(depth, p.k - k0);
+    const Matrix a = AsFloat(Part(p.a, 0, k0), p.m, kb, buffers.a);
+    const Matrix b = AsFloat(Part(p.b, k0, 0), kb, p.n, buffers.b);
+    const absl::Status status = Sgemm(p.m, p.n, kb, a, b, c, p.accumulate || k0 > 0);
+    if (!status.ok()) return status;
+  }
+  if (p.bias) AddBias(p.m, p.n, p.bias, c);
+  if (direct) return absl::OkStatus();
+  for (int64_t row = 0; row < p.m; ++row) {
+    kernels::Convert(p.n, c.data.Offset(row * c.stride), p.c.data.Offset(row * p.c.stride));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FloatTile(const MatmulArguments& p) {
+  const absl::Status status = Sgemm(p.m, p.n, p.k, p.a, p.b, p.c, p.accumulate);
+  if (status.ok() && p.bias) AddBias(p.m, p.n, p.bias, p.c);
+  return status;
+}
+
+enum class Path { kFloat, kPrimitive, kConverted };
+
+Path ChoosePath(const MatmulArguments& p) {
+  const bool a_float = p.a.data.dtype == DType::kF32, b_float = p.b.data.dtype == DType::kF32;
+  if (a_float && b_float && p.c.data.dtype == DType::kF32) return Path::kFloat;
+  return !a_float && !b_float && HasBF16Instructions() ? Path::kPrimitive : Path::kConverted;
+}
+
+// oneDNN would start OpenMP threads of its own; the pool has those it needs.
+void KeepThisThreadSerial() {
+  thread_local const bool done = (omp_set_num_threads(1), true);
+  static_cast<void>(done);
+}
+
+absl::Status RunTile(Path path, const MatmulArguments& tile) {
+  KeepThisThreadSerial();
+  switch (path) {
+    case Path::kFloat: return FloatTile(tile);
+    case Path::kPrimitive: return PrimitiveMatmul(tile);
+    case Path::kConverted: return ConvertedTile(tile);
+  }
+  ZF_CHECK(false);
+}
+
+struct Tiling {
+  Path path;
+  int64_t m, n;              // of one tile
+  int64_t across, tiles;     // tiles side by side, and in all
+};
+
+Tiling ChooseTiling(const MatmulArguments& p) {
+  const Path path = ChoosePath(p);
+  const TileSize largest = path == Path::kPrimitive ? kPrimitiveTile : kTile;
+  const int64_t m = EvenBlock(p.m, largest.m), n = EvenBlock(p.n, largest.n);
+  const int64_t across = CeilDivide(p.n, n);
+  return {path, m, n, across, across * CeilDivide(p.m, m)};
+}
+
+absl::Status RunTileAt(const MatmulArguments& p, const Tiling& tiling, int64_t index) {
+  const int64_t row = index / tiling.across * tiling.m, column = index % tiling.across * tiling.n;
+  MatmulArguments tile = p;
+  tile.m = std::min(tiling.m, p.m - row);
+  tile.n = std::min(tiling.n, p.n - column);
+  tile.a = Part(p.a, row, 0);
+  tile.b = Part(p.b, 0, column);
+  tile.c = Part(p.c, row, column);
+  if (p.bias) tile.bias = p.bias.Offset(column);
+  return RunTile(tiling.path, tile);
+}
+
+void CheckArguments(const MatmulArguments& p) {
+  ZF_CHECK(p.m > 0 && p.n > 0 && p.k > 0);
+  ZF_CHECK(!p.c.transposed);
+  ZF_CHECK(!p.accumulate || (p.c.data.dtype == DType::kF32 && !p.bias));
+}
+
+}  // namespace
+
+absl::Status Matmul(ThreadPool& pool, const MatmulArguments& arguments) {
+  CheckArguments(arguments);
+  const Tiling tiling = ChooseTiling(arguments);
+  absl::Mutex mutex;
+  absl::Status first_failure;
+  pool.Run(tiling.tiles, [&](int64_t index, int) {
+    const absl::Status status = RunTileAt(arguments, tiling, index);
+    if (status.ok()) return;
+    absl::MutexLock lock(&mutex);
+    first_failure.Update(status);
+  });
+  return first_failure;
+}
+
+absl::Status SerialMatmul(const MatmulArguments& arguments) {
+  CheckArguments(arguments);
+  const Path path = ChoosePath(arguments);
+  if (path == Path::kFloat) return RunTile(path, arguments);
+  const Tiling tiling = ChooseTiling(arguments);
+  for (int64_t index = 0; index < tiling.tiles; ++index) {
+    const absl::Status status = RunTileAt(arguments, tiling, index);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,20 @@
+// oneDNN's matmul primitive, which uses bf16 instructions (AVX-512 BF16, AMX) where the CPU has them.
+//
+// Known only to matmul.cc and isa.cc. A primitive is made once for each shape, layout and thread, and kept.
+#ifndef ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_PRIMITIVE_H_
+#define ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_PRIMITIVE_H_
+
+#include "absl/status/status.h"
+#include "worker/device/cpu/matmul.h"
+
+namespace zerofleet {
+
+// Whether this CPU multiplies bf16 faster than fp32, and oneDNN makes such a primitive here.
+bool HasBF16Instructions();
+
+// One whole product on the calling thread; a and b of one type. Works in fp32 on every CPU.
+absl::Status PrimitiveMatmul(const MatmulArguments& arguments);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_PRIMITIVE_H_

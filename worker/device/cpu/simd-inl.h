@@ -1,0 +1,109 @@
+// Loads and stores of either element type as fp32 vectors; included once for each instruction set (Highway's way).
+//
+// Included only by kernels_*.cc, after hwy/foreach_target.h.
+#if defined(ZEROFLEET_WORKER_DEVICE_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ZEROFLEET_WORKER_DEVICE_CPU_SIMD_INL_H_
+#undef ZEROFLEET_WORKER_DEVICE_CPU_SIMD_INL_H_
+#else
+#define ZEROFLEET_WORKER_DEVICE_CPU_SIMD_INL_H_
+#endif
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "worker/device/dtype.h"
+#include "worker/device/ops.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace zerofleet::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+using FloatVec = hn::Vec<FloatTag>;
+using HalfTag = hn::Rebind<uint16_t, FloatTag>;
+inline constexpr int64_t kMaxLanes = HWY_MAX_BYTES / sizeof(float);
+
+HWY_INLINE int64_t FloatLanes() { return static_cast<int64_t>(hn::Lanes(FloatTag())); }
+
+HWY_INLINE FloatVec Load(const float* from) { return hn::LoadU(FloatTag(), from); }
+
+HWY_INLINE FloatVec Load(const BF16* from) {
+  const hn::RebindToUnsigned<FloatTag> bits_tag;
+  const auto half = hn::LoadU(HalfTag(), reinterpret_cast<const uint16_t*>(from));
+  return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(bits_tag, half)));
+}
+
+HWY_INLINE void Store(FloatVec value, float* to) { hn::StoreU(value, FloatTag(), to); }
+
+// Rounds as ToBF16 in dtype.h does, NaN included.
+HWY_INLINE void Store(FloatVec value, BF16* to) {
+  const hn::RebindToUnsigned<FloatTag> bits_tag;
+  const hn::RebindToSigned<FloatTag> signed_tag;
+  const auto bits = hn::BitCast(bits_tag, value);
+  const auto high = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(high, hn::Set(bits_tag, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(bits_tag, 0x7fffu))));
+  const auto quiet = hn::Or(high, hn::Set(bits_tag, 0x0040u));
+  const auto is_nan = hn::RebindMask(bits_tag, hn::IsNaN(value));
+  const auto chosen = hn::IfThenElse(is_nan, quiet, rounded);
+  hn::StoreU(hn::DemoteTo(HalfTag(), hn::BitCast(signed_tag, chosen)), HalfTag(), reinterpret_cast<uint16_t*>(to));
+}
+
+// The last `count` elements of a range, fewer than a vector; the other lanes hold `padding`.
+template <typename T>
+HWY_INLINE FloatVec LoadTail(const T* from, int64_t count, float padding = 0.0f) {
+  HWY_ALIGN float values[kMaxLanes];
+  for (int64_t i = 0; i < kMaxLanes; ++i) values[i] = i < count ? ToFloat(from[i]) : padding;
+  return hn::Load(FloatTag(), values);
+}
+
+template <typename T>
+HWY_INLINE void StoreTail(FloatVec value, T* to, int64_t count) {
+  T values[kMaxLanes];
+  Store(value, values);
+  for (int64_t i = 0; i < count; ++i) to[i] = values[i];
+}
+
+// Calls body(i, lanes) for each whole vector of [0, count), then once for what is left, if anything; `body` reads with
+// Read and writes with Write, which take the whole-vector way when lanes is FloatLanes().
+template <class Body>
+HWY_INLINE void ForVectors(int64_t count, const Body& body) {
+  const int64_t lanes = FloatLanes();
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) body(i, lanes);
+  if (i < count) body(i, count - i);
+}
+
+template <typename T>
+HWY_INLINE FloatVec Read(const T* from, int64_t lanes, float padding = 0.0f) {
+  return lanes == FloatLanes() ? Load(from) : LoadTail(from, lanes, padding);
+}
+
+template <typename T>
+HWY_INLINE void Write(FloatVec value, T* to, int64_t lanes) {
+  if (lanes == FloatLanes()) {
+    Store(value, to);
+  } else {
+    StoreTail(value, to, lanes);
+  }
+}
+
+HWY_INLINE float Sum(FloatVec value) { return hn::GetLane(hn::SumOfLanes(FloatTag(), value)); }
+
+// exp, with a NaN kept.
+HWY_INLINE FloatVec ExpKeepNaN(FloatVec x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(FloatTag(), x)); }
+
+// Calls body with the tensor's data as its own type.
+template <class Body>
+HWY_INLINE void WithType(Tensor tensor, const Body& body) {
+  if (tensor.dtype == DType::kF32) {
+    body(static_cast<float*>(tensor.data));
+  } else {
+    body(static_cast<BF16*>(tensor.data));
+  }
+}
+
+}  // namespace zerofleet::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
