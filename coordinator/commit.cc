@@ -1,0 +1,141 @@
+// Collecting shards into one manifest; see commit.h.
+#include "coordinator/commit.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "coordinator/ending.h"
+
+namespace zerofleet {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+v1::CoordinatorMessage Outcome(int64_t step, bool committed, const std::string& text) {
+  v1::CoordinatorMessage message;
+  message.mutable_checkpoint()->set_step(step);
+  message.mutable_checkpoint()->set_committed(committed);
+  message.mutable_checkpoint()->set_message(text);
+  return message;
+}
+
+// The save of `step` failed: every rank hears it, then the run ends.
+void FailSave(Fleet& fleet, int64_t step, const absl::Status& status, int rank) {
+  fleet.SendToAll(Outcome(step, false, std::string(status.message())), "the save failed");
+  fleet.commits.erase(step);
+  FailFleet(fleet, status, rank);
+}
+
+// What went wrong with storage is the data's fault to the user, whatever code the system gave.
+absl::Status StorageStatus(const v1::Failure& failure, const std::string& context) {
+  absl::Status status = MakeStatus(static_cast<absl::StatusCode>(failure.code()), failure.message());
+  bool keeps_code = ExitCode(status) == ExitCode(absl::DataLossError(""));
+  return MakeStatus(keeps_code ? status.code() : absl::StatusCode::kDataLoss,
+                    absl::StrCat(context, ": ", failure.message()));
+}
+
+// The manifest all shards agree on, with their files in rank order.
+absl::StatusOr<v1::CheckpointManifest> Assemble(const Fleet& fleet, int64_t step, const PendingCommit& commit) {
+  v1::CheckpointManifest manifest = commit.shards.begin()->second.manifest();
+  for (const auto& [rank, shard] : commit.shards) {
+    if (!MessageDifferencer::Equals(manifest, shard.manifest())) {
+      return absl::InternalError(absl::StrCat("ranks 0 and ", rank, " describe step ", step, " differently"));
+    }
+  }
+  if (manifest.step() != step || manifest.files_size() != 0) {
+    return absl::InternalError(absl::StrCat("the manifest sent for step ", step, " is of step ", manifest.step(),
+                                            " with ", manifest.files_size(), " files"));
+  }
+  manifest.set_generation(fleet.generation);
+  for (const auto& [rank, shard] : commit.shards) {
+    v1::ShardFile& file = *manifest.add_files();
+    file = shard.file();
+    file.set_rank(rank);
+  }
+  ZF_RETURN_IF_ERROR(CheckCoverage(manifest));
+  return manifest;
+}
+
+v1::Event CheckpointEventOf(const ManifestWritten& written, const PendingCommit& commit) {
+  v1::Event event;
+  v1::CheckpointEvent& checkpoint = *event.mutable_checkpoint();
+  checkpoint.set_step(written.step);
+  checkpoint.set_path(written.path);
+  for (const auto& [rank, shard] : commit.shards) {
+    checkpoint.set_bytes(checkpoint.bytes() + shard.file().bytes());
+    checkpoint.set_stall_seconds(std::max(checkpoint.stall_seconds(), shard.stall_seconds()));
+    checkpoint.set_write_seconds(std::max(checkpoint.write_seconds(), shard.write_seconds()));
+  }
+  return event;
+}
+
+}  // namespace
+
+absl::Status CheckCoverage(const v1::CheckpointManifest& manifest) {
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  for (const v1::ShardFile& file : manifest.files()) {
+    for (const v1::FlatRange& range : file.ranges()) ranges.emplace_back(range.flat_begin(), range.flat_end());
+  }
+  std::sort(ranges.begin(), ranges.end());
+  int64_t total = manifest.tensors().empty() ? 0 : manifest.tensors(manifest.tensors_size() - 1).flat_end();
+  int64_t next = 0;
+  for (auto [begin, end] : ranges) {
+    if (end <= begin) return absl::InternalError(absl::StrCat("a shard holds the empty range at ", begin));
+    if (begin > next) return absl::InternalError(absl::StrCat("element ", next, " is in no shard"));
+    if (begin < next) return absl::InternalError(absl::StrCat("element ", begin, " is in two shards"));
+    next = end;
+  }
+  if (next == total) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("shards end at element ", next, ", tensors at ", total));
+}
+
+void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard) {
+  if (shard.step() <= fleet.last_committed_step) {  // said twice, or the step this run resumed from
+    return fleet.Send(member.id, Outcome(shard.step(), true, ""), "that step is committed already");
+  }
+  if (!shard.ok()) {
+    std::string context = absl::StrCat(NameOf(member), " could not write its shard of step ", shard.step());
+    v1::Failure failure = shard.failure();
+    failure.set_message(absl::StrCat(failure.message(), "; ", LastCommitText(fleet)));
+    return FailSave(fleet, shard.step(), StorageStatus(failure, context), member.rank);
+  }
+  PendingCommit& commit = fleet.commits[shard.step()];
+  if (!commit.shards.emplace(member.rank, shard).second) return;  // said twice
+  if (static_cast<int>(commit.shards.size()) < fleet.world_size()) return;
+  absl::StatusOr<v1::CheckpointManifest> manifest = Assemble(fleet, shard.step(), commit);
+  if (!manifest.ok()) {
+    return FailSave(fleet, shard.step(),
+                    Annotate(manifest.status(), absl::StrCat("checkpoint of step ", shard.step(), " was not committed")), -1);
+  }
+  commit.writing = true;
+  fleet.Emit(WriteManifest{*manifest}, absl::StrCat("all ", fleet.world_size(), " shards of step ", shard.step(),
+                                                    " are durable"));
+}
+
+void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now) {
+  auto found = fleet.commits.find(written.step);
+  if (found == fleet.commits.end() || !found->second.writing) return;
+  if (!written.status.ok()) {
+    v1::Failure failure;
+    failure.set_code(static_cast<int>(written.status.code()));
+    failure.set_message(std::string(written.status.message()));
+    return FailSave(fleet, written.step,
+                    StorageStatus(failure, absl::StrCat("checkpoint of step ", written.step, " was not committed")), -1);
+  }
+  v1::Event event = CheckpointEventOf(written, found->second);
+  fleet.commits.erase(found);
+  fleet.last_committed_step = written.step;
+  fleet.last_committed_path = written.path;
+  fleet.counters.checkpoint_bytes += event.checkpoint().bytes();
+  fleet.Emit(PersistState{{fleet.generation, written.step}}, "a checkpoint was committed");
+  fleet.Publish(event, "a checkpoint was committed");
+  fleet.SendToAll(Outcome(written.step, true, ""), "a checkpoint was committed");
+  CompleteIfAllFinished(fleet, now);
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,108 @@
+// Events to the decisions that handle them; see coordinator.h.
+#include "coordinator/coordinator.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "coordinator/commit.h"
+#include "coordinator/ending.h"
+#include "coordinator/liveness.h"
+#include "coordinator/load_phase.h"
+#include "coordinator/rendezvous.h"
+#include "coordinator/stop.h"
+#include "coordinator/training.h"
+
+namespace zerofleet {
+
+using Body = v1::WorkerMessage::BodyCase;
+
+Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
+  ZF_CHECK(parameters.config.parallel().workers() >= 1);
+  fleet_.parameters = std::move(parameters);
+  fleet_.began = fleet_.last_tick = now_seconds;
+  if (!fleet_.parameters.candidates.empty()) fleet_.last_committed_step = fleet_.parameters.candidates.front().step;
+}
+
+std::vector<Output> Coordinator::Step(const CoordinatorEvent& event, double now_seconds) {
+  if (!fleet_.ended()) std::visit([&](const auto& what) { Handle(what, now_seconds); }, event);
+  return std::exchange(fleet_.outputs, {});
+}
+
+void Coordinator::Handle(const MessageReceived& received, double now) {
+  const v1::WorkerMessage& message = received.message;
+  if (message.has_hello()) return OnHello(fleet_, received.member, message.hello(), now);
+  Member* member = fleet_.Find(received.member);
+  if (member == nullptr) {
+    return RefuseSession(fleet_, received.member, absl::FailedPreconditionError("a session must begin with Hello"));
+  }
+  if (message.generation() > fleet_.generation) {
+    return FailFleet(fleet_,
+                     absl::FailedPreconditionError(absl::StrCat(
+                         NameOf(*member), " is in generation ", message.generation(), ", this coordinator in ",
+                         fleet_.generation, ": its state is older than the fleet; use the newest --state-dir")),
+                     member->rank);
+  }
+  if (Stale(message)) return;
+  member->last_heard = now;
+  Dispatch(*member, message, now);
+}
+
+bool Coordinator::Stale(const v1::WorkerMessage& message) {
+  if (message.generation() == fleet_.generation) return false;
+  // Sent before the worker could know its generation, and true in any.
+  bool timeless = message.has_heartbeat() || message.has_failure() || message.has_stop_requested();
+  if (message.generation() == 0 && (timeless || fleet_.phase == Phase::kForming)) return false;
+  ++fleet_.counters.stale_messages_rejected;
+  return true;
+}
+
+void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, double now) {
+  bool training = member.state == MemberState::kTraining;
+  switch (message.body_case()) {
+    case Body::kReady:
+      return OnReady(fleet_, member, message.ready(), now);
+    case Body::kLoadResult:
+      return OnLoadResult(fleet_, member, message.load_result(), now);
+    case Body::kHeartbeat:
+      return OnHeartbeat(fleet_, member, message.heartbeat(), now);
+    case Body::kEvent:
+      if (training) OnWorkerEvent(fleet_, member, message.event());
+      return;
+    case Body::kShardWritten:
+      if (training) OnShardWritten(fleet_, member, message.shard_written());
+      return;
+    case Body::kFailure:
+      return OnFailure(fleet_, member, message.failure(), now);
+    case Body::kFinished:
+      if (training) OnFinished(fleet_, member, message.finished(), now);
+      return;
+    case Body::kStopRequested:
+      return OnStopRequested(fleet_, member, message.stop_requested());
+    case Body::kHello:
+    case Body::BODY_NOT_SET:
+      return;
+  }
+}
+
+void Coordinator::Handle(const SessionClosed& closed, double now) {
+  Member* member = fleet_.Find(closed.member);
+  if (member != nullptr) return OnSessionClosed(fleet_, *member, closed.cause);
+  fleet_.Emit(CloseSession{closed.member}, "it never joined");
+}
+
+void Coordinator::Handle(const Tick& tick, double now) {
+  CheckFormTimeout(fleet_, now);
+  if (!fleet_.ended()) CheckLiveness(fleet_, now);
+}
+
+void Coordinator::Handle(const StopAsked& stop, double now) { OnStop(fleet_, stop.reason); }
+
+void Coordinator::Handle(const ManifestWritten& written, double now) { OnManifestWritten(fleet_, written, now); }
+
+void Coordinator::Handle(const PersistFailed& failed, double now) {
+  FailFleet(fleet_, Annotate(failed.status, "the coordinator's state could not be saved"), -1);
+}
+
+}  // namespace zerofleet

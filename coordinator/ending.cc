@@ -1,0 +1,109 @@
+// The ends of a run; see ending.h.
+#include "coordinator/ending.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet {
+namespace {
+
+v1::CoordinatorMessage RefusedMessage(const absl::Status& status) {
+  v1::CoordinatorMessage message;
+  message.mutable_refused()->set_code(static_cast<int>(status.code()));
+  message.mutable_refused()->set_message(std::string(status.message()));
+  return message;
+}
+
+// A checkpoint some ranks never wrote, though all have finished: the run may not call itself done.
+absl::Status UnfinishedCommit(const Fleet& fleet) {
+  for (const auto& [step, commit] : fleet.commits) {
+    for (const Member& member : fleet.members) {
+      if (commit.shards.contains(member.rank)) continue;
+      return absl::DataLossError(absl::StrCat("checkpoint of step ", step, " was not committed: no shard from ",
+                                              NameOf(member), "; ", LastCommitText(fleet)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Ranks move in step, so they end at one step.
+absl::Status SameStep(const Fleet& fleet) {
+  const Member& first = fleet.members.front();
+  for (const Member& member : fleet.members) {
+    if (member.step == first.step) continue;
+    return absl::InternalError(absl::StrCat(NameOf(first), " finished at step ", first.step, " but ", NameOf(member),
+                                            " at step ", member.step));
+  }
+  return absl::OkStatus();
+}
+
+v1::Event EndOf(const Fleet& fleet, double now) {
+  v1::Event event;
+  v1::EndEvent& end = *event.mutable_end();
+  const v1::Config& config = fleet.parameters.config;
+  int64_t step = fleet.members.front().step;
+  end.set_step(step);
+  end.set_seconds(now - fleet.training_began);
+  end.set_tokens((step - fleet.start_step) * config.batch().global_sequences() * config.model().context());
+  for (const Member& member : fleet.members) {
+    *end.add_ranks() = member.report;
+    if (member.finished_early) end.set_stopped(true);
+  }
+  return event;
+}
+
+}  // namespace
+
+void FailFleet(Fleet& fleet, const absl::Status& status, int rank) {
+  if (fleet.ended()) return;
+  std::string why(status.message());
+  fleet.phase = Phase::kFailed;
+  fleet.message = why;
+  v1::Event event;
+  event.mutable_failure()->set_code(static_cast<int>(status.code()));
+  event.mutable_failure()->set_message(why);
+  event.mutable_failure()->set_rank(rank);
+  fleet.Publish(event, "the run failed");
+  fleet.SendToAll(RefusedMessage(status), "the run failed");
+  for (const Member& member : fleet.members) fleet.Emit(CloseSession{member.id}, "the run failed");
+  fleet.Emit(EndRun{status}, "the run failed");
+}
+
+void RefuseSession(Fleet& fleet, MemberId member, const absl::Status& status) {
+  fleet.Send(member, RefusedMessage(status), std::string(status.message()));
+  fleet.Emit(CloseSession{member}, "refused");
+}
+
+void OnFinished(Fleet& fleet, Member& member, const v1::Finished& finished, double now) {
+  if (fleet.phase == Phase::kTraining) {
+    fleet.phase = Phase::kFinishing;
+    fleet.training_ended = now;
+  }
+  member.state = MemberState::kFinished;
+  member.step = finished.step();
+  member.finished_early = finished.stopped();
+  member.report = finished.report();
+  member.report.set_rank(member.rank);
+  member.progress.clear();
+  CompleteIfAllFinished(fleet, now);
+}
+
+void CompleteIfAllFinished(Fleet& fleet, double now) {
+  if (fleet.ended() || !fleet.All(MemberState::kFinished)) return;
+  for (const auto& [step, commit] : fleet.commits) {
+    if (commit.writing) return;
+  }
+  absl::Status status = UnfinishedCommit(fleet);
+  if (status.ok()) status = SameStep(fleet);
+  if (!status.ok()) return FailFleet(fleet, status, -1);
+  fleet.phase = Phase::kDone;
+  fleet.Publish(EndOf(fleet, now), "every rank has finished");
+  v1::CoordinatorMessage complete;
+  complete.mutable_complete();
+  fleet.SendToAll(complete, "every rank has finished");
+  for (const Member& member : fleet.members) fleet.Emit(CloseSession{member.id}, "the run is complete");
+  fleet.Emit(EndRun{absl::OkStatus()}, "every rank has finished");
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,25 @@
+// How a run ends: failed with one status for everybody, or complete with every rank's report.
+#ifndef ZEROFLEET_COORDINATOR_ENDING_H_
+#define ZEROFLEET_COORDINATOR_ENDING_H_
+
+#include "absl/status/status.h"
+#include "coordinator/fleet.h"
+
+namespace zerofleet {
+
+// Ends the run: a Failure event, Refused with `status` to every member still there, EndRun. `rank` is the one at
+// fault, -1 if it is not one rank's. Does nothing to a run that has ended.
+void FailFleet(Fleet& fleet, const absl::Status& status, int rank);
+
+// Tells one session that it has no part in this run, and ends it.
+void RefuseSession(Fleet& fleet, MemberId member, const absl::Status& status);
+
+// A rank is done: all steps, or stopped with its checkpoint.
+void OnFinished(Fleet& fleet, Member& member, const v1::Finished& finished, double now);
+
+// Ends the run as complete if every rank has finished and no commit is under way.
+void CompleteIfAllFinished(Fleet& fleet, double now);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_COORDINATOR_ENDING_H_

@@ -1,0 +1,76 @@
+// Lookups, names and the output list of a fleet; see fleet.h.
+#include "coordinator/fleet.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet {
+
+const char* Name(Phase phase) {
+  switch (phase) {
+    case Phase::kForming: return "forming";
+    case Phase::kLoading: return "loading";
+    case Phase::kTraining: return "training";
+    case Phase::kFinishing: return "finishing";
+    case Phase::kDone: return "done";
+    case Phase::kFailed: return "failed";
+  }
+  return "";
+}
+
+const char* Name(MemberState state) {
+  switch (state) {
+    case MemberState::kJoined: return "joined";
+    case MemberState::kReady: return "ready";
+    case MemberState::kLoading: return "loading";
+    case MemberState::kTraining: return "training";
+    case MemberState::kFinished: return "finished";
+    case MemberState::kLost: return "lost";
+  }
+  return "";
+}
+
+Member* Fleet::Find(MemberId id) {
+  auto found = std::find_if(members.begin(), members.end(), [id](const Member& member) { return member.id == id; });
+  return found == members.end() ? nullptr : &*found;
+}
+
+bool Fleet::All(MemberState state) const {
+  return static_cast<int>(members.size()) == world_size() &&
+         std::all_of(members.begin(), members.end(), [state](const Member& member) { return member.state == state; });
+}
+
+void Fleet::Send(MemberId member, v1::CoordinatorMessage message, std::string reason) {
+  message.set_generation(generation);
+  Emit(SendTo{member, std::move(message)}, std::move(reason));
+}
+
+void Fleet::SendToAll(const v1::CoordinatorMessage& message, const std::string& reason) {
+  for (const Member& member : members) {
+    if (member.state != MemberState::kLost) Send(member.id, message, reason);
+  }
+}
+
+void Fleet::Publish(v1::Event event, std::string reason) { Emit(PublishEvent{std::move(event)}, std::move(reason)); }
+
+void Fleet::PublishNotice(const std::string& text) {
+  v1::Event event;
+  event.mutable_notice()->set_message(text);
+  Publish(std::move(event), "a person should know");
+}
+
+std::string PlaceOf(const v1::Hello& hello) { return absl::StrCat("host ", hello.host(), ", pid ", hello.pid()); }
+
+std::string NameOf(const Member& member) {
+  std::string who = member.rank < 0 ? "worker" : absl::StrCat("rank ", member.rank);
+  return absl::StrCat(who, " (", PlaceOf(member.hello), ")");
+}
+
+std::string LastCommitText(const Fleet& fleet) {
+  if (fleet.last_committed_step < 0) return "no checkpoint was committed";
+  return absl::StrCat("last committed checkpoint: step ", fleet.last_committed_step);
+}
+
+}  // namespace zerofleet

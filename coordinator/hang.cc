@@ -1,0 +1,59 @@
+// Comparing the ranks' progress; see hang.h.
+#include "coordinator/hang.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace zerofleet {
+namespace {
+
+const v1::GroupProgress* ProgressIn(const Member& member, const std::string& group) {
+  for (const v1::GroupProgress& progress : member.progress) {
+    if (progress.group() == group) return &progress;
+  }
+  return nullptr;
+}
+
+// "rank 1", "ranks 0 and 2", "ranks 0, 1 and 3"
+std::string Ranks(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return absl::StrCat("rank ", ranks[0]);
+  std::vector<int> head(ranks.begin(), ranks.end() - 1);
+  return absl::StrCat("ranks ", absl::StrJoin(head, ", "), " and ", ranks.back());
+}
+
+}  // namespace
+
+std::optional<Wait> FindWait(const Fleet& fleet) {
+  std::optional<Wait> furthest;
+  const v1::GroupProgress* front = nullptr;
+  for (const Member& member : fleet.members) {
+    for (const v1::GroupProgress& progress : member.progress) {
+      bool inside = progress.sequence() > progress.completed();
+      if (inside && (front == nullptr || progress.sequence() > front->sequence())) front = &progress;
+    }
+  }
+  if (front == nullptr) return furthest;
+  Wait wait{front->group(), front->operation(), front->unit(), front->sequence(), {}, {}, 0};
+  for (const Member& member : fleet.members) {
+    const v1::GroupProgress* progress = ProgressIn(member, wait.group);
+    if (progress == nullptr || progress->sequence() < wait.sequence) {
+      wait.missing.push_back(member.rank);
+    } else if (progress->sequence() == wait.sequence && progress->completed() < wait.sequence) {
+      wait.waiting.push_back(member.rank);
+      wait.since = std::max(wait.since, member.progress_since);
+    }
+  }
+  if (!wait.missing.empty() && !wait.waiting.empty()) furthest = wait;
+  return furthest;
+}
+
+std::string Describe(const Wait& wait) {
+  std::string where = wait.unit.empty() ? wait.operation : absl::StrCat(wait.operation, " of ", wait.unit);
+  return absl::StrCat(Ranks(wait.missing), wait.missing.size() == 1 ? " has" : " have", " not arrived at ", where,
+                      " (group ", wait.group, ", sequence ", wait.sequence, "); ", Ranks(wait.waiting),
+                      wait.waiting.size() == 1 ? " waits" : " wait", " in it");
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,29 @@
+// Who keeps a collective waiting, read from what each rank says it has entered and left.
+#ifndef ZEROFLEET_COORDINATOR_HANG_H_
+#define ZEROFLEET_COORDINATOR_HANG_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/fleet.h"
+
+namespace zerofleet {
+
+// A collective that some ranks are in and others have not entered.
+struct Wait {
+  std::string group, operation, unit;
+  uint64_t sequence = 0;
+  std::vector<int> waiting, missing;  // ranks
+  double since = 0;                   // when the last of the waiting ranks showed progress
+};
+
+// The furthest collective that a rank waits in; none if no rank waits for another.
+std::optional<Wait> FindWait(const Fleet& fleet);
+
+// "rank 1 has not arrived at reduce_scatter of block3 (group data, sequence 57); ranks 0 and 2 wait in it"
+std::string Describe(const Wait& wait);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_COORDINATOR_HANG_H_

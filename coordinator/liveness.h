@@ -1,0 +1,25 @@
+// Whether members are alive, and what a loss means. In this release a loss ends the run with one line that says which
+// rank, where, at which step, why, and what can be resumed; LoseMembers is where a new generation would begin instead.
+#ifndef ZEROFLEET_COORDINATOR_LIVENESS_H_
+#define ZEROFLEET_COORDINATOR_LIVENESS_H_
+
+#include <string>
+
+#include "coordinator/fleet.h"
+
+namespace zerofleet {
+
+// Judges every member's silence. A coordinator that was itself late (the machine slept, say) first gives members a
+// full timeout to be heard.
+void CheckLiveness(Fleet& fleet, double now);
+
+// A session ended. Before the fleet has formed that only frees the place.
+void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause);
+
+// A rank reports an error it cannot go on from. One that a peer's loss would explain (a collective that failed) is held
+// back for a heartbeat timeout, so that the run's failure names the cause and not the first to feel it.
+void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double now);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_COORDINATOR_LIVENESS_H_

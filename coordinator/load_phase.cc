@@ -1,0 +1,98 @@
+// Loading with fallback; see load_phase.h.
+#include "coordinator/load_phase.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "coordinator/ending.h"
+
+namespace zerofleet {
+namespace {
+
+bool HasCandidate(const Fleet& fleet) { return fleet.candidate < fleet.parameters.candidates.size(); }
+
+std::string CandidatePath(const Fleet& fleet) {
+  return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].path : "";
+}
+
+// The stored bytes are at fault, and an older checkpoint may be whole; a mismatch with the configuration is not that.
+bool IsDamage(absl::StatusCode code) {
+  return code == absl::StatusCode::kDataLoss || code == absl::StatusCode::kNotFound;
+}
+
+void PublishStart(Fleet& fleet) {
+  const Member& first = fleet.members.front();
+  v1::Event event;
+  v1::StartEvent& start = *event.mutable_start();
+  start.set_version(fleet.parameters.version);
+  *start.mutable_config() = fleet.parameters.config;
+  start.set_world_size(fleet.world_size());
+  start.set_generation(fleet.generation);
+  start.set_device(first.hello.device());
+  start.set_parameters(first.ready.parameters());
+  if (HasCandidate(fleet)) start.set_resumed_from(fleet.start_step);
+  fleet.Publish(event, "every rank has loaded");
+}
+
+void StartTraining(Fleet& fleet, double now) {
+  fleet.phase = Phase::kTraining;
+  fleet.training_began = now;
+  fleet.start_step = HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].step : 0;
+  if (HasCandidate(fleet)) {
+    fleet.last_committed_step = fleet.start_step;
+    fleet.last_committed_path = CandidatePath(fleet);
+  }
+  for (Member& member : fleet.members) {
+    member.state = MemberState::kTraining;
+    member.step = fleet.start_step;
+    member.last_heard = now;
+  }
+  PublishStart(fleet);
+  v1::CoordinatorMessage message;
+  message.mutable_start()->set_step(fleet.start_step);
+  fleet.SendToAll(message, "every rank has loaded");
+}
+
+void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& failure, double now) {
+  std::string bad = CandidatePath(fleet);
+  std::string text = absl::StrCat(NameOf(member), " could not load checkpoint ", bad, ": ", failure.message());
+  ++fleet.counters.checkpoint_verify_failures;
+  bool last = fleet.candidate + 1 >= fleet.parameters.candidates.size();
+  if (!fleet.parameters.may_fall_back || last) {
+    if (fleet.parameters.may_fall_back) absl::StrAppend(&text, "; no older checkpoint is left");
+    return FailFleet(fleet, MakeStatus(absl::StatusCode::kDataLoss, text), member.rank);
+  }
+  ++fleet.candidate;
+  fleet.PublishNotice(absl::StrCat(text, "; falling back to ", CandidatePath(fleet)));
+  BeginLoad(fleet, now);
+}
+
+}  // namespace
+
+void BeginLoad(Fleet& fleet, double now) {
+  fleet.phase = Phase::kLoading;
+  fleet.load_began = now;
+  for (Member& member : fleet.members) {
+    member.state = MemberState::kLoading;
+    member.last_heard = now;
+  }
+  v1::CoordinatorMessage message;
+  message.mutable_load()->set_path(CandidatePath(fleet));
+  fleet.SendToAll(message, HasCandidate(fleet) ? "the newest checkpoint not known to be bad" : "no checkpoint to resume");
+}
+
+void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now) {
+  if (fleet.phase != Phase::kLoading || result.path() != CandidatePath(fleet)) return;  // of a candidate given up
+  if (result.ok()) {
+    member.state = MemberState::kReady;
+    if (fleet.All(MemberState::kReady)) StartTraining(fleet, now);
+    return;
+  }
+  absl::Status failure = MakeStatus(static_cast<absl::StatusCode>(result.failure().code()), result.failure().message());
+  if (HasCandidate(fleet) && IsDamage(failure.code())) return FallBackOrFail(fleet, member, failure, now);
+  if (failure.ok()) failure = absl::InternalError("load failed without a reason");
+  FailFleet(fleet, Annotate(failure, absl::StrCat(NameOf(member), " could not load")), member.rank);
+}
+
+}  // namespace zerofleet

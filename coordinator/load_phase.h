@@ -1,0 +1,18 @@
+// Which checkpoint the run starts from: the newest that every rank can load.
+#ifndef ZEROFLEET_COORDINATOR_LOAD_PHASE_H_
+#define ZEROFLEET_COORDINATOR_LOAD_PHASE_H_
+
+#include "coordinator/fleet.h"
+
+namespace zerofleet {
+
+// Asks every rank to load the current candidate (an empty path where there is none: initialise from the seed).
+void BeginLoad(Fleet& fleet, double now);
+
+// One rank's answer. All good: training starts. Damaged data: the candidate before, where falling back is allowed and
+// one is left, with a notice that names the bad file; else the run fails. Other failures fail the run as they are.
+void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_COORDINATOR_LOAD_PHASE_H_

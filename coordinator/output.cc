@@ -1,0 +1,51 @@
+// Outputs as text, for logs and transcripts; see output.h.
+#include "coordinator/output.h"
+
+#include <google/protobuf/text_format.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet {
+namespace {
+
+std::string OneLine(const google::protobuf::Message& message) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  std::string text;
+  printer.PrintToString(message, &text);
+  absl::StripTrailingAsciiWhitespace(&text);
+  return absl::StrCat("{", text, "}");
+}
+
+struct Describer {
+  std::string operator()(const SendTo& send) const {
+    v1::CoordinatorMessage message = send.message;
+    if (message.has_welcome()) message.mutable_welcome()->clear_config();
+    return absl::StrCat("send ", send.member, " ", OneLine(message));
+  }
+  std::string operator()(const WriteManifest& write) const {
+    v1::CheckpointManifest manifest = write.manifest;
+    manifest.clear_config();
+    return absl::StrCat("write manifest ", OneLine(manifest));
+  }
+  std::string operator()(const PublishEvent& publish) const {
+    v1::Event event = publish.event;
+    if (event.has_start()) event.mutable_start()->clear_config();
+    return absl::StrCat("publish ", OneLine(event));
+  }
+  std::string operator()(const PersistState& persist) const {
+    return absl::StrCat("persist generation ", persist.state.generation, " last commit ",
+                        persist.state.last_committed_step);
+  }
+  std::string operator()(const CloseSession& close) const { return absl::StrCat("close ", close.member); }
+  std::string operator()(const EndRun& end) const { return absl::StrCat("end ", end.status.ToString()); }
+};
+
+}  // namespace
+
+std::string Describe(const Output& output) {
+  return absl::StrCat(std::visit(Describer(), output.action), " (", output.reason, ")");
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,62 @@
+// What the coordinator wants done, each with its reason; the caller carries outputs out in order.
+#ifndef ZEROFLEET_COORDINATOR_OUTPUT_H_
+#define ZEROFLEET_COORDINATOR_OUTPUT_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/event.h"
+#include "zerofleet/v1/coordinator.pb.h"
+
+namespace zerofleet {
+
+struct SendTo {
+  MemberId member;
+  v1::CoordinatorMessage message;
+};
+
+// Write this manifest beside its shards: the commit of a checkpoint. Answered by ManifestWritten.
+struct WriteManifest {
+  v1::CheckpointManifest manifest;
+};
+
+struct PublishEvent {
+  v1::Event event;
+};
+
+// What survives the coordinator's own end. Must be durable before the outputs after it are carried out.
+struct CoordinatorState {
+  uint64_t generation = 0;
+  int64_t last_committed_step = -1;  // -1: none
+  bool operator==(const CoordinatorState&) const = default;
+};
+
+struct PersistState {
+  CoordinatorState state;
+};
+
+// Ends the session once what was sent to it has left.
+struct CloseSession {
+  MemberId member;
+};
+
+// The run is over; no output follows.
+struct EndRun {
+  absl::Status status;
+};
+
+struct Output {
+  std::variant<SendTo, WriteManifest, PublishEvent, PersistState, CloseSession, EndRun> action;
+  std::string reason;
+};
+
+// One line: "send 2 Assignment{...} (why)". Configurations are left out, being the same in every run's every message.
+std::string Describe(const Output& output);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_COORDINATOR_OUTPUT_H_

@@ -1,0 +1,22 @@
+// How members come together: one binary, one layout, one schedule, or a line that says who differs from whom.
+#ifndef ZEROFLEET_COORDINATOR_RENDEZVOUS_H_
+#define ZEROFLEET_COORDINATOR_RENDEZVOUS_H_
+
+#include "coordinator/fleet.h"
+
+namespace zerofleet {
+
+// A session's first message. The first member sets what the others must equal: a differing build while the fleet forms
+// fails the run, since the coordinator cannot know which of the two is right; a member beyond the fleet's size is
+// refused alone.
+void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now);
+
+// The member has built its layout. With the last one the view is formed.
+void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now);
+
+// The fleet has had its time to form.
+void CheckFormTimeout(Fleet& fleet, double now);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_COORDINATOR_RENDEZVOUS_H_

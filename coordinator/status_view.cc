@@ -1,0 +1,62 @@
+// The operator's view; see status_view.h.
+#include "coordinator/status_view.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/hang.h"
+
+namespace zerofleet {
+namespace {
+
+// Why the fleet is where it is, where that is not plain from its phase.
+std::string MessageOf(const Fleet& fleet, double now) {
+  if (fleet.ended()) return fleet.message;
+  if (fleet.stop_reason) return absl::StrCat("stopping: ", *fleet.stop_reason);
+  if (fleet.phase == Phase::kForming) {
+    return absl::StrCat("waiting for workers: ", fleet.members.size(), " of ", fleet.world_size(), " joined");
+  }
+  std::optional<Wait> wait = FindWait(fleet);
+  if (wait && now - wait->since > fleet.heartbeat_timeout_seconds()) return Describe(*wait);
+  return "";
+}
+
+}  // namespace
+
+v1::GetStatusResponse StatusOf(const Fleet& fleet, double now) {
+  v1::GetStatusResponse status;
+  status.set_phase(Name(fleet.phase));
+  status.set_generation(fleet.generation);
+  status.set_world_size(fleet.world_size());
+  status.set_step(std::max(fleet.last_step_event.step(), fleet.start_step));
+  status.set_steps(fleet.parameters.config.steps());
+  status.set_loss(fleet.last_step_event.loss());
+  status.set_tokens_per_second(fleet.last_step_event.tokens_per_second());
+  status.set_mfu(fleet.last_step_event.mfu());
+  status.set_last_checkpoint_step(fleet.last_committed_step);
+  status.set_message(MessageOf(fleet, now));
+  status.set_version(fleet.parameters.version);
+  for (const Member& member : fleet.members) {
+    v1::MemberStatus& entry = *status.add_members();
+    entry.set_rank(member.rank);
+    entry.set_host(member.hello.host());
+    entry.set_pid(member.hello.pid());
+    entry.set_state(Name(member.state));
+    entry.set_step(member.step);
+    entry.set_heartbeat_age_seconds(now - member.last_heard);
+    *entry.mutable_progress() = {member.progress.begin(), member.progress.end()};
+    entry.set_device(member.hello.device());
+    entry.set_device_description(member.hello.device_description());
+    entry.set_metrics_address(member.hello.metrics_address());
+  }
+  return status;
+}
+
+double GoodputRatio(const Fleet& fleet, double now) {
+  if (fleet.training_began == 0 || now <= fleet.began) return 0;
+  double until = fleet.training_ended > 0 ? fleet.training_ended : now;
+  return (until - fleet.training_began) / (now - fleet.began);
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,16 @@
+// What an operator sees of a fleet: a pure function of its state.
+#ifndef ZEROFLEET_COORDINATOR_STATUS_VIEW_H_
+#define ZEROFLEET_COORDINATOR_STATUS_VIEW_H_
+
+#include "coordinator/fleet.h"
+
+namespace zerofleet {
+
+v1::GetStatusResponse StatusOf(const Fleet& fleet, double now);
+
+// The share of this coordinator's life that went into training steps, from 0 to 1.
+double GoodputRatio(const Fleet& fleet, double now);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_COORDINATOR_STATUS_VIEW_H_

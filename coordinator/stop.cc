@@ -1,0 +1,24 @@
+// Stop requests; see stop.h.
+#include "coordinator/stop.h"
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/ending.h"
+
+namespace zerofleet {
+
+void OnStop(Fleet& fleet, const std::string& reason) {
+  if (fleet.stop_reason) return;
+  fleet.stop_reason = reason;
+  if (fleet.phase == Phase::kForming || fleet.phase == Phase::kLoading) {
+    return FailFleet(fleet, absl::CancelledError(absl::StrCat("stopped before training began: ", reason)), -1);
+  }
+  v1::CoordinatorMessage message;
+  message.mutable_stop()->set_reason(reason);
+  fleet.SendToAll(message, reason);
+}
+
+void OnStopRequested(Fleet& fleet, const Member& member, const v1::StopRequested& requested) {
+  OnStop(fleet, absl::StrCat(NameOf(member), " received signal ", requested.signal()));
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,44 @@
+// Heartbeats and events of workers; see training.h.
+#include "coordinator/training.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet {
+namespace {
+
+bool SameProgress(const std::vector<v1::GroupProgress>& a, const v1::Heartbeat& b) {
+  return std::equal(a.begin(), a.end(), b.progress().begin(), b.progress().end(),
+                    [](const v1::GroupProgress& x, const v1::GroupProgress& y) {
+                      return x.group() == y.group() && x.sequence() == y.sequence() && x.completed() == y.completed();
+                    });
+}
+
+}  // namespace
+
+void OnHeartbeat(Fleet& fleet, Member& member, const v1::Heartbeat& heartbeat, double now) {
+  member.heartbeats = true;
+  if (member.state != MemberState::kTraining) return;
+  member.step = std::max(member.step, heartbeat.step());
+  if (SameProgress(member.progress, heartbeat)) return;
+  member.progress.assign(heartbeat.progress().begin(), heartbeat.progress().end());
+  member.progress_since = now;
+}
+
+void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event) {
+  if (event.has_notice()) return fleet.PublishNotice(absl::StrCat(NameOf(member), ": ", event.notice().message()));
+  if (member.rank != 0) return;
+  if (event.has_step() && event.step().step() > std::max(fleet.last_step_event.step(), fleet.start_step)) {
+    v1::Event published = event;
+    published.mutable_step()->set_generation(fleet.generation);
+    fleet.last_step_event = published.step();
+    fleet.Publish(published, "rank 0 reports a step");
+  }
+  if (event.has_evaluate() && event.evaluate().step() > fleet.last_evaluated_step) {
+    fleet.last_evaluated_step = event.evaluate().step();
+    fleet.Publish(event, "rank 0 reports an evaluation");
+  }
+}
+
+}  // namespace zerofleet

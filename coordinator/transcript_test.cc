@@ -1,0 +1,162 @@
+// The coordinator against written transcripts (testdata/*.txt): events in, outputs as text.
+//
+//   # a comment
+//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 candidates=ckpt/b:20,ckpt/a:10
+//   0.5 from 1: hello { host: "a" pid: 11 }     at 0.5 s session 1 sends this WorkerMessage (text format); its generation
+//                                               is the fleet's unless it is written out
+//   1.0 closed 1: stream reset                  the session ended
+//   1.0 tick
+//   1.0 stop: an operator asked
+//   1.0 written 20: DATA_LOSS no space          the answer to a manifest; "OK" or a code and a message
+//   1.0 status                                  prints the operator's view
+//   > send 1 {...} (why)                        what came out of the event above
+//
+// With ZF_UPDATE_TRANSCRIPTS=1 the outputs are rewritten in place; read the difference before committing it.
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/file.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/status_view.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr char kDirectory[] = "coordinator/testdata";
+
+double ToDouble(const std::string& text) {
+  double value = 0;
+  EXPECT_TRUE(absl::SimpleAtod(text, &value)) << text;
+  return value;
+}
+
+int64_t ToInt(const std::string& text) {
+  int64_t value = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(text, &value)) << text;
+  return value;
+}
+
+FleetParameters ParseSetup(const std::string& line) {
+  FleetParameters parameters;
+  parameters.version = "1.2.3";
+  v1::Config& config = parameters.config;
+  config.set_steps(4);
+  config.mutable_batch()->set_global_sequences(8);
+  config.mutable_model()->set_context(16);
+  config.mutable_restart()->set_heartbeat_timeout_seconds(2);
+  config.mutable_restart()->set_form_timeout_seconds(300);
+  std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+  for (size_t i = 1; i < words.size(); ++i) {
+    std::pair<std::string, std::string> setting = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
+    if (setting.first == "workers") config.mutable_parallel()->set_workers(ToInt(setting.second));
+    else if (setting.first == "heartbeat") config.mutable_restart()->set_heartbeat_timeout_seconds(ToDouble(setting.second));
+    else if (setting.first == "form") config.mutable_restart()->set_form_timeout_seconds(ToDouble(setting.second));
+    else if (setting.first == "previous") parameters.previous_generation = ToInt(setting.second);
+    else if (setting.first == "fallback") parameters.may_fall_back = setting.second == "1";
+    else if (setting.first == "candidates") {
+      for (const std::string& candidate : std::vector<std::string>(absl::StrSplit(setting.second, ','))) {
+        std::pair<std::string, std::string> parts = absl::StrSplit(candidate, ':');
+        parameters.candidates.push_back({parts.first, ToInt(parts.second)});
+      }
+    } else ADD_FAILURE() << "unknown setting " << words[i];
+  }
+  return parameters;
+}
+
+absl::Status ParseStatus(const std::string& text) {
+  if (text == "OK") return absl::OkStatus();
+  std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(' ', 1));
+  for (int code = 1; code <= 16; ++code) {
+    if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) == parts.first) {
+      return absl::Status(static_cast<absl::StatusCode>(code), parts.second);
+    }
+  }
+  ADD_FAILURE() << "unknown status " << text;
+  return absl::UnknownError(text);
+}
+
+// "3: rest" -> 3 and "rest".
+std::pair<int64_t, std::string> NumberAndRest(const std::string& text) {
+  std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  return {ToInt(parts.first), std::string(absl::StripAsciiWhitespace(parts.second))};
+}
+
+CoordinatorEvent ParseEvent(const std::string& text, const Fleet& fleet) {
+  std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(absl::ByAnyChar(" :"), 1));
+  const auto& [verb, rest] = parts;
+  if (verb == "tick") return Tick();
+  if (verb == "stop") return StopAsked{std::string(absl::StripAsciiWhitespace(rest))};
+  auto [number, body] = NumberAndRest(rest);
+  if (verb == "closed") return SessionClosed{static_cast<MemberId>(number), body};
+  if (verb == "written") return ManifestWritten{number, ParseStatus(body), absl::StrCat("ckpt/step-", number)};
+  EXPECT_EQ(verb, "from") << text;
+  MessageReceived received{static_cast<MemberId>(number), {}};
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(body, &received.message)) << body;
+  if (received.message.generation() == 0) received.message.set_generation(fleet.generation);
+  return received;
+}
+
+// The transcript with its outputs as they are.
+std::string Replay(const std::string& transcript) {
+  std::unique_ptr<Coordinator> coordinator;
+  std::string actual;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(absl::StripSuffix(transcript, "\n"), '\n'))) {
+    if (!line.empty() && line[0] == '>') continue;
+    absl::StrAppend(&actual, line, "\n");
+    if (line.empty() || line[0] == '#') continue;
+    if (line.rfind("setup", 0) == 0) {
+      coordinator = std::make_unique<Coordinator>(ParseSetup(line), 0);
+      continue;
+    }
+    std::pair<std::string, std::string> parts = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    double now = ToDouble(parts.first);
+    if (parts.second == "status") {
+      absl::StrAppend(&actual, "> ", StatusOf(coordinator->fleet(), now).ShortDebugString(), "\n");
+      continue;
+    }
+    for (const Output& output : coordinator->Step(ParseEvent(parts.second, coordinator->fleet()), now)) {
+      absl::StrAppend(&actual, "> ", Describe(output), "\n");
+    }
+  }
+  return actual;
+}
+
+class TranscriptTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(TranscriptTest, OutputsAreAsWritten) {
+  std::string path = JoinPath(kDirectory, GetParam());
+  absl::StatusOr<std::string> expected = ReadSmallFile(path, 1 << 20);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  std::string actual = Replay(*expected);
+  if (std::getenv("ZF_UPDATE_TRANSCRIPTS") != nullptr) {
+    ASSERT_TRUE(WriteFileAtomically(path, actual).ok());
+    return;
+  }
+  EXPECT_EQ(*expected, actual);
+}
+
+std::vector<std::string> Transcripts() {
+  absl::StatusOr<std::vector<std::string>> names = ListDirectory(kDirectory);
+  return names.ok() ? *names : std::vector<std::string>();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TranscriptTest, testing::ValuesIn(Transcripts()), [](const auto& info) {
+  return std::string(info.param.substr(0, info.param.find('.')));
+});
+
+TEST(TranscriptTest, ThereAreTranscripts) { EXPECT_GE(Transcripts().size(), 12u); }
+
+}  // namespace
+}  // namespace zerofleet
