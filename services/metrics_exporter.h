@@ -1,0 +1,45 @@
+// The one HTTP endpoint of a process: /metrics for Prometheus, /healthz and /readyz for probes.
+#ifndef ZEROFLEET_SERVICES_METRICS_EXPORTER_H_
+#define ZEROFLEET_SERVICES_METRICS_EXPORTER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace prometheus {
+class Registry;
+}
+
+namespace zerofleet {
+
+struct MetricsExporterOptions {
+  std::string host = "0.0.0.0";  // an IP address
+  int port = 0;                  // 0 = any free one
+  // OK when the process does its work; otherwise /readyz answers 503 with the message. Called from the server's threads
+  // for each request: quick, thread-safe, alive as long as the exporter. None: always ready.
+  std::function<absl::Status()> ready = nullptr;
+};
+
+class MetricsExporter {
+ public:
+  // FailedPrecondition naming the address if it cannot be had. zerofleet_build_info is exported from the start.
+  static absl::StatusOr<std::unique_ptr<MetricsExporter>> Start(const MetricsExporterOptions& options);
+  ~MetricsExporter();
+
+  int port() const;
+
+  // What /metrics shows; lives as long as the exporter.
+  prometheus::Registry& registry();
+
+ private:
+  struct Impl;
+  explicit MetricsExporter(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_SERVICES_METRICS_EXPORTER_H_

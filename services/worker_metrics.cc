@@ -1,0 +1,211 @@
+#include "services/worker_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <array>
+#include <cstddef>
+#include <iterator>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/check.h"
+
+namespace zerofleet {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using prometheus::Labels;
+
+// In the order of kRows.
+enum Metric {
+  kInfo,
+  kStep,
+  kLoss,
+  kGradNorm,
+  kLearningRate,
+  kLossScale,
+  kTokens,
+  kStepDuration,
+  kUtilization,
+  kMemory,
+  kMemoryPeak,
+  kAllocatorReserved,
+  kAllocatorAllocated,
+  kAllocatorLargestFree,
+  kFragmentation,
+  kCollectiveBytes,
+  kCollectiveDuration,
+  kCollectiveBandwidth,
+  kMetricCount,
+};
+
+enum class Type { kGauge, kCounter, kHistogram };
+
+struct Row {
+  Metric metric;
+  Type type;
+  const char* name;
+  const char* help;
+};
+
+constexpr Row kRows[] = {
+    {kInfo, Type::kGauge, "zerofleet_worker_info", "What this worker is, in its labels; always 1."},
+    {kStep, Type::kGauge, "zerofleet_worker_step", "Optimizer steps completed."},
+    {kLoss, Type::kGauge, "zerofleet_worker_loss", "Mean cross-entropy per token of the last step, in nats."},
+    {kGradNorm, Type::kGauge, "zerofleet_worker_grad_norm", "L2 norm of the last step's gradient, before clipping."},
+    {kLearningRate, Type::kGauge, "zerofleet_worker_learning_rate", "Learning rate of the last step."},
+    {kLossScale, Type::kGauge, "zerofleet_worker_loss_scale", "Factor on the loss in fp16; 1 in other precisions."},
+    {kTokens, Type::kCounter, "zerofleet_worker_tokens_total", "Tokens this rank trained on."},
+    {kStepDuration, Type::kHistogram, "zerofleet_worker_step_duration_seconds",
+     "Time of one step, by phase; phases may overlap."},
+    {kUtilization, Type::kGauge, "zerofleet_worker_model_flops_utilization_ratio",
+     "Model FLOP/s of the last step over the device's peak."},
+    {kMemory, Type::kGauge, "zerofleet_worker_memory_bytes", "Memory in use, by space and category."},
+    {kMemoryPeak, Type::kGauge, "zerofleet_worker_memory_peak_bytes", "Most memory ever in use, by space and category."},
+    {kAllocatorReserved, Type::kGauge, "zerofleet_worker_allocator_reserved_bytes",
+     "Memory the allocator holds from the system."},
+    {kAllocatorAllocated, Type::kGauge, "zerofleet_worker_allocator_allocated_bytes",
+     "Memory the allocator has handed out."},
+    {kAllocatorLargestFree, Type::kGauge, "zerofleet_worker_allocator_largest_free_block_bytes",
+     "Largest block the allocator could hand out without asking the system."},
+    {kFragmentation, Type::kGauge, "zerofleet_worker_fragmentation_ratio",
+     "1 - largest free block / all free memory; 0 when nothing is free."},
+    {kCollectiveBytes, Type::kCounter, "zerofleet_worker_collective_bytes_total", "Bytes this rank sent in collectives."},
+    {kCollectiveDuration, Type::kHistogram, "zerofleet_worker_collective_duration_seconds",
+     "Time of one collective, from its start to its completion."},
+    {kCollectiveBandwidth, Type::kGauge, "zerofleet_worker_collective_bus_bandwidth_bytes_per_second",
+     "Bus bandwidth of the last collective."},
+};
+
+constexpr bool InOrder() {
+  for (int i = 0; i < kMetricCount; ++i) {
+    if (kRows[i].metric != i) return false;
+  }
+  return std::size(kRows) == kMetricCount;
+}
+static_assert(InOrder());
+
+// 1 ms to 100 s for phases; collectives start lower, since small ones take tens of microseconds. Three steps to a
+// decade: a quantile is off by no more than the factor between neighbours, 2.5.
+const Histogram::BucketBoundaries& PhaseBuckets() {
+  static const Histogram::BucketBoundaries buckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                                                      0.5,   1,      2.5,   5,    10,    25,   50,  100};
+  return buckets;
+}
+const Histogram::BucketBoundaries& CollectiveBuckets() {
+  static const Histogram::BucketBoundaries buckets = {0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001,
+                                                      0.0025,  0.005,    0.01,    0.025,  0.05,    0.1,    0.25,
+                                                      0.5,     1,        2.5,     5,      10,      25,     50,     100};
+  return buckets;
+}
+
+constexpr const char* kPhaseNames[] = {"forward", "backward", "reduce", "optimizer", "gather", "data", "checkpoint"};
+
+double Fragmentation(int64_t free_bytes, int64_t largest_free_bytes) {
+  if (free_bytes <= 0) return 0;
+  return 1 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes);
+}
+
+}  // namespace
+
+struct WorkerMetrics::Families {
+  std::array<Family<Gauge>*, kMetricCount> gauges = {};
+  std::array<Family<Counter>*, kMetricCount> counters = {};
+  std::array<Family<Histogram>*, kMetricCount> histograms = {};
+
+  absl::Mutex mutex;
+  Gauge* info ABSL_GUARDED_BY(mutex) = nullptr;
+
+  // A family keeps one metric for a set of labels: Add finds it again.
+  void Set(Metric metric, double value, const Labels& labels = {}) { gauges[metric]->Add(labels).Set(value); }
+};
+
+WorkerMetrics::WorkerMetrics(prometheus::Registry& registry) : families_(std::make_unique<Families>()) {
+  for (const Row& row : kRows) {
+    switch (row.type) {
+      case Type::kGauge:
+        families_->gauges[row.metric] = &prometheus::BuildGauge().Name(row.name).Help(row.help).Register(registry);
+        break;
+      case Type::kCounter:
+        families_->counters[row.metric] = &prometheus::BuildCounter().Name(row.name).Help(row.help).Register(registry);
+        break;
+      case Type::kHistogram:
+        families_->histograms[row.metric] =
+            &prometheus::BuildHistogram().Name(row.name).Help(row.help).Register(registry);
+        break;
+    }
+  }
+  SetLossScale(1);
+}
+
+WorkerMetrics::~WorkerMetrics() = default;
+
+std::vector<std::string> WorkerMetrics::Names() {
+  std::vector<std::string> names;
+  for (const Row& row : kRows) names.push_back(row.name);
+  return names;
+}
+
+void WorkerMetrics::SetIdentity(const WorkerIdentity& identity) {
+  const Labels labels = {{"rank", std::to_string(identity.rank)},
+                         {"world_size", std::to_string(identity.world_size)},
+                         {"zero_stage", std::to_string(identity.zero_stage)},
+                         {"precision", identity.precision},
+                         {"device", identity.device},
+                         {"device_description", identity.device_description},
+                         {"version", identity.version}};
+  absl::MutexLock lock(&families_->mutex);
+  if (families_->info != nullptr) families_->gauges[kInfo]->Remove(families_->info);
+  families_->info = &families_->gauges[kInfo]->Add(labels);
+  families_->info->Set(1);
+}
+
+void WorkerMetrics::StepDone(const StepFigures& figures) {
+  families_->Set(kStep, static_cast<double>(figures.step));
+  families_->Set(kLoss, figures.loss);
+  families_->Set(kGradNorm, figures.grad_norm);
+  families_->Set(kLearningRate, figures.learning_rate);
+  families_->Set(kUtilization, figures.mfu);
+  families_->counters[kTokens]->Add({}).Increment(static_cast<double>(figures.tokens));
+}
+
+void WorkerMetrics::PhaseDone(StepPhase phase, double seconds) {
+  const auto index = static_cast<size_t>(phase);
+  ZF_CHECK(index < std::size(kPhaseNames));
+  families_->histograms[kStepDuration]->Add({{"phase", kPhaseNames[index]}}, PhaseBuckets()).Observe(seconds);
+}
+
+void WorkerMetrics::SetLossScale(double scale) { families_->Set(kLossScale, scale); }
+
+void WorkerMetrics::SetMemory(std::string_view space, std::string_view category, int64_t current_bytes,
+                              int64_t peak_bytes) {
+  const Labels labels = {{"space", std::string(space)}, {"category", std::string(category)}};
+  families_->Set(kMemory, static_cast<double>(current_bytes), labels);
+  families_->Set(kMemoryPeak, static_cast<double>(peak_bytes), labels);
+}
+
+void WorkerMetrics::SetAllocator(std::string_view space, int64_t reserved_bytes, int64_t allocated_bytes,
+                                 int64_t largest_free_bytes) {
+  const Labels labels = {{"space", std::string(space)}};
+  families_->Set(kAllocatorReserved, static_cast<double>(reserved_bytes), labels);
+  families_->Set(kAllocatorAllocated, static_cast<double>(allocated_bytes), labels);
+  families_->Set(kAllocatorLargestFree, static_cast<double>(largest_free_bytes), labels);
+  families_->Set(kFragmentation, Fragmentation(reserved_bytes - allocated_bytes, largest_free_bytes), labels);
+}
+
+void WorkerMetrics::CollectiveDone(const CollectiveFigures& figures) {
+  const Labels labels = {{"operation", std::string(figures.operation)},
+                         {"group", std::string(figures.group)},
+                         {"backend", std::string(figures.backend)}};
+  families_->counters[kCollectiveBytes]->Add(labels).Increment(static_cast<double>(figures.sent_bytes));
+  families_->histograms[kCollectiveDuration]->Add(labels, CollectiveBuckets()).Observe(figures.seconds);
+  families_->Set(kCollectiveBandwidth, figures.bus_bandwidth, labels);
+}
+
+}  // namespace zerofleet

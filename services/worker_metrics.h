@@ -1,0 +1,45 @@
+// A worker's metrics for Prometheus: a row each in one table, fed by the trainer through MetricsSink.
+//
+// To add one: a row in kRows of worker_metrics.cc, the place that sets it, and its line in docs/metrics.md.
+#ifndef ZEROFLEET_SERVICES_WORKER_METRICS_H_
+#define ZEROFLEET_SERVICES_WORKER_METRICS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/trainer/metrics_sink.h"
+
+namespace prometheus {
+class Registry;
+}
+
+namespace zerofleet {
+
+class WorkerMetrics : public MetricsSink {
+ public:
+  // Registers every metric in `registry`, which outlives this.
+  explicit WorkerMetrics(prometheus::Registry& registry);
+  ~WorkerMetrics() override;
+
+  // The names of all of them, in the table's order.
+  static std::vector<std::string> Names();
+
+  void SetIdentity(const WorkerIdentity& identity) override;
+  void StepDone(const StepFigures& figures) override;
+  void PhaseDone(StepPhase phase, double seconds) override;
+  void SetLossScale(double scale) override;
+  void SetMemory(std::string_view space, std::string_view category, int64_t current_bytes,
+                 int64_t peak_bytes) override;
+  void SetAllocator(std::string_view space, int64_t reserved_bytes, int64_t allocated_bytes,
+                    int64_t largest_free_bytes) override;
+  void CollectiveDone(const CollectiveFigures& figures) override;
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_SERVICES_WORKER_METRICS_H_
