@@ -1,14 +1,20 @@
 #include "services/metrics_exporter.h"
 
 #include <CivetServer.h>
+#include <netdb.h>
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "services/address.h"
 #include "services/build_info.h"
 
@@ -58,6 +64,35 @@ void ExportBuildInfo(prometheus::Registry& registry) {
       .Set(1);
 }
 
+// Opens a connection to a numeric address and closes it again.
+void Knock(const Address& address) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) != 0) return;
+  const int connection = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (connection >= 0) {
+    connect(connection, found->ai_addr, found->ai_addrlen);
+    close(connection);
+  }
+  freeaddrinfo(found);
+}
+
+// The server looks for its stop flag only between connections or every 2 seconds, which would keep every process that
+// long at its end: so we knock until it has noticed.
+void StopServer(std::unique_ptr<CivetServer> server, const Address& address) {
+  absl::Notification stopped;
+  std::thread stopping([&] {
+    server.reset();
+    stopped.Notify();
+  });
+  do {
+    Knock(address);
+  } while (!stopped.WaitForNotificationWithTimeout(absl::Milliseconds(5)));
+  stopping.join();
+}
+
 }  // namespace
 
 struct MetricsExporter::Impl {
@@ -70,11 +105,12 @@ struct MetricsExporter::Impl {
 
   prometheus::Registry registry;
   PageHandler metrics, health, readiness;
-  std::unique_ptr<CivetServer> server;  // goes first: its threads use the rest
+  Address address;  // listened on
+  std::unique_ptr<CivetServer> server;
 };
 
 MetricsExporter::MetricsExporter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-MetricsExporter::~MetricsExporter() = default;
+MetricsExporter::~MetricsExporter() { StopServer(std::move(impl_->server), impl_->address); }
 
 absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const MetricsExporterOptions& options) {
   const Address address = {options.host, options.port};
@@ -89,6 +125,7 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Me
   } catch (const CivetException&) {
     return CannotListen(address);
   }
+  impl->address = {options.host, impl->server->getListeningPorts().front()};
   ExportBuildInfo(impl->registry);
   impl->server->addHandler("/metrics$", impl->metrics);
   impl->server->addHandler("/healthz$", impl->health);
@@ -96,7 +133,7 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Me
   return std::unique_ptr<MetricsExporter>(new MetricsExporter(std::move(impl)));
 }
 
-int MetricsExporter::port() const { return impl_->server->getListeningPorts().front(); }
+int MetricsExporter::port() const { return impl_->address.port; }
 prometheus::Registry& MetricsExporter::registry() { return impl_->registry; }
 
 }  // namespace zerofleet
