@@ -1,0 +1,28 @@
+// Names and layout; see shard_format.h.
+#include "worker/checkpoint/shard_format.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "worker/checkpoint/manifest.h"
+
+namespace zerofleet {
+
+std::string ShardFileName(int rank) { return absl::StrFormat("rank-%05d.safetensors", rank); }
+
+bool IsShardFileName(const std::string& name) {
+  return absl::StartsWith(name, "rank-") && absl::EndsWith(name, ".safetensors");
+}
+
+std::vector<SafetensorsTensor> ShardTensors(int64_t elements) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const char* name : kShardVectorNames) {
+    SafetensorsTensor tensor;
+    tensor.name = name;
+    tensor.dtype = kStoredDType;
+    tensor.shape = {elements};
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+}  // namespace zerofleet

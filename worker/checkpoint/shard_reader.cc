@@ -1,0 +1,139 @@
+// One pass over each file: hash everything, copy what is wanted; see shard_reader.h.
+#include "worker/checkpoint/shard_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "coordinator/reshard.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_format.h"
+
+namespace zerofleet {
+namespace {
+
+using Targets = std::array<float*, kShardVectors>;
+
+absl::Status Bad(const std::string& path, const std::string& what) {
+  return absl::DataLossError(absl::StrCat(path, ": ", what));
+}
+
+// A file from front to back, hashed on the way.
+class HashedReader {
+ public:
+  explicit HashedReader(std::string path) : path_(std::move(path)) {}
+
+  absl::Status Read(std::span<std::byte> into) {
+    ZF_RETURN_IF_ERROR(ReadAt(path_, position_, into));
+    position_ += static_cast<int64_t>(into.size());
+    digest_.Update(into);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::string> ReadText(int64_t bytes) {
+    std::string text(bytes, '\0');
+    ZF_RETURN_IF_ERROR(Read(std::as_writable_bytes(std::span(text))));
+    return text;
+  }
+  const std::string& path() const { return path_; }
+  std::string digest() const { return digest_.Hex(); }
+
+ private:
+  std::string path_;
+  int64_t position_ = 0;
+  StreamingDigest digest_;
+};
+
+// The file's vectors must be the three expected, of the length that the manifest says.
+absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, HashedReader& reader) {
+  ZF_ASSIGN_OR_RETURN(std::string first, reader.ReadText(std::min(file.bytes(), kSafetensorsLengthBytes)));
+  absl::StatusOr<int64_t> length = ParseSafetensorsLength(first, file.bytes());
+  if (!length.ok()) return Annotate(length.status(), reader.path());
+  ZF_ASSIGN_OR_RETURN(std::string text, reader.ReadText(*length));
+  absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(text, file.bytes());
+  if (!header.ok()) return Annotate(header.status(), reader.path());
+  const std::vector<SafetensorsTensor> expected = ShardTensors(StoredElements(file));
+  bool equal = header->tensors.size() == expected.size();
+  for (size_t i = 0; equal && i < expected.size(); ++i) {
+    const SafetensorsTensor& tensor = header->tensors[i];
+    equal = tensor.name == expected[i].name && tensor.dtype == expected[i].dtype && tensor.shape == expected[i].shape;
+  }
+  if (!equal) {
+    return Bad(reader.path(), absl::StrCat("does not hold master, exp_avg and exp_avg_sq of ", StoredElements(file),
+                                           " F32 elements each"));
+  }
+  return header;
+}
+
+// Copies what `copies`, sorted by source offset, want of elements [first, first + chunk.size()) of a vector.
+void CopyWanted(std::span<const float> chunk, int64_t first, std::span<const RangeCopy> copies, float* target) {
+  const int64_t last = first + static_cast<int64_t>(chunk.size());
+  for (const RangeCopy& copy : copies) {
+    if (copy.source_offset >= last) break;
+    const int64_t begin = std::max(first, copy.source_offset);
+    const int64_t end = std::min(last, copy.source_offset + copy.length);
+    if (begin >= end) continue;
+    std::memcpy(target + copy.target_offset + (begin - copy.source_offset), chunk.data() + (begin - first),
+                static_cast<size_t>(end - begin) * sizeof(float));
+  }
+}
+
+absl::Status CheckLength(const std::string& path, const v1::ShardFile& file) {
+  absl::StatusOr<int64_t> bytes = FileBytes(path);
+  if (absl::IsNotFound(bytes.status())) return Bad(path, "missing, though the manifest lists it");
+  ZF_RETURN_IF_ERROR(bytes.status());
+  if (*bytes == file.bytes()) return absl::OkStatus();
+  return Bad(path, absl::StrCat(*bytes, " bytes, the manifest says ", file.bytes(),
+                                *bytes < file.bytes() ? ": truncated" : ": too long"));
+}
+
+absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, std::span<const RangeCopy> copies,
+                       const Targets& targets, std::span<float> buffer) {
+  ZF_RETURN_IF_ERROR(CheckLength(path, file));
+  HashedReader reader(path);
+  ZF_RETURN_IF_ERROR(ReadHeader(file, reader));
+  const int64_t elements = StoredElements(file);
+  for (float* target : targets) {
+    for (int64_t first = 0; first < elements; first += static_cast<int64_t>(buffer.size())) {
+      std::span<float> chunk = buffer.first(std::min<size_t>(buffer.size(), elements - first));
+      ZF_RETURN_IF_ERROR(reader.Read(std::as_writable_bytes(chunk)));
+      if (target != nullptr) CopyWanted(chunk, first, copies, target);
+    }
+  }
+  if (reader.digest() == file.xxh3_128()) return absl::OkStatus();
+  return Bad(path, absl::StrCat("corrupt: its XXH3-128 is ", reader.digest(), ", the manifest says ", file.xxh3_128()));
+}
+
+}  // namespace
+
+absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                        const std::vector<PlacedRange>& wanted, float* master, float* exp_avg, float* exp_avg_sq) {
+  std::vector<std::vector<PlacedRange>> sources;
+  for (const v1::ShardFile& file : manifest.files()) sources.push_back(StoredRanges(file));
+  absl::StatusOr<std::vector<RangeCopy>> copies = Reshard(sources, wanted);
+  if (!copies.ok()) return Annotate(copies.status(), step_dir);
+  std::vector<float> buffer(kShardChunkBytes / sizeof(float));
+  for (auto begin = copies->begin(); begin != copies->end();) {
+    auto end = std::find_if(begin, copies->end(), [&](const RangeCopy& copy) { return copy.source != begin->source; });
+    const v1::ShardFile& file = manifest.files(begin->source);
+    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(step_dir, file.name()), file, std::span(begin, end),
+                                 {master, exp_avg, exp_avg_sq}, buffer));
+    begin = end;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyCheckpoint(const std::string& step_dir) {
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
+  std::vector<float> buffer(kShardChunkBytes / sizeof(float));
+  for (const v1::ShardFile& file : manifest.files()) {
+    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(step_dir, file.name()), file, {}, {nullptr, nullptr, nullptr}, buffer));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,28 @@
+// Reading any part of a checkpoint, whatever fleet wrote it.
+#ifndef ZEROFLEET_WORKER_CHECKPOINT_SHARD_READER_H_
+#define ZEROFLEET_WORKER_CHECKPOINT_SHARD_READER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/partition.h"
+#include "zerofleet/v1/checkpoint.pb.h"
+
+namespace zerofleet {
+
+// Copies the elements of `wanted` to their offsets in each of the targets; a null target is left out. `manifest` is that
+// of `step_dir`, validated (ReadManifest).
+//
+// Reads only the files that hold a wanted element, each once, front to back, through a buffer of 4 MiB, and checks
+// each file's length, header and XXH3-128. DataLoss names the file and what is wrong with it; the targets then hold
+// nothing of use.
+absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                        const std::vector<PlacedRange>& wanted, float* master, float* exp_avg, float* exp_avg_sq);
+
+// Reads and checks every file of the checkpoint.
+absl::Status VerifyCheckpoint(const std::string& step_dir);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_CHECKPOINT_SHARD_READER_H_

@@ -1,0 +1,90 @@
+// Header, three vectors, fsync; see shard_writer.h.
+#include "worker/checkpoint/shard_writer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_format.h"
+
+namespace zerofleet {
+namespace {
+
+using Vectors = std::array<std::span<const float>, kShardVectors>;
+
+// A file, the digest of what went into it, and its length.
+struct HashedFile {
+  std::unique_ptr<DurableFile> file;
+  StreamingDigest digest;
+  int64_t bytes = 0;
+
+  // In pieces, so that each is hashed while it is in the cache.
+  absl::Status Write(std::span<const std::byte> data) {
+    while (!data.empty()) {
+      std::span<const std::byte> piece = data.first(std::min<size_t>(data.size(), kShardChunkBytes));
+      digest.Update(piece);
+      ZF_RETURN_IF_ERROR(file->Write(piece));
+      bytes += static_cast<int64_t>(piece.size());
+      data = data.subspan(piece.size());
+    }
+    return absl::OkStatus();
+  }
+};
+
+void CheckRangesFit(const std::vector<PlacedRange>& ranges, const Vectors& vectors) {
+  int64_t elements = 0;
+  for (const PlacedRange& range : ranges) {
+    ZF_CHECK(range.elements() > 0);
+    ZF_CHECK(range.offset == elements);
+    elements += range.elements();
+  }
+  for (std::span<const float> vector : vectors) ZF_CHECK(static_cast<int64_t>(vector.size()) == elements);
+}
+
+absl::StatusOr<v1::ShardFile> WriteFile(const std::string& path, const Vectors& vectors) {
+  HashedFile out;
+  ZF_ASSIGN_OR_RETURN(out.file, DurableFile::Create(path));
+  const std::string header = EncodeSafetensorsHeader(ShardTensors(static_cast<int64_t>(vectors[0].size())));
+  ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(std::span(header))));
+  for (std::span<const float> vector : vectors) ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(vector)));
+  ZF_RETURN_IF_ERROR(out.file->Sync());
+  v1::ShardFile entry;
+  entry.set_bytes(out.bytes);
+  entry.set_xxh3_128(out.digest.Hex());
+  return entry;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::ShardFile> WriteShard(const std::string& step_dir, int rank,
+                                         const std::vector<PlacedRange>& stored_ranges, std::span<const float> master,
+                                         std::span<const float> exp_avg, std::span<const float> exp_avg_sq) {
+  const Vectors vectors = {master, exp_avg, exp_avg_sq};
+  CheckRangesFit(stored_ranges, vectors);
+  if (FileExists(JoinPath(step_dir, kManifestName))) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(step_dir, ": holds a committed checkpoint, which is never overwritten"));
+  }
+  ZF_RETURN_IF_ERROR(CreateDirectories(step_dir));
+  const std::string path = JoinPath(step_dir, ShardFileName(rank));
+  ZF_RETURN_IF_ERROR(RemoveTree(path));
+  absl::StatusOr<v1::ShardFile> entry = WriteFile(path, vectors);
+  absl::Status written = entry.status();
+  if (written.ok()) written = SyncDirectory(step_dir);
+  if (!written.ok()) {
+    // Makes room on a full disk; if even this fails the remains are replaced by the next try.
+    RemoveTree(path).IgnoreError();
+    return written;
+  }
+  entry->set_name(ShardFileName(rank));
+  entry->set_rank(rank);
+  SetStoredRanges(stored_ranges, &*entry);
+  return entry;
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,27 @@
+// One rank's part of a checkpoint, written as one file from front to back.
+#ifndef ZEROFLEET_WORKER_CHECKPOINT_SHARD_WRITER_H_
+#define ZEROFLEET_WORKER_CHECKPOINT_SHARD_WRITER_H_
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/partition.h"
+#include "zerofleet/v1/checkpoint.pb.h"
+
+namespace zerofleet {
+
+// Writes rank `rank`'s file into `step_dir` (made if missing) and returns its manifest entry once the bytes are
+// durable. `stored_ranges` (PartitionMap::StoredRanges) say which elements the vectors hold; each vector has exactly
+// theirs. The data are hashed as they are written and not copied.
+//
+// A file that an earlier, uncommitted try left behind is replaced; FailedPrecondition if `step_dir` is committed
+// already. On an error the file is removed and nothing is to be committed: a failed fsync is not retried.
+absl::StatusOr<v1::ShardFile> WriteShard(const std::string& step_dir, int rank,
+                                         const std::vector<PlacedRange>& stored_ranges, std::span<const float> master,
+                                         std::span<const float> exp_avg, std::span<const float> exp_avg_sq);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_CHECKPOINT_SHARD_WRITER_H_

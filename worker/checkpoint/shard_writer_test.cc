@@ -1,0 +1,93 @@
+// Shards: valid safetensors with the digest they report, leftovers replaced, commits untouched, failed disks reported.
+#include "worker/checkpoint/shard_writer.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include "base/digest.h"
+#include "base/status.h"
+#include "gmock/gmock.h"
+#include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/shard_format.h"
+#include "worker/checkpoint/test_support.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ShardWriterTest : public CheckpointTest {
+ protected:
+  absl::StatusOr<v1::ShardFile> Write(const std::string& step_dir, int64_t elements) {
+    std::vector<PlacedRange> ranges;
+    if (elements > 0) ranges = {{0, elements, 0}};
+    return WriteShard(step_dir, 0, ranges, State(0, ranges), State(1, ranges), State(2, ranges));
+  }
+};
+
+TEST_F(ShardWriterTest, WritesSafetensorsAndReportsItsDigest) {
+  auto entry = Write(Path("s"), 1000);
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  const std::string path = Path("s/rank-00000.safetensors");
+  EXPECT_EQ(entry->name(), "rank-00000.safetensors");
+  EXPECT_EQ(entry->bytes(), FileBytes(path).value());
+  EXPECT_EQ(entry->xxh3_128(), Digest128(Contents(path)));
+  auto header = ReadSafetensorsHeader(path);
+  ASSERT_TRUE(header.ok()) << header.status();
+  for (int vector = 0; vector < kShardVectors; ++vector) {
+    EXPECT_EQ(header->tensors[vector].name, kShardVectorNames[vector]);
+    EXPECT_THAT(header->tensors[vector].shape, ElementsAre(1000));
+  }
+}
+
+TEST_F(ShardWriterTest, ARankThatOwnsNothingWritesEmptyVectors) {
+  auto entry = Write(Path("s"), 0);
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  EXPECT_EQ(entry->ranges_size(), 0);
+  EXPECT_TRUE(ReadSafetensorsHeader(Path("s/rank-00000.safetensors")).ok());
+}
+
+TEST_F(ShardWriterTest, TheLeftoverOfAnUncommittedTryIsReplaced) {
+  ASSERT_TRUE(CreateDirectories(Path("s")).ok());
+  Overwrite(Path("s/rank-00000.safetensors"), std::string(100000, 'x'));
+  auto entry = Write(Path("s"), 10);
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  EXPECT_EQ(FileBytes(Path("s/rank-00000.safetensors")).value(), entry->bytes());
+}
+
+TEST_F(ShardWriterTest, ACommittedCheckpointIsNeverTouched) {
+  std::string step_dir = Save(4, 2);
+  std::string before = Contents(JoinPath(step_dir, ShardFileName(0)));
+  absl::Status status = Write(step_dir, 10).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(step_dir));
+  EXPECT_EQ(Contents(JoinPath(step_dir, ShardFileName(0))), before);
+}
+
+// A file-size limit fails the write half way, as a full disk does.
+TEST_F(ShardWriterTest, AFullDiskFailsTheSaveAndLeavesNoFile) {
+  struct rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit limited = before;
+  limited.rlim_cur = 100000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limited), 0);
+  absl::Status status = Write(Path("s"), 20000).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(ExitCode(status), 3);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank-00000.safetensors: cannot write"));
+  EXPECT_FALSE(FileExists(Path("s/rank-00000.safetensors")));
+}
+
+// Not even root can make directories in sysfs.
+TEST_F(ShardWriterTest, ADirectoryThatCannotBeMadeIsNamed) {
+  absl::Status status = Write("/sys/kernel/zerofleet", 10).status();
+  EXPECT_EQ(ExitCode(status), 3);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/sys/kernel/zerofleet: cannot create"));
+}
+
+}  // namespace
+}  // namespace zerofleet

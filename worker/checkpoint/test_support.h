@@ -1,0 +1,105 @@
+// What this folder's tests share: a directory of their own, a small model, and fleets that save it.
+#ifndef ZEROFLEET_WORKER_CHECKPOINT_TEST_SUPPORT_H_
+#define ZEROFLEET_WORKER_CHECKPOINT_TEST_SUPPORT_H_
+
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "coordinator/partition.h"
+#include "gtest/gtest.h"
+#include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_writer.h"
+#include "worker/model/spec.h"
+
+namespace zerofleet {
+
+class CheckpointTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(RemoveTree(directory_).ok());
+    ASSERT_TRUE(CreateDirectories(directory_).ok());
+  }
+  void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
+
+  std::string Path(const std::string& name) const { return JoinPath(directory_, name); }
+
+  // Sizes that no world size divides.
+  static v1::Config SmallConfig() {
+    v1::Config config;
+    v1::ModelConfig* model = config.mutable_model();
+    model->set_family("gpt2");
+    model->set_layers(2);
+    model->set_hidden(15);
+    model->set_heads(3);
+    model->set_intermediate(60);
+    model->set_context(7);
+    model->set_vocab(31);
+    config.set_seed(5);
+    return config;
+  }
+  static ModelSpec SmallSpec() { return ModelSpec::Create(SmallConfig().model()).value(); }
+
+  // The state of element `i` in vector `vector` (0 master, 1 exp_avg, 2 exp_avg_sq): no two alike.
+  static float Value(int vector, int64_t i) { return static_cast<float>(vector * 1000000 + i) * 0.125f; }
+  static std::vector<float> State(int vector, const std::vector<PlacedRange>& ranges) {
+    std::vector<float> state;
+    for (const PlacedRange& range : ranges) {
+      for (int64_t i = range.flat_begin; i < range.flat_end; ++i) state.push_back(Value(vector, i));
+    }
+    return state;
+  }
+
+  // The manifest of the small model at `step`, without files.
+  static v1::CheckpointManifest Manifest(int64_t step, int world_size) {
+    v1::CheckpointManifest manifest;
+    manifest.set_format_version(kManifestFormatVersion);
+    manifest.set_step(step);
+    *manifest.mutable_config() = SmallConfig();
+    const ModelSpec spec = SmallSpec();
+    for (const TensorSpec& tensor : spec.tensors()) {
+      v1::TensorEntry* entry = manifest.add_tensors();
+      entry->set_name(tensor.name);
+      entry->set_dtype(kStoredDType);
+      for (int64_t side : tensor.shape) entry->add_shape(side);
+      entry->set_flat_begin(tensor.flat_begin);
+      entry->set_flat_end(tensor.flat_end);
+    }
+    manifest.mutable_loss_scale()->set_scale(1);
+    manifest.set_world_size(world_size);
+    return manifest;
+  }
+
+  // What a fleet of `world_size` does to save the small model; everything but the commit.
+  static v1::CheckpointManifest WriteShards(const std::string& step_dir, int64_t step, int world_size) {
+    v1::CheckpointManifest manifest = Manifest(step, world_size);
+    PartitionMap map(SmallSpec().units(), world_size);
+    for (int rank = 0; rank < world_size; ++rank) {
+      std::vector<PlacedRange> ranges = map.StoredRanges(rank);
+      auto file = WriteShard(step_dir, rank, ranges, State(0, ranges), State(1, ranges), State(2, ranges));
+      EXPECT_TRUE(file.ok()) << file.status();
+      *manifest.add_files() = *file;
+    }
+    return manifest;
+  }
+  std::string Save(int64_t step, int world_size) const {
+    std::string step_dir = StepDirectory(directory_, step);
+    absl::Status committed = CommitManifest(step_dir, WriteShards(step_dir, step, world_size));
+    EXPECT_TRUE(committed.ok()) << committed;
+    return step_dir;
+  }
+
+  static void Overwrite(const std::string& path, const std::string& contents) {
+    ASSERT_TRUE(WriteFileAtomically(path, contents).ok());
+  }
+  static std::string Contents(const std::string& path) { return ReadSmallFile(path, 1 << 24).value(); }
+
+  const std::string directory_ = JoinPath(testing::TempDir(), "zerofleet_checkpoint_test_" + std::to_string(getpid()));
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_CHECKPOINT_TEST_SUPPORT_H_
