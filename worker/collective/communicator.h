@@ -2,7 +2,9 @@
 //
 // A Communicator runs the operations posted to it in the order they were posted, on its own thread, so that they
 // overlap computation; every rank of the group must post the same sequence (the static schedule, zero/schedule.h).
-// A backend implements only the four Run* functions, each synchronous and called from that one thread.
+// A backend implements the four Run* functions, each synchronous and called from that one thread, and, where its
+// transport needs care while nothing is posted, Idle and Wake. An operation that fails aborts the communicator: the
+// ranks no longer agree on what comes next.
 //
 // Splitting: an array of `count` elements is split among `size` ranks by ShardRange: equal parts of
 // ceil(count/size), the last ones shorter or empty. Figures are those of one rank: an all-gather or a
@@ -10,6 +12,7 @@
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_COMMUNICATOR_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_COMMUNICATOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -47,14 +50,15 @@ struct CollectiveProgress {
   std::string unit;
 };
 
-// Sums since the communicator was made. `bytes` are those this rank sent; `seconds` from start to completion.
+// Sums over completed operations since the communicator was made. `bytes` are those this rank sent; `seconds` from
+// start to completion.
 struct CollectiveTotals {
   int64_t calls = 0, bytes = 0;
   double seconds = 0;
   int64_t gathered_bytes = 0;  // whole (gathered) size, what bus bandwidth is computed from
 };
 
-// Called on the communicator's thread after each operation; for histograms.
+// Given to the observer on the communicator's thread after each completed operation; for histograms.
 struct CollectiveRecord {
   Operation operation;
   int64_t sent_bytes, gathered_bytes;
@@ -77,7 +81,8 @@ class Communicator {
 
   using Observer = std::function<void(const CollectiveRecord&)>;
 
-  // Stops after the operation in progress; posted ones that have not started fail with Cancelled.
+  // Stops after the operation in progress, which waits for its peers: to leave them, Abort first. Posted operations
+  // that have not started fail with Cancelled.
   virtual ~Communicator();
 
   int rank() const { return rank_; }
@@ -113,6 +118,16 @@ class Communicator {
 
   // OK, or the reason given to Abort. A backend polls it in every wait, at least every 50 ms.
   absl::Status aborted() const;
+  bool is_aborted() const { return is_aborted_.load(std::memory_order_acquire); }  // the same, cheap enough to spin on
+
+  // Called by Run* with the bytes this rank puts on the wire.
+  void CountSent(int64_t bytes) { sent_bytes_ += bytes; }
+
+  // Called on the communicator's thread while nothing is posted. Returns when something may have been, after 50 ms
+  // at the latest; meanwhile the backend may keep its transport moving. This one waits on a condition.
+  virtual void Idle();
+  // Called from any thread to end a wait of the communicator's thread early: something was posted or aborted.
+  virtual void Wake() {}
 
   virtual absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) = 0;
   virtual absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count) = 0;
@@ -121,13 +136,16 @@ class Communicator {
 
  private:
   struct Posted;
-  Pending Post(Operation operation, int64_t sent_bytes, int64_t gathered_bytes, std::string unit,
-               std::function<absl::Status()> run);
+  Pending Post(Operation operation, int64_t gathered_bytes, std::string unit, std::function<absl::Status()> run);
   void Loop();
+  void Run(Posted& posted);
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !queue_.empty(); }
 
   const std::string group_;
   const int rank_, size_;
   Observer observer_;
+  int64_t sent_bytes_ = 0;  // of the operation in progress; the communicator's thread only
+  std::atomic<bool> is_aborted_ = false;
   mutable absl::Mutex mutex_;
   std::deque<std::unique_ptr<Posted>> queue_ ABSL_GUARDED_BY(mutex_);
   CollectiveProgress progress_ ABSL_GUARDED_BY(mutex_);

@@ -1,0 +1,214 @@
+// The in-process backend. An operation is: meet (publish buffers), read the peers' buffers, meet again.
+//
+// Only the first meeting waits for a rank that may never come, so only it can be aborted. Behind it every rank is
+// inside the same operation and merely copies or adds; the later meetings are short and keep a buffer from being
+// taken away while a peer still reads it.
+#include "worker/collective/in_process.h"
+
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "worker/collective/sum.h"
+
+namespace zerofleet {
+namespace {
+
+// What a rank brings to an operation. All but the buffers must be the same on every rank.
+struct Call {
+  Operation operation;
+  int64_t count = 0;
+  int64_t element_bytes = 0;
+  int root = 0;
+  const std::byte* shard = nullptr;
+  const std::byte* full = nullptr;
+
+  bool Matches(const Call& other) const {
+    return operation == other.operation && count == other.count && element_bytes == other.element_bytes &&
+           root == other.root;
+  }
+};
+
+class Meeting {
+ public:
+  explicit Meeting(int size) : size_(size), calls_(size) {}
+
+  // Waits until every rank has called it for the same operation, and returns what all of them brought.
+  absl::StatusOr<std::vector<Call>> Begin(int rank, const Call& call, const std::function<absl::Status()>& aborted) {
+    absl::MutexLock lock(&mutex_);
+    calls_[rank] = call;
+    const uint64_t phase = phase_;
+    Arrive();
+    while (phase_ == phase) {
+      const absl::Status status = aborted();
+      if (!status.ok()) {
+        arrived_--;
+        return status;
+      }
+      changed_.WaitWithTimeout(&mutex_, absl::Milliseconds(50));
+    }
+    for (int peer = 0; peer < size_; peer++) {
+      if (!calls_[peer].Matches(calls_[0])) return Mismatch(peer);
+    }
+    return calls_;
+  }
+
+  // Waits for every rank that has begun.
+  void Synchronize() {
+    absl::MutexLock lock(&mutex_);
+    const uint64_t phase = phase_;
+    Arrive();
+    while (phase_ == phase) changed_.Wait(&mutex_);
+  }
+
+  void Wake() {
+    absl::MutexLock lock(&mutex_);
+    changed_.SignalAll();
+  }
+
+ private:
+  void Arrive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (++arrived_ < size_) return;
+    arrived_ = 0;
+    phase_++;
+    changed_.SignalAll();
+  }
+
+  absl::Status Mismatch(int peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const Call &first = calls_[0], &other = calls_[peer];
+    return absl::InternalError(absl::StrCat("ranks disagree on the schedule: rank 0 is in ",
+                                            OperationName(first.operation), " of ", first.count, " elements, rank ", peer,
+                                            " in ", OperationName(other.operation), " of ", other.count));
+  }
+
+  const int size_;
+  absl::Mutex mutex_;
+  absl::CondVar changed_;
+  std::vector<Call> calls_ ABSL_GUARDED_BY(mutex_);
+  int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t phase_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+class InProcessCommunicator : public Communicator {
+ public:
+  InProcessCommunicator(std::string group, int rank, int size, std::shared_ptr<Meeting> meeting)
+      : Communicator(std::move(group), rank, size), meeting_(std::move(meeting)) {
+    StartThread();
+  }
+  ~InProcessCommunicator() override { StopThread(); }
+
+  std::string backend() const override { return "in_process"; }
+
+ protected:
+  absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) override {
+    std::byte* out = static_cast<std::byte*>(full);
+    const Range mine = ShardRange(count, size(), rank());
+    if (shard == nullptr) shard = out + mine.begin * element_bytes;
+    const Call call{.operation = Operation::kAllGather, .count = count, .element_bytes = element_bytes,
+                    .shard = static_cast<const std::byte*>(shard)};
+    ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
+    for (int peer = 0; peer < size(); peer++) CopyPart(out, calls[peer].shard, peer, count, element_bytes);
+    meeting_->Synchronize();
+    CountSent(mine.size() * element_bytes * (size() - 1));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count) override {
+    const Call call{.operation = Operation::kReduceScatter, .count = count, .element_bytes = DTypeBytes(full_dtype),
+                    .full = static_cast<const std::byte*>(full)};
+    ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
+    SumPart(calls, full_dtype, shard, shard_dtype);
+    meeting_->Synchronize();
+    return absl::OkStatus();
+  }
+
+  absl::Status RunAllReduce(void* data, int64_t count, DType dtype) override {
+    std::byte* bytes = static_cast<std::byte*>(data);
+    const int64_t element_bytes = DTypeBytes(dtype);
+    const Call call{.operation = Operation::kAllReduce, .count = count, .element_bytes = element_bytes, .full = bytes};
+    ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
+    const Range mine = ShardRange(count, size(), rank());
+    SumPart(calls, dtype, bytes + mine.begin * element_bytes, dtype);
+    meeting_->Synchronize();
+    for (int peer = 0; peer < size(); peer++) {
+      const int64_t begin = ShardRange(count, size(), peer).begin;
+      CopyPart(bytes, calls[peer].full + begin * element_bytes, peer, count, element_bytes);
+    }
+    meeting_->Synchronize();
+    CountSent(mine.size() * element_bytes * (size() - 1));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunBroadcast(void* data, int64_t bytes, int root) override {
+    const Call call{.operation = Operation::kBroadcast, .count = bytes, .element_bytes = 1, .root = root,
+                    .full = static_cast<const std::byte*>(data)};
+    ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
+    if (rank() != root && bytes > 0) std::memcpy(data, calls[root].full, bytes);
+    meeting_->Synchronize();
+    if (rank() == root) CountSent(bytes * (size() - 1));
+    return absl::OkStatus();
+  }
+
+  void Wake() override {
+    Communicator::Wake();
+    meeting_->Wake();
+  }
+
+ private:
+  absl::StatusOr<std::vector<Call>> Begin(const Call& call) {
+    return meeting_->Begin(rank(), call, [this] { return aborted(); });
+  }
+
+  // Copies `peer`'s part to its place in `out`, unless it is there already.
+  static void CopyPart(std::byte* out, const std::byte* part, const Range& range, int64_t element_bytes) {
+    std::byte* to = out + range.begin * element_bytes;
+    if (to != part && range.size() > 0) std::memcpy(to, part, range.size() * element_bytes);
+  }
+  void CopyPart(std::byte* out, const std::byte* part, int peer, int64_t count, int64_t element_bytes) const {
+    CopyPart(out, part, ShardRange(count, size(), peer), element_bytes);
+  }
+
+  // Sums this rank's part of every call's `full`.
+  void SumPart(const std::vector<Call>& calls, DType dtype, void* to, DType to_dtype) {
+    const int64_t count = calls[0].count, element_bytes = DTypeBytes(dtype);
+    const Range mine = ShardRange(count, size(), rank());
+    std::vector<const void*> contributions;
+    for (const Call& call : calls) contributions.push_back(call.full + mine.begin * element_bytes);
+    SumInOrder(contributions, dtype, to, to_dtype, mine.size());
+    CountSent((count - mine.size()) * element_bytes);
+  }
+
+  const std::shared_ptr<Meeting> meeting_;
+};
+
+class InProcessEndpoint : public CollectiveEndpoint {
+ public:
+  std::string backend() const override { return "in_process"; }
+  std::string address() const override { return "in_process"; }
+
+  absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
+                                                     const std::vector<std::string>& addresses, uint64_t) override {
+    if (addresses.size() != 1 || rank != 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("collectives: in_process serves one worker, not ", addresses.size(), "; use auto or ucx"));
+    }
+    return std::move(CreateInProcessGroup(std::move(group), 1)[0]);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<CollectiveEndpoint> CreateInProcessEndpoint() { return std::make_unique<InProcessEndpoint>(); }
+
+std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(std::string group, int size) {
+  auto meeting = std::make_shared<Meeting>(size);
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int rank = 0; rank < size; rank++) {
+    communicators.push_back(std::make_unique<InProcessCommunicator>(group, rank, size, meeting));
+  }
+  return communicators;
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,18 @@
+// The arithmetic of a reduction, shared by every backend so that all give the same bits.
+#ifndef ZEROFLEET_WORKER_COLLECTIVE_SUM_H_
+#define ZEROFLEET_WORKER_COLLECTIVE_SUM_H_
+
+#include <cstdint>
+#include <span>
+
+#include "worker/device/dtype.h"
+
+namespace zerofleet {
+
+// to[i] = contributions[0][i] + contributions[1][i] + ..., for i < count: left to right in fp32, then one rounding to
+// `to_dtype`. `to` may be one of the contributions itself if its elements are not wider than theirs.
+void SumInOrder(std::span<const void* const> contributions, DType dtype, void* to, DType to_dtype, int64_t count);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_COLLECTIVE_SUM_H_

@@ -1,0 +1,219 @@
+// UCX handles, requests and waiting. What UCX does beyond moving bytes (signal handlers, patched memory functions,
+// warnings) is switched off here: it is a library within a process that has its own.
+#include "worker/collective/ucx_transport.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <ucm/api/ucm.h>
+#include <ucp/api/ucp.h>
+#include <ucs/config/global_opts.h>
+#include <ucs/debug/debug.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/base/call_once.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "worker/collective/ucx_address.h"
+
+namespace zerofleet {
+namespace {
+
+// Before sleeping, so that a message between running peers costs no system call; short enough to leave the core to
+// a compute thread that wants it.
+constexpr double kSpinSeconds = 20e-6;
+constexpr int kProgressPerClock = 16;
+constexpr absl::Duration kSleepLimit = absl::Milliseconds(50);
+
+absl::Status UcxError(ucs_status_t status, const std::string& what) {
+  return absl::UnavailableError(absl::StrCat("ucx: ", what, ": ", ucs_status_string(status)));
+}
+
+// UCX reads its environment when it is loaded; what the environment does not say is set here instead.
+void QuietUcx() {
+  for (int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP}) ucs_debug_disable_signal(signal);
+  if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
+  if (std::getenv("UCX_HANDLE_ERRORS") == nullptr) ucs_global_opts_set_value("HANDLE_ERRORS", "none");
+  ucm_global_config_t memory = ucm_global_opts;
+  memory.enable_events = 0;
+  ucm_set_global_opts(&memory);
+}
+
+// A setting of ours, unless the environment has one.
+void Configure(ucp_config_t* config, const char* name, const char* value) {
+  if (std::getenv(absl::StrCat("UCX_", name).c_str()) == nullptr) ucp_config_modify(config, name, value);
+}
+
+ucp_request_param_t HostMemory() {
+  ucp_request_param_t parameters = {};
+  parameters.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  parameters.memory_type = UCS_MEMORY_TYPE_HOST;
+  return parameters;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::Create() {
+  static absl::once_flag quiet;
+  absl::call_once(quiet, QuietUcx);
+  std::unique_ptr<UcxTransport> transport(new UcxTransport);
+
+  ucp_config_t* config = nullptr;
+  ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
+  if (status != UCS_OK) return UcxError(status, "reading its configuration");
+  Configure(config, "RNDV_SCHEME", "get_zcopy");  // fetched by the receiver
+  Configure(config, "MEMTYPE_CACHE", "n");
+  ucp_params_t parameters = {};
+  parameters.field_mask = UCP_PARAM_FIELD_FEATURES;
+  parameters.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+  status = ucp_init(&parameters, config, &transport->context_);
+  ucp_config_release(config);
+  if (status != UCS_OK) return UcxError(status, "creating a context");
+
+  ucp_worker_params_t worker = {};
+  worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  status = ucp_worker_create(transport->context_, &worker, &transport->worker_);
+  if (status != UCS_OK) return UcxError(status, "creating a worker");
+  status = ucp_worker_get_efd(transport->worker_, &transport->event_descriptor_);
+  if (status != UCS_OK) return UcxError(status, "getting the event descriptor");
+  return transport;
+}
+
+UcxTransport::~UcxTransport() {
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (context_ != nullptr) ucp_cleanup(context_);
+}
+
+std::string UcxTransport::address() const {
+  ucp_address_t* address = nullptr;
+  size_t bytes = 0;
+  if (ucp_worker_get_address(worker_, &address, &bytes) != UCS_OK) return "";
+  std::string wrapped = WrapUcxAddress({reinterpret_cast<const char*>(address), bytes});
+  ucp_worker_release_address(worker_, address);
+  return wrapped;
+}
+
+absl::Status UcxTransport::Connect(const std::vector<std::string>& addresses, int rank, uint64_t generation) {
+  ZF_CHECK(endpoints_.empty());
+  if (addresses[rank] != address()) {
+    return absl::InvalidArgumentError(absl::StrCat("the address of rank ", rank, " is not this process's own"));
+  }
+  rank_ = rank;
+  generation_ = generation;
+  endpoints_.assign(addresses.size(), nullptr);
+  sent_.assign(addresses.size(), 0);
+  received_.assign(addresses.size(), 0);
+  for (int peer = 0; peer < static_cast<int>(addresses.size()); peer++) {
+    if (peer == rank) continue;
+    absl::StatusOr<std::string> address = UnwrapUcxAddress(addresses[peer]);
+    if (!address.ok()) return Annotate(address.status(), absl::StrCat("rank ", peer));
+    ucp_ep_params_t parameters = {};
+    parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+    parameters.address = reinterpret_cast<const ucp_address_t*>(address->data());
+    parameters.err_mode = UCP_ERR_HANDLING_MODE_NONE;
+    const ucs_status_t status = ucp_ep_create(worker_, &parameters, &endpoints_[peer]);
+    if (status != UCS_OK) return UcxError(status, absl::StrCat("connecting to rank ", peer));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t UcxTransport::Tag(int source, uint32_t position) const {
+  return (generation_ & 0xffff) << 48 | static_cast<uint64_t>(source) << 32 | position;
+}
+
+absl::StatusOr<UcxTransport::Request> UcxTransport::Send(int peer, const void* data, int64_t bytes) {
+  const ucp_request_param_t parameters = HostMemory();
+  void* handle = ucp_tag_send_nbx(endpoints_[peer], data, bytes, Tag(rank_, sent_[peer]++), &parameters);
+  if (UCS_PTR_IS_ERR(handle)) return UcxError(UCS_PTR_STATUS(handle), absl::StrCat("sending to rank ", peer));
+  return Request{.handle = handle, .bytes = bytes, .peer = peer, .receive = false};
+}
+
+absl::StatusOr<UcxTransport::Request> UcxTransport::Receive(int peer, void* data, int64_t bytes) {
+  ucp_request_param_t parameters = HostMemory();
+  parameters.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;  // the length is learnt from the request
+  void* handle = ucp_tag_recv_nbx(worker_, data, bytes, Tag(peer, received_[peer]++), ~uint64_t{0}, &parameters);
+  if (UCS_PTR_IS_ERR(handle)) return UcxError(UCS_PTR_STATUS(handle), absl::StrCat("receiving from rank ", peer));
+  return Request{.handle = handle, .bytes = bytes, .peer = peer, .receive = true};
+}
+
+absl::Status UcxTransport::Test(Request& request, bool* done) {
+  if (request.handle == nullptr) {
+    *done = true;
+    return absl::OkStatus();
+  }
+  ucp_tag_recv_info_t info = {};
+  const ucs_status_t status = request.receive ? ucp_tag_recv_request_test(request.handle, &info)
+                                              : ucp_request_check_status(request.handle);
+  *done = status != UCS_INPROGRESS;
+  if (!*done) return absl::OkStatus();
+  ucp_request_free(std::exchange(request.handle, nullptr));
+  if (status == UCS_ERR_MESSAGE_TRUNCATED || (status == UCS_OK && request.receive && info.length != static_cast<size_t>(request.bytes))) {
+    return absl::InternalError(absl::StrCat("ranks disagree on the schedule: rank ", request.peer,
+                                            " sent a message that is not ", request.bytes, " bytes long"));
+  }
+  if (status == UCS_OK) return absl::OkStatus();
+  return UcxError(status, absl::StrCat(request.receive ? "receiving from rank " : "sending to rank ", request.peer));
+}
+
+absl::Status UcxTransport::Wait(std::span<Request> requests, const Interrupt& interrupt) {
+  const Clock& clock = Clock::Real();
+  double spin_until = clock.MonotonicSeconds() + kSpinSeconds;
+  for (size_t next = 0; next < requests.size();) {
+    ZF_RETURN_IF_ERROR(interrupt());
+    unsigned events = 0;
+    for (int i = 0; i < kProgressPerClock; i++) events += ucp_worker_progress(worker_);
+    const size_t before = next;
+    for (bool done = true; next < requests.size(); next++) {
+      ZF_RETURN_IF_ERROR(Test(requests[next], &done));
+      if (!done) break;
+    }
+    if (next == requests.size()) break;
+    const double now = clock.MonotonicSeconds();
+    if (next > before || events > 0) spin_until = now + kSpinSeconds;
+    if (now < spin_until) continue;
+    if (!Sleep(kSleepLimit)) continue;
+    spin_until = clock.MonotonicSeconds() + kSpinSeconds;
+  }
+  return absl::OkStatus();
+}
+
+bool UcxTransport::Sleep(absl::Duration limit) {
+  if (ucp_worker_arm(worker_) != UCS_OK) return false;  // busy: events arrived in between
+  pollfd descriptor = {.fd = event_descriptor_, .events = POLLIN, .revents = 0};
+  poll(&descriptor, 1, static_cast<int>(absl::ToInt64Milliseconds(limit)));
+  return true;
+}
+
+void UcxTransport::ProgressAndSleep(absl::Duration limit) {
+  while (ucp_worker_progress(worker_) > 0) continue;
+  Sleep(limit);
+}
+
+void UcxTransport::Signal() { ucp_worker_signal(worker_); }
+
+void UcxTransport::CancelAll(std::span<Request> requests) {
+  for (Request& request : requests) {
+    if (request.handle == nullptr) continue;
+    ucp_request_cancel(worker_, request.handle);
+    ucp_request_free(std::exchange(request.handle, nullptr));
+  }
+}
+
+void UcxTransport::Flush(absl::Duration limit) {
+  ucp_request_param_t parameters = {};
+  void* handle = ucp_worker_flush_nbx(worker_, &parameters);
+  if (handle == nullptr || UCS_PTR_IS_ERR(handle)) return;
+  Request request{.handle = handle};
+  const double deadline = Clock::Real().MonotonicSeconds() + absl::ToDoubleSeconds(limit);
+  const absl::Status status = Wait({&request, 1}, [deadline] {
+    return Clock::Real().MonotonicSeconds() < deadline ? absl::OkStatus() : absl::DeadlineExceededError("flush");
+  });
+  if (!status.ok()) CancelAll({&request, 1});
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,88 @@
+// Messages among the ranks of a group over UCX: shared memory between processes of a node, TCP or RDMA elsewhere.
+//
+// Every message is matched exactly by its tag: generation (16 bits), source rank (16), position in the sequence of
+// messages from that source to this rank (32). Both sides count alike because every rank runs the same schedule. A
+// message of an older generation matches nothing. Large messages are fetched by the receiver out of the sender's
+// memory (rendezvous), so no memory of a peer is written to from outside.
+//
+// After Create one thread at a time may use it, except for Signal.
+#ifndef ZEROFLEET_WORKER_COLLECTIVE_UCX_TRANSPORT_H_
+#define ZEROFLEET_WORKER_COLLECTIVE_UCX_TRANSPORT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+// UCX's handles, so that only .cc files include its headers.
+struct ucp_context;
+struct ucp_worker;
+struct ucp_ep;
+
+namespace zerofleet {
+
+class UcxTransport {
+ public:
+  // One message under way. Must be waited for, or abandoned with CancelAll, before its buffer goes.
+  struct Request {
+    void* handle = nullptr;  // null: complete
+    int64_t bytes = 0;
+    int peer = 0;
+    bool receive = false;
+  };
+  // OK, or why to stop waiting; called often, so it must be cheap while OK.
+  using Interrupt = std::function<absl::Status()>;
+
+  static absl::StatusOr<std::unique_ptr<UcxTransport>> Create();
+  // Releases everything without waiting for any peer.
+  ~UcxTransport();
+  UcxTransport(const UcxTransport&) = delete;
+  UcxTransport& operator=(const UcxTransport&) = delete;
+
+  std::string address() const;  // wrapped (ucx_address.h)
+
+  // Makes endpoints to all ranks but this one. InvalidArgument for an address that is none or not this rank's own,
+  // Unavailable when no transport reaches a peer.
+  absl::Status Connect(const std::vector<std::string>& addresses, int rank, uint64_t generation);
+
+  absl::StatusOr<Request> Send(int peer, const void* data, int64_t bytes);
+  absl::StatusOr<Request> Receive(int peer, void* data, int64_t bytes);
+
+  // Returns when all are complete, or with what `interrupt` returned.
+  absl::Status Wait(std::span<Request> requests, const Interrupt& interrupt);
+
+  // Makes progress, then sleeps until there is more to do, Signal is called, or `limit` has passed.
+  void ProgressAndSleep(absl::Duration limit);
+  // Ends a sleep; any thread.
+  void Signal();
+
+  // Cancels whatever is under way; no buffer given to Send or Receive is touched any more.
+  void CancelAll(std::span<Request> requests);
+  // Waits up to `limit` until everything sent has left this process.
+  void Flush(absl::Duration limit);
+
+ private:
+  UcxTransport() = default;
+  uint64_t Tag(int source, uint32_t position) const;
+  // Whether a request is under way no more, and how it ended.
+  absl::Status Test(Request& request, bool* done);
+  bool Sleep(absl::Duration limit);
+
+  ucp_context* context_ = nullptr;
+  ucp_worker* worker_ = nullptr;
+  int event_descriptor_ = -1;
+  int rank_ = 0;
+  uint64_t generation_ = 0;
+  std::vector<ucp_ep*> endpoints_;         // by rank; null for this one
+  std::vector<uint32_t> sent_, received_;  // messages so far, by peer
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_COLLECTIVE_UCX_TRANSPORT_H_
