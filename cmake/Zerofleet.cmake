@@ -9,6 +9,9 @@ if(ZEROFLEET_SANITIZE)
   target_compile_options(zerofleet_options INTERFACE -fsanitize=${ZEROFLEET_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(zerofleet_options INTERFACE -fsanitize=${ZEROFLEET_SANITIZE})
 endif()
+if(ZEROFLEET_FUZZERS)
+  target_compile_options(zerofleet_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(zerofleet_options INTERFACE -Wthread-safety -Werror=thread-safety)
 endif()
@@ -25,6 +28,18 @@ function(zf_library name)
   endif()
 endfunction()
 
+# A sanitizer build's tests carry its name, so that one ctest run over several builds tells them apart.
+if(ZEROFLEET_SANITIZE STREQUAL "thread")
+  set(ZF_TEST_SUFFIX .tsan)
+elseif(ZEROFLEET_SANITIZE)
+  set(ZF_TEST_SUFFIX .asan)
+endif()
+set(ZF_SANITIZER_ENVIRONMENT
+  "ASAN_OPTIONS=detect_stack_use_after_return=1"
+  "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/sanitizers/leaks.txt:print_suppressions=0"
+  "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/sanitizers/threads.txt:second_deadlock_stack=1"
+  "UBSAN_OPTIONS=print_stacktrace=1")
+
 # zf_test(NAME SOURCES x_test.cc ... DEPS x [LABELS unit]): a GoogleTest binary, one ctest entry.
 function(zf_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
@@ -32,15 +47,20 @@ function(zf_test name)
     return()
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  if(ZEROFLEET_SANITIZE STREQUAL "thread")
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/sanitizers/absl_sync.cc)
+  endif()
   target_link_libraries(${name} PRIVATE zerofleet_options ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  add_test(NAME ${name}${ZF_TEST_SUFFIX} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+  set_tests_properties(${name}${ZF_TEST_SUFFIX} PROPERTIES
+    LABELS "${ARG_LABELS}${ZF_TEST_SUFFIX}" TIMEOUT 600 ENVIRONMENT "${ZF_SANITIZER_ENVIRONMENT}")
 endfunction()
 
-# zf_fuzzer(NAME SOURCES x_fuzz.cc DEPS x): a libFuzzer target; clang only.
+# zf_fuzzer(NAME SOURCES x_fuzz.cc DEPS x): a libFuzzer target; clang only. As a test it runs for ZEROFLEET_FUZZ_SECONDS
+# from the inputs in tests/fuzz/corpus/NAME without _fuzz; what it finds beyond them stays in the build folder.
 function(zf_fuzzer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   if(NOT ZEROFLEET_FUZZERS)
@@ -50,4 +70,15 @@ function(zf_fuzzer name)
   target_link_libraries(${name} PRIVATE zerofleet_options ${ARG_DEPS})
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set(found ${CMAKE_BINARY_DIR}/fuzz/${name})
+  file(MAKE_DIRECTORY ${found})
+  string(REGEX REPLACE "_fuzz$" "" corpus ${name})
+  set(corpus ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${corpus})
+  if(NOT EXISTS ${corpus})
+    set(corpus)
+  endif()
+  add_test(NAME ${name} WORKING_DIRECTORY ${found}
+    COMMAND ${name} -max_total_time=${ZEROFLEET_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048 -max_len=65536
+            -print_final_stats=1 ${found} ${corpus})
+  set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 300 ENVIRONMENT "${ZF_SANITIZER_ENVIRONMENT}")
 endfunction()
