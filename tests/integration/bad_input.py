@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Bad input: one line that says what is wrong, the right exit code, no process left behind, nothing overwritten."""
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+import fleet
+
+USAGE, DATA, FLEET = 2, 3, 4
+
+
+class BadInput(fleet.FleetTest):
+    def assert_refused(self, run, code, *words):
+        self.assertEqual(run.code, code, f"stderr: {run.err[-2000:]}")
+        said = [line for line in run.err.splitlines() if line.strip()]
+        errors = [line for line in said if any(word.lower() in line.lower() for word in words)] if words else said
+        self.assertTrue(errors, f"no line mentions {words}: {run.err[-2000:]}")
+        for word in words:
+            self.assertTrue(any(word.lower() in line.lower() for line in said), f"no mention of {word!r}: {run.err[-2000:]}")
+        self.assertNotRegex(run.err, r"(?i)stack trace|terminate called|\bat 0x[0-9a-f]+|Traceback|Check failed")
+        self.assert_nothing_left()
+
+    def assert_one_line(self, run, code, *words):
+        self.assert_refused(run, code, *words)
+        self.assertEqual(len([line for line in run.err.splitlines() if line.strip()]), 1, f"more than one line: {run.err}")
+        self.assertEqual(run.out, "")
+
+    def refused_before_start(self, config, *words, code=USAGE, arguments=()):
+        run = self.train_anyhow(config, *arguments)
+        self.assert_one_line(run, code, *words)
+        self.assertEqual(run.of("step"), [])
+
+    # --- usage and configuration
+
+    def test_unknown_key(self):
+        self.refused_before_start(self.config(batch={"global_sequence": 4}), "batch.global_sequence", "global_sequences")
+
+    def test_wrong_type(self):
+        self.refused_before_start(self.config(steps="many"), "steps", "many")
+
+    def test_impossible_value(self):
+        self.refused_before_start(self.config(parallel={"zero_stage": 4}), "parallel.zero_stage")
+
+    def test_not_yaml(self):
+        path = self.work / "broken.yaml"
+        path.write_text("model: [1, 2\nsteps: }")
+        self.assert_one_line(self.run_command("train", path), USAGE, "broken.yaml")
+
+    def test_missing_configuration(self):
+        self.assert_one_line(self.run_command("train", self.work / "none.yaml"), USAGE, "none.yaml")
+
+    def test_world_size_does_not_divide_the_batch(self):
+        self.refused_before_start(self.config(batch={"global_sequences": 10}, parallel={"workers": 4}),
+                                  "batch.global_sequences")
+
+    def test_heads_do_not_divide_hidden(self):
+        self.refused_before_start(self.config(model={"heads": 5}), "model.heads", "hidden")
+
+    def test_cuda_without_cuda(self):
+        self.refused_before_start(self.config(), "cuda", arguments=("--device", "cuda"))
+
+    def test_unknown_flag_and_command(self):
+        self.assertEqual(self.run_command("train", "--no-such-flag").code, USAGE)
+        self.assertEqual(self.run_command("trian").code, USAGE)
+
+    # --- data
+
+    def test_missing_data(self):
+        self.refused_before_start(self.config(data={"train": [str(self.work / "gone.txt")]}), "gone.txt", code=DATA)
+
+    def test_empty_data(self):
+        (self.work / "empty.txt").write_text("")
+        self.refused_before_start(self.config(data={"train": [str(self.work / "empty.txt")]}), "empty.txt", code=DATA)
+
+    def test_too_short_data(self):
+        (self.work / "short.txt").write_text("abc")
+        self.refused_before_start(self.config(data={"train": [str(self.work / "short.txt")]}), "short.txt", code=DATA)
+
+    def test_token_over_the_vocabulary(self):
+        path = self.work / "high.u16"
+        path.write_bytes(struct.pack("<4000H", *([7] * 3999 + [300])))
+        run = self.train_anyhow(self.config(data={"train": [str(path)], "format": "tokens_u16"}, model={"vocab": 256}))
+        self.assert_refused(run, DATA, "high.u16", "300")
+
+    # --- the fleet
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            run = self.run_command("coordinator", "--config", self.write_config(self.config()), "--listen",
+                                   f"127.0.0.1:{port}", "--state-dir", self.work / "state")
+            self.assert_refused(run, USAGE, str(port))
+
+    def test_unreachable_coordinator(self):
+        port = fleet.free_port()
+        run = self.run_command("status", "--coordinator", f"127.0.0.1:{port}")
+        self.assert_one_line(run, FLEET, str(port))
+
+    def test_workers_with_different_binaries(self):
+        other = self.work / "zerofleet-other"
+        shutil.copy(fleet.BINARY, other)
+        # Another build id makes another binary, as another compile would.
+        note = subprocess.run(["readelf", "-n", str(other)], capture_output=True, text=True, check=True).stdout
+        build_id = bytes.fromhex(re.search(r"Build ID: ([0-9a-f]+)", note).group(1))
+        data = other.read_bytes()
+        other.write_bytes(data.replace(build_id, bytes(reversed(build_id)), 1))
+
+        port = fleet.free_port()
+        config = self.write_config(self.config(restart={"form_timeout_seconds": 20}))
+        coordinator = self.start("coordinator", "--config", config, "--listen", f"127.0.0.1:{port}",
+                                 "--state-dir", self.work / "state")
+        first = self.start("worker", "--coordinator", f"127.0.0.1:{port}", "--device", "cpu")
+        time.sleep(1)
+        second = subprocess.Popen([str(other), "worker", "--coordinator", f"127.0.0.1:{port}", "--device", "cpu"], text=True,
+                                  env=self.environment(), cwd=self.work, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        _, refused = second.communicate(timeout=60)
+        coordinator.send_signal(signal.SIGTERM)
+        coordinator.communicate(timeout=60)
+        first.communicate(timeout=60)
+        self.assertEqual(second.returncode, FLEET, refused[-2000:])
+        self.assertRegex(refused, r"(?i)binary|build")
+        self.assert_nothing_left()
+
+    def test_interrupted_twice(self):
+        report = self.work / "report.jsonl"
+        process = self.start("train", self.write_config(self.config(steps=100000)), "--report", report)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (report.exists() and '"step"' in report.read_text()):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err[-2000:])
+        self.assert_nothing_left()
+
+    # --- checkpoints
+
+    def trained(self):
+        self.train(self.config(steps=4, checkpoint={"every_steps": 2, "keep": 5}))
+        return self.work / "checkpoints" / "step-00000004"
+
+    def test_a_damaged_shard_is_named_and_the_one_before_is_used(self):
+        step_dir = self.trained()
+        shard = step_dir / "rank-00001.safetensors"
+        whole = shard.read_bytes()
+        flipped = bytearray(whole)
+        flipped[len(whole) // 2] ^= 1
+        for damaged in (bytes(flipped), whole[:-100]):
+            shard.write_bytes(damaged)
+            self.assert_one_line(self.run_command("checkpoint", "verify", step_dir), DATA, "rank-00001.safetensors")
+            refused = self.train_anyhow(self.config(steps=6), "--resume", step_dir)
+            self.assert_refused(refused, DATA, "rank-00001.safetensors")
+            self.assertEqual(shard.read_bytes(), damaged, "a damaged file was overwritten")
+        fell_back = self.train(self.config(steps=6, checkpoint={"keep": 5}), "--resume", "auto")
+        self.assertEqual(fell_back.of("start")[0]["resumed_from"], 2)
+        self.assertIn("rank-00001.safetensors", fell_back.err)
+
+    def test_a_manifest_of_a_later_version(self):
+        step_dir = self.trained()
+        manifest = json.loads((step_dir / "manifest.json").read_text())
+        manifest["format_version"] = 99
+        (step_dir / "manifest.json").write_text(json.dumps(manifest))
+        self.assert_one_line(self.run_command("checkpoint", "verify", step_dir), DATA, "99")
+        self.assert_refused(self.train_anyhow(self.config(steps=6), "--resume", step_dir), DATA, "99")
+
+    def test_a_checkpoint_of_another_model(self):
+        step_dir = self.trained()
+        run = self.train_anyhow(self.config(steps=6, model={"layers": 3}), "--resume", step_dir)
+        self.assertIn(run.code, (USAGE, DATA), run.err[-2000:])
+        self.assert_nothing_left()
+
+    def test_a_full_disk(self):
+        if os.geteuid() != 0:
+            self.skipTest("SKIPPED: mounting a small file system needs root")
+        disk = self.work / "disk"
+        disk.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("SKIPPED: this machine lets no one mount a file system")
+        self.addCleanup(subprocess.run, ["umount", str(disk)])
+        run = self.train_anyhow(self.config(steps=4, checkpoint={"dir": str(disk)}))
+        self.assert_refused(run, DATA, "space")
+        self.assertEqual(list(disk.glob("step-*/manifest.json")), [], "a checkpoint that was not written is committed")
+
+    def test_a_read_only_disk(self):
+        if os.geteuid() != 0:
+            self.skipTest("SKIPPED: mounting a read-only file system needs root")
+        disk = self.work / "disk"
+        disk.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(disk)], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("SKIPPED: this machine lets no one mount a file system")
+        self.addCleanup(subprocess.run, ["umount", str(disk)])
+        self.assert_refused(self.train_anyhow(self.config(steps=4, checkpoint={"dir": str(disk / "c")})), DATA, "read-only")
+
+
+if __name__ == "__main__":
+    fleet.main()

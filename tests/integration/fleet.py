@@ -1,0 +1,238 @@
+"""Runs build/zerofleet for the integration tests: a configuration from a dict, a run, its report, and what it left behind.
+
+ZEROFLEET names the binary (default: build/zerofleet). Every process a test starts carries a mark in its environment,
+inherited by its children, so that a test can tell whether any outlived it. Standard library only.
+"""
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BINARY = os.environ.get("ZEROFLEET", str(ROOT / "build" / "zerofleet"))
+MARK = "ZEROFLEET_TEST_MARK"
+# Longer than any run here takes on a loaded machine; a run that hangs fails by it.
+RUN_SECONDS = 240
+
+
+def english_like_text(size):
+    """The same few thousand words of made-up text every time: enough structure for a loss that falls."""
+    draw = random.Random(1)
+    words = ["".join(draw.choice("aeiou") if i % 2 else draw.choice("bdklmnprst") for i in range(draw.randint(2, 7)))
+             for _ in range(200)]
+    text = []
+    while sum(map(len, text)) < size:
+        text.append(" ".join(draw.choice(words) for _ in range(draw.randint(4, 12))).capitalize() + ".\n")
+    return "".join(text)
+
+
+def merged(base, changes):
+    """`base` with `changes` laid over it, section by section."""
+    result = dict(base)
+    for key, value in changes.items():
+        result[key] = merged(base.get(key, {}), value) if isinstance(value, dict) else value
+    return result
+
+
+def free_port(count=1):
+    """The first of `count` ports in a row that nothing listens on at the moment."""
+    for base in range(random.randint(20000, 40000), 60000, count):
+        sockets = []
+        try:
+            for port in range(base, base + count):
+                sockets.append(socket.socket())
+                sockets[-1].bind(("127.0.0.1", port))
+            return base
+        except OSError:
+            continue
+        finally:
+            for each in sockets:
+                each.close()
+    raise RuntimeError("no free port")
+
+
+class Run:
+    """A finished command: its exit code, what it printed, and its report."""
+
+    def __init__(self, code, out, err, report_path):
+        self.code, self.out, self.err = code, out, err
+        self.events = []
+        if report_path and os.path.exists(report_path):
+            with open(report_path, encoding="utf-8") as lines:
+                self.events = [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def of(self, event):
+        return [each for each in self.events if each["event"] == event]
+
+    def column(self, field):
+        """step -> value, of the steps this report holds; a step done again after a resume counts once, the last time."""
+        return {each["step"]: each[field] for each in self.of("step")}
+
+    def error_lines(self):
+        """What the command said about an error: its last words on stderr, progress lines left out."""
+        return [line for line in self.err.splitlines() if line.startswith(("zerofleet", "error"))]
+
+
+class FleetTest(unittest.TestCase):
+    """A test with a work folder of its own, and a check that it leaves no process behind."""
+
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="zerofleet-test-"))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        self.mark = f"{os.getpid()}-{self.id()}-{time.time_ns()}"
+        self.addCleanup(self.end_leftovers)
+        text = english_like_text(60_000)
+        self.train_file, self.held_file = self.work / "train.txt", self.work / "held.txt"
+        self.train_file.write_text(text[:50_000])
+        self.held_file.write_text(text[50_000:])
+
+    # --- configurations
+
+    def config(self, **changes):
+        """A model of some 30 thousand parameters, 12 sequences a step: trains in a second or two."""
+        base = {
+            "model": {"family": "gpt2", "layers": 2, "hidden": 24, "heads": 3, "context": 32},
+            "data": {"train": [str(self.train_file)]},
+            "parallel": {"zero_stage": 2, "workers": 2},
+            "precision": "fp32",
+            "batch": {"global_sequences": 12},
+            "optimizer": {"learning_rate": 3e-3},
+            "schedule": {"warmup_steps": 4},
+            "steps": 12,
+            "checkpoint": {"dir": str(self.work / "checkpoints"), "every_steps": 0},
+            "device": "cpu",
+        }
+        return merged(base, changes)
+
+    def write_config(self, config, name="config.yaml"):
+        path = self.work / name
+        path.write_text(json.dumps(config, indent=1))  # JSON is YAML
+        return path
+
+    # --- commands
+
+    def environment(self):
+        return {**os.environ, MARK: self.mark, "OMP_NUM_THREADS": "1"}
+
+    def start(self, *arguments, **options):
+        return subprocess.Popen([BINARY, *map(str, arguments)], env=self.environment(), cwd=self.work, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+    def run_command(self, *arguments, report=None, timeout=RUN_SECONDS):
+        process = self.start(*arguments)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            self.fail(f"zerofleet {' '.join(map(str, arguments))} did not end in {timeout} s:\n{err[-3000:]}")
+        return Run(process.returncode, out, err, report)
+
+    def train_anyhow(self, config, *arguments):
+        """A training run with a fresh report, whatever its exit code."""
+        report = self.work / f"report-{time.time_ns()}.jsonl"
+        return self.run_command("train", self.write_config(config), "--report", report, *arguments, report=report)
+
+    def train(self, config, *arguments):
+        run = self.train_anyhow(config, *arguments)
+        self.assertEqual(run.code, 0, f"train ended with {run.code}:\n{run.err[-3000:]}")
+        self.assertEqual(run.events[-1]["event"], "end", "the report does not end with `end`")
+        return run
+
+    def train_until(self, config, step, send, *arguments):
+        """Trains until the report shows `step`, then sends the signal and waits for the end."""
+        report = self.work / f"report-{time.time_ns()}.jsonl"
+        process = self.start("train", self.write_config(config), "--report", report, *arguments)
+        deadline = time.monotonic() + RUN_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            if report.exists() and any(f'"step":{step},' in line.replace(" ", "") for line in report.open()):
+                process.send_signal(send)
+                break
+            time.sleep(0.005)  # a test may look at a real process only now and then
+        out, err = process.communicate(timeout=RUN_SECONDS)
+        return Run(process.returncode, out, err, report)
+
+    # --- what is left
+
+    def leftovers(self):
+        """Processes still alive that this test started, directly or not."""
+        alive = []
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                environment = pathlib.Path("/proc", entry, "environ").read_bytes()
+                state = pathlib.Path("/proc", entry, "stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            if f"{MARK}={self.mark}".encode() in environment and state != "Z":
+                alive.append(int(entry))
+        return alive
+
+    def assert_nothing_left(self):
+        deadline = time.monotonic() + 5
+        while self.leftovers() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(self.leftovers(), [], "processes outlived the command")
+
+    def end_leftovers(self):
+        for pid in self.leftovers():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    # --- comparisons
+
+    def assert_same_bits(self, wanted, got, what):
+        """Two columns, equal to the last bit: the report prints floats so that they read back exactly."""
+        self.assertEqual(sorted(wanted), sorted(got), f"{what}: different steps")
+        for step in sorted(wanted):
+            self.assertEqual(wanted[step], got[step], f"{what}: step {step} differs in its bits")
+
+    def assert_close(self, wanted, got, tolerance, what):
+        self.assertEqual(sorted(wanted), sorted(got), f"{what}: different steps")
+        for step in sorted(wanted):
+            difference = abs(wanted[step] - got[step]) / abs(wanted[step])
+            self.assertLessEqual(difference, tolerance, f"{what}: step {step}: {wanted[step]} against {got[step]}")
+
+
+def checkpoint_states(step_dir):
+    """The whole fp32 state of a checkpoint, {"master" | "exp_avg" | "exp_avg_sq": bytes}, put together from its shards."""
+    step_dir = pathlib.Path(step_dir)
+    manifest = json.loads((step_dir / "manifest.json").read_text())
+    elements = max(int(tensor["flat_end"]) for tensor in manifest["tensors"])
+    states = {name: bytearray(4 * elements) for name in ("master", "exp_avg", "exp_avg_sq")}
+    for shard in manifest["files"]:
+        data = (step_dir / shard["name"]).read_bytes()
+        header_bytes = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + header_bytes])
+        for name, state in states.items():
+            vector = data[8 + header_bytes + header[name]["data_offsets"][0]:8 + header_bytes + header[name]["data_offsets"][1]]
+            for piece in shard.get("ranges", []):
+                begin, end, offset = (int(piece.get(key, 0)) for key in ("flat_begin", "flat_end", "offset"))
+                state[4 * begin:4 * end] = vector[4 * offset:4 * (offset + end - begin)]
+    return states
+
+
+def latest_checkpoint(directory):
+    committed = sorted(path.parent for path in pathlib.Path(directory).glob("step-*/manifest.json"))
+    return committed[-1] if committed else None
+
+
+def full_size():
+    """ZEROFLEET_FULL=1 asks for the long form of a test: all the steps its claim is made for."""
+    return os.environ.get("ZEROFLEET_FULL") == "1"
+
+
+def main():
+    if not os.access(BINARY, os.X_OK):
+        raise SystemExit(f"{BINARY} is not there; build it, or name it in ZEROFLEET")
+    unittest.main(verbosity=2)

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Measured bytes of parameters, gradients and optimizer states are those of ZeRO's section 5 (table 1), plus padding under 1%.
+
+A model of 10.8M parameters in bf16: 2 bytes a parameter, 2 a gradient, 12 of optimizer state; split as the stage says.
+The process's resident memory agrees with the sum of all categories and the stated constant of libraries and code.
+"""
+import fleet
+
+MODEL = {"layers": 6, "hidden": 384, "heads": 6, "context": 32, "vocab": 256}
+# Code, gRPC, UCX's transports and oneDNN's kernels, beside what the arenas hold.
+PROCESS_CONSTANT_BYTES = 160 << 20
+
+
+def paper_bytes(stage, parameters, workers):
+    return {"parameters": 2 * parameters / (workers if stage >= 3 else 1),
+            "gradients": 2 * parameters / (workers if stage >= 2 else 1),
+            "optimizer": 12 * parameters / (workers if stage >= 1 else 1)}
+
+
+class MemoryMatchesThePaper(fleet.FleetTest):
+    def test_every_stage(self):
+        for workers in (1, 2, 4):
+            for stage in (0, 1, 2, 3):
+                with self.subTest(workers=workers, stage=stage):
+                    self.check(stage, workers)
+
+    def check(self, stage, workers):
+        run = self.train(self.config(
+            model=MODEL, precision="bf16", steps=2, batch={"global_sequences": 4, "micro_sequences": 4 // workers},
+            parallel={"zero_stage": stage, "workers": workers},
+            checkpoint={"dir": str(self.work / f"stage-{stage}-{workers}"), "keep": 1}))
+        parameters = run.of("start")[0]["parameters"]
+        self.assertGreater(parameters, 10_000_000)
+        ranks = run.of("end")[0]["ranks"]
+        self.assertEqual([rank["rank"] for rank in ranks], list(range(workers)))
+        for rank in ranks:
+            device = rank["memory"]["device"]
+            for category, wanted in paper_bytes(stage, parameters, workers).items():
+                measured = device[category]["peak"]
+                self.assertGreaterEqual(measured, wanted * 0.9999, category)
+                self.assertLess(measured, wanted * 1.01, f"{category}: padding of 1% or more")
+            accounted = sum(each["peak"] for space in rank["memory"].values() for each in space.values())
+            self.assertLess(abs(rank["rss_peak_bytes"] - accounted), PROCESS_CONSTANT_BYTES,
+                            f"rss {rank['rss_peak_bytes'] >> 20} MiB, accounted {accounted >> 20} MiB")
+
+
+if __name__ == "__main__":
+    fleet.main()

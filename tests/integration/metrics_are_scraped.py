@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""A real Prometheus server scrapes the coordinator and the workers during a run and finds every metric of docs/metrics.md, with
+sensible values; `promtool check metrics` has nothing to say about any page.
+
+The coordinator answers on --metrics-port, worker r on the port r + 1 after it.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import fleet
+
+TOOLS = fleet.ROOT / "build" / "tools" / "usr" / "bin"
+
+# Metric -> the least value it may have in the middle of a run (None: that it is there is enough).
+WORKER_METRICS = {
+    "zerofleet_worker_info": 1,
+    "zerofleet_worker_step": 1,
+    "zerofleet_worker_loss": 0.1,
+    "zerofleet_worker_grad_norm": 1e-6,
+    "zerofleet_worker_learning_rate": 1e-9,
+    "zerofleet_worker_loss_scale": 1,
+    "zerofleet_worker_tokens_total": 1,
+    "zerofleet_worker_step_duration_seconds_count": 1,
+    "zerofleet_worker_model_flops_utilization_ratio": 1e-9,
+    "zerofleet_worker_memory_bytes": 0,
+    "zerofleet_worker_memory_peak_bytes": 0,
+    "zerofleet_worker_allocator_reserved_bytes": 0,
+    "zerofleet_worker_allocator_allocated_bytes": 0,
+    "zerofleet_worker_allocator_largest_free_block_bytes": 0,
+    "zerofleet_worker_fragmentation_ratio": 0,
+    "zerofleet_worker_collective_bytes_total": 1,
+    "zerofleet_worker_collective_duration_seconds_count": 1,
+    "zerofleet_worker_collective_bus_bandwidth_bytes_per_second": 0,
+}
+COORDINATOR_METRICS = {
+    "zerofleet_coordinator_generation": 1,
+    "zerofleet_coordinator_members": 0,
+    "zerofleet_coordinator_heartbeat_age_seconds": 0,
+    "zerofleet_coordinator_rendezvous_duration_seconds": 0,
+    "zerofleet_coordinator_rank_failures_total": None,
+    "zerofleet_coordinator_stale_messages_rejected_total": 0,
+    "zerofleet_coordinator_checkpoint_last_committed_step": 1,
+    "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds": 1.6e9,
+    "zerofleet_coordinator_checkpoint_bytes_total": 1,
+    "zerofleet_coordinator_checkpoint_verify_failures_total": 0,
+    "zerofleet_coordinator_goodput_ratio": 0,
+    "zerofleet_build_info": 1,
+}
+# Counters with labels exist once the first of their kind happened; in a healthy run they may be absent.
+ONLY_AFTER_AN_EVENT = {name for name, least in COORDINATOR_METRICS.items() if least is None}
+
+
+def tool(name):
+    return shutil.which(name) or (str(TOOLS / name) if os.access(TOOLS / name, os.X_OK) else None)
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return answer.read().decode()
+
+
+class MetricsAreScraped(fleet.FleetTest):
+    WORKERS = 2
+
+    def setUp(self):
+        super().setUp()
+        if not tool("prometheus") or not tool("promtool"):
+            self.skipTest("SKIPPED: no prometheus server here; scripts/setup.sh test brings one")
+        self.port = fleet.free_port(self.WORKERS + 1)
+        self.server_port = fleet.free_port()
+        self.server = f"http://127.0.0.1:{self.server_port}"
+
+    def start_prometheus(self):
+        targets = [f"127.0.0.1:{self.port + i}" for i in range(self.WORKERS + 1)]
+        (self.work / "prometheus.yml").write_text(json.dumps({
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+            "scrape_configs": [{"job_name": "zerofleet", "static_configs": [{"targets": targets}]}]}))
+        log = open(self.work / "prometheus.log", "w")
+        self.addCleanup(log.close)
+        subprocess.Popen([tool("prometheus"), f"--config.file={self.work}/prometheus.yml",
+                          f"--storage.tsdb.path={self.work}/tsdb", f"--web.listen-address=127.0.0.1:{self.server_port}"],
+                         env=self.environment(), stdout=log, stderr=log)  # ended by end_leftovers
+
+    def query(self, expression):
+        answer = json.loads(get(f"{self.server}/api/v1/query?query={urllib.parse.quote(expression)}"))
+        return answer["data"]["result"]
+
+    def wait_for(self, what, condition, seconds=60):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                if condition():
+                    return
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                pass
+            time.sleep(0.2)
+        self.fail(f"not within {seconds} s: {what}")
+
+    def test_a_run_is_seen(self):
+        self.start_prometheus()
+        config = self.config(steps=1_000_000, parallel={"workers": self.WORKERS}, checkpoint={"every_steps": 50, "keep": 1})
+        process = self.start("train", self.write_config(config), "--metrics-port", self.port)
+        self.wait_for("a committed checkpoint in Prometheus", lambda: any(
+            float(each["value"][1]) >= 50 for each in self.query("zerofleet_coordinator_checkpoint_last_committed_step")))
+        self.wait_for("all targets up", lambda: [each["value"][1] for each in self.query("up")] == ["1"] * (self.WORKERS + 1))
+        self.wait_for("every worker's step", lambda: len(self.query("zerofleet_worker_step > 50")) == self.WORKERS)
+
+        for name, least in {**WORKER_METRICS, **COORDINATOR_METRICS}.items():
+            with self.subTest(metric=name):
+                values = [float(each["value"][1]) for each in self.query(name)]
+                if name in ONLY_AFTER_AN_EVENT and not values:
+                    continue
+                self.assertTrue(values, "Prometheus has not seen it")
+                self.assertGreaterEqual(max(values), least or 0)
+        self.check_sense()
+
+        for port in range(self.port, self.port + self.WORKERS + 1):
+            page = get(f"http://127.0.0.1:{port}/metrics")
+            checked = subprocess.run([tool("promtool"), "check", "metrics"], input=page, capture_output=True, text=True)
+            self.assertEqual((checked.returncode, checked.stdout + checked.stderr), (0, ""), f"port {port}")
+            self.assertIn("zerofleet_build_info", page)
+            for probe in ("healthz", "readyz"):
+                get(f"http://127.0.0.1:{port}/{probe}")  # raises unless it answers 200
+
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 143, err[-2000:])
+
+    def check_sense(self):
+        """Values that must fit each other."""
+        loss = [float(each["value"][1]) for each in self.query("zerofleet_worker_loss")]
+        self.assertTrue(all(0 < value < 8 for value in loss), loss)
+        phases = {each["metric"]["phase"] for each in self.query("zerofleet_worker_step_duration_seconds_count")}
+        self.assertLessEqual({"forward", "backward", "reduce", "optimizer", "gather", "data", "checkpoint"}, phases)
+        ratio = [float(each["value"][1]) for each in self.query("zerofleet_worker_fragmentation_ratio")]
+        self.assertTrue(all(0 <= value <= 1 for value in ratio), ratio)
+        categories = {each["metric"]["category"] for each in self.query('zerofleet_worker_memory_bytes{space="device"}')}
+        self.assertLessEqual({"parameters", "gradients", "optimizer", "activations", "gathered", "buffers"}, categories)
+        over_peak = self.query("zerofleet_worker_memory_bytes > zerofleet_worker_memory_peak_bytes")
+        self.assertEqual(over_peak, [], "more memory in use than the peak")
+        self.assertTrue(self.query("sum(rate(zerofleet_worker_tokens_total[10s])) > 0"), "no tokens")
+
+
+if __name__ == "__main__":
+    fleet.main()

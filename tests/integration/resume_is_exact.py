@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""A run stopped by a signal and resumed equals an uninterrupted one to the last bit; a checkpoint written by any world size and
+stage is the same state in any other.
+"""
+import json
+import signal
+
+import fleet
+
+
+class ResumeIsExact(fleet.FleetTest):
+    STEPS = 30
+
+    def named(self, name, **changes):
+        return self.config(steps=self.STEPS, checkpoint={"dir": str(self.work / name)}, **changes)
+
+    def test_stopped_by_a_signal(self):
+        whole = self.train(self.named("whole"))
+        for number, (send, code) in enumerate(((signal.SIGINT, 130), (signal.SIGTERM, 143))):
+            config = self.named(f"stopped-{number}")
+            stopped = self.train_until(config, 4 + 7 * number, send)
+            self.assertEqual(stopped.code, code, stopped.err[-2000:])
+            self.assert_nothing_left()
+            done = max(stopped.column("loss"))
+            self.assertLess(done, self.STEPS, "the signal came too late to stop anything")
+            resumed = self.train(config, "--resume", "auto")
+            self.assertEqual(resumed.of("start")[0]["resumed_from"], done)
+            for field in ("loss", "grad_norm", "learning_rate"):
+                joined = {**stopped.column(field), **resumed.column(field)}
+                self.assert_same_bits(whole.column(field), joined, f"{field} of a run stopped at step {done}")
+
+    def test_across_world_sizes_and_stages(self):
+        first = self.train(self.config(steps=6, checkpoint={"dir": str(self.work / "first")},
+                                       parallel={"workers": 3, "zero_stage": 3}))
+        source = fleet.latest_checkpoint(self.work / "first")
+        states = fleet.checkpoint_states(source)
+        samples = json.loads((source / "manifest.json").read_text())["data_cursor"]["samples_consumed"]
+        self.assertEqual(int(samples), 6 * 12)
+        whole = self.train(self.config(steps=12, checkpoint={"dir": str(self.work / "whole")}))
+        for workers, stage in ((1, 0), (2, 2), (3, 1), (4, 3)):
+            with self.subTest(workers=workers, stage=stage):
+                name = self.work / f"at-{workers}-{stage}"
+                parallel = {"workers": workers, "zero_stage": stage}
+                # No step left to do: the state passes through this world size and stage, and is saved again.
+                self.train(self.config(steps=6, parallel=parallel, checkpoint={"dir": str(name)}), "--resume", source)
+                self.assertEqual(states, fleet.checkpoint_states(fleet.latest_checkpoint(name)), "states changed")
+                # And training on sees the same samples: the losses agree as far as world sizes agree.
+                on = self.train(self.config(steps=12, parallel=parallel, checkpoint={"dir": f"{name}-on"}), "--resume", source)
+                joined = {**first.column("loss"), **on.column("loss")}
+                self.assert_close(whole.column("loss"), joined, 1e-5, f"resumed at {workers} workers, stage {stage}")
+
+    def test_periodic_checkpoints_and_keep(self):
+        config = self.config(checkpoint={"dir": str(self.work / "kept"), "every_steps": 2, "keep": 2})
+        run = self.train(config)
+        self.assertEqual([each["step"] for each in run.of("checkpoint")], [2, 4, 6, 8, 10, 12])
+        kept = sorted(path.name for path in (self.work / "kept").glob("step-*"))
+        self.assertEqual(kept, ["step-00000010", "step-00000012"])
+        listed = self.run_command("checkpoint", "list", self.work / "kept")
+        self.assertEqual(listed.code, 0, listed.err)
+        self.assertIn("12", listed.out)
+        self.assertEqual(self.run_command("checkpoint", "verify", self.work / "kept" / "step-00000012").code, 0)
+
+
+if __name__ == "__main__":
+    fleet.main()
