@@ -118,16 +118,15 @@ void ZeroEngine::NarrowMasterToParameters() {
   }
 }
 
-absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const MicroBatchSource& batches,
-                                                   const std::vector<bool>& counts) {
+absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const EvaluationSource& batches) {
   std::vector<int> uses = UsedUnits(parts_.model.EvaluationEvents());
   StepScalars mine;
   for (int64_t pass = 0; pass < passes; ++pass) {
-    ZF_ASSIGN_OR_RETURN(MicroBatch batch, batches(pass));
+    ZF_ASSIGN_OR_RETURN(EvaluationBatch one, batches(pass));
     gatherer_.Begin(uses);
-    ZF_RETURN_IF_ERROR(parts_.model.Evaluate(batch, *this, parts_.stream, scalar_));
+    ZF_RETURN_IF_ERROR(parts_.model.Evaluate(one.batch, *this, parts_.stream, scalar_));
     ZF_ASSIGN_OR_RETURN(double loss, ReadLoss());
-    if (counts[pass]) mine.loss_sum += loss;
+    if (one.counts) mine.loss_sum += loss;
   }
   ZF_ASSIGN_OR_RETURN(StepScalars total, SumOverRanks(mine, parts_.communicator));
   return total.loss_sum;

@@ -58,6 +58,12 @@ struct StepResult {
 // Fills the device's token buffers (MicroBatch::inputs, targets) with micro-batch i and returns its shape.
 using MicroBatchSource = std::function<absl::StatusOr<MicroBatch>(int64_t micro_batch)>;
 
+struct EvaluationBatch {
+  MicroBatch batch;
+  bool counts;  // false: run only so that every rank makes the same passes
+};
+using EvaluationSource = std::function<absl::StatusOr<EvaluationBatch>(int64_t pass)>;
+
 class ZeroEngine : private ParameterSource {
  public:
   ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& optimizer);
@@ -71,9 +77,8 @@ class ZeroEngine : private ParameterSource {
   // FailedPrecondition when the gradient is not finite; the state is then as before the step.
   absl::StatusOr<StepResult> Train(const StepInput& input, const MicroBatchSource& batches);
 
-  // Sum over this rank's `passes` batches and over ranks of the loss; every rank runs the same number of passes.
-  absl::StatusOr<double> EvaluateLossSum(int64_t passes, const MicroBatchSource& batches,
-                                         const std::vector<bool>& counts);
+  // Sum of the loss over this rank's batches that count, and over ranks; every rank runs the same number of passes.
+  absl::StatusOr<double> EvaluateLossSum(int64_t passes, const EvaluationSource& batches);
 
  private:
   absl::StatusOr<Tensor> Acquire(int unit) override { return gatherer_.Acquire(unit); }

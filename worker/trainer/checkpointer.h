@@ -1,0 +1,49 @@
+// Saving off the step's path: a snapshot of the owned state in memory, written behind the next steps.
+//
+// The step waits only while the snapshot is copied (12 bytes an owned parameter), and for an earlier write that is still
+// going on. The snapshot belongs to one step from copy to fsync, so a file never mixes two.
+#ifndef ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
+#define ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "worker/device/device.h"
+#include "worker/zero/layout.h"
+#include "worker/zero/shard.h"
+#include "zerofleet/v1/coordinator.pb.h"
+
+namespace zerofleet {
+
+class Checkpointer {
+ public:
+  // `snapshot` is host memory for three vectors of the stored elements (PlanMemory's row).
+  Checkpointer(const ZeroLayout& layout, const TrainingState& state, Device& device, Stream& stream, float* snapshot,
+               const Clock& clock);
+  ~Checkpointer();  // waits for the write in progress
+
+  // Snapshots now and writes this rank's file into `step_dir` behind the caller; `written` is called with the outcome
+  // from the writing thread. Returns the seconds the caller was held up.
+  absl::StatusOr<double> Save(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                              std::function<void(v1::ShardWritten)> written);
+
+ private:
+  void Write(const std::string& step_dir, v1::ShardWritten outcome, const std::function<void(v1::ShardWritten)>& written);
+
+  const ZeroLayout& layout_;
+  const TrainingState& state_;
+  Device& device_;
+  Stream& stream_;
+  float* const snapshot_;
+  const Clock& clock_;
+  const int64_t elements_;  // of one stored vector
+  std::thread writer_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_

@@ -1,0 +1,84 @@
+// Positions to samples to tokens; see data_feed.h.
+#include "worker/trainer/data_feed.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "base/units.h"
+
+namespace zerofleet {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenFiles(const v1::Config& config,
+                                                   const google::protobuf::RepeatedPtrField<std::string>& paths) {
+  return Dataset::Open(config.data(), {paths.begin(), paths.end()}, config.model().context(), config.model().vocab());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataFeed>> DataFeed::Open(const v1::Config& config) {
+  std::unique_ptr<DataFeed> feed(new DataFeed(config));
+  ZF_ASSIGN_OR_RETURN(feed->training_, OpenFiles(config, config.data().train()));
+  if (!config.data().validation().empty()) {
+    ZF_ASSIGN_OR_RETURN(feed->validation_, OpenFiles(config, config.data().validation()));
+  }
+  feed->sampler_ = std::make_unique<Sampler>(config.seed(), feed->training_->samples());
+  feed->staging_.resize(2 * config.batch().micro_sequences() * config.model().context());
+  feed->sample_.resize(config.model().context() + 1);
+  return feed;
+}
+
+void DataFeed::Attach(int rank, Device& device, Stream& stream, int32_t* tokens) {
+  rank_ = rank;
+  device_ = &device;
+  stream_ = &stream;
+  device_tokens_ = tokens;
+}
+
+void DataFeed::Seek(int64_t step, int64_t samples_consumed) {
+  cursor_step_ = step;
+  cursor_ = samples_consumed;
+}
+
+absl::StatusOr<MicroBatch> DataFeed::TrainingBatch(int64_t step, int64_t micro_batch) {
+  int64_t sequences = config_.batch().micro_sequences();
+  int64_t per_rank = config_.batch().global_sequences() / config_.parallel().workers();
+  int64_t first = SamplesConsumed(step - 1) + rank_ * per_rank + micro_batch * sequences;
+  return Fill(*training_, sequences, [&](int64_t i) { return sampler_->Sample(first + i); });
+}
+
+int64_t DataFeed::EvaluationSamples() const {
+  return std::min(config_.evaluate().batches() * config_.batch().global_sequences(), validation_->samples());
+}
+
+int64_t DataFeed::EvaluationTokens() const { return EvaluationSamples() * config_.model().context(); }
+
+int64_t DataFeed::EvaluationPasses() const {
+  return CeilDivide(CeilDivide(EvaluationSamples(), config_.parallel().workers()), config_.batch().micro_sequences());
+}
+
+absl::StatusOr<EvaluationBatch> DataFeed::Evaluation(int64_t pass) {
+  int64_t samples = EvaluationSamples(), ranks = config_.parallel().workers();
+  int64_t begin = samples * rank_ / ranks + pass * config_.batch().micro_sequences();
+  int64_t end = std::min(samples * (rank_ + 1) / ranks, begin + config_.batch().micro_sequences());
+  bool counts = begin < end;
+  ZF_ASSIGN_OR_RETURN(MicroBatch batch, Fill(*validation_, counts ? end - begin : 1,
+                                             [&](int64_t i) { return counts ? begin + i : 0; }));
+  return EvaluationBatch{batch, counts};
+}
+
+absl::StatusOr<MicroBatch> DataFeed::Fill(const Dataset& dataset, int64_t sequences,
+                                          const std::function<int64_t(int64_t)>& sample) {
+  ZF_CHECK(device_ != nullptr);
+  int64_t context = config_.model().context(), tokens = sequences * context;
+  for (int64_t i = 0; i < sequences; ++i) {
+    ZF_RETURN_IF_ERROR(dataset.Read(sample(i), std::span(sample_)));
+    std::copy_n(sample_.begin(), context, staging_.begin() + i * context);
+    std::copy_n(sample_.begin() + 1, context, staging_.begin() + tokens + i * context);
+  }
+  device_->Copy(*stream_, device_tokens_, staging_.data(), 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
+  return MicroBatch{sequences, context, device_tokens_, device_tokens_ + tokens};
+}
+
+}  // namespace zerofleet

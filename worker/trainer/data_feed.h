@@ -1,0 +1,61 @@
+// Which samples this rank trains and evaluates on, and their way into the device's token buffers.
+//
+// Step s consumes global positions [cursor + (s-first)*G, ...+G) of the sampler's endless order, whatever the number of
+// ranks; rank r takes the r-th of N equal parts, its micro-batches one after another.
+#ifndef ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
+#define ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
+#include "worker/device/device.h"
+#include "worker/model/model.h"
+#include "worker/zero/engine.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet {
+
+class DataFeed {
+ public:
+  // Opens the files the configuration names. Validation may be absent.
+  static absl::StatusOr<std::unique_ptr<DataFeed>> Open(const v1::Config& config);
+
+  // Before the first batch: this rank, and the device memory for 2 * micro_sequences * context tokens.
+  void Attach(int rank, Device& device, Stream& stream, int32_t* tokens);
+  // The global position that the step after `step` starts at.
+  void Seek(int64_t step, int64_t samples_consumed);
+  int64_t SamplesConsumed(int64_t step) const { return cursor_ + (step - cursor_step_) * config_.batch().global_sequences(); }
+
+  absl::StatusOr<MicroBatch> TrainingBatch(int64_t step, int64_t micro_batch);
+
+  bool has_validation() const { return validation_ != nullptr; }
+  // Evaluation visits the first evaluate.batches * G samples, or all if there are fewer, split evenly over the ranks.
+  // Every rank makes the same number of passes; one whose samples have run out repeats one that does not count.
+  int64_t EvaluationPasses() const;
+  int64_t EvaluationTokens() const;
+  absl::StatusOr<EvaluationBatch> Evaluation(int64_t pass);
+
+ private:
+  explicit DataFeed(const v1::Config& config) : config_(config) {}
+  int64_t EvaluationSamples() const;
+  absl::StatusOr<MicroBatch> Fill(const Dataset& dataset, int64_t sequences, const std::function<int64_t(int64_t)>& sample);
+
+  const v1::Config config_;
+  std::unique_ptr<Dataset> training_, validation_;
+  std::unique_ptr<Sampler> sampler_;
+  int rank_ = 0;
+  Device* device_ = nullptr;
+  Stream* stream_ = nullptr;
+  int32_t* device_tokens_ = nullptr;
+  std::vector<int32_t> staging_, sample_;
+  int64_t cursor_ = 0, cursor_step_ = 0;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_

@@ -1,0 +1,138 @@
+// Whole parameters in memory, forward passes only; see inference.h.
+#include "worker/trainer/inference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_reader.h"
+#include "worker/data/dataset.h"
+#include "worker/trainer/tensor_table.h"
+#include "worker/zero/memory_plan.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr const char* kLogitsRow = "logits";
+
+}  // namespace
+
+class InferenceModel::ResidentParameters : public ParameterSource {
+ public:
+  ResidentParameters(const ModelSpec& spec, float* weights) : spec_(spec), weights_(weights) {}
+
+  absl::StatusOr<Tensor> Acquire(int unit) override {
+    return Tensor{weights_ + spec_.units()[unit].flat_begin, DType::kF32};
+  }
+  void Release(int) override {}
+  absl::StatusOr<float*> Gradient(int) override { return absl::InternalError("inference has no gradients"); }
+  absl::Status DeliverGradient(int) override { return absl::InternalError("inference has no gradients"); }
+
+ private:
+  const ModelSpec& spec_;
+  float* const weights_;
+};
+
+InferenceModel::InferenceModel(v1::CheckpointManifest manifest, ModelSpec spec, std::unique_ptr<Device> device,
+                               int64_t sequences)
+    : manifest_(std::move(manifest)), spec_(std::move(spec)), sequences_(sequences), device_(std::move(device)) {}
+
+InferenceModel::~InferenceModel() = default;
+
+absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::string& step_dir,
+                                                                     const DeviceOptions& device_options,
+                                                                     int64_t sequences) {
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
+  ZF_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::Create(manifest.config().model()));
+  ZF_RETURN_IF_ERROR(CheckTensorTable(spec, manifest, step_dir));
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(device_options));
+  std::unique_ptr<InferenceModel> model(
+      new InferenceModel(std::move(manifest), std::move(spec), std::move(device), sequences));
+  ZF_RETURN_IF_ERROR(model->ReadWeights(step_dir));
+  return model;
+}
+
+absl::Status InferenceModel::ReadWeights(const std::string& step_dir) {
+  const v1::ModelConfig& config = manifest_.config().model();
+  ZF_ASSIGN_OR_RETURN(stream_, device_->CreateStream());
+  ZF_ASSIGN_OR_RETURN(model_, Model::Create(config, DType::kF32, *device_, sequences_, config.context()));
+  MemoryPlan plan{{{Space::kDevice, Category::kParameters, kParametersRow, spec_.parameters() * 4},
+                   {Space::kDevice, Category::kActivations, kActivationsRow, model_->ActivationBytes()},
+                   {Space::kDevice, Category::kBuffers, kModelScratchRow, model_->ScratchBytes()},
+                   {Space::kDevice, Category::kBuffers, kTokensRow, 2 * sequences_ * config.context() * 4},
+                   {Space::kDevice, Category::kBuffers, kLogitsRow, config.vocab() * 4},
+                   {Space::kDevice, Category::kBuffers, kScalarsRow, 8}}};
+  ZF_ASSIGN_OR_RETURN(arena_, Arena::Create(plan, Space::kDevice, *device_));
+  float* weights = arena_->TakeAs<float>(kParametersRow);
+  model_->SetMemory({arena_->Take(kActivationsRow), arena_->Take(kModelScratchRow)});
+  tokens_ = arena_->TakeAs<int32_t>(kTokensRow);
+  logits_ = arena_->TakeAs<float>(kLogitsRow);
+  loss_sum_ = arena_->TakeAs<double>(kScalarsRow);
+  parameters_ = std::make_unique<ResidentParameters>(spec_, weights);
+  return LoadRanges(step_dir, manifest_, {{0, spec_.parameters(), 0}}, weights, nullptr, nullptr);
+}
+
+absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const std::string& path) {
+  const v1::Config& config = manifest_.config();
+  int64_t context = config.model().context();
+  v1::DataConfig data = config.data();
+  data.set_format("auto");
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, Dataset::Open(data, {path}, context, config.model().vocab()));
+  std::vector<int32_t> sample(context + 1), staging(2 * sequences_ * context);
+  double total = 0;
+  for (int64_t first = 0; first < dataset->samples(); first += sequences_) {
+    int64_t sequences = std::min(sequences_, dataset->samples() - first), tokens = sequences * context;
+    for (int64_t i = 0; i < sequences; ++i) {
+      ZF_RETURN_IF_ERROR(dataset->Read(first + i, std::span(sample)));
+      std::copy_n(sample.begin(), context, staging.begin() + i * context);
+      std::copy_n(sample.begin() + 1, context, staging.begin() + tokens + i * context);
+    }
+    device_->Copy(*stream_, tokens_, staging.data(), 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
+    ZF_RETURN_IF_ERROR(model_->Evaluate({sequences, context, tokens_, tokens_ + tokens}, *parameters_, *stream_, loss_sum_));
+    double sum = 0;
+    device_->Copy(*stream_, &sum, loss_sum_, sizeof sum);
+    ZF_RETURN_IF_ERROR(stream_->Synchronize());
+    total += sum;
+  }
+  int64_t tokens = dataset->samples() * context;
+  return Loss{total / static_cast<double>(tokens), tokens};
+}
+
+absl::StatusOr<std::vector<float>> InferenceModel::NextLogits(std::span<const int32_t> tokens) {
+  const v1::ModelConfig& config = manifest_.config().model();
+  if (tokens.empty()) return absl::InvalidArgumentError("no tokens to continue; the prompt must not be empty");
+  for (int32_t token : tokens) {
+    if (token < 0 || token >= config.vocab()) {
+      return absl::InvalidArgumentError(absl::StrCat("token ", token, " is not below the vocabulary of ", config.vocab()));
+    }
+  }
+  int64_t seen = std::min<int64_t>(static_cast<int64_t>(tokens.size()), config.context());
+  device_->Copy(*stream_, tokens_, tokens.data() + tokens.size() - seen, seen * static_cast<int64_t>(sizeof(int32_t)));
+  ZF_RETURN_IF_ERROR(model_->Logits({1, seen, tokens_, nullptr}, *parameters_, *stream_, {logits_, DType::kF32}));
+  std::vector<float> logits(config.vocab());
+  device_->Copy(*stream_, logits.data(), logits_, config.vocab() * static_cast<int64_t>(sizeof(float)));
+  ZF_RETURN_IF_ERROR(stream_->Synchronize());
+  return logits;
+}
+
+int32_t SampleToken(std::span<const float> logits, double temperature, int64_t top_k, double uniform) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  if (temperature <= 0) return order.front();
+  size_t kept = top_k > 0 ? std::min<size_t>(static_cast<size_t>(top_k), order.size()) : order.size();
+  std::vector<double> weights(kept);
+  for (size_t i = 0; i < kept; ++i) weights[i] = std::exp((logits[order[i]] - logits[order[0]]) / temperature);
+  double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (size_t i = 0; i < kept; ++i) {
+    left -= weights[i];
+    if (left < 0) return order[i];
+  }
+  return order[kept - 1];
+}
+
+}  // namespace zerofleet

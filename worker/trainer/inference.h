@@ -1,0 +1,64 @@
+// A trained model for reading: its loss on a file, its next token. One process, whole parameters, fp32.
+#ifndef ZEROFLEET_WORKER_TRAINER_INFERENCE_H_
+#define ZEROFLEET_WORKER_TRAINER_INFERENCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/device/device.h"
+#include "worker/memory/arena.h"
+#include "worker/model/model.h"
+#include "worker/model/spec.h"
+#include "zerofleet/v1/checkpoint.pb.h"
+
+namespace zerofleet {
+
+class InferenceModel {
+ public:
+  // Reads the weights of a committed checkpoint. `sequences` bounds the batch of MeanLoss.
+  static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(const std::string& step_dir, const DeviceOptions& device,
+                                                              int64_t sequences);
+  ~InferenceModel();
+
+  const v1::CheckpointManifest& manifest() const { return manifest_; }
+
+  struct Loss {
+    double mean = 0;  // nats per token
+    int64_t tokens = 0;
+  };
+  // Over every sample of a file or directory, read as the configuration's data.
+  absl::StatusOr<Loss> MeanLoss(const std::string& path);
+
+  // Scores of the token after `tokens`; only the last `context` of them are seen. InvalidArgument for none, or for an
+  // id that is not in the vocabulary.
+  absl::StatusOr<std::vector<float>> NextLogits(std::span<const int32_t> tokens);
+
+ private:
+  class ResidentParameters;
+
+  InferenceModel(v1::CheckpointManifest manifest, ModelSpec spec, std::unique_ptr<Device> device, int64_t sequences);
+  absl::Status ReadWeights(const std::string& step_dir);
+
+  const v1::CheckpointManifest manifest_;
+  const ModelSpec spec_;
+  const int64_t sequences_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<ResidentParameters> parameters_;
+  int32_t* tokens_ = nullptr;   // device
+  float* logits_ = nullptr;     // device
+  double* loss_sum_ = nullptr;  // device
+};
+
+// Chooses a token by temperature (0: the likeliest) among the `top_k` likeliest (0: all); `uniform` in [0, 1) decides.
+int32_t SampleToken(std::span<const float> logits, double temperature, int64_t top_k, double uniform);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_TRAINER_INFERENCE_H_

@@ -1,0 +1,75 @@
+// Arena figures and collective totals as messages and metrics; see rank_report.h.
+#include "worker/trainer/rank_report.h"
+
+#include <string>
+
+namespace zerofleet {
+namespace {
+
+void SetMemory(const ArenaFigures& figures, google::protobuf::Map<std::string, v1::CategoryMemory>* memory) {
+  for (int c = 0; c < kCategories; ++c) {
+    v1::CategoryMemory& entry = (*memory)[CategoryName(static_cast<Category>(c))];
+    entry.set_current(figures.categories[c].current);
+    entry.set_peak(figures.categories[c].peak);
+  }
+}
+
+}  // namespace
+
+v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host, const Communicator& communicator) {
+  v1::RankReport report;
+  report.set_rank(rank);
+  ArenaFigures device_figures = device.figures(), host_figures = host.figures();
+  SetMemory(device_figures, report.mutable_device_memory());
+  SetMemory(host_figures, report.mutable_host_memory());
+  report.set_device_fragmentation_ratio(device_figures.FragmentationRatio());
+  report.set_host_fragmentation_ratio(host_figures.FragmentationRatio());
+  report.set_rss_peak_bytes(PeakResidentBytes());
+  for (const auto& [operation, totals] : communicator.totals()) {
+    v1::CollectiveReport* collective = report.add_collectives();
+    collective->set_operation(OperationName(operation));
+    collective->set_group(communicator.group());
+    collective->set_backend(communicator.backend());
+    collective->set_calls(totals.calls);
+    collective->set_bytes(totals.bytes);
+    collective->set_seconds(totals.seconds);
+  }
+  return report;
+}
+
+void ExportMemory(Space space, const ArenaFigures& figures, MetricsSink& metrics) {
+  for (int c = 0; c < kCategories; ++c) {
+    metrics.SetMemory(SpaceName(space), CategoryName(static_cast<Category>(c)), figures.categories[c].current,
+                      figures.categories[c].peak);
+  }
+  metrics.SetAllocator(SpaceName(space), figures.reserved, figures.allocated, figures.largest_free_block);
+}
+
+void ObserveCollective(const Communicator& communicator, const CollectiveRecord& record, MetricsSink& metrics) {
+  std::string backend = communicator.backend();
+  metrics.CollectiveDone({.operation = OperationName(record.operation),
+                          .group = communicator.group(),
+                          .backend = backend,
+                          .sent_bytes = record.sent_bytes,
+                          .seconds = record.seconds,
+                          .bus_bandwidth = BusBandwidth(record.operation, communicator.size(), record.gathered_bytes,
+                                                        record.seconds)});
+}
+
+double BusBandwidth(Operation operation, int ranks, int64_t gathered_bytes, double seconds) {
+  if (seconds <= 0) return 0;
+  double algorithm = static_cast<double>(gathered_bytes) / seconds;
+  double share = static_cast<double>(ranks - 1) / ranks;
+  switch (operation) {
+    case Operation::kAllGather:
+    case Operation::kReduceScatter:
+      return algorithm * share;
+    case Operation::kAllReduce:
+      return 2 * algorithm * share;
+    case Operation::kBroadcast:
+      return algorithm;
+  }
+  return 0;
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,23 @@
+// What a rank measured, in the report's and the metrics' words.
+#ifndef ZEROFLEET_WORKER_TRAINER_RANK_REPORT_H_
+#define ZEROFLEET_WORKER_TRAINER_RANK_REPORT_H_
+
+#include "worker/collective/communicator.h"
+#include "worker/memory/arena.h"
+#include "worker/trainer/metrics_sink.h"
+#include "zerofleet/v1/events.pb.h"
+
+namespace zerofleet {
+
+v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host, const Communicator& communicator);
+
+void ExportMemory(Space space, const ArenaFigures& figures, MetricsSink& metrics);
+void ObserveCollective(const Communicator& communicator, const CollectiveRecord& record, MetricsSink& metrics);
+
+// Bytes per second over the slowest link, as nccl-tests defines it: the whole (gathered) size over the time, times
+// (n-1)/n, twice that for an all-reduce.
+double BusBandwidth(Operation operation, int ranks, int64_t gathered_bytes, double seconds);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_TRAINER_RANK_REPORT_H_

@@ -1,0 +1,183 @@
+// The parts of one rank, composed; see training_run.h.
+#include "worker/trainer/training_run.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/digest.h"
+#include "base/status.h"
+#include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_reader.h"
+#include "worker/optim/schedule.h"
+#include "worker/trainer/rank_report.h"
+#include "worker/trainer/tensor_table.h"
+#include "worker/zero/memory_plan.h"
+#include "worker/zero/schedule.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr uint64_t kStopFlag = 1;
+
+int64_t MicroBatches(const v1::Config& config) {
+  return config.batch().global_sequences() / (config.parallel().workers() * config.batch().micro_sequences());
+}
+
+}  // namespace
+
+ZeroOptions TrainingRun::Options(int rank) const {
+  return {.stage = config_.parallel().zero_stage(),
+          .dtype = config_.precision() == "fp32" ? DType::kF32 : DType::kBF16,
+          .micro_batches = MicroBatches(config_),
+          .rank = rank,
+          .world_size = config_.parallel().workers()};
+}
+
+absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, Device& device,
+                                                                  const Clock& clock, MetricsSink& metrics) {
+  ZF_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::Create(config.model()));
+  std::unique_ptr<TrainingRun> run(new TrainingRun(config, std::move(spec), device, clock, metrics));
+  ZeroOptions options = run->Options(/*rank=*/0);
+  ZF_ASSIGN_OR_RETURN(run->model_, Model::Create(config.model(), options.dtype, device, config.batch().micro_sequences(),
+                                                 config.model().context()));
+  ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
+  ZF_ASSIGN_OR_RETURN(run->stream_, device.CreateStream());
+  ZeroLayout layout(run->spec_, options);
+  run->digests_ = {.config = Digest128(config.SerializeAsString()),
+                   .layout = Digest128(layout.Describe(run->spec_)),
+                   .schedule = Digest128(DescribeSchedule(StepSchedule(*run->model_, layout))),
+                   .parameters = run->spec_.parameters()};
+  return run;
+}
+
+absl::Status TrainingRun::Join(std::unique_ptr<Communicator> communicator, uint64_t generation) {
+  generation_ = generation;
+  communicator_ = std::move(communicator);
+  communicator_->SetObserver([this](const CollectiveRecord& record) { ObserveCollective(*communicator_, record, metrics_); });
+  layout_ = std::make_unique<ZeroLayout>(spec_, Options(communicator_->rank()));
+  int64_t tokens = config_.batch().micro_sequences() * config_.model().context();
+  MemoryPlan plan = PlanMemory(*model_, *layout_, tokens);
+  ZF_ASSIGN_OR_RETURN(device_arena_, Arena::Create(plan, Space::kDevice, device_));
+  ZF_ASSIGN_OR_RETURN(host_arena_, Arena::Create(plan, Space::kHost, device_));
+  engine_ = std::make_unique<ZeroEngine>(
+      EngineParts{spec_, *layout_, *model_, device_, *stream_, *device_arena_, *communicator_, clock_}, config_.optimizer());
+  checkpointer_ = std::make_unique<Checkpointer>(*layout_, engine_->state(), device_, *stream_,
+                                                 host_arena_->TakeAs<float>(kSnapshotRow), clock_);
+  feed_->Attach(communicator_->rank(), device_, *stream_, device_arena_->TakeAs<int32_t>(kTokensRow));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::Load(const std::string& step_dir) {
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
+  ZF_RETURN_IF_ERROR(CheckTensorTable(spec_, manifest, step_dir));
+  const AdamWState& vectors = engine_->state().vectors();
+  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, engine_->state().LoadRanges(), vectors.master, vectors.exp_avg,
+                                vectors.exp_avg_sq));
+  loaded_samples_ = manifest.data_cursor().samples_consumed();
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::Start(bool loaded, int64_t step) {
+  ZF_RETURN_IF_ERROR(MeasurePeak());
+  feed_->Seek(step, loaded ? loaded_samples_ : 0);
+  return loaded ? engine_->PublishLoadedState() : engine_->Initialize(config_.seed());
+}
+
+// All ranks measure at the same time, so that they share the machine as they will in training.
+absl::Status TrainingRun::MeasurePeak() {
+  constexpr int kRounds = 6;
+  double mine = device_.ops().MeasureGemmPeak(layout_->options().dtype, kRounds);
+  std::vector<double> all(communicator_->size());
+  ZF_RETURN_IF_ERROR(communicator_->AllGatherBytes(&mine, all.data(), sizeof mine, kScalarsUnit).Wait());
+  peak_flops_ = 0;
+  for (double one : all) peak_flops_ += one;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Step(int64_t step, bool stop) {
+  double start = clock_.MonotonicSeconds();
+  int64_t tokens = config_.batch().global_sequences() * config_.model().context();
+  StepInput input{.step = step,
+                  .learning_rate = LearningRate(config_.optimizer(), config_.schedule(), config_.steps(), step),
+                  .tokens = tokens,
+                  .flags = stop ? kStopFlag : 0};
+  ZF_ASSIGN_OR_RETURN(StepResult result, engine_->Train(input, [&](int64_t micro) { return feed_->TrainingBatch(step, micro); }));
+  double seconds = std::max(clock_.MonotonicSeconds() - start, 1e-9);
+  StepOutcome outcome;
+  outcome.stop = (result.flags & kStopFlag) != 0;
+  v1::StepEvent& event = outcome.event;
+  event.set_step(step);
+  event.set_loss(result.loss);
+  event.set_grad_norm(result.grad_norm);
+  event.set_learning_rate(input.learning_rate);
+  event.set_tokens(tokens);
+  event.set_seconds(seconds);
+  event.set_tokens_per_second(static_cast<double>(tokens) / seconds);
+  event.set_mfu(spec_.FlopsPerToken() * event.tokens_per_second() / peak_flops_);
+  event.set_generation(generation_);
+  ExportFigures(outcome, result.phases);
+  return outcome;
+}
+
+void TrainingRun::ExportFigures(const StepOutcome& outcome, const PhaseSeconds& phases) {
+  const v1::StepEvent& event = outcome.event;
+  metrics_.StepDone({.step = event.step(),
+                     .loss = event.loss(),
+                     .grad_norm = event.grad_norm(),
+                     .learning_rate = event.learning_rate(),
+                     .tokens = event.tokens() / config_.parallel().workers(),
+                     .mfu = event.mfu()});
+  metrics_.PhaseDone(StepPhase::kForward, phases.forward);
+  metrics_.PhaseDone(StepPhase::kBackward, phases.backward);
+  metrics_.PhaseDone(StepPhase::kReduce, phases.reduce);
+  metrics_.PhaseDone(StepPhase::kOptimizer, phases.optimizer);
+  metrics_.PhaseDone(StepPhase::kGather, phases.gather);
+  metrics_.PhaseDone(StepPhase::kData, phases.data);
+  ExportMemory(Space::kDevice, device_arena_->figures(), metrics_);
+  ExportMemory(Space::kHost, host_arena_->figures(), metrics_);
+}
+
+bool TrainingRun::EvaluatesAfter(int64_t step) const {
+  int64_t every = config_.evaluate().every_steps();
+  return feed_->has_validation() && every > 0 && (step % every == 0 || step == config_.steps());
+}
+
+absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
+  ZF_ASSIGN_OR_RETURN(double loss_sum, engine_->EvaluateLossSum(feed_->EvaluationPasses(), [&](int64_t pass) {
+    return feed_->Evaluation(pass);
+  }));
+  v1::EvaluateEvent event;
+  event.set_step(step);
+  event.set_loss(loss_sum / static_cast<double>(feed_->EvaluationTokens()));
+  return event;
+}
+
+absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten)> written) {
+  ZF_ASSIGN_OR_RETURN(double stall, checkpointer_->Save(StepDirectory(config_.checkpoint().dir(), step), Manifest(step),
+                                                        std::move(written)));
+  metrics_.PhaseDone(StepPhase::kCheckpoint, stall);
+  return absl::OkStatus();
+}
+
+v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
+  v1::CheckpointManifest manifest;
+  manifest.set_format_version(kManifestFormatVersion);
+  manifest.set_step(step);
+  manifest.set_generation(generation_);
+  *manifest.mutable_config() = config_;
+  SetTensorTable(spec_, &manifest);
+  manifest.mutable_data_cursor()->set_samples_consumed(feed_->SamplesConsumed(step));
+  manifest.mutable_loss_scale()->set_scale(1);
+  manifest.mutable_random()->set_seed(config_.seed());
+  manifest.set_world_size(config_.parallel().workers());
+  manifest.set_zero_stage(config_.parallel().zero_stage());
+  return manifest;
+}
+
+v1::RankReport TrainingRun::Report() const { return BuildRankReport(rank(), *device_arena_, *host_arena_, *communicator_); }
+
+}  // namespace zerofleet

@@ -1,0 +1,99 @@
+// One training run on one rank, from an assigned rank to its last step: the parts of the worker put together.
+//
+// It composes device, model, layout, memory, communicator, engine, data and checkpoints, and owns no maths. It knows
+// nothing of the coordinator; worker_run.h drives it from the fleet's messages.
+#ifndef ZEROFLEET_WORKER_TRAINER_TRAINING_RUN_H_
+#define ZEROFLEET_WORKER_TRAINER_TRAINING_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "worker/collective/communicator.h"
+#include "worker/device/device.h"
+#include "worker/memory/arena.h"
+#include "worker/model/model.h"
+#include "worker/model/spec.h"
+#include "worker/trainer/checkpointer.h"
+#include "worker/trainer/data_feed.h"
+#include "worker/trainer/metrics_sink.h"
+#include "worker/zero/engine.h"
+#include "worker/zero/layout.h"
+#include "zerofleet/v1/checkpoint.pb.h"
+#include "zerofleet/v1/config.pb.h"
+#include "zerofleet/v1/events.pb.h"
+
+namespace zerofleet {
+
+// What the ranks agree on before they train; equal on every rank.
+struct RunDigests {
+  std::string config, layout, schedule;
+  int64_t parameters = 0;
+};
+
+class TrainingRun {
+ public:
+  // The parts that do not depend on the rank: model, data, digests. `device` and `clock` outlive the run.
+  static absl::StatusOr<std::unique_ptr<TrainingRun>> Prepare(const v1::Config& config, Device& device, const Clock& clock,
+                                                              MetricsSink& metrics);
+  const RunDigests& digests() const { return digests_; }
+
+  // The parts that do: layout, memory, engine.
+  absl::Status Join(std::unique_ptr<Communicator> communicator, uint64_t generation);
+  Communicator& communicator() { return *communicator_; }
+  int rank() const { return layout_->options().rank; }
+
+  // Reads this rank's part of a checkpoint; no collective runs, so that ranks may fail on their own.
+  absl::Status Load(const std::string& step_dir);
+  // With every rank loaded (or none, `loaded` false: fresh weights): makes the parameters whole, measures the peak.
+  absl::Status Start(bool loaded, int64_t step);
+
+  struct StepOutcome {
+    v1::StepEvent event;
+    bool stop = false;  // some rank asked
+  };
+  // `stop` asks every rank to stop after this step.
+  absl::StatusOr<StepOutcome> Step(int64_t step, bool stop);
+  bool EvaluatesAfter(int64_t step) const;
+  absl::StatusOr<v1::EvaluateEvent> Evaluate(int64_t step);
+
+  // Starts saving; `written` is called from the writing thread.
+  absl::Status Save(int64_t step, std::function<void(v1::ShardWritten)> written);
+
+  v1::RankReport Report() const;
+
+ private:
+  TrainingRun(const v1::Config& config, ModelSpec spec, Device& device, const Clock& clock, MetricsSink& metrics)
+      : config_(config), spec_(std::move(spec)), device_(device), clock_(clock), metrics_(metrics) {}
+
+  ZeroOptions Options(int rank) const;
+  absl::Status MeasurePeak();
+  void ExportFigures(const StepOutcome& outcome, const PhaseSeconds& phases);
+  v1::CheckpointManifest Manifest(int64_t step) const;
+
+  const v1::Config config_;
+  const ModelSpec spec_;
+  Device& device_;
+  const Clock& clock_;
+  MetricsSink& metrics_;
+  RunDigests digests_;
+  uint64_t generation_ = 0;
+  double peak_flops_ = 0;  // of all ranks
+  std::unique_ptr<DataFeed> feed_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<ZeroLayout> layout_;
+  std::unique_ptr<Arena> device_arena_, host_arena_;
+  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<ZeroEngine> engine_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  int64_t loaded_samples_ = 0;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_TRAINER_TRAINING_RUN_H_

@@ -1,0 +1,279 @@
+// The messages of a worker's life, in order; see worker_run.h.
+#include "worker/trainer/worker_run.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "worker/collective/factory.h"
+#include "worker/trainer/training_run.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr double kPollSeconds = 0.1;
+
+v1::Failure FailureOf(const absl::Status& status, int64_t step) {
+  v1::Failure failure;
+  failure.set_code(static_cast<int>(status.code()));
+  failure.set_message(std::string(status.message()));
+  failure.set_step(step);
+  return failure;
+}
+
+absl::Status StoppedEarly(const std::string& reason) {
+  return absl::CancelledError(absl::StrCat("stopped before training began: ", reason));
+}
+
+class WorkerRun {
+ public:
+  WorkerRun(const WorkerRunOptions& options, FleetSession& session, WorkerStatus& status, MetricsSink& metrics,
+            const Clock& clock)
+      : options_(options), session_(session), status_(status), metrics_(metrics), clock_(clock) {}
+
+  ~WorkerRun() { status_.SetCommunicator(nullptr); }
+
+  absl::StatusOr<WorkerRunResult> Run() {
+    session_.OnLost([this](absl::Status reason) { status_.Abort(reason); });
+    ZF_RETURN_IF_ERROR(Join());
+    ZF_RETURN_IF_ERROR(LoadUntilStart());
+    ZF_RETURN_IF_ERROR(TrainToTheEnd());
+    ZF_RETURN_IF_ERROR(Finish());
+    return result_;
+  }
+
+ private:
+  absl::Status Join();
+  absl::Status Prepare(const v1::Config& config);
+  absl::Status Enter(const v1::Assignment& assignment, uint64_t generation);
+  absl::Status LoadUntilStart();
+  absl::Status TrainToTheEnd();
+  absl::Status Save(int64_t step);
+  absl::Status HandleWaitingMessages();
+  absl::Status HandleOutcome(const v1::CheckpointOutcome& outcome);
+  absl::Status AwaitCommit(int64_t step);
+  absl::Status Finish();
+
+  // The next message of this kind; others that may come in between are handled.
+  absl::StatusOr<v1::CoordinatorMessage> Await(v1::CoordinatorMessage::BodyCase kind);
+  absl::Status Send(v1::WorkerMessage message) { return session_.Send(std::move(message)); }
+  absl::Status NoticeSignal();
+
+  const WorkerRunOptions& options_;
+  FleetSession& session_;
+  WorkerStatus& status_;
+  MetricsSink& metrics_;
+  const Clock& clock_;
+  v1::Config config_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<CollectiveEndpoint> endpoint_;
+  std::unique_ptr<TrainingRun> run_;
+  int64_t committed_step_ = -1, saved_step_ = -1;  // the latest of each in this run
+  bool stop_ = false, training_ = false;
+  bool told_signal_ = false;
+  WorkerRunResult result_;
+};
+
+absl::Status WorkerRun::Join() {
+  ZF_ASSIGN_OR_RETURN(device_, CreateDevice(options_.device));
+  v1::WorkerMessage hello;
+  *hello.mutable_hello() = options_.hello;
+  hello.mutable_hello()->set_device(device_->kind());
+  hello.mutable_hello()->set_device_description(device_->description());
+  ZF_RETURN_IF_ERROR(Send(hello));
+  ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage welcome, Await(v1::CoordinatorMessage::kWelcome));
+  session_.StartHeartbeats([this] { return status_.Heartbeat(); });
+  ZF_RETURN_IF_ERROR(Prepare(welcome.welcome().config()));
+  ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage assigned, Await(v1::CoordinatorMessage::kAssignment));
+  return Enter(assigned.assignment(), assigned.generation());
+}
+
+absl::Status WorkerRun::Prepare(const v1::Config& config) {
+  config_ = config;
+  if (config.device() != "auto" && config.device() != device_->kind()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the configuration's device is ", config.device(), ", this worker's is ", device_->kind()));
+  }
+  ZF_ASSIGN_OR_RETURN(run_, TrainingRun::Prepare(config, *device_, clock_, metrics_));
+  ZF_ASSIGN_OR_RETURN(endpoint_, CreateCollectiveEndpoint(config.collectives()));
+  v1::WorkerMessage message;
+  v1::Ready* ready = message.mutable_ready();
+  ready->set_config_digest(run_->digests().config);
+  ready->set_layout_digest(run_->digests().layout);
+  ready->set_schedule_digest(run_->digests().schedule);
+  ready->set_parameters(run_->digests().parameters);
+  ready->set_transport_address(endpoint_->address());
+  return Send(message);
+}
+
+absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generation) {
+  status_.SetAssignment(assignment.rank(), assignment.world_size(), generation);
+  status_.SetPhase("loading");
+  metrics_.SetIdentity({.rank = assignment.rank(),
+                        .world_size = assignment.world_size(),
+                        .zero_stage = config_.parallel().zero_stage(),
+                        .precision = config_.precision(),
+                        .device = device_->kind(),
+                        .device_description = device_->description(),
+                        .version = options_.hello.version()});
+  metrics_.SetLossScale(1);
+  if (assignment.members_size() != config_.parallel().workers() || assignment.rank() < 0 ||
+      assignment.rank() >= assignment.members_size()) {
+    return absl::InternalError(absl::StrCat("assigned rank ", assignment.rank(), " of ", assignment.members_size(),
+                                            " members, parallel.workers is ", config_.parallel().workers()));
+  }
+  std::vector<std::string> addresses;
+  for (const v1::Member& member : assignment.members()) addresses.push_back(member.transport_address());
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
+                      endpoint_->Join("data", assignment.rank(), addresses, generation));
+  ZF_RETURN_IF_ERROR(run_->Join(std::move(communicator), generation));
+  status_.SetCommunicator(&run_->communicator());
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::LoadUntilStart() {
+  bool loaded = false;
+  while (true) {
+    if (options_.stop_signal() != 0) return StoppedEarly("signal");
+    absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(kPollSeconds);
+    if (absl::IsDeadlineExceeded(message.status())) continue;
+    ZF_RETURN_IF_ERROR(message);
+    if (message->has_start()) {
+      result_.step = message->start().step();
+      status_.SetPhase("training");
+      status_.SetStep(result_.step);
+      training_ = true;
+      return run_->Start(loaded, result_.step);
+    }
+    if (message->has_stop()) return StoppedEarly(message->stop().reason());
+    if (!message->has_load()) continue;
+    const std::string& path = message->load().path();
+    loaded = !path.empty();
+    absl::Status status = loaded ? run_->Load(path) : absl::OkStatus();
+    v1::WorkerMessage answer;
+    answer.mutable_load_result()->set_ok(status.ok());
+    answer.mutable_load_result()->set_path(path);
+    if (!status.ok()) *answer.mutable_load_result()->mutable_failure() = FailureOf(status, 0);
+    ZF_RETURN_IF_ERROR(Send(answer));
+  }
+}
+
+absl::Status WorkerRun::TrainToTheEnd() {
+  while (result_.step < config_.steps() && !result_.stopped) {
+    ZF_RETURN_IF_ERROR(HandleWaitingMessages());
+    ZF_RETURN_IF_ERROR(NoticeSignal());
+    int64_t step = result_.step + 1;
+    ZF_ASSIGN_OR_RETURN(TrainingRun::StepOutcome outcome, run_->Step(step, stop_));
+    result_.step = step;
+    status_.SetStep(step);
+    if (run_->rank() == 0) {
+      v1::WorkerMessage message;
+      *message.mutable_event()->mutable_step() = outcome.event;
+      ZF_RETURN_IF_ERROR(Send(message));
+    }
+    if (run_->EvaluatesAfter(step)) {
+      ZF_ASSIGN_OR_RETURN(v1::EvaluateEvent evaluation, run_->Evaluate(step));
+      v1::WorkerMessage message;
+      *message.mutable_event()->mutable_evaluate() = evaluation;
+      if (run_->rank() == 0) ZF_RETURN_IF_ERROR(Send(message));
+    }
+    result_.stopped = outcome.stop && step < config_.steps();
+    int64_t every = config_.checkpoint().every_steps();
+    if (step == config_.steps() || outcome.stop || (every > 0 && step % every == 0)) ZF_RETURN_IF_ERROR(Save(step));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::Save(int64_t step) {
+  saved_step_ = step;
+  return run_->Save(step, [this](v1::ShardWritten written) {
+    v1::WorkerMessage message;
+    *message.mutable_shard_written() = std::move(written);
+    // A session that is lost ends the run by itself.
+    session_.Send(std::move(message)).IgnoreError();
+  });
+}
+
+absl::Status WorkerRun::HandleWaitingMessages() {
+  while (true) {
+    absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(0);
+    if (absl::IsDeadlineExceeded(message.status())) return absl::OkStatus();
+    ZF_RETURN_IF_ERROR(message);
+    if (message->has_stop()) stop_ = true;
+    if (message->has_checkpoint()) ZF_RETURN_IF_ERROR(HandleOutcome(message->checkpoint()));
+  }
+}
+
+absl::Status WorkerRun::HandleOutcome(const v1::CheckpointOutcome& outcome) {
+  if (!outcome.committed()) return absl::ResourceExhaustedError(outcome.message());
+  committed_step_ = std::max(committed_step_, outcome.step());
+  return absl::OkStatus();
+}
+
+// The first signal stops the fleet after the step in progress: the ranks learn of it with the step's scalars.
+absl::Status WorkerRun::NoticeSignal() {
+  int signal = options_.stop_signal();
+  if (signal == 0) return absl::OkStatus();
+  stop_ = true;
+  if (std::exchange(told_signal_, true)) return absl::OkStatus();
+  v1::WorkerMessage message;
+  message.mutable_stop_requested()->set_signal(signal);
+  return Send(message);
+}
+
+absl::StatusOr<v1::CoordinatorMessage> WorkerRun::Await(v1::CoordinatorMessage::BodyCase kind) {
+  while (true) {
+    if (!training_ && options_.stop_signal() != 0) {
+      return StoppedEarly("signal");
+    }
+    absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(kPollSeconds);
+    if (absl::IsDeadlineExceeded(message.status())) continue;
+    ZF_RETURN_IF_ERROR(message);
+    if (message->body_case() == kind) return message;
+    if (message->has_stop()) {
+      if (!training_) return StoppedEarly(message->stop().reason());
+      stop_ = true;
+    }
+    if (message->has_checkpoint()) ZF_RETURN_IF_ERROR(HandleOutcome(message->checkpoint()));
+  }
+}
+
+absl::Status WorkerRun::AwaitCommit(int64_t step) {
+  while (committed_step_ < step) {
+    ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage message, Await(v1::CoordinatorMessage::kCheckpoint));
+    ZF_RETURN_IF_ERROR(HandleOutcome(message.checkpoint()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::Finish() {
+  status_.SetPhase("finishing");
+  ZF_RETURN_IF_ERROR(AwaitCommit(saved_step_));
+  v1::RankReport report = run_->Report();
+  status_.SetReport(report);
+  v1::WorkerMessage message;
+  message.mutable_finished()->set_step(result_.step);
+  message.mutable_finished()->set_stopped(result_.stopped);
+  *message.mutable_finished()->mutable_report() = report;
+  ZF_RETURN_IF_ERROR(Send(message));
+  return Await(v1::CoordinatorMessage::kComplete).status();
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, FleetSession& session, WorkerStatus& status,
+                                          MetricsSink& metrics, const Clock& clock) {
+  absl::StatusOr<WorkerRunResult> result = WorkerRun(options, session, status, metrics, clock).Run();
+  if (!result.ok()) {
+    // If the session is what failed, the coordinator knows already and Send fails in turn.
+    v1::WorkerMessage message;
+    *message.mutable_failure() = FailureOf(result.status(), status.Heartbeat().step());
+    session.Send(std::move(message)).IgnoreError();
+  }
+  return result;
+}
+
+}  // namespace zerofleet

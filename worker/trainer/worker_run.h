@@ -1,0 +1,37 @@
+// A worker's life in the fleet: join, agree, load, train, save, finish. One function, driven by the session's messages.
+#ifndef ZEROFLEET_WORKER_TRAINER_WORKER_RUN_H_
+#define ZEROFLEET_WORKER_TRAINER_WORKER_RUN_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "worker/device/device.h"
+#include "worker/trainer/fleet_session.h"
+#include "worker/trainer/metrics_sink.h"
+#include "worker/trainer/worker_status.h"
+
+namespace zerofleet {
+
+struct WorkerRunOptions {
+  v1::Hello hello;  // who this worker is; the device fields are filled in
+  DeviceOptions device;  // "auto" gives way to the configuration's device
+  // The signal this process has received, 0 if none; asked between steps and while waiting.
+  std::function<int()> stop_signal = [] { return 0; };
+};
+
+struct WorkerRunResult {
+  int64_t step = 0;      // steps completed
+  bool stopped = false;  // before the last one, with a checkpoint
+};
+
+// Takes part in one run from Hello to Complete. An error of this rank is told to the coordinator before it is returned;
+// an error of the fleet is returned as the coordinator put it. Everything passed in outlives the call. `session` no
+// longer calls into `status` once it is destroyed, which must happen before `status` is.
+absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, FleetSession& session, WorkerStatus& status,
+                                          MetricsSink& metrics, const Clock& clock);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_TRAINER_WORKER_RUN_H_

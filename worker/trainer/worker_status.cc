@@ -1,0 +1,76 @@
+// A mutex around a message; see worker_status.h.
+#include "worker/trainer/worker_status.h"
+
+#include <utility>
+
+namespace zerofleet {
+
+v1::GetWorkerStatusResponse WorkerStatus::Initial() {
+  v1::GetWorkerStatusResponse status;
+  status.set_rank(-1);
+  status.set_phase("joining");
+  return status;
+}
+
+void WorkerStatus::SetPhase(std::string phase) {
+  absl::MutexLock lock(&mutex_);
+  status_.set_phase(std::move(phase));
+}
+
+void WorkerStatus::SetAssignment(int rank, int world_size, uint64_t generation) {
+  absl::MutexLock lock(&mutex_);
+  status_.set_rank(rank);
+  status_.set_world_size(world_size);
+  status_.set_generation(generation);
+}
+
+void WorkerStatus::SetStep(int64_t step) {
+  absl::MutexLock lock(&mutex_);
+  status_.set_step(step);
+}
+
+void WorkerStatus::SetReport(const v1::RankReport& report) {
+  absl::MutexLock lock(&mutex_);
+  *status_.mutable_report() = report;
+}
+
+void WorkerStatus::SetCommunicator(Communicator* communicator) {
+  absl::MutexLock lock(&mutex_);
+  communicator_ = communicator;
+  if (communicator_ != nullptr && !aborted_.ok()) communicator_->Abort(aborted_);
+}
+
+void WorkerStatus::Abort(const absl::Status& reason) {
+  absl::MutexLock lock(&mutex_);
+  if (!aborted_.ok()) return;
+  aborted_ = reason;
+  if (communicator_ != nullptr) communicator_->Abort(reason);
+}
+
+void WorkerStatus::AddProgress(google::protobuf::RepeatedPtrField<v1::GroupProgress>* progress) const {
+  if (communicator_ == nullptr) return;
+  CollectiveProgress now = communicator_->progress();
+  v1::GroupProgress* entry = progress->Add();
+  entry->set_group(now.group);
+  entry->set_sequence(now.sequence);
+  entry->set_completed(now.completed);
+  entry->set_operation(OperationName(now.operation));
+  entry->set_unit(now.unit);
+}
+
+v1::Heartbeat WorkerStatus::Heartbeat() const {
+  absl::MutexLock lock(&mutex_);
+  v1::Heartbeat heartbeat;
+  heartbeat.set_step(status_.step());
+  AddProgress(heartbeat.mutable_progress());
+  return heartbeat;
+}
+
+v1::GetWorkerStatusResponse WorkerStatus::Snapshot() const {
+  absl::MutexLock lock(&mutex_);
+  v1::GetWorkerStatusResponse snapshot = status_;
+  AddProgress(snapshot.mutable_progress());
+  return snapshot;
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,46 @@
+// What a worker is doing, for its service, its heartbeats and its health: written by the trainer, read by any thread.
+#ifndef ZEROFLEET_WORKER_TRAINER_WORKER_STATUS_H_
+#define ZEROFLEET_WORKER_TRAINER_WORKER_STATUS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/collective/communicator.h"
+#include "zerofleet/v1/coordinator.pb.h"
+#include "zerofleet/v1/worker.pb.h"
+
+namespace zerofleet {
+
+class WorkerStatus {
+ public:
+  void SetPhase(std::string phase);  // joining | loading | training | finishing
+  void SetAssignment(int rank, int world_size, uint64_t generation);
+  void SetStep(int64_t step);
+  void SetReport(const v1::RankReport& report);
+
+  // From here until it is set to null, progress is read from this communicator, and Abort reaches it.
+  void SetCommunicator(Communicator* communicator);
+  // The fleet is lost: ends every wait of the communicator's with `reason`, now or once it is set.
+  void Abort(const absl::Status& reason);
+
+  v1::Heartbeat Heartbeat() const;
+  v1::GetWorkerStatusResponse Snapshot() const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  v1::GetWorkerStatusResponse status_ ABSL_GUARDED_BY(mutex_) = Initial();
+  Communicator* communicator_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
+
+  static v1::GetWorkerStatusResponse Initial();
+  void AddProgress(google::protobuf::RepeatedPtrField<v1::GroupProgress>* progress) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_TRAINER_WORKER_STATUS_H_
