@@ -33,7 +33,8 @@ class SessionClient : public FleetSession {
   // within the timeout.
   static absl::StatusOr<std::unique_ptr<SessionClient>> Connect(const SessionOptions& options);
 
-  // Delivers what was sent (a Failure, say), within the linger time, then ends the stream. No handler runs after it.
+  // Delivers what was sent (a Failure, say), within the linger time, then ends the stream. No handler runs after it, and
+  // none may call it.
   ~SessionClient() override;
 
   absl::Status Send(v1::WorkerMessage message) override;
