@@ -10,6 +10,7 @@
 #include "coordinator/reshard.h"
 #include "proto/json.h"
 #include "proto/json_parse.h"
+#include "worker/checkpoint/shard_format.h"
 
 namespace zerofleet {
 namespace {
@@ -106,7 +107,10 @@ absl::Status CheckFiles(const v1::CheckpointManifest& manifest) {
     }
     if (!IsDigest(file.xxh3_128())) return Wrong(where, "xxh3_128 is not 32 lower-case hexadecimal digits");
     ZF_RETURN_IF_ERROR(CheckRanges(file, total, where));
-    if (file.bytes() <= 0) return Wrong(where, absl::StrCat("bytes ", file.bytes(), " cannot be"));
+    const int64_t least = StoredElements(file) * kShardVectors * static_cast<int64_t>(sizeof(float));
+    if (file.bytes() <= least) {
+      return Wrong(where, absl::StrCat("bytes ", file.bytes(), ", its ranges alone need ", least));
+    }
     sources.push_back(StoredRanges(file));
   }
   absl::Status covered = Reshard(sources, {{0, total, 0}}).status();

@@ -108,6 +108,13 @@ absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, std::
   return Bad(path, absl::StrCat("corrupt: its XXH3-128 is ", reader.digest(), ", the manifest says ", file.xxh3_128()));
 }
 
+// A chunk, or less where no file holds as much.
+size_t BufferElements(const v1::CheckpointManifest& manifest) {
+  int64_t most = 1;
+  for (const v1::ShardFile& file : manifest.files()) most = std::max(most, StoredElements(file));
+  return static_cast<size_t>(std::min<int64_t>(most, kShardChunkBytes / static_cast<int64_t>(sizeof(float))));
+}
+
 }  // namespace
 
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
@@ -116,7 +123,7 @@ absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifes
   for (const v1::ShardFile& file : manifest.files()) sources.push_back(StoredRanges(file));
   absl::StatusOr<std::vector<RangeCopy>> copies = Reshard(sources, wanted);
   if (!copies.ok()) return Annotate(copies.status(), step_dir);
-  std::vector<float> buffer(kShardChunkBytes / sizeof(float));
+  std::vector<float> buffer(BufferElements(manifest));
   for (auto begin = copies->begin(); begin != copies->end();) {
     auto end = std::find_if(begin, copies->end(), [&](const RangeCopy& copy) { return copy.source != begin->source; });
     const v1::ShardFile& file = manifest.files(begin->source);
@@ -127,9 +134,16 @@ absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifes
   return absl::OkStatus();
 }
 
+absl::Status CheckShardLengths(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
+  for (const v1::ShardFile& file : manifest.files()) {
+    ZF_RETURN_IF_ERROR(CheckLength(JoinPath(step_dir, file.name()), file));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status VerifyCheckpoint(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
-  std::vector<float> buffer(kShardChunkBytes / sizeof(float));
+  std::vector<float> buffer(BufferElements(manifest));
   for (const v1::ShardFile& file : manifest.files()) {
     ZF_RETURN_IF_ERROR(ReadShard(JoinPath(step_dir, file.name()), file, {}, {nullptr, nullptr, nullptr}, buffer));
   }

@@ -20,6 +20,10 @@ namespace zerofleet {
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<PlacedRange>& wanted, float* master, float* exp_avg, float* exp_avg_sq);
 
+// Every file of the checkpoint is there with the length that the manifest says: then memory for what it holds may be
+// allocated. DataLoss names the file.
+absl::Status CheckShardLengths(const std::string& step_dir, const v1::CheckpointManifest& manifest);
+
 // Reads and checks every file of the checkpoint.
 absl::Status VerifyCheckpoint(const std::string& step_dir);
 

@@ -1,0 +1,39 @@
+// GPT-2 checkpoints to and from the directories that Hugging Face's transformers reads and writes.
+//
+// A directory holds config.json and model.safetensors (or shards listed by model.safetensors.index.json). Tensor names
+// are ours already; the four projections of a block are stored (in, out) there (Conv1D) and (out, in) here. The tied
+// head is not stored. Another family is another pair of translations in huggingface_config.cc and the names that
+// IsConv1D knows.
+#ifndef ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_H_
+#define ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet {
+
+// Writes `out_dir`/model.safetensors (fp32) and config.json from the committed checkpoint `step_dir`, every byte of which
+// is checked on the way. FailedPrecondition if either file is there already. Holds the master weights in memory.
+absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir);
+
+// What an import records besides the weights.
+struct ImportStamp {
+  std::string writer_version;
+  int64_t committed_unix_seconds;
+};
+
+// Writes `step_dir` as a committed checkpoint at step 0 with zero moments, in one rank's file, from `hf_dir`. `defaults` is
+// a complete configuration, whose model is replaced by that of config.json. Names with or without "transformer." and
+// tensors of F32, BF16 or F16 are taken; a head must equal the token embedding; buffers (attn.bias, attn.masked_bias)
+// are left out. DataLoss naming file and tensor for anything missing, unknown or of another shape, InvalidArgument
+// for a model this version cannot train, FailedPrecondition if `step_dir` is committed already.
+absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& step_dir, const v1::Config& defaults,
+                               const ImportStamp& stamp);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_H_

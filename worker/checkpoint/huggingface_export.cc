@@ -1,0 +1,81 @@
+// A committed checkpoint as model.safetensors and config.json; see huggingface.h.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/checkpoint/huggingface.h"
+#include "worker/checkpoint/huggingface_config.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/shard_reader.h"
+#include "worker/checkpoint/transpose.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr char kWeightsName[] = "model.safetensors";
+constexpr char kConfigName[] = "config.json";
+
+bool IsTransposed(const v1::TensorEntry& tensor) { return IsConv1D(tensor.name()) && tensor.shape_size() == 2; }
+
+std::vector<SafetensorsTensor> ExportedTensors(const v1::CheckpointManifest& manifest) {
+  std::vector<SafetensorsTensor> tensors;
+  for (const v1::TensorEntry& entry : manifest.tensors()) {
+    SafetensorsTensor tensor;
+    tensor.name = entry.name();
+    tensor.dtype = entry.dtype();
+    tensor.shape.assign(entry.shape().begin(), entry.shape().end());
+    if (IsTransposed(entry)) std::swap(tensor.shape[0], tensor.shape[1]);
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+absl::Status WriteWeights(const std::string& path, const v1::CheckpointManifest& manifest,
+                          std::span<const float> master) {
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(path));
+  const std::string header = EncodeSafetensorsHeader(ExportedTensors(manifest));
+  ZF_RETURN_IF_ERROR(file->Write(std::as_bytes(std::span(header))));
+  std::vector<float> turned;
+  for (const v1::TensorEntry& entry : manifest.tensors()) {
+    std::span<const float> data = master.subspan(entry.flat_begin(), entry.flat_end() - entry.flat_begin());
+    if (IsTransposed(entry)) {
+      turned.resize(data.size());
+      Transpose(data, entry.shape(0), entry.shape(1), turned);
+      data = turned;
+    }
+    ZF_RETURN_IF_ERROR(file->Write(std::as_bytes(data)));
+  }
+  return file->Sync();
+}
+
+}  // namespace
+
+absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir) {
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
+  const v1::ModelConfig& model = manifest.config().model();
+  if (model.family() != "gpt2") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(step_dir, ": a model of family '", model.family(), "'; this version exports gpt2"));
+  }
+  const std::string weights = JoinPath(out_dir, kWeightsName), config = JoinPath(out_dir, kConfigName);
+  for (const std::string& path : {weights, config}) {
+    if (FileExists(path)) return absl::FailedPreconditionError(absl::StrCat(path, ": exists, and is not overwritten"));
+  }
+  ZF_RETURN_IF_ERROR(CheckShardLengths(step_dir, manifest));
+  const int64_t elements = ManifestElements(manifest);
+  std::vector<float> master(elements);
+  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, {{0, elements, 0}}, master.data(), nullptr, nullptr));
+  ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
+  absl::Status written = WriteWeights(weights, manifest, master);
+  if (!written.ok()) {
+    RemoveTree(weights).IgnoreError();
+    return written;
+  }
+  return WriteFileAtomically(config, HuggingFaceConfigText(model));
+}
+
+}  // namespace zerofleet

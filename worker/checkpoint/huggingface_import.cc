@@ -1,0 +1,128 @@
+// A Hugging Face directory as a committed checkpoint at step 0; see huggingface.h.
+#include <cstring>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/huggingface.h"
+#include "worker/checkpoint/huggingface_config.h"
+#include "worker/checkpoint/huggingface_source.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_writer.h"
+#include "worker/checkpoint/transpose.h"
+#include "worker/model/spec.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
+constexpr std::string_view kPrefix = "transformer.";
+constexpr char kHeadName[] = "lm_head.weight";
+constexpr char kTokenEmbeddingName[] = "wte.weight";
+
+// A tensor's name in a source, where none has the prefix.
+std::string SourceName(const TensorSpec& tensor) {
+  ZF_CHECK(std::string_view(tensor.name).substr(0, kPrefix.size()) == kPrefix);
+  return tensor.name.substr(kPrefix.size());
+}
+
+absl::StatusOr<v1::ModelConfig> ReadConfig(const std::string& hf_dir) {
+  const std::string path = JoinPath(hf_dir, "config.json");
+  ZF_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kMaxConfigBytes));
+  absl::StatusOr<v1::ModelConfig> model = ParseHuggingFaceConfig(text);
+  if (!model.ok()) return Annotate(model.status(), path);
+  return model;
+}
+
+std::vector<int64_t> SourceShape(const TensorSpec& tensor) {
+  if (!IsConv1D(tensor.name)) return tensor.shape;
+  return {tensor.shape[1], tensor.shape[0]};
+}
+
+absl::Status ReadTensor(const HuggingFaceSource& source, const TensorSpec& tensor, std::span<float> into) {
+  if (!IsConv1D(tensor.name)) return source.Read(SourceName(tensor), SourceShape(tensor), into);
+  std::vector<float> turned(into.size());
+  ZF_RETURN_IF_ERROR(source.Read(SourceName(tensor), SourceShape(tensor), turned));
+  Transpose(turned, tensor.shape[1], tensor.shape[0], into);
+  return absl::OkStatus();
+}
+
+// Every tensor of the source must have found its place; a head must be the token embedding again.
+absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string& hf_dir, const ModelSpec& spec) {
+  std::set<std::string> known = {kHeadName};
+  for (const TensorSpec& tensor : spec.tensors()) known.insert(SourceName(tensor));
+  for (const std::string& name : source.Names()) {
+    if (!known.contains(name)) return absl::DataLossError(absl::StrCat(hf_dir, ": unknown tensor '", name, "'"));
+  }
+  if (!source.Has(kHeadName)) return absl::OkStatus();
+  for (const TensorSpec& tensor : spec.tensors()) {
+    if (SourceName(tensor) != kTokenEmbeddingName) continue;
+    std::vector<float> head(tensor.elements()), embedding(tensor.elements());
+    ZF_RETURN_IF_ERROR(source.Read(kHeadName, tensor.shape, head));
+    ZF_RETURN_IF_ERROR(source.Read(kTokenEmbeddingName, tensor.shape, embedding));
+    if (std::memcmp(head.data(), embedding.data(), head.size() * sizeof(float)) != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(hf_dir, ": lm_head.weight differs from wte.weight; this version trains tied heads only"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+v1::CheckpointManifest ImportedManifest(const v1::Config& config, const ModelSpec& spec, const ImportStamp& stamp) {
+  v1::CheckpointManifest manifest;
+  manifest.set_format_version(kManifestFormatVersion);
+  *manifest.mutable_config() = config;
+  for (const TensorSpec& tensor : spec.tensors()) {
+    v1::TensorEntry* entry = manifest.add_tensors();
+    entry->set_name(tensor.name);
+    entry->set_dtype(kStoredDType);
+    entry->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+    entry->set_flat_begin(tensor.flat_begin);
+    entry->set_flat_end(tensor.flat_end);
+  }
+  manifest.mutable_data_cursor()->set_samples_consumed(0);
+  manifest.mutable_loss_scale()->set_scale(1);
+  manifest.mutable_random()->set_seed(config.seed());
+  manifest.set_world_size(1);
+  manifest.set_zero_stage(config.parallel().zero_stage());
+  manifest.set_writer_version(stamp.writer_version);
+  manifest.set_committed_unix_seconds(stamp.committed_unix_seconds);
+  return manifest;
+}
+
+}  // namespace
+
+absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& step_dir, const v1::Config& defaults,
+                               const ImportStamp& stamp) {
+  v1::Config config = defaults;
+  ZF_ASSIGN_OR_RETURN(*config.mutable_model(), ReadConfig(hf_dir));
+  absl::StatusOr<ModelSpec> spec = ModelSpec::Create(config.model());
+  if (!spec.ok()) return Annotate(spec.status(), JoinPath(hf_dir, "config.json"));
+  ZF_ASSIGN_OR_RETURN(HuggingFaceSource source, HuggingFaceSource::Open(hf_dir));
+
+  // Every tensor is held against its file before config.json's sizes are trusted with memory.
+  for (const TensorSpec& tensor : spec->tensors()) {
+    ZF_RETURN_IF_ERROR(source.Check(SourceName(tensor), SourceShape(tensor)));
+  }
+  std::vector<float> master(spec->parameters());
+  for (const TensorSpec& tensor : spec->tensors()) {
+    std::span<float> into = std::span(master).subspan(tensor.flat_begin, tensor.elements());
+    ZF_RETURN_IF_ERROR(ReadTensor(source, tensor, into));
+  }
+  ZF_RETURN_IF_ERROR(CheckNothingLost(source, hf_dir, *spec));
+
+  const std::vector<float> zeros(master.size());
+  v1::CheckpointManifest manifest = ImportedManifest(config, *spec, stamp);
+  const std::vector<PlacedRange> everything = {{0, spec->parameters(), 0}};
+  ZF_ASSIGN_OR_RETURN(*manifest.add_files(), WriteShard(step_dir, 0, everything, master, zeros, zeros));
+  return CommitManifest(step_dir, manifest);
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,55 @@
+// The tensors of a Hugging Face directory, found by our names and read as fp32.
+#ifndef ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_SOURCE_H_
+#define ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_SOURCE_H_
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/file.h"
+#include "worker/checkpoint/safetensors.h"
+
+namespace zerofleet {
+
+class HuggingFaceSource {
+ public:
+  // Opens model.safetensors, or the files that model.safetensors.index.json lists. Names lose a leading
+  // "transformer."; buffers that are no weights are left out. DataLoss naming the file, NotFound if there is none.
+  static absl::StatusOr<HuggingFaceSource> Open(const std::string& directory);
+
+  // Names without "transformer.".
+  std::vector<std::string> Names() const;
+  bool Has(const std::string& name) const { return tensors_.contains(name); }
+
+  // DataLoss, naming file and tensor, if the tensor is missing, of another shape, or not of F32, BF16 or F16. What
+  // passes is no larger than its file, so that memory for it may be allocated.
+  absl::Status Check(const std::string& name, const std::vector<int64_t>& shape) const;
+
+  // Checks, and fills `into` with the tensor converted to fp32.
+  absl::Status Read(const std::string& name, const std::vector<int64_t>& shape, std::span<float> into) const;
+
+ private:
+  struct Located {
+    const MappedFile* file;
+    SafetensorsTensor tensor;
+    int64_t data_begin;
+  };
+
+  explicit HuggingFaceSource(std::string directory) : directory_(std::move(directory)) {}
+  absl::Status AddFile(const std::string& path);
+
+  std::string directory_;
+  std::vector<std::unique_ptr<MappedFile>> files_;
+  std::map<std::string, Located> tensors_;
+};
+
+// The value of an IEEE 754 half, from its bits.
+float HalfToFloat(uint16_t bits);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_SOURCE_H_

@@ -1,0 +1,18 @@
+// Fuzzes manifest.json: what is accepted must survive printing and parsing.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "worker/checkpoint/manifest.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace zerofleet;
+  absl::StatusOr<v1::CheckpointManifest> manifest = ParseManifest({reinterpret_cast<const char*>(data), size});
+  if (!manifest.ok()) return 0;
+  std::string text = ManifestText(*manifest);
+  absl::StatusOr<v1::CheckpointManifest> again = ParseManifest(text);
+  ZF_CHECK(again.ok());
+  ZF_CHECK(ManifestText(*again) == text);
+  return 0;
+}
