@@ -1,0 +1,44 @@
+// Bandwidth of the collectives between processes of this machine, beside the memory's own. `zerofleet bench
+// collectives` prints it.
+//
+// Bus bandwidth is what nccl-tests calls it: bytes / seconds * (n-1)/n for an all-gather and a reduce-scatter, twice
+// that for an all-reduce; so it compares across world sizes. Times are the best of several rounds, each as long as
+// its slowest rank: other work on the machine only ever makes a round slower.
+#ifndef ZEROFLEET_BENCH_COLLECTIVE_BENCHES_H_
+#define ZEROFLEET_BENCH_COLLECTIVE_BENCHES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/collective/communicator.h"
+#include "worker/device/dtype.h"
+
+namespace zerofleet {
+
+struct CollectiveBenchOptions {
+  std::string backend = "auto";  // as the configuration spells it
+  int ranks = 2;
+  int rounds = 6;
+  std::vector<int64_t> sizes_bytes = {64 << 10, 1 << 20, 16 << 20, 256 << 20};  // whole arrays
+};
+
+struct CollectiveRate {
+  std::string backend;
+  Operation operation;
+  DType dtype;
+  int ranks;
+  int64_t bytes;
+  double seconds;
+  double bus_bytes_per_second;
+  double memory_bytes_per_second;  // a[i] = b[i] + c[i] on all ranks at once, three streams, summed over ranks
+};
+
+// Forks one process a rank, so the caller must have no threads whose locks matter. A rank that fails is reported as
+// Internal with its number.
+absl::StatusOr<std::vector<CollectiveRate>> BenchCollectives(const CollectiveBenchOptions& options);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_BENCH_COLLECTIVE_BENCHES_H_

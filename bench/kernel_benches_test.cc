@@ -1,0 +1,36 @@
+// The figures a bench gives are complete and possible; how good they are is not a test's to say.
+#include "bench/kernel_benches.h"
+
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+TEST(KernelBenchesTest, OptimizerRatesFollowFromTheirParts) {
+  const auto device = CreateDevice({.kind = "cpu"}).value();
+  const auto rates = BenchOptimizer(*device, 100000, 2).value();
+  ASSERT_EQ(rates.size(), 2u);
+  EXPECT_EQ(rates[0].bytes_per_parameter, 28);
+  EXPECT_EQ(rates[1].bytes_per_parameter, 30);
+  for (const OptimizerRate& rate : rates) {
+    EXPECT_GT(rate.seconds, 0);
+    EXPECT_GT(rate.memory_bytes_per_second, 0);
+    EXPECT_DOUBLE_EQ(rate.bytes_per_second, static_cast<double>(rate.parameters * rate.bytes_per_parameter) / rate.seconds);
+  }
+}
+
+TEST(KernelBenchesTest, GemmCoversEveryDirectionInBothTypes) {
+  const auto device = CreateDevice({.kind = "cpu"}).value();
+  const auto rates = BenchGemm(*device, {{"one", 64, 32, 16}, {"two", 8, 16, 32}}, 1).value();
+  ASSERT_EQ(rates.size(), 2u * 3u * 2u);
+  for (const GemmRate& rate : rates) {
+    EXPECT_GT(rate.flops_per_second, 0) << rate.layer;
+    EXPECT_GT(rate.peak_flops_per_second, 0) << rate.layer;
+  }
+  EXPECT_EQ(rates[0].dtype, DType::kF32);
+  EXPECT_EQ(rates.back().dtype, DType::kBF16);
+  EXPECT_EQ(rates.back().direction, "backward weight");
+}
+
+}  // namespace
+}  // namespace zerofleet

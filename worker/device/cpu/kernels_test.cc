@@ -1,0 +1,90 @@
+// The vector kernels on every instruction set that this CPU and this build share, the plain baseline included.
+#include "worker/device/cpu/kernels.h"
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "hwy/targets.h"
+
+namespace zerofleet {
+namespace {
+
+std::vector<float> Values(int64_t count, uint32_t state) {
+  std::vector<float> values(count);
+  for (float& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<float>(state >> 8) * 0x1p-23f - 1.0f;
+  }
+  return values;
+}
+
+Tensor Floats(std::vector<float>& values) { return {values.data(), DType::kF32}; }
+
+// Calls body once for each instruction set the baseline and the CPU offer, with the kernels switched to it.
+void OnEveryTarget(const std::function<void()>& body) {
+  const int64_t targets = hwy::SupportedTargets() & (HWY_TARGETS);
+  for (int64_t rest = targets; rest != 0; rest &= rest - 1) {
+    hwy::SetSupportedTargetsForTest(rest & -rest);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    SCOPED_TRACE(kernels::TargetName());
+    body();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+TEST(KernelsTest, RoundingIsToBF16) {
+  const auto values = Values(1003, 1);
+  OnEveryTarget([&] {
+    auto from = values;
+    from[5] = std::nanf("");
+    from[6] = HUGE_VALF;
+    std::vector<BF16> to(from.size());
+    kernels::Convert(static_cast<int64_t>(from.size()), Floats(from), {to.data(), DType::kBF16});
+    for (size_t i = 0; i < from.size(); ++i) ASSERT_EQ(to[i].bits, ToBF16(from[i]).bits) << i;
+  });
+}
+
+TEST(KernelsTest, SumSquaresHasTheSameBitsEverywhere) {
+  auto values = Values(1003, 2);
+  const double want = kernels::SumSquares(1003, Floats(values));
+  EXPECT_GT(want, 300);
+  OnEveryTarget([&] { EXPECT_EQ(kernels::SumSquares(1003, Floats(values)), want); });
+}
+
+// The results of several kernels, to be compared between instruction sets.
+std::vector<float> ManyKernels() {
+  constexpr int64_t n = 101;
+  auto x = Values(n, 3), dy = Values(n, 4), gamma = Values(n, 5), beta = Values(n, 6), y = x, dx = x, softmax = x;
+  float mean = 0, rstd = 0;
+  kernels::Gelu(n, Floats(x), Floats(y));
+  std::vector<float> results = y;
+  const auto keep = [&](const std::vector<float>& values) { results.insert(results.end(), values.begin(), values.end()); };
+  kernels::GeluGradient(n, Floats(x), Floats(dy), Floats(dx));
+  keep(dx);
+  kernels::LayerNormRow(n, 1e-5f, Floats(x), Floats(gamma), Floats(beta), Floats(y), &mean, &rstd);
+  keep(y);
+  kernels::LayerNormRowGradient(n, Floats(dy), Floats(x), Floats(gamma), mean, rstd, Floats(dx));
+  keep(dx);
+  results.push_back(kernels::SoftmaxRow(n, 0.5f, softmax.data()));
+  keep(softmax);
+  results.push_back(static_cast<float>(kernels::CrossEntropyRow(n, 17, true, 0.25f, x.data())));
+  keep(x);
+  kernels::ColumnSums(1, n, 0, n, Floats(dy), beta.data());
+  keep(beta);
+  return results;
+}
+
+TEST(KernelsTest, InstructionSetsAgree) {
+  const auto want = ManyKernels();
+  OnEveryTarget([&] {
+    const auto got = ManyKernels();
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 3e-6 * (1 + std::abs(want[i]))) << i;
+  });
+}
+
+}  // namespace
+}  // namespace zerofleet
