@@ -71,7 +71,7 @@ class UcxCommunicator : public Communicator {
   }
 
   void Idle() override {
-    // After an abort buffers have gone back to their owners, and progress could still write to them.
+    // After an abort buffers have gone back to their owners: nothing more is let in.
     if (is_aborted()) return Communicator::Idle();
     transport_->ProgressAndSleep(absl::Milliseconds(50));
   }
@@ -103,16 +103,25 @@ class UcxCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  // Ends an operation: whatever it came to, nothing stays under way.
+  // Ends an operation. One that failed closes the transport, so that its buffers go back to their owner untouched from
+  // then on.
   absl::Status Finish(absl::Status status) {
-    for (std::vector<Step>* steps : {&receives_, &sends_}) {
-      for (Step& step : *steps) {
-        if (status.ok()) status = Wait(step);
-        transport_->CancelAll(step);
-        step.clear();
-      }
+    for (Step& step : receives_) {
+      if (status.ok()) status = Wait(step);
     }
+    for (Step& step : sends_) {
+      if (status.ok()) status = Wait(step);
+    }
+    if (!status.ok()) Close();
     return status;
+  }
+
+  void Close() {
+    Step left;
+    for (std::vector<Step>* steps : {&receives_, &sends_}) {
+      for (Step& step : *steps) left.insert(left.end(), step.begin(), step.end());
+    }
+    transport_->Close(left);
   }
 
   // The `distance`-th peer after this rank, so that ranks do not all turn to the same one.

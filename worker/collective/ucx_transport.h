@@ -3,7 +3,7 @@
 // Every message is matched exactly by its tag: generation (16 bits), source rank (16), position in the sequence of
 // messages from that source to this rank (32). Both sides count alike because every rank runs the same schedule. A
 // message of an older generation matches nothing. Large messages are fetched by the receiver out of the sender's
-// memory (rendezvous), so no memory of a peer is written to from outside.
+// memory (rendezvous), so no process writes to another's memory.
 //
 // After Create one thread at a time may use it, except for Signal.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_UCX_TRANSPORT_H_
@@ -29,7 +29,7 @@ namespace zerofleet {
 
 class UcxTransport {
  public:
-  // One message under way. Must be waited for, or abandoned with CancelAll, before its buffer goes.
+  // One message under way. Must be waited for, or given to Close, before its buffer goes.
   struct Request {
     void* handle = nullptr;  // null: complete
     int64_t bytes = 0;
@@ -62,8 +62,9 @@ class UcxTransport {
   // Ends a sleep; any thread.
   void Signal();
 
-  // Cancels whatever is under way; no buffer given to Send or Receive is touched any more.
-  void CancelAll(std::span<Request> requests);
+  // Cancels `requests` and closes the endpoints without asking the peers: afterwards no buffer given to Send or
+  // Receive is touched any more, and nothing can be sent. False when UCX could not let go in time.
+  bool Close(std::span<Request> requests = {});
   // Waits up to `limit` until everything sent has left this process.
   void Flush(absl::Duration limit);
 
@@ -77,6 +78,7 @@ class UcxTransport {
   ucp_context* context_ = nullptr;
   ucp_worker* worker_ = nullptr;
   int event_descriptor_ = -1;
+  bool closed_ = true;  // false once Close has failed
   int rank_ = 0;
   uint64_t generation_ = 0;
   std::vector<ucp_ep*> endpoints_;         // by rank; null for this one

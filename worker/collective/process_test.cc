@@ -1,0 +1,133 @@
+// The UCX backend between real processes (collective_rank), over shared memory and over TCP.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet {
+namespace {
+
+// A rank's process, with a pipe to its stdin and one from its stdout.
+class RankProcess {
+ public:
+  RankProcess(int size, int rank, const std::string& generation, const std::string& scenario, const std::string& tls) {
+    int in[2], out[2];
+    EXPECT_EQ(pipe2(in, O_CLOEXEC), 0);
+    EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    std::vector<std::string> arguments = {ZEROFLEET_COLLECTIVE_RANK, absl::StrCat(size), absl::StrCat(rank), generation, scenario};
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    setenv("UCX_TLS", tls.c_str(), 1);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    unsetenv("UCX_TLS");
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    to_ = in[1];
+    from_ = fdopen(out[0], "r");
+  }
+  ~RankProcess() {
+    if (pid_ > 0) Kill();
+    close(to_);
+    fclose(from_);
+  }
+  RankProcess(const RankProcess&) = delete;
+
+  std::string ReadLine() {
+    char* line = nullptr;
+    size_t capacity = 0;
+    const ssize_t length = getline(&line, &capacity, from_);
+    std::string result(line, length > 0 ? length : 0);
+    free(line);
+    return result;
+  }
+  void Write(const std::string& text) { EXPECT_EQ(write(to_, text.data(), text.size()), static_cast<ssize_t>(text.size())); }
+
+  void Kill() {
+    kill(pid_, SIGKILL);
+    Wait();
+  }
+  // The exit code, or minus the signal that ended it.
+  int Wait() {
+    int status = 0;
+    waitpid(std::exchange(pid_, 0), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int to_ = -1;
+  FILE* from_ = nullptr;
+};
+
+using Ranks = std::vector<std::unique_ptr<RankProcess>>;
+
+// The last rank runs `last`, the others `scenario`.
+Ranks Start(int size, const std::string& scenario, const std::string& last, const std::string& tls) {
+  Ranks ranks;
+  for (int rank = 0; rank < size; rank++) {
+    ranks.push_back(std::make_unique<RankProcess>(size, rank, "7", rank == size - 1 ? last : scenario, tls));
+  }
+  std::string addresses;
+  for (auto& rank : ranks) addresses += rank->ReadLine();
+  for (auto& rank : ranks) rank->Write(addresses);
+  return ranks;
+}
+
+class ProcessTest : public testing::TestWithParam<std::tuple<int, std::string>> {};
+
+TEST_P(ProcessTest, SumsAreRightAndRanksLeaveInAnyOrder) {
+  const auto [size, tls] = GetParam();
+  for (int round = 0; round < 3; round++) {
+    Ranks ranks = Start(size, "sums", "sums", tls);
+    for (auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0);
+  }
+}
+
+// A peer that dies before its first operation.
+TEST_P(ProcessTest, RanksThatWaitForADeadOneStayAliveUntilTold) {
+  const auto [size, tls] = GetParam();
+  Ranks ranks = Start(size, "streams", "hangs", tls);
+  for (auto& rank : ranks) EXPECT_EQ(rank->ReadLine(), "joined\n");
+  ranks.back()->Kill();
+  ranks.pop_back();
+  for (auto& rank : ranks) rank->Write("abort\n");
+  for (auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0);
+}
+
+// A peer that dies in the middle of an operation, large or small.
+TEST_P(ProcessTest, SurvivorsOfAKilledRankStayAliveUntilTold) {
+  const auto [size, tls] = GetParam();
+  for (const std::string scenario : {"streams", "trickles"}) {
+    Ranks ranks = Start(size, scenario, scenario, tls);
+    for (auto& rank : ranks) EXPECT_EQ(rank->ReadLine(), "joined\n");
+    for (auto& rank : ranks) EXPECT_EQ(rank->ReadLine(), "running\n");
+    ranks.back()->Kill();
+    ranks.pop_back();
+    for (auto& rank : ranks) rank->Write("abort\n");
+    for (auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0) << scenario;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, ProcessTest, testing::Combine(testing::Values(2, 3), testing::Values("all", "tcp")),
+                         [](const auto& test) { return absl::StrCat(std::get<1>(test.param), std::get<0>(test.param)); });
+
+}  // namespace
+}  // namespace zerofleet
