@@ -2,6 +2,7 @@
 #include "coordinator/view.h"
 
 #include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -31,6 +32,7 @@ void FormView(Fleet& fleet, double now) {
     assignment.set_rank(member.rank);
     fleet.Send(member.id, message, absl::StrCat("all ", fleet.world_size(), " are ready; ranks follow join order"));
   }
+  for (const std::string& notice : fleet.parameters.notices) fleet.PublishNotice(notice);
   BeginLoad(fleet, now);
 }
 

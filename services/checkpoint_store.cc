@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_format.h"
-#include "base/file.h"
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/manifest.h"
 
 namespace zerofleet {
 namespace {
@@ -28,16 +28,23 @@ absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const std::stri
     return plan;
   }
   plan.may_fall_back = true;
-  if (!IsDirectory(dir)) return plan;
-  ZF_ASSIGN_OR_RETURN(std::vector<CommittedCheckpoint> committed, ListCheckpoints(dir));
+  std::vector<CheckpointProblem> problems;
+  ZF_ASSIGN_OR_RETURN(std::vector<CommittedCheckpoint> committed, ListCheckpoints(dir, &problems));
   for (const CommittedCheckpoint& checkpoint : committed) AddCandidate(plan, checkpoint.path, checkpoint.manifest);
+  for (const CheckpointProblem& problem : problems) {
+    plan.notices.push_back(absl::StrCat("checkpoint ", problem.path, " is not used: ", problem.reason));
+  }
+  if (committed.empty() && !problems.empty()) {
+    return absl::DataLossError(absl::StrCat(plan.notices.back(), "; no other checkpoint is left in ", dir,
+                                            "; --resume none begins anew"));
+  }
   return plan;
 }
 
 absl::StatusOr<std::string> CommitCheckpoint(v1::CheckpointManifest manifest, int64_t unix_seconds) {
   manifest.set_committed_unix_seconds(unix_seconds);
   const v1::CheckpointConfig& config = manifest.config().checkpoint();
-  std::string path = JoinPath(config.dir(), absl::StrFormat("step-%08d", manifest.step()));
+  std::string path = StepDirectory(config.dir(), manifest.step());
   ZF_RETURN_IF_ERROR(CommitManifest(path, manifest));
   ZF_RETURN_IF_ERROR(PruneCheckpoints(config.dir(), config.keep()));
   return path;

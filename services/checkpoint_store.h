@@ -17,10 +17,12 @@ struct ResumePlan {
   bool may_fall_back = false;
   uint64_t newest_generation = 0;  // of any candidate; the run's own must be larger
   int64_t newest_unix_seconds = 0;
+  std::vector<std::string> notices;  // one line for each checkpoint whose manifest cannot be believed
 };
 
 // `resume` is "auto" (every committed checkpoint in `dir`), "none", or the path of one step directory, which must hold
-// a valid manifest.
+// a valid manifest. DataLoss if there are checkpoints but none with a valid manifest: a run never begins anew by itself
+// where there is something to resume.
 absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const std::string& dir);
 
 // Commits `manifest` in its step directory under its configuration's checkpoint.dir, then removes the oldest ones

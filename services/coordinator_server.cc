@@ -48,6 +48,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   parameters.previous_generation = std::max(state.generation, plan.newest_generation);
   parameters.candidates = std::move(plan.candidates);
   parameters.may_fall_back = plan.may_fall_back;
+  parameters.notices = std::move(plan.notices);
 
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer());
   if (options.registry != nullptr) {
