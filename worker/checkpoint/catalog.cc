@@ -90,7 +90,8 @@ absl::Status CommitManifest(const std::string& step_dir, const v1::CheckpointMan
     const std::string shard = JoinPath(step_dir, file.name());
     ZF_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(shard));
     if (bytes != file.bytes()) {
-      return absl::DataLossError(absl::StrCat(shard, ": ", bytes, " bytes, rank ", file.rank(), " reported ", file.bytes()));
+      return absl::DataLossError(
+          absl::StrCat(shard, ": ", bytes, " bytes, rank ", file.rank(), " reported ", file.bytes()));
     }
   }
   // The shards' names and the directory's own must be durable before the manifest says that they are.

@@ -41,8 +41,8 @@ absl::Status CheckSettings(const json& config) {
     bool accepted = false;
     for (const json& candidate : setting.accepted) accepted |= value == candidate;
     if (accepted) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(setting.key, " is ", DumpJson(value), ", this version needs ", DumpJson(setting.accepted.front())));
+    return absl::InvalidArgumentError(absl::StrCat(setting.key, " is ", DumpJson(value), ", this version needs ",
+                                                   DumpJson(setting.accepted.front())));
   }
   return absl::OkStatus();
 }

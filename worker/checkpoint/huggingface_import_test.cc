@@ -92,7 +92,8 @@ TEST_F(HuggingFaceImportTest, UnknownMissingAndMisshapenTensorsAreNamed) {
   ReplaceInHeader("transformer.ln_f.bias", "transformer.ln_g.bias");
   EXPECT_THAT(ImportError(absl::StatusCode::kDataLoss), HasSubstr("no tensor 'ln_f.bias'"));
   ReplaceInHeader("\"shape\":[31,15]", "\"shape\":[15,31]");
-  EXPECT_THAT(ImportError(absl::StatusCode::kDataLoss), AllOf(HasSubstr("'transformer.wte.weight'"), HasSubstr("(15, 31)")));
+  EXPECT_THAT(ImportError(absl::StatusCode::kDataLoss),
+              AllOf(HasSubstr("'transformer.wte.weight'"), HasSubstr("(15, 31)")));
 }
 
 TEST_F(HuggingFaceImportTest, ImpossibleSizesAreRefusedBeforeAnyMemoryIsTaken) {

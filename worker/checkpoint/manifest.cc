@@ -76,8 +76,8 @@ absl::Status CheckRanges(const v1::ShardFile& file, int64_t total, const std::st
     const v1::FlatRange& range = file.ranges(r);
     const std::string range_where = absl::StrCat(where, ".ranges[", r, "]");
     if (range.flat_begin() < 0 || range.flat_begin() >= range.flat_end() || range.flat_end() > total) {
-      return Wrong(range_where, absl::StrCat("[", range.flat_begin(), ", ", range.flat_end(), ") is no range within ", total,
-                                             " elements"));
+      return Wrong(range_where, absl::StrCat("[", range.flat_begin(), ", ", range.flat_end(), ") is no range within ",
+                                             total, " elements"));
     }
     if (range.offset() != next_offset) {
       return Wrong(range_where, absl::StrCat("offset ", range.offset(), ", expected ", next_offset));

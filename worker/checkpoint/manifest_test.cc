@@ -50,9 +50,11 @@ TEST_F(ManifestTest, AFutureVersionIsNamedEvenWithUnknownKeys) {
 }
 
 TEST_F(ManifestTest, TheTensorTableMustBeContiguous) {
-  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_tensors(1)->set_flat_begin(0); }), HasSubstr("tensors[1]: flat_begin"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_tensors(1)->set_flat_begin(0); }),
+              HasSubstr("tensors[1]: flat_begin"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_tensors(1)->set_flat_end(0); }), HasSubstr("tensors[1]: flat_end"));
-  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_tensors(0)->set_shape(0, INT64_MAX); }), HasSubstr("impossible shape"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_tensors(0)->set_shape(0, INT64_MAX); }),
+              HasSubstr("impossible shape"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_tensors(2)->set_name(m->tensors(1).name()); }), HasSubstr("twice"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_tensors(2)->set_dtype("BF16"); }), HasSubstr("'BF16'"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->clear_tensors(); }), HasSubstr("tensors: empty"));
@@ -82,7 +84,8 @@ TEST_F(ManifestTest, OtherStateMustMakeSense) {
   EXPECT_THAT(ErrorAfter([](auto* m) { m->set_step(-1); }), HasSubstr("step"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->clear_config(); }), HasSubstr("config"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->clear_loss_scale(); }), HasSubstr("loss_scale.scale"));
-  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_data_cursor()->set_samples_consumed(-1); }), HasSubstr("data_cursor"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_data_cursor()->set_samples_consumed(-1); }),
+              HasSubstr("data_cursor"));
 }
 
 TEST_F(ManifestTest, ReadingNamesThePath) {

@@ -64,8 +64,8 @@ absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& name, const jso
   int64_t bytes = SafetensorsBytes(tensor.dtype, tensor.shape);
   if (bytes < 0) return BadTensor(name, "unknown dtype, or a size beyond 63 bits");
   if (tensor.end - tensor.begin != bytes) {
-    return BadTensor(name, absl::StrCat("data_offsets span ", tensor.end - tensor.begin, " bytes, dtype and shape need ",
-                                        bytes));
+    return BadTensor(name, absl::StrCat("data_offsets span ", tensor.end - tensor.begin,
+                                        " bytes, dtype and shape need ", bytes));
   }
   return tensor;
 }
@@ -150,7 +150,8 @@ std::string EncodeSafetensorsHeader(const std::vector<SafetensorsTensor>& tensor
   for (const SafetensorsTensor& tensor : tensors) {
     const int64_t bytes = SafetensorsBytes(tensor.dtype, tensor.shape);
     ZF_CHECK(bytes >= 0);
-    header[tensor.name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};
+    header[tensor.name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
   }
   std::string text = DumpJson(header);

@@ -11,8 +11,8 @@
 
 namespace zerofleet {
 
-// Copies the elements of `wanted` to their offsets in each of the targets; a null target is left out. `manifest` is that
-// of `step_dir`, validated (ReadManifest).
+// Copies the elements of `wanted` to their offsets in each of the targets; a null target is left out. `manifest` is
+// that of `step_dir`, validated (ReadManifest).
 //
 // Reads only the files that hold a wanted element, each once, front to back, through a buffer of 4 MiB, and checks
 // each file's length, header and XXH3-128. DataLoss names the file and what is wrong with it; the targets then hold

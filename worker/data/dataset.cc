@@ -41,8 +41,8 @@ absl::Status CheckConfig(const v1::DataConfig& config) {
   bool known = config.format() == "auto";
   for (const Format& format : Formats()) known |= config.format() == format.name;
   if (!known) {
-    return absl::InvalidArgumentError(absl::StrCat("data.format: '", config.format(),
-                                                   "' is not in this version; use auto, text, tokens_u16 or tokens_u32"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.format: '", config.format(), "' is not in this version; use auto, text, tokens_u16 or tokens_u32"));
   }
   return Tokenizer::Create(config.tokenizer()).status();
 }
@@ -89,8 +89,9 @@ absl::Status Dataset::AddPath(const std::string& path, const std::string& format
       tokens = std::max(tokens, file_tokens);
     }
     if (samples_ == samples_before) {
-      return absl::DataLossError(absl::StrCat(path, ": no file in this directory holds a sample: the longest has ", tokens,
-                                              " tokens, at least ", context_ + 1, " (model.context + 1) are needed"));
+      return absl::DataLossError(absl::StrCat(path, ": no file in this directory holds a sample: the longest has ",
+                                              tokens, " tokens, at least ", context_ + 1,
+                                              " (model.context + 1) are needed"));
     }
     return absl::OkStatus();
   }

@@ -28,8 +28,9 @@ class Dataset {
   // InvalidArgument for a format or tokenizer this version lacks and for no path at all; NotFound for a missing file;
   // DataLoss, naming the file, its tokens and those needed, for a file without a sample (in a directory only
   // if no file there has one) and for a length that is no whole number of tokens.
-  static absl::StatusOr<std::unique_ptr<Dataset>> Open(const v1::DataConfig& config, const std::vector<std::string>& paths,
-                                                       int64_t context, int64_t vocab);
+  static absl::StatusOr<std::unique_ptr<Dataset>> Open(const v1::DataConfig& config,
+                                                       const std::vector<std::string>& paths, int64_t context,
+                                                       int64_t vocab);
 
   int64_t samples() const { return samples_; }
   int64_t context() const { return context_; }
