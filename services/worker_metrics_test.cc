@@ -112,6 +112,16 @@ TEST(WorkerMetrics, CountersAndHistogramsAddUp) {
   EXPECT_THAT(text, HasSubstr("zerofleet_worker_step_duration_seconds_count{phase=\"forward\"} 2\n"));
 }
 
+TEST(WorkerMetrics, APhaseGoesByItsName) {
+  prometheus::Registry registry;
+  WorkerMetrics metrics(registry);
+  metrics.PhaseDone(StepPhase::kGather, 0.03);
+  metrics.PhaseDone(StepPhase::kReduce, 0.03);
+  EXPECT_THAT(Text(registry), HasSubstr("phase=\"gather\""));
+  EXPECT_THAT(Text(registry), HasSubstr("phase=\"reduce\""));
+  EXPECT_THAT(Text(registry), Not(HasSubstr("phase=\"data\"")));
+}
+
 TEST(WorkerMetrics, ANewIdentityReplacesTheOld) {
   prometheus::Registry registry;
   WorkerMetrics metrics(registry);
