@@ -106,7 +106,7 @@ void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard)
   }
   PendingCommit& commit = fleet.commits[shard.step()];
   if (!commit.shards.emplace(member.rank, shard).second) return;  // said twice
-  if (static_cast<int>(commit.shards.size()) < fleet.world_size()) return;
+  if (static_cast<int>(commit.shards.size()) < fleet.world_size()) return FailIfAShardCannotCome(fleet);
   absl::StatusOr<v1::CheckpointManifest> manifest = Assemble(fleet, shard.step(), commit);
   if (!manifest.ok()) {
     return FailSave(fleet, shard.step(),

@@ -15,18 +15,6 @@ v1::CoordinatorMessage RefusedMessage(const absl::Status& status) {
   return message;
 }
 
-// A checkpoint some ranks never wrote, though all have finished: the run may not call itself done.
-absl::Status UnfinishedCommit(const Fleet& fleet) {
-  for (const auto& [step, commit] : fleet.commits) {
-    for (const Member& member : fleet.members) {
-      if (commit.shards.contains(member.rank)) continue;
-      return absl::DataLossError(absl::StrCat("checkpoint of step ", step, " was not committed: no shard from ",
-                                              NameOf(member), "; ", LastCommitText(fleet)));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // Ranks move in step, so they end at one step.
 absl::Status SameStep(const Fleet& fleet) {
   const Member& first = fleet.members.front();
@@ -86,7 +74,19 @@ void OnFinished(Fleet& fleet, Member& member, const v1::Finished& finished, doub
   member.report = finished.report();
   member.report.set_rank(member.rank);
   member.progress.clear();
+  FailIfAShardCannotCome(fleet);
   CompleteIfAllFinished(fleet, now);
+}
+
+void FailIfAShardCannotCome(Fleet& fleet) {
+  for (const auto& [step, commit] : fleet.commits) {
+    for (const Member& member : fleet.members) {
+      if (member.state != MemberState::kFinished || commit.shards.contains(member.rank)) continue;
+      std::string text = absl::StrCat("checkpoint of step ", step, " was not committed: ", NameOf(member),
+                                      " finished without its shard; ", LastCommitText(fleet));
+      return FailFleet(fleet, absl::DataLossError(text), member.rank);
+    }
+  }
 }
 
 void CompleteIfAllFinished(Fleet& fleet, double now) {
@@ -94,8 +94,7 @@ void CompleteIfAllFinished(Fleet& fleet, double now) {
   for (const auto& [step, commit] : fleet.commits) {
     if (commit.writing) return;
   }
-  absl::Status status = UnfinishedCommit(fleet);
-  if (status.ok()) status = SameStep(fleet);
+  absl::Status status = SameStep(fleet);
   if (!status.ok()) return FailFleet(fleet, status, -1);
   fleet.phase = Phase::kDone;
   fleet.Publish(EndOf(fleet, now), "every rank has finished");
