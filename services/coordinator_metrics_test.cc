@@ -1,0 +1,50 @@
+// The coordinator's metrics follow its state; see coordinator_metrics.h.
+#include "services/coordinator_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <string>
+
+namespace zerofleet {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CoordinatorMetricsTest, FollowTheState) {
+  prometheus::Registry registry;
+  CoordinatorMetrics metrics(registry);
+  Fleet fleet;
+  fleet.generation = 3;
+  fleet.members.resize(2);
+  fleet.members[0].rank = 0;
+  fleet.members[0].state = fleet.members[1].state = MemberState::kTraining;
+  fleet.members[1].rank = 1;
+  fleet.members[0].last_heard = 9;
+  fleet.members[1].last_heard = 7.5;
+  fleet.training_began = 2;
+  fleet.last_committed_step = 40;
+  fleet.counters.stale_messages_rejected = 5;
+  fleet.counters.rank_failures["session_ended"] = 1;
+  metrics.Observe(fleet, 10);
+  metrics.Observe(fleet, 10);  // counters are raised to a value, not by it
+  metrics.SetLastCommit(1000);
+  std::string text = prometheus::TextSerializer().Serialize(registry.Collect());
+  for (const char* line : {"zerofleet_coordinator_generation 3\n",
+                           "zerofleet_coordinator_members{state=\"training\"} 2\n",
+                           "zerofleet_coordinator_members{state=\"lost\"} 0\n",
+                           "zerofleet_coordinator_heartbeat_age_seconds{rank=\"1\"} 2.5\n",
+                           "zerofleet_coordinator_stale_messages_rejected_total 5\n",
+                           "zerofleet_coordinator_rank_failures_total{cause=\"session_ended\"} 1\n",
+                           "zerofleet_coordinator_rank_failures_total{cause=\"heartbeat_timeout\"} 0\n",
+                           "zerofleet_coordinator_checkpoint_last_committed_step 40\n",
+                           "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds 1000\n",
+                           "zerofleet_coordinator_goodput_ratio 0.8\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet

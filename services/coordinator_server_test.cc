@@ -1,0 +1,274 @@
+// A whole coordinator over gRPC on the loopback: two streams written by hand go through a run, watchers read it.
+#include "services/coordinator_server.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "services/coordinator_state.h"
+#include "worker/checkpoint/catalog.h"
+#include "zerofleet/v1/coordinator.grpc.pb.h"
+
+namespace zerofleet {
+namespace {
+
+using testing::HasSubstr;
+
+// One worker's stream, driven step by step.
+class Stream {
+ public:
+  Stream(v1::Coordinator::Stub& stub, int pid) : stream_(stub.Session(&context_)) {
+    v1::WorkerMessage message;
+    v1::Hello& hello = *message.mutable_hello();
+    hello.set_build_id("build");
+    hello.set_version("1");
+    hello.set_host("host");
+    hello.set_pid(pid);
+    hello.set_device("cpu");
+    Send(message);
+  }
+
+  void Send(v1::WorkerMessage message) {
+    message.set_generation(generation_);
+    stream_->Write(message);
+  }
+
+  // The next message; its body must be `body`.
+  v1::CoordinatorMessage Expect(v1::CoordinatorMessage::BodyCase body) {
+    v1::CoordinatorMessage message;
+    EXPECT_TRUE(stream_->Read(&message));
+    EXPECT_EQ(message.body_case(), body) << message.ShortDebugString();
+    generation_ = message.generation();
+    return message;
+  }
+
+  grpc::Status Finish() {
+    stream_->WritesDone();
+    v1::CoordinatorMessage message;
+    while (stream_->Read(&message)) ADD_FAILURE() << "unexpected: " << message.ShortDebugString();
+    return stream_->Finish();
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+  void Ready() {
+    v1::WorkerMessage message;
+    message.mutable_ready()->set_layout_digest("layout");
+    message.mutable_ready()->set_parameters(10);
+    Send(message);
+  }
+
+  void Loaded() {
+    std::string path = Expect(v1::CoordinatorMessage::kLoad).load().path();
+    v1::WorkerMessage message;
+    message.mutable_load_result()->set_ok(true);
+    message.mutable_load_result()->set_path(path);
+    Send(message);
+  }
+
+  void Finished(int64_t step) {
+    v1::WorkerMessage message;
+    message.mutable_finished()->set_step(step);
+    message.mutable_finished()->mutable_report()->set_rss_peak_bytes(1000);
+    Send(message);
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>> stream_;
+  uint64_t generation_ = 0;
+};
+
+class CoordinatorServerTest : public testing::Test {
+ protected:
+  CoordinatorServerTest() {
+    EXPECT_TRUE(RemoveTree(dir_).ok());
+    options_.listen = "127.0.0.1:0";
+    options_.state_dir = JoinPath(dir_, "state");
+    options_.version = "1";
+    options_.registry = &registry_;
+    v1::Config& config = options_.config;
+    config.mutable_parallel()->set_workers(2);
+    config.set_steps(1);
+    config.mutable_batch()->set_global_sequences(2);
+    config.mutable_model()->set_context(8);
+    config.mutable_checkpoint()->set_dir(JoinPath(dir_, "checkpoints"));
+    config.mutable_checkpoint()->set_keep(3);
+    config.mutable_restart()->set_heartbeat_timeout_seconds(60);
+    config.mutable_restart()->set_form_timeout_seconds(60);
+  }
+  ~CoordinatorServerTest() override {
+    server_.reset();
+    EXPECT_TRUE(RemoveTree(dir_).ok());
+  }
+
+  void Start() {
+    absl::StatusOr<std::unique_ptr<CoordinatorServer>> server = CoordinatorServer::Start(options_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = std::move(*server);
+    stub_ = v1::Coordinator::NewStub(grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
+                                                         grpc::InsecureChannelCredentials()));
+  }
+
+  // Both workers up to Start.
+  void Form() {
+    for (int worker = 0; worker < 2; ++worker) {
+      streams_.push_back(std::make_unique<Stream>(*stub_, 100 + worker));
+      streams_[worker]->Expect(v1::CoordinatorMessage::kWelcome);
+      streams_[worker]->Ready();
+    }
+    for (int worker = 0; worker < 2; ++worker) {
+      EXPECT_EQ(streams_[worker]->Expect(v1::CoordinatorMessage::kAssignment).assignment().rank(), worker);
+    }
+    for (auto& stream : streams_) stream->Loaded();
+    for (auto& stream : streams_) stream->Expect(v1::CoordinatorMessage::kStart);
+  }
+
+  // Every event of the run, read until the watch ends.
+  std::vector<v1::Event> WatchAll() {
+    grpc::ClientContext context;
+    auto reader = stub_->Watch(&context, v1::WatchRequest());
+    std::vector<v1::Event> events;
+    v1::Event event;
+    while (reader->Read(&event)) events.push_back(event);
+    EXPECT_TRUE(reader->Finish().ok());
+    return events;
+  }
+
+  void StopByCall(const std::string& reason) {
+    grpc::ClientContext context;
+    v1::StopRequest request;
+    request.set_reason(reason);
+    v1::StopResponse response;
+    EXPECT_TRUE(stub_->Stop(&context, request, &response).ok());
+  }
+
+  v1::GetStatusResponse Status() {
+    grpc::ClientContext context;
+    v1::GetStatusResponse response;
+    EXPECT_TRUE(stub_->GetStatus(&context, v1::GetStatusRequest(), &response).ok());
+    return response;
+  }
+
+  const std::string dir_ =
+      absl::StrCat(testing::TempDir(), "/", testing::UnitTest::GetInstance()->current_test_info()->name());
+  prometheus::Registry registry_;
+  CoordinatorOptions options_;
+  std::unique_ptr<CoordinatorServer> server_;
+  std::unique_ptr<v1::Coordinator::Stub> stub_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+};
+
+TEST_F(CoordinatorServerTest, AWholeRunIsServedAndWatched) {
+  Start();
+  std::vector<v1::Event> early;
+  std::thread watcher([&] { early = WatchAll(); });
+  Form();
+  v1::GetStatusResponse status = Status();
+  EXPECT_EQ(status.phase(), "training");
+  EXPECT_EQ(status.generation(), 1u);
+  EXPECT_EQ(status.members_size(), 2);
+  v1::WorkerMessage step;
+  step.mutable_event()->mutable_step()->set_step(1);
+  step.mutable_event()->mutable_step()->set_loss(2.5);
+  streams_[0]->Send(step);
+  for (auto& stream : streams_) stream->Finished(1);
+  std::vector<v1::Event> late;
+  std::thread late_watcher([&] { late = WatchAll(); });
+  for (auto& stream : streams_) {
+    stream->Expect(v1::CoordinatorMessage::kComplete);
+    EXPECT_TRUE(stream->Finish().ok());
+  }
+  late_watcher.join();
+  EXPECT_TRUE(server_->Wait().ok());
+  watcher.join();
+  ASSERT_EQ(early.size(), 3u);
+  EXPECT_TRUE(early[0].has_start());
+  EXPECT_EQ(early[1].step().loss(), 2.5);
+  EXPECT_EQ(early[1].step().generation(), 1u);
+  EXPECT_EQ(early[2].end().ranks_size(), 2);
+  EXPECT_EQ(late.size(), early.size());
+  EXPECT_EQ(ReadCoordinatorState(options_.state_dir)->generation, 1u);
+}
+
+TEST_F(CoordinatorServerTest, GenerationsGrowAcrossRestarts) {
+  ASSERT_TRUE(WriteCoordinatorState(options_.state_dir, {41, -1}).ok());
+  Start();
+  Form();
+  EXPECT_EQ(Status().generation(), 42u);
+  StopByCall("enough");
+  for (auto& stream : streams_) stream->Expect(v1::CoordinatorMessage::kStop);
+}
+
+TEST_F(CoordinatorServerTest, ALostStreamEndsTheRunForTheOthers) {
+  Start();
+  Form();
+  streams_[1]->Cancel();
+  v1::CoordinatorMessage refused = streams_[0]->Expect(v1::CoordinatorMessage::kRefused);
+  EXPECT_THAT(refused.refused().message(), HasSubstr("lost rank 1 (host host, pid 101)"));
+  EXPECT_TRUE(streams_[0]->Finish().ok());
+  absl::Status status = server_->Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+}
+
+TEST_F(CoordinatorServerTest, ASilentWorkerIsLostByTheClock) {
+  options_.config.mutable_restart()->set_heartbeat_timeout_seconds(0.5);
+  Start();
+  Form();
+  absl::Status status = server_->Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing heard for"));
+}
+
+TEST_F(CoordinatorServerTest, AFleetThatDoesNotFormEndsInTime) {
+  options_.config.mutable_restart()->set_form_timeout_seconds(0.3);
+  Start();
+  Stream stream(*stub_, 100);
+  stream.Expect(v1::CoordinatorMessage::kWelcome);
+  EXPECT_THAT(stream.Expect(v1::CoordinatorMessage::kRefused).refused().message(), HasSubstr("1 of 2 workers joined"));
+  EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(CoordinatorServerTest, StopBeforeTrainingIsCancelled) {
+  Start();
+  server_->Stop("SIGINT");
+  EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(CoordinatorServerTest, AStateThatCannotBeSavedEndsTheRun) {
+  ASSERT_TRUE(CreateDirectories(dir_).ok());
+  ASSERT_TRUE(WriteFileAtomically(options_.state_dir, "a file, not a directory").ok());
+  absl::StatusOr<std::unique_ptr<CoordinatorServer>> server = CoordinatorServer::Start(options_);
+  ASSERT_TRUE(server.ok()) << server.status();  // the state is written when the fleet forms
+  server_ = std::move(*server);
+  stub_ = v1::Coordinator::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials()));
+  Stream first(*stub_, 100), second(*stub_, 101);
+  first.Expect(v1::CoordinatorMessage::kWelcome);
+  second.Expect(v1::CoordinatorMessage::kWelcome);
+  first.Ready();
+  second.Ready();
+  EXPECT_THAT(first.Expect(v1::CoordinatorMessage::kRefused).refused().message(), HasSubstr("could not be saved"));
+  EXPECT_FALSE(server_->Wait().ok());
+}
+
+TEST_F(CoordinatorServerTest, APortInUseIsAnErrorThatNamesIt) {
+  Start();
+  options_.listen = absl::StrCat("127.0.0.1:", server_->port());
+  prometheus::Registry other;
+  options_.registry = &other;
+  absl::StatusOr<std::unique_ptr<CoordinatorServer>> second = CoordinatorServer::Start(options_);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition) << second.status();
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(options_.listen));
+}
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,59 @@
+// The state file survives, and a damaged one is refused; see coordinator_state.h.
+#include "services/coordinator_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+
+namespace zerofleet {
+namespace {
+
+using testing::HasSubstr;
+
+class CoordinatorStateTest : public testing::Test {
+ protected:
+  CoordinatorStateTest() { EXPECT_TRUE(RemoveTree(dir_).ok()); }
+  ~CoordinatorStateTest() override { EXPECT_TRUE(RemoveTree(dir_).ok()); }
+
+  absl::Status StatusOfText(const std::string& text) {
+    EXPECT_TRUE(CreateDirectories(dir_).ok());
+    EXPECT_TRUE(WriteFileAtomically(CoordinatorStatePath(dir_), text).ok());
+    return ReadCoordinatorState(dir_).status();
+  }
+
+  const std::string dir_ = testing::TempDir() + "/coordinator_state_test";
+};
+
+TEST_F(CoordinatorStateTest, NoFileIsAFreshState) {
+  absl::StatusOr<CoordinatorState> state = ReadCoordinatorState(dir_);
+  ASSERT_TRUE(state.ok());
+  EXPECT_EQ(*state, CoordinatorState());
+}
+
+TEST_F(CoordinatorStateTest, WhatIsWrittenIsRead) {
+  ASSERT_TRUE(WriteCoordinatorState(dir_, {7, -1}).ok());
+  ASSERT_TRUE(WriteCoordinatorState(dir_, {8, 200}).ok());
+  absl::StatusOr<CoordinatorState> state = ReadCoordinatorState(dir_);
+  ASSERT_TRUE(state.ok());
+  EXPECT_EQ(*state, (CoordinatorState{8, 200}));
+}
+
+TEST_F(CoordinatorStateTest, DamageIsRefusedByName) {
+  for (const char* text : {"", "{", "[]", "{\"format_version\": 1}",
+                           "{\"format_version\": 1, \"generation\": -4, \"last_committed_step\": 1}",
+                           "{\"format_version\": 1, \"generation\": \"4\", \"last_committed_step\": 1}"}) {
+    absl::Status status = StatusOfText(text);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(CoordinatorStatePath(dir_))) << text;
+  }
+}
+
+TEST_F(CoordinatorStateTest, ALaterFormatIsRefused) {
+  absl::Status status = StatusOfText("{\"format_version\": 2, \"generation\": 1, \"last_committed_step\": 1}");
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("format version 2"));
+}
+
+}  // namespace
+}  // namespace zerofleet
