@@ -20,7 +20,8 @@ namespace {
 constexpr int kUsage = 2;
 
 using AddCommand = void (*)(CLI::App& app, CommandBody& body);
-constexpr AddCommand kCommands[] = {AddPlanCommand};
+constexpr AddCommand kCommands[] = {AddTrainCommand, AddCoordinatorCommand, AddWorkerCommand, AddStatusCommand,
+                                     AddPlanCommand, AddCheckpointCommand, AddEvalCommand, AddGenerateCommand};
 
 std::string VersionText() {
   const BuildInfo& build = GetBuildInfo();

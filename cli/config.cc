@@ -35,4 +35,12 @@ absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector
   return ParseConfig(*text, path, overrides);
 }
 
+absl::StatusOr<v1::Config> DefaultConfig(const std::string& preset) {
+  ConfigDraft draft;
+  draft.file = "--preset";
+  draft.config.mutable_model()->set_preset(preset);
+  ZF_RETURN_IF_ERROR(FillDefaults(draft));
+  return draft.config;
+}
+
 }  // namespace zerofleet

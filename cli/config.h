@@ -27,6 +27,9 @@ absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::strin
 // ParseConfig of the file at `path`. A file that cannot be read is InvalidArgument too: naming it is usage.
 absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides);
 
+// Every key at its default, for a model of this preset and without data: for what needs a configuration but trains nothing.
+absl::StatusOr<v1::Config> DefaultConfig(const std::string& preset);
+
 }  // namespace zerofleet
 
 #endif  // ZEROFLEET_CLI_CONFIG_H_

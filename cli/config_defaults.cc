@@ -36,7 +36,7 @@ absl::Status FillPreset(ConfigDraft& draft) {
 
 absl::Status FillModel(ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
-  if (draft.Given("model.preset")) {
+  if (!model.preset().empty()) {
     ZF_RETURN_IF_ERROR(FillPreset(draft));
   } else {
     for (const char* key : {"model.layers", "model.hidden", "model.heads", "model.context"}) {

@@ -54,9 +54,7 @@ absl::StatusOr<PlanSize> ChoosePlanSize(const std::string& config, const std::st
     ZF_ASSIGN_OR_RETURN(const v1::Config loaded, LoadConfig(config, {}));
     return SizeOf(loaded, config);
   }
-  // A preset is planned as the smallest configuration that names it.
-  ZF_ASSIGN_OR_RETURN(const v1::Config named, ParseConfig("", "plan", {{"--preset", absl::StrCat("model.preset=", preset)},
-                                                                       {"plan", "data.train=[none]"}}));
+  ZF_ASSIGN_OR_RETURN(const v1::Config named, DefaultConfig(preset));
   return SizeOf(named, preset);
 }
 

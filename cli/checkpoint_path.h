@@ -1,0 +1,16 @@
+// A checkpoint as people name it: its step directory, or the directory of several, which stands for the newest.
+#ifndef ZEROFLEET_CLI_CHECKPOINT_PATH_H_
+#define ZEROFLEET_CLI_CHECKPOINT_PATH_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace zerofleet {
+
+// The step directory that `path` names; NotFound if there is no committed checkpoint.
+absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_CLI_CHECKPOINT_PATH_H_

@@ -1,0 +1,46 @@
+// What a person sees while a run goes on: a live bar on a terminal, plain lines elsewhere.
+#ifndef ZEROFLEET_CLI_PROGRESS_H_
+#define ZEROFLEET_CLI_PROGRESS_H_
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+#include "base/clock.h"
+#include "zerofleet/v1/events.pb.h"
+
+namespace zerofleet {
+
+class Progress {
+ public:
+  // With `live` the last line is rewritten in place, a few times a second; otherwise a line is written per step of a
+  // short run, about every 2 seconds of a long one, and always for the first and the last step. Both are borrowed.
+  Progress(std::ostream& out, const Clock& clock, bool live);
+
+  void Show(const v1::Event& event);
+
+  // A line of its own, above the bar.
+  void Note(const std::string& line);
+
+  // Ends the bar's line; nothing is shown after it but notes.
+  void Close();
+
+ private:
+  void ShowStart(const v1::StartEvent& start);
+  void ShowStep(const v1::StepEvent& step);
+  std::string StepText(const v1::StepEvent& step) const;
+  void Redraw();
+
+  std::ostream& out_;
+  const Clock& clock_;
+  const bool live_;
+  int64_t steps_ = 0, first_step_ = 0;  // of the run; completed before it
+  double started_ = 0, shown_ = 0;      // monotonic seconds
+  double step_seconds_ = 0;             // a running mean, for the time left
+  std::string line_;                    // the bar, as last made
+  bool line_drawn_ = false;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_CLI_PROGRESS_H_

@@ -1,0 +1,43 @@
+// The report of a run: one JSON object a line and event, for scripts and dashboards.
+#ifndef ZEROFLEET_CLI_REPORT_H_
+#define ZEROFLEET_CLI_REPORT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "zerofleet/v1/events.pb.h"
+
+namespace zerofleet {
+
+// The line of `event`, without its newline: "event" first, then the fields. Empty for an event that is not in the
+// report (a failure, a notice).
+std::string ReportLine(const v1::Event& event);
+
+// Appends to a report file; what other runs wrote there stays.
+class ReportWriter {
+ public:
+  // InvalidArgument, naming the path, if it cannot be opened for appending.
+  static absl::StatusOr<std::unique_ptr<ReportWriter>> Open(const std::string& path);
+  ~ReportWriter();
+  ReportWriter(const ReportWriter&) = delete;
+  ReportWriter& operator=(const ReportWriter&) = delete;
+
+  // Writes the event's line as one write. After a failure nothing more is written, so that no line follows a torn one.
+  void Write(const v1::Event& event);
+
+  // ResourceExhausted, naming the path, if a line could not be written.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  ReportWriter(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+
+  const std::string path_;
+  const int descriptor_;
+  absl::Status status_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_CLI_REPORT_H_

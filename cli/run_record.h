@@ -1,0 +1,35 @@
+// What a run has said so far, and the table that sums it up at its end.
+#ifndef ZEROFLEET_CLI_RUN_RECORD_H_
+#define ZEROFLEET_CLI_RUN_RECORD_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "zerofleet/v1/events.pb.h"
+
+namespace zerofleet {
+
+struct RunRecord {
+  std::optional<v1::StartEvent> start;
+  std::optional<v1::StepEvent> first_step, last_step;
+  std::optional<v1::EvaluateEvent> last_evaluation;
+  std::optional<v1::CheckpointEvent> last_checkpoint;
+  std::optional<v1::FailureEvent> failure;
+  std::optional<v1::EndEvent> end;
+  // Over all steps but the first, which warms up caches.
+  int64_t tokens = 0;
+  double seconds = 0, mfu_seconds = 0;
+
+  void Add(const v1::Event& event);
+
+  // "; the last committed checkpoint is step 50, checkpoints/step-00000050", or that there is none.
+  std::string CheckpointText() const;
+};
+
+// Loss, speed, memory per rank, collectives: aligned text, for a run that has ended.
+std::string SummaryText(const RunRecord& record);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_CLI_RUN_RECORD_H_
