@@ -31,7 +31,7 @@ SDKS = [
 MAX_LINES = 600
 MARKERS = re.compile(r"\b(TODO|FIXME|XXX|HACK|unimplemented|not (yet )?implemented|placeholder|for now|dummy|stub(bed)?)\b",
                      re.IGNORECASE)
-GRPC_STUB = re.compile(r"\bstub_?\b(?=->|\.|;| =|\(|\))|::Stub\b")  # gRPC's own word for a client object
+GRPC_STUB = re.compile(r"\bstub_?\b(?=->|\.|;|,| =|\(|\))|::Stub\b")  # gRPC's own word for a client object
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 CODE = (".cc", ".h", ".proto")
 SCRIPTS = (".sh", ".py")
