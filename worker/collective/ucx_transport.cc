@@ -1,10 +1,9 @@
-// UCX handles, requests and waiting. What UCX does beyond moving bytes (signal handlers, patched memory functions,
-// warnings) is switched off here: it is a library within a process that has its own.
+// UCX handles, requests and waiting. What UCX does beyond moving bytes (signal handlers, warnings) is switched off here:
+// it is a library within a process that has its own.
 #include "worker/collective/ucx_transport.h"
 
 #include <poll.h>
 #include <sched.h>
-#include <ucm/api/ucm.h>
 #include <ucp/api/ucp.h>
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
@@ -40,9 +39,6 @@ void QuietUcx() {
   for (int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP}) ucs_debug_disable_signal(signal);
   if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
   if (std::getenv("UCX_HANDLE_ERRORS") == nullptr) ucs_global_opts_set_value("HANDLE_ERRORS", "none");
-  ucm_global_config_t memory = ucm_global_opts;
-  memory.enable_events = 0;
-  ucm_set_global_opts(&memory);
 }
 
 // A setting of ours, unless the environment has one.
