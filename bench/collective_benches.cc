@@ -75,7 +75,8 @@ double MeasureMemory(Board& board, int ranks) {
   return best;
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> JoinOnBoard(Board& board, const CollectiveBenchOptions& options, int rank) {
+absl::StatusOr<std::unique_ptr<Communicator>> JoinOnBoard(Board& board, const CollectiveBenchOptions& options,
+                                                          int rank) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> endpoint, CreateCollectiveEndpoint(options.backend));
   const std::string address = endpoint->address();
   if (address.size() > kMaxAddressBytes) return absl::InternalError("collective address too long");
@@ -132,7 +133,8 @@ absl::Status Collect(const std::vector<pid_t>& children) {
   for (size_t rank = 0; rank < children.size(); rank++) {
     int status = 0;
     waitpid(children[rank], &status, 0);
-    if (status != 0 && result.ok()) result = absl::InternalError(absl::StrCat("collective bench: rank ", rank, " failed"));
+    if (status != 0 && result.ok())
+      result = absl::InternalError(absl::StrCat("collective bench: rank ", rank, " failed"));
   }
   return result;
 }
@@ -145,8 +147,9 @@ std::vector<CollectiveRate> Rates(const Board& board, const CollectiveBenchOptio
   for (size_t i = 0; i < cases.size(); i++) {
     const double seconds = board.seconds[0][i];
     const double factor = (options.ranks - 1.0) / options.ranks * (cases[i].operation == Operation::kAllReduce ? 2 : 1);
-    rates.push_back({options.backend == "auto" ? "ucx" : options.backend, cases[i].operation, cases[i].dtype, options.ranks,
-                     cases[i].bytes, seconds, static_cast<double>(cases[i].bytes) / seconds * factor, memory});
+    rates.push_back({options.backend == "auto" ? "ucx" : options.backend, cases[i].operation, cases[i].dtype,
+                     options.ranks, cases[i].bytes, seconds, static_cast<double>(cases[i].bytes) / seconds * factor,
+                     memory});
   }
   return rates;
 }

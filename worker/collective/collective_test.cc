@@ -120,7 +120,8 @@ TEST_P(ConformanceTest, AllGatherPutsEveryPartInPlace) {
       OnEveryRank(size(), [&](int rank) {
         const Range mine = ShardRange(count, size(), rank);
         const Bytes part = Slice(whole, mine, DTypeBytes(dtype));
-        ASSERT_EQ(group[rank]->AllGather(part.data(), separate[rank].data(), count, dtype, "u").Wait(), absl::OkStatus());
+        ASSERT_EQ(group[rank]->AllGather(part.data(), separate[rank].data(), count, dtype, "u").Wait(),
+                  absl::OkStatus());
         std::copy(part.begin(), part.end(), in_place[rank].begin() + mine.begin * DTypeBytes(dtype));
         ASSERT_EQ(group[rank]->AllGather(nullptr, in_place[rank].data(), count, dtype, "u").Wait(), absl::OkStatus());
       });
@@ -133,8 +134,10 @@ TEST_P(ConformanceTest, AllGatherPutsEveryPartInPlace) {
 
 TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
   Group group = CreateGroup(backend(), size());
-  const std::vector<std::pair<DType, DType>> types = {
-      {DType::kF32, DType::kF32}, {DType::kBF16, DType::kBF16}, {DType::kF32, DType::kBF16}, {DType::kBF16, DType::kF32}};
+  const std::vector<std::pair<DType, DType>> types = {{DType::kF32, DType::kF32},
+                                                      {DType::kBF16, DType::kBF16},
+                                                      {DType::kF32, DType::kBF16},
+                                                      {DType::kBF16, DType::kF32}};
   for (auto [from, to] : types) {
     for (int64_t count : Counts()) {
       std::vector<Bytes> inputs, shards;
@@ -166,7 +169,8 @@ TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
     OnEveryRank(size(), [&](int rank) {
       const Range mine = ShardRange(count, size(), rank);
       std::byte* place = inputs[rank].data() + mine.begin * 4;
-      ASSERT_EQ(group[rank]->ReduceScatter(inputs[rank].data(), DType::kF32, place, to, count, "u").Wait(), absl::OkStatus());
+      ASSERT_EQ(group[rank]->ReduceScatter(inputs[rank].data(), DType::kF32, place, to, count, "u").Wait(),
+                absl::OkStatus());
       EXPECT_EQ(std::memcmp(place, &sum[mine.begin * DTypeBytes(to)], mine.size() * DTypeBytes(to)), 0);
     });
   }
@@ -198,7 +202,8 @@ TEST_P(ConformanceTest, BroadcastAndRawBytesReachEveryRank) {
       data[root] = sent;
       OnEveryRank(size(), [&](int rank) {
         ASSERT_EQ(group[rank]->Broadcast(data[rank].data(), bytes, root, "u").Wait(), absl::OkStatus());
-        ASSERT_EQ(group[rank]->AllGatherBytes(data[rank].data(), all[rank].data(), bytes, "u").Wait(), absl::OkStatus());
+        ASSERT_EQ(group[rank]->AllGatherBytes(data[rank].data(), all[rank].data(), bytes, "u").Wait(),
+                  absl::OkStatus());
       });
       Bytes repeated;
       for (int rank = 0; rank < size(); rank++) repeated.insert(repeated.end(), sent.begin(), sent.end());
@@ -241,7 +246,8 @@ TEST_P(ConformanceTest, TotalsCountExactlyTheBytesSent) {
     communicator.SetObserver([&](const CollectiveRecord& record) { observed += record.sent_bytes; });
     std::vector<float> full(count, 1), shard(count);
     std::vector<BF16> small(count);
-    ASSERT_EQ(communicator.ReduceScatter(full.data(), DType::kF32, shard.data(), DType::kF32, count, "u").Wait(), absl::OkStatus());
+    ASSERT_EQ(communicator.ReduceScatter(full.data(), DType::kF32, shard.data(), DType::kF32, count, "u").Wait(),
+              absl::OkStatus());
     ASSERT_EQ(communicator.AllGather(nullptr, small.data(), count, DType::kBF16, "u").Wait(), absl::OkStatus());
     ASSERT_EQ(communicator.AllReduce(full.data(), count, DType::kF32, "u").Wait(), absl::OkStatus());
     ASSERT_EQ(communicator.Broadcast(full.data(), 40, 0, "u").Wait(), absl::OkStatus());
@@ -264,7 +270,9 @@ TEST_P(ConformanceTest, TotalsCountExactlyTheBytesSent) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, ConformanceTest,
                          testing::Combine(testing::Values("in_process", "ucx"), testing::Values(1, 2, 3, 4, 5, 8, 16)),
-                         [](const auto& test) { return absl::StrCat(std::get<0>(test.param), std::get<1>(test.param)); });
+                         [](const auto& test) {
+                           return absl::StrCat(std::get<0>(test.param), std::get<1>(test.param));
+                         });
 
 class LifeTest : public testing::TestWithParam<std::string> {};
 

@@ -72,13 +72,15 @@ void Communicator::StopThread() {
   if (thread_.joinable()) thread_.join();
 }
 
-Communicator::Pending Communicator::AllGather(const void* shard, void* full, int64_t count, DType dtype, std::string unit) {
+Communicator::Pending Communicator::AllGather(const void* shard, void* full, int64_t count, DType dtype,
+                                              std::string unit) {
   const int64_t element_bytes = DTypeBytes(dtype);
   return Post(Operation::kAllGather, count * element_bytes, std::move(unit),
               [=, this] { return RunAllGather(shard, full, count, element_bytes); });
 }
 
-Communicator::Pending Communicator::AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit) {
+Communicator::Pending Communicator::AllGatherBytes(const void* shard, void* full, int64_t shard_bytes,
+                                                   std::string unit) {
   const int64_t count = shard_bytes * size_;
   return Post(Operation::kAllGather, count, std::move(unit),
               [=, this] { return RunAllGather(shard, full, count, 1); });

@@ -92,13 +92,15 @@ class Communicator {
 
   // Buffers are borrowed until the operation completes. `unit` says what moves, for progress reports.
 
-  // full(count) from each rank's part. `shard` is this rank's ShardRange, or null when it is already in place in `full`.
+  // full(count) from each rank's part. `shard` is this rank's ShardRange, or null when it is already in place in
+  // `full`.
   Pending AllGather(const void* shard, void* full, int64_t count, DType dtype, std::string unit);
   // As AllGather, for raw bytes: `shard_bytes` from every rank, in rank order.
   Pending AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit);
   // shard = this rank's ShardRange of the sum over ranks of `full`: fp32 accumulation in rank order 0, 1, ..., n-1,
   // then one rounding to `shard_dtype`. `shard` may point at this rank's place inside `full`.
-  Pending ReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count, std::string unit);
+  Pending ReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count,
+                        std::string unit);
   // As ReduceScatter followed by AllGather, in place.
   Pending AllReduce(void* data, int64_t count, DType dtype, std::string unit);
   Pending Broadcast(void* data, int64_t bytes, int root, std::string unit);
@@ -130,7 +132,8 @@ class Communicator {
   virtual void Wake() {}
 
   virtual absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) = 0;
-  virtual absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count) = 0;
+  virtual absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
+                                        int64_t count) = 0;
   virtual absl::Status RunAllReduce(void* data, int64_t count, DType dtype) = 0;
   virtual absl::Status RunBroadcast(void* data, int64_t bytes, int root) = 0;
 

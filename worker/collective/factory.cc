@@ -9,7 +9,8 @@ namespace zerofleet {
 absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend) {
   if (backend == "auto" || backend == "ucx") return UcxEndpoint::Create();
   if (backend == "in_process") return CreateInProcessEndpoint();
-  if (backend == "nccl") return absl::FailedPreconditionError("collectives: nccl needs a build with CUDA; use auto or ucx");
+  if (backend == "nccl")
+    return absl::FailedPreconditionError("collectives: nccl needs a build with CUDA; use auto or ucx");
   return absl::InvalidArgumentError("collectives: \"" + backend + "\" is not one of auto, ucx, nccl, in_process");
 }
 

@@ -79,8 +79,8 @@ class Meeting {
   absl::Status Mismatch(int peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const Call &first = calls_[0], &other = calls_[peer];
     return absl::InternalError(absl::StrCat("ranks disagree on the schedule: rank 0 is in ",
-                                            OperationName(first.operation), " of ", first.count, " elements, rank ", peer,
-                                            " in ", OperationName(other.operation), " of ", other.count));
+                                            OperationName(first.operation), " of ", first.count, " elements, rank ",
+                                            peer, " in ", OperationName(other.operation), " of ", other.count));
   }
 
   const int size_;
@@ -115,7 +115,8 @@ class InProcessCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count) override {
+  absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
+                                int64_t count) override {
     const Call call{.operation = Operation::kReduceScatter, .count = count, .element_bytes = DTypeBytes(full_dtype),
                     .full = static_cast<const std::byte*>(full)};
     ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));

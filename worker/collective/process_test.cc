@@ -30,7 +30,8 @@ class RankProcess {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in[0], 0);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    std::vector<std::string> arguments = {ZEROFLEET_COLLECTIVE_RANK, absl::StrCat(size), absl::StrCat(rank), generation, scenario};
+    std::vector<std::string> arguments = {ZEROFLEET_COLLECTIVE_RANK, absl::StrCat(size), absl::StrCat(rank), generation,
+                                          scenario};
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -58,7 +59,9 @@ class RankProcess {
     free(line);
     return result;
   }
-  void Write(const std::string& text) { EXPECT_EQ(write(to_, text.data(), text.size()), static_cast<ssize_t>(text.size())); }
+  void Write(const std::string& text) {
+    EXPECT_EQ(write(to_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
 
   void Kill() {
     kill(pid_, SIGKILL);
@@ -126,8 +129,10 @@ TEST_P(ProcessTest, SurvivorsOfAKilledRankStayAliveUntilTold) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, ProcessTest, testing::Combine(testing::Values(2, 3), testing::Values("all", "tcp")),
-                         [](const auto& test) { return absl::StrCat(std::get<1>(test.param), std::get<0>(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Transports, ProcessTest,
+                         testing::Combine(testing::Values(2, 3), testing::Values("all", "tcp")), [](const auto& test) {
+                           return absl::StrCat(std::get<1>(test.param), std::get<0>(test.param));
+                         });
 
 }  // namespace
 }  // namespace zerofleet

@@ -55,7 +55,8 @@ class UcxCommunicator : public Communicator {
     return Finish(Gather(shard, static_cast<std::byte*>(full), count, element_bytes));
   }
 
-  absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count) override {
+  absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
+                                int64_t count) override {
     return Finish(Reduce(static_cast<const std::byte*>(full), full_dtype, shard, shard_dtype, count));
   }
 
@@ -232,7 +233,8 @@ absl::Status UcxCommunicator::Tree(std::byte* data, int64_t bytes, int root) {
 absl::Status CheckGroup(int rank, const std::vector<std::string>& addresses) {
   const int64_t size = static_cast<int64_t>(addresses.size());
   if (size < 1 || size > kSizeLimit) {
-    return absl::InvalidArgumentError(absl::StrCat("a group of ", size, " ranks; 1 to ", kSizeLimit, " can be connected"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a group of ", size, " ranks; 1 to ", kSizeLimit, " can be connected"));
   }
   if (rank < 0 || rank >= size) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of a group of ", size));

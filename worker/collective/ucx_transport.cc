@@ -1,5 +1,5 @@
-// UCX handles, requests and waiting. What UCX does beyond moving bytes (signal handlers, warnings) is switched off here:
-// it is a library within a process that has its own.
+// UCX handles, requests and waiting. What UCX does beyond moving bytes (signal handlers, warnings) is switched off
+// here: it is a library within a process that has its own.
 #include "worker/collective/ucx_transport.h"
 
 #include <poll.h>
@@ -155,7 +155,8 @@ absl::Status UcxTransport::Test(Request& request, bool* done) {
   *done = status != UCS_INPROGRESS;
   if (!*done) return absl::OkStatus();
   ucp_request_free(std::exchange(request.handle, nullptr));
-  if (status == UCS_ERR_MESSAGE_TRUNCATED || (status == UCS_OK && request.receive && info.length != static_cast<size_t>(request.bytes))) {
+  if (status == UCS_ERR_MESSAGE_TRUNCATED ||
+      (status == UCS_OK && request.receive && info.length != static_cast<size_t>(request.bytes))) {
     return absl::InternalError(absl::StrCat("ranks disagree on the schedule: rank ", request.peer,
                                             " sent a message that is not ", request.bytes, " bytes long"));
   }
