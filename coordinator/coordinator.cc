@@ -102,7 +102,7 @@ void Coordinator::Handle(const StopAsked& stop, double now) { OnStop(fleet_, sto
 void Coordinator::Handle(const ManifestWritten& written, double now) { OnManifestWritten(fleet_, written, now); }
 
 void Coordinator::Handle(const PersistFailed& failed, double now) {
-  FailFleet(fleet_, Annotate(failed.status, "the coordinator's state could not be saved"), -1);
+  FailFleet(fleet_, Annotate(failed.status, "the coordinator could not prepare the run"), -1);
 }
 
 }  // namespace zerofleet

@@ -42,7 +42,7 @@ struct ManifestWritten {
   std::string path;  // of the committed step directory
 };
 
-// A PersistState output could not be carried out; the outputs after it were dropped.
+// A PersistState or SetAside output could not be carried out; the outputs after it were dropped.
 struct PersistFailed {
   absl::Status status;
 };

@@ -35,6 +35,7 @@ struct FleetParameters {
   uint64_t previous_generation = 0;             // the largest ever used
   std::vector<CheckpointCandidate> candidates;  // newest first; none: initialise from the seed
   bool may_fall_back = false;                   // a bad candidate makes way for the next
+  std::vector<std::string> unreadable;          // step directories whose manifest cannot be believed
   std::vector<std::string> notices;             // what a person should know of the start, said when the fleet forms
 };
 

@@ -48,6 +48,10 @@ void StartTraining(Fleet& fleet, double now) {
     member.step = fleet.start_step;
     member.last_heard = now;
   }
+  for (const std::string& path : fleet.parameters.unreadable) fleet.Emit(SetAside{path}, "its manifest cannot be believed");
+  for (size_t i = 0; i < fleet.candidate; ++i) {
+    fleet.Emit(SetAside{fleet.parameters.candidates[i].path}, "damaged; the run will reach its step again");
+  }
   PublishStart(fleet);
   v1::CoordinatorMessage message;
   message.mutable_start()->set_step(fleet.start_step);

@@ -38,6 +38,7 @@ struct Describer {
     return absl::StrCat("persist generation ", persist.state.generation, " last commit ",
                         persist.state.last_committed_step);
   }
+  std::string operator()(const SetAside& aside) const { return absl::StrCat("set aside ", aside.path); }
   std::string operator()(const CloseSession& close) const { return absl::StrCat("close ", close.member); }
   std::string operator()(const EndRun& end) const { return absl::StrCat("end ", end.status.ToString()); }
 };

@@ -39,6 +39,12 @@ struct PersistState {
   CoordinatorState state;
 };
 
+// Move this step directory out of the way of the run, which will save that step again; nothing is deleted. Must be done
+// before the outputs after it are carried out.
+struct SetAside {
+  std::string path;
+};
+
 // Ends the session once what was sent to it has left.
 struct CloseSession {
   MemberId member;
@@ -50,7 +56,7 @@ struct EndRun {
 };
 
 struct Output {
-  std::variant<SendTo, WriteManifest, PublishEvent, PersistState, CloseSession, EndRun> action;
+  std::variant<SendTo, WriteManifest, PublishEvent, PersistState, SetAside, CloseSession, EndRun> action;
   std::string reason;
 };
 

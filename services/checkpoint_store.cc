@@ -2,8 +2,12 @@
 #include "services/checkpoint_store.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
@@ -32,6 +36,7 @@ absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const std::stri
   ZF_ASSIGN_OR_RETURN(std::vector<CommittedCheckpoint> committed, ListCheckpoints(dir, &problems));
   for (const CommittedCheckpoint& checkpoint : committed) AddCandidate(plan, checkpoint.path, checkpoint.manifest);
   for (const CheckpointProblem& problem : problems) {
+    plan.unreadable.push_back(problem.path);
     plan.notices.push_back(absl::StrCat("checkpoint ", problem.path, " is not used: ", problem.reason));
   }
   if (committed.empty() && !problems.empty()) {
@@ -48,6 +53,13 @@ absl::StatusOr<std::string> CommitCheckpoint(v1::CheckpointManifest manifest, in
   ZF_RETURN_IF_ERROR(CommitManifest(path, manifest));
   ZF_RETURN_IF_ERROR(PruneCheckpoints(config.dir(), config.keep()));
   return path;
+}
+
+absl::Status SetCheckpointAside(const std::string& step_dir) {
+  std::string target = absl::StrCat(step_dir, ".damaged");
+  for (int number = 2; FileExists(target); ++number) target = absl::StrCat(step_dir, ".damaged-", number);
+  if (std::rename(step_dir.c_str(), target.c_str()) == 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(step_dir, ": cannot rename to ", target, ": ", std::strerror(errno)));
 }
 
 }  // namespace zerofleet

@@ -17,6 +17,7 @@ struct ResumePlan {
   bool may_fall_back = false;
   uint64_t newest_generation = 0;  // of any candidate; the run's own must be larger
   int64_t newest_unix_seconds = 0;
+  std::vector<std::string> unreadable;  // step directories whose manifest cannot be believed
   std::vector<std::string> notices;  // one line for each checkpoint whose manifest cannot be believed
 };
 
@@ -28,6 +29,9 @@ absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const std::stri
 // Commits `manifest` in its step directory under its configuration's checkpoint.dir, then removes the oldest ones
 // beyond checkpoint.keep. The step directory.
 absl::StatusOr<std::string> CommitCheckpoint(v1::CheckpointManifest manifest, int64_t unix_seconds);
+
+// Renames a damaged step directory to "<name>.damaged", or with a number behind it if that is taken.
+absl::Status SetCheckpointAside(const std::string& step_dir);
 
 }  // namespace zerofleet
 

@@ -1,6 +1,8 @@
 // What a run may resume from; see checkpoint_store.h.
 #include "services/checkpoint_store.h"
 
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,6 +97,17 @@ TEST_F(CheckpointStoreTest, ABadManifestIsANoticeOrTheEnd) {
   absl::Status status = PlanResume("auto", dir_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr(StepDirectory(dir_, 20)));
+}
+
+TEST(SetCheckpointAside, RenamesWithoutOverwriting) {
+  std::string dir = JoinPath(testing::TempDir(), "zerofleet_set_aside_" + std::to_string(getpid()));
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(CreateDirectories(JoinPath(dir, "step-00000020")).ok());
+    ASSERT_TRUE(SetCheckpointAside(JoinPath(dir, "step-00000020")).ok());
+  }
+  EXPECT_EQ(ListDirectory(dir).value(), (std::vector<std::string>{"step-00000020.damaged", "step-00000020.damaged-2"}));
+  EXPECT_FALSE(SetCheckpointAside(JoinPath(dir, "step-00000030")).ok());
+  ASSERT_TRUE(RemoveTree(dir).ok());
 }
 
 }  // namespace

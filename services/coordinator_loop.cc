@@ -92,6 +92,9 @@ absl::Status CoordinatorLoop::CarryOut(std::vector<Output> outputs) {
     } else if (auto* persist = std::get_if<PersistState>(&output.action)) {
       absl::Status status = hooks_.persist(persist->state);
       if (!status.ok()) return status;
+    } else if (auto* aside = std::get_if<SetAside>(&output.action)) {
+      absl::Status status = hooks_.set_aside(aside->path);
+      if (!status.ok()) return status;
     } else if (auto* end = std::get_if<EndRun>(&output.action)) {
       Observe();
       end_ = end->status;

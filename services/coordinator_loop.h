@@ -31,6 +31,8 @@ class SessionSink {
 // What the loop asks of the world; each may block for as long as storage takes.
 struct CoordinatorHooks {
   std::function<absl::Status(const CoordinatorState&)> persist;
+  // Moves a damaged step directory out of the way.
+  std::function<absl::Status(const std::string&)> set_aside;
   // Writes the manifest; the committed directory. Called from the loop's own thread, without its lock.
   std::function<absl::StatusOr<std::string>(const v1::CheckpointManifest&)> commit;
   // Looks at the state, for metrics; every tick and at the end.

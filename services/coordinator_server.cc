@@ -22,6 +22,7 @@ constexpr double kShutdownSeconds = 1;
 CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CoordinatorMetrics* metrics) {
   CoordinatorHooks hooks;
   hooks.persist = [dir = options.state_dir](const CoordinatorState& state) { return WriteCoordinatorState(dir, state); };
+  hooks.set_aside = SetCheckpointAside;
   hooks.commit = [clock = options.clock, metrics](const v1::CheckpointManifest& manifest) {
     int64_t now = absl::ToUnixSeconds(clock->Now());
     absl::StatusOr<std::string> path = CommitCheckpoint(manifest, now);
@@ -48,6 +49,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   parameters.previous_generation = std::max(state.generation, plan.newest_generation);
   parameters.candidates = std::move(plan.candidates);
   parameters.may_fall_back = plan.may_fall_back;
+  parameters.unreadable = plan.unreadable;
   parameters.notices = std::move(plan.notices);
 
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer());

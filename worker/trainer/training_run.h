@@ -64,6 +64,9 @@ class TrainingRun {
   // Starts saving; `written` is called from the writing thread.
   absl::Status Save(int64_t step, std::function<void(v1::ShardWritten)> written);
 
+  // Waits for what the last step has posted: a rank may leave only then.
+  absl::Status Finish() { return engine_->Finish(); }
+
   v1::RankReport Report() const;
 
  private:

@@ -37,7 +37,15 @@ class WorkerRun {
   ~WorkerRun() { status_.SetCommunicator(nullptr); }
 
   absl::StatusOr<WorkerRunResult> Run() {
-    session_.OnLost([this](absl::Status reason) { status_.Abort(reason); });
+    absl::StatusOr<WorkerRunResult> result = RunToTheEnd();
+    // Peers may be gone for good: what is still posted must not wait for them.
+    if (!result.ok()) status_.Abort(result.status());
+    return result;
+  }
+
+ private:
+  absl::StatusOr<WorkerRunResult> RunToTheEnd() {
+    session_.OnLost([&status = status_](absl::Status reason) { status.Abort(reason); });
     ZF_RETURN_IF_ERROR(Join());
     ZF_RETURN_IF_ERROR(LoadUntilStart());
     ZF_RETURN_IF_ERROR(TrainToTheEnd());
@@ -45,7 +53,6 @@ class WorkerRun {
     return result_;
   }
 
- private:
   absl::Status Join();
   absl::Status Prepare(const v1::Config& config);
   absl::Status Enter(const v1::Assignment& assignment, uint64_t generation);
@@ -85,7 +92,7 @@ absl::Status WorkerRun::Join() {
   hello.mutable_hello()->set_device_description(device_->description());
   ZF_RETURN_IF_ERROR(Send(hello));
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage welcome, Await(v1::CoordinatorMessage::kWelcome));
-  session_.StartHeartbeats([this] { return status_.Heartbeat(); });
+  session_.StartHeartbeats([&status = status_] { return status.Heartbeat(); });
   ZF_RETURN_IF_ERROR(Prepare(welcome.welcome().config()));
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage assigned, Await(v1::CoordinatorMessage::kAssignment));
   return Enter(assigned.assignment(), assigned.generation());
@@ -251,6 +258,7 @@ absl::Status WorkerRun::AwaitCommit(int64_t step) {
 
 absl::Status WorkerRun::Finish() {
   status_.SetPhase("finishing");
+  ZF_RETURN_IF_ERROR(run_->Finish());
   ZF_RETURN_IF_ERROR(AwaitCommit(saved_step_));
   v1::RankReport report = run_->Report();
   status_.SetReport(report);

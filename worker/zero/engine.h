@@ -77,6 +77,9 @@ class ZeroEngine : private ParameterSource {
   // FailedPrecondition when the gradient is not finite; the state is then as before the step.
   absl::StatusOr<StepResult> Train(const StepInput& input, const MicroBatchSource& batches);
 
+  // Waits for what the last step has posted.
+  absl::Status Finish() { return gatherer_.Finish(); }
+
   // Sum of the loss over this rank's batches that count, and over ranks; every rank runs the same number of passes.
   absl::StatusOr<double> EvaluateLossSum(int64_t passes, const EvaluationSource& batches);
 

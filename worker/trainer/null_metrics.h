@@ -1,0 +1,22 @@
+// A sink for runs that nobody watches: benches and tests.
+#ifndef ZEROFLEET_WORKER_TRAINER_NULL_METRICS_H_
+#define ZEROFLEET_WORKER_TRAINER_NULL_METRICS_H_
+
+#include "worker/trainer/metrics_sink.h"
+
+namespace zerofleet {
+
+class NullMetrics : public MetricsSink {
+ public:
+  void SetIdentity(const WorkerIdentity&) override {}
+  void StepDone(const StepFigures&) override {}
+  void PhaseDone(StepPhase, double) override {}
+  void SetLossScale(double) override {}
+  void SetMemory(std::string_view, std::string_view, int64_t, int64_t) override {}
+  void SetAllocator(std::string_view, int64_t, int64_t, int64_t) override {}
+  void CollectiveDone(const CollectiveFigures&) override {}
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_TRAINER_NULL_METRICS_H_

@@ -1,0 +1,190 @@
+// Whole lives of workers against the real coordinator core: to the end, stopped, resumed, refused.
+#include "worker/trainer/worker_run.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "base/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/model/model_testing.h"
+#include "worker/trainer/memory_fleet_testing.h"
+#include "worker/trainer/null_metrics.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::HasSubstr;
+
+class WorkerRunTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = JoinPath(testing::TempDir(), "zerofleet_worker_run_" + std::to_string(getpid()));
+    ASSERT_TRUE(RemoveTree(directory_).ok());
+    ASSERT_TRUE(CreateDirectories(directory_).ok());
+    std::string text;
+    for (int i = 0; i < 4000; ++i) text += "abcdefgh "[(i * i + i / 7) % 9];
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(directory_, "text.txt"), text).ok());
+  }
+  void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
+
+  v1::Config Config(int workers, int stage) const {
+    v1::Config config;
+    *config.mutable_model() = TestModelConfig(2, 16, 2, 8, 256);
+    config.mutable_data()->add_train(JoinPath(directory_, "text.txt"));
+    config.mutable_data()->add_validation(JoinPath(directory_, "text.txt"));
+    config.mutable_data()->set_format("text");
+    config.mutable_data()->set_tokenizer("bytes");
+    config.mutable_parallel()->set_workers(workers);
+    config.mutable_parallel()->set_zero_stage(stage);
+    config.mutable_parallel()->set_tensor(1);
+    config.set_precision("fp32");
+    config.mutable_batch()->set_global_sequences(12);
+    config.mutable_batch()->set_micro_sequences(12 / workers);
+    config.mutable_optimizer()->set_name("adamw");
+    config.mutable_optimizer()->set_learning_rate(1e-3);
+    config.mutable_optimizer()->set_beta1(0.9);
+    config.mutable_optimizer()->set_beta2(0.95);
+    config.mutable_optimizer()->set_epsilon(1e-8);
+    config.mutable_schedule()->set_decay("constant");
+    config.set_steps(8);
+    config.mutable_evaluate()->set_every_steps(4);
+    config.mutable_evaluate()->set_batches(2);
+    config.mutable_checkpoint()->set_dir(JoinPath(directory_, "checkpoints"));
+    config.mutable_checkpoint()->set_keep(10);
+    config.set_device("cpu");
+    config.set_collectives("auto");
+    config.mutable_restart()->set_form_timeout_seconds(60);
+    config.mutable_restart()->set_heartbeat_timeout_seconds(60);
+    config.set_seed(3);
+    return config;
+  }
+
+  // Runs every worker of `config` in a thread; rank 0's process "receives a signal" once `stop_after` steps are known.
+  struct Outcome {
+    std::vector<absl::StatusOr<WorkerRunResult>> results;
+    std::vector<v1::Event> events;
+    std::optional<absl::Status> ended;
+    std::vector<double> Losses() const {
+      std::vector<double> losses;
+      for (const v1::Event& event : events) {
+        if (event.has_step()) losses.push_back(event.step().loss());
+      }
+      return losses;
+    }
+  };
+  Outcome Run(const v1::Config& config, std::vector<CheckpointCandidate> candidates = {}, int64_t stop_after = -1) {
+    FleetParameters parameters;
+    parameters.config = config;
+    parameters.version = "test";
+    parameters.candidates = std::move(candidates);
+    parameters.may_fall_back = true;
+    MemoryFleet fleet(std::move(parameters));
+    int workers = config.parallel().workers();
+    std::vector<absl::StatusOr<WorkerRunResult>> results(workers, absl::UnknownError("did not run"));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < workers; ++i) {
+      threads.emplace_back([&, i] {
+        WorkerStatus status;
+        WorkerRunOptions options;
+        options.hello.set_build_id("b");
+        options.hello.set_version("test");
+        options.device = {.kind = "cpu", .threads = 1};
+        options.stop_signal = [&] { return i == 0 && stop_after >= 0 && status.Heartbeat().step() >= stop_after ? 2 : 0; };
+        std::unique_ptr<FleetSession> session = fleet.Connect();
+        NullMetrics metrics;
+        results[i] = RunWorker(options, *session, status, metrics, Clock::Real());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return {std::move(results), fleet.events(), fleet.ended()};
+  }
+
+  std::string directory_;
+};
+
+TEST_F(WorkerRunTest, TrainsEvaluatesSavesAndReports) {
+  Outcome outcome = Run(Config(2, 2));
+  for (const auto& result : outcome.results) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->step, 8);
+    EXPECT_FALSE(result->stopped);
+  }
+  EXPECT_EQ(outcome.Losses().size(), 8u);
+  EXPECT_LT(outcome.Losses().back(), outcome.Losses().front());
+  int evaluations = 0;
+  for (const v1::Event& event : outcome.events) evaluations += event.has_evaluate();
+  EXPECT_EQ(evaluations, 2);
+  ASSERT_TRUE(outcome.events.back().has_end());
+  ASSERT_EQ(outcome.events.back().end().ranks_size(), 2);
+  EXPECT_GT(outcome.events.back().end().ranks(1).device_memory().at("optimizer").current(), 0);
+  EXPECT_EQ(ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front().step, 8);
+}
+
+TEST_F(WorkerRunTest, AStoppedRunGoesOnToTheBitAtAnyWorldSizeAndStage) {
+  std::vector<double> whole = Run(Config(2, 1)).Losses();
+  ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+  Outcome first = Run(Config(2, 1), {}, /*stop_after=*/3);
+  ASSERT_TRUE(first.results[1].ok()) << first.results[1].status();
+  EXPECT_TRUE(first.results[1]->stopped);
+  int64_t stopped_at = first.results[1]->step;
+  EXPECT_EQ(stopped_at, 4);
+  CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
+  EXPECT_EQ(saved.step, stopped_at);
+  for (int stage : {1, 3}) {
+    Outcome second = Run(Config(2, stage), {{saved.path, saved.step}});
+    ASSERT_TRUE(second.results[0].ok()) << second.results[0].status();
+    std::vector<double> losses = first.Losses(), rest = second.Losses();
+    losses.insert(losses.end(), rest.begin(), rest.end());
+    EXPECT_EQ(losses, whole) << "stage " << stage;
+    ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints/step-00000008")).ok());
+  }
+  Outcome third = Run(Config(3, 2), {{saved.path, saved.step}});
+  ASSERT_TRUE(third.results[0].ok()) << third.results[0].status();
+  for (size_t i = 0; i < third.Losses().size(); ++i) EXPECT_NEAR(third.Losses()[i] / whole[stopped_at + i], 1.0, 1e-5);
+}
+
+TEST_F(WorkerRunTest, ADamagedCheckpointGivesWayToTheOneBefore) {
+  v1::Config config = Config(2, 2);
+  config.mutable_checkpoint()->set_every_steps(4);
+  Run(config);
+  std::vector<CommittedCheckpoint> saved = ListCheckpoints(config.checkpoint().dir()).value();
+  ASSERT_EQ(saved.size(), 2u);
+  std::fstream file(JoinPath(saved[0].path, "rank-00001.safetensors"), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-5, std::ios::end);
+  file.put('!');
+  file.close();
+  config.set_steps(9);
+  config.mutable_checkpoint()->set_dir(JoinPath(directory_, "elsewhere"));
+  Outcome outcome = Run(config, {{saved[0].path, saved[0].step}, {saved[1].path, saved[1].step}});
+  ASSERT_TRUE(outcome.results[0].ok()) << outcome.results[0].status();
+  EXPECT_EQ(outcome.Losses().size(), 5u);
+  std::string notice;
+  for (const v1::Event& event : outcome.events) notice += event.notice().message();
+  EXPECT_THAT(notice, HasSubstr("rank-00001.safetensors"));
+}
+
+TEST_F(WorkerRunTest, AnotherModelsCheckpointIsRefusedByName) {
+  Run(Config(1, 0));
+  CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
+  v1::Config other = Config(1, 0);
+  *other.mutable_model() = TestModelConfig(2, 32, 2, 8, 256);
+  Outcome outcome = Run(other, {{saved.path, saved.step}});
+  EXPECT_EQ(outcome.results[0].status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(outcome.results[0].status().message()), HasSubstr("transformer.wte.weight [256,16]"));
+}
+
+TEST_F(WorkerRunTest, ABadFileOfOneRankEndsTheFleetWithItsReason) {
+  v1::Config config = Config(2, 2);
+  config.mutable_data()->set_train(0, JoinPath(directory_, "missing.txt"));
+  Outcome outcome = Run(config);
+  for (const auto& result : outcome.results) EXPECT_FALSE(result.ok());
+  ASSERT_TRUE(outcome.ended.has_value());
+  EXPECT_THAT(std::string(outcome.ended->message()), HasSubstr("missing.txt"));
+}
+
+}  // namespace
+}  // namespace zerofleet

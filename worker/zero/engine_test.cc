@@ -1,0 +1,166 @@
+// What ZeRO promises, on whole fleets: the same bits in every stage, the paper's memory and traffic, the static schedule.
+#include "worker/zero/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/zero/fleet_testing.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+double RelativeDifference(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) most = std::max(most, std::abs(a[i] - b[i]) / std::abs(a[i]));
+  return most;
+}
+
+struct BitsCase {
+  int world_size;
+  DType dtype;
+};
+
+class SameBits : public testing::TestWithParam<BitsCase> {};
+
+TEST_P(SameBits, InEveryStage) {
+  FleetSetup setup{.world_size = GetParam().world_size, .dtype = GetParam().dtype};
+  FleetResult plain = TrainFleet(setup);
+  EXPECT_LT(plain.losses.back(), plain.losses.front() + 0.5);
+  for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
+    FleetResult split = TrainFleet(setup);
+    EXPECT_THAT(split.losses, ElementsAreArray(plain.losses)) << "stage " << setup.stage;
+    EXPECT_THAT(split.grad_norms, ElementsAreArray(plain.grad_norms)) << "stage " << setup.stage;
+    EXPECT_EQ(split.master, plain.master) << "stage " << setup.stage;
+    EXPECT_EQ(split.exp_avg, plain.exp_avg) << "stage " << setup.stage;
+    EXPECT_EQ(split.exp_avg_sq, plain.exp_avg_sq) << "stage " << setup.stage;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fleets, SameBits,
+                         testing::Values(BitsCase{1, DType::kF32}, BitsCase{2, DType::kF32}, BitsCase{3, DType::kF32},
+                                         BitsCase{4, DType::kF32}, BitsCase{1, DType::kBF16}, BitsCase{2, DType::kBF16},
+                                         BitsCase{3, DType::kBF16}, BitsCase{4, DType::kBF16}),
+                         [](const auto& info) {
+                           return DTypeName(info.param.dtype) + std::to_string(info.param.world_size);
+                         });
+
+TEST(Engine, StagesAgreeWithSeveralMicroBatches) {
+  FleetSetup setup{.world_size = 2, .global_sequences = 16, .micro_batches = 4, .steps = 10};
+  FleetResult plain = TrainFleet(setup);
+  for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
+    FleetResult split = TrainFleet(setup);
+    EXPECT_LT(RelativeDifference(plain.losses, split.losses), 1e-6) << "stage " << setup.stage;
+    EXPECT_LT(RelativeDifference(plain.grad_norms, split.grad_norms), 1e-5) << "stage " << setup.stage;
+  }
+}
+
+TEST(Engine, WorldSizesAndMicroBatchesSeeTheSameBatch) {
+  FleetSetup setup{.stage = 2, .global_sequences = 16, .steps = 10};
+  FleetResult one = TrainFleet(setup);
+  setup.world_size = 4;
+  EXPECT_LT(RelativeDifference(one.losses, TrainFleet(setup).losses), 1e-5);
+  setup.world_size = 1;
+  setup.micro_batches = 4;
+  EXPECT_LT(RelativeDifference(one.losses, TrainFleet(setup).losses), 1e-5);
+}
+
+// ZeRO §3.1 and §5: (2 + 2 + 12) bytes a parameter, each split as the stage says, padding included.
+TEST(Engine, MemoryIsThePapers) {
+  for (int world_size : {1, 2, 4}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      FleetSetup setup{.stage = stage, .world_size = world_size, .dtype = DType::kBF16};
+      RunFleet(setup, [&](TestRank& rank) {
+        int64_t padded = rank.layout().partition().TotalPaddedElements();
+        auto current = [&](Category category) { return rank.arena().figures().categories[static_cast<int>(category)].current; };
+        EXPECT_EQ(current(Category::kParameters), 2 * padded / (stage >= 3 ? world_size : 1));
+        EXPECT_EQ(current(Category::kGradients), 2 * padded / (stage >= 2 ? world_size : 1));
+        EXPECT_EQ(current(Category::kOptimizer), 12 * padded / (stage >= 1 ? world_size : 1));
+        int64_t units = rank.layout().units();
+        EXPECT_LT(padded - rank.spec().parameters(), units * world_size * kShardAlignment);
+      });
+    }
+  }
+}
+
+// ZeRO §7: 2Ψ elements a step in stages 0 to 2, 3Ψ in stage 3 (sent and received as the paper counts), of which a rank
+// sends (N-1)/N. The head's norm is used once a step for forward and backward together, so stage 3 gathers it once.
+TEST(Engine, TrafficIsThePapers) {
+  for (int world_size : {2, 4}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      FleetSetup setup{.stage = stage, .world_size = world_size, .steps = 3};
+      RunFleet(setup, [&](TestRank& rank) {
+        ZF_CHECK(rank.engine().Initialize(1).ok());
+        auto sent = [&] {
+          int64_t bytes = 0;
+          for (const auto& [operation, totals] : rank.communicator().totals()) bytes += totals.bytes;
+          return bytes;
+        };
+        ZF_CHECK(rank.engine().PublishLoadedState().ok());
+        int64_t before = sent();
+        for (int64_t step = 1; step <= setup.steps; ++step) rank.Step(step);
+        ZF_CHECK(rank.engine().Finish().ok());
+        int64_t padded = rank.layout().partition().TotalPaddedElements();
+        int64_t head = rank.layout().partition().PaddedElements(rank.layout().units() - 1);
+        int64_t elements = stage == 3 ? 3 * padded - head : 2 * padded;
+        int64_t scalars = static_cast<int64_t>(sizeof(double)) * 3 * (world_size - 1);
+        EXPECT_EQ(sent() - before, setup.steps * (elements * 4 / world_size * (world_size - 1) + scalars))
+            << "stage " << stage << " of " << world_size;
+      });
+    }
+  }
+}
+
+TEST(Engine, PostsExactlyTheSchedule) {
+  for (int64_t micro_batches : {1, 3}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      FleetSetup setup{.stage = stage, .world_size = 2, .micro_batches = micro_batches};
+      RunFleet(setup, [&](TestRank& rank) {
+        ZF_CHECK(rank.engine().Initialize(1).ok());
+        rank.Step(1);
+        ZF_CHECK(rank.engine().Finish().ok());
+        std::vector<ScheduledCollective> schedule = StepSchedule(rank.model(), rank.layout());
+        std::vector<CollectiveRecord> records = rank.StopAndTakeRecords();
+        ASSERT_GE(records.size(), schedule.size());
+        records.erase(records.begin(), records.end() - static_cast<int64_t>(schedule.size()));  // before step 1
+        for (size_t i = 0; i < schedule.size(); ++i) {
+          EXPECT_EQ(records[i].operation, schedule[i].operation) << "stage " << stage << " operation " << i;
+          if (schedule[i].elements == 0) continue;
+          EXPECT_EQ(records[i].gathered_bytes, schedule[i].elements * DTypeBytes(schedule[i].dtype))
+              << "stage " << stage << " operation " << i;
+        }
+      });
+    }
+  }
+}
+
+TEST(Engine, DivergenceIsSaidAndTheStateKept) {
+  FleetSetup setup{.stage = 2, .world_size = 2};
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    AdamWState vectors = rank.engine().state().vectors();
+    std::vector<float> before(vectors.master, vectors.master + rank.layout().optimizer_elements());
+    before[3] = vectors.master[3] = std::numeric_limits<float>::infinity();
+    ZF_CHECK(rank.engine().PublishLoadedState().ok());
+    absl::StatusOr<StepResult> result = rank.engine().Train({7, 1e-2, 120}, [&](int64_t micro) { return rank.Batch(7, micro); });
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr("step 7"));
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), vectors.master));
+  });
+}
+
+TEST(Engine, FlagsReachEveryRank) {
+  FleetSetup setup{.stage = 3, .world_size = 3};
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    uint64_t mine = rank.layout().options().rank == 1 ? 4 : 0;
+    EXPECT_EQ(rank.engine().Train({1, 1e-2, 120, mine}, [&](int64_t micro) { return rank.Batch(1, micro); })->flags, 4u);
+  });
+}
+
+}  // namespace
+}  // namespace zerofleet

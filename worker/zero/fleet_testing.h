@@ -1,0 +1,159 @@
+// A whole fleet in one process, ranks as threads: for the tests of this folder and of tests/.
+#ifndef ZEROFLEET_WORKER_ZERO_FLEET_TESTING_H_
+#define ZEROFLEET_WORKER_ZERO_FLEET_TESTING_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "worker/collective/in_process.h"
+#include "worker/model/model_testing.h"
+#include "worker/zero/engine.h"
+#include "worker/zero/memory_plan.h"
+#include "worker/zero/schedule.h"
+
+namespace zerofleet {
+
+struct FleetSetup {
+  v1::ModelConfig model = TestModelConfig(3, 24, 3, 10, 53);
+  int stage = 0, world_size = 1;
+  DType dtype = DType::kF32;
+  int64_t global_sequences = 12, micro_batches = 1;
+  int64_t steps = 4;
+  uint64_t seed = 5;
+};
+
+inline v1::OptimizerConfig TestOptimizer() {
+  v1::OptimizerConfig optimizer;
+  optimizer.set_name("adamw");
+  optimizer.set_learning_rate(1e-2);
+  optimizer.set_beta1(0.9);
+  optimizer.set_beta2(0.95);
+  optimizer.set_epsilon(1e-8);
+  optimizer.set_weight_decay(0.1);
+  optimizer.set_grad_clip(0.5);
+  return optimizer;
+}
+
+// One rank with everything it is made of.
+class TestRank {
+ public:
+  TestRank(const FleetSetup& setup, std::unique_ptr<Communicator> communicator)
+      : setup_(setup), communicator_(std::move(communicator)), spec_(*ModelSpec::Create(setup.model)),
+        device_(*CreateDevice({.kind = "cpu", .threads = 1})), stream_(*device_->CreateStream()),
+        model_(*Model::Create(setup.model, setup.dtype, *device_, sequences(), setup.model.context())),
+        layout_(spec_, {setup.stage, setup.dtype, setup.micro_batches, communicator_->rank(), setup.world_size}) {
+    communicator_->SetObserver([this](const CollectiveRecord& record) { records_.push_back(record); });
+    MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
+    arena_ = *Arena::Create(plan, Space::kDevice, *device_);
+    engine_ = std::make_unique<ZeroEngine>(
+        EngineParts{spec_, layout_, *model_, *device_, *stream_, *arena_, *communicator_, Clock::Real()}, TestOptimizer());
+    tokens_ = arena_->TakeAs<int32_t>(kTokensRow);
+  }
+
+  // A rank that leaves while its last gathers are under way would leave the others waiting.
+  bool Finish() { return engine_ == nullptr || engine_->Finish().ok(); }
+
+  // Records of operations are complete only once the communicator has stopped.
+  std::vector<CollectiveRecord> StopAndTakeRecords() {
+    engine_.reset();
+    communicator_.reset();
+    return std::move(records_);
+  }
+
+  StepResult Step(int64_t step) {
+    int64_t tokens = setup_.global_sequences * setup_.model.context();
+    absl::StatusOr<StepResult> result =
+        engine_->Train({step, 1e-2, tokens}, [&](int64_t micro) { return Batch(step, micro); });
+    ZF_CHECK(result.ok());
+    return *result;
+  }
+
+  ZeroEngine& engine() { return *engine_; }
+  Arena& arena() { return *arena_; }
+  Communicator& communicator() { return *communicator_; }
+  const ZeroLayout& layout() const { return layout_; }
+  const ModelSpec& spec() const { return spec_; }
+  const Model& model() const { return *model_; }
+
+  // The global batch depends on the step alone; this rank's part is cut out of it.
+  absl::StatusOr<MicroBatch> Batch(int64_t step, int64_t micro) {
+    int64_t context = setup_.model.context(), count = sequences();
+    std::mt19937 random(static_cast<uint32_t>(step));
+    std::vector<int32_t> all(setup_.global_sequences * (context + 1));
+    for (int32_t& token : all) token = static_cast<int32_t>(random() % setup_.model.vocab());
+    int64_t first = layout_.options().rank * count * setup_.micro_batches + micro * count;
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t* sample = &all[(first + i) * (context + 1)];
+      std::copy_n(sample, context, tokens_ + i * context);
+      std::copy_n(sample + 1, context, tokens_ + (count + i) * context);
+    }
+    return MicroBatch{count, context, tokens_, tokens_ + count * context};
+  }
+
+ private:
+  int64_t sequences() const { return setup_.global_sequences / (setup_.world_size * setup_.micro_batches); }
+
+  const FleetSetup setup_;
+  std::unique_ptr<Communicator> communicator_;
+  std::vector<CollectiveRecord> records_;
+  ModelSpec spec_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Model> model_;
+  ZeroLayout layout_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<ZeroEngine> engine_;
+  int32_t* tokens_;
+};
+
+// Runs `body` on every rank, each in a thread of its own.
+inline void RunFleet(const FleetSetup& setup, const std::function<void(TestRank&)>& body) {
+  std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup("data", setup.world_size);
+  std::vector<std::thread> threads;
+  for (std::unique_ptr<Communicator>& communicator : group) {
+    threads.emplace_back([&setup, &body, &communicator] {
+      TestRank rank(setup, std::move(communicator));
+      body(rank);
+      ZF_CHECK(rank.Finish());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+struct FleetResult {
+  std::vector<double> losses, grad_norms;
+  std::vector<float> master, exp_avg, exp_avg_sq;  // of the whole model, put together from the owners
+};
+
+// Trains from the seed and collects what every stage must agree on.
+inline FleetResult TrainFleet(const FleetSetup& setup) {
+  FleetResult result;
+  int64_t parameters = ModelSpec::Create(setup.model)->parameters();
+  for (std::vector<float>* vector : {&result.master, &result.exp_avg, &result.exp_avg_sq}) vector->resize(parameters);
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+    for (int64_t step = 1; step <= setup.steps; ++step) {
+      StepResult outcome = rank.Step(step);
+      if (rank.layout().options().rank != 0) continue;
+      result.losses.push_back(outcome.loss);
+      result.grad_norms.push_back(outcome.grad_norm);
+    }
+    for (const PlacedRange& range : rank.engine().state().StoreRanges()) {
+      AdamWState at = rank.engine().state().At(range.offset);
+      std::copy_n(at.master, range.elements(), &result.master[range.flat_begin]);
+      std::copy_n(at.exp_avg, range.elements(), &result.exp_avg[range.flat_begin]);
+      std::copy_n(at.exp_avg_sq, range.elements(), &result.exp_avg_sq[range.flat_begin]);
+    }
+  });
+  return result;
+}
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_ZERO_FLEET_TESTING_H_

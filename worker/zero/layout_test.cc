@@ -1,0 +1,55 @@
+// Offsets: every stage holds what its row says, and owners never depend on the stage.
+#include "worker/zero/layout.h"
+
+#include "gtest/gtest.h"
+#include "worker/model/model_testing.h"
+
+namespace zerofleet {
+namespace {
+
+ModelSpec Spec() { return *ModelSpec::Create(TestModelConfig(2, 12, 3, 7, 31)); }
+
+TEST(ZeroLayout, OwnersDoNotDependOnTheStage) {
+  ModelSpec spec = Spec();
+  for (int rank = 0; rank < 3; ++rank) {
+    ZeroLayout plain(spec, {.stage = 0, .rank = rank, .world_size = 3});
+    ZeroLayout split(spec, {.stage = 3, .rank = rank, .world_size = 3});
+    for (int u = 0; u < plain.units(); ++u) EXPECT_EQ(plain.Owned(u), split.Owned(u));
+  }
+}
+
+TEST(ZeroLayout, VectorsAreWholeOrSplit) {
+  ModelSpec spec = Spec();
+  for (int stage = 0; stage <= 3; ++stage) {
+    ZeroLayout layout(spec, {.stage = stage, .rank = 1, .world_size = 4});
+    int64_t whole = layout.partition().TotalPaddedElements();
+    EXPECT_EQ(layout.optimizer_elements(), stage >= 1 ? whole / 4 : whole);
+    EXPECT_EQ(layout.gradient_elements(), stage >= 2 ? whole / 4 : whole);
+    EXPECT_EQ(layout.parameter_elements(), stage >= 3 ? whole / 4 : whole);
+    for (int u = 0; u < layout.units(); ++u) {
+      ZeroLayout::Piece piece = layout.Updated(u);
+      EXPECT_LE(piece.state_offset + piece.elements(), layout.optimizer_elements());
+      EXPECT_LE(piece.parameter_offset + piece.elements(), layout.parameter_elements());
+      EXPECT_LE(piece.gradient_offset + piece.elements(), layout.gradient_elements());
+    }
+  }
+}
+
+TEST(ZeroLayout, SeveralMicroBatchesRestInFp32) {
+  ModelSpec spec = Spec();
+  EXPECT_EQ(ZeroLayout(spec, {.dtype = DType::kBF16, .micro_batches = 1}).gradient_dtype(), DType::kBF16);
+  EXPECT_EQ(ZeroLayout(spec, {.dtype = DType::kBF16, .micro_batches = 2}).gradient_dtype(), DType::kF32);
+}
+
+TEST(ZeroLayout, DescriptionsTellLayoutsApartButNotRanks) {
+  ModelSpec spec = Spec();
+  auto describe = [&](ZeroOptions options) { return ZeroLayout(spec, options).Describe(spec); };
+  std::string base = describe({.stage = 1, .rank = 0, .world_size = 2});
+  EXPECT_EQ(base, describe({.stage = 1, .rank = 1, .world_size = 2}));
+  EXPECT_NE(base, describe({.stage = 2, .rank = 0, .world_size = 2}));
+  EXPECT_NE(base, describe({.stage = 1, .rank = 0, .world_size = 3}));
+  EXPECT_NE(base, describe({.stage = 1, .dtype = DType::kF32, .rank = 0, .world_size = 2}));
+}
+
+}  // namespace
+}  // namespace zerofleet

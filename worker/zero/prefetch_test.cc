@@ -1,0 +1,56 @@
+// One use ahead where a slot is free, each use posted once.
+#include "worker/zero/prefetch.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+PartitionMap Units() {
+  return PartitionMap({{"embedding", 0, 100}, {"block.0", 100, 150}, {"block.1", 150, 200}, {"block.2", 200, 250}, {"head", 250, 260}}, 2);
+}
+
+TEST(PlanSlots, BlocksShareTwo) {
+  SlotPlan plan = PlanSlots(Units());
+  EXPECT_THAT(plan.slot_of_unit, ElementsAre(0, 1, 2, 1, 3));
+  EXPECT_THAT(plan.unit_of_slot, ElementsAre(0, 1, 1, 4));
+}
+
+TEST(PrefetchOrder, RunsOneUseAhead) {
+  PrefetchOrder order(PlanSlots(Units()));
+  order.Begin({0, 1, 2, 3});
+  EXPECT_THAT(order.Acquire(0), ElementsAre(0, 1));
+  order.Release(0);
+  EXPECT_THAT(order.Acquire(1), ElementsAre(2));
+  order.Release(1);
+  EXPECT_THAT(order.Acquire(2), ElementsAre(3));
+  order.Release(2);
+  EXPECT_THAT(order.Acquire(3), IsEmpty());
+  order.Release(3);
+}
+
+TEST(PrefetchOrder, WaitsForABusySlot) {
+  PrefetchOrder order(PlanSlots(Units()));
+  order.Begin({4, 0, 0, 1});
+  EXPECT_THAT(order.Acquire(4), ElementsAre(4, 0));
+  EXPECT_THAT(order.Acquire(0), IsEmpty());  // the next use is of the slot just taken
+  order.Release(0);
+  EXPECT_THAT(order.Acquire(0), ElementsAre(0, 1));
+  order.Release(0);
+  order.Release(4);
+  EXPECT_THAT(order.Acquire(1), IsEmpty());
+  order.Release(1);
+}
+
+TEST(PrefetchOrder, OutOfOrderUseIsABug) {
+  PrefetchOrder order(PlanSlots(Units()));
+  order.Begin({0, 1});
+  EXPECT_DEATH(order.Acquire(1), "check failed");
+}
+
+}  // namespace
+}  // namespace zerofleet
