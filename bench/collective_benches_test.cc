@@ -1,3 +1,4 @@
+// The collective bench measures what it says, briefly, between real processes.
 #include "bench/collective_benches.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// HOST:PORT, taken apart and checked; see address.h.
 #include "services/address.h"
 
 #include <netdb.h>

@@ -1,3 +1,4 @@
+// Addresses that parse, and the one line each of those that do not.
 #include "services/address.h"
 
 #include "gmock/gmock.h"

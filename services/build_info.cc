@@ -1,3 +1,4 @@
+// Version, revision and build id of the running executable; see build_info.h.
 #include "services/build_info.h"
 
 #include <elf.h>

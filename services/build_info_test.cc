@@ -1,3 +1,4 @@
+// The facts of the build are there and do not change between calls.
 #include "services/build_info.h"
 
 #include "gmock/gmock.h"

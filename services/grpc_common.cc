@@ -1,3 +1,4 @@
+// What gRPC clients and servers share: statuses, channel arguments; see grpc_common.h.
 #include "services/grpc_common.h"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// A server with health and reflection beside its services; see grpc_server.h.
 #include "services/grpc_server.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// Health, reflection and a port in use, on real sockets.
 #include "services/grpc_server.h"
 
 #include "absl/strings/str_cat.h"

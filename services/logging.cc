@@ -1,3 +1,4 @@
+// JSON lines through spdlog; see logging.h.
 #include "services/logging.h"
 
 #include <spdlog/logger.h>

@@ -1,3 +1,4 @@
+// Lines are JSON whatever the message holds, and carry rank, generation and step.
 #include "services/logging.h"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// The HTTP endpoint on civetweb; see metrics_exporter.h.
 #include "services/metrics_exporter.h"
 
 #include <CivetServer.h>

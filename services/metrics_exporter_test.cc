@@ -1,3 +1,4 @@
+// The three paths over a real socket, and a port in use.
 #include "services/metrics_exporter.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// GetStatus, Watch and Stop over gRPC; see operator_client.h.
 #include "services/operator_client.h"
 
 #include <chrono>

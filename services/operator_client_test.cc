@@ -1,3 +1,4 @@
+// Calls against a real server on loopback.
 #include "services/operator_client.h"
 
 #include <vector>

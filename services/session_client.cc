@@ -1,3 +1,4 @@
+// The two threads and two queues of a session; see session_client.h.
 #include "services/session_client.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Sessions with a real server on loopback: exchange, refusal, loss, heartbeats.
 #include "services/session_client.h"
 
 #include <vector>

@@ -1,3 +1,4 @@
+// The table of worker metrics and what updates them; see worker_metrics.h.
 #include "services/worker_metrics.h"
 
 #include <prometheus/counter.h>

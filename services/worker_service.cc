@@ -1,3 +1,4 @@
+// A worker's status over gRPC; see worker_service.h.
 #include "services/worker_service.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// Which backends exist, and what is said of those that do not.
 #include "worker/collective/factory.h"
 
 #include <gtest/gtest.h>

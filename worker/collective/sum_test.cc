@@ -1,3 +1,4 @@
+// Sums in fp32, in rank order, rounded once.
 #include "worker/collective/sum.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Addresses survive the trip, and damaged ones are refused.
 #include "worker/collective/ucx_address.h"
 
 #include <gtest/gtest.h>
