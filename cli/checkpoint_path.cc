@@ -18,7 +18,8 @@ absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path) {
   ZF_ASSIGN_OR_RETURN(const std::vector<CommittedCheckpoint> committed, ListCheckpoints(path, &problems));
   if (!committed.empty()) return committed.front().path;
   if (!problems.empty()) return absl::DataLossError(absl::StrCat(problems.front().path, ": ", problems.front().reason));
-  return absl::NotFoundError(absl::StrCat(path, ": no committed checkpoint (no ", kManifestName, ", here or in a step-* below)"));
+  return absl::NotFoundError(
+      absl::StrCat(path, ": no committed checkpoint (no ", kManifestName, ", here or in a step-* below)"));
 }
 
 }  // namespace zerofleet

@@ -53,7 +53,8 @@ void SetAttributes(posix_spawnattr_t* attributes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string name, const std::vector<std::string>& arguments,
+absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string name,
+                                                                  const std::vector<std::string>& arguments,
                                                                   const std::string& log_path) {
   const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log < 0) return absl::ResourceExhaustedError(absl::StrCat("log ", log_path, ": ", std::strerror(errno)));
@@ -74,7 +75,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
   posix_spawnattr_init(&attributes);
   SetAttributes(&attributes);
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, Pointers(texts).data(), Pointers(environment).data());
+  const int error =
+      posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, Pointers(texts).data(), Pointers(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(out[1]);
@@ -87,7 +89,11 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
 }
 
 ChildProcess::ChildProcess(std::string name, std::string log_path, int64_t log_begin, int stdout_pipe, pid_t pid)
-    : name_(std::move(name)), log_path_(std::move(log_path)), log_begin_(log_begin), stdout_pipe_(stdout_pipe), pid_(pid) {}
+    : name_(std::move(name)),
+      log_path_(std::move(log_path)),
+      log_begin_(log_begin),
+      stdout_pipe_(stdout_pipe),
+      pid_(pid) {}
 
 ChildProcess::~ChildProcess() {
   if (!HasEnded()) {
@@ -103,7 +109,8 @@ absl::StatusOr<std::string> ChildProcess::ReadLine(double timeout_seconds) {
   std::string line;
   while (true) {
     const std::chrono::duration<double> left = deadline - std::chrono::steady_clock::now();
-    if (left.count() <= 0) return absl::DeadlineExceededError(absl::StrCat(name_, " did not start in ", timeout_seconds, " s"));
+    if (left.count() <= 0)
+      return absl::DeadlineExceededError(absl::StrCat(name_, " did not start in ", timeout_seconds, " s"));
     pollfd waited = {stdout_pipe_, POLLIN, 0};
     if (poll(&waited, 1, static_cast<int>(left.count() * 1000) + 1) <= 0) continue;
     char letter = 0;
@@ -130,7 +137,9 @@ void ChildProcess::Kill() {
 }
 
 int ChildProcess::signal() const { return wait_status_ && WIFSIGNALED(*wait_status_) ? WTERMSIG(*wait_status_) : 0; }
-int ChildProcess::exit_code() const { return wait_status_ && WIFEXITED(*wait_status_) ? WEXITSTATUS(*wait_status_) : 0; }
+int ChildProcess::exit_code() const {
+  return wait_status_ && WIFEXITED(*wait_status_) ? WEXITSTATUS(*wait_status_) : 0;
+}
 
 std::string ChildProcess::ErrorLine() const {
   std::ifstream log(log_path_);

@@ -16,9 +16,10 @@ namespace zerofleet {
 
 class ChildProcess {
  public:
-  // Starts this executable with `arguments`, in a process group of its own, its stderr appended to `log_path`, its stdout
-  // to a pipe. It is killed when the calling thread dies, and by the destructor. `name` is for messages.
-  static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(std::string name, const std::vector<std::string>& arguments,
+  // Starts this executable with `arguments`, in a process group of its own, its stderr appended to `log_path`, its
+  // stdout to a pipe. It is killed when the calling thread dies, and by the destructor. `name` is for messages.
+  static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(std::string name,
+                                                             const std::vector<std::string>& arguments,
                                                              const std::string& log_path);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;

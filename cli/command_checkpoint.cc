@@ -33,7 +33,8 @@ int64_t TotalBytes(const v1::CheckpointManifest& manifest) {
 }
 
 std::string CommittedText(const v1::CheckpointManifest& manifest) {
-  return absl::FormatTime(absl::RFC3339_sec, absl::FromUnixSeconds(manifest.committed_unix_seconds()), absl::UTCTimeZone());
+  return absl::FormatTime(absl::RFC3339_sec, absl::FromUnixSeconds(manifest.committed_unix_seconds()),
+                          absl::UTCTimeZone());
 }
 
 absl::StatusOr<int> RunList(const std::string& dir, bool json, const Output& output) {
@@ -83,7 +84,8 @@ absl::StatusOr<int> RunVerify(const std::string& path, const Output& output) {
 absl::StatusOr<int> RunExport(const std::string& path, const std::string& out_dir, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
   ZF_RETURN_IF_ERROR(ExportHuggingFace(step_dir, out_dir));
-  output.out << "wrote " << JoinPath(out_dir, "model.safetensors") << " and " << JoinPath(out_dir, "config.json") << "\n";
+  output.out << "wrote " << JoinPath(out_dir, "model.safetensors") << " and " << JoinPath(out_dir, "config.json")
+             << "\n";
   return 0;
 }
 
@@ -92,7 +94,8 @@ absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step
   defaults.mutable_model()->clear_preset();
   const ImportStamp stamp = {GetBuildInfo().version, absl::ToUnixSeconds(absl::Now())};
   ZF_RETURN_IF_ERROR(ImportHuggingFace(hf_dir, step_dir, defaults, stamp));
-  output.out << "wrote " << step_dir << "; start from it with: zerofleet train CONFIG.yaml --resume " << step_dir << "\n";
+  output.out << "wrote " << step_dir << "; start from it with: zerofleet train CONFIG.yaml --resume " << step_dir
+             << "\n";
   return 0;
 }
 
@@ -112,24 +115,30 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   list->add_option("DIR", flags->from, "A run's checkpoint.dir")->required();
   list->add_flag("--json", flags->json, "Print one JSON document");
   list->footer("Example:\n  zerofleet checkpoint list checkpoints --json");
-  list->callback([flags, &body] { body = [flags](const Output& output) { return RunList(flags->from, flags->json, output); }; });
+  list->callback(
+      [flags, &body] { body = [flags](const Output& output) { return RunList(flags->from, flags->json, output); }; });
 
   CLI::App* verify = command->add_subcommand("verify", "Read every byte of a checkpoint and compare with its digests.");
-  verify->add_option("STEP_DIR", flags->from, "A step directory; a run's checkpoint.dir stands for its newest")->required();
+  verify->add_option("STEP_DIR", flags->from, "A step directory; a run's checkpoint.dir stands for its newest")
+      ->required();
   verify->footer("Example:\n  zerofleet checkpoint verify checkpoints/step-00000100");
   verify->callback([flags, &body] { body = [flags](const Output& output) { return RunVerify(flags->from, output); }; });
 
-  CLI::App* to_hf = command->add_subcommand("export", "Write a checkpoint's weights as Hugging Face transformers reads them.");
-  to_hf->add_option("STEP_DIR", flags->from, "A step directory; a run's checkpoint.dir stands for its newest")->required();
+  CLI::App* to_hf =
+      command->add_subcommand("export", "Write a checkpoint's weights as Hugging Face transformers reads them.");
+  to_hf->add_option("STEP_DIR", flags->from, "A step directory; a run's checkpoint.dir stands for its newest")
+      ->required();
   to_hf->add_option("OUT_DIR", flags->to, "Where model.safetensors and config.json go")->required();
   to_hf->footer("Example:\n  zerofleet checkpoint export checkpoints/step-00000100 gpt2-mine");
-  to_hf->callback([flags, &body] { body = [flags](const Output& output) { return RunExport(flags->from, flags->to, output); }; });
+  to_hf->callback(
+      [flags, &body] { body = [flags](const Output& output) { return RunExport(flags->from, flags->to, output); }; });
 
   CLI::App* from_hf = command->add_subcommand("import", "Make a checkpoint at step 0 of a Hugging Face GPT-2.");
   from_hf->add_option("HF_DIR", flags->from, "A directory with model.safetensors and config.json")->required();
   from_hf->add_option("STEP_DIR", flags->to, "The step directory to write, such as imported/step-00000000")->required();
   from_hf->footer("Example:\n  zerofleet checkpoint import gpt2 imported/step-00000000");
-  from_hf->callback([flags, &body] { body = [flags](const Output& output) { return RunImport(flags->from, flags->to, output); }; });
+  from_hf->callback(
+      [flags, &body] { body = [flags](const Output& output) { return RunImport(flags->from, flags->to, output); }; });
 }
 
 }  // namespace zerofleet

@@ -80,13 +80,17 @@ void AddCoordinatorCommand(CLI::App& app, CommandBody& body) {
   auto flags = std::make_shared<CoordinatorFlags>();
   CLI::App* command = app.add_subcommand("coordinator", "Run a fleet's coordinator until its run has ended.");
   command->add_option("--config", flags->config, "The run's configuration, YAML")->required();
-  command->add_option("--listen", flags->listen, "HOST:PORT for workers and operators; port 0 takes a free one")->required();
+  command->add_option("--listen", flags->listen, "HOST:PORT for workers and operators; port 0 takes a free one")
+      ->required();
   command->add_option("--state-dir", flags->state_dir, "Where its generation is kept over restarts")->required();
   command->add_option("--resume", flags->resume, "auto, none or a checkpoint's step directory")->capture_default_str();
-  command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics there")->check(CLI::Range(1, 65535));
+  command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics there")
+      ->check(CLI::Range(1, 65535));
   command->add_option("--log-level", flags->log_level, "debug, info, warning or error; else $ZEROFLEET_LOG_LEVEL");
-  command->footer("Example:\n  zerofleet coordinator --config run.yaml --listen 0.0.0.0:7070 --state-dir /var/lib/zerofleet");
-  command->callback([flags, &body] { body = [flags](const Output& output) { return RunCoordinator(*flags, output); }; });
+  command->footer(
+      "Example:\n  zerofleet coordinator --config run.yaml --listen 0.0.0.0:7070 --state-dir /var/lib/zerofleet");
+  command->callback(
+      [flags, &body] { body = [flags](const Output& output) { return RunCoordinator(*flags, output); }; });
 }
 
 }  // namespace zerofleet

@@ -32,13 +32,13 @@ absl::StatusOr<int> RunEval(const EvalFlags& flags, const Output& output) {
                       InferenceModel::Load(step_dir, {"auto", flags.threads}, kSequences));
   ZF_ASSIGN_OR_RETURN(const InferenceModel::Loss loss, model->MeanLoss(flags.data));
   if (flags.json) {
-    const nlohmann::ordered_json document = {{"checkpoint", step_dir},       {"step", model->manifest().step()},
-                                             {"data", flags.data},           {"loss", loss.mean},
-                                             {"perplexity", std::exp(loss.mean)}, {"tokens", loss.tokens}};
+    const nlohmann::ordered_json document = {
+        {"checkpoint", step_dir}, {"step", model->manifest().step()},  {"data", flags.data},
+        {"loss", loss.mean},      {"perplexity", std::exp(loss.mean)}, {"tokens", loss.tokens}};
     output.out << DumpJson(document, 2) << "\n";
   } else {
-    output.out << absl::StrFormat("loss %.4f nats per token (perplexity %.2f) over %d tokens of %s; step %d\n", loss.mean,
-                                  std::exp(loss.mean), loss.tokens, flags.data, model->manifest().step());
+    output.out << absl::StrFormat("loss %.4f nats per token (perplexity %.2f) over %d tokens of %s; step %d\n",
+                                  loss.mean, std::exp(loss.mean), loss.tokens, flags.data, model->manifest().step());
   }
   return 0;
 }
@@ -48,9 +48,13 @@ absl::StatusOr<int> RunEval(const EvalFlags& flags, const Output& output) {
 void AddEvalCommand(CLI::App& app, CommandBody& body) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App* command = app.add_subcommand("eval", "Measure a checkpoint's mean loss on a file.");
-  command->add_option("--checkpoint", flags->checkpoint, "A step directory; a run's checkpoint.dir stands for its newest")->required();
+  command
+      ->add_option("--checkpoint", flags->checkpoint, "A step directory; a run's checkpoint.dir stands for its newest")
+      ->required();
   command->add_option("--data", flags->data, "A file or directory in the format the model was trained on")->required();
-  command->add_option("--threads", flags->threads, "Compute threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  command->add_option("--threads", flags->threads, "Compute threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   command->add_flag("--json", flags->json, "Print one JSON document");
   command->footer("Example:\n  zerofleet eval --checkpoint checkpoints --data held.txt");
   command->callback([flags, &body] { body = [flags](const Output& output) { return RunEval(*flags, output); }; });

@@ -20,8 +20,9 @@ namespace {
 constexpr int kUsage = 2;
 
 using AddCommand = void (*)(CLI::App& app, CommandBody& body);
-constexpr AddCommand kCommands[] = {AddTrainCommand, AddCoordinatorCommand, AddWorkerCommand, AddStatusCommand,
-                                     AddPlanCommand, AddCheckpointCommand, AddEvalCommand, AddGenerateCommand};
+constexpr AddCommand kCommands[] = {AddTrainCommand,  AddCoordinatorCommand, AddWorkerCommand,
+                                    AddStatusCommand, AddPlanCommand,        AddCheckpointCommand,
+                                    AddEvalCommand,   AddGenerateCommand,    AddBenchCommand};
 
 std::string VersionText() {
   const BuildInfo& build = GetBuildInfo();
@@ -53,7 +54,8 @@ std::string UnknownCommand(const CLI::App& app, int argc, const char* const* arg
   const std::string first = argv[1];
   if (first.empty() || first[0] == '-') return "";
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
   if (std::find(names.begin(), names.end(), first) != names.end()) return "";
   return absl::StrCat("no command \"", absl::CHexEscape(first), "\"; the nearest is ", Nearest(first, names),
                       "; see zerofleet --help");
@@ -70,8 +72,9 @@ int Run(const CommandBody& body, const Output& output) {
 
 int RunCommandLine(int argc, const char* const* argv, const Output& output) {
   CLI::App app("Trains transformer language models under ZeRO, as a coordinator and N workers.", "zerofleet");
-  app.footer("Example:\n  zerofleet train examples/tiny.yaml --workers 2\n\n"
-             "Exit codes: 0 done, 2 usage or configuration, 3 data or checkpoint, 4 the fleet, 130/143 stopped by a signal.");
+  app.footer(
+      "Example:\n  zerofleet train examples/tiny.yaml --workers 2\n\n"
+      "Exit codes: 0 done, 2 usage or configuration, 3 data or checkpoint, 4 the fleet, 130/143 stopped by a signal.");
   app.set_version_flag("--version", VersionText());
   app.require_subcommand(1);
   CommandBody body;

@@ -50,7 +50,8 @@ TEST(CommandLine, UsageErrorsAreOneLine) {
   ExpectUsageError(RunWith({"plan"}), "zerofleet: plan wants one of a configuration file, --preset and --parameters");
   ExpectUsageError(RunWith({"plan", "--parameters", "x"}),
                    "zerofleet: --parameters: wants 1 to 1000T, as in 124439808, 7.5B or 1T, not \"x\"");
-  ExpectUsageError(RunWith({"plan", "--parameters", "1B", "--workers", "0"}), "zerofleet: --workers: wants 1 to 1000000, not 0");
+  ExpectUsageError(RunWith({"plan", "--parameters", "1B", "--workers", "0"}),
+                   "zerofleet: --workers: wants 1 to 1000000, not 0");
 }
 
 TEST(CommandLine, PlanPrintsTable1) {

@@ -39,7 +39,8 @@ std::string Gigabytes(double bytes) {
 }
 
 nlohmann::ordered_json PlanJson(const PlanSize& size, const std::vector<int64_t>& workers) {
-  nlohmann::ordered_json document = {{"model", size.name}, {"parameters", size.parameters}, {"convention", kConvention}};
+  nlohmann::ordered_json document = {
+      {"model", size.name}, {"parameters", size.parameters}, {"convention", kConvention}};
   auto& rows = document["rows"] = nlohmann::ordered_json::array();
   const auto whole = [](double bytes) { return std::llround(bytes); };
   for (const int64_t n : workers) {
@@ -60,7 +61,8 @@ nlohmann::ordered_json PlanJson(const PlanSize& size, const std::vector<int64_t>
 }
 
 std::string PlanText(const PlanSize& size, const std::vector<int64_t>& workers) {
-  std::string text = absl::StrCat(size.name, ", ", HumanCount(size.parameters), " parameters\n\nModel states per worker, GB\n");
+  std::string text =
+      absl::StrCat(size.name, ", ", HumanCount(size.parameters), " parameters\n\nModel states per worker, GB\n");
   TextTable states({"workers", "stage 0", "stage 1", "stage 2", "stage 3"}), traffic = states;
   for (const int64_t n : workers) {
     std::vector<std::string> bytes = {absl::StrCat(n)}, sent = bytes;
@@ -71,15 +73,16 @@ std::string PlanText(const PlanSize& size, const std::vector<int64_t>& workers) 
     states.Add(bytes);
     traffic.Add(sent);
   }
-  absl::StrAppend(&text, states.Render(2), "\nSent per worker and step, GB at 2 bytes an element\n", traffic.Render(2), "\n",
-                  kConvention, "\nPadding, activations and buffers come on top.\n");
+  absl::StrAppend(&text, states.Render(2), "\nSent per worker and step, GB at 2 bytes an element\n", traffic.Render(2),
+                  "\n", kConvention, "\nPadding, activations and buffers come on top.\n");
   return text;
 }
 
 absl::StatusOr<int> RunPlan(const PlanOptions& options, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const PlanSize size, ChoosePlanSize(options.config, options.preset, options.parameters));
   for (const int64_t n : options.workers) {
-    if (n < 1 || n > 1'000'000) return absl::InvalidArgumentError(absl::StrCat("--workers: wants 1 to 1000000, not ", n));
+    if (n < 1 || n > 1'000'000)
+      return absl::InvalidArgumentError(absl::StrCat("--workers: wants 1 to 1000000, not ", n));
   }
   if (options.json) {
     output.out << PlanJson(size, options.workers).dump(2) << "\n";
@@ -93,7 +96,8 @@ absl::StatusOr<int> RunPlan(const PlanOptions& options, const Output& output) {
 
 void AddPlanCommand(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<PlanOptions>();
-  CLI::App* command = app.add_subcommand("plan", "Memory and traffic of a model under every stage, before anything runs.");
+  CLI::App* command =
+      app.add_subcommand("plan", "Memory and traffic of a model under every stage, before anything runs.");
   command->add_option("CONFIG", options->config, "A configuration; its model is planned");
   command->add_option("--preset", options->preset, "A named model, such as gpt2-1558m");
   command->add_option("--parameters", options->parameters, "A model size, such as 124439808, 7.5B or 1T");

@@ -43,7 +43,8 @@ absl::StatusOr<int> RunTrain(const TrainOptions& options, const Output& output) 
   ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, Overrides(options)));
   if (options.metrics_port + config.parallel().workers() > 65535) {
     return absl::InvalidArgumentError(absl::StrCat("--metrics-port: wants room for ", config.parallel().workers(),
-                                                   " workers' ports after it, up to 65535; not ", options.metrics_port));
+                                                   " workers' ports after it, up to 65535; not ",
+                                                   options.metrics_port));
   }
   ZF_RETURN_IF_ERROR(CheckDataFiles(config));
   ZF_RETURN_IF_ERROR(CheckResume(config, options.resume));
@@ -69,16 +70,24 @@ void AddTrainCommand(CLI::App& app, CommandBody& body) {
   command->add_option("CONFIG", options->config, "The run's configuration, YAML")->required();
   command->add_option("--workers", options->workers, "Workers in all; as --set parallel.workers=N");
   command->add_option("--device", options->device, "auto, cpu or cuda; as --set device=...");
-  command->add_option("--set", options->sets, "KEY=VALUE over the configuration's, such as optimizer.learning_rate=1e-3; may be repeated")
-      ->expected(1)->take_all();
+  command
+      ->add_option("--set", options->sets,
+                   "KEY=VALUE over the configuration's, such as optimizer.learning_rate=1e-3; may be repeated")
+      ->expected(1)
+      ->take_all();
   command->add_option("--report", options->report, "Append one JSON object a line and event to this file");
-  command->add_option("--resume", options->resume,
-                      "auto: go on from the newest checkpoint in checkpoint.dir, if any; none: begin anew; or a step directory")
+  command
+      ->add_option(
+          "--resume", options->resume,
+          "auto: go on from the newest checkpoint in checkpoint.dir, if any; none: begin anew; or a step directory")
       ->capture_default_str();
-  command->add_option("--metrics-port", options->metrics_port, "Prometheus metrics: the coordinator's port; worker i has this + 1 + i")
+  command
+      ->add_option("--metrics-port", options->metrics_port,
+                   "Prometheus metrics: the coordinator's port; worker i has this + 1 + i")
       ->check(CLI::Range(1, 65535));
   command->footer("Example:\n  zerofleet train examples/tiny.yaml --workers 2 --set steps=200 --report run.jsonl");
-  command->callback([options, &body] { body = [options](const Output& output) { return RunTrain(*options, output); }; });
+  command->callback(
+      [options, &body] { body = [options](const Output& output) { return RunTrain(*options, output); }; });
 }
 
 }  // namespace zerofleet

@@ -77,12 +77,8 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
   options.hello = MakeHello(flags);
   options.device = {flags.device, flags.threads};
   options.stop_signal = [&signals] { return signals.First(); };
-  const absl::StatusOr<WorkerRunResult> result = RunWorker(options, *session, status, metrics, Clock::Real());
-  if (!result.ok()) {
-    logger.Error(std::string(result.status().message()));
-    return result.status();
-  }
-  logger.Info(absl::StrCat("finished at step ", result->step, result->stopped ? ", stopped" : ""));
+  ZF_ASSIGN_OR_RETURN(const WorkerRunResult result, RunWorker(options, *session, status, metrics, Clock::Real()));
+  logger.Info(absl::StrCat("finished at step ", result.step, result.stopped ? ", stopped" : ""));
   return 0;
 }
 
@@ -93,9 +89,12 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
   CLI::App* command = app.add_subcommand("worker", "Run one rank of a fleet until the run has ended.");
   command->add_option("--coordinator", flags->coordinator, "HOST:PORT of the coordinator")->required();
   command->add_option("--device", flags->device, "auto, cpu or cuda")->capture_default_str();
-  command->add_option("--threads", flags->threads, "Compute threads on the CPU")->check(CLI::Range(1, 1024))->capture_default_str();
+  command->add_option("--threads", flags->threads, "Compute threads on the CPU")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   command->add_option("--listen", flags->listen, "HOST:PORT of this worker's own service")->capture_default_str();
-  command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics there")->check(CLI::Range(1, 65535));
+  command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics there")
+      ->check(CLI::Range(1, 65535));
   command->add_option("--log-level", flags->log_level, "debug, info, warning or error; else $ZEROFLEET_LOG_LEVEL");
   command->footer("Example:\n  zerofleet worker --coordinator 10.0.0.1:7070 --threads 8");
   command->callback([flags, &body] { body = [flags](const Output&) { return RunWorkerCommand(*flags); }; });

@@ -29,7 +29,8 @@ absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::strin
 }
 
 absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides) {
-  if (IsDirectory(path)) return absl::InvalidArgumentError(absl::StrCat(path, ": a directory, not a configuration file"));
+  if (IsDirectory(path))
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a directory, not a configuration file"));
   absl::StatusOr<std::string> text = ReadSmallFile(path, kLargestFile);
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
   return ParseConfig(*text, path, overrides);

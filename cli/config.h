@@ -1,8 +1,8 @@
 // A configuration file and the command line's changes to it, into a complete and checked v1::Config.
 //
-// Three steps, a file each: config_text (names and types), config_defaults (what was left out), config_check (what makes
-// sense). A key is added by adding it to proto/zerofleet/v1/config.proto, a default, a row in the check, and its line in
-// docs/configuration.md.
+// Three steps, a file each: config_text (names and types), config_defaults (what was left out), config_check (what
+// makes sense). A key is added by adding it to proto/zerofleet/v1/config.proto, a default, a row in the check, and its
+// line in docs/configuration.md.
 #ifndef ZEROFLEET_CLI_CONFIG_H_
 #define ZEROFLEET_CLI_CONFIG_H_
 
@@ -27,7 +27,8 @@ absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::strin
 // ParseConfig of the file at `path`. A file that cannot be read is InvalidArgument too: naming it is usage.
 absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides);
 
-// Every key at its default, for a model of this preset and without data: for what needs a configuration but trains nothing.
+// Every key at its default, for a model of this preset and without data: for what needs a configuration but trains
+// nothing.
 absl::StatusOr<v1::Config> DefaultConfig(const std::string& preset);
 
 }  // namespace zerofleet

@@ -86,13 +86,20 @@ struct ChoiceRow {
 std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
   return {
       {"model.family", c.model().family(), {"gpt2"}, {"llama"}, "is not in this version"},
-      {"data.format", c.data().format(), {"auto", "text", "tokens_u16", "tokens_u32"}, {"megatron"},
+      {"data.format",
+       c.data().format(),
+       {"auto", "text", "tokens_u16", "tokens_u32"},
+       {"megatron"},
        "is not in this version"},
       {"precision", c.precision(), {"bf16", "fp32"}, {"fp16"}, "needs device cuda, which this build does not have"},
       {"optimizer.name", c.optimizer().name(), {"adamw"}, {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
       {"device", c.device(), {"auto", "cpu"}, {"cuda"}, "is not in this build, which has no CUDA"},
-      {"collectives", c.collectives(), {"auto", "ucx", "in_process"}, {"nccl"}, "is not in this build, which has no CUDA"},
+      {"collectives",
+       c.collectives(),
+       {"auto", "ucx", "in_process"},
+       {"nccl"},
+       "is not in this build, which has no CUDA"},
   };
 }
 
@@ -107,7 +114,8 @@ absl::Status CheckTables(const ConfigDraft& draft) {
   for (const ChoiceRow& row : ChoiceRows(draft.config)) {
     for (const std::string& name : row.absent) {
       if (row.value != name) continue;
-      return draft.Error(row.key, absl::StrCat(name, " ", row.absent_reason, "; use ", absl::StrJoin(row.choices, " or ")));
+      return draft.Error(row.key,
+                         absl::StrCat(name, " ", row.absent_reason, "; use ", absl::StrJoin(row.choices, " or ")));
     }
     bool known = false;
     for (const std::string& choice : row.choices) known = known || choice == row.value;
@@ -164,7 +172,8 @@ absl::Status CheckData(const ConfigDraft& draft) {
                                                       "\"; sentencepiece models are not in this version"));
   }
   if (data.format() == "text" && draft.config.model().vocab() < 256) {
-    return draft.Error("model.vocab", absl::StrCat("wants 256 or more for text in bytes, not ", draft.config.model().vocab()));
+    return draft.Error("model.vocab",
+                       absl::StrCat("wants 256 or more for text in bytes, not ", draft.config.model().vocab()));
   }
   if (draft.config.evaluate().every_steps() > 0 && data.validation().empty()) {
     return draft.Error("evaluate.every_steps", "needs data.validation, or 0 for no evaluation");
@@ -195,23 +204,22 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
                                     less > 0 ? absl::StrCat(less, " or ") : "", less + workers, " can"));
   }
   const int64_t below = global / pass * pass;
-  return draft.Error("batch.global_sequences",
-                     absl::StrCat(global, " is not a multiple of parallel.workers x batch.micro_sequences = ", workers, " x ",
-                                  micro, " = ", pass, "; ", below > 0 ? absl::StrCat(below, " or ") : "", below + pass, " is"));
+  return draft.Error(
+      "batch.global_sequences",
+      absl::StrCat(global, " is not a multiple of parallel.workers x batch.micro_sequences = ", workers, " x ", micro,
+                   " = ", pass, "; ", below > 0 ? absl::StrCat(below, " or ") : "", below + pass, " is"));
 }
 
 absl::Status CheckRun(const ConfigDraft& draft) {
   const v1::Config& config = draft.config;
-  if (config.schedule().warmup_steps() > config.steps()) {
-    return draft.Error("schedule.warmup_steps",
-                       absl::StrCat("wants at most steps, ", config.steps(), ", not ", config.schedule().warmup_steps()));
-  }
   if (config.checkpoint().dir().empty()) return draft.Error("checkpoint.dir", "wants a directory, as in checkpoints");
   const double tokens = static_cast<double>(config.steps()) * static_cast<double>(config.batch().global_sequences()) *
                         static_cast<double>(config.model().context());
   if (tokens > kMostTokens) {
-    return draft.Error("steps", absl::StrFormat("steps x batch.global_sequences x model.context = %.1e tokens; at most %.1e "
-                                                "can be counted", tokens, kMostTokens));
+    return draft.Error("steps",
+                       absl::StrFormat("steps x batch.global_sequences x model.context = %.1e tokens; at most %.1e "
+                                       "can be counted",
+                                       tokens, kMostTokens));
   }
   return absl::OkStatus();
 }

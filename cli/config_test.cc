@@ -33,9 +33,9 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {
-  const absl::StatusOr<v1::Config> config =
-      Parse("model: {layers: 2, hidden: 48, heads: 3, context: 32}\n"
-            "data: {train: [a], validation: [b]}\nparallel: {workers: 4}\nsteps: 50\n");
+  const absl::StatusOr<v1::Config> config = Parse(
+      "model: {layers: 2, hidden: 48, heads: 3, context: 32}\n"
+      "data: {train: [a], validation: [b]}\nparallel: {workers: 4}\nsteps: 50\n");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->model().vocab(), 256);
   EXPECT_EQ(config->model().intermediate(), 192);
@@ -59,7 +59,8 @@ struct BadConfig {
 
 TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
   const BadConfig cases[] = {
-      {{"model.preset=gpt2-125m"}, "--set: model.preset: no such preset; the nearest is gpt2-124m (there are gpt2-tiny, "
+      {{"model.preset=gpt2-125m"},
+       "--set: model.preset: no such preset; the nearest is gpt2-124m (there are gpt2-tiny, "
        "gpt2-mini, gpt2-char, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m)"},
       {{"model.heads=5"}, "--set: model.heads: 5 heads do not divide hidden 768; 4 would"},
       {{"model.heads=1000"}, "--set: model.heads: 1000 heads do not divide hidden 768; 768 would"},
@@ -83,12 +84,15 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"parallel.zero_stage=-1"}, "--set: parallel.zero_stage: wants 0 to 3, not -1"},
       {{"parallel.workers=0"}, "--set: parallel.workers: wants 1 to 1024, not 0"},
       {{"parallel.tensor=2"}, "--set: parallel.tensor: wants 1, not 2; tensor parallelism is not in this version"},
-      {{"parallel.workers=3"}, "run.yaml: batch.global_sequences: 16 cannot be shared equally by 3 workers; 15 or 18 can"},
+      {{"parallel.workers=3"},
+       "run.yaml: batch.global_sequences: 16 cannot be shared equally by 3 workers; 15 or 18 can"},
       {{"parallel.workers=17"}, "run.yaml: batch.global_sequences: 16 cannot be shared equally by 17 workers; 17 can"},
       {{"parallel.workers=2", "batch.micro_sequences=3"},
-       "run.yaml: batch.global_sequences: 16 is not a multiple of parallel.workers x batch.micro_sequences = 2 x 3 = 6; "
+       "run.yaml: batch.global_sequences: 16 is not a multiple of parallel.workers x batch.micro_sequences = 2 x 3 = "
+       "6; "
        "12 or 18 is"},
-      {{"precision=fp16"}, "--set: precision: fp16 needs device cuda, which this build does not have; use bf16 or fp32"},
+      {{"precision=fp16"},
+       "--set: precision: fp16 needs device cuda, which this build does not have; use bf16 or fp32"},
       {{"precision=bf61"}, "--set: precision: wants bf16 or fp32, not \"bf61\"; the nearest is bf16"},
       {{"optimizer.name=adam"}, "--set: optimizer.name: wants adamw, not \"adam\"; the nearest is adamw"},
       {{"optimizer.learning_rate=0"}, "--set: optimizer.learning_rate: wants more than 0, such as 3.0e-4, not 0"},
@@ -96,8 +100,9 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"optimizer.epsilon=0"}, "--set: optimizer.epsilon: wants more than 0, such as 1.0e-8, not 0"},
       {{"optimizer.weight_decay=-0.1"}, "--set: optimizer.weight_decay: wants 0 or more, not -0.1"},
       {{"optimizer.grad_clip=-1"}, "--set: optimizer.grad_clip: wants more than 0, or 0 for no clipping, not -1"},
-      {{"schedule.decay=cosin"}, "--set: schedule.decay: wants cosine or linear or constant, not \"cosin\"; the nearest is cosine"},
-      {{"schedule.warmup_steps=1001"}, "--set: schedule.warmup_steps: wants at most steps, 1000, not 1001"},
+      {{"schedule.decay=cosin"},
+       "--set: schedule.decay: wants cosine or linear or constant, not \"cosin\"; the nearest is cosine"},
+      {{"schedule.warmup_steps=-1"}, "--set: schedule.warmup_steps: wants 0 to 1000000000000, not -1"},
       {{"schedule.min_learning_rate=1"},
        "--set: schedule.min_learning_rate: wants 0 or more and at most optimizer.learning_rate, not 1"},
       {{"steps=0"}, "--set: steps: wants 1 to 1000000000000, not 0"},
@@ -107,8 +112,10 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"checkpoint.keep=0"}, "--set: checkpoint.keep: wants 1 to 1000000000, not 0"},
       {{"device=cuda"}, "--set: device: cuda is not in this build, which has no CUDA; use auto or cpu"},
       {{"device=gpu"}, "--set: device: wants auto or cpu, not \"gpu\"; the nearest is cpu"},
-      {{"collectives=nccl"}, "--set: collectives: nccl is not in this build, which has no CUDA; use auto or ucx or in_process"},
-      {{"collectives=in_process", "parallel.workers=2"}, "--set: collectives: in_process serves 1 worker, not 2; use ucx"},
+      {{"collectives=nccl"},
+       "--set: collectives: nccl is not in this build, which has no CUDA; use auto or ucx or in_process"},
+      {{"collectives=in_process", "parallel.workers=2"},
+       "--set: collectives: in_process serves 1 worker, not 2; use ucx"},
       {{"restart.min_workers=2"}, "--set: restart.min_workers: wants at most parallel.workers, 1, not 2"},
       {{"restart.heartbeat_timeout_seconds=0"},
        "--set: restart.heartbeat_timeout_seconds: wants 0.1 to 1e6 seconds, not 0"},

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "cli/nearest.h"
+#include "cli/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "yaml-cpp/yaml.h"
@@ -43,8 +44,8 @@ void CollectKeys(const Descriptor& descriptor, const std::string& section, std::
   }
 }
 
-// The key that a misspelt `name` in `section` most likely meant. A key that stands under another section by exactly this
-// name comes first: putting it in the wrong place is as common as misspelling it.
+// The key that a misspelt `name` in `section` most likely meant. A key that stands under another section by exactly
+// this name comes first: putting it in the wrong place is as common as misspelling it.
 std::string NearestKey(const Descriptor& descriptor, const std::string& section, const std::string& name) {
   std::vector<std::string> all;
   CollectKeys(*v1::Config::descriptor(), "", all);
@@ -62,20 +63,9 @@ bool IsPlainText(const std::string& text) {
   for (size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
     if (lead < 0x20 || lead == 0x7f) return false;
-    const int length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3
-                     : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
-    if (length == 0 || i + length > text.size()) return false;
-    for (int k = 1; k < length; ++k) {
-      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
-    }
-    if (length >= 3) {
-      const auto second = static_cast<unsigned char>(text[i + 1]);
-      const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
-      const bool surrogate = lead == 0xed && second >= 0xa0;
-      const bool beyond = lead == 0xf4 && second >= 0x90;
-      if (overlong || surrogate || beyond) return false;
-    }
-    i += length;
+    const int length = Utf8Length(std::string_view(text).substr(i));
+    if (length <= 0) return false;
+    i += static_cast<size_t>(length);
   }
   return true;
 }
@@ -83,20 +73,29 @@ bool IsPlainText(const std::string& text) {
 const char* KindWanted(const FieldDescriptor& field) {
   if (field.is_repeated()) return "a list of texts, as in [one.txt, two.txt]";
   switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_MESSAGE: return "a section of keys";
-    case FieldDescriptor::CPPTYPE_STRING: return "a text";
-    case FieldDescriptor::CPPTYPE_DOUBLE: return "a number";
-    case FieldDescriptor::CPPTYPE_UINT64: return "an integer of 0 or more";
-    default: return "an integer";
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return "a section of keys";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return "a text";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return "a number";
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return "an integer of 0 or more";
+    default:
+      return "an integer";
   }
 }
 
 std::string KindFound(const YAML::Node& node) {
   switch (node.Type()) {
-    case YAML::NodeType::Map: return "a section of keys";
-    case YAML::NodeType::Sequence: return "a list";
-    case YAML::NodeType::Scalar: return (node.Tag() == "!" ? "the text " : "") + Quoted(node.Scalar());
-    default: return "nothing";
+    case YAML::NodeType::Map:
+      return "a section of keys";
+    case YAML::NodeType::Sequence:
+      return "a list";
+    case YAML::NodeType::Scalar:
+      return (node.Tag() == "!" ? "the text " : "") + Quoted(node.Scalar());
+    default:
+      return "nothing";
   }
 }
 
@@ -111,8 +110,8 @@ std::errc ParseNumber(const std::string& text, T& value) {
 
 class Reader {
  public:
-  // With an empty `flag` the text is the file's; otherwise it stands on the command line, behind `flag`, and may replace
-  // what the file gave.
+  // With an empty `flag` the text is the file's; otherwise it stands on the command line, behind `flag`, and may
+  // replace what the file gave.
   Reader(ConfigDraft& draft, std::string flag) : draft_(draft), flag_(std::move(flag)) {}
 
   absl::Status ReadSection(const YAML::Node& node, const std::string& section, Message& message) {
@@ -200,12 +199,21 @@ class Reader {
       if (error == std::errc()) (reflection.*set)(&message, &field, value);
     };
     switch (field.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_INT32: read(int32_t{}, &Reflection::SetInt32); break;
-      case FieldDescriptor::CPPTYPE_INT64: read(int64_t{}, &Reflection::SetInt64); break;
-      case FieldDescriptor::CPPTYPE_UINT64: read(uint64_t{}, &Reflection::SetUInt64); break;
-      default: read(double{}, &Reflection::SetDouble); break;
+      case FieldDescriptor::CPPTYPE_INT32:
+        read(int32_t{}, &Reflection::SetInt32);
+        break;
+      case FieldDescriptor::CPPTYPE_INT64:
+        read(int64_t{}, &Reflection::SetInt64);
+        break;
+      case FieldDescriptor::CPPTYPE_UINT64:
+        read(uint64_t{}, &Reflection::SetUInt64);
+        break;
+      default:
+        read(double{}, &Reflection::SetDouble);
+        break;
     }
-    if (error == std::errc::result_out_of_range) return Error(node, key, absl::StrCat(text.substr(0, 60), " is out of range"));
+    if (error == std::errc::result_out_of_range)
+      return Error(node, key, absl::StrCat(text.substr(0, 60), " is out of range"));
     const bool is_double = field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE;
     if (error != std::errc() || (is_double && !std::isfinite(reflection.GetDouble(message, &field)))) {
       return WrongType(node, key, field);
@@ -267,7 +275,8 @@ absl::Status ApplyOverride(const std::string& flag, const std::string& assignmen
     }
     field = message->GetDescriptor()->FindFieldByName(name);
     if (field == nullptr) {
-      return error(absl::StrCat(IsPlainText(key) && key.size() <= 60 ? key : Quoted(key), ": unknown key; the nearest valid name is ",
+      return error(absl::StrCat(IsPlainText(key) && key.size() <= 60 ? key : Quoted(key),
+                                ": unknown key; the nearest valid name is ",
                                 NearestKey(*message->GetDescriptor(), section, name)));
     }
     section = Joined(section, name);

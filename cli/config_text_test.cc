@@ -22,7 +22,9 @@ TEST(ConfigText, ReadsEveryShape) {
                    "  learning_rate: 3.0e-4\n"
                    "parallel: {zero_stage: 3}\n"
                    "precision: fp32\n"
-                   "seed: 18446744073709551615\n", draft).ok());
+                   "seed: 18446744073709551615\n",
+                   draft)
+                  .ok());
   EXPECT_EQ(draft.config.model().layers(), 2);
   ASSERT_EQ(draft.config.data().train_size(), 2);
   EXPECT_EQ(draft.config.data().train(1), "b c.txt");
@@ -50,8 +52,10 @@ struct BadText {
 TEST(ConfigText, AnswersBadTextWithOneLine) {
   const BadText cases[] = {
       {"modle: {layers: 2}", "run.yaml:1: modle: unknown key; the nearest valid name is model"},
-      {"model:\n  layers: 2\n  haeds: 4", "run.yaml:3: model.haeds: unknown key; the nearest valid name is model.heads"},
-      {"steps: 1\nlearning_rate: 1", "run.yaml:2: learning_rate: unknown key; the nearest valid name is optimizer.learning_rate"},
+      {"model:\n  layers: 2\n  haeds: 4",
+       "run.yaml:3: model.haeds: unknown key; the nearest valid name is model.heads"},
+      {"steps: 1\nlearning_rate: 1",
+       "run.yaml:2: learning_rate: unknown key; the nearest valid name is optimizer.learning_rate"},
       {"steps: 1\nsteps: 2", "run.yaml:2: steps: given twice; the first is at run.yaml:1"},
       {"model: {layers: 1}\nmodel: {heads: 1}", "run.yaml:2: model: given twice; the first is at run.yaml:1"},
       {"steps: ten", "run.yaml:1: steps: wants an integer, not \"ten\""},
@@ -69,7 +73,8 @@ TEST(ConfigText, AnswersBadTextWithOneLine) {
       {"optimizer: {beta1: .nan}", "run.yaml:1: optimizer.beta1: wants a number, not \".nan\""},
       {"optimizer: {beta1: nan}", "run.yaml:1: optimizer.beta1: wants a number, not \"nan\""},
       {"optimizer: {beta1: 1e999}", "run.yaml:1: optimizer.beta1: 1e999 is out of range"},
-      {"data: {train: a.txt}", "run.yaml:1: data.train: wants a list of texts, as in [one.txt, two.txt], not \"a.txt\""},
+      {"data: {train: a.txt}",
+       "run.yaml:1: data.train: wants a list of texts, as in [one.txt, two.txt], not \"a.txt\""},
       {"data:\n  train:\n    - a\n    - [b]", "run.yaml:4: data.train[1]: wants a text, not a list"},
       {"precision: \"a\\nb\"", "run.yaml:1: precision: wants one line of UTF-8 text, not \"a\\nb\""},
       {"precision: \"\xff\"", "run.yaml:1: precision: wants one line of UTF-8 text, not \"\\xff\""},

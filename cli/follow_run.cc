@@ -17,8 +17,9 @@ namespace {
 
 constexpr double kPollSeconds = 0.05;
 constexpr double kStopCallSeconds = 5;
-constexpr double kGraceSeconds = 5;  // from the first failure to the end of all: the coordinator names the cause meanwhile
-constexpr double kEndSeconds = 15;   // from the run's end to the end of all
+constexpr double kGraceSeconds =
+    5;  // from the first failure to the end of all: the coordinator names the cause meanwhile
+constexpr double kEndSeconds = 15;  // from the run's end to the end of all
 
 // The coordinator's events, received on a thread of its own.
 class Watcher {
@@ -97,9 +98,12 @@ class Follower {
       return;
     }
     stop_signal_ = signal;
-    options_.progress.Note(absl::StrCat(SignalName(signal), ": stopping after this step, with a checkpoint; once more kills at once"));
+    options_.progress.Note(
+        absl::StrCat(SignalName(signal), ": stopping after this step, with a checkpoint; once more kills at once"));
     // If the coordinator is gone, the children's ends say so.
-    options_.fleet.coordinator().Stop(absl::StrCat("the launcher received ", SignalName(signal)), kStopCallSeconds).IgnoreError();
+    options_.fleet.coordinator()
+        .Stop(absl::StrCat("the launcher received ", SignalName(signal)), kStopCallSeconds)
+        .IgnoreError();
   }
 
   void SetDeadline(double seconds) {
@@ -109,7 +113,8 @@ class Follower {
   absl::StatusOr<int> Outcome(const absl::Status& watch) {
     const int stopped_code = 128 + (stop_signal_ == 0 ? SIGINT : stop_signal_);
     if (killed_) {
-      options_.progress.Note(absl::StrCat("zerofleet: killed by a second ", SignalName(stop_signal_), record_.CheckpointText()));
+      options_.progress.Note(
+          absl::StrCat("zerofleet: killed by a second ", SignalName(stop_signal_), record_.CheckpointText()));
       return stopped_code;
     }
     if (record_.end && !options_.fleet.HasFailure()) {
@@ -131,6 +136,8 @@ class Follower {
 
 }  // namespace
 
-absl::StatusOr<int> FollowRun(const FollowOptions& options, RunRecord& record) { return Follower(options, record).Run(); }
+absl::StatusOr<int> FollowRun(const FollowOptions& options, RunRecord& record) {
+  return Follower(options, record).Run();
+}
 
 }  // namespace zerofleet

@@ -35,11 +35,16 @@ void AddMetrics(int port, std::vector<std::string>& arguments) {
 
 absl::Status StatusOfExit(int exit_code, const std::string& message) {
   switch (exit_code) {
-    case 2: return absl::InvalidArgumentError(message);
-    case 3: return absl::DataLossError(message);
-    case 130: return absl::CancelledError(message);
-    case 1: return absl::InternalError(message);
-    default: return absl::UnavailableError(message);
+    case 2:
+      return absl::InvalidArgumentError(message);
+    case 3:
+      return absl::DataLossError(message);
+    case 130:
+      return absl::CancelledError(message);
+    case 1:
+      return absl::InternalError(message);
+    default:
+      return absl::UnavailableError(message);
   }
 }
 
@@ -54,9 +59,9 @@ absl::StatusOr<std::unique_ptr<LocalFleet>> LocalFleet::Start(const LocalFleetOp
 }
 
 absl::Status LocalFleet::StartCoordinator(const LocalFleetOptions& options, const RunDirectory& directory) {
-  std::vector<std::string> arguments = {"coordinator", "--config", directory.config_path(), "--listen", "127.0.0.1:0",
-                                        "--state-dir", directory.state_dir(), "--resume", options.resume,
-                                        "--log-level", "info"};
+  std::vector<std::string> arguments = {
+      "coordinator",         "--config", directory.config_path(), "--listen",    "127.0.0.1:0", "--state-dir",
+      directory.state_dir(), "--resume", options.resume,          "--log-level", "info"};
   AddMetrics(options.metrics_port, arguments);
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child,
                       ChildProcess::Start("coordinator", arguments, directory.log_path("coordinator")));
@@ -72,10 +77,18 @@ absl::Status LocalFleet::StartWorkers(const LocalFleetOptions& options, const Ru
   const int workers = options.config.parallel().workers();
   for (int i = 0; i < workers; ++i) {
     const std::string name = absl::StrCat("worker-", i);
-    std::vector<std::string> arguments = {"worker", "--coordinator", address_, "--device", options.config.device(),
-                                          "--threads", absl::StrCat(ThreadsPerWorker(workers)), "--log-level", "info"};
+    std::vector<std::string> arguments = {"worker",
+                                          "--coordinator",
+                                          address_,
+                                          "--device",
+                                          options.config.device(),
+                                          "--threads",
+                                          absl::StrCat(ThreadsPerWorker(workers)),
+                                          "--log-level",
+                                          "info"};
     AddMetrics(options.metrics_port == 0 ? 0 : options.metrics_port + 1 + i, arguments);
-    ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child, ChildProcess::Start(name, arguments, directory.log_path(name)));
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child,
+                        ChildProcess::Start(name, arguments, directory.log_path(name)));
     titles_.push_back(absl::StrCat("worker ", i, " (pid ", child->pid(), ")"));
     children_.push_back(std::move(child));
   }
@@ -85,7 +98,8 @@ absl::Status LocalFleet::StartWorkers(const LocalFleetOptions& options, const Ru
 // The coordinator's own words, if it ended with some.
 absl::Status LocalFleet::EarlyEnd(const absl::Status& status) {
   ChildProcess& child = *children_[0];
-  for (int i = 0; i < 100 && !child.HasEnded() && absl::IsUnavailable(status); ++i) absl::SleepFor(absl::Milliseconds(20));
+  for (int i = 0; i < 100 && !child.HasEnded() && absl::IsUnavailable(status); ++i)
+    absl::SleepFor(absl::Milliseconds(20));
   const std::string line = child.ErrorLine();
   if (child.HasEnded() && child.exit_code() != 0 && !line.empty()) return StatusOfExit(child.exit_code(), line);
   return Annotate(status, absl::StrCat("see ", child.log_path()));
@@ -135,7 +149,8 @@ absl::Status LocalFleet::Diagnosis(const RunRecord& record, const absl::Status& 
     return StatusOfExit(exit_code, absl::StrCat(titles_[i], line.empty() ? end : absl::StrCat(": ", line)));
   }
   if (record.end) return absl::UnavailableError("a process was left after the run's end, and was killed");
-  return absl::UnavailableError(absl::StrCat("the coordinator was lost", step, record.CheckpointText(), "; ", watch.message()));
+  return absl::UnavailableError(
+      absl::StrCat("the coordinator was lost", step, record.CheckpointText(), "; ", watch.message()));
 }
 
 }  // namespace zerofleet

@@ -25,7 +25,8 @@ struct LocalFleetOptions {
 class LocalFleet {
  public:
   // Starts all processes; the coordinator answers when this returns. A child that is not well is found by Reap.
-  static absl::StatusOr<std::unique_ptr<LocalFleet>> Start(const LocalFleetOptions& options, const RunDirectory& directory);
+  static absl::StatusOr<std::unique_ptr<LocalFleet>> Start(const LocalFleetOptions& options,
+                                                           const RunDirectory& directory);
 
   OperatorClient& coordinator() { return *client_; }
 

@@ -1,7 +1,7 @@
 // The bytes of model states per worker and the traffic of a step, as the ZeRO paper counts them (§3, §5, table 1).
 //
-// Parameters and gradients take 2 bytes each, optimizer states 12: an fp32 master copy and two fp32 moments. No padding,
-// activations or buffers: those depend on the run.
+// Parameters and gradients take 2 bytes each, optimizer states 12: an fp32 master copy and two fp32 moments. No
+// padding, activations or buffers: those depend on the run.
 #ifndef ZEROFLEET_CLI_MODEL_STATES_H_
 #define ZEROFLEET_CLI_MODEL_STATES_H_
 

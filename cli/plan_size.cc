@@ -18,11 +18,22 @@ absl::StatusOr<PlanSize> SizeOf(const v1::Config& config, const std::string& nam
 
 double Multiple(char suffix) {
   switch (suffix) {
-    case 'K': case 'k': return 1e3;
-    case 'M': case 'm': return 1e6;
-    case 'B': case 'b': case 'G': case 'g': return 1e9;
-    case 'T': case 't': return 1e12;
-    default: return 0;
+    case 'K':
+    case 'k':
+      return 1e3;
+    case 'M':
+    case 'm':
+      return 1e6;
+    case 'B':
+    case 'b':
+    case 'G':
+    case 'g':
+      return 1e9;
+    case 'T':
+    case 't':
+      return 1e12;
+    default:
+      return 0;
   }
 }
 

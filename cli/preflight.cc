@@ -29,11 +29,12 @@ std::string ShapeText(const Shape& shape) {
 }
 
 // A run that goes on from step `from` commits steps after it, up to the last: none of them may exist.
-absl::Status CheckNotInTheWay(const v1::Config& config, const std::vector<CommittedCheckpoint>& committed, int64_t from) {
+absl::Status CheckNotInTheWay(const v1::Config& config, const std::vector<CommittedCheckpoint>& committed,
+                              int64_t from) {
   if (committed.empty() || committed.front().step <= from) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("checkpoint.dir: ", committed.front().path, " is already committed and would be in the way; "
-                   "use --resume auto to go on from it, or another checkpoint.dir"));
+  return absl::InvalidArgumentError(absl::StrCat("checkpoint.dir: ", committed.front().path,
+                                                 " is already committed and would be in the way; "
+                                                 "use --resume auto to go on from it, or another checkpoint.dir"));
 }
 
 absl::Status CheckUsable(const v1::Config& config, const std::string& path, const v1::CheckpointManifest& manifest) {
@@ -56,7 +57,8 @@ absl::Status CheckDataFiles(const v1::Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status CheckSameTensors(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model, const std::string& path) {
+absl::Status CheckSameTensors(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
+                              const std::string& path) {
   ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(model));
   const size_t stored = manifest.tensors_size(), wanted = spec.tensors().size();
   for (size_t i = 0; i < std::min(stored, wanted); ++i) {
@@ -64,8 +66,8 @@ absl::Status CheckSameTensors(const v1::CheckpointManifest& manifest, const v1::
     const TensorSpec& tensor = spec.tensors()[i];
     if (entry.name() == tensor.name && ShapeText(entry.shape()) == ShapeText(tensor.shape)) continue;
     return absl::DataLossError(absl::StrCat("checkpoint ", path, " is of another model: its tensor ", entry.name(), " ",
-                                            ShapeText(entry.shape()), " stands where the configured model has ", tensor.name,
-                                            " ", ShapeText(tensor.shape)));
+                                            ShapeText(entry.shape()), " stands where the configured model has ",
+                                            tensor.name, " ", ShapeText(tensor.shape)));
   }
   if (stored == wanted) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("checkpoint ", path, " is of another model: it has ", stored,
@@ -76,10 +78,12 @@ absl::Status CheckResume(const v1::Config& config, const std::string& resume) {
   ZF_ASSIGN_OR_RETURN(const std::vector<CommittedCheckpoint> committed, ListCheckpoints(config.checkpoint().dir()));
   if (resume == "none") return CheckNotInTheWay(config, committed, -1);
   if (resume == "auto") {
-    return committed.empty() ? absl::OkStatus() : CheckUsable(config, committed.front().path, committed.front().manifest);
+    return committed.empty() ? absl::OkStatus()
+                             : CheckUsable(config, committed.front().path, committed.front().manifest);
   }
   if (!IsDirectory(resume)) {
-    return absl::InvalidArgumentError(absl::StrCat("--resume: wants auto, none or a checkpoint's step directory, not ", resume));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume: wants auto, none or a checkpoint's step directory, not ", resume));
   }
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(resume));
   ZF_RETURN_IF_ERROR(CheckNotInTheWay(config, committed, manifest.step()));
@@ -99,7 +103,8 @@ absl::StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Hold(const std::stri
   if (lock < 0) return cannot(std::strerror(errno));
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
     close(lock);
-    return absl::FailedPreconditionError(absl::StrCat("checkpoint.dir: another run holds ", dir, "; use another directory"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint.dir: another run holds ", dir, "; use another directory"));
   }
   // Permission alone does not say that a step directory can be made: a file system may be mounted read-only.
   if (access(dir.c_str(), W_OK) != 0) {

@@ -15,12 +15,13 @@ namespace zerofleet {
 // The training and the validation files open and hold samples.
 absl::Status CheckDataFiles(const v1::Config& config);
 
-// What `--resume` (auto, none or the path of a step directory) asks for can be done, and nothing that is committed is in
-// the way of what the run will write. InvalidArgument, or DataLoss for a checkpoint of another model.
+// What `--resume` (auto, none or the path of a step directory) asks for can be done, and nothing that is committed is
+// in the way of what the run will write. InvalidArgument, or DataLoss for a checkpoint of another model.
 absl::Status CheckResume(const v1::Config& config, const std::string& resume);
 
 // The manifest's tensors are those of the configured model: DataLoss naming the first that differs.
-absl::Status CheckSameTensors(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model, const std::string& path);
+absl::Status CheckSameTensors(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
+                              const std::string& path);
 
 // Holds a checkpoint directory for one run on this machine.
 class RunDirectory {
@@ -32,8 +33,8 @@ class RunDirectory {
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
-  std::string state_dir() const;                     // the coordinator's
-  std::string config_path() const;                   // the complete configuration, as the coordinator reads it
+  std::string state_dir() const;    // the coordinator's
+  std::string config_path() const;  // the complete configuration, as the coordinator reads it
   std::string log_path(const std::string& process) const;
 
  private:

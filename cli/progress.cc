@@ -11,9 +11,9 @@
 namespace zerofleet {
 namespace {
 
-constexpr double kLineSeconds = 2;     // between two plain lines
+constexpr double kLineSeconds = 2;      // between two plain lines
 constexpr double kRedrawSeconds = 0.1;  // between two drawings of the bar
-constexpr int64_t kShortRun = 20;      // steps; so few are all shown
+constexpr int64_t kShortRun = 20;       // steps; so few are all shown
 constexpr int kBarCells = 24;
 constexpr char kClearLine[] = "\r\x1b[K";
 
@@ -27,8 +27,10 @@ Progress::Progress(std::ostream& out, const Clock& clock, bool live)
 
 void Progress::Show(const v1::Event& event) {
   switch (event.body_case()) {
-    case v1::Event::kStart: return ShowStart(event.start());
-    case v1::Event::kStep: return ShowStep(event.step());
+    case v1::Event::kStart:
+      return ShowStart(event.start());
+    case v1::Event::kStep:
+      return ShowStep(event.step());
     case v1::Event::kEvaluate:
       return Note(absl::StrFormat("step %d: validation loss %.4f", event.evaluate().step(), event.evaluate().loss()));
     case v1::Event::kCheckpoint:
@@ -36,12 +38,14 @@ void Progress::Show(const v1::Event& event) {
                                HumanBytes(event.checkpoint().bytes()), " in ",
                                HumanSeconds(event.checkpoint().write_seconds())));
     case v1::Event::kRecovery:
-      return Note(absl::StrCat("recovered from ", event.recovery().cause(), " at step ", event.recovery().resumed_step(), ", ",
-                               event.recovery().lost_steps(), " steps lost"));
-    case v1::Event::kNotice: return Note(event.notice().message());
+      return Note(absl::StrCat("recovered from ", event.recovery().cause(), " at step ",
+                               event.recovery().resumed_step(), ", ", event.recovery().lost_steps(), " steps lost"));
+    case v1::Event::kNotice:
+      return Note(event.notice().message());
     case v1::Event::kEnd:
     case v1::Event::kFailure:
-    case v1::Event::BODY_NOT_SET: return;
+    case v1::Event::BODY_NOT_SET:
+      return;
   }
 }
 
@@ -49,17 +53,20 @@ void Progress::ShowStart(const v1::StartEvent& start) {
   steps_ = start.config().steps();
   first_step_ = start.has_resumed_from() ? start.resumed_from() : 0;
   started_ = clock_.MonotonicSeconds();
-  const std::string resumed = start.has_resumed_from() ? absl::StrCat(", resumed from step ", start.resumed_from()) : "";
+  const std::string resumed =
+      start.has_resumed_from() ? absl::StrCat(", resumed from step ", start.resumed_from()) : "";
   Note(absl::StrCat(HumanCount(static_cast<double>(start.parameters())), " parameters, ", start.world_size(),
                     start.world_size() == 1 ? " worker" : " workers", " on ", start.device(), ", ZeRO stage ",
                     start.config().parallel().zero_stage(), ", ", start.config().precision(), resumed));
 }
 
 void Progress::ShowStep(const v1::StepEvent& step) {
-  step_seconds_ = step_seconds_ == 0 ? step.seconds() : step_seconds_ + kNewestWeight * (step.seconds() - step_seconds_);
+  step_seconds_ =
+      step_seconds_ == 0 ? step.seconds() : step_seconds_ + kNewestWeight * (step.seconds() - step_seconds_);
   const double now = clock_.MonotonicSeconds();
   const bool edge = step.step() == first_step_ + 1 || step.step() == steps_;
-  const bool due = now - shown_ >= (live_ ? kRedrawSeconds : kLineSeconds) || (!live_ && steps_ - first_step_ <= kShortRun);
+  const bool due =
+      now - shown_ >= (live_ ? kRedrawSeconds : kLineSeconds) || (!live_ && steps_ - first_step_ <= kShortRun);
   const double done = steps_ > 0 ? static_cast<double>(step.step()) / static_cast<double>(steps_) : 0;
   if (!edge && !due) return;
   shown_ = now;
@@ -74,8 +81,8 @@ void Progress::ShowStep(const v1::StepEvent& step) {
 
 std::string Progress::StepText(const v1::StepEvent& step) const {
   const double left = static_cast<double>(std::max<int64_t>(0, steps_ - step.step())) * step_seconds_;
-  return absl::StrFormat("step %d/%d  loss %.4f  %s tok/s  MFU %.1f%%  ETA %s  elapsed %s", step.step(), steps_, step.loss(),
-                         HumanCount(step.tokens_per_second()), 100 * step.mfu(), HumanSeconds(left),
+  return absl::StrFormat("step %d/%d  loss %.4f  %s tok/s  MFU %.1f%%  ETA %s  elapsed %s", step.step(), steps_,
+                         step.loss(), HumanCount(step.tokens_per_second()), 100 * step.mfu(), HumanSeconds(left),
                          HumanSeconds(clock_.MonotonicSeconds() - started_));
 }
 

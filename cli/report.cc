@@ -53,15 +53,28 @@ std::string ReportLine(const v1::Event& event) {
   const char* name = nullptr;
   Json fields;
   switch (event.body_case()) {
-    case v1::Event::kStart: name = "start", fields = ProtoToJson(event.start()); break;
-    case v1::Event::kStep: name = "step", fields = ProtoToJson(event.step()); break;
-    case v1::Event::kEvaluate: name = "evaluate", fields = ProtoToJson(event.evaluate()); break;
-    case v1::Event::kCheckpoint: name = "checkpoint", fields = ProtoToJson(event.checkpoint()); break;
-    case v1::Event::kRecovery: name = "recovery", fields = ProtoToJson(event.recovery()); break;
-    case v1::Event::kEnd: name = "end", fields = EndJson(event.end()); break;
+    case v1::Event::kStart:
+      name = "start", fields = ProtoToJson(event.start());
+      break;
+    case v1::Event::kStep:
+      name = "step", fields = ProtoToJson(event.step());
+      break;
+    case v1::Event::kEvaluate:
+      name = "evaluate", fields = ProtoToJson(event.evaluate());
+      break;
+    case v1::Event::kCheckpoint:
+      name = "checkpoint", fields = ProtoToJson(event.checkpoint());
+      break;
+    case v1::Event::kRecovery:
+      name = "recovery", fields = ProtoToJson(event.recovery());
+      break;
+    case v1::Event::kEnd:
+      name = "end", fields = EndJson(event.end());
+      break;
     case v1::Event::kFailure:
     case v1::Event::kNotice:
-    case v1::Event::BODY_NOT_SET: return "";
+    case v1::Event::BODY_NOT_SET:
+      return "";
   }
   Json line = {{"event", name}};
   line.update(fields);
@@ -71,7 +84,8 @@ std::string ReportLine(const v1::Event& event) {
 absl::StatusOr<std::unique_ptr<ReportWriter>> ReportWriter::Open(const std::string& path) {
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--report: ", path, " cannot be opened for writing: ", std::strerror(errno)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--report: ", path, " cannot be opened for writing: ", std::strerror(errno)));
   }
   return std::unique_ptr<ReportWriter>(new ReportWriter(path, descriptor));
 }

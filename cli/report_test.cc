@@ -27,9 +27,10 @@ v1::Event StepEvent() {
 }
 
 TEST(Report, StepLineIsExact) {
-  EXPECT_EQ(ReportLine(StepEvent()),
-            R"({"event":"step","step":3,"loss":0.1,"grad_norm":0.3333333333333333,"learning_rate":0.0003,"tokens":4096,)"
-            R"("seconds":0.5,"tokens_per_second":8192.0,"mfu":0.25,"generation":7})");
+  EXPECT_EQ(
+      ReportLine(StepEvent()),
+      R"({"event":"step","step":3,"loss":0.1,"grad_norm":0.3333333333333333,"learning_rate":0.0003,"tokens":4096,)"
+      R"("seconds":0.5,"tokens_per_second":8192.0,"mfu":0.25,"generation":7})");
 }
 
 TEST(Report, StartSaysWhetherItResumed) {
@@ -63,14 +64,16 @@ TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
   collective.set_bytes(64);
   collective.set_seconds(0.25);
   const std::string none = R"({"current":0,"peak":0})";
-  EXPECT_EQ(ReportLine(event),
-            R"({"event":"end","step":10,"seconds":1.5,"tokens":640,"ranks":[{"rank":0,"memory":{"device":{"parameters":)" + none +
-                R"(,"gradients":)" + none + R"(,"optimizer":{"current":12,"peak":13},"activations":)" + none +
-                R"(,"gathered":)" + none + R"(,"buffers":)" + none + R"(},"host":{"parameters":)" + none +
-                R"(,"gradients":)" + none + R"(,"optimizer":)" + none + R"(,"activations":)" + none + R"(,"gathered":)" + none +
-                R"(,"buffers":)" + none + R"(}},"fragmentation_ratio":{"device":0.5,"host":0.0},"rss_peak_bytes":99,)" +
-                R"("collectives":[{"operation":"all_gather","group":"data","backend":"ucx","calls":2,"bytes":64,)" +
-                R"("seconds":0.25}]}]})");
+  EXPECT_EQ(
+      ReportLine(event),
+      R"({"event":"end","step":10,"seconds":1.5,"tokens":640,"ranks":[{"rank":0,"memory":{"device":{"parameters":)" +
+          none + R"(,"gradients":)" + none + R"(,"optimizer":{"current":12,"peak":13},"activations":)" + none +
+          R"(,"gathered":)" + none + R"(,"buffers":)" + none + R"(},"host":{"parameters":)" + none +
+          R"(,"gradients":)" + none + R"(,"optimizer":)" + none + R"(,"activations":)" + none + R"(,"gathered":)" +
+          none + R"(,"buffers":)" + none +
+          R"(}},"fragmentation_ratio":{"device":0.5,"host":0.0},"rss_peak_bytes":99,)" +
+          R"("collectives":[{"operation":"all_gather","group":"data","backend":"ucx","calls":2,"bytes":64,)" +
+          R"("seconds":0.25}]}]})");
 }
 
 TEST(Report, LeavesOutFailuresAndNotices) {

@@ -41,7 +41,8 @@ std::string MemoryText(const v1::EndEvent& end) {
     table.Add(row);
   }
   const int more = end.ranks_size() - kMostRanks;
-  return absl::StrCat("\nPeak memory per rank\n", table.Render(2), more > 0 ? absl::StrCat("  and ", more, " ranks more\n") : "");
+  return absl::StrCat("\nPeak memory per rank\n", table.Render(2),
+                      more > 0 ? absl::StrCat("  and ", more, " ranks more\n") : "");
 }
 
 // Sent bytes and bus bandwidth per operation, of rank 0: all ranks do the same.
@@ -61,7 +62,9 @@ std::string CollectivesText(const v1::EndEvent& end) {
 
 void RunRecord::Add(const v1::Event& event) {
   switch (event.body_case()) {
-    case v1::Event::kStart: start = event.start(); break;
+    case v1::Event::kStart:
+      start = event.start();
+      break;
     case v1::Event::kStep:
       if (first_step) {
         tokens += event.step().tokens();
@@ -72,19 +75,29 @@ void RunRecord::Add(const v1::Event& event) {
       }
       last_step = event.step();
       break;
-    case v1::Event::kEvaluate: last_evaluation = event.evaluate(); break;
-    case v1::Event::kCheckpoint: last_checkpoint = event.checkpoint(); break;
-    case v1::Event::kFailure: failure = event.failure(); break;
-    case v1::Event::kEnd: end = event.end(); break;
+    case v1::Event::kEvaluate:
+      last_evaluation = event.evaluate();
+      break;
+    case v1::Event::kCheckpoint:
+      last_checkpoint = event.checkpoint();
+      break;
+    case v1::Event::kFailure:
+      failure = event.failure();
+      break;
+    case v1::Event::kEnd:
+      end = event.end();
+      break;
     case v1::Event::kRecovery:
     case v1::Event::kNotice:
-    case v1::Event::BODY_NOT_SET: break;
+    case v1::Event::BODY_NOT_SET:
+      break;
   }
 }
 
 std::string RunRecord::CheckpointText() const {
   if (last_checkpoint) {
-    return absl::StrCat("; the last committed checkpoint is step ", last_checkpoint->step(), ", ", last_checkpoint->path());
+    return absl::StrCat("; the last committed checkpoint is step ", last_checkpoint->step(), ", ",
+                        last_checkpoint->path());
   }
   if (start && start->has_resumed_from()) {
     return absl::StrCat("; the last committed checkpoint is step ", start->resumed_from(), ", which it resumed from");
@@ -97,13 +110,15 @@ std::string SummaryText(const RunRecord& record) {
   const auto line = [&](const char* name, const std::string& value) {
     text += absl::StrFormat("  %-16s %s\n", name, value);
   };
-  if (record.end) line("steps", absl::StrCat(record.end->step(), record.end->stopped() ? ", stopped before the last" : ""));
+  if (record.end)
+    line("steps", absl::StrCat(record.end->step(), record.end->stopped() ? ", stopped before the last" : ""));
   if (record.first_step) {
-    line("loss", absl::StrFormat("%.4f at step %d, %.4f at step %d", record.first_step->loss(), record.first_step->step(),
-                                 record.last_step->loss(), record.last_step->step()));
+    line("loss", absl::StrFormat("%.4f at step %d, %.4f at step %d", record.first_step->loss(),
+                                 record.first_step->step(), record.last_step->loss(), record.last_step->step()));
   }
   if (record.last_evaluation) {
-    line("validation loss", absl::StrFormat("%.4f at step %d", record.last_evaluation->loss(), record.last_evaluation->step()));
+    line("validation loss",
+         absl::StrFormat("%.4f at step %d", record.last_evaluation->loss(), record.last_evaluation->step()));
   }
   if (record.seconds > 0) {
     line("tokens/s", HumanCount(static_cast<double>(record.tokens) / record.seconds));

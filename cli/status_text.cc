@@ -26,19 +26,22 @@ std::string ProgressText(const v1::MemberStatus& member) {
 }  // namespace
 
 std::string StatusText(const v1::GetStatusResponse& status) {
-  std::string text = absl::StrCat(status.phase(), ", generation ", status.generation(), ", step ", status.step(), "/", status.steps());
+  std::string text =
+      absl::StrCat(status.phase(), ", generation ", status.generation(), ", step ", status.step(), "/", status.steps());
   if (status.step() > 0) {
-    absl::StrAppendFormat(&text, ", loss %.4f, %s tok/s, MFU %.1f%%", status.loss(), HumanCount(status.tokens_per_second()),
-                          100 * status.mfu());
+    absl::StrAppendFormat(&text, ", loss %.4f, %s tok/s, MFU %.1f%%", status.loss(),
+                          HumanCount(status.tokens_per_second()), 100 * status.mfu());
   }
-  absl::StrAppend(&text, status.last_checkpoint_step() < 0 ? ", no checkpoint yet"
-                                                           : absl::StrCat(", checkpoint at step ", status.last_checkpoint_step()));
+  absl::StrAppend(&text, status.last_checkpoint_step() < 0
+                             ? ", no checkpoint yet"
+                             : absl::StrCat(", checkpoint at step ", status.last_checkpoint_step()));
   if (!status.message().empty()) absl::StrAppend(&text, "\n", status.message());
   absl::StrAppend(&text, "\n\n");
   TextTable table({"rank", "host", "pid", "state", "step", "heartbeat", "device", "collective"});
   for (const v1::MemberStatus& member : status.members()) {
-    table.Add({member.rank() < 0 ? "-" : absl::StrCat(member.rank()), member.host(), absl::StrCat(member.pid()), member.state(),
-               absl::StrCat(member.step()), HumanSeconds(member.heartbeat_age_seconds()), member.device(), ProgressText(member)});
+    table.Add({member.rank() < 0 ? "-" : absl::StrCat(member.rank()), member.host(), absl::StrCat(member.pid()),
+               member.state(), absl::StrCat(member.step()), HumanSeconds(member.heartbeat_age_seconds()),
+               member.device(), ProgressText(member)});
   }
   const int missing = status.world_size() - status.members_size();
   return absl::StrCat(text, table.Render(), missing > 0 ? absl::StrCat("waiting for ", missing, " more\n") : "");

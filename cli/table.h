@@ -7,7 +7,8 @@
 
 namespace zerofleet {
 
-// Rows of cells under a header: the first column stands left, the others right, two spaces between. A row may be shorter.
+// Rows of cells under a header: the first column stands left, the others right, two spaces between. A row may be
+// shorter.
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> header) { rows_.push_back(std::move(header)); }

@@ -1,0 +1,190 @@
+// `zerofleet bench`: figures of this machine, each beside its ceiling.
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "bench/collective_benches.h"
+#include "bench/kernel_benches.h"
+#include "cli/bench_step.h"
+#include "cli/command.h"
+#include "cli/stop_signals.h"
+#include "cli/table.h"
+#include "nlohmann/json.hpp"
+#include "proto/json.h"
+
+namespace zerofleet {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BenchFlags {
+  bool json = false;
+  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int ranks = 2;
+  int64_t parameters = 50'000'000;
+  StepBenchOptions step;
+};
+
+std::string Giga(double value) { return absl::StrFormat("%.1f", value / 1e9); }
+std::string Percent(double part, double whole) {
+  return whole > 0 ? absl::StrFormat("%.0f%%", 100 * part / whole) : "-";
+}
+
+// One result twice: a row to read and an object to keep.
+struct Results {
+  TextTable table;
+  Json rows = Json::array();
+};
+
+absl::StatusOr<Results> Gemm(const BenchFlags& flags) {
+  constexpr int kRounds = 5;
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({"cpu", flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::vector<GemmRate> rates, BenchGemm(*device, Gpt2Layers(), kRounds));
+  Results results{TextTable({"layer", "direction", "type", "m x n x k", "GFLOP/s", "peak GFLOP/s", "of peak"})};
+  for (const GemmRate& rate : rates) {
+    results.table.Add({rate.layer, rate.direction, DTypeName(rate.dtype),
+                       absl::StrCat(rate.m, " x ", rate.n, " x ", rate.k), Giga(rate.flops_per_second),
+                       Giga(rate.peak_flops_per_second), Percent(rate.flops_per_second, rate.peak_flops_per_second)});
+    results.rows.push_back({{"layer", rate.layer},
+                            {"direction", rate.direction},
+                            {"dtype", DTypeName(rate.dtype)},
+                            {"m", rate.m},
+                            {"n", rate.n},
+                            {"k", rate.k},
+                            {"flops_per_second", rate.flops_per_second},
+                            {"peak_flops_per_second", rate.peak_flops_per_second}});
+  }
+  return results;
+}
+
+absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
+  constexpr int kRounds = 5;
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({"cpu", flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::vector<OptimizerRate> rates, BenchOptimizer(*device, flags.parameters, kRounds));
+  Results results{TextTable({"optimizer", "precision", "parameters", "seconds", "GB/s", "memory GB/s", "of memory"})};
+  for (const OptimizerRate& rate : rates) {
+    results.table.Add({"adamw", rate.precision, HumanCount(static_cast<double>(rate.parameters)),
+                       absl::StrFormat("%.4f", rate.seconds), Giga(rate.bytes_per_second),
+                       Giga(rate.memory_bytes_per_second),
+                       Percent(rate.bytes_per_second, rate.memory_bytes_per_second)});
+    results.rows.push_back({{"optimizer", "adamw"},
+                            {"precision", rate.precision},
+                            {"parameters", rate.parameters},
+                            {"seconds", rate.seconds},
+                            {"bytes_per_second", rate.bytes_per_second},
+                            {"memory_bytes_per_second", rate.memory_bytes_per_second}});
+  }
+  return results;
+}
+
+absl::StatusOr<Results> Collectives(const BenchFlags& flags) {
+  CollectiveBenchOptions options;
+  options.ranks = flags.ranks;
+  ZF_ASSIGN_OR_RETURN(const std::vector<CollectiveRate> rates, BenchCollectives(options));
+  Results results{TextTable({"operation", "backend", "type", "ranks", "size", "seconds", "busbw GB/s", "memory GB/s"})};
+  for (const CollectiveRate& rate : rates) {
+    results.table.Add({OperationName(rate.operation), rate.backend, DTypeName(rate.dtype), absl::StrCat(rate.ranks),
+                       HumanBytes(rate.bytes), absl::StrFormat("%.6f", rate.seconds), Giga(rate.bus_bytes_per_second),
+                       Giga(rate.memory_bytes_per_second)});
+    results.rows.push_back({{"operation", OperationName(rate.operation)},
+                            {"backend", rate.backend},
+                            {"dtype", DTypeName(rate.dtype)},
+                            {"ranks", rate.ranks},
+                            {"bytes", rate.bytes},
+                            {"seconds", rate.seconds},
+                            {"bus_bytes_per_second", rate.bus_bytes_per_second},
+                            {"memory_bytes_per_second", rate.memory_bytes_per_second}});
+  }
+  return results;
+}
+
+absl::StatusOr<Results> Step(const BenchFlags& flags) {
+  const StopSignals signals;
+  const StepBenchOptions& step = flags.step;
+  ZF_ASSIGN_OR_RETURN(const StepRate rate, BenchStep(step, signals));
+  Results results{TextTable({"model", "parameters", "workers", "stage", "precision", "sequences x context", "seconds",
+                             "tokens/s", "MFU", "GEMM peak GFLOP/s"})};
+  results.table.Add({step.preset, HumanCount(static_cast<double>(rate.parameters)), absl::StrCat(step.workers),
+                     absl::StrCat(step.zero_stage), step.precision,
+                     absl::StrCat(step.global_sequences, " x ", step.context),
+                     absl::StrFormat("%.3f", rate.median_seconds), absl::StrFormat("%.0f", rate.tokens_per_second),
+                     absl::StrFormat("%.1f%%", 100 * rate.mfu), Giga(rate.peak_flops_per_second)});
+  results.rows.push_back({{"model", step.preset},
+                          {"parameters", rate.parameters},
+                          {"workers", step.workers},
+                          {"zero_stage", step.zero_stage},
+                          {"precision", step.precision},
+                          {"context", step.context},
+                          {"global_sequences", step.global_sequences},
+                          {"seconds", rate.median_seconds},
+                          {"tokens_per_second", rate.tokens_per_second},
+                          {"mfu", rate.mfu},
+                          {"peak_flops_per_second", rate.peak_flops_per_second}});
+  return results;
+}
+
+using Bench = absl::StatusOr<Results> (*)(const BenchFlags& flags);
+
+CLI::App* AddBench(CLI::App& bench, const char* name, const char* what, Bench run, std::shared_ptr<BenchFlags> flags,
+                   CommandBody& body) {
+  CLI::App* command = bench.add_subcommand(name, what);
+  command->add_flag("--json", flags->json, "Print one JSON document");
+  command->footer(absl::StrCat("Example:\n  zerofleet bench ", name));
+  command->callback([=, &body] {
+    body = [=](const Output& output) -> absl::StatusOr<int> {
+      ZF_ASSIGN_OR_RETURN(const Results results, run(*flags));
+      output.out << (flags->json ? DumpJson({{"bench", name}, {"results", results.rows}}, 2) + "\n"
+                                 : results.table.Render());
+      return 0;
+    };
+  });
+  return command;
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, CommandBody& body) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* bench = app.add_subcommand(
+      "bench", "Measure this machine: kernels, collectives, a training step, beside their ceilings.");
+  bench->require_subcommand(1);
+  bench->footer("Example:\n  zerofleet bench step --preset gpt2-124m --workers 2");
+
+  CLI::App* gemm = AddBench(*bench, "gemm", "GPT-2's matrix products, beside the best product.", Gemm, flags, body);
+  gemm->add_option("--threads", flags->threads, "Compute threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  CLI::App* optimizer = AddBench(*bench, "optimizer", "AdamW, beside the memory's bandwidth.", Optimizer, flags, body);
+  optimizer->add_option("--threads", flags->threads, "Compute threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  optimizer->add_option("--parameters", flags->parameters, "Elements to update")
+      ->check(CLI::Range(1, 2'000'000'000))
+      ->capture_default_str();
+  CLI::App* collectives =
+      AddBench(*bench, "collectives", "Collectives between processes of this machine.", Collectives, flags, body);
+  collectives->add_option("--ranks", flags->ranks, "Processes")->check(CLI::Range(1, 64))->capture_default_str();
+
+  StepBenchOptions& options = flags->step;
+  CLI::App* step =
+      AddBench(*bench, "step", "A training step of a whole fleet, beside its workers' GEMM peak.", Step, flags, body);
+  step->add_option("--preset", options.preset, "Named model")->capture_default_str();
+  step->add_option("--workers", options.workers, "Workers")->capture_default_str();
+  step->add_option("--stage", options.zero_stage, "ZeRO stage")->capture_default_str();
+  step->add_option("--precision", options.precision, "bf16 or fp32")->capture_default_str();
+  step->add_option("--context", options.context, "Tokens in a sequence")->capture_default_str();
+  step->add_option("--sequences", options.global_sequences, "Sequences per step, over all workers")
+      ->capture_default_str();
+  step->add_option("--steps", options.steps, "Steps to time, after one that warms up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
+}  // namespace zerofleet

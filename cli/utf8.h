@@ -1,0 +1,29 @@
+// UTF-8, byte by byte: is this text, and what of it can be shown.
+#ifndef ZEROFLEET_CLI_UTF8_H_
+#define ZEROFLEET_CLI_UTF8_H_
+
+#include <string>
+#include <string_view>
+
+namespace zerofleet {
+
+inline constexpr int kUtf8Invalid = 0, kUtf8Incomplete = -1;
+
+// Bytes of the character that `text`, not empty, begins with: 1 to 4, kUtf8Invalid, or kUtf8Incomplete if it ends
+// within one (Unicode 15, table 3-7).
+int Utf8Length(std::string_view text);
+
+// Bytes that come piece by piece, as UTF-8 text: a character is passed on when its last byte has come, and what is none
+// becomes U+FFFD.
+class Utf8Stream {
+ public:
+  std::string Add(std::string_view bytes);
+  std::string Finish();  // what was held back
+
+ private:
+  std::string held_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_CLI_UTF8_H_
