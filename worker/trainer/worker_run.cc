@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "worker/checkpoint/catalog.h"
 #include "worker/collective/factory.h"
 #include "worker/trainer/training_run.h"
 
@@ -58,6 +59,7 @@ class WorkerRun {
   absl::Status Enter(const v1::Assignment& assignment, uint64_t generation);
   absl::Status LoadUntilStart();
   absl::Status TrainToTheEnd();
+  absl::Status SaveWhatWasResumed();
   absl::Status Save(int64_t step);
   absl::Status HandleWaitingMessages();
   absl::Status HandleOutcome(const v1::CheckpointOutcome& outcome);
@@ -191,7 +193,14 @@ absl::Status WorkerRun::TrainToTheEnd() {
     int64_t every = config_.checkpoint().every_steps();
     if (step == config_.steps() || outcome.stop || (every > 0 && step % every == 0)) ZF_RETURN_IF_ERROR(Save(step));
   }
-  return absl::OkStatus();
+  return SaveWhatWasResumed();
+}
+
+// The end always saves. With no step left to do, what was resumed goes to this run's directory, unless it lies there: every
+// rank sees the same, since a commit needs them all.
+absl::Status WorkerRun::SaveWhatWasResumed() {
+  if (saved_step_ == result_.step || IsCommitted(config_.checkpoint().dir(), result_.step)) return absl::OkStatus();
+  return Save(result_.step);
 }
 
 absl::Status WorkerRun::Save(int64_t step) {

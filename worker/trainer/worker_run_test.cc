@@ -147,6 +147,23 @@ TEST_F(WorkerRunTest, AStoppedRunGoesOnToTheBitAtAnyWorldSizeAndStage) {
   for (size_t i = 0; i < third.Losses().size(); ++i) EXPECT_NEAR(third.Losses()[i] / whole[stopped_at + i], 1.0, 1e-5);
 }
 
+TEST_F(WorkerRunTest, WithNoStepLeftWhatWasResumedIsSavedWhereItIsNotYet) {
+  Run(Config(2, 2));
+  CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
+  Outcome here = Run(Config(2, 2), {{saved.path, saved.step}});
+  ASSERT_TRUE(here.results[0].ok()) << here.results[0].status();
+  EXPECT_TRUE(here.Losses().empty());
+  EXPECT_EQ(here.events.size(), 2u);  // start, end
+  v1::Config elsewhere = Config(3, 1);
+  elsewhere.mutable_checkpoint()->set_dir(JoinPath(directory_, "elsewhere"));
+  Outcome outcome = Run(elsewhere, {{saved.path, saved.step}});
+  ASSERT_TRUE(outcome.results[2].ok()) << outcome.results[2].status();
+  ASSERT_TRUE(outcome.events.back().has_end());
+  CommittedCheckpoint again = ListCheckpoints(elsewhere.checkpoint().dir()).value().front();
+  EXPECT_EQ(again.step, saved.step);
+  EXPECT_EQ(again.manifest.files_size(), 3);
+}
+
 TEST_F(WorkerRunTest, ADamagedCheckpointGivesWayToTheOneBefore) {
   v1::Config config = Config(2, 2);
   config.mutable_checkpoint()->set_every_steps(4);

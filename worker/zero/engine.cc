@@ -1,6 +1,7 @@
 // The step; see engine.h. A stage changes nothing here: its row decides inside gather, reduce and layout.
 #include "worker/zero/engine.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -15,13 +16,31 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
     : parts_(parts), optimizer_(optimizer), state_(parts.spec, parts.layout, parts.arena),
       gatherer_(parts.layout, parts.arena, parts.communicator, parts.clock),
       reducer_(parts.layout, parts.arena, parts.communicator, parts.device.ops(), parts.clock),
-      scalar_(parts.arena.TakeAs<double>(kScalarsRow)) {
-  parts_.model.SetMemory({parts_.arena.Take(kActivationsRow), parts_.arena.Take(kModelScratchRow)});
+      scratch_(parts.arena.Take(kModelScratchRow)), scalar_(parts.arena.TakeAs<double>(kScalarsRow)) {
+  parts_.model.SetMemory({parts_.arena.Take(kActivationsRow), scratch_});
 }
 
 absl::Status ZeroEngine::Initialize(uint64_t seed) {
   state_.Initialize(seed, parts_.device.ops(), parts_.stream);
-  return PublishLoadedState();
+  if (parts_.layout.stage().gather == ParameterGather::kAfterUpdate) return MakeWholeParameters(seed);
+  NarrowMasterToParameters();
+  return parts_.stream.Synchronize();
+}
+
+// Every rank makes the whole model from the seed, a piece of scratch at a time, so that nothing need travel.
+absl::Status ZeroEngine::MakeWholeParameters(uint64_t seed) {
+  int64_t most = parts_.model.ScratchBytes() / static_cast<int64_t>(sizeof(float));
+  float* piece = static_cast<float*>(scratch_);
+  for (int u = 0; u < parts_.layout.units(); ++u) {
+    const UnitExtent& unit = parts_.layout.partition().unit(u);
+    for (int64_t begin = unit.flat_begin; begin < unit.flat_end; begin += most) {
+      int64_t end = std::min(begin + most, unit.flat_end);
+      state_.FillInitial(begin, end, seed, parts_.device.ops(), parts_.stream, piece);
+      parts_.device.ops().Convert(parts_.stream, end - begin, {piece, DType::kF32},
+                                  gatherer_.resting().Offset(parts_.layout.UnitOffset(u) + begin - unit.flat_begin));
+    }
+  }
+  return parts_.stream.Synchronize();
 }
 
 absl::Status ZeroEngine::PublishLoadedState() {

@@ -93,12 +93,14 @@ class ZeroEngine : private ParameterSource {
   absl::StatusOr<double> ReadLoss();
   void Update(const StepInput& input, double clip);
   void NarrowMasterToParameters();
+  absl::Status MakeWholeParameters(uint64_t seed);
 
   const EngineParts parts_;
   const v1::OptimizerConfig optimizer_;
   TrainingState state_;
   ParameterGatherer gatherer_;
   GradientReducer reducer_;
+  void* scratch_;   // the model's, free between passes
   double* scalar_;  // device memory for one loss or norm
 };
 

@@ -21,17 +21,22 @@ void TrainingState::Initialize(uint64_t seed, Ops& ops, Stream& stream) {
   for (float* vector : {vectors_.master, vectors_.exp_avg, vectors_.exp_avg_sq}) ops.Zero(stream, vector, bytes);
   for (int u = 0; u < layout_.units(); ++u) {
     ZeroLayout::Piece piece = layout_.Updated(u);
-    for (size_t t = 0; t < spec_.tensors().size(); ++t) {
-      const TensorSpec& tensor = spec_.tensors()[t];
-      int64_t begin = std::max(tensor.flat_begin, piece.flat_begin), end = std::min(tensor.flat_end, piece.flat_end);
-      if (begin >= end || tensor.init == Init::kZeros) continue;
-      float* to = vectors_.master + piece.state_offset + (begin - piece.flat_begin);
-      if (tensor.init == Init::kOnes) {
-        ops.Fill(stream, end - begin, 1.0f, to);
-      } else {
-        ops.FillNormal(stream, end - begin, seed, t, begin - tensor.flat_begin,
-                       static_cast<float>(spec_.Deviation(tensor.init)), to);
-      }
+    FillInitial(piece.flat_begin, piece.flat_end, seed, ops, stream, vectors_.master + piece.state_offset);
+  }
+}
+
+void TrainingState::FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t seed, Ops& ops, Stream& stream,
+                                float* to) const {
+  for (size_t t = 0; t < spec_.tensors().size(); ++t) {
+    const TensorSpec& tensor = spec_.tensors()[t];
+    int64_t begin = std::max(tensor.flat_begin, flat_begin), end = std::min(tensor.flat_end, flat_end);
+    if (begin >= end) continue;
+    float* at = to + (begin - flat_begin);
+    if (tensor.init == Init::kOnes || tensor.init == Init::kZeros) {
+      ops.Fill(stream, end - begin, tensor.init == Init::kOnes ? 1.0f : 0.0f, at);
+    } else {
+      ops.FillNormal(stream, end - begin, seed, t, begin - tensor.flat_begin,
+                     static_cast<float>(spec_.Deviation(tensor.init)), at);
     }
   }
 }

@@ -30,6 +30,9 @@ class TrainingState {
   // Master weights as the tensor table says, from the seed alone; zero moments.
   void Initialize(uint64_t seed, Ops& ops, Stream& stream);
 
+  // The initial values of flat range [flat_begin, flat_end), which any rank can make of any part of the model.
+  void FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t seed, Ops& ops, Stream& stream, float* to) const;
+
   // What to read of a checkpoint, and where it goes in the three vectors.
   std::vector<PlacedRange> LoadRanges() const;
   // What to store: owned ranges with their places in the three vectors, in the order of PartitionMap::StoredRanges.

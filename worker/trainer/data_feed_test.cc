@@ -1,0 +1,124 @@
+// The samples of a step do not depend on the number of ranks, nor on where a run was interrupted.
+#include "worker/trainer/data_feed.h"
+
+#include <unistd.h>
+
+#include <set>
+
+#include "base/file.h"
+#include "gtest/gtest.h"
+#include "worker/model/model_testing.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr int64_t kContext = 4;
+
+class DataFeedTest : public testing::Test {
+ protected:
+  // Sample i is the bytes 4i, 4i+1, ...: its first token says which it is.
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; i < 201; ++i) text += static_cast<char>(i);
+    ASSERT_TRUE(WriteFileAtomically(path_, text).ok());
+  }
+  void TearDown() override { ASSERT_TRUE(RemoveTree(path_).ok()); }
+
+  v1::Config Config(int workers, int64_t micro_sequences) const {
+    v1::Config config;
+    *config.mutable_model() = TestModelConfig(1, 4, 1, kContext, 256);
+    config.mutable_data()->add_train(path_);
+    config.mutable_data()->add_validation(path_);
+    config.mutable_data()->set_format("text");
+    config.mutable_data()->set_tokenizer("bytes");
+    config.mutable_parallel()->set_workers(workers);
+    config.mutable_batch()->set_global_sequences(12);
+    config.mutable_batch()->set_micro_sequences(micro_sequences);
+    config.mutable_evaluate()->set_batches(2);
+    config.set_seed(9);
+    return config;
+  }
+
+  std::unique_ptr<DataFeed> Open(const v1::Config& config, int rank) {
+    std::unique_ptr<DataFeed> feed = *DataFeed::Open(config);
+    feed->Attach(rank, *device_, *stream_, tokens_);
+    return feed;
+  }
+
+  std::vector<int> Samples(const MicroBatch& batch) const {
+    std::vector<int> samples;
+    for (int64_t i = 0; i < batch.sequences; ++i) {
+      EXPECT_EQ(batch.targets[i * kContext], batch.inputs[i * kContext] + 1);
+      samples.push_back(batch.inputs[i * kContext] / kContext);
+    }
+    return samples;
+  }
+
+  // Of the whole fleet, rank by rank.
+  std::vector<int> StepSamples(int workers, int64_t micro_sequences, int64_t step, int64_t cursor_step = 0, int64_t cursor = 0) {
+    v1::Config config = Config(workers, micro_sequences);
+    std::vector<int> all;
+    for (int rank = 0; rank < workers; ++rank) {
+      std::unique_ptr<DataFeed> feed = Open(config, rank);
+      feed->Seek(cursor_step, cursor);
+      for (int64_t micro = 0; micro < 12 / (workers * micro_sequences); ++micro) {
+        std::vector<int> samples = Samples(*feed->TrainingBatch(step, micro));
+        all.insert(all.end(), samples.begin(), samples.end());
+      }
+    }
+    return all;
+  }
+
+  const std::string path_ = JoinPath(testing::TempDir(), "zerofleet_data_feed_" + std::to_string(getpid()));
+  std::unique_ptr<Device> device_ = *CreateDevice({.kind = "cpu", .threads = 1});
+  std::unique_ptr<Stream> stream_ = *device_->CreateStream();
+  int32_t tokens_[2 * 12 * kContext];
+};
+
+TEST_F(DataFeedTest, AStepsSamplesDoNotDependOnTheFleet) {
+  for (int64_t step : {1, 4, 5}) {  // step 5 crosses the end of the first epoch of 50 samples
+    std::vector<int> alone = StepSamples(1, 12, step);
+    EXPECT_EQ(StepSamples(3, 2, step), alone);
+    EXPECT_EQ(StepSamples(4, 3, step), alone);
+  }
+}
+
+TEST_F(DataFeedTest, AnEpochVisitsEverySampleOnce) {
+  std::vector<int> seen;
+  for (int64_t step = 1; step <= 5; ++step) {
+    std::vector<int> samples = StepSamples(1, 12, step);
+    seen.insert(seen.end(), samples.begin(), samples.end());
+  }
+  EXPECT_EQ(std::set<int>(seen.begin(), seen.begin() + 50).size(), 50u);
+}
+
+TEST_F(DataFeedTest, AResumedRunContinuesWhereItWas) {
+  std::unique_ptr<DataFeed> feed = Open(Config(1, 12), 0);
+  feed->Seek(0, 0);
+  EXPECT_EQ(feed->SamplesConsumed(3), 36);
+  EXPECT_EQ(StepSamples(1, 12, 4, /*cursor_step=*/3, /*cursor=*/36), StepSamples(1, 12, 4));
+}
+
+TEST_F(DataFeedTest, EvaluationVisitsItsSamplesOnceInEqualPasses) {
+  for (int workers : {1, 2, 3, 4}) {
+    v1::Config config = Config(workers, 12 / workers);
+    std::multiset<int> seen;
+    std::set<int64_t> passes;
+    for (int rank = 0; rank < workers; ++rank) {
+      std::unique_ptr<DataFeed> feed = Open(config, rank);
+      passes.insert(feed->EvaluationPasses());
+      for (int64_t pass = 0; pass < feed->EvaluationPasses(); ++pass) {
+        EvaluationBatch one = *feed->Evaluation(pass);
+        if (!one.counts) continue;
+        for (int sample : Samples(one.batch)) seen.insert(sample);
+      }
+      EXPECT_EQ(feed->EvaluationTokens(), 24 * kContext);
+    }
+    EXPECT_EQ(passes.size(), 1u);
+    EXPECT_EQ(seen.size(), 24u) << workers;
+    EXPECT_EQ(std::set<int>(seen.begin(), seen.end()).size(), 24u) << workers;
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet

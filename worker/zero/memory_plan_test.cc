@@ -1,0 +1,56 @@
+// The plan's rows: what grows with the model, what does not, and the paper's bytes.
+#include "worker/zero/memory_plan.h"
+
+#include "gtest/gtest.h"
+#include "worker/model/model_testing.h"
+
+namespace zerofleet {
+namespace {
+
+struct Planned {
+  int64_t parameters;
+  MemoryPlan plan;
+};
+
+Planned Plan(int stage, int world_size, int64_t layers, int64_t micro_batches = 1, DType dtype = DType::kBF16) {
+  std::unique_ptr<Device> device = *CreateDevice({.kind = "cpu", .threads = 1});
+  v1::ModelConfig config = TestModelConfig(layers, 32, 2, 16, 64);
+  ModelSpec spec = *ModelSpec::Create(config);
+  std::unique_ptr<Model> model = *Model::Create(config, dtype, *device, 2, 16);
+  ZeroLayout layout(spec, {stage, dtype, micro_batches, 0, world_size});
+  return {spec.parameters(), PlanMemory(*model, layout, 32)};
+}
+
+int64_t Device(const Planned& planned, Category category) { return planned.plan.Bytes(Space::kDevice, category); }
+
+TEST(MemoryPlan, ModelStatesAreSixteenBytesAParameterBeforeSplitting) {
+  Planned plain = Plan(0, 1, 4);
+  int64_t states = Device(plain, Category::kParameters) + Device(plain, Category::kGradients) + Device(plain, Category::kOptimizer);
+  EXPECT_GE(states, 16 * plain.parameters);
+  EXPECT_LT(states, 16.2 * static_cast<double>(plain.parameters));
+}
+
+// ZeRO §6.2: what is fused or gathered must not grow with the model's depth.
+TEST(MemoryPlan, GatheredUnitsDoNotGrowWithDepth) {
+  for (int stage : {0, 2, 3}) {
+    EXPECT_EQ(Device(Plan(stage, 2, 4), Category::kGathered), Device(Plan(stage, 2, 40), Category::kGathered));
+    EXPECT_EQ(Device(Plan(stage, 2, 4), Category::kBuffers), Device(Plan(stage, 2, 40), Category::kBuffers));
+  }
+}
+
+TEST(MemoryPlan, SeveralMicroBatchesRestInFp32) {
+  EXPECT_EQ(Device(Plan(2, 2, 4, 3), Category::kGradients), 2 * Device(Plan(2, 2, 4, 1), Category::kGradients));
+}
+
+TEST(MemoryPlan, Fp32GradientsThatRestWholeNeedNoSlots) {
+  EXPECT_EQ(Device(Plan(1, 2, 4, 1, DType::kF32), Category::kGathered), 0);
+  EXPECT_GT(Device(Plan(2, 2, 4, 1, DType::kF32), Category::kGathered), 0);
+}
+
+TEST(MemoryPlan, TheHostHoldsOneSnapshotOfTheOwnedState) {
+  Planned planned = Plan(3, 1, 4);
+  EXPECT_EQ(planned.plan.Bytes(Space::kHost), 12 * planned.parameters);
+}
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,48 @@
+// The schedule tells fleets apart; that the engine follows it is shown in engine_test.cc.
+#include "worker/zero/schedule.h"
+
+#include <algorithm>
+#include <set>
+
+#include "gtest/gtest.h"
+#include "worker/model/model_testing.h"
+
+namespace zerofleet {
+namespace {
+
+std::vector<ScheduledCollective> Schedule(int stage, int64_t micro_batches = 1, int64_t layers = 3) {
+  std::unique_ptr<Device> device = *CreateDevice({.kind = "cpu", .threads = 1});
+  v1::ModelConfig config = TestModelConfig(layers, 24, 3, 10, 53);
+  ModelSpec spec = *ModelSpec::Create(config);
+  std::unique_ptr<Model> model = *Model::Create(config, DType::kBF16, *device, 2, 10);
+  return StepSchedule(*model, ZeroLayout(spec, {stage, DType::kBF16, micro_batches, 0, 2}));
+}
+
+int64_t Count(const std::vector<ScheduledCollective>& schedule, Operation operation) {
+  return std::count_if(schedule.begin(), schedule.end(),
+                       [&](const ScheduledCollective& one) { return one.operation == operation && one.elements > 0; });
+}
+
+TEST(StepSchedule, OneReductionAUnitAndTheGathersOfTheStage) {
+  constexpr int kUnits = 5;  // embedding, three blocks, head
+  for (int stage = 0; stage <= 3; ++stage) EXPECT_EQ(Count(Schedule(stage), Operation::kReduceScatter), kUnits);
+  for (int stage = 0; stage <= 2; ++stage) EXPECT_EQ(Count(Schedule(stage), Operation::kAllGather), kUnits);
+  EXPECT_EQ(Count(Schedule(3), Operation::kAllGather), 2 * kUnits - 1);  // the head's norm is used once
+}
+
+TEST(StepSchedule, OnlySplitGradientsAreReducedEveryMicroBatch) {
+  EXPECT_EQ(Count(Schedule(1, 4), Operation::kReduceScatter), 5);
+  EXPECT_EQ(Count(Schedule(2, 4), Operation::kReduceScatter), 20);
+}
+
+TEST(StepSchedule, DescriptionsDifferWhereFleetsDo) {
+  std::set<std::string> texts;
+  for (int stage : {0, 1, 3}) texts.insert(DescribeSchedule(Schedule(stage)));
+  texts.insert(DescribeSchedule(Schedule(3, 2)));
+  texts.insert(DescribeSchedule(Schedule(3, 1, 4)));
+  EXPECT_EQ(texts.size(), 5u);
+  EXPECT_EQ(DescribeSchedule(Schedule(1)), DescribeSchedule(Schedule(1)));
+}
+
+}  // namespace
+}  // namespace zerofleet
