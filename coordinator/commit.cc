@@ -95,7 +95,7 @@ absl::Status CheckCoverage(const v1::CheckpointManifest& manifest) {
 }
 
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard) {
-  if (shard.step() <= fleet.last_committed_step) {  // said twice, or the step this run resumed from
+  if (shard.step() <= fleet.committed_by_run) {  // said twice
     return fleet.Send(member.id, Outcome(shard.step(), true, ""), "that step is committed already");
   }
   if (!shard.ok()) {
@@ -129,7 +129,7 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
   }
   v1::Event event = CheckpointEventOf(written, found->second);
   fleet.commits.erase(found);
-  fleet.last_committed_step = written.step;
+  fleet.last_committed_step = fleet.committed_by_run = written.step;
   fleet.last_committed_path = written.path;
   fleet.counters.checkpoint_bytes += event.checkpoint().bytes();
   fleet.Emit(PersistState{{fleet.generation, written.step}}, "a checkpoint was committed");

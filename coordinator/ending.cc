@@ -1,6 +1,7 @@
 // The ends of a run; see ending.h.
 #include "coordinator/ending.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,9 @@ absl::Status SameStep(const Fleet& fleet) {
   return absl::OkStatus();
 }
 
+// The step a run would resume from.
+int64_t KeptStep(const Fleet& fleet) { return std::max(fleet.start_step, fleet.last_committed_step); }
+
 v1::Event EndOf(const Fleet& fleet, double now) {
   v1::Event event;
   v1::EndEvent& end = *event.mutable_end();
@@ -45,6 +49,7 @@ v1::Event EndOf(const Fleet& fleet, double now) {
 
 void FailFleet(Fleet& fleet, const absl::Status& status, int rank) {
   if (fleet.ended()) return;
+  fleet.counters.lost_steps += std::max<int64_t>(0, fleet.last_step_event.step() - KeptStep(fleet));
   std::string why(status.message());
   fleet.phase = Phase::kFailed;
   fleet.message = why;

@@ -74,6 +74,7 @@ struct FleetCounters {
   int64_t checkpoint_bytes = 0;
   std::map<std::string, uint64_t> rank_failures;  // by cause: session_ended | heartbeat_timeout | reported
   double rendezvous_seconds = 0;                  // of the last formation
+  int64_t lost_steps = 0;                         // done after the last commit, when the run failed
 };
 
 struct Fleet {
@@ -88,7 +89,8 @@ struct Fleet {
 
   size_t candidate = 0;  // index of the checkpoint being loaded
   int64_t start_step = 0;
-  int64_t last_committed_step = -1;
+  int64_t last_committed_step = -1;  // of this run, or what it resumed from
+  int64_t committed_by_run = -1;     // of this run alone
   std::string last_committed_path;
   std::map<int64_t, PendingCommit> commits;  // by step
   std::optional<Suspicion> suspicion;

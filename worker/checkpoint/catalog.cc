@@ -55,6 +55,10 @@ absl::Status RemoveCheckpoint(const CommittedCheckpoint& checkpoint) {
 
 std::string StepDirectory(const std::string& dir, int64_t step) { return JoinPath(dir, StepName(step)); }
 
+bool IsCommitted(const std::string& dir, int64_t step) {
+  return FileExists(JoinPath(StepDirectory(dir, step), kManifestName));
+}
+
 absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::string& dir,
                                                                  std::vector<CheckpointProblem>* problems) {
   std::vector<CommittedCheckpoint> committed;

@@ -27,6 +27,8 @@ struct CheckpointProblem {
 // ("checkpoints", 100) -> "checkpoints/step-00000100".
 std::string StepDirectory(const std::string& dir, int64_t step);
 
+bool IsCommitted(const std::string& dir, int64_t step);
+
 // The committed checkpoints in `dir`, newest first; a missing directory has none. Step directories without a manifest
 // are not committed and left out; those with an invalid one go to `problems`, if given.
 absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::string& dir,

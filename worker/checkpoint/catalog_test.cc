@@ -31,6 +31,8 @@ TEST_F(CatalogTest, ListsCommittedNewestFirst) {
   EXPECT_THAT(ListCheckpoints(Path("missing")).value(), IsEmpty());
   for (int64_t step : {5, 100, 20}) Save(step, 2);
   WriteShards(StepDirectory(directory_, 300), 300, 2);  // never committed
+  EXPECT_TRUE(IsCommitted(directory_, 100));
+  EXPECT_FALSE(IsCommitted(directory_, 300));
   ASSERT_TRUE(CreateDirectories(Path("other")).ok());
   ASSERT_TRUE(CreateDirectories(Path("step-12")).ok());
   EXPECT_THAT(Steps(), ElementsAre(100, 20, 5));
