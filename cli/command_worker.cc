@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "cli/command.h"
 #include "cli/stop_signals.h"
-#include "prometheus/registry.h"
 #include "services/build_info.h"
 #include "services/logging.h"
 #include "services/metrics_exporter.h"
@@ -50,8 +49,6 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
   ZF_ASSIGN_OR_RETURN(const LogLevel level, LogLevelFromFlagOrEnvironment(flags.log_level));
   Logger logger(level);
   WorkerStatus status;
-  // Without a port the figures are kept and nobody reads them: the trainer does not know the difference.
-  prometheus::Registry unread;
   std::unique_ptr<MetricsExporter> exporter;
   if (flags.metrics_port != 0) {
     MetricsExporterOptions options;
@@ -62,7 +59,9 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
     };
     ZF_ASSIGN_OR_RETURN(exporter, MetricsExporter::Start(options));
   }
-  WorkerMetrics metrics(exporter == nullptr ? unread : exporter->registry());
+  // Without a port the figures are kept and nobody reads them: the trainer does not know the difference.
+  const std::unique_ptr<WorkerMetrics> metrics =
+      exporter == nullptr ? std::make_unique<WorkerMetrics>() : std::make_unique<WorkerMetrics>(exporter->registry());
   WorkerServiceOptions service_options;
   service_options.listen = flags.listen;
   service_options.status = [&status] { return status.Snapshot(); };
@@ -77,7 +76,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
   options.hello = MakeHello(flags);
   options.device = {flags.device, flags.threads};
   options.stop_signal = [&signals] { return signals.First(); };
-  ZF_ASSIGN_OR_RETURN(const WorkerRunResult result, RunWorker(options, *session, status, metrics, Clock::Real()));
+  ZF_ASSIGN_OR_RETURN(const WorkerRunResult result, RunWorker(options, *session, status, *metrics, Clock::Real()));
   logger.Info(absl::StrCat("finished at step ", result.step, result.stopped ? ", stopped" : ""));
   return 0;
 }

@@ -44,9 +44,12 @@ constexpr CounterRow kCounters[] = {
      [](const Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_bytes); }},
     {"zerofleet_coordinator_checkpoint_verify_failures_total", "Checkpoints found damaged when a rank loaded them.",
      [](const Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_verify_failures); }},
+    {"zerofleet_coordinator_lost_steps_total", "Steps done after the last commit when the run failed.",
+     [](const Fleet& fleet) { return static_cast<double>(fleet.counters.lost_steps); }},
 };
 
 constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "reported"};
+constexpr const char* kRecoveryPhases[] = {"detect", "rendezvous", "load"};
 constexpr MemberState kMemberStates[] = {MemberState::kJoined,   MemberState::kReady,    MemberState::kLoading,
                                          MemberState::kTraining, MemberState::kFinished, MemberState::kLost};
 
@@ -84,6 +87,10 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : familie
                                             "Ranks lost or failed, by cause.");
   families_->last_commit = &GaugeFamily(registry, "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds",
                                         "Unix time of the newest commit; 0 if none.").Add({});
+  // A fleet ends with its first loss and has no recovery to time, which a dashboard reads as zero.
+  auto& recovery = GaugeFamily(registry, "zerofleet_coordinator_recovery_duration_seconds",
+                               "Time the last recovery took, by phase; 0 if there was none.");
+  for (const char* phase : kRecoveryPhases) recovery.Add({{"phase", phase}}).Set(0);
 }
 
 CoordinatorMetrics::~CoordinatorMetrics() = default;

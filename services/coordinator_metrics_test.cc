@@ -28,6 +28,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   fleet.last_committed_step = 40;
   fleet.counters.stale_messages_rejected = 5;
   fleet.counters.rank_failures["session_ended"] = 1;
+  fleet.counters.lost_steps = 7;
   metrics.Observe(fleet, 10);
   metrics.Observe(fleet, 10);  // counters are raised to a value, not by it
   metrics.SetLastCommit(1000);
@@ -38,6 +39,8 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
                            "zerofleet_coordinator_heartbeat_age_seconds{rank=\"1\"} 2.5\n",
                            "zerofleet_coordinator_stale_messages_rejected_total 5\n",
                            "zerofleet_coordinator_rank_failures_total{cause=\"session_ended\"} 1\n",
+                           "zerofleet_coordinator_lost_steps_total 7\n",
+                           "zerofleet_coordinator_recovery_duration_seconds{phase=\"detect\"} 0\n",
                            "zerofleet_coordinator_rank_failures_total{cause=\"heartbeat_timeout\"} 0\n",
                            "zerofleet_coordinator_checkpoint_last_committed_step 40\n",
                            "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds 1000\n",

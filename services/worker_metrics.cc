@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <iterator>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -143,6 +144,12 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry) : families_(std::ma
     }
   }
   SetLossScale(1);
+}
+
+WorkerMetrics::WorkerMetrics() : WorkerMetrics(std::make_unique<prometheus::Registry>()) {}
+
+WorkerMetrics::WorkerMetrics(std::unique_ptr<prometheus::Registry> own) : WorkerMetrics(*own) {
+  own_registry_ = std::move(own);
 }
 
 WorkerMetrics::~WorkerMetrics() = default;

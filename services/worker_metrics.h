@@ -20,6 +20,8 @@ class WorkerMetrics : public MetricsSink {
  public:
   // Registers every metric in `registry`, which outlives this.
   explicit WorkerMetrics(prometheus::Registry& registry);
+  // Of a process that serves none: the figures are kept and nobody reads them.
+  WorkerMetrics();
   ~WorkerMetrics() override;
 
   // The names of all of them, in the table's order.
@@ -37,6 +39,8 @@ class WorkerMetrics : public MetricsSink {
 
  private:
   struct Families;
+  explicit WorkerMetrics(std::unique_ptr<prometheus::Registry> own);
+  std::unique_ptr<prometheus::Registry> own_registry_;
   std::unique_ptr<Families> families_;
 };
 
