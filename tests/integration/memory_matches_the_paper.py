@@ -7,8 +7,9 @@ The process's resident memory agrees with the sum of all categories and the stat
 import fleet
 
 MODEL = {"layers": 6, "hidden": 384, "heads": 6, "context": 32, "vocab": 256}
-# Code, gRPC, UCX's transports and oneDNN's kernels, beside what the arenas hold.
-PROCESS_CONSTANT_BYTES = 160 << 20
+# Code, gRPC, UCX's transports and oneDNN's kernels, beside what the arenas hold: 37 MiB measured on 2 cores (docs/architecture.md);
+# more cores mean more thread stacks.
+PROCESS_CONSTANT_BYTES = 64 << 20
 
 
 def paper_bytes(stage, parameters, workers):
