@@ -127,29 +127,20 @@ void KeepThisThreadSerial() {
   static_cast<void>(done);
 }
 
-absl::Status RunTile(Path path, const MatmulArguments& tile) {
-  KeepThisThreadSerial();
-  switch (path) {
-    case Path::kFloat: return FloatTile(tile);
-    case Path::kPrimitive: return PrimitiveMatmul(tile);
-    case Path::kConverted: return ConvertedTile(tile);
-  }
-  ZF_CHECK(false);
-}
-
 struct Tiling {
   Path path;
   int64_t m, n;           // of one tile
   int64_t across, tiles;  // tiles side by side, and in all
 };
 
-Tiling ChooseTiling(const MatmulArguments& p) {
-  const Path path = ChoosePath(p);
+Tiling TilingFor(Path path, const MatmulArguments& p) {
   const TileSize largest = path == Path::kPrimitive ? kPrimitiveTile : kTile;
   const int64_t m = EvenBlock(p.m, largest.m), n = EvenBlock(p.n, largest.n);
   const int64_t across = CeilDivide(p.n, n);
   return {path, m, n, across, across * CeilDivide(p.m, m)};
 }
+
+absl::Status RunTile(Path path, const MatmulArguments& tile);
 
 absl::Status RunTileAt(const MatmulArguments& p, const Tiling& tiling, int64_t index) {
   const int64_t row = index / tiling.across * tiling.m, column = index % tiling.across * tiling.n;
@@ -163,6 +154,28 @@ absl::Status RunTileAt(const MatmulArguments& p, const Tiling& tiling, int64_t i
   return RunTile(tiling.path, tile);
 }
 
+absl::Status RunTilesInTurn(const MatmulArguments& p, const Tiling& tiling) {
+  for (int64_t index = 0; index < tiling.tiles; ++index) {
+    const absl::Status status = RunTileAt(p, tiling, index);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunTile(Path path, const MatmulArguments& tile) {
+  KeepThisThreadSerial();
+  switch (path) {
+    case Path::kFloat: return FloatTile(tile);
+    case Path::kConverted: return ConvertedTile(tile);
+    case Path::kPrimitive: {
+      // Which kinds of product there are primitives for differs between instruction sets.
+      const absl::Status status = PrimitiveMatmul(tile);
+      return absl::IsUnimplemented(status) ? RunTilesInTurn(tile, TilingFor(Path::kConverted, tile)) : status;
+    }
+  }
+  ZF_CHECK(false);
+}
+
 void CheckArguments(const MatmulArguments& p) {
   ZF_CHECK(p.m > 0 && p.n > 0 && p.k > 0);
   ZF_CHECK(!p.c.transposed);
@@ -173,7 +186,7 @@ void CheckArguments(const MatmulArguments& p) {
 
 absl::Status Matmul(ThreadPool& pool, const MatmulArguments& arguments) {
   CheckArguments(arguments);
-  const Tiling tiling = ChooseTiling(arguments);
+  const Tiling tiling = TilingFor(ChoosePath(arguments), arguments);
   absl::Mutex mutex;
   absl::Status first_failure;
   pool.Run(tiling.tiles, [&](int64_t index, int) {
@@ -188,12 +201,7 @@ absl::Status Matmul(ThreadPool& pool, const MatmulArguments& arguments) {
 absl::Status SerialMatmul(const MatmulArguments& arguments) {
   CheckArguments(arguments);
   if (AllFloat(arguments)) return RunTile(Path::kFloat, arguments);
-  const Tiling tiling = ChooseTiling(arguments);
-  for (int64_t index = 0; index < tiling.tiles; ++index) {
-    const absl::Status status = RunTileAt(arguments, tiling, index);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  return RunTilesInTurn(arguments, TilingFor(ChoosePath(arguments), arguments));
 }
 
 }  // namespace zerofleet

@@ -114,6 +114,7 @@ absl::Status PrimitiveMatmul(const MatmulArguments& arguments) {
     if (error.status == dnnl_out_of_memory) {
       return absl::ResourceExhaustedError("oneDNN found no memory for a matrix product on the cpu device");
     }
+    if (error.status == dnnl_unimplemented) return absl::UnimplementedError("oneDNN has no primitive of this kind");
     return absl::InternalError(absl::StrCat("oneDNN failed a matrix product on the cpu device: ", error.what()));
   }
 }
