@@ -256,7 +256,7 @@ TEST_F(CoordinatorServerTest, AStateThatCannotBeSavedEndsTheRun) {
   second.Expect(v1::CoordinatorMessage::kWelcome);
   first.Ready();
   second.Ready();
-  EXPECT_THAT(first.Expect(v1::CoordinatorMessage::kRefused).refused().message(), HasSubstr("could not be saved"));
+  EXPECT_THAT(first.Expect(v1::CoordinatorMessage::kRefused).refused().message(), HasSubstr(options_.state_dir));
   EXPECT_FALSE(server_->Wait().ok());
 }
 

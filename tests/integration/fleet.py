@@ -152,7 +152,7 @@ class FleetTest(unittest.TestCase):
         process = self.start("train", self.write_config(config), "--report", report, *arguments)
         deadline = time.monotonic() + RUN_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
-            if report.exists() and any(f'"step":{step},' in line.replace(" ", "") for line in report.open()):
+            if report.exists() and any(f'"step":{step},' in line.replace(" ", "") for line in report.read_text().splitlines()):
                 process.send_signal(send)
                 break
             time.sleep(0.005)  # a test may look at a real process only now and then

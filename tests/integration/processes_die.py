@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Processes of a run are killed, or cannot start: one line that says which and when, the right exit code, and none is left."""
+import os
+import pathlib
+import signal
+import socket
+import time
+
+import fleet
+
+USAGE, FLEET = 2, 4
+
+
+class ProcessesDie(fleet.FleetTest):
+    def has_committed(self, report):
+        return report.exists() and '"event":"checkpoint"' in report.read_text().replace(" ", "")
+
+    def running(self):
+        """A run in the middle of training: its process, and its children's ids by role."""
+        report = self.work / "report.jsonl"
+        process = self.start("train", self.write_config(self.config(steps=1_000_000, checkpoint={"every_steps": 50})),
+                             "--report", report)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not self.has_committed(report):
+            self.assertIsNone(process.poll(), "the run ended by itself")
+            time.sleep(0.02)  # a test may look at a real process only now and then
+        children = {}
+        for pid in self.leftovers():
+            words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
+            children.setdefault(words[1], []).append(pid)
+        self.assertEqual({role: len(pids) for role, pids in children.items()}, {"train": 1, "coordinator": 1, "worker": 2})
+        return process, children
+
+    def assert_ends(self, process, code, pattern, seconds=60):
+        _, err = process.communicate(timeout=seconds)
+        self.assertEqual(process.returncode, code, err[-2000:])
+        errors = [line for line in err.splitlines() if line.startswith("zerofleet: ")]
+        self.assertEqual(len(errors), 1, err[-2000:])
+        self.assertRegex(errors[0], pattern)
+        self.assert_nothing_left()
+
+    def test_a_worker_is_killed(self):
+        process, children = self.running()
+        os.kill(children["worker"][1], signal.SIGKILL)
+        self.assert_ends(process, FLEET, r"rank \d.*SIGKILL.*step \d+.*checkpoint.*step \d+")
+
+    def test_a_worker_stands_still(self):
+        process, children = self.running()
+        os.kill(children["worker"][0], signal.SIGSTOP)
+        self.assert_ends(process, FLEET, r"rank \d.*step \d+.*nothing heard for \d.*checkpoint: step \d+")
+
+    def test_the_coordinator_is_killed(self):
+        process, children = self.running()
+        os.kill(children["coordinator"][0], signal.SIGKILL)
+        self.assert_ends(process, FLEET, r"coordinator.*SIGKILL.*step \d+")
+
+    def test_the_launcher_is_killed(self):
+        process, _ = self.running()
+        process.kill()
+        process.communicate(timeout=60)
+        self.assert_nothing_left()
+
+    def test_a_metrics_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("0.0.0.0", 0))
+            taken.listen()
+            for first in (taken.getsockname()[1], taken.getsockname()[1] - 1):  # the coordinator's, rank 0's
+                process = self.start("train", self.write_config(self.config()), "--metrics-port", first)
+                self.assert_ends(process, USAGE, str(taken.getsockname()[1]))
+
+    def test_a_worker_finds_no_coordinator(self):
+        port = fleet.free_port()
+        process = self.start("worker", "--coordinator", f"127.0.0.1:{port}", "--device", "cpu")
+        self.assert_ends(process, FLEET, str(port), seconds=90)  # it waits a minute for one that is still starting
+
+
+if __name__ == "__main__":
+    fleet.main()
