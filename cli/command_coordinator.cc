@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/stop_signals.h"
+#include "cli/tls_flags.h"
 #include "services/address.h"
 #include "services/build_info.h"
 #include "services/coordinator_server.h"
@@ -24,6 +25,7 @@ namespace {
 struct CoordinatorFlags {
   std::string config, listen, state_dir, resume = "auto", log_level;
   int metrics_port = 0;
+  TlsFiles tls;
 };
 
 // Passes this process's first signal on as an orderly stop.
@@ -57,6 +59,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   options.listen = flags.listen;
   options.state_dir = flags.state_dir;
   options.resume = flags.resume;
+  options.tls = flags.tls;
   options.version = GetBuildInfo().version;
   options.log = [&logger](const std::string& line) { logger.Info(line); };
   std::unique_ptr<MetricsExporter> exporter;
@@ -87,6 +90,7 @@ void AddCoordinatorCommand(CLI::App& app, CommandBody& body) {
   command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics there")
       ->check(CLI::Range(1, 65535));
   command->add_option("--log-level", flags->log_level, "debug, info, warning or error; else $ZEROFLEET_LOG_LEVEL");
+  AddServerTlsFlags(*command, flags->tls);
   command->footer(
       "Example:\n  zerofleet coordinator --config run.yaml --listen 0.0.0.0:7070 --state-dir /var/lib/zerofleet");
   command->callback(

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "cli/command.h"
 #include "cli/status_text.h"
+#include "cli/tls_flags.h"
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
 #include "services/operator_client.h"
@@ -22,10 +23,12 @@ constexpr char kClearScreen[] = "\x1b[H\x1b[2J";
 struct StatusFlags {
   std::string coordinator;
   bool json = false, watch = false;
+  TlsFiles tls;
 };
 
 absl::StatusOr<int> RunStatus(const StatusFlags& flags, const Output& output) {
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<OperatorClient> client, OperatorClient::Create(flags.coordinator));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<OperatorClient> client,
+                      OperatorClient::Create(flags.coordinator, flags.tls));
   while (true) {
     ZF_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, client->GetStatus(kTimeoutSeconds));
     if (flags.json) {
@@ -46,6 +49,7 @@ void AddStatusCommand(CLI::App& app, CommandBody& body) {
   command->add_option("--coordinator", flags->coordinator, "HOST:PORT of the coordinator")->required();
   command->add_flag("--json", flags->json, "Print one JSON document; with --watch, one a line");
   command->add_flag("--watch", flags->watch, "Show it again every second until the run has ended");
+  AddClientTlsFlags(*command, flags->tls);
   command->footer("Example:\n  zerofleet status --coordinator 10.0.0.1:7070 --watch");
   command->callback([flags, &body] { body = [flags](const Output& output) { return RunStatus(*flags, output); }; });
 }

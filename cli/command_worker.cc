@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "cli/command.h"
 #include "cli/stop_signals.h"
+#include "cli/tls_flags.h"
 #include "services/build_info.h"
 #include "services/logging.h"
 #include "services/metrics_exporter.h"
@@ -26,6 +27,7 @@ struct WorkerFlags {
   std::string coordinator, device = "auto", listen = "127.0.0.1:0", log_level;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int metrics_port = 0;
+  TlsFiles tls;
 };
 
 std::string HostName() {
@@ -64,12 +66,14 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
       exporter == nullptr ? std::make_unique<WorkerMetrics>() : std::make_unique<WorkerMetrics>(exporter->registry());
   WorkerServiceOptions service_options;
   service_options.listen = flags.listen;
+  service_options.tls = flags.tls;
   service_options.status = [&status] { return status.Snapshot(); };
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerService> service, WorkerService::Start(service_options));
   logger.Info(absl::StrCat("worker service on port ", service->port(), ", coordinator ", flags.coordinator));
 
   SessionOptions session_options;
   session_options.coordinator = flags.coordinator;
+  session_options.tls = flags.tls;
   session_options.cancelled = [&signals] { return signals.First() != 0; };
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<SessionClient> session, SessionClient::Connect(session_options));
   WorkerRunOptions options;
@@ -95,6 +99,7 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
   command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics there")
       ->check(CLI::Range(1, 65535));
   command->add_option("--log-level", flags->log_level, "debug, info, warning or error; else $ZEROFLEET_LOG_LEVEL");
+  AddClientTlsFlags(*command, flags->tls);
   command->footer("Example:\n  zerofleet worker --coordinator 10.0.0.1:7070 --threads 8");
   command->callback([flags, &body] { body = [flags](const Output&) { return RunWorkerCommand(*flags); }; });
 }

@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   server->service_ = std::make_unique<CoordinatorService>(*server->loop_);
   GrpcServerOptions grpc_options;
   grpc_options.listen = options.listen;
+  grpc_options.tls = options.tls;
   grpc_options.services = {server->service_.get()};
   grpc_options.health_names = {v1::Coordinator::service_full_name()};
   ZF_ASSIGN_OR_RETURN(server->server_, StartGrpcServer(grpc_options));

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "services/tls.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace prometheus {
@@ -28,6 +29,7 @@ struct CoordinatorOptions {
   std::string state_dir;       // created when the fleet forms
   std::string resume = "auto"; // auto | none | path of a step directory
   std::string version;
+  TlsFiles tls = {};           // none: plaintext
   prometheus::Registry* registry = nullptr;                   // borrowed; none: no metrics
   std::function<void(const std::string&)> log = nullptr;      // every output with its reason, one line each
   const Clock* clock = &Clock::Real();                        // borrowed
@@ -36,7 +38,7 @@ struct CoordinatorOptions {
 class CoordinatorServer {
  public:
   // Reads the state and the checkpoints, and starts serving. FailedPrecondition naming the address if it cannot be had;
-  // DataLoss naming the file for a damaged state or an unusable --resume path.
+  // InvalidArgument for a TLS file; DataLoss naming the file for a damaged state or an unusable --resume path.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(const CoordinatorOptions& options);
   ~CoordinatorServer();
   CoordinatorServer(const CoordinatorServer&) = delete;

@@ -1,13 +1,15 @@
 // What gRPC clients and servers share: statuses, channel arguments; see grpc_common.h.
 #include "services/grpc_common.h"
 
+#include <chrono>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "grpc/support/log.h"
+#include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
+#include "zerofleet/v1/coordinator.grpc.pb.h"
 
 namespace zerofleet {
 
@@ -15,7 +17,8 @@ void QuietGrpcLog() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const Address& address) {
+std::shared_ptr<grpc::Channel> MakeChannel(const Address& address,
+                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   QuietGrpcLog();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
@@ -27,7 +30,22 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Address& address) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(address.ToString(), grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(
+      address.ToString(), credentials != nullptr ? credentials : grpc::InsecureChannelCredentials(), arguments);
+}
+
+absl::Status NoCoordinator(const std::shared_ptr<grpc::Channel>& channel, const std::string& coordinator,
+                           double waited_seconds) {
+  // A call on a channel that cannot connect fails with the reason, which the channel itself does not tell.
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
+  v1::GetStatusResponse response;
+  const grpc::Status status = v1::Coordinator::NewStub(channel)->GetStatus(&context, {}, &response);
+  const std::string reason = status.error_code() == grpc::StatusCode::UNAVAILABLE ? status.error_message() : "";
+  return absl::UnavailableError(absl::StrCat("no coordinator answered at ", coordinator, " within ", waited_seconds,
+                                             " s; check the address, that it is running, and that both sides' TLS "
+                                             "flags fit",
+                                             reason.empty() ? "" : "; ", reason));
 }
 
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context) {

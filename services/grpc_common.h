@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/status.h"
 #include "services/address.h"
 
@@ -25,7 +26,14 @@ inline constexpr int kKeepaliveTimeoutMs = 10'000;
 void QuietGrpcLog();
 
 // A channel that reconnects by itself, waiting 0.1 s to 2 s between attempts, and never goes through an HTTP proxy.
-std::shared_ptr<grpc::Channel> MakeChannel(const Address& address);
+// Plaintext without `credentials`.
+std::shared_ptr<grpc::Channel> MakeChannel(const Address& address,
+                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials = nullptr);
+
+// The error of a coordinator at `coordinator` that could not be connected to for so long: Unavailable, with what gRPC
+// says of its last attempt.
+absl::Status NoCoordinator(const std::shared_ptr<grpc::Channel>& channel, const std::string& coordinator,
+                           double waited_seconds);
 
 // `status` as absl: the code the peer chose if it says whose fault it is (configuration, data), else Unavailable; the
 // message starts with `context`.

@@ -38,12 +38,13 @@ void GrpcServer::Shutdown(double deadline_seconds) {
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options) {
   ZF_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.listen));
+  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials, ServerCredentialsFrom(options.tls));
   QuietGrpcLog();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(address.ToString(), grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(address.ToString(), credentials, &port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "services/tls.h"
 
 namespace grpc {
 class Service;
@@ -19,6 +20,7 @@ struct GrpcServerOptions {
   std::string listen;                          // HOST:PORT; port 0 = any free one
   std::vector<grpc::Service*> services = {};   // borrowed; they outlive the server
   std::vector<std::string> health_names = {};  // full names of services whose health is told beside the whole server's
+  TlsFiles tls = {};                           // none: plaintext
 };
 
 class GrpcServer {
@@ -45,8 +47,8 @@ class GrpcServer {
   const std::vector<std::string> health_names_;
 };
 
-// Starts serving. InvalidArgument for a malformed address, FailedPrecondition naming it if it cannot be had; a port
-// that another process listens on is never shared.
+// Starts serving. InvalidArgument for a malformed address or a TLS file, FailedPrecondition naming the address if
+// it cannot be had; a port that another process listens on is never shared.
 absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options);
 
 }  // namespace zerofleet

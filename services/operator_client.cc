@@ -30,8 +30,7 @@ struct OperatorClient::Impl {
     const auto deadline = std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(
                                                                  std::chrono::duration<double>(timeout_seconds));
     if (!channel->WaitForConnected(deadline)) {
-      return absl::UnavailableError(absl::StrCat("no coordinator answered at ", coordinator, " within ",
-                                                 timeout_seconds, " s; check the address and that it is running"));
+      return NoCoordinator(channel, coordinator, timeout_seconds);
     }
     context.set_deadline(deadline);
     return absl::OkStatus();
@@ -43,11 +42,13 @@ struct OperatorClient::Impl {
 OperatorClient::OperatorClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 OperatorClient::~OperatorClient() = default;
 
-absl::StatusOr<std::unique_ptr<OperatorClient>> OperatorClient::Create(const std::string& coordinator) {
+absl::StatusOr<std::unique_ptr<OperatorClient>> OperatorClient::Create(const std::string& coordinator,
+                                                                       const TlsFiles& tls) {
   ZF_ASSIGN_OR_RETURN(const Address address, ParseAddress(coordinator));
+  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials, ChannelCredentialsFrom(tls));
   auto impl = std::make_unique<Impl>();
   impl->coordinator = coordinator;
-  impl->channel = MakeChannel(address);
+  impl->channel = MakeChannel(address, credentials);
   impl->stub = v1::Coordinator::NewStub(impl->channel);
   return std::unique_ptr<OperatorClient>(new OperatorClient(std::move(impl)));
 }

@@ -9,14 +9,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "services/tls.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
 namespace zerofleet {
 
 class OperatorClient {
  public:
-  // InvalidArgument for a malformed address. Nothing is sent yet: an unreachable coordinator shows in the calls.
-  static absl::StatusOr<std::unique_ptr<OperatorClient>> Create(const std::string& coordinator);
+  // InvalidArgument for a malformed address or a TLS file. Nothing is sent yet: an unreachable coordinator shows in
+  // the calls.
+  static absl::StatusOr<std::unique_ptr<OperatorClient>> Create(const std::string& coordinator,
+                                                                const TlsFiles& tls = {});
   ~OperatorClient();
 
   // Each call waits for the coordinator to be reachable, up to its timeout; then Unavailable, naming the address.

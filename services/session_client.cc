@@ -33,7 +33,7 @@ constexpr double kHeartbeatsPerTimeout = 4;  // three may be late or lost before
 using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>;
 
 // Waits until the channel is up; gRPC retries with backoff meanwhile.
-absl::Status WaitForCoordinator(grpc::Channel& channel, const SessionOptions& options) {
+absl::Status WaitForCoordinator(const std::shared_ptr<grpc::Channel>& channel, const SessionOptions& options) {
   constexpr double kSliceSeconds = 0.1;  // how soon a signal is noticed
   const double deadline = Clock::Real().MonotonicSeconds() + options.connect_timeout_seconds;
   for (;;) {
@@ -42,12 +42,8 @@ absl::Status WaitForCoordinator(grpc::Channel& channel, const SessionOptions& op
     }
     const double left = deadline - Clock::Real().MonotonicSeconds();
     const auto slice = std::chrono::microseconds(static_cast<int64_t>(1e6 * std::clamp(left, 0.0, kSliceSeconds)));
-    if (channel.WaitForConnected(std::chrono::system_clock::now() + slice)) return absl::OkStatus();
-    if (left <= 0) {
-      return absl::UnavailableError(absl::StrCat("no coordinator answered at ", options.coordinator, " within ",
-                                                 options.connect_timeout_seconds,
-                                                 " s; check the address and that the coordinator is running"));
-    }
+    if (channel->WaitForConnected(std::chrono::system_clock::now() + slice)) return absl::OkStatus();
+    if (left <= 0) return NoCoordinator(channel, options.coordinator, options.connect_timeout_seconds);
   }
 }
 
@@ -233,8 +229,9 @@ absl::StatusOr<std::unique_ptr<SessionClient>> SessionClient::Connect(const Sess
     absl::MutexLock lock(&impl->mutex);
     impl->heartbeat_seconds = options.heartbeat_interval_seconds;
   }
-  impl->channel = MakeChannel(address);
-  ZF_RETURN_IF_ERROR(WaitForCoordinator(*impl->channel, options));
+  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials, ChannelCredentialsFrom(options.tls));
+  impl->channel = MakeChannel(address, credentials);
+  ZF_RETURN_IF_ERROR(WaitForCoordinator(impl->channel, options));
   impl->stub = v1::Coordinator::NewStub(impl->channel);
   impl->Start();
   return std::unique_ptr<SessionClient>(new SessionClient(std::move(impl)));

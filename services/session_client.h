@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "services/tls.h"
 #include "worker/trainer/fleet_session.h"
 
 namespace zerofleet {
@@ -25,12 +26,13 @@ struct SessionOptions {
   double linger_seconds = 2;
   // Asked several times a second while connecting; true ends the attempt with Cancelled.
   std::function<bool()> cancelled = nullptr;
+  TlsFiles tls = {};  // none: plaintext
 };
 
 class SessionClient : public FleetSession {
  public:
-  // Opens the session. InvalidArgument for a malformed address; Unavailable, naming the address, if nothing answers
-  // within the timeout.
+  // Opens the session. InvalidArgument for a malformed address or a TLS file; Unavailable, naming the address, if
+  // nothing answers within the timeout.
   static absl::StatusOr<std::unique_ptr<SessionClient>> Connect(const SessionOptions& options);
 
   // Delivers what was sent (a Failure, say), within the linger time, then ends the stream. No handler runs after it, and

@@ -28,9 +28,12 @@ absl::StatusOr<std::unique_ptr<WorkerService>> WorkerService::Start(WorkerServic
   ZF_CHECK(options.status != nullptr);
   auto impl = std::make_unique<Impl>();
   impl->status = std::move(options.status);
+  // A worker that only verifies the coordinator has nothing to serve TLS with.
+  const TlsFiles tls = options.tls.certificate.empty() ? TlsFiles{} : options.tls;
   ZF_ASSIGN_OR_RETURN(impl->server, StartGrpcServer({.listen = options.listen,
                                                      .services = {impl.get()},
-                                                     .health_names = {v1::Worker::service_full_name()}}));
+                                                     .health_names = {v1::Worker::service_full_name()},
+                                                     .tls = tls}));
   return std::unique_ptr<WorkerService>(new WorkerService(std::move(impl)));
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "services/tls.h"
 #include "zerofleet/v1/worker.pb.h"
 
 namespace zerofleet {
@@ -15,6 +16,7 @@ struct WorkerServiceOptions {
   std::string listen = "127.0.0.1:0";
   // Called for each request, from the server's threads; quick, thread-safe, alive as long as the service.
   std::function<v1::GetWorkerStatusResponse()> status;
+  TlsFiles tls = {};  // served under TLS if there is a certificate among them
 };
 
 class WorkerService {

@@ -25,6 +25,7 @@ SDKS = [
     ("yaml-cpp", r"yaml-cpp/", r"cli/config"),
     ("JSON", r"nlohmann/", r"proto/json|worker/checkpoint/|services/|cli/|bench/"),
     ("CLI11", r"CLI/", r"cli/"),
+    ("OpenSSL", r"openssl/", r"services/tls"),
     ("spdlog", r"spdlog/", r"services/|cli/|base/log"),
 ]
 

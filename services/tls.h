@@ -1,0 +1,35 @@
+// TLS from PEM files: who this process is, and whom it believes.
+//
+// A server with a certificate and its key serves TLS; with an authority too, it wants a certificate signed by it of
+// every client (mutual TLS). A client with an authority verifies the server; with a certificate and its key too, it
+// presents them. No file at all is plaintext. What is wrong with a file is found before anything is served or sent.
+#ifndef ZEROFLEET_SERVICES_TLS_H_
+#define ZEROFLEET_SERVICES_TLS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace grpc {
+class ChannelCredentials;
+class ServerCredentials;
+}  // namespace grpc
+
+namespace zerofleet {
+
+// Paths of PEM files, as --tls-ca, --tls-cert and --tls-key give them; empty: not given.
+struct TlsFiles {
+  std::string ca, certificate, key;
+
+  bool any() const { return !ca.empty() || !certificate.empty() || !key.empty(); }
+};
+
+// InvalidArgument, naming the flag and the file, for one that is missing, cannot be read or is not what it should be,
+// for a key that does not belong to the certificate, and for a combination that says nothing.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFrom(const TlsFiles& files);
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFrom(const TlsFiles& files);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_SERVICES_TLS_H_

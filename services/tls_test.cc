@@ -1,0 +1,160 @@
+// TLS on loopback with certificates that the openssl tool makes for each run of the test.
+#include "services/tls.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "services/operator_client.h"
+#include "services/session_client.h"
+#include "services/test_coordinator.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using SessionStream = TestCoordinator::SessionStream;
+
+constexpr double kPatienceSeconds = 20;
+constexpr double kRefusedSeconds = 1;  // how long a client tries that is to be refused
+
+grpc::Status NoSession(SessionStream&) { return grpc::Status::OK; }
+
+bool Shell(const std::string& command) { return std::system(absl::StrCat(command, " >/dev/null 2>&1").c_str()) == 0; }
+
+// Two authorities, "ours" and "theirs"; from each a certificate for 127.0.0.1, <authority>-node, and its key.
+class Tls : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (!Shell("openssl version")) return;
+    std::string pattern = absl::StrCat(::testing::TempDir(), "zerofleet_tls_XXXXXX");
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = new std::string(pattern);
+    for (const std::string authority : {"ours", "theirs"}) MakeAuthority(authority);
+    ASSERT_TRUE(WriteFileAtomically(Path("text.pem"), "no certificate\n").ok());
+  }
+  static void TearDownTestSuite() {
+    if (directory_ == nullptr) return;
+    EXPECT_TRUE(RemoveTree(*directory_).ok());
+    delete directory_;
+  }
+  void SetUp() override {
+    if (directory_ == nullptr) GTEST_SKIP() << "NOT TESTED: TLS, for want of the openssl tool; install openssl";
+  }
+
+  static std::string Path(const std::string& name) { return absl::StrCat(*directory_, "/", name); }
+
+  static void MakeAuthority(const std::string& name) {
+    const std::string key = " -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+    const std::string ca = Path(name), node = Path(name + "-node");
+    ASSERT_TRUE(Shell(absl::StrCat("openssl req -x509", key, " -subj /CN=", name, " -keyout ", ca, ".key -out ", ca,
+                                 ".crt")));
+    ASSERT_TRUE(Shell(absl::StrCat("openssl req", key, " -subj /CN=node -addext subjectAltName=IP:127.0.0.1 -keyout ",
+                                 node, ".key -out ", node, ".csr")));
+    ASSERT_TRUE(WriteFileAtomically(node + ".ext", "subjectAltName=IP:127.0.0.1\n").ok());
+    ASSERT_TRUE(Shell(absl::StrCat("openssl x509 -req -days 2 -in ", node, ".csr -CA ", ca, ".crt -CAkey ", ca,
+                                 ".key -CAcreateserial -extfile ", node, ".ext -out ", node, ".crt")));
+  }
+
+  static TlsFiles Files(const std::string& ca, const std::string& node) {
+    TlsFiles files;
+    if (!ca.empty()) files.ca = Path(ca + ".crt");
+    if (!node.empty()) files.certificate = Path(node + ".crt"), files.key = Path(node + ".key");
+    return files;
+  }
+
+  // What a status call over `client` comes to.
+  static absl::Status Ask(const TestCoordinator& coordinator, const TlsFiles& client, double seconds) {
+    const auto operator_client = OperatorClient::Create(coordinator.address(), client);
+    if (!operator_client.ok()) return operator_client.status();
+    return (*operator_client)->GetStatus(seconds).status();
+  }
+  static std::string Refused(const TestCoordinator& coordinator, const TlsFiles& client) {
+    const absl::Status status = Ask(coordinator, client, kRefusedSeconds);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(coordinator.address()), HasSubstr("TLS flags")));
+    return std::string(status.message());
+  }
+
+  static std::string* directory_;
+};
+
+std::string* Tls::directory_ = nullptr;
+
+TEST_F(Tls, AClientVerifiesTheServer) {
+  const TestCoordinator coordinator(NoSession, Files("", "ours-node"));
+  EXPECT_TRUE(Ask(coordinator, Files("ours", ""), kPatienceSeconds).ok());
+  EXPECT_THAT(Refused(coordinator, Files("theirs", "")), HasSubstr("certificate verify failed"));
+  Refused(coordinator, {});
+}
+
+TEST_F(Tls, AServerWithAnAuthorityWantsItsCertificateOfClients) {
+  const TestCoordinator coordinator(NoSession, Files("ours", "ours-node"));
+  EXPECT_TRUE(Ask(coordinator, Files("ours", "ours-node"), kPatienceSeconds).ok());
+  Refused(coordinator, Files("ours", ""));
+  Refused(coordinator, Files("ours", "theirs-node"));
+  Refused(coordinator, {});
+}
+
+TEST_F(Tls, AClientOfTlsRefusesAPlaintextServer) {
+  const TestCoordinator coordinator(NoSession);
+  Refused(coordinator, Files("ours", ""));
+}
+
+TEST_F(Tls, SessionsRunOverIt) {
+  TestCoordinator coordinator(
+      [](SessionStream& stream) {
+        v1::CoordinatorMessage complete;
+        complete.mutable_complete();
+        stream.Write(complete);
+        return grpc::Status::OK;
+      },
+      Files("ours", "ours-node"));
+  const auto session = SessionClient::Connect({.coordinator = coordinator.address(), .tls = Files("ours", "ours-node")});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto message = (*session)->Receive(kPatienceSeconds);
+  ASSERT_TRUE(message.ok()) << message.status();
+  EXPECT_TRUE(message->has_complete());
+  const absl::Status refused = SessionClient::Connect({.coordinator = coordinator.address(),
+                                                       .connect_timeout_seconds = kRefusedSeconds,
+                                                       .tls = Files("theirs", "")})
+                                   .status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("certificate verify failed"));
+}
+
+TEST_F(Tls, WhatIsWrongWithTheFilesNamesFlagAndFile) {
+  const std::string ca = Path("ours.crt"), certificate = Path("ours-node.crt"), key = Path("ours-node.key");
+  const struct {
+    TlsFiles files;
+    bool server;
+    std::string flag, says;
+  } rows[] = {
+      {{Path("none.crt"), certificate, key}, true, "--tls-ca: ", Path("none.crt")},
+      {{Path("text.pem"), certificate, key}, true, "--tls-ca: ", Path("text.pem") + " holds no certificate"},
+      {{"", Path("none.crt"), key}, true, "--tls-cert: ", Path("none.crt")},
+      {{"", key, key}, true, "--tls-cert: ", key + " holds no certificate"},
+      {{"", certificate, Path("none.key")}, true, "--tls-key: ", Path("none.key")},
+      {{"", certificate, certificate}, true, "--tls-key: ", certificate + " holds no private key"},
+      {{"", certificate, Path("theirs-node.key")}, true, "--tls-key: ", "is not the key of"},
+      {{"", certificate, ""}, true, "--tls-cert: ", "wants --tls-key"},
+      {{"", "", key}, true, "--tls-key: ", "wants --tls-cert"},
+      {{ca, "", ""}, true, "--tls-ca: ", "wants --tls-cert and --tls-key"},
+      {{"", certificate, key}, false, "--tls-cert: ", "wants --tls-ca"},
+      {{Path("none.crt"), "", ""}, false, "--tls-ca: ", Path("none.crt")},
+      {{ca, certificate, Path("theirs-node.key")}, false, "--tls-key: ", "is not the key of"},
+  };
+  for (const auto& row : rows) {
+    const absl::Status status =
+        row.server ? ServerCredentialsFrom(row.files).status() : ChannelCredentialsFrom(row.files).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(row.flag), HasSubstr(row.says)));
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet
