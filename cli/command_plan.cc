@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/model_states.h"
+#include "cli/plan_memory.h"
 #include "cli/plan_size.h"
 #include "cli/table.h"
 #include "nlohmann/json.hpp"
@@ -27,6 +28,7 @@ constexpr char kConvention[] =
 
 struct PlanOptions {
   std::string config, preset, parameters;
+  std::vector<std::string> sets;
   std::vector<int64_t> workers = {1, 4, 16, 64, 256, 1024};
   bool json = false;
 };
@@ -74,20 +76,30 @@ std::string PlanText(const PlanSize& size, const std::vector<int64_t>& workers) 
     traffic.Add(sent);
   }
   absl::StrAppend(&text, states.Render(2), "\nSent per worker and step, GB at 2 bytes an element\n", traffic.Render(2),
-                  "\n", kConvention, "\nPadding, activations and buffers come on top.\n");
+                  "\n", kConvention, "\nPadding, activations and buffers come on top of these.\n");
   return text;
 }
 
 absl::StatusOr<int> RunPlan(const PlanOptions& options, const Output& output) {
-  ZF_ASSIGN_OR_RETURN(const PlanSize size, ChoosePlanSize(options.config, options.preset, options.parameters));
+  std::vector<ConfigOverride> overrides;
+  for (const std::string& set : options.sets) overrides.push_back({"--set", set});
+  ZF_ASSIGN_OR_RETURN(const PlanSize size,
+                      ChoosePlanSize(options.config, options.preset, options.parameters, overrides));
   for (const int64_t n : options.workers) {
     if (n < 1 || n > 1'000'000)
       return absl::InvalidArgumentError(absl::StrCat("--workers: wants 1 to 1000000, not ", n));
   }
+  MemoryPlan rank;
+  if (size.config) {
+    ZF_ASSIGN_OR_RETURN(rank, PlanRankZero(*size.config));
+  }
   if (options.json) {
-    output.out << PlanJson(size, options.workers).dump(2) << "\n";
+    nlohmann::ordered_json document = PlanJson(size, options.workers);
+    if (size.config) document["rank_memory"] = MemoryPlanJson(*size.config, rank);
+    output.out << document.dump(2) << "\n";
   } else {
     output.out << PlanText(size, options.workers);
+    if (size.config) output.out << "\n" << MemoryPlanText(*size.config, rank, size.parameters);
   }
   return 0;
 }
@@ -98,12 +110,16 @@ void AddPlanCommand(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* command =
       app.add_subcommand("plan", "Memory and traffic of a model under every stage, before anything runs.");
-  command->add_option("CONFIG", options->config, "A configuration; its model is planned");
+  command->add_option("CONFIG", options->config, "A configuration; its model is planned, and one rank's memory");
   command->add_option("--preset", options->preset, "A named model, such as gpt2-1558m");
   command->add_option("--parameters", options->parameters, "A model size, such as 124439808, 7.5B or 1T");
+  command
+      ->add_option("--set", options->sets, "KEY=VALUE over the configuration's, such as parallel.zero_stage=3")
+      ->expected(1)
+      ->take_all();
   command->add_option("--workers", options->workers, "Numbers of workers")->delimiter(',')->capture_default_str();
   command->add_flag("--json", options->json, "Print one JSON document");
-  command->footer("Example:\n  zerofleet plan --parameters 7.5B --workers 1,4,16,64");
+  command->footer("Example:\n  zerofleet plan run.yaml --set parallel.workers=4\n  zerofleet plan --parameters 7.5B --workers 1,4,16,64");
   command->callback([options, &body] { body = [options](const Output& output) { return RunPlan(*options, output); }; });
 }
 

@@ -20,18 +20,17 @@ constexpr double kCoordinatorStartSeconds = 30;
 constexpr double kStatusSeconds = 2;
 constexpr char kListening[] = "listening on ";
 
-// Cores this process may run on, shared by the workers of this machine.
-int ThreadsPerWorker(int workers) {
-  cpu_set_t set;
-  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::max(1, cores / workers);
-}
-
 void AddMetrics(int port, std::vector<std::string>& arguments) {
   if (port != 0) arguments.insert(arguments.end(), {"--metrics-port", absl::StrCat(port)});
 }
 
 }  // namespace
+
+int ThreadsPerWorker(int workers) {
+  cpu_set_t set;
+  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::max(1, cores / workers);
+}
 
 absl::Status StatusOfExit(int exit_code, const std::string& message) {
   switch (exit_code) {

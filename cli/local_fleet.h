@@ -22,6 +22,9 @@ struct LocalFleetOptions {
   int metrics_port = 0;  // the coordinator's; worker i has metrics_port + 1 + i; 0 = no metrics
 };
 
+// The machine's cores, shared out among the workers; at least one.
+int ThreadsPerWorker(int workers);
+
 class LocalFleet {
  public:
   // Starts all processes; the coordinator answers when this returns. A child that is not well is found by Reap.

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "cli/config.h"
 #include "worker/model/spec.h"
 
 namespace zerofleet {
@@ -13,7 +12,7 @@ namespace {
 
 absl::StatusOr<PlanSize> SizeOf(const v1::Config& config, const std::string& name) {
   ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(config.model()));
-  return PlanSize{name, static_cast<double>(spec.parameters())};
+  return PlanSize{name, static_cast<double>(spec.parameters()), config};
 }
 
 double Multiple(char suffix) {
@@ -53,16 +52,20 @@ absl::StatusOr<double> ParseParameterCount(const std::string& text) {
 }
 
 absl::StatusOr<PlanSize> ChoosePlanSize(const std::string& config, const std::string& preset,
-                                        const std::string& parameters) {
+                                        const std::string& parameters,
+                                        const std::vector<ConfigOverride>& overrides) {
   if (!config.empty() + !preset.empty() + !parameters.empty() != 1) {
     return absl::InvalidArgumentError("plan wants one of a configuration file, --preset and --parameters");
   }
+  if (config.empty() && !overrides.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(overrides[0].flag, ": wants a configuration file to change"));
+  }
   if (!parameters.empty()) {
     ZF_ASSIGN_OR_RETURN(const double count, ParseParameterCount(parameters));
-    return PlanSize{parameters, count};
+    return PlanSize{parameters, count, std::nullopt};
   }
   if (!config.empty()) {
-    ZF_ASSIGN_OR_RETURN(const v1::Config loaded, LoadConfig(config, {}));
+    ZF_ASSIGN_OR_RETURN(const v1::Config loaded, LoadConfig(config, overrides));
     return SizeOf(loaded, config);
   }
   ZF_ASSIGN_OR_RETURN(const v1::Config named, DefaultConfig(preset));

@@ -2,23 +2,29 @@
 #ifndef ZEROFLEET_CLI_PLAN_SIZE_H_
 #define ZEROFLEET_CLI_PLAN_SIZE_H_
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/config.h"
+#include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet {
 
 struct PlanSize {
   std::string name;
   double parameters = 0;
+  std::optional<v1::Config> config;  // of a file or a preset: what one rank's memory is planned from
 };
 
 // "124439808", "7.5B", "1T" (suffixes K, M, B, T); InvalidArgument unless it is 1 to 1e15.
 absl::StatusOr<double> ParseParameterCount(const std::string& text);
 
-// The model of the configuration file at `config`, of the preset, or of the given size: exactly one is not empty.
+// The model of the configuration file at `config` with `overrides` over it, of the preset at its defaults, or of the given size: exactly one is not empty.
 absl::StatusOr<PlanSize> ChoosePlanSize(const std::string& config, const std::string& preset,
-                                        const std::string& parameters);
+                                        const std::string& parameters,
+                                        const std::vector<ConfigOverride>& overrides = {});
 
 }  // namespace zerofleet
 

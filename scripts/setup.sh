@@ -19,7 +19,7 @@ packages_of() {
       echo libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libxxhash-dev
       echo libgtest-dev libgmock-dev
       ;;
-    test) echo clang libclang-rt-14-dev llvm ;;
+    test) echo clang libclang-rt-14-dev llvm openssl ;;
     demo) echo bible-kjv bible-kjv-text ;;
     format) echo clang-format ;;
     *)

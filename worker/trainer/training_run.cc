@@ -29,13 +29,24 @@ int64_t MicroBatches(const v1::Config& config) {
 
 }  // namespace
 
-ZeroOptions TrainingRun::Options(int rank) const {
-  return {.stage = config_.parallel().zero_stage(),
-          .dtype = config_.precision() == "fp32" ? DType::kF32 : DType::kBF16,
-          .micro_batches = MicroBatches(config_),
+ZeroOptions ZeroOptionsOf(const v1::Config& config, int rank) {
+  return {.stage = config.parallel().zero_stage(),
+          .dtype = config.precision() == "fp32" ? DType::kF32 : DType::kBF16,
+          .micro_batches = MicroBatches(config),
           .rank = rank,
-          .world_size = config_.parallel().workers()};
+          .world_size = config.parallel().workers()};
 }
+
+absl::StatusOr<MemoryPlan> PlanRankMemory(const v1::Config& config, int rank, Device& device) {
+  ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(config.model()));
+  const ZeroLayout layout(spec, ZeroOptionsOf(config, rank));
+  const int64_t sequences = config.batch().micro_sequences(), context = config.model().context();
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
+                      Model::Create(config.model(), layout.options().dtype, device, sequences, context));
+  return PlanMemory(*model, layout, sequences * context);
+}
+
+ZeroOptions TrainingRun::Options(int rank) const { return ZeroOptionsOf(config_, rank); }
 
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, Device& device,
                                                                   const Clock& clock, MetricsSink& metrics) {

@@ -35,6 +35,13 @@ struct RunDigests {
   int64_t parameters = 0;
 };
 
+// What rank `rank` of this configuration's run keeps, and where.
+ZeroOptions ZeroOptionsOf(const v1::Config& config, int rank);
+
+// Every buffer of that rank, as the run will reserve it. `device` has as many compute threads as the run's: scratch
+// memory grows with them.
+absl::StatusOr<MemoryPlan> PlanRankMemory(const v1::Config& config, int rank, Device& device);
+
 class TrainingRun {
  public:
   // The parts that do not depend on the rank: model, data, digests. `device` and `clock` outlive the run.

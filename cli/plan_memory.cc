@@ -1,0 +1,78 @@
+// The plan's rows, as a table and as JSON; see plan_memory.h.
+#include "cli/plan_memory.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/local_fleet.h"
+#include "cli/table.h"
+#include "worker/device/device.h"
+#include "worker/trainer/training_run.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr Space kSpaces[] = {Space::kDevice, Space::kHost};
+
+std::string Sequences(const v1::Config& config) {
+  return absl::StrCat(config.batch().micro_sequences(), " x ", config.model().context());
+}
+
+}  // namespace
+
+absl::StatusOr<MemoryPlan> PlanRankZero(const v1::Config& config) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                      CreateDevice({"cpu", ThreadsPerWorker(config.parallel().workers())}));
+  return PlanRankMemory(config, /*rank=*/0, *device);
+}
+
+std::string MemoryPlanText(const v1::Config& config, const MemoryPlan& plan, double parameters) {
+  TextTable rows({"space", "category", "buffer", "bytes", ""});
+  for (const MemoryRow& row : plan.rows) {
+    rows.Add({SpaceName(row.space), CategoryName(row.category), row.name, absl::StrCat(row.bytes),
+              HumanBytes(row.bytes)});
+  }
+  TextTable sums({"space", "category", "bytes", ""});
+  for (const Space space : kSpaces) {
+    for (int c = 0; c < kCategories; ++c) {
+      const auto category = static_cast<Category>(c);
+      const int64_t bytes = plan.Bytes(space, category);
+      if (bytes > 0) sums.Add({SpaceName(space), CategoryName(category), absl::StrCat(bytes), HumanBytes(bytes)});
+    }
+    sums.Add({SpaceName(space), "all", absl::StrCat(plan.Bytes(space)), HumanBytes(plan.Bytes(space))});
+  }
+  const double states = static_cast<double>(plan.Bytes(Space::kDevice, Category::kParameters) +
+                                            plan.Bytes(Space::kDevice, Category::kGradients) +
+                                            plan.Bytes(Space::kDevice, Category::kOptimizer));
+  return absl::StrCat(
+      "Memory of rank 0 of ", config.parallel().workers(), ", stage ", config.parallel().zero_stage(), ", ",
+      config.precision(), ", micro-batches of ", Sequences(config), " tokens: what a run reserves and reports\n",
+      rows.Render(2), "\nBy category\n", sums.Render(2), "\nModel states (parameters, gradients, optimizer): ",
+      absl::StrFormat("%.2f", states / parameters), " bytes a parameter of 16 unsplit\n");
+}
+
+nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const MemoryPlan& plan) {
+  nlohmann::ordered_json document = {{"rank", 0},
+                                     {"workers", config.parallel().workers()},
+                                     {"zero_stage", config.parallel().zero_stage()},
+                                     {"precision", config.precision()},
+                                     {"micro_sequences", config.batch().micro_sequences()},
+                                     {"context", config.model().context()}};
+  auto& rows = document["rows"] = nlohmann::ordered_json::array();
+  for (const MemoryRow& row : plan.rows) {
+    rows.push_back({{"space", SpaceName(row.space)},
+                    {"category", CategoryName(row.category)},
+                    {"name", row.name},
+                    {"bytes", row.bytes}});
+  }
+  for (const Space space : kSpaces) {
+    auto& sums = document[SpaceName(space)];
+    for (int c = 0; c < kCategories; ++c) {
+      sums[CategoryName(static_cast<Category>(c))] = plan.Bytes(space, static_cast<Category>(c));
+    }
+  }
+  return document;
+}
+
+}  // namespace zerofleet
