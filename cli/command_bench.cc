@@ -1,5 +1,6 @@
 // `zerofleet bench`: figures of this machine, each beside its ceiling.
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "bench/checkpoint_benches.h"
 #include "bench/collective_benches.h"
 #include "bench/kernel_benches.h"
 #include "cli/bench_step.h"
@@ -31,6 +33,8 @@ struct BenchFlags {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int ranks = 2;
   int64_t parameters = 50'000'000;
+  int64_t megabytes = 512;
+  std::string directory = std::filesystem::temp_directory_path();
   StepBenchOptions step;
 };
 
@@ -107,6 +111,22 @@ absl::StatusOr<Results> Collectives(const BenchFlags& flags) {
   return results;
 }
 
+absl::StatusOr<Results> Checkpoint(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const CheckpointRate rate, BenchCheckpoint({flags.directory, flags.megabytes * 1'000'000}));
+  Results results{TextTable({"directory", "shard", "write GB/s", "disk GB/s", "of disk", "read GB/s"})};
+  const auto gigabytes = [](double value) { return absl::StrFormat("%.2f", value / 1e9); };
+  results.table.Add({flags.directory, HumanBytes(rate.bytes), gigabytes(rate.write_bytes_per_second),
+                     gigabytes(rate.disk_bytes_per_second),
+                     Percent(rate.write_bytes_per_second, rate.disk_bytes_per_second),
+                     gigabytes(rate.read_bytes_per_second)});
+  results.rows.push_back({{"directory", flags.directory},
+                          {"bytes", rate.bytes},
+                          {"write_bytes_per_second", rate.write_bytes_per_second},
+                          {"disk_bytes_per_second", rate.disk_bytes_per_second},
+                          {"read_bytes_per_second", rate.read_bytes_per_second}});
+  return results;
+}
+
 absl::StatusOr<Results> Step(const BenchFlags& flags) {
   const StopSignals signals;
   const StepBenchOptions& step = flags.step;
@@ -171,6 +191,13 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
   CLI::App* collectives =
       AddBench(*bench, "collectives", "Collectives between processes of this machine.", Collectives, flags, body);
   collectives->add_option("--ranks", flags->ranks, "Processes")->check(CLI::Range(1, 64))->capture_default_str();
+
+  CLI::App* checkpoint = AddBench(*bench, "checkpoint", "A checkpoint's shard written and read, beside the disk.",
+                                  Checkpoint, flags, body);
+  checkpoint->add_option("--dir", flags->directory, "Directory on the disk in question")->capture_default_str();
+  checkpoint->add_option("--megabytes", flags->megabytes, "Size of the shard, 1e6 bytes each")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
 
   StepBenchOptions& options = flags->step;
   CLI::App* step =

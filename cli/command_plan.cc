@@ -119,7 +119,9 @@ void AddPlanCommand(CLI::App& app, CommandBody& body) {
       ->take_all();
   command->add_option("--workers", options->workers, "Numbers of workers")->delimiter(',')->capture_default_str();
   command->add_flag("--json", options->json, "Print one JSON document");
-  command->footer("Example:\n  zerofleet plan run.yaml --set parallel.workers=4\n  zerofleet plan --parameters 7.5B --workers 1,4,16,64");
+  command->footer(
+      "Example:\n  zerofleet plan run.yaml --set parallel.workers=4\n"
+      "  zerofleet plan --parameters 7.5B --workers 1,4,16,64");
   command->callback([options, &body] { body = [options](const Output& output) { return RunPlan(*options, output); }; });
 }
 

@@ -21,7 +21,8 @@ struct PlanSize {
 // "124439808", "7.5B", "1T" (suffixes K, M, B, T); InvalidArgument unless it is 1 to 1e15.
 absl::StatusOr<double> ParseParameterCount(const std::string& text);
 
-// The model of the configuration file at `config` with `overrides` over it, of the preset at its defaults, or of the given size: exactly one is not empty.
+// The model of the configuration file at `config` with `overrides` over it, of the preset at its defaults, or of the
+// given size: exactly one is not empty, and only a file takes overrides.
 absl::StatusOr<PlanSize> ChoosePlanSize(const std::string& config, const std::string& preset,
                                         const std::string& parameters,
                                         const std::vector<ConfigOverride>& overrides = {});
