@@ -9,7 +9,7 @@ import fleet
 
 
 class ResumeIsExact(fleet.FleetTest):
-    STEPS = 30
+    STEPS = 600  # a second or so, for a signal must come before the last
 
     def named(self, name, **changes):
         return self.config(steps=self.STEPS, checkpoint={"dir": str(self.work / name)}, **changes)
