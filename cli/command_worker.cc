@@ -18,6 +18,7 @@
 #include "services/session_client.h"
 #include "services/worker_metrics.h"
 #include "services/worker_service.h"
+#include "worker/device/device.h"
 #include "worker/trainer/worker_run.h"
 
 namespace zerofleet {
@@ -49,6 +50,8 @@ v1::Hello MakeHello(const WorkerFlags& flags) {
 absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
   StopSignals signals;
   ZF_ASSIGN_OR_RETURN(const LogLevel level, LogLevelFromFlagOrEnvironment(flags.log_level));
+  // A device that is not there is said before a coordinator is waited for.
+  ZF_RETURN_IF_ERROR(CreateDevice({flags.device, flags.threads}).status());
   Logger logger(level);
   WorkerStatus status;
   std::unique_ptr<MetricsExporter> exporter;

@@ -63,6 +63,9 @@ class BadInput(fleet.FleetTest):
 
     def test_cuda_without_cuda(self):
         self.refused_before_start(self.config(), "cuda", arguments=("--device", "cuda"))
+        # Told before anything is connected to.
+        worker = self.run_command("worker", "--coordinator", "127.0.0.1:1", "--device", "cuda", timeout=20)
+        self.assert_one_line(worker, USAGE, "cuda")
 
     def test_unknown_flag_and_command(self):
         self.assertEqual(self.run_command("train", "--no-such-flag").code, USAGE)
