@@ -1,8 +1,6 @@
 // A throw-away run, watched until enough steps were timed; see bench_step.h.
 #include "cli/bench_step.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -14,26 +12,11 @@
 #include "cli/local_fleet.h"
 #include "cli/preflight.h"
 #include "cli/run_record.h"
+#include "cli/temporary_directory.h"
 #include "worker/model/spec.h"
 
 namespace zerofleet {
 namespace {
-
-class TemporaryDirectory {
- public:
-  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Create() {
-    const char* parent = getenv("TMPDIR");
-    std::string path = JoinPath(parent == nullptr ? "/tmp" : parent, "zerofleet-bench-XXXXXX");
-    if (mkdtemp(path.data()) == nullptr) return absl::ResourceExhaustedError(absl::StrCat("cannot make ", path));
-    return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(path));
-  }
-  ~TemporaryDirectory() { RemoveTree(path_).IgnoreError(); }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
-};
 
 // Enough bytes for every sequence of a step, from a fixed seed.
 std::string MadeUpText(const StepBenchOptions& options) {

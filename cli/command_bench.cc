@@ -15,11 +15,13 @@
 #include "base/units.h"
 #include "bench/checkpoint_benches.h"
 #include "bench/collective_benches.h"
+#include "bench/coordinator_benches.h"
 #include "bench/kernel_benches.h"
 #include "cli/bench_step.h"
 #include "cli/command.h"
 #include "cli/stop_signals.h"
 #include "cli/table.h"
+#include "cli/temporary_directory.h"
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
 
@@ -32,6 +34,7 @@ struct BenchFlags {
   bool json = false;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int ranks = 2;
+  int members = 16;
   int64_t parameters = 50'000'000;
   int64_t megabytes = 512;
   std::string directory = std::filesystem::temp_directory_path();
@@ -127,6 +130,21 @@ absl::StatusOr<Results> Checkpoint(const BenchFlags& flags) {
   return results;
 }
 
+absl::StatusOr<Results> CoordinatorOfMembers(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
+  ZF_ASSIGN_OR_RETURN(const CoordinatorRate rate,
+                      BenchCoordinator({.members = flags.members, .directory = directory->path()}));
+  Results results{TextTable({"members", "formed in s", "heartbeats/s", "needed/s", "of need"})};
+  results.table.Add({absl::StrCat(rate.members), absl::StrFormat("%.3f", rate.form_seconds),
+                     absl::StrFormat("%.0f", rate.heartbeats_per_second), absl::StrFormat("%.0f", rate.needed_per_second),
+                     absl::StrFormat("%.0fx", rate.heartbeats_per_second / rate.needed_per_second)});
+  results.rows.push_back({{"members", rate.members},
+                          {"form_seconds", rate.form_seconds},
+                          {"heartbeats_per_second", rate.heartbeats_per_second},
+                          {"needed_per_second", rate.needed_per_second}});
+  return results;
+}
+
 absl::StatusOr<Results> Step(const BenchFlags& flags) {
   const StopSignals signals;
   const StepBenchOptions& step = flags.step;
@@ -197,6 +215,12 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
   checkpoint->add_option("--dir", flags->directory, "Directory on the disk in question")->capture_default_str();
   checkpoint->add_option("--megabytes", flags->megabytes, "Size of the shard, 1e6 bytes each")
       ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+
+  CLI::App* coordinator = AddBench(*bench, "coordinator", "A fleet formed and its heartbeats taken, over gRPC.",
+                                   CoordinatorOfMembers, flags, body);
+  coordinator->add_option("--members", flags->members, "Members that only talk")
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 
   StepBenchOptions& options = flags->step;
