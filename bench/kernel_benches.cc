@@ -35,7 +35,7 @@ absl::StatusOr<double> BestSeconds(Stream& stream, int rounds, const std::functi
 
 absl::Status BenchLayer(Device& device, const GemmLayer& layer, DType dtype, double peak, int rounds,
                         std::vector<GemmRate>& rates) {
-  const auto [name, m, n, k] = layer;
+  const int64_t m = layer.m, n = layer.n, k = layer.k;
   ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
   ZF_ASSIGN_OR_RETURN(const auto x, Room(device, m * k));
   ZF_ASSIGN_OR_RETURN(const auto w, Room(device, n * k));
@@ -44,7 +44,7 @@ absl::Status BenchLayer(Device& device, const GemmLayer& layer, DType dtype, dou
   ZF_ASSIGN_OR_RETURN(const auto dw, Room(device, n * k));
   const auto measure = [&](const char* direction, const std::function<void()>& run) -> absl::Status {
     ZF_ASSIGN_OR_RETURN(const double seconds, BestSeconds(*stream, rounds, run));
-    rates.push_back({name, direction, dtype, m, n, k, 2.0 * m * n * k / seconds, peak});
+    rates.push_back({layer.name, direction, dtype, m, n, k, 2.0 * m * n * k / seconds, peak});
     return absl::OkStatus();
   };
   ZF_RETURN_IF_ERROR(measure("forward", [&] {
