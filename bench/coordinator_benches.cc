@@ -100,16 +100,18 @@ absl::StatusOr<CoordinatorRate> BenchCoordinator(const CoordinatorBenchOptions& 
   if (options.members < 1 || options.heartbeats < 1) {
     return absl::InvalidArgumentError("a coordinator bench needs at least one member and one heartbeat");
   }
-  CoordinatorOptions coordinator{.config = BenchConfig(options.members, options.directory),
-                                 .listen = "127.0.0.1:0",
-                                 .state_dir = JoinPath(options.directory, "state"),
-                                 .resume = "none"};
+  CoordinatorOptions coordinator;
+  coordinator.config = BenchConfig(options.members, options.directory);
+  coordinator.listen = "127.0.0.1:0";
+  coordinator.state_dir = JoinPath(options.directory, "state");
+  coordinator.resume = "none";
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server, CoordinatorServer::Start(coordinator));
+  SessionOptions session;
+  session.coordinator = absl::StrCat("127.0.0.1:", server->port());
   std::vector<SilentMember> members;
   for (int i = 0; i < options.members; ++i) {
-    ZF_ASSIGN_OR_RETURN(std::unique_ptr<SessionClient> session,
-                        SessionClient::Connect({.coordinator = absl::StrCat("127.0.0.1:", server->port())}));
-    members.emplace_back(std::move(session));
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<SessionClient> connected, SessionClient::Connect(session));
+    members.emplace_back(std::move(connected));
   }
   const Clock& clock = Clock::Real();
   const double began = clock.MonotonicSeconds();
@@ -121,7 +123,8 @@ absl::StatusOr<CoordinatorRate> BenchCoordinator(const CoordinatorBenchOptions& 
   ZF_RETURN_IF_ERROR(server->Wait());
   return CoordinatorRate{.members = options.members,
                          .form_seconds = formed - began,
-                         .heartbeats_per_second = static_cast<double>(options.members * options.heartbeats) / (ended - formed),
+                         .heartbeats_per_second =
+                             static_cast<double>(options.members * options.heartbeats) / (ended - formed),
                          .needed_per_second = options.members * kHeartbeatsPerTimeout / kDefaultHeartbeatTimeoutSeconds};
 }
 

@@ -22,7 +22,7 @@ TEST(CoordinatorBenches, FormsAFleetAndTakesItsHeartbeats) {
 }
 
 TEST(CoordinatorBenches, NeedsAMember) {
-  EXPECT_EQ(BenchCoordinator({.members = 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BenchCoordinator({.members = 0, .heartbeats = 1, .directory = "unused"}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
