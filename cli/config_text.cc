@@ -3,12 +3,14 @@
 
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "cli/config_documents.h"
 #include "cli/nearest.h"
 #include "cli/utf8.h"
 #include "google/protobuf/descriptor.h"
@@ -240,17 +242,17 @@ absl::Status ConfigDraft::Error(const std::string& key, const std::string& messa
 
 absl::Status ReadConfigText(const std::string& yaml, ConfigDraft& draft) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(yaml);
-    if (documents.size() > 1) {
-      return absl::InvalidArgumentError(absl::StrCat(draft.file, ":", documents[1].Mark().line + 1,
-                                                     ": a second YAML document; a configuration is one"));
-    }
-    if (documents.empty() || documents[0].IsNull()) return absl::OkStatus();
-    if (!documents[0].IsMap()) {
+    if (const std::optional<int> line = LineOfSecondDocument(yaml)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(draft.file, ":1: wants keys such as \"model:\", not ", KindFound(documents[0])));
+          absl::StrCat(draft.file, ":", *line, ": a second YAML document; a configuration is one"));
     }
-    return Reader(draft, /*flag=*/"").ReadSection(documents[0], "", draft.config);
+    const YAML::Node document = YAML::Load(yaml);
+    if (document.IsNull()) return absl::OkStatus();
+    if (!document.IsMap()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(draft.file, ":1: wants keys such as \"model:\", not ", KindFound(document)));
+    }
+    return Reader(draft, /*flag=*/"").ReadSection(document, "", draft.config);
   } catch (const YAML::Exception& error) {
     return SyntaxError(absl::StrCat(draft.file, ":", error.mark.line + 1), error);
   }

@@ -1,0 +1,17 @@
+// How many YAML documents a text holds, as far as it matters: a configuration is one.
+//
+// yaml-cpp's LoadAll never ends on text such as a lone comma, for which its parser starts documents without reading on.
+#ifndef ZEROFLEET_CLI_CONFIG_DOCUMENTS_H_
+#define ZEROFLEET_CLI_CONFIG_DOCUMENTS_H_
+
+#include <optional>
+#include <string>
+
+namespace zerofleet {
+
+// The line, from 1, on which a second document starts, if one does. Throws YAML::Exception for what is not YAML.
+std::optional<int> LineOfSecondDocument(const std::string& yaml);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_CLI_CONFIG_DOCUMENTS_H_
