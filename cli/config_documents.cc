@@ -2,6 +2,7 @@
 #include "cli/config_documents.h"
 
 #include <sstream>
+#include <utility>
 
 #include "yaml-cpp/eventhandler.h"
 #include "yaml-cpp/mark.h"
@@ -10,23 +11,32 @@
 namespace zerofleet {
 namespace {
 
-// Looks at nothing but where documents start.
+// Looks at nothing but where a document's content starts.
 class DocumentStarts : public YAML::EventHandler {
  public:
-  void OnDocumentStart(const YAML::Mark& mark) override { last_line_ = mark.line + 1; }
+  void OnDocumentStart(const YAML::Mark&) override { started_ = true; }
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { See(mark); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { See(mark); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t, const std::string&) override { See(mark); }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    See(mark);
+  }
   void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    See(mark);
+  }
   void OnMapEnd() override {}
 
   int last_line() const { return last_line_; }
 
  private:
-  int last_line_ = 0;
+  void See(const YAML::Mark& mark) {
+    if (std::exchange(started_, false)) last_line_ = mark.line + 1;
+  }
+
+  bool started_ = false;  // a document whose first content has not been seen
+  int last_line_ = 1;
 };
 
 }  // namespace
