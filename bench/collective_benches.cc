@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "worker/collective/factory.h"
+#include "worker/device/device.h"
 
 namespace zerofleet {
 namespace {
@@ -76,8 +77,8 @@ double MeasureMemory(Board& board, int ranks) {
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> JoinOnBoard(Board& board, const CollectiveBenchOptions& options,
-                                                          int rank) {
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> endpoint, CreateCollectiveEndpoint(options.backend));
+                                                          Device& device, int rank) {
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> endpoint, CreateCollectiveEndpoint(options.backend, device));
   const std::string address = endpoint->address();
   if (address.size() > kMaxAddressBytes) return absl::InternalError("collective address too long");
   std::memcpy(board.addresses[rank], address.data(), address.size());
@@ -108,7 +109,8 @@ absl::StatusOr<double> TimeCase(Communicator& communicator, const Case& one, flo
 absl::Status RunRank(Board& board, const CollectiveBenchOptions& options, int rank) {
   const std::vector<Case> cases = Cases(options);
   board.memory_bytes_per_second[rank] = MeasureMemory(board, options.ranks);
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, JoinOnBoard(board, options, rank));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({.kind = "cpu"}));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, JoinOnBoard(board, options, *device, rank));
   const int64_t largest = *std::max_element(options.sizes_bytes.begin(), options.sizes_bytes.end()) / 4;
   std::vector<float> full(largest, 1.0f), shard(largest / options.ranks + 1, 1.0f);
   for (size_t i = 0; i < cases.size(); i++) {

@@ -1,112 +1,177 @@
 // See kernel_benches.h.
 #include "bench/kernel_benches.h"
 
-#include <algorithm>
 #include <functional>
-#include <limits>
 #include <memory>
+#include <utility>
 
-#include "base/clock.h"
 #include "base/status.h"
+#include "bench/device_timing.h"
 #include "worker/device/ops.h"
+#include "worker/device/step_control.h"
 
 namespace zerofleet {
 namespace {
 
-// Device memory for `count` elements. The rates do not depend on the values, so they stay zero.
-absl::StatusOr<std::unique_ptr<Reservation>> Room(Device& device, int64_t count) {
-  return device.Reserve(count * int64_t{sizeof(float)});
-}
+// Of GPT-2's weights at their start; values then stay near 1 through a layer.
+constexpr float kWeightDeviation = 0.02f;
 
-Tensor Typed(const Reservation& room, DType dtype) { return {room.data(), dtype}; }
-float* Floats(const Reservation& room) { return reinterpret_cast<float*>(room.data()); }
+struct Ceilings {
+  double measured, datasheet;
+};
 
-// Seconds of the fastest of `rounds` runs, after one that is not counted.
-absl::StatusOr<double> BestSeconds(Stream& stream, int rounds, const std::function<void()>& run) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int round = 0; round <= rounds; ++round) {
-    const double start = Clock::Real().MonotonicSeconds();
-    run();
-    ZF_RETURN_IF_ERROR(stream.Synchronize());
-    if (round > 0) best = std::min(best, Clock::Real().MonotonicSeconds() - start);
-  }
-  return best;
-}
+// The operands that change from launch to launch.
+struct LayerSet {
+  RandomRoom x, y;
+};
 
-absl::Status BenchLayer(Device& device, const GemmLayer& layer, DType dtype, double peak, int rounds,
+absl::Status BenchLayer(Device& device, const GemmLayer& layer, DType dtype, const Ceilings& peak, int rounds,
                         std::vector<GemmRate>& rates) {
   const int64_t m = layer.m, n = layer.n, k = layer.k;
+  Ops& ops = device.ops();
   ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
-  ZF_ASSIGN_OR_RETURN(const auto x, Room(device, m * k));
-  ZF_ASSIGN_OR_RETURN(const auto w, Room(device, n * k));
-  ZF_ASSIGN_OR_RETURN(const auto bias, Room(device, n));
-  ZF_ASSIGN_OR_RETURN(const auto y, Room(device, m * n));
-  ZF_ASSIGN_OR_RETURN(const auto dw, Room(device, n * k));
-  const auto measure = [&](const char* direction, const std::function<void()>& run) -> absl::Status {
-    ZF_ASSIGN_OR_RETURN(const double seconds, BestSeconds(*stream, rounds, run));
-    rates.push_back({layer.name, direction, dtype, m, n, k, 2.0 * m * n * k / seconds, peak});
+  RandomRooms rooms(device, *stream);
+  ZF_ASSIGN_OR_RETURN(const RandomRoom w, rooms.Make(n * k, kWeightDeviation, dtype));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom bias, rooms.Make(n, kWeightDeviation, dtype));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom dw, rooms.Make(n * k, 1.0f, DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom dbias, rooms.Make(n, 1.0f, DType::kF32));
+  std::vector<LayerSet> sets;
+  const int64_t wanted = SetsToRotate(device, m * (n + k) * DTypeBytes(dtype));
+  while (static_cast<int64_t>(sets.size()) < wanted) {
+    ZF_ASSIGN_OR_RETURN(RandomRoom x, rooms.Make(m * k, 1.0f, dtype));
+    ZF_ASSIGN_OR_RETURN(RandomRoom y, rooms.Make(m * n, 1.0f, dtype));
+    sets.push_back({std::move(x), std::move(y)});
+  }
+  const auto measure = [&](const char* direction, const std::function<void(const LayerSet&)>& run) -> absl::Status {
+    ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t number) {
+                          run(sets[static_cast<size_t>(number) % sets.size()]);
+                        }));
+    const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    rates.push_back({layer.name, direction, dtype, m, n, k, flops / seconds, peak.measured, peak.datasheet});
     return absl::OkStatus();
   };
-  ZF_RETURN_IF_ERROR(measure("forward", [&] {
-    device.ops().LinearForward(*stream, m, n, k, Typed(*x, dtype), Typed(*w, dtype), Typed(*bias, dtype),
-                               Typed(*y, dtype));
+  ZF_RETURN_IF_ERROR(measure("forward", [&](const LayerSet& set) {
+    ops.LinearForward(*stream, m, n, k, set.x.tensor(), w.tensor(), bias.tensor(), Tensor{}, set.y.tensor());
   }));
-  ZF_RETURN_IF_ERROR(measure("backward input", [&] {
-    device.ops().LinearBackwardInput(*stream, m, n, k, Typed(*y, dtype), Typed(*w, dtype), Typed(*x, dtype));
+  ZF_RETURN_IF_ERROR(measure("backward input", [&](const LayerSet& set) {
+    ops.LinearBackwardInput(*stream, m, n, k, set.y.tensor(), w.tensor(), set.x.tensor());
   }));
-  return measure("backward weight", [&] {
-    device.ops().LinearBackwardWeight(*stream, m, n, k, Typed(*y, dtype), Typed(*x, dtype), Floats(*dw),
-                                      Floats(*bias));
+  return measure("backward weight", [&](const LayerSet& set) {
+    ops.LinearBackwardWeight(*stream, m, n, k, set.y.tensor(), set.x.tensor(), dw.floats(), dbias.floats());
   });
+}
+
+absl::Status BenchHead(Device& device, const GemmLayer& head, DType dtype, const Ceilings& peak, int rounds,
+                       std::vector<GemmRate>& rates) {
+  const int64_t m = head.m, vocab = head.n, c = head.k;
+  Ops& ops = device.ops();
+  ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
+  RandomRooms rooms(device, *stream);
+  ZF_ASSIGN_OR_RETURN(const RandomRoom x, rooms.Make(m * c, 1.0f, dtype));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom w, rooms.Make(vocab * c, kWeightDeviation, dtype));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom dx, rooms.Make(m * c, 1.0f, dtype));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom dw, rooms.Make(vocab * c, 1.0f, DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const auto scratch, device.Reserve(ops.CrossEntropyScratchBytes(m, c, vocab, dtype)));
+  ZF_ASSIGN_OR_RETURN(const auto scale, device.Reserve(sizeof(float)));
+  ZF_ASSIGN_OR_RETURN(const auto loss, device.Reserve(sizeof(double)));
+  ZF_ASSIGN_OR_RETURN(const auto targets, device.Reserve(m * int64_t{sizeof(int32_t)}));
+  std::vector<int32_t> chosen(static_cast<size_t>(m));
+  for (int64_t i = 0; i < m; ++i) chosen[i] = static_cast<int32_t>((i * 7919) % vocab);
+  device.Copy(*stream, targets->data(), chosen.data(), targets->bytes());
+  ops.Fill(*stream, 1, 1.0f / static_cast<float>(m), reinterpret_cast<float*>(scale->data()));
+  ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
+                        ops.CrossEntropy(*stream, m, c, vocab, x.tensor(), w.tensor(),
+                                         reinterpret_cast<const int32_t*>(targets->data()),
+                                         reinterpret_cast<const float*>(scale->data()),
+                                         reinterpret_cast<double*>(loss->data()), dx.tensor(), dw.floats(),
+                                         scratch->data());
+                      }));
+  const double flops = 3 * 2.0 * static_cast<double>(m) * static_cast<double>(vocab) * static_cast<double>(c);
+  rates.push_back(
+      {head.name, "forward and backward", dtype, m, vocab, c, flops / seconds, peak.measured, peak.datasheet});
+  return absl::OkStatus();
+}
+
+// The linear layers of a block whose width is `hidden`.
+void AddBlock(const std::string& model, int64_t tokens, int64_t hidden, std::vector<GemmLayer>& layers) {
+  layers.push_back({model + " qkv", tokens, 3 * hidden, hidden});
+  layers.push_back({model + " projection", tokens, hidden, hidden});
+  layers.push_back({model + " fc", tokens, 4 * hidden, hidden});
+  layers.push_back({model + " out", tokens, hidden, 4 * hidden});
 }
 
 }  // namespace
 
-std::vector<GemmLayer> Gpt2Layers() {
-  return {{"gpt2-124m qkv", 1024, 2304, 768}, {"gpt2-124m projection", 1024, 768, 768},
-          {"gpt2-124m fc", 1024, 3072, 768},  {"gpt2-124m out", 1024, 768, 3072},
-          {"small qkv", 2048, 1152, 384},     {"small fc", 2048, 1536, 384},
-          {"small out", 2048, 384, 1536}};
+GemmWork Gpt2Gemms(const Device& device) {
+  GemmWork work;
+  if (device.host_addressable()) {
+    AddBlock("gpt2-124m", 1024, 768, work.layers);
+    for (const GemmLayer& small : {GemmLayer{"small qkv", 2048, 1152, 384}, GemmLayer{"small fc", 2048, 1536, 384},
+                                   GemmLayer{"small out", 2048, 384, 1536}}) {
+      work.layers.push_back(small);
+    }
+    return work;
+  }
+  constexpr int64_t kTokens = 16384;
+  AddBlock("gpt2-124m", kTokens, 768, work.layers);
+  AddBlock("gpt2-1558m", kTokens, 1600, work.layers);
+  // The vocabulary as it is, and as it is often padded for the sake of matrix units.
+  for (const int64_t vocab : {int64_t{50257}, int64_t{50304}}) {
+    work.heads.push_back({"gpt2-124m head", kTokens, vocab, 768});
+    work.heads.push_back({"gpt2-1558m head", kTokens, vocab, 1600});
+  }
+  return work;
 }
 
-absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const std::vector<GemmLayer>& layers, int rounds) {
+absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const GemmWork& work, int rounds) {
   std::vector<GemmRate> rates;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const double peak = device.ops().MeasureGemmPeak(dtype, rounds);
-    for (const GemmLayer& layer : layers) {
+  for (const DType dtype : BenchTypes(device)) {
+    const Ceilings peak = {device.ops().MeasureGemmPeak(dtype, rounds), device.datasheet_flops(dtype)};
+    for (const GemmLayer& layer : work.layers) {
       ZF_RETURN_IF_ERROR(BenchLayer(device, layer, dtype, peak, rounds, rates));
+    }
+    for (const GemmLayer& head : work.heads) {
+      ZF_RETURN_IF_ERROR(BenchHead(device, head, dtype, peak, rounds, rates));
     }
   }
   return rates;
 }
 
 absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(Device& device, int64_t parameters, int rounds) {
-  ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
-  ZF_ASSIGN_OR_RETURN(const auto gradient, Room(device, parameters));
-  ZF_ASSIGN_OR_RETURN(const auto master, Room(device, parameters));
-  ZF_ASSIGN_OR_RETURN(const auto exp_avg, Room(device, parameters));
-  ZF_ASSIGN_OR_RETURN(const auto exp_avg_sq, Room(device, parameters));
-  ZF_ASSIGN_OR_RETURN(const auto rounded, Room(device, parameters));
+  ZF_ASSIGN_OR_RETURN(const double memory, MemoryBytesPerSecond(device, parameters, rounds));
   Ops& ops = device.ops();
-  const Tensor g{gradient->data()}, a{exp_avg->data()}, b{exp_avg_sq->data()}, y{rounded->data()};
-  // Every page is written first: reads of untouched memory would all come from one zero page.
-  for (const Reservation* room : {gradient.get(), master.get(), exp_avg.get(), exp_avg_sq.get(), rounded.get()}) {
-    ops.Fill(*stream, parameters, 0.5f, Floats(*room));
-  }
-  ZF_ASSIGN_OR_RETURN(const double add_seconds,
-                      BestSeconds(*stream, rounds, [&] { ops.Add(*stream, parameters, a, b, y); }));
+  ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
+  RandomRooms rooms(device, *stream);
+  ZF_ASSIGN_OR_RETURN(const RandomRoom gradient, rooms.Make(parameters, 1.0f, DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom master, rooms.Make(parameters, 1.0f, DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom exp_avg, rooms.Make(parameters, 1.0f, DType::kF32));
+  // Squares are never negative: these begin at zero, and the round that is not counted makes them random.
+  ZF_ASSIGN_OR_RETURN(const auto exp_avg_sq, device.Reserve(parameters * int64_t{sizeof(float)}));
+  ZF_ASSIGN_OR_RETURN(const auto rounded, device.Reserve(parameters * DTypeBytes(DType::kBF16)));
+  ZF_ASSIGN_OR_RETURN(const auto control_room, device.Reserve(sizeof(StepControl)));
+  const StepRule rule = {.tokens = 1,
+                         .grad_clip = 0,
+                         .dynamic_loss_scale = false,
+                         .learning_rate = 1e-3,
+                         .beta1 = 0.9,
+                         .beta2 = 0.95,
+                         .epsilon = 1e-8,
+                         .weight_decay = 0.1};
+  const StepControl control = {.updates = 1, .apply = 1, .factors = FactorsOf(rule, 1.0, 1)};
+  device.Copy(*stream, control_room->data(), &control, sizeof(control));
+  const DecaySegment everything[] = {{0, parameters, true}};
   std::vector<OptimizerRate> rates;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const Tensor parameter = dtype == DType::kF32 ? Tensor{master->data(), dtype} : Tensor{rounded->data(), dtype};
-    AdamWStep step{.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1,
-                   .gradient_scale = 1.0, .step = 1};
-    ZF_ASSIGN_OR_RETURN(const double seconds, BestSeconds(*stream, rounds, [&] {
-      ops.AdamW(*stream, parameters, step, g, Floats(*master), Floats(*exp_avg), Floats(*exp_avg_sq), parameter);
-    }));
-    // Gradient, master and both moments are read, the last three written; a bf16 parameter is written beside them.
-    const int64_t bytes = 28 + (dtype == DType::kBF16 ? 2 : 0);
-    rates.push_back({DTypeName(dtype), parameters, bytes, seconds, static_cast<double>(parameters * bytes) / seconds,
-                     12.0 * static_cast<double>(parameters) / add_seconds});
+  for (const DType dtype : BenchTypes(device)) {
+    const Tensor parameter = dtype == DType::kF32 ? master.tensor() : Tensor{rounded->data(), dtype};
+    ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
+                          ops.AdamW(*stream, everything, reinterpret_cast<const StepControl*>(control_room->data()),
+                                    gradient.tensor(), master.floats(), exp_avg.floats(),
+                                    reinterpret_cast<float*>(exp_avg_sq->data()), parameter);
+                        }));
+    // Gradient, master and both moments are read, the last three written; a rounded parameter is written beside them.
+    const int64_t bytes = 28 + (dtype == DType::kF32 ? 0 : DTypeBytes(dtype));
+    rates.push_back(
+        {DTypeName(dtype), parameters, bytes, seconds, static_cast<double>(parameters * bytes) / seconds, memory});
   }
   return rates;
 }

@@ -1,6 +1,5 @@
-// Rates of the device's kernels, each beside the ceiling measured in the same run. `zerofleet bench` prints them.
-//
-// Times are the best of several rounds: other work on the machine only ever makes a round slower.
+// Rates of matrix products and of the optimizer, each beside the ceiling measured in the same run. `zerofleet bench
+// gemm` and `bench optimizer` print them.
 #ifndef ZEROFLEET_BENCH_KERNEL_BENCHES_H_
 #define ZEROFLEET_BENCH_KERNEL_BENCHES_H_
 
@@ -16,11 +15,12 @@ namespace zerofleet {
 
 struct GemmRate {
   std::string layer;      // "gpt2-124m fc"
-  std::string direction;  // "forward" | "backward input" | "backward weight"
+  std::string direction;  // "forward" | "backward input" | "backward weight"; of a head "forward and backward"
   DType dtype;
-  int64_t m, n, k;        // tokens, outputs, inputs
+  int64_t m, n, k;  // tokens, outputs, inputs
   double flops_per_second;
-  double peak_flops_per_second;  // Ops::MeasureGemmPeak of this type
+  double peak_flops_per_second;       // Ops::MeasureGemmPeak of this type
+  double datasheet_flops_per_second;  // 0 where no datasheet says
 };
 
 struct GemmLayer {
@@ -28,19 +28,25 @@ struct GemmLayer {
   int64_t m, n, k;
 };
 
-// The linear layers of GPT-2 124M at 1024 tokens and of a small model at 2048.
-std::vector<GemmLayer> Gpt2Layers();
+struct GemmWork {
+  std::vector<GemmLayer> layers;  // linear layers, in every direction
+  std::vector<GemmLayer> heads;   // output heads with their loss (Ops::CrossEntropy), n the vocabulary
+};
 
-// Each layer in every direction and type.
-absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const std::vector<GemmLayer>& layers, int rounds);
+// On the CPU the linear layers of GPT-2 124M at 1024 tokens and of a small model at 2048; on a GPU those of GPT-2 124M
+// and 1558M at 16384, and their output heads.
+GemmWork Gpt2Gemms(const Device& device);
+
+// All of `work` in every type of BenchTypes.
+absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const GemmWork& work, int rounds);
 
 struct OptimizerRate {
-  std::string precision;        // "fp32" | "bf16": what the parameters are stored as beside their fp32 master
+  std::string precision;  // what the parameters are stored as beside their fp32 master
   int64_t parameters;
   int64_t bytes_per_parameter;  // read and written by one AdamW step
   double seconds;
   double bytes_per_second;
-  double memory_bytes_per_second;  // of y = a + b on the same device: three streams, as in STREAM's triad
+  double memory_bytes_per_second;  // MemoryBytesPerSecond over vectors as long
 };
 
 // AdamW over `parameters` elements with fp32 gradients.

@@ -15,21 +15,33 @@ TEST(KernelBenchesTest, OptimizerRatesFollowFromTheirParts) {
   for (const OptimizerRate& rate : rates) {
     EXPECT_GT(rate.seconds, 0);
     EXPECT_GT(rate.memory_bytes_per_second, 0);
-    EXPECT_DOUBLE_EQ(rate.bytes_per_second, static_cast<double>(rate.parameters * rate.bytes_per_parameter) / rate.seconds);
+    EXPECT_DOUBLE_EQ(rate.bytes_per_second,
+                     static_cast<double>(rate.parameters * rate.bytes_per_parameter) / rate.seconds);
   }
 }
 
-TEST(KernelBenchesTest, GemmCoversEveryDirectionInBothTypes) {
+TEST(KernelBenchesTest, GemmCoversEveryDirectionAndHeadInBothTypes) {
   const auto device = CreateDevice({.kind = "cpu"}).value();
-  const auto rates = BenchGemm(*device, {{"one", 64, 32, 16}, {"two", 8, 16, 32}}, 1).value();
-  ASSERT_EQ(rates.size(), 2u * 3u * 2u);
+  const GemmWork work = {.layers = {{"one", 64, 32, 16}, {"two", 8, 16, 32}}, .heads = {{"head", 8, 50, 16}}};
+  const auto rates = BenchGemm(*device, work, 1).value();
+  ASSERT_EQ(rates.size(), (2u * 3u + 1u) * 2u);
   for (const GemmRate& rate : rates) {
     EXPECT_GT(rate.flops_per_second, 0) << rate.layer;
     EXPECT_GT(rate.peak_flops_per_second, 0) << rate.layer;
   }
   EXPECT_EQ(rates[0].dtype, DType::kF32);
+  EXPECT_EQ(rates[5].direction, "backward weight");
   EXPECT_EQ(rates.back().dtype, DType::kBF16);
-  EXPECT_EQ(rates.back().direction, "backward weight");
+  EXPECT_EQ(rates.back().direction, "forward and backward");
+}
+
+TEST(KernelBenchesTest, TheCpusWorkIsGpt2sLayers) {
+  const auto device = CreateDevice({.kind = "cpu"}).value();
+  const GemmWork work = Gpt2Gemms(*device);
+  ASSERT_EQ(work.layers.size(), 7u);
+  EXPECT_TRUE(work.heads.empty());
+  EXPECT_EQ(work.layers[2].name, "gpt2-124m fc");
+  EXPECT_EQ(work.layers[2].n, 4 * 768);
 }
 
 }  // namespace

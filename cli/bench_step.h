@@ -3,27 +3,45 @@
 #define ZEROFLEET_CLI_BENCH_STEP_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/stop_signals.h"
+#include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet {
 
 struct StepBenchOptions {
-  std::string preset = "gpt2-124m", precision = "bf16";
-  int64_t context = 256, global_sequences = 8, steps = 5;
+  std::string preset = "gpt2-124m", precision = "bf16", device = "auto", collectives = "auto";
+  int64_t context = 256, global_sequences = 8, steps = 5, warm_up = 1;
+  int64_t micro_sequences = 0, vocab = 0;  // 0: as the configuration's defaults have it
   int workers = 2, zero_stage = 2;
+  std::vector<std::string> sets;  // KEY=VALUE over all of these
+};
+
+// Of worker 0 after the last step, in bytes.
+struct StepMemory {
+  int64_t planned = 0;  // reserved on the device: its memory plan's sum
+  int64_t runtime = 0;  // in use on the device beside that: context, libraries, workspaces
+  int64_t used = 0;     // in use on the device as its driver counts, other processes' share included
+  int64_t total = 0;    // of the device
 };
 
 struct StepRate {
-  int64_t parameters = 0;
-  double median_seconds = 0;  // of a step, the first left out
+  std::string device;
+  int64_t parameters = 0, micro_sequences = 0, vocab = 0;
+  double median_seconds = 0;  // of a step, those that warm up left out
   double tokens_per_second = 0, mfu = 0;
-  double peak_flops_per_second = 0;  // of all workers: the GEMM peak measured at their start
+  double peak_flops_per_second = 0;  // of all workers: the datasheet's, or the GEMM peak measured at their start
+  std::optional<StepMemory> memory;  // on a device with memory of its own
 };
 
-// Runs the fleet on made-up tokens in a temporary directory, which is removed, and ends it without a checkpoint.
+// The run that is timed, on made-up data that is written to `dir`.
+absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, const std::string& dir);
+
+// Runs the fleet in a temporary directory, which is removed, and ends it without a checkpoint.
 absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, const StopSignals& signals);
 
 }  // namespace zerofleet

@@ -17,6 +17,7 @@
 #include "bench/collective_benches.h"
 #include "bench/coordinator_benches.h"
 #include "bench/kernel_benches.h"
+#include "bench/layer_benches.h"
 #include "cli/bench_step.h"
 #include "cli/command.h"
 #include "cli/stop_signals.h"
@@ -32,6 +33,7 @@ using Json = nlohmann::ordered_json;
 
 struct BenchFlags {
   bool json = false;
+  std::string device = "auto";
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int ranks = 2;
   int members = 16;
@@ -40,6 +42,8 @@ struct BenchFlags {
   std::string directory = std::filesystem::temp_directory_path();
   StepBenchOptions step;
 };
+
+constexpr int kRounds = 5;  // of each kernel; the best counts
 
 std::string Giga(double value) { return absl::StrFormat("%.1f", value / 1e9); }
 std::string Percent(double part, double whole) {
@@ -53,9 +57,8 @@ struct Results {
 };
 
 absl::StatusOr<Results> Gemm(const BenchFlags& flags) {
-  constexpr int kRounds = 5;
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({"cpu", flags.threads}));
-  ZF_ASSIGN_OR_RETURN(const std::vector<GemmRate> rates, BenchGemm(*device, Gpt2Layers(), kRounds));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::vector<GemmRate> rates, BenchGemm(*device, Gpt2Gemms(*device), kRounds));
   Results results{TextTable({"layer", "direction", "type", "m x n x k", "GFLOP/s", "peak GFLOP/s", "of peak"})};
   for (const GemmRate& rate : rates) {
     results.table.Add({rate.layer, rate.direction, DTypeName(rate.dtype),
@@ -68,14 +71,58 @@ absl::StatusOr<Results> Gemm(const BenchFlags& flags) {
                             {"n", rate.n},
                             {"k", rate.k},
                             {"flops_per_second", rate.flops_per_second},
+                            {"peak_flops_per_second", rate.peak_flops_per_second},
+                            {"datasheet_flops_per_second", rate.datasheet_flops_per_second}});
+  }
+  return results;
+}
+
+absl::StatusOr<Results> Attention(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::vector<AttentionRate> rates,
+                      BenchAttention(*device, Gpt2Attentions(*device), kRounds));
+  Results results{TextTable({"attention", "direction", "type", "B x T x H x D", "GFLOP/s", "peak GFLOP/s", "of peak"})};
+  for (const AttentionRate& rate : rates) {
+    const AttentionShape& shape = rate.shape;
+    results.table.Add({rate.name, rate.direction, DTypeName(rate.dtype),
+                       absl::StrCat(shape.batch, " x ", shape.time, " x ", shape.heads, " x ", shape.head_size),
+                       Giga(rate.flops_per_second), Giga(rate.peak_flops_per_second),
+                       Percent(rate.flops_per_second, rate.peak_flops_per_second)});
+    results.rows.push_back({{"attention", rate.name},
+                            {"direction", rate.direction},
+                            {"dtype", DTypeName(rate.dtype)},
+                            {"batch", shape.batch},
+                            {"time", shape.time},
+                            {"heads", shape.heads},
+                            {"head_size", shape.head_size},
+                            {"flops_per_second", rate.flops_per_second},
                             {"peak_flops_per_second", rate.peak_flops_per_second}});
   }
   return results;
 }
 
+absl::StatusOr<Results> Pointwise(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
+  // On a GPU an activation outgrows every cache.
+  const int64_t tokens = device->host_addressable() ? 8192 : 131072, hidden = device->host_addressable() ? 768 : 1600;
+  ZF_ASSIGN_OR_RETURN(const std::vector<PointwiseRate> rates, BenchPointwise(*device, tokens, hidden, kRounds));
+  Results results{TextTable({"op", "type", "tokens x hidden", "GB/s", "memory GB/s", "of memory"})};
+  for (const PointwiseRate& rate : rates) {
+    results.table.Add({rate.op, DTypeName(rate.dtype), absl::StrCat(rate.tokens, " x ", rate.hidden),
+                       Giga(rate.bytes_per_second), Giga(rate.memory_bytes_per_second),
+                       Percent(rate.bytes_per_second, rate.memory_bytes_per_second)});
+    results.rows.push_back({{"op", rate.op},
+                            {"dtype", DTypeName(rate.dtype)},
+                            {"tokens", rate.tokens},
+                            {"hidden", rate.hidden},
+                            {"bytes_per_second", rate.bytes_per_second},
+                            {"memory_bytes_per_second", rate.memory_bytes_per_second}});
+  }
+  return results;
+}
+
 absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
-  constexpr int kRounds = 5;
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({"cpu", flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
   ZF_ASSIGN_OR_RETURN(const std::vector<OptimizerRate> rates, BenchOptimizer(*device, flags.parameters, kRounds));
   Results results{TextTable({"optimizer", "precision", "parameters", "seconds", "GB/s", "memory GB/s", "of memory"})};
   for (const OptimizerRate& rate : rates) {
@@ -136,7 +183,8 @@ absl::StatusOr<Results> CoordinatorOfMembers(const BenchFlags& flags) {
                       BenchCoordinator({.members = flags.members, .directory = directory->path()}));
   Results results{TextTable({"members", "formed in s", "heartbeats/s", "needed/s", "of need"})};
   results.table.Add({absl::StrCat(rate.members), absl::StrFormat("%.3f", rate.form_seconds),
-                     absl::StrFormat("%.0f", rate.heartbeats_per_second), absl::StrFormat("%.0f", rate.needed_per_second),
+                     absl::StrFormat("%.0f", rate.heartbeats_per_second),
+                     absl::StrFormat("%.0f", rate.needed_per_second),
                      absl::StrFormat("%.0fx", rate.heartbeats_per_second / rate.needed_per_second)});
   results.rows.push_back({{"members", rate.members},
                           {"form_seconds", rate.form_seconds},
@@ -145,28 +193,54 @@ absl::StatusOr<Results> CoordinatorOfMembers(const BenchFlags& flags) {
   return results;
 }
 
+Json MemoryJson(const StepMemory& memory) {
+  return {{"planned_bytes", memory.planned},
+          {"runtime_bytes", memory.runtime},
+          {"driver_used_bytes", memory.used},
+          {"driver_total_bytes", memory.total}};
+}
+
 absl::StatusOr<Results> Step(const BenchFlags& flags) {
   const StopSignals signals;
-  const StepBenchOptions& step = flags.step;
+  StepBenchOptions step = flags.step;
+  step.device = flags.device;
   ZF_ASSIGN_OR_RETURN(const StepRate rate, BenchStep(step, signals));
-  Results results{TextTable({"model", "parameters", "workers", "stage", "precision", "sequences x context", "seconds",
-                             "tokens/s", "MFU", "GEMM peak GFLOP/s"})};
-  results.table.Add({step.preset, HumanCount(static_cast<double>(rate.parameters)), absl::StrCat(step.workers),
-                     absl::StrCat(step.zero_stage), step.precision,
-                     absl::StrCat(step.global_sequences, " x ", step.context),
-                     absl::StrFormat("%.3f", rate.median_seconds), absl::StrFormat("%.0f", rate.tokens_per_second),
-                     absl::StrFormat("%.1f%%", 100 * rate.mfu), Giga(rate.peak_flops_per_second)});
-  results.rows.push_back({{"model", step.preset},
-                          {"parameters", rate.parameters},
-                          {"workers", step.workers},
-                          {"zero_stage", step.zero_stage},
-                          {"precision", step.precision},
-                          {"context", step.context},
-                          {"global_sequences", step.global_sequences},
-                          {"seconds", rate.median_seconds},
-                          {"tokens_per_second", rate.tokens_per_second},
-                          {"mfu", rate.mfu},
-                          {"peak_flops_per_second", rate.peak_flops_per_second}});
+  std::vector<std::string> header = {"model",     "parameters",          "workers", "stage",
+                                     "precision", "sequences x context", "seconds", "tokens/s",
+                                     "MFU",       "GEMM peak GFLOP/s"};
+  std::vector<std::string> row = {step.preset,
+                                  HumanCount(static_cast<double>(rate.parameters)),
+                                  absl::StrCat(step.workers),
+                                  absl::StrCat(step.zero_stage),
+                                  step.precision,
+                                  absl::StrCat(step.global_sequences, " x ", step.context),
+                                  absl::StrFormat("%.3f", rate.median_seconds),
+                                  absl::StrFormat("%.0f", rate.tokens_per_second),
+                                  absl::StrFormat("%.1f%%", 100 * rate.mfu),
+                                  Giga(rate.peak_flops_per_second)};
+  Json json = {{"model", step.preset},
+               {"device", rate.device},
+               {"parameters", rate.parameters},
+               {"vocab", rate.vocab},
+               {"workers", step.workers},
+               {"zero_stage", step.zero_stage},
+               {"precision", step.precision},
+               {"context", step.context},
+               {"global_sequences", step.global_sequences},
+               {"micro_sequences", rate.micro_sequences},
+               {"seconds", rate.median_seconds},
+               {"tokens_per_second", rate.tokens_per_second},
+               {"mfu", rate.mfu},
+               {"peak_flops_per_second", rate.peak_flops_per_second}};
+  if (rate.memory) {
+    header.insert(header.end(), {"planned", "beside it", "in use by the driver"});
+    row.insert(row.end(), {HumanBytes(rate.memory->planned), HumanBytes(rate.memory->runtime),
+                           absl::StrCat(HumanBytes(rate.memory->used), " of ", HumanBytes(rate.memory->total))});
+    json["memory"] = MemoryJson(*rate.memory);
+  }
+  Results results{TextTable(header)};
+  results.table.Add(row);
+  results.rows.push_back(json);
   return results;
 }
 
@@ -188,6 +262,41 @@ CLI::App* AddBench(CLI::App& bench, const char* name, const char* what, Bench ru
   return command;
 }
 
+void AddDevice(CLI::App& command, BenchFlags& flags) {
+  command.add_option("--device", flags.device, "auto, cpu or cuda")->capture_default_str();
+}
+
+// Of one kernel after another in this process.
+void AddKernelFlags(CLI::App& command, BenchFlags& flags) {
+  AddDevice(command, flags);
+  command.add_option("--threads", flags.threads, "Compute threads on the CPU")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+}
+
+void AddStepFlags(CLI::App& step, StepBenchOptions& options) {
+  step.add_option("--preset", options.preset, "Named model")->capture_default_str();
+  step.add_option("--workers", options.workers, "Workers")->capture_default_str();
+  step.add_option("--stage", options.zero_stage, "ZeRO stage")->capture_default_str();
+  step.add_option("--precision", options.precision, "bf16, fp16 or fp32")->capture_default_str();
+  step.add_option("--collectives", options.collectives, "auto, ucx or nccl")->capture_default_str();
+  step.add_option("--context", options.context, "Tokens in a sequence")->capture_default_str();
+  step.add_option("--vocab", options.vocab, "Tokens there are; without it the preset's");
+  step.add_option("--sequences", options.global_sequences, "Sequences per step, over all workers")
+      ->capture_default_str();
+  step.add_option("--micro-sequences", options.micro_sequences,
+                  "Sequences in one forward pass of a worker; without it all of the worker's");
+  step.add_option("--steps", options.steps, "Steps to time, after those that warm up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  step.add_option("--warm-up", options.warm_up, "Steps that are not counted")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  step.add_option("--set", options.sets, "KEY=VALUE over the configuration's, such as model.layers=4; may be repeated")
+      ->expected(1)
+      ->take_all();
+}
+
 }  // namespace
 
 void AddBenchCommand(CLI::App& app, CommandBody& body) {
@@ -198,11 +307,14 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
   bench->footer("Example:\n  zerofleet bench step --preset gpt2-124m --workers 2");
 
   CLI::App* gemm = AddBench(*bench, "gemm", "GPT-2's matrix products, beside the best product.", Gemm, flags, body);
-  gemm->add_option("--threads", flags->threads, "Compute threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  AddKernelFlags(*gemm, *flags);
+  AddKernelFlags(*AddBench(*bench, "attention", "Causal attention, beside the best product.", Attention, flags, body),
+                 *flags);
+  AddKernelFlags(
+      *AddBench(*bench, "pointwise", "Layer norm and GELU, beside the memory's bandwidth.", Pointwise, flags, body),
+      *flags);
   CLI::App* optimizer = AddBench(*bench, "optimizer", "AdamW, beside the memory's bandwidth.", Optimizer, flags, body);
-  optimizer->add_option("--threads", flags->threads, "Compute threads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  AddKernelFlags(*optimizer, *flags);
   optimizer->add_option("--parameters", flags->parameters, "Elements to update")
       ->check(CLI::Range(1, 2'000'000'000))
       ->capture_default_str();
@@ -223,19 +335,10 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 
-  StepBenchOptions& options = flags->step;
   CLI::App* step =
       AddBench(*bench, "step", "A training step of a whole fleet, beside its workers' GEMM peak.", Step, flags, body);
-  step->add_option("--preset", options.preset, "Named model")->capture_default_str();
-  step->add_option("--workers", options.workers, "Workers")->capture_default_str();
-  step->add_option("--stage", options.zero_stage, "ZeRO stage")->capture_default_str();
-  step->add_option("--precision", options.precision, "bf16 or fp32")->capture_default_str();
-  step->add_option("--context", options.context, "Tokens in a sequence")->capture_default_str();
-  step->add_option("--sequences", options.global_sequences, "Sequences per step, over all workers")
-      ->capture_default_str();
-  step->add_option("--steps", options.steps, "Steps to time, after one that warms up")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  AddDevice(*step, *flags);
+  AddStepFlags(*step, flags->step);
 }
 
 }  // namespace zerofleet

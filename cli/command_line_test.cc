@@ -1,6 +1,7 @@
 // Parsing, exit codes, and the one line of every usage error.
 #include "cli/command_line.h"
 
+#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -52,6 +53,23 @@ TEST(CommandLine, UsageErrorsAreOneLine) {
                    "zerofleet: --parameters: wants 1 to 1000T, as in 124439808, 7.5B or 1T, not \"x\"");
   ExpectUsageError(RunWith({"plan", "--parameters", "1B", "--workers", "0"}),
                    "zerofleet: --workers: wants 1 to 1000000, not 0");
+}
+
+TEST(CommandLine, LocalRankIsTheFlagsOrTheEnvironments) {
+  // A device that there is not stops the worker as soon as its flags are read.
+  const std::vector<const char*> worker = {"worker", "--coordinator", "127.0.0.1:1", "--device", "tpu"};
+  const std::string read = "zerofleet: unknown device 'tpu'; use auto, cpu or cuda";
+  setenv("LOCAL_RANK", "many", 1);
+  const Ran from_environment = RunWith(worker);
+  EXPECT_EQ(from_environment.exit_code, 2);
+  EXPECT_THAT(from_environment.err, HasSubstr("local-rank"));
+  std::vector<const char*> with_flag = worker;
+  with_flag.insert(with_flag.end(), {"--local-rank", "3"});
+  ExpectUsageError(RunWith(with_flag), read);
+  setenv("LOCAL_RANK", "7", 1);
+  ExpectUsageError(RunWith(worker), read);
+  unsetenv("LOCAL_RANK");
+  ExpectUsageError(RunWith(worker), read);
 }
 
 TEST(CommandLine, PlanPrintsTable1) {

@@ -89,7 +89,7 @@ absl::StatusOr<int> RunPlan(const PlanOptions& options, const Output& output) {
     if (n < 1 || n > 1'000'000)
       return absl::InvalidArgumentError(absl::StrCat("--workers: wants 1 to 1000000, not ", n));
   }
-  MemoryPlan rank;
+  RankMemory rank;
   if (size.config) {
     ZF_ASSIGN_OR_RETURN(rank, PlanRankZero(*size.config));
   }

@@ -46,6 +46,7 @@ absl::StatusOr<int> RunTrain(const TrainOptions& options, const Output& output) 
                                                    " workers' ports after it, up to 65535; not ",
                                                    options.metrics_port));
   }
+  ZF_RETURN_IF_ERROR(CheckDevice(config));
   ZF_RETURN_IF_ERROR(CheckDataFiles(config));
   ZF_RETURN_IF_ERROR(CheckResume(config, options.resume));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> directory, RunDirectory::Hold(config.checkpoint().dir()));

@@ -27,7 +27,7 @@ namespace {
 struct WorkerFlags {
   std::string coordinator, device = "auto", listen = "127.0.0.1:0", log_level;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  int metrics_port = 0;
+  int metrics_port = 0, local_rank = 0;
   TlsFiles tls;
 };
 
@@ -50,8 +50,8 @@ v1::Hello MakeHello(const WorkerFlags& flags) {
 absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
   StopSignals signals;
   ZF_ASSIGN_OR_RETURN(const LogLevel level, LogLevelFromFlagOrEnvironment(flags.log_level));
-  // A device that is not there is said before a coordinator is waited for.
-  ZF_RETURN_IF_ERROR(CreateDevice({flags.device, flags.threads}).status());
+  // A device that is not there is said before a coordinator is waited for; it is set up once there is a run for it.
+  ZF_ASSIGN_OR_RETURN(const std::string device, ResolveDeviceKind(flags.device));
   Logger logger(level);
   WorkerStatus status;
   std::unique_ptr<MetricsExporter> exporter;
@@ -81,7 +81,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<SessionClient> session, SessionClient::Connect(session_options));
   WorkerRunOptions options;
   options.hello = MakeHello(flags);
-  options.device = {flags.device, flags.threads};
+  options.device = {.kind = device, .threads = flags.threads, .local_rank = flags.local_rank};
   options.stop_signal = [&signals] { return signals.First(); };
   ZF_ASSIGN_OR_RETURN(const WorkerRunResult result, RunWorker(options, *session, status, *metrics, Clock::Real()));
   logger.Info(absl::StrCat("finished at step ", result.step, result.stopped ? ", stopped" : ""));
@@ -97,6 +97,12 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
   command->add_option("--device", flags->device, "auto, cpu or cuda")->capture_default_str();
   command->add_option("--threads", flags->threads, "Compute threads on the CPU")
       ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      ->add_option("--local-rank", flags->local_rank,
+                   "This worker's number on its host, from 0: it takes that one of the visible GPUs")
+      ->envname("LOCAL_RANK")
+      ->check(CLI::Range(0, 1023))
       ->capture_default_str();
   command->add_option("--listen", flags->listen, "HOST:PORT of this worker's own service")->capture_default_str();
   command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics there")

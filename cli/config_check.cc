@@ -1,6 +1,7 @@
 // The tables of ranges and choices, and the checks between keys; see config_check.h.
 #include "cli/config_check.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/nearest.h"
+#include "worker/device/device.h"
 
 namespace zerofleet {
 namespace {
@@ -83,6 +85,24 @@ struct ChoiceRow {
   const char* absent_reason = "";
 };
 
+constexpr char kNoCuda[] = "is not in this build, which has no CUDA";
+
+bool BuiltWithCuda() {
+  const std::vector<std::string> kinds = DeviceKindsBuilt();
+  return std::find(kinds.begin(), kinds.end(), "cuda") != kinds.end();
+}
+
+ChoiceRow DeviceRow(const v1::Config& c) {
+  if (BuiltWithCuda()) return {"device", c.device(), {"auto", "cpu", "cuda"}, {}};
+  return {"device", c.device(), {"auto", "cpu"}, {"cuda"}, kNoCuda};
+}
+
+ChoiceRow CollectivesRow(const v1::Config& c) {
+  if (!BuiltWithCuda()) return {"collectives", c.collectives(), {"auto", "ucx", "in_process"}, {"nccl"}, kNoCuda};
+  if (c.device() != "cpu") return {"collectives", c.collectives(), {"auto", "ucx", "nccl", "in_process"}, {}};
+  return {"collectives", c.collectives(), {"auto", "ucx", "in_process"}, {"nccl"}, "needs device cuda"};
+}
+
 std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
   return {
       {"model.family", c.model().family(), {"gpt2"}, {"llama"}, "is not in this version"},
@@ -91,15 +111,11 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
        {"auto", "text", "tokens_u16", "tokens_u32"},
        {"megatron"},
        "is not in this version"},
-      {"precision", c.precision(), {"bf16", "fp32"}, {"fp16"}, "needs device cuda, which this build does not have"},
+      {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
       {"optimizer.name", c.optimizer().name(), {"adamw"}, {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
-      {"device", c.device(), {"auto", "cpu"}, {"cuda"}, "is not in this build, which has no CUDA"},
-      {"collectives",
-       c.collectives(),
-       {"auto", "ucx", "in_process"},
-       {"nccl"},
-       "is not in this build, which has no CUDA"},
+      DeviceRow(c),
+      CollectivesRow(c),
   };
 }
 

@@ -91,9 +91,7 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "run.yaml: batch.global_sequences: 16 is not a multiple of parallel.workers x batch.micro_sequences = 2 x 3 = "
        "6; "
        "12 or 18 is"},
-      {{"precision=fp16"},
-       "--set: precision: fp16 needs device cuda, which this build does not have; use bf16 or fp32"},
-      {{"precision=bf61"}, "--set: precision: wants bf16 or fp32, not \"bf61\"; the nearest is bf16"},
+      {{"precision=bf61"}, "--set: precision: wants bf16 or fp16 or fp32, not \"bf61\"; the nearest is bf16"},
       {{"optimizer.name=adam"}, "--set: optimizer.name: wants adamw, not \"adam\"; the nearest is adamw"},
       {{"optimizer.learning_rate=0"}, "--set: optimizer.learning_rate: wants more than 0, such as 3.0e-4, not 0"},
       {{"optimizer.beta2=1"}, "--set: optimizer.beta2: wants 0 or more and less than 1, such as 0.95, not 1"},
@@ -110,10 +108,6 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "--set: steps: steps x batch.global_sequences x model.context = 1.0e+24 tokens; at most 4.0e+18 can be counted"},
       {{"checkpoint.dir="}, "--set: checkpoint.dir: wants a directory, as in checkpoints"},
       {{"checkpoint.keep=0"}, "--set: checkpoint.keep: wants 1 to 1000000000, not 0"},
-      {{"device=cuda"}, "--set: device: cuda is not in this build, which has no CUDA; use auto or cpu"},
-      {{"device=gpu"}, "--set: device: wants auto or cpu, not \"gpu\"; the nearest is cpu"},
-      {{"collectives=nccl"},
-       "--set: collectives: nccl is not in this build, which has no CUDA; use auto or ucx or in_process"},
       {{"collectives=in_process", "parallel.workers=2"},
        "--set: collectives: in_process serves 1 worker, not 2; use ucx"},
       {{"restart.min_workers=2"}, "--set: restart.min_workers: wants at most parallel.workers, 1, not 2"},
@@ -124,6 +118,23 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
     const absl::StatusOr<v1::Config> config = Parse(kSmallest, bad.sets);
     EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << bad.sets[0];
     EXPECT_EQ(std::string(config.status().message()), bad.message) << bad.sets[0];
+  }
+}
+
+TEST(ConfigCheck, KnowsWhichDevicesTheBuildHas) {
+  const std::vector<std::string> kinds = DeviceKindsBuilt();
+  const bool cuda = std::find(kinds.begin(), kinds.end(), "cuda") != kinds.end();
+  const auto said = [](const char* set, const char* other = "seed=1") {
+    return std::string(Parse("model: {preset: gpt2-tiny}\ndata: {train: [a]}", {{"--set", set}, {"--set", other}}).status().message());
+  };
+  EXPECT_EQ(said("device=cuda"), cuda ? "" : "--set: device: cuda is not in this build, which has no CUDA; use auto or cpu");
+  EXPECT_EQ(said("collectives=nccl"),
+            cuda ? "" : "--set: collectives: nccl is not in this build, which has no CUDA; use auto or ucx or in_process");
+  EXPECT_EQ(said("device=gpu"), cuda ? "--set: device: wants auto or cpu or cuda, not \"gpu\"; the nearest is cpu"
+                                     : "--set: device: wants auto or cpu, not \"gpu\"; the nearest is cpu");
+  if (cuda) {
+    EXPECT_EQ(said("collectives=nccl", "device=cpu"),
+              "--set: collectives: nccl needs device cuda; use auto or ucx or in_process");
   }
 }
 

@@ -83,6 +83,8 @@ absl::Status LocalFleet::StartWorkers(const LocalFleetOptions& options, const Ru
                                           options.config.device(),
                                           "--threads",
                                           absl::StrCat(ThreadsPerWorker(workers)),
+                                          "--local-rank",
+                                          absl::StrCat(i),
                                           "--log-level",
                                           "info"};
     AddMetrics(options.metrics_port == 0 ? 0 : options.metrics_port + 1 + i, arguments);

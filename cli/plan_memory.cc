@@ -21,17 +21,21 @@ std::string Sequences(const v1::Config& config) {
 
 }  // namespace
 
-absl::StatusOr<MemoryPlan> PlanRankZero(const v1::Config& config) {
+absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
-                      CreateDevice({"cpu", ThreadsPerWorker(config.parallel().workers())}));
-  return PlanRankMemory(config, /*rank=*/0, *device);
+                      CreateDevice({config.device(), ThreadsPerWorker(config.parallel().workers())}));
+  RankMemory rank;
+  rank.device = device->memory();
+  ZF_ASSIGN_OR_RETURN(rank.plan, PlanRankMemory(config, /*rank=*/0, *device));
+  return rank;
 }
 
-std::string MemoryPlanText(const v1::Config& config, const MemoryPlan& plan, double parameters) {
+std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, double parameters) {
+  const MemoryPlan& plan = rank.plan;
   TextTable rows({"space", "category", "buffer", "bytes", ""});
   for (const MemoryRow& row : plan.rows) {
-    rows.Add({SpaceName(row.space), CategoryName(row.category), row.name, absl::StrCat(row.bytes),
-              HumanBytes(row.bytes)});
+    rows.Add(
+        {SpaceName(row.space), CategoryName(row.category), row.name, absl::StrCat(row.bytes), HumanBytes(row.bytes)});
   }
   TextTable sums({"space", "category", "bytes", ""});
   for (const Space space : kSpaces) {
@@ -42,17 +46,25 @@ std::string MemoryPlanText(const v1::Config& config, const MemoryPlan& plan, dou
     }
     sums.Add({SpaceName(space), "all", absl::StrCat(plan.Bytes(space)), HumanBytes(plan.Bytes(space))});
   }
+  std::string driver;
+  if (rank.device) {
+    const int64_t beside = rank.device->used_bytes, planned = plan.Bytes(Space::kDevice) + beside;
+    driver = absl::StrCat("\nOn this GPU ", HumanBytes(planned), " of ", HumanBytes(rank.device->total_bytes),
+                          " will be in use: ", HumanBytes(beside),
+                          " beside the plan is taken already by context, libraries and other processes.\n");
+  }
   const double states = static_cast<double>(plan.Bytes(Space::kDevice, Category::kParameters) +
                                             plan.Bytes(Space::kDevice, Category::kGradients) +
                                             plan.Bytes(Space::kDevice, Category::kOptimizer));
-  return absl::StrCat(
-      "Memory of rank 0 of ", config.parallel().workers(), ", stage ", config.parallel().zero_stage(), ", ",
-      config.precision(), ", micro-batches of ", Sequences(config), " tokens: what a run reserves and reports\n",
-      rows.Render(2), "\nBy category\n", sums.Render(2), "\nModel states (parameters, gradients, optimizer): ",
-      absl::StrFormat("%.2f", states / parameters), " bytes a parameter of 16 unsplit\n");
+  return absl::StrCat("Memory of rank 0 of ", config.parallel().workers(), ", stage ", config.parallel().zero_stage(),
+                      ", ", config.precision(), ", micro-batches of ", Sequences(config),
+                      " tokens: what a run reserves and reports\n", rows.Render(2), "\nBy category\n", sums.Render(2),
+                      "\nModel states (parameters, gradients, optimizer): ",
+                      absl::StrFormat("%.2f", states / parameters), " bytes a parameter of 16 unsplit\n", driver);
 }
 
-nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const MemoryPlan& plan) {
+nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank) {
+  const MemoryPlan& plan = rank.plan;
   nlohmann::ordered_json document = {{"rank", 0},
                                      {"workers", config.parallel().workers()},
                                      {"zero_stage", config.parallel().zero_stage()},
@@ -71,6 +83,11 @@ nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const MemoryPlan
     for (int c = 0; c < kCategories; ++c) {
       sums[CategoryName(static_cast<Category>(c))] = plan.Bytes(space, static_cast<Category>(c));
     }
+  }
+  if (rank.device) {
+    document["gpu"] = {{"planned_bytes", plan.Bytes(Space::kDevice) + rank.device->used_bytes},
+                       {"beside_the_plan_bytes", rank.device->used_bytes},
+                       {"total_bytes", rank.device->total_bytes}};
   }
   return document;
 }

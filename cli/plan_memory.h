@@ -2,21 +2,29 @@
 #ifndef ZEROFLEET_CLI_PLAN_MEMORY_H_
 #define ZEROFLEET_CLI_PLAN_MEMORY_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
+#include "worker/device/device.h"
 #include "worker/memory/arena.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet {
 
+struct RankMemory {
+  MemoryPlan plan;
+  // A GPU's, set up and before the plan's rows: what context, libraries and workspaces take comes on top of the rows.
+  std::optional<DeviceMemory> device;
+};
+
 // Of rank 0, as `zerofleet train` would run it on this machine. The other ranks' differ by less than the padding.
-absl::StatusOr<MemoryPlan> PlanRankZero(const v1::Config& config);
+absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config);
 
 // Rows in bytes, a sum per space and category, and what the model states come to per parameter.
-std::string MemoryPlanText(const v1::Config& config, const MemoryPlan& plan, double parameters);
-nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const MemoryPlan& plan);
+std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, double parameters);
+nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank);
 
 }  // namespace zerofleet
 

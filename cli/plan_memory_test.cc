@@ -26,22 +26,34 @@ double States(const MemoryPlan& plan) {
 }
 
 TEST(PlanMemory, OneRankKeepsSixteenBytesAParameterAndPadding) {
-  const MemoryPlan whole = PlanRankZero(ConfigOf(0, 1)).value();
+  const MemoryPlan whole = PlanRankZero(ConfigOf(0, 1)).value().plan;
   const auto optimizer = static_cast<double>(whole.Bytes(Space::kDevice, Category::kOptimizer));
   EXPECT_DOUBLE_EQ(States(whole), optimizer / 12 * 16);
   // Four workers split all of it in stage 3, to within the padding.
-  EXPECT_NEAR(States(PlanRankZero(ConfigOf(3, 4)).value()) / States(whole), 0.25, 0.01);
+  EXPECT_NEAR(States(PlanRankZero(ConfigOf(3, 4)).value().plan) / States(whole), 0.25, 0.01);
 }
 
 TEST(PlanMemory, TellsEveryRowAndSum) {
   const v1::Config config = ConfigOf(2, 2);
-  const MemoryPlan plan = PlanRankZero(config).value();
-  const std::string text = MemoryPlanText(config, plan, 1e6);
-  const nlohmann::ordered_json json = MemoryPlanJson(config, plan);
+  const RankMemory rank = PlanRankZero(config).value();
+  const MemoryPlan& plan = rank.plan;
+  const std::string text = MemoryPlanText(config, rank, 1e6);
+  const nlohmann::ordered_json json = MemoryPlanJson(config, rank);
   ASSERT_EQ(json["rows"].size(), plan.rows.size());
   for (const MemoryRow& row : plan.rows) EXPECT_THAT(text, HasSubstr(row.name));
   EXPECT_EQ(json["device"]["optimizer"], plan.Bytes(Space::kDevice, Category::kOptimizer));
   EXPECT_THAT(text, HasSubstr("Memory of rank 0 of 2, stage 2, bf16"));
+}
+
+TEST(PlanMemory, AddsWhatAGpuHasInUseAlready) {
+  const v1::Config config = ConfigOf(0, 1);
+  RankMemory rank = PlanRankZero(config).value();
+  rank.device = DeviceMemory{.total_bytes = int64_t{80} << 30, .used_bytes = int64_t{1} << 30};
+  const nlohmann::ordered_json json = MemoryPlanJson(config, rank);
+  EXPECT_EQ(json["gpu"]["planned_bytes"], rank.plan.Bytes(Space::kDevice) + (int64_t{1} << 30));
+  EXPECT_THAT(MemoryPlanText(config, rank, 1e6), HasSubstr("of 80.0 GiB will be in use: 1.0 GiB beside the plan"));
+  rank.device.reset();
+  EXPECT_FALSE(MemoryPlanJson(config, rank).contains("gpu"));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/data/dataset.h"
+#include "worker/device/device.h"
 #include "worker/model/spec.h"
 
 namespace zerofleet {
@@ -46,6 +47,14 @@ absl::Status CheckUsable(const v1::Config& config, const std::string& path, cons
 }
 
 }  // namespace
+
+absl::Status CheckDevice(const v1::Config& config) {
+  ZF_ASSIGN_OR_RETURN(const std::string kind, ResolveDeviceKind(config.device()));
+  if (config.collectives() == "nccl" && kind != "cuda") {
+    return absl::FailedPreconditionError("collectives: nccl needs a GPU, and this machine shows none; use ucx or auto");
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckDataFiles(const v1::Config& config) {
   const int64_t context = config.model().context(), vocab = config.model().vocab();

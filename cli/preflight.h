@@ -12,6 +12,10 @@
 
 namespace zerofleet {
 
+// This machine has the configuration's device, and the collectives can serve it. FailedPrecondition otherwise; nothing
+// is set up on the device.
+absl::Status CheckDevice(const v1::Config& config);
+
 // The training and the validation files open and hold samples.
 absl::Status CheckDataFiles(const v1::Config& config);
 

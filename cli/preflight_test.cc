@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "cli/config.h"
 #include "gtest/gtest.h"
+#include "worker/device/device.h"
 #include "worker/model/spec.h"
 
 namespace zerofleet {
@@ -40,6 +41,19 @@ TEST(Preflight, NamesTheFirstTensorThatDiffers) {
   model.set_vocab(256);
   model.set_layers(3);
   EXPECT_EQ(CheckSameTensors(manifest, model, "c").code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(Preflight, RefusesADeviceThatIsNotThere) {
+  v1::Config config = DefaultConfig("gpt2-tiny").value();
+  config.set_device("cpu");
+  EXPECT_TRUE(CheckDevice(config).ok());
+  config.set_collectives("nccl");
+  EXPECT_EQ(CheckDevice(config).message(),
+            "collectives: nccl needs a GPU, and this machine shows none; use ucx or auto");
+  if (ResolveDeviceKind("auto").value() != "cpu") GTEST_SKIP() << "SKIPPED: this machine has a GPU";
+  config.set_collectives("auto");
+  config.set_device("cuda");
+  EXPECT_EQ(CheckDevice(config).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(Preflight, OneRunHoldsADirectory) {

@@ -1,7 +1,9 @@
 # Helpers for the folders' CMakeLists.txt: one library and one test binary a folder.
 
 add_library(zerofleet_options INTERFACE)
-target_compile_options(zerofleet_options INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -fno-omit-frame-pointer)
+# Kernels have their own warning options (Cuda.cmake).
+target_compile_options(zerofleet_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-unused-parameter -fno-omit-frame-pointer>)
 target_include_directories(zerofleet_options INTERFACE ${CMAKE_SOURCE_DIR})
 # The build id tells whether the ranks of a run are one binary.
 target_link_options(zerofleet_options INTERFACE -Wl,--build-id=sha1)

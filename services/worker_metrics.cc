@@ -32,11 +32,15 @@ enum Metric {
   kGradNorm,
   kLearningRate,
   kLossScale,
+  kSkippedSteps,
   kTokens,
   kStepDuration,
   kUtilization,
   kMemory,
   kMemoryPeak,
+  kDeviceMemoryTotal,
+  kDeviceMemoryUsed,
+  kDeviceMemoryRuntime,
   kAllocatorReserved,
   kAllocatorAllocated,
   kAllocatorLargestFree,
@@ -63,6 +67,8 @@ constexpr Row kRows[] = {
     {kGradNorm, Type::kGauge, "zerofleet_worker_grad_norm", "L2 norm of the last step's gradient, before clipping."},
     {kLearningRate, Type::kGauge, "zerofleet_worker_learning_rate", "Learning rate of the last step."},
     {kLossScale, Type::kGauge, "zerofleet_worker_loss_scale", "Factor on the loss in fp16; 1 in other precisions."},
+    {kSkippedSteps, Type::kCounter, "zerofleet_worker_skipped_steps_total",
+     "Steps whose fp16 gradient overflowed, which left the state alone."},
     {kTokens, Type::kCounter, "zerofleet_worker_tokens_total", "Tokens this rank trained on."},
     {kStepDuration, Type::kHistogram, "zerofleet_worker_step_duration_seconds",
      "Time of one step, by phase; phases may overlap."},
@@ -70,6 +76,11 @@ constexpr Row kRows[] = {
      "Model FLOP/s of the last step over the device's peak."},
     {kMemory, Type::kGauge, "zerofleet_worker_memory_bytes", "Memory in use, by space and category."},
     {kMemoryPeak, Type::kGauge, "zerofleet_worker_memory_peak_bytes", "Most memory ever in use, by space and category."},
+    {kDeviceMemoryTotal, Type::kGauge, "zerofleet_worker_device_memory_total_bytes", "Memory of the GPU."},
+    {kDeviceMemoryUsed, Type::kGauge, "zerofleet_worker_device_memory_used_bytes",
+     "Memory in use on the GPU as its driver counts it, other processes' too."},
+    {kDeviceMemoryRuntime, Type::kGauge, "zerofleet_worker_device_memory_runtime_bytes",
+     "Memory in use on the GPU outside the allocator: context, libraries, workspaces."},
     {kAllocatorReserved, Type::kGauge, "zerofleet_worker_allocator_reserved_bytes",
      "Memory the allocator holds from the system."},
     {kAllocatorAllocated, Type::kGauge, "zerofleet_worker_allocator_allocated_bytes",
@@ -144,6 +155,7 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry) : families_(std::ma
     }
   }
   SetLossScale(1);
+  families_->counters[kSkippedSteps]->Add({});
 }
 
 WorkerMetrics::WorkerMetrics() : WorkerMetrics(std::make_unique<prometheus::Registry>()) {}
@@ -190,6 +202,14 @@ void WorkerMetrics::PhaseDone(StepPhase phase, double seconds) {
 }
 
 void WorkerMetrics::SetLossScale(double scale) { families_->Set(kLossScale, scale); }
+
+void WorkerMetrics::StepSkipped() { families_->counters[kSkippedSteps]->Add({}).Increment(); }
+
+void WorkerMetrics::SetDeviceMemory(int64_t total_bytes, int64_t used_bytes, int64_t runtime_bytes) {
+  families_->Set(kDeviceMemoryTotal, static_cast<double>(total_bytes));
+  families_->Set(kDeviceMemoryUsed, static_cast<double>(used_bytes));
+  families_->Set(kDeviceMemoryRuntime, static_cast<double>(runtime_bytes));
+}
 
 void WorkerMetrics::SetMemory(std::string_view space, std::string_view category, int64_t current_bytes,
                               int64_t peak_bytes) {

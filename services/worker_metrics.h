@@ -31,6 +31,8 @@ class WorkerMetrics : public MetricsSink {
   void StepDone(const StepFigures& figures) override;
   void PhaseDone(StepPhase phase, double seconds) override;
   void SetLossScale(double scale) override;
+  void StepSkipped() override;
+  void SetDeviceMemory(int64_t total_bytes, int64_t used_bytes, int64_t runtime_bytes) override;
   void SetMemory(std::string_view space, std::string_view category, int64_t current_bytes,
                  int64_t peak_bytes) override;
   void SetAllocator(std::string_view space, int64_t reserved_bytes, int64_t allocated_bytes,

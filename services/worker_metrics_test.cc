@@ -27,11 +27,15 @@ const std::vector<std::string> kPublicNames = {
     "zerofleet_worker_grad_norm",
     "zerofleet_worker_learning_rate",
     "zerofleet_worker_loss_scale",
+    "zerofleet_worker_skipped_steps_total",
     "zerofleet_worker_tokens_total",
     "zerofleet_worker_step_duration_seconds",
     "zerofleet_worker_model_flops_utilization_ratio",
     "zerofleet_worker_memory_bytes",
     "zerofleet_worker_memory_peak_bytes",
+    "zerofleet_worker_device_memory_total_bytes",
+    "zerofleet_worker_device_memory_used_bytes",
+    "zerofleet_worker_device_memory_runtime_bytes",
     "zerofleet_worker_allocator_reserved_bytes",
     "zerofleet_worker_allocator_allocated_bytes",
     "zerofleet_worker_allocator_largest_free_block_bytes",
@@ -64,6 +68,8 @@ void FeedAll(WorkerMetrics& metrics) {
     metrics.PhaseDone(phase, 0.03);
   }
   metrics.SetLossScale(65536);
+  metrics.StepSkipped();
+  metrics.SetDeviceMemory(4096, 2048, 1024);
   metrics.SetMemory("device", "parameters", 1000, 2000);
   metrics.SetAllocator("device", 1000, 600, 100);
   metrics.CollectiveDone({.operation = "all_gather",

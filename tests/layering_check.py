@@ -22,6 +22,8 @@ SDKS = [
     ("UCX", r"uc[pst]/", r"worker/collective/ucx"),
     ("oneDNN", r"(oneapi/)?dnnl", r"worker/device/cpu/"),
     ("Highway", r"hwy/", r"worker/device/cpu/"),
+    ("CUDA", r"(cuda|cublas|cudnn)\w*\.h|(driver|vector)_types\.h", r"worker/device/cuda/|worker/collective/(emulation/)?nccl"),
+    ("NCCL", r"nccl\.h", r"worker/collective/(emulation/)?nccl|worker/device/cuda/libraries/nccl"),
     ("yaml-cpp", r"yaml-cpp/", r"cli/config"),
     ("JSON", r"nlohmann/", r"proto/json|worker/checkpoint/|services/|cli/|bench/"),
     ("CLI11", r"CLI/", r"cli/"),
@@ -34,7 +36,7 @@ MARKERS = re.compile(r"\b(TODO|FIXME|XXX|HACK|unimplemented|not (yet )?implement
                      re.IGNORECASE)
 GRPC_STUB = re.compile(r"\bstub_?\b(?=->|\.|;|,| =|\(|\))|::Stub\b")  # gRPC's own word for a client object
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
-CODE = (".cc", ".h", ".proto")
+CODE = (".cc", ".h", ".cu", ".cuh", ".inc", ".proto")
 SCRIPTS = (".sh", ".py")
 
 
@@ -71,9 +73,10 @@ def check_house(path, text):
 
 
 def check_tests(paths):
-    """Every x.cc of a room has a test in its folder: x_test.cc, or one that names what x.h declares."""
+    """Every x.cc of a room has a test in its folder: x_test.cc, or one that names what x.h declares. What emulates a
+    library is a test itself."""
     for path in sorted(paths):
-        if path.endswith(".cc") and room_of(path) and not re.search(r"(_test|_fuzz|_main|main)\.cc$", path):
+        if path.endswith((".cc", ".cu")) and "/emulation/" not in path and room_of(path) and not re.search(r"(_test|_fuzz|_main|main)\.cc$", path):
             if "/" in path and not any(p.startswith(path.rsplit("/", 1)[0] + "/") and p.endswith("_test.cc") for p in paths):
                 yield f"{path}: no test stands in its folder"
 
@@ -110,6 +113,8 @@ def self_test():
         (check_includes, "worker/zero/a.cc", '#include "zerofleet/v1/worker.grpc.pb.h"\n'),
         (check_includes, "worker/collective/ring.cc", "#include <ucp/api/ucp.h>\n"),
         (check_includes, "worker/model/a.cc", '#include "hwy/highway.h"\n'),
+        (check_includes, "worker/zero/a.cc", "#include <cuda_runtime.h>\n"),
+        (check_includes, "worker/collective/ucx.cc", "#include <nccl.h>\n"),
         (check_house, "base/a.cc", "#include <string>\n"),
         (check_house, "base/a.cc", "// a\n" * (MAX_LINES + 1)),
         (check_house, "base/a.cc", "// a\n// TO" + "DO: more\n"),

@@ -1,9 +1,8 @@
-// One pass over each file: hash everything, copy what is wanted; see shard_reader.h.
+// One pass over each file: hash everything, hand on what is wanted; see shard_reader.h.
 #include "worker/checkpoint/shard_reader.h"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 
 #include "absl/strings/str_cat.h"
@@ -16,8 +15,6 @@
 
 namespace zerofleet {
 namespace {
-
-using Targets = std::array<float*, kShardVectors>;
 
 absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": ", what));
@@ -69,17 +66,19 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, HashedRe
   return header;
 }
 
-// Copies what `copies`, sorted by source offset, want of elements [first, first + chunk.size()) of a vector.
-void CopyWanted(std::span<const float> chunk, int64_t first, std::span<const RangeCopy> copies, float* target) {
+// Hands on what `copies`, sorted by source offset, want of elements [first, first + chunk.size()) of a vector.
+absl::Status PlaceWanted(std::span<const float> chunk, int64_t first, std::span<const RangeCopy> copies, int vector,
+                         const ShardSink& sink) {
   const int64_t last = first + static_cast<int64_t>(chunk.size());
   for (const RangeCopy& copy : copies) {
     if (copy.source_offset >= last) break;
     const int64_t begin = std::max(first, copy.source_offset);
     const int64_t end = std::min(last, copy.source_offset + copy.length);
     if (begin >= end) continue;
-    std::memcpy(target + copy.target_offset + (begin - copy.source_offset), chunk.data() + (begin - first),
-                static_cast<size_t>(end - begin) * sizeof(float));
+    ZF_RETURN_IF_ERROR(sink(vector, copy.target_offset + (begin - copy.source_offset),
+                            chunk.subspan(static_cast<size_t>(begin - first), static_cast<size_t>(end - begin))));
   }
+  return absl::OkStatus();
 }
 
 absl::Status CheckLength(const std::string& path, const v1::ShardFile& file) {
@@ -92,16 +91,16 @@ absl::Status CheckLength(const std::string& path, const v1::ShardFile& file) {
 }
 
 absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, std::span<const RangeCopy> copies,
-                       const Targets& targets, std::span<float> buffer) {
+                       const ShardSink& sink, std::span<float> buffer) {
   ZF_RETURN_IF_ERROR(CheckLength(path, file));
   HashedReader reader(path);
   ZF_RETURN_IF_ERROR(ReadHeader(file, reader));
   const int64_t elements = StoredElements(file);
-  for (float* target : targets) {
+  for (int vector = 0; vector < kShardVectors; ++vector) {
     for (int64_t first = 0; first < elements; first += static_cast<int64_t>(buffer.size())) {
       std::span<float> chunk = buffer.first(std::min<size_t>(buffer.size(), elements - first));
       ZF_RETURN_IF_ERROR(reader.Read(std::as_writable_bytes(chunk)));
-      if (target != nullptr) CopyWanted(chunk, first, copies, target);
+      ZF_RETURN_IF_ERROR(PlaceWanted(chunk, first, copies, vector, sink));
     }
   }
   if (reader.digest() == file.xxh3_128()) return absl::OkStatus();
@@ -118,7 +117,7 @@ size_t BufferElements(const v1::CheckpointManifest& manifest) {
 }  // namespace
 
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                        const std::vector<PlacedRange>& wanted, float* master, float* exp_avg, float* exp_avg_sq) {
+                        const std::vector<PlacedRange>& wanted, const ShardSink& sink) {
   std::vector<std::vector<PlacedRange>> sources;
   for (const v1::ShardFile& file : manifest.files()) sources.push_back(StoredRanges(file));
   absl::StatusOr<std::vector<RangeCopy>> copies = Reshard(sources, wanted);
@@ -127,11 +126,19 @@ absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifes
   for (auto begin = copies->begin(); begin != copies->end();) {
     auto end = std::find_if(begin, copies->end(), [&](const RangeCopy& copy) { return copy.source != begin->source; });
     const v1::ShardFile& file = manifest.files(begin->source);
-    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(step_dir, file.name()), file, std::span(begin, end),
-                                 {master, exp_avg, exp_avg_sq}, buffer));
+    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(step_dir, file.name()), file, std::span(begin, end), sink, buffer));
     begin = end;
   }
   return absl::OkStatus();
+}
+
+absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                        const std::vector<PlacedRange>& wanted, float* master, float* exp_avg, float* exp_avg_sq) {
+  const std::array<float*, kShardVectors> targets = {master, exp_avg, exp_avg_sq};
+  return LoadRanges(step_dir, manifest, wanted, [&](int vector, int64_t offset, std::span<const float> values) {
+    if (targets[vector] != nullptr) std::ranges::copy(values, targets[vector] + offset);
+    return absl::OkStatus();
+  });
 }
 
 absl::Status CheckShardLengths(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
@@ -145,7 +152,7 @@ absl::Status VerifyCheckpoint(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
   std::vector<float> buffer(BufferElements(manifest));
   for (const v1::ShardFile& file : manifest.files()) {
-    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(step_dir, file.name()), file, {}, {nullptr, nullptr, nullptr}, buffer));
+    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(step_dir, file.name()), file, {}, nullptr, buffer));
   }
   return absl::OkStatus();
 }

@@ -2,6 +2,8 @@
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_SHARD_READER_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_SHARD_READER_H_
 
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,12 +13,19 @@
 
 namespace zerofleet {
 
-// Copies the elements of `wanted` to their offsets in each of the targets; a null target is left out. `manifest` is
-// that of `step_dir`, validated (ReadManifest).
+// Where elements go: `values` belong at `offset` of vector `vector` (0 master, 1 exp_avg, 2 exp_avg_sq). They are gone when
+// the function returns.
+using ShardSink = std::function<absl::Status(int vector, int64_t offset, std::span<const float> values)>;
+
+// Hands the elements of `wanted` to `sink`, a piece at a time. `manifest` is that of `step_dir`, validated (ReadManifest).
 //
 // Reads only the files that hold a wanted element, each once, front to back, through a buffer of 4 MiB, and checks
-// each file's length, header and XXH3-128. DataLoss names the file and what is wrong with it; the targets then hold
-// nothing of use.
+// each file's length, header and XXH3-128. DataLoss names the file and what is wrong with it; what the sink was given is
+// then of no use.
+absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                        const std::vector<PlacedRange>& wanted, const ShardSink& sink);
+
+// As LoadRanges, to offsets of vectors in memory; a null one is left out.
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<PlacedRange>& wanted, float* master, float* exp_avg, float* exp_avg_sq);
 

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "worker/collective/conformance.h"
 #include "worker/collective/in_process.h"
 #include "worker/collective/ucx.h"
 
@@ -23,9 +24,8 @@ namespace zerofleet {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-using Group = std::vector<std::unique_ptr<Communicator>>;
 
-Group CreateUcxGroup(const std::string& group, int size, uint64_t generation = 1) {
+Group CreateUcxGroup(const std::string& group, int size) {
   std::vector<std::unique_ptr<UcxEndpoint>> endpoints;
   std::vector<std::string> addresses;
   for (int rank = 0; rank < size; rank++) {
@@ -36,15 +36,23 @@ Group CreateUcxGroup(const std::string& group, int size, uint64_t generation = 1
   }
   Group communicators;
   for (int rank = 0; rank < size; rank++) {
-    auto communicator = endpoints[rank]->Join(group, rank, addresses, generation);
+    auto communicator = endpoints[rank]->Join(group, rank, addresses, /*generation=*/1);
     EXPECT_TRUE(communicator.ok()) << communicator.status();
     communicators.push_back(*std::move(communicator));
   }
   return communicators;
 }
 
-Group CreateGroup(const std::string& backend, int size) {
-  return backend == "ucx" ? CreateUcxGroup("data", size) : CreateInProcessGroup("data", size);
+const AddConformanceBackend in_process("in_process", CreateInProcessGroup);
+const AddConformanceBackend ucx("ucx", CreateUcxGroup);
+
+Group CreateGroup(const std::string& backend, int size) { return ConformanceBackends().at(backend)("data", size); }
+
+// Asked when the tests are listed, after every file has added its backends.
+std::vector<std::string> BackendNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, maker] : ConformanceBackends()) names.push_back(name);
+  return names;
 }
 
 // Destroys every communicator on a thread of its own, as processes would.
@@ -54,29 +62,44 @@ void Destroy(Group& group) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Values whose sum depends on the order of summation.
-Bytes Values(int64_t count, DType dtype, int seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Bytes bytes(count * DTypeBytes(dtype));
-  for (int64_t i = 0; i < count; i++) {
-    const float value = normal(random) * (i % 3 == 0 ? 1e4f : 1e-2f);
-    const BF16 rounded = ToBF16(value);
-    if (dtype == DType::kF32) std::memcpy(&bytes[i * 4], &value, 4);
-    else std::memcpy(&bytes[i * 2], &rounded, 2);
+template <typename T>
+void Put(T value, Bytes& bytes, int64_t i) {
+  std::memcpy(&bytes[i * sizeof value], &value, sizeof value);
+}
+
+void PutElement(float value, Bytes& bytes, DType dtype, int64_t i) {
+  switch (dtype) {
+    case DType::kF32: return Put(value, bytes, i);
+    case DType::kBF16: return Put(ToBF16(value), bytes, i);
+    case DType::kF16: return Put(ToF16(value), bytes, i);
   }
-  return bytes;
+}
+
+template <typename T>
+float Get(const Bytes& bytes, int64_t i) {
+  T value;
+  std::memcpy(&value, &bytes[i * sizeof value], sizeof value);
+  return ToFloat(value);
 }
 
 float Element(const Bytes& bytes, DType dtype, int64_t i) {
-  if (dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, &bytes[i * 4], 4);
-    return value;
+  switch (dtype) {
+    case DType::kF32: return Get<float>(bytes, i);
+    case DType::kBF16: return Get<BF16>(bytes, i);
+    case DType::kF16: return Get<F16>(bytes, i);
   }
-  BF16 value;
-  std::memcpy(&value, &bytes[i * 2], 2);
-  return ToFloat(value);
+  return 0;
+}
+
+// Values whose sum depends on the order of summation.
+Bytes Values(int64_t count, DType dtype, int seed) {
+  std::mt19937 random(seed);
+  Bytes bytes(count * DTypeBytes(dtype));
+  for (int64_t i = 0; i < count; i++) {
+    const float value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-30f;
+    PutElement(value * (i % 3 == 0 ? 1e4f : 1e-2f), bytes, dtype, i);
+  }
+  return bytes;
 }
 
 // The reference: a serial sum in rank order, in fp32, rounded once.
@@ -85,9 +108,7 @@ Bytes SerialSum(const std::vector<Bytes>& inputs, DType dtype, DType to, int64_t
   for (int64_t i = 0; i < count; i++) {
     float total = Element(inputs[0], dtype, i);
     for (size_t rank = 1; rank < inputs.size(); rank++) total += Element(inputs[rank], dtype, i);
-    const BF16 rounded = ToBF16(total);
-    if (to == DType::kF32) std::memcpy(&sum[i * 4], &total, 4);
-    else std::memcpy(&sum[i * 2], &rounded, 2);
+    PutElement(total, sum, to, i);
   }
   return sum;
 }
@@ -136,8 +157,10 @@ TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
   Group group = CreateGroup(backend(), size());
   const std::vector<std::pair<DType, DType>> types = {{DType::kF32, DType::kF32},
                                                       {DType::kBF16, DType::kBF16},
+                                                      {DType::kF16, DType::kF16},
                                                       {DType::kF32, DType::kBF16},
-                                                      {DType::kBF16, DType::kF32}};
+                                                      {DType::kBF16, DType::kF32},
+                                                      {DType::kF16, DType::kF32}};
   for (auto [from, to] : types) {
     for (int64_t count : Counts()) {
       std::vector<Bytes> inputs, shards;
@@ -179,7 +202,7 @@ TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
 
 TEST_P(ConformanceTest, AllReduceGivesEveryRankTheSerialSum) {
   Group group = CreateGroup(backend(), size());
-  for (DType dtype : {DType::kF32, DType::kBF16}) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (int64_t count : Counts()) {
       std::vector<Bytes> data;
       for (int rank = 0; rank < size(); rank++) data.push_back(Values(count, dtype, rank + 30));
@@ -269,7 +292,7 @@ TEST_P(ConformanceTest, TotalsCountExactlyTheBytesSent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ConformanceTest,
-                         testing::Combine(testing::Values("in_process", "ucx"), testing::Values(1, 2, 3, 4, 5, 8, 16)),
+                         testing::Combine(testing::ValuesIn(BackendNames()), testing::Values(1, 2, 3, 4, 5, 8, 16)),
                          [](const auto& test) {
                            return absl::StrCat(std::get<0>(test.param), std::get<1>(test.param));
                          });
@@ -347,7 +370,7 @@ TEST_P(LifeTest, RanksThatDisagreeOnTheScheduleAreTold) {
   Destroy(group);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, LifeTest, testing::Values("in_process", "ucx"),
+INSTANTIATE_TEST_SUITE_P(Backends, LifeTest, testing::ValuesIn(BackendNames()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/status.h"
 
 namespace zerofleet {
 
@@ -32,8 +34,11 @@ struct Communicator::Pending::State {
     done = true;
   }
 
+  bool Arranged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return done || issued != nullptr; }
+
   absl::Mutex mutex;
   bool done ABSL_GUARDED_BY(mutex) = false;
+  std::shared_ptr<Event> issued ABSL_GUARDED_BY(mutex);
   absl::Status status ABSL_GUARDED_BY(mutex);
 };
 
@@ -44,10 +49,25 @@ absl::Status Communicator::Pending::Wait() const {
   return state_->status;
 }
 
+absl::Status Communicator::Pending::Order(Stream& stream) const {
+  if (state_ == nullptr) return absl::OkStatus();
+  std::shared_ptr<Event> issued;
+  absl::Status status;
+  {
+    absl::MutexLock lock(&state_->mutex);
+    state_->mutex.Await(absl::Condition(state_.get(), &State::Arranged));
+    issued = state_->issued;
+    status = state_->status;
+  }
+  if (issued != nullptr) stream.Wait(*issued);
+  return status;
+}
+
 struct Communicator::Posted {
   Operation operation;
   int64_t gathered_bytes;
   std::string unit;
+  std::shared_ptr<Event> after;
   std::function<absl::Status()> run;
   std::shared_ptr<Pending::State> state;
 };
@@ -73,33 +93,36 @@ void Communicator::StopThread() {
 }
 
 Communicator::Pending Communicator::AllGather(const void* shard, void* full, int64_t count, DType dtype,
-                                              std::string unit) {
+                                              std::string unit, std::shared_ptr<Event> after) {
   const int64_t element_bytes = DTypeBytes(dtype);
-  return Post(Operation::kAllGather, count * element_bytes, std::move(unit),
+  return Post(Operation::kAllGather, count * element_bytes, std::move(unit), std::move(after),
               [=, this] { return RunAllGather(shard, full, count, element_bytes); });
 }
 
 Communicator::Pending Communicator::AllGatherBytes(const void* shard, void* full, int64_t shard_bytes,
-                                                   std::string unit) {
+                                                   std::string unit, std::shared_ptr<Event> after) {
   const int64_t count = shard_bytes * size_;
-  return Post(Operation::kAllGather, count, std::move(unit),
+  return Post(Operation::kAllGather, count, std::move(unit), std::move(after),
               [=, this] { return RunAllGather(shard, full, count, 1); });
 }
 
 Communicator::Pending Communicator::ReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
-                                                  int64_t count, std::string unit) {
-  return Post(Operation::kReduceScatter, count * DTypeBytes(full_dtype), std::move(unit),
+                                                  int64_t count, std::string unit, std::shared_ptr<Event> after) {
+  return Post(Operation::kReduceScatter, count * DTypeBytes(full_dtype), std::move(unit), std::move(after),
               [=, this] { return RunReduceScatter(full, full_dtype, shard, shard_dtype, count); });
 }
 
-Communicator::Pending Communicator::AllReduce(void* data, int64_t count, DType dtype, std::string unit) {
-  return Post(Operation::kAllReduce, count * DTypeBytes(dtype), std::move(unit),
+Communicator::Pending Communicator::AllReduce(void* data, int64_t count, DType dtype, std::string unit,
+                                              std::shared_ptr<Event> after) {
+  return Post(Operation::kAllReduce, count * DTypeBytes(dtype), std::move(unit), std::move(after),
               [=, this] { return RunAllReduce(data, count, dtype); });
 }
 
-Communicator::Pending Communicator::Broadcast(void* data, int64_t bytes, int root, std::string unit) {
+Communicator::Pending Communicator::Broadcast(void* data, int64_t bytes, int root, std::string unit,
+                                              std::shared_ptr<Event> after) {
   ZF_CHECK(root >= 0 && root < size_);
-  return Post(Operation::kBroadcast, bytes, std::move(unit), [=, this] { return RunBroadcast(data, bytes, root); });
+  return Post(Operation::kBroadcast, bytes, std::move(unit), std::move(after),
+              [=, this] { return RunBroadcast(data, bytes, root); });
 }
 
 void Communicator::Abort(absl::Status reason) {
@@ -131,20 +154,35 @@ absl::Status Communicator::aborted() const {
   return aborted_;
 }
 
+void Communicator::Issued(std::shared_ptr<Event> done) {
+  ZF_CHECK(running_ != nullptr);
+  absl::MutexLock lock(&running_->state->mutex);
+  running_->state->issued = std::move(done);
+}
+
+absl::Status Communicator::AwaitInputs(const Event& after) {
+  while (true) {
+    ZF_ASSIGN_OR_RETURN(const bool reached, after.Reached());
+    if (reached) return absl::OkStatus();
+    if (is_aborted()) return aborted();
+    absl::SleepFor(absl::Microseconds(20));
+  }
+}
+
 void Communicator::Idle() {
   absl::MutexLock lock(&mutex_);
   mutex_.AwaitWithTimeout(absl::Condition(this, &Communicator::HasWork), absl::Milliseconds(50));
 }
 
 Communicator::Pending Communicator::Post(Operation operation, int64_t gathered_bytes, std::string unit,
-                                         std::function<absl::Status()> run) {
+                                         std::shared_ptr<Event> after, std::function<absl::Status()> run) {
   ZF_CHECK(gathered_bytes >= 0);
   Pending pending;
   pending.state_ = std::make_shared<Pending::State>();
   {
     absl::MutexLock lock(&mutex_);
     queue_.push_back(std::make_unique<Posted>(
-        Posted{operation, gathered_bytes, std::move(unit), std::move(run), pending.state_}));
+        Posted{operation, gathered_bytes, std::move(unit), std::move(after), std::move(run), pending.state_}));
   }
   Wake();
   return pending;
@@ -180,16 +218,20 @@ void Communicator::Loop() {
 
 void Communicator::Run(Posted& posted) {
   sent_bytes_ = 0;
-  const double start = Clock::Real().MonotonicSeconds();
+  seconds_ = 0;
+  running_ = &posted;
   absl::Status status = aborted();
+  if (status.ok() && posted.after != nullptr) status = AwaitInputs(*posted.after);
+  const double start = Clock::Real().MonotonicSeconds();
   if (status.ok()) status = posted.run();
+  running_ = nullptr;
   if (!status.ok()) {
     Abort(status);
     posted.state->Complete(std::move(status));
     return;
   }
   const CollectiveRecord record{posted.operation, sent_bytes_, posted.gathered_bytes,
-                                Clock::Real().MonotonicSeconds() - start};
+                                seconds_ > 0 ? seconds_ : Clock::Real().MonotonicSeconds() - start};
   {
     absl::MutexLock lock(&mutex_);
     progress_.completed++;

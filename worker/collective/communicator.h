@@ -6,6 +6,10 @@
 // transport needs care while nothing is posted, Idle and Wake. An operation that fails aborts the communicator: the
 // ranks no longer agree on what comes next.
 //
+// Order with device work: an operation touches its buffers only after the event `after`, and Pending::Order makes a
+// stream run on after the operation. A backend that works on the device (nccl) overrides AwaitInputs and calls Issued,
+// so that neither holds up the host; the others wait on their own thread and complete on the host.
+//
 // Splitting: an array of `count` elements is split among `size` ranks by ShardRange: equal parts of
 // ceil(count/size), the last ones shorter or empty. Figures are those of one rank: an all-gather or a
 // reduce-scatter of `count` elements sends count*(n-1)/n elements, an all-reduce twice that.
@@ -25,6 +29,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "worker/device/device.h"
 #include "worker/device/dtype.h"
 
 namespace zerofleet {
@@ -72,6 +77,9 @@ class Communicator {
    public:
     Pending() = default;  // already complete, OK
     absl::Status Wait() const;
+    // Makes what is enqueued on `stream` from now on run after the operation; returns once that is arranged: when the
+    // operation has been issued to the device, or is complete. A failure that comes later is for Wait to tell.
+    absl::Status Order(Stream& stream) const;
 
    private:
     friend class Communicator;
@@ -90,20 +98,23 @@ class Communicator {
   const std::string& group() const { return group_; }  // "data" | "tensor"
   virtual std::string backend() const = 0;             // "ucx" | "in_process" | "nccl"
 
-  // Buffers are borrowed until the operation completes. `unit` says what moves, for progress reports.
+  // Buffers are borrowed until the operation completes. `unit` says what moves, for progress reports. `after`, if set,
+  // is reached before any buffer is touched.
 
   // full(count) from each rank's part. `shard` is this rank's ShardRange, or null when it is already in place in
   // `full`.
-  Pending AllGather(const void* shard, void* full, int64_t count, DType dtype, std::string unit);
+  Pending AllGather(const void* shard, void* full, int64_t count, DType dtype, std::string unit,
+                    std::shared_ptr<Event> after = nullptr);
   // As AllGather, for raw bytes: `shard_bytes` from every rank, in rank order.
-  Pending AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit);
+  Pending AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit,
+                         std::shared_ptr<Event> after = nullptr);
   // shard = this rank's ShardRange of the sum over ranks of `full`: fp32 accumulation in rank order 0, 1, ..., n-1,
   // then one rounding to `shard_dtype`. `shard` may point at this rank's place inside `full`.
   Pending ReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count,
-                        std::string unit);
+                        std::string unit, std::shared_ptr<Event> after = nullptr);
   // As ReduceScatter followed by AllGather, in place.
-  Pending AllReduce(void* data, int64_t count, DType dtype, std::string unit);
-  Pending Broadcast(void* data, int64_t bytes, int root, std::string unit);
+  Pending AllReduce(void* data, int64_t count, DType dtype, std::string unit, std::shared_ptr<Event> after = nullptr);
+  Pending Broadcast(void* data, int64_t bytes, int root, std::string unit, std::shared_ptr<Event> after = nullptr);
 
   // Makes the operation in progress and all later ones return `reason` at once. Any thread; idempotent.
   void Abort(absl::Status reason);
@@ -125,6 +136,15 @@ class Communicator {
   // Called by Run* with the bytes this rank puts on the wire.
   void CountSent(int64_t bytes) { sent_bytes_ += bytes; }
 
+  // Called by Run* of a backend that works on the device, when what `done` marks is enqueued; then Run* goes on to wait
+  // for it.
+  void Issued(std::shared_ptr<Event> done);
+  // Called by Run* that knows the operation's own seconds, without the wait for its inputs.
+  void CountSeconds(double seconds) { seconds_ = seconds; }
+
+  // Returns when `after` is reached, or is enqueued before what the Run* that follows enqueues. This one polls.
+  virtual absl::Status AwaitInputs(const Event& after);
+
   // Called on the communicator's thread while nothing is posted. Returns when something may have been, after 50 ms
   // at the latest; meanwhile the backend may keep its transport moving. This one waits on a condition.
   virtual void Idle();
@@ -139,7 +159,8 @@ class Communicator {
 
  private:
   struct Posted;
-  Pending Post(Operation operation, int64_t gathered_bytes, std::string unit, std::function<absl::Status()> run);
+  Pending Post(Operation operation, int64_t gathered_bytes, std::string unit, std::shared_ptr<Event> after,
+               std::function<absl::Status()> run);
   void Loop();
   void Run(Posted& posted);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !queue_.empty(); }
@@ -147,7 +168,10 @@ class Communicator {
   const std::string group_;
   const int rank_, size_;
   Observer observer_;
-  int64_t sent_bytes_ = 0;  // of the operation in progress; the communicator's thread only
+  // Of the operation in progress; the communicator's thread only.
+  int64_t sent_bytes_ = 0;
+  double seconds_ = 0;
+  Posted* running_ = nullptr;
   std::atomic<bool> is_aborted_ = false;
   mutable absl::Mutex mutex_;
   std::deque<std::unique_ptr<Posted>> queue_ ABSL_GUARDED_BY(mutex_);

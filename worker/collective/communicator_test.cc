@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "absl/synchronization/notification.h"
 
 namespace zerofleet {
@@ -31,6 +34,8 @@ class ScriptedCommunicator : public Communicator {
   }
   ~ScriptedCommunicator() override { StopThread(); }
   std::string backend() const override { return "scripted"; }
+  using Communicator::CountSeconds;
+  using Communicator::Issued;
 
  protected:
   absl::Status RunAllGather(const void*, void*, int64_t, int64_t) override { return run_(); }
@@ -79,6 +84,119 @@ TEST(CommunicatorTest, AFailedOperationFailsAllThatFollow) {
 }
 
 TEST(CommunicatorTest, AnEmptyPendingIsComplete) { EXPECT_EQ(Communicator::Pending().Wait(), absl::OkStatus()); }
+
+// Reached when the test says so.
+class ManualEvent : public Event {
+ public:
+  absl::StatusOr<bool> Reached() const override {
+    looks++;
+    absl::MutexLock lock(&mutex_);
+    if (!failure_.ok()) return failure_;
+    return reached_;
+  }
+  absl::Status Wait() const override { return absl::InternalError("nobody waits for it but by looking"); }
+  double SecondsSince(const Event&) const override { return 0; }
+  void Reach() {
+    absl::MutexLock lock(&mutex_);
+    reached_ = true;
+  }
+  void Fail(absl::Status failure) {
+    absl::MutexLock lock(&mutex_);
+    failure_ = std::move(failure);
+  }
+  void AwaitLooks(int count) const {
+    while (looks < count) std::this_thread::yield();
+  }
+
+  mutable std::atomic<int> looks = 0;
+
+ private:
+  mutable absl::Mutex mutex_;
+  bool reached_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Keeps what it was told to wait for.
+class RecordingStream : public Stream {
+ public:
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::Status failure() const override { return absl::OkStatus(); }
+  std::shared_ptr<Event> Record() override { return std::make_shared<ManualEvent>(); }
+  void Wait(const Event& event) override { waited_for.push_back(&event); }
+
+  std::vector<const Event*> waited_for;
+};
+
+TEST(CommunicatorTest, AnOperationRunsAfterItsInputs) {
+  std::atomic<int> runs = 0;
+  ScriptedCommunicator communicator([&] { return runs++, absl::OkStatus(); }, [] {});
+  const auto after = std::make_shared<ManualEvent>();
+  const auto pending = communicator.Broadcast(nullptr, 0, 0, "u", after);
+  after->AwaitLooks(3);
+  EXPECT_EQ(runs, 0);
+  after->Reach();
+  EXPECT_EQ(pending.Wait(), absl::OkStatus());
+  EXPECT_EQ(runs, 1);
+}
+
+TEST(CommunicatorTest, AbortEndsTheWaitForInputs) {
+  ScriptedCommunicator communicator([] { return absl::OkStatus(); }, [] {});
+  const auto never = std::make_shared<ManualEvent>();
+  const auto pending = communicator.ReduceScatter(nullptr, DType::kF32, nullptr, DType::kF32, 0, "u", never);
+  never->AwaitLooks(1);
+  communicator.Abort(absl::UnavailableError("a rank is gone"));
+  EXPECT_EQ(pending.Wait(), absl::UnavailableError("a rank is gone"));
+}
+
+TEST(CommunicatorTest, InputsThatFailFailTheOperationAndAllThatFollow) {
+  int runs = 0;
+  ScriptedCommunicator communicator([&] { return runs++, absl::OkStatus(); }, [] {});
+  const auto after = std::make_shared<ManualEvent>();
+  after->Fail(absl::InternalError("the device failed"));
+  EXPECT_EQ(communicator.AllReduce(nullptr, 0, DType::kF32, "u", after).Wait(),
+            absl::InternalError("the device failed"));
+  EXPECT_EQ(communicator.AllGather(nullptr, nullptr, 0, DType::kF32, "u").Wait(),
+            absl::InternalError("the device failed"));
+  EXPECT_EQ(runs, 0);
+}
+
+// An operation on the device: the stream is ordered behind it while it is still running.
+TEST(CommunicatorTest, OrderReturnsWhenTheOperationIsIssued) {
+  absl::Notification finish;
+  const auto done = std::make_shared<ManualEvent>();
+  ScriptedCommunicator* issuer = nullptr;
+  ScriptedCommunicator communicator(
+      [&] {
+        issuer->Issued(done);
+        finish.WaitForNotification();
+        issuer->CountSeconds(7.5);
+        return absl::UnavailableError("a later failure");
+      },
+      [] {});
+  issuer = &communicator;
+  const auto pending = communicator.Broadcast(nullptr, 0, 0, "u");
+  RecordingStream stream;
+  EXPECT_EQ(pending.Order(stream), absl::OkStatus());
+  EXPECT_EQ(stream.waited_for, std::vector<const Event*>{done.get()});
+  EXPECT_EQ(communicator.progress().completed, 0u);
+  finish.Notify();
+  EXPECT_EQ(pending.Wait(), absl::UnavailableError("a later failure"));
+  EXPECT_EQ(pending.Order(stream), absl::UnavailableError("a later failure"));
+}
+
+// An operation on the host: nothing is left to wait for on the device.
+TEST(CommunicatorTest, OrderWaitsForAnOperationThatCompletesOnTheHost) {
+  ScriptedCommunicator* counter = nullptr;
+  ScriptedCommunicator communicator([&] { return counter->CountSeconds(7.5), absl::OkStatus(); }, [] {});
+  counter = &communicator;
+  RecordingStream stream;
+  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").Order(stream), absl::OkStatus());
+  EXPECT_EQ(communicator.totals()[Operation::kBroadcast].seconds, 7.5);
+  communicator.Abort(absl::UnavailableError("a rank is gone"));
+  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").Order(stream), absl::UnavailableError("a rank is gone"));
+  EXPECT_EQ(Communicator::Pending().Order(stream), absl::OkStatus());
+  EXPECT_TRUE(stream.waited_for.empty());
+}
 
 }  // namespace
 }  // namespace zerofleet

@@ -1,17 +1,115 @@
 // A new backend is one row here.
 #include "worker/collective/factory.h"
 
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
 #include "worker/collective/in_process.h"
+#include "worker/collective/staged.h"
 #include "worker/collective/ucx.h"
+#ifdef ZEROFLEET_CUDA
+#include "worker/collective/nccl.h"
+#include "worker/collective/nccl_address.h"
+#endif
 
 namespace zerofleet {
+namespace {
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend) {
-  if (backend == "auto" || backend == "ucx") return UcxEndpoint::Create();
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateHostEndpoint(const std::string& backend) {
+  if (backend == "ucx") return UcxEndpoint::Create();
   if (backend == "in_process") return CreateInProcessEndpoint();
-  if (backend == "nccl")
-    return absl::FailedPreconditionError("collectives: nccl needs a build with CUDA; use auto or ucx");
   return absl::InvalidArgumentError("collectives: \"" + backend + "\" is not one of auto, ucx, nccl, in_process");
+}
+
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateStagedEndpoint(const std::string& backend, Device& device) {
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> host, CreateHostEndpoint(backend));
+  return std::make_unique<StagedEndpoint>(device, std::move(host));
+}
+
+#ifdef ZEROFLEET_CUDA
+
+// NCCL, or staged UCX where ranks share a GPU or one has no NCCL: only all ranks' addresses together tell which, and
+// they tell every rank the same. So the address is both.
+class AutoEndpoint : public CollectiveEndpoint {
+ public:
+  static absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> Create(Device& device) {
+    absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> nccl = NcclEndpoint::Create(device);
+    NcclAddress address = {.nccl_id = "", .device_id = device.unique_id(), .host_address = ""};
+    if (nccl.ok()) {
+      ZF_ASSIGN_OR_RETURN(address, UnwrapNcclAddress((*nccl)->address()));
+    } else if (absl::IsFailedPrecondition(nccl.status())) {
+      nccl = nullptr;  // not on this machine
+    } else {
+      return nccl.status();
+    }
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> staged, CreateStagedEndpoint("ucx", device));
+    address.host_address = staged->address();
+    return std::unique_ptr<CollectiveEndpoint>(
+        new AutoEndpoint(*std::move(nccl), std::move(staged), WrapNcclAddress(address)));
+  }
+
+  std::string backend() const override { return "auto"; }
+  std::string address() const override { return address_; }
+
+  absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
+                                                     const std::vector<std::string>& addresses,
+                                                     uint64_t generation) override {
+    ZF_ASSIGN_OR_RETURN(const std::vector<NcclAddress> ranks, UnwrapNcclAddresses(addresses));
+    bool every_rank_has_nccl = true;
+    for (const NcclAddress& address : ranks) every_rank_has_nccl = every_rank_has_nccl && !address.nccl_id.empty();
+    if (every_rank_has_nccl && !FindSharedDevice(ranks).has_value()) {
+      if (nccl_ == nullptr) return absl::InvalidArgumentError("these collective addresses are not this worker's");
+      return nccl_->Join(std::move(group), rank, addresses, generation);
+    }
+    std::vector<std::string> host_addresses;
+    for (const NcclAddress& address : ranks) host_addresses.push_back(address.host_address);
+    return staged_->Join(std::move(group), rank, host_addresses, generation);
+  }
+
+ private:
+  AutoEndpoint(std::unique_ptr<CollectiveEndpoint> nccl, std::unique_ptr<CollectiveEndpoint> staged,
+               std::string address)
+      : nccl_(std::move(nccl)), staged_(std::move(staged)), address_(std::move(address)) {}
+
+  const std::unique_ptr<CollectiveEndpoint> nccl_;  // null where NCCL is not there
+  const std::unique_ptr<CollectiveEndpoint> staged_;
+  const std::string address_;
+};
+
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(Device& device) {
+  if (device.host_addressable()) {
+    return absl::FailedPreconditionError("collectives: nccl moves GPU memory and this worker's device is " +
+                                         device.kind() + "; use auto or ucx");
+  }
+  return NcclEndpoint::Create(device);
+}
+
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(Device& device) {
+  if (device.host_addressable()) return CreateHostEndpoint("ucx");
+  return AutoEndpoint::Create(device);
+}
+
+#else
+
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(Device&) {
+  return absl::FailedPreconditionError("collectives: nccl needs a build with CUDA; use auto or ucx");
+}
+
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(Device& device) {
+  if (device.host_addressable()) return CreateHostEndpoint("ucx");
+  return CreateStagedEndpoint("ucx", device);
+}
+
+#endif
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend,
+                                                                             Device& device) {
+  if (backend == "nccl") return CreateNcclEndpoint(device);
+  if (backend == "auto") return CreateAutoEndpoint(device);
+  return device.host_addressable() ? CreateHostEndpoint(backend) : CreateStagedEndpoint(backend, device);
 }
 
 }  // namespace zerofleet

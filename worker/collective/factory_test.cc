@@ -3,36 +3,68 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/collective/late_device.h"
+#include "worker/device/cpu/cpu_device.h"
+
 namespace zerofleet {
 namespace {
 
+CpuDevice& Cpu() {
+  static CpuDevice& device = *new CpuDevice(1);
+  return device;
+}
+
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> Create(const std::string& backend) {
+  return CreateCollectiveEndpoint(backend, Cpu());
+}
+
 TEST(FactoryTest, MakesTheBackendsOfThisBuild) {
-  EXPECT_EQ(CreateCollectiveEndpoint("auto").value()->backend(), "ucx");
-  EXPECT_EQ(CreateCollectiveEndpoint("ucx").value()->backend(), "ucx");
-  EXPECT_EQ(CreateCollectiveEndpoint("in_process").value()->backend(), "in_process");
+  EXPECT_EQ(Create("auto").value()->backend(), "ucx");
+  EXPECT_EQ(Create("ucx").value()->backend(), "ucx");
+  EXPECT_EQ(Create("in_process").value()->backend(), "in_process");
 }
 
 TEST(FactoryTest, SaysWhyItCannot) {
-  EXPECT_TRUE(absl::IsFailedPrecondition(CreateCollectiveEndpoint("nccl").status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(CreateCollectiveEndpoint("mpi").status()));
+  const absl::Status nccl = Create("nccl").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(nccl)) << nccl;
+  EXPECT_NE(nccl.message().find("use auto or ucx"), absl::string_view::npos) << nccl;
+  EXPECT_TRUE(absl::IsInvalidArgument(Create("mpi").status()));
 }
 
 TEST(FactoryTest, InProcessServesOneWorker) {
-  auto endpoint = CreateCollectiveEndpoint("in_process").value();
+  auto endpoint = Create("in_process").value();
   EXPECT_TRUE(absl::IsFailedPrecondition(endpoint->Join("data", 0, {"a", "b"}, 1).status()));
   EXPECT_EQ(endpoint->Join("data", 0, {endpoint->address()}, 1).value()->size(), 1);
 }
 
 TEST(FactoryTest, UcxRefusesAddressesThatAreNone) {
-  const std::string other = CreateCollectiveEndpoint("ucx").value()->address();
+  const std::string other = Create("ucx").value()->address();
   for (const std::string& bad : {std::string(), std::string("localhost:1"), other.substr(0, other.size() - 1)}) {
-    auto endpoint = CreateCollectiveEndpoint("ucx").value();
+    auto endpoint = Create("ucx").value();
     EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 0, {endpoint->address(), bad}, 1).status())) << bad;
   }
-  auto endpoint = CreateCollectiveEndpoint("ucx").value();
+  auto endpoint = Create("ucx").value();
   EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 0, {}, 1).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 1, {endpoint->address()}, 1).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 0, {other, endpoint->address()}, 1).status()));
+}
+
+// Where the host cannot address the device's memory, the backends of host memory are staged. (nccl and auto need the
+// emulated NCCL: nccl_test.cc.)
+TEST(FactoryTest, StagesHostBackendsOnAFarDevice) {
+  LateDevice far;
+  for (const std::string& backend : {std::string("ucx"), std::string("in_process")}) {
+    auto endpoint = CreateCollectiveEndpoint(backend, far).value();
+    EXPECT_EQ(endpoint->backend(), backend);
+    auto communicator = endpoint->Join("data", 0, {endpoint->address()}, 1).value();
+    EXPECT_EQ(communicator->backend(), backend);
+    std::vector<float> full(10, 2.0f);
+    std::vector<BF16> shard(10);
+    const auto pending = communicator->ReduceScatter(full.data(), DType::kF32, shard.data(), DType::kBF16, 10, "u");
+    ASSERT_EQ(pending.Wait(), absl::OkStatus());
+    EXPECT_EQ(ToFloat(shard[9]), 2.0f);
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(CreateCollectiveEndpoint("mpi", far).status()));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 namespace zerofleet {
@@ -26,6 +28,37 @@ TEST(SumTest, RoundsOnce) {
   const std::vector<const void*> contributions = {one.data(), small.data(), small.data()};
   SumInOrder(contributions, DType::kBF16, sum.data(), DType::kBF16, 5);
   for (BF16 value : sum) EXPECT_EQ(ToFloat(value), 1.0f + 1.0f / 128);
+}
+
+// Vectors and the rest behind them convert as dtype.h does, for every fp16 there is and every way of rounding to one.
+TEST(SumTest, ConvertsEveryFp16AsDtypeDoes) {
+  std::vector<F16> halves;
+  for (uint32_t bits = 0; bits < 0x10000; bits++) {
+    const bool is_nan = (bits & 0x7c00u) == 0x7c00u && (bits & 0x3ffu) != 0;
+    if (!is_nan) halves.push_back(F16{static_cast<uint16_t>(bits)});
+  }
+  halves.resize(halves.size() - 3);
+  const int64_t count = static_cast<int64_t>(halves.size());
+  const std::vector<float> small(count, 0x1.8p-14f);
+  std::vector<float> wide(count);
+  const std::vector<const void*> one = {halves.data()};
+  SumInOrder(one, DType::kF16, wide.data(), DType::kF32, count);
+  for (int64_t i = 0; i < count; i++) ASSERT_EQ(wide[i], ToFloat(halves[i])) << halves[i].bits;
+  const std::vector<const void*> more = {wide.data(), small.data()};
+  std::vector<F16> rounded(count);
+  SumInOrder(more, DType::kF32, rounded.data(), DType::kF16, count);
+  for (int64_t i = 0; i < count; i++) ASSERT_EQ(rounded[i].bits, ToF16(wide[i] + small[i]).bits) << halves[i].bits;
+}
+
+TEST(SumTest, KeepsANaNInEveryType) {
+  const std::vector<float> values(11, std::numeric_limits<float>::quiet_NaN());
+  const std::vector<const void*> one = {values.data()};
+  std::vector<F16> half(11);
+  std::vector<float> back(11);
+  SumInOrder(one, DType::kF32, half.data(), DType::kF16, 11);
+  const std::vector<const void*> halves = {half.data(), half.data()};
+  SumInOrder(halves, DType::kF16, back.data(), DType::kF32, 11);
+  for (float value : back) EXPECT_TRUE(std::isnan(value));
 }
 
 TEST(SumTest, MayWriteIntoAContribution) {

@@ -1,19 +1,59 @@
 // The only file that knows which devices this build has.
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/device.h"
+#ifdef ZEROFLEET_CUDA
+#include "worker/device/cuda/cuda_device.h"
+#endif
 
 namespace zerofleet {
+
+#ifdef ZEROFLEET_CUDA
+
+std::vector<std::string> DeviceKindsBuilt() { return {"cpu", "cuda"}; }
+
+namespace {
+
+absl::Status CheckCuda() { return cuda::CheckCudaDevice(); }
+absl::StatusOr<std::unique_ptr<Device>> CreateCuda(const DeviceOptions& options) {
+  return cuda::CudaDevice::Create(options.local_rank);
+}
+
+}  // namespace
+
+#else
+
+std::vector<std::string> DeviceKindsBuilt() { return {"cpu"}; }
+
+namespace {
+
+absl::Status CheckCuda() {
+  return absl::FailedPreconditionError("device cuda is not in this build; use cpu or auto");
+}
+absl::StatusOr<std::unique_ptr<Device>> CreateCuda(const DeviceOptions&) { return CheckCuda(); }
+
+}  // namespace
+
+#endif
+
+absl::StatusOr<std::string> ResolveDeviceKind(const std::string& kind) {
+  if (kind == "cpu") return kind;
+  if (kind == "auto") return CheckCuda().ok() ? "cuda" : "cpu";
+  if (kind != "cuda") {
+    return absl::InvalidArgumentError(absl::StrCat("unknown device '", kind, "'; use auto, cpu or cuda"));
+  }
+  ZF_RETURN_IF_ERROR(CheckCuda());
+  return kind;
+}
 
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const DeviceOptions& options) {
   if (options.threads < 1) {
     return absl::InvalidArgumentError(absl::StrCat("device threads is ", options.threads, "; it must be at least 1"));
   }
-  if (options.kind == "auto" || options.kind == "cpu") return std::make_unique<CpuDevice>(options.threads);
-  if (options.kind == "cuda") {
-    return absl::FailedPreconditionError("device cuda is not in this build; use cpu or auto");
-  }
-  return absl::InvalidArgumentError(absl::StrCat("unknown device '", options.kind, "'; use auto, cpu or cuda"));
+  ZF_ASSIGN_OR_RETURN(const std::string kind, ResolveDeviceKind(options.kind));
+  if (kind == "cuda") return CreateCuda(options);
+  return std::make_unique<CpuDevice>(options.threads);
 }
 
 }  // namespace zerofleet

@@ -2,7 +2,7 @@
 //
 // Legend: B sequences, T positions, M = B*T tokens, C hidden, H heads, D = C/H, V vocabulary, K/N matrix sides.
 // Matrices are dense and row-major. `Tensor` arguments say their element type: activations and parameters are the
-// compute type (fp32 or bf16), all of one type within a call unless noted; gradients of parameters are always fp32.
+// compute type (fp32, bf16 or fp16), all of one type within a call unless noted; gradients of parameters are always fp32.
 // Arithmetic and accumulation are fp32 whatever the storage. Every op is deterministic: the same input gives the
 // same bits on every run, with any number of threads. Pointers are device pointers, borrowed for the call.
 // Scratch memory is passed in by the caller; the *ScratchBytes functions say how much.
@@ -15,6 +15,7 @@
 
 #include "worker/device/device.h"
 #include "worker/device/dtype.h"
+#include "worker/device/step_control.h"
 
 namespace zerofleet {
 
@@ -33,13 +34,10 @@ struct AttentionShape {
   int64_t batch, time, heads, head_size;
 };
 
-// AdamW (Loshchilov and Hutter 2019) with decoupled decay, as PyTorch applies it: p *= 1 - lr*decay, then the update
-// with bias-corrected moments, epsilon outside the square root.
-struct AdamWStep {
-  // In double, so that 1 - beta2 is as exact as the configuration's decimal.
-  double learning_rate, beta1, beta2, epsilon, weight_decay;
-  double gradient_scale;  // multiplies each gradient first: the clip coefficient
-  int64_t step;           // 1-based, for bias correction
+// A run of elements of a flat vector with one rule of weight decay.
+struct DecaySegment {
+  int64_t offset, count;
+  bool decay;
 };
 
 class Ops {
@@ -48,20 +46,23 @@ class Ops {
 
   // --- Linear layers. Weights are (N, K): out by in.
 
-  // y(M,N) = x(M,K) w^T + bias(N); bias may be null.
-  virtual void LinearForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor y) = 0;
+  // y(M,N) = x(M,K) w^T + bias(N) + residual(M,N); bias and residual may be null.
+  virtual void LinearForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor residual,
+                             Tensor y) = 0;
+  // before(M,N) = x(M,K) w^T + bias(N), y(M,N) = gelu(before).
+  virtual void LinearGeluForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor before,
+                                 Tensor y) = 0;
   // dx(M,K) = dy(M,N) w, overwritten.
   virtual void LinearBackwardInput(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor dx) = 0;
+  // dbefore(M,K) = (dy(M,N) w) * gelu'(before(M,K)): through this layer and the GELU whose output it took.
+  virtual void LinearBackwardInputGelu(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor before,
+                                       Tensor dbefore) = 0;
   // dw(N,K) += dy^T x and dbias(N) += column sums of dy, both fp32; dbias may be null.
   virtual void LinearBackwardWeight(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor x, float* dw, float* dbias) = 0;
 
   // --- Element-wise. GELU is the tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 uses it.
 
   virtual void GeluForward(Stream&, int64_t count, Tensor x, Tensor y) = 0;
-  // dx = dy * gelu'(x); dx may be dy.
-  virtual void GeluBackward(Stream&, int64_t count, Tensor x, Tensor dy, Tensor dx) = 0;
-  // y = a + b; y may be a or b.
-  virtual void Add(Stream&, int64_t count, Tensor a, Tensor b, Tensor y) = 0;
 
   // --- Layer norm over the last axis (C); mean and rstd are fp32 (M), written by the forward, read by the backward.
 
@@ -95,9 +96,10 @@ class Ops {
   // CrossEntropyScratchBytes of logits exist at once.
 
   // *loss_sum = sum over M tokens of -log softmax(x w^T)[target], in nats, accumulated in double (a device pointer).
-  // If dx is set, the backward runs too: dx(M,C) = and dw(V,C) += gradients of loss_sum * gradient_scale.
+  // If dx is set, the backward runs too: dx(M,C) = and dw(V,C) += gradients of loss_sum * *gradient_scale (a device
+  // pointer too, since the loss scale is decided there).
   virtual void CrossEntropy(Stream&, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w, const int32_t* targets,
-                            float gradient_scale, double* loss_sum, Tensor dx, float* dw, void* scratch) = 0;
+                            const float* gradient_scale, double* loss_sum, Tensor dx, float* dw, void* scratch) = 0;
   virtual int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const = 0;
 
   // --- Flat vectors, for ZeRO.
@@ -110,14 +112,26 @@ class Ops {
   virtual void SumSquares(Stream&, int64_t count, Tensor x, double* sum) = 0;
   virtual void Zero(Stream&, void* data, int64_t bytes) = 0;
   virtual void Fill(Stream&, int64_t count, float value, float* to) = 0;
-  // master, exp_avg and exp_avg_sq (count, fp32) updated in place from gradient; parameter = master converted.
+  // AdamW (Loshchilov and Hutter 2019) with decoupled decay, as PyTorch applies it: master, exp_avg and exp_avg_sq (fp32)
+  // updated in place from gradient, then parameter = master converted, over the segments' elements (segments in order,
+  // next to one another). Factors, and whether to do anything at all, come from `control` on the device.
   // parameter.data may be master itself when it is fp32.
-  virtual void AdamW(Stream&, int64_t count, const AdamWStep&, Tensor gradient, float* master, float* exp_avg,
-                     float* exp_avg_sq, Tensor parameter) = 0;
+  virtual void AdamW(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
+                     float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) = 0;
   // to[i] = mean 0, deviation `deviation`, from a counter-based generator: element i of the result depends only on
   // (seed, stream_id, first + i), so that any rank can fill any range.
   virtual void FillNormal(Stream&, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,
                           float* to) = 0;
+
+  // --- The step's own numbers (step_control.h). They stay on the device, so that the host need not wait for them.
+
+  // control->gradient_scale for the backward passes of a step.
+  virtual void BeginStep(Stream&, double tokens, StepControl* control) = 0;
+  // *mine = the sums of `losses` and `squares`, each in order, and `flags`.
+  virtual void SumScalars(Stream&, const double* losses, int64_t loss_count, const double* squares, int64_t square_count,
+                          uint64_t flags, StepScalars* mine) = 0;
+  // Adds up the ranks' scalars in order and decides clipping, the update's factors and the next loss scale.
+  virtual void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule, StepControl* control) = 0;
 
   // --- Measurement.
 

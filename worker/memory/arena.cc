@@ -58,7 +58,8 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(const MemoryPlan& plan, Spa
     total += PlaceBytes(row.bytes);
     if (largest == nullptr || row.bytes > largest->bytes) largest = &row;
   }
-  absl::StatusOr<std::unique_ptr<Reservation>> reservation = device.Reserve(std::max(total, kAlignment));
+  absl::StatusOr<std::unique_ptr<Reservation>> reservation = 
+      space == Space::kDevice ? device.Reserve(std::max(total, kAlignment)) : device.ReserveHost(std::max(total, kAlignment));
   if (!reservation.ok()) {
     return Annotate(reservation.status(),
                     absl::StrCat(SpaceName(space), " memory plan of ", HumanBytes(total), " (largest: ",

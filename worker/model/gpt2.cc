@@ -146,7 +146,7 @@ std::vector<UnitEvent> Gpt2::TrainingEvents() const {
   return events;
 }
 
-absl::Status Gpt2::Train(const MicroBatch& batch, float gradient_scale, ParameterSource& parameters, Stream& stream,
+absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters, Stream& stream,
                          double* loss_sum, const std::function<void()>& on_backward) {
   ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));
   on_backward();
@@ -163,7 +163,7 @@ absl::Status Gpt2::Train(const MicroBatch& batch, float gradient_scale, Paramete
 
 absl::Status Gpt2::Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, double* loss_sum) {
   ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));
-  return Head(batch, 0, /*backward=*/false, parameters, stream, loss_sum);
+  return Head(batch, nullptr, /*backward=*/false, parameters, stream, loss_sum);
 }
 
 absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, Tensor logits) {
@@ -176,7 +176,7 @@ absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, 
                         head.Offset(head_.ln_f_bias), scratch.narrow_a, scratch.head_mean, scratch.head_rstd);
   ZF_ASSIGN_OR_RETURN(Tensor embedding, parameters.Acquire(embedding_unit()));
   ops_.LinearForward(stream, 1, config_.vocab(), config_.hidden(), scratch.narrow_a, embedding.Offset(embedding_.wte),
-                     Tensor{}, logits);
+                     Tensor{}, Tensor{}, logits);
   parameters.Release(embedding_unit());
   parameters.Release(head_unit());
   return absl::OkStatus();
@@ -199,33 +199,30 @@ absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, Paramete
   BlockActivations kept = Activations(layer);
   Tensor output = layer + 1 < config_.layers() ? Activations(layer + 1).input : FinalInput();
   Scratch scratch = ScratchMemory();
-  Tensor normed = scratch.narrow_a, projected = scratch.narrow_b;
+  Tensor normed = scratch.narrow_a;
   ZF_ASSIGN_OR_RETURN(Tensor w, parameters.Acquire(block_unit(layer)));
 
   ops_.LayerNormForward(stream, m, hidden, kLayerNormEpsilon, kept.input, w.Offset(block_.ln_1_weight),
                         w.Offset(block_.ln_1_bias), normed, kept.mean_1, kept.rstd_1);
   ops_.LinearForward(stream, m, 3 * hidden, hidden, normed, w.Offset(block_.c_attn_weight),
-                     w.Offset(block_.c_attn_bias), kept.qkv);
+                     w.Offset(block_.c_attn_bias), Tensor{}, kept.qkv);
   ops_.AttentionForward(stream, attention_shape(batch.sequences, batch.time), kept.qkv, kept.attention, kept.logsumexp,
                         scratch.attention);
   ops_.LinearForward(stream, m, hidden, hidden, kept.attention, w.Offset(block_.attn_proj_weight),
-                     w.Offset(block_.attn_proj_bias), projected);
-  ops_.Add(stream, m * hidden, kept.input, projected, kept.middle);
+                     w.Offset(block_.attn_proj_bias), kept.input, kept.middle);
 
   ops_.LayerNormForward(stream, m, hidden, kLayerNormEpsilon, kept.middle, w.Offset(block_.ln_2_weight),
                         w.Offset(block_.ln_2_bias), normed, kept.mean_2, kept.rstd_2);
-  ops_.LinearForward(stream, m, inner, hidden, normed, w.Offset(block_.c_fc_weight), w.Offset(block_.c_fc_bias),
-                     kept.mlp_hidden);
-  ops_.GeluForward(stream, m * inner, kept.mlp_hidden, scratch.wide_a);
+  ops_.LinearGeluForward(stream, m, inner, hidden, normed, w.Offset(block_.c_fc_weight), w.Offset(block_.c_fc_bias),
+                         kept.mlp_hidden, scratch.wide_a);
   ops_.LinearForward(stream, m, hidden, inner, scratch.wide_a, w.Offset(block_.mlp_proj_weight),
-                     w.Offset(block_.mlp_proj_bias), projected);
-  ops_.Add(stream, m * hidden, kept.middle, projected, output);
+                     w.Offset(block_.mlp_proj_bias), kept.middle, output);
   parameters.Release(block_unit(layer));
   return absl::OkStatus();
 }
 
 // The gradient of the residual stream lives in FinalInput's place from here to the end of the backward.
-absl::Status Gpt2::Head(const MicroBatch& batch, float gradient_scale, bool backward, ParameterSource& parameters,
+absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bool backward, ParameterSource& parameters,
                         Stream& stream, double* loss_sum) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
   Scratch scratch = ScratchMemory();
@@ -279,8 +276,7 @@ void Gpt2::BackwardMlp(int64_t m, const BlockActivations& kept, Tensor w, float*
   ops_.GeluForward(stream, m * inner, kept.mlp_hidden, activated);
   ops_.LinearBackwardWeight(stream, m, hidden, inner, dx, activated, dw + block_.mlp_proj_weight,
                             dw + block_.mlp_proj_bias);
-  ops_.LinearBackwardInput(stream, m, hidden, inner, dx, w.Offset(block_.mlp_proj_weight), dhidden);
-  ops_.GeluBackward(stream, m * inner, kept.mlp_hidden, dhidden, dhidden);
+  ops_.LinearBackwardInputGelu(stream, m, hidden, inner, dx, w.Offset(block_.mlp_proj_weight), kept.mlp_hidden, dhidden);
   ops_.LayerNormForward(stream, m, hidden, kLayerNormEpsilon, kept.middle, w.Offset(block_.ln_2_weight),
                         w.Offset(block_.ln_2_bias), normed, kept.mean_2, kept.rstd_2);
   ops_.LinearBackwardWeight(stream, m, inner, hidden, dhidden, normed, dw + block_.c_fc_weight, dw + block_.c_fc_bias);

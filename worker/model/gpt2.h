@@ -24,7 +24,7 @@ class Gpt2 : public Model {
   int64_t ScratchBytes() const override;
   std::vector<UnitEvent> TrainingEvents() const override;
   std::vector<UnitEvent> EvaluationEvents() const override;
-  absl::Status Train(const MicroBatch& batch, float gradient_scale, ParameterSource& parameters, Stream& stream,
+  absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters, Stream& stream,
                      double* loss_sum, const std::function<void()>& on_backward) override;
   absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, double* loss_sum) override;
   absl::Status Logits(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, Tensor logits) override;
@@ -57,7 +57,7 @@ class Gpt2 : public Model {
 
   absl::Status ForwardBlocks(const MicroBatch& batch, ParameterSource& parameters, Stream& stream);
   absl::Status ForwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters, Stream& stream);
-  absl::Status Head(const MicroBatch& batch, float gradient_scale, bool backward, ParameterSource& parameters,
+  absl::Status Head(const MicroBatch& batch, const float* gradient_scale, bool backward, ParameterSource& parameters,
                     Stream& stream, double* loss_sum);
   absl::Status BackwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters, Stream& stream);
   void BackwardMlp(int64_t m, const BlockActivations& kept, Tensor w, float* dw, Stream& stream);

@@ -45,6 +45,8 @@ class MemoryParameters : public ParameterSource {
   std::vector<int> open_;
 };
 
+constexpr float kOne = 1.0f;
+
 class Gpt2Test : public testing::Test {
  protected:
   Gpt2Test() {
@@ -80,7 +82,7 @@ class Gpt2Test : public testing::Test {
 TEST_F(Gpt2Test, AsksForUnitsAsItSays) {
   double loss = 0;
   bool turned = false;
-  ASSERT_TRUE(model_->Train(Batch(), 1.0f, *parameters_, *stream_, &loss, [&] { turned = true; }).ok());
+  ASSERT_TRUE(model_->Train(Batch(), &kOne, *parameters_, *stream_, &loss, [&] { turned = true; }).ok());
   EXPECT_TRUE(turned);
   EXPECT_EQ(parameters_->events, model_->TrainingEvents());
   EXPECT_TRUE(parameters_->AllReleased());
@@ -92,7 +94,7 @@ TEST_F(Gpt2Test, AsksForUnitsAsItSays) {
 // Along a random direction of each tensor, the loss changes as the gradient says.
 TEST_F(Gpt2Test, GradientsMatchFiniteDifferencesTensorByTensor) {
   double loss = 0;
-  ASSERT_TRUE(model_->Train(Batch(), 1.0f, *parameters_, *stream_, &loss, [] {}).ok());
+  ASSERT_TRUE(model_->Train(Batch(), &kOne, *parameters_, *stream_, &loss, [] {}).ok());
   std::vector<float> gradients = parameters_->gradients(), original = parameters_->values();
   std::mt19937 random(11);
   std::normal_distribution<float> normal;

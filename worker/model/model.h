@@ -59,8 +59,8 @@ class Model {
   virtual std::vector<UnitEvent> EvaluationEvents() const = 0;
 
   // Forward, loss and backward. *loss_sum (device) = sum over tokens of cross-entropy in nats; gradients are of
-  // loss_sum * gradient_scale. `on_backward` is called when the forward pass is over.
-  virtual absl::Status Train(const MicroBatch& batch, float gradient_scale, ParameterSource& parameters, Stream& stream,
+  // loss_sum * *gradient_scale (device). `on_backward` is called when the forward pass is over.
+  virtual absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters, Stream& stream,
                              double* loss_sum, const std::function<void()>& on_backward) = 0;
   // Forward and loss only.
   virtual absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, double* loss_sum) = 0;

@@ -1,4 +1,4 @@
-// Segments of one decay rule, each one device op; see adamw.h.
+// See adamw.h.
 #include "worker/optim/adamw.h"
 
 #include <algorithm>
@@ -19,25 +19,15 @@ std::vector<DecaySegment> DecaySegments(const ModelSpec& spec, int64_t begin, in
   return segments;
 }
 
-void UpdateAdamW(Ops& ops, Stream& stream, const v1::OptimizerConfig& config, std::span<const DecaySegment> segments,
-                 int64_t step, double learning_rate, double gradient_scale, Tensor gradient, const AdamWState& state,
-                 Tensor parameter) {
-  for (const DecaySegment& segment : segments) {
-    AdamWStep constants{.learning_rate = learning_rate,
-                        .beta1 = config.beta1(),
-                        .beta2 = config.beta2(),
-                        .epsilon = config.epsilon(),
-                        .weight_decay = segment.decay ? config.weight_decay() : 0.0,
-                        .gradient_scale = gradient_scale,
-                        .step = step};
-    ops.AdamW(stream, segment.count, constants, gradient.Offset(segment.offset), state.master + segment.offset,
-              state.exp_avg + segment.offset, state.exp_avg_sq + segment.offset, parameter.Offset(segment.offset));
-  }
-}
-
-double ClipCoefficient(double norm, double most) {
-  constexpr double kGuard = 1e-6;
-  return most > 0 ? std::min(1.0, most / (norm + kGuard)) : 1.0;
+StepRule StepRuleOf(const v1::OptimizerConfig& config, double tokens, double learning_rate, bool dynamic_loss_scale) {
+  return {.tokens = tokens,
+          .grad_clip = config.grad_clip(),
+          .dynamic_loss_scale = dynamic_loss_scale,
+          .learning_rate = learning_rate,
+          .beta1 = config.beta1(),
+          .beta2 = config.beta2(),
+          .epsilon = config.epsilon(),
+          .weight_decay = config.weight_decay()};
 }
 
 }  // namespace zerofleet

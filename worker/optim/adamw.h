@@ -1,9 +1,8 @@
-// AdamW over a flat piece of the model: which elements decay, and the step's constants.
+// AdamW over a flat piece of the model: which elements decay, and what a step is worked out from.
 #ifndef ZEROFLEET_WORKER_OPTIM_ADAMW_H_
 #define ZEROFLEET_WORKER_OPTIM_ADAMW_H_
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "worker/device/ops.h"
@@ -12,13 +11,7 @@
 
 namespace zerofleet {
 
-// A run of elements with one decay rule; offset from the start of the piece.
-struct DecaySegment {
-  int64_t offset, count;
-  bool decay;
-};
-
-// The segments of flat range [begin, end), in order, neighbours of one rule merged.
+// The segments of flat range [begin, end), in order, neighbours of one rule merged; offsets are from `begin`.
 std::vector<DecaySegment> DecaySegments(const ModelSpec& spec, int64_t begin, int64_t end);
 
 // The fp32 vectors a piece keeps: master weights and two moments (12 bytes a parameter: K = 12 of ZeRO §3.1).
@@ -28,13 +21,8 @@ struct AdamWState {
   float* exp_avg_sq;
 };
 
-// Updates the segments of one piece; `step` is 1-based, `gradient_scale` the clip coefficient.
-void UpdateAdamW(Ops& ops, Stream& stream, const v1::OptimizerConfig& config, std::span<const DecaySegment> segments,
-                 int64_t step, double learning_rate, double gradient_scale, Tensor gradient, const AdamWState& state,
-                 Tensor parameter);
-
-// The factor that brings a gradient of this norm within `most` (0 = no limit), as PyTorch's clip_grad_norm_.
-double ClipCoefficient(double norm, double most);
+// What a step of this rule is worked out from. `tokens` of the global batch.
+StepRule StepRuleOf(const v1::OptimizerConfig& config, double tokens, double learning_rate, bool dynamic_loss_scale);
 
 }  // namespace zerofleet
 

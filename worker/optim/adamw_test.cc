@@ -1,4 +1,4 @@
-// Segments cover a piece exactly; clipping follows PyTorch's rule.
+// Segments cover a piece exactly.
 #include "worker/optim/adamw.h"
 
 #include "gtest/gtest.h"
@@ -26,12 +26,6 @@ TEST(DecaySegments, FollowTheTable) {
   EXPECT_TRUE(segments[0].decay);
   EXPECT_EQ(segments[0].count, 31 * 12);
   EXPECT_FALSE(segments[1].decay);
-}
-
-TEST(ClipCoefficient, OnlyShrinks) {
-  EXPECT_EQ(ClipCoefficient(0.5, 1.0), 1.0);
-  EXPECT_NEAR(ClipCoefficient(4.0, 1.0), 0.25, 1e-6);
-  EXPECT_EQ(ClipCoefficient(4.0, 0.0), 1.0);
 }
 
 }  // namespace

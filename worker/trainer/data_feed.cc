@@ -24,16 +24,18 @@ absl::StatusOr<std::unique_ptr<DataFeed>> DataFeed::Open(const v1::Config& confi
     ZF_ASSIGN_OR_RETURN(feed->validation_, OpenFiles(config, config.data().validation()));
   }
   feed->sampler_ = std::make_unique<Sampler>(config.seed(), feed->training_->samples());
-  feed->staging_.resize(2 * config.batch().micro_sequences() * config.model().context());
   feed->sample_.resize(config.model().context() + 1);
   return feed;
 }
 
-void DataFeed::Attach(int rank, Device& device, Stream& stream, int32_t* tokens) {
+void DataFeed::Attach(int rank, Device& device, Stream& stream, int32_t* tokens, int32_t* staging) {
   rank_ = rank;
   device_ = &device;
   stream_ = &stream;
   device_tokens_ = tokens;
+  for (int i = 0; i < kTokenStages; ++i) {
+    stages_[i].tokens = staging + i * 2 * config_.batch().micro_sequences() * config_.model().context();
+  }
 }
 
 void DataFeed::Seek(int64_t step, int64_t samples_consumed) {
@@ -72,12 +74,16 @@ absl::StatusOr<MicroBatch> DataFeed::Fill(const Dataset& dataset, int64_t sequen
                                           const std::function<int64_t(int64_t)>& sample) {
   ZF_CHECK(device_ != nullptr);
   int64_t context = config_.model().context(), tokens = sequences * context;
+  Stage& stage = stages_[stage_];
+  stage_ = (stage_ + 1) % kTokenStages;
+  if (stage.copied != nullptr) ZF_RETURN_IF_ERROR(stage.copied->Wait());
   for (int64_t i = 0; i < sequences; ++i) {
     ZF_RETURN_IF_ERROR(dataset.Read(sample(i), std::span(sample_)));
-    std::copy_n(sample_.begin(), context, staging_.begin() + i * context);
-    std::copy_n(sample_.begin() + 1, context, staging_.begin() + tokens + i * context);
+    std::copy_n(sample_.begin(), context, stage.tokens + i * context);
+    std::copy_n(sample_.begin() + 1, context, stage.tokens + tokens + i * context);
   }
-  device_->Copy(*stream_, device_tokens_, staging_.data(), 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
+  device_->Copy(*stream_, device_tokens_, stage.tokens, 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
+  stage.copied = stream_->Record();
   return MicroBatch{sequences, context, device_tokens_, device_tokens_ + tokens};
 }
 

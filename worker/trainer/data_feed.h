@@ -5,6 +5,7 @@
 #ifndef ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 #define ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "worker/device/device.h"
 #include "worker/model/model.h"
 #include "worker/zero/engine.h"
+#include "worker/zero/memory_plan.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet {
@@ -25,8 +27,9 @@ class DataFeed {
   // Opens the files the configuration names. Validation may be absent.
   static absl::StatusOr<std::unique_ptr<DataFeed>> Open(const v1::Config& config);
 
-  // Before the first batch: this rank, and the device memory for 2 * micro_sequences * context tokens.
-  void Attach(int rank, Device& device, Stream& stream, int32_t* tokens);
+  // Before the first batch: this rank, device memory for 2 * micro_sequences * context tokens, and host memory of the
+  // device's for kTokenStages times as many.
+  void Attach(int rank, Device& device, Stream& stream, int32_t* tokens, int32_t* staging);
   // The global position that the step after `step` starts at.
   void Seek(int64_t step, int64_t samples_consumed);
   int64_t SamplesConsumed(int64_t step) const { return cursor_ + (step - cursor_step_) * config_.batch().global_sequences(); }
@@ -52,7 +55,14 @@ class DataFeed {
   Device* device_ = nullptr;
   Stream* stream_ = nullptr;
   int32_t* device_tokens_ = nullptr;
-  std::vector<int32_t> staging_, sample_;
+  std::vector<int32_t> sample_;
+  // Taken in turn, so that one is filled while the other is on its way.
+  struct Stage {
+    int32_t* tokens = nullptr;
+    std::shared_ptr<Event> copied;
+  };
+  std::array<Stage, kTokenStages> stages_;
+  int stage_ = 0;
   int64_t cursor_ = 0, cursor_step_ = 0;
 };
 

@@ -41,7 +41,7 @@ class DataFeedTest : public testing::Test {
 
   std::unique_ptr<DataFeed> Open(const v1::Config& config, int rank) {
     std::unique_ptr<DataFeed> feed = *DataFeed::Open(config);
-    feed->Attach(rank, *device_, *stream_, tokens_);
+    feed->Attach(rank, *device_, *stream_, tokens_, staging_);
     return feed;
   }
 
@@ -72,7 +72,7 @@ class DataFeedTest : public testing::Test {
   const std::string path_ = JoinPath(testing::TempDir(), "zerofleet_data_feed_" + std::to_string(getpid()));
   std::unique_ptr<Device> device_ = *CreateDevice({.kind = "cpu", .threads = 1});
   std::unique_ptr<Stream> stream_ = *device_->CreateStream();
-  int32_t tokens_[2 * 12 * kContext];
+  int32_t tokens_[2 * 12 * kContext], staging_[kTokenStages * 2 * 12 * kContext];
 };
 
 TEST_F(DataFeedTest, AStepsSamplesDoNotDependOnTheFleet) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -65,15 +66,20 @@ absl::Status InferenceModel::ReadWeights(const std::string& step_dir) {
                    {Space::kDevice, Category::kBuffers, kModelScratchRow, model_->ScratchBytes()},
                    {Space::kDevice, Category::kBuffers, kTokensRow, 2 * sequences_ * config.context() * 4},
                    {Space::kDevice, Category::kBuffers, kLogitsRow, config.vocab() * 4},
-                   {Space::kDevice, Category::kBuffers, kScalarsRow, 8}}};
+                   {Space::kDevice, Category::kBuffers, kSumsRow, 8}}};
   ZF_ASSIGN_OR_RETURN(arena_, Arena::Create(plan, Space::kDevice, *device_));
   float* weights = arena_->TakeAs<float>(kParametersRow);
   model_->SetMemory({arena_->Take(kActivationsRow), arena_->Take(kModelScratchRow)});
   tokens_ = arena_->TakeAs<int32_t>(kTokensRow);
   logits_ = arena_->TakeAs<float>(kLogitsRow);
-  loss_sum_ = arena_->TakeAs<double>(kScalarsRow);
+  loss_sum_ = arena_->TakeAs<double>(kSumsRow);
   parameters_ = std::make_unique<ResidentParameters>(spec_, weights);
-  return LoadRanges(step_dir, manifest_, {{0, spec_.parameters(), 0}}, weights, nullptr, nullptr);
+  return LoadRanges(step_dir, manifest_, {{0, spec_.parameters(), 0}},
+                    [&](int vector, int64_t offset, std::span<const float> values) {
+                      if (vector != 0) return absl::OkStatus();
+                      device_->Copy(*stream_, weights + offset, values.data(), static_cast<int64_t>(values.size_bytes()));
+                      return stream_->Synchronize();
+                    });
 }
 
 absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const std::string& path) {

@@ -52,6 +52,9 @@ class MetricsSink {
   virtual void StepDone(const StepFigures& figures) = 0;
   virtual void PhaseDone(StepPhase phase, double seconds) = 0;
   virtual void SetLossScale(double scale) = 0;
+  virtual void StepSkipped() = 0;
+  // What the device's driver counts; `runtime_bytes` is what context and libraries took of it, outside the arena.
+  virtual void SetDeviceMemory(int64_t total_bytes, int64_t used_bytes, int64_t runtime_bytes) = 0;
   virtual void SetMemory(std::string_view space, std::string_view category, int64_t current_bytes,
                          int64_t peak_bytes) = 0;
   // Free bytes are reserved less allocated; the largest block among them says how fragmented they are.

@@ -12,6 +12,8 @@ class NullMetrics : public MetricsSink {
   void StepDone(const StepFigures&) override {}
   void PhaseDone(StepPhase, double) override {}
   void SetLossScale(double) override {}
+  void StepSkipped() override {}
+  void SetDeviceMemory(int64_t, int64_t, int64_t) override {}
   void SetMemory(std::string_view, std::string_view, int64_t, int64_t) override {}
   void SetAllocator(std::string_view, int64_t, int64_t, int64_t) override {}
   void CollectiveDone(const CollectiveFigures&) override {}

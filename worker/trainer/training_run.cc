@@ -2,6 +2,9 @@
 #include "worker/trainer/training_run.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,11 +30,18 @@ int64_t MicroBatches(const v1::Config& config) {
   return config.batch().global_sequences() / (config.parallel().workers() * config.batch().micro_sequences());
 }
 
+DType ComputeType(const std::string& precision) {
+  for (DType dtype : {DType::kF32, DType::kF16}) {
+    if (precision == DTypeName(dtype)) return dtype;
+  }
+  return DType::kBF16;
+}
+
 }  // namespace
 
 ZeroOptions ZeroOptionsOf(const v1::Config& config, int rank) {
   return {.stage = config.parallel().zero_stage(),
-          .dtype = config.precision() == "fp32" ? DType::kF32 : DType::kBF16,
+          .dtype = ComputeType(config.precision()),
           .micro_batches = MicroBatches(config),
           .rank = rank,
           .world_size = config.parallel().workers()};
@@ -75,10 +85,12 @@ absl::Status TrainingRun::Join(std::unique_ptr<Communicator> communicator, uint6
   ZF_ASSIGN_OR_RETURN(device_arena_, Arena::Create(plan, Space::kDevice, device_));
   ZF_ASSIGN_OR_RETURN(host_arena_, Arena::Create(plan, Space::kHost, device_));
   engine_ = std::make_unique<ZeroEngine>(
-      EngineParts{spec_, *layout_, *model_, device_, *stream_, *device_arena_, *communicator_, clock_}, config_.optimizer());
+      EngineParts{spec_, *layout_, *model_, device_, *stream_, *device_arena_, *host_arena_, *communicator_},
+      config_.optimizer());
   checkpointer_ = std::make_unique<Checkpointer>(*layout_, engine_->state(), device_, *stream_,
                                                  host_arena_->TakeAs<float>(kSnapshotRow), clock_);
-  feed_->Attach(communicator_->rank(), device_, *stream_, device_arena_->TakeAs<int32_t>(kTokensRow));
+  feed_->Attach(communicator_->rank(), device_, *stream_, device_arena_->TakeAs<int32_t>(kTokensRow),
+                host_arena_->TakeAs<int32_t>(kTokenStagingRow));
   return absl::OkStatus();
 }
 
@@ -86,55 +98,85 @@ absl::Status TrainingRun::Load(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
   ZF_RETURN_IF_ERROR(CheckTensorTable(spec_, manifest, step_dir));
   const AdamWState& vectors = engine_->state().vectors();
-  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, engine_->state().LoadRanges(), vectors.master, vectors.exp_avg,
-                                vectors.exp_avg_sq));
+  const std::array<float*, 3> targets = {vectors.master, vectors.exp_avg, vectors.exp_avg_sq};
+  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, engine_->state().LoadRanges(),
+                                [&](int vector, int64_t offset, std::span<const float> values) {
+                                  device_.Copy(*stream_, targets[vector] + offset, values.data(),
+                                               static_cast<int64_t>(values.size_bytes()));
+                                  return stream_->Synchronize();
+                                }));
   loaded_samples_ = manifest.data_cursor().samples_consumed();
+  loaded_control_ = ControlOf(manifest);
   return absl::OkStatus();
+}
+
+// A checkpoint of another precision brings its counts along; the loss scale then starts afresh.
+StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifest) const {
+  StepControl control;
+  control.skipped = manifest.loss_scale().skipped_steps();
+  control.updates = manifest.step() - control.skipped;
+  if (layout_->options().dtype != DType::kF16) return control;
+  const bool scaled = manifest.config().precision() == config_.precision() && manifest.loss_scale().scale() >= 1;
+  control.loss_scale = scaled ? manifest.loss_scale().scale() : kFirstLossScale;
+  if (scaled) control.clean_steps = manifest.loss_scale().clean_steps();
+  return control;
 }
 
 absl::Status TrainingRun::Start(bool loaded, int64_t step) {
   ZF_RETURN_IF_ERROR(MeasurePeak());
   feed_->Seek(step, loaded ? loaded_samples_ : 0);
-  return loaded ? engine_->PublishLoadedState() : engine_->Initialize(config_.seed());
+  return loaded ? engine_->PublishLoadedState(loaded_control_) : engine_->Initialize(config_.seed());
 }
 
-// All ranks measure at the same time, so that they share the machine as they will in training.
+// The datasheet's where there is one. Otherwise all ranks measure at the same time, so that they share the machine as they
+// will in training.
 absl::Status TrainingRun::MeasurePeak() {
   constexpr int kRounds = 6;
-  double mine = device_.ops().MeasureGemmPeak(layout_->options().dtype, kRounds);
-  std::vector<double> all(communicator_->size());
-  ZF_RETURN_IF_ERROR(communicator_->AllGatherBytes(&mine, all.data(), sizeof mine, kScalarsUnit).Wait());
+  double mine = device_.datasheet_flops(layout_->options().dtype);
+  if (mine == 0) mine = device_.ops().MeasureGemmPeak(layout_->options().dtype, kRounds);
+  ZF_ASSIGN_OR_RETURN(std::vector<double> all, engine_->GatherFromRanks(mine));
   peak_flops_ = 0;
   for (double one : all) peak_flops_ += one;
   return absl::OkStatus();
 }
 
-absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Step(int64_t step, bool stop) {
-  double start = clock_.MonotonicSeconds();
-  int64_t tokens = config_.batch().global_sequences() * config_.model().context();
+absl::Status TrainingRun::Launch(int64_t step, bool stop) {
+  launches_.push_back({clock_.MonotonicSeconds(),
+                       LearningRate(config_.optimizer(), config_.schedule(), config_.steps(), step)});
   StepInput input{.step = step,
-                  .learning_rate = LearningRate(config_.optimizer(), config_.schedule(), config_.steps(), step),
-                  .tokens = tokens,
+                  .learning_rate = launches_.back().learning_rate,
+                  .tokens = config_.batch().global_sequences() * config_.model().context(),
                   .flags = stop ? kStopFlag : 0};
-  ZF_ASSIGN_OR_RETURN(StepResult result, engine_->Train(input, [&](int64_t micro) { return feed_->TrainingBatch(step, micro); }));
-  double seconds = std::max(clock_.MonotonicSeconds() - start, 1e-9);
+  return engine_->Launch(input, [&](int64_t micro) { return feed_->TrainingBatch(step, micro); });
+}
+
+absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
+  ZF_ASSIGN_OR_RETURN(StepResult result, engine_->Collect());
+  const LaunchedStep launched = launches_.front();
+  launches_.pop_front();
+  // A step begins when it is launched, or when the one before it is done.
+  double now = clock_.MonotonicSeconds();
+  double seconds = std::max(now - std::max(launched.at, collected_at_), 1e-9);
+  collected_at_ = now;
+  int64_t tokens = config_.batch().global_sequences() * config_.model().context();
   StepOutcome outcome;
   outcome.stop = (result.flags & kStopFlag) != 0;
   v1::StepEvent& event = outcome.event;
-  event.set_step(step);
+  event.set_step(result.step);
   event.set_loss(result.loss);
   event.set_grad_norm(result.grad_norm);
-  event.set_learning_rate(input.learning_rate);
+  event.set_learning_rate(launched.learning_rate);
   event.set_tokens(tokens);
   event.set_seconds(seconds);
   event.set_tokens_per_second(static_cast<double>(tokens) / seconds);
   event.set_mfu(spec_.FlopsPerToken() * event.tokens_per_second() / peak_flops_);
   event.set_generation(generation_);
-  ExportFigures(outcome, result.phases);
+  ExportFigures(outcome, result);
   return outcome;
 }
 
-void TrainingRun::ExportFigures(const StepOutcome& outcome, const PhaseSeconds& phases) {
+void TrainingRun::ExportFigures(const StepOutcome& outcome, const StepResult& result) {
+  const PhaseSeconds& phases = result.phases;
   const v1::StepEvent& event = outcome.event;
   metrics_.StepDone({.step = event.step(),
                      .loss = event.loss(),
@@ -148,8 +190,14 @@ void TrainingRun::ExportFigures(const StepOutcome& outcome, const PhaseSeconds& 
   metrics_.PhaseDone(StepPhase::kOptimizer, phases.optimizer);
   metrics_.PhaseDone(StepPhase::kGather, phases.gather);
   metrics_.PhaseDone(StepPhase::kData, phases.data);
+  metrics_.SetLossScale(result.loss_scale);
+  if (result.skipped) metrics_.StepSkipped();
   ExportMemory(Space::kDevice, device_arena_->figures(), metrics_);
   ExportMemory(Space::kHost, host_arena_->figures(), metrics_);
+  if (std::optional<DeviceMemory> memory = device_.memory(); memory.has_value()) {
+    metrics_.SetDeviceMemory(memory->total_bytes, memory->used_bytes,
+                             memory->used_bytes - device_arena_->figures().reserved);
+  }
 }
 
 bool TrainingRun::EvaluatesAfter(int64_t step) const {
@@ -182,7 +230,10 @@ v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
   *manifest.mutable_config() = config_;
   SetTensorTable(spec_, &manifest);
   manifest.mutable_data_cursor()->set_samples_consumed(feed_->SamplesConsumed(step));
-  manifest.mutable_loss_scale()->set_scale(1);
+  const StepControl& control = engine_->control();
+  manifest.mutable_loss_scale()->set_scale(control.loss_scale);
+  manifest.mutable_loss_scale()->set_clean_steps(control.clean_steps);
+  manifest.mutable_loss_scale()->set_skipped_steps(control.skipped);
   manifest.mutable_random()->set_seed(config_.seed());
   manifest.set_world_size(config_.parallel().workers());
   manifest.set_zero_stage(config_.parallel().zero_stage());

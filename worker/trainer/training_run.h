@@ -6,6 +6,7 @@
 #define ZEROFLEET_WORKER_TRAINER_TRAINING_RUN_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +24,7 @@
 #include "worker/trainer/metrics_sink.h"
 #include "worker/zero/engine.h"
 #include "worker/zero/layout.h"
+#include "worker/zero/memory_plan.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 #include "zerofleet/v1/config.pb.h"
 #include "zerofleet/v1/events.pb.h"
@@ -63,8 +65,13 @@ class TrainingRun {
     v1::StepEvent event;
     bool stop = false;  // some rank asked
   };
-  // `stop` asks every rank to stop after this step.
-  absl::StatusOr<StepOutcome> Step(int64_t step, bool stop);
+  // Launches a step; `stop` asks every rank to stop. Its outcome is for Collect, at the latest before the step after next is
+  // launched, and before an evaluation, a checkpoint or the end.
+  absl::Status Launch(int64_t step, bool stop);
+  bool HasLaunched() const { return engine_->launched() > 0; }
+  // Whether a step's outcome may wait until the next step is launched: a device behind the host is then never idle.
+  bool MayCollectLate() const { return !device_.host_addressable() && engine_->launched() < kMostLaunchedSteps; }
+  absl::StatusOr<StepOutcome> Collect();
   bool EvaluatesAfter(int64_t step) const;
   absl::StatusOr<v1::EvaluateEvent> Evaluate(int64_t step);
 
@@ -82,7 +89,8 @@ class TrainingRun {
 
   ZeroOptions Options(int rank) const;
   absl::Status MeasurePeak();
-  void ExportFigures(const StepOutcome& outcome, const PhaseSeconds& phases);
+  void ExportFigures(const StepOutcome& outcome, const StepResult& result);
+  StepControl ControlOf(const v1::CheckpointManifest& manifest) const;
   v1::CheckpointManifest Manifest(int64_t step) const;
 
   const v1::Config config_;
@@ -102,6 +110,12 @@ class TrainingRun {
   std::unique_ptr<ZeroEngine> engine_;
   std::unique_ptr<Checkpointer> checkpointer_;
   int64_t loaded_samples_ = 0;
+  StepControl loaded_control_;
+  struct LaunchedStep {
+    double at, learning_rate;
+  };
+  std::deque<LaunchedStep> launches_;
+  double collected_at_ = 0;
 };
 
 }  // namespace zerofleet

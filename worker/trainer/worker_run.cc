@@ -59,6 +59,11 @@ class WorkerRun {
   absl::Status Enter(const v1::Assignment& assignment, uint64_t generation);
   absl::Status LoadUntilStart();
   absl::Status TrainToTheEnd();
+  bool SavesAfter(int64_t step) const;
+  // Whether something after this step needs its outcome, and that of all before it.
+  bool Settles(int64_t step) const { return SavesAfter(step) || run_->EvaluatesAfter(step); }
+  absl::Status CollectStep(bool* stopping);
+  absl::Status AfterStep(int64_t step, bool stopping);
   absl::Status SaveWhatWasResumed();
   absl::Status Save(int64_t step);
   absl::Status HandleWaitingMessages();
@@ -107,7 +112,7 @@ absl::Status WorkerRun::Prepare(const v1::Config& config) {
         absl::StrCat("the configuration's device is ", config.device(), ", this worker's is ", device_->kind()));
   }
   ZF_ASSIGN_OR_RETURN(run_, TrainingRun::Prepare(config, *device_, clock_, metrics_));
-  ZF_ASSIGN_OR_RETURN(endpoint_, CreateCollectiveEndpoint(config.collectives()));
+  ZF_ASSIGN_OR_RETURN(endpoint_, CreateCollectiveEndpoint(config.collectives(), *device_));
   v1::WorkerMessage message;
   v1::Ready* ready = message.mutable_ready();
   ready->set_config_digest(run_->digests().config);
@@ -128,7 +133,6 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
                         .device = device_->kind(),
                         .device_description = device_->description(),
                         .version = options_.hello.version()});
-  metrics_.SetLossScale(1);
   if (assignment.members_size() != config_.parallel().workers() || assignment.rank() < 0 ||
       assignment.rank() >= assignment.members_size()) {
     return absl::InternalError(absl::StrCat("assigned rank ", assignment.rank(), " of ", assignment.members_size(),
@@ -171,29 +175,45 @@ absl::Status WorkerRun::LoadUntilStart() {
 }
 
 absl::Status WorkerRun::TrainToTheEnd() {
-  while (result_.step < config_.steps() && !result_.stopped) {
+  bool stopping = false;  // some rank asked; steps that are launched already are finished
+  int64_t launched = result_.step;
+  while (result_.step < config_.steps() && !stopping) {
     ZF_RETURN_IF_ERROR(HandleWaitingMessages());
     ZF_RETURN_IF_ERROR(NoticeSignal());
-    int64_t step = result_.step + 1;
-    ZF_ASSIGN_OR_RETURN(TrainingRun::StepOutcome outcome, run_->Step(step, stop_));
-    result_.step = step;
-    status_.SetStep(step);
-    if (run_->rank() == 0) {
-      v1::WorkerMessage message;
-      *message.mutable_event()->mutable_step() = outcome.event;
-      ZF_RETURN_IF_ERROR(Send(message));
+    ZF_RETURN_IF_ERROR(run_->Launch(++launched, stop_));
+    while (run_->HasLaunched() && (Settles(launched) || stopping || !run_->MayCollectLate())) {
+      ZF_RETURN_IF_ERROR(CollectStep(&stopping));
     }
-    if (run_->EvaluatesAfter(step)) {
-      ZF_ASSIGN_OR_RETURN(v1::EvaluateEvent evaluation, run_->Evaluate(step));
-      v1::WorkerMessage message;
-      *message.mutable_event()->mutable_evaluate() = evaluation;
-      if (run_->rank() == 0) ZF_RETURN_IF_ERROR(Send(message));
-    }
-    result_.stopped = outcome.stop && step < config_.steps();
-    int64_t every = config_.checkpoint().every_steps();
-    if (step == config_.steps() || outcome.stop || (every > 0 && step % every == 0)) ZF_RETURN_IF_ERROR(Save(step));
+    if (!run_->HasLaunched()) ZF_RETURN_IF_ERROR(AfterStep(result_.step, stopping));
   }
+  result_.stopped = stopping && result_.step < config_.steps();
   return SaveWhatWasResumed();
+}
+
+bool WorkerRun::SavesAfter(int64_t step) const {
+  int64_t every = config_.checkpoint().every_steps();
+  return step == config_.steps() || (every > 0 && step % every == 0);
+}
+
+absl::Status WorkerRun::CollectStep(bool* stopping) {
+  ZF_ASSIGN_OR_RETURN(TrainingRun::StepOutcome outcome, run_->Collect());
+  result_.step = outcome.event.step();
+  status_.SetStep(result_.step);
+  *stopping = *stopping || outcome.stop;
+  if (run_->rank() != 0) return absl::OkStatus();
+  v1::WorkerMessage message;
+  *message.mutable_event()->mutable_step() = outcome.event;
+  return Send(message);
+}
+
+absl::Status WorkerRun::AfterStep(int64_t step, bool stopping) {
+  if (run_->EvaluatesAfter(step)) {
+    ZF_ASSIGN_OR_RETURN(v1::EvaluateEvent evaluation, run_->Evaluate(step));
+    v1::WorkerMessage message;
+    *message.mutable_event()->mutable_evaluate() = evaluation;
+    if (run_->rank() == 0) ZF_RETURN_IF_ERROR(Send(message));
+  }
+  return SavesAfter(step) || stopping ? Save(step) : absl::OkStatus();
 }
 
 // The end always saves. With no step left to do, what was resumed goes to this run's directory, unless it lies there: every

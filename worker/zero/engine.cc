@@ -2,28 +2,52 @@
 #include "worker/zero/engine.h"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "worker/optim/adamw.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/norm.h"
+#include "worker/zero/schedule.h"
 
 namespace zerofleet {
 
 ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& optimizer)
-    : parts_(parts), optimizer_(optimizer), state_(parts.spec, parts.layout, parts.arena),
-      gatherer_(parts.layout, parts.arena, parts.communicator, parts.clock),
-      reducer_(parts.layout, parts.arena, parts.communicator, parts.device.ops(), parts.clock),
-      scratch_(parts.arena.Take(kModelScratchRow)), scalar_(parts.arena.TakeAs<double>(kScalarsRow)) {
-  parts_.model.SetMemory({parts_.arena.Take(kActivationsRow), scratch_});
+    : parts_(parts), optimizer_(optimizer), marks_(parts.stream), state_(parts.spec, parts.layout, parts.device_arena),
+      gatherer_(parts.layout, parts.device_arena, parts.communicator, parts.stream, marks_),
+      reducer_(parts.layout, parts.device_arena, parts.communicator, parts.device.ops(), parts.stream, marks_),
+      scratch_(parts.device_arena.Take(kModelScratchRow)), losses_(parts.device_arena.TakeAs<double>(kSumsRow)),
+      squares_(losses_ + parts.layout.options().micro_batches),
+      mine_(parts.device_arena.TakeAs<StepScalars>(kScalarsRow)), ranks_(mine_ + 1),
+      control_(parts.device_arena.TakeAs<StepControl>(kControlRow)),
+      results_(parts.host_arena.TakeAs<StepControl>(kResultsRow)) {
+  parts_.model.SetMemory({parts_.device_arena.Take(kActivationsRow), scratch_});
 }
 
 absl::Status ZeroEngine::Initialize(uint64_t seed) {
+  StepControl control;
+  if (dynamic_loss_scale()) control.loss_scale = kFirstLossScale;
+  ZF_RETURN_IF_ERROR(SetControl(control));
   state_.Initialize(seed, parts_.device.ops(), parts_.stream);
   if (parts_.layout.stage().gather == ParameterGather::kAfterUpdate) return MakeWholeParameters(seed);
   NarrowMasterToParameters();
+  return parts_.stream.Synchronize();
+}
+
+absl::Status ZeroEngine::PublishLoadedState(const StepControl& control) {
+  ZF_RETURN_IF_ERROR(SetControl(control));
+  NarrowMasterToParameters();
+  ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+  gatherer_.PublishUpdate();
+  return Finish();
+}
+
+absl::Status ZeroEngine::SetControl(const StepControl& control) {
+  ZF_CHECK(launched_.empty());
+  results_[last_slot_] = control;
+  parts_.device.Copy(parts_.stream, control_, &results_[last_slot_], sizeof control);
   return parts_.stream.Synchronize();
 }
 
@@ -43,89 +67,97 @@ absl::Status ZeroEngine::MakeWholeParameters(uint64_t seed) {
   return parts_.stream.Synchronize();
 }
 
-absl::Status ZeroEngine::PublishLoadedState() {
-  NarrowMasterToParameters();
-  ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-  gatherer_.PublishUpdate();
-  return gatherer_.Finish();
-}
-
-absl::StatusOr<StepResult> ZeroEngine::Train(const StepInput& input, const MicroBatchSource& batches) {
-  StepResult result;
-  PhaseSeconds& phases = result.phases;
-
+absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& batches) {
+  ZF_CHECK(launched() < kMostLaunchedSteps);
   // Forward and backward of every micro-batch; units are gathered before their use, gradients leave behind it.
-  StepScalars mine{.flags = input.flags};
-  ZF_ASSIGN_OR_RETURN(mine.loss_sum, RunMicroBatches(input, batches, phases));
+  marks_.Mark(Phase::kData);
+  parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
+  ZF_RETURN_IF_ERROR(RunMicroBatches(input, batches));
 
-  // Every gradient reduced and at rest with its owner.
-  double start = parts_.clock.MonotonicSeconds();
-  ZF_RETURN_IF_ERROR(reducer_.Finish(parts_.stream));
-  ZF_ASSIGN_OR_RETURN(mine.squared_norm, OwnedSquaredNorm(parts_.layout, reducer_.resting(), parts_.device.ops(),
-                                                          parts_.stream, parts_.device, scalar_));
-  ZF_ASSIGN_OR_RETURN(StepScalars total, SumOverRanks(mine, parts_.communicator));
-  result.loss = total.loss_sum / static_cast<double>(input.tokens);
-  result.grad_norm = std::sqrt(total.squared_norm);
-  result.flags = total.flags;
-  double reduced = parts_.clock.MonotonicSeconds();
-  reducer_.TakeWaitSeconds();  // of Finish: within this phase already
-  phases.reduce += reduced - start;
-  if (!std::isfinite(result.grad_norm) || !std::isfinite(result.loss)) {
-    return absl::FailedPreconditionError(absl::StrCat("step ", input.step, ": loss ", result.loss, ", gradient norm ",
-                                                      result.grad_norm, ": training has diverged; a lower ",
-                                                      "optimizer.learning_rate or longer schedule.warmup_steps may help"));
-  }
+  // Every gradient reduced and at rest with its owner; every rank decides alike.
+  marks_.Mark(Phase::kReduce);
+  ZF_RETURN_IF_ERROR(reducer_.Finish());
+  ZF_ASSIGN_OR_RETURN(Communicator::Pending scalars, DecideStep(input));
 
   // The owners update their parts; where parameters rest whole, the parts are then gathered.
-  Update(input, ClipCoefficient(result.grad_norm, optimizer_.grad_clip()));
-  ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+  marks_.Mark(Phase::kOptimizer);
+  Update();
   gatherer_.PublishUpdate();
-  phases.optimizer = parts_.clock.MonotonicSeconds() - reduced;
-  return result;
+
+  last_slot_ = (last_slot_ + 1) % kMostLaunchedSteps;
+  parts_.device.Copy(parts_.stream, &results_[last_slot_], control_, sizeof(StepControl));
+  launched_.push_back({input.step, last_slot_, std::move(scalars), marks_.Take(), parts_.stream.Record()});
+  return parts_.stream.failure();
 }
 
-absl::StatusOr<double> ZeroEngine::RunMicroBatches(const StepInput& input, const MicroBatchSource& batches,
-                                                   PhaseSeconds& phases) {
-  const Clock& clock = parts_.clock;
-  float gradient_scale = static_cast<float>(1.0 / static_cast<double>(input.tokens));
+absl::StatusOr<StepResult> ZeroEngine::Collect() {
+  ZF_CHECK(!launched_.empty());
+  LaunchedStep launched = std::move(launched_.front());
+  launched_.pop_front();
+  // The step's last collective but the publishing ones; all before it are complete with it.
+  ZF_RETURN_IF_ERROR(launched.scalars.Wait());
+  ZF_RETURN_IF_ERROR(launched.end->Wait());
+  ZF_RETURN_IF_ERROR(parts_.stream.failure());
+  const StepControl& control = results_[launched.slot];
+  if (control.apply == 0 && !(dynamic_loss_scale() && control.loss_scale > 1)) {
+    return absl::FailedPreconditionError(absl::StrCat("step ", launched.step, ": loss ", control.loss, ", gradient norm ",
+                                                      control.grad_norm, ": training has diverged; a lower ",
+                                                      "optimizer.learning_rate or longer schedule.warmup_steps may help"));
+  }
+  return StepResult{.step = launched.step,
+                    .loss = control.loss,
+                    .grad_norm = control.grad_norm,
+                    .flags = control.flags,
+                    .skipped = control.apply == 0,
+                    .loss_scale = control.loss_scale,
+                    .phases = SumPhases(launched.marks, *launched.end)};
+}
+
+const StepControl& ZeroEngine::control() const {
+  ZF_CHECK(launched_.empty());
+  return results_[last_slot_];
+}
+
+absl::Status ZeroEngine::Finish() {
+  ZF_RETURN_IF_ERROR(gatherer_.Finish());
+  return parts_.stream.Synchronize();
+}
+
+absl::Status ZeroEngine::RunMicroBatches(const StepInput& input, const MicroBatchSource& batches) {
   std::vector<int> uses = UsedUnits(parts_.model.TrainingEvents());
-  double loss_sum = 0;
   for (int64_t micro = 0; micro < parts_.layout.options().micro_batches; ++micro) {
-    double start = clock.MonotonicSeconds();
+    marks_.Mark(Phase::kData);
     ZF_ASSIGN_OR_RETURN(MicroBatch batch, batches(micro));
-    double loaded = clock.MonotonicSeconds(), turned = loaded;
-    double gathering = 0;  // forward's share of the waits
+    marks_.Mark(Phase::kForward);
     reducer_.BeginMicroBatch(micro);
     gatherer_.Begin(uses);
-    ZF_RETURN_IF_ERROR(parts_.model.Train(batch, gradient_scale, *this, parts_.stream, scalar_, [&] {
-      turned = clock.MonotonicSeconds();
-      gathering = gatherer_.TakeWaitSeconds();
-    }));
-    ZF_ASSIGN_OR_RETURN(double loss, ReadLoss());
-    double gathering_again = gatherer_.TakeWaitSeconds(), reducing = reducer_.TakeWaitSeconds();
-    loss_sum += loss;
-    phases.data += loaded - start;
-    phases.forward += turned - loaded - gathering;
-    phases.backward += clock.MonotonicSeconds() - turned - gathering_again - reducing;
-    phases.gather += gathering + gathering_again;
-    phases.reduce += reducing;
+    ZF_RETURN_IF_ERROR(parts_.model.Train(batch, &control_->gradient_scale, *this, parts_.stream, losses_ + micro,
+                                          [this] { marks_.Mark(Phase::kBackward); }));
   }
-  return loss_sum;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<double> ZeroEngine::ReadLoss() {
-  double loss = 0;
-  parts_.device.Copy(parts_.stream, &loss, scalar_, sizeof loss);
-  ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-  return loss;
+absl::StatusOr<Communicator::Pending> ZeroEngine::DecideStep(const StepInput& input) {
+  Ops& ops = parts_.device.ops();
+  SumOwnedSquares(parts_.layout, reducer_.resting(), ops, parts_.stream, squares_);
+  ops.SumScalars(parts_.stream, losses_, parts_.layout.options().micro_batches, squares_, parts_.layout.units(),
+                 input.flags, mine_);
+  Communicator::Pending gathered =
+      parts_.communicator.AllGatherBytes(mine_, ranks_, sizeof(StepScalars), kScalarsUnit, parts_.stream.Record());
+  ZF_RETURN_IF_ERROR(gathered.Order(parts_.stream));
+  ops.DecideStep(parts_.stream, ranks_, parts_.communicator.size(),
+                 StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, dynamic_loss_scale()),
+                 control_);
+  return gathered;
 }
 
-void ZeroEngine::Update(const StepInput& input, double clip) {
+void ZeroEngine::Update() {
   for (int u = 0; u < parts_.layout.units(); ++u) {
     ZeroLayout::Piece piece = parts_.layout.Updated(u);
-    UpdateAdamW(parts_.device.ops(), parts_.stream, optimizer_, state_.Segments(u), input.step, input.learning_rate, clip,
-                reducer_.resting().Offset(piece.gradient_offset), state_.At(piece.state_offset),
-                gatherer_.resting().Offset(piece.parameter_offset));
+    AdamWState state = state_.At(piece.state_offset);
+    parts_.device.ops().AdamW(parts_.stream, state_.Segments(u), control_, reducer_.resting().Offset(piece.gradient_offset),
+                              state.master, state.exp_avg, state.exp_avg_sq,
+                              gatherer_.resting().Offset(piece.parameter_offset));
   }
 }
 
@@ -139,16 +171,35 @@ void ZeroEngine::NarrowMasterToParameters() {
 
 absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const EvaluationSource& batches) {
   std::vector<int> uses = UsedUnits(parts_.model.EvaluationEvents());
-  StepScalars mine;
+  double sum = 0;
   for (int64_t pass = 0; pass < passes; ++pass) {
     ZF_ASSIGN_OR_RETURN(EvaluationBatch one, batches(pass));
     gatherer_.Begin(uses);
-    ZF_RETURN_IF_ERROR(parts_.model.Evaluate(one.batch, *this, parts_.stream, scalar_));
-    ZF_ASSIGN_OR_RETURN(double loss, ReadLoss());
-    if (one.counts) mine.loss_sum += loss;
+    ZF_RETURN_IF_ERROR(parts_.model.Evaluate(one.batch, *this, parts_.stream, losses_));
+    double loss = 0;
+    parts_.device.Copy(parts_.stream, &loss, losses_, sizeof loss);
+    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+    if (one.counts) sum += loss;
   }
-  ZF_ASSIGN_OR_RETURN(StepScalars total, SumOverRanks(mine, parts_.communicator));
-  return total.loss_sum;
+  marks_.Take();
+  ZF_ASSIGN_OR_RETURN(std::vector<double> sums, GatherFromRanks(sum));
+  double total = 0;
+  for (double one : sums) total += one;
+  return total;
+}
+
+absl::StatusOr<std::vector<double>> ZeroEngine::GatherFromRanks(double mine) {
+  StepScalars scalars{.loss_sum = mine};
+  parts_.device.Copy(parts_.stream, mine_, &scalars, sizeof scalars);
+  ZF_RETURN_IF_ERROR(parts_.communicator
+                         .AllGatherBytes(mine_, ranks_, sizeof scalars, kScalarsUnit, parts_.stream.Record())
+                         .Wait());
+  std::vector<StepScalars> all(parts_.communicator.size());
+  parts_.device.Copy(parts_.stream, all.data(), ranks_, static_cast<int64_t>(all.size() * sizeof scalars));
+  ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+  std::vector<double> values;
+  for (const StepScalars& one : all) values.push_back(one.loss_sum);
+  return values;
 }
 
 }  // namespace zerofleet

@@ -1,23 +1,28 @@
 // One optimizer step under ZeRO, in the order of the paper (§5): gather, forward, backward, reduce, update, publish.
+//
+// Launch enqueues a step and Collect waits for its numbers. Between the two the host need not wait for the device: clipping,
+// loss scaling and the decision to skip are worked out there (step_control.h), so the next step may be launched before
+// this one's loss is read. On the CPU a launched step has run.
 #ifndef ZEROFLEET_WORKER_ZERO_ENGINE_H_
 #define ZEROFLEET_WORKER_ZERO_ENGINE_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/clock.h"
 #include "worker/collective/communicator.h"
 #include "worker/device/device.h"
+#include "worker/device/step_control.h"
 #include "worker/memory/arena.h"
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
 #include "worker/zero/gather.h"
 #include "worker/zero/layout.h"
+#include "worker/zero/phases.h"
 #include "worker/zero/reduce.h"
 #include "worker/zero/shard.h"
 #include "zerofleet/v1/config.pb.h"
@@ -31,9 +36,9 @@ struct EngineParts {
   Model& model;
   Device& device;
   Stream& stream;
-  Arena& arena;               // of PlanMemory's device rows
+  Arena& device_arena;         // of PlanMemory's device rows
+  Arena& host_arena;           // and of its host rows
   Communicator& communicator;  // the data group
-  const Clock& clock;
 };
 
 struct StepInput {
@@ -43,15 +48,13 @@ struct StepInput {
   uint64_t flags = 0;    // or-ed over the ranks into StepResult::flags
 };
 
-// Seconds of a step by phase, as the metrics name them; waits are counted in the phase waited for.
-struct PhaseSeconds {
-  double forward = 0, backward = 0, reduce = 0, optimizer = 0, gather = 0, data = 0;
-};
-
 struct StepResult {
+  int64_t step = 0;
   double loss = 0;       // mean cross-entropy per token over the global batch, nats
-  double grad_norm = 0;  // global L2 norm before clipping
+  double grad_norm = 0;  // global L2 norm before clipping; not finite in a skipped step
   uint64_t flags = 0;
+  bool skipped = false;  // fp16: the gradient overflowed, and the state is as before
+  double loss_scale = 1;  // of the step after
   PhaseSeconds phases;
 };
 
@@ -70,38 +73,65 @@ class ZeroEngine : private ParameterSource {
 
   TrainingState& state() { return state_; }
 
-  // Fresh weights from the seed, or after the state was loaded: makes the parameters from the master weights.
+  // Fresh weights from the seed. Or, after the state was loaded: makes the parameters from the master weights.
   absl::Status Initialize(uint64_t seed);
-  absl::Status PublishLoadedState();
+  absl::Status PublishLoadedState(const StepControl& control);
 
-  // FailedPrecondition when the gradient is not finite; the state is then as before the step.
-  absl::StatusOr<StepResult> Train(const StepInput& input, const MicroBatchSource& batches);
+  // At most kMostLaunchedSteps at a time.
+  absl::Status Launch(const StepInput& input, const MicroBatchSource& batches);
+  int launched() const { return static_cast<int>(launched_.size()); }
+  // Of the oldest step launched. FailedPrecondition when its loss or gradient was not finite and no smaller loss scale is
+  // left to try; that step has not changed the state.
+  absl::StatusOr<StepResult> Collect();
+
+  // What the last step collected leaves to the next: loss scale and counts. Nothing may be launched.
+  const StepControl& control() const;
 
   // Waits for what the last step has posted.
-  absl::Status Finish() { return gatherer_.Finish(); }
+  absl::Status Finish();
 
   // Sum of the loss over this rank's batches that count, and over ranks; every rank runs the same number of passes.
   absl::StatusOr<double> EvaluateLossSum(int64_t passes, const EvaluationSource& batches);
+  // Each rank's number, by rank.
+  absl::StatusOr<std::vector<double>> GatherFromRanks(double mine);
 
  private:
+  struct LaunchedStep {
+    int64_t step;
+    int slot;  // of results_
+    Communicator::Pending scalars;
+    std::vector<PhaseMark> marks;
+    std::shared_ptr<Event> end;
+  };
+
   absl::StatusOr<Tensor> Acquire(int unit) override { return gatherer_.Acquire(unit); }
   void Release(int unit) override { gatherer_.Release(unit); }
-  absl::StatusOr<float*> Gradient(int unit) override { return reducer_.Gradient(unit, parts_.stream); }
-  absl::Status DeliverGradient(int unit) override { return reducer_.Deliver(unit, parts_.stream); }
+  absl::StatusOr<float*> Gradient(int unit) override { return reducer_.Gradient(unit); }
+  absl::Status DeliverGradient(int unit) override { return reducer_.Deliver(unit); }
 
-  absl::StatusOr<double> RunMicroBatches(const StepInput& input, const MicroBatchSource& batches, PhaseSeconds& phases);
-  absl::StatusOr<double> ReadLoss();
-  void Update(const StepInput& input, double clip);
+  absl::Status SetControl(const StepControl& control);
+  absl::Status RunMicroBatches(const StepInput& input, const MicroBatchSource& batches);
+  absl::StatusOr<Communicator::Pending> DecideStep(const StepInput& input);
+  void Update();
   void NarrowMasterToParameters();
   absl::Status MakeWholeParameters(uint64_t seed);
+  bool dynamic_loss_scale() const { return parts_.layout.options().dtype == DType::kF16; }
 
   const EngineParts parts_;
   const v1::OptimizerConfig optimizer_;
+  PhaseMarks marks_;
   TrainingState state_;
   ParameterGatherer gatherer_;
   GradientReducer reducer_;
-  void* scratch_;   // the model's, free between passes
-  double* scalar_;  // device memory for one loss or norm
+  void* scratch_;         // the model's, free between passes
+  double* losses_;        // of each micro-batch; device memory, as all that follow
+  double* squares_;       // sums of squares of each unit's owned gradients
+  StepScalars* mine_;
+  StepScalars* ranks_;    // every rank's
+  StepControl* control_;
+  StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn
+  int last_slot_ = 0;
+  std::deque<LaunchedStep> launched_;
 };
 
 }  // namespace zerofleet

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <tuple>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -26,10 +28,16 @@ struct BitsCase {
   DType dtype;
 };
 
-class SameBits : public testing::TestWithParam<BitsCase> {};
+class SameBits : public testing::TestWithParam<std::tuple<std::string, BitsCase>> {
+ protected:
+  FleetSetup Setup() const {
+    const auto& [device, bits] = GetParam();
+    return {.world_size = bits.world_size, .dtype = bits.dtype, .device = device};
+  }
+};
 
 TEST_P(SameBits, InEveryStage) {
-  FleetSetup setup{.world_size = GetParam().world_size, .dtype = GetParam().dtype};
+  FleetSetup setup = Setup();
   FleetResult plain = TrainFleet(setup);
   EXPECT_LT(plain.losses.back(), plain.losses.front() + 0.5);
   for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
@@ -42,13 +50,30 @@ TEST_P(SameBits, InEveryStage) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fleets, SameBits,
-                         testing::Values(BitsCase{1, DType::kF32}, BitsCase{2, DType::kF32}, BitsCase{3, DType::kF32},
-                                         BitsCase{4, DType::kF32}, BitsCase{1, DType::kBF16}, BitsCase{2, DType::kBF16},
-                                         BitsCase{3, DType::kBF16}, BitsCase{4, DType::kBF16}),
-                         [](const auto& info) {
-                           return DTypeName(info.param.dtype) + std::to_string(info.param.world_size);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Fleets, SameBits,
+    testing::Combine(testing::ValuesIn(UsableDevices()),
+                     testing::Values(BitsCase{1, DType::kF32}, BitsCase{2, DType::kF32}, BitsCase{3, DType::kF32},
+                                     BitsCase{4, DType::kF32}, BitsCase{1, DType::kBF16}, BitsCase{2, DType::kBF16},
+                                     BitsCase{3, DType::kBF16}, BitsCase{4, DType::kBF16}, BitsCase{2, DType::kF16})),
+    [](const auto& info) {
+      const BitsCase& bits = std::get<1>(info.param);
+      return std::get<0>(info.param) + "_" + DTypeName(bits.dtype) + "_" + std::to_string(bits.world_size);
+    });
+
+// What a device computes is what the CPU computes, but for the order of sums within an op.
+TEST(Engine, EveryDeviceTrainsAsTheCpuDoes) {
+  for (const std::string& device : UsableDevices()) {
+    if (device == "cpu") continue;
+    for (DType dtype : {DType::kF32, DType::kBF16}) {
+      FleetSetup setup{.stage = 2, .world_size = 2, .dtype = dtype, .steps = 10};
+      std::vector<double> cpu = TrainFleet(setup).losses;
+      setup.device = device;
+      EXPECT_LT(RelativeDifference(cpu, TrainFleet(setup).losses), dtype == DType::kF32 ? 1e-4 : 1e-2)
+          << device << " " << DTypeName(dtype);
+    }
+  }
+}
 
 TEST(Engine, StagesAgreeWithSeveralMicroBatches) {
   FleetSetup setup{.world_size = 2, .global_sequences = 16, .micro_batches = 4, .steps = 10};
@@ -142,13 +167,71 @@ TEST(Engine, DivergenceIsSaidAndTheStateKept) {
   FleetSetup setup{.stage = 2, .world_size = 2};
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
-    AdamWState vectors = rank.engine().state().vectors();
-    std::vector<float> before(vectors.master, vectors.master + rank.layout().optimizer_elements());
-    before[3] = vectors.master[3] = std::numeric_limits<float>::infinity();
-    ZF_CHECK(rank.engine().PublishLoadedState().ok());
-    absl::StatusOr<StepResult> result = rank.engine().Train({7, 1e-2, 120}, [&](int64_t micro) { return rank.Batch(7, micro); });
-    EXPECT_THAT(std::string(result.status().message()), HasSubstr("step 7"));
-    EXPECT_TRUE(std::equal(before.begin(), before.end(), vectors.master));
+    float* master = rank.engine().state().vectors().master;
+    std::vector<float> before = rank.Read(master, rank.layout().optimizer_elements());
+    before[3] = std::numeric_limits<float>::infinity();
+    rank.Write(master, before);
+    ZF_CHECK(rank.engine().PublishLoadedState({}).ok());
+    EXPECT_THAT(std::string(rank.TryStep(7).status().message()), HasSubstr("step 7"));
+    EXPECT_EQ(rank.Read(master, rank.layout().optimizer_elements()), before);
+  });
+}
+
+// A step launched before the one before it is read sees the same numbers as one launched after.
+TEST(Engine, StepsMayBeReadOneLate) {
+  FleetSetup setup{.stage = 2, .world_size = 2, .dtype = DType::kBF16};
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    std::vector<double> plain, late;
+    for (int64_t step = 1; step <= 4; ++step) plain.push_back(rank.Step(step).loss);
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    for (int64_t step = 1; step <= 4; ++step) {
+      ZF_CHECK(rank.Launch(step).ok());
+      if (step > 1) late.push_back(rank.engine().Collect()->loss);
+    }
+    EXPECT_EQ(rank.engine().launched(), 1);
+    late.push_back(rank.engine().Collect()->loss);
+    EXPECT_EQ(plain, late);
+  });
+}
+
+// Micikevicius et al. 2018 §3.2: the scale starts at 2^16; a step that overflows halves it and changes nothing else.
+TEST(Engine, Fp16OverflowSkipsTheStepAndHalvesTheScale) {
+  FleetSetup setup{.stage = 2, .world_size = 2, .dtype = DType::kF16};
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    EXPECT_EQ(rank.engine().control().loss_scale, 65536);
+    StepControl control;
+    control.loss_scale = 0x1p40;  // far past what fp16 gradients hold
+    ZF_CHECK(rank.engine().PublishLoadedState(control).ok());
+    float* master = rank.engine().state().vectors().master;
+    std::vector<float> before = rank.Read(master, rank.layout().optimizer_elements());
+    StepResult result = rank.Step(1);
+    EXPECT_TRUE(result.skipped);
+    EXPECT_EQ(result.loss_scale, 0x1p39);
+    EXPECT_EQ(rank.Read(master, rank.layout().optimizer_elements()), before);
+    EXPECT_EQ(rank.engine().control().skipped, 1);
+    int64_t step = 1;
+    while (result.skipped) result = rank.Step(++step);
+    EXPECT_EQ(rank.engine().control().updates, 1);
+    EXPECT_NE(rank.Read(master, rank.layout().optimizer_elements()), before);
+  });
+}
+
+// The loss scale cancels out but for rounding: fp16 trains as fp32 does.
+TEST(Engine, Fp16TrainsAsFp32Does) {
+  FleetSetup setup{.stage = 1, .world_size = 2, .steps = 12};
+  std::vector<double> exact = TrainFleet(setup).losses;
+  setup.dtype = DType::kF16;
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+    StepControl control = rank.engine().control();
+    control.loss_scale = 1024;  // no step of this run overflows
+    ZF_CHECK(rank.engine().PublishLoadedState(control).ok());
+    std::vector<double> losses;
+    for (int64_t step = 1; step <= setup.steps; ++step) losses.push_back(rank.Step(step).loss);
+    EXPECT_EQ(rank.engine().control().skipped, 0);
+    EXPECT_LT(RelativeDifference(exact, losses), 5e-3);
   });
 }
 
@@ -157,7 +240,7 @@ TEST(Engine, FlagsReachEveryRank) {
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
     uint64_t mine = rank.layout().options().rank == 1 ? 4 : 0;
-    EXPECT_EQ(rank.engine().Train({1, 1e-2, 120, mine}, [&](int64_t micro) { return rank.Batch(1, micro); })->flags, 4u);
+    EXPECT_EQ(rank.TryStep(1, mine)->flags, 4u);
   });
 }
 

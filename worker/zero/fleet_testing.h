@@ -2,6 +2,7 @@
 #ifndef ZEROFLEET_WORKER_ZERO_FLEET_TESTING_H_
 #define ZEROFLEET_WORKER_ZERO_FLEET_TESTING_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,7 +12,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/status.h"
 #include "worker/collective/in_process.h"
+#include "worker/collective/staged.h"
 #include "worker/model/model_testing.h"
 #include "worker/zero/engine.h"
 #include "worker/zero/memory_plan.h"
@@ -26,6 +29,7 @@ struct FleetSetup {
   int64_t global_sequences = 12, micro_batches = 1;
   int64_t steps = 4;
   uint64_t seed = 5;
+  std::string device = "cpu";
 };
 
 inline v1::OptimizerConfig TestOptimizer() {
@@ -40,19 +44,35 @@ inline v1::OptimizerConfig TestOptimizer() {
   return optimizer;
 }
 
+// The device kinds this build has and this machine can make: what a fleet's tests run on.
+inline std::vector<std::string> UsableDevices() {
+  std::vector<std::string> kinds;
+  for (const std::string& kind : DeviceKindsBuilt()) {
+    if (ResolveDeviceKind(kind).ok()) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+// `inner` as it is, or through host memory where the device's cannot be read.
+inline std::unique_ptr<Communicator> CommunicatorOn(Device& device, std::unique_ptr<Communicator> inner) {
+  return device.host_addressable() ? std::move(inner) : *CreateStagedCommunicator(device, std::move(inner));
+}
+
 // One rank with everything it is made of.
 class TestRank {
  public:
   TestRank(const FleetSetup& setup, std::unique_ptr<Communicator> communicator)
-      : setup_(setup), communicator_(std::move(communicator)), spec_(*ModelSpec::Create(setup.model)),
-        device_(*CreateDevice({.kind = "cpu", .threads = 1})), stream_(*device_->CreateStream()),
+      : setup_(setup), device_(*CreateDevice({.kind = setup.device, .threads = 1})),
+        communicator_(CommunicatorOn(*device_, std::move(communicator))), spec_(*ModelSpec::Create(setup.model)),
+        stream_(*device_->CreateStream()),
         model_(*Model::Create(setup.model, setup.dtype, *device_, sequences(), setup.model.context())),
         layout_(spec_, {setup.stage, setup.dtype, setup.micro_batches, communicator_->rank(), setup.world_size}) {
     communicator_->SetObserver([this](const CollectiveRecord& record) { records_.push_back(record); });
     MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
     arena_ = *Arena::Create(plan, Space::kDevice, *device_);
+    host_arena_ = *Arena::Create(plan, Space::kHost, *device_);
     engine_ = std::make_unique<ZeroEngine>(
-        EngineParts{spec_, layout_, *model_, *device_, *stream_, *arena_, *communicator_, Clock::Real()}, TestOptimizer());
+        EngineParts{spec_, layout_, *model_, *device_, *stream_, *arena_, *host_arena_, *communicator_}, TestOptimizer());
     tokens_ = arena_->TakeAs<int32_t>(kTokensRow);
   }
 
@@ -67,11 +87,29 @@ class TestRank {
   }
 
   StepResult Step(int64_t step) {
-    int64_t tokens = setup_.global_sequences * setup_.model.context();
-    absl::StatusOr<StepResult> result =
-        engine_->Train({step, 1e-2, tokens}, [&](int64_t micro) { return Batch(step, micro); });
+    absl::StatusOr<StepResult> result = TryStep(step);
     ZF_CHECK(result.ok());
     return *result;
+  }
+  absl::StatusOr<StepResult> TryStep(int64_t step, uint64_t flags = 0) {
+    ZF_RETURN_IF_ERROR(Launch(step, flags));
+    return engine_->Collect();
+  }
+  absl::Status Launch(int64_t step, uint64_t flags = 0) {
+    int64_t tokens = setup_.global_sequences * setup_.model.context();
+    return engine_->Launch({step, 1e-2, tokens, flags}, [&](int64_t micro) { return Batch(step, micro); });
+  }
+
+  // `count` floats of device memory, as they are when everything enqueued is done.
+  std::vector<float> Read(const float* from, int64_t count) {
+    std::vector<float> values(count);
+    device_->Copy(*stream_, values.data(), from, count * static_cast<int64_t>(sizeof(float)));
+    ZF_CHECK(stream_->Synchronize().ok());
+    return values;
+  }
+  void Write(float* to, const std::vector<float>& values) {
+    device_->Copy(*stream_, to, values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
+    ZF_CHECK(stream_->Synchronize().ok());
   }
 
   ZeroEngine& engine() { return *engine_; }
@@ -88,11 +126,13 @@ class TestRank {
     std::vector<int32_t> all(setup_.global_sequences * (context + 1));
     for (int32_t& token : all) token = static_cast<int32_t>(random() % setup_.model.vocab());
     int64_t first = layout_.options().rank * count * setup_.micro_batches + micro * count;
+    std::vector<int32_t> mine(2 * count * context);
     for (int64_t i = 0; i < count; ++i) {
       const int32_t* sample = &all[(first + i) * (context + 1)];
-      std::copy_n(sample, context, tokens_ + i * context);
-      std::copy_n(sample + 1, context, tokens_ + (count + i) * context);
+      std::copy_n(sample, context, &mine[i * context]);
+      std::copy_n(sample + 1, context, &mine[(count + i) * context]);
     }
+    device_->Copy(*stream_, tokens_, mine.data(), static_cast<int64_t>(mine.size() * sizeof(int32_t)));
     return MicroBatch{count, context, tokens_, tokens_ + count * context};
   }
 
@@ -100,14 +140,14 @@ class TestRank {
   int64_t sequences() const { return setup_.global_sequences / (setup_.world_size * setup_.micro_batches); }
 
   const FleetSetup setup_;
+  std::unique_ptr<Device> device_;
   std::unique_ptr<Communicator> communicator_;
   std::vector<CollectiveRecord> records_;
   ModelSpec spec_;
-  std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Model> model_;
   ZeroLayout layout_;
-  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Arena> arena_, host_arena_;
   std::unique_ptr<ZeroEngine> engine_;
   int32_t* tokens_;
 };
@@ -146,9 +186,12 @@ inline FleetResult TrainFleet(const FleetSetup& setup) {
     }
     for (const PlacedRange& range : rank.engine().state().StoreRanges()) {
       AdamWState at = rank.engine().state().At(range.offset);
-      std::copy_n(at.master, range.elements(), &result.master[range.flat_begin]);
-      std::copy_n(at.exp_avg, range.elements(), &result.exp_avg[range.flat_begin]);
-      std::copy_n(at.exp_avg_sq, range.elements(), &result.exp_avg_sq[range.flat_begin]);
+      auto keep = [&](const float* from, std::vector<float>& all) {
+        std::ranges::copy(rank.Read(from, range.elements()), &all[range.flat_begin]);
+      };
+      keep(at.master, result.master);
+      keep(at.exp_avg, result.exp_avg);
+      keep(at.exp_avg_sq, result.exp_avg_sq);
     }
   });
   return result;

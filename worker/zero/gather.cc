@@ -1,6 +1,7 @@
 // Slots, prefetch and the gather after the update; see gather.h.
 #include "worker/zero/gather.h"
 
+#include <memory>
 #include <utility>
 
 #include "base/status.h"
@@ -8,10 +9,11 @@
 
 namespace zerofleet {
 
-ParameterGatherer::ParameterGatherer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, const Clock& clock)
-    : layout_(layout), communicator_(communicator), clock_(clock),
+ParameterGatherer::ParameterGatherer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Stream& stream,
+                                     PhaseMarks& marks)
+    : layout_(layout), communicator_(communicator), stream_(stream), marks_(marks),
       resting_{arena.Take(kParametersRow), layout.options().dtype}, slots_(PlanSlots(layout.partition())), order_(slots_),
-      unit_ready_(layout.units()) {
+      unit_ready_(layout.units()), ordered_(layout.units(), true) {
   if (!layout_.stage().split_parameters) return;
   for (int s = 0; s < static_cast<int>(slots_.unit_of_slot.size()); ++s) {
     slot_memory_.push_back({arena.Take(ParameterSlotRow(s)), layout_.options().dtype});
@@ -23,12 +25,19 @@ void ParameterGatherer::Begin(std::vector<int> uses) {
 }
 
 absl::StatusOr<Tensor> ParameterGatherer::Acquire(int unit) {
-  bool gathered = layout_.stage().gather == ParameterGather::kBeforeUse;
-  if (gathered) {
+  if (layout_.stage().gather == ParameterGather::kBeforeUse) {
     for (int wanted : order_.Acquire(unit)) Post(wanted);
   }
-  ZF_RETURN_IF_ERROR(Wait(unit_ready_[unit]));
-  return gathered ? slot_memory_[slots_.slot_of_unit[unit]] : resting_.Offset(layout_.UnitOffset(unit));
+  if (ordered_[unit]) return Whole(unit);
+  PhaseMarks::Within wait(marks_, Phase::kGather);
+  ZF_RETURN_IF_ERROR(unit_ready_[unit].Order(stream_));
+  ordered_[unit] = true;
+  return Whole(unit);
+}
+
+Tensor ParameterGatherer::Whole(int unit) const {
+  return layout_.stage().gather == ParameterGather::kBeforeUse ? slot_memory_[slots_.slot_of_unit[unit]]
+                                                               : resting_.Offset(layout_.UnitOffset(unit));
 }
 
 void ParameterGatherer::Release(int unit) {
@@ -36,33 +45,27 @@ void ParameterGatherer::Release(int unit) {
 }
 
 void ParameterGatherer::Post(int unit) {
+  ordered_[unit] = false;
   unit_ready_[unit] = communicator_.AllGather(resting_.Offset(layout_.ShardOffset(unit, /*split=*/true)).data,
                                               slot_memory_[slots_.slot_of_unit[unit]].data,
                                               layout_.partition().PaddedElements(unit), layout_.options().dtype,
-                                              layout_.partition().unit(unit).name);
+                                              layout_.partition().unit(unit).name, stream_.Record());
 }
 
 void ParameterGatherer::PublishUpdate() {
   if (layout_.stage().gather != ParameterGather::kAfterUpdate) return;
+  std::shared_ptr<Event> updated = stream_.Record();
   for (int u = 0; u < layout_.units(); ++u) {
+    ordered_[u] = false;
     unit_ready_[u] = communicator_.AllGather(nullptr, resting_.Offset(layout_.UnitOffset(u)).data,
                                              layout_.partition().PaddedElements(u), layout_.options().dtype,
-                                             layout_.partition().unit(u).name);
+                                             layout_.partition().unit(u).name, updated);
   }
 }
 
 absl::Status ParameterGatherer::Finish() {
-  for (Communicator::Pending& pending : unit_ready_) ZF_RETURN_IF_ERROR(Wait(pending));
+  for (const Communicator::Pending& pending : unit_ready_) ZF_RETURN_IF_ERROR(pending.Wait());
   return absl::OkStatus();
 }
-
-absl::Status ParameterGatherer::Wait(Communicator::Pending& pending) {
-  double start = clock_.MonotonicSeconds();
-  absl::Status status = pending.Wait();
-  wait_seconds_ += clock_.MonotonicSeconds() - start;
-  return status;
-}
-
-double ParameterGatherer::TakeWaitSeconds() { return std::exchange(wait_seconds_, 0.0); }
 
 }  // namespace zerofleet

@@ -10,11 +10,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/clock.h"
 #include "worker/collective/communicator.h"
 #include "worker/device/ops.h"
 #include "worker/memory/arena.h"
 #include "worker/zero/layout.h"
+#include "worker/zero/phases.h"
 #include "worker/zero/prefetch.h"
 #include "worker/zero/slots.h"
 
@@ -22,39 +22,38 @@ namespace zerofleet {
 
 class ParameterGatherer {
  public:
-  ParameterGatherer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, const Clock& clock);
+  // Every use is enqueued on `stream`; waits are marked in `marks`.
+  ParameterGatherer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Stream& stream, PhaseMarks& marks);
 
   // This rank's resting parameters: whole units, or its shards.
   Tensor resting() const { return resting_; }
 
   // Announces the uses of the next pass, in order; the pass before must be over.
   void Begin(std::vector<int> uses);
-  // The whole unit, which must be the next use announced. Waits for its gather and posts the next one's.
+  // The whole unit, which must be the next use announced. The stream waits for its gather; posts the next one's.
   absl::StatusOr<Tensor> Acquire(int unit);
   void Release(int unit);
 
   // After the optimizer: posts what makes every unit whole again on every rank, where the stage keeps whole units split
   // only by the update. Acquire waits for it.
   void PublishUpdate();
-  // Waits for everything posted.
+  // Waits on the host for everything posted.
   absl::Status Finish();
-
-  // Seconds spent waiting since the last call.
-  double TakeWaitSeconds();
 
  private:
   void Post(int unit);
-  absl::Status Wait(Communicator::Pending& pending);
+  Tensor Whole(int unit) const;
 
   const ZeroLayout& layout_;
   Communicator& communicator_;
-  const Clock& clock_;
+  Stream& stream_;
+  PhaseMarks& marks_;
   Tensor resting_;
   SlotPlan slots_;
   PrefetchOrder order_;
   std::vector<Tensor> slot_memory_;                // stage 3 only
   std::vector<Communicator::Pending> unit_ready_;  // by unit: its latest gather
-  double wait_seconds_ = 0;
+  std::vector<bool> ordered_;                      // by unit: whether the stream has waited for it
 };
 
 }  // namespace zerofleet

@@ -2,6 +2,8 @@
 #include "worker/zero/memory_plan.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/units.h"
+#include "worker/device/step_control.h"
 #include "worker/zero/reduce.h"
 #include "worker/zero/slots.h"
 
@@ -35,7 +37,11 @@ void AddSlots(const ZeroLayout& layout, MemoryPlan& plan) {
 }  // namespace
 
 MemoryPlan PlanMemory(const Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch) {
-  constexpr int64_t kScalars = 64;  // doubles; more than a step sums
+  constexpr int64_t kSumsAtATime = 4096;  // so that the plan does not grow with a few more layers
+  const int64_t sums = RoundUp(layout.units() + layout.options().micro_batches, kSumsAtATime);
+  const int64_t scalars = (1 + layout.options().world_size) * static_cast<int64_t>(sizeof(StepScalars));
+  const int64_t control = static_cast<int64_t>(sizeof(StepControl));
+  const int64_t tokens = 2 * tokens_per_micro_batch * 4;
   int64_t states = layout.optimizer_elements() * kF32Bytes;
   int64_t stored = 0;
   for (const PlacedRange& range : layout.partition().StoredRanges(layout.options().rank)) stored += range.elements();
@@ -48,8 +54,12 @@ MemoryPlan PlanMemory(const Model& model, const ZeroLayout& layout, int64_t toke
       {Space::kDevice, Category::kOptimizer, kExpAvgSqRow, states},
       {Space::kDevice, Category::kActivations, kActivationsRow, model.ActivationBytes()},
       {Space::kDevice, Category::kBuffers, kModelScratchRow, model.ScratchBytes()},
-      {Space::kDevice, Category::kBuffers, kTokensRow, 2 * tokens_per_micro_batch * 4},
-      {Space::kDevice, Category::kBuffers, kScalarsRow, kScalars * 8},
+      {Space::kDevice, Category::kBuffers, kTokensRow, tokens},
+      {Space::kDevice, Category::kBuffers, kSumsRow, sums * 8},
+      {Space::kDevice, Category::kBuffers, kScalarsRow, scalars},
+      {Space::kDevice, Category::kBuffers, kControlRow, control},
+      {Space::kHost, Category::kBuffers, kResultsRow, kMostLaunchedSteps * control},
+      {Space::kHost, Category::kBuffers, kTokenStagingRow, kTokenStages * tokens},
       {Space::kHost, Category::kBuffers, kSnapshotRow, 3 * stored * kF32Bytes},
   };
   AddSlots(layout, plan);

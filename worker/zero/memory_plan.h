@@ -19,11 +19,20 @@ inline constexpr const char* kExpAvgSqRow = "exp_avg_sq";
 inline constexpr const char* kActivationsRow = "activations";
 inline constexpr const char* kModelScratchRow = "model scratch";
 inline constexpr const char* kTokensRow = "tokens";
-inline constexpr const char* kScalarsRow = "scalars";
+inline constexpr const char* kSumsRow = "sums";            // doubles: of each micro-batch's loss, of each unit's squares
+inline constexpr const char* kScalarsRow = "step scalars";  // StepScalars: this rank's, then every rank's
+inline constexpr const char* kControlRow = "step control";
+inline constexpr const char* kResultsRow = "step results";
+inline constexpr const char* kTokenStagingRow = "token staging";
 inline constexpr const char* kSnapshotRow = "snapshot";
 std::string ParameterSlotRow(int slot);
 std::string GradientSlotRow(int slot);
 std::string GradientStagingRow(int slot);
+
+// Steps that may be launched and whose results are not yet read (engine.h).
+inline constexpr int kMostLaunchedSteps = 2;
+// Copies of a micro-batch's tokens on the host: one on its way to the device, one being filled.
+inline constexpr int kTokenStages = 2;
 
 // `tokens_per_micro_batch` of inputs, and as many targets.
 MemoryPlan PlanMemory(const Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch);

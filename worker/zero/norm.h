@@ -1,30 +1,19 @@
-// The ranks' scalars of a step: loss, gradient norm, and whether anyone wants to stop.
+// The gradient norm's parts on this rank.
 //
-// Each rank squares only the gradients it owns, so nothing is counted twice; the ranks' doubles are gathered and summed in
-// rank order, so that every rank, in every stage, gets the same bits. 24 bytes a rank and step.
+// Each rank squares only the gradients it owns, so nothing is counted twice; the ranks' sums are gathered with the other
+// scalars of the step (StepScalars, 24 bytes a rank) and added in rank order, so that every rank, in every stage, gets the
+// same bits.
 #ifndef ZEROFLEET_WORKER_ZERO_NORM_H_
 #define ZEROFLEET_WORKER_ZERO_NORM_H_
 
-#include <cstdint>
-
-#include "absl/status/statusor.h"
-#include "worker/collective/communicator.h"
 #include "worker/device/ops.h"
 #include "worker/zero/layout.h"
 
 namespace zerofleet {
 
-struct StepScalars {
-  double loss_sum = 0;       // of this rank, or of all
-  double squared_norm = 0;   // of the gradients this rank owns, or of all
-  uint64_t flags = 0;        // of this rank, or all ranks' or-ed together
-};
-
-// Sums of squares of the owned shards in `gradients` (resting, reduced); `sum` is one double of device memory.
-absl::StatusOr<double> OwnedSquaredNorm(const ZeroLayout& layout, Tensor gradients, Ops& ops, Stream& stream,
-                                        Device& device, double* sum);
-
-absl::StatusOr<StepScalars> SumOverRanks(const StepScalars& mine, Communicator& communicator);
+// squares[u] = the sum of squares of the owned shard of unit u in `gradients` (resting, reduced); device memory for
+// layout.units() doubles.
+void SumOwnedSquares(const ZeroLayout& layout, Tensor gradients, Ops& ops, Stream& stream, double* squares);
 
 }  // namespace zerofleet
 

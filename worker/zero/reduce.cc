@@ -10,8 +10,8 @@
 namespace zerofleet {
 
 GradientReducer::GradientReducer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Ops& ops,
-                                 const Clock& clock)
-    : layout_(layout), communicator_(communicator), ops_(ops), clock_(clock),
+                                 Stream& stream, PhaseMarks& marks)
+    : layout_(layout), communicator_(communicator), ops_(ops), stream_(stream), marks_(marks),
       resting_{arena.Take(kGradientsRow), layout.gradient_dtype()}, slot_plan_(PlanSlots(layout.partition())),
       zeroed_for_(layout.units(), -1), unit_reduced_(layout.units()) {
   if (!NeedsSlots(layout_)) return;
@@ -29,87 +29,80 @@ void GradientReducer::BeginMicroBatch(int64_t micro_batch) {
   if (micro_batch == 0) zeroed_for_.assign(zeroed_for_.size(), -1);
 }
 
-absl::StatusOr<float*> GradientReducer::Gradient(int unit, Stream& stream) {
+absl::StatusOr<float*> GradientReducer::Gradient(int unit) {
   int64_t bytes = layout_.partition().PaddedElements(unit) * DTypeBytes(DType::kF32);
   if (!NeedsSlots(layout_)) {
     // Whole and fp32: micro-batches add to the same sum, begun once a step.
     float* sum = static_cast<float*>(resting_.Offset(layout_.UnitOffset(unit)).data);
-    if (zeroed_for_[unit] == -1) ops_.Zero(stream, sum, bytes);
+    if (zeroed_for_[unit] == -1) ops_.Zero(stream_, sum, bytes);
     zeroed_for_[unit] = micro_batch_;
     return sum;
   }
   Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
   if (zeroed_for_[unit] != micro_batch_) {
-    ZF_RETURN_IF_ERROR(Drain(slot, stream));
-    ops_.Zero(stream, slot.memory.data, bytes);
+    ZF_RETURN_IF_ERROR(Drain(slot));
+    ops_.Zero(stream_, slot.memory.data, bytes);
     zeroed_for_[unit] = micro_batch_;
   }
   return static_cast<float*>(slot.memory.data);
 }
 
-absl::Status GradientReducer::Deliver(int unit, Stream& stream) {
+absl::Status GradientReducer::Deliver(int unit) {
   ZF_CHECK(zeroed_for_[unit] == micro_batch_);
-  return layout_.stage().split_gradients ? DeliverSplit(unit, stream) : DeliverWhole(unit, stream);
-}
-
-// Stages 0 and 1: the sum over micro-batches rests whole and is reduced in place, once.
-absl::Status GradientReducer::DeliverWhole(int unit, Stream& stream) {
-  if (!last_micro_batch()) return absl::OkStatus();
-  int64_t elements = layout_.partition().PaddedElements(unit);
-  const std::string& name = layout_.partition().unit(unit).name;
-  Tensor whole = resting_.Offset(layout_.UnitOffset(unit));
-  Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/false));
-  if (NeedsSlots(layout_)) ops_.Convert(stream, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
-  ZF_RETURN_IF_ERROR(stream.Synchronize());
-  unit_reduced_[unit] = communicator_.ReduceScatter(whole.data, whole.dtype, shard.data, shard.dtype, elements, name);
-  if (!layout_.stage().split_optimizer) {
-    unit_reduced_[unit] = communicator_.AllGather(nullptr, whole.data, elements, whole.dtype, name);
+  if (layout_.stage().split_gradients) {
+    DeliverSplit(unit);
+  } else if (last_micro_batch()) {
+    DeliverWhole(unit);
   }
   return absl::OkStatus();
 }
 
+// Stages 0 and 1: the sum over micro-batches rests whole and is reduced in place, once.
+void GradientReducer::DeliverWhole(int unit) {
+  int64_t elements = layout_.partition().PaddedElements(unit);
+  const std::string& name = layout_.partition().unit(unit).name;
+  Tensor whole = resting_.Offset(layout_.UnitOffset(unit));
+  Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/false));
+  if (NeedsSlots(layout_)) ops_.Convert(stream_, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
+  unit_reduced_[unit] = communicator_.ReduceScatter(whole.data, whole.dtype, shard.data, shard.dtype, elements, name,
+                                                    stream_.Record());
+  if (!layout_.stage().split_optimizer) {
+    unit_reduced_[unit] = communicator_.AllGather(nullptr, whole.data, elements, whole.dtype, name);
+  }
+}
+
 // Stages 2 and 3: every micro-batch's gradient is reduced on its own; later ones are added to the resting shard.
-absl::Status GradientReducer::DeliverSplit(int unit, Stream& stream) {
+void GradientReducer::DeliverSplit(int unit) {
   Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
   int64_t elements = layout_.partition().PaddedElements(unit);
   Tensor wire{slot.memory.data, layout_.options().dtype};
-  if (wire.dtype != DType::kF32) ops_.Convert(stream, elements, slot.memory, wire);
-  ZF_RETURN_IF_ERROR(stream.Synchronize());
+  if (wire.dtype != DType::kF32) ops_.Convert(stream_, elements, slot.memory, wire);
   Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/true));
   if (micro_batch_ > 0) shard = {slot.staging, DType::kF32};
   slot.sent = communicator_.ReduceScatter(wire.data, wire.dtype, shard.data, shard.dtype, elements,
-                                          layout_.partition().unit(unit).name);
+                                          layout_.partition().unit(unit).name, stream_.Record());
   slot.draining = unit;
-  return absl::OkStatus();
 }
 
-// Waits until the slot's unit has been sent, and adds a later micro-batch's shard to the resting one.
-absl::Status GradientReducer::Drain(Slot& slot, Stream& stream) {
+// The stream waits until the slot's unit has been sent, and adds a later micro-batch's shard to the resting one.
+absl::Status GradientReducer::Drain(Slot& slot) {
   if (slot.draining == -1) return absl::OkStatus();
-  ZF_RETURN_IF_ERROR(Wait(slot.sent));
+  PhaseMarks::Within wait(marks_, Phase::kReduce);
+  ZF_RETURN_IF_ERROR(slot.sent.Order(stream_));
   int unit = std::exchange(slot.draining, -1);
   // A slot is drained before its next use: what it holds is of the micro-batch its unit was begun for.
   if (zeroed_for_[unit] > 0) {
     Tensor rest = resting_.Offset(layout_.ShardOffset(unit, /*split=*/true));
-    ops_.Accumulate(stream, layout_.partition().ShardElements(unit), Tensor{slot.staging, DType::kF32},
+    ops_.Accumulate(stream_, layout_.partition().ShardElements(unit), Tensor{slot.staging, DType::kF32},
                     static_cast<float*>(rest.data));
   }
   return absl::OkStatus();
 }
 
-absl::Status GradientReducer::Finish(Stream& stream) {
-  for (Slot& slot : slots_) ZF_RETURN_IF_ERROR(Drain(slot, stream));
-  for (const Communicator::Pending& pending : unit_reduced_) ZF_RETURN_IF_ERROR(Wait(pending));
+absl::Status GradientReducer::Finish() {
+  for (Slot& slot : slots_) ZF_RETURN_IF_ERROR(Drain(slot));
+  for (const Communicator::Pending& pending : unit_reduced_) ZF_RETURN_IF_ERROR(pending.Order(stream_));
   return absl::OkStatus();
 }
-
-absl::Status GradientReducer::Wait(const Communicator::Pending& pending) {
-  double start = clock_.MonotonicSeconds();
-  absl::Status status = pending.Wait();
-  wait_seconds_ += clock_.MonotonicSeconds() - start;
-  return status;
-}
-
-double GradientReducer::TakeWaitSeconds() { return std::exchange(wait_seconds_, 0.0); }
 
 }  // namespace zerofleet

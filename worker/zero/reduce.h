@@ -11,11 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/clock.h"
 #include "worker/collective/communicator.h"
 #include "worker/device/ops.h"
 #include "worker/memory/arena.h"
 #include "worker/zero/layout.h"
+#include "worker/zero/phases.h"
 #include "worker/zero/slots.h"
 
 namespace zerofleet {
@@ -27,20 +27,18 @@ class GradientReducer {
     return layout.stage().split_gradients || layout.gradient_dtype() != DType::kF32;
   }
 
-  GradientReducer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Ops& ops, const Clock& clock);
+  GradientReducer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Ops& ops, Stream& stream,
+                  PhaseMarks& marks);
 
   // The resting gradients, of layout.gradient_dtype(); complete after Finish.
   Tensor resting() const { return resting_; }
 
   void BeginMicroBatch(int64_t micro_batch);
   // Where the unit's gradient is summed; zeroed by the first call for it in a micro-batch that starts from zero.
-  absl::StatusOr<float*> Gradient(int unit, Stream& stream);
-  absl::Status Deliver(int unit, Stream& stream);
-  // Waits until every delivered gradient is at rest.
-  absl::Status Finish(Stream& stream);
-
-  // Seconds spent waiting since the last call.
-  double TakeWaitSeconds();
+  absl::StatusOr<float*> Gradient(int unit);
+  absl::Status Deliver(int unit);
+  // What is enqueued from now on finds every delivered gradient at rest.
+  absl::Status Finish();
 
  private:
   struct Slot {
@@ -51,22 +49,21 @@ class GradientReducer {
   };
 
   bool last_micro_batch() const { return micro_batch_ + 1 == layout_.options().micro_batches; }
-  absl::Status DeliverWhole(int unit, Stream& stream);
-  absl::Status DeliverSplit(int unit, Stream& stream);
-  absl::Status Drain(Slot& slot, Stream& stream);
-  absl::Status Wait(const Communicator::Pending& pending);
+  void DeliverWhole(int unit);
+  void DeliverSplit(int unit);
+  absl::Status Drain(Slot& slot);
 
   const ZeroLayout& layout_;
   Communicator& communicator_;
   Ops& ops_;
-  const Clock& clock_;
+  Stream& stream_;
+  PhaseMarks& marks_;
   Tensor resting_;
   SlotPlan slot_plan_;
   std::vector<Slot> slots_;
   std::vector<int64_t> zeroed_for_;  // by unit: the micro-batch its sum was last begun for, or -1
   std::vector<Communicator::Pending> unit_reduced_;
   int64_t micro_batch_ = 0;
-  double wait_seconds_ = 0;
 };
 
 }  // namespace zerofleet

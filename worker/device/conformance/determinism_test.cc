@@ -14,7 +14,8 @@ class OpRun {
   // All results, one after the other.
   std::vector<float> Results() {
     Linear();
-    Attention();
+    Attention({3, 90, 3, 10});
+    Attention({2, 130, 2, 64});  // a device may have a fused kernel for such heads
     Norm();
     Embedding();
     CrossEntropy();
@@ -36,14 +37,13 @@ class OpRun {
     const DeviceTensor x = In(m * k, 1), w = In(n * k, 2), bias = In(n, 3), dy = In(m * n, 4);
     const DeviceTensor y = Out(m * n, dtype_), dx = Out(m * k, dtype_), dw = Out(n * k, DType::kF32);
     const DeviceTensor dbias = Out(n, DType::kF32);
-    device_.ops().LinearForward(*stream_, m, n, k, x.tensor(), w.tensor(), bias.tensor(), y.tensor());
+    device_.ops().LinearForward(*stream_, m, n, k, x.tensor(), w.tensor(), bias.tensor(), Tensor{}, y.tensor());
     device_.ops().LinearBackwardInput(*stream_, m, n, k, dy.tensor(), w.tensor(), dx.tensor());
     device_.ops().LinearBackwardWeight(*stream_, m, n, k, dy.tensor(), x.tensor(), dw.as(), dbias.as());
     for (const DeviceTensor* kept : {&y, &dx, &dw, &dbias}) Keep(*kept);
   }
 
-  void Attention() {
-    const AttentionShape s{3, 90, 3, 10};
+  void Attention(const AttentionShape& s) {
     const int64_t count = s.batch * s.time * s.heads * s.head_size;
     const DeviceTensor qkv = In(3 * count, 5), dout = In(count, 6), out = Out(count, dtype_);
     const DeviceTensor dqkv = Out(3 * count, dtype_), logsumexp = Out(s.batch * s.heads * s.time, DType::kF32);
@@ -84,7 +84,8 @@ class OpRun {
     const DeviceTensor x = In(m * c, 12), w = In(vocab * c, 13), dx = Out(m * c, dtype_);
     const DeviceTensor dw = Out(vocab * c, DType::kF32), loss = Out(2, DType::kF32);
     const DeviceTensor scratch(device_, device_.ops().CrossEntropyScratchBytes(m, c, vocab, dtype_));
-    device_.ops().CrossEntropy(*stream_, m, c, vocab, x.tensor(), w.tensor(), targets.as<int32_t>(), 0.5f,
+    const DeviceTensor scale(device_, std::vector<float>{0.5f});
+    device_.ops().CrossEntropy(*stream_, m, c, vocab, x.tensor(), w.tensor(), targets.as<int32_t>(), scale.as(),
                                loss.as<double>(), dx.tensor(), dw.as(), scratch.as<void>());
     for (const DeviceTensor* kept : {&dx, &dw, &loss}) Keep(*kept);
   }

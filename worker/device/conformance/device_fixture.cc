@@ -6,7 +6,16 @@
 
 namespace zerofleet {
 
-std::vector<std::string> DeviceKinds() { return {"cpu"}; }
+std::vector<std::string> DeviceKinds() { return {"cpu", "cuda"}; }
+
+float Rounded(float value, DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return value;
+    case DType::kBF16: return ToFloat(ToBF16(value));
+    case DType::kF16: return ToFloat(ToF16(value));
+  }
+  return value;
+}
 
 std::vector<float> Values(int64_t count, int salt, DType dtype) {
   std::vector<float> values(count);
@@ -14,18 +23,18 @@ std::vector<float> Values(int64_t count, int salt, DType dtype) {
   for (float& value : values) {
     state = state * 1664525u + 1013904223u;
     value = static_cast<float>(state >> 8) * 0x1p-23f - 1.0f;
-    if (dtype == DType::kBF16) value = ToFloat(ToBF16(value));
+    value = Rounded(value, dtype);
   }
   return values;
 }
 
 DeviceTensor::DeviceTensor(Device& device, const std::vector<float>& values, DType dtype)
     : reservation_(device.Reserve(static_cast<int64_t>(values.size()) * DTypeBytes(dtype)).value()), dtype_(dtype) {
-  std::vector<BF16> rounded;
+  std::vector<uint16_t> halves;
   const void* from = values.data();
-  if (dtype == DType::kBF16) {
-    for (const float value : values) rounded.push_back(ToBF16(value));
-    from = rounded.data();
+  if (dtype != DType::kF32) {
+    for (const float value : values) halves.push_back(dtype == DType::kBF16 ? ToBF16(value).bits : ToF16(value).bits);
+    from = halves.data();
   }
   const auto stream = device.CreateStream().value();
   device.Copy(*stream, reservation_->data(), from, reservation_->bytes());
@@ -36,12 +45,14 @@ DeviceTensor::DeviceTensor(Device& device, int64_t bytes) : reservation_(device.
 
 std::vector<float> DeviceTensor::Read(Device& device) const {
   std::vector<float> values(reservation_->bytes() / DTypeBytes(dtype_));
-  std::vector<BF16> halves(dtype_ == DType::kBF16 ? values.size() : 0);
+  std::vector<uint16_t> halves(dtype_ == DType::kF32 ? 0 : values.size());
   const auto stream = device.CreateStream().value();
   void* const to = dtype_ == DType::kF32 ? static_cast<void*>(values.data()) : halves.data();
   device.Copy(*stream, to, reservation_->data(), reservation_->bytes());
   EXPECT_TRUE(stream->Synchronize().ok());
-  std::transform(halves.begin(), halves.end(), values.begin(), [](BF16 half) { return ToFloat(half); });
+  std::transform(halves.begin(), halves.end(), values.begin(), [this](uint16_t bits) {
+    return dtype_ == DType::kBF16 ? ToFloat(BF16{bits}) : ToFloat(F16{bits});
+  });
   return values;
 }
 
@@ -62,11 +73,12 @@ std::vector<float> DeviceTest::Get(const DeviceTensor& tensor) {
   return tensor.Read(*device_);
 }
 
-void ExpectClose(const std::vector<float>& got, const std::vector<double>& want, DType dtype) {
+void ExpectClose(const std::vector<float>& got, const std::vector<double>& want, DType dtype, int roundings) {
   ASSERT_EQ(got.size(), want.size());
   double largest = 1e-3;
   for (const double value : want) largest = std::max(largest, std::abs(value));
-  const double tolerance = largest * (dtype == DType::kF32 ? 4e-6 : 0x1p-8);
+  const double rounding = dtype == DType::kF32 ? 4e-6 : dtype == DType::kBF16 ? 0x1p-8 : 0x1p-10;
+  const double tolerance = largest * rounding * roundings;
   for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], tolerance) << "element " << i;
 }
 

@@ -1,6 +1,6 @@
 // What the conformance suite shares: which devices it runs on, tensors in device memory, comparisons.
 //
-// Every test runs on every device of DeviceKinds in both compute types. A device this build or machine lacks is
+// Every test runs on every device of DeviceKinds in every compute type. A device this build or machine lacks is
 // skipped with CreateDevice's own reason. To bring in a backend, add its kind to DeviceKinds.
 #ifndef ZEROFLEET_WORKER_DEVICE_CONFORMANCE_DEVICE_FIXTURE_H_
 #define ZEROFLEET_WORKER_DEVICE_CONFORMANCE_DEVICE_FIXTURE_H_
@@ -18,6 +18,9 @@
 namespace zerofleet {
 
 std::vector<std::string> DeviceKinds();
+
+// value as `dtype` holds it.
+float Rounded(float value, DType dtype);
 
 // `count` reproducible values in [-1, 1), rounded to `dtype`; `salt` tells tensors apart.
 std::vector<float> Values(int64_t count, int salt, DType dtype = DType::kF32);
@@ -59,8 +62,9 @@ class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType
   std::unique_ptr<Stream> stream_;
 };
 
-// Each element within the rounding of `dtype` of what is wanted, measured against the largest element.
-void ExpectClose(const std::vector<float>& got, const std::vector<double>& want, DType dtype);
+// Each element within the rounding of `dtype` of what is wanted, measured against the largest element. `roundings` is how
+// often a device may round on the way to it.
+void ExpectClose(const std::vector<float>& got, const std::vector<double>& want, DType dtype, int roundings = 1);
 
 // `gradient` against central differences of `loss` at `at`, element by element.
 void ExpectGradient(const std::function<double(const std::vector<float>&)>& loss, const std::vector<float>& at,
@@ -68,11 +72,11 @@ void ExpectGradient(const std::function<double(const std::vector<float>&)>& loss
 
 double Dot(const std::vector<float>& a, const std::vector<float>& b);
 
-// Runs the suite on every device and both types.
+// Runs the suite on every device and every type.
 #define ZF_CONFORMANCE(Suite)                                                                                \
   INSTANTIATE_TEST_SUITE_P(Devices, Suite,                                                                   \
                            ::testing::Combine(::testing::ValuesIn(DeviceKinds()),                            \
-                                              ::testing::Values(DType::kF32, DType::kBF16)),                 \
+                                              ::testing::Values(DType::kF32, DType::kBF16, DType::kF16)),                 \
                            [](const auto& info) {                                                            \
                              return std::get<0>(info.param) + "_" + DTypeName(std::get<1>(info.param));      \
                            })

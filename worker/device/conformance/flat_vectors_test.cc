@@ -9,8 +9,9 @@ namespace zerofleet {
 namespace {
 
 constexpr int64_t kCount = 40003;  // several blocks and a ragged end
-constexpr AdamWStep kStep = {.learning_rate = 3e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8,
-                             .weight_decay = 0.1, .gradient_scale = 0.7, .step = 3};
+constexpr double kGradientScale = 0.7;
+constexpr StepRule kRule = {.tokens = 1, .grad_clip = 0, .dynamic_loss_scale = false, .learning_rate = 3e-4,
+                            .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
 class FlatVectorsTest : public DeviceTest {
  protected:
@@ -21,6 +22,16 @@ class FlatVectorsTest : public DeviceTest {
     device().Copy(stream(), &result, sum.as<void>(), sizeof(double));
     EXPECT_TRUE(stream().Synchronize().ok());
     return result;
+  }
+
+  // The third update's control, in device memory.
+  DeviceTensor Control(bool apply = true) {
+    StepControl control;
+    control.apply = apply ? 1 : 0;
+    control.factors = FactorsOf(kRule, kGradientScale, 3);
+    DeviceTensor memory(device(), int64_t{sizeof control});
+    device().Copy(stream(), memory.as<void>(), &control, sizeof control);
+    return memory;
   }
 };
 
@@ -44,26 +55,38 @@ std::vector<float> RoundingCases() {
   return cases;
 }
 
-TEST_P(FlatVectorsTest, ConvertRoundsAsToBF16) {
+TEST_P(FlatVectorsTest, ConvertRoundsAsTheTypesSay) {
   const std::vector<float> cases = RoundingCases();
-  const DeviceTensor from = PutFloat(cases), to(device(), std::vector<float>(cases.size()), DType::kBF16);
+  const DeviceTensor from = PutFloat(cases), to = Room(cases.size());
   ops().Convert(stream(), cases.size(), from.tensor(), to.tensor());
-  std::vector<float> want;
-  for (const float value : cases) want.push_back(ToFloat(ToBF16(value)));
-  EXPECT_EQ(Bits(Get(to)), Bits(want));
+  const auto got = Get(to);
   ops().Convert(stream(), cases.size(), to.tensor(), from.tensor());
-  EXPECT_EQ(Bits(Get(from)), Bits(want));
+  const auto back = Get(from);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const float want = Rounded(cases[i], dtype());
+    if (std::isnan(want)) {
+      ASSERT_TRUE(std::isnan(got[i]) && std::isnan(back[i])) << i;
+    } else {
+      ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(want)) << cases[i];
+      ASSERT_EQ(std::bit_cast<uint32_t>(back[i]), std::bit_cast<uint32_t>(want)) << cases[i];
+    }
+  }
 }
 
 TEST_P(FlatVectorsTest, ConvertMayNarrowInPlace) {
-  const auto values = Values(kCount, 1);
-  const DeviceTensor buffer = PutFloat(values), apart(device(), std::vector<float>(kCount), DType::kBF16);
-  ops().Convert(stream(), kCount, buffer.tensor(), apart.tensor());
-  ops().Convert(stream(), kCount, buffer.tensor(), {buffer.tensor().data, DType::kBF16});
-  std::vector<float> narrowed = Get(buffer);  // read as fp32: two elements in each
-  const auto* halves = reinterpret_cast<const BF16*>(narrowed.data());
-  const auto want = Get(apart);
-  for (int64_t i = 0; i < kCount; ++i) ASSERT_EQ(ToFloat(halves[i]), want[i]) << i;
+  if (dtype() == DType::kF32) GTEST_SKIP() << "fp32 is not narrower than fp32";
+  // The last is more than a device has threads at once.
+  for (const int64_t count : {int64_t{1}, int64_t{9}, kCount, int64_t{3000001}}) {
+    const auto values = Values(count, 1);
+    const DeviceTensor buffer = PutFloat(values);
+    ops().Convert(stream(), count, buffer.tensor(), {buffer.tensor().data, dtype()});
+    std::vector<float> narrowed = Get(buffer);  // read as fp32: two elements in each
+    const auto* halves = reinterpret_cast<const uint16_t*>(narrowed.data());
+    for (int64_t i = 0; i < count; ++i) {
+      const float got = dtype() == DType::kBF16 ? ToFloat(BF16{halves[i]}) : ToFloat(F16{halves[i]});
+      ASSERT_EQ(got, Rounded(values[i], dtype())) << i;
+    }
+  }
 }
 
 TEST_P(FlatVectorsTest, AccumulateAddsInFloat) {
@@ -101,24 +124,27 @@ TEST_P(FlatVectorsTest, AdamWMatchesDouble) {
   for (float& value : v) value = std::abs(value);
   const DeviceTensor gradient = Put(g), master = PutFloat(p), exp_avg = PutFloat(m), exp_avg_sq = PutFloat(v);
   const DeviceTensor parameter = Room(kCount);
-  ops().AdamW(stream(), kCount, kStep, gradient.tensor(), master.as(), exp_avg.as(), exp_avg_sq.as(),
-              parameter.tensor());
+  const DecaySegment segments[] = {{0, 1001, true}, {1001, 2, false}, {1003, 20000, true}, {21003, kCount - 21003, false}};
+  const DeviceTensor control = Control();
+  ops().AdamW(stream(), segments, control.as<StepControl>(), gradient.tensor(), master.as(), exp_avg.as(),
+              exp_avg_sq.as(), parameter.tensor());
   std::vector<double> want_p, want_m, want_v;
   for (int64_t i = 0; i < kCount; ++i) {
-    const double grad = g[i] * kStep.gradient_scale;
-    want_m.push_back(kStep.beta1 * m[i] + (1 - kStep.beta1) * grad);
-    want_v.push_back(kStep.beta2 * v[i] + (1 - kStep.beta2) * grad * grad);
-    const double corrected_m = want_m[i] / (1 - std::pow(kStep.beta1, 3));
-    const double corrected_v = want_v[i] / (1 - std::pow(kStep.beta2, 3));
-    want_p.push_back(p[i] * (1 - kStep.learning_rate * kStep.weight_decay) -
-                     kStep.learning_rate * corrected_m / (std::sqrt(corrected_v) + kStep.epsilon));
+    const double grad = g[i] * kGradientScale;
+    want_m.push_back(kRule.beta1 * m[i] + (1 - kRule.beta1) * grad);
+    want_v.push_back(kRule.beta2 * v[i] + (1 - kRule.beta2) * grad * grad);
+    const double corrected_m = want_m[i] / (1 - std::pow(kRule.beta1, 3));
+    const double corrected_v = want_v[i] / (1 - std::pow(kRule.beta2, 3));
+    const bool decays = i < 1001 || (i >= 1003 && i < 21003);
+    want_p.push_back(p[i] * (decays ? 1 - kRule.learning_rate * kRule.weight_decay : 1) -
+                     kRule.learning_rate * corrected_m / (std::sqrt(corrected_v) + kRule.epsilon));
   }
   ExpectClose(Get(exp_avg), want_m, DType::kF32);
   ExpectClose(Get(exp_avg_sq), want_v, DType::kF32);
   const auto got = Get(master);
   for (int64_t i = 0; i < kCount; ++i) ASSERT_NEAR(got[i], want_p[i], 1e-7 + 1e-6 * std::abs(want_p[i])) << i;
   std::vector<float> rounded = got;
-  if (dtype() == DType::kBF16) for (float& value : rounded) value = ToFloat(ToBF16(value));
+  for (float& value : rounded) value = Rounded(value, dtype());
   EXPECT_EQ(Bits(Get(parameter)), Bits(rounded));
 }
 
@@ -127,13 +153,26 @@ TEST_P(FlatVectorsTest, AdamWOfARangeEqualsThatRangeOfTheWhole) {
   const auto run = [&](std::vector<std::pair<int64_t, int64_t>> ranges) {
     const DeviceTensor gradient = Put(g), master = PutFloat(p), exp_avg = PutFloat(m), exp_avg_sq = PutFloat(v);
     const Tensor fp32_parameter = master.tensor();  // the parameter may be the master itself
+    const DeviceTensor control = Control();
     for (const auto& [begin, end] : ranges) {
-      ops().AdamW(stream(), end - begin, kStep, gradient.tensor().Offset(begin), master.as() + begin,
+      const DecaySegment all{0, end - begin, true};
+      ops().AdamW(stream(), {&all, 1}, control.as<StepControl>(), gradient.tensor().Offset(begin), master.as() + begin,
                   exp_avg.as() + begin, exp_avg_sq.as() + begin, fp32_parameter.Offset(begin));
     }
     return std::array{Bits(Get(master)), Bits(Get(exp_avg)), Bits(Get(exp_avg_sq))};
   };
   EXPECT_EQ(run({{0, kCount}}), run({{0, 3}, {3, 17}, {17, 12345}, {12345, kCount}}));
+}
+
+TEST_P(FlatVectorsTest, AdamWLeavesASkippedStepAlone) {
+  const auto p = Values(kCount, 7);
+  const DeviceTensor gradient = Put(Random(kCount, 6)), master = PutFloat(p), exp_avg = PutFloat(p), exp_avg_sq = PutFloat(p);
+  const DeviceTensor parameter = Room(kCount), control = Control(/*apply=*/false);
+  const DecaySegment all{0, kCount, true};
+  ops().AdamW(stream(), {&all, 1}, control.as<StepControl>(), gradient.tensor(), master.as(), exp_avg.as(),
+              exp_avg_sq.as(), parameter.tensor());
+  for (const DeviceTensor* vector : {&master, &exp_avg, &exp_avg_sq}) EXPECT_EQ(Bits(Get(*vector)), Bits(p));
+  EXPECT_EQ(Get(parameter), std::vector<float>(kCount));
 }
 
 TEST_P(FlatVectorsTest, FillNormalOfARangeEqualsThatRangeOfTheWhole) {

@@ -1,4 +1,6 @@
 // Linear layers on every device: values against a product in double, gradients against finite differences.
+#include <cmath>
+
 #include "worker/device/conformance/device_fixture.h"
 
 namespace zerofleet {
@@ -7,10 +9,11 @@ namespace {
 class LinearTest : public DeviceTest {
  protected:
   DeviceTensor Forward(int64_t m, int64_t n, int64_t k, const std::vector<float>& x, const std::vector<float>& w,
-                       const std::vector<float>& bias) {
-    const DeviceTensor dx = Put(x), dw = Put(w), db = Put(bias);
+                       const std::vector<float>& bias, const std::vector<float>& residual = {}) {
+    const DeviceTensor dx = Put(x), dw = Put(w), db = Put(bias), dr = Put(residual);
     DeviceTensor y = Room(m * n);
-    ops().LinearForward(stream(), m, n, k, dx.tensor(), dw.tensor(), bias.empty() ? Tensor{} : db.tensor(), y.tensor());
+    ops().LinearForward(stream(), m, n, k, dx.tensor(), dw.tensor(), bias.empty() ? Tensor{} : db.tensor(),
+                        residual.empty() ? Tensor{} : dr.tensor(), y.tensor());
     return y;
   }
 };
@@ -40,6 +43,49 @@ TEST_P(LinearTest, ForwardMatchesDouble) {
     const auto x = Random(m * k, 1), w = Random(n * k, 2), bias = Random(n, 3);
     ExpectClose(Get(Forward(m, n, k, x, w, bias)), ReferenceForward(m, n, k, x, w, bias), dtype());
     ExpectClose(Get(Forward(m, n, k, x, w, {})), ReferenceForward(m, n, k, x, w, {}), dtype());
+  }
+}
+
+TEST_P(LinearTest, ForwardAddsTheResidual) {
+  for (const auto& [m, n, k] : kShapes) {
+    const auto x = Random(m * k, 1), w = Random(n * k, 2), bias = Random(n, 3), residual = Random(m * n, 10);
+    auto want = ReferenceForward(m, n, k, x, w, bias);
+    for (int64_t i = 0; i < m * n; ++i) want[i] += residual[i];
+    ExpectClose(Get(Forward(m, n, k, x, w, bias, residual)), want, dtype(), /*roundings=*/2);
+  }
+}
+
+double Gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+
+TEST_P(LinearTest, GeluForwardKeepsWhatCameBefore) {
+  for (const auto& [m, n, k] : kShapes) {
+    const auto x = Random(m * k, 1), w = Random(n * k, 2), bias = Random(n, 3);
+    const DeviceTensor device_x = Put(x), device_w = Put(w), device_bias = Put(bias), before = Room(m * n), y = Room(m * n);
+    ops().LinearGeluForward(stream(), m, n, k, device_x.tensor(), device_w.tensor(), device_bias.tensor(),
+                            before.tensor(), y.tensor());
+    auto want = ReferenceForward(m, n, k, x, w, bias);
+    ExpectClose(Get(before), want, dtype());
+    for (double& value : want) value = Gelu(value);
+    ExpectClose(Get(y), want, dtype(), /*roundings=*/2);
+  }
+}
+
+TEST_P(LinearTest, BackwardInputGeluMatchesDouble) {
+  for (const auto& [m, n, k] : kShapes) {
+    const auto dy = Random(m * n, 4), w = Random(n * k, 5), before = Random(m * k, 11);
+    const DeviceTensor device_dy = Put(dy), device_w = Put(w), device_before = Put(before), dbefore = Room(m * k);
+    ops().LinearBackwardInputGelu(stream(), m, n, k, device_dy.tensor(), device_w.tensor(), device_before.tensor(),
+                                  dbefore.tensor());
+    std::vector<double> want(m * k);
+    for (int64_t row = 0; row < m; ++row) {
+      for (int64_t column = 0; column < n; ++column) {
+        for (int64_t i = 0; i < k; ++i) {
+          want[row * k + i] += static_cast<double>(dy[row * n + column]) * w[column * k + i];
+        }
+      }
+    }
+    for (int64_t i = 0; i < m * k; ++i) want[i] *= (Gelu(before[i] + 1e-5) - Gelu(before[i] - 1e-5)) / 2e-5;
+    ExpectClose(Get(dbefore), want, dtype(), /*roundings=*/2);
   }
 }
 

@@ -162,7 +162,7 @@ void CpuOps::AttentionForward(Stream& stream, const AttentionShape& shape, Tenso
                               void* scratch) {
   pool_.Run(shape.batch * shape.heads, [&](int64_t index, int thread) {
     const Head head{shape, index / shape.heads, index % shape.heads};
-    static_cast<CpuStream&>(stream).Record(
+    static_cast<CpuStream&>(stream).Keep(
         ForwardHead(head, ScratchOf(shape, scratch, thread), qkv, out, logsumexp));
   });
 }
@@ -171,7 +171,7 @@ void CpuOps::AttentionBackward(Stream& stream, const AttentionShape& shape, Tens
                                const float* logsumexp, Tensor dout, Tensor dqkv, void* scratch) {
   pool_.Run(shape.batch * shape.heads, [&](int64_t index, int thread) {
     const Head head{shape, index / shape.heads, index % shape.heads};
-    static_cast<CpuStream&>(stream).Record(
+    static_cast<CpuStream&>(stream).Keep(
         BackwardHead(head, ScratchOf(shape, scratch, thread), qkv, out, logsumexp, dout, dqkv));
   });
 }

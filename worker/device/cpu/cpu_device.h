@@ -17,10 +17,14 @@ class CpuDevice : public Device {
 
   std::string kind() const override { return "cpu"; }
   std::string description() const override;
+  std::string unique_id() const override { return ""; }
   absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override { return Reserve(bytes); }
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override;
   void Copy(Stream& stream, void* to, const void* from, int64_t bytes) override;
   bool host_addressable() const override { return true; }
+  double datasheet_flops(DType) const override { return 0; }
+  std::optional<DeviceMemory> memory() const override { return std::nullopt; }
   Ops& ops() override { return ops_; }
 
  private:

@@ -1,7 +1,7 @@
 // The ops of ops.h on the CPU.
 //
 // Each group of ops is one file: linear.cc, elementwise.cc, norm.cc, attention.cc, embedding.cc, cross_entropy.cc,
-// flat_vectors.cc, random_fill.cc, gemm_peak.cc. They cut the work into blocks for the pool; the arithmetic is in
+// flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc. They cut the work into blocks for the pool; the arithmetic is in
 // matmul.h (matrices) and kernels.h (vectors).
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
@@ -16,14 +16,17 @@ class CpuOps : public Ops {
   // `pool` outlives this object.
   explicit CpuOps(ThreadPool& pool) : pool_(pool) {}
 
-  void LinearForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor y) override;
+  void LinearForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor residual,
+                     Tensor y) override;
+  void LinearGeluForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor before,
+                         Tensor y) override;
   void LinearBackwardInput(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor dx) override;
+  void LinearBackwardInputGelu(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor before,
+                               Tensor dbefore) override;
   void LinearBackwardWeight(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor x, float* dw,
                             float* dbias) override;
 
   void GeluForward(Stream&, int64_t count, Tensor x, Tensor y) override;
-  void GeluBackward(Stream&, int64_t count, Tensor x, Tensor dy, Tensor dx) override;
-  void Add(Stream&, int64_t count, Tensor a, Tensor b, Tensor y) override;
 
   void LayerNormForward(Stream&, int64_t m, int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta, Tensor y,
                         float* mean, float* rstd) override;
@@ -42,7 +45,7 @@ class CpuOps : public Ops {
                          float* dwte, float* dwpe) override;
 
   void CrossEntropy(Stream&, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w, const int32_t* targets,
-                    float gradient_scale, double* loss_sum, Tensor dx, float* dw, void* scratch) override;
+                    const float* gradient_scale, double* loss_sum, Tensor dx, float* dw, void* scratch) override;
   int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const override;
 
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;
@@ -50,10 +53,15 @@ class CpuOps : public Ops {
   void SumSquares(Stream&, int64_t count, Tensor x, double* sum) override;
   void Zero(Stream&, void* data, int64_t bytes) override;
   void Fill(Stream&, int64_t count, float value, float* to) override;
-  void AdamW(Stream&, int64_t count, const AdamWStep&, Tensor gradient, float* master, float* exp_avg,
-             float* exp_avg_sq, Tensor parameter) override;
+  void AdamW(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
+             float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) override;
   void FillNormal(Stream&, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,
                   float* to) override;
+
+  void BeginStep(Stream&, double tokens, StepControl* control) override;
+  void SumScalars(Stream&, const double* losses, int64_t loss_count, const double* squares, int64_t square_count,
+                  uint64_t flags, StepScalars* mine) override;
+  void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule, StepControl* control) override;
 
   // Where bf16 has no instructions the arithmetic is fp32, and so is the peak that is measured for it.
   double MeasureGemmPeak(DType dtype, int rounds) override;

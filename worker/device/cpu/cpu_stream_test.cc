@@ -9,10 +9,10 @@ namespace {
 TEST(CpuStreamTest, FirstFailureSticksUntilSynchronize) {
   CpuStream stream;
   EXPECT_TRUE(stream.Synchronize().ok());
-  stream.Record(absl::OkStatus());
-  stream.Record(absl::ResourceExhaustedError("first"));
-  stream.Record(absl::InternalError("second"));
-  stream.Record(absl::OkStatus());
+  stream.Keep(absl::OkStatus());
+  stream.Keep(absl::ResourceExhaustedError("first"));
+  stream.Keep(absl::InternalError("second"));
+  stream.Keep(absl::OkStatus());
   EXPECT_EQ(stream.Synchronize(), absl::ResourceExhaustedError("first"));
   EXPECT_TRUE(stream.Synchronize().ok());
 }

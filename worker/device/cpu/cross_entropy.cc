@@ -38,10 +38,11 @@ struct Plan {
 }  // namespace
 
 void CpuOps::CrossEntropy(Stream& stream, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w,
-                          const int32_t* targets, float gradient_scale, double* loss_sum, Tensor dx, float* dw,
+                          const int32_t* targets, const float* gradient_scale, double* loss_sum, Tensor dx, float* dw,
                           void* scratch) {
   const Plan plan(m, vocab, x.dtype);
   const bool gradient = static_cast<bool>(dx);
+  const float scale = gradient ? *gradient_scale : 0.0f;
   std::byte* const base = static_cast<std::byte*>(scratch);
   double* const losses = reinterpret_cast<double*>(base);
   const Tensor logits{base + plan.logits_at, DType::kF32}, rounded{base + plan.rounded_at, DType::kBF16};
@@ -51,20 +52,20 @@ void CpuOps::CrossEntropy(Stream& stream, int64_t m, int64_t c, int64_t vocab, T
   for (int64_t first = 0; first < m; first += plan.rows) {
     const int64_t rows = std::min(plan.rows, m - first);
     const Tensor x_chunk = x.Offset(first * c);
-    cpu_stream.Record(Matmul(
+    cpu_stream.Keep(Matmul(
         pool_, {.m = rows, .n = vocab, .k = c, .a = {x_chunk, c}, .b = {w, c, true}, .c = {logits, vocab}}));
     pool_.RunBlocks(rows, RowBlock(vocab), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const Tensor at = logits.Offset(row * vocab);
-        losses[first + row] = kernels::CrossEntropyRow(vocab, targets[first + row], gradient, gradient_scale,
+        losses[first + row] = kernels::CrossEntropyRow(vocab, targets[first + row], gradient, scale,
                                                        static_cast<float*>(at.data));
         if (gradient && plan.rounded) kernels::Convert(vocab, at, rounded.Offset(row * vocab));
       }
     });
     if (!gradient) continue;
-    cpu_stream.Record(Matmul(pool_, {.m = rows, .n = c, .k = vocab, .a = {dlogits, vocab}, .b = {w, c},
+    cpu_stream.Keep(Matmul(pool_, {.m = rows, .n = c, .k = vocab, .a = {dlogits, vocab}, .b = {w, c},
                                      .c = {dx.Offset(first * c), c}}));
-    cpu_stream.Record(Matmul(pool_, {.m = vocab, .n = c, .k = rows, .a = {dlogits, vocab, true}, .b = {x_chunk, c},
+    cpu_stream.Keep(Matmul(pool_, {.m = vocab, .n = c, .k = rows, .a = {dlogits, vocab, true}, .b = {x_chunk, c},
                                      .c = {{dw, DType::kF32}, c}, .accumulate = true}));
   }
   *loss_sum = 0;

@@ -1,7 +1,6 @@
 // Ops on flat vectors (ops.h): what ZeRO's shards are made of.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "base/units.h"
@@ -13,20 +12,6 @@ namespace zerofleet {
 namespace {
 
 constexpr int64_t kMostPartials = 256;  // partial sums of squares, one a block
-
-kernels::AdamWFactors FactorsOf(const AdamWStep& s) {
-  const double step = static_cast<double>(s.step);
-  const double correction1 = 1.0 - std::pow(s.beta1, step);
-  const double correction2 = 1.0 - std::pow(s.beta2, step);
-  return {.gradient_scale = static_cast<float>(s.gradient_scale),
-          .one_minus_beta1 = static_cast<float>(1.0 - s.beta1),
-          .beta2 = static_cast<float>(s.beta2),
-          .one_minus_beta2 = static_cast<float>(1.0 - s.beta2),
-          .decay = static_cast<float>(1.0 - s.learning_rate * s.weight_decay),
-          .step_size = static_cast<float>(s.learning_rate / correction1),
-          .sqrt_correction2 = static_cast<float>(std::sqrt(correction2)),
-          .epsilon = static_cast<float>(s.epsilon)};
-}
 
 }  // namespace
 
@@ -68,13 +53,16 @@ void CpuOps::Fill(Stream&, int64_t count, float value, float* to) {
   pool_.RunBlocks(count, kElementBlock, [&](int64_t begin, int64_t end) { std::fill(to + begin, to + end, value); });
 }
 
-void CpuOps::AdamW(Stream&, int64_t count, const AdamWStep& step, Tensor gradient, float* master, float* exp_avg,
-                   float* exp_avg_sq, Tensor parameter) {
-  const kernels::AdamWFactors factors = FactorsOf(step);
-  pool_.RunBlocks(count, kElementBlock, [&](int64_t begin, int64_t end) {
-    kernels::AdamW(end - begin, factors, gradient.Offset(begin), master + begin, exp_avg + begin, exp_avg_sq + begin,
-                   parameter.Offset(begin));
-  });
+void CpuOps::AdamW(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
+                   float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) {
+  if (control->apply == 0) return;
+  for (const DecaySegment& segment : segments) {
+    pool_.RunBlocks(segment.count, kElementBlock, [&](int64_t begin, int64_t end) {
+      const int64_t at = segment.offset + begin;
+      kernels::AdamW(end - begin, control->factors, segment.decay, gradient.Offset(at), master + at, exp_avg + at,
+                     exp_avg_sq + at, parameter.Offset(at));
+    });
+  }
 }
 
 }  // namespace zerofleet

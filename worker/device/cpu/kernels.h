@@ -1,7 +1,7 @@
 // Vector arithmetic of the CPU ops: one thread, one contiguous range or row, any element type.
 //
 // kernels_elementwise.cc and kernels_rows.cc hold them, compiled once for each instruction set and chosen at run time
-// (Highway). Arithmetic is fp32 whatever the storage; bf16 is rounded as ToBF16 does. An element's value depends on its
+// (Highway). Arithmetic is fp32 whatever the storage; bf16 and fp16 are rounded as ToBF16 and ToF16 do. An element's value depends on its
 // inputs alone: the last few elements of a range go through the same vector code as the others, so a range cut in two
 // gives the same bits. Sums depend on the length of the row only.
 // To add one: declare it here, write it in one of those files, and export it at that file's end.
@@ -23,11 +23,7 @@ void Accumulate(int64_t count, Tensor from, float* accumulator);
 // Sixteen running sums in double, element i in sum i % 16, added up in order: the same on every instruction set.
 double SumSquares(int64_t count, Tensor x);
 
-// What AdamWStep comes to for one step, worked out once in double.
-struct AdamWFactors {
-  float gradient_scale, one_minus_beta1, beta2, one_minus_beta2, decay, step_size, sqrt_correction2, epsilon;
-};
-void AdamW(int64_t count, const AdamWFactors& factors, Tensor gradient, float* master, float* exp_avg,
+void AdamW(int64_t count, const AdamWFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
            float* exp_avg_sq, Tensor parameter);
 
 // --- Rows.

@@ -9,25 +9,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace zerofleet::kernels::HWY_NAMESPACE {
 
-// gelu(x) = x * sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3), since (1 + tanh u) / 2 = sigmoid(2u).
-constexpr float kTwoSqrtTwoOverPi = 1.5957691216057308f;
-constexpr float kCubic = 0.044715f;
-
-HWY_INLINE FloatVec GeluSigmoid(FloatVec x, FloatVec x_squared) {
-  const FloatTag d;
-  const auto twice_u = hn::Mul(hn::Mul(hn::Set(d, kTwoSqrtTwoOverPi), x),
-                               hn::MulAdd(hn::Set(d, kCubic), x_squared, hn::Set(d, 1.0f)));
-  // Past 87 the sigmoid is 0 in fp32, and exp would overflow.
-  const auto exponential = hn::Exp(d, hn::Min(hn::Set(d, 87.0f), hn::Neg(twice_u)));
-  return hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), exponential));
-}
-
 void GeluImpl(int64_t count, Tensor x, Tensor y) {
   WithType(x, [&](auto* from) HWY_ATTR {
     auto* to = static_cast<decltype(from)>(y.data);
     ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
       const auto v = Read(from + i, lanes);
-      Write(hn::Mul(v, GeluSigmoid(v, hn::Mul(v, v))), to + i, lanes);
+      Write(Gelu<VectorMath>(v), to + i, lanes);
     });
   });
 }
@@ -37,13 +24,7 @@ void GeluGradientImpl(int64_t count, Tensor x, Tensor dy, Tensor dx) {
     const auto* upstream = static_cast<decltype(from)>(dy.data);
     auto* to = static_cast<decltype(from)>(dx.data);
     ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
-      const FloatTag d;
-      const auto v = Read(from + i, lanes);
-      const auto squared = hn::Mul(v, v);
-      const auto s = GeluSigmoid(v, squared);
-      const auto one = hn::Set(d, 1.0f);
-      const auto inner = hn::Mul(hn::Set(d, kTwoSqrtTwoOverPi), hn::MulAdd(hn::Set(d, 3.0f * kCubic), squared, one));
-      const auto slope = hn::MulAdd(hn::Mul(v, hn::Mul(s, hn::Sub(one, s))), inner, s);
+      const auto slope = GeluSlope<VectorMath>(Read(from + i, lanes));
       Write(hn::Mul(Read(upstream + i, lanes), slope), to + i, lanes);
     });
   });
@@ -104,22 +85,12 @@ double SumSquaresImpl(int64_t count, Tensor x) {
 }
 
 template <typename G, typename P>
-HWY_INLINE void AdamWTyped(int64_t count, const AdamWFactors& f, const G* gradient, float* master, float* exp_avg,
-                           float* exp_avg_sq, P* parameter) {
-  const FloatTag d;
-  const auto scale = hn::Set(d, f.gradient_scale), one_minus_beta1 = hn::Set(d, f.one_minus_beta1);
-  const auto beta2 = hn::Set(d, f.beta2), one_minus_beta2 = hn::Set(d, f.one_minus_beta2);
-  const auto decay = hn::Set(d, f.decay), step_size = hn::Set(d, f.step_size);
-  const auto sqrt_correction2 = hn::Set(d, f.sqrt_correction2), epsilon = hn::Set(d, f.epsilon);
+HWY_INLINE void AdamWTyped(int64_t count, const AdamWFactors& f, bool decay, const G* gradient, float* master,
+                           float* exp_avg, float* exp_avg_sq, P* parameter) {
+  const auto factors = MakeAdamWElements<VectorMath>(f, decay);
   ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    const auto g = hn::Mul(Read(gradient + i, lanes), scale);
-    auto m = Read(exp_avg + i, lanes);
-    m = hn::MulAdd(hn::Sub(g, m), one_minus_beta1, m);
-    auto v = Read(exp_avg_sq + i, lanes);
-    v = hn::MulAdd(hn::Mul(g, g), one_minus_beta2, hn::Mul(v, beta2));
-    const auto denominator = hn::Add(hn::Div(hn::Sqrt(v), sqrt_correction2), epsilon);
-    auto p = hn::Mul(Read(master + i, lanes), decay);
-    p = hn::Sub(p, hn::Div(hn::Mul(step_size, m), denominator));
+    auto m = Read(exp_avg + i, lanes), v = Read(exp_avg_sq + i, lanes);
+    const auto p = AdamWElement<VectorMath>(factors, Read(gradient + i, lanes), Read(master + i, lanes), m, v);
     Write(m, exp_avg + i, lanes);
     Write(v, exp_avg_sq + i, lanes);
     Write(p, master + i, lanes);
@@ -131,10 +102,10 @@ HWY_INLINE void AdamWTyped(int64_t count, const AdamWFactors& f, const G* gradie
   });
 }
 
-void AdamWImpl(int64_t count, const AdamWFactors& factors, Tensor gradient, float* master, float* exp_avg,
+void AdamWImpl(int64_t count, const AdamWFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
                float* exp_avg_sq, Tensor parameter) {
   WithType(gradient, [&](auto* g) HWY_ATTR {
-    WithType(parameter, [&](auto* p) HWY_ATTR { AdamWTyped(count, factors, g, master, exp_avg, exp_avg_sq, p); });
+    WithType(parameter, [&](auto* p) HWY_ATTR { AdamWTyped(count, factors, decay, g, master, exp_avg, exp_avg_sq, p); });
   });
 }
 
@@ -165,9 +136,9 @@ void Accumulate(int64_t count, Tensor from, float* accumulator) {
   HWY_DYNAMIC_DISPATCH(AccumulateImpl)(count, from, accumulator);
 }
 double SumSquares(int64_t count, Tensor x) { return HWY_DYNAMIC_DISPATCH(SumSquaresImpl)(count, x); }
-void AdamW(int64_t count, const AdamWFactors& factors, Tensor gradient, float* master, float* exp_avg,
+void AdamW(int64_t count, const AdamWFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
            float* exp_avg_sq, Tensor parameter) {
-  HWY_DYNAMIC_DISPATCH(AdamWImpl)(count, factors, gradient, master, exp_avg, exp_avg_sq, parameter);
+  HWY_DYNAMIC_DISPATCH(AdamWImpl)(count, factors, decay, gradient, master, exp_avg, exp_avg_sq, parameter);
 }
 const char* TargetName() { return HWY_DYNAMIC_DISPATCH(TargetNameImpl)(); }
 

@@ -63,8 +63,7 @@ HWY_INLINE void LayerNormRowGradientTyped(int64_t c, const T* dy, const T* x, co
   ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
     const auto g = hn::Mul(Read(dy + i, lanes), Read(gamma + i, lanes));
     const auto normal = hn::Mul(hn::Sub(Read(x + i, lanes), mu), scale);
-    const auto gradient = hn::NegMulAdd(normal, mean_gn, hn::Sub(g, mean_g));
-    Write(hn::MulAdd(gradient, scale, Read(dx + i, lanes)), dx + i, lanes);
+    Write(LayerNormGradient<VectorMath>(Read(dx + i, lanes), g, normal, scale, mean_g, mean_gn), dx + i, lanes);
   });
 }
 

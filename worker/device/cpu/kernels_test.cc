@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
+#include "worker/device/element_math.h"
 
 namespace zerofleet {
 namespace {
@@ -47,6 +48,29 @@ TEST(KernelsTest, RoundingIsToBF16) {
   });
 }
 
+TEST(KernelsTest, RoundingIsToF16AndBackIsExact) {
+  auto values = Values(1003, 1);
+  for (size_t i = 0; i < values.size(); i += 3) values[i] *= i % 2 == 0 ? 1e-5f : 7e4f;  // subnormals and infinities
+  OnEveryTarget([&] {
+    auto from = values;
+    from[5] = std::nanf("");
+    from[6] = HUGE_VALF;
+    std::vector<F16> to(from.size());
+    const auto count = static_cast<int64_t>(from.size());
+    kernels::Convert(count, Floats(from), {to.data(), DType::kF16});
+    std::vector<float> back(from.size());
+    kernels::Convert(count, {to.data(), DType::kF16}, Floats(back));
+    for (size_t i = 0; i < from.size(); ++i) {
+      if (i == 5) {
+        EXPECT_TRUE(std::isnan(back[i]));
+        continue;
+      }
+      ASSERT_EQ(to[i].bits, ToF16(from[i]).bits) << from[i];
+      ASSERT_EQ(back[i], ToFloat(to[i])) << from[i];
+    }
+  });
+}
+
 TEST(KernelsTest, SumSquaresHasTheSameBitsEverywhere) {
   auto values = Values(1003, 2);
   const double want = kernels::SumSquares(1003, Floats(values));
@@ -75,6 +99,30 @@ std::vector<float> ManyKernels() {
   kernels::ColumnSums(1, n, 0, n, Floats(dy), beta.data());
   keep(beta);
   return results;
+}
+
+// The same text for one float and for vectors of them (element_math.inc).
+TEST(KernelsTest, OneElementAtATimeAgrees) {
+  constexpr int64_t n = 1003;
+  auto x = Values(n, 8), dy = Values(n, 9), y = x, dx = x;
+  for (float& value : x) value *= 6.0f;
+  kernels::Gelu(n, Floats(x), Floats(y));
+  kernels::GeluGradient(n, Floats(x), Floats(dy), Floats(dx));
+  AdamWFactors factors = FactorsOf({.tokens = 1, .grad_clip = 0, .dynamic_loss_scale = false, .learning_rate = 1e-2,
+                                    .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}, 0.5, 3);
+  auto master = Values(n, 10), exp_avg = Values(n, 11), exp_avg_sq = Values(n, 12);
+  for (float& value : exp_avg_sq) value = std::abs(value);
+  auto p = master, m = exp_avg, v = exp_avg_sq;
+  kernels::AdamW(n, factors, true, Floats(dy), p.data(), m.data(), v.data(), Floats(p));
+  const auto elements = element::MakeAdamWElements<element::FloatMath>(factors, true);
+  for (int64_t i = 0; i < n; ++i) {
+    ASSERT_NEAR(y[i], element::Gelu<element::FloatMath>(x[i]), 1e-6 * (1 + std::abs(x[i])));
+    ASSERT_NEAR(dx[i], dy[i] * element::GeluSlope<element::FloatMath>(x[i]), 1e-6);
+    const float want = element::AdamWElement<element::FloatMath>(elements, dy[i], master[i], exp_avg[i], exp_avg_sq[i]);
+    ASSERT_NEAR(m[i], exp_avg[i], 1e-6);
+    ASSERT_NEAR(v[i], exp_avg_sq[i], 1e-6);
+    ASSERT_NEAR(p[i], want, 1e-6);
+  }
 }
 
 TEST(KernelsTest, InstructionSetsAgree) {

@@ -115,8 +115,9 @@ bool AllFloat(const MatmulArguments& p) {
 }
 
 Path ChoosePath(const MatmulArguments& p) {
-  const bool a_float = p.a.data.dtype == DType::kF32, b_float = p.b.data.dtype == DType::kF32;
-  if (!a_float && !b_float) return HasBF16Instructions() ? Path::kPrimitive : Path::kConverted;
+  if (p.a.data.dtype == DType::kBF16 && p.b.data.dtype == DType::kBF16 && p.c.data.dtype != DType::kF16) {
+    return HasBF16Instructions() ? Path::kPrimitive : Path::kConverted;
+  }
   const bool rows_along_k = !p.a.transposed && p.b.transposed;
   return AllFloat(p) && rows_along_k ? Path::kFloat : Path::kConverted;
 }

@@ -1,6 +1,6 @@
 // Matrix products on the CPU, for every op that needs one: the only door to oneDNN.
 //
-// c(m,n) = a(m,k) b(k,n) [+ c] [+ bias], any mix of fp32 and bf16, fp32 accumulation. How a product runs:
+// c(m,n) = a(m,k) b(k,n) [+ c] [+ bias], any mix of types, fp32 accumulation. How a product runs:
 //   all fp32, rows of a and b along k   oneDNN's sgemm, in place;
 //   bf16 x bf16, bf16 instructions      oneDNN's matmul primitive (matmul_primitive.h);
 //   anything else                       panels copied as fp32 into a fixed buffer of the thread, then sgemm.

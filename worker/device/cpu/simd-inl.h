@@ -12,6 +12,7 @@
 #include "hwy/highway.h"
 #include "worker/device/dtype.h"
 #include "worker/device/ops.h"
+#include "worker/device/step_control.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zerofleet::kernels::HWY_NAMESPACE {
@@ -33,7 +34,27 @@ HWY_INLINE FloatVec Load(const BF16* from) {
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(bits_tag, half)));
 }
 
+// On its scalar target the library's own conversions cut off fractions and lose infinities: dtype.h's stand in.
+HWY_INLINE FloatVec Load(const F16* from) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(FloatTag(), ToFloat(*from));
+#else
+  const hn::Rebind<hwy::float16_t, FloatTag> half_tag;
+  return hn::PromoteTo(FloatTag(), hn::LoadU(half_tag, reinterpret_cast<const hwy::float16_t*>(from)));
+#endif
+}
+
 HWY_INLINE void Store(FloatVec value, float* to) { hn::StoreU(value, FloatTag(), to); }
+
+// Rounds as ToF16 in dtype.h does.
+HWY_INLINE void Store(FloatVec value, F16* to) {
+#if HWY_TARGET == HWY_SCALAR
+  *to = ToF16(hn::GetLane(value));
+#else
+  const hn::Rebind<hwy::float16_t, FloatTag> half_tag;
+  hn::StoreU(hn::DemoteTo(half_tag, value), half_tag, reinterpret_cast<hwy::float16_t*>(to));
+#endif
+}
 
 // Rounds as ToBF16 in dtype.h does, NaN included.
 HWY_INLINE void Store(FloatVec value, BF16* to) {
@@ -96,12 +117,28 @@ HWY_INLINE FloatVec ExpKeepNaN(FloatVec x) { return hn::IfThenElse(hn::IsNaN(x),
 // Calls body with the tensor's data as its own type.
 template <class Body>
 HWY_INLINE void WithType(Tensor tensor, const Body& body) {
-  if (tensor.dtype == DType::kF32) {
-    body(static_cast<float*>(tensor.data));
-  } else {
-    body(static_cast<BF16*>(tensor.data));
+  switch (tensor.dtype) {
+    case DType::kF32: return body(static_cast<float*>(tensor.data));
+    case DType::kBF16: return body(static_cast<BF16*>(tensor.data));
+    case DType::kF16: return body(static_cast<F16*>(tensor.data));
   }
 }
+
+// element_math.inc for whole vectors.
+struct VectorMath {
+  using V = FloatVec;
+  static HWY_INLINE V Set(float value) { return hn::Set(FloatTag(), value); }
+  static HWY_INLINE V Neg(V x) { return hn::Neg(x); }
+  static HWY_INLINE V MulAdd(V a, V b, V c) { return hn::MulAdd(a, b, c); }
+  static HWY_INLINE V NegMulAdd(V a, V b, V c) { return hn::NegMulAdd(a, b, c); }
+  static HWY_INLINE V Min(V a, V b) { return hn::Min(a, b); }
+  static HWY_INLINE V Exp(V x) { return hn::Exp(FloatTag(), x); }
+  static HWY_INLINE V Sqrt(V x) { return hn::Sqrt(x); }
+};
+
+#define ZF_ELEMENT HWY_INLINE
+#include "worker/device/element_math.inc"
+#undef ZF_ELEMENT
 
 }  // namespace zerofleet::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,0 +1,66 @@
+// What the benches of device ops share: random data, and the time of a launch by the device's own clock.
+//
+// A device that runs behind the host is timed by events around several launches: a host clock would time the
+// enqueueing, and the gap before a single kernel would count as its work. Times are the best of several rounds: other
+// work on the machine only ever makes a round slower.
+#ifndef ZEROFLEET_BENCH_DEVICE_TIMING_H_
+#define ZEROFLEET_BENCH_DEVICE_TIMING_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/device/device.h"
+#include "worker/device/dtype.h"
+#include "worker/device/ops.h"
+
+namespace zerofleet {
+
+// The types a device is benched in: fp32 and bf16, on a GPU fp16 too.
+std::vector<DType> BenchTypes(const Device& device);
+
+// Device memory full of random values.
+class RandomRoom {
+ public:
+  RandomRoom(std::unique_ptr<Reservation> memory, DType dtype) : memory_(std::move(memory)), dtype_(dtype) {}
+
+  Tensor tensor() const { return {memory_->data(), dtype_}; }
+  float* floats() const { return reinterpret_cast<float*>(memory_->data()); }
+
+ private:
+  std::unique_ptr<Reservation> memory_;
+  DType dtype_;
+};
+
+// Makes rooms of independent normal values: on zeros a GPU draws less power and runs faster than in training.
+class RandomRooms {
+ public:
+  RandomRooms(Device& device, Stream& stream) : device_(device), stream_(stream) {}
+
+  absl::StatusOr<RandomRoom> Make(int64_t count, float deviation, DType dtype);
+
+ private:
+  Device& device_;
+  Stream& stream_;
+  uint64_t next_id_ = 0;
+};
+
+// How many sets of operands of `set_bytes` to take in turn, so that no launch finds its own in a GPU's caches; 1 on the
+// CPU, whose caches a layer's operands outgrow or belong in.
+int64_t SetsToRotate(const Device& device, int64_t set_bytes);
+
+// Seconds of one launch in the fastest of `rounds` rounds, after one that is not counted. `launch` gets numbers that
+// grow, to choose a set of operands by.
+absl::StatusOr<double> BestLaunchSeconds(const Device& device, Stream& stream, int rounds,
+                                         const std::function<void(int64_t number)>& launch);
+
+// Bytes a second that this device's memory moves, reads and writes counted, over vectors of `count` floats: on a GPU a
+// copy from device to device, on the CPU y += a, three streams as in STREAM's triad.
+absl::StatusOr<double> MemoryBytesPerSecond(Device& device, int64_t count, int rounds);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_BENCH_DEVICE_TIMING_H_

@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+"""What single steps of gpu_suite.py do. Each command ends with a line of JSON and an exit code. Standard library only.
+
+    gpu_checks.py --bundle DIR --work DIR --device cuda COMMAND [ARGUMENT]...
+
+Losses are compared as the report has them: it prints floats so that they read back exactly.
+"""
+import argparse
+import array
+import json
+import math
+import os
+import pathlib
+import platform
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+FP32_TOLERANCE, BF16_TOLERANCE = 1e-4, 1e-2
+CARD_SHARE = 0.96   # of the GPU's memory that a step may be planned to fill
+HOST_SHARE = 0.75   # of the host's
+SMALL_MODEL_BATCH = 64  # its kernels are full long before the card is
+WARM_UP, STEPS = 3, 7
+
+
+def library_environment():
+    """For Zerofleet's programs: with the folders that gpu_suite.sh found cuBLASLt, cuDNN and NCCL in."""
+    folders = [os.environ.get("GPU_SUITE_LIBRARIES"), os.environ.get("LD_LIBRARY_PATH")]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, folders))}
+
+
+def host_gib():
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        return int(lines.readline().split()[1]) / 2**20
+
+
+class CheckFailed(Exception):
+    pass
+
+
+def finish(figures):
+    print(json.dumps(figures), flush=True)
+
+
+class Zerofleet:
+    """The bundle's binary, and small runs of it."""
+
+    def __init__(self, arguments):
+        self.binary = str(pathlib.Path(arguments.bundle) / "bin" / "zerofleet")
+        self.libexec = pathlib.Path(arguments.bundle) / "libexec"
+        self.device, self.dry = arguments.device, arguments.dry_run
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="check-", dir=arguments.work))
+
+    def call(self, *words):
+        done = subprocess.run([self.binary, *map(str, words)], capture_output=True, text=True, cwd=self.work,
+                              env=library_environment())
+        if done.returncode != 0:
+            raise CheckFailed(f"zerofleet {words[0]}: exit code {done.returncode}: {done.stderr.strip()[-500:]}")
+        return done.stdout
+
+    def config(self, name, **changes):
+        """A byte-level model of 1.8M parameters on made-up text; in a dry run smaller."""
+        text = self.work / "text.txt"
+        if not text.exists():
+            draw = random.Random(1)
+            text.write_bytes(bytes(draw.choice(b"etaoin shrdlu\n") for _ in range(200_000)))
+        model = {"layers": 2, "hidden": 32, "heads": 4, "context": 32} if self.dry else \
+                {"layers": 4, "hidden": 192, "heads": 3, "context": 128}
+        config = {"model": {"family": "gpt2", **model}, "data": {"train": [str(text)], "format": "text"},
+                  "parallel": {"zero_stage": 2, "workers": 1}, "precision": "fp32", "device": self.device,
+                  "batch": {"global_sequences": 8}, "optimizer": {"learning_rate": 1e-3}, "steps": 12,
+                  "schedule": {"warmup_steps": 4}, "checkpoint": {"dir": str(self.work / name), "every_steps": 0}}
+        for key, value in changes.items():
+            config[key] = {**config[key], **value} if isinstance(value, dict) else value
+        path = self.work / f"{name}.yaml"
+        path.write_text(json.dumps(config))
+        return path
+
+    def train(self, name, *flags, **changes):
+        """{step: (loss, grad_norm)} of a run."""
+        report = self.work / f"{name}.jsonl"
+        self.call("train", self.config(name, **changes), "--report", report, *flags)
+        events = [json.loads(line) for line in report.read_text().splitlines()]
+        losses = {event["step"]: (event["loss"], event["grad_norm"]) for event in events if event["event"] == "step"}
+        if not losses or not all(math.isfinite(loss) for loss, _ in losses.values()):
+            raise CheckFailed(f"{name}: no losses, or some that are not finite")
+        return losses
+
+
+def largest_difference(wanted, got):
+    """Of the losses, relative."""
+    if sorted(wanted) != sorted(got):
+        raise CheckFailed("the two runs have different steps")
+    return max(abs(wanted[step][0] - got[step][0]) / abs(wanted[step][0]) for step in wanted)
+
+
+def same_bits(wanted, got, what):
+    for step in sorted(wanted):
+        if wanted[step] != got.get(step):
+            raise CheckFailed(f"{what}: step {step}: loss and norm {wanted[step]} against {got.get(step)}")
+
+
+# --- facts and tests
+
+def facts(zerofleet, arguments):
+    figures = {"host": platform.platform(), "cores": os.cpu_count(),
+               "zerofleet": zerofleet.call("--version").strip(), "libraries": os.environ.get("GPU_SUITE_LIBRARIES", "")}
+    if shutil.which("nvidia-smi"):
+        fields = ["name", "uuid", "driver_version", "memory.total", "memory.used", "clocks.max.sm", "power.limit"]
+        query = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+        rows = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
+        figures["gpus"] = [dict(zip(fields, map(str.strip, row.split(",")))) for row in rows]
+    if zerofleet.device == "cuda" and not figures.get("gpus"):
+        raise CheckFailed("nvidia-smi shows no GPU")
+    finish(figures)
+
+
+# A few tests each that take no time, for a dry run.
+DRY_FILTERS = {"device_test": "DTypeTest.*:DecideStep.*", "zero_test": "ZeroLayout.*", "trainer_test": "RankReport.*",
+               "collective_test": "SumTest.*", "pytorch_parity_test": "*/cpu_a"}
+# Those of collective_test whose ranks are processes start a program of the build folder.
+FULL_FILTERS = {"collective_test": "-*Process*"}
+# These have tests of every device, and those of cuda must have run.
+OF_EVERY_DEVICE = ("device_test", "pytorch_parity_test", "collective_test")
+OF_CUDA = r"\S*(?:cuda|DeviceMemory)\S*"
+
+
+def run_gtest(zerofleet, command, name, filter_text):
+    done = subprocess.run([*command, str(zerofleet.libexec / name), f"--gtest_filter={filter_text}"], capture_output=True,
+                          text=True, errors="replace", cwd=HERE.parent, env=library_environment())
+    printed = done.stdout + done.stderr
+    print(printed[-100_000:])
+    counts = {state: int(match.group(1)) if (match := re.search(rf"\[\s*{state}\s*\] (\d+) test", printed)) else 0
+              for state in ("PASSED", "SKIPPED", "FAILED")}
+    return done.returncode, counts, printed
+
+
+def gtest(zerofleet, arguments):
+    name = arguments.words[0]
+    chosen = DRY_FILTERS[name] if zerofleet.dry else FULL_FILTERS.get(name, "*")
+    code, counts, printed = run_gtest(zerofleet, [], name, chosen)
+    figures = {"passed": counts["PASSED"], "skipped_tests": counts["SKIPPED"], "failed": counts["FAILED"]}
+    # Of a device that is there no test may be left out.
+    on_gpu = zerofleet.device == "cuda"
+    left_out = set(re.findall(rf"\[  SKIPPED \] ({OF_CUDA})", printed)) if on_gpu else set()
+    figures["of_cuda"] = len(re.findall(rf"\[       OK \] {OF_CUDA}", printed))
+    none_of_cuda = on_gpu and name in OF_EVERY_DEVICE and figures["of_cuda"] == 0
+    if code != 0 or left_out or counts["PASSED"] == 0 or none_of_cuda:
+        figures["why"] = (f"exit code {code}: {counts['FAILED']} failed, {figures['of_cuda']} of cuda passed, "
+                          f"{len(left_out)} of cuda left out")
+    finish(figures)
+    return 1 if "why" in figures else 0
+
+
+def sanitizer(zerofleet, arguments):
+    tool = arguments.words[0]
+    # Every op once, in one type; the tiled attention kernels, which are fp32's, as well. Determinism runs all again.
+    under = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"]
+    code, counts, printed = run_gtest(zerofleet, under, "device_test",
+                                      "Devices/*/cuda_bf16:Devices/*Attention*/cuda_fp32:-*Determinism*")
+    if "Device not supported" in printed:
+        finish({"skipped": "compute-sanitizer refuses this machine: Device not supported"})
+        return 0
+    figures = {"tool": tool, "passed": counts["PASSED"], "failed": counts["FAILED"]}
+    if code != 0 or counts["PASSED"] == 0:
+        summary = re.findall(r"========= (.*SUMMARY.*)", printed)
+        figures["why"] = f"exit code {code}; {summary[-1] if summary else 'no summary'}"
+    finish(figures)
+    return 1 if "why" in figures else 0
+
+
+# --- runs that must agree
+
+def stages(zerofleet, arguments):
+    precision, runs, steps = arguments.words[0], {}, 4 if zerofleet.dry else 16
+    for stage in range(4):
+        runs[stage] = zerofleet.train(f"stage-{stage}", precision=precision, steps=steps, collectives="ucx",
+                                      parallel={"zero_stage": stage, "workers": 2})
+    for stage in (1, 2, 3):
+        same_bits(runs[0], runs[stage], f"{precision}, stage {stage} against stage 0")
+    finish({"precision": precision, "steps": len(runs[0]), "workers": 2, "last_loss": runs[0][len(runs[0])][0]})
+
+
+def nccl(zerofleet, arguments):
+    """A group of one moves nothing: what NCCL itself does is collective_test's."""
+    runs = {name: zerofleet.train(name, collectives=name, parallel={"zero_stage": 3}) for name in ("ucx", "nccl")}
+    same_bits(runs["ucx"], runs["nccl"], "nccl against ucx")
+    finish({"steps": len(runs["nccl"]), "last_loss": runs["nccl"][len(runs["nccl"])][0]})
+
+
+def against_cpu(zerofleet, arguments):
+    precision = arguments.words[0]
+    tolerance = FP32_TOLERANCE if precision == "fp32" else BF16_TOLERANCE
+    steps = 5 if zerofleet.dry else 50
+    ours = zerofleet.train("ours", precision=precision, steps=steps)
+    theirs = zerofleet.train("cpu", precision=precision, steps=steps, device="cpu", collectives="ucx")
+    difference = largest_difference(theirs, ours)
+    figures = {"precision": precision, "steps": steps, "largest_relative_difference": difference, "tolerance": tolerance}
+    if difference > tolerance:
+        figures["why"] = f"losses differ by {difference:.2e}, more than {tolerance:.0e}"
+    finish(figures)
+    return 1 if "why" in figures else 0
+
+
+def torch_losses(zerofleet, arguments):
+    """One batch that is the whole data set, so that the order of samples does not matter."""
+    steps, sequences, rate = 20, 8, 1e-3
+    shape = {"layers": 2, "hidden": 64, "heads": 2, "context": 32, "vocab": 256} if zerofleet.dry else \
+            {"layers": 4, "hidden": 256, "heads": 4, "context": 128, "vocab": 512}
+    draw = random.Random(2)
+    tokens = array.array("H", (draw.randrange(shape["vocab"]) for _ in range(sequences * shape["context"] + 1)))
+    data, weights = zerofleet.work / "tokens.u16", zerofleet.work / "weights"
+    imported = zerofleet.work / "run" / "step-00000000"
+    data.write_bytes(tokens.tobytes())
+    peer = subprocess.run([sys.executable, str(HERE / "peers" / "torch_gpt2.py"), "--losses", str(steps),
+                           "--save", str(weights), "--tokens", str(data), "--batch", str(sequences),
+                           "--learning-rate", str(rate), "--device", zerofleet.device, "--shape", json.dumps(shape)],
+                          capture_output=True, text=True)
+    if peer.returncode != 0:
+        raise CheckFailed(f"torch_gpt2.py: {peer.stderr.strip()[-800:]}")
+    wanted = {step: (loss, 0) for step, loss in enumerate(json.loads(peer.stdout.splitlines()[-1])["losses"], 1)}
+    zerofleet.call("checkpoint", "import", weights, imported)
+    got = zerofleet.train("run", "--resume", imported, model=shape, data={"train": [str(data)], "format": "tokens_u16"},
+                          steps=steps, optimizer={"learning_rate": rate},
+                          schedule={"warmup_steps": 0, "decay": "constant", "min_learning_rate": rate})
+    difference = largest_difference(wanted, got)
+    figures = {"steps": steps, "largest_relative_difference": difference, "tolerance": FP32_TOLERANCE}
+    if difference > FP32_TOLERANCE:
+        figures["why"] = f"losses differ by {difference:.2e}, more than {FP32_TOLERANCE:.0e}"
+    finish(figures)
+    return 1 if "why" in figures else 0
+
+
+# --- benches
+
+def kernel_bench(zerofleet, name):
+    words = ["bench", name, "--device", zerofleet.device, "--json"]
+    if name == "optimizer":
+        words += ["--parameters", "100000" if zerofleet.dry else "500000000"]
+    finish(json.loads(zerofleet.call(*words)))
+
+
+def planned(zerofleet, model, stage, micro, vocab, **changes):
+    """{"planned_bytes", "total_bytes"} of the GPU in use during a step, as `zerofleet plan` has it."""
+    path = zerofleet.work / "plan.yaml"
+    path.write_text(json.dumps({"model": {"preset": model, "vocab": vocab, "context": 1024, **changes},
+                                "precision": "bf16", "device": zerofleet.device,
+                                "data": {"train": ["none.u32"], "format": "tokens_u32"},
+                                "parallel": {"zero_stage": stage}, "batch": {"global_sequences": micro}}))
+    return json.loads(zerofleet.call("plan", path, "--json"))["rank_memory"]["gpu"]
+
+
+def batch_that_fills(zerofleet, model, vocab):
+    """Sequences of 1024 in one pass of stage 0; activations grow in proportion to them."""
+    few, more = (planned(zerofleet, model, 0, micro, vocab) for micro in (8, 16))
+    each = (more["planned_bytes"] - few["planned_bytes"]) / 8
+    room = CARD_SHARE * few["total_bytes"] - few["planned_bytes"]
+    sequences = 8 + int(room / each)
+    return max(1, sequences // 8 * 8 if sequences >= 8 else sequences)
+
+
+def step(zerofleet, arguments):
+    model, stage = arguments.words[1], int(arguments.words[2])
+    if zerofleet.dry:
+        words = ["--preset", "gpt2-tiny", "--context", 32, "--sequences", 2, "--steps", 2, "--workers", 1,
+                 "--stage", stage]
+        figures = json.loads(zerofleet.call("bench", "step", "--device", "cpu", "--json", *words))["results"][0]
+        finish({**figures, "batch": 2})
+        return
+    # Stage 3 and PyTorch take the batch that was found for stage 0.
+    found = pathlib.Path(arguments.work) / f"step_{model.removeprefix('gpt2-')}_stage0.json"
+    if stage != 0 and found.exists():
+        batch = json.loads(found.read_text())["batch"]
+    elif model == "gpt2-124m":
+        batch = SMALL_MODEL_BATCH
+    else:
+        batch = batch_that_fills(zerofleet, model, arguments.vocab)
+    timed_step(zerofleet, arguments, planned(zerofleet, model, stage, batch, arguments.vocab), batch,
+               ["--preset", model, "--stage", stage, "--warm-up", WARM_UP, "--steps", STEPS])
+
+
+def timed_step(zerofleet, arguments, plan, batch, words):
+    words = [*words, "--context", 1024, "--vocab", arguments.vocab, "--sequences", batch, "--workers", 1,
+             "--precision", "bf16"]
+    figures = json.loads(zerofleet.call("bench", "step", "--device", zerofleet.device, "--json", *words))["results"][0]
+    finish({**figures, "batch": batch, "plan_bytes": plan["planned_bytes"],
+            "plan_over_driver": plan["planned_bytes"] / figures["memory"]["driver_used_bytes"]})
+
+
+def largest(zerofleet, arguments):
+    """Blocks of hidden size 4096 as many as one sequence leaves room for, on the GPU and, for the snapshot of a
+    checkpoint, on the host."""
+    width = {"hidden": 4096, "heads": 32}
+    few, more = (planned(zerofleet, "gpt2-1558m", 0, 1, arguments.vocab, layers=layers, **width) for layers in (2, 4))
+    each = (more["planned_bytes"] - few["planned_bytes"]) / 2
+    layers = 2 + int((CARD_SHARE * few["total_bytes"] - few["planned_bytes"]) / each)
+    snapshot_bytes = 12 * (12 * width["hidden"] ** 2)  # of a block: fp32 master and two moments
+    layers = min(layers, int(HOST_SHARE * arguments.host_gib * 2**30 / snapshot_bytes))
+    timed_step(zerofleet, arguments, planned(zerofleet, "gpt2-1558m", 0, 1, arguments.vocab, layers=layers, **width), 1,
+               ["--preset", "gpt2-1558m", "--stage", 0, "--warm-up", 1, "--steps", 2, "--set", "model.hidden=4096",
+                "--set", "model.heads=32", "--set", f"model.layers={layers}"])
+
+
+def bench(zerofleet, arguments):
+    if arguments.words[0] == "step":
+        step(zerofleet, arguments)
+    elif arguments.words[0] == "largest":
+        largest(zerofleet, arguments)
+    else:
+        kernel_bench(zerofleet, arguments.words[0])
+
+
+COMMANDS = {"facts": facts, "gtest": gtest, "sanitizer": sanitizer, "stages": stages, "nccl": nccl,
+            "against-cpu": against_cpu, "torch-losses": torch_losses, "bench": bench}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--bundle", required=True)
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--vocab", type=int, default=50257)
+    parser.add_argument("--host-gib", type=float, default=host_gib(), help="the host's memory")
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("words", nargs="*")
+    arguments = parser.parse_args()
+    zerofleet = Zerofleet(arguments)
+    try:
+        return COMMANDS[arguments.command](zerofleet, arguments) or 0
+    except CheckFailed as failure:
+        finish({"why": str(failure)})
+        return 1
+    finally:
+        shutil.rmtree(zerofleet.work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""The steps of gpu_suite.sh: which there are, how long each may take, and what each said. Standard library only.
+
+A step is a process with a limit of its own; one that hangs is killed with all it started, and the next begins. Its
+result is the last line it prints, if that is a JSON object, and its exit code; it is written to steps.jsonl at once.
+Steps that only show correctness run several at a time; those that are timed run alone, after them.
+
+To add a step, add a row to steps(). What a step does is a command of gpu_checks.py, or a program.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import gpu_report  # noqa: E402
+
+BUDGET_SECONDS = 530
+
+
+@dataclasses.dataclass
+class Step:
+    name: str
+    what: str
+    limit: float
+    command: list
+    alone: bool = False  # timed: nothing beside it
+    absent: str = ""     # why it cannot run here at all
+
+
+def has_torch():
+    """Whether there is a PyTorch, of version 2 or later: those before have no fused attention to compare with."""
+    asked = "from torch.nn.functional import scaled_dot_product_attention"
+    return subprocess.run([sys.executable, "-c", asked], capture_output=True).returncode == 0
+
+
+def steps(arguments):
+    """Every step in order."""
+    dry = arguments.dry_run
+    checks = [sys.executable, str(HERE / "gpu_checks.py"), "--bundle", arguments.bundle, "--work", arguments.work,
+              "--device", "cpu" if dry else "cuda", "--vocab", str(arguments.vocab)]
+    checks += ["--dry-run"] if dry else []
+    checks += ["--host-gib", str(arguments.host_gib)] if arguments.host_gib else []
+    torch = [sys.executable, str(HERE / "peers" / "torch_gpt2.py"), "--vocab", str(arguments.vocab)]
+    no_torch = "" if arguments.torch else "this python3 has no PyTorch 2"
+    no_gpu = "a dry run has no GPU" if dry else ""
+    no_sanitizer = no_gpu or ("" if shutil.which("compute-sanitizer") else "no compute-sanitizer on this machine")
+
+    def check(name, what, limit, *words, **more):
+        return Step(name, what, limit, checks + list(words), **more)
+
+    def bench(name, what, limit, *words):
+        return check(name, what, limit, "bench", *words, alone=True)
+
+    # The batch is the one that Zerofleet's own step took; PyTorch halves it until it fits.
+    def peer(name, what, limit, model, step, *words):
+        batch = ["--batch-of", str(pathlib.Path(arguments.work) / f"{step}.json")]
+        return Step(name, what, limit, torch + ["--model", model, *batch, *words], alone=True, absent=no_gpu or no_torch)
+
+    return [
+        check("facts", "machine, driver, build", 30, "facts"),
+        check("device_test", "every op of every device against the reference", 120, "gtest", "device_test"),
+        check("cuda_test", "cuDNN's attention against the tiled kernels, the vendor's libraries", 90, "gtest",
+              "cuda_test", absent=no_gpu),
+        check("zero_test", "the ZeRO engine", 60, "gtest", "zero_test"),
+        check("trainer_test", "one rank's run", 60, "gtest", "trainer_test"),
+        check("collective_test", "collectives, on the GPU's memory too: NCCL alone, two ranks staged", 90, "gtest",
+              "collective_test"),
+        check("stage_parity_fp32", "stages 0 to 3, 2 workers on a GPU over UCX, fp32: equal bits", 90, "stages", "fp32"),
+        check("stage_parity_bf16", "the same in bf16", 90, "stages", "bf16"),
+        check("nccl_one_rank", "one rank under nccl beside the same under ucx: equal bits", 60, "nccl", absent=no_gpu),
+        check("cpu_against_gpu_fp32", "losses over 50 steps, fp32", 90, "against-cpu", "fp32"),
+        check("cpu_against_gpu_bf16", "losses over 50 steps, bf16", 90, "against-cpu", "bf16"),
+        check("pytorch_parity_test", "gradients and AdamW steps against stored PyTorch tensors", 60, "gtest",
+              "pytorch_parity_test"),
+        check("pytorch_losses", "20 losses from PyTorch's own initial weights", 90, "torch-losses", absent=no_torch),
+        check("memcheck", "kernels under compute-sanitizer memcheck", 90, "sanitizer", "memcheck",
+              absent=no_sanitizer),
+        check("racecheck", "kernels under compute-sanitizer racecheck", 90, "sanitizer", "racecheck",
+              absent=no_sanitizer),
+        bench("gemm", "matrix products", 40, "gemm"),
+        bench("optimizer", "AdamW beside a copy", 30, "optimizer"),
+        bench("attention", "attention", 30, "attention"),
+        bench("pointwise", "layer norm and GELU", 30, "pointwise"),
+        bench("step_1558m_stage0", "gpt2-1558m, stage 0, batch that fills the card", 75, "step", "gpt2-1558m", "0"),
+        bench("step_1558m_stage3", "gpt2-1558m, stage 3, the same batch", 60, "step", "gpt2-1558m", "3"),
+        bench("step_124m_stage0", "gpt2-124m, stage 0", 40, "step", "gpt2-124m", "0"),
+        bench("step_124m_stage3", "gpt2-124m, stage 3", 40, "step", "gpt2-124m", "3"),
+        peer("torch_1558m", "PyTorch eager, gpt2-1558m", 75, "gpt2-1558m", "step_1558m_stage0"),
+        peer("torch_124m", "PyTorch eager, gpt2-124m", 45, "gpt2-124m", "step_124m_stage0"),
+        peer("torch_124m_compiled", "PyTorch compiled, gpt2-124m", 90, "gpt2-124m", "step_124m_stage0", "--compile"),
+        peer("torch_1558m_compiled", "PyTorch compiled, gpt2-1558m", 150, "gpt2-1558m", "step_1558m_stage0", "--compile"),
+        check("largest_stage0", "the largest GPT that trains in stage 0: plan against driver", 90, "bench", "largest",
+              alone=True, absent=no_gpu),
+    ]
+
+
+def last_object(text):
+    """The JSON object on the last line that is not blank, if there is one."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    try:
+        value = json.loads(lines[-1]) if lines else {}
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def run_limited(command, limit, cwd):
+    """(exit code or None when it took too long, what it printed)."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                               cwd=cwd, start_new_session=True)
+    try:
+        printed, _ = process.communicate(timeout=limit)
+        return process.returncode, printed
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        try:
+            printed, _ = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            printed = "(what it printed is lost)"
+        return None, printed
+
+
+class Suite:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.out = pathlib.Path(arguments.out)
+        self.begin = time.monotonic()
+        self.results = []
+        self.lock = threading.Lock()
+        for name in ("steps.jsonl", "suite.log"):
+            (self.out / name).write_text("")
+
+    def left(self):
+        return self.arguments.budget - (time.monotonic() - self.begin)
+
+    def run(self, step):
+        begin = time.monotonic()
+        result = {"step": step.name, "what": step.what}
+        limit = min(step.limit, self.left())
+        printed = ""
+        if step.absent:
+            result.update(state="skipped", why=step.absent)
+        elif limit < 5:
+            result.update(state="skipped", why="no time was left")
+        else:
+            code, printed = run_limited(step.command, limit, HERE.parent)
+            figures = last_object(printed)
+            result["figures"] = figures
+            if code is None:
+                result.update(state="failed", why=f"not done after {limit:.0f} s")
+            elif code != 0:
+                result.update(state="failed", why=figures.get("why") or f"exit code {code}")
+            elif figures.get("skipped"):
+                result.update(state="skipped", why=figures["skipped"])
+            else:
+                result["state"] = "passed"
+            if step.alone and figures:
+                (pathlib.Path(self.arguments.work) / f"{step.name}.json").write_text(json.dumps(figures))
+        result["seconds"] = round(time.monotonic() - begin, 2)
+        self.record(result, printed)
+
+    def record(self, result, printed):
+        with self.lock:
+            self.results.append(result)
+            with open(self.out / "steps.jsonl", "a", encoding="utf-8") as lines:
+                lines.write(json.dumps(result) + "\n")
+            with open(self.out / "suite.log", "a", encoding="utf-8") as log:
+                log.write(f"==== {result['step']}: {result['state']}, {result['seconds']} s\n{printed[-200_000:]}\n")
+            why = f": {result['why']}" if "why" in result else ""
+            print(f"{result['state']:8}{result['seconds']:7.1f} s  {result['step']}{why}", flush=True)
+
+    def run_all(self):
+        rows = steps(self.arguments)
+        facts, rest = rows[0], rows[1:]
+        self.run(facts)
+        with concurrent.futures.ThreadPoolExecutor(self.arguments.jobs) as pool:
+            list(pool.map(self.run, [step for step in rest if not step.alone]))
+        print(f"{time.monotonic() - self.begin:15.1f} s  {self.left():.0f} s are left for what is timed", flush=True)
+        for step in rest:
+            if step.alone:
+                self.run(step)
+        order = {step.name: place for place, step in enumerate(rows)}
+        self.results.sort(key=lambda result: order[result["step"]])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--bundle", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--dry-run", action="store_true", help="small sizes on the CPU: measures nothing")
+    parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, help="seconds for everything")
+    parser.add_argument("--vocab", type=int, default=50257, help="of both sides in the timed steps")
+    parser.add_argument("--host-gib", type=float, help="the host's memory, where /proc/meminfo shows less")
+    parser.add_argument("--jobs", type=int, default=max(1, min(4, (os.cpu_count() or 1) // 3)),
+                        help="correctness steps at a time")
+    arguments = parser.parse_args()
+    arguments.torch = has_torch()
+    suite = Suite(arguments)
+    print(f"time budget {arguments.budget:.0f} s; {arguments.jobs} correctness steps at a time", flush=True)
+    suite.run_all()
+    return gpu_report.write(suite.results, suite.out, arguments.dry_run, time.monotonic() - suite.begin)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

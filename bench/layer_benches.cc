@@ -1,0 +1,92 @@
+// See layer_benches.h.
+#include "bench/layer_benches.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+
+#include "base/status.h"
+#include "bench/device_timing.h"
+
+namespace zerofleet {
+
+std::vector<AttentionWork> Gpt2Attentions(const Device& device) {
+  if (device.host_addressable()) return {{"gpt2-124m", {.batch = 1, .time = 256, .heads = 12, .head_size = 64}}};
+  return {{"gpt2-124m", {.batch = 16, .time = 1024, .heads = 12, .head_size = 64}},
+          {"gpt2-1558m", {.batch = 16, .time = 1024, .heads = 25, .head_size = 64}}};
+}
+
+absl::StatusOr<std::vector<AttentionRate>> BenchAttention(Device& device, const std::vector<AttentionWork>& work,
+                                                          int rounds) {
+  Ops& ops = device.ops();
+  ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
+  RandomRooms rooms(device, *stream);
+  std::vector<AttentionRate> rates;
+  for (const DType dtype : BenchTypes(device)) {
+    const double peak = ops.MeasureGemmPeak(dtype, rounds);
+    for (const AttentionWork& each : work) {
+      const AttentionShape& shape = each.shape;
+      const int64_t rows = shape.batch * shape.time, hidden = shape.heads * shape.head_size;
+      ZF_ASSIGN_OR_RETURN(const RandomRoom qkv, rooms.Make(rows * 3 * hidden, 1.0f, dtype));
+      ZF_ASSIGN_OR_RETURN(const RandomRoom out, rooms.Make(rows * hidden, 1.0f, dtype));
+      ZF_ASSIGN_OR_RETURN(const RandomRoom dout, rooms.Make(rows * hidden, 1.0f, dtype));
+      ZF_ASSIGN_OR_RETURN(const RandomRoom dqkv, rooms.Make(rows * 3 * hidden, 1.0f, dtype));
+      ZF_ASSIGN_OR_RETURN(const auto logsumexp, device.Reserve(rows * shape.heads * int64_t{sizeof(float)}));
+      ZF_ASSIGN_OR_RETURN(const auto scratch, device.Reserve(std::max<int64_t>(ops.AttentionScratchBytes(shape), 1)));
+      float* kept = reinterpret_cast<float*>(logsumexp->data());
+      const double forward_flops = 2.0 * static_cast<double>(shape.batch * shape.heads) *
+                                   static_cast<double>(shape.time * shape.time) * static_cast<double>(shape.head_size);
+      ZF_ASSIGN_OR_RETURN(const double forward, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
+                            ops.AttentionForward(*stream, shape, qkv.tensor(), out.tensor(), kept, scratch->data());
+                          }));
+      rates.push_back({each.name, "forward", dtype, shape, forward_flops / forward, peak});
+      ZF_ASSIGN_OR_RETURN(const double backward, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
+                            ops.AttentionBackward(*stream, shape, qkv.tensor(), out.tensor(), kept, dout.tensor(),
+                                                  dqkv.tensor(), scratch->data());
+                          }));
+      rates.push_back({each.name, "backward", dtype, shape, 2.5 * forward_flops / backward, peak});
+    }
+  }
+  return rates;
+}
+
+absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(Device& device, int64_t tokens, int64_t hidden, int rounds) {
+  constexpr float kEpsilon = 1e-5f;
+  Ops& ops = device.ops();
+  const int64_t count = tokens * hidden;
+  ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
+  RandomRooms rooms(device, *stream);
+  std::vector<PointwiseRate> rates;
+  for (const DType dtype : BenchTypes(device)) {
+    ZF_ASSIGN_OR_RETURN(const double memory,
+                        MemoryBytesPerSecond(device, count * DTypeBytes(dtype) / int64_t{sizeof(float)}, rounds));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom x, rooms.Make(count, 1.0f, dtype));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom y, rooms.Make(count, 1.0f, dtype));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom dx, rooms.Make(count, 1.0f, dtype));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom gamma, rooms.Make(hidden, 1.0f, dtype));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom beta, rooms.Make(hidden, 1.0f, dtype));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom mean, rooms.Make(tokens, 1.0f, DType::kF32));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom rstd, rooms.Make(tokens, 1.0f, DType::kF32));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom dgamma, rooms.Make(hidden, 1.0f, DType::kF32));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom dbeta, rooms.Make(hidden, 1.0f, DType::kF32));
+    // `passes` is how often the op goes through an activation's worth of bytes.
+    const auto measure = [&](const char* op, int64_t passes, const std::function<void()>& run) -> absl::Status {
+      ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) { run(); }));
+      rates.push_back(
+          {op, dtype, tokens, hidden, static_cast<double>(passes * count * DTypeBytes(dtype)) / seconds, memory});
+      return absl::OkStatus();
+    };
+    ZF_RETURN_IF_ERROR(measure("layer norm forward", 2, [&] {
+      ops.LayerNormForward(*stream, tokens, hidden, kEpsilon, x.tensor(), gamma.tensor(), beta.tensor(), y.tensor(),
+                           mean.floats(), rstd.floats());
+    }));
+    ZF_RETURN_IF_ERROR(measure("layer norm backward", 4, [&] {
+      ops.LayerNormBackward(*stream, tokens, hidden, y.tensor(), x.tensor(), gamma.tensor(), mean.floats(),
+                            rstd.floats(), dx.tensor(), dgamma.floats(), dbeta.floats());
+    }));
+    ZF_RETURN_IF_ERROR(measure("gelu forward", 2, [&] { ops.GeluForward(*stream, count, x.tensor(), y.tensor()); }));
+  }
+  return rates;
+}
+
+}  // namespace zerofleet

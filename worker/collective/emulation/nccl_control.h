@@ -1,0 +1,17 @@
+// What tests can do to the NCCL of emulation/nccl.cc.
+#ifndef ZEROFLEET_WORKER_COLLECTIVE_EMULATION_NCCL_CONTROL_H_
+#define ZEROFLEET_WORKER_COLLECTIVE_EMULATION_NCCL_CONTROL_H_
+
+#include <nccl.h>
+
+namespace zerofleet::nccl_emulation {
+
+// From now on the communicators of `rank` report this asynchronous error; ncclSuccess ends it.
+void SetAsyncError(int rank, ncclResult_t error);
+
+// Communicators that have not been destroyed or aborted.
+int LiveCommunicators();
+
+}  // namespace zerofleet::nccl_emulation
+
+#endif  // ZEROFLEET_WORKER_COLLECTIVE_EMULATION_NCCL_CONTROL_H_

@@ -1,0 +1,64 @@
+// Collectives between GPUs over NCCL (nccl_transport.h). Buffers are in device memory.
+//
+// all_gather      ncclAllGather; parts that are not all of one length are broadcast, each from its owner, in one group.
+// reduce_scatter  rank r sends part j to rank j, in chunks; rank j sums the chunks of all ranks in rank order.
+// all_reduce      reduce_scatter, then all_gather, in place.
+// broadcast       ncclBroadcast.
+// NCCL's own reductions add in the order of its rings and trees and round at every hop; ours have the bits of every
+// other backend (docs/decisions/0006). A group of one rank never calls NCCL.
+//
+// Operations are enqueued on the communicator's own stream behind their inputs' events and reported as issued, so the
+// host never waits for them but on the communicator's thread, which watches for an abort and for NCCL's own errors.
+#ifndef ZEROFLEET_WORKER_COLLECTIVE_NCCL_H_
+#define ZEROFLEET_WORKER_COLLECTIVE_NCCL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "worker/collective/endpoint.h"
+#include "worker/device/device.h"
+
+namespace zerofleet {
+
+// Device memory that a communicator of several ranks keeps for the chunks of its reductions.
+inline constexpr int64_t kNcclScratchBytes = 64 << 20;
+
+struct NcclOptions {
+  const Clock* clock = &Clock::Real();
+  int64_t scratch_bytes = kNcclScratchBytes;
+  bool alone = false;         // call NCCL in a group of one rank too; for tests on a machine with one GPU
+};
+
+class NcclEndpoint : public CollectiveEndpoint {
+ public:
+  // On a CUDA device, which outlives the endpoint and its communicator. FailedPrecondition when NCCL is not on this
+  // machine.
+  //
+  // Every endpoint makes a unique id, since none knows its rank yet; the group uses rank 0's, which travels as part of
+  // the address. It costs the other ranks a listening socket and a sleeping thread each, until the process ends. Else
+  // rank 0 would have to publish its id after ranks are given out: one more message and one more wait in every join.
+  static absl::StatusOr<std::unique_ptr<NcclEndpoint>> Create(Device& device, NcclOptions options = {});
+
+  std::string backend() const override { return "nccl"; }
+  std::string address() const override { return address_; }
+  // FailedPrecondition when two ranks are on one GPU, which NCCL refuses. The id is of one endpoint, and an endpoint of
+  // one generation, so NCCL itself keeps generations apart.
+  absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
+                                                     const std::vector<std::string>& addresses,
+                                                     uint64_t generation) override;
+
+ private:
+  NcclEndpoint(Device& device, NcclOptions options, std::string id);
+
+  Device& device_;
+  const NcclOptions options_;
+  const std::string id_, address_;
+  bool joined_ = false;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_COLLECTIVE_NCCL_H_

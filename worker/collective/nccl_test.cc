@@ -1,0 +1,294 @@
+// The NCCL backend's own logic, on an emulated NCCL and emulated GPUs; the conformance suite runs it too. Only in the
+// emulation build: what NCCL itself does is for machines that have GPUs.
+#include "worker/collective/nccl.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "worker/collective/conformance.h"
+#include "worker/collective/emulation/nccl_control.h"
+#include "worker/collective/factory.h"
+#include "worker/collective/in_process.h"
+#include "worker/collective/nccl_address.h"
+#include "worker/device/cpu/cpu_device.h"
+#include "worker/device/cuda/cuda_stream.h"
+#include "worker/device/cuda/emulation/machine.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr int kGpus = 16;
+
+// A GPU without ops: host memory and the streams of the emulated CUDA runtime.
+class PlainGpu : public Device {
+ public:
+  PlainGpu(int ordinal, std::string unique_id) : ordinal_(ordinal), unique_id_(std::move(unique_id)) {}
+
+  std::string kind() const override { return "cuda"; }
+  std::string description() const override { return unique_id_; }
+  std::string unique_id() const override { return unique_id_; }
+  absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override { return memory_.Reserve(bytes); }
+  absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override { return memory_.Reserve(bytes); }
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override { return cuda::CudaStream::Create(ordinal_); }
+  void Copy(Stream&, void* to, const void* from, int64_t bytes) override { std::memmove(to, from, bytes); }
+  bool host_addressable() const override { return false; }
+  double datasheet_flops(DType) const override { return 0; }
+  std::optional<DeviceMemory> memory() const override { return std::nullopt; }
+  Ops& ops() override { return memory_.ops(); }
+
+ private:
+  const int ordinal_;
+  const std::string unique_id_;
+  CpuDevice memory_{1};
+};
+
+PlainGpu& Gpu(int ordinal) {
+  static auto& gpus = *[] {
+    cuda::emulation::SetMachine({.gpus = kGpus});
+    auto* all = new std::vector<std::unique_ptr<PlainGpu>>;
+    for (int i = 0; i < kGpus; i++) all->push_back(std::make_unique<PlainGpu>(i, absl::StrCat("GPU-", i)));
+    return all;
+  }();
+  return *gpus[ordinal];
+}
+
+void OnEveryRank(int size, const std::function<void(int)>& run) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; rank++) threads.emplace_back(run, rank);
+  for (std::thread& thread : threads) thread.join();
+}
+
+// As processes would end.
+void Destroy(Group& group) {
+  OnEveryRank(static_cast<int>(group.size()), [&](int rank) { group[rank].reset(); });
+}
+
+template <class Endpoints>
+Group JoinAll(const std::string& group, Endpoints& endpoints) {
+  std::vector<std::string> addresses;
+  for (const auto& endpoint : endpoints) addresses.push_back(endpoint->address());
+  Group communicators;
+  for (size_t rank = 0; rank < endpoints.size(); rank++) {
+    auto communicator = endpoints[rank]->Join(group, static_cast<int>(rank), addresses, 1);
+    EXPECT_TRUE(communicator.ok()) << communicator.status();
+    communicators.push_back(*std::move(communicator));
+  }
+  return communicators;
+}
+
+Group CreateNcclGroup(const std::string& group, int size, NcclOptions options) {
+  std::vector<std::unique_ptr<NcclEndpoint>> endpoints;
+  for (int rank = 0; rank < size; rank++) endpoints.push_back(NcclEndpoint::Create(Gpu(rank), options).value());
+  return JoinAll(group, endpoints);
+}
+
+// The suite's longest messages take several steps.
+const AddConformanceBackend nccl("nccl", [](const std::string& group, int size) {
+  return CreateNcclGroup(group, size, {.scratch_bytes = 1 << 20});
+});
+
+class NcclTest : public testing::Test {
+ protected:
+  // Every test gives back what it took from NCCL, also after an abort.
+  void TearDown() override { EXPECT_EQ(nccl_emulation::LiveCommunicators(), 0); }
+};
+
+struct Outcome {
+  std::vector<std::vector<float>> sums, shards;  // by rank
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome Reduce(Group& group, int64_t count) {
+  const int size = static_cast<int>(group.size());
+  Outcome outcome{std::vector<std::vector<float>>(size), std::vector<std::vector<float>>(size)};
+  OnEveryRank(size, [&](int rank) {
+    std::vector<float> data(count);
+    for (int64_t i = 0; i < count; i++) data[i] = 1.0f / static_cast<float>(3 + i * (rank + 1));
+    std::vector<float> shard(ShardRange(count, size, rank).size());
+    const auto scattered =
+        group[rank]->ReduceScatter(data.data(), DType::kF32, shard.data(), DType::kF32, count, "u");
+    ASSERT_EQ(scattered.Wait(), absl::OkStatus());
+    ASSERT_EQ(group[rank]->AllReduce(data.data(), count, DType::kF32, "u").Wait(), absl::OkStatus());
+    outcome.sums[rank] = data;
+    outcome.shards[rank] = shard;
+  });
+  return outcome;
+}
+
+TEST_F(NcclTest, GivesTheBitsOfTheInProcessBackend) {
+  for (int size : {1, 2, 3, 4}) {
+    for (int64_t count : {1, 5, 1024, 20'011}) {
+      Group group = CreateNcclGroup("data", size, {.scratch_bytes = 16 << 10});
+      Group expected = CreateInProcessGroup("data", size);
+      EXPECT_EQ(group[0]->backend(), "nccl");
+      EXPECT_TRUE(Reduce(group, count) == Reduce(expected, count)) << size << " ranks, " << count << " elements";
+      Destroy(group);
+    }
+  }
+}
+
+TEST_F(NcclTest, ARankAloneCallsNcclOnlyWhenAsked) {
+  for (bool alone : {false, true}) {
+    auto endpoint = NcclEndpoint::Create(Gpu(0), {.alone = alone}).value();
+    auto communicator = endpoint->Join("data", 0, {endpoint->address()}, 1).value();
+    std::vector<float> part = {1, 2, 3}, whole(3);
+    ASSERT_EQ(communicator->AllGather(part.data(), whole.data(), 3, DType::kF32, "u").Wait(), absl::OkStatus());
+    EXPECT_EQ(whole, part);
+    EXPECT_EQ(nccl_emulation::LiveCommunicators(), alone ? 1 : 0);
+  }
+}
+
+TEST_F(NcclTest, AbortEndsTheWaitForARankThatNeverConnects) {
+  Group group = CreateNcclGroup("data", 3, {});
+  std::vector<float> data(10);
+  const auto pending = group[0]->AllReduce(data.data(), 10, DType::kF32, "u");
+  while (nccl_emulation::LiveCommunicators() == 0) std::this_thread::yield();
+  group[0]->Abort(absl::UnavailableError("rank 2 is gone"));
+  EXPECT_EQ(pending.Wait(), absl::UnavailableError("rank 2 is gone"));
+  EXPECT_EQ(nccl_emulation::LiveCommunicators(), 0);
+}
+
+// A clock that the test moves while another thread reads it.
+class SharedClock : public Clock {
+ public:
+  absl::Time Now() const override { return absl::UnixEpoch(); }
+  double MonotonicSeconds() const override { return seconds; }
+  std::atomic<double> seconds = 0;
+};
+
+TEST_F(NcclTest, ConnectingHasADeadlineThatNamesRankAndGroup) {
+  SharedClock clock;
+  Group group = CreateNcclGroup("data", 3, {.clock = &clock});
+  std::vector<float> data(10);
+  const auto pending = group[1]->AllReduce(data.data(), 10, DType::kF32, "u");
+  while (nccl_emulation::LiveCommunicators() == 0) std::this_thread::yield();
+  clock.seconds = 299;
+  clock.seconds = 301;
+  const absl::Status status = pending.Wait();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_NE(status.message().find("group data, rank 1 of 3"), absl::string_view::npos) << status;
+}
+
+// One rank's NCCL fails; that rank says so, and those that wait for it are told too.
+TEST_F(NcclTest, AFailureOfNcclIsUnavailableOnEveryRank) {
+  Group group = CreateNcclGroup("data", 3, {});
+  Reduce(group, 100);
+  OnEveryRank(3, [&](int rank) {
+    std::vector<float> data(10);
+    if (rank == 1) nccl_emulation::SetAsyncError(1, ncclRemoteError);
+    const absl::Status status = group[rank]->AllReduce(data.data(), 10, DType::kF32, "u").Wait();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    const std::string place = absl::StrCat("group data, rank ", rank, " of 3");
+    EXPECT_NE(status.message().find(place), absl::string_view::npos) << status;
+    EXPECT_NE(status.message().find("(emulated)"), absl::string_view::npos) << status;
+  });
+  nccl_emulation::SetAsyncError(1, ncclSuccess);
+  Destroy(group);
+}
+
+TEST_F(NcclTest, OtherFailuresAreTheProgramsOrTheUsers) {
+  for (auto [result, code] : {std::pair(ncclInternalError, absl::StatusCode::kInternal),
+                              std::pair(ncclUnhandledCudaError, absl::StatusCode::kInternal),
+                              std::pair(ncclSystemError, absl::StatusCode::kUnavailable),
+                              std::pair(ncclInvalidUsage, absl::StatusCode::kFailedPrecondition)}) {
+    Group group = CreateNcclGroup("data", 2, {});
+    nccl_emulation::SetAsyncError(0, result);
+    float value = 0;
+    EXPECT_EQ(group[0]->Broadcast(&value, 4, 0, "u").Wait().code(), code);
+    nccl_emulation::SetAsyncError(0, ncclSuccess);
+    Destroy(group);
+  }
+}
+
+TEST_F(NcclTest, OrdersAComputeStreamBehindAnOperation) {
+  Group group = CreateNcclGroup("data", 2, {});
+  OnEveryRank(2, [&](int rank) {
+    const std::unique_ptr<Stream> compute = Gpu(rank).CreateStream().value();
+    std::vector<float> data(1000, 1.0f);
+    const auto pending = group[rank]->AllReduce(data.data(), 1000, DType::kF32, "u", compute->Record());
+    EXPECT_EQ(pending.Order(*compute), absl::OkStatus());
+    EXPECT_EQ(compute->Synchronize(), absl::OkStatus());
+    EXPECT_EQ(data, std::vector<float>(1000, 2.0f));
+    EXPECT_EQ(pending.Wait(), absl::OkStatus());
+    EXPECT_GT(group[rank]->totals()[Operation::kAllReduce].seconds, 0);
+  });
+  Destroy(group);
+}
+
+TEST_F(NcclTest, RefusesTwoRanksOnOneGpu) {
+  PlainGpu same(1, "GPU-0");
+  auto first = NcclEndpoint::Create(Gpu(0)).value(), second = NcclEndpoint::Create(same).value();
+  const absl::Status status = first->Join("data", 0, {first->address(), second->address()}, 1).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_NE(status.message().find("ranks 0 and 1 share GPU GPU-0"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("set collectives to auto or ucx"), absl::string_view::npos) << status;
+}
+
+TEST_F(NcclTest, RefusesGroupsThatAreNotItsOwn) {
+  auto endpoint = NcclEndpoint::Create(Gpu(0)).value(), other = NcclEndpoint::Create(Gpu(1)).value();
+  const std::string mine = endpoint->address(), theirs = other->address();
+  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 0, {}, 1).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 2, {mine, theirs}, 1).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 1, {mine, theirs}, 1).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 0, {mine, "localhost:1"}, 1).status()));
+  EXPECT_TRUE(endpoint->Join("data", 0, {mine, theirs}, 1).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(endpoint->Join("data", 0, {mine, theirs}, 1).status()));
+}
+
+Group JoinAuto(std::vector<Device*> devices) {
+  std::vector<std::unique_ptr<CollectiveEndpoint>> endpoints;
+  for (Device* device : devices) endpoints.push_back(CreateCollectiveEndpoint("auto", *device).value());
+  EXPECT_EQ(endpoints[0]->backend(), "auto");
+  return JoinAll("data", endpoints);
+}
+
+TEST_F(NcclTest, AutoIsNcclWhereEveryRankHasAGpuAndUcxWhereTwoShareOne) {
+  PlainGpu same(1, "GPU-1");
+  for (auto [devices, backend] : {std::pair(std::vector<Device*>{&Gpu(0), &Gpu(1), &Gpu(2)}, "nccl"),
+                                  std::pair(std::vector<Device*>{&Gpu(0), &Gpu(1), &same}, "ucx"),
+                                  std::pair(std::vector<Device*>{&Gpu(0)}, "nccl")}) {
+    Group group = JoinAuto(devices), expected = CreateInProcessGroup("data", static_cast<int>(devices.size()));
+    for (const auto& communicator : group) EXPECT_EQ(communicator->backend(), backend);
+    EXPECT_TRUE(Reduce(group, 1001) == Reduce(expected, 1001));
+    Destroy(group);
+  }
+}
+
+// What a worker without NCCL sends makes every rank choose ucx.
+TEST_F(NcclTest, AutoIsUcxWhereARankHasNoNccl) {
+  std::vector<std::unique_ptr<CollectiveEndpoint>> endpoints;
+  std::vector<std::string> addresses;
+  for (int rank = 0; rank < 2; rank++) {
+    endpoints.push_back(CreateCollectiveEndpoint("auto", Gpu(rank)).value());
+    NcclAddress address = UnwrapNcclAddress(endpoints.back()->address()).value();
+    if (rank == 1) address.nccl_id.clear();
+    addresses.push_back(WrapNcclAddress(address));
+  }
+  Group group;
+  for (int rank = 0; rank < 2; rank++) {
+    group.push_back(endpoints[rank]->Join("data", rank, addresses, 1).value());
+    EXPECT_EQ(group[rank]->backend(), "ucx");
+  }
+  Group expected = CreateInProcessGroup("data", 2);
+  EXPECT_TRUE(Reduce(group, 1001) == Reduce(expected, 1001));
+  Destroy(group);
+}
+
+TEST_F(NcclTest, TheFactoryKeepsNcclToGpus) {
+  CpuDevice cpu(1);
+  EXPECT_EQ(CreateCollectiveEndpoint("nccl", Gpu(0)).value()->backend(), "nccl");
+  EXPECT_EQ(CreateCollectiveEndpoint("auto", cpu).value()->backend(), "ucx");
+  const absl::Status status = CreateCollectiveEndpoint("nccl", cpu).status();
+  EXPECT_EQ(status, absl::FailedPreconditionError(
+                        "collectives: nccl moves GPU memory and this worker's device is cpu; use auto or ucx"));
+}
+
+}  // namespace
+}  // namespace zerofleet

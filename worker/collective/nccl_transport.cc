@@ -1,0 +1,160 @@
+// Every call of NCCL, and its return codes as Status.
+#include "worker/collective/nccl_transport.h"
+
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "worker/collective/nccl_address.h"
+#include "worker/device/cuda/libraries/vendor_library.h"
+
+namespace zerofleet {
+namespace {
+
+static_assert(kNcclIdBytes == NCCL_UNIQUE_ID_BYTES);
+
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+absl::Status MakeError(ncclResult_t result, const std::string& where, const char* detail) {
+  std::string message = absl::StrCat(where, ": ", ncclGetErrorString(result));
+  if (detail != nullptr && *detail != '\0') absl::StrAppend(&message, " (", detail, ")");
+  switch (result) {
+    // Sockets and shared memory; a peer that is gone is met as either of these.
+    case ncclSystemError:
+    case ncclRemoteError: return absl::UnavailableError(message);
+    case ncclInvalidUsage: return absl::FailedPreconditionError(message);
+    default: return absl::InternalError(message);
+  }
+}
+
+// Between two looks at what is waited for: most waits are short, so the first looks follow each other closely.
+class Pause {
+ public:
+  void Take() {
+    if (looks_ < kCloseLooks) {
+      looks_++;
+      std::this_thread::yield();
+    } else {
+      absl::SleepFor(absl::Microseconds(20));
+    }
+  }
+
+ private:
+  static constexpr int kCloseLooks = 200;
+  int looks_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> NcclTransport::CreateId() {
+  ZF_RETURN_IF_ERROR(cuda::OpenNccl());
+  ncclUniqueId id;
+  const ncclResult_t result = ncclGetUniqueId(&id);
+  if (result != ncclSuccess) return MakeError(result, "ncclGetUniqueId", ncclGetLastError(nullptr));
+  return std::string(id.internal, sizeof id.internal);
+}
+
+NcclTransport::NcclTransport(std::string id, int rank, int size, std::string place)
+    : id_(std::move(id)), place_(std::move(place)), rank_(rank), size_(size) {
+  ZF_CHECK(id_.size() == kNcclIdBytes);
+}
+
+NcclTransport::~NcclTransport() { Abort(); }
+
+absl::Status NcclTransport::Error(ncclResult_t result, std::string_view op) const {
+  return MakeError(result, absl::StrCat(View(op), " in ", place_), ncclGetLastError(comm_));
+}
+
+absl::Status NcclTransport::Check(ncclResult_t result, std::string_view op) const {
+  return result == ncclSuccess || result == ncclInProgress ? absl::OkStatus() : Error(result, op);
+}
+
+absl::StatusOr<bool> NcclTransport::Settled(std::string_view op) {
+  ncclResult_t state = ncclSuccess;
+  ZF_RETURN_IF_ERROR(Check(ncclCommGetAsyncError(comm_, &state), op));
+  ZF_RETURN_IF_ERROR(Check(state, op));
+  return state == ncclSuccess;
+}
+
+absl::Status NcclTransport::Connect(const Clock& clock, Watch watch) {
+  constexpr std::string_view kOp = "ncclCommInitRankConfig";
+  if (connected_) return absl::OkStatus();
+  ncclUniqueId id;
+  std::memcpy(id.internal, id_.data(), sizeof id.internal);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const double start = clock.MonotonicSeconds();
+  ZF_RETURN_IF_ERROR(Check(ncclCommInitRankConfig(&comm_, size_, id, rank_, &config), kOp));
+  for (Pause pause;; pause.Take()) {
+    ZF_RETURN_IF_ERROR(watch());
+    ZF_ASSIGN_OR_RETURN(connected_, Settled(kOp));
+    if (connected_) return absl::OkStatus();
+    if (clock.MonotonicSeconds() - start > kNcclConnectLimitSeconds) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          View(kOp), " in ", place_, ": the other ranks did not come within ", kNcclConnectLimitSeconds, " seconds"));
+    }
+  }
+}
+
+absl::Status NcclTransport::Group(std::string_view op, absl::FunctionRef<absl::Status()> enqueue, Watch watch) {
+  ZF_RETURN_IF_ERROR(Check(ncclGroupStart(), op));
+  // The group is ended whatever happens in it: its depth is the thread's, not the communicator's.
+  absl::Status status = enqueue();
+  status.Update(Check(ncclGroupEnd(), op));
+  ZF_RETURN_IF_ERROR(status);
+  for (Pause pause;; pause.Take()) {
+    ZF_RETURN_IF_ERROR(watch());
+    ZF_ASSIGN_OR_RETURN(const bool settled, Settled(op));
+    if (settled) return absl::OkStatus();
+  }
+}
+
+absl::Status NcclTransport::AllGather(const void* part, void* whole, int64_t part_bytes, cudaStream_t stream) {
+  return Check(ncclAllGather(part, whole, part_bytes, ncclInt8, comm_, stream), "ncclAllGather");
+}
+
+absl::Status NcclTransport::Broadcast(const void* from, void* to, int64_t bytes, int root, cudaStream_t stream) {
+  return Check(ncclBroadcast(from, to, bytes, ncclInt8, root, comm_, stream), "ncclBroadcast");
+}
+
+absl::Status NcclTransport::Send(const void* from, int64_t bytes, int peer, cudaStream_t stream) {
+  return Check(ncclSend(from, bytes, ncclInt8, peer, comm_, stream), "ncclSend");
+}
+
+absl::Status NcclTransport::Receive(void* to, int64_t bytes, int peer, cudaStream_t stream) {
+  return Check(ncclRecv(to, bytes, ncclInt8, peer, comm_, stream), "ncclRecv");
+}
+
+absl::Status NcclTransport::Await(std::string_view op, const Event& done, Watch watch) {
+  for (Pause pause;; pause.Take()) {
+    ZF_RETURN_IF_ERROR(watch());
+    ZF_RETURN_IF_ERROR(Settled(op));
+    ZF_ASSIGN_OR_RETURN(const bool reached, done.Reached());
+    if (reached) return absl::OkStatus();
+  }
+}
+
+void NcclTransport::Abort() {
+  if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+  connected_ = false;
+}
+
+void NcclTransport::Finish(const Clock& clock, double limit_seconds) {
+  if (!connected_ || !Check(ncclCommFinalize(comm_), "ncclCommFinalize").ok()) return Abort();
+  const double start = clock.MonotonicSeconds();
+  for (Pause pause; clock.MonotonicSeconds() - start < limit_seconds; pause.Take()) {
+    const absl::StatusOr<bool> settled = Settled("ncclCommFinalize");
+    if (!settled.ok()) break;
+    if (*settled) {
+      ncclCommDestroy(std::exchange(comm_, nullptr));
+      return;
+    }
+  }
+  Abort();
+}
+
+}  // namespace zerofleet

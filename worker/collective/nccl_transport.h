@@ -1,0 +1,76 @@
+// One rank's NCCL communicator: connected without blocking, watched in every wait, left without hanging.
+//
+// NCCL is used in its non-blocking mode: a call may return before anything is on the stream, and the communicator's
+// asynchronous state tells when it is and whether it failed. So Group waits for that state before it returns; only then
+// may events be recorded behind it. All functions are for one thread, on which the GPU has been made current.
+#ifndef ZEROFLEET_WORKER_COLLECTIVE_NCCL_TRANSPORT_H_
+#define ZEROFLEET_WORKER_COLLECTIVE_NCCL_TRANSPORT_H_
+
+#include <driver_types.h>
+#include <nccl.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "worker/device/device.h"
+
+namespace zerofleet {
+
+// How long the ranks of a group may take to come to their first operation.
+inline constexpr double kNcclConnectLimitSeconds = 300;
+
+class NcclTransport {
+ public:
+  // Asked in every wait, at least every 50 ms: an error ends the wait and is returned.
+  using Watch = absl::FunctionRef<absl::Status()>;
+
+  // The bytes of a new ncclUniqueId; FailedPrecondition when NCCL is not on this machine. The library opens a socket for
+  // it and starts a thread that listens until the ranks have met there.
+  static absl::StatusOr<std::string> CreateId();
+
+  // `place` names the rank in errors: "group data, rank 1 of 4".
+  NcclTransport(std::string id, int rank, int size, std::string place);
+  ~NcclTransport();  // aborts what Finish has not ended
+  NcclTransport(const NcclTransport&) = delete;
+  NcclTransport& operator=(const NcclTransport&) = delete;
+
+  // Meets the other ranks; at once when that has been done. DeadlineExceeded when they do not come in time.
+  absl::Status Connect(const Clock& clock, Watch watch);
+
+  // Runs `enqueue`, which calls the functions below, and returns when all of it is on its stream.
+  absl::Status Group(std::string_view op, absl::FunctionRef<absl::Status()> enqueue, Watch watch);
+
+  // Within Group. Counts are bytes.
+  absl::Status AllGather(const void* part, void* whole, int64_t part_bytes, cudaStream_t stream);
+  absl::Status Broadcast(const void* from, void* to, int64_t bytes, int root, cudaStream_t stream);
+  absl::Status Send(const void* from, int64_t bytes, int peer, cudaStream_t stream);
+  absl::Status Receive(void* to, int64_t bytes, int peer, cudaStream_t stream);
+
+  // Returns when the device has reached `done`.
+  absl::Status Await(std::string_view op, const Event& done, Watch watch);
+
+  // Ends kernels in progress and gives everything back. No other function is called afterwards.
+  void Abort();
+  // Leaves in good order, which takes the other ranks of this host; aborts if that takes longer than `limit_seconds`.
+  void Finish(const Clock& clock, double limit_seconds);
+
+ private:
+  // The communicator's asynchronous state: true when nothing is in progress.
+  absl::StatusOr<bool> Settled(std::string_view op);
+  absl::Status Check(ncclResult_t result, std::string_view op) const;
+  absl::Status Error(ncclResult_t result, std::string_view op) const;
+
+  const std::string id_, place_;
+  const int rank_, size_;
+  ncclComm_t comm_ = nullptr;
+  bool connected_ = false;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_COLLECTIVE_NCCL_TRANSPORT_H_

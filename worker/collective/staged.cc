@@ -1,0 +1,207 @@
+// How a message is cut into rounds, and the copies around the inner operations. See staged.h.
+#include "worker/collective/staged.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "base/units.h"
+
+namespace zerofleet {
+namespace {
+
+// One round of a message of `count` elements: at most `width` elements of every rank's part, beginning `begin` elements
+// into it. The pieces lie side by side, which is how ShardRange splits total() elements: all pieces but the last
+// parts' are `width` long, and parts fall short of the first by fewer than `size` elements together.
+class Round {
+ public:
+  Round(int64_t count, int size, int64_t begin, int64_t limit)
+      : count_(count), size_(size), begin_(begin), width_(std::min(limit, ShardRange(count, size, 0).size() - begin)) {
+    for (int rank = 0; rank < size; rank++) total_ += InMessage(rank).size();
+  }
+
+  // Where in the message the piece of `rank` lies.
+  Range InMessage(int rank) const {
+    const Range part = ShardRange(count_, size_, rank);
+    return {std::min(part.end, part.begin + begin_), std::min(part.end, part.begin + begin_ + width_)};
+  }
+  // Where in the staging buffer.
+  Range InStaging(int rank) const { return ShardRange(total_, size_, rank); }
+  int64_t total() const { return total_; }
+
+ private:
+  const int64_t count_;
+  const int size_;
+  const int64_t begin_, width_;
+  int64_t total_ = 0;
+};
+
+class StagedCommunicator : public Communicator {
+ public:
+  StagedCommunicator(Device& device, std::unique_ptr<Stream> stream, std::unique_ptr<Reservation> staging,
+                     std::unique_ptr<Communicator> inner)
+      : Communicator(inner->group(), inner->rank(), inner->size()),
+        device_(device),
+        stream_(std::move(stream)),
+        reservation_(std::move(staging)),
+        staging_(reservation_->data()),
+        inner_(std::move(inner)) {
+    // The inner operation ends before the outer one goes on, so the two threads never count at once.
+    inner_->SetObserver([this](const CollectiveRecord& record) { CountSent(record.sent_bytes); });
+    StartThread();
+  }
+  ~StagedCommunicator() override { StopThread(); }
+
+  std::string backend() const override { return inner_->backend(); }
+
+ protected:
+  absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) override;
+  absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
+                                int64_t count) override;
+  absl::Status RunAllReduce(void* data, int64_t count, DType dtype) override;
+  absl::Status RunBroadcast(void* data, int64_t bytes, int root) override;
+
+  // The inner communicator is where a staged operation waits for its peers, so an abort goes on to it.
+  void Wake() override {
+    if (is_aborted()) inner_->Abort(aborted());
+  }
+
+ private:
+  // The longest piece of a round whose pieces take `bytes_per_element` of the buffer for each of its elements; even, so
+  // that what lies behind the pieces is aligned for every type.
+  int64_t Limit(int64_t bytes_per_element) const {
+    const int64_t limit = reservation_->bytes() / bytes_per_element / 2 * 2;
+    ZF_CHECK(limit > 0);
+    return limit;
+  }
+
+  // Calls body(round) for every round of a message.
+  template <class Body>
+  absl::Status ForRounds(int64_t count, int64_t bytes_per_element, const Body& body) {
+    const int64_t limit = Limit(bytes_per_element);
+    const int64_t longest = ShardRange(count, size(), 0).size();
+    for (int64_t begin = 0; begin < longest; begin += limit) {
+      ZF_RETURN_IF_ERROR(body(Round(count, size(), begin, limit)));
+    }
+    return absl::OkStatus();
+  }
+
+  // The piece of `rank` between `message` and the staging buffer.
+  void ToStaging(const Round& round, int rank, const std::byte* message, int64_t element_bytes) {
+    Copy(staging_ + round.InStaging(rank).begin * element_bytes, message + round.InMessage(rank).begin * element_bytes,
+         round.InMessage(rank).size() * element_bytes);
+  }
+  void FromStaging(const Round& round, int rank, std::byte* message, int64_t element_bytes) {
+    Copy(message + round.InMessage(rank).begin * element_bytes, staging_ + round.InStaging(rank).begin * element_bytes,
+         round.InMessage(rank).size() * element_bytes);
+  }
+
+  void Copy(void* to, const void* from, int64_t bytes) {
+    if (bytes > 0 && to != from) device_.Copy(*stream_, to, from, bytes);
+  }
+  // The stream holds nothing but copies whose inputs are there, so it ends soon; an abort in between would hand back
+  // buffers that are still being copied.
+  absl::Status FinishCopies() { return stream_->Synchronize(); }
+
+  Pending PostInnerGather(int64_t count, int64_t element_bytes) {
+    if (element_bytes == 1) return inner_->AllGatherBytes(nullptr, staging_, count / size(), kUnit);
+    return inner_->AllGather(nullptr, staging_, count, element_bytes == 4 ? DType::kF32 : DType::kBF16, kUnit);
+  }
+
+  static constexpr const char* kUnit = "staged";  // what moves is reported by this communicator, not by the inner one
+
+  Device& device_;
+  const std::unique_ptr<Stream> stream_;
+  const std::unique_ptr<Reservation> reservation_;
+  std::byte* const staging_;
+  const std::unique_ptr<Communicator> inner_;  // after the buffer it works on
+};
+
+absl::Status StagedCommunicator::RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) {
+  std::byte* out = static_cast<std::byte*>(full);
+  const Range mine = ShardRange(count, size(), rank());
+  if (shard != nullptr) Copy(out + mine.begin * element_bytes, shard, mine.size() * element_bytes);
+  if (size() == 1) return FinishCopies();
+  return ForRounds(count, size() * element_bytes, [&](const Round& round) {
+    ToStaging(round, rank(), out, element_bytes);
+    ZF_RETURN_IF_ERROR(FinishCopies());
+    ZF_RETURN_IF_ERROR(PostInnerGather(round.total(), element_bytes).Wait());
+    for (int peer = 0; peer < size(); peer++) {
+      if (peer != rank()) FromStaging(round, peer, out, element_bytes);
+    }
+    return FinishCopies();
+  });
+}
+
+absl::Status StagedCommunicator::RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
+                                                  int64_t count) {
+  const int64_t full_bytes = DTypeBytes(full_dtype), shard_bytes = DTypeBytes(shard_dtype);
+  if (size() == 1 && full_dtype == shard_dtype) {
+    Copy(shard, full, count * full_bytes);
+    return FinishCopies();
+  }
+  // The sum lies behind the pieces: where a piece was, a wider type has no room.
+  const int64_t bytes_per_element = size() * full_bytes + shard_bytes;
+  std::byte* const sum = staging_ + Limit(bytes_per_element) * size() * full_bytes;
+  std::byte* to = static_cast<std::byte*>(shard);
+  return ForRounds(count, bytes_per_element, [&](const Round& round) {
+    for (int part = 0; part < size(); part++) {
+      ToStaging(round, part, static_cast<const std::byte*>(full), full_bytes);
+    }
+    ZF_RETURN_IF_ERROR(FinishCopies());
+    ZF_RETURN_IF_ERROR(
+        inner_->ReduceScatter(staging_, full_dtype, sum, shard_dtype, round.total(), kUnit).Wait());
+    const int64_t bytes = round.InMessage(rank()).size() * shard_bytes;
+    // A narrower sum may go to this rank's place inside `full`: it ends before the pieces that are still to be read.
+    Copy(to, sum, bytes);
+    to += bytes;
+    return FinishCopies();
+  });
+}
+
+absl::Status StagedCommunicator::RunAllReduce(void* data, int64_t count, DType dtype) {
+  if (size() == 1) return absl::OkStatus();
+  std::byte* bytes = static_cast<std::byte*>(data);
+  const int64_t element_bytes = DTypeBytes(dtype);
+  return ForRounds(count, size() * element_bytes, [&](const Round& round) {
+    for (int part = 0; part < size(); part++) ToStaging(round, part, bytes, element_bytes);
+    ZF_RETURN_IF_ERROR(FinishCopies());
+    ZF_RETURN_IF_ERROR(inner_->AllReduce(staging_, round.total(), dtype, kUnit).Wait());
+    for (int part = 0; part < size(); part++) FromStaging(round, part, bytes, element_bytes);
+    return FinishCopies();
+  });
+}
+
+absl::Status StagedCommunicator::RunBroadcast(void* data, int64_t bytes, int root) {
+  if (size() == 1) return absl::OkStatus();
+  std::byte* const whole = static_cast<std::byte*>(data);
+  for (int64_t begin = 0; begin < bytes; begin += reservation_->bytes()) {
+    const int64_t chunk = std::min(bytes - begin, reservation_->bytes());
+    if (rank() == root) Copy(staging_, whole + begin, chunk);
+    ZF_RETURN_IF_ERROR(FinishCopies());
+    ZF_RETURN_IF_ERROR(inner_->Broadcast(staging_, chunk, root, kUnit).Wait());
+    if (rank() != root) Copy(whole + begin, staging_, chunk);
+    ZF_RETURN_IF_ERROR(FinishCopies());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> CreateStagedCommunicator(Device& device,
+                                                                       std::unique_ptr<Communicator> inner,
+                                                                       int64_t staging_bytes) {
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.CreateStream());
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Reservation> staging, device.ReserveHost(staging_bytes));
+  return std::make_unique<StagedCommunicator>(device, std::move(stream), std::move(staging), std::move(inner));
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> StagedEndpoint::Join(std::string group, int rank,
+                                                                   const std::vector<std::string>& addresses,
+                                                                   uint64_t generation) {
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> inner, inner_->Join(std::move(group), rank, addresses, generation));
+  return CreateStagedCommunicator(device_, std::move(inner));
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,108 @@
+// The step's own numbers on every device: the same bits as the functions they are made of, run on the host.
+#include <cmath>
+
+#include "worker/device/conformance/device_fixture.h"
+
+namespace zerofleet {
+namespace {
+
+class StepScalarsTest : public DeviceTest {
+ protected:
+  template <typename T>
+  DeviceTensor Bytes(const std::vector<T>& values) {
+    DeviceTensor memory(device(), static_cast<int64_t>(values.size() * sizeof(T)));
+    device().Copy(stream(), memory.as<void>(), values.data(), static_cast<int64_t>(values.size() * sizeof(T)));
+    EXPECT_TRUE(stream().Synchronize().ok());
+    return memory;
+  }
+  template <typename T>
+  T One(const DeviceTensor& memory) {
+    T value;
+    device().Copy(stream(), &value, memory.as<void>(), sizeof value);
+    EXPECT_TRUE(stream().Synchronize().ok());
+    return value;
+  }
+
+  // The control after one step whose ranks found `ranks`.
+  StepControl After(StepControl control, const std::vector<StepScalars>& ranks, const StepRule& rule) {
+    const DeviceTensor memory = Bytes(std::vector{control}), all = Bytes(ranks);
+    ops().BeginStep(stream(), rule.tokens, memory.as<StepControl>());
+    ops().DecideStep(stream(), all.as<StepScalars>(), static_cast<int64_t>(ranks.size()), rule, memory.as<StepControl>());
+    return One<StepControl>(memory);
+  }
+};
+
+constexpr StepRule kRule = {.tokens = 96, .grad_clip = 0.5, .dynamic_loss_scale = true, .learning_rate = 1e-3,
+                            .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+
+TEST_P(StepScalarsTest, SumsInOrder) {
+  const std::vector<double> losses = {1e16, 1.0, -1e16, 3.0}, squares = {0.1, 0.2, 0.3};
+  const DeviceTensor device_losses = Bytes(losses), device_squares = Bytes(squares), mine = Bytes(std::vector<StepScalars>(1));
+  ops().SumScalars(stream(), device_losses.as<double>(), 4, device_squares.as<double>(), 3, 5, mine.as<StepScalars>());
+  const StepScalars got = One<StepScalars>(mine);
+  EXPECT_EQ(got.loss_sum, ((1e16 + 1.0) - 1e16) + 3.0);
+  EXPECT_EQ(got.squared_norm, 0.1 + 0.2 + 0.3);
+  EXPECT_EQ(got.flags, 5u);
+}
+
+TEST_P(StepScalarsTest, DecidesAsTheHostDoes) {
+  StepControl before;
+  before.loss_scale = 1024;
+  before.updates = 7;
+  const std::vector<StepScalars> ranks = {{100.0, 3.5e6, 1}, {150.0, 1.25e6, 2}, {130.0, 7e5, 0}};
+  const StepControl got = After(before, ranks, kRule);
+  StepControl want = before;
+  BeginStep(kRule.tokens, want);
+  DecideStep(SumOverRanks(ranks.data(), 3), kRule, want);
+  EXPECT_EQ(got.loss, want.loss);
+  EXPECT_DOUBLE_EQ(got.grad_norm, std::sqrt(5.45e6) / 1024);
+  EXPECT_EQ(got.flags, 3u);
+  EXPECT_EQ(got.apply, 1u);
+  EXPECT_EQ(got.updates, 8);
+  EXPECT_EQ(got.clean_steps, 1);
+  EXPECT_EQ(got.gradient_scale, static_cast<float>(1024.0 / 96));
+  EXPECT_FLOAT_EQ(got.factors.gradient_scale, want.factors.gradient_scale);
+  EXPECT_FLOAT_EQ(got.factors.step_size, want.factors.step_size);
+  EXPECT_FLOAT_EQ(got.factors.sqrt_correction2, want.factors.sqrt_correction2);
+  EXPECT_FLOAT_EQ(got.factors.decay, want.factors.decay);
+}
+
+TEST_P(StepScalarsTest, OverflowHalvesTheScaleAndSkips) {
+  StepControl before;
+  before.loss_scale = kFirstLossScale;
+  before.clean_steps = 9;
+  before.updates = 3;
+  for (const double norm : {HUGE_VAL, std::nan("")}) {
+    const StepControl got = After(before, {{1.0, 1.0, 0}, {1.0, norm, 0}}, kRule);
+    EXPECT_EQ(got.apply, 0u);
+    EXPECT_EQ(got.loss_scale, kFirstLossScale / 2);
+    EXPECT_EQ(got.clean_steps, 0);
+    EXPECT_EQ(got.updates, 3);
+    EXPECT_EQ(got.skipped, 1);
+  }
+}
+
+TEST_P(StepScalarsTest, ScaleDoublesAfterEnoughCleanSteps) {
+  StepControl control;
+  control.loss_scale = 4;
+  control.clean_steps = kCleanStepsToDouble - 1;
+  control = After(control, {{1.0, 1.0, 0}}, kRule);
+  EXPECT_EQ(control.loss_scale, 8);
+  EXPECT_EQ(control.clean_steps, 0);
+  control.clean_steps = kCleanStepsToDouble - 1;
+  control.loss_scale = kMostLossScale;
+  EXPECT_EQ(After(control, {{1.0, 1.0, 0}}, kRule).loss_scale, kMostLossScale);
+}
+
+TEST_P(StepScalarsTest, AFixedScaleStaysOne) {
+  StepRule rule = kRule;
+  rule.dynamic_loss_scale = false;
+  const StepControl got = After({}, {{1.0, HUGE_VAL, 0}}, rule);
+  EXPECT_EQ(got.apply, 0u);
+  EXPECT_EQ(got.loss_scale, 1);
+}
+
+ZF_CONFORMANCE(StepScalarsTest);
+
+}  // namespace
+}  // namespace zerofleet

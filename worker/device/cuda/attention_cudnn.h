@@ -1,0 +1,36 @@
+// Causal attention by cuDNN's fused kernels: bf16 and fp16, head sizes that are multiples of 8.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_CUDNN_H_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_CUDNN_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/device/ops.h"
+
+namespace zerofleet::cuda {
+
+// Used by one thread at a time, on the GPU that was current at Create.
+class FusedAttention {
+ public:
+  // `workspace` is device memory, aligned to 256 bytes, that the caller lends for its life. kUnimplemented in a build
+  // without cuDNN, FailedPrecondition where cuDNN finds no usable GPU.
+  static absl::StatusOr<std::unique_ptr<FusedAttention>> Create(void* workspace, int64_t workspace_bytes);
+  virtual ~FusedAttention() = default;
+
+  // OK where cuDNN runs this shape within the workspace, else why not: the same answer each time on one machine. The
+  // first ask makes the shape's plans, in about a second, and later ones look them up.
+  virtual absl::Status ForwardSupport(const AttentionShape& shape, DType dtype) = 0;
+  virtual absl::Status BackwardSupport(const AttentionShape& shape, DType dtype) = 0;
+
+  // As Ops::AttentionForward and AttentionBackward, where supported; delta(B,H,T) fp32 is scratch. qkv, out, dout and
+  // dqkv are aligned to 16 bytes. The same bits each time.
+  virtual void Forward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) = 0;
+  virtual void Backward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,
+                        Tensor dout, Tensor dqkv, float* delta) = 0;
+};
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_CUDNN_H_

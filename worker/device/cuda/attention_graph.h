@@ -1,0 +1,58 @@
+// Causal attention written down as cuDNN operation graphs: the patterns that its fused attention engines recognise.
+//
+// Forward:  scores = q k^T * scale; masked above the diagonal; softmax by max, exp, sum; logsumexp = max + log(sum);
+//           out = p v.
+// Backward: delta = rowsum(dout * out); p = exp(scores - logsumexp); dv = p^T dout; ds = (dout v^T - delta) * p *
+// scale;
+//           dk = ds^T q; dq = ds k.
+// Between the nodes run virtual tensors that are never stored. q, k and v are read in place out of the packed qkv
+// (B,T,3C), and dq, dk and dv are written so, by strides. No handle and no GPU are needed to make a graph.
+//
+// Determinism. cuDNN's fastest backward has its blocks add dq up, over key tiles, in an fp32 tensor that a last node
+// converts; their order, and with it the bits, depends on timing. In the form here the last product writes dq itself:
+// the engine then stores ds (2 * B * H * T * T bytes of workspace, T rounded up to tiles) and multiplies it by k at the
+// end. That is the form NVIDIA's own front end writes, and documents as bitwise repeatable, where a deterministic
+// algorithm is asked of it on Ampere and Hopper. cuDNN's note "nondeterministic" does not tell the two apart: in 9.19
+// neither has it. On Blackwell the front end pins an engine and its knobs besides; callers keep to the two it does not.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_GRAPH_H_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_GRAPH_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "worker/device/cuda/cudnn_plan.h"
+#include "worker/device/ops.h"
+
+namespace zerofleet::cuda {
+
+// The tensors that a run of a graph binds to memory.
+enum AttentionTensor : int64_t {
+  kQueries = 1,
+  kKeys,
+  kValues,
+  kOut,
+  kLogsumexp,
+  kDout,
+  kDqueries,
+  kDkeys,
+  kDvalues,
+  kDelta,  // (B,H,T) fp32, the caller's scratch
+  // fp32 numbers in host memory.
+  kScale,
+  kMinusInfinity,
+  kOne,
+  // From here on, tensors that are never stored.
+  kFirstVirtual,
+};
+
+// Of `part`, some sequences of a batch or some heads of one sequence, in tensors whose rows hold `row_heads` heads.
+// `dtype` is bf16 or fp16. kUnimplemented, or cuDNN's complaint, where it refuses a node. Without a handle a graph can
+// be made but not run.
+absl::StatusOr<CudnnGraph> AttentionForwardGraph(cudnnHandle_t handle, const AttentionShape& part, int64_t row_heads,
+                                                 DType dtype);
+absl::StatusOr<CudnnGraph> AttentionBackwardGraph(cudnnHandle_t handle, const AttentionShape& part, int64_t row_heads,
+                                                  DType dtype);
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_GRAPH_H_

@@ -1,0 +1,49 @@
+// That the installed cuDNN accepts the attention graphs, node by node and whole: no GPU is needed for this much.
+#include "worker/device/cuda/attention_graph.h"
+
+#include "gtest/gtest.h"
+
+namespace zerofleet::cuda {
+namespace {
+
+using ::testing::Combine;
+using ::testing::Values;
+
+struct PartOfRow {
+  AttentionShape part;
+  int64_t row_heads;
+};
+
+class AttentionGraphTest : public ::testing::TestWithParam<std::tuple<PartOfRow, DType>> {};
+
+TEST_P(AttentionGraphTest, IsAccepted) {
+  const auto& [shape, dtype] = GetParam();
+  EXPECT_EQ(AttentionForwardGraph(nullptr, shape.part, shape.row_heads, dtype).status(), absl::OkStatus());
+  EXPECT_EQ(AttentionBackwardGraph(nullptr, shape.part, shape.row_heads, dtype).status(), absl::OkStatus());
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGraphTest,
+                         Combine(Values(PartOfRow{{16, 1024, 25, 64}, 25}, PartOfRow{{1, 4096, 3, 64}, 25},
+                                        PartOfRow{{3, 33, 5, 40}, 5}, PartOfRow{{1, 2, 1, 256}, 1}),
+                                 Values(DType::kBF16, DType::kF16)));
+
+TEST(CudnnDescriptorTest, KeepsItsFirstFailureAndNamesItself) {
+  CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "a tensor without a shape");
+  tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, int64_t{1}).Set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
+  tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT);
+  const absl::Status status = tensor.Finalize();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.message().substr(0, 24), "a tensor without a shape");
+}
+
+TEST(CudnnStatusTest, SaysWhoseFaultItIs) {
+  EXPECT_TRUE(CudnnStatus(CUDNN_STATUS_SUCCESS, "call").ok());
+  EXPECT_EQ(CudnnStatus(CUDNN_STATUS_NOT_SUPPORTED_SHAPE, "call").code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(CudnnStatus(CUDNN_STATUS_NOT_INITIALIZED, "call").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CudnnStatus(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, "call").code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(CudnnStatus(CUDNN_STATUS_BAD_PARAM, "call").code(), absl::StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace zerofleet::cuda

@@ -1,0 +1,374 @@
+// See attention_tiled.h. After FlashAttention-2 (Dao 2023), without its atomics.
+//
+// Legend: B sequences, T positions, H heads, C = H*D; kD is D rounded up to a variant, kTile the queries or keys of a tile.
+//
+// A block of 16 x 16 threads owns one tile of queries (forward, dq) or of keys (dk and dv) of one head and walks the
+// tiles of the other kind that the causal mask leaves it, holding each in shared memory as fp32 while it is used. So
+// every result is summed by one block in one order, and nothing of size T x T exists. Thread (ty, tx) works on rows ty,
+// ty + 16, ... and columns tx, tx + 16, ... of a tile: the 16 lanes of a row read neighbouring columns. Rows of shared
+// tiles are an odd number of floats apart, so that reading down a column does not meet one bank twice either.
+#include "worker/device/cuda/attention_tiled.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "worker/device/cuda/dispatch.h"
+#include "worker/device/cuda/launch.cuh"
+
+namespace zerofleet::cuda {
+namespace {
+
+constexpr int kSide = 16;  // of the square of threads
+constexpr int kThreads = kSide * kSide;
+
+// Floats from one row of a shared tile to the next.
+template <int kColumns>
+inline constexpr int kStride = kColumns + 1;
+template <int kTile, int kD>
+inline constexpr int kTileFloats = kTile * (kD + 1);
+
+__device__ inline int Ty() { return static_cast<int>(threadIdx.x) / kSide; }
+__device__ inline int Tx() { return static_cast<int>(threadIdx.x) % kSide; }
+
+// One head of one sequence, and which of its tiles is this block's.
+struct Place {
+  int64_t sequence, head, tile;
+  int64_t width, d;    // C and D
+  int64_t qkv_at, at;  // the head's first element in qkv and dqkv, and in out and dout
+  int64_t rows_at;     // its first row in logsumexp and delta
+};
+
+// Blocks are numbered head by head, tiles innermost.
+__device__ inline Place PlaceOf(const AttentionShape& s, int64_t tiles) {
+  Place p;
+  const int64_t index = blockIdx.x;
+  p.tile = index % tiles;
+  p.head = index / tiles % s.heads;
+  p.sequence = index / tiles / s.heads;
+  p.d = s.head_size;
+  p.width = s.heads * s.head_size;
+  p.at = p.sequence * s.time * p.width + p.head * p.d;
+  p.qkv_at = p.sequence * s.time * 3 * p.width + p.head * p.d;
+  p.rows_at = (p.sequence * s.heads + p.head) * s.time;
+  return p;
+}
+
+// shared(kTile,kD) = `rows` rows of `d` elements, `stride` apart; zeros beyond.
+template <typename T, int kTile, int kD>
+__device__ void LoadTile(const T* from, int64_t stride, int64_t rows, int64_t d, float* shared) {
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kD; i += kThreads) {
+    const int row = i / kD, column = i % kD;
+    shared[row * kStride<kD> + column] = row < rows && column < d ? ToFloat(from[row * stride + column]) : 0.0f;
+  }
+}
+
+// result[i][j] = the products of row ty + 16 i of `a` and row tx + 16 j of `b`, both (kTile,kD).
+template <int kTile, int kD>
+__device__ void RowProducts(const float* a, const float* b, float (&result)[kTile / kSide][kTile / kSide]) {
+  constexpr int kEach = kTile / kSide;
+  for (int i = 0; i < kEach; ++i) {
+    for (int j = 0; j < kEach; ++j) result[i][j] = 0;
+  }
+  for (int c = 0; c < kD; ++c) {
+    float column[kEach];
+    for (int j = 0; j < kEach; ++j) column[j] = b[(Tx() + kSide * j) * kStride<kD> + c];
+    for (int i = 0; i < kEach; ++i) {
+      const float x = a[(Ty() + kSide * i) * kStride<kD> + c];
+      for (int j = 0; j < kEach; ++j) result[i][j] += x * column[j];
+    }
+  }
+}
+
+// sum[i][j] += element (ty + 16 i, tx + 16 j) of weights b, or of weights^T b; weights (kTile,kTile), b (kTile,kD).
+template <int kTile, int kD, bool kTransposed>
+__device__ void AddProduct(const float* weights, const float* b, float (&sum)[kTile / kSide][kD / kSide]) {
+  constexpr int kStep = kTransposed ? 1 : kStride<kTile>, kInner = kTransposed ? kStride<kTile> : 1;
+  for (int k = 0; k < kTile; ++k) {
+    for (int i = 0; i < kTile / kSide; ++i) {
+      const float weight = weights[(Ty() + kSide * i) * kStep + k * kInner];
+      for (int j = 0; j < kD / kSide; ++j) sum[i][j] += weight * b[k * kStride<kD> + Tx() + kSide * j];
+    }
+  }
+}
+
+template <int kTile>
+__device__ void StoreSquare(const float (&values)[kTile / kSide][kTile / kSide], float* shared) {
+  for (int i = 0; i < kTile / kSide; ++i) {
+    for (int j = 0; j < kTile / kSide; ++j) {
+      shared[(Ty() + kSide * i) * kStride<kTile> + Tx() + kSide * j] = values[i][j];
+    }
+  }
+}
+
+// to's `rows` rows of `d` elements, `stride` apart, = sum[i] * factor[i].
+template <typename T, int kTile, int kD>
+__device__ void WriteRows(const float (&sum)[kTile / kSide][kD / kSide], const float (&factor)[kTile / kSide],
+                          int64_t rows, int64_t d, int64_t stride, T* to) {
+  for (int i = 0; i < kTile / kSide; ++i) {
+    const int row = Ty() + kSide * i;
+    for (int j = 0; j < kD / kSide; ++j) {
+      const int column = Tx() + kSide * j;
+      if (row < rows && column < d) to[row * stride + column] = FromFloat<T>(sum[i][j] * factor[i]);
+    }
+  }
+}
+
+// Over the 16 lanes that share a row.
+__device__ inline float RowMaximum(float value) {
+  for (int lanes = kSide / 2; lanes > 0; lanes /= 2) value = std::fmax(value, ShuffleXor(value, lanes));
+  return value;
+}
+__device__ inline float RowSum(float value) {
+  for (int lanes = kSide / 2; lanes > 0; lanes /= 2) value += ShuffleXor(value, lanes);
+  return value;
+}
+
+// A row's softmax as tiles of keys come in: the largest score so far, and the sum of exp(score - maximum).
+struct RunningSoftmax {
+  float maximum = -std::numeric_limits<float>::infinity(), sum = 0;
+};
+
+// scores -> exp(score - maximum) for this thread's columns of a row; returns what the row's earlier sums must be
+// multiplied with. A NaN passes by the maximum and makes the sum a NaN.
+template <int kEach>
+__device__ float TakeScores(float (&scores)[kEach], RunningSoftmax& row) {
+  float maximum = scores[0];
+  for (int j = 1; j < kEach; ++j) maximum = std::fmax(maximum, scores[j]);
+  maximum = std::fmax(row.maximum, RowMaximum(maximum));
+  const float correction = std::exp(row.maximum - maximum);
+  float sum = 0;
+  for (int j = 0; j < kEach; ++j) sum += scores[j] = std::exp(scores[j] - maximum);
+  row.sum = row.sum * correction + RowSum(sum);
+  row.maximum = maximum;
+  return correction;
+}
+
+template <typename T, int kTile, int kD>
+__global__ void ForwardKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, T* out,
+                              float* logsumexp) {
+  constexpr int kEach = kTile / kSide, kColumns = kD / kSide;
+  float* const q = DynamicShared<float>();
+  float* const k_or_v = q + kTileFloats<kTile, kD>;  // values take the keys' place once the scores are made
+  float* const p = k_or_v + kTileFloats<kTile, kD>;
+  const Place at = PlaceOf(shape, tiles);
+  const int64_t first = at.tile * kTile, rows = shape.time - first, row_stride = 3 * at.width;
+  const T* const head = qkv + at.qkv_at;
+  LoadTile<T, kTile, kD>(head + first * row_stride, row_stride, rows, at.d, q);
+  float sum[kEach][kColumns] = {}, scores[kEach][kEach];
+  RunningSoftmax softmax[kEach];
+  for (int64_t key = 0; key <= first; key += kTile) {
+    LoadTile<T, kTile, kD>(head + at.width + key * row_stride, row_stride, shape.time - key, at.d, k_or_v);
+    SyncThreads();
+    RowProducts<kTile, kD>(q, k_or_v, scores);
+    for (int i = 0; i < kEach; ++i) {
+      const int64_t query = first + Ty() + kSide * i;
+      for (int j = 0; j < kEach; ++j) {
+        const int64_t position = key + Tx() + kSide * j;
+        scores[i][j] = position <= query ? scores[i][j] * scale : -std::numeric_limits<float>::infinity();
+      }
+      const float correction = TakeScores(scores[i], softmax[i]);
+      for (int j = 0; j < kColumns; ++j) sum[i][j] *= correction;
+    }
+    StoreSquare<kTile>(scores, p);
+    SyncThreads();
+    LoadTile<T, kTile, kD>(head + 2 * at.width + key * row_stride, row_stride, shape.time - key, at.d, k_or_v);
+    SyncThreads();
+    AddProduct<kTile, kD, false>(p, k_or_v, sum);
+    SyncThreads();
+  }
+  float inverse[kEach];
+  for (int i = 0; i < kEach; ++i) {
+    inverse[i] = 1.0f / softmax[i].sum;
+    const int row = Ty() + kSide * i;
+    if (Tx() == 0 && row < rows) {
+      logsumexp[at.rows_at + first + row] = softmax[i].maximum + std::log(softmax[i].sum);
+    }
+  }
+  WriteRows<T, kTile, kD>(sum, inverse, rows, at.d, at.width, out + at.at + first * at.width);
+}
+
+// delta(B,H,T) = the products of each head's rows of dout and out. A warp a row.
+template <typename T>
+__global__ void DeltaKernel(AttentionShape shape, const T* out, const T* dout, float* delta) {
+  const int64_t rows = shape.batch * shape.time * shape.heads;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  float sum = 0;
+  if (row < rows) {
+    for (int64_t i = lane; i < shape.head_size; i += kWarp) {
+      sum += ToFloat(dout[row * shape.head_size + i]) * ToFloat(out[row * shape.head_size + i]);
+    }
+  }
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) sum += ShuffleXor(sum, lanes);
+  const int64_t head = row % shape.heads, token = row / shape.heads;
+  const int64_t to = (token / shape.time * shape.heads + head) * shape.time + token % shape.time;
+  if (lane == 0 && row < rows) delta[to] = sum;
+}
+
+// Of a tile of queries that starts at `query` and one of keys at `key`, from scores = q k^T and dp = dout v^T:
+// scores -> p, dp -> the gradient of scores, both 0 where the mask or the end of the sequence hides the pair.
+template <int kEach>
+__device__ void TileGradient(int64_t query, int64_t key, int64_t time, float scale, const float* logsumexp,
+                             const float* delta, float (&scores)[kEach][kEach], float (&dp)[kEach][kEach]) {
+  for (int i = 0; i < kEach; ++i) {
+    const int64_t t = query + Ty() + kSide * i;
+    const float normalizer = t < time ? logsumexp[t] : 0.0f, mean = t < time ? delta[t] : 0.0f;
+    for (int j = 0; j < kEach; ++j) {
+      const bool seen = t < time && key + Tx() + kSide * j <= t;
+      const float p = seen ? std::exp(scores[i][j] * scale - normalizer) : 0.0f;
+      scores[i][j] = p;
+      dp[i][j] = seen ? p * (dp[i][j] - mean) * scale : 0.0f;
+    }
+  }
+}
+
+template <typename T, int kTile, int kD>
+__global__ void BackwardQueriesKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, const T* dout,
+                                      const float* logsumexp, const float* delta, T* dqkv) {
+  constexpr int kEach = kTile / kSide;
+  float* const q = DynamicShared<float>();
+  float* const dy = q + kTileFloats<kTile, kD>;
+  float* const k = dy + kTileFloats<kTile, kD>;
+  float* const v = k + kTileFloats<kTile, kD>;
+  float* const ds = v + kTileFloats<kTile, kD>;
+  const Place at = PlaceOf(shape, tiles);
+  const int64_t first = at.tile * kTile, rows = shape.time - first, row_stride = 3 * at.width;
+  const T* const head = qkv + at.qkv_at;
+  LoadTile<T, kTile, kD>(head + first * row_stride, row_stride, rows, at.d, q);
+  LoadTile<T, kTile, kD>(dout + at.at + first * at.width, at.width, rows, at.d, dy);
+  float dq[kEach][kD / kSide] = {}, scores[kEach][kEach], dp[kEach][kEach];
+  for (int64_t key = 0; key <= first; key += kTile) {
+    const T* const from = head + key * row_stride;
+    LoadTile<T, kTile, kD>(from + at.width, row_stride, shape.time - key, at.d, k);
+    LoadTile<T, kTile, kD>(from + 2 * at.width, row_stride, shape.time - key, at.d, v);
+    SyncThreads();
+    RowProducts<kTile, kD>(q, k, scores);
+    RowProducts<kTile, kD>(dy, v, dp);
+    TileGradient<kEach>(first, key, shape.time, scale, logsumexp + at.rows_at, delta + at.rows_at, scores, dp);
+    StoreSquare<kTile>(dp, ds);
+    SyncThreads();
+    AddProduct<kTile, kD, false>(ds, k, dq);
+    SyncThreads();
+  }
+  float ones[kEach];
+  for (float& one : ones) one = 1;
+  WriteRows<T, kTile, kD>(dq, ones, rows, at.d, row_stride, dqkv + at.qkv_at + first * row_stride);
+}
+
+template <typename T, int kTile, int kD>
+__global__ void BackwardKeysKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, const T* dout,
+                                   const float* logsumexp, const float* delta, T* dqkv) {
+  constexpr int kEach = kTile / kSide;
+  float* const k = DynamicShared<float>();
+  float* const v = k + kTileFloats<kTile, kD>;
+  float* const q = v + kTileFloats<kTile, kD>;
+  float* const dy = q + kTileFloats<kTile, kD>;
+  float* const p = dy + kTileFloats<kTile, kD>;
+  float* const ds = p + kTileFloats<kTile, kTile>;
+  const Place at = PlaceOf(shape, tiles);
+  const int64_t first = at.tile * kTile, rows = shape.time - first, row_stride = 3 * at.width;
+  const T* const head = qkv + at.qkv_at;
+  LoadTile<T, kTile, kD>(head + at.width + first * row_stride, row_stride, rows, at.d, k);
+  LoadTile<T, kTile, kD>(head + 2 * at.width + first * row_stride, row_stride, rows, at.d, v);
+  float dk[kEach][kD / kSide] = {}, dv[kEach][kD / kSide] = {}, scores[kEach][kEach], dp[kEach][kEach];
+  for (int64_t query = first; query < shape.time; query += kTile) {
+    LoadTile<T, kTile, kD>(head + query * row_stride, row_stride, shape.time - query, at.d, q);
+    LoadTile<T, kTile, kD>(dout + at.at + query * at.width, at.width, shape.time - query, at.d, dy);
+    SyncThreads();
+    RowProducts<kTile, kD>(q, k, scores);
+    RowProducts<kTile, kD>(dy, v, dp);
+    TileGradient<kEach>(query, first, shape.time, scale, logsumexp + at.rows_at, delta + at.rows_at, scores, dp);
+    StoreSquare<kTile>(scores, p);
+    StoreSquare<kTile>(dp, ds);
+    SyncThreads();
+    AddProduct<kTile, kD, true>(p, dy, dv);
+    AddProduct<kTile, kD, true>(ds, q, dk);
+    SyncThreads();
+  }
+  float ones[kEach];
+  for (float& one : ones) one = 1;
+  T* const to = dqkv + at.qkv_at + first * row_stride;
+  WriteRows<T, kTile, kD>(dk, ones, rows, at.d, row_stride, to + at.width);
+  WriteRows<T, kTile, kD>(dv, ones, rows, at.d, row_stride, to + 2 * at.width);
+}
+
+float ScaleOf(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
+
+dim3 Blocks(const AttentionShape& shape, int64_t tiles) {
+  const int64_t blocks = shape.batch * shape.heads * tiles;
+  ZF_CHECK(blocks <= std::numeric_limits<int32_t>::max());
+  return dim3(static_cast<unsigned>(blocks));
+}
+
+template <typename T, int kTile, int kD>
+void Forward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) {
+  constexpr size_t kFloats = 2 * kTileFloats<kTile, kD> + kTileFloats<kTile, kTile>;
+  const int64_t tiles = CeilDivide(shape.time, kTile);
+  Launch(stream, "AttentionForward", ForwardKernel<T, kTile, kD>, Blocks(shape, tiles), dim3(kThreads),
+         kFloats * sizeof(float), shape, tiles, ScaleOf(shape), static_cast<const T*>(qkv.data),
+         static_cast<T*>(out.data), logsumexp);
+}
+
+struct BackwardArguments {
+  const AttentionShape& shape;
+  Tensor qkv, out;
+  const float* logsumexp;
+  Tensor dout, dqkv;
+  float* delta;
+};
+
+template <typename T, int kTile, int kD>
+void Backward(Stream& stream, const BackwardArguments& a) {
+  constexpr size_t kQueryFloats = 4 * kTileFloats<kTile, kD> + kTileFloats<kTile, kTile>;
+  constexpr size_t kKeyFloats = kQueryFloats + kTileFloats<kTile, kTile>;
+  const AttentionShape& shape = a.shape;
+  const int64_t tiles = CeilDivide(shape.time, kTile);
+  const dim3 row_blocks = Blocks(shape, CeilDivide(shape.time, kThreads / kWarp));
+  const auto *qkv = static_cast<const T*>(a.qkv.data), *dout = static_cast<const T*>(a.dout.data);
+  auto* const dqkv = static_cast<T*>(a.dqkv.data);
+  Launch(stream, "AttentionBackward", DeltaKernel<T>, row_blocks, dim3(kThreads), 0, shape,
+         static_cast<const T*>(a.out.data), dout, a.delta);
+  Launch(stream, "AttentionBackward", BackwardQueriesKernel<T, kTile, kD>, Blocks(shape, tiles), dim3(kThreads),
+         kQueryFloats * sizeof(float), shape, tiles, ScaleOf(shape), qkv, dout, a.logsumexp, a.delta, dqkv);
+  Launch(stream, "AttentionBackward", BackwardKeysKernel<T, kTile, kD>, Blocks(shape, tiles), dim3(kThreads),
+         kKeyFloats * sizeof(float), shape, tiles, ScaleOf(shape), qkv, dout, a.logsumexp, a.delta, dqkv);
+}
+
+// Tiles are as large as 99 KiB of shared memory hold, which every GPU since 8.6 gives a block (8.0 and 9.0: more).
+template <typename T>
+void ForwardOf(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) {
+  if (shape.head_size <= 32) return Forward<T, 64, 32>(stream, shape, qkv, out, logsumexp);
+  if (shape.head_size <= 64) return Forward<T, 64, 64>(stream, shape, qkv, out, logsumexp);
+  if (shape.head_size <= 128) return Forward<T, 64, 128>(stream, shape, qkv, out, logsumexp);
+  return Forward<T, 32, kMaxHeadSize>(stream, shape, qkv, out, logsumexp);
+}
+
+template <typename T>
+void BackwardOf(Stream& stream, const BackwardArguments& arguments) {
+  if (arguments.shape.head_size <= 32) return Backward<T, 64, 32>(stream, arguments);
+  if (arguments.shape.head_size <= 64) return Backward<T, 64, 64>(stream, arguments);
+  if (arguments.shape.head_size <= 128) return Backward<T, 32, 128>(stream, arguments);
+  return Backward<T, 16, kMaxHeadSize>(stream, arguments);
+}
+
+}  // namespace
+
+void TiledAttentionForward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) {
+  ZF_CHECK(shape.head_size <= kMaxHeadSize);
+  ZF_CHECK(qkv.dtype == out.dtype);
+  WithType(qkv.dtype,
+           [&](auto tag) { ForwardOf<typename decltype(tag)::Type>(stream, shape, qkv, out, logsumexp); });
+}
+
+void TiledAttentionBackward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,
+                            Tensor dout, Tensor dqkv, float* delta) {
+  ZF_CHECK(shape.head_size <= kMaxHeadSize);
+  ZF_CHECK(qkv.dtype == dqkv.dtype);
+  ZF_CHECK(qkv.dtype == dout.dtype);
+  const BackwardArguments arguments{shape, qkv, out, logsumexp, dout, dqkv, delta};
+  WithType(qkv.dtype, [&](auto tag) { BackwardOf<typename decltype(tag)::Type>(stream, arguments); });
+}
+
+}  // namespace zerofleet::cuda

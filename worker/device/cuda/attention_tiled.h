@@ -1,0 +1,21 @@
+// Causal attention by kernels of our own, for the shapes and types that cuDNN's fused attention does not take, and as
+// its check: any T, any head size up to kMaxHeadSize, fp32, bf16 and fp16.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_TILED_H_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_TILED_H_
+
+#include "worker/device/ops.h"
+
+namespace zerofleet::cuda {
+
+inline constexpr int64_t kMaxHeadSize = 256;
+
+// Shapes as in ops.h: out(B,T,C) and logsumexp(B,H,T) from qkv(B,T,3C).
+void TiledAttentionForward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp);
+
+// dqkv(B,T,3C) overwritten; delta(B,H,T) fp32 is scratch.
+void TiledAttentionBackward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,
+                            Tensor dout, Tensor dqkv, float* delta);
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_TILED_H_

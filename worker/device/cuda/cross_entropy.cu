@@ -1,0 +1,179 @@
+// Output head with softmax cross-entropy (ops.h), a chunk of tokens at a time. M tokens, C hidden, V vocabulary.
+//
+// A block takes one row of logits. It reads the row once for the maximum and the sum of exponentials together,
+// rescaling the sum when the maximum grows, and once more to turn each logit into its gradient in place: two reads
+// and one write, the second read from the L2 cache, where all running blocks' rows fit (two of 100 KB for each
+// multiprocessor). For 16 x 1024 tokens of gpt2 in bf16 that is 3.3 GB of memory traffic, a millisecond on an H200
+// beside 11 ms of products.
+#include "worker/device/cuda/cross_entropy.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/cuda/dispatch.h"
+#include "worker/device/cuda/launch.cuh"
+#include "worker/device/cuda/reduce.cuh"
+#include "worker/device/cuda/vector.cuh"
+
+namespace zerofleet::cuda {
+namespace {
+
+constexpr char kOp[] = "CrossEntropy";
+constexpr int64_t kStrideUnit = 64, kRowsUnit = 128, kAlignBytes = 256;
+// As large as blocks get: the fewer rows at once, the surer the second read finds them in the cache.
+constexpr int kRowThreads = 1024;
+static_assert(kRowThreads / kWarp == kWarp, "one lane for each warp of the block");
+constexpr int kSumThreads = 1024;
+
+// Logits a thread takes in one access of 16 bytes.
+template <typename T>
+constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
+
+// `sum` of exp(logit - maximum) over some logits. The maximum of none is the lowest finite float, not an infinity,
+// whose difference with itself would be a NaN. A NaN among the logits leaves the maximum alone and makes the sum NaN.
+struct MaximumAndSum {
+  float maximum = -FLT_MAX, sum = 0;
+};
+
+// The same bits whichever way around, so that all lanes of a warp agree on them.
+__device__ inline MaximumAndSum Together(const MaximumAndSum& a, const MaximumAndSum& b) {
+  const bool a_larger = a.maximum > b.maximum;
+  const MaximumAndSum &larger = a_larger ? a : b, &smaller = a_larger ? b : a;
+  return {larger.maximum, smaller.sum * std::exp(smaller.maximum - larger.maximum) + larger.sum};
+}
+
+// Of all threads of the block, to all of them.
+__device__ inline MaximumAndSum OfBlock(MaximumAndSum mine) {
+  __shared__ float maxima[kWarp], sums[kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    mine = Together(mine, {ShuffleXor(mine.maximum, lanes), ShuffleXor(mine.sum, lanes)});
+  }
+  if (lane == 0) {
+    maxima[warp] = mine.maximum;
+    sums[warp] = mine.sum;
+  }
+  SyncThreads();
+  MaximumAndSum all = {maxima[lane], sums[lane]};
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    all = Together(all, {ShuffleXor(all.maximum, lanes), ShuffleXor(all.sum, lanes)});
+  }
+  return all;
+}
+
+// Calls body(first, logits) for each group of neighbouring logits that is this thread's share of the row. A row
+// starts at a multiple of 16 bytes. Past the vocabulary the logits are -inf, whatever the padding holds.
+template <typename T, typename Body>
+__device__ void ForEachGroup(int vocab, const T* row, const Body& body) {
+  constexpr int kStep = kRowThreads * kLanes<T>;
+  for (int first = static_cast<int>(threadIdx.x) * kLanes<T>; first < vocab; first += kStep) {
+    float logits[kLanes<T>];
+    LoadLanes(row + first, /*vector=*/true, vocab - first, logits, -INFINITY);
+    body(first, logits);
+  }
+}
+
+template <typename T>
+__device__ MaximumAndSum OfThread(int vocab, const T* row) {
+  MaximumAndSum mine;
+  ForEachGroup(vocab, row, [&](int, const float(&logits)[kLanes<T>]) {
+    float maximum = mine.maximum;
+    for (const float logit : logits) maximum = logit > maximum ? logit : maximum;
+    if (maximum > mine.maximum) {
+      mine.sum *= std::exp(mine.maximum - maximum);
+      mine.maximum = maximum;
+    }
+    for (const float logit : logits) mine.sum += std::exp(logit - maximum);
+  });
+  return mine;
+}
+
+// losses[row] = -log softmax(logits)[target]; with a gradient, logits = (softmax - onehot(target)) * *gradient_scale.
+template <typename T, bool kGradient>
+__global__ void __launch_bounds__(kRowThreads)
+    CrossEntropyKernel(int vocab, int64_t stride, const int32_t* targets, const float* gradient_scale, T* logits,
+                       double* losses) {
+  const int64_t at = blockIdx.x;
+  T* const row = logits + at * stride;
+  const int target = targets[at];
+  // Read before the barrier after which it may be overwritten.
+  const float target_logit = threadIdx.x == 0 ? Widen(row[target]) : 0.0f;
+  const MaximumAndSum all = OfBlock(OfThread(vocab, row));
+  if (threadIdx.x == 0) {
+    losses[at] = std::log(static_cast<double>(all.sum)) + (static_cast<double>(all.maximum) - target_logit);
+  }
+  if constexpr (kGradient) {
+    const float inverse = 1.0f / all.sum, scale = *gradient_scale;
+    ForEachGroup(vocab, row, [&](int first, float(&lanes)[kLanes<T>]) {
+      for (int lane = 0; lane < kLanes<T>; ++lane) {
+        const float probability = std::exp(lanes[lane] - all.maximum) * inverse;
+        lanes[lane] = (first + lane == target ? probability - 1.0f : probability) * scale;
+      }
+      StoreLanes(lanes, /*vector=*/true, vocab - first, row + first);
+    });
+  }
+}
+
+// *loss_sum = the sum of m losses: each thread every kSumThreads-th in order, then the threads.
+__global__ void __launch_bounds__(kSumThreads) SumLossesKernel(int64_t m, const double* losses, double* loss_sum) {
+  double sum = 0;
+  for (int64_t row = threadIdx.x; row < m; row += kSumThreads) sum += losses[row];
+  sum = BlockSum(sum);
+  if (threadIdx.x == 0) *loss_sum = sum;
+}
+
+}  // namespace
+
+// Chunks are cut evenly, so that the last is not a sliver that leaves most of the GPU idle.
+CrossEntropyPlan::CrossEntropyPlan(int64_t m, int64_t vocab, DType dtype, int64_t logits_bytes) {
+  stride = RoundUp(vocab, kStrideUnit);
+  const int64_t row_bytes = stride * DTypeBytes(dtype);
+  const int64_t fit = std::clamp<int64_t>(logits_bytes / row_bytes, 1, m);
+  rows = std::min(fit, RoundUp(CeilDivide(m, CeilDivide(m, fit)), kRowsUnit));
+  logits_at = RoundUp(m * static_cast<int64_t>(sizeof(double)), kAlignBytes);
+  bytes = logits_at + rows * row_bytes;
+}
+
+void RunCrossEntropy(Stream& stream, Matmul& matmul, const CrossEntropyPlan& plan, const CrossEntropyArguments& p) {
+  ZF_CHECK(reinterpret_cast<uintptr_t>(p.scratch) % 16 == 0);
+  ZF_CHECK(p.vocab <= 1 << 30);  // columns are counted in 32 bits
+  double* const losses = static_cast<double*>(p.scratch);
+  const Tensor logits = {static_cast<std::byte*>(p.scratch) + plan.logits_at, p.x.dtype};
+  for (int64_t first = 0; first < p.m; first += plan.rows) {
+    const int64_t rows = std::min(plan.rows, p.m - first);
+    const Tensor x = p.x.Offset(first * p.c);
+    matmul.Run(stream, kOp, {.m = rows, .n = p.vocab, .k = p.c, .a = {x, p.c}, .b = {p.w, p.c, /*transposed=*/true},
+                             .d = {logits, plan.stride}});
+    WithType(p.x.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      const auto kernel = p.dx ? CrossEntropyKernel<T, true> : CrossEntropyKernel<T, false>;
+      Launch(stream, kOp, kernel, dim3(static_cast<unsigned>(rows)), dim3(kRowThreads), 0, static_cast<int>(p.vocab),
+             plan.stride, p.targets + first, p.gradient_scale, static_cast<T*>(logits.data), losses + first);
+    });
+    if (!p.dx) continue;
+    const Matrix dw = {{p.dw, DType::kF32}, p.c};
+    matmul.Run(stream, kOp, {.m = rows, .n = p.c, .k = p.vocab, .a = {logits, plan.stride}, .b = {p.w, p.c},
+                             .d = {p.dx.Offset(first * p.c), p.c}});
+    matmul.Run(stream, kOp, {.m = p.vocab, .n = p.c, .k = rows, .a = {logits, plan.stride, /*transposed=*/true},
+                             .b = {x, p.c}, .c = dw, .d = dw});
+  }
+  Launch(stream, kOp, SumLossesKernel, dim3(1), dim3(kSumThreads), 0, p.m, losses, p.loss_sum);
+}
+
+void CudaOps::CrossEntropy(Stream& stream, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w,
+                           const int32_t* targets, const float* gradient_scale, double* loss_sum, Tensor dx, float* dw,
+                           void* scratch) {
+  RunCrossEntropy(stream, *matmul_, CrossEntropyPlan(m, vocab, x.dtype),
+                  {.m = m, .c = c, .vocab = vocab, .x = x, .w = w, .targets = targets, .gradient_scale = gradient_scale,
+                   .loss_sum = loss_sum, .dx = dx, .dw = dw, .scratch = scratch});
+}
+
+int64_t CudaOps::CrossEntropyScratchBytes(int64_t m, int64_t, int64_t vocab, DType dtype) const {
+  return CrossEntropyPlan(m, vocab, dtype).bytes;
+}
+
+}  // namespace zerofleet::cuda

@@ -1,0 +1,41 @@
+// How the output head's cross-entropy (ops.h) is cut into chunks of tokens, and the chunks' work.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CROSS_ENTROPY_H_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_CROSS_ENTROPY_H_
+
+#include <cstdint>
+
+#include "worker/device/cuda/matmul.h"
+#include "worker/device/ops.h"
+
+namespace zerofleet::cuda {
+
+// Logits of one chunk. With gpt2's vocabulary in bf16 that is 5000 tokens, enough to fill an H200 with tiles; a larger
+// chunk would only take memory that activations can use.
+inline constexpr int64_t kLogitsBytes = int64_t{512} << 20;
+
+// How the scratch is cut: losses (M doubles), then logits (rows, stride) in the compute type. Rows of logits are
+// padded to a multiple of 64 elements, since vocabularies are odd and products run at full rate on aligned rows only.
+struct CrossEntropyPlan {
+  int64_t rows, stride, logits_at, bytes;
+
+  CrossEntropyPlan(int64_t m, int64_t vocab, DType dtype, int64_t logits_bytes = kLogitsBytes);
+};
+
+struct CrossEntropyArguments {
+  int64_t m, c, vocab;
+  Tensor x, w;
+  const int32_t* targets;
+  const float* gradient_scale;
+  double* loss_sum;
+  Tensor dx;  // null: the loss alone
+  float* dw;
+  void* scratch;  // aligned to 16 bytes
+};
+
+// Per chunk: logits = x w^T, one kernel for losses and dlogits in place, then dx = dlogits w and dw += dlogits^T x.
+void RunCrossEntropy(Stream& stream, Matmul& matmul, const CrossEntropyPlan& plan,
+                     const CrossEntropyArguments& arguments);
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_CROSS_ENTROPY_H_

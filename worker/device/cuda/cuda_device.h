@@ -1,0 +1,49 @@
+// One NVIDIA GPU as a device: its memory by plain cudaMalloc, its streams (cuda_stream.h) and its ops (cuda_ops.h).
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
+
+#include <memory>
+#include <string>
+
+#include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/device.h"
+
+namespace zerofleet::cuda {
+
+// Whether this machine has GPUs that this build can use. FailedPrecondition, with one line that says what is missing,
+// without a driver or a GPU, or with one that this build has no code for. Sets nothing up on the GPU.
+absl::Status CheckCudaDevice();
+
+class CudaDevice : public Device {
+ public:
+  // The GPU number `local_rank` of those CUDA_VISIBLE_DEVICES leaves, modulo their count. Errors as CheckCudaDevice's,
+  // and what the GPU and its libraries say when they are set up.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(int local_rank);
+  ~CudaDevice() override;
+
+  std::string kind() const override { return "cuda"; }
+  std::string description() const override { return description_; }
+  std::string unique_id() const override { return unique_id_; }
+  absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override;
+  void Copy(Stream& stream, void* to, const void* from, int64_t bytes) override;
+  bool host_addressable() const override { return false; }
+  double datasheet_flops(DType dtype) const override;
+  std::optional<DeviceMemory> memory() const override;
+  Ops& ops() override { return *ops_; }
+
+  int ordinal() const { return ordinal_; }  // CUDA's number of this GPU in this process
+
+ private:
+  CudaDevice(int ordinal, std::string name, std::string unique_id, std::string description,
+             std::unique_ptr<CudaOps> ops);
+
+  const int ordinal_;
+  const std::string name_, unique_id_, description_;
+  std::unique_ptr<CudaOps> ops_;
+};
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_

@@ -1,0 +1,27 @@
+// See cuda_ops.h. Only what the groups of ops share stands here; each group is a file of its own.
+#include "worker/device/cuda/cuda_ops.h"
+
+#include <utility>
+
+#include "base/status.h"
+#include "worker/device/cuda/attention_cudnn.h"
+#include "worker/device/cuda/matmul.h"
+
+namespace zerofleet::cuda {
+
+absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create() {
+  ZF_ASSIGN_OR_RETURN(Workspace workspace, Workspace::Create());
+  std::unique_ptr<CudaOps> ops(new CudaOps(std::move(workspace)));
+  ZF_ASSIGN_OR_RETURN(ops->matmul_, Matmul::Create(ops->workspace_.library(), kLibraryBytes));
+  // Without it attention runs on the tiled kernels, slower and with the same meaning.
+  auto fused_attention = FusedAttention::Create(ops->workspace_.library(), kLibraryBytes);
+  if (fused_attention.ok()) ops->fused_attention_ = std::move(fused_attention).value();
+  return ops;
+}
+
+CudaOps::CudaOps(Workspace workspace) : workspace_(std::move(workspace)) {}
+
+// Here the types that the header only names are known.
+CudaOps::~CudaOps() = default;
+
+}  // namespace zerofleet::cuda

@@ -1,0 +1,19 @@
+// CUDA's return codes as Status, with the name of the op that met them.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STATUS_H_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STATUS_H_
+
+#include <driver_types.h>
+
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace zerofleet::cuda {
+
+// OK for cudaSuccess. ResourceExhausted for lack of memory, FailedPrecondition for a missing device or driver, Internal for
+// the rest; the message reads "<op>: <CUDA's own words> (<error name>)".
+absl::Status CudaStatus(cudaError_t code, std::string_view op);
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STATUS_H_

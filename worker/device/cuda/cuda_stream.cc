@@ -1,0 +1,149 @@
+// See cuda_stream.h.
+#include "worker/device/cuda/cuda_stream.h"
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "worker/device/cuda/cuda_status.h"
+
+namespace zerofleet::cuda {
+
+// Events of one stream that nobody holds. Making an event takes the driver's lock and some microseconds; a training
+// step records dozens. Any thread may be the last to let go of one.
+class EventPool {
+ public:
+  explicit EventPool(int device) : device_(device) {}
+
+  // A free event, or a new one.
+  absl::StatusOr<std::unique_ptr<CudaEvent>> Take() {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!free_.empty()) {
+        auto event = std::move(free_.back());
+        free_.pop_back();
+        return event;
+      }
+    }
+    cudaEvent_t handle = nullptr;
+    // Whoever waits sleeps: the host's cores have other ranks and the data to serve.
+    ZF_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&handle, cudaEventBlockingSync), "cudaEventCreate"));
+    return std::make_unique<CudaEvent>(device_, handle);
+  }
+
+  void Give(std::unique_ptr<CudaEvent> event) {
+    absl::MutexLock lock(&mutex_);
+    free_.push_back(std::move(event));
+  }
+
+ private:
+  const int device_;
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<CudaEvent>> free_ ABSL_GUARDED_BY(mutex_);
+};
+
+CudaEvent::~CudaEvent() {
+  if (handle_ == nullptr) return;
+  cudaSetDevice(device_);
+  cudaEventDestroy(handle_);
+}
+
+absl::StatusOr<bool> CudaEvent::Reached() const {
+  if (handle_ == nullptr) return absl::InternalError("an event that could not be made");
+  ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "cudaSetDevice"));
+  const cudaError_t code = cudaEventQuery(handle_);
+  if (code == cudaErrorNotReady) {
+    cudaGetLastError();  // or the next launch on this thread would be blamed for it
+    return false;
+  }
+  ZF_RETURN_IF_ERROR(CudaStatus(code, "cudaEventQuery"));
+  return true;
+}
+
+absl::Status CudaEvent::Wait() const {
+  if (handle_ == nullptr) return absl::InternalError("an event that could not be made");
+  ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "cudaSetDevice"));
+  return CudaStatus(cudaEventSynchronize(handle_), "cudaEventSynchronize");
+}
+
+double CudaEvent::SecondsSince(const Event& earlier) const {
+  float milliseconds = 0;
+  const cudaEvent_t begin = static_cast<const CudaEvent&>(earlier).handle();
+  if (begin == nullptr || handle_ == nullptr || cudaSetDevice(device_) != cudaSuccess) return 0;
+  if (cudaEventElapsedTime(&milliseconds, begin, handle_) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return milliseconds * 1e-3;
+}
+
+absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int device) {
+  ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device), "cudaSetDevice"));
+  cudaStream_t handle = nullptr;
+  // Non-blocking: not ordered with the legacy default stream, which libraries may use behind our back.
+  ZF_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreate"));
+  return std::unique_ptr<CudaStream>(new CudaStream(device, handle));
+}
+
+CudaStream::CudaStream(int device, cudaStream_t handle)
+    : device_(device), handle_(handle), events_(std::make_shared<EventPool>(device)) {}
+
+CudaStream::~CudaStream() {
+  cudaSetDevice(device_);
+  cudaStreamDestroy(handle_);  // returns at once; the device finishes what is enqueued
+}
+
+absl::Status CudaStream::Synchronize() {
+  MakeCurrent();
+  Keep(CudaStatus(cudaStreamSynchronize(handle_), "cudaStreamSynchronize"));
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(first_failure_, absl::OkStatus());
+}
+
+absl::Status CudaStream::failure() const {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!first_failure_.ok()) return first_failure_;
+  }
+  // A kernel that went wrong on the device shows here without a wait.
+  ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "cudaSetDevice"));
+  const cudaError_t code = cudaStreamQuery(handle_);
+  if (code == cudaErrorNotReady) {
+    cudaGetLastError();
+    return absl::OkStatus();
+  }
+  return CudaStatus(code, "cudaStreamQuery");
+}
+
+std::shared_ptr<Event> CudaStream::Record() {
+  MakeCurrent();
+  auto taken = events_->Take();
+  if (!taken.ok()) {
+    Keep(taken.status());
+    return std::make_shared<CudaEvent>(device_, nullptr);
+  }
+  CudaEvent* const event = taken->release();
+  Keep(CudaStatus(cudaEventRecord(event->handle(), handle_), "cudaEventRecord"));
+  // An event may be recorded anew while other streams still wait for its former place: they took note of it when asked.
+  return std::shared_ptr<Event>(
+      event, [pool = events_](Event* done) { pool->Give(std::unique_ptr<CudaEvent>(static_cast<CudaEvent*>(done))); });
+}
+
+void CudaStream::Wait(const Event& event) {
+  MakeCurrent();
+  Keep(CudaStatus(cudaStreamWaitEvent(handle_, static_cast<const CudaEvent&>(event).handle(), 0),
+                  "cudaStreamWaitEvent"));
+}
+
+void CudaStream::MakeCurrent() { Keep(CudaStatus(cudaSetDevice(device_), "cudaSetDevice")); }
+
+void CudaStream::Keep(const absl::Status& status) {
+  if (status.ok()) return;
+  absl::MutexLock lock(&mutex_);
+  first_failure_.Update(status);
+}
+
+}  // namespace zerofleet::cuda

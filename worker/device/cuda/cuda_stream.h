@@ -1,0 +1,78 @@
+// Streams and events of a GPU.
+//
+// A thread's CUDA calls go to the GPU that is current on that thread. Every function here, and Launch (launch.cuh),
+// makes the stream's own GPU current first; code that hands a stream to a library calls MakeCurrent itself.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STREAM_H_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STREAM_H_
+
+#include <driver_types.h>
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/device/device.h"
+
+namespace zerofleet::cuda {
+
+class EventPool;
+
+// A place in a stream's work, with a time. Made by CudaStream::Record; goes back to the stream's pool when its last
+// owner lets go of it.
+class CudaEvent : public Event {
+ public:
+  CudaEvent(int device, cudaEvent_t handle) : device_(device), handle_(handle) {}
+  ~CudaEvent() override;
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  absl::StatusOr<bool> Reached() const override;
+  absl::Status Wait() const override;
+  // 0 if the device has failed.
+  double SecondsSince(const Event& earlier) const override;
+
+  // Null when the event could not be made; its stream keeps the reason, and Reached and Wait fail.
+  cudaEvent_t handle() const { return handle_; }
+
+ private:
+  const int device_;
+  const cudaEvent_t handle_;
+};
+
+class CudaStream : public Stream {
+ public:
+  // On GPU `device` (CUDA's ordinal); made current on each thread that calls in.
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(int device);
+  ~CudaStream() override;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  absl::Status Synchronize() override;
+  absl::Status failure() const override;
+  std::shared_ptr<Event> Record() override;  // a CudaEvent
+  void Wait(const Event& event) override;
+
+  cudaStream_t handle() const { return handle_; }
+  int device() const { return device_; }
+
+  // Makes this stream's GPU current on the calling thread; a failure is kept.
+  void MakeCurrent();
+
+  // Keeps the first failure until the next Synchronize. Any thread.
+  void Keep(const absl::Status& status);
+
+ private:
+  CudaStream(int device, cudaStream_t handle);
+
+  const int device_;
+  const cudaStream_t handle_;
+  const std::shared_ptr<EventPool> events_;
+  mutable absl::Mutex mutex_;
+  absl::Status first_failure_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STREAM_H_

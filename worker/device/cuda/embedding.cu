@@ -1,0 +1,174 @@
+// Token and position embeddings (ops.h).
+//
+// Legend: M = B*T tokens, C columns. The backward adds in token order and without atomics: the positions of each token
+// are chained, first to last, and the block at a chain's first position walks it and owns the token's row of dwte. A
+// search for the next equal token goes over the tokens in tiles, M^2 / 2 comparisons at worst: 16384 tokens are 1.3e8
+// of them, 20 us on an H200, and the sums move M*C gradients once, 50 MB and 11 us in bf16 with C = 1600.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/units.h"
+#include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/cuda/dispatch.h"
+#include "worker/device/cuda/reduce.cuh"
+#include "worker/device/cuda/vector.cuh"
+
+namespace zerofleet::cuda {
+namespace {
+
+constexpr int kLanes = 4;
+constexpr int kMostThreads = 256;
+
+// Blocks (rows, tiles of columns), a group of kLanes columns for each thread.
+struct Shape {
+  dim3 grid, block;
+};
+Shape ShapeOf(int64_t rows, int64_t c) {
+  const int64_t groups = CeilDivide(c, kLanes);
+  const int64_t threads = std::min<int64_t>(kMostThreads, RoundUp(groups, kWarp));
+  return {dim3(static_cast<unsigned>(rows), static_cast<unsigned>(CeilDivide(groups, threads))),
+          dim3(static_cast<unsigned>(threads))};
+}
+
+// The first column of this thread's group.
+__device__ inline int64_t Column() { return (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kLanes; }
+
+template <typename T>
+bool RowsAligned(const T* data, int64_t c) {
+  return c % kLanes == 0 && VectorAligned<kLanes>(data);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kMostThreads)
+    ForwardKernel(int64_t time, int64_t c, const int32_t* tokens, const T* wte, const T* wpe, bool vector, T* x) {
+  const int64_t row = blockIdx.x, column = Column(), left = c - column;
+  if (left <= 0) return;
+  float of_token[kLanes], of_position[kLanes];
+  LoadLanes(wte + tokens[row] * c + column, vector, left, of_token);
+  LoadLanes(wpe + row % time * c + column, vector, left, of_position);
+  for (int lane = 0; lane < kLanes; ++lane) of_token[lane] += of_position[lane];
+  StoreLanes(of_token, vector, left, x + row * c + column);
+}
+
+// --- Chains of equal tokens.
+
+constexpr int32_t kNone = -1;  // the end of a chain; no token is negative
+constexpr int kLinkThreads = 256, kTile = 1024;
+
+// next[i] = the smallest j > i with tokens[j] == tokens[i], or kNone. Where there is one, follows[j] = 1: each j is
+// some i's next at most once, so no two threads write one element. `follows` is zero before.
+__global__ void __launch_bounds__(kLinkThreads)
+    LinkKernel(int32_t m, const int32_t* tokens, int32_t* next, int32_t* follows) {
+  __shared__ int32_t tile[kTile];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int32_t first = static_cast<int32_t>(blockIdx.x) * kLinkThreads, i = first + thread;
+  const int32_t token = i < m ? tokens[i] : kNone;
+  int32_t found = kNone;
+  bool searching = i < m;
+  for (int32_t begin = first; begin < m; begin += kTile) {
+    for (int k = thread; k < kTile; k += kLinkThreads) tile[k] = begin + k < m ? tokens[begin + k] : kNone;
+    SyncThreads();
+    for (int k = begin <= i ? i + 1 - begin : 0; searching && k < kTile; ++k) {
+      if (tile[k] == token) {
+        found = begin + k;
+        searching = false;
+      }
+    }
+    if (BlockSum(searching ? 1 : 0) == 0) break;  // all have left the tile when this returns
+  }
+  if (i >= m) return;
+  next[i] = found;
+  if (found != kNone) follows[found] = 1;
+}
+
+// Rows read before they are added: so many loads under way at once.
+constexpr int kAhead = 8;
+
+// dwte's row of the token at position blockIdx.x += its rows of dx, if the chain begins here.
+template <typename T>
+__global__ void __launch_bounds__(kMostThreads)
+    TokenKernel(int64_t c, const int32_t* tokens, const int32_t* next, const int32_t* follows, const T* dx,
+                bool vector_dx, float* dwte, bool vector_dwte) {
+  const int64_t column = Column(), left = c - column;
+  if (left <= 0 || follows[blockIdx.x] != 0) return;
+  float* const to = dwte + tokens[blockIdx.x] * c + column;
+  float sum[kLanes];
+  LoadLanes(to, vector_dwte, left, sum);
+  for (int32_t position = static_cast<int32_t>(blockIdx.x); position != kNone;) {
+    int32_t rows[kAhead];
+    float more[kAhead][kLanes];
+    for (int k = 0; k < kAhead; ++k) {
+      rows[k] = position;
+      if (position != kNone) position = next[position];
+    }
+    for (int k = 0; k < kAhead; ++k) {
+      if (rows[k] != kNone) LoadLanes(dx + rows[k] * c + column, vector_dx, left, more[k]);
+    }
+    for (int k = 0; k < kAhead; ++k) {
+      for (int lane = 0; lane < kLanes && rows[k] != kNone; ++lane) sum[lane] += more[k][lane];
+    }
+  }
+  StoreLanes(sum, vector_dwte, left, to);
+}
+
+// dwpe's row of position blockIdx.x += that position's rows of dx, sequence by sequence.
+template <typename T>
+__global__ void __launch_bounds__(kMostThreads)
+    PositionKernel(int64_t batch, int64_t time, int64_t c, const T* dx, bool vector_dx, float* dwpe, bool vector_dwpe) {
+  const int64_t position = blockIdx.x, column = Column(), left = c - column;
+  if (left <= 0) return;
+  float* const to = dwpe + position * c + column;
+  float sum[kLanes], more[kLanes];
+  LoadLanes(to, vector_dwpe, left, sum);
+  for (int64_t sequence = 0; sequence < batch; ++sequence) {
+    LoadLanes(dx + (sequence * time + position) * c + column, vector_dx, left, more);
+    for (int lane = 0; lane < kLanes; ++lane) sum[lane] += more[lane];
+  }
+  StoreLanes(sum, vector_dwpe, left, to);
+}
+
+// Positions whose chains fit into the workspace.
+constexpr int64_t kMostTokens = kPartialBytes / (2 * static_cast<int64_t>(sizeof(int32_t)));
+
+}  // namespace
+
+void CudaOps::EmbeddingForward(Stream& stream, int64_t batch, int64_t time, int64_t c, const int32_t* tokens,
+                               Tensor wte, Tensor wpe, Tensor x) {
+  const Shape shape = ShapeOf(batch * time, c);
+  WithType(x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const T *const token_rows = static_cast<const T*>(wte.data), *const position_rows = static_cast<const T*>(wpe.data);
+    T* const result = static_cast<T*>(x.data);
+    const bool vector = RowsAligned(token_rows, c) && RowsAligned(position_rows, c) && RowsAligned(result, c);
+    Launch(stream, "EmbeddingForward", ForwardKernel<T>, shape.grid, shape.block, 0, time, c, tokens, token_rows,
+           position_rows, vector, result);
+  });
+}
+
+void CudaOps::EmbeddingBackward(Stream& stream, int64_t batch, int64_t time, int64_t c, const int32_t* tokens,
+                                Tensor dx, float* dwte, float* dwpe) {
+  constexpr const char* kOp = "EmbeddingBackward";
+  const int64_t m = batch * time;
+  if (m > kMostTokens) {
+    static_cast<CudaStream&>(stream).Keep(absl::InvalidArgumentError(absl::StrCat(
+        kOp, ": a micro-batch of ", m, " tokens; the cuda device takes at most ", kMostTokens, " at once")));
+    return;
+  }
+  int32_t* const next = workspace_.partials<int32_t>();
+  int32_t* const follows = next + m;
+  Zero(stream, follows, m * static_cast<int64_t>(sizeof(int32_t)));
+  Launch(stream, kOp, LinkKernel, dim3(static_cast<unsigned>(CeilDivide(m, kLinkThreads))), dim3(kLinkThreads), 0,
+         static_cast<int32_t>(m), tokens, next, follows);
+  WithType(dx.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const T* const rows = static_cast<const T*>(dx.data);
+    const bool vector = RowsAligned(rows, c);
+    const Shape of_tokens = ShapeOf(m, c), of_positions = ShapeOf(time, c);
+    Launch(stream, kOp, TokenKernel<T>, of_tokens.grid, of_tokens.block, 0, c, tokens, next, follows, rows, vector,
+           dwte, RowsAligned(dwte, c));
+    Launch(stream, kOp, PositionKernel<T>, of_positions.grid, of_positions.block, 0, batch, time, c, rows, vector, dwpe,
+           RowsAligned(dwpe, c));
+  });
+}
+
+}  // namespace zerofleet::cuda

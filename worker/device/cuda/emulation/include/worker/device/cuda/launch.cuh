@@ -1,0 +1,61 @@
+// launch.cuh for host threads: the same kernels, every GPU thread a fiber, blocks one after another.
+//
+// Stands before the real one in the include path of the emulation build only (emulation/CMakeLists.txt). A barrier or
+// a shuffle switches to the block's next fiber until all have come to it; one that some fibers never reach is a CHECK.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_LAUNCH_CUH_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_LAUNCH_CUH_
+
+#include <cuda_runtime.h>
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "worker/device/cuda/cuda_status.h"
+#include "worker/device/cuda/cuda_stream.h"
+#include "worker/device/cuda/emulation/fibers.h"
+
+// Without nvcc the vendor's header defines these as nothing; static arrays must be shared by the block's fibers.
+#undef __shared__
+#define __shared__ static thread_local
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+#define threadIdx (::zerofleet::cuda::emulation::CurrentThread().thread)
+#define blockIdx (::zerofleet::cuda::emulation::CurrentThread().block)
+#define blockDim (::zerofleet::cuda::emulation::CurrentThread().block_size)
+#define gridDim (::zerofleet::cuda::emulation::CurrentThread().grid_size)
+
+namespace zerofleet::cuda {
+
+inline constexpr int kWarp = 32;
+
+// The line is the caller's: one barrier or exchange in the text must not be taken for another.
+inline void SyncThreads(int line = __builtin_LINE()) { emulation::Barrier(line); }
+
+template <typename T>
+T ShuffleXor(T value, int lanes, int line = __builtin_LINE()) {
+  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+  uint64_t bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof value);
+  bits = emulation::ExchangeXor(bits, lanes, line);
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+template <typename T>
+T* DynamicShared() {
+  return static_cast<T*>(emulation::DynamicShared());
+}
+
+template <typename... Parameters, typename... Arguments>
+void Launch(Stream& stream, const char* op, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+            Arguments&&... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  static_cast<CudaStream&>(stream).MakeCurrent();
+  emulation::RunGrid(op, grid, block, shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
+}
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_LAUNCH_CUH_

@@ -1,0 +1,364 @@
+// The functions of the CUDA runtime that the backend calls, on host memory; see machine.h for the GPUs they speak of.
+//
+// Work on a stream is done when it is enqueued, as kernels are (fibers.h), so everything is always ready and an event
+// is a time. Device memory is host memory of its own, NaN at first, as much of it as the machine has and no more; ASan
+// knows its bounds. What the real functions refuse and code could get wrong is refused here: work on a stream or event
+// of a GPU that is not current, freeing what was not allocated, setting memory that no GPU can reach, objects that do
+// not exist.
+//
+// To use one more function of the runtime, add it here; the linker says which is missing.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <new>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "worker/device/cuda/emulation/machine.h"
+
+struct CUstream_st {
+  int device;
+};
+struct CUevent_st {
+  int device;
+  bool recorded = false;
+  double seconds = 0;
+};
+
+namespace zerofleet::cuda::emulation {
+namespace {
+
+constexpr size_t kAlignment = 256;  // what cudaMalloc promises
+constexpr int kPoison = 0xff;       // as floats of any width, NaN
+// What an allocation has of it: enough to show who reads before writing, in less time than filling a workspace takes.
+constexpr size_t kPoisonedBytes = size_t{1} << 20;
+
+struct Allocation {
+  size_t bytes;
+  int device;  // or kHost
+};
+constexpr int kHost = -1;
+
+class State {
+ public:
+  static State& Get() {
+    static State& state = *new State;  // outlives every thread
+    return state;
+  }
+
+  Machine machine() {
+    absl::MutexLock lock(&mutex_);
+    return machine_;
+  }
+
+  void SetMachine(Machine machine) {
+    absl::MutexLock lock(&mutex_);
+    ZF_CHECK(allocations_.empty());
+    machine_ = std::move(machine);
+  }
+
+  void* Allocate(size_t bytes, int device) {
+    absl::MutexLock lock(&mutex_);
+    if (device != kHost && Held(device) + static_cast<int64_t>(bytes) > machine_.bytes_each) return nullptr;
+    void* const data = ::operator new(bytes, std::align_val_t(kAlignment));
+    std::memset(data, kPoison, std::min(bytes, kPoisonedBytes));
+    allocations_[reinterpret_cast<uintptr_t>(data)] = {bytes, device};
+    return data;
+  }
+
+  bool Free(void* data, bool host) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = allocations_.find(reinterpret_cast<uintptr_t>(data));
+    if (found == allocations_.end() || (found->second.device == kHost) != host) return false;
+    allocations_.erase(found);
+    ::operator delete(data, std::align_val_t(kAlignment));
+    return true;
+  }
+
+  // The allocation that holds `at`, or null. Valid until it is freed.
+  const Allocation* Find(const void* at) {
+    absl::MutexLock lock(&mutex_);
+    auto found = allocations_.upper_bound(reinterpret_cast<uintptr_t>(at));
+    if (found == allocations_.begin()) return nullptr;
+    --found;
+    return reinterpret_cast<uintptr_t>(at) < found->first + found->second.bytes ? &found->second : nullptr;
+  }
+
+  int64_t HeldBytes(int device) {
+    absl::MutexLock lock(&mutex_);
+    return Held(device);
+  }
+
+ private:
+  int64_t Held(int device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    size_t bytes = 0;
+    for (const auto& [begin, allocation] : allocations_) bytes += allocation.device == device ? allocation.bytes : 0;
+    return static_cast<int64_t>(bytes);
+  }
+
+  absl::Mutex mutex_;
+  Machine machine_ ABSL_GUARDED_BY(mutex_);
+  std::map<uintptr_t, Allocation> allocations_ ABSL_GUARDED_BY(mutex_);
+};
+
+thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t Return(cudaError_t code) {
+  if (code != cudaSuccess) last_error = code;
+  return code;
+}
+
+// What every function says first on a machine without a driver or GPU.
+cudaError_t MachineError() {
+  const Machine machine = State::Get().machine();
+  if (machine.driver_version < CUDART_VERSION / 1000 * 1000) return cudaErrorInsufficientDriver;
+  return machine.gpus == 0 ? cudaErrorNoDevice : cudaSuccess;
+}
+
+// The legacy default stream, null, is of the current device.
+bool OnCurrentDevice(cudaStream_t stream) { return stream == nullptr || stream->device == current_device; }
+
+cudaError_t Allocate(void** data, size_t bytes, int device) {
+  if (const cudaError_t error = MachineError(); error != cudaSuccess) return Return(error);
+  *data = bytes == 0 ? nullptr : State::Get().Allocate(bytes, device);
+  return Return(bytes != 0 && *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+
+}  // namespace
+
+void SetMachine(Machine machine) { State::Get().SetMachine(std::move(machine)); }
+
+int64_t DeviceBytesHeld() {
+  int64_t bytes = 0;
+  for (int device = 0; device < State::Get().machine().gpus; ++device) bytes += State::Get().HeldBytes(device);
+  return bytes;
+}
+
+}  // namespace zerofleet::cuda::emulation
+
+using namespace zerofleet::cuda::emulation;  // NOLINT: the functions below are CUDA's own, outside any namespace
+
+// --- Errors.
+
+const char* cudaGetErrorName(cudaError_t code) {
+  switch (code) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+    default: return "cudaErrorUnknown";
+  }
+}
+
+const char* cudaGetErrorString(cudaError_t code) {
+  switch (code) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
+    case cudaErrorNotReady: return "device not ready";
+    default: return "unknown error";
+  }
+}
+
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return last_error; }
+
+// --- Devices.
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = State::Get().machine().driver_version;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (const cudaError_t error = MachineError(); error != cudaSuccess) return Return(error);
+  *count = State::Get().machine().gpus;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (const cudaError_t error = MachineError(); error != cudaSuccess) return Return(error);
+  if (device < 0 || device >= State::Get().machine().gpus) return Return(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return Return(MachineError());
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  const Machine machine = State::Get().machine();
+  if (device < 0 || device >= machine.gpus) return Return(cudaErrorInvalidDevice);
+  *properties = {};
+  std::snprintf(properties->name, sizeof properties->name, "%s", machine.name.c_str());
+  for (int i = 0; i < 16; ++i) properties->uuid.bytes[i] = static_cast<char>(0xe0 + i);
+  properties->uuid.bytes[15] = static_cast<char>(device);
+  properties->totalGlobalMem = static_cast<size_t>(machine.bytes_each);
+  properties->sharedMemPerBlock = size_t{48} << 10;
+  properties->sharedMemPerBlockOptin = size_t{227} << 10;
+  properties->warpSize = 32;
+  properties->maxThreadsPerBlock = 1024;
+  properties->multiProcessorCount = 4;
+  properties->major = machine.major;
+  properties->minor = machine.minor;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp properties;
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, device); error != cudaSuccess) return error;
+  switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor: *value = properties.major; return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor: *value = properties.minor; return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount: *value = properties.multiProcessorCount; return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(properties.sharedMemPerBlockOptin);
+      return cudaSuccess;
+    default: return Return(cudaErrorInvalidValue);
+  }
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
+  std::snprintf(id, static_cast<size_t>(bytes), "0000:%02X:00.0", device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() { return Return(MachineError()); }
+
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+
+// --- Memory.
+
+cudaError_t cudaMalloc(void** data, size_t bytes) { return Allocate(data, bytes, current_device); }
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return Allocate(data, bytes, kHost); }
+cudaError_t cudaMallocHost(void** data, size_t bytes) { return Allocate(data, bytes, kHost); }
+
+cudaError_t cudaFree(void* data) {
+  return Return(data == nullptr || State::Get().Free(data, false) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaFreeHost(void* data) {
+  return Return(data == nullptr || State::Get().Free(data, true) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  if (const cudaError_t error = MachineError(); error != cudaSuccess) return Return(error);
+  const int64_t bytes = State::Get().machine().bytes_each;
+  *total = static_cast<size_t>(bytes);
+  *free = static_cast<size_t>(bytes - State::Get().HeldBytes(current_device));
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* at) {
+  *attributes = {};
+  const Allocation* const allocation = State::Get().Find(at);
+  attributes->type = allocation == nullptr           ? cudaMemoryTypeUnregistered
+                     : allocation->device == kHost ? cudaMemoryTypeHost
+                                                   : cudaMemoryTypeDevice;
+  attributes->device = allocation == nullptr || allocation->device == kHost ? current_device : allocation->device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  if (bytes != 0) std::memmove(to, from, bytes);
+  return Return(MachineError());
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
+
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+  if (bytes == 0) return cudaSuccess;
+  if (State::Get().Find(to) == nullptr) return Return(cudaErrorInvalidValue);
+  std::memset(to, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) { return cudaMemset(to, value, bytes); }
+
+// --- Streams and events.
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  if (const cudaError_t error = MachineError(); error != cudaSuccess) return Return(error);
+  *stream = new CUstream_st{current_device};
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return Return(MachineError()); }
+cudaError_t cudaStreamQuery(cudaStream_t) { return Return(MachineError()); }
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
+  return Return(event == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  if (!OnCurrentDevice(stream)) return Return(cudaErrorInvalidResourceHandle);
+  function(data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (const cudaError_t error = MachineError(); error != cudaSuccess) return Return(error);
+  *event = new CUevent_st{.device = current_device};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (event == nullptr || !OnCurrentDevice(stream) || event->device != current_device) {
+    return Return(cudaErrorInvalidResourceHandle);
+  }
+  event->recorded = true;
+  event->seconds = zerofleet::Clock::Real().MonotonicSeconds();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return Return(event == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return cudaEventQuery(event); }
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (begin == nullptr || end == nullptr || !begin->recorded || !end->recorded || begin->device != end->device) {
+    return Return(cudaErrorInvalidResourceHandle);
+  }
+  *milliseconds = static_cast<float>((end->seconds - begin->seconds) * 1e3);
+  return cudaSuccess;
+}

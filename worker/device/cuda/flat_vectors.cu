@@ -1,0 +1,142 @@
+// Ops on flat vectors (ops.h), but for AdamW: what ZeRO's shards are made of.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/cuda/dispatch.h"
+#include "worker/device/cuda/map.cuh"
+#include "worker/device/cuda/reduce.cuh"
+
+namespace zerofleet::cuda {
+namespace {
+
+// --- Convert.
+
+void CopyBytes(Stream& stream, void* to, const void* from, int64_t bytes) {
+  CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
+  cuda_stream.MakeCurrent();
+  cuda_stream.Keep(
+      CudaStatus(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, cuda_stream.handle()),
+                 "Convert"));
+}
+
+// --- Accumulate.
+
+template <typename T>
+struct SumSource {
+  TensorSource<T> from;
+  TensorSource<float> accumulator;
+
+  template <int kLanes>
+  void Align(int64_t first) {
+    from.template Align<kLanes>(first);
+    accumulator.template Align<kLanes>(first);
+  }
+  template <int kLanes>
+  __device__ void Load(int64_t i, float (&lanes)[kLanes]) const {
+    float more[kLanes];
+    accumulator.Load(i, lanes);
+    from.Load(i, more);
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += more[lane];
+  }
+};
+
+// --- Fill.
+
+struct ConstantSource {
+  float value;
+
+  template <int kLanes>
+  void Align(int64_t) {}
+  template <int kLanes>
+  __device__ void Load(int64_t, float (&lanes)[kLanes]) const {
+    for (float& lane : lanes) lane = value;
+  }
+};
+
+// --- SumSquares: each thread takes every so many groups of kSquareLanes, in double; blocks leave partial sums, and one
+// block adds those up. The shape of it all follows from `count`; alignment decides only how groups are loaded.
+
+constexpr int kSquareThreads = 256, kSquareLanes = 8;
+constexpr int64_t kMostSquareBlocks = 1024, kGroupsEach = 4;
+
+template <typename T>
+__global__ void __launch_bounds__(kSquareThreads)
+    SumSquaresKernel(int64_t count, const T* x, bool vector, double* partials) {
+  double sum = 0;
+  const int64_t stride = int64_t{gridDim.x} * kSquareThreads * kSquareLanes;
+  for (int64_t i = (int64_t{blockIdx.x} * kSquareThreads + threadIdx.x) * kSquareLanes; i < count; i += stride) {
+    float lanes[kSquareLanes];
+    LoadLanes(x + i, vector, count - i, lanes);
+    for (const float lane : lanes) sum = fma(static_cast<double>(lane), static_cast<double>(lane), sum);
+  }
+  sum = BlockSum(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kMostSquareBlocks) SumPartialsKernel(int count, const double* partials, double* sum) {
+  const int i = static_cast<int>(threadIdx.x);
+  const double total = BlockSum(i < count ? partials[i] : 0.0);
+  if (i == 0) *sum = total;
+}
+
+}  // namespace
+
+void CudaOps::Convert(Stream& stream, int64_t count, Tensor from, Tensor to) {
+  constexpr const char* kOp = "Convert";
+  if (count == 0) return;
+  if (from.dtype == to.dtype) {
+    if (from.data != to.data) CopyBytes(stream, to.data, from.data, count * DTypeBytes(to.dtype));
+    return;
+  }
+  ZF_CHECK(from.data != to.data || DTypeBytes(to.dtype) <= DTypeBytes(from.dtype));
+  const bool narrows_in_place = from.data == to.data && DTypeBytes(to.dtype) < DTypeBytes(from.dtype);
+  WithTypes(from.dtype, to.dtype, [&](auto from_tag, auto to_tag) {
+    using From = typename decltype(from_tag)::Type;
+    using To = typename decltype(to_tag)::Type;
+    const TensorSource<From> source{static_cast<const From*>(from.data)};
+    To* const result = static_cast<To*>(to.data);
+    if (narrows_in_place) {
+      LaunchNarrowingMap<kMapLanes<From, To>>(stream, kOp, count, source, result);
+    } else {
+      LaunchMap<kMapLanes<From, To>>(stream, kOp, 0, count, source, result);
+    }
+  });
+}
+
+void CudaOps::Accumulate(Stream& stream, int64_t count, Tensor from, float* accumulator) {
+  WithType(from.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    LaunchMap<kMapLanes<T, float>>(stream, "Accumulate", 0, count,
+                                   SumSource<T>{{static_cast<const T*>(from.data)}, {accumulator}}, accumulator);
+  });
+}
+
+void CudaOps::SumSquares(Stream& stream, int64_t count, Tensor x, double* sum) {
+  constexpr const char* kOp = "SumSquares";
+  const int64_t blocks = std::min(kMostSquareBlocks, CeilDivide(count, kSquareThreads * kSquareLanes * kGroupsEach));
+  double* const partials = workspace_.partials<double>();
+  WithType(x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const T* const data = static_cast<const T*>(x.data);
+    Launch(stream, kOp, SumSquaresKernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kSquareThreads), 0, count, data,
+           VectorAligned<kSquareLanes>(data), partials);
+  });
+  Launch(stream, kOp, SumPartialsKernel, dim3(1), dim3(kMostSquareBlocks), 0, static_cast<int>(blocks), partials, sum);
+}
+
+void CudaOps::Zero(Stream& stream, void* data, int64_t bytes) {
+  if (bytes == 0) return;
+  CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
+  cuda_stream.MakeCurrent();
+  cuda_stream.Keep(CudaStatus(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), cuda_stream.handle()), "Zero"));
+}
+
+void CudaOps::Fill(Stream& stream, int64_t count, float value, float* to) {
+  LaunchMap<kMapLanes<float>>(stream, "Fill", 0, count, ConstantSource{value}, to);
+}
+
+}  // namespace zerofleet::cuda

@@ -1,0 +1,25 @@
+// What cuBLASLt's epilogues would have done, for products where it has none (linear.cc).
+//
+// Each is one pass over a matrix in memory, rounded to its type once more than the epilogue would.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_LINEAR_KERNELS_H_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_LINEAR_KERNELS_H_
+
+#include <cstdint>
+
+#include "worker/device/ops.h"
+
+namespace zerofleet::cuda {
+
+// y(M,N) += bias(N) in each row, both of one type.
+void AddBias(Stream& stream, const char* op, int64_t m, int64_t n, Tensor bias, Tensor y);
+
+// y *= gelu'(before), element by element, both of one type.
+void MultiplyByGeluSlope(Stream& stream, const char* op, int64_t count, Tensor before, Tensor y);
+
+// sums(N) += the sums of x(M,N)'s columns, in an order that depends on the shape alone. `partials` is kPartialBytes
+// (workspace.h) of device memory.
+void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t n, Tensor x, float* partials, float* sums);
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_LINEAR_KERNELS_H_

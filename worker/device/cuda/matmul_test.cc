@@ -1,0 +1,168 @@
+// Products through the host version of cuBLASLt: every mixture the ops use, and what happens when the library
+// declines.
+#include "worker/device/cuda/matmul.h"
+
+#include "gtest/gtest.h"
+#include "worker/device/cuda/cuda_stream.h"
+#include "worker/device/cuda/emulation/cublaslt.h"
+#include "worker/device/cuda/test_tensor.h"
+
+namespace zerofleet::cuda {
+namespace {
+
+struct Case {
+  int64_t m, n, k;
+  DType input, output;
+  bool transpose_a = false, transpose_b = false, add = false, in_place = false;
+  Epilogue epilogue = Epilogue::kNone;
+  bool bias = false;
+  int64_t spare = 3, skip = 0;
+};
+
+class MatmulTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    emulation::cublaslt() = {};
+    stream_ = CudaStream::Create(0).value();
+    matmul_ = Matmul::Create(workspace_.as<void>(), workspace_.count() * 4).value();
+  }
+  void TearDown() override { emulation::cublaslt() = {}; }
+
+  // Runs the case; if it ran, compares everything it writes, and the spare columns it may not.
+  bool Run(const Case& p);
+
+  TestTensor workspace_{1, 4096, DType::kF32, 0};
+  std::unique_ptr<CudaStream> stream_;
+  std::unique_ptr<Matmul> matmul_;
+};
+
+bool MatmulTest::Run(const Case& p) {
+  const TestTensor a(p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.input, 1, p.spare, p.skip);
+  const TestTensor b(p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.input, 2, p.spare, p.skip);
+  const TestTensor c(p.m, p.n, p.output, 3, p.spare, p.skip), d(p.m, p.n, p.output, 3, p.spare, p.skip);
+  const TestTensor aux(p.m, p.n, p.output, 4, p.spare), aux_before(p.m, p.n, p.output, 4, p.spare);
+  const bool row_sums = p.epilogue == Epilogue::kBiasGradient;
+  const TestTensor bias(1, row_sums ? p.m : p.n, p.output, 5);
+  MatmulArguments product{.m = p.m, .n = p.n, .k = p.k, .a = {a.tensor(), a.stride(), p.transpose_a},
+                          .b = {b.tensor(), b.stride(), p.transpose_b}, .d = {d.tensor(), d.stride()},
+                          .epilogue = p.epilogue};
+  if (p.add) product.c = {p.in_place ? d.tensor() : c.tensor(), c.stride()};
+  if (p.bias) product.bias = bias.tensor();
+  product.aux = {aux.tensor(), aux.stride()};
+  const bool ran = matmul_->Run(*stream_, "Test", product);
+  EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+  if (!ran) return false;
+  for (int64_t row = 0; row < p.m; ++row) {
+    double row_sum = 0;
+    for (int64_t i = 0; i < p.k; ++i) row_sum += p.transpose_a ? a.At(i, row) : a.At(row, i);
+    if (row_sums) {
+      EXPECT_NEAR(bias.Get(row), row_sum, Tolerance(p.output, row_sum));
+    }
+    for (int64_t column = 0; column < p.n; ++column) {
+      double want = (p.add ? c.At(row, column) : 0.0) + (p.bias && !row_sums ? bias.Get(column) : 0.0);
+      for (int64_t i = 0; i < p.k; ++i) {
+        want += static_cast<double>(p.transpose_a ? a.At(i, row) : a.At(row, i)) *
+                (p.transpose_b ? b.At(column, i) : b.At(i, column));
+      }
+      if (p.epilogue == Epilogue::kGelu) {
+        EXPECT_NEAR(aux.At(row, column), want, Tolerance(p.output, want));
+        want = ReferenceGelu(want);
+      }
+      if (p.epilogue == Epilogue::kGeluSlope) want *= ReferenceGeluSlope(aux_before.At(row, column));
+      EXPECT_NEAR(d.At(row, column), want, Tolerance(p.output, want)) << row << ", " << column;
+    }
+    for (int64_t spare = p.n; spare < d.stride(); ++spare) EXPECT_EQ(d.At(row, spare), c.At(row, spare));
+  }
+  return true;
+}
+
+TEST_F(MatmulTest, TypesOrientationsAndAddends) {
+  for (const DType input : kTestTypes) {
+    for (const DType output : {input, DType::kF32}) {
+      for (const bool transpose_a : {false, true}) {
+        for (const bool transpose_b : {false, true}) {
+          const Case plain{13, 7, 21, input, output, transpose_a, transpose_b};
+          EXPECT_TRUE(Run(plain));
+          Case added = plain;
+          added.add = true;
+          EXPECT_TRUE(Run(added));
+          added.in_place = true;
+          EXPECT_TRUE(Run(added));
+          added.epilogue = Epilogue::kBias;
+          added.bias = true;
+          EXPECT_TRUE(Run(added));
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(Run({1, 1, 1, DType::kBF16, DType::kBF16}));
+}
+
+TEST_F(MatmulTest, EpiloguesOfTraining) {
+  for (const DType type : {DType::kBF16, DType::kF16, DType::kF32}) {
+    for (const bool bias : {false, true}) {
+      const Case gelu{.m = 9, .n = 16, .k = 21, .input = type, .output = type, .transpose_b = true,
+                      .epilogue = Epilogue::kGelu, .bias = bias, .spare = 8};
+      EXPECT_TRUE(Run(gelu));
+    }
+    EXPECT_TRUE(Run({.m = 9, .n = 16, .k = 21, .input = type, .output = type, .epilogue = Epilogue::kGeluSlope,
+                     .spare = 0}));
+    EXPECT_EQ(type != DType::kF32,
+              Run({.m = 9, .n = 16, .k = 21, .input = type, .output = DType::kF32, .transpose_a = true, .add = true,
+                   .in_place = true, .epilogue = Epilogue::kBiasGradient, .bias = true, .spare = 0}));
+  }
+}
+
+TEST_F(MatmulTest, AuxOfAnOddStrideIsDeclinedWithoutAsking) {
+  EXPECT_FALSE(Run({.m = 9, .n = 13, .k = 21, .input = DType::kBF16, .output = DType::kBF16,
+                    .epilogue = Epilogue::kGelu, .spare = 0}));
+  EXPECT_EQ(emulation::cublaslt().queries, 0);
+}
+
+TEST_F(MatmulTest, DeclinedEpiloguesRunNothing) {
+  emulation::cublaslt().fused_epilogues = false;
+  for (const Epilogue epilogue : {Epilogue::kBias, Epilogue::kGelu, Epilogue::kGeluSlope, Epilogue::kBiasGradient}) {
+    const bool output_is_wide = epilogue == Epilogue::kBiasGradient;
+    EXPECT_FALSE(Run({.m = 8, .n = 16, .k = 8, .input = DType::kBF16,
+                      .output = output_is_wide ? DType::kF32 : DType::kBF16, .epilogue = epilogue, .bias = true,
+                      .spare = 0}));
+  }
+  EXPECT_EQ(emulation::cublaslt().products, 0);
+  EXPECT_TRUE(Run({8, 16, 8, DType::kBF16, DType::kBF16}));
+}
+
+TEST_F(MatmulTest, AsksOncePerProblemAndAlignment) {
+  const Case p{13, 7, 21, DType::kBF16, DType::kBF16};
+  Case shifted = p;
+  shifted.skip = 1;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(Run(p));
+    EXPECT_TRUE(Run(shifted));
+  }
+  EXPECT_EQ(emulation::cublaslt().queries, 2);
+  EXPECT_EQ(emulation::cublaslt().products, 6);
+}
+
+TEST_F(MatmulTest, FailuresAreKeptUnderTheOpsName) {
+  const TestTensor a(4, 4, DType::kF32, 1), b(4, 4, DType::kF32, 2), d(4, 4, DType::kF32, 3);
+  const MatmulArguments product{
+      .m = 4, .n = 4, .k = 4, .a = {a.tensor(), 4}, .b = {b.tensor(), 4}, .d = {d.tensor(), 4}};
+  emulation::cublaslt().next_product = CUBLAS_STATUS_EXECUTION_FAILED;
+  EXPECT_TRUE(matmul_->Run(*stream_, "LinearForward", product));
+  const absl::Status status = stream_->Synchronize();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.message().substr(0, 31), "LinearForward: cublasLtMatmul: ");
+  EXPECT_TRUE(matmul_->Run(*stream_, "LinearForward", product));
+  EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+}
+
+TEST_F(MatmulTest, CreateSaysWhyInOneLine) {
+  emulation::cublaslt().create = CUBLAS_STATUS_NOT_INITIALIZED;
+  const absl::Status status = Matmul::Create(workspace_.as<void>(), workspace_.count() * 4).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("CUBLAS_STATUS_NOT_INITIALIZED"), absl::string_view::npos);
+  EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
+}
+
+}  // namespace
+}  // namespace zerofleet::cuda

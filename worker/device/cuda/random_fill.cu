@@ -1,0 +1,48 @@
+// FillNormal (ops.h) from random_normal.h's generator: one thread for each of its blocks of four elements.
+//
+// The logarithm, sine and cosine are CUDA's, in double, and the result is rounded to fp32: as a rule the bits of the
+// CPU's, though no datasheet promises it.
+#include <algorithm>
+
+#include "base/units.h"
+#include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/cuda/launch.cuh"
+#include "worker/device/cuda/vector.cuh"
+#include "worker/device/random_normal.h"
+
+namespace zerofleet::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBlockElements = 4;
+
+struct Range {
+  uint64_t seed, stream_id;
+  int64_t first, count;
+};
+
+// `vector`: the range's whole blocks start at addresses aligned for them.
+__global__ void __launch_bounds__(kThreads) FillNormalKernel(Range range, float deviation, bool vector, float* to) {
+  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int64_t block = range.first / kBlockElements + item;
+  const int64_t begin = block * kBlockElements - range.first;  // may lie before the range
+  if (begin >= range.count) return;
+  const FourNormals normals =
+      NormalsOfBlock(range.seed, range.stream_id, static_cast<uint64_t>(block), static_cast<double>(deviation));
+  if (begin >= 0) return StoreLanes(normals.value, vector, range.count - begin, to + begin);
+  for (int64_t i = 0; i < std::min(begin + kBlockElements, range.count); ++i) to[i] = normals.value[i - begin];
+}
+
+}  // namespace
+
+void CudaOps::FillNormal(Stream& stream, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first,
+                         float deviation, float* to) {
+  if (count == 0) return;
+  const int64_t blocks = CeilDivide(first + count, kBlockElements) - first / kBlockElements;
+  const int64_t first_whole = RoundUp(first, kBlockElements) - first;
+  const bool vector = VectorAligned<kBlockElements>(to + first_whole);
+  Launch(stream, "FillNormal", FillNormalKernel, dim3(static_cast<unsigned>(CeilDivide(blocks, kThreads))),
+         dim3(kThreads), 0, Range{seed, stream_id, first, count}, deviation, vector, to);
+}
+
+}  // namespace zerofleet::cuda

@@ -1,0 +1,41 @@
+// The step's own numbers (ops.h), by step_control.h's functions on one thread: they stay on the device, and the host
+// goes on.
+#include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/cuda/launch.cuh"
+#include "worker/device/step_control.h"
+
+namespace zerofleet::cuda {
+namespace {
+
+__global__ void __launch_bounds__(1) BeginStepKernel(double tokens, StepControl* control) {
+  zerofleet::BeginStep(tokens, *control);
+}
+
+__global__ void __launch_bounds__(1) SumScalarsKernel(const double* losses, int64_t loss_count, const double* squares,
+                                                      int64_t square_count, uint64_t flags, StepScalars* mine) {
+  *mine = SumOfScalars(losses, loss_count, squares, square_count, flags);
+}
+
+__global__ void __launch_bounds__(1)
+    DecideStepKernel(const StepScalars* ranks, int64_t count, StepRule rule, StepControl* control) {
+  zerofleet::DecideStep(SumOverRanks(ranks, count), rule, *control);
+}
+
+}  // namespace
+
+void CudaOps::BeginStep(Stream& stream, double tokens, StepControl* control) {
+  Launch(stream, "BeginStep", BeginStepKernel, dim3(1), dim3(1), 0, tokens, control);
+}
+
+void CudaOps::SumScalars(Stream& stream, const double* losses, int64_t loss_count, const double* squares,
+                         int64_t square_count, uint64_t flags, StepScalars* mine) {
+  Launch(stream, "SumScalars", SumScalarsKernel, dim3(1), dim3(1), 0, losses, loss_count, squares, square_count, flags,
+         mine);
+}
+
+void CudaOps::DecideStep(Stream& stream, const StepScalars* ranks, int64_t count, const StepRule& rule,
+                         StepControl* control) {
+  Launch(stream, "DecideStep", DecideStepKernel, dim3(1), dim3(1), 0, ranks, count, rule, control);
+}
+
+}  // namespace zerofleet::cuda

@@ -1,0 +1,24 @@
+// The arithmetic of a reduction on the GPU: worker/collective/sum.h's, as a kernel, and the same bits.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_SUM_IN_ORDER_H_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_SUM_IN_ORDER_H_
+
+#include <cstdint>
+#include <span>
+
+#include "worker/device/cuda/cuda_stream.h"
+#include "worker/device/dtype.h"
+
+namespace zerofleet::cuda {
+
+// As many pointers as a kernel's parameters hold (32764 bytes from compute capability 7.0 on), less some room.
+inline constexpr int kMostContributions = 4000;
+
+// to[i] = contributions[0][i] + contributions[1][i] + ..., for i < count: left to right in fp32, then one rounding to
+// `to_dtype`. 1 to kMostContributions of them, each device memory of `count` elements of `dtype`. `to` may be one of
+// them, from its first element on, if its elements are not wider than theirs; otherwise it overlaps none.
+void EnqueueSumInOrder(CudaStream& stream, std::span<const void* const> contributions, DType dtype, void* to,
+                       DType to_dtype, int64_t count);
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_SUM_IN_ORDER_H_

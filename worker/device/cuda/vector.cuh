@@ -1,0 +1,110 @@
+// Loads and stores of several neighbouring elements as floats, in accesses of up to 16 bytes where the address allows.
+//
+// What a thread computes never depends on how its elements were moved: the same lanes go to the same thread whether
+// they came in one access or one by one, so alignment changes speed and never bits.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_VECTOR_CUH_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_VECTOR_CUH_
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "worker/device/cuda/launch.cuh"
+#include "worker/device/dtype.h"
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#endif
+
+namespace zerofleet::cuda {
+
+// ToFloat and FromFloat as kernels should call them. bf16 is two or three integer instructions either way; fp16 has
+// instructions of its own, which give a NaN other bits than dtype.h does, so a NaN takes that path.
+template <typename T>
+__device__ inline float Widen(T value) {
+  return ToFloat(value);
+}
+
+template <typename T>
+__device__ inline T Narrow(float value) {
+  return FromFloat<T>(value);
+}
+
+#ifdef __CUDA_ARCH__
+template <>
+__device__ inline float Widen<F16>(F16 value) {
+  const float widened = __half2float(__ushort_as_half(value.bits));
+  return widened == widened ? widened : ToFloat(value);
+}
+
+template <>
+__device__ inline F16 Narrow<F16>(float value) {
+  return value == value ? F16{__half_as_ushort(__float2half_rn(value))} : ToF16(value);
+}
+#endif
+
+// Raw bits on their way: what one load or store instruction moves. May stand for any type's memory.
+struct __attribute__((aligned(16), may_alias)) Bits16 {
+  uint32_t x, y, z, w;
+};
+struct __attribute__((aligned(8), may_alias)) Bits8 {
+  uint32_t x, y;
+};
+
+// The bytes to which kLanes elements of T must be aligned to move as vectors.
+template <int kLanes, typename T>
+inline constexpr size_t kVectorAlignment = kLanes * sizeof(T) < 16 ? kLanes * sizeof(T) : 16;
+
+template <int kLanes, typename T>
+bool VectorAligned(const T* data) {
+  return reinterpret_cast<uintptr_t>(data) % kVectorAlignment<kLanes, T> == 0;
+}
+
+template <int kLanes, typename T>
+struct Lanes {
+  static constexpr int kBytes = kLanes * static_cast<int>(sizeof(T));
+  static_assert(kBytes == 8 || kBytes % 16 == 0);
+  using Bits = std::conditional_t<kBytes == 8, Bits8, Bits16>;
+  static constexpr int kAccesses = kBytes / static_cast<int>(sizeof(Bits));
+
+  __device__ static void Load(const T* from, float (&lanes)[kLanes]) {
+    Bits bits[kAccesses];
+    for (int i = 0; i < kAccesses; ++i) bits[i] = reinterpret_cast<const Bits*>(from)[i];
+    T elements[kLanes];
+    __builtin_memcpy(elements, bits, kBytes);
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = Widen(elements[lane]);
+  }
+
+  __device__ static void Store(const float (&lanes)[kLanes], T* to) {
+    T elements[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) elements[lane] = Narrow<T>(lanes[lane]);
+    Bits bits[kAccesses];
+    __builtin_memcpy(bits, elements, kBytes);
+    for (int i = 0; i < kAccesses; ++i) reinterpret_cast<Bits*>(to)[i] = bits[i];
+  }
+};
+
+// The `count` elements at `from`, at most kLanes of them; the other lanes hold `padding`. `vector` says that whole
+// groups are aligned.
+template <int kLanes, typename T>
+__device__ inline void LoadLanes(const T* from, bool vector, int64_t count, float (&lanes)[kLanes],
+                                 float padding = 0.0f) {
+  if constexpr (kLanes > 1) {
+    if (vector && count >= kLanes) return Lanes<kLanes, T>::Load(from, lanes);
+  }
+  for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = lane < count ? Widen(from[lane]) : padding;
+}
+
+template <int kLanes, typename T>
+__device__ inline void StoreLanes(const float (&lanes)[kLanes], bool vector, int64_t count, T* to) {
+  if constexpr (kLanes > 1) {
+    if (vector && count >= kLanes) return Lanes<kLanes, T>::Store(lanes, to);
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (lane < count) to[lane] = Narrow<T>(lanes[lane]);
+  }
+}
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_VECTOR_CUH_

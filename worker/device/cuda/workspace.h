@@ -1,0 +1,40 @@
+// Device memory the ops share between launches: fixed reservations (constant-size buffers, ZeRO §6.2).
+//
+// Two parts that never overlap: what cuBLASLt and cuDNN ask for, and partial sums of the kernels. What an op leaves
+// there is gone with the next op.
+#ifndef ZEROFLEET_WORKER_DEVICE_CUDA_WORKSPACE_H_
+#define ZEROFLEET_WORKER_DEVICE_CUDA_WORKSPACE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+
+namespace zerofleet::cuda {
+
+inline constexpr int64_t kLibraryBytes = int64_t{256} << 20;
+inline constexpr int64_t kPartialBytes = int64_t{32} << 20;
+
+class Workspace {
+ public:
+  // On the GPU that is current.
+  static absl::StatusOr<Workspace> Create();
+  Workspace(Workspace&& other) noexcept;
+  Workspace& operator=(Workspace&&) = delete;
+  ~Workspace();
+
+  int64_t bytes() const { return kLibraryBytes + kPartialBytes; }
+  void* library() const { return library_; }  // kLibraryBytes
+  template <typename T>
+  T* partials() const {
+    return static_cast<T*>(partials_);
+  }  // kPartialBytes
+
+ private:
+  Workspace() = default;
+  void *library_ = nullptr, *partials_ = nullptr;
+};
+
+}  // namespace zerofleet::cuda
+
+#endif  // ZEROFLEET_WORKER_DEVICE_CUDA_WORKSPACE_H_

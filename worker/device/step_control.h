@@ -1,0 +1,136 @@
+// The numbers of an optimizer step that decide the next one: loss, norm, clipping, loss scale, and whether to update.
+//
+// They live in device memory and are worked out there (Ops::BeginStep, SumScalars, DecideStep), by the functions below,
+// which run on the host and in kernels alike. So a device that runs behind the host never waits for it within a step.
+//
+// Loss scaling (Micikevicius et al. 2018, §3.2): gradients are of loss * loss_scale. A step whose gradient is not finite is
+// skipped: the state stays as it was and the scale is halved; after 2000 clean steps it is doubled.
+#ifndef ZEROFLEET_WORKER_DEVICE_STEP_CONTROL_H_
+#define ZEROFLEET_WORKER_DEVICE_STEP_CONTROL_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "worker/device/host_device.h"
+
+namespace zerofleet {
+
+inline constexpr double kFirstLossScale = 65536.0;
+inline constexpr double kMostLossScale = 16777216.0;
+inline constexpr int64_t kCleanStepsToDouble = 2000;
+
+// Of one rank, or of all.
+struct StepScalars {
+  double loss_sum = 0;      // over this rank's tokens, nats
+  double squared_norm = 0;  // of the gradients this rank owns, scaled
+  uint64_t flags = 0;       // or-ed over the ranks
+};
+
+// What the host knows of a step beforehand.
+struct StepRule {
+  double tokens;           // of the global batch
+  double grad_clip;        // largest global L2 norm; 0: no limit
+  bool dynamic_loss_scale;  // fp16
+  double learning_rate, beta1, beta2, epsilon, weight_decay;
+};
+
+// What AdamW comes to for one step, worked out once in double.
+struct AdamWFactors {
+  float gradient_scale, one_minus_beta1, beta2, one_minus_beta2, decay, step_size, sqrt_correction2, epsilon;
+};
+
+struct StepControl {
+  // Carried from step to step, and kept in checkpoints.
+  double loss_scale = 1;
+  int64_t clean_steps = 0;  // since the loss scale last changed
+  int64_t updates = 0;      // steps that were not skipped: AdamW's own step count
+  int64_t skipped = 0;
+  // Of the step in progress.
+  float gradient_scale = 1;  // what the loss's gradient is multiplied by: loss_scale / tokens
+  uint32_t apply = 0;        // 0: leave the state alone
+  AdamWFactors factors = {};
+  double loss = 0;       // mean per token over the global batch, nats
+  double grad_norm = 0;  // global L2 norm before clipping, not scaled
+  uint64_t flags = 0;
+};
+
+ZF_HOST_DEVICE inline StepScalars SumOfScalars(const double* losses, int64_t loss_count, const double* squares,
+                                               int64_t square_count, uint64_t flags) {
+  StepScalars sum;
+  for (int64_t i = 0; i < loss_count; ++i) sum.loss_sum += losses[i];
+  for (int64_t i = 0; i < square_count; ++i) sum.squared_norm += squares[i];
+  sum.flags = flags;
+  return sum;
+}
+
+// In rank order, so that every rank gets the same bits.
+ZF_HOST_DEVICE inline StepScalars SumOverRanks(const StepScalars* ranks, int64_t count) {
+  StepScalars total;
+  for (int64_t rank = 0; rank < count; ++rank) {
+    total.loss_sum += ranks[rank].loss_sum;
+    total.squared_norm += ranks[rank].squared_norm;
+    total.flags |= ranks[rank].flags;
+  }
+  return total;
+}
+
+ZF_HOST_DEVICE inline void BeginStep(double tokens, StepControl& control) {
+  control.gradient_scale = static_cast<float>(control.loss_scale / tokens);
+  control.apply = 0;
+}
+
+// `most` 0 is no limit; otherwise as PyTorch's clip_grad_norm_.
+ZF_HOST_DEVICE inline double ClipCoefficient(double norm, double most) {
+  constexpr double kGuard = 1e-6;
+  if (!(most > 0)) return 1.0;
+  const double coefficient = most / (norm + kGuard);
+  return coefficient < 1.0 ? coefficient : 1.0;
+}
+
+// `updates` counts the update in progress.
+ZF_HOST_DEVICE inline AdamWFactors FactorsOf(const StepRule& rule, double gradient_scale, int64_t updates) {
+  const double step = static_cast<double>(updates);
+  const double correction1 = 1.0 - std::pow(rule.beta1, step);
+  const double correction2 = 1.0 - std::pow(rule.beta2, step);
+  AdamWFactors factors;
+  factors.gradient_scale = static_cast<float>(gradient_scale);
+  factors.one_minus_beta1 = static_cast<float>(1.0 - rule.beta1);
+  factors.beta2 = static_cast<float>(rule.beta2);
+  factors.one_minus_beta2 = static_cast<float>(1.0 - rule.beta2);
+  factors.decay = static_cast<float>(1.0 - rule.learning_rate * rule.weight_decay);
+  factors.step_size = static_cast<float>(rule.learning_rate / correction1);
+  factors.sqrt_correction2 = static_cast<float>(std::sqrt(correction2));
+  factors.epsilon = static_cast<float>(rule.epsilon);
+  return factors;
+}
+
+ZF_HOST_DEVICE inline void NextLossScale(bool finite, StepControl& control) {
+  if (!finite) {
+    control.loss_scale = control.loss_scale > 2.0 ? control.loss_scale / 2.0 : 1.0;
+    control.clean_steps = 0;
+  } else if (++control.clean_steps == kCleanStepsToDouble) {
+    if (control.loss_scale < kMostLossScale) control.loss_scale *= 2.0;
+    control.clean_steps = 0;
+  }
+}
+
+// `total` is the sum over all ranks in rank order.
+ZF_HOST_DEVICE inline void DecideStep(const StepScalars& total, const StepRule& rule, StepControl& control) {
+  control.loss = total.loss_sum / rule.tokens;
+  control.grad_norm = std::sqrt(total.squared_norm) / control.loss_scale;
+  control.flags = total.flags;
+  const bool finite = std::isfinite(control.grad_norm) && std::isfinite(control.loss);
+  control.apply = finite ? 1 : 0;
+  if (finite) {
+    ++control.updates;
+    const double clip = ClipCoefficient(control.grad_norm, rule.grad_clip);
+    control.factors = FactorsOf(rule, clip / control.loss_scale, control.updates);
+  } else {
+    ++control.skipped;
+  }
+  if (rule.dynamic_loss_scale) NextLossScale(finite, control);
+}
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_DEVICE_STEP_CONTROL_H_

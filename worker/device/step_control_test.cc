@@ -1,0 +1,47 @@
+// Clipping, AdamW's factors and the loss scale, from their definitions; conformance/step_scalars_test.cc runs them on devices.
+#include "worker/device/step_control.h"
+
+#include <cmath>
+
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+// As PyTorch's clip_grad_norm_.
+TEST(ClipCoefficient, OnlyShrinks) {
+  EXPECT_EQ(ClipCoefficient(0.5, 1.0), 1.0);
+  EXPECT_NEAR(ClipCoefficient(4.0, 1.0), 0.25, 1e-6);
+  EXPECT_EQ(ClipCoefficient(4.0, 0.0), 1.0);
+}
+
+TEST(DecideStep, NormAndClipAreOfUnscaledGradients) {
+  const StepRule rule{.tokens = 10, .grad_clip = 1.0, .dynamic_loss_scale = true, .learning_rate = 0.1, .beta1 = 0.9,
+                      .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0.5};
+  StepControl control;
+  control.loss_scale = 8;
+  BeginStep(rule.tokens, control);
+  EXPECT_EQ(control.gradient_scale, 0.8f);
+  DecideStep({.loss_sum = 25, .squared_norm = 64.0 * 16, .flags = 1}, rule, control);
+  EXPECT_EQ(control.loss, 2.5);
+  EXPECT_EQ(control.grad_norm, 4.0);
+  EXPECT_NEAR(control.factors.gradient_scale, 0.25 / 8, 1e-7);
+  EXPECT_NEAR(control.factors.decay, 0.95, 1e-7);
+  EXPECT_NEAR(control.factors.step_size, 0.1 / (1 - 0.9), 1e-6);  // the first update
+  EXPECT_NEAR(control.factors.sqrt_correction2, std::sqrt(1 - 0.99), 1e-7);
+}
+
+TEST(DecideStep, LossScaleNeverFallsBelowOne) {
+  StepRule rule{.tokens = 1, .grad_clip = 0, .dynamic_loss_scale = true, .learning_rate = 0.1, .beta1 = 0.9,
+                .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0};
+  StepControl control;
+  control.loss_scale = 4;
+  for (const double want : {2.0, 1.0, 1.0}) {
+    DecideStep({.loss_sum = std::nan(""), .squared_norm = 1, .flags = 0}, rule, control);
+    EXPECT_EQ(control.loss_scale, want);
+  }
+  EXPECT_EQ(control.skipped, 3);
+}
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,39 @@
+// See phases.h.
+#include "worker/zero/phases.h"
+
+#include <utility>
+
+namespace zerofleet {
+namespace {
+
+double& SecondsOf(PhaseSeconds& seconds, Phase phase) {
+  switch (phase) {
+    case Phase::kData: return seconds.data;
+    case Phase::kForward: return seconds.forward;
+    case Phase::kBackward: return seconds.backward;
+    case Phase::kGather: return seconds.gather;
+    case Phase::kReduce: return seconds.reduce;
+    case Phase::kOptimizer: break;
+  }
+  return seconds.optimizer;
+}
+
+}  // namespace
+
+void PhaseMarks::Mark(Phase phase) {
+  current_ = phase;
+  marks_.push_back({phase, stream_.Record()});
+}
+
+std::vector<PhaseMark> PhaseMarks::Take() { return std::exchange(marks_, {}); }
+
+PhaseSeconds SumPhases(const std::vector<PhaseMark>& marks, const Event& end) {
+  PhaseSeconds seconds;
+  for (size_t i = 0; i < marks.size(); ++i) {
+    const Event& next = i + 1 < marks.size() ? *marks[i + 1].event : end;
+    SecondsOf(seconds, marks[i].phase) += next.SecondsSince(*marks[i].event);
+  }
+  return seconds;
+}
+
+}  // namespace zerofleet
