@@ -73,7 +73,7 @@ def steps(arguments):
               "cuda_test", absent=no_gpu),
         check("zero_test", "the ZeRO engine", 60, "gtest", "zero_test"),
         check("trainer_test", "one rank's run", 60, "gtest", "trainer_test"),
-        check("collective_test", "collectives, on the GPU's memory too: NCCL alone, two ranks staged", 90, "gtest",
+        check("collective_test", "collectives, on the GPU's memory too: NCCL alone, two ranks staged", 150, "gtest",
               "collective_test"),
         check("stage_parity_fp32", "stages 0 to 3, 2 workers on a GPU over UCX, fp32: equal bits", 90, "stages", "fp32"),
         check("stage_parity_bf16", "the same in bf16", 90, "stages", "bf16"),

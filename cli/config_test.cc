@@ -1,9 +1,12 @@
 // Whole configurations: defaults of what was left out, and the line for each impossible value.
 #include "cli/config.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
+#include "worker/device/device.h"
 
 namespace zerofleet {
 namespace {
@@ -125,7 +128,7 @@ TEST(ConfigCheck, KnowsWhichDevicesTheBuildHas) {
   const std::vector<std::string> kinds = DeviceKindsBuilt();
   const bool cuda = std::find(kinds.begin(), kinds.end(), "cuda") != kinds.end();
   const auto said = [](const char* set, const char* other = "seed=1") {
-    return std::string(Parse("model: {preset: gpt2-tiny}\ndata: {train: [a]}", {{"--set", set}, {"--set", other}}).status().message());
+    return std::string(Parse("model: {preset: gpt2-tiny}\ndata: {train: [a]}", {set, other}).status().message());
   };
   EXPECT_EQ(said("device=cuda"), cuda ? "" : "--set: device: cuda is not in this build, which has no CUDA; use auto or cpu");
   EXPECT_EQ(said("collectives=nccl"),

@@ -44,8 +44,10 @@ absl::Status ZeroEngine::PublishLoadedState(const StepControl& control) {
   return Finish();
 }
 
+// Nothing still being published of an older state may land on the one made next.
 absl::Status ZeroEngine::SetControl(const StepControl& control) {
   ZF_CHECK(launched_.empty());
+  ZF_RETURN_IF_ERROR(Finish());
   results_[last_slot_] = control;
   parts_.device.Copy(parts_.stream, control_, &results_[last_slot_], sizeof control);
   return parts_.stream.Synchronize();
