@@ -33,6 +33,14 @@ struct Stored {
     const int64_t at = row * stride + column;
     return dtype == DType::kF32 ? floats[at] : ToFloat(halves[at]);
   }
+  // Row after row, or column after column.
+  std::vector<double> Lines(bool of_columns) const {
+    std::vector<double> lines;
+    for (int64_t i = 0; i < (of_columns ? columns : rows); ++i) {
+      for (int64_t j = 0; j < (of_columns ? rows : columns); ++j) lines.push_back(of_columns ? At(j, i) : At(i, j));
+    }
+    return lines;
+  }
 };
 
 struct Case {
@@ -51,13 +59,12 @@ void ExpectMatchesDouble(const Case& p, absl::Status (*multiply)(const MatmulArg
                           .accumulate = p.accumulate};
   if (p.bias) product.bias = bias.data();
   ASSERT_TRUE(multiply(product).ok());
+  const std::vector<double> rows = a.Lines(p.transpose_a), columns = b.Lines(!p.transpose_b);
   for (int64_t row = 0; row < p.m; ++row) {
     for (int64_t column = 0; column < p.n; ++column) {
       double want = (p.accumulate ? before.At(row, column) : 0.0) + (p.bias ? bias.At(0, column) : 0.0);
-      for (int64_t i = 0; i < p.k; ++i) {
-        want += static_cast<double>(p.transpose_a ? a.At(i, row) : a.At(row, i)) *
-                (p.transpose_b ? b.At(column, i) : b.At(i, column));
-      }
+      const double *x = &rows[row * p.k], *y = &columns[column * p.k];
+      for (int64_t i = 0; i < p.k; ++i) want += x[i] * y[i];
       const double tolerance = p.c == DType::kF32 ? 1e-5 * std::sqrt(p.k) : 0x1p-8 * (1 + std::abs(want));
       ASSERT_NEAR(c.At(row, column), want, tolerance) << row << ", " << column;
     }

@@ -34,10 +34,19 @@ HWY_INLINE FloatVec Load(const BF16* from) {
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(bits_tag, half)));
 }
 
-// On its scalar target the library's own conversions cut off fractions and lose infinities: dtype.h's stand in.
+// On its targets without vector instructions the library's own conversions cut off fractions and lose infinities: dtype.h's
+// stand in.
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+#define ZF_HALF_LANE_BY_LANE 1
+#else
+#define ZF_HALF_LANE_BY_LANE 0
+#endif
+
 HWY_INLINE FloatVec Load(const F16* from) {
-#if HWY_TARGET == HWY_SCALAR
-  return hn::Set(FloatTag(), ToFloat(*from));
+#if ZF_HALF_LANE_BY_LANE
+  alignas(HWY_MAX_BYTES) float lanes[kMaxLanes];
+  for (int64_t i = 0; i < FloatLanes(); ++i) lanes[i] = ToFloat(from[i]);
+  return hn::Load(FloatTag(), lanes);
 #else
   const hn::Rebind<hwy::float16_t, FloatTag> half_tag;
   return hn::PromoteTo(FloatTag(), hn::LoadU(half_tag, reinterpret_cast<const hwy::float16_t*>(from)));
@@ -48,13 +57,17 @@ HWY_INLINE void Store(FloatVec value, float* to) { hn::StoreU(value, FloatTag(),
 
 // Rounds as ToF16 in dtype.h does.
 HWY_INLINE void Store(FloatVec value, F16* to) {
-#if HWY_TARGET == HWY_SCALAR
-  *to = ToF16(hn::GetLane(value));
+#if ZF_HALF_LANE_BY_LANE
+  alignas(HWY_MAX_BYTES) float lanes[kMaxLanes];
+  hn::Store(value, FloatTag(), lanes);
+  for (int64_t i = 0; i < FloatLanes(); ++i) to[i] = ToF16(lanes[i]);
 #else
   const hn::Rebind<hwy::float16_t, FloatTag> half_tag;
   hn::StoreU(hn::DemoteTo(half_tag, value), half_tag, reinterpret_cast<hwy::float16_t*>(to));
 #endif
 }
+
+#undef ZF_HALF_LANE_BY_LANE
 
 // Rounds as ToBF16 in dtype.h does, NaN included.
 HWY_INLINE void Store(FloatVec value, BF16* to) {
