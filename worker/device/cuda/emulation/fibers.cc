@@ -105,9 +105,10 @@ class Scheduler {
   std::byte* shared_ = nullptr;
 };
 
+// On the heap: thread-local storage is taken from every thread's stack, and some libraries' threads have small ones.
 Scheduler& ThisThread() {
-  static thread_local Scheduler scheduler;
-  return scheduler;
+  static thread_local const auto scheduler = std::make_unique<Scheduler>();
+  return *scheduler;
 }
 
 void Scheduler::Fail(const char* what) const {
