@@ -2,6 +2,7 @@
 #include "cli/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
@@ -61,6 +62,9 @@ void Progress::ShowStart(const v1::StartEvent& start) {
 }
 
 void Progress::ShowStep(const v1::StepEvent& step) {
+  if (!std::isfinite(step.grad_norm())) {
+    Note(absl::StrCat("step ", step.step(), ": skipped, its fp16 gradient overflowed; the loss scale is halved"));
+  }
   step_seconds_ =
       step_seconds_ == 0 ? step.seconds() : step_seconds_ + kNewestWeight * (step.seconds() - step_seconds_);
   const double now = clock_.MonotonicSeconds();

@@ -1,6 +1,8 @@
 // The bar and the lines, under a clock that moves when told.
 #include "cli/progress.h"
 
+#include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include "gtest/gtest.h"
@@ -79,6 +81,20 @@ TEST(Progress, TheBarIsRewrittenInPlaceAndNotesStandAboveIt) {
   out.str("");
   progress.Close();
   EXPECT_EQ(out.str(), "\n");
+}
+
+TEST(Progress, SaysWhichStepsWereSkipped) {
+  std::ostringstream out;
+  FakeClock clock;
+  Progress progress(out, clock, /*live=*/false);
+  progress.Show(Start(1000));
+  progress.Show(Step(1));
+  out.str("");
+  v1::Event skipped = Step(2);
+  skipped.mutable_step()->set_grad_norm(std::numeric_limits<double>::infinity());
+  progress.Show(skipped);
+  progress.Show(Step(3));
+  EXPECT_EQ(out.str(), "step 2: skipped, its fp16 gradient overflowed; the loss scale is halved\n");
 }
 
 TEST(Progress, TellsEvaluationsAndCheckpoints) {

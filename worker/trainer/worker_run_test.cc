@@ -10,14 +10,23 @@
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/device/step_control.h"
 #include "worker/model/model_testing.h"
 #include "worker/trainer/memory_fleet_testing.h"
 #include "worker/trainer/null_metrics.h"
+#include "worker/zero/fleet_testing.h"
 
 namespace zerofleet {
 namespace {
 
 using ::testing::HasSubstr;
+
+class SkipCounter : public NullMetrics {
+ public:
+  void StepSkipped() override { ++skipped; }
+  int skipped = 0;
+};
 
 class WorkerRunTest : public testing::Test {
  protected:
@@ -68,6 +77,7 @@ class WorkerRunTest : public testing::Test {
     std::vector<absl::StatusOr<WorkerRunResult>> results;
     std::vector<v1::Event> events;
     std::optional<absl::Status> ended;
+    int skipped = 0;  // steps, as rank 0's metrics have it
     std::vector<double> Losses() const {
       std::vector<double> losses;
       for (const v1::Event& event : events) {
@@ -85,6 +95,7 @@ class WorkerRunTest : public testing::Test {
     MemoryFleet fleet(std::move(parameters));
     int workers = config.parallel().workers();
     std::vector<absl::StatusOr<WorkerRunResult>> results(workers, absl::UnknownError("did not run"));
+    std::vector<SkipCounter> metrics(workers);
     std::vector<std::thread> threads;
     for (int i = 0; i < workers; ++i) {
       threads.emplace_back([&, i] {
@@ -92,15 +103,14 @@ class WorkerRunTest : public testing::Test {
         WorkerRunOptions options;
         options.hello.set_build_id("b");
         options.hello.set_version("test");
-        options.device = {.kind = "cpu", .threads = 1};
+        options.device = {.kind = config.device(), .threads = 1, .local_rank = i};
         options.stop_signal = [&] { return i == 0 && stop_after >= 0 && status.Heartbeat().step() >= stop_after ? 2 : 0; };
         std::unique_ptr<FleetSession> session = fleet.Connect();
-        NullMetrics metrics;
-        results[i] = RunWorker(options, *session, status, metrics, Clock::Real());
+        results[i] = RunWorker(options, *session, status, metrics[i], Clock::Real());
       });
     }
     for (std::thread& thread : threads) thread.join();
-    return {std::move(results), fleet.events(), fleet.ended()};
+    return {std::move(results), fleet.events(), fleet.ended(), metrics[0].skipped};
   }
 
   std::string directory_;
@@ -145,6 +155,47 @@ TEST_F(WorkerRunTest, AStoppedRunGoesOnToTheBitAtAnyWorldSizeAndStage) {
   Outcome third = Run(Config(3, 2), {{saved.path, saved.step}});
   ASSERT_TRUE(third.results[0].ok()) << third.results[0].status();
   for (size_t i = 0; i < third.Losses().size(); ++i) EXPECT_NEAR(third.Losses()[i] / whole[stopped_at + i], 1.0, 1e-5);
+}
+
+// Where a GPU is, this is also a run whose steps are read one late, stopped between two.
+TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
+  for (const std::string& device : UsableDevices()) {
+    ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+    v1::Config config = Config(2, 2);
+    config.set_device(device);
+    config.set_precision("fp16");
+    config.set_steps(6);
+    std::vector<double> whole = Run(config).Losses();
+    ASSERT_EQ(whole.size(), 6u);
+    v1::LossScaleState end = ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
+    EXPECT_EQ(end.scale(), kFirstLossScale);
+    EXPECT_EQ(end.clean_steps(), 6);
+    ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+
+    Outcome first = Run(config, {}, /*stop_after=*/2);
+    ASSERT_TRUE(first.results[0].ok()) << first.results[0].status();
+    CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
+    ASSERT_LT(saved.step, 6);
+    EXPECT_EQ(ReadManifest(saved.path).value().loss_scale().clean_steps(), saved.step);
+    std::vector<double> losses = first.Losses(), rest = Run(config, {{saved.path, saved.step}}).Losses();
+    losses.insert(losses.end(), rest.begin(), rest.end());
+    EXPECT_EQ(losses, whole) << device;
+    EXPECT_EQ(ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale().clean_steps(), 6);
+    ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints/step-00000006")).ok());
+
+    // With a scale that no gradient survives, steps are skipped, and said to be, until it has come down.
+    std::string manifest = ReadSmallFile(JoinPath(saved.path, "manifest.json"), 1 << 20).value();
+    size_t at = manifest.find("65536");
+    ASSERT_NE(at, std::string::npos);
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(saved.path, "manifest.json"), manifest.replace(at, 5, "16777216")).ok());
+    Outcome skipping = Run(config, {{saved.path, saved.step}});
+    ASSERT_TRUE(skipping.results[0].ok()) << skipping.results[0].status();
+    end = ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
+    EXPECT_GT(end.skipped_steps(), 0);
+    EXPECT_EQ(end.skipped_steps(), skipping.skipped);
+    EXPECT_EQ(end.scale(), kMostLossScale / static_cast<double>(1 << skipping.skipped));
+    EXPECT_EQ(skipping.Losses().size(), 6u - saved.step);
+  }
 }
 
 TEST_F(WorkerRunTest, WithNoStepLeftWhatWasResumedIsSavedWhereItIsNotYet) {

@@ -72,17 +72,17 @@ absl::Status ZeroEngine::MakeWholeParameters(uint64_t seed) {
 absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& batches) {
   ZF_CHECK(launched() < kMostLaunchedSteps);
   // Forward and backward of every micro-batch; units are gathered before their use, gradients leave behind it.
-  marks_.Mark(Phase::kData);
+  marks_.Mark(EnginePhase::kData);
   parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
   ZF_RETURN_IF_ERROR(RunMicroBatches(input, batches));
 
   // Every gradient reduced and at rest with its owner; every rank decides alike.
-  marks_.Mark(Phase::kReduce);
+  marks_.Mark(EnginePhase::kReduce);
   ZF_RETURN_IF_ERROR(reducer_.Finish());
   ZF_ASSIGN_OR_RETURN(Communicator::Pending scalars, DecideStep(input));
 
   // The owners update their parts; where parameters rest whole, the parts are then gathered.
-  marks_.Mark(Phase::kOptimizer);
+  marks_.Mark(EnginePhase::kOptimizer);
   Update();
   gatherer_.PublishUpdate();
 
@@ -128,13 +128,13 @@ absl::Status ZeroEngine::Finish() {
 absl::Status ZeroEngine::RunMicroBatches(const StepInput& input, const MicroBatchSource& batches) {
   std::vector<int> uses = UsedUnits(parts_.model.TrainingEvents());
   for (int64_t micro = 0; micro < parts_.layout.options().micro_batches; ++micro) {
-    marks_.Mark(Phase::kData);
+    marks_.Mark(EnginePhase::kData);
     ZF_ASSIGN_OR_RETURN(MicroBatch batch, batches(micro));
-    marks_.Mark(Phase::kForward);
+    marks_.Mark(EnginePhase::kForward);
     reducer_.BeginMicroBatch(micro);
     gatherer_.Begin(uses);
     ZF_RETURN_IF_ERROR(parts_.model.Train(batch, &control_->gradient_scale, *this, parts_.stream, losses_ + micro,
-                                          [this] { marks_.Mark(Phase::kBackward); }));
+                                          [this] { marks_.Mark(EnginePhase::kBackward); }));
   }
   return absl::OkStatus();
 }

@@ -29,7 +29,7 @@ absl::StatusOr<Tensor> ParameterGatherer::Acquire(int unit) {
     for (int wanted : order_.Acquire(unit)) Post(wanted);
   }
   if (ordered_[unit]) return Whole(unit);
-  PhaseMarks::Within wait(marks_, Phase::kGather);
+  PhaseMarks::Within wait(marks_, EnginePhase::kGather);
   ZF_RETURN_IF_ERROR(unit_ready_[unit].Order(stream_));
   ordered_[unit] = true;
   return Whole(unit);

@@ -6,21 +6,21 @@
 namespace zerofleet {
 namespace {
 
-double& SecondsOf(PhaseSeconds& seconds, Phase phase) {
+double& SecondsOf(PhaseSeconds& seconds, EnginePhase phase) {
   switch (phase) {
-    case Phase::kData: return seconds.data;
-    case Phase::kForward: return seconds.forward;
-    case Phase::kBackward: return seconds.backward;
-    case Phase::kGather: return seconds.gather;
-    case Phase::kReduce: return seconds.reduce;
-    case Phase::kOptimizer: break;
+    case EnginePhase::kData: return seconds.data;
+    case EnginePhase::kForward: return seconds.forward;
+    case EnginePhase::kBackward: return seconds.backward;
+    case EnginePhase::kGather: return seconds.gather;
+    case EnginePhase::kReduce: return seconds.reduce;
+    case EnginePhase::kOptimizer: break;
   }
   return seconds.optimizer;
 }
 
 }  // namespace
 
-void PhaseMarks::Mark(Phase phase) {
+void PhaseMarks::Mark(EnginePhase phase) {
   current_ = phase;
   marks_.push_back({phase, stream_.Record()});
 }

@@ -14,14 +14,14 @@
 namespace zerofleet {
 
 // As the metrics name them; a wait counts as the phase waited for.
-enum class Phase : uint8_t { kData, kForward, kBackward, kGather, kReduce, kOptimizer };
+enum class EnginePhase : uint8_t { kData, kForward, kBackward, kGather, kReduce, kOptimizer };
 
 struct PhaseSeconds {
   double data = 0, forward = 0, backward = 0, gather = 0, reduce = 0, optimizer = 0;
 };
 
 struct PhaseMark {
-  Phase phase;
+  EnginePhase phase;
   std::shared_ptr<Event> event;
 };
 
@@ -30,26 +30,26 @@ class PhaseMarks {
   explicit PhaseMarks(Stream& stream) : stream_(stream) {}
 
   // What the stream does from here on belongs to `phase`.
-  void Mark(Phase phase);
+  void Mark(EnginePhase phase);
   // The marks since the last call.
   std::vector<PhaseMark> Take();
 
   // A wait within another phase: the object's end goes back to that one.
   class Within {
    public:
-    Within(PhaseMarks& marks, Phase phase) : marks_(marks), before_(marks.current_) { marks_.Mark(phase); }
+    Within(PhaseMarks& marks, EnginePhase phase) : marks_(marks), before_(marks.current_) { marks_.Mark(phase); }
     ~Within() { marks_.Mark(before_); }
     Within(const Within&) = delete;
     Within& operator=(const Within&) = delete;
 
    private:
     PhaseMarks& marks_;
-    const Phase before_;
+    const EnginePhase before_;
   };
 
  private:
   Stream& stream_;
-  Phase current_ = Phase::kData;
+  EnginePhase current_ = EnginePhase::kData;
   std::vector<PhaseMark> marks_;
 };
 

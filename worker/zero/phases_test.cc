@@ -30,16 +30,16 @@ class FakeStream : public Stream {
 TEST(Phases, EachMarkLastsUntilTheNext) {
   FakeStream stream;
   PhaseMarks marks(stream);
-  marks.Mark(Phase::kData);
+  marks.Mark(EnginePhase::kData);
   stream.now = 1;
-  marks.Mark(Phase::kForward);
+  marks.Mark(EnginePhase::kForward);
   stream.now = 3;
   {
-    PhaseMarks::Within wait(marks, Phase::kGather);
+    PhaseMarks::Within wait(marks, EnginePhase::kGather);
     stream.now = 7;
   }
   stream.now = 15;
-  marks.Mark(Phase::kOptimizer);
+  marks.Mark(EnginePhase::kOptimizer);
   stream.now = 31;
   const PhaseSeconds seconds = SumPhases(marks.Take(), *stream.Record());
   EXPECT_EQ(seconds.data, 1);
