@@ -2,6 +2,9 @@
 # Configures and builds one build directory.
 #
 #   scripts/build.sh DIR JOBS [-DNAME=VALUE]... [TARGET]...     no target: everything
+#
+# Sources of a target are compiled several together, which takes a third of the time of a build from nothing. A build
+# folder to edit in is better made by cmake alone.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -18,6 +21,6 @@ for argument in "$@"; do
 done
 
 # shellcheck disable=SC2086  # lists without spaces inside
-cmake -S "$root" -B "$root/$dir" -G Ninja $defines
+cmake -S "$root" -B "$root/$dir" -G Ninja -DCMAKE_UNITY_BUILD=ON $defines
 # shellcheck disable=SC2086
 ninja -C "$root/$dir" -j "$jobs" $targets

@@ -98,14 +98,14 @@ void StopServer(std::unique_ptr<CivetServer> server, const Address& address) {
 
 struct MetricsExporter::Impl {
   explicit Impl(std::function<absl::Status()> ready)
-      : metrics([this] {
+      : metrics(std::make_unique<PageHandler>([this] {
           return Page{"200 OK", kPrometheusText, prometheus::TextSerializer().Serialize(registry.Collect())};
-        }),
-        health([] { return Page{"200 OK", kPlainText, "alive\n"}; }),
-        readiness([ready = std::move(ready)] { return Ready(ready); }) {}
+        })),
+        health(std::make_unique<PageHandler>([] { return Page{"200 OK", kPlainText, "alive\n"}; })),
+        readiness(std::make_unique<PageHandler>([ready = std::move(ready)] { return Ready(ready); })) {}
 
   prometheus::Registry registry;
-  PageHandler metrics, health, readiness;
+  const std::unique_ptr<CivetHandler> metrics, health, readiness;
   Address address;  // listened on
   std::unique_ptr<CivetServer> server;
 };
@@ -128,9 +128,9 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Me
   }
   impl->address = {options.host, impl->server->getListeningPorts().front()};
   ExportBuildInfo(impl->registry);
-  impl->server->addHandler("/metrics$", impl->metrics);
-  impl->server->addHandler("/healthz$", impl->health);
-  impl->server->addHandler("/readyz$", impl->readiness);
+  impl->server->addHandler("/metrics$", impl->metrics.get());
+  impl->server->addHandler("/healthz$", impl->health.get());
+  impl->server->addHandler("/readyz$", impl->readiness.get());
   return std::unique_ptr<MetricsExporter>(new MetricsExporter(std::move(impl)));
 }
 

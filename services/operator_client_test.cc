@@ -12,11 +12,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using SessionStream = TestCoordinator::SessionStream;
-
-constexpr double kPatienceSeconds = 20;
-
-grpc::Status NoSession(SessionStream&) { return grpc::Status::OK; }
 
 TEST(OperatorClient, TellsStatusAndStops) {
   TestCoordinator coordinator(NoSession);

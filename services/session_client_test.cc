@@ -15,8 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 using SessionStream = TestCoordinator::SessionStream;
 
-constexpr double kPatienceSeconds = 20;
-
 v1::WorkerMessage Hello(const std::string& host) {
   v1::WorkerMessage message;
   message.mutable_hello()->set_host(host);

@@ -15,6 +15,9 @@
 
 namespace zerofleet {
 
+// How long a test waits for what should come at once.
+inline constexpr double kPatienceSeconds = 20;
+
 class TestCoordinator final : public v1::Coordinator::Service {
  public:
   using SessionStream = grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>;
@@ -61,6 +64,9 @@ class TestCoordinator final : public v1::Coordinator::Service {
   const SessionHandler session_;
   std::unique_ptr<GrpcServer> server_;
 };
+
+// For tests that no worker joins.
+inline grpc::Status NoSession(TestCoordinator::SessionStream&) { return grpc::Status::OK; }
 
 }  // namespace zerofleet
 

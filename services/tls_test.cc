@@ -19,10 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using SessionStream = TestCoordinator::SessionStream;
 
-constexpr double kPatienceSeconds = 20;
 constexpr double kRefusedSeconds = 1;  // how long a client tries that is to be refused
-
-grpc::Status NoSession(SessionStream&) { return grpc::Status::OK; }
 
 bool Shell(const std::string& command) { return std::system(absl::StrCat(command, " >/dev/null 2>&1").c_str()) == 0; }
 

@@ -10,6 +10,11 @@
 
 namespace zerofleet {
 
+// The files of a model's directory, and what the names of GPT-2's tensors begin with.
+inline constexpr char kHuggingFaceConfigName[] = "config.json";
+inline constexpr char kHuggingFaceWeightsName[] = "model.safetensors";
+inline constexpr std::string_view kHuggingFacePrefix = "transformer.";
+
 // The text of config.json for a gpt2 model.
 std::string HuggingFaceConfigText(const v1::ModelConfig& model);
 

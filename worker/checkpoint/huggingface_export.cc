@@ -16,9 +16,6 @@
 namespace zerofleet {
 namespace {
 
-constexpr char kWeightsName[] = "model.safetensors";
-constexpr char kConfigName[] = "config.json";
-
 bool IsTransposed(const v1::TensorEntry& tensor) { return IsConv1D(tensor.name()) && tensor.shape_size() == 2; }
 
 std::vector<SafetensorsTensor> ExportedTensors(const v1::CheckpointManifest& manifest) {
@@ -61,7 +58,7 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
     return absl::InvalidArgumentError(
         absl::StrCat(step_dir, ": a model of family '", model.family(), "'; this version exports gpt2"));
   }
-  const std::string weights = JoinPath(out_dir, kWeightsName), config = JoinPath(out_dir, kConfigName);
+  const std::string weights = JoinPath(out_dir, kHuggingFaceWeightsName), config = JoinPath(out_dir, kHuggingFaceConfigName);
   for (const std::string& path : {weights, config}) {
     if (FileExists(path)) return absl::FailedPreconditionError(absl::StrCat(path, ": exists, and is not overwritten"));
   }

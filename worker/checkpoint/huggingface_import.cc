@@ -23,18 +23,17 @@ namespace zerofleet {
 namespace {
 
 constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
-constexpr std::string_view kPrefix = "transformer.";
 constexpr char kHeadName[] = "lm_head.weight";
 constexpr char kTokenEmbeddingName[] = "wte.weight";
 
 // A tensor's name in a source, where none has the prefix.
 std::string SourceName(const TensorSpec& tensor) {
-  ZF_CHECK(std::string_view(tensor.name).substr(0, kPrefix.size()) == kPrefix);
-  return tensor.name.substr(kPrefix.size());
+  ZF_CHECK(std::string_view(tensor.name).substr(0, kHuggingFacePrefix.size()) == kHuggingFacePrefix);
+  return tensor.name.substr(kHuggingFacePrefix.size());
 }
 
 absl::StatusOr<v1::ModelConfig> ReadConfig(const std::string& hf_dir) {
-  const std::string path = JoinPath(hf_dir, "config.json");
+  const std::string path = JoinPath(hf_dir, kHuggingFaceConfigName);
   ZF_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kMaxConfigBytes));
   absl::StatusOr<v1::ModelConfig> model = ParseHuggingFaceConfig(text);
   if (!model.ok()) return Annotate(model.status(), path);
@@ -104,7 +103,7 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
   v1::Config config = defaults;
   ZF_ASSIGN_OR_RETURN(*config.mutable_model(), ReadConfig(hf_dir));
   absl::StatusOr<ModelSpec> spec = ModelSpec::Create(config.model());
-  if (!spec.ok()) return Annotate(spec.status(), JoinPath(hf_dir, "config.json"));
+  if (!spec.ok()) return Annotate(spec.status(), JoinPath(hf_dir, kHuggingFaceConfigName));
   ZF_ASSIGN_OR_RETURN(HuggingFaceSource source, HuggingFaceSource::Open(hf_dir));
 
   // Every tensor is held against its file before config.json's sizes are trusted with memory.

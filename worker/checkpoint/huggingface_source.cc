@@ -12,15 +12,14 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "proto/json_parse.h"
+#include "worker/checkpoint/huggingface_config.h"
 #include "worker/device/dtype.h"
 
 namespace zerofleet {
 namespace {
 
-constexpr char kWeightsName[] = "model.safetensors";
 constexpr char kIndexName[] = "model.safetensors.index.json";
 constexpr int64_t kMaxIndexBytes = int64_t{64} << 20;
-constexpr std::string_view kPrefix = "transformer.";
 
 // Causal masks that older versions saved among the weights.
 bool IsBuffer(const std::string& name) {
@@ -73,14 +72,14 @@ float HalfToFloat(uint16_t bits) {
 
 absl::StatusOr<HuggingFaceSource> HuggingFaceSource::Open(const std::string& directory) {
   HuggingFaceSource source(directory);
-  const std::string weights = JoinPath(directory, kWeightsName), index = JoinPath(directory, kIndexName);
+  const std::string weights = JoinPath(directory, kHuggingFaceWeightsName), index = JoinPath(directory, kIndexName);
   if (FileExists(weights)) {
     ZF_RETURN_IF_ERROR(source.AddFile(weights));
   } else if (FileExists(index)) {
     ZF_ASSIGN_OR_RETURN(std::set<std::string> names, IndexedFiles(index));
     for (const std::string& name : names) ZF_RETURN_IF_ERROR(source.AddFile(JoinPath(directory, name)));
   } else {
-    return absl::NotFoundError(absl::StrCat(directory, ": holds neither ", kWeightsName, " nor ", kIndexName));
+    return absl::NotFoundError(absl::StrCat(directory, ": holds neither ", kHuggingFaceWeightsName, " nor ", kIndexName));
   }
   return source;
 }
@@ -90,7 +89,7 @@ absl::Status HuggingFaceSource::AddFile(const std::string& path) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(path));
   for (SafetensorsTensor& tensor : header.tensors) {
     std::string name = tensor.name;
-    if (absl::StartsWith(name, std::string(kPrefix))) name.erase(0, kPrefix.size());
+    if (absl::StartsWith(name, std::string(kHuggingFacePrefix))) name.erase(0, kHuggingFacePrefix.size());
     if (IsBuffer(name)) continue;
     if (header.data_begin + tensor.end > static_cast<int64_t>(file->bytes().size())) {
       return absl::DataLossError(absl::StrCat(path, ": changed while it was read"));

@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
-#include <thread>
 
 #include "worker/collective/conformance.h"
 #include "worker/collective/factory.h"
@@ -16,12 +14,6 @@
 
 namespace zerofleet {
 namespace {
-
-void OnEveryRank(int size, const std::function<void(int)>& run) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; rank++) threads.emplace_back(run, rank);
-  for (std::thread& thread : threads) thread.join();
-}
 
 class DeviceMemoryTest : public testing::Test {
  protected:

@@ -12,7 +12,7 @@
 namespace zerofleet {
 namespace {
 
-constexpr std::string_view kMagic = "ZFNCC01\n";
+constexpr std::string_view kNcclAddressMagic = "ZFNCC01\n";
 
 absl::Status Short() { return absl::InvalidArgumentError("a collective address ends within one of its fields"); }
 
@@ -39,11 +39,11 @@ std::string WrapNcclAddress(const NcclAddress& address) {
   AppendField(bytes, address.nccl_id);
   AppendField(bytes, address.device_id);
   AppendField(bytes, address.host_address);
-  return Seal(kMagic, bytes);
+  return Seal(kNcclAddressMagic, bytes);
 }
 
 absl::StatusOr<NcclAddress> UnwrapNcclAddress(std::string_view wrapped) {
-  ZF_ASSIGN_OR_RETURN(const std::string bytes, Unseal(kMagic, wrapped));
+  ZF_ASSIGN_OR_RETURN(const std::string bytes, Unseal(kNcclAddressMagic, wrapped));
   std::string_view left = bytes;
   NcclAddress address;
   ZF_ASSIGN_OR_RETURN(address.nccl_id, TakeField(left));

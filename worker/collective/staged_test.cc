@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "worker/collective/conformance.h"
@@ -34,12 +32,6 @@ Group Stage(Group inner, int64_t staging_bytes) {
 const AddConformanceBackend staged("staged", [](const std::string& group, int size) {
   return Stage(CreateInProcessGroup(group, size), 64 << 10);
 });
-
-void OnEveryRank(int size, const std::function<void(int)>& run) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; rank++) threads.emplace_back(run, rank);
-  for (std::thread& thread : threads) thread.join();
-}
 
 // What a group gives for one message of each operation: the results of every rank, one after another, and its totals.
 struct Outcome {

@@ -6,12 +6,12 @@
 namespace zerofleet {
 namespace {
 
-constexpr std::string_view kMagic = "ZFUCX01\n";
+constexpr std::string_view kUcxAddressMagic = "ZFUCX01\n";
 
 }  // namespace
 
-std::string WrapUcxAddress(std::string_view address) { return Seal(kMagic, address); }
+std::string WrapUcxAddress(std::string_view address) { return Seal(kUcxAddressMagic, address); }
 
-absl::StatusOr<std::string> UnwrapUcxAddress(std::string_view wrapped) { return Unseal(kMagic, wrapped); }
+absl::StatusOr<std::string> UnwrapUcxAddress(std::string_view wrapped) { return Unseal(kUcxAddressMagic, wrapped); }
 
 }  // namespace zerofleet

@@ -42,7 +42,10 @@ class MemoryFleet {
     const MemberId id_;
   };
 
-  std::unique_ptr<Session> Connect() { return std::make_unique<Session>(*this, ++last_id_); }
+  std::unique_ptr<Session> Connect() {
+    absl::MutexLock lock(&mutex_);
+    return std::make_unique<Session>(*this, ++last_id_);
+  }
 
   void Feed(const CoordinatorEvent& event) {
     absl::MutexLock lock(&mutex_);
@@ -103,7 +106,7 @@ class MemoryFleet {
   std::map<MemberId, uint64_t> generations_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Event> published_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
-  MemberId last_id_ = 0;
+  MemberId last_id_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace zerofleet

@@ -6,7 +6,7 @@
 namespace zerofleet {
 namespace {
 
-struct Shape {
+struct LossShape {
   int64_t m, c, vocab;
 };
 
@@ -15,7 +15,7 @@ struct Result {
   std::vector<float> dx, dw;
 };
 
-std::vector<int32_t> Targets(const Shape& s) {
+std::vector<int32_t> Targets(const LossShape& s) {
   std::vector<int32_t> targets;
   for (int64_t i = 0; i < s.m; ++i) targets.push_back(static_cast<int32_t>((i * 31 + 5) % s.vocab));
   return targets;
@@ -24,7 +24,7 @@ std::vector<int32_t> Targets(const Shape& s) {
 class CrossEntropyTest : public DeviceTest {
  protected:
   // dw starts at `dw_before`; with no backward, dx and dw stay as they were.
-  Result Run(const Shape& s, const std::vector<float>& x, const std::vector<float>& w, float scale, bool backward,
+  Result Run(const LossShape& s, const std::vector<float>& x, const std::vector<float>& w, float scale, bool backward,
              float dw_before) {
     const auto targets = Targets(s);
     const DeviceTensor device_x = Put(x), device_w = Put(w), dx = Room(s.m * s.c);
@@ -43,14 +43,14 @@ class CrossEntropyTest : public DeviceTest {
   }
 };
 
-struct Reference {
+struct LossReference {
   double loss = 0;
   std::vector<double> dx, dw;
 };
 
-Reference InDouble(const Shape& s, const std::vector<float>& x, const std::vector<float>& w, double scale) {
+LossReference InDouble(const LossShape& s, const std::vector<float>& x, const std::vector<float>& w, double scale) {
   const auto targets = Targets(s);
-  Reference result{0, std::vector<double>(s.m * s.c), std::vector<double>(s.vocab * s.c)};
+  LossReference result{0, std::vector<double>(s.m * s.c), std::vector<double>(s.vocab * s.c)};
   std::vector<double> p(s.vocab);
   for (int64_t row = 0; row < s.m; ++row) {
     double sum = 0, target_logit = 0;
@@ -74,10 +74,10 @@ Reference InDouble(const Shape& s, const std::vector<float>& x, const std::vecto
 
 // The last shape takes more than one chunk of logits.
 TEST_P(CrossEntropyTest, MatchesDouble) {
-  for (const Shape& s : {Shape{1, 3, 2}, {7, 20, 53}, {40, 12, 256}, {200, 4, 50257}}) {
+  for (const LossShape& s : {LossShape{1, 3, 2}, {7, 20, 53}, {40, 12, 256}, {200, 4, 50257}}) {
     auto x = Random(s.m * s.c, 1), w = Random(s.vocab * s.c, 2);
     for (float& value : w) value *= 4;
-    const Reference want = InDouble(s, x, w, 0.25);
+    const LossReference want = InDouble(s, x, w, 0.25);
     const Result got = Run(s, x, w, 0.25f, true, 0.5f);
     // A device may keep logits and their gradients in the compute type.
     constexpr int kRoundings = 4;
@@ -90,7 +90,7 @@ TEST_P(CrossEntropyTest, MatchesDouble) {
 }
 
 TEST_P(CrossEntropyTest, LossAloneLeavesGradientsAlone) {
-  const Shape s{9, 20, 53};
+  const LossShape s{9, 20, 53};
   const auto x = Random(s.m * s.c, 3), w = Random(s.vocab * s.c, 4);
   const Result alone = Run(s, x, w, 1.0f, false, 3.0f);
   EXPECT_EQ(alone.loss, Run(s, x, w, 1.0f, true, 3.0f).loss);
@@ -99,7 +99,7 @@ TEST_P(CrossEntropyTest, LossAloneLeavesGradientsAlone) {
 
 TEST_P(CrossEntropyTest, GradientsMatchFiniteDifferences) {
   if (dtype() != DType::kF32) GTEST_SKIP() << "differences are taken in fp32";
-  const Shape s{3, 5, 11};
+  const LossShape s{3, 5, 11};
   const auto x = Random(s.m * s.c, 5), w = Random(s.vocab * s.c, 6);
   const Result got = Run(s, x, w, 1.0f, true, 0.0f);
   ExpectGradient([&](const auto& at) { return Run(s, at, w, 1.0f, false, 0.0f).loss; }, x, got.dx);
@@ -107,13 +107,13 @@ TEST_P(CrossEntropyTest, GradientsMatchFiniteDifferences) {
 }
 
 TEST_P(CrossEntropyTest, LargeLogitsDoNotOverflow) {
-  const Shape s{2, 1, 3};  // logits 1000, 0 and -1000, twice; targets are tokens 2 and 0
+  const LossShape s{2, 1, 3};  // logits 1000, 0 and -1000, twice; targets are tokens 2 and 0
   const Result got = Run(s, {1000.0f, 1000.0f}, {1.0f, 0.0f, -1.0f}, 1.0f, true, 0.0f);
   EXPECT_EQ(got.loss, 2000.0);
 }
 
 TEST_P(CrossEntropyTest, NaNReachesTheLoss) {
-  const Shape s{5, 4, 53};
+  const LossShape s{5, 4, 53};
   auto x = Random(s.m * s.c, 7);
   x[9] = std::nanf("");
   const Result got = Run(s, x, Random(s.vocab * s.c, 8), 1.0f, true, 0.0f);

@@ -32,7 +32,7 @@ class StepScalarsTest : public DeviceTest {
   }
 };
 
-constexpr StepRule kRule = {.tokens = 96, .grad_clip = 0.5, .dynamic_loss_scale = true, .learning_rate = 1e-3,
+constexpr StepRule kStepRule = {.tokens = 96, .grad_clip = 0.5, .dynamic_loss_scale = true, .learning_rate = 1e-3,
                             .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
 TEST_P(StepScalarsTest, SumsInOrder) {
@@ -50,10 +50,10 @@ TEST_P(StepScalarsTest, DecidesAsTheHostDoes) {
   before.loss_scale = 1024;
   before.updates = 7;
   const std::vector<StepScalars> ranks = {{100.0, 3.5e6, 1}, {150.0, 1.25e6, 2}, {130.0, 7e5, 0}};
-  const StepControl got = After(before, ranks, kRule);
+  const StepControl got = After(before, ranks, kStepRule);
   StepControl want = before;
-  BeginStep(kRule.tokens, want);
-  DecideStep(SumOverRanks(ranks.data(), 3), kRule, want);
+  BeginStep(kStepRule.tokens, want);
+  DecideStep(SumOverRanks(ranks.data(), 3), kStepRule, want);
   EXPECT_EQ(got.loss, want.loss);
   EXPECT_DOUBLE_EQ(got.grad_norm, std::sqrt(5.45e6) / 1024);
   EXPECT_EQ(got.flags, 3u);
@@ -73,7 +73,7 @@ TEST_P(StepScalarsTest, OverflowHalvesTheScaleAndSkips) {
   before.clean_steps = 9;
   before.updates = 3;
   for (const double norm : {HUGE_VAL, std::nan("")}) {
-    const StepControl got = After(before, {{1.0, 1.0, 0}, {1.0, norm, 0}}, kRule);
+    const StepControl got = After(before, {{1.0, 1.0, 0}, {1.0, norm, 0}}, kStepRule);
     EXPECT_EQ(got.apply, 0u);
     EXPECT_EQ(got.loss_scale, kFirstLossScale / 2);
     EXPECT_EQ(got.clean_steps, 0);
@@ -86,16 +86,16 @@ TEST_P(StepScalarsTest, ScaleDoublesAfterEnoughCleanSteps) {
   StepControl control;
   control.loss_scale = 4;
   control.clean_steps = kCleanStepsToDouble - 1;
-  control = After(control, {{1.0, 1.0, 0}}, kRule);
+  control = After(control, {{1.0, 1.0, 0}}, kStepRule);
   EXPECT_EQ(control.loss_scale, 8);
   EXPECT_EQ(control.clean_steps, 0);
   control.clean_steps = kCleanStepsToDouble - 1;
   control.loss_scale = kMostLossScale;
-  EXPECT_EQ(After(control, {{1.0, 1.0, 0}}, kRule).loss_scale, kMostLossScale);
+  EXPECT_EQ(After(control, {{1.0, 1.0, 0}}, kStepRule).loss_scale, kMostLossScale);
 }
 
 TEST_P(StepScalarsTest, AFixedScaleStaysOne) {
-  StepRule rule = kRule;
+  StepRule rule = kStepRule;
   rule.dynamic_loss_scale = false;
   const StepControl got = After({}, {{1.0, HUGE_VAL, 0}}, rule);
   EXPECT_EQ(got.apply, 0u);

@@ -23,14 +23,14 @@ std::vector<float> InOrder(const std::vector<TestTensor>& ranks, DType to_dtype)
   return rounded.Values();
 }
 
-struct Case {
+struct SumCase {
   int ranks;
   int64_t count, skip, skip_to;
 };
 
 class SumInOrderTest : public ::testing::Test {
  protected:
-  static std::vector<TestTensor> Ranks(const Case& c, DType dtype) {
+  static std::vector<TestTensor> Ranks(const SumCase& c, DType dtype) {
     std::vector<TestTensor> ranks;
     for (int rank = 0; rank < c.ranks; ++rank) ranks.emplace_back(1, c.count, dtype, rank + 1, 0, c.skip);
     return ranks;
@@ -46,9 +46,9 @@ class SumInOrderTest : public ::testing::Test {
 };
 
 TEST_F(SumInOrderTest, AddsLeftToRightForAnyNumberOfRanks) {
-  constexpr Case kCases[] = {{1, 1, 0, 0},   {2, 7, 0, 0},    {3, 1000, 1, 0}, {5, 1001, 3, 3},
+  constexpr SumCase kCases[] = {{1, 1, 0, 0},   {2, 7, 0, 0},    {3, 1000, 1, 0}, {5, 1001, 3, 3},
                              {16, 40, 0, 1}, {17, 999, 0, 0}, {300, 33, 0, 0}, {4000, 3, 0, 0}};
-  for (const Case& c : kCases) {
+  for (const SumCase& c : kCases) {
     for (const DType dtype : kTestTypes) {
       for (const DType to_dtype : kTestTypes) {
         const std::vector<TestTensor> ranks = Ranks(c, dtype);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "worker/device/cuda/emulation/machine.h"
 #include "worker/device/cuda/emulation/switch.h"
 
 namespace zerofleet::cuda::emulation {
@@ -24,7 +25,6 @@ constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;
 constexpr unsigned kMostBlocksYZ = 65535;
 constexpr size_t kMostSharedBytes = size_t{227} << 10;
-constexpr int kPoison = 0xff;  // as floats of any width, NaN
 
 ThreadOrder OrderOfEnvironment() {
   const char* const text = std::getenv("ZEROFLEET_EMULATION_ORDER");

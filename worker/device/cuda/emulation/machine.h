@@ -7,11 +7,14 @@
 
 namespace zerofleet::cuda::emulation {
 
+// Each byte of memory that nobody has written: as floats of any width, NaN.
+inline constexpr int kPoison = 0xff;
+
 struct Machine {
   int driver_version = 13000;  // as cudaDriverGetVersion has it; 0: no driver
   int gpus = 2;
   int64_t bytes_each = int64_t{4} << 30;  // a limit that is kept: so much can be asked for and no more
-  std::string name = "Emulated GPU";
+  std::string name = "Emulated H100";  // its datasheet spares every run the measuring of a peak
   int major = 9, minor = 0;
 };
 

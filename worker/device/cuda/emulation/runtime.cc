@@ -36,7 +36,6 @@ namespace zerofleet::cuda::emulation {
 namespace {
 
 constexpr size_t kAlignment = 256;  // what cudaMalloc promises
-constexpr int kPoison = 0xff;       // as floats of any width, NaN
 // What an allocation has of it: enough to show who reads before writing, in less time than filling a workspace takes.
 constexpr size_t kPoisonedBytes = size_t{1} << 20;
 
@@ -303,7 +302,13 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) { r
 
 // --- Streams and events.
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   if (const cudaError_t error = MachineError(); error != cudaSuccess) return Return(error);
   *stream = new CUstream_st{current_device};
   return cudaSuccess;
