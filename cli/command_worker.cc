@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "cli/command.h"
+#include "cli/exit_watchdog.h"
 #include "cli/stop_signals.h"
 #include "cli/tls_flags.h"
 #include "services/build_info.h"
@@ -48,6 +49,7 @@ v1::Hello MakeHello(const WorkerFlags& flags) {
 }
 
 absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
+  ExitWatchdog watchdog;  // until all else is gone
   StopSignals signals;
   ZF_ASSIGN_OR_RETURN(const LogLevel level, LogLevelFromFlagOrEnvironment(flags.log_level));
   // A device that is not there is said before a coordinator is waited for; it is set up once there is a run for it.
@@ -83,6 +85,8 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
   options.hello = MakeHello(flags);
   options.device = {.kind = device, .threads = flags.threads, .local_rank = flags.local_rank};
   options.stop_signal = [&signals] { return signals.First(); };
+  options.note = [&logger](const std::string& line) { logger.Info(line); };
+  options.lost = [&watchdog](const absl::Status& reason) { watchdog.Arm(reason); };
   ZF_ASSIGN_OR_RETURN(const WorkerRunResult result, RunWorker(options, *session, status, *metrics, Clock::Real()));
   logger.Info(absl::StrCat("finished at step ", result.step, result.stopped ? ", stopped" : ""));
   return 0;

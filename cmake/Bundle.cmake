@@ -43,7 +43,9 @@ set(zf_opened_libraries)
 if(ZEROFLEET_BUNDLE_CUDA AND NOT ZEROFLEET_CUDA STREQUAL "ON")
   message(FATAL_ERROR "ZEROFLEET_BUNDLE_CUDA needs ZEROFLEET_CUDA=ON, not ${ZEROFLEET_CUDA}")
 elseif(ZEROFLEET_BUNDLE_CUDA)
-  foreach(name cublasLt cudnn cudnn_graph cudnn_engines_precompiled cudnn_engines_runtime_compiled cudnn_heuristic nccl)
+  # cuDNN compiles attention for the GPU it finds, with NVRTC, which it opens itself.
+  foreach(name cublasLt cudnn cudnn_graph cudnn_engines_precompiled cudnn_engines_runtime_compiled cudnn_heuristic nccl
+          nvrtc nvrtc-builtins)
     find_library(ZEROFLEET_BUNDLE_${name} ${name} HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
     list(APPEND zf_opened_libraries ${ZEROFLEET_BUNDLE_${name}})
   endforeach()

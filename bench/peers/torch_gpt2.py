@@ -200,6 +200,7 @@ def losses(arguments):
     """fp32 training on one batch: the tokens of a file, cut into sequences that share their borders."""
     shape = json.loads(arguments.shape)
     torch.manual_seed(1)
+    torch.backends.cuda.matmul.allow_tf32 = False  # some images turn it on through the environment
     model = Gpt2(**shape).to(arguments.device)
     save(model, shape, pathlib.Path(arguments.save))
     optimizer = adamw(model, arguments.learning_rate, fused=False)

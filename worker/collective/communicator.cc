@@ -70,6 +70,12 @@ struct Communicator::Posted {
   std::shared_ptr<Event> after;
   std::function<absl::Status()> run;
   std::shared_ptr<Pending::State> state;
+
+  // The communicator's thread only.
+  bool arrived = false;
+  int64_t sent_bytes = 0;
+  double host_start = 0;
+  std::shared_ptr<Event> start = nullptr, done = nullptr;  // on the device, where it was issued there
 };
 
 Communicator::Communicator(std::string group, int rank, int size) : group_(std::move(group)), rank_(rank), size_(size) {
@@ -154,11 +160,15 @@ absl::Status Communicator::aborted() const {
   return aborted_;
 }
 
-void Communicator::Issued(std::shared_ptr<Event> done) {
+void Communicator::Issued(std::shared_ptr<Event> start, std::shared_ptr<Event> done) {
   ZF_CHECK(running_ != nullptr);
+  running_->start = std::move(start);
+  running_->done = done;
   absl::MutexLock lock(&running_->state->mutex);
   running_->state->issued = std::move(done);
 }
+
+absl::Status Communicator::CheckIssued(Operation) { return is_aborted() ? aborted() : absl::OkStatus(); }
 
 absl::Status Communicator::AwaitInputs(const Event& after) {
   while (true) {
@@ -181,8 +191,12 @@ Communicator::Pending Communicator::Post(Operation operation, int64_t gathered_b
   pending.state_ = std::make_shared<Pending::State>();
   {
     absl::MutexLock lock(&mutex_);
-    queue_.push_back(std::make_unique<Posted>(
-        Posted{operation, gathered_bytes, std::move(unit), std::move(after), std::move(run), pending.state_}));
+    queue_.push_back(std::make_unique<Posted>(Posted{.operation = operation,
+                                                     .gathered_bytes = gathered_bytes,
+                                                     .unit = std::move(unit),
+                                                     .after = std::move(after),
+                                                     .run = std::move(run),
+                                                     .state = pending.state_}));
   }
   Wake();
   return pending;
@@ -198,40 +212,107 @@ void Communicator::Loop() {
       stopping = stopping_;
       if (stopping) {
         left.swap(queue_);
-      } else if (!queue_.empty()) {
+      } else if (!queue_.empty() && issued_.size() < kMostIssued) {
         next = std::move(queue_.front());
         queue_.pop_front();
-        progress_.sequence++;
-        progress_.operation = next->operation;
-        progress_.unit = next->unit;
       }
     }
     for (const auto& posted : left) {
       posted->state->Complete(absl::CancelledError("the communicator of group " + group_ + " was destroyed before " +
                                                    OperationName(posted->operation) + " of " + posted->unit));
     }
-    if (stopping) return;
-    if (next != nullptr) Run(*next);
-    else Idle();
+    if (next != nullptr) Run(std::move(next));
+    else if (stopping && issued_.empty()) return;
+    else AwaitWork();
+    Retire();
   }
 }
 
-void Communicator::Run(Posted& posted) {
-  sent_bytes_ = 0;
-  seconds_ = 0;
-  running_ = &posted;
+// Until something is posted; while the device is at work, for a moment at most.
+void Communicator::AwaitWork() {
+  constexpr absl::Duration kMoment = absl::Microseconds(20);
+  if (issued_.empty()) return Idle();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!stopping_ && issued_.size() < kMostIssued) {
+      mutex_.AwaitWithTimeout(absl::Condition(this, &Communicator::HasWork), kMoment);
+      return;
+    }
+  }
+  absl::SleepFor(kMoment);
+}
+
+void Communicator::Run(std::unique_ptr<Posted> posted) {
   absl::Status status = aborted();
-  if (status.ok() && posted.after != nullptr) status = AwaitInputs(*posted.after);
-  const double start = Clock::Real().MonotonicSeconds();
-  if (status.ok()) status = posted.run();
-  running_ = nullptr;
+  if (status.ok() && posted->after != nullptr) status = AwaitInputs(*posted->after);
+  bool touched = !issued_.empty();
+  if (status.ok()) {
+    if (issued_.empty()) NoteArrival(*posted);
+    touched = true;
+    sent_bytes_ = 0;
+    running_ = posted.get();
+    posted->host_start = Clock::Real().MonotonicSeconds();
+    status = posted->run();
+    posted->sent_bytes = sent_bytes_;
+    running_ = nullptr;
+  }
   if (!status.ok()) {
     Abort(status);
-    posted.state->Complete(std::move(status));
-    return;
+    if (touched) Abandon();
+    FailIssued(status);
+    posted->state->Complete(std::move(status));
+  } else if (posted->done != nullptr) {
+    issued_.push_back(std::move(posted));
+  } else {
+    Complete(*posted);
   }
-  const CollectiveRecord record{posted.operation, sent_bytes_, posted.gathered_bytes,
-                                seconds_ > 0 ? seconds_ : Clock::Real().MonotonicSeconds() - start};
+}
+
+// Completes what the device has done, in order.
+void Communicator::Retire() {
+  while (!issued_.empty()) {
+    Posted& first = *issued_.front();
+    absl::Status status = CheckIssued(first.operation);
+    if (status.ok()) {
+      const absl::StatusOr<bool> reached = first.done->Reached();
+      if (reached.ok() && !*reached) return NoteArrival(first);
+      status = reached.status();
+    }
+    if (!status.ok()) {
+      Abort(status);
+      Abandon();
+      return FailIssued(status);
+    }
+    Complete(first);
+    issued_.pop_front();
+  }
+}
+
+void Communicator::FailIssued(const absl::Status& status) {
+  for (const auto& posted : issued_) posted->state->Complete(status);
+  issued_.clear();
+}
+
+// Counts this rank as arrived at the first operation that is not complete, once its inputs are there: so a rank whose
+// device hangs before it is the one that is missing.
+void Communicator::NoteArrival(Posted& posted) {
+  if (posted.arrived) return;
+  if (posted.after != nullptr) {
+    const absl::StatusOr<bool> reached = posted.after->Reached();
+    if (!reached.ok() || !*reached) return;  // a failure is the operation's to find
+  }
+  posted.arrived = true;
+  absl::MutexLock lock(&mutex_);
+  progress_.sequence++;
+  progress_.operation = posted.operation;
+  progress_.unit = posted.unit;
+}
+
+void Communicator::Complete(Posted& posted) {
+  NoteArrival(posted);
+  double seconds = posted.done == nullptr ? 0 : posted.done->SecondsSince(*posted.start);
+  if (seconds <= 0) seconds = Clock::Real().MonotonicSeconds() - posted.host_start;
+  const CollectiveRecord record{posted.operation, posted.sent_bytes, posted.gathered_bytes, seconds};
   {
     absl::MutexLock lock(&mutex_);
     progress_.completed++;

@@ -2,13 +2,14 @@
 //
 // A Communicator runs the operations posted to it in the order they were posted, on its own thread, so that they
 // overlap computation; every rank of the group must post the same sequence (the static schedule, zero/schedule.h).
-// A backend implements the four Run* functions, each synchronous and called from that one thread, and, where its
-// transport needs care while nothing is posted, Idle and Wake. An operation that fails aborts the communicator: the
-// ranks no longer agree on what comes next.
+// A backend implements the four Run* functions, called from that one thread, and, where its transport needs care while
+// nothing is posted, Idle and Wake. An operation that fails aborts the communicator: the ranks no longer agree on what
+// comes next.
 //
 // Order with device work: an operation touches its buffers only after the event `after`, and Pending::Order makes a
-// stream run on after the operation. A backend that works on the device (nccl) overrides AwaitInputs and calls Issued,
-// so that neither holds up the host; the others wait on their own thread and complete on the host.
+// stream run on after the operation. A backend that works on the device (nccl) overrides AwaitInputs and calls Issued, so
+// that neither holds up the host: its operations follow each other on the device, and this thread sees each one to its
+// end. The others wait on their own thread and complete on the host.
 //
 // Splitting: an array of `count` elements is split among `size` ranks by ShardRange: equal parts of
 // ceil(count/size), the last ones shorter or empty. Figures are those of one rank: an all-gather or a
@@ -49,9 +50,9 @@ const char* OperationName(Operation operation);  // "all_gather", ... as metrics
 // What a rank is doing in a group, for the coordinator: an operation that is late names the rank that has not arrived.
 struct CollectiveProgress {
   std::string group;
-  uint64_t sequence = 0;  // operations started so far in this group
+  uint64_t sequence = 0;  // operations this rank has arrived at in this group: all before it complete, its inputs there
   uint64_t completed = 0;
-  Operation operation = Operation::kAllGather;  // the last one started
+  Operation operation = Operation::kAllGather;  // the last of them
   std::string unit;
 };
 
@@ -89,8 +90,8 @@ class Communicator {
 
   using Observer = std::function<void(const CollectiveRecord&)>;
 
-  // Stops after the operation in progress, which waits for its peers: to leave them, Abort first. Posted operations
-  // that have not started fail with Cancelled.
+  // Stops after the operation in progress, which waits for its peers, and what was issued behind it: to leave them,
+  // Abort first. Posted operations that have not started fail with Cancelled.
   virtual ~Communicator();
 
   int rank() const { return rank_; }
@@ -136,11 +137,14 @@ class Communicator {
   // Called by Run* with the bytes this rank puts on the wire.
   void CountSent(int64_t bytes) { sent_bytes_ += bytes; }
 
-  // Called by Run* of a backend that works on the device, when what `done` marks is enqueued; then Run* goes on to wait
-  // for it.
-  void Issued(std::shared_ptr<Event> done);
-  // Called by Run* that knows the operation's own seconds, without the wait for its inputs.
-  void CountSeconds(double seconds) { seconds_ = seconds; }
+  // Called by Run* of a backend that works on the device, when all is enqueued between `start` and `done`: the operation
+  // is complete when the device has reached `done`. More may be issued before that.
+  void Issued(std::shared_ptr<Event> start, std::shared_ptr<Event> done);
+  // Asked, at least every 50 ms, while the device works on what was issued; an error fails all of it. `first` is the
+  // operation whose turn it is.
+  virtual absl::Status CheckIssued(Operation first);
+  // Called when an operation has failed that touches its buffers, or may: they go back to their owners when it returns.
+  virtual void Abandon() {}
 
   // Returns when `after` is reached, or is enqueued before what the Run* that follows enqueues. This one polls.
   virtual absl::Status AwaitInputs(const Event& after);
@@ -159,19 +163,26 @@ class Communicator {
 
  private:
   struct Posted;
+  // Operations on the device at a time; more would only fill the driver's queue.
+  static constexpr size_t kMostIssued = 32;
   Pending Post(Operation operation, int64_t gathered_bytes, std::string unit, std::shared_ptr<Event> after,
                std::function<absl::Status()> run);
   void Loop();
-  void Run(Posted& posted);
+  void AwaitWork();
+  void Run(std::unique_ptr<Posted> posted);
+  void Retire();
+  void NoteArrival(Posted& posted);
+  void Complete(Posted& posted);
+  void FailIssued(const absl::Status& status);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !queue_.empty(); }
 
   const std::string group_;
   const int rank_, size_;
   Observer observer_;
-  // Of the operation in progress; the communicator's thread only.
-  int64_t sent_bytes_ = 0;
-  double seconds_ = 0;
+  // The communicator's thread only.
+  int64_t sent_bytes_ = 0;  // of the operation in Run*
   Posted* running_ = nullptr;
+  std::deque<std::unique_ptr<Posted>> issued_;
   std::atomic<bool> is_aborted_ = false;
   mutable absl::Mutex mutex_;
   std::deque<std::unique_ptr<Posted>> queue_ ABSL_GUARDED_BY(mutex_);

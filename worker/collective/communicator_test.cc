@@ -28,16 +28,21 @@ TEST(ShardRangeTest, CoversTheArrayInOrderWithEqualPartsButTheLast) {
 
 class ScriptedCommunicator : public Communicator {
  public:
-  ScriptedCommunicator(std::function<absl::Status()> run, std::function<void()> wake)
-      : Communicator("data", 0, 1), run_(std::move(run)), wake_(std::move(wake)) {
+  ScriptedCommunicator(std::function<absl::Status()> run, std::function<void()> wake, bool on_device = false)
+      : Communicator("data", 0, 1), run_(std::move(run)), wake_(std::move(wake)), on_device_(on_device) {
     StartThread();
   }
   ~ScriptedCommunicator() override { StopThread(); }
   std::string backend() const override { return "scripted"; }
-  using Communicator::CountSeconds;
   using Communicator::Issued;
 
+  std::atomic<int> abandoned = 0;
+
  protected:
+  absl::Status AwaitInputs(const Event& after) override {
+    return on_device_ ? absl::OkStatus() : Communicator::AwaitInputs(after);
+  }
+  void Abandon() override { abandoned++; }
   absl::Status RunAllGather(const void*, void*, int64_t, int64_t) override { return run_(); }
   absl::Status RunReduceScatter(const void*, DType, void*, DType, int64_t) override { return run_(); }
   absl::Status RunAllReduce(void*, int64_t, DType) override { return run_(); }
@@ -47,6 +52,7 @@ class ScriptedCommunicator : public Communicator {
  private:
   const std::function<absl::Status()> run_;
   const std::function<void()> wake_;
+  const bool on_device_;
 };
 
 TEST(CommunicatorTest, DestructionEndsTheOperationInProgressAndCancelsTheRest) {
@@ -79,8 +85,9 @@ TEST(CommunicatorTest, AFailedOperationFailsAllThatFollow) {
   EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").Wait(), absl::UnavailableError("the wire broke"));
   EXPECT_EQ(runs, 2);
   EXPECT_EQ(communicator.totals()[Operation::kBroadcast].calls, 1);
-  EXPECT_EQ(communicator.progress().sequence, 3u);
+  EXPECT_EQ(communicator.progress().sequence, 2u);
   EXPECT_EQ(communicator.progress().completed, 1u);
+  EXPECT_EQ(communicator.abandoned, 1);
 }
 
 TEST(CommunicatorTest, AnEmptyPendingIsComplete) { EXPECT_EQ(Communicator::Pending().Wait(), absl::OkStatus()); }
@@ -95,7 +102,7 @@ class ManualEvent : public Event {
     return reached_;
   }
   absl::Status Wait() const override { return absl::InternalError("nobody waits for it but by looking"); }
-  double SecondsSince(const Event&) const override { return 0; }
+  double SecondsSince(const Event&) const override { return 7.5; }
   void Reach() {
     absl::MutexLock lock(&mutex_);
     reached_ = true;
@@ -160,38 +167,126 @@ TEST(CommunicatorTest, InputsThatFailFailTheOperationAndAllThatFollow) {
   EXPECT_EQ(runs, 0);
 }
 
-// An operation on the device: the stream is ordered behind it while it is still running.
-TEST(CommunicatorTest, OrderReturnsWhenTheOperationIsIssued) {
-  absl::Notification finish;
-  const auto done = std::make_shared<ManualEvent>();
-  ScriptedCommunicator* issuer = nullptr;
-  ScriptedCommunicator communicator(
-      [&] {
-        issuer->Issued(done);
-        finish.WaitForNotification();
-        issuer->CountSeconds(7.5);
-        return absl::UnavailableError("a later failure");
-      },
-      [] {});
-  issuer = &communicator;
-  const auto pending = communicator.Broadcast(nullptr, 0, 0, "u");
+// A backend on a device: every operation is issued at once and ends with its event.
+class DeviceGroup {
+ public:
+  explicit DeviceGroup(std::vector<std::shared_ptr<ManualEvent>> ends) : ends_(std::move(ends)) {}
+
+  Communicator::Pending Post(const std::string& unit, std::shared_ptr<Event> after = nullptr) {
+    return communicator.Broadcast(nullptr, 0, 0, unit, std::move(after));
+  }
+  void AwaitIssued(int count) const {
+    while (issued_ < count) std::this_thread::yield();
+  }
+
+ private:
+  const std::vector<std::shared_ptr<ManualEvent>> ends_;
+  std::atomic<int> issued_ = 0;
+
+ public:
+  // Last, since its thread uses the rest.
+  ScriptedCommunicator communicator{[this] {
+                                      communicator.Issued(std::make_shared<ManualEvent>(), ends_[issued_]);
+                                      issued_++;
+                                      return absl::OkStatus();
+                                    },
+                                    [] {}, /*on_device=*/true};
+};
+
+std::vector<std::shared_ptr<ManualEvent>> ManualEvents(int count) {
+  std::vector<std::shared_ptr<ManualEvent>> events;
+  for (int i = 0; i < count; i++) events.push_back(std::make_shared<ManualEvent>());
+  return events;
+}
+
+// The stream is ordered behind operations that are still running, one behind another.
+TEST(CommunicatorTest, OperationsOnTheDeviceAreIssuedWithoutWaitingForEachOther) {
+  const auto ends = ManualEvents(3);
+  DeviceGroup group(ends);
+  std::vector<Communicator::Pending> pending;
   RecordingStream stream;
-  EXPECT_EQ(pending.Order(stream), absl::OkStatus());
-  EXPECT_EQ(stream.waited_for, std::vector<const Event*>{done.get()});
-  EXPECT_EQ(communicator.progress().completed, 0u);
-  finish.Notify();
-  EXPECT_EQ(pending.Wait(), absl::UnavailableError("a later failure"));
-  EXPECT_EQ(pending.Order(stream), absl::UnavailableError("a later failure"));
+  for (int i = 0; i < 3; i++) {
+    pending.push_back(group.Post("u"));
+    EXPECT_EQ(pending[i].Order(stream), absl::OkStatus());
+  }
+  EXPECT_EQ(stream.waited_for, (std::vector<const Event*>{ends[0].get(), ends[1].get(), ends[2].get()}));
+  EXPECT_EQ(group.communicator.progress().completed, 0u);
+  for (const auto& end : ends) end->Reach();
+  for (const auto& one : pending) EXPECT_EQ(one.Wait(), absl::OkStatus());
+  EXPECT_EQ(group.communicator.totals()[Operation::kBroadcast].seconds, 3 * 7.5);
+  EXPECT_EQ(group.communicator.abandoned, 0);
+}
+
+TEST(CommunicatorTest, AFailureOnTheDeviceFailsAllThatWasIssued) {
+  const auto ends = ManualEvents(3);
+  DeviceGroup group(ends);
+  std::vector<Communicator::Pending> pending;
+  RecordingStream stream;
+  for (int i = 0; i < 3; i++) {
+    pending.push_back(group.Post("u"));
+    EXPECT_EQ(pending[i].Order(stream), absl::OkStatus());
+  }
+  ends[0]->Reach();
+  EXPECT_EQ(pending[0].Wait(), absl::OkStatus());
+  ends[1]->Fail(absl::InternalError("the device failed"));
+  EXPECT_EQ(pending[1].Wait(), absl::InternalError("the device failed"));
+  EXPECT_EQ(pending[2].Wait(), absl::InternalError("the device failed"));
+  EXPECT_EQ(pending[2].Order(stream), absl::InternalError("the device failed"));
+  EXPECT_EQ(group.communicator.abandoned, 1);
+}
+
+TEST(CommunicatorTest, AbortEndsWhatWasIssued) {
+  DeviceGroup group(ManualEvents(1));
+  const auto pending = group.Post("u");
+  group.AwaitIssued(1);
+  group.communicator.Abort(absl::UnavailableError("a rank is gone"));
+  EXPECT_EQ(pending.Wait(), absl::UnavailableError("a rank is gone"));
+  EXPECT_EQ(group.communicator.abandoned, 1);
+}
+
+TEST(CommunicatorTest, DestructionSeesWhatWasIssuedToItsEnd) {
+  const auto ends = ManualEvents(1);
+  auto group = std::make_unique<DeviceGroup>(ends);
+  const auto pending = group->Post("u");
+  group->AwaitIssued(1);
+  std::thread finisher([&] {
+    ends[0]->AwaitLooks(ends[0]->looks + 3);
+    ends[0]->Reach();
+  });
+  group.reset();
+  finisher.join();
+  EXPECT_EQ(pending.Wait(), absl::OkStatus());
+}
+
+// A rank has arrived at an operation when all before it are complete and its inputs are there: a device that hangs
+// before that leaves the rank behind, although the host has issued everything.
+TEST(CommunicatorTest, ProgressCountsWhereTheDeviceHasArrived) {
+  const auto ends = ManualEvents(2), inputs = ManualEvents(2);
+  DeviceGroup group(ends);
+  const auto first = group.Post("first", inputs[0]), second = group.Post("second", inputs[1]);
+  group.AwaitIssued(2);
+  inputs[0]->AwaitLooks(3);
+  EXPECT_EQ(group.communicator.progress().sequence, 0u);
+  inputs[0]->Reach();
+  inputs[1]->Reach();
+  ends[0]->AwaitLooks(ends[0]->looks + 2);
+  EXPECT_EQ(group.communicator.progress().sequence, 1u);
+  EXPECT_EQ(group.communicator.progress().unit, "first");
+  ends[0]->Reach();
+  ends[1]->AwaitLooks(2);
+  EXPECT_EQ(group.communicator.progress().sequence, 2u);
+  EXPECT_EQ(group.communicator.progress().unit, "second");
+  ends[1]->Reach();
+  EXPECT_EQ(second.Wait(), absl::OkStatus());
+  EXPECT_EQ(group.communicator.progress().completed, 2u);
 }
 
 // An operation on the host: nothing is left to wait for on the device.
 TEST(CommunicatorTest, OrderWaitsForAnOperationThatCompletesOnTheHost) {
-  ScriptedCommunicator* counter = nullptr;
-  ScriptedCommunicator communicator([&] { return counter->CountSeconds(7.5), absl::OkStatus(); }, [] {});
-  counter = &communicator;
+  ScriptedCommunicator communicator([] { return absl::OkStatus(); }, [] {});
   RecordingStream stream;
   EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").Order(stream), absl::OkStatus());
-  EXPECT_EQ(communicator.totals()[Operation::kBroadcast].seconds, 7.5);
+  EXPECT_EQ(communicator.totals()[Operation::kBroadcast].calls, 1);
   communicator.Abort(absl::UnavailableError("a rank is gone"));
   EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").Order(stream), absl::UnavailableError("a rank is gone"));
   EXPECT_EQ(Communicator::Pending().Order(stream), absl::OkStatus());

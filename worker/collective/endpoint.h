@@ -21,6 +21,8 @@ class CollectiveEndpoint {
 
   virtual std::string backend() const = 0;  // as Communicator::backend
   virtual std::string address() const = 0;  // bytes for the peers
+  // After Join: why `auto` did not take its first choice, in a few words; empty where it did.
+  virtual std::string fallback_reason() const { return ""; }
 
   // The communicator of `rank` among addresses.size() ranks; once. `addresses` are by rank, this process's own among
   // them. Does not wait for peers: connections are made by the first operation. `generation` is part of every

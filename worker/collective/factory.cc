@@ -1,9 +1,11 @@
 // A new backend is one row here.
 #include "worker/collective/factory.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "worker/collective/in_process.h"
 #include "worker/collective/staged.h"
@@ -36,29 +38,29 @@ class AutoEndpoint : public CollectiveEndpoint {
   static absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> Create(Device& device) {
     absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> nccl = NcclEndpoint::Create(device);
     NcclAddress address = {.nccl_id = "", .device_id = device.unique_id(), .host_address = ""};
+    std::string refusal;
     if (nccl.ok()) {
       ZF_ASSIGN_OR_RETURN(address, UnwrapNcclAddress((*nccl)->address()));
-    } else if (absl::IsFailedPrecondition(nccl.status())) {
-      nccl = nullptr;  // not on this machine
     } else {
-      return nccl.status();
+      refusal = std::string(nccl.status().message());
+      nccl = nullptr;
     }
     ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> staged, CreateStagedEndpoint("ucx", device));
     address.host_address = staged->address();
     return std::unique_ptr<CollectiveEndpoint>(
-        new AutoEndpoint(*std::move(nccl), std::move(staged), WrapNcclAddress(address)));
+        new AutoEndpoint(*std::move(nccl), std::move(staged), WrapNcclAddress(address), std::move(refusal)));
   }
 
   std::string backend() const override { return "auto"; }
   std::string address() const override { return address_; }
+  std::string fallback_reason() const override { return fallback_reason_; }
 
   absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
                                                      const std::vector<std::string>& addresses,
                                                      uint64_t generation) override {
     ZF_ASSIGN_OR_RETURN(const std::vector<NcclAddress> ranks, UnwrapNcclAddresses(addresses));
-    bool every_rank_has_nccl = true;
-    for (const NcclAddress& address : ranks) every_rank_has_nccl = every_rank_has_nccl && !address.nccl_id.empty();
-    if (every_rank_has_nccl && !FindSharedDevice(ranks).has_value()) {
+    fallback_reason_ = ReasonAgainstNccl(ranks, rank);
+    if (fallback_reason_.empty()) {
       if (nccl_ == nullptr) return absl::InvalidArgumentError("these collective addresses are not this worker's");
       return nccl_->Join(std::move(group), rank, addresses, generation);
     }
@@ -69,12 +71,27 @@ class AutoEndpoint : public CollectiveEndpoint {
 
  private:
   AutoEndpoint(std::unique_ptr<CollectiveEndpoint> nccl, std::unique_ptr<CollectiveEndpoint> staged,
-               std::string address)
-      : nccl_(std::move(nccl)), staged_(std::move(staged)), address_(std::move(address)) {}
+               std::string address, std::string refusal)
+      : nccl_(std::move(nccl)),
+        staged_(std::move(staged)),
+        address_(std::move(address)),
+        refusal_(std::move(refusal)) {}
 
-  const std::unique_ptr<CollectiveEndpoint> nccl_;  // null where NCCL is not there
+  // Empty on every rank or on none.
+  std::string ReasonAgainstNccl(const std::vector<NcclAddress>& ranks, int rank) const {
+    for (size_t peer = 0; peer < ranks.size(); peer++) {
+      if (!ranks[peer].nccl_id.empty()) continue;
+      return static_cast<int>(peer) == rank && !refusal_.empty() ? refusal_ : absl::StrCat("rank ", peer, " has no NCCL");
+    }
+    const std::optional<SharedDevice> shared = FindSharedDevice(ranks);
+    if (!shared.has_value()) return "";
+    return absl::StrCat("ranks ", shared->first, " and ", shared->second, " share GPU ", shared->device_id);
+  }
+
+  const std::unique_ptr<CollectiveEndpoint> nccl_;  // null where NCCL cannot be used
   const std::unique_ptr<CollectiveEndpoint> staged_;
-  const std::string address_;
+  const std::string address_, refusal_;  // refusal_: why nccl_ is null
+  std::string fallback_reason_;
 };
 
 absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(Device& device) {

@@ -25,7 +25,7 @@ constexpr int kHalves = 2;
 constexpr int64_t kAlignment = 64;
 // How long a communicator that was not aborted waits for the other ranks of its host to leave too.
 constexpr double kFinishLimitSeconds = 5;
-// How long an operation that failed waits for the device to let go of its buffers.
+// How long operations that failed wait for the device to let go of their buffers.
 constexpr double kDrainLimitSeconds = 10;
 
 std::unique_ptr<cuda::CudaStream> AsCuda(std::unique_ptr<Stream> stream) {
@@ -66,17 +66,19 @@ class NcclCommunicator : public Communicator {
  protected:
   absl::Status AwaitInputs(const Event& after) override {
     wire_->Wait(after);
-    return absl::OkStatus();
+    return wire_->failure();
   }
 
+  absl::Status CheckIssued(Operation first) override;
+  void Abandon() override;
+
   absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) override {
-    return Run("all_gather",
-               [&] { return Gather(shard, static_cast<std::byte*>(full), count, element_bytes); });
+    return Enqueue([&] { return Gather(shard, static_cast<std::byte*>(full), count, element_bytes); });
   }
 
   absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
                                 int64_t count) override {
-    return Run("reduce_scatter", [&] {
+    return Enqueue([&] {
       return Reduce(static_cast<const std::byte*>(full), full_dtype, static_cast<std::byte*>(shard), shard_dtype,
                     count);
     });
@@ -85,14 +87,14 @@ class NcclCommunicator : public Communicator {
   absl::Status RunAllReduce(void* data, int64_t count, DType dtype) override {
     std::byte* bytes = static_cast<std::byte*>(data);
     std::byte* mine = bytes + ShardRange(count, size(), rank()).begin * DTypeBytes(dtype);
-    return Run("all_reduce", [&]() -> absl::Status {
+    return Enqueue([&]() -> absl::Status {
       ZF_RETURN_IF_ERROR(Reduce(bytes, dtype, mine, dtype, count));
       return Gather(nullptr, bytes, count, DTypeBytes(dtype));
     });
   }
 
   absl::Status RunBroadcast(void* data, int64_t bytes, int root) override {
-    return Run("broadcast", [&]() -> absl::Status {
+    return Enqueue([&]() -> absl::Status {
       if (transport_ == nullptr || bytes == 0) return absl::OkStatus();
       // NCCL passes it on from rank to rank, and the last one has nobody to pass it to.
       if ((rank() + 1) % size() != root) CountSent(bytes);
@@ -101,10 +103,8 @@ class NcclCommunicator : public Communicator {
   }
 
  private:
-  // Runs `enqueue` on the streams, and waits for what it has put there.
-  absl::Status Run(const char* op, absl::FunctionRef<absl::Status()> enqueue);
-  absl::Status Issue(const char* op, absl::FunctionRef<absl::Status()> enqueue);
-  void Leave();
+  // Runs `enqueue`, which puts an operation on the streams, and reports it as issued.
+  absl::Status Enqueue(absl::FunctionRef<absl::Status()> enqueue);
 
   absl::Status Gather(const void* shard, std::byte* full, int64_t count, int64_t element_bytes);
   absl::Status Reduce(const std::byte* full, DType full_dtype, std::byte* shard, DType shard_dtype, int64_t count);
@@ -143,31 +143,25 @@ class NcclCommunicator : public Communicator {
   const std::unique_ptr<NcclTransport> transport_;  // null in a group of one rank
 };
 
-absl::Status NcclCommunicator::Run(const char* op, absl::FunctionRef<absl::Status()> enqueue) {
-  const absl::Status status = Issue(op, enqueue);
-  if (!status.ok()) Leave();
-  return status;
-}
-
-absl::Status NcclCommunicator::Issue(const char* op, absl::FunctionRef<absl::Status()> enqueue) {
+absl::Status NcclCommunicator::Enqueue(absl::FunctionRef<absl::Status()> enqueue) {
   if (transport_ != nullptr) {
     wire_->MakeCurrent();
     ZF_RETURN_IF_ERROR(transport_->Connect(clock_, [this] { return Watch(); }));
   }
-  const std::shared_ptr<Event> start = wire_->Record();
+  std::shared_ptr<Event> start = wire_->Record();
   ZF_RETURN_IF_ERROR(enqueue());
-  const std::shared_ptr<Event> done = wire_->Record();
-  Issued(done);
-  if (transport_ == nullptr) ZF_RETURN_IF_ERROR(Communicator::AwaitInputs(*done));
-  else ZF_RETURN_IF_ERROR(transport_->Await(op, *done, [this] { return Watch(); }));
-  CountSeconds(done->SecondsSince(*start));
-  ZF_RETURN_IF_ERROR(sums_->Synchronize());
-  return wire_->Synchronize();
+  Issued(std::move(start), wire_->Record());
+  ZF_RETURN_IF_ERROR(sums_->failure());
+  return wire_->failure();
 }
 
-// Buffers go back to their owner when a failed operation returns, so the device must have let go of them: the abort
-// ends NCCL's kernels, and what is enqueued behind them is short.
-void NcclCommunicator::Leave() {
+absl::Status NcclCommunicator::CheckIssued(Operation first) {
+  ZF_RETURN_IF_ERROR(Watch());
+  return transport_ == nullptr ? absl::OkStatus() : transport_->CheckAsync(OperationName(first));
+}
+
+// The abort ends NCCL's kernels, and what is enqueued behind them is short.
+void NcclCommunicator::Abandon() {
   if (transport_ != nullptr) transport_->Abort();
   const std::shared_ptr<Event> ends[] = {wire_->Record(), sums_->Record()};
   const double start = Clock::Real().MonotonicSeconds();
@@ -302,7 +296,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(std::string gro
   const int size = static_cast<int>(addresses.size());
   Streams streams;
   for (std::unique_ptr<cuda::CudaStream>* stream : {&streams.wire, &streams.sums}) {
-    ZF_ASSIGN_OR_RETURN(std::unique_ptr<Stream> created, device_.CreateStream());
+    // What others wait for: behind a product's blocks a short kernel would wait for whole waves of them.
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<Stream> created, device_.CreateUrgentStream());
     *stream = AsCuda(std::move(created));
   }
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<Reservation> scratch, device_.Reserve(size == 1 ? 0 : options_.scratch_bytes));

@@ -7,8 +7,8 @@
 // NCCL's own reductions add in the order of its rings and trees and round at every hop; ours have the bits of every
 // other backend (docs/decisions/0006). A group of one rank never calls NCCL.
 //
-// Operations are enqueued on the communicator's own stream behind their inputs' events and reported as issued, so the
-// host never waits for them but on the communicator's thread, which watches for an abort and for NCCL's own errors.
+// Operations are enqueued on the communicator's own stream behind their inputs' events, one after another without waiting
+// for the device; the communicator's thread sees them to their ends and watches for an abort and for NCCL's own errors.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_NCCL_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_NCCL_H_
 

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <thread>
 
@@ -57,12 +56,6 @@ PlainGpu& Gpu(int ordinal) {
     return all;
   }();
   return *gpus[ordinal];
-}
-
-void OnEveryRank(int size, const std::function<void(int)>& run) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; rank++) threads.emplace_back(run, rank);
-  for (std::thread& thread : threads) thread.join();
 }
 
 // As processes would end.

@@ -129,15 +129,6 @@ absl::Status NcclTransport::Receive(void* to, int64_t bytes, int peer, cudaStrea
   return Check(ncclRecv(to, bytes, ncclInt8, peer, comm_, stream), "ncclRecv");
 }
 
-absl::Status NcclTransport::Await(std::string_view op, const Event& done, Watch watch) {
-  for (Pause pause;; pause.Take()) {
-    ZF_RETURN_IF_ERROR(watch());
-    ZF_RETURN_IF_ERROR(Settled(op));
-    ZF_ASSIGN_OR_RETURN(const bool reached, done.Reached());
-    if (reached) return absl::OkStatus();
-  }
-}
-
 void NcclTransport::Abort() {
   if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
   connected_ = false;

@@ -51,8 +51,8 @@ class NcclTransport {
   absl::Status Send(const void* from, int64_t bytes, int peer, cudaStream_t stream);
   absl::Status Receive(void* to, int64_t bytes, int peer, cudaStream_t stream);
 
-  // Returns when the device has reached `done`.
-  absl::Status Await(std::string_view op, const Event& done, Watch watch);
+  // NCCL's asynchronous failure, if it has met one.
+  absl::Status CheckAsync(std::string_view op) { return Settled(op).status(); }
 
   // Ends kernels in progress and gives everything back. No other function is called afterwards.
   void Abort();

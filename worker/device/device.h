@@ -76,6 +76,8 @@ class Device {
   // Host memory that the device copies to and from while the host goes on (pinned, on a GPU).
   virtual absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream() = 0;
+  // One whose work goes before that of others, where the device can choose.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> CreateUrgentStream() { return CreateStream(); }
 
   // Copies between any two of host and device memory, in stream order. Host memory must be ReserveHost's, or the host
   // waits for the stream.

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "base/digest.h"
 #include "base/status.h"
 #include "worker/checkpoint/catalog.h"
@@ -54,6 +55,22 @@ absl::StatusOr<MemoryPlan> PlanRankMemory(const v1::Config& config, int rank, De
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
                       Model::Create(config.model(), layout.options().dtype, device, sequences, context));
   return PlanMemory(*model, layout, sequences * context);
+}
+
+// After an error the stream may still have work that touches the arenas: once the collectives have let go of it, it ends
+// soon, unless the device hangs.
+TrainingRun::~TrainingRun() {
+  constexpr double kDrainLimitSeconds = 10;
+  checkpointer_.reset();
+  communicator_.reset();
+  if (stream_ == nullptr) return;
+  const std::shared_ptr<Event> end = stream_->Record();
+  const double start = Clock::Real().MonotonicSeconds();
+  while (Clock::Real().MonotonicSeconds() - start < kDrainLimitSeconds) {
+    const absl::StatusOr<bool> reached = end->Reached();
+    if (!reached.ok() || *reached) break;
+    absl::SleepFor(absl::Microseconds(100));
+  }
 }
 
 ZeroOptions TrainingRun::Options(int rank) const { return ZeroOptionsOf(config_, rank); }
@@ -194,6 +211,14 @@ void TrainingRun::ExportFigures(const StepOutcome& outcome, const StepResult& re
   if (result.skipped) metrics_.StepSkipped();
   ExportMemory(Space::kDevice, device_arena_->figures(), metrics_);
   ExportMemory(Space::kHost, host_arena_->figures(), metrics_);
+  ExportDeviceMemory();
+}
+
+// At most once a second: it takes the driver's locks, between two launches.
+void TrainingRun::ExportDeviceMemory() {
+  const double now = clock_.MonotonicSeconds();
+  if (memory_asked_at_ != 0 && now - memory_asked_at_ < 1) return;
+  memory_asked_at_ = now;
   if (std::optional<DeviceMemory> memory = device_.memory(); memory.has_value()) {
     metrics_.SetDeviceMemory(memory->total_bytes, memory->used_bytes,
                              memory->used_bytes - device_arena_->figures().reserved);

@@ -49,6 +49,7 @@ class TrainingRun {
   // The parts that do not depend on the rank: model, data, digests. `device` and `clock` outlive the run.
   static absl::StatusOr<std::unique_ptr<TrainingRun>> Prepare(const v1::Config& config, Device& device, const Clock& clock,
                                                               MetricsSink& metrics);
+  ~TrainingRun();
   const RunDigests& digests() const { return digests_; }
 
   // The parts that do: layout, memory, engine.
@@ -90,6 +91,7 @@ class TrainingRun {
   ZeroOptions Options(int rank) const;
   absl::Status MeasurePeak();
   void ExportFigures(const StepOutcome& outcome, const StepResult& result);
+  void ExportDeviceMemory();
   StepControl ControlOf(const v1::CheckpointManifest& manifest) const;
   v1::CheckpointManifest Manifest(int64_t step) const;
 
@@ -115,7 +117,7 @@ class TrainingRun {
     double at, learning_rate;
   };
   std::deque<LaunchedStep> launches_;
-  double collected_at_ = 0;
+  double collected_at_ = 0, memory_asked_at_ = 0;
 };
 
 }  // namespace zerofleet

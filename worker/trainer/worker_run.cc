@@ -40,13 +40,19 @@ class WorkerRun {
   absl::StatusOr<WorkerRunResult> Run() {
     absl::StatusOr<WorkerRunResult> result = RunToTheEnd();
     // Peers may be gone for good: what is still posted must not wait for them.
-    if (!result.ok()) status_.Abort(result.status());
+    if (!result.ok()) {
+      options_.lost(result.status());
+      status_.Abort(result.status());
+    }
     return result;
   }
 
  private:
   absl::StatusOr<WorkerRunResult> RunToTheEnd() {
-    session_.OnLost([&status = status_](absl::Status reason) { status.Abort(reason); });
+    session_.OnLost([&status = status_, lost = options_.lost](absl::Status reason) {
+      lost(reason);
+      status.Abort(reason);
+    });
     ZF_RETURN_IF_ERROR(Join());
     ZF_RETURN_IF_ERROR(LoadUntilStart());
     ZF_RETURN_IF_ERROR(TrainToTheEnd());
@@ -142,6 +148,10 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
   for (const v1::Member& member : assignment.members()) addresses.push_back(member.transport_address());
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
                       endpoint_->Join("data", assignment.rank(), addresses, generation));
+  const std::string reason = endpoint_->fallback_reason();
+  options_.note(absl::StrCat("rank ", assignment.rank(), " of ", assignment.world_size(), ", ",
+                             device_->description(), ", collectives over ", communicator->backend(),
+                             reason.empty() ? "" : absl::StrCat(": ", reason)));
   ZF_RETURN_IF_ERROR(run_->Join(std::move(communicator), generation));
   status_.SetCommunicator(&run_->communicator());
   return absl::OkStatus();
@@ -303,7 +313,9 @@ absl::Status WorkerRun::Finish() {
 
 absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, FleetSession& session, WorkerStatus& status,
                                           MetricsSink& metrics, const Clock& clock) {
-  absl::StatusOr<WorkerRunResult> result = WorkerRun(options, session, status, metrics, clock).Run();
+  WorkerRun run(options, session, status, metrics, clock);
+  absl::StatusOr<WorkerRunResult> result = run.Run();
+  // Told while the run still stands: taking it down waits for the device, and nobody should wait for that to hear of it.
   if (!result.ok()) {
     // If the session is what failed, the coordinator knows already and Send fails in turn.
     v1::WorkerMessage message;

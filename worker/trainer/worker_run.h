@@ -19,6 +19,11 @@ struct WorkerRunOptions {
   DeviceOptions device;  // "auto" gives way to the configuration's device
   // The signal this process has received, 0 if none; asked between steps and while waiting.
   std::function<int()> stop_signal = [] { return 0; };
+  // Told a line for the process's log.
+  std::function<void(const std::string&)> note = [](const std::string&) {};
+  // Told, from any thread and perhaps more than once, that the run is lost: from here on the call is on its way out, which
+  // a device that hangs may keep it from.
+  std::function<void(const absl::Status&)> lost = [](const absl::Status&) {};
 };
 
 struct WorkerRunResult {

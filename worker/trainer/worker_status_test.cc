@@ -1,6 +1,8 @@
 // Status reaches readers, and an abort reaches the communicator whenever it comes.
 #include "worker/trainer/worker_status.h"
 
+#include <thread>
+
 #include "gtest/gtest.h"
 #include "worker/collective/in_process.h"
 
@@ -25,6 +27,7 @@ TEST(WorkerStatus, AbortsTheCommunicatorNowOrLater) {
   now.SetCommunicator(group[0].get());
   float value = 1;
   Communicator::Pending waiting = group[0]->AllReduce(&value, 1, DType::kF32, "head");
+  while (group[0]->progress().sequence == 0) std::this_thread::yield();
   now.Abort(absl::UnavailableError("rank 1 is gone"));
   EXPECT_EQ(waiting.Wait().message(), "rank 1 is gone");
   EXPECT_EQ(now.Heartbeat().progress(0).unit(), "head");

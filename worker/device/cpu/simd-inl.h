@@ -147,6 +147,7 @@ struct VectorMath {
   static HWY_INLINE V Min(V a, V b) { return hn::Min(a, b); }
   static HWY_INLINE V Exp(V x) { return hn::Exp(FloatTag(), x); }
   static HWY_INLINE V Sqrt(V x) { return hn::Sqrt(x); }
+  static HWY_INLINE V Reciprocal(V x) { return Set(1.0f) / x; }
 };
 
 #define ZF_ELEMENT HWY_INLINE

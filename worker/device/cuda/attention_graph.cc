@@ -148,7 +148,7 @@ Value GraphWriter::Pointwise(cudnnPointwiseMode_t mode, const std::vector<const 
 }
 
 Value GraphWriter::Index(const Value& like, int64_t axis) {
-  return Pointwise(CUDNN_POINTWISE_GEN_INDEX, {&like}, Virtual(CUDNN_DATA_INT32, like.sides), CUDNN_DATA_FLOAT, axis);
+  return Pointwise(CUDNN_POINTWISE_GEN_INDEX, {&like}, Virtual(CUDNN_DATA_INT32, like.sides), CUDNN_DATA_INT32, axis);
 }
 
 Value GraphWriter::CausalMask(const Value& scores) {

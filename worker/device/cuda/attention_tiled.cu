@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "worker/device/cuda/dispatch.h"
 #include "worker/device/cuda/launch.cuh"
+#include "worker/device/cuda/vector.cuh"
 
 namespace zerofleet::cuda {
 namespace {
@@ -60,7 +61,7 @@ template <typename T, int kTile, int kD>
 __device__ void LoadTile(const T* from, int64_t stride, int64_t rows, int64_t d, float* shared) {
   for (int i = static_cast<int>(threadIdx.x); i < kTile * kD; i += kThreads) {
     const int row = i / kD, column = i % kD;
-    shared[row * kStride<kD> + column] = row < rows && column < d ? ToFloat(from[row * stride + column]) : 0.0f;
+    shared[row * kStride<kD> + column] = row < rows && column < d ? Widen(from[row * stride + column]) : 0.0f;
   }
 }
 
@@ -86,8 +87,10 @@ template <int kTile, int kD, bool kTransposed>
 __device__ void AddProduct(const float* weights, const float* b, float (&sum)[kTile / kSide][kD / kSide]) {
   constexpr int kStep = kTransposed ? 1 : kStride<kTile>, kInner = kTransposed ? kStride<kTile> : 1;
   for (int k = 0; k < kTile; ++k) {
+#pragma unroll
     for (int i = 0; i < kTile / kSide; ++i) {
       const float weight = weights[(Ty() + kSide * i) * kStep + k * kInner];
+#pragma unroll
       for (int j = 0; j < kD / kSide; ++j) sum[i][j] += weight * b[k * kStride<kD> + Tx() + kSide * j];
     }
   }
@@ -110,7 +113,7 @@ __device__ void WriteRows(const float (&sum)[kTile / kSide][kD / kSide], const f
     const int row = Ty() + kSide * i;
     for (int j = 0; j < kD / kSide; ++j) {
       const int column = Tx() + kSide * j;
-      if (row < rows && column < d) to[row * stride + column] = FromFloat<T>(sum[i][j] * factor[i]);
+      if (row < rows && column < d) to[row * stride + column] = Narrow<T>(sum[i][j] * factor[i]);
     }
   }
 }
@@ -162,6 +165,7 @@ __global__ void ForwardKernel(AttentionShape shape, int64_t tiles, float scale, 
     LoadTile<T, kTile, kD>(head + at.width + key * row_stride, row_stride, shape.time - key, at.d, k_or_v);
     SyncThreads();
     RowProducts<kTile, kD>(q, k_or_v, scores);
+#pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int64_t query = first + Ty() + kSide * i;
       for (int j = 0; j < kEach; ++j) {
@@ -169,6 +173,7 @@ __global__ void ForwardKernel(AttentionShape shape, int64_t tiles, float scale, 
         scores[i][j] = position <= query ? scores[i][j] * scale : -std::numeric_limits<float>::infinity();
       }
       const float correction = TakeScores(scores[i], softmax[i]);
+#pragma unroll
       for (int j = 0; j < kColumns; ++j) sum[i][j] *= correction;
     }
     StoreSquare<kTile>(scores, p);
@@ -198,7 +203,7 @@ __global__ void DeltaKernel(AttentionShape shape, const T* out, const T* dout, f
   float sum = 0;
   if (row < rows) {
     for (int64_t i = lane; i < shape.head_size; i += kWarp) {
-      sum += ToFloat(dout[row * shape.head_size + i]) * ToFloat(out[row * shape.head_size + i]);
+      sum += Widen(dout[row * shape.head_size + i]) * Widen(out[row * shape.head_size + i]);
     }
   }
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) sum += ShuffleXor(sum, lanes);

@@ -18,6 +18,7 @@
 #include "worker/device/cuda/launch.cuh"
 #include "worker/device/cuda/reduce.cuh"
 #include "worker/device/cuda/vector.cuh"
+#include "worker/device/element_math.h"
 
 namespace zerofleet::cuda {
 namespace {
@@ -33,6 +34,8 @@ constexpr int kSumThreads = 1024;
 template <typename T>
 constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
 
+__device__ inline float Exp(float x) { return element::FloatMath::Exp(x); }
+
 // `sum` of exp(logit - maximum) over some logits. The maximum of none is the lowest finite float, not an infinity,
 // whose difference with itself would be a NaN. A NaN among the logits leaves the maximum alone and makes the sum NaN.
 struct MaximumAndSum {
@@ -43,7 +46,7 @@ struct MaximumAndSum {
 __device__ inline MaximumAndSum Together(const MaximumAndSum& a, const MaximumAndSum& b) {
   const bool a_larger = a.maximum > b.maximum;
   const MaximumAndSum &larger = a_larger ? a : b, &smaller = a_larger ? b : a;
-  return {larger.maximum, smaller.sum * std::exp(smaller.maximum - larger.maximum) + larger.sum};
+  return {larger.maximum, std::fmaf(smaller.sum, Exp(smaller.maximum - larger.maximum), larger.sum)};
 }
 
 // Of all threads of the block, to all of them.
@@ -66,13 +69,17 @@ __device__ inline MaximumAndSum OfBlock(MaximumAndSum mine) {
 }
 
 // Calls body(first, logits) for each group of neighbouring logits that is this thread's share of the row. A row
-// starts at a multiple of 16 bytes. Past the vocabulary the logits are -inf, whatever the padding holds.
+// starts at a multiple of 16 bytes and ends with padding to a whole group. Past the vocabulary the logits are -inf,
+// whatever the padding holds.
 template <typename T, typename Body>
 __device__ void ForEachGroup(int vocab, const T* row, const Body& body) {
   constexpr int kStep = kRowThreads * kLanes<T>;
   for (int first = static_cast<int>(threadIdx.x) * kLanes<T>; first < vocab; first += kStep) {
     float logits[kLanes<T>];
-    LoadLanes(row + first, /*vector=*/true, vocab - first, logits, -INFINITY);
+    Lanes<kLanes<T>, T>::Load(row + first, logits);
+    if (first + kLanes<T> > vocab) {
+      for (int lane = 0; lane < kLanes<T>; ++lane) logits[lane] = first + lane < vocab ? logits[lane] : -INFINITY;
+    }
     body(first, logits);
   }
 }
@@ -84,10 +91,10 @@ __device__ MaximumAndSum OfThread(int vocab, const T* row) {
     float maximum = mine.maximum;
     for (const float logit : logits) maximum = logit > maximum ? logit : maximum;
     if (maximum > mine.maximum) {
-      mine.sum *= std::exp(mine.maximum - maximum);
+      mine.sum *= Exp(mine.maximum - maximum);
       mine.maximum = maximum;
     }
-    for (const float logit : logits) mine.sum += std::exp(logit - maximum);
+    for (const float logit : logits) mine.sum += Exp(logit - maximum);
   });
   return mine;
 }
@@ -110,7 +117,7 @@ __global__ void __launch_bounds__(kRowThreads)
     const float inverse = 1.0f / all.sum, scale = *gradient_scale;
     ForEachGroup(vocab, row, [&](int first, float(&lanes)[kLanes<T>]) {
       for (int lane = 0; lane < kLanes<T>; ++lane) {
-        const float probability = std::exp(lanes[lane] - all.maximum) * inverse;
+        const float probability = Exp(lanes[lane] - all.maximum) * inverse;
         lanes[lane] = (first + lane == target ? probability - 1.0f : probability) * scale;
       }
       StoreLanes(lanes, /*vector=*/true, vocab - first, row + first);

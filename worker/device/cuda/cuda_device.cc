@@ -40,14 +40,17 @@ class DeviceReservation : public Reservation {
 
 class PinnedReservation : public Reservation {
  public:
-  PinnedReservation(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  PinnedReservation(int ordinal, std::byte* data, int64_t bytes) : ordinal_(ordinal), data_(data), bytes_(bytes) {}
   ~PinnedReservation() override {
-    if (data_ != nullptr) cudaFreeHost(data_);
+    if (data_ == nullptr) return;
+    cudaSetDevice(ordinal_);
+    cudaFreeHost(data_);
   }
   std::byte* data() const override { return data_; }
   int64_t bytes() const override { return bytes_; }
 
  private:
+  const int ordinal_;
   std::byte* const data_;
   const int64_t bytes_;
 };
@@ -120,10 +123,15 @@ absl::Status CannotReserve(int64_t bytes) {
 
 }  // namespace
 
+// One GPU that the build has code for is enough: an old card may drive the display beside it.
 absl::Status CheckCudaDevice() {
   ZF_ASSIGN_OR_RETURN(const int count, CountGpus());
-  for (int ordinal = 0; ordinal < count; ++ordinal) ZF_RETURN_IF_ERROR(CheckArchitecture(ordinal));
-  return absl::OkStatus();
+  absl::Status status;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    status = CheckArchitecture(ordinal);
+    if (status.ok()) break;
+  }
+  return status;
 }
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(int local_rank) {
@@ -137,6 +145,9 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(int local_rank) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<CudaOps> ops, CudaOps::Create());
   std::string uuid = UuidText(properties.uuid);
   std::string description = absl::StrCat(properties.name, ", sm_", properties.major, properties.minor, ", ", uuid);
+  if (!ops->fused_attention_refusal().empty()) {
+    absl::StrAppend(&description, ", slow attention: ", ops->fused_attention_refusal());
+  }
   return std::unique_ptr<CudaDevice>(
       new CudaDevice(ordinal, properties.name, std::move(uuid), std::move(description), std::move(ops)));
 }
@@ -174,7 +185,7 @@ absl::StatusOr<std::unique_ptr<Reservation>> CudaDevice::Reserve(int64_t bytes) 
 
 absl::StatusOr<std::unique_ptr<Reservation>> CudaDevice::ReserveHost(int64_t bytes) {
   ZF_CHECK(bytes >= 0);
-  if (bytes == 0) return std::make_unique<PinnedReservation>(nullptr, 0);
+  if (bytes == 0) return std::make_unique<PinnedReservation>(ordinal_, nullptr, 0);
   ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(ordinal_), "cudaSetDevice"));
   void* data = nullptr;
   const cudaError_t code = cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable);
@@ -185,10 +196,14 @@ absl::StatusOr<std::unique_ptr<Reservation>> CudaDevice::ReserveHost(int64_t byt
   }
   ZF_RETURN_IF_ERROR(CudaStatus(code, "cudaHostAlloc"));
   std::memset(data, 0, static_cast<size_t>(bytes));
-  return std::make_unique<PinnedReservation>(static_cast<std::byte*>(data), bytes);
+  return std::make_unique<PinnedReservation>(ordinal_, static_cast<std::byte*>(data), bytes);
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::CreateStream() { return CudaStream::Create(ordinal_); }
+
+absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::CreateUrgentStream() {
+  return CudaStream::Create(ordinal_, /*urgent=*/true);
+}
 
 void CudaDevice::Copy(Stream& stream, void* to, const void* from, int64_t bytes) {
   ZF_CHECK(bytes >= 0);

@@ -27,6 +27,7 @@ class CudaDevice : public Device {
   absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override;
+  absl::StatusOr<std::unique_ptr<Stream>> CreateUrgentStream() override;
   void Copy(Stream& stream, void* to, const void* from, int64_t bytes) override;
   bool host_addressable() const override { return false; }
   double datasheet_flops(DType dtype) const override;

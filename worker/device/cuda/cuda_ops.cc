@@ -16,6 +16,7 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create() {
   // Without it attention runs on the tiled kernels, slower and with the same meaning.
   auto fused_attention = FusedAttention::Create(ops->workspace_.library(), kLibraryBytes);
   if (fused_attention.ok()) ops->fused_attention_ = std::move(fused_attention).value();
+  else ops->fused_attention_refusal_ = std::string(fused_attention.status().message());
   return ops;
 }
 

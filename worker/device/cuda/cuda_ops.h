@@ -24,6 +24,8 @@ class CudaOps : public Ops {
 
   // Device memory the ops and their libraries keep.
   int64_t workspace_bytes() const { return workspace_.bytes(); }
+  // Why attention runs on the tiled kernels alone, an order of magnitude slower; empty where cuDNN's can be used.
+  const std::string& fused_attention_refusal() const { return fused_attention_refusal_; }
 
   void LinearForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor residual,
                      Tensor y) override;
@@ -80,6 +82,7 @@ class CudaOps : public Ops {
   Workspace workspace_;
   std::unique_ptr<Matmul> matmul_;
   std::unique_ptr<FusedAttention> fused_attention_;  // null where the machine's cuDNN has none
+  std::string fused_attention_refusal_;              // then: why
 };
 
 }  // namespace zerofleet::cuda

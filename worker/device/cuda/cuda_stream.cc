@@ -80,11 +80,15 @@ double CudaEvent::SecondsSince(const Event& earlier) const {
   return milliseconds * 1e-3;
 }
 
-absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int device) {
+absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int device, bool urgent) {
   ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device), "cudaSetDevice"));
+  int least = 0, greatest = 0;
+  ZF_RETURN_IF_ERROR(
+      CudaStatus(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
   cudaStream_t handle = nullptr;
   // Non-blocking: not ordered with the legacy default stream, which libraries may use behind our back.
-  ZF_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreate"));
+  ZF_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, urgent ? greatest : least),
+                                "cudaStreamCreate"));
   return std::unique_ptr<CudaStream>(new CudaStream(device, handle));
 }
 

@@ -44,7 +44,7 @@ class CudaEvent : public Event {
 class CudaStream : public Stream {
  public:
   // On GPU `device` (CUDA's ordinal); made current on each thread that calls in.
-  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(int device);
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(int device, bool urgent = false);
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;

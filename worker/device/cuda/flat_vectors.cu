@@ -99,11 +99,12 @@ void CudaOps::Convert(Stream& stream, int64_t count, Tensor from, Tensor to) {
     using To = typename decltype(to_tag)::Type;
     const TensorSource<From> source{static_cast<const From*>(from.data)};
     To* const result = static_cast<To*>(to.data);
-    if (narrows_in_place) {
-      LaunchNarrowingMap<kMapLanes<From, To>>(stream, kOp, count, source, result);
-    } else {
-      LaunchMap<kMapLanes<From, To>>(stream, kOp, 0, count, source, result);
-    }
+    if (!narrows_in_place) return LaunchMap<kMapLanes<From, To>>(stream, kOp, 0, count, source, result);
+    // As many as the workspace holds go through it, so that few launches are left for the rest.
+    const int64_t first = std::min(count, kPartialBytes / static_cast<int64_t>(sizeof(To)));
+    LaunchMap<kMapLanes<From, To>>(stream, kOp, 0, first, source, workspace_.partials<To>());
+    CopyBytes(stream, result, workspace_.partials<To>(), first * static_cast<int64_t>(sizeof(To)));
+    LaunchDoublingMap<kMapLanes<From, To>>(stream, kOp, first, count, source, result);
   });
 }
 

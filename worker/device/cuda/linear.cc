@@ -1,7 +1,8 @@
 // Linear layers (ops.h): products of cuBLASLt, with bias, residual, GELU and bias gradient in their epilogues.
 //
 // Where the library has no algorithm with an epilogue (fp32 without tensor cores, odd widths, older GPUs), the product
-// runs alone and a kernel of linear_kernels.h finishes it.
+// runs alone and a kernel of linear_kernels.h finishes it. fp32's GELU always is our own: the library's takes the GPU's
+// approximate tanh, good to 2^-11, which only half types' rounding covers.
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/linear_kernels.h"
 #include "worker/device/cuda/matmul.h"
@@ -32,6 +33,8 @@ MatmulArguments BackwardProduct(int64_t m, int64_t n, int64_t k, Tensor dy, Tens
   return {.m = m, .n = k, .k = n, .a = {dy, n}, .b = {w, k}, .d = {dx, k}};
 }
 
+bool FusesGelu(DType dtype) { return dtype != DType::kF32; }
+
 }  // namespace
 
 void CudaOps::LinearForward(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias,
@@ -48,7 +51,7 @@ void CudaOps::LinearGeluForward(Stream& stream, int64_t m, int64_t n, int64_t k,
   product.epilogue = Epilogue::kGelu;
   product.bias = bias;
   product.aux = {before, n};
-  if (matmul_->Run(stream, kOp, product)) return;
+  if (FusesGelu(y.dtype) && matmul_->Run(stream, kOp, product)) return;
   RunWithBias(*matmul_, stream, kOp, ForwardProduct(m, n, k, x, w, before), bias);
   GeluForward(stream, m * n, before, y);
 }
@@ -63,7 +66,7 @@ void CudaOps::LinearBackwardInputGelu(Stream& stream, int64_t m, int64_t n, int6
   MatmulArguments product = BackwardProduct(m, n, k, dy, w, dbefore);
   product.epilogue = Epilogue::kGeluSlope;
   product.aux = {before, k};
-  if (matmul_->Run(stream, kOp, product)) return;
+  if (FusesGelu(dy.dtype) && matmul_->Run(stream, kOp, product)) return;
   matmul_->Run(stream, kOp, BackwardProduct(m, n, k, dy, w, dbefore));
   MultiplyByGeluSlope(stream, kOp, m * k, before, dbefore);
 }

@@ -105,18 +105,22 @@ __global__ void __launch_bounds__(kStagedThreads) StagedMapKernel(int64_t count,
   }
 }
 
-// As LaunchMap from 0 to `count`, where `to` starts at the address of a wider vector that the source reads. The result
-// of elements [s, 2s) covers the inputs [s/2, s) and no others: so the first few go through registers, and then each
-// launch does as many as all before it, over inputs that launches before it have read.
+// As LaunchMap from `begin` to `count`, where `to` starts at the address of a wider vector that the source reads, and all
+// before `begin` is done. The result of elements [s, 2s) covers the inputs [s/2, s) and no others: so each launch does as
+// many as all before it, over inputs that have been read.
+template <int kLanes, typename Source, typename To>
+void LaunchDoublingMap(Stream& stream, const char* op, int64_t begin, int64_t count, Source source, To* to) {
+  for (; begin < count; begin *= 2) LaunchMap<kLanes>(stream, op, begin, std::min(2 * begin, count), source, to);
+}
+
+// The same from 0, and the first few elements through registers.
 template <int kLanes, typename Source, typename To>
 void LaunchNarrowingMap(Stream& stream, const char* op, int64_t count, Source source, To* to) {
   if (count == 0) return;
   source.template Align<1>(0);
   Launch(stream, op, StagedMapKernel<Source, To>, dim3(1), dim3(kStagedThreads), 0, std::min(count, kStagedElements),
          source, to);
-  for (int64_t begin = kStagedElements; begin < count; begin *= 2) {
-    LaunchMap<kLanes>(stream, op, begin, std::min(2 * begin, count), source, to);
-  }
+  LaunchDoublingMap<kLanes>(stream, op, kStagedElements, count, source, to);
 }
 
 }  // namespace zerofleet::cuda

@@ -23,8 +23,11 @@
 namespace zerofleet::cuda {
 namespace {
 
-// cuBLASLt's own default, and more than any of its algorithms asks for.
-constexpr uint32_t kMostAlignment = 256;
+// What the widest loads and the copy engines ask for of a matrix. cuBLASLt's default is 256; told no more than this, its
+// choice does not follow from where ZeRO's stages happen to place one.
+constexpr uintptr_t kMatrixAlignment = 16;
+// Of bias and aux it sees the addresses themselves.
+constexpr uintptr_t kMostAlignment = 256;
 // The leading dimension of GELU's input in an epilogue must be a multiple of this (cublasLt.h, EPILOGUE_AUX_LD).
 constexpr int64_t kAuxStrideUnit = 8;
 
@@ -67,9 +70,9 @@ cublasLtEpilogue_t LibraryEpilogue(Epilogue epilogue, bool bias) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// The largest power of two, up to kMostAlignment, that divides the address; kMostAlignment for null.
-uint32_t Alignment(const void* data) {
-  const uintptr_t address = reinterpret_cast<uintptr_t>(data) | kMostAlignment;
+// The largest power of two, up to `most`, that divides the address; `most` for null.
+uint32_t Alignment(const void* data, uintptr_t most) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(data) | most;
   return static_cast<uint32_t>(address & (~address + 1));
 }
 
@@ -156,8 +159,12 @@ struct Matmul::Key {
 
   explicit Key(const MatmulArguments& p)
       : sizes{p.m, p.n, p.k, p.a.stride, p.b.stride, Addend(p).stride, p.d.stride, p.aux.stride},
-        alignments{Alignment(p.a.data.data), Alignment(p.b.data.data), Alignment(Addend(p).data.data),
-                   Alignment(p.d.data.data), Alignment(p.bias.data),   Alignment(p.aux.data.data)},
+        alignments{Alignment(p.a.data.data, kMatrixAlignment),
+                   Alignment(p.b.data.data, kMatrixAlignment),
+                   Alignment(Addend(p).data.data, kMatrixAlignment),
+                   Alignment(p.d.data.data, kMatrixAlignment),
+                   Alignment(p.bias.data, kMostAlignment),
+                   Alignment(p.aux.data.data, kMostAlignment)},
         input(p.a.data.dtype),
         output(p.d.data.dtype),
         epilogue(p.epilogue),
@@ -189,7 +196,7 @@ class Matmul::Plans {
 };
 
 absl::StatusOr<std::unique_ptr<Matmul>> Matmul::Create(void* workspace, int64_t workspace_bytes) {
-  ZF_CHECK(Alignment(workspace) == kMostAlignment);
+  ZF_CHECK(Alignment(workspace, kMostAlignment) == kMostAlignment);
   ZF_RETURN_IF_ERROR(OpenCublasLt());
   cublasLtHandle_t handle = nullptr;
   const cublasStatus_t code = cublasLtCreate(&handle);
@@ -259,11 +266,14 @@ absl::StatusOr<bool> Matmul::TryRun(Stream& stream, const MatmulArguments& p) {
   }
   ZF_RETURN_IF_ERROR(SetPointers(plan.operation, p));
   const float alpha = 1.0f, beta = p.c.data ? 1.0f : 0.0f;
-  ZF_RETURN_IF_ERROR(LibraryStatus(
+  const cublasStatus_t code =
       cublasLtMatmul(handle_, &plan.operation, &alpha, p.b.data.data, &plan.a, p.a.data.data, &plan.b, &beta,
                      Addend(p).data.data, &plan.c, p.d.data.data, &plan.d, &plan.algorithm, workspace_,
-                     static_cast<size_t>(workspace_bytes_), cuda_stream.handle()),
-      "cublasLtMatmul"));
+                     static_cast<size_t>(workspace_bytes_), cuda_stream.handle());
+  // Checks that the heuristic leaves to the launch.
+  const bool refused = code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_INVALID_VALUE;
+  if (refused && p.epilogue != Epilogue::kNone) return plan.found = false;
+  ZF_RETURN_IF_ERROR(LibraryStatus(code, "cublasLtMatmul"));
   return true;
 }
 

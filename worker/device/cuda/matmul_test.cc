@@ -143,6 +143,16 @@ TEST_F(MatmulTest, AsksOncePerProblemAndAlignment) {
   EXPECT_EQ(emulation::cublaslt().products, 6);
 }
 
+TEST_F(MatmulTest, AnEpilogueRefusedAtTheLaunchIsLeftToTheCaller) {
+  const Case p{.m = 8, .n = 16, .k = 8, .input = DType::kBF16, .output = DType::kBF16, .epilogue = Epilogue::kBias,
+               .bias = true};
+  emulation::cublaslt().next_product = CUBLAS_STATUS_NOT_SUPPORTED;
+  EXPECT_FALSE(Run(p));
+  EXPECT_FALSE(Run(p));  // for good: the run's bits do not change midway
+  EXPECT_EQ(emulation::cublaslt().products, 0);
+  EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+}
+
 TEST_F(MatmulTest, FailuresAreKeptUnderTheOpsName) {
   const TestTensor a(4, 4, DType::kF32, 1), b(4, 4, DType::kF32, 2), d(4, 4, DType::kF32, 3);
   const MatmulArguments product{

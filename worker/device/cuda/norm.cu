@@ -10,6 +10,8 @@
 // element: M = 16384, C = 1600 are 0.3 GB, 70 us on an H200, less what the second level cache still holds.
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <type_traits>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -41,25 +43,41 @@ __device__ void ForRow(int64_t c, const Body& body) {
   for (int64_t i = int64_t{threadIdx.x} * kRowLanes<T>; i < c; i += int64_t{blockDim.x} * kRowLanes<T>) body(i, c - i);
 }
 
-// A matrix with rows of C elements, or one such row.
-template <typename T>
+// A matrix with rows of C elements, or one such row. kWhole: every group of every row is whole and aligned, for all
+// matrices of a launch, so that no load waits for a branch.
+template <typename T, bool kWhole>
 struct Rows {
   T* data;
   bool vector;  // groups of kRowLanes are aligned in every row
 
-  Rows(const Tensor& tensor, int64_t c)
-      : data(static_cast<T*>(tensor.data)), vector(c % kRowLanes<T> == 0 && VectorAligned<kRowLanes<T>>(data)) {}
+  Rows(const Tensor& tensor, int64_t c) : data(static_cast<T*>(tensor.data)), vector(IsWhole(tensor, c)) {}
+  static bool IsWhole(const Tensor& tensor, int64_t c) {
+    return c % kRowLanes<T> == 0 && VectorAligned<kRowLanes<T>>(static_cast<const T*>(tensor.data));
+  }
+
   __device__ void Load(int64_t at, int64_t left, float (&lanes)[kRowLanes<T>], float padding = 0.0f) const {
-    LoadLanes(data + at, vector, left, lanes, padding);
+    if constexpr (kWhole) Lanes<kRowLanes<T>, T>::Load(data + at, lanes);
+    else LoadLanes(data + at, vector, left, lanes, padding);
   }
   __device__ void Store(const float (&lanes)[kRowLanes<T>], int64_t at, int64_t left) const {
-    StoreLanes(lanes, vector, left, data + at);
+    if constexpr (kWhole) Lanes<kRowLanes<T>, T>::Store(lanes, data + at);
+    else StoreLanes(lanes, vector, left, data + at);
   }
 };
 
-template <typename T>
-__global__ void __launch_bounds__(kMostRowThreads) ForwardKernel(int64_t c, float epsilon, Rows<T> x, Rows<T> gamma,
-                                                                 Rows<T> beta, Rows<T> y, float* means, float* rstds) {
+// Calls body with true_type as its argument where all `tensors` are whole.
+template <typename T, typename Body>
+void WithWhole(std::initializer_list<Tensor> tensors, int64_t c, const Body& body) {
+  const bool whole = std::all_of(tensors.begin(), tensors.end(),
+                                 [&](const Tensor& tensor) { return Rows<T, true>::IsWhole(tensor, c); });
+  if (whole) body(std::true_type());
+  else body(std::false_type());
+}
+
+template <typename T, bool kWhole>
+__global__ void __launch_bounds__(kMostRowThreads)
+    ForwardKernel(int64_t c, float epsilon, Rows<T, kWhole> x, Rows<T, kWhole> gamma, Rows<T, kWhole> beta,
+                  Rows<T, kWhole> y, float* means, float* rstds) {
   constexpr int kLanes = kRowLanes<T>;
   const int64_t row = int64_t{blockIdx.x} * c;
   float lanes[kLanes];
@@ -92,9 +110,10 @@ __global__ void __launch_bounds__(kMostRowThreads) ForwardKernel(int64_t c, floa
 }
 
 // With normal = (x - mean) rstd and g = dy gamma: dx += (g - mean(g) - normal mean(g normal)) rstd.
-template <typename T>
+template <typename T, bool kWhole>
 __global__ void __launch_bounds__(kMostRowThreads)
-    InputKernel(int64_t c, Rows<T> dy, Rows<T> x, Rows<T> gamma, const float* means, const float* rstds, Rows<T> dx) {
+    InputKernel(int64_t c, Rows<T, kWhole> dy, Rows<T, kWhole> x, Rows<T, kWhole> gamma, const float* means,
+                const float* rstds, Rows<T, kWhole> dx) {
   constexpr int kLanes = kRowLanes<T>;
   const int64_t row = int64_t{blockIdx.x} * c;
   const float mean = means[blockIdx.x], rstd = rstds[blockIdx.x];
@@ -140,13 +159,15 @@ constexpr int64_t kMostChunks = 128, kFewestChunkRows = 64;
 
 template <typename T>
 constexpr int kTileColumns = kWarp * kRowLanes<T>;
-
 template <typename T>
+using ColumnSums = float[2][kTileColumns<T>];  // of dgamma and dbeta
+
+template <typename T, bool kWhole>
 __global__ void __launch_bounds__(kWarp * kColumnWarps)
-    ColumnKernel(int64_t m, int64_t c, int64_t chunk_rows, Rows<T> dy, Rows<T> x, const float* means,
+    ColumnKernel(int64_t m, int64_t c, int64_t chunk_rows, Rows<T, kWhole> dy, Rows<T, kWhole> x, const float* means,
                  const float* rstds, float* partials) {
   constexpr int kLanes = kRowLanes<T>;
-  __shared__ float of_warps[kColumnWarps][2][kTileColumns<T>];
+  ColumnSums<T>* const of_warps = DynamicShared<ColumnSums<T>>();  // kColumnWarps of them
   const int lane_column = static_cast<int>(threadIdx.x) * kLanes, warp = static_cast<int>(threadIdx.y);
   const int64_t tile = int64_t{blockIdx.x} * kTileColumns<T>, left = c - tile - lane_column;
   float dgamma[kLanes] = {}, dbeta[kLanes] = {};
@@ -193,8 +214,11 @@ void CudaOps::LayerNormForward(Stream& stream, int64_t m, int64_t c, float epsil
                                Tensor y, float* mean, float* rstd) {
   WithType(x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    Launch(stream, "LayerNormForward", ForwardKernel<T>, dim3(static_cast<unsigned>(m)), RowThreads<T>(c), 0, c,
-           epsilon, Rows<T>(x, c), Rows<T>(gamma, c), Rows<T>(beta, c), Rows<T>(y, c), mean, rstd);
+    WithWhole<T>({x, gamma, beta, y}, c, [&](auto whole) {
+      using R = Rows<T, whole.value>;
+      Launch(stream, "LayerNormForward", ForwardKernel<T, whole.value>, dim3(static_cast<unsigned>(m)),
+             RowThreads<T>(c), 0, c, epsilon, R(x, c), R(gamma, c), R(beta, c), R(y, c), mean, rstd);
+    });
   });
 }
 
@@ -209,11 +233,14 @@ void CudaOps::LayerNormBackward(Stream& stream, int64_t m, int64_t c, Tensor dy,
   float* const partials = workspace_.partials<float>();
   WithType(x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    Launch(stream, kOp, InputKernel<T>, dim3(static_cast<unsigned>(m)), RowThreads<T>(c), 0, c, Rows<T>(dy, c),
-           Rows<T>(x, c), Rows<T>(gamma, c), mean, rstd, Rows<T>(dx, c));
-    Launch(stream, kOp, ColumnKernel<T>,
-           dim3(static_cast<unsigned>(CeilDivide(c, kTileColumns<T>)), static_cast<unsigned>(chunks)),
-           dim3(kWarp, kColumnWarps), 0, m, c, chunk_rows, Rows<T>(dy, c), Rows<T>(x, c), mean, rstd, partials);
+    WithWhole<T>({dy, x, gamma, dx}, c, [&](auto whole) {
+      using R = Rows<T, whole.value>;
+      Launch(stream, kOp, InputKernel<T, whole.value>, dim3(static_cast<unsigned>(m)), RowThreads<T>(c), 0, c,
+             R(dy, c), R(x, c), R(gamma, c), mean, rstd, R(dx, c));
+      Launch(stream, kOp, ColumnKernel<T, whole.value>,
+             dim3(static_cast<unsigned>(CeilDivide(c, kTileColumns<T>)), static_cast<unsigned>(chunks)),
+             dim3(kWarp, kColumnWarps), kColumnWarps * sizeof(ColumnSums<T>), m, c, chunk_rows, R(dy, c), R(x, c), mean, rstd, partials);
+    });
   });
   Launch(stream, kOp, ChunkSumKernel, dim3(static_cast<unsigned>(CeilDivide(c, kChunkSumThreads)), 2),
          dim3(kChunkSumThreads), 0, c, chunks, partials, dgamma, dbeta);

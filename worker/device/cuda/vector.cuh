@@ -13,13 +13,14 @@
 #include "worker/device/dtype.h"
 
 #ifdef __CUDACC__
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #endif
 
 namespace zerofleet::cuda {
 
-// ToFloat and FromFloat as kernels should call them. bf16 is two or three integer instructions either way; fp16 has
-// instructions of its own, which give a NaN other bits than dtype.h does, so a NaN takes that path.
+// ToFloat and FromFloat as kernels should call them: by the GPU's own instructions, where it has any. They round as
+// dtype.h does; only the bits of a NaN may be others.
 template <typename T>
 __device__ inline float Widen(T value) {
   return ToFloat(value);
@@ -33,13 +34,17 @@ __device__ inline T Narrow(float value) {
 #ifdef __CUDA_ARCH__
 template <>
 __device__ inline float Widen<F16>(F16 value) {
-  const float widened = __half2float(__ushort_as_half(value.bits));
-  return widened == widened ? widened : ToFloat(value);
+  return __half2float(__ushort_as_half(value.bits));
 }
 
 template <>
 __device__ inline F16 Narrow<F16>(float value) {
-  return value == value ? F16{__half_as_ushort(__float2half_rn(value))} : ToF16(value);
+  return F16{__half_as_ushort(__float2half_rn(value))};
+}
+
+template <>
+__device__ inline BF16 Narrow<BF16>(float value) {
+  return BF16{__bfloat16_as_ushort(__float2bfloat16_rn(value))};
 }
 #endif
 
@@ -50,6 +55,18 @@ struct __attribute__((aligned(16), may_alias)) Bits16 {
 struct __attribute__((aligned(8), may_alias)) Bits8 {
   uint32_t x, y;
 };
+
+// One store instruction. nvcc takes a plain copy of such a struct apart, into four stores of four bytes that lie 16 bytes
+// apart from thread to thread; the intrinsic keeps it whole, as `nvcc -ptx` shows.
+template <typename Bits>
+__device__ inline void StoreWhole(const Bits& bits, Bits* to) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(Bits) == 16) __stwb(reinterpret_cast<uint4*>(to), make_uint4(bits.x, bits.y, bits.z, bits.w));
+  else __stwb(reinterpret_cast<uint2*>(to), make_uint2(bits.x, bits.y));
+#else
+  *to = bits;
+#endif
+}
 
 // The bytes to which kLanes elements of T must be aligned to move as vectors.
 template <int kLanes, typename T>
@@ -80,7 +97,7 @@ struct Lanes {
     for (int lane = 0; lane < kLanes; ++lane) elements[lane] = Narrow<T>(lanes[lane]);
     Bits bits[kAccesses];
     __builtin_memcpy(bits, elements, kBytes);
-    for (int i = 0; i < kAccesses; ++i) reinterpret_cast<Bits*>(to)[i] = bits[i];
+    for (int i = 0; i < kAccesses; ++i) StoreWhole(bits[i], reinterpret_cast<Bits*>(to) + i);
   }
 };
 

@@ -1,0 +1,38 @@
+// Ends a process that cannot end itself.
+//
+// When a run is lost, a worker aborts its collectives, frees its memory and leaves. On a GPU each of these waits for the
+// device, and a device whose kernels hang keeps the process for ever, and with it the pod or the shell that waits for it.
+#ifndef ZEROFLEET_CLI_EXIT_WATCHDOG_H_
+#define ZEROFLEET_CLI_EXIT_WATCHDOG_H_
+
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+
+namespace zerofleet {
+
+class ExitWatchdog {
+ public:
+  explicit ExitWatchdog(absl::Duration limit = absl::Seconds(60)) : limit_(limit) {}
+  ~ExitWatchdog();  // disarms
+  ExitWatchdog(const ExitWatchdog&) = delete;
+  ExitWatchdog& operator=(const ExitWatchdog&) = delete;
+
+  // Unless this object is gone within the limit, the process says `reason` and ends with its exit code. The first call
+  // counts. Any thread.
+  void Arm(const absl::Status& reason);
+
+ private:
+  const absl::Duration limit_;
+  absl::Notification disarmed_;
+  absl::Mutex mutex_;
+  std::thread thread_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_CLI_EXIT_WATCHDOG_H_
