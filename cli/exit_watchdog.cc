@@ -24,7 +24,7 @@ void ExitWatchdog::Arm(const absl::Status& reason) {
     // Nothing here may wait for what hangs: no log, no destructors.
     const std::string line =
         absl::StrCat("zerofleet: ", std::string(reason.message()), "; not out after ", absl::FormatDuration(limit_),
-                     ", so the device hangs: ending without it\n");
+                     ", ending as it is\n");
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
     _exit(ExitCode(reason));
   });
