@@ -85,9 +85,14 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags) {
   options.hello = MakeHello(flags);
   options.device = {.kind = device, .threads = flags.threads, .local_rank = flags.local_rank};
   options.stop_signal = [&signals] { return signals.First(); };
-  options.note = [&logger](const std::string& line) { logger.Info(line); };
+  options.placed = [&logger](int rank, uint64_t generation, const std::string& line) {
+    logger.SetRank(rank);
+    logger.SetGeneration(generation);
+    logger.Info(line);
+  };
   options.lost = [&watchdog](const absl::Status& reason) { watchdog.Arm(reason); };
   ZF_ASSIGN_OR_RETURN(const WorkerRunResult result, RunWorker(options, *session, status, *metrics, Clock::Real()));
+  logger.SetStep(result.step);
   logger.Info(absl::StrCat("finished at step ", result.step, result.stopped ? ", stopped" : ""));
   return 0;
 }

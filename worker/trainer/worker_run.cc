@@ -149,9 +149,10 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
                       endpoint_->Join("data", assignment.rank(), addresses, generation));
   const std::string reason = endpoint_->fallback_reason();
-  options_.note(absl::StrCat("rank ", assignment.rank(), " of ", assignment.world_size(), ", ",
-                             device_->description(), ", collectives over ", communicator->backend(),
-                             reason.empty() ? "" : absl::StrCat(": ", reason)));
+  options_.placed(assignment.rank(), generation,
+                  absl::StrCat("rank ", assignment.rank(), " of ", assignment.world_size(), ", ",
+                               device_->description(), ", collectives over ", communicator->backend(),
+                               reason.empty() ? "" : absl::StrCat(": ", reason)));
   ZF_RETURN_IF_ERROR(run_->Join(std::move(communicator), generation));
   status_.SetCommunicator(&run_->communicator());
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 #ifndef ZEROFLEET_WORKER_TRAINER_WORKER_RUN_H_
 #define ZEROFLEET_WORKER_TRAINER_WORKER_RUN_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -19,8 +20,9 @@ struct WorkerRunOptions {
   DeviceOptions device;  // "auto" gives way to the configuration's device
   // The signal this process has received, 0 if none; asked between steps and while waiting.
   std::function<int()> stop_signal = [] { return 0; };
-  // Told a line for the process's log.
-  std::function<void(const std::string&)> note = [](const std::string&) {};
+  // Told this worker's place once it has one, in numbers and as a line for the process's log.
+  std::function<void(int rank, uint64_t generation, const std::string& line)> placed = [](int, uint64_t,
+                                                                                         const std::string&) {};
   // Told, from any thread and perhaps more than once, that the run is lost: from here on the call is on its way out, which
   // a device that hangs may keep it from.
   std::function<void(const absl::Status&)> lost = [](const absl::Status&) {};

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <thread>
@@ -78,6 +79,8 @@ class WorkerRunTest : public testing::Test {
     std::vector<v1::Event> events;
     std::optional<absl::Status> ended;
     int skipped = 0;  // steps, as rank 0's metrics have it
+    std::vector<std::string> places;  // what each worker was told of its own
+    std::vector<absl::Status> lost;   // and of the end of its run
     std::vector<double> Losses() const {
       std::vector<double> losses;
       for (const v1::Event& event : events) {
@@ -96,6 +99,8 @@ class WorkerRunTest : public testing::Test {
     int workers = config.parallel().workers();
     std::vector<absl::StatusOr<WorkerRunResult>> results(workers, absl::UnknownError("did not run"));
     std::vector<SkipCounter> metrics(workers);
+    std::vector<std::string> places(workers);
+    std::vector<absl::Status> lost(workers);
     std::vector<std::thread> threads;
     for (int i = 0; i < workers; ++i) {
       threads.emplace_back([&, i] {
@@ -105,12 +110,14 @@ class WorkerRunTest : public testing::Test {
         options.hello.set_version("test");
         options.device = {.kind = config.device(), .threads = 1, .local_rank = i};
         options.stop_signal = [&] { return i == 0 && stop_after >= 0 && status.Heartbeat().step() >= stop_after ? 2 : 0; };
+        options.placed = [&](int, uint64_t, const std::string& line) { places[i] = line; };
+        options.lost = [&](const absl::Status& reason) { lost[i] = reason; };
         std::unique_ptr<FleetSession> session = fleet.Connect();
         results[i] = RunWorker(options, *session, status, metrics[i], Clock::Real());
       });
     }
     for (std::thread& thread : threads) thread.join();
-    return {std::move(results), fleet.events(), fleet.ended(), metrics[0].skipped};
+    return {std::move(results), fleet.events(), fleet.ended(), metrics[0].skipped, std::move(places), std::move(lost)};
   }
 
   std::string directory_;
@@ -123,6 +130,10 @@ TEST_F(WorkerRunTest, TrainsEvaluatesSavesAndReports) {
     EXPECT_EQ(result->step, 8);
     EXPECT_FALSE(result->stopped);
   }
+  std::sort(outcome.places.begin(), outcome.places.end());
+  EXPECT_EQ(outcome.places[1].substr(0, 13), "rank 1 of 2, ");
+  EXPECT_NE(outcome.places[1].find(", collectives over ucx"), std::string::npos) << outcome.places[1];
+  for (const absl::Status& lost : outcome.lost) EXPECT_EQ(lost, absl::OkStatus());
   EXPECT_EQ(outcome.Losses().size(), 8u);
   EXPECT_LT(outcome.Losses().back(), outcome.Losses().front());
   int evaluations = 0;
@@ -253,6 +264,7 @@ TEST_F(WorkerRunTest, ABadFileOfOneRankEndsTheFleetWithItsReason) {
   config.mutable_data()->set_train(0, JoinPath(directory_, "missing.txt"));
   Outcome outcome = Run(config);
   for (const auto& result : outcome.results) EXPECT_FALSE(result.ok());
+  for (const absl::Status& lost : outcome.lost) EXPECT_FALSE(lost.ok());
   ASSERT_TRUE(outcome.ended.has_value());
   EXPECT_THAT(std::string(outcome.ended->message()), HasSubstr("missing.txt"));
 }
