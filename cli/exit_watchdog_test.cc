@@ -6,7 +6,8 @@
 namespace zerofleet {
 namespace {
 
-TEST(ExitWatchdogTest, EndsAProcessThatDoesNot) {
+// Named so that it runs first: the end of its child is a signal, which tests that block signals would find waiting.
+TEST(ExitWatchdogDeathTest, EndsAProcessThatDoesNot) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
