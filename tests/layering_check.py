@@ -81,6 +81,20 @@ def check_tests(paths):
                 yield f"{path}: no test stands in its folder"
 
 
+def check_built(paths, read):
+    """Every source is named by the CMakeLists.txt of its own folder or, by its way there, of one above: a test that is
+    not built cannot fail. `read` gives a path's text."""
+    lists = {path.rpartition("/")[0]: read(path) for path in paths if path.endswith("CMakeLists.txt")}
+    helpers = "".join(read(path) for path in paths if path.endswith(".cmake"))
+    for path in sorted(paths):
+        if not path.endswith((".cc", ".cu")):
+            continue
+        parts = path.split("/")
+        texts = [("/".join(parts[depth:]), lists.get("/".join(parts[:depth]), "")) for depth in range(len(parts))]
+        if not any(re.search(rf"(^|[\s/]){re.escape(name)}\b", text) for name, text in texts + [(path, helpers)]):
+            yield f"{path}: no CMakeLists.txt builds it"
+
+
 def tracked_files():
     out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
     if out.returncode == 0:
@@ -99,6 +113,7 @@ def check_tree():
         for breach in found:
             yield f"{path}: {breach}"
     yield from check_tests(paths)
+    yield from check_built(paths, lambda path: (ROOT / path).read_text(encoding="utf-8"))
 
 
 def self_test():
@@ -122,6 +137,9 @@ def self_test():
     ]
     for rule, path, text in broken:
         assert list(rule(path, text)), f"{rule.__name__} missed {text[:60]!r} in {path}"
+    lists = {"a/CMakeLists.txt": "zf_test(x SOURCES one_test.cc b/two_test.cc)", "a/b/CMakeLists.txt": ""}
+    sources = ["a/one_test.cc", "a/b/two_test.cc", "a/b/one_test.cc"]
+    assert [line.split(":")[0] for line in check_built([*lists, *sources], lists.get)] == ["a/b/one_test.cc"]
     assert list(check_tests(["base/a.cc"])) and not list(check_tests(["base/a.cc", "base/a_test.cc"]))
 
 

@@ -193,6 +193,16 @@ class DeviceGroup {
                                     [] {}, /*on_device=*/true};
 };
 
+// Posts so many operations and orders the stream behind each, as it is issued.
+std::vector<Communicator::Pending> PostInOrder(DeviceGroup& group, int count, Stream& stream) {
+  std::vector<Communicator::Pending> pending;
+  for (int i = 0; i < count; i++) {
+    pending.push_back(group.Post("u"));
+    EXPECT_EQ(pending[i].Order(stream), absl::OkStatus());
+  }
+  return pending;
+}
+
 std::vector<std::shared_ptr<ManualEvent>> ManualEvents(int count) {
   std::vector<std::shared_ptr<ManualEvent>> events;
   for (int i = 0; i < count; i++) events.push_back(std::make_shared<ManualEvent>());
@@ -203,12 +213,8 @@ std::vector<std::shared_ptr<ManualEvent>> ManualEvents(int count) {
 TEST(CommunicatorTest, OperationsOnTheDeviceAreIssuedWithoutWaitingForEachOther) {
   const auto ends = ManualEvents(3);
   DeviceGroup group(ends);
-  std::vector<Communicator::Pending> pending;
   RecordingStream stream;
-  for (int i = 0; i < 3; i++) {
-    pending.push_back(group.Post("u"));
-    EXPECT_EQ(pending[i].Order(stream), absl::OkStatus());
-  }
+  const auto pending = PostInOrder(group, 3, stream);
   EXPECT_EQ(stream.waited_for, (std::vector<const Event*>{ends[0].get(), ends[1].get(), ends[2].get()}));
   EXPECT_EQ(group.communicator.progress().completed, 0u);
   for (const auto& end : ends) end->Reach();
@@ -220,12 +226,8 @@ TEST(CommunicatorTest, OperationsOnTheDeviceAreIssuedWithoutWaitingForEachOther)
 TEST(CommunicatorTest, AFailureOnTheDeviceFailsAllThatWasIssued) {
   const auto ends = ManualEvents(3);
   DeviceGroup group(ends);
-  std::vector<Communicator::Pending> pending;
   RecordingStream stream;
-  for (int i = 0; i < 3; i++) {
-    pending.push_back(group.Post("u"));
-    EXPECT_EQ(pending[i].Order(stream), absl::OkStatus());
-  }
+  const auto pending = PostInOrder(group, 3, stream);
   ends[0]->Reach();
   EXPECT_EQ(pending[0].Wait(), absl::OkStatus());
   ends[1]->Fail(absl::InternalError("the device failed"));

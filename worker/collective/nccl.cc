@@ -7,7 +7,6 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "base/units.h"
@@ -25,7 +24,7 @@ constexpr int kHalves = 2;
 constexpr int64_t kAlignment = 64;
 // How long a communicator that was not aborted waits for the other ranks of its host to leave too.
 constexpr double kFinishLimitSeconds = 5;
-// How long operations that failed wait for the device to let go of their buffers.
+// How long operations that failed wait for each stream to let go of their buffers.
 constexpr double kDrainLimitSeconds = 10;
 
 std::unique_ptr<cuda::CudaStream> AsCuda(std::unique_ptr<Stream> stream) {
@@ -163,15 +162,8 @@ absl::Status NcclCommunicator::CheckIssued(Operation first) {
 // The abort ends NCCL's kernels, and what is enqueued behind them is short.
 void NcclCommunicator::Abandon() {
   if (transport_ != nullptr) transport_->Abort();
-  const std::shared_ptr<Event> ends[] = {wire_->Record(), sums_->Record()};
-  const double start = Clock::Real().MonotonicSeconds();
-  for (const std::shared_ptr<Event>& end : ends) {
-    while (Clock::Real().MonotonicSeconds() - start < kDrainLimitSeconds) {
-      const absl::StatusOr<bool> reached = end->Reached();
-      if (!reached.ok() || *reached) break;
-      absl::SleepFor(absl::Microseconds(50));
-    }
-  }
+  wire_->Record()->SettledWithin(kDrainLimitSeconds);
+  sums_->Record()->SettledWithin(kDrainLimitSeconds);
 }
 
 absl::Status NcclCommunicator::Gather(const void* shard, std::byte* full, int64_t count, int64_t element_bytes) {

@@ -268,10 +268,22 @@ TEST_F(NcclTest, AutoIsUcxWhereARankHasNoNccl) {
   for (int rank = 0; rank < 2; rank++) {
     group.push_back(endpoints[rank]->Join("data", rank, addresses, 1).value());
     EXPECT_EQ(group[rank]->backend(), "ucx");
+    EXPECT_EQ(endpoints[rank]->fallback_reason(), "rank 1 has no NCCL");
   }
   Group expected = CreateInProcessGroup("data", 2);
   EXPECT_TRUE(Reduce(group, 1001) == Reduce(expected, 1001));
   Destroy(group);
+}
+
+// Whatever keeps NCCL away, be it a network interface that is not there, is for `nccl` an error and for `auto` a reason.
+TEST_F(NcclTest, AutoIsUcxWhereNcclRefuses) {
+  nccl_emulation::SetUniqueIdResult(ncclSystemError);
+  EXPECT_TRUE(absl::IsUnavailable(CreateCollectiveEndpoint("nccl", Gpu(0)).status()));
+  const auto endpoint = CreateCollectiveEndpoint("auto", Gpu(0));
+  nccl_emulation::SetUniqueIdResult(ncclSuccess);
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  EXPECT_EQ((*endpoint)->Join("data", 0, {(*endpoint)->address()}, 1).value()->backend(), "ucx");
+  EXPECT_EQ((*endpoint)->fallback_reason().substr(0, 17), "ncclGetUniqueId: ");
 }
 
 TEST_F(NcclTest, TheFactoryKeepsNcclToGpus) {

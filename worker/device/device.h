@@ -38,6 +38,8 @@ class Event {
   virtual absl::StatusOr<bool> Reached() const = 0;
   // Waits until it is. On a device that hangs this does not return: whoever needs a deadline polls Reached.
   virtual absl::Status Wait() const = 0;
+  // Looks for at most `seconds`: true once the work is done, or will not be because the device has failed.
+  bool SettledWithin(double seconds) const;
   // Seconds from `earlier`, of the same device, to this one, by the device's clock; both must have been reached.
   virtual double SecondsSince(const Event& earlier) const = 0;
 };

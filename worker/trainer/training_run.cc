@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "base/digest.h"
 #include "base/status.h"
 #include "worker/checkpoint/catalog.h"
@@ -63,14 +62,7 @@ TrainingRun::~TrainingRun() {
   constexpr double kDrainLimitSeconds = 10;
   checkpointer_.reset();
   communicator_.reset();
-  if (stream_ == nullptr) return;
-  const std::shared_ptr<Event> end = stream_->Record();
-  const double start = Clock::Real().MonotonicSeconds();
-  while (Clock::Real().MonotonicSeconds() - start < kDrainLimitSeconds) {
-    const absl::StatusOr<bool> reached = end->Reached();
-    if (!reached.ok() || *reached) break;
-    absl::SleepFor(absl::Microseconds(100));
-  }
+  if (stream_ != nullptr) stream_->Record()->SettledWithin(kDrainLimitSeconds);
 }
 
 ZeroOptions TrainingRun::Options(int rank) const { return ZeroOptionsOf(config_, rank); }

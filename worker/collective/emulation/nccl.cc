@@ -56,6 +56,7 @@ struct Registry {
   absl::Mutex mutex;
   std::map<std::string, std::shared_ptr<World>> worlds ABSL_GUARDED_BY(mutex);
   std::map<int, ncclResult_t> errors ABSL_GUARDED_BY(mutex);
+  ncclResult_t unique_id_result ABSL_GUARDED_BY(mutex) = ncclSuccess;
   uint64_t next_id ABSL_GUARDED_BY(mutex) = 1;
   int live ABSL_GUARDED_BY(mutex) = 0;
 };
@@ -185,6 +186,11 @@ void SetAsyncError(int rank, ncclResult_t error) {
   TheRegistry().errors[rank] = error;
 }
 
+void SetUniqueIdResult(ncclResult_t result) {
+  absl::MutexLock lock(&TheRegistry().mutex);
+  TheRegistry().unique_id_result = result;
+}
+
 int LiveCommunicators() {
   absl::MutexLock lock(&TheRegistry().mutex);
   return TheRegistry().live;
@@ -197,6 +203,7 @@ extern "C" {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   Registry& registry = TheRegistry();
   absl::MutexLock lock(&registry.mutex);
+  if (registry.unique_id_result != ncclSuccess) return registry.unique_id_result;
   std::memset(id->internal, 0, sizeof id->internal);
   std::memcpy(id->internal, &registry.next_id, sizeof registry.next_id);
   registry.next_id++;

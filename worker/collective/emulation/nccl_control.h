@@ -9,6 +9,9 @@ namespace zerofleet::nccl_emulation {
 // From now on the communicators of `rank` report this asynchronous error; ncclSuccess ends it.
 void SetAsyncError(int rank, ncclResult_t error);
 
+// From now on ncclGetUniqueId returns this; ncclSuccess ends it.
+void SetUniqueIdResult(ncclResult_t result);
+
 // Communicators that have not been destroyed or aborted.
 int LiveCommunicators();
 

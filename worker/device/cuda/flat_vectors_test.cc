@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "worker/device/cuda/kernel_testing.h"
+#include "worker/device/cuda/workspace.h"
 #include "worker/device/element_math.h"
 #include "worker/device/random_normal.h"
 
@@ -50,12 +51,11 @@ TEST_F(FlatVectorsTest, ConvertBetweenAllTypes) {
   }
 }
 
-// Counts that end in, at and past each launch of the narrowing (map.cuh).
 TEST_F(FlatVectorsTest, ConvertInPlace) {
   for (const DType from_type : kAllTypes) {
     for (const DType to_type : kAllTypes) {
       if (DTypeBytes(to_type) > DTypeBytes(from_type)) continue;
-      for (const int64_t count : {1, 250, 8191, 8192, 8193, 16384, 16387, 131072, 300001}) {
+      for (const int64_t count : {1, 250, 8193, 65539}) {
         for (const int64_t skip : {0, 1}) {
           InEveryOrder([&] {
             Vector buffer(device(), count, from_type, 1, skip);
@@ -71,6 +71,17 @@ TEST_F(FlatVectorsTest, ConvertInPlace) {
       }
     }
   }
+}
+
+// What the workspace does not hold is narrowed where it stands, over inputs that have been read.
+TEST_F(FlatVectorsTest, ConvertInPlaceGoesOnPastTheWorkspace) {
+  const int64_t first = kPartialBytes / 2, count = first + 3001;
+  const auto memory = device().Reserve(count * 4).value();
+  float* const values = reinterpret_cast<float*>(memory->data());
+  for (int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 253);  // a bf16 each
+  ops().Convert(stream(), count, {values, DType::kF32}, {values, DType::kBF16});
+  const BF16* const narrowed = reinterpret_cast<const BF16*>(values);
+  for (int64_t i = 0; i < count; ++i) ASSERT_EQ(ToFloat(narrowed[i]), static_cast<float>(i % 253)) << i;
 }
 
 TEST_F(FlatVectorsTest, AccumulateZeroAndFill) {

@@ -9,17 +9,13 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "worker/device/conformance/device_fixture.h"
 #include "worker/device/cuda/cuda_device.h"
 #include "worker/device/cuda/emulation/fibers.h"
 
 namespace zerofleet::cuda {
 
 inline constexpr DType kAllTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
-
-// `value` as it comes back from memory of that type.
-inline float Rounded(float value, DType dtype) {
-  return dtype == DType::kF32 ? value : dtype == DType::kBF16 ? ToFloat(ToBF16(value)) : ToFloat(ToF16(value));
-}
 
 // One rounding of what is in [-1, 1], or more by `magnitude`.
 inline double Rounding(DType dtype, double magnitude = 1) {
