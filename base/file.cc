@@ -42,6 +42,9 @@ class Descriptor {
   int value_;
 };
 
+// Without O_NONBLOCK, which regular files do not heed, opening a pipe would wait for somebody to write to it.
+constexpr int kForReading = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+
 absl::Status FilesystemStatus(const std::string& path, const char* operation, const std::error_code& error) {
   return ErrnoStatus(path, operation, error.value());
 }
@@ -49,7 +52,7 @@ absl::Status FilesystemStatus(const std::string& path, const char* operation, co
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
-  Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Descriptor descriptor(open(path.c_str(), kForReading));
   if (descriptor.get() < 0) return ErrnoStatus(path, "open", errno);
   struct stat info;
   if (fstat(descriptor.get(), &info) != 0) return ErrnoStatus(path, "stat", errno);
@@ -91,7 +94,7 @@ absl::Status DurableFile::Sync() {
 }
 
 absl::Status ReadAt(const std::string& path, int64_t offset, std::span<std::byte> into) {
-  Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Descriptor descriptor(open(path.c_str(), kForReading));
   if (descriptor.get() < 0) return ErrnoStatus(path, "open", errno);
   while (!into.empty()) {
     ssize_t got = pread(descriptor.get(), into.data(), std::min(into.size(), size_t{1} << 30), offset);

@@ -1,6 +1,7 @@
 // Files: durable writes, refusals to overwrite, errors that name the path.
 #include "base/file.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gmock/gmock.h"
@@ -60,6 +61,13 @@ TEST_F(FileTest, MapsFilesEmptyOnesToo) {
   EXPECT_TRUE(MappedFile::Open(Path("empty")).value()->bytes().empty());
   EXPECT_EQ(MappedFile::Open(Path("missing")).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(MappedFile::Open(Path("")).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(FileTest, APipeIsNoFileAndIsNotWaitedFor) {
+  const std::string path = Path("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(MappedFile::Open(path).status().message(), path + ": not a regular file");
+  EXPECT_EQ(ReadSmallFile(path, 100).status().message(), path + ": not a regular file");
 }
 
 }  // namespace
