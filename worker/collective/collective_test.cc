@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "worker/collective/conformance.h"
 #include "worker/collective/in_process.h"
@@ -339,6 +340,23 @@ TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
     group.resize(2);  // rank 2 dies first, the others follow one by one
     group[0].reset();
     group[1].reset();
+  }
+}
+
+// The first operation connects the ranks: an abort may come before, while or after they do.
+TEST_P(LifeTest, AbortMayComeAtAnyMomentOfTheFirstOperation) {
+  const absl::Status reason = absl::UnavailableError("rank 2 is gone");
+  for (int round = 0; round < 20; round++) {
+    Group group = CreateGroup(GetParam(), 3);
+    OnEveryRank(3, [&](int rank) {
+      std::vector<float> data(100'000);
+      const auto pending = group[rank]->AllReduce(data.data(), 100'000, DType::kF32, "u");
+      absl::SleepFor(round * absl::Microseconds(150));
+      group[rank]->Abort(reason);
+      const absl::Status status = pending.Wait();  // another rank may have left before this one's own abort
+      EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+    });
+    Destroy(group);
   }
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 namespace zerofleet {
 namespace {
@@ -113,6 +114,20 @@ TEST_P(ProcessTest, RanksThatWaitForADeadOneStayAliveUntilTold) {
   ranks.pop_back();
   for (auto& rank : ranks) rank->Write("abort\n");
   for (auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0);
+}
+
+// A peer that dies before, while or after the ranks connect.
+TEST_P(ProcessTest, SurvivorsOfARankThatDiesEarlyStayAliveUntilTold) {
+  const auto [size, tls] = GetParam();
+  for (int round = 0; round < 10; round++) {
+    Ranks ranks = Start(size, "streams", "streams", tls);
+    for (auto& rank : ranks) EXPECT_EQ(rank->ReadLine(), "joined\n");
+    absl::SleepFor(round * absl::Microseconds(300));
+    ranks.back()->Kill();
+    ranks.pop_back();
+    for (auto& rank : ranks) rank->Write("abort\n");
+    for (auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0) << round;
+  }
 }
 
 // A peer that dies in the middle of an operation, large or small.

@@ -52,15 +52,18 @@ class UcxCommunicator : public Communicator {
 
  protected:
   absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) override {
+    ZF_RETURN_IF_ERROR(Connect());
     return Finish(Gather(shard, static_cast<std::byte*>(full), count, element_bytes));
   }
 
   absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
                                 int64_t count) override {
+    ZF_RETURN_IF_ERROR(Connect());
     return Finish(Reduce(static_cast<const std::byte*>(full), full_dtype, shard, shard_dtype, count));
   }
 
   absl::Status RunAllReduce(void* data, int64_t count, DType dtype) override {
+    ZF_RETURN_IF_ERROR(Connect());
     std::byte* bytes = static_cast<std::byte*>(data);
     std::byte* mine = bytes + ShardRange(count, size(), rank()).begin * DTypeBytes(dtype);
     ZF_RETURN_IF_ERROR(Finish(Reduce(bytes, dtype, mine, dtype, count)));
@@ -68,12 +71,13 @@ class UcxCommunicator : public Communicator {
   }
 
   absl::Status RunBroadcast(void* data, int64_t bytes, int root) override {
+    ZF_RETURN_IF_ERROR(Connect());
     return Finish(Tree(static_cast<std::byte*>(data), bytes, root));
   }
 
   void Idle() override {
-    // After an abort buffers have gone back to their owners: nothing more is let in.
-    if (is_aborted()) return Communicator::Idle();
+    // Before the first operation there is nobody to hear; after an abort buffers have gone back to their owners.
+    if (!transport_->is_connected() || is_aborted()) return Communicator::Idle();
     transport_->ProgressAndSleep(absl::Milliseconds(50));
   }
 
@@ -99,9 +103,14 @@ class UcxCommunicator : public Communicator {
   }
 
   absl::Status Wait(Step& step) {
-    ZF_RETURN_IF_ERROR(transport_->Wait(step, [this] { return is_aborted() ? aborted() : absl::OkStatus(); }));
+    ZF_RETURN_IF_ERROR(transport_->Wait(step, interrupt_));
     step.clear();
     return absl::OkStatus();
+  }
+
+  // Before the first operation; in it, so that a rank that never runs one waits for nobody.
+  absl::Status Connect() {
+    return transport_->is_connected() ? absl::OkStatus() : transport_->Connect(interrupt_);
   }
 
   // Ends an operation. One that failed closes the transport, so that its buffers go back to their owner untouched from
@@ -148,6 +157,7 @@ class UcxCommunicator : public Communicator {
   }
 
   const std::unique_ptr<UcxTransport> transport_;
+  const UcxTransport::Interrupt interrupt_ = [this] { return is_aborted() ? aborted() : absl::OkStatus(); };
   const int64_t chunk_bytes_;
   std::vector<std::byte> scratch_;
   std::vector<const void*> contributions_;  // of one chunk, by rank
@@ -258,7 +268,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Join(std::string grou
   ZF_RETURN_IF_ERROR(CheckGroup(rank, addresses));
   if (transport_ == nullptr) return absl::FailedPreconditionError("this collective endpoint has joined a group before");
   std::unique_ptr<UcxTransport> transport = std::move(transport_);
-  ZF_RETURN_IF_ERROR(transport->Connect(addresses, rank, generation));
+  ZF_RETURN_IF_ERROR(transport->Join(addresses, rank, generation));
   return std::make_unique<UcxCommunicator>(std::move(transport), std::move(group), rank,
                                            static_cast<int>(addresses.size()));
 }

@@ -97,32 +97,68 @@ std::string UcxTransport::address() const {
   return wrapped;
 }
 
-absl::Status UcxTransport::Connect(const std::vector<std::string>& addresses, int rank, uint64_t generation) {
-  ZF_CHECK(endpoints_.empty());
+absl::Status UcxTransport::Join(const std::vector<std::string>& addresses, int rank, uint64_t generation) {
+  ZF_CHECK(addresses_.empty());
   if (addresses[rank] != address()) {
     return absl::InvalidArgumentError(absl::StrCat("the address of rank ", rank, " is not this process's own"));
   }
   rank_ = rank;
   generation_ = generation;
-  endpoints_.assign(addresses.size(), nullptr);
-  sent_.assign(addresses.size(), 0);
-  received_.assign(addresses.size(), 0);
-  for (int peer = 0; peer < static_cast<int>(addresses.size()); peer++) {
-    if (peer == rank) continue;
+  for (size_t peer = 0; peer < addresses.size(); peer++) {
     absl::StatusOr<std::string> address = UnwrapUcxAddress(addresses[peer]);
     if (!address.ok()) return Annotate(address.status(), absl::StrCat("rank ", peer));
-    ucp_ep_params_t parameters = {};
-    parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                            UCP_EP_PARAM_FIELD_ERR_HANDLER;
-    parameters.address = reinterpret_cast<const ucp_address_t*>(address->data());
-    // Without it UCX ends the process when a peer dies in the middle of a message, and an endpoint with messages under
-    // way cannot be closed.
-    parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    parameters.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};  // the requests concerned fail
-    const ucs_status_t status = ucp_ep_create(worker_, &parameters, &endpoints_[peer]);
-    if (status != UCS_OK) return UcxError(status, absl::StrCat("connecting to rank ", peer));
+    addresses_.push_back(*std::move(address));
   }
+  endpoints_.assign(addresses_.size(), nullptr);
+  sent_.assign(addresses_.size(), 0);
+  received_.assign(addresses_.size(), 0);
   return absl::OkStatus();
+}
+
+absl::Status UcxTransport::Connect(const Interrupt& interrupt) {
+  ZF_CHECK(!connected_);
+  std::vector<Request> greetings;
+  const absl::Status status = GreetEveryRank(greetings, interrupt);
+  connected_ = status.ok();
+  if (!connected_) Close(greetings);
+  return status;
+}
+
+// Of two ranks the higher one calls, and the lower one answers over the connection that has come. Were both to call at
+// once, UCX 1.13 would end the process when one closes or dies before they have agreed on a connection
+// (docs/decisions/0005).
+absl::Status UcxTransport::GreetEveryRank(std::vector<Request>& greetings, const Interrupt& interrupt) {
+  const auto greet = [&](int peer) -> absl::Status {
+    ZF_RETURN_IF_ERROR(CreateEndpoint(peer));
+    ZF_ASSIGN_OR_RETURN(Request request, Send(peer, nullptr, 0));
+    greetings.push_back(request);
+    return absl::OkStatus();
+  };
+  const auto hear = [&](int peer) -> absl::Status {
+    ZF_ASSIGN_OR_RETURN(Request request, Receive(peer, nullptr, 0));
+    greetings.push_back(request);
+    return Wait({&greetings.back(), 1}, interrupt);
+  };
+  for (int peer = 0; peer < rank_; peer++) ZF_RETURN_IF_ERROR(greet(peer));
+  for (int peer = rank_ + 1; peer < static_cast<int>(addresses_.size()); peer++) {
+    ZF_RETURN_IF_ERROR(hear(peer));
+    ZF_RETURN_IF_ERROR(greet(peer));
+  }
+  for (int peer = 0; peer < rank_; peer++) ZF_RETURN_IF_ERROR(hear(peer));
+  return Wait(greetings, interrupt);
+}
+
+absl::Status UcxTransport::CreateEndpoint(int peer) {
+  ucp_ep_params_t parameters = {};
+  parameters.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  parameters.address = reinterpret_cast<const ucp_address_t*>(addresses_[peer].data());
+  // Without it UCX ends the process when a peer dies in the middle of a message, and an endpoint with messages under
+  // way cannot be closed.
+  parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  parameters.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};  // the requests concerned fail
+  const ucs_status_t status = ucp_ep_create(worker_, &parameters, &endpoints_[peer]);
+  return status == UCS_OK ? absl::OkStatus() : UcxError(status, absl::StrCat("connecting to rank ", peer));
 }
 
 uint64_t UcxTransport::Tag(int source, uint32_t position) const {
@@ -227,6 +263,7 @@ bool UcxTransport::Close(std::span<Request> requests) {
 }
 
 void UcxTransport::Flush(absl::Duration limit) {
+  if (!is_connected()) return;
   ucp_request_param_t parameters = {};
   void* handle = ucp_worker_flush_nbx(worker_, &parameters);
   if (handle == nullptr || UCS_PTR_IS_ERR(handle)) return;

@@ -47,9 +47,12 @@ class UcxTransport {
 
   std::string address() const;  // wrapped (ucx_address.h)
 
-  // Makes endpoints to all ranks but this one. InvalidArgument for an address that is none or not this rank's own,
-  // Unavailable when no transport reaches a peer.
-  absl::Status Connect(const std::vector<std::string>& addresses, int rank, uint64_t generation);
+  // Takes a place in the group; nothing moves yet. InvalidArgument for an address that is none or not this rank's own.
+  absl::Status Join(const std::vector<std::string>& addresses, int rank, uint64_t generation);
+  // Connects to every other rank, each of which must call it too: the first thing to do once joined. Unavailable when
+  // no transport reaches a peer, or what `interrupt` returned; the transport is closed then.
+  absl::Status Connect(const Interrupt& interrupt);
+  bool is_connected() const { return connected_; }
 
   absl::StatusOr<Request> Send(int peer, const void* data, int64_t bytes);
   absl::StatusOr<Request> Receive(int peer, void* data, int64_t bytes);
@@ -70,6 +73,8 @@ class UcxTransport {
 
  private:
   UcxTransport() = default;
+  absl::Status GreetEveryRank(std::vector<Request>& greetings, const Interrupt& interrupt);
+  absl::Status CreateEndpoint(int peer);
   uint64_t Tag(int source, uint32_t position) const;
   // Whether a request is under way no more, and how it ended.
   absl::Status Test(Request& request, bool* done);
@@ -78,9 +83,11 @@ class UcxTransport {
   ucp_context* context_ = nullptr;
   ucp_worker* worker_ = nullptr;
   int event_descriptor_ = -1;
+  bool connected_ = false;
   bool closed_ = true;  // false once Close has failed
   int rank_ = 0;
   uint64_t generation_ = 0;
+  std::vector<std::string> addresses_;     // by rank, unwrapped
   std::vector<ucp_ep*> endpoints_;         // by rank; null for this one
   std::vector<uint32_t> sent_, received_;  // messages so far, by peer
 };
