@@ -2,6 +2,8 @@
 #ifndef ZEROFLEET_BASE_CLOCK_H_
 #define ZEROFLEET_BASE_CLOCK_H_
 
+#include <atomic>
+
 #include "absl/time/time.h"
 
 namespace zerofleet {
@@ -23,12 +25,12 @@ class Clock {
 // A clock that moves only when told; starts at the Unix epoch and 0 seconds.
 class FakeClock : public Clock {
  public:
-  absl::Time Now() const override { return absl::UnixEpoch() + absl::Seconds(seconds_); }
+  absl::Time Now() const override { return absl::UnixEpoch() + absl::Seconds(seconds_.load()); }
   double MonotonicSeconds() const override { return seconds_; }
-  void Advance(double seconds) { seconds_ += seconds; }
+  void Advance(double seconds) { seconds_ += seconds; }  // any thread
 
  private:
-  double seconds_ = 0;
+  std::atomic<double> seconds_ = 0;
 };
 
 }  // namespace zerofleet

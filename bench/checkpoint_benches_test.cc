@@ -1,6 +1,10 @@
 // The checkpoint bench measures something, and leaves nothing behind.
 #include "bench/checkpoint_benches.h"
 
+#include <unistd.h>
+
+#include <string>
+
 #include "base/file.h"
 #include "gtest/gtest.h"
 
@@ -8,7 +12,7 @@ namespace zerofleet {
 namespace {
 
 TEST(CheckpointBenches, MeasuresAndCleansUp) {
-  const std::string directory = JoinPath(::testing::TempDir(), "zerofleet_checkpoint_bench");
+  const std::string directory = JoinPath(::testing::TempDir(), "zerofleet_checkpoint_bench_" + std::to_string(getpid()));
   ASSERT_TRUE(CreateDirectories(directory).ok());
   const auto rate = BenchCheckpoint({.directory = directory, .bytes = (1 << 20) + 5});
   ASSERT_TRUE(rate.ok()) << rate.status();

@@ -76,7 +76,8 @@ class Zerofleet:
         config = {"model": {"family": "gpt2", **model}, "data": {"train": [str(text)], "format": "text"},
                   "parallel": {"zero_stage": 2, "workers": 1}, "precision": "fp32", "device": self.device,
                   "batch": {"global_sequences": 8}, "optimizer": {"learning_rate": 1e-3}, "steps": 12,
-                  "schedule": {"warmup_steps": 4}, "checkpoint": {"dir": str(self.work / name), "every_steps": 0}}
+                  "schedule": {"warmup_steps": 4}, "checkpoint": {"dir": str(self.work / name), "every_steps": 0},
+                  "restart": {"heartbeat_timeout_seconds": 20}}
         for key, value in changes.items():
             config[key] = {**config[key], **value} if isinstance(value, dict) else value
         path = self.work / f"{name}.yaml"

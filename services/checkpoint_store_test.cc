@@ -46,7 +46,7 @@ class CheckpointStoreTest : public testing::Test {
     return manifest;
   }
 
-  const std::string dir_ = testing::TempDir() + "/checkpoint_store_test";
+  const std::string dir_ = JoinPath(testing::TempDir(), "zerofleet_checkpoint_store_" + std::to_string(getpid()));
 };
 
 TEST_F(CheckpointStoreTest, NothingToResume) {

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "services/coordinator_state.h"
 #include "worker/checkpoint/catalog.h"
@@ -159,7 +161,7 @@ class CoordinatorServerTest : public testing::Test {
   }
 
   const std::string dir_ =
-      absl::StrCat(testing::TempDir(), "/", testing::UnitTest::GetInstance()->current_test_info()->name());
+      JoinPath(testing::TempDir(), absl::StrCat("zerofleet_coordinator_server_", getpid()));
   prometheus::Registry registry_;
   CoordinatorOptions options_;
   std::unique_ptr<CoordinatorServer> server_;
@@ -188,8 +190,8 @@ TEST_F(CoordinatorServerTest, AWholeRunIsServedAndWatched) {
     EXPECT_TRUE(stream->Finish().ok());
   }
   late_watcher.join();
-  EXPECT_TRUE(server_->Wait().ok());
   watcher.join();
+  EXPECT_TRUE(server_->Wait().ok());
   ASSERT_EQ(early.size(), 3u);
   EXPECT_TRUE(early[0].has_start());
   EXPECT_EQ(early[1].step().loss(), 2.5);
@@ -229,12 +231,15 @@ TEST_F(CoordinatorServerTest, ASilentWorkerIsLostByTheClock) {
 }
 
 TEST_F(CoordinatorServerTest, AFleetThatDoesNotFormEndsInTime) {
-  options_.config.mutable_restart()->set_form_timeout_seconds(0.3);
+  FakeClock clock;
+  options_.clock = &clock;
   Start();
   Stream stream(*stub_, 100);
   stream.Expect(v1::CoordinatorMessage::kWelcome);
+  clock.Advance(61);
   EXPECT_THAT(stream.Expect(v1::CoordinatorMessage::kRefused).refused().message(), HasSubstr("1 of 2 workers joined"));
   EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kDeadlineExceeded);
+  server_.reset();  // before its clock
 }
 
 TEST_F(CoordinatorServerTest, StopBeforeTrainingIsCancelled) {

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
 
 #include "base/file.h"
 
@@ -22,7 +25,7 @@ class CoordinatorStateTest : public testing::Test {
     return ReadCoordinatorState(dir_).status();
   }
 
-  const std::string dir_ = testing::TempDir() + "/coordinator_state_test";
+  const std::string dir_ = JoinPath(testing::TempDir(), "zerofleet_coordinator_state_" + std::to_string(getpid()));
 };
 
 TEST_F(CoordinatorStateTest, NoFileIsAFreshState) {

@@ -21,6 +21,7 @@ std::string Local(int port) { return absl::StrCat("127.0.0.1:", port); }
 std::string Call(int port, const std::string& path, const std::string& request) {
   grpc::GenericStub stub(MakeChannel({"127.0.0.1", port}));
   grpc::ClientContext context;
+  context.set_wait_for_ready(true);
   grpc::CompletionQueue queue;
   const auto call = stub.PrepareCall(&context, path, &queue);
   call->StartCall(nullptr);
@@ -90,6 +91,7 @@ TEST(WorkerService, TellsWhatItsCallbackSays) {
   ASSERT_TRUE(service.ok()) << service.status();
   const auto stub = v1::Worker::NewStub(MakeChannel({"127.0.0.1", (*service)->port()}));
   grpc::ClientContext context;
+  context.set_wait_for_ready(true);
   v1::GetWorkerStatusResponse response;
   ASSERT_TRUE(stub->GetWorkerStatus(&context, {}, &response).ok());
   EXPECT_EQ(response.rank(), 3);

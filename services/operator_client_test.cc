@@ -58,10 +58,10 @@ TEST(OperatorClient, ALostCoordinatorIsUnavailableAndNamed) {
   const auto client = OperatorClient::Create(address);
   ASSERT_TRUE((*client)->GetStatus(kPatienceSeconds).ok());
   coordinator.Kill();
+  EXPECT_EQ((*client)->Watch([](const v1::Event&) {}).code(), absl::StatusCode::kUnavailable);
   const absl::Status status = (*client)->GetStatus(0.2).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr(address));
-  EXPECT_EQ((*client)->Watch([](const v1::Event&) {}).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(OperatorClient, MalformedAddressesAreUsageErrors) {

@@ -62,7 +62,7 @@ def tool(name):
 
 
 def get(url):
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=30) as answer:
         return answer.read().decode()
 
 
@@ -114,9 +114,9 @@ class MetricsAreScraped(fleet.FleetTest):
 
         for name, least in {**WORKER_METRICS, **COORDINATOR_METRICS}.items():
             with self.subTest(metric=name):
-                values = [float(each["value"][1]) for each in self.query(name)]
-                self.assertTrue(values, "Prometheus has not seen it")
-                self.assertGreaterEqual(max(values), least)
+                # A page that was late is missing until the next one.
+                self.wait_for(f"{name} of {least} or more", lambda: max(
+                    (float(each["value"][1]) for each in self.query(name)), default=-1) >= least)
         self.check_sense()
 
         for port in range(self.port, self.port + self.WORKERS + 1):
@@ -135,12 +135,13 @@ class MetricsAreScraped(fleet.FleetTest):
         """Values that must fit each other."""
         loss = [float(each["value"][1]) for each in self.query("zerofleet_worker_loss")]
         self.assertTrue(all(0 < value < 8 for value in loss), loss)
-        phases = {each["metric"]["phase"] for each in self.query("zerofleet_worker_step_duration_seconds_count")}
-        self.assertLessEqual({"forward", "backward", "reduce", "optimizer", "gather", "data", "checkpoint"}, phases)
+        self.wait_for("every phase", lambda: {"forward", "backward", "reduce", "optimizer", "gather", "data", "checkpoint"} <= {
+            each["metric"]["phase"] for each in self.query("zerofleet_worker_step_duration_seconds_count")})
         ratio = [float(each["value"][1]) for each in self.query("zerofleet_worker_fragmentation_ratio")]
         self.assertTrue(all(0 <= value <= 1 for value in ratio), ratio)
-        categories = {each["metric"]["category"] for each in self.query('zerofleet_worker_memory_bytes{space="device"}')}
-        self.assertLessEqual({"parameters", "gradients", "optimizer", "activations", "gathered", "buffers"}, categories)
+        self.wait_for("every category", lambda: {
+            "parameters", "gradients", "optimizer", "activations", "gathered", "buffers"} <= {
+                each["metric"]["category"] for each in self.query('zerofleet_worker_memory_bytes{space="device"}')})
         over_peak = self.query("zerofleet_worker_memory_bytes > zerofleet_worker_memory_peak_bytes")
         self.assertEqual(over_peak, [], "more memory in use than the peak")
         self.wait_for("tokens per second, which take two scrapes",

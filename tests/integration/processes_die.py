@@ -15,11 +15,11 @@ class ProcessesDie(fleet.FleetTest):
     def has_committed(self, report):
         return report.exists() and '"event":"checkpoint"' in report.read_text().replace(" ", "")
 
-    def running(self):
+    def running(self, **changes):
         """A run in the middle of training: its process, and its children's ids by role."""
         report = self.work / "report.jsonl"
-        process = self.start("train", self.write_config(self.config(steps=1_000_000, checkpoint={"every_steps": 50})),
-                             "--report", report)
+        process = self.start("train", self.write_config(self.config(steps=1_000_000, checkpoint={"every_steps": 50},
+                                                                   **changes)), "--report", report)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not self.has_committed(report):
             self.assertIsNone(process.poll(), "the run ended by itself")
@@ -45,7 +45,7 @@ class ProcessesDie(fleet.FleetTest):
         self.assert_ends(process, FLEET, r"rank \d.*SIGKILL.*step \d+.*checkpoint.*step \d+")
 
     def test_a_worker_stands_still(self):
-        process, children = self.running()
+        process, children = self.running(restart={"heartbeat_timeout_seconds": 4})
         os.kill(children["worker"][0], signal.SIGSTOP)
         self.assert_ends(process, FLEET, r"rank \d.*step \d+.*nothing heard for \d.*checkpoint: step \d+")
 
@@ -61,12 +61,13 @@ class ProcessesDie(fleet.FleetTest):
         self.assert_nothing_left()
 
     def test_a_metrics_port_in_use(self):
+        port = fleet.free_port(4) + 1
         with socket.socket() as taken:
-            taken.bind(("0.0.0.0", 0))
+            taken.bind(("0.0.0.0", port))
             taken.listen()
-            for first in (taken.getsockname()[1], taken.getsockname()[1] - 1):  # the coordinator's, rank 0's
+            for first in (port, port - 1):  # the coordinator's, rank 0's
                 process = self.start("train", self.write_config(self.config()), "--metrics-port", first)
-                self.assert_ends(process, USAGE, str(taken.getsockname()[1]))
+                self.assert_ends(process, USAGE, str(port))
 
     def test_a_worker_finds_no_coordinator(self):
         port = fleet.free_port()

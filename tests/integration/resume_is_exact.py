@@ -17,8 +17,11 @@ class ResumeIsExact(fleet.FleetTest):
     def test_stopped_by_a_signal(self):
         whole = self.train(self.named("whole"))
         for number, (send, code) in enumerate(((signal.SIGINT, 130), (signal.SIGTERM, 143))):
-            config = self.named(f"stopped-{number}")
-            stopped = self.train_until(config, 4 + 7 * number, send)
+            for attempt in range(5):  # on a busy machine a run may be over before it has heard of the signal
+                config = self.named(f"stopped-{number}-{attempt}")
+                stopped = self.train_until(config, 4 + 7 * number, send)
+                if max(stopped.column("loss"), default=0) < self.STEPS:
+                    break
             self.assertEqual(stopped.code, code, stopped.err[-2000:])
             self.assert_nothing_left()
             done = max(stopped.column("loss"))

@@ -67,7 +67,7 @@ int Streams(Communicator& communicator, int64_t count) {
   const double failed_at = Clock::Real().MonotonicSeconds();
   listener.join();
   if (!absl::IsUnavailable(status)) return Fail(status.ToString());
-  if (failed_at - aborted_at > 1) return Fail("the abort took too long");
+  if (failed_at - aborted_at > 10) return Fail("the abort took too long");  // on a busy machine, too
   return 0;
 }
 

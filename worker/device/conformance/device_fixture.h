@@ -66,9 +66,9 @@ class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType
 // often a device may round on the way to it.
 void ExpectClose(const std::vector<float>& got, const std::vector<double>& want, DType dtype, int roundings = 1);
 
-// `gradient` against central differences of `loss` at `at`, element by element.
+// `gradient` against central differences of `loss` at `at`, every element or every `stride`-th.
 void ExpectGradient(const std::function<double(const std::vector<float>&)>& loss, const std::vector<float>& at,
-                    const std::vector<float>& gradient);
+                    const std::vector<float>& gradient, size_t stride = 1);
 
 double Dot(const std::vector<float>& a, const std::vector<float>& b);
 
