@@ -51,6 +51,7 @@ struct Member {
   std::vector<v1::GroupProgress> progress;
   double progress_since = 0;  // when `progress` last changed
   bool finished_early = false;
+  bool failed = false;  // has reported an error it cannot go on from: it leaves, and is not lost by that
   v1::RankReport report;
 };
 

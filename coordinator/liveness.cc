@@ -54,7 +54,7 @@ void CheckLiveness(Fleet& fleet, double now) {
   ForgiveOwnDelay(fleet, now);
   std::vector<Member*> silent;
   for (Member& member : fleet.members) {
-    if (member.state == MemberState::kFinished) continue;  // it only waits for the others
+    if (member.state == MemberState::kFinished || member.failed) continue;  // it waits for the others; it has left
     if (now - member.last_heard > SilenceLimit(fleet, member)) silent.push_back(&member);
   }
   if (!silent.empty()) {
@@ -73,7 +73,7 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause) {
     std::erase_if(fleet.members, [id = member.id](const Member& other) { return other.id == id; });
     return;
   }
-  if (fleet.suspicion && fleet.suspicion->rank == member.rank) return;  // it said why before it went
+  if (member.failed) return;  // it said why before it went
   LoseMembers(fleet, {&member}, cause.empty() ? "its session ended" : cause, "session_ended");
 }
 
@@ -88,6 +88,7 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
     return FailFleet(fleet, MakeStatus(status.code(), text), member.rank);
   }
   absl::StrAppend(&text, "; ", LastCommitText(fleet));
+  member.failed = true;
   if (!fleet.suspicion) {
     fleet.suspicion = Suspicion{MakeStatus(status.code(), text), member.rank, now + fleet.heartbeat_timeout_seconds()};
   }

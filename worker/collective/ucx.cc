@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -52,27 +53,23 @@ class UcxCommunicator : public Communicator {
 
  protected:
   absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) override {
-    ZF_RETURN_IF_ERROR(Connect());
-    return Finish(Gather(shard, static_cast<std::byte*>(full), count, element_bytes));
+    return Operate([&] { return Gather(shard, static_cast<std::byte*>(full), count, element_bytes); });
   }
 
   absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
                                 int64_t count) override {
-    ZF_RETURN_IF_ERROR(Connect());
-    return Finish(Reduce(static_cast<const std::byte*>(full), full_dtype, shard, shard_dtype, count));
+    return Operate([&] { return Reduce(static_cast<const std::byte*>(full), full_dtype, shard, shard_dtype, count); });
   }
 
   absl::Status RunAllReduce(void* data, int64_t count, DType dtype) override {
-    ZF_RETURN_IF_ERROR(Connect());
     std::byte* bytes = static_cast<std::byte*>(data);
     std::byte* mine = bytes + ShardRange(count, size(), rank()).begin * DTypeBytes(dtype);
-    ZF_RETURN_IF_ERROR(Finish(Reduce(bytes, dtype, mine, dtype, count)));
-    return Finish(Gather(nullptr, bytes, count, DTypeBytes(dtype)));
+    ZF_RETURN_IF_ERROR(Operate([&] { return Reduce(bytes, dtype, mine, dtype, count); }));
+    return Operate([&] { return Gather(nullptr, bytes, count, DTypeBytes(dtype)); });
   }
 
   absl::Status RunBroadcast(void* data, int64_t bytes, int root) override {
-    ZF_RETURN_IF_ERROR(Connect());
-    return Finish(Tree(static_cast<std::byte*>(data), bytes, root));
+    return Operate([&] { return Tree(static_cast<std::byte*>(data), bytes, root); });
   }
 
   void Idle() override {
@@ -108,14 +105,12 @@ class UcxCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  // Before the first operation; in it, so that a rank that never runs one waits for nobody.
-  absl::Status Connect() {
-    return transport_->is_connected() ? absl::OkStatus() : transport_->Connect(interrupt_);
-  }
-
-  // Ends an operation. One that failed closes the transport, so that its buffers go back to their owner untouched from
-  // then on.
-  absl::Status Finish(absl::Status status) {
+  // `post`, and the wait for all it has posted. The first operation connects the ranks, so that a rank that never runs
+  // one waits for nobody. One that failed closes the transport: its buffers go back to their owner, untouched from then
+  // on.
+  absl::Status Operate(absl::FunctionRef<absl::Status()> post) {
+    if (!transport_->is_connected()) ZF_RETURN_IF_ERROR(transport_->Connect(interrupt_));
+    absl::Status status = post();
     for (Step& step : receives_) {
       if (status.ok()) status = Wait(step);
     }

@@ -30,8 +30,13 @@ constexpr int kProgressPerClock = 16;
 constexpr absl::Duration kCloseLimit = absl::Seconds(1);
 constexpr absl::Duration kSleepLimit = absl::Milliseconds(50);
 
+// UCX's own words do not say that it was told which transports to take.
 absl::Status UcxError(ucs_status_t status, const std::string& what) {
-  return absl::UnavailableError(absl::StrCat("ucx: ", what, ": ", ucs_status_string(status)));
+  std::string text = absl::StrCat("ucx: ", what, ": ", ucs_status_string(status));
+  for (const char* name : {"UCX_TLS", "UCX_NET_DEVICES"}) {
+    if (const char* value = std::getenv(name)) absl::StrAppend(&text, "; ", name, " is ", value, " here");
+  }
+  return absl::UnavailableError(text);
 }
 
 // UCX reads its environment when it is loaded; what the environment does not say is set here instead.
