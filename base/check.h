@@ -1,6 +1,6 @@
 // Checks of what only this program can cause. A failed check prints one line and aborts.
 //
-// One condition a check; use a Status for anything a peer, a file or a person can cause.
+// One condition per check; use a Status for anything a peer, a file or a person can cause.
 #ifndef ZEROFLEET_BASE_CHECK_H_
 #define ZEROFLEET_BASE_CHECK_H_
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -102,7 +103,8 @@ absl::Status ReadAt(const std::string& path, int64_t offset, std::span<std::byte
       if (errno == EINTR) continue;
       return ErrnoStatus(path, "read", errno);
     }
-    if (got == 0) return absl::DataLossError(absl::StrCat(path, ": ends at byte ", offset, ", ", into.size(), " bytes too early"));
+    if (got == 0)
+      return absl::DataLossError(absl::StrCat(path, ": ends at byte ", offset, ", ", into.size(), " bytes too early"));
     into = into.subspan(static_cast<size_t>(got));
     offset += got;
   }
@@ -127,9 +129,24 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view conte
     ZF_RETURN_IF_ERROR(file->Write(std::as_bytes(std::span(contents))));
     ZF_RETURN_IF_ERROR(file->Sync());
   }
-  if (rename(temporary.c_str(), path.c_str()) != 0) return ErrnoStatus(path, "rename onto", errno);
-  std::string parent = std::filesystem::path(path).parent_path();
-  return SyncDirectory(parent.empty() ? "." : parent);
+  ZF_RETURN_IF_ERROR(Rename(temporary, path));
+  return SyncDirectory(ParentOf(path));
+}
+
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  const int error = errno;
+  return ErrnoStatus(from, absl::StrCat("rename to ", to).c_str(), error);
+}
+
+absl::Status CreateDirectory(const std::string& path) {
+  if (mkdir(path.c_str(), 0755) == 0) return absl::OkStatus();
+  return ErrnoStatus(path, "create the directory", errno);
+}
+
+absl::Status RemoveOne(const std::string& path) {
+  if (remove(path.c_str()) == 0) return absl::OkStatus();
+  return ErrnoStatus(path, "remove", errno);
 }
 
 absl::Status SyncDirectory(const std::string& path) {
@@ -177,6 +194,11 @@ bool IsDirectory(const std::string& path) {
   return std::filesystem::is_directory(path, error);
 }
 
+bool IsSymlink(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_symlink(path, error);
+}
+
 absl::StatusOr<int64_t> FileBytes(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return ErrnoStatus(path, "stat", errno);
@@ -186,6 +208,12 @@ absl::StatusOr<int64_t> FileBytes(const std::string& path) {
 
 std::string JoinPath(std::string_view directory, std::string_view name) {
   return std::filesystem::path(directory) / std::filesystem::path(name);
+}
+
+std::string ParentOf(const std::string& path) {
+  std::filesystem::path full(path);
+  if (!full.has_filename()) full = full.parent_path();  // a trailing slash
+  return full.has_parent_path() ? full.parent_path().string() : ".";
 }
 
 }  // namespace zerofleet

@@ -35,7 +35,7 @@ class MappedFile {
 };
 
 // Appends to a new file; the bytes are durable once Sync has returned OK. After a failed Write or
-// Sync the file is not to be trusted: fsync is not retried, since the kernel may have dropped the pages.
+// Sync the file must be discarded: fsync is not retried, since the kernel may have dropped the pages.
 class DurableFile {
  public:
   static absl::StatusOr<std::unique_ptr<DurableFile>> Create(const std::string& path);
@@ -58,19 +58,29 @@ absl::Status ReadAt(const std::string& path, int64_t offset, std::span<std::byte
 // The whole file as a string; ResourceExhausted if larger than `limit_bytes`.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit_bytes);
 
-// Replaces `path` as one step: a temporary beside it, fsync, rename, fsync of the directory.
+// Replaces `path` as one step: a temporary file next to it, fsync, rename, fsync of the directory.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view contents);
 
 absl::Status SyncDirectory(const std::string& path);
+// Renames within a file system; durable once the parent directories are synced. A file takes the place of what is at
+// `to`; a directory does so only if that is an empty directory.
+absl::Status Rename(const std::string& from, const std::string& to);
+// As mkdir: the parent must exist. AlreadyExists if anything is there.
+absl::Status CreateDirectory(const std::string& path);
 absl::Status CreateDirectories(const std::string& path);
+// Removes a file or an empty directory; NotFound if there is nothing.
+absl::Status RemoveOne(const std::string& path);
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);  // names, sorted
 absl::Status RemoveTree(const std::string& path);
 bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
+bool IsSymlink(const std::string& path);
 absl::StatusOr<int64_t> FileBytes(const std::string& path);
 
 // "a" and "b/c" -> "a/b/c".
 std::string JoinPath(std::string_view directory, std::string_view name);
+// "b/c" and "b/c/" -> "b"; "c" -> ".".
+std::string ParentOf(const std::string& path);
 
 }  // namespace zerofleet
 

@@ -1,9 +1,15 @@
 // Files: durable writes, refusals to overwrite, errors that name the path.
 #include "base/file.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
+
+#include "base/file_calls_testing.h"
+#include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -32,6 +38,58 @@ TEST_F(FileTest, AtomicWriteReplacesAndLeavesNoTemporary) {
   EXPECT_EQ(ReadSmallFile(Path("a"), 100).value(), "second");
   EXPECT_THAT(ListDirectory(Path("")).value(), ElementsAre("a"));
   EXPECT_EQ(ReadSmallFile(Path("a"), 3).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// The order that makes a replacement survive a loss of power: the bytes, then the name, then the directory.
+TEST_F(FileTest, AtomicWriteSyncsBeforeItRenames) {
+  FileCallLog log(Path(""));
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), "one").ok());
+  EXPECT_THAT(log.calls(), ElementsAre("write a.tmp", "fsync a.tmp", "rename a.tmp a", "fsync ."));
+}
+
+TEST_F(FileTest, AFailedSyncKeepsTheOldContentAndIsNotRetried) {
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), "old").ok());
+  FileCallLog log(Path(""));
+  log.FailFsync("a.tmp", EIO);
+  absl::Status status = WriteFileAtomically(Path("a"), "new");
+  EXPECT_EQ(ExitCode(status), 3);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a.tmp: cannot fsync"));
+  EXPECT_THAT(log.calls(), ElementsAre("write a.tmp", "fsync a.tmp"));
+  EXPECT_EQ(ReadSmallFile(Path("a"), 100).value(), "old");
+  log.FailFsync(".", EIO);
+  EXPECT_FALSE(WriteFileAtomically(Path("b"), "new").ok());
+}
+
+TEST_F(FileTest, AFullDiskKeepsTheOldContent) {
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), "old").ok());
+  struct rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit limited = before;
+  limited.rlim_cur = 1000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limited), 0);
+  absl::Status status = WriteFileAtomically(Path("a"), std::string(5000, 'x'));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a.tmp: cannot write"));
+  EXPECT_EQ(ReadSmallFile(Path("a"), 100).value(), "old");
+  // And what is left of it does not stand in the next one's way.
+  EXPECT_TRUE(WriteFileAtomically(Path("a"), "new").ok());
+}
+
+TEST_F(FileTest, DirectoriesAreMadeRenamedAndRemovedOneByOne) {
+  EXPECT_EQ(CreateDirectory(Path("a/b")).code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(CreateDirectory(Path("a")).ok());
+  EXPECT_EQ(CreateDirectory(Path("a")).code(), absl::StatusCode::kAlreadyExists);
+  ASSERT_TRUE(Rename(Path("a"), Path("b")).ok());
+  ASSERT_TRUE(WriteFileAtomically(Path("b/x"), "x").ok());
+  ASSERT_TRUE(CreateDirectory(Path("a")).ok());
+  EXPECT_FALSE(Rename(Path("a"), Path("b")).ok());
+  EXPECT_FALSE(RemoveOne(Path("b")).ok());
+  EXPECT_TRUE(RemoveOne(Path("a")).ok());
+  EXPECT_EQ(RemoveOne(Path("a")).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ParentOf("a/b/"), "a");
+  EXPECT_EQ(ParentOf("b"), ".");
 }
 
 TEST_F(FileTest, DurableFileRefusesToOverwrite) {

@@ -7,23 +7,18 @@ namespace zerofleet {
 
 int ExitCode(const absl::Status& status) {
   switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return 0;
+    case absl::StatusCode::kOk: return 0;
     case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kFailedPrecondition:
-      return 2;
+    case absl::StatusCode::kFailedPrecondition: return 2;
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kResourceExhausted:
-      return 3;
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kResourceExhausted: return 3;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kAborted:
-      return 4;
-    case absl::StatusCode::kCancelled:
-      return 130;
-    default:
-      return 1;
+    case absl::StatusCode::kAborted: return 4;
+    case absl::StatusCode::kCancelled: return 130;
+    default: return 1;
   }
 }
 
@@ -32,8 +27,6 @@ absl::Status Annotate(const absl::Status& status, const std::string& context) {
   return MakeStatus(status.code(), absl::StrCat(context, ": ", status.message()));
 }
 
-absl::Status MakeStatus(absl::StatusCode code, const std::string& message) {
-  return absl::Status(code, message);
-}
+absl::Status MakeStatus(absl::StatusCode code, const std::string& message) { return absl::Status(code, message); }
 
 }  // namespace zerofleet

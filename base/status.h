@@ -2,13 +2,14 @@
 //
 // What the world can cause (a peer, a file, a configuration, memory) is a Status whose message is
 // one line: what is wrong, where (file, key, rank, step), and what would be right. The code says
-// whose fault it is, and with it the process's exit code:
+// who can mend it, and with it the process's exit code:
 //
 //   InvalidArgument, FailedPrecondition   usage or configuration   exit 2
 //   DataLoss, NotFound, ResourceExhausted data or checkpoint       exit 3
+//   OutOfRange                            ... whole, but another model's
 //   Unavailable, DeadlineExceeded, Aborted the fleet               exit 4
 //   Cancelled                             stopped by a signal      exit 130
-//   anything else                         a fault of the program   exit 1
+//   anything else                         an internal error        exit 1
 #ifndef ZEROFLEET_BASE_STATUS_H_
 #define ZEROFLEET_BASE_STATUS_H_
 
@@ -26,13 +27,15 @@ int ExitCode(const absl::Status& status);
 // `status` with `context` and ": " before its message; an OK status is returned as it is.
 absl::Status Annotate(const absl::Status& status, const std::string& context);
 
-// A status made of a code and a message, for codes that travelled as integers.
+// A status made of a code and a message, for codes sent as integers.
 absl::Status MakeStatus(absl::StatusCode code, const std::string& message);
 
 namespace status_internal {
 inline absl::Status ToStatus(const absl::Status& status) { return status; }
 template <typename T>
-absl::Status ToStatus(const absl::StatusOr<T>& status_or) { return status_or.status(); }
+absl::Status ToStatus(const absl::StatusOr<T>& status_or) {
+  return status_or.status();
+}
 }  // namespace status_internal
 }  // namespace zerofleet
 
@@ -40,10 +43,10 @@ absl::Status ToStatus(const absl::StatusOr<T>& status_or) { return status_or.sta
 #define ZF_CONCAT(a, b) ZF_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function with the status of `expression` if it is not OK.
-#define ZF_RETURN_IF_ERROR(expression)                                        \
-  do {                                                                        \
+#define ZF_RETURN_IF_ERROR(expression)                                           \
+  do {                                                                           \
     absl::Status zf_status = ::zerofleet::status_internal::ToStatus(expression); \
-    if (!zf_status.ok()) return zf_status;                                    \
+    if (!zf_status.ok()) return zf_status;                                       \
   } while (false)
 
 // `declaration = value of expression`, or returns its status.

@@ -10,6 +10,7 @@ TEST(Status, ExitCodesFollowTheContract) {
   EXPECT_EQ(ExitCode(absl::OkStatus()), 0);
   EXPECT_EQ(ExitCode(absl::InvalidArgumentError("x")), 2);
   EXPECT_EQ(ExitCode(absl::DataLossError("x")), 3);
+  EXPECT_EQ(ExitCode(absl::OutOfRangeError("x")), 3);
   EXPECT_EQ(ExitCode(absl::UnavailableError("x")), 4);
   EXPECT_EQ(ExitCode(absl::CancelledError("x")), 130);
   EXPECT_EQ(ExitCode(absl::InternalError("x")), 1);

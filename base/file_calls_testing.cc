@@ -1,0 +1,162 @@
+// Interposed system calls; see file_calls_testing.h.
+#include "base/file_calls_testing.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/check.h"
+
+namespace zerofleet {
+namespace {
+
+struct State {
+  std::string directory;
+  absl::Mutex mutex;
+  std::vector<std::string> calls ABSL_GUARDED_BY(mutex);
+  std::map<std::string, int> failures ABSL_GUARDED_BY(mutex);
+  std::optional<std::string> hold ABSL_GUARDED_BY(mutex);
+  bool held ABSL_GUARDED_BY(mutex) = false;
+  bool released ABSL_GUARDED_BY(mutex) = false;
+};
+
+absl::Mutex active_mutex(absl::kConstInit);
+std::shared_ptr<State> active ABSL_GUARDED_BY(active_mutex);  // shared: a call may outlive the test that it surprises
+
+std::shared_ptr<State> Active() {
+  absl::MutexLock lock(&active_mutex);
+  return active;
+}
+
+// The path relative to the directory, if it lies below it.
+std::optional<std::string> Relative(const State& state, const std::string& path) {
+  if (path == state.directory) return ".";
+  if (!absl::StartsWith(path, absl::StrCat(state.directory, "/"))) return std::nullopt;
+  return path.substr(state.directory.size() + 1);
+}
+
+std::optional<std::string> NameOf(const State& state, int descriptor) {
+  char path[4096];
+  const std::string link = absl::StrCat("/proc/self/fd/", descriptor);
+  const ssize_t length = readlink(link.c_str(), path, sizeof path);
+  return length < 0 ? std::nullopt : Relative(state, std::string(path, static_cast<size_t>(length)));
+}
+
+void Record(State& state, const std::string& call) {
+  absl::MutexLock lock(&state.mutex);
+  if (!absl::StartsWith(call, "write ") || state.calls.empty() || state.calls.back() != call)
+    state.calls.push_back(call);
+}
+
+// The error that this fsync must fail with, or 0, once it may go on.
+int BeforeFsync(State& state, const std::string& name) {
+  absl::MutexLock lock(&state.mutex);
+  if (state.hold && absl::EndsWith(name, *state.hold)) {
+    state.hold.reset();
+    state.held = true;
+    state.mutex.Await(absl::Condition(&state.released));
+  }
+  const auto failure = state.failures.find(name);
+  return failure == state.failures.end() ? 0 : failure->second;
+}
+
+template <typename Function>
+Function Next(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+FileCallLog::FileCallLog(const std::string& directory) {
+  auto state = std::make_shared<State>();
+  state->directory = std::filesystem::canonical(directory);
+  absl::MutexLock lock(&active_mutex);
+  ZF_CHECK(active == nullptr);
+  active = std::move(state);
+}
+
+FileCallLog::~FileCallLog() {
+  ReleaseFsync();
+  absl::MutexLock lock(&active_mutex);
+  active = nullptr;
+}
+
+std::vector<std::string> FileCallLog::calls() const {
+  const std::shared_ptr<State> state = Active();
+  absl::MutexLock lock(&state->mutex);
+  return state->calls;
+}
+
+void FileCallLog::FailFsync(const std::string& name, int error) {
+  const std::shared_ptr<State> state = Active();
+  absl::MutexLock lock(&state->mutex);
+  state->failures[name] = error;
+}
+
+void FileCallLog::HoldFsync(const std::string& suffix) {
+  const std::shared_ptr<State> state = Active();
+  absl::MutexLock lock(&state->mutex);
+  state->hold = suffix;
+  state->held = state->released = false;
+}
+
+void FileCallLog::WaitUntilHeld() {
+  const std::shared_ptr<State> state = Active();
+  absl::MutexLock lock(&state->mutex);
+  state->mutex.Await(absl::Condition(&state->held));
+}
+
+void FileCallLog::ReleaseFsync() {
+  const std::shared_ptr<State> state = Active();
+  absl::MutexLock lock(&state->mutex);
+  state->released = true;
+}
+
+}  // namespace zerofleet
+
+// The dynamic linker finds these before libc's.
+extern "C" {
+
+ssize_t write(int descriptor, const void* data, size_t size) {
+  static const auto next = zerofleet::Next<ssize_t (*)(int, const void*, size_t)>("write");
+  if (const auto state = zerofleet::Active(); state != nullptr) {
+    const std::optional<std::string> name = zerofleet::NameOf(*state, descriptor);
+    if (name) zerofleet::Record(*state, "write " + *name);
+  }
+  return next(descriptor, data, size);
+}
+
+int fsync(int descriptor) {
+  static const auto next = zerofleet::Next<int (*)(int)>("fsync");
+  if (const auto state = zerofleet::Active(); state != nullptr) {
+    if (const std::optional<std::string> name = zerofleet::NameOf(*state, descriptor); name) {
+      zerofleet::Record(*state, "fsync " + *name);
+      if (const int error = zerofleet::BeforeFsync(*state, *name); error != 0) {
+        errno = error;
+        return -1;
+      }
+    }
+  }
+  return next(descriptor);
+}
+
+int rename(const char* from, const char* to) noexcept {
+  static const auto next = zerofleet::Next<int (*)(const char*, const char*)>("rename");
+  if (const auto state = zerofleet::Active(); state != nullptr) {
+    const std::optional<std::string> source = zerofleet::Relative(*state, from),
+                                     target = zerofleet::Relative(*state, to);
+    if (source && target) zerofleet::Record(*state, "rename " + *source + " " + *target);
+  }
+  return next(from, to);
+}
+}

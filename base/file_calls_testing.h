@@ -1,0 +1,34 @@
+// The process's own write, fsync and rename, seen and bent by a test: a test that links this file has them in place of
+// libc's. What durability is made of, and what no other test can see, is their order and what follows when one fails.
+#ifndef ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
+#define ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
+
+#include <string>
+#include <vector>
+
+namespace zerofleet {
+
+// While one lives, calls on paths below `directory` are recorded. One at a time.
+class FileCallLog {
+ public:
+  explicit FileCallLog(const std::string& directory);
+  ~FileCallLog();
+  FileCallLog(const FileCallLog&) = delete;
+  FileCallLog& operator=(const FileCallLog&) = delete;
+
+  // "write a.tmp", "fsync a.tmp", "rename a.tmp a", "fsync ." in order, by paths relative to the directory; writes that
+  // follow one another in one file are one.
+  std::vector<std::string> calls() const;
+
+  // Every fsync of the file `name` (relative to the directory) fails with `error` from now on.
+  void FailFsync(const std::string& name, int error);
+
+  // The next fsync of a file whose name ends so waits for ReleaseFsync, without a time limit.
+  void HoldFsync(const std::string& suffix);
+  void WaitUntilHeld();
+  void ReleaseFsync();
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
