@@ -1,4 +1,4 @@
-// A first pass checks what the JSON library lets through (depth, repeated keys), a second builds the value.
+// A first pass checks what the JSON library allows (depth, repeated keys), a second builds the value.
 #include "proto/json_parse.h"
 
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// Stops at the first fault and keeps its text.
+// Stops at the first error and keeps its text.
 class StrictChecker : public nlohmann::json_sax<json> {
  public:
   explicit StrictChecker(int max_depth) : max_depth_(max_depth) {}
@@ -35,7 +35,7 @@ class StrictChecker : public nlohmann::json_sax<json> {
 
   bool key(string_t& name) override {
     if (keys_.back().insert(name).second) return true;
-    return Fail(absl::StrCat("key '", name, "' stands twice in one object"));
+    return Fail(absl::StrCat("key '", name, "' is duplicated"));
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& fault) override {
@@ -61,7 +61,7 @@ class StrictChecker : public nlohmann::json_sax<json> {
   }
 
   const int max_depth_;
-  std::vector<std::unordered_set<std::string>> keys_;  // one set for every open object or array
+  std::vector<std::unordered_set<std::string>> keys_;  // one set per open object or array
   std::string error_;
 };
 

@@ -1,4 +1,4 @@
-// JSON text from outside, parsed strictly: one value, valid UTF-8, no key twice in an object, bounded nesting.
+// JSON text from outside, parsed strictly: one value, valid UTF-8, no duplicate keys in an object, bounded nesting.
 #ifndef ZEROFLEET_PROTO_JSON_PARSE_H_
 #define ZEROFLEET_PROTO_JSON_PARSE_H_
 

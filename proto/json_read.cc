@@ -103,20 +103,17 @@ absl::Status ReadValue(const json& value, const std::string& path, const FieldDe
     case FieldDescriptor::CPPTYPE_UINT64:
       return ReadInteger<uint64_t>(value, path, field, message, &Reflection::SetUInt64, &Reflection::AddUInt64);
     case FieldDescriptor::CPPTYPE_DOUBLE:
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return ReadFloating(value, path, field, message);
+    case FieldDescriptor::CPPTYPE_FLOAT: return ReadFloating(value, path, field, message);
     case FieldDescriptor::CPPTYPE_BOOL:
       if (!value.is_boolean()) return Wrong(path, "true or false", value);
       Put<bool>(message, field, value.get<bool>(), &Reflection::SetBool, &Reflection::AddBool);
       return absl::OkStatus();
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return ReadEnum(value, path, field, message);
-    case FieldDescriptor::CPPTYPE_STRING:
-      return ReadString(value, path, field, message);
+    case FieldDescriptor::CPPTYPE_ENUM: return ReadEnum(value, path, field, message);
+    case FieldDescriptor::CPPTYPE_STRING: return ReadString(value, path, field, message);
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      return ReadMessage(value, path,
-                         field->is_repeated() ? reflection->AddMessage(message, field)
-                                              : reflection->MutableMessage(message, field));
+      return ReadMessage(
+          value, path,
+          field->is_repeated() ? reflection->AddMessage(message, field) : reflection->MutableMessage(message, field));
   }
   return absl::InternalError(absl::StrCat(path, ": a field of unknown type"));
 }
@@ -164,7 +161,30 @@ absl::Status ReadMessage(const json& value, const std::string& path, Message* me
   return absl::OkStatus();
 }
 
+absl::Status CheckKeys(const json& value, const std::string& path, const google::protobuf::Descriptor& type,
+                       const std::set<std::string>& except) {
+  if (!value.is_object()) return absl::OkStatus();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    if (except.contains(field.name())) continue;
+    const std::string field_path = path.empty() ? field.name() : absl::StrCat(path, ".", field.name());
+    const auto found = value.find(field.name());
+    if (found == value.end()) return absl::InvalidArgumentError(absl::StrCat(field_path, ": missing"));
+    if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field.is_map()) continue;
+    if (!field.is_repeated()) ZF_RETURN_IF_ERROR(CheckKeys(*found, field_path, *field.message_type(), except));
+    for (size_t e = 0; field.is_repeated() && found->is_array() && e < found->size(); ++e) {
+      ZF_RETURN_IF_ERROR(CheckKeys((*found)[e], absl::StrCat(field_path, "[", e, "]"), *field.message_type(), except));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status CheckEveryKeyPresent(const json& value, const google::protobuf::Descriptor& type,
+                                  const std::set<std::string>& except) {
+  return CheckKeys(value, "", type, except);
+}
 
 absl::Status ParsedJsonToProto(const json& value, Message* message) {
   message->Clear();

@@ -100,9 +100,26 @@ TEST(JsonToProtoTest, ErrorsNameThePath) {
   EXPECT_THAT(Error(R"({"device_memory":{"x":{"peak":true}}})", &report), HasSubstr("device_memory['x'].peak"));
 }
 
+TEST(JsonToProtoTest, AMissingKeyIsNamedByItsPath) {
+  v1::CheckpointManifest manifest;
+  manifest.add_files()->add_ranges();
+  manifest.mutable_random();
+  const auto missing = [&](const char* pointer, const std::set<std::string>& except = {}) {
+    nlohmann::json json = ProtoToJson(manifest);
+    json = json.flatten();
+    json.erase(pointer);
+    return std::string(CheckEveryKeyPresent(json.unflatten(), *v1::CheckpointManifest::descriptor(), except).message());
+  };
+  EXPECT_EQ(missing("/none"), "");
+  EXPECT_EQ(missing("/step"), "step: missing");
+  EXPECT_EQ(missing("/step", {"step"}), "");
+  EXPECT_EQ(missing("/files/0/ranges/0/offset"), "files[0].ranges[0].offset: missing");
+  EXPECT_EQ(missing("/files/0/ranges/0/offset", {"files"}), "");
+}
+
 TEST(ParseJsonTest, RefusesWhatIsAmbiguousOrTooDeep) {
   auto message = [](std::string_view text) { return std::string(ParseJson(text, 4).status().message()); };
-  EXPECT_THAT(message(R"({"a":1,"a":2})"), HasSubstr("'a' stands twice"));
+  EXPECT_THAT(message(R"({"a":1,"a":2})"), HasSubstr("'a' is duplicated"));
   EXPECT_THAT(message("[[[[[1]]]]]"), HasSubstr("nested deeper than 4"));
   EXPECT_TRUE(ParseJson("[[[[1]]]]", 4).ok());
   EXPECT_TRUE(ParseJson(R"([{"a":1},{"a":1}])", 4).ok());
