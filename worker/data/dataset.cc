@@ -1,141 +1,196 @@
-// Mapping files to samples; see dataset.h.
+// Files to samples; see dataset.h.
 #include "worker/data/dataset.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/digest.h"
+#include "base/file.h"
 #include "base/status.h"
+#include "worker/data/id_scan.h"
 #include "worker/data/tokenizer.h"
 
 namespace zerofleet {
 namespace {
 
-// What a format, or with `auto` a file name's ending, says about the width of a token. Little-endian.
-struct Format {
-  const char* name;
-  int token_bytes;
-  std::vector<const char*> endings;  // under `auto`; none of them: text
-};
-
-const std::vector<Format>& Formats() {
-  static const auto* const formats = new std::vector<Format>{
-      {"text", 1, {}}, {"tokens_u16", 2, {".bin", ".u16"}}, {"tokens_u32", 4, {".u32"}}};
-  return *formats;
-}
-
-const Format& FormatOf(const std::string& path, const std::string& name) {
-  for (const Format& format : Formats()) {
-    if (name == format.name) return format;
-    for (const char* ending : format.endings) {
-      if (name == "auto" && absl::EndsWith(path, ending)) return format;
-    }
-  }
-  return Formats().front();
-}
-
-absl::Status CheckConfig(const v1::DataConfig& config) {
-  bool known = config.format() == "auto";
-  for (const Format& format : Formats()) known |= config.format() == format.name;
-  if (!known) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "data.format: '", config.format(), "' is not in this version; use auto, text, tokens_u16 or tokens_u32"));
-  }
-  return Tokenizer::Create(config.tokenizer()).status();
-}
+// Descriptors are few (often 1024 for a process): the files of a large directory beyond these are opened for each read.
+constexpr size_t kMostKeptOpen = 256;
 
 absl::Status TooShort(const std::string& path, int64_t tokens, int64_t context) {
   return absl::DataLossError(absl::StrCat(path, ": ", tokens, " tokens; at least ", context + 1,
                                           " (model.context + 1) are needed for one sample"));
 }
 
-// A file's tokens from `first` on, widened; the width is the type's.
+constexpr char kBin[] = ".bin", kIndex[] = ".idx";
+
+// The path of the index that a Megatron data file has next to it.
+std::string IndexOf(const std::string& path) { return path.substr(0, path.size() - std::strlen(kBin)) + kIndex; }
+
+// The first bytes of X.idx for X.bin, empty if there is none.
+std::string IndexHead(const std::string& path) {
+  if (!absl::EndsWith(path, kBin)) return "";
+  absl::StatusOr<std::unique_ptr<TokenFile>> index = TokenFile::Open(IndexOf(path), /*keep_open=*/false);
+  return index.ok() ? (*index)->head() : "";
+}
+
+FileFacts FactsOf(const TokenFile& file, const std::string& index_head) {
+  return {file.path(), file.bytes(), file.head(), index_head};
+}
+
+// Widens the ids that fill the end of `tokens` in place, the first ones first: an id is read before the one that is
+// written over it.
 template <typename T>
-void Widen(const std::byte* tokens, int64_t first, std::span<uint32_t> into) {
-  for (size_t i = 0; i < into.size(); ++i) {
-    T token;
-    std::memcpy(&token, tokens + (first + static_cast<int64_t>(i)) * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    into[i] = token;
+void WidenInPlace(std::span<uint32_t> tokens) {
+  const auto* narrow =
+      reinterpret_cast<const std::byte*>(tokens.data()) + tokens.size() * (sizeof(uint32_t) - sizeof(T));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    T id;
+    std::memcpy(&id, narrow + i * sizeof(T), sizeof(T));
+    tokens[i] = id;
   }
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(const v1::DataConfig& config,
-                                                       const std::vector<std::string>& paths, int64_t context,
-                                                       int64_t vocab) {
+std::vector<DataPath> ConfiguredPaths(const std::string& key,
+                                      const google::protobuf::RepeatedPtrField<std::string>& paths) {
+  std::vector<DataPath> named;
+  for (int i = 0; i < paths.size(); ++i) named.push_back({absl::StrCat(key, "[", i, "]"), paths[i]});
+  return named;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(const v1::DataConfig& config, const std::vector<DataPath>& paths,
+                                                       int64_t context, int64_t vocab) {
   ZF_CHECK(context >= 1);
   ZF_CHECK(vocab >= 1);
-  ZF_RETURN_IF_ERROR(CheckConfig(config));
+  ZF_RETURN_IF_ERROR(CheckFormatName(config.format()));
+  ZF_RETURN_IF_ERROR(Tokenizer::Create(config.tokenizer()));
   if (paths.empty()) return absl::InvalidArgumentError("data: no files given");
   auto dataset = std::unique_ptr<Dataset>(new Dataset(context, vocab));
-  for (const std::string& path : paths) ZF_RETURN_IF_ERROR(dataset->AddPath(path, config.format()));
+  for (const DataPath& path : paths) {
+    ZF_RETURN_IF_ERROR(Annotate(dataset->AddPath(path, config.format()), path.key));
+  }
   return dataset;
 }
 
-absl::Status Dataset::AddPath(const std::string& path, const std::string& format) {
+absl::Status Dataset::AddPath(const DataPath& path, const std::string& format) {
+  if (IsDirectory(path.path)) return AddDirectory(path, format);
   const int64_t samples_before = samples_;
-  int64_t tokens = 0;
-  if (IsDirectory(path)) {
-    ZF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(path));
-    for (const std::string& name : names) {
-      std::string file = JoinPath(path, name);
-      if (name.front() == '.' || !FileBytes(file).ok()) continue;
-      int64_t file_tokens = 0;
-      ZF_RETURN_IF_ERROR(AddFile(file, format, &file_tokens));
-      tokens = std::max(tokens, file_tokens);
-    }
-    if (samples_ == samples_before) {
-      return absl::DataLossError(absl::StrCat(path, ": no file in this directory holds a sample: the longest has ",
-                                              tokens, " tokens, at least ", context_ + 1,
-                                              " (model.context + 1) are needed"));
-    }
-    return absl::OkStatus();
-  }
-  ZF_RETURN_IF_ERROR(AddFile(path, format, &tokens));
-  if (samples_ == samples_before) return TooShort(path, tokens, context_);
-  return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const int64_t tokens, AddFile(path, format, /*in_directory=*/false));
+  return samples_ == samples_before ? TooShort(path.path, tokens, context_) : absl::OkStatus();
 }
 
-absl::Status Dataset::AddFile(const std::string& path, const std::string& format_name, int64_t* tokens) {
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(path));
-  const Format& format = FormatOf(path, format_name);
-  const int64_t bytes = static_cast<int64_t>(file->bytes().size());
-  if (bytes % format.token_bytes != 0) {
-    return absl::DataLossError(absl::StrCat(path, ": ", bytes, " bytes are no whole number of ", format.token_bytes,
-                                            "-byte tokens (", format.name, ")"));
+absl::Status Dataset::AddDirectory(const DataPath& path, const std::string& format) {
+  const int64_t samples_before = samples_;
+  int64_t longest = 0;
+  ZF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(path.path));
+  for (const std::string& name : names) {
+    if (name.front() == '.') continue;
+    const std::string file = JoinPath(path.path, name);
+    struct stat info;
+    if (stat(file.c_str(), &info) != 0) {
+      return absl::NotFoundError(absl::StrCat(file, ": cannot stat: ", std::strerror(errno)));
+    }
+    if (!S_ISREG(info.st_mode)) continue;
+    ZF_ASSIGN_OR_RETURN(const int64_t tokens, AddFile({path.key, file}, format, /*in_directory=*/true));
+    longest = std::max(longest, tokens);
   }
-  *tokens = bytes / format.token_bytes;
-  const int64_t samples = *tokens == 0 ? 0 : (*tokens - 1) / context_;
+  if (samples_ > samples_before) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path.path, ": no file in this directory holds a sample: the longest has ",
+                                          longest, " tokens, at least ", context_ + 1,
+                                          " (model.context + 1) are needed"));
+}
+
+absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const std::string& format_name, bool in_directory) {
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<TokenFile> file,
+                      TokenFile::Open(path.path, /*keep_open=*/sources_.size() < kMostKeptOpen));
+  if (in_directory && IsMegatronIndex(file->head())) return 0;
+  const std::string index_head = IndexHead(path.path);
+  ZF_ASSIGN_OR_RETURN(TokenFormat format, RecogniseFormat(FactsOf(*file, index_head), format_name));
+  const int64_t samples = format.tokens == 0 ? 0 : (format.tokens - 1) / context_;
+  const int64_t tokens = format.tokens;
   if (samples > 0) {
-    files_.push_back({std::move(file), format.token_bytes, samples_});
+    sources_.push_back({path.key, std::move(file), std::move(format), samples_, samples});
     samples_ += samples;
   }
-  return absl::OkStatus();
+  return tokens;
+}
+
+absl::Status Dataset::IdTooLarge(const Source& source, int64_t position, uint32_t id) const {
+  return absl::DataLossError(absl::StrCat(source.key, ": ", source.file->path(), ": token ", position, " is id ", id,
+                                          "; ids must be below the vocabulary, ", vocab_));
+}
+
+absl::StatusOr<int64_t> Dataset::CheckIds(int threads, CheckedFiles& checked,
+                                          const std::function<bool()>& cancelled) const {
+  int64_t bytes = 0;
+  for (const Source& source : sources_) {
+    if (!MayExceed(source.format, vocab_)) continue;
+    const int64_t tokens = source.samples * context_ + 1;  // those that a sample holds
+    const std::string key = Digest128(absl::StrCat(source.file->Identity(), " ", source.format.token_bytes, " ",
+                                                   source.format.data_offset, " ", tokens, " ", vocab_));
+    if (checked.Contains(key)) continue;
+    absl::StatusOr<std::optional<FoundId>> found =
+        FindIdNotBelow(*source.file, source.format, tokens, vocab_, threads, cancelled);
+    if (!found.ok()) return Annotate(found.status(), source.key);
+    if (found->has_value()) return IdTooLarge(source, (*found)->position, (*found)->id);
+    bytes += tokens * source.format.token_bytes;
+    checked.Add(key);
+  }
+  return bytes;
 }
 
 absl::Status Dataset::Read(int64_t sample, std::span<int32_t> tokens) const {
   ZF_CHECK(sample >= 0 && sample < samples_);
   ZF_CHECK(static_cast<int64_t>(tokens.size()) == context_ + 1);
-  auto after = std::upper_bound(files_.begin(), files_.end(), sample,
-                                [](int64_t value, const TokenFile& file) { return value < file.first_sample; });
-  const TokenFile& source = *std::prev(after);
+  auto after = std::upper_bound(sources_.begin(), sources_.end(), sample,
+                                [](int64_t value, const Source& source) { return value < source.first_sample; });
+  const Source& source = *std::prev(after);
   const int64_t first = (sample - source.first_sample) * context_;
-  const std::byte* data = source.file->bytes().data();
+  const int token_bytes = source.format.token_bytes;
   // An int32_t may be written through its unsigned twin; ids are compared unsigned, before any is used.
   std::span<uint32_t> ids(reinterpret_cast<uint32_t*>(tokens.data()), tokens.size());
-  if (source.token_bytes == 1) Widen<uint8_t>(data, first, ids);
-  if (source.token_bytes == 2) Widen<uint16_t>(data, first, ids);
-  if (source.token_bytes == 4) Widen<uint32_t>(data, first, ids);
+  const absl::Status read =
+      source.file->Read(source.format.data_offset + first * token_bytes,
+                        std::as_writable_bytes(tokens).last(tokens.size() * static_cast<size_t>(token_bytes)));
+  if (!read.ok()) return Annotate(read, source.key);
+  if (token_bytes == 1) WidenInPlace<uint8_t>(ids);
+  if (token_bytes == 2) WidenInPlace<uint16_t>(ids);
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < static_cast<uint64_t>(vocab_) && ids[i] <= static_cast<uint32_t>(INT32_MAX)) continue;
-    return absl::DataLossError(absl::StrCat(source.file->path(), ": token ", first + static_cast<int64_t>(i), " is id ",
-                                            ids[i], ", the vocabulary has ", vocab_));
+    return IdTooLarge(source, first + static_cast<int64_t>(i), ids[i]);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trained, const DataPath& path,
+                                                      int64_t context, int64_t vocab) {
+  // Of a directory its first file tells.
+  std::string file_path = path.path;
+  if (IsDirectory(path.path)) {
+    ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path.path));
+    for (auto name = names.rbegin(); name != names.rend(); ++name) {
+      const std::string candidate = JoinPath(path.path, *name);
+      if (name->front() != '.' && FileBytes(candidate).ok() && !absl::EndsWith(candidate, kIndex))
+        file_path = candidate;
+    }
+  }
+  v1::DataConfig data = trained;
+  data.set_format("auto");
+  absl::StatusOr<std::unique_ptr<TokenFile>> file = TokenFile::Open(file_path, /*keep_open=*/false);
+  if (file.ok()) {
+    absl::StatusOr<std::string> format = FormatForModel(FactsOf(**file, IndexHead(file_path)), trained);
+    if (!format.ok()) return Annotate(format.status(), path.key);
+    data.set_format(*format);
+  }
+  return Dataset::Open(data, {path}, context, vocab);
 }
 
 }  // namespace zerofleet

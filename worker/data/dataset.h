@@ -2,12 +2,13 @@
 //
 // A file of n tokens holds floor((n-1)/context) samples; sample i of it is tokens [i*context, (i+1)*context], context+1
 // of them, so that targets are inputs shifted by one. Samples are numbered through all files in the order given;
-// a sample never crosses from one file into the next. Files are mapped, not read: opening costs no more than its files'
-// number. They must not change while a run reads them.
+// a sample never crosses from one file into the next. Opening looks at a file's first bytes and some others
+// (format.h, token_file.h); the tokens are read when they are asked for.
 #ifndef ZEROFLEET_WORKER_DATA_DATASET_H_
 #define ZEROFLEET_WORKER_DATA_DATASET_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,47 +16,71 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/file.h"
+#include "worker/data/checked_files.h"
+#include "worker/data/format.h"
+#include "worker/data/token_file.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet {
 
+// A path, and who asked for it: a configuration's key or a flag, which errors begin with.
+struct DataPath {
+  std::string key;  // such as data.train[0]
+  std::string path;
+};
+
+// The paths of a list of the configuration, data.train or data.validation.
+std::vector<DataPath> ConfiguredPaths(const std::string& key,
+                                      const google::protobuf::RepeatedPtrField<std::string>& paths);
+
 class Dataset {
  public:
-  // Opens `paths` (data.train or data.validation): files, or directories, which stand for their regular files in
-  // sorted order, hidden ones and subdirectories left out. `vocab` is the model's.
+  // Opens `paths`: files, or directories, which stand for their regular files in sorted order; hidden ones,
+  // subdirectories and Megatron indices are left out. `vocab` is the model's.
   //
-  // InvalidArgument for a format or tokenizer this version lacks and for no path at all; NotFound for a missing file;
-  // DataLoss, naming the file, its tokens and those needed, for a file without a sample (in a directory only
-  // if no file there has one) and for a length that is no whole number of tokens.
-  static absl::StatusOr<std::unique_ptr<Dataset>> Open(const v1::DataConfig& config,
-                                                       const std::vector<std::string>& paths, int64_t context,
-                                                       int64_t vocab);
+  // InvalidArgument for a format or tokenizer that is not supported and for no path at all; NotFound for a missing
+  // file; DataLoss, naming the file, for one that does not hold what the format says, and for one without a sample (in
+  // a directory only if no file there has one).
+  static absl::StatusOr<std::unique_ptr<Dataset>> Open(const v1::DataConfig& config, const std::vector<DataPath>& paths,
+                                                       int64_t context, int64_t vocab);
 
   int64_t samples() const { return samples_; }
   int64_t context() const { return context_; }
 
-  // Fills `tokens`, of context() + 1 elements, with sample `sample` in [0, samples()). DataLoss, naming file and
-  // position, for an id that is not below the vocabulary: none reaches a device. Thread-safe.
+  // Compares every id of every sample with the vocabulary, except for files that `checked` remembers, and adds those
+  // that pass to it. Returns the bytes that were compared. DataLoss, naming file, position and id, for the first id
+  // that is too large; Cancelled once `cancelled` says so.
+  absl::StatusOr<int64_t> CheckIds(int threads, CheckedFiles& checked, const std::function<bool()>& cancelled) const;
+
+  // Fills `tokens`, of context() + 1 elements, with sample `sample` in [0, samples()). DataLoss, naming the file, for
+  // one that has changed since it was opened, and for an id that is not below the vocabulary: none reaches a device.
+  // Thread-safe; allocates nothing.
   absl::Status Read(int64_t sample, std::span<int32_t> tokens) const;
 
  private:
-  struct TokenFile {
-    std::unique_ptr<MappedFile> file;
-    int token_bytes;
-    int64_t first_sample;
+  struct Source {
+    std::string key;
+    std::unique_ptr<TokenFile> file;
+    TokenFormat format;
+    int64_t first_sample, samples;
   };
 
   Dataset(int64_t context, int64_t vocab) : context_(context), vocab_(vocab) {}
-  absl::Status AddPath(const std::string& path, const std::string& format);
-  // Adds one file; its number of samples may be zero. `tokens` is set to its number of tokens.
-  absl::Status AddFile(const std::string& path, const std::string& format, int64_t* tokens);
+  absl::Status AddPath(const DataPath& path, const std::string& format);
+  absl::Status AddDirectory(const DataPath& path, const std::string& format);
+  // Adds one file; its number of samples may be zero. Returns its number of tokens.
+  absl::StatusOr<int64_t> AddFile(const DataPath& path, const std::string& format, bool in_directory);
+  absl::Status IdTooLarge(const Source& source, int64_t position, uint32_t id) const;
 
   int64_t context_;
   int64_t vocab_;
   int64_t samples_ = 0;
-  std::vector<TokenFile> files_;  // those with a sample, by first_sample
+  std::vector<Source> sources_;  // those with a sample, by first_sample
 };
+
+// Opens `path` alone, for a model trained on `trained`, in the format that suits both (FormatForModel).
+absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trained, const DataPath& path,
+                                                      int64_t context, int64_t vocab);
 
 }  // namespace zerofleet
 

@@ -1,10 +1,14 @@
 // Sample boundaries, formats, and the files that are refused.
 #include "worker/data/dataset.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <fstream>
 #include <numeric>
 
+#include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -27,7 +31,7 @@ class DatasetTest : public testing::Test {
 
   std::string Path(const std::string& name) const { return JoinPath(directory_, name); }
   std::string WriteBytes(const std::string& name, std::string_view bytes) {
-    EXPECT_TRUE(WriteFileAtomically(Path(name), bytes).ok());
+    EXPECT_TRUE(std::ofstream(Path(name), std::ios::binary).write(bytes.data(), std::ssize(bytes)).good());
     return Path(name);
   }
   template <typename T>
@@ -36,7 +40,9 @@ class DatasetTest : public testing::Test {
   }
   absl::StatusOr<std::unique_ptr<Dataset>> Open(const std::vector<std::string>& paths, int64_t context,
                                                 int64_t vocab = 256) {
-    return Dataset::Open(config_, paths, context, vocab);
+    std::vector<DataPath> named;
+    for (const std::string& path : paths) named.push_back({"data.train[" + std::to_string(named.size()) + "]", path});
+    return Dataset::Open(config_, named, context, vocab);
   }
   std::string OpenError(const std::vector<std::string>& paths, int64_t context, absl::StatusCode code) {
     absl::Status status = Open(paths, context).status();
@@ -55,6 +61,7 @@ class DatasetTest : public testing::Test {
 };
 
 TEST_F(DatasetTest, SamplesOverlapByTheirTarget) {
+  config_.set_format("text");
   auto dataset = Open({WriteBytes("a.txt", std::string("\0\1\2\3\4\5\6\7", 8))}, 3).value();
   EXPECT_EQ(dataset->samples(), 2);  // floor((8-1)/3)
   EXPECT_THAT(Sample(*dataset, 0), ElementsAre(0, 1, 2, 3));
@@ -114,9 +121,9 @@ TEST_F(DatasetTest, FilesWithoutASampleAreRefusedWithTheirCounts) {
 }
 
 TEST_F(DatasetTest, OddLengthsAreRefused) {
-  EXPECT_THAT(OpenError({WriteBytes("a.u16", std::string(101, 'x'))}, 4, absl::StatusCode::kDataLoss),
+  EXPECT_THAT(OpenError({WriteBytes("a.u16", std::string(101, '\1'))}, 4, absl::StatusCode::kDataLoss),
               AllOf(HasSubstr("a.u16: 101 bytes"), HasSubstr("2-byte")));
-  EXPECT_THAT(OpenError({WriteBytes("a.u32", std::string(102, 'x'))}, 4, absl::StatusCode::kDataLoss),
+  EXPECT_THAT(OpenError({WriteBytes("a.u32", std::string(102, '\1'))}, 4, absl::StatusCode::kDataLoss),
               HasSubstr("4-byte"));
 }
 
@@ -127,16 +134,175 @@ TEST_F(DatasetTest, IdsBeyondTheVocabularyAreNamed) {
   for (int64_t sample : {1, 2}) {
     absl::Status status = dataset->Read(sample, tokens);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("a.u16: token 4 is id 300"), HasSubstr("has 300")));
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("data.train[0]: "), HasSubstr("a.u16: token 4 is id 300"),
+                      HasSubstr("below the vocabulary, 300")));
   }
   auto wide = Open({WriteTokens<uint32_t>("a.u32", {1, 0xffffffffu})}, 1, 300).value();
   EXPECT_EQ(wide->Read(0, std::span(tokens).first(2)).code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(DatasetTest, WhatThisVersionLacksIsNamedByKey) {
+TEST_F(DatasetTest, ErrorsNameTheKeyAndTheFile) {
+  std::string good = WriteBytes("good.txt", "abcdefgh");
+  EXPECT_THAT(OpenError({good, "/dev/zero"}, 4, absl::StatusCode::kNotFound),
+              AllOf(HasSubstr("data.train[1]: /dev/zero: not a regular file"), HasSubstr("must be a file of text")));
+  EXPECT_THAT(OpenError({good, good, Path("gone")}, 4, absl::StatusCode::kNotFound), HasSubstr("data.train[2]: "));
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(OpenError({Path("pipe")}, 4, absl::StatusCode::kNotFound), HasSubstr("pipe: not a regular file"));
+}
+
+TEST_F(DatasetTest, DirectoriesNameLinksThatLeadNowhere) {
+  ASSERT_TRUE(CreateDirectories(Path("d")).ok());
+  WriteBytes("d/a.txt", "abcdefgh");
+  ASSERT_EQ(symlink("loop", Path("d/loop").c_str()), 0);
+  EXPECT_THAT(OpenError({Path("d")}, 4, absl::StatusCode::kNotFound), HasSubstr("d/loop: cannot stat"));
+}
+
+TEST_F(DatasetTest, LlmcFilesAreReadWithoutTheirHeader) {
+  std::vector<uint16_t> file(512 + 5, 0);
+  const uint32_t header[3] = {20240520, 1, 5};
+  std::memcpy(file.data(), header, sizeof header);
+  std::iota(file.begin() + 512, file.end(), 50);
+  auto dataset = Open({WriteTokens<uint16_t>("a.bin", file)}, 2, 60).value();
+  EXPECT_EQ(dataset->samples(), 2);
+  EXPECT_THAT(Sample(*dataset, 0), ElementsAre(50, 51, 52));
+  EXPECT_THAT(Sample(*dataset, 1), ElementsAre(52, 53, 54));
+}
+
+TEST_F(DatasetTest, MegatronPairsAreReadAsOneStreamIfAskedFor) {
+  std::string index("MMIDIDX\0\0\1\0\0\0\0\0\0\0\x8", 18);
+  ASSERT_TRUE(CreateDirectories(Path("d")).ok());
+  WriteBytes("d/a.idx", index + std::string(100, '\1'));
+  std::string bin = WriteTokens<uint16_t>("d/a.bin", {1, 2, 3, 4, 5});
+  EXPECT_THAT(OpenError({bin}, 2, absl::StatusCode::kDataLoss), HasSubstr("set data.format to tokens_u16"));
+  config_.set_format("tokens_u16");
+  EXPECT_EQ(Open({Path("d")}, 2).value()->samples(), 2);
+  EXPECT_THAT(OpenError({Path("d/a.idx")}, 2, absl::StatusCode::kDataLoss), HasSubstr("a Megatron index"));
+}
+
+// --- Every id, before the first step
+
+class CheckIdsTest : public DatasetTest {
+ protected:
+  // The status, and the bytes that were compared.
+  std::pair<absl::Status, int64_t> Check(const std::vector<std::string>& paths, int64_t context, int64_t vocab) {
+    auto dataset = Open(paths, context, vocab);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    CheckedFiles checked = CheckedFiles::Load(Path("checked"));
+    absl::StatusOr<int64_t> bytes = (*dataset)->CheckIds(2, checked, nullptr);
+    checked.Save();
+    return {bytes.status(), bytes.value_or(-1)};
+  }
+};
+
+TEST_F(CheckIdsTest, NamesFilePositionAndId) {
+  std::string good = WriteTokens<uint16_t>("good.u16", {1, 2, 3, 4, 5});
+  std::string bad = WriteTokens<uint16_t>("bad.u16", {1, 2, 3, 4, 5, 6, 300, 7, 301});
+  auto [status, bytes] = Check({good, bad}, 2, 300);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("data.train[1]: "), HasSubstr("bad.u16: token 6 is id 300"),
+                    HasSubstr("below the vocabulary, 300")));
+  EXPECT_EQ(Check({good, bad}, 2, 302).second, 10 + 18);
+}
+
+TEST_F(CheckIdsTest, TokensThatNoSampleHoldsDoNotCount) {
+  std::string path = WriteTokens<uint16_t>("a.u16", {1, 2, 3, 4, 5, 300});
+  EXPECT_TRUE(Check({path}, 2, 300).first.ok());   // 2 samples of 5 tokens
+  EXPECT_FALSE(Check({path}, 5, 300).first.ok());  // 1 of 6
+}
+
+TEST_F(CheckIdsTest, ASecondStartReadsNothing) {
+  std::string path = WriteTokens<uint16_t>("a.u16", {1, 2, 3, 4, 5});
+  EXPECT_EQ(Check({path}, 2, 300).second, 10);
+  EXPECT_EQ(Check({path}, 2, 300).second, 0);
+  EXPECT_EQ(Check({path}, 2, 200).second, 10);  // another question
+  std::string other = WriteTokens<uint16_t>("b.u16", {1, 2, 3, 4, 6});
+  EXPECT_EQ(Check({path, other}, 2, 300).second, 10);  // only what is new
+  WriteTokens<uint16_t>("a.u16", {1, 2, 3, 4, 300});
+  EXPECT_EQ(Check({path}, 2, 300).first.code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(CheckIdsTest, BytesNeedNoCheckUnderAVocabularyOfBytes) {
+  std::string path = WriteBytes("a.txt", "abcdefgh");
+  EXPECT_EQ(Check({path}, 2, 256).second, 0);
+  EXPECT_EQ(Check({path}, 2, 128).second, 7);
+  EXPECT_FALSE(Check({path}, 2, 'g').first.ok());
+}
+
+// --- Files that change under a run
+
+TEST_F(DatasetTest, AFileCutShortIsNamed) {
+  std::string path = WriteTokens<uint16_t>("a.u16", std::vector<uint16_t>(20000, 7));
+  auto dataset = Open({path}, 99).value();
+  Sample(*dataset, 200);
+  ASSERT_EQ(truncate(path.c_str(), 1000), 0);
+  std::vector<int32_t> tokens(100);
+  for (int64_t sample : {0, 200}) {
+    absl::Status status = dataset->Read(sample, tokens);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr("data.train[0]: "), HasSubstr("a.u16: had 40000 bytes when it was opened, now has 1000")));
+  }
+}
+
+TEST_F(DatasetTest, ReadingAsIdsAreWidenedInPlace) {
+  std::vector<uint16_t> ids(1000);
+  std::iota(ids.begin(), ids.end(), 64000);
+  auto dataset = Open({WriteTokens("a.u16", ids)}, 999, 65536).value();
+  EXPECT_EQ(Sample(*dataset, 0), std::vector<int32_t>(ids.begin(), ids.end()));
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text.push_back(static_cast<char>(i * 7));
+  config_.set_format("text");
+  std::vector<int32_t> read = Sample(*Open({WriteBytes("a.txt", text)}, 999).value(), 0);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(read[i], i * 7 % 256);
+}
+
+TEST_F(DatasetTest, MoreFilesThanMayBeKeptOpen) {
+  ASSERT_TRUE(CreateDirectories(Path("d")).ok());
+  for (int i = 1000; i < 1400; ++i) {
+    ASSERT_EQ(
+        symlink(WriteBytes("t" + std::to_string(i), std::to_string(i)).c_str(), Path("d/" + std::to_string(i)).c_str()),
+        0);
+  }
+  auto dataset = Open({Path("d")}, 3).value();
+  ASSERT_EQ(dataset->samples(), 400);
+  for (int i : {0, 255, 256, 399}) EXPECT_EQ(Sample(*dataset, i)[2], '0' + i / 10 % 10) << i;
+  ASSERT_TRUE(WriteFileAtomically(Path("t1399"), "9931").ok());  // another file by this name
+  std::vector<int32_t> tokens(4);
+  EXPECT_THAT(std::string(dataset->Read(399, tokens).message()), HasSubstr("was replaced by another file"));
+}
+
+// --- A trained model's data
+
+TEST_F(DatasetTest, AModelOfTokensRefusesTextAndTheOtherWayRound) {
+  std::string text = WriteBytes("held.txt", "It was the best of times, it was the worst of times.");
+  std::string tokens = WriteTokens<uint16_t>("held.bin", {1, 2, 3, 4, 5});
+  std::string unnamed = WriteTokens<uint16_t>("held.dat", {1, 2, 3, 4, 5});
+  auto open = [&](const std::string& format, const std::string& train, const std::string& path) {
+    v1::DataConfig trained = config_;
+    trained.set_format(format);
+    trained.add_train(train);
+    auto dataset = OpenForModel(trained, {"--data", path}, 2, 256);
+    return dataset.ok() ? std::to_string((*dataset)->samples()) : std::string(dataset.status().message());
+  };
+  for (const char* format : {"auto", "tokens_u16"}) {
+    EXPECT_THAT(open(format, "a.u16", text), AllOf(HasSubstr("--data: "), HasSubstr("held.txt: is text, but")));
+    EXPECT_EQ(open(format, "a.u16", tokens), "2");
+    EXPECT_EQ(open(format, "a.u16", unnamed), "2");
+  }
+  EXPECT_THAT(open("auto", "a.txt", tokens), AllOf(HasSubstr("held.bin: holds tokens"), HasSubstr("trained on text")));
+  EXPECT_EQ(open("auto", "a.txt", text), "25");
+  EXPECT_EQ(open("text", "a.txt", tokens), "4");  // bytes of anything were asked for
+  EXPECT_THAT(open("auto", "a.txt", Path("gone")), HasSubstr("--data: "));
+}
+
+TEST_F(DatasetTest, WhatIsNotSupportedIsNamedByKey) {
   std::string path = WriteBytes("a.txt", "abcdefgh");
   config_.set_format("megatron");
-  EXPECT_THAT(OpenError({path}, 4, absl::StatusCode::kInvalidArgument), HasSubstr("data.format: 'megatron' is not in"));
+  EXPECT_THAT(OpenError({path}, 4, absl::StatusCode::kInvalidArgument),
+              HasSubstr("data.format: 'megatron' is not supported"));
   config_.set_format("auto");
   config_.set_tokenizer("spm.model");
   EXPECT_THAT(OpenError({path}, 4, absl::StatusCode::kInvalidArgument), HasSubstr("data.tokenizer: 'spm.model'"));

@@ -7,7 +7,7 @@ namespace zerofleet {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(const std::string& name) {
   if (name == "bytes") return std::make_unique<ByteTokenizer>();
-  return absl::InvalidArgumentError(absl::StrCat("data.tokenizer: '", name, "' is not in this version; use bytes"));
+  return absl::InvalidArgumentError(absl::StrCat("data.tokenizer: '", name, "' is not supported; must be bytes"));
 }
 
 std::vector<int32_t> ByteTokenizer::Encode(std::string_view text) const {

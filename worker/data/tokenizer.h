@@ -17,7 +17,7 @@ namespace zerofleet {
 
 class Tokenizer {
  public:
-  // `name` is the value of data.tokenizer; InvalidArgument for one this version lacks.
+  // `name` is the value of data.tokenizer; InvalidArgument for one that is not supported.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const std::string& name);
   virtual ~Tokenizer() = default;
 
@@ -28,7 +28,7 @@ class Tokenizer {
   virtual absl::StatusOr<std::string> Decode(std::span<const int32_t> tokens) const = 0;
 };
 
-// One token a byte: any file is text.
+// One token per byte: any file is text.
 class ByteTokenizer : public Tokenizer {
  public:
   int64_t vocab() const override { return 256; }

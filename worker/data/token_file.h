@@ -1,0 +1,58 @@
+// One data file, read with pread: never mapped, so that a file cut short under a run is an error with a name, not a
+// signal.
+//
+// A file must not change while a run reads it. Every read compares its size and time with those at opening; a new time
+// over the same bytes, as `touch` leaves behind, is accepted.
+#ifndef ZEROFLEET_WORKER_DATA_TOKEN_FILE_H_
+#define ZEROFLEET_WORKER_DATA_TOKEN_FILE_H_
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace zerofleet {
+
+class TokenFile {
+ public:
+  // With `keep_open` the descriptor is kept; without, every read opens the file anew and checks that it is the same
+  // one. NotFound for a missing file and for one that is not a regular file.
+  static absl::StatusOr<std::unique_ptr<TokenFile>> Open(const std::string& path, bool keep_open);
+  ~TokenFile();
+  TokenFile(const TokenFile&) = delete;
+  TokenFile& operator=(const TokenFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  int64_t bytes() const { return info_.st_size; }
+  const std::string& head() const { return head_; }  // its first kFormatHeadBytes
+
+  // Device, inode, size, times and a digest of parts of the contents: what a result about this file is cached under.
+  std::string Identity() const;
+
+  // Fills `into` from `offset`. DataLoss, naming the file, if it has changed or cannot be read. Thread-safe.
+  absl::Status Read(int64_t offset, std::span<std::byte> into) const;
+
+  // The first byte at or after `offset` that is not in a hole, or bytes(); holes read as zeros.
+  int64_t SkipHole(int64_t offset) const;
+
+ private:
+  TokenFile(std::string path, struct stat info) : path_(std::move(path)), info_(info) {}
+  absl::Status CheckUnchanged(int descriptor) const;
+
+  const std::string path_;
+  const struct stat info_;
+  int descriptor_ = -1;  // -1: opened for each read
+  std::string head_, digest_;
+  mutable std::atomic<int64_t> modified_ns_{0};  // the latest time at which the contents were seen unchanged
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_DATA_TOKEN_FILE_H_
