@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <system_error>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "worker/checkpoint/manifest.h"
@@ -29,31 +32,28 @@ int64_t StepOfName(const std::string& name) {
   return StepName(step) == name ? step : -1;
 }
 
-std::string ParentOf(const std::string& path) {
-  std::filesystem::path full(path);
-  if (!full.has_filename()) full = full.parent_path();  // a trailing slash
-  return full.has_parent_path() ? full.parent_path().string() : ".";
-}
+constexpr char kPartialMiddle[] = ".generation-", kPartialEnd[] = ".partial";
 
-absl::Status RemoveCheckpoint(const CommittedCheckpoint& checkpoint) {
-  ZF_RETURN_IF_ERROR(RemoveTree(JoinPath(checkpoint.path, kManifestName)));
-  ZF_RETURN_IF_ERROR(SyncDirectory(checkpoint.path));
-  for (const v1::ShardFile& file : checkpoint.manifest.files()) {
-    ZF_RETURN_IF_ERROR(RemoveTree(JoinPath(checkpoint.path, file.name())));
-  }
-  ZF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(checkpoint.path));
-  for (const std::string& name : names) {
-    // Shards of an earlier try of another world size.
-    if (IsShardFileName(name)) ZF_RETURN_IF_ERROR(RemoveTree(JoinPath(checkpoint.path, name)));
-  }
-  std::error_code not_empty;
-  std::filesystem::remove(checkpoint.path, not_empty);
-  return absl::OkStatus();
+// The generation that a partial directory's name gives; nothing for any other name.
+std::optional<uint64_t> GenerationOfPartial(const std::string& name) {
+  absl::string_view rest = name;
+  if (!absl::ConsumePrefix(&rest, ".") || !absl::ConsumeSuffix(&rest, kPartialEnd)) return std::nullopt;
+  const std::pair<std::string, std::string> parts = absl::StrSplit(rest, kPartialMiddle);
+  uint64_t generation = 0;
+  if (StepOfName(parts.first) < 0 || !absl::SimpleAtoi(parts.second, &generation)) return std::nullopt;
+  return generation;
 }
 
 }  // namespace
 
 std::string StepDirectory(const std::string& dir, int64_t step) { return JoinPath(dir, StepName(step)); }
+
+std::string PartialDirectory(const std::string& step_dir, uint64_t generation) {
+  std::filesystem::path full(step_dir);
+  if (!full.has_filename()) full = full.parent_path();  // a trailing slash
+  return JoinPath(ParentOf(step_dir),
+                  absl::StrCat(".", full.filename().string(), kPartialMiddle, generation, kPartialEnd));
+}
 
 bool IsCommitted(const std::string& dir, int64_t step) {
   return FileExists(JoinPath(StepDirectory(dir, step), kManifestName));
@@ -83,35 +83,57 @@ absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::stri
   return committed;
 }
 
-absl::Status CommitManifest(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
-  const std::string path = JoinPath(step_dir, kManifestName);
-  ZF_RETURN_IF_ERROR(Annotate(ValidateManifest(manifest), path));
-  if (FileExists(path)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(step_dir, ": holds a committed checkpoint, which is never overwritten"));
+absl::StatusOr<std::vector<int64_t>> ListCommittedSteps(const std::string& dir) {
+  std::vector<int64_t> steps;
+  if (!FileExists(dir)) return steps;
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(dir));
+  for (const std::string& name : names) {
+    const int64_t step = StepOfName(name);
+    if (step >= 0 && IsCommitted(dir, step)) steps.push_back(step);
   }
-  for (const v1::ShardFile& file : manifest.files()) {
-    const std::string shard = JoinPath(step_dir, file.name());
-    ZF_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(shard));
-    if (bytes != file.bytes()) {
-      return absl::DataLossError(
-          absl::StrCat(shard, ": ", bytes, " bytes, rank ", file.rank(), " reported ", file.bytes()));
-    }
-  }
-  // The shards' names and the directory's own must be durable before the manifest says that they are.
-  ZF_RETURN_IF_ERROR(SyncDirectory(step_dir));
-  ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(step_dir)));
-  return WriteFileAtomically(path, ManifestText(manifest));
+  std::sort(steps.begin(), steps.end());
+  return steps;
 }
 
-absl::Status PruneCheckpoints(const std::string& dir, int64_t keep) {
-  ZF_ASSIGN_OR_RETURN(std::vector<CommittedCheckpoint> committed, ListCheckpoints(dir));
-  const size_t kept = static_cast<size_t>(std::max<int64_t>(keep, 1));
-  while (committed.size() > kept) {
-    ZF_RETURN_IF_ERROR(RemoveCheckpoint(committed.back()));
-    committed.pop_back();
+absl::Status RemoveCheckpoint(const std::string& dir, int64_t step) {
+  return RemoveCheckpointFiles(StepDirectory(dir, step));
+}
+
+absl::Status RemoveCheckpointFiles(const std::string& directory) {
+  if (IsSymlink(directory) || !IsDirectory(directory)) return absl::OkStatus();
+  if (FileExists(JoinPath(directory, kManifestName))) {
+    ZF_RETURN_IF_ERROR(RemoveOne(JoinPath(directory, kManifestName)));
+    ZF_RETURN_IF_ERROR(SyncDirectory(directory));
   }
-  return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
+  bool empty = true;
+  for (const std::string& name : names) {
+    if (IsShardFileName(name) || name == absl::StrCat(kManifestName, ".tmp")) {
+      ZF_RETURN_IF_ERROR(RemoveOne(JoinPath(directory, name)));
+    } else {
+      empty = false;
+    }
+  }
+  return empty ? RemoveOne(directory) : absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ListPartials(const std::string& dir, uint64_t last_generation) {
+  std::vector<std::string> partials;
+  if (!FileExists(dir)) return partials;
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(dir));
+  for (const std::string& name : names) {
+    const std::optional<uint64_t> generation = GenerationOfPartial(name);
+    if (generation && *generation <= last_generation) partials.push_back(JoinPath(dir, name));
+  }
+  return partials;
+}
+
+absl::StatusOr<uint64_t> NewestPartialGeneration(const std::string& dir) {
+  uint64_t newest = 0;
+  if (!FileExists(dir)) return newest;
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(dir));
+  for (const std::string& name : names) newest = std::max(newest, GenerationOfPartial(name).value_or(0));
+  return newest;
 }
 
 }  // namespace zerofleet

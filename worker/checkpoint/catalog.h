@@ -1,4 +1,4 @@
-// The step directories of a checkpoint directory: which are committed, committing one, removing old ones.
+// The step directories of a checkpoint directory: which are committed, and removing what is no longer needed.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_CATALOG_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_CATALOG_H_
 
@@ -18,7 +18,7 @@ struct CommittedCheckpoint {
   v1::CheckpointManifest manifest;
 };
 
-// A step directory whose manifest cannot be believed, and why, in one line.
+// A step directory whose manifest is invalid, and why, in one line.
 struct CheckpointProblem {
   std::string path;
   std::string reason;
@@ -27,6 +27,10 @@ struct CheckpointProblem {
 // ("checkpoints", 100) -> "checkpoints/step-00000100".
 std::string StepDirectory(const std::string& dir, int64_t step);
 
+// Where the shards of a checkpoint are written until the commit renames it to `step_dir`:
+// ("checkpoints/step-00000100", 7) -> "checkpoints/.step-00000100.generation-7.partial". No two generations share one.
+std::string PartialDirectory(const std::string& step_dir, uint64_t generation);
+
 bool IsCommitted(const std::string& dir, int64_t step);
 
 // The committed checkpoints in `dir`, newest first; a missing directory has none. Step directories without a manifest
@@ -34,15 +38,21 @@ bool IsCommitted(const std::string& dir, int64_t step);
 absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::string& dir,
                                                                  std::vector<CheckpointProblem>* problems = nullptr);
 
-// Makes `step_dir` a committed checkpoint: checks the manifest and that the files it names are there with their
-// lengths, then writes manifest.json by write, fsync, rename, fsync of the directory. FailedPrecondition if it is
-// committed already.
-absl::Status CommitManifest(const std::string& step_dir, const v1::CheckpointManifest& manifest);
+// The steps in `dir` that have a manifest, ascending, by a look at names alone.
+absl::StatusOr<std::vector<int64_t>> ListCommittedSteps(const std::string& dir);
 
-// Removes the oldest committed checkpoints beyond the newest `keep`; the newest always stays. The manifest goes
-// first, so that an interrupted removal leaves no checkpoint that looks committed; files that are not a checkpoint's
-// stay, and then so does their directory.
-absl::Status PruneCheckpoints(const std::string& dir, int64_t keep);
+// Removes the checkpoint of `step`: the manifest first, so that an interrupted removal leaves nothing that looks
+// committed. Files that are not a checkpoint's stay, and then so does their directory. OK if there is none.
+absl::Status RemoveCheckpoint(const std::string& dir, int64_t step);
+
+// The partial directories in `dir` that generations up to `last_generation` left behind.
+absl::StatusOr<std::vector<std::string>> ListPartials(const std::string& dir, uint64_t last_generation);
+// The largest generation of any partial directory in `dir`; 0 if there is none.
+absl::StatusOr<uint64_t> NewestPartialGeneration(const std::string& dir);
+
+// Removes a checkpoint's files from `directory`, and then the directory if nothing else is in it. A symbolic link is
+// left alone.
+absl::Status RemoveCheckpointFiles(const std::string& directory);
 
 }  // namespace zerofleet
 

@@ -1,8 +1,10 @@
-// Which directories count as checkpoints, what commits one, and what pruning may remove.
+// Which directories count as checkpoints, and what may be removed.
 #include "worker/checkpoint/catalog.h"
 
+#include <cerrno>
+
+#include "base/file_calls_testing.h"
 #include "gmock/gmock.h"
-#include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/test_support.h"
 
 namespace zerofleet {
@@ -31,6 +33,7 @@ TEST_F(CatalogTest, ListsCommittedNewestFirst) {
   EXPECT_THAT(ListCheckpoints(Path("missing")).value(), IsEmpty());
   for (int64_t step : {5, 100, 20}) Save(step, 2);
   WriteShards(StepDirectory(directory_, 300), 300, 2);  // never committed
+  ASSERT_TRUE(CreateDirectory(StepDirectory(directory_, 400)).ok());
   EXPECT_TRUE(IsCommitted(directory_, 100));
   EXPECT_FALSE(IsCommitted(directory_, 300));
   ASSERT_TRUE(CreateDirectories(Path("other")).ok());
@@ -53,49 +56,47 @@ TEST_F(CatalogTest, BadManifestsAreSetApartWithTheirReason) {
   EXPECT_THAT(problems[1].reason, HasSubstr("its manifest is of step 1"));
 }
 
-TEST_F(CatalogTest, CommitChecksWhatItCommits) {
-  std::string step_dir = StepDirectory(directory_, 7);
-  v1::CheckpointManifest manifest = WriteShards(step_dir, 7, 2);
-  v1::CheckpointManifest wrong = manifest;
-  wrong.mutable_files(1)->set_bytes(manifest.files(1).bytes() + 1);
-  EXPECT_EQ(CommitManifest(step_dir, wrong).code(), absl::StatusCode::kDataLoss);
-  wrong.mutable_files(1)->set_name("rank-00009.safetensors");
-  EXPECT_EQ(CommitManifest(step_dir, wrong).code(), absl::StatusCode::kNotFound);
-  wrong.clear_tensors();
-  EXPECT_EQ(CommitManifest(step_dir, wrong).code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(Steps(), IsEmpty());
-  EXPECT_TRUE(CommitManifest(step_dir, manifest).ok());
-  EXPECT_THAT(Steps(), ElementsAre(7));
-  EXPECT_EQ(CommitManifest(step_dir, manifest).code(), absl::StatusCode::kFailedPrecondition);
-}
-
-TEST_F(CatalogTest, ACrashBeforeTheRenameLeavesNothingCommitted) {
-  Save(1, 2);
-  std::string step_dir = StepDirectory(directory_, 2);
-  v1::CheckpointManifest manifest = WriteShards(step_dir, 2, 3);
-  Overwrite(JoinPath(step_dir, "manifest.json.tmp"), ManifestText(manifest).substr(0, 100));
-  EXPECT_THAT(Steps(), ElementsAre(1));
-  // The next try, by a smaller fleet, commits over the remains.
-  EXPECT_TRUE(CommitManifest(step_dir, WriteShards(step_dir, 2, 2)).ok());
-  EXPECT_THAT(Steps(), ElementsAre(2, 1));
-  EXPECT_TRUE(PruneCheckpoints(directory_, 1).ok());
-  Save(3, 1);
-  EXPECT_TRUE(PruneCheckpoints(directory_, 1).ok());
-  EXPECT_THAT(ListDirectory(directory_).value(), ElementsAre("step-00000003"));
-}
-
-TEST_F(CatalogTest, PruningKeepsTheNewestAndWhatIsNotItsOwn) {
-  for (int64_t step = 1; step <= 5; ++step) Save(step, 2);
+TEST_F(CatalogTest, RemovingLeavesWhatIsNotACheckpoints) {
+  for (int64_t step = 1; step <= 3; ++step) Save(step, 2);
+  EXPECT_THAT(ListCommittedSteps(directory_).value(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(ListCommittedSteps(Path("missing")).value(), IsEmpty());
   Overwrite(JoinPath(StepDirectory(directory_, 2), "notes.txt"), "mine");
-  EXPECT_TRUE(PruneCheckpoints(directory_, 9).ok());
-  EXPECT_THAT(Steps(), ElementsAre(5, 4, 3, 2, 1));
-  EXPECT_TRUE(PruneCheckpoints(directory_, 2).ok());
-  EXPECT_THAT(Steps(), ElementsAre(5, 4));
-  EXPECT_THAT(ListDirectory(directory_).value(), ElementsAre("step-00000002", "step-00000004", "step-00000005"));
+  EXPECT_TRUE(RemoveCheckpoint(directory_, 1).ok());
+  EXPECT_TRUE(RemoveCheckpoint(directory_, 2).ok());
+  EXPECT_TRUE(RemoveCheckpoint(directory_, 9).ok());
+  EXPECT_THAT(Steps(), ElementsAre(3));
+  EXPECT_THAT(ListDirectory(directory_).value(), ElementsAre("step-00000002", "step-00000003"));
   EXPECT_THAT(ListDirectory(StepDirectory(directory_, 2)).value(), ElementsAre("notes.txt"));
-  EXPECT_TRUE(PruneCheckpoints(directory_, 0).ok());
-  EXPECT_THAT(Steps(), ElementsAre(5));
-  EXPECT_TRUE(PruneCheckpoints(Path("missing"), 1).ok());
+}
+
+TEST_F(CatalogTest, TheManifestGoesFirst) {
+  Save(1, 1);
+  FileCallLog log(directory_);
+  log.FailFsync("step-00000001", EIO);
+  EXPECT_FALSE(RemoveCheckpoint(directory_, 1).ok());
+  EXPECT_THAT(ListDirectory(StepDirectory(directory_, 1)).value(), ElementsAre("rank-00000.safetensors"));
+}
+
+TEST_F(CatalogTest, PartialDirectoriesAreKnownByTheirNames) {
+  EXPECT_EQ(PartialDirectory("c/step-00000100", 7), "c/.step-00000100.generation-7.partial");
+  EXPECT_EQ(PartialDirectory("imported/", 0), "./.imported.generation-0.partial");
+  for (const char* name :
+       {".step-00000005.generation-3.partial", ".step-00000006.generation-12.partial", ".step-5.generation-1.partial",
+        ".step-00000005.generation-x.partial", ".step-00000005.generation-1", "step-00000005.generation-1.partial"}) {
+    ASSERT_TRUE(CreateDirectory(Path(name)).ok());
+  }
+  EXPECT_EQ(NewestPartialGeneration(directory_).value(), 12u);
+  EXPECT_EQ(NewestPartialGeneration(Path("missing")).value(), 0u);
+  EXPECT_THAT(ListPartials(directory_, 11).value(), ElementsAre(Path(".step-00000005.generation-3.partial")));
+  EXPECT_EQ(ListPartials(directory_, 12).value().size(), 2u);
+  EXPECT_THAT(Steps(), IsEmpty());
+}
+
+TEST_F(CatalogTest, ALinkIsNotFollowedToRemoveWhatItPointsAt) {
+  std::string elsewhere = Save(1, 1);
+  ASSERT_EQ(symlink(elsewhere.c_str(), Path(".step-00000002.generation-1.partial").c_str()), 0);
+  EXPECT_TRUE(RemoveCheckpointFiles(Path(".step-00000002.generation-1.partial")).ok());
+  EXPECT_THAT(Steps(), ElementsAre(1));
 }
 
 }  // namespace

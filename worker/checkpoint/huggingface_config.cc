@@ -23,12 +23,9 @@ struct RequiredSetting {
 
 const std::vector<RequiredSetting>& RequiredSettings() {
   static const auto* const settings = new std::vector<RequiredSetting>{
-      {"model_type", {"gpt2"}},
-      {"activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
-      {"layer_norm_epsilon", {1e-5}},
-      {"tie_word_embeddings", {true}},
-      {"scale_attn_weights", {true}},
-      {"scale_attn_by_inverse_layer_idx", {false}},
+      {"model_type", {"gpt2"}},         {"activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
+      {"layer_norm_epsilon", {1e-5}},   {"tie_word_embeddings", {true}},
+      {"scale_attn_weights", {true}},   {"scale_attn_by_inverse_layer_idx", {false}},
       {"add_cross_attention", {false}},
   };
   return *settings;

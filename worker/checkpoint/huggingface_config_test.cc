@@ -38,10 +38,9 @@ TEST(HuggingFaceConfigTest, EndOfTextOnlyWhereTheVocabularyHasOne) {
 }
 
 TEST(HuggingFaceConfigTest, OtherArithmeticIsRefusedByKey) {
-  for (const char* setting :
-       {R"("model_type":"llama")", R"("activation_function":"relu")", R"("layer_norm_epsilon":1e-6)",
-        R"("tie_word_embeddings":false)", R"("scale_attn_weights":false)",
-        R"("scale_attn_by_inverse_layer_idx":true)"}) {
+  for (const char* setting : {R"("model_type":"llama")", R"("activation_function":"relu")",
+                              R"("layer_norm_epsilon":1e-6)", R"("tie_word_embeddings":false)",
+                              R"("scale_attn_weights":false)", R"("scale_attn_by_inverse_layer_idx":true)"}) {
     std::string text = std::string("{") + kSizes + "," + setting + "}";
     std::string key = std::string(setting).substr(1, std::string(setting).find(':') - 2);
     EXPECT_THAT(Error(text, absl::StatusCode::kInvalidArgument), HasSubstr(key + " is "));

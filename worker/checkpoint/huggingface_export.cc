@@ -58,9 +58,11 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
     return absl::InvalidArgumentError(
         absl::StrCat(step_dir, ": a model of family '", model.family(), "'; this version exports gpt2"));
   }
-  const std::string weights = JoinPath(out_dir, kHuggingFaceWeightsName), config = JoinPath(out_dir, kHuggingFaceConfigName);
+  const std::string weights = JoinPath(out_dir, kHuggingFaceWeightsName),
+                    config = JoinPath(out_dir, kHuggingFaceConfigName);
   for (const std::string& path : {weights, config}) {
-    if (FileExists(path)) return absl::FailedPreconditionError(absl::StrCat(path, ": exists, and is not overwritten"));
+    if (FileExists(path))
+      return absl::FailedPreconditionError(absl::StrCat(path, ": already exists and is not overwritten"));
   }
   ZF_RETURN_IF_ERROR(CheckShardLengths(step_dir, manifest));
   const int64_t elements = ManifestElements(manifest);

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/commit.h"
 #include "worker/checkpoint/huggingface.h"
 #include "worker/checkpoint/huggingface_config.h"
 #include "worker/checkpoint/huggingface_source.h"
@@ -120,8 +121,13 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
   const std::vector<float> zeros(master.size());
   v1::CheckpointManifest manifest = ImportedManifest(config, *spec, stamp);
   const std::vector<PlacedRange> everything = {{0, spec->parameters(), 0}};
-  ZF_ASSIGN_OR_RETURN(*manifest.add_files(), WriteShard(step_dir, 0, everything, master, zeros, zeros));
-  return CommitManifest(step_dir, manifest);
+  const std::string partial_dir = PartialDirectory(step_dir, manifest.generation());
+  ZF_RETURN_IF_ERROR(CreateDirectories(ParentOf(step_dir)));
+  ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(partial_dir));  // of an import that was interrupted
+  ZF_ASSIGN_OR_RETURN(*manifest.add_files(), WriteShard(partial_dir, 0, everything, master, zeros, zeros));
+  const absl::Status committed = CommitCheckpoint(step_dir, manifest);
+  if (!committed.ok()) RemoveCheckpointFiles(partial_dir).IgnoreError();
+  return committed;
 }
 
 }  // namespace zerofleet

@@ -37,10 +37,10 @@ absl::StatusOr<std::set<std::string>> IndexedFiles(const std::string& path) {
   }
   std::set<std::string> names;
   for (const auto& [tensor, file] : (*index)["weight_map"].items()) {
-    if (!file.is_string()) return bad(absl::StrCat("weight_map['", tensor, "'] is no file name"));
+    if (!file.is_string()) return bad(absl::StrCat("weight_map['", tensor, "'] is not a file name"));
     std::string name = file.get<std::string>();
     if (name.find('/') != std::string::npos || !absl::EndsWith(name, ".safetensors")) {
-      return bad(absl::StrCat("'", name, "' is no plain name of a safetensors file"));
+      return bad(absl::StrCat("'", name, "' is not a plain name of a safetensors file"));
     }
     names.insert(name);
   }
@@ -79,7 +79,8 @@ absl::StatusOr<HuggingFaceSource> HuggingFaceSource::Open(const std::string& dir
     ZF_ASSIGN_OR_RETURN(std::set<std::string> names, IndexedFiles(index));
     for (const std::string& name : names) ZF_RETURN_IF_ERROR(source.AddFile(JoinPath(directory, name)));
   } else {
-    return absl::NotFoundError(absl::StrCat(directory, ": holds neither ", kHuggingFaceWeightsName, " nor ", kIndexName));
+    return absl::NotFoundError(
+        absl::StrCat(directory, ": holds neither ", kHuggingFaceWeightsName, " nor ", kIndexName));
   }
   return source;
 }
@@ -95,7 +96,7 @@ absl::Status HuggingFaceSource::AddFile(const std::string& path) {
       return absl::DataLossError(absl::StrCat(path, ": changed while it was read"));
     }
     if (!tensors_.try_emplace(name, Located{file.get(), tensor, header.data_begin}).second) {
-      return absl::DataLossError(absl::StrCat(path, ": tensor '", name, "' stands twice"));
+      return absl::DataLossError(absl::StrCat(path, ": tensor '", name, "' is duplicated"));
     }
   }
   files_.push_back(std::move(file));

@@ -67,11 +67,11 @@ TEST_F(HuggingFaceSourceTest, ReadsAShardedDirectory) {
 TEST_F(HuggingFaceSourceTest, BadDirectoriesAreNamed) {
   EXPECT_THAT(OpenError(absl::StatusCode::kNotFound), HasSubstr(directory_));
   Overwrite(Path("model.safetensors.index.json"), R"({"weight_map":{"a":"../x.safetensors"}})");
-  EXPECT_THAT(OpenError(absl::StatusCode::kDataLoss), HasSubstr("'../x.safetensors' is no plain name"));
+  EXPECT_THAT(OpenError(absl::StatusCode::kDataLoss), HasSubstr("'../x.safetensors' is not a plain name"));
   Overwrite(Path("model.safetensors.index.json"), R"({"weight_map":{"a":"gone.safetensors"}})");
   EXPECT_THAT(OpenError(absl::StatusCode::kNotFound), HasSubstr("gone.safetensors"));
   WriteFile("model.safetensors", {{"a", "F32", {1}}, {"transformer.a", "F32", {1}}}, std::string(8, 'x'));
-  EXPECT_THAT(OpenError(absl::StatusCode::kDataLoss), HasSubstr("'a' stands twice"));
+  EXPECT_THAT(OpenError(absl::StatusCode::kDataLoss), HasSubstr("'a' is duplicated"));
   WriteFile("model.safetensors", {{"a", "F32", {2}}}, std::string(4, 'x'));
   EXPECT_THAT(OpenError(absl::StatusCode::kDataLoss), HasSubstr("model.safetensors: the tensors hold 8 bytes"));
 }

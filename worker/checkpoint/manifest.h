@@ -1,4 +1,4 @@
-// manifest.json: the commit record of a checkpoint, and the one place that decides whether to believe it.
+// manifest.json: the commit record of a checkpoint, and the one place that decides whether it is valid.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_MANIFEST_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_MANIFEST_H_
 
@@ -14,16 +14,24 @@
 
 namespace zerofleet {
 
-inline constexpr int kManifestFormatVersion = 1;
+inline constexpr int kManifestFormatVersion = 2;  // 1 had no digest of its own; it is still read
 inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr char kStoredDType[] = "F32";
 
-// DataLoss, with the field's path, unless the manifest is whole: a version this program reads, a tensor table without
-// gap, one file a rank with safe names and digests, and ranges that lie within and together cover the flat space.
+// DataLoss, with the field's path, unless the manifest holds together: a version this program reads, a valid
+// configuration, the tensor table of that configuration's model, one file per rank with its digest and exactly the
+// ranges that the partition gives that rank, and counters, loss scale and seed that agree with each other
+// (manifest_check.cc).
 absl::Status ValidateManifest(const v1::CheckpointManifest& manifest);
 
-// The text of manifest.json, and back; what is read is validated.
+// DataLoss if `version` is none that this program reads.
+absl::Status CheckManifestVersion(int64_t version);
+
+// The text of manifest.json in the current version, with its own digest. Every byte is covered: the digest is of the
+// whole text, its own 32 digits (which stand at a fixed place) taken as zeros.
 std::string ManifestText(const v1::CheckpointManifest& manifest);
+
+// What is read is validated, the digest of a text of version 2 included. DataLoss otherwise.
 absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text);
 
 // NotFound if `step_dir` holds no manifest (it is not a committed checkpoint), DataLoss if it is not valid.
@@ -36,7 +44,7 @@ int64_t ManifestElements(const v1::CheckpointManifest& manifest);
 std::vector<PlacedRange> StoredRanges(const v1::ShardFile& file);
 int64_t StoredElements(const v1::ShardFile& file);
 
-// A file's entry says where its ranges stand: the reverse of StoredRanges.
+// Fills in the ranges of a file's entry: the reverse of StoredRanges.
 void SetStoredRanges(const std::vector<PlacedRange>& ranges, v1::ShardFile* file);
 
 }  // namespace zerofleet

@@ -28,9 +28,21 @@ struct TypeSize {
   std::string_view name;
   int64_t bytes;
 };
-constexpr std::array<TypeSize, 15> kTypes = {{{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
-                                              {"I32", 4}, {"I16", 2}, {"I8", 1}, {"U64", 8}, {"U32", 4},
-                                              {"U16", 2}, {"U8", 1}, {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}}};
+constexpr std::array<TypeSize, 15> kTypes = {{{"F64", 8},
+                                              {"F32", 4},
+                                              {"F16", 2},
+                                              {"BF16", 2},
+                                              {"I64", 8},
+                                              {"I32", 4},
+                                              {"I16", 2},
+                                              {"I8", 1},
+                                              {"U64", 8},
+                                              {"U32", 4},
+                                              {"U16", 2},
+                                              {"U8", 1},
+                                              {"BOOL", 1},
+                                              {"F8_E4M3", 1},
+                                              {"F8_E5M2", 1}}};
 
 // A non-negative integer that fits, or -1.
 int64_t Size(const json& value) {
@@ -45,27 +57,27 @@ absl::Status BadTensor(const std::string& name, const std::string& what) {
 absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& name, const json& value) {
   if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
       !value.contains("data_offsets")) {
-    return BadTensor(name, "needs dtype, shape and data_offsets, and nothing else");
+    return BadTensor(name, "must have dtype, shape and data_offsets, and nothing else");
   }
   const json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
   if (!dtype.is_string()) return BadTensor(name, "dtype is not a string");
-  if (!shape.is_array() || shape.size() > kMaxDimensions) return BadTensor(name, "shape is not an array of up to 16");
-  if (!offsets.is_array() || offsets.size() != 2) return BadTensor(name, "data_offsets are not two");
+  if (!shape.is_array() || shape.size() > kMaxDimensions) return BadTensor(name, "shape is not an array of at most 16");
+  if (!offsets.is_array() || offsets.size() != 2) return BadTensor(name, "data_offsets is not an array of two");
   SafetensorsTensor tensor;
   tensor.name = name;
   tensor.dtype = dtype.get<std::string>();
   for (const json& side : shape) {
     tensor.shape.push_back(Size(side));
-    if (tensor.shape.back() < 0) return BadTensor(name, "shape holds something other than a size");
+    if (tensor.shape.back() < 0) return BadTensor(name, "shape contains something other than a size");
   }
   tensor.begin = Size(offsets[0]);
   tensor.end = Size(offsets[1]);
   if (tensor.begin < 0 || tensor.end < tensor.begin) return BadTensor(name, "data_offsets are not an ascending pair");
   int64_t bytes = SafetensorsBytes(tensor.dtype, tensor.shape);
-  if (bytes < 0) return BadTensor(name, "unknown dtype, or a size beyond 63 bits");
+  if (bytes < 0) return BadTensor(name, "unknown dtype, or a size of more than 63 bits");
   if (tensor.end - tensor.begin != bytes) {
-    return BadTensor(name, absl::StrCat("data_offsets span ", tensor.end - tensor.begin,
-                                        " bytes, dtype and shape need ", bytes));
+    return BadTensor(
+        name, absl::StrCat("data_offsets span ", tensor.end - tensor.begin, " bytes, dtype and shape need ", bytes));
   }
   return tensor;
 }
@@ -75,7 +87,7 @@ absl::Status CheckCover(const std::vector<SafetensorsTensor>& tensors, int64_t d
   int64_t next = 0;
   for (const SafetensorsTensor& tensor : tensors) {
     if (tensor.begin != next) {
-      return BadTensor(tensor.name, absl::StrCat("data begin at byte ", tensor.begin, ", expected at ", next,
+      return BadTensor(tensor.name, absl::StrCat("data begins at byte ", tensor.begin, ", expected at ", next,
                                                  tensor.begin < next ? " (overlap)" : " (gap)"));
     }
     next = tensor.end;
@@ -107,7 +119,8 @@ absl::StatusOr<int64_t> ParseSafetensorsLength(std::string_view first_bytes, int
   const uint64_t most =
       std::min<uint64_t>(kMaxSafetensorsHeaderBytes, static_cast<uint64_t>(file_bytes - kSafetensorsLengthBytes));
   if (length > most) {
-    return absl::DataLossError(absl::StrCat("a header of ", length, " bytes is claimed, at most ", most, " possible"));
+    return absl::DataLossError(
+        absl::StrCat("the header's length is given as ", length, " bytes, but at most ", most, " are possible"));
   }
   return static_cast<int64_t>(length);
 }

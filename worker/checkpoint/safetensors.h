@@ -1,8 +1,8 @@
 // The safetensors container: an 8-byte little-endian length, that many bytes of JSON, then the tensors' data.
 //
-// The header comes from outside, so nothing of it is believed before it is checked: its length against the file, every
+// The header is untrusted input, so nothing in it is used before it is checked: its length against the file, every
 // tensor's offsets against its dtype and shape, and all of them together against the data, which they must cover
-// without gap or overlap. Format: https://huggingface.co/docs/safetensors.
+// without gaps or overlaps. Format: https://huggingface.co/docs/safetensors.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_SAFETENSORS_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_SAFETENSORS_H_
 
@@ -33,17 +33,17 @@ struct SafetensorsHeader {
 // The length of the JSON, from a file's first eight bytes. DataLoss if a file of `file_bytes` cannot hold it.
 absl::StatusOr<int64_t> ParseSafetensorsLength(std::string_view first_bytes, int64_t file_bytes);
 
-// The tensors that `json` describes, checked against a file of `file_bytes` in all. DataLoss if anything is amiss.
+// The tensors that `json` describes, checked against a file of `file_bytes` in total. DataLoss if anything is wrong.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, int64_t file_bytes);
 
 // Both of the above on a file; errors name it.
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const std::string& path);
 
-// The bytes that go before the data of `tensors`, length included, a multiple of eight. The tensors' offsets are not
-// looked at: data follow each other in the order given.
+// The bytes that precede the data of `tensors`, length included, a multiple of eight. The tensors' own offsets are
+// ignored: their data follow one another in the order given.
 std::string EncodeSafetensorsHeader(const std::vector<SafetensorsTensor>& tensors);
 
-// Bytes of a tensor of this type and shape; -1 if the type is unknown or the size beyond 63 bits.
+// Bytes of a tensor of this type and shape; -1 if the type is unknown or the size exceeds 63 bits.
 int64_t SafetensorsBytes(std::string_view dtype, const std::vector<int64_t>& shape);
 
 }  // namespace zerofleet

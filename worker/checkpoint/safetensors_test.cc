@@ -55,11 +55,12 @@ TEST_F(SafetensorsTest, OffsetsMustAgreeWithTypeShapeAndData) {
   EXPECT_THAT(Error(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 7), HasSubstr("8 bytes of data"));
   EXPECT_THAT(Error(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3), HasSubstr("gap"));
   EXPECT_THAT(Error(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
-                    R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3),
+                    R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+                    3),
               AllOf(HasSubstr("'b'"), HasSubstr("overlap")));
   EXPECT_THAT(Error(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[3,1]}})", 3), HasSubstr("ascending"));
   EXPECT_THAT(Error(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296,2],"data_offsets":[0,0]}})", 0),
-              HasSubstr("beyond 63 bits"));
+              HasSubstr("more than 63 bits"));
   EXPECT_THAT(Error(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,18446744073709551615]}})", 3),
               HasSubstr("ascending"));
 }
@@ -67,13 +68,13 @@ TEST_F(SafetensorsTest, OffsetsMustAgreeWithTypeShapeAndData) {
 TEST_F(SafetensorsTest, MalformedHeadersAreRefused) {
   EXPECT_THAT(Error("[]", 0), HasSubstr("not a JSON object"));
   EXPECT_THAT(Error("{", 0), HasSubstr("not valid JSON"));
-  EXPECT_THAT(Error(R"({"a":1})", 0), HasSubstr("needs dtype"));
+  EXPECT_THAT(Error(R"({"a":1})", 0), HasSubstr("must have dtype"));
   EXPECT_THAT(Error(R"({"a":{"dtype":"F32","shape":[],"data_offsets":[0,4],"x":1}})", 4), HasSubstr("nothing else"));
   EXPECT_THAT(Error(R"({"a":{"dtype":"Q4","shape":[],"data_offsets":[0,4]}})", 4), HasSubstr("unknown dtype"));
   EXPECT_THAT(Error(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), HasSubstr("shape"));
   EXPECT_THAT(Error(R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", 4), HasSubstr("shape"));
   EXPECT_THAT(Error(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4), HasSubstr("data_offsets"));
-  EXPECT_THAT(Error(R"({"a":{},"a":{}})", 0), HasSubstr("stands twice"));
+  EXPECT_THAT(Error(R"({"a":{},"a":{}})", 0), HasSubstr("is duplicated"));
   EXPECT_THAT(Error(R"({"a":)" + std::string(100000, '['), 0), HasSubstr("nested deeper"));
 }
 

@@ -1,4 +1,4 @@
-// What a rank's file looks like: safetensors with the three fp32 vectors of AdamW, equally long, one after another.
+// The layout of a rank's file: safetensors with the three fp32 vectors of AdamW, equally long, one after another.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_SHARD_FORMAT_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_SHARD_FORMAT_H_
 

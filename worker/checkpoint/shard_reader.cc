@@ -83,10 +83,10 @@ absl::Status PlaceWanted(std::span<const float> chunk, int64_t first, std::span<
 
 absl::Status CheckLength(const std::string& path, const v1::ShardFile& file) {
   absl::StatusOr<int64_t> bytes = FileBytes(path);
-  if (absl::IsNotFound(bytes.status())) return Bad(path, "missing, though the manifest lists it");
+  if (absl::IsNotFound(bytes.status())) return Bad(path, "missing, but listed in the manifest");
   ZF_RETURN_IF_ERROR(bytes.status());
   if (*bytes == file.bytes()) return absl::OkStatus();
-  return Bad(path, absl::StrCat(*bytes, " bytes, the manifest says ", file.bytes(),
+  return Bad(path, absl::StrCat(*bytes, " bytes, but the manifest says ", file.bytes(),
                                 *bytes < file.bytes() ? ": truncated" : ": too long"));
 }
 
@@ -104,7 +104,8 @@ absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, std::
     }
   }
   if (reader.digest() == file.xxh3_128()) return absl::OkStatus();
-  return Bad(path, absl::StrCat("corrupt: its XXH3-128 is ", reader.digest(), ", the manifest says ", file.xxh3_128()));
+  return Bad(path,
+             absl::StrCat("corrupt: its XXH3-128 is ", reader.digest(), ", but the manifest says ", file.xxh3_128()));
 }
 
 // A chunk, or less where no file holds as much.
@@ -148,13 +149,17 @@ absl::Status CheckShardLengths(const std::string& step_dir, const v1::Checkpoint
   return absl::OkStatus();
 }
 
-absl::Status VerifyCheckpoint(const std::string& step_dir) {
-  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
+absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& manifest) {
   std::vector<float> buffer(BufferElements(manifest));
   for (const v1::ShardFile& file : manifest.files()) {
-    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(step_dir, file.name()), file, {}, nullptr, buffer));
+    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(dir, file.name()), file, {}, nullptr, buffer));
   }
   return absl::OkStatus();
+}
+
+absl::Status VerifyCheckpoint(const std::string& step_dir) {
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
+  return VerifyShards(step_dir, manifest);
 }
 
 }  // namespace zerofleet

@@ -13,15 +13,16 @@
 
 namespace zerofleet {
 
-// Where elements go: `values` belong at `offset` of vector `vector` (0 master, 1 exp_avg, 2 exp_avg_sq). They are gone when
-// the function returns.
+// Where elements go: `values` belong at `offset` of vector `vector` (0 master, 1 exp_avg, 2 exp_avg_sq). They are valid
+// only during the call.
 using ShardSink = std::function<absl::Status(int vector, int64_t offset, std::span<const float> values)>;
 
-// Hands the elements of `wanted` to `sink`, a piece at a time. `manifest` is that of `step_dir`, validated (ReadManifest).
+// Hands the elements of `wanted` to `sink`, a piece at a time. `manifest` is that of `step_dir`, validated
+// (ReadManifest).
 //
 // Reads only the files that hold a wanted element, each once, front to back, through a buffer of 4 MiB, and checks
-// each file's length, header and XXH3-128. DataLoss names the file and what is wrong with it; what the sink was given is
-// then of no use.
+// each file's length, header and XXH3-128. DataLoss names the file and what is wrong with it; what the sink was given
+// must then be discarded.
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<PlacedRange>& wanted, const ShardSink& sink);
 
@@ -29,11 +30,14 @@ absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifes
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<PlacedRange>& wanted, float* master, float* exp_avg, float* exp_avg_sq);
 
-// Every file of the checkpoint is there with the length that the manifest says: then memory for what it holds may be
-// allocated. DataLoss names the file.
+// Checks that every file of the checkpoint is there with the length that the manifest gives: then memory for what it
+// holds may be allocated. DataLoss names the file.
 absl::Status CheckShardLengths(const std::string& step_dir, const v1::CheckpointManifest& manifest);
 
-// Reads and checks every file of the checkpoint.
+// Reads every file that `manifest` lists from `dir` and checks length, header and digest.
+absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& manifest);
+
+// Reads and checks the manifest and every file of the checkpoint.
 absl::Status VerifyCheckpoint(const std::string& step_dir);
 
 }  // namespace zerofleet

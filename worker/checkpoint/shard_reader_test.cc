@@ -1,6 +1,10 @@
 // Any world size reads what any other wrote, bit for bit; a damaged file is named.
 #include "worker/checkpoint/shard_reader.h"
 
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+
 #include "gmock/gmock.h"
 #include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/test_support.h"
@@ -19,8 +23,7 @@ class ShardReaderTest : public CheckpointTest {
     ASSERT_TRUE(manifest.ok()) << manifest.status();
     std::vector<PlacedRange> wanted = PartitionMap(SmallSpec().units(), world_size).StoredRanges(rank);
     std::vector<std::vector<float>> loaded(3, std::vector<float>(State(0, wanted).size(), -1.0f));
-    absl::Status status =
-        LoadRanges(step_dir, *manifest, wanted, loaded[0].data(), loaded[1].data(), loaded[2].data());
+    absl::Status status = LoadRanges(step_dir, *manifest, wanted, loaded[0].data(), loaded[1].data(), loaded[2].data());
     ASSERT_TRUE(status.ok()) << status;
     for (int vector = 0; vector < 3; ++vector) EXPECT_EQ(loaded[vector], State(vector, wanted)) << vector;
   }
@@ -45,24 +48,23 @@ TEST_F(ShardReaderTest, AnyWorldSizeReadsAnyOther) {
   }
 }
 
-// More than one buffer's worth, in two shards that a third rank's part straddles.
+// More than one buffer's worth per vector, in shards that a third rank's part straddles.
 TEST_F(ShardReaderTest, LargeShardsAreReadInPieces) {
-  const int64_t half = kShardChunkBytes / 4 + 777, total = 2 * half;
   v1::CheckpointManifest manifest = Manifest(1, 2);
-  manifest.clear_tensors();
-  v1::TensorEntry* tensor = manifest.add_tensors();
-  tensor->set_name("t");
-  tensor->set_dtype(kStoredDType);
-  tensor->add_shape(total);
-  tensor->set_flat_end(total);
+  manifest.mutable_config()->mutable_model()->set_vocab(2 * kShardChunkBytes / 4 / 15);
+  const ModelSpec spec = ModelSpec::Create(manifest.config().model()).value();
+  SetTensors(spec, &manifest);
+  const PartitionMap map(spec.units(), 2);
+  ASSERT_TRUE(CreateDirectory(Path("s")).ok());
   for (int rank = 0; rank < 2; ++rank) {
-    std::vector<PlacedRange> ranges = {{rank * half, (rank + 1) * half, 0}};
+    std::vector<PlacedRange> ranges = map.StoredRanges(rank);
+    ASSERT_GT(ranges[0].elements(), kShardChunkBytes / 4);
     *manifest.add_files() =
         WriteShard(Path("s"), rank, ranges, State(0, ranges), State(1, ranges), State(2, ranges)).value();
   }
-  ASSERT_TRUE(CommitManifest(Path("s"), manifest).ok());
-  std::vector<PlacedRange> wanted = {{half - 1000, total - 5, 0}};
-  std::vector<float> moment(total - 5 - half + 1000);
+  ASSERT_TRUE(ValidateManifest(manifest).ok()) << ValidateManifest(manifest);
+  std::vector<PlacedRange> wanted = {{map.ShardElements(0) - 1000, spec.parameters() - 5, 0}};
+  std::vector<float> moment(wanted[0].elements());
   ASSERT_TRUE(LoadRanges(Path("s"), manifest, wanted, nullptr, nullptr, moment.data()).ok());
   EXPECT_EQ(moment, State(2, wanted));
 }
@@ -96,6 +98,49 @@ TEST_F(ShardReaderTest, EveryFlippedBitIsFoundAndItsFileNamed) {
   }
   Overwrite(shard, contents.substr(0, contents.size() - 1) + "?");
   EXPECT_THAT(LoadError(step_dir), HasSubstr("corrupt: its XXH3-128 is"));
+}
+
+// Single-bit flips over every file of a checkpoint, the manifest included: every bit where its own digest is, one in
+// seven after that, and as many of the shards' as make 10,000 or more in all.
+TEST_F(ShardReaderTest, TenThousandFlippedBitsAreAllFound) {
+  constexpr int64_t kFlips = 10000;
+  const std::string step_dir = Save(1, 3);
+  const std::string manifest = JoinPath(step_dir, kManifestName), text = Contents(manifest);
+  int64_t flips = 0, missed = 0;
+  std::string bytes = text;
+  const auto flip = [&](size_t bit) { bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8)); };
+  constexpr size_t kFirstBits = 8 * 100;
+  for (size_t bit = 0; bit < 8 * text.size(); bit += bit < kFirstBits ? 1 : 7, ++flips) {
+    flip(bit);
+    missed += ParseManifest(bytes).ok();  // all that VerifyCheckpoint asks of a manifest
+    flip(bit);
+  }
+  EXPECT_EQ(missed, 0);
+  const int64_t per_file = std::max<int64_t>(kFlips - flips, 3000) / 3 + 1;
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string shard = JoinPath(step_dir, ShardFileName(rank));
+    const std::string contents = bytes = Contents(shard);
+    for (int64_t i = 0; i < per_file; ++i, ++flips) {
+      const size_t bit = 8 * contents.size() * i / per_file + i % 8;
+      flip(bit);
+      std::ofstream(shard, std::ios::binary) << bytes;
+      missed += VerifyCheckpoint(step_dir).ok();
+      flip(bit);
+    }
+    std::ofstream(shard, std::ios::binary) << contents;
+  }
+  EXPECT_EQ(missed, 0);
+  EXPECT_GE(flips, kFlips);
+  EXPECT_TRUE(VerifyCheckpoint(step_dir).ok());
+  // Through the file as well, now and then.
+  for (size_t bit = 0; bit < 8 * text.size(); bit += 997, ++flips) {
+    bytes = text;
+    flip(bit);
+    Overwrite(manifest, bytes);
+    EXPECT_EQ(VerifyCheckpoint(step_dir).code(), absl::StatusCode::kDataLoss) << bit;
+  }
+  RecordProperty("flips", std::to_string(flips));
+  std::cout << flips << " single-bit flips, " << missed << " missed\n";
 }
 
 TEST_F(ShardReaderTest, AnotherRanksFileIsNotMistaken) {

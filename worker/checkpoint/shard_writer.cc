@@ -46,9 +46,7 @@ void CheckRangesFit(const std::vector<PlacedRange>& ranges, const Vectors& vecto
   for (std::span<const float> vector : vectors) ZF_CHECK(static_cast<int64_t>(vector.size()) == elements);
 }
 
-absl::StatusOr<v1::ShardFile> WriteFile(const std::string& path, const Vectors& vectors) {
-  HashedFile out;
-  ZF_ASSIGN_OR_RETURN(out.file, DurableFile::Create(path));
+absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const Vectors& vectors) {
   const std::string header = EncodeSafetensorsHeader(ShardTensors(static_cast<int64_t>(vectors[0].size())));
   ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(std::span(header))));
   for (std::span<const float> vector : vectors) ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(vector)));
@@ -61,24 +59,22 @@ absl::StatusOr<v1::ShardFile> WriteFile(const std::string& path, const Vectors& 
 
 }  // namespace
 
-absl::StatusOr<v1::ShardFile> WriteShard(const std::string& step_dir, int rank,
+absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
                                          const std::vector<PlacedRange>& stored_ranges, std::span<const float> master,
                                          std::span<const float> exp_avg, std::span<const float> exp_avg_sq) {
   const Vectors vectors = {master, exp_avg, exp_avg_sq};
   CheckRangesFit(stored_ranges, vectors);
-  if (FileExists(JoinPath(step_dir, kManifestName))) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(step_dir, ": holds a committed checkpoint, which is never overwritten"));
-  }
-  ZF_RETURN_IF_ERROR(CreateDirectories(step_dir));
-  const std::string path = JoinPath(step_dir, ShardFileName(rank));
-  ZF_RETURN_IF_ERROR(RemoveTree(path));
-  absl::StatusOr<v1::ShardFile> entry = WriteFile(path, vectors);
+  absl::Status made = CreateDirectory(partial_dir);  // by whichever rank comes first
+  if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
+  const std::string path = JoinPath(partial_dir, ShardFileName(rank));
+  HashedFile out;
+  ZF_ASSIGN_OR_RETURN(out.file, DurableFile::Create(path));
+  absl::StatusOr<v1::ShardFile> entry = WriteFile(out, vectors);
   absl::Status written = entry.status();
-  if (written.ok()) written = SyncDirectory(step_dir);
+  if (written.ok()) written = SyncDirectory(partial_dir);
   if (!written.ok()) {
-    // Makes room on a full disk; if even this fails the remains are replaced by the next try.
-    RemoveTree(path).IgnoreError();
+    // Makes room on a full disk; if even this fails, the coordinator clears the remains of earlier generations.
+    RemoveOne(path).IgnoreError();
     return written;
   }
   entry->set_name(ShardFileName(rank));

@@ -12,13 +12,13 @@
 
 namespace zerofleet {
 
-// Writes rank `rank`'s file into `step_dir` (made if missing) and returns its manifest entry once the bytes are
-// durable. `stored_ranges` (PartitionMap::StoredRanges) say which elements the vectors hold; each vector has exactly
-// theirs. The data are hashed as they are written and not copied.
+// Writes rank `rank`'s file into `partial_dir` (PartialDirectory; made if missing, its parent must exist) and returns
+// its manifest entry once the bytes are durable. `stored_ranges` (PartitionMap::StoredRanges) say which elements the
+// vectors hold; each vector has exactly theirs. The data are hashed as they are written and not copied.
 //
-// A file that an earlier, uncommitted try left behind is replaced; FailedPrecondition if `step_dir` is committed
-// already. On an error the file is removed and nothing is to be committed: a failed fsync is not retried.
-absl::StatusOr<v1::ShardFile> WriteShard(const std::string& step_dir, int rank,
+// The file is created exclusively: AlreadyExists if it is there, whoever wrote it. On any other error the file is
+// removed and nothing is to be committed: a failed fsync is not retried.
+absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
                                          const std::vector<PlacedRange>& stored_ranges, std::span<const float> master,
                                          std::span<const float> exp_avg, std::span<const float> exp_avg_sq);
 

@@ -1,11 +1,13 @@
-// Shards: valid safetensors with the digest they report, leftovers replaced, commits untouched, failed disks reported.
+// Shards: valid safetensors with the digest they report, never over another file, durable once reported.
 #include "worker/checkpoint/shard_writer.h"
 
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <csignal>
 
 #include "base/digest.h"
+#include "base/file_calls_testing.h"
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "worker/checkpoint/safetensors.h"
@@ -49,21 +51,35 @@ TEST_F(ShardWriterTest, ARankThatOwnsNothingWritesEmptyVectors) {
   EXPECT_TRUE(ReadSafetensorsHeader(Path("s/rank-00000.safetensors")).ok());
 }
 
-TEST_F(ShardWriterTest, TheLeftoverOfAnUncommittedTryIsReplaced) {
+// Not even an orphan of the same generation can get at what another process writes.
+TEST_F(ShardWriterTest, AFileThatIsThereIsNeverOpened) {
   ASSERT_TRUE(CreateDirectories(Path("s")).ok());
-  Overwrite(Path("s/rank-00000.safetensors"), std::string(100000, 'x'));
-  auto entry = Write(Path("s"), 10);
-  ASSERT_TRUE(entry.ok()) << entry.status();
-  EXPECT_EQ(FileBytes(Path("s/rank-00000.safetensors")).value(), entry->bytes());
+  Overwrite(Path("s/rank-00000.safetensors"), "another's");
+  EXPECT_EQ(Write(Path("s"), 10).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Contents(Path("s/rank-00000.safetensors")), "another's");
 }
 
-TEST_F(ShardWriterTest, ACommittedCheckpointIsNeverTouched) {
-  std::string step_dir = Save(4, 2);
-  std::string before = Contents(JoinPath(step_dir, ShardFileName(0)));
-  absl::Status status = Write(step_dir, 10).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(step_dir));
-  EXPECT_EQ(Contents(JoinPath(step_dir, ShardFileName(0))), before);
+// A worker that outlived its run must not make a removed checkpoint directory anew.
+TEST_F(ShardWriterTest, TheParentDirectoryIsNotMade) {
+  EXPECT_EQ(Write(Path("gone/s"), 10).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(FileExists(Path("gone")));
+}
+
+TEST_F(ShardWriterTest, TheFileAndItsNameAreSyncedInThisOrder) {
+  FileCallLog log(directory_);
+  ASSERT_TRUE(Write(Path("s"), 10).ok());
+  EXPECT_THAT(log.calls(), ElementsAre("write s/rank-00000.safetensors", "fsync s/rank-00000.safetensors", "fsync s"));
+}
+
+TEST_F(ShardWriterTest, AFailedSyncFailsTheSave) {
+  for (const char* name : {"s/rank-00000.safetensors", "s"}) {
+    FileCallLog log(directory_);
+    log.FailFsync(name, EIO);
+    absl::Status status = Write(Path("s"), 10).status();
+    EXPECT_EQ(ExitCode(status), 3) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot fsync")) << name;
+    EXPECT_FALSE(FileExists(Path("s/rank-00000.safetensors")));
+  }
 }
 
 // A file-size limit fails the write half way, as a full disk does.

@@ -11,6 +11,7 @@
 #include "coordinator/partition.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/commit.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_writer.h"
 #include "worker/model/spec.h"
@@ -35,9 +36,24 @@ class CheckpointTest : public testing::Test {
     model->set_layers(2);
     model->set_hidden(15);
     model->set_heads(3);
+    model->set_kv_heads(3);
     model->set_intermediate(60);
     model->set_context(7);
     model->set_vocab(31);
+    config.mutable_parallel()->set_workers(2);
+    config.mutable_parallel()->set_zero_stage(2);
+    config.mutable_parallel()->set_tensor(1);
+    config.set_precision("bf16");
+    config.mutable_batch()->set_global_sequences(4);
+    config.mutable_batch()->set_micro_sequences(2);
+    config.mutable_optimizer()->set_name("adamw");
+    config.mutable_optimizer()->set_learning_rate(1e-3);
+    config.mutable_optimizer()->set_beta1(0.9);
+    config.mutable_optimizer()->set_beta2(0.95);
+    config.mutable_optimizer()->set_epsilon(1e-8);
+    config.mutable_schedule()->set_decay("cosine");
+    config.set_steps(1000);
+    config.mutable_checkpoint()->set_keep(3);
     config.set_seed(5);
     return config;
   }
@@ -53,33 +69,41 @@ class CheckpointTest : public testing::Test {
     return state;
   }
 
-  // The manifest of the small model at `step`, without files.
-  static v1::CheckpointManifest Manifest(int64_t step, int world_size) {
-    v1::CheckpointManifest manifest;
-    manifest.set_format_version(kManifestFormatVersion);
-    manifest.set_step(step);
-    *manifest.mutable_config() = SmallConfig();
-    const ModelSpec spec = SmallSpec();
+  static void SetTensors(const ModelSpec& spec, v1::CheckpointManifest* manifest) {
+    manifest->clear_tensors();
     for (const TensorSpec& tensor : spec.tensors()) {
-      v1::TensorEntry* entry = manifest.add_tensors();
+      v1::TensorEntry* entry = manifest->add_tensors();
       entry->set_name(tensor.name);
       entry->set_dtype(kStoredDType);
       for (int64_t side : tensor.shape) entry->add_shape(side);
       entry->set_flat_begin(tensor.flat_begin);
       entry->set_flat_end(tensor.flat_end);
     }
+  }
+
+  // The manifest of the small model at `step`, without files.
+  static v1::CheckpointManifest Manifest(int64_t step, int world_size) {
+    v1::CheckpointManifest manifest;
+    manifest.set_format_version(kManifestFormatVersion);
+    manifest.set_step(step);
+    *manifest.mutable_config() = SmallConfig();
+    SetTensors(SmallSpec(), &manifest);
+    manifest.mutable_data_cursor()->set_samples_consumed(step * SmallConfig().batch().global_sequences());
     manifest.mutable_loss_scale()->set_scale(1);
+    manifest.mutable_random()->set_seed(SmallConfig().seed());
     manifest.set_world_size(world_size);
+    manifest.set_zero_stage(SmallConfig().parallel().zero_stage());
     return manifest;
   }
 
-  // What a fleet of `world_size` does to save the small model; everything but the commit.
+  // What a fleet of `world_size` does to save the small model as `step_dir`; everything but the commit.
   static v1::CheckpointManifest WriteShards(const std::string& step_dir, int64_t step, int world_size) {
     v1::CheckpointManifest manifest = Manifest(step, world_size);
     PartitionMap map(SmallSpec().units(), world_size);
     for (int rank = 0; rank < world_size; ++rank) {
       std::vector<PlacedRange> ranges = map.StoredRanges(rank);
-      auto file = WriteShard(step_dir, rank, ranges, State(0, ranges), State(1, ranges), State(2, ranges));
+      auto file = WriteShard(PartialDirectory(step_dir, manifest.generation()), rank, ranges, State(0, ranges),
+                             State(1, ranges), State(2, ranges));
       EXPECT_TRUE(file.ok()) << file.status();
       *manifest.add_files() = *file;
     }
@@ -87,7 +111,7 @@ class CheckpointTest : public testing::Test {
   }
   std::string Save(int64_t step, int world_size) const {
     std::string step_dir = StepDirectory(directory_, step);
-    absl::Status committed = CommitManifest(step_dir, WriteShards(step_dir, step, world_size));
+    absl::Status committed = CommitCheckpoint(step_dir, WriteShards(step_dir, step, world_size));
     EXPECT_TRUE(committed.ok()) << committed;
     return step_dir;
   }

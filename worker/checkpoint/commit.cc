@@ -1,0 +1,42 @@
+// Check, write the manifest, rename; see commit.h.
+#include "worker/checkpoint/commit.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_reader.h"
+
+namespace zerofleet {
+namespace {
+
+// By the names that the directory lists: a manifest that cannot be looked at still counts.
+absl::Status CheckNotCommitted(const std::string& step_dir) {
+  if (!FileExists(step_dir)) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(step_dir));
+  if (std::find(names.begin(), names.end(), kManifestName) == names.end()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(step_dir, ": holds a committed checkpoint, which is never overwritten"));
+}
+
+}  // namespace
+
+absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
+  ZF_RETURN_IF_ERROR(Annotate(ValidateManifest(manifest), JoinPath(step_dir, kManifestName)));
+  ZF_RETURN_IF_ERROR(CheckNotCommitted(step_dir));
+  const std::string partial_dir = PartialDirectory(step_dir, manifest.generation());
+  ZF_RETURN_IF_ERROR(VerifyShards(partial_dir, manifest));
+  // The shards' names must be durable before a manifest lists them.
+  ZF_RETURN_IF_ERROR(SyncDirectory(partial_dir));
+  ZF_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(partial_dir, kManifestName), ManifestText(manifest)));
+  ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(step_dir));
+  ZF_RETURN_IF_ERROR(Rename(partial_dir, step_dir));
+  return SyncDirectory(ParentOf(step_dir));
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,22 @@
+// The commit of a checkpoint: what every rank has written becomes a step directory that is never written to again.
+#ifndef ZEROFLEET_WORKER_CHECKPOINT_COMMIT_H_
+#define ZEROFLEET_WORKER_CHECKPOINT_COMMIT_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "zerofleet/v1/checkpoint.pb.h"
+
+namespace zerofleet {
+
+// Commits the shards in PartialDirectory(step_dir, manifest.generation()) as `step_dir`: validates the manifest, reads
+// every shard and checks its length, header and digest, writes manifest.json by write, fsync and rename, renames the
+// directory and syncs its parent. The rename is the commit: before it there is no `step_dir`, after it a whole one.
+//
+// FailedPrecondition if `step_dir` is committed already; DataLoss naming the file for a shard that is not what the
+// manifest says. What a release that wrote in place left in `step_dir` without a manifest is removed.
+absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointManifest& manifest);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_CHECKPOINT_COMMIT_H_

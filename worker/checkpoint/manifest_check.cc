@@ -1,0 +1,278 @@
+// What a manifest must satisfy, field by field and all together; see ValidateManifest in manifest.h.
+//
+// A digest says that nothing changed since the manifest was written; these checks say that what was written makes
+// sense. Both are needed: whoever writes a file can write a matching digest.
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "coordinator/partition.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_format.h"
+#include "worker/device/step_control.h"
+#include "worker/model/spec.h"
+
+namespace zerofleet {
+namespace {
+
+// Far beyond any model, far below what could overflow once multiplied by an element's bytes.
+constexpr int64_t kMaxElements = int64_t{1} << 50;
+constexpr int64_t kBillion = 1'000'000'000;
+constexpr int64_t kMaxSteps = 1000 * kBillion;
+constexpr int64_t kMaxSamples = 4 * kBillion * kBillion;  // with another run's on top they still fit 64 bits
+constexpr uint64_t kMaxGeneration = INT64_MAX;            // the next one must fit, and signed readers exist
+constexpr size_t kHexDigits = 32;
+
+absl::Status Wrong(const std::string& where, const std::string& what) {
+  return absl::DataLossError(absl::StrCat(where, ": ", what));
+}
+
+struct IntegerRow {
+  const char* key;
+  int64_t value, smallest, largest;
+};
+
+std::vector<IntegerRow> IntegerRows(const v1::CheckpointManifest& m) {
+  const v1::Config& c = m.config();
+  return {
+      {"config.parallel.workers", c.parallel().workers(), 1, 1024},
+      {"config.parallel.zero_stage", c.parallel().zero_stage(), 0, 3},
+      {"config.parallel.tensor", c.parallel().tensor(), 1, 1024},
+      {"config.batch.global_sequences", c.batch().global_sequences(), 1, kBillion},
+      {"config.batch.micro_sequences", c.batch().micro_sequences(), 1, kBillion},
+      {"config.steps", c.steps(), 1, kMaxSteps},
+      {"config.schedule.warmup_steps", c.schedule().warmup_steps(), 0, kMaxSteps},
+      {"config.evaluate.every_steps", c.evaluate().every_steps(), 0, kMaxSteps},
+      {"config.checkpoint.every_steps", c.checkpoint().every_steps(), 0, kMaxSteps},
+      {"config.checkpoint.keep", c.checkpoint().keep(), 1, kBillion},
+      {"step", m.step(), 0, c.steps()},
+      {"world_size", m.world_size(), 1, 1024},
+      {"zero_stage", m.zero_stage(), c.parallel().zero_stage(), c.parallel().zero_stage()},
+      // Whatever the batch sizes were on the way, a step takes at least one sample and at most a billion.
+      {"data_cursor.samples_consumed", m.data_cursor().samples_consumed(), m.step(),
+       std::clamp<int64_t>(m.step(), 0, kMaxSamples / kBillion) * kBillion},
+      {"loss_scale.skipped_steps", m.loss_scale().skipped_steps(), 0, m.step()},
+      {"committed_unix_seconds", m.committed_unix_seconds(), 0, INT64_MAX},
+  };
+}
+
+struct NumberRow {
+  const char* key;
+  double value;
+  bool fits;
+  const char* expected;
+};
+
+std::vector<NumberRow> NumberRows(const v1::Config& c) {
+  const v1::OptimizerConfig& o = c.optimizer();
+  return {
+      {"config.optimizer.learning_rate", o.learning_rate(), o.learning_rate() > 0, "> 0"},
+      {"config.optimizer.beta1", o.beta1(), o.beta1() >= 0 && o.beta1() < 1, "in [0, 1)"},
+      {"config.optimizer.beta2", o.beta2(), o.beta2() >= 0 && o.beta2() < 1, "in [0, 1)"},
+      {"config.optimizer.epsilon", o.epsilon(), o.epsilon() > 0, "> 0"},
+      {"config.optimizer.weight_decay", o.weight_decay(), o.weight_decay() >= 0, ">= 0"},
+      {"config.optimizer.grad_clip", o.grad_clip(), o.grad_clip() >= 0, ">= 0"},
+      {"config.schedule.min_learning_rate", c.schedule().min_learning_rate(), c.schedule().min_learning_rate() >= 0,
+       ">= 0"},
+  };
+}
+
+struct ChoiceRow {
+  const char* key;
+  const std::string& value;
+  std::vector<std::string> choices;
+};
+
+absl::Status CheckConfiguration(const v1::CheckpointManifest& manifest) {
+  const v1::Config& c = manifest.config();
+  for (const IntegerRow& row : IntegerRows(manifest)) {
+    if (row.value >= row.smallest && row.value <= row.largest) continue;
+    return Wrong(row.key, absl::StrCat(row.value, ", expected ", row.smallest,
+                                       row.smallest == row.largest ? "" : absl::StrCat(" to ", row.largest)));
+  }
+  for (const NumberRow& row : NumberRows(c)) {
+    if (!row.fits || !std::isfinite(row.value))
+      return Wrong(row.key, absl::StrCat(row.value, ", expected ", row.expected));
+  }
+  for (const ChoiceRow& row :
+       {ChoiceRow{"config.precision", c.precision(), {"bf16", "fp16", "fp32"}},
+        ChoiceRow{"config.optimizer.name", c.optimizer().name(), {"adamw"}},
+        ChoiceRow{"config.schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}}}) {
+    if (std::find(row.choices.begin(), row.choices.end(), row.value) == row.choices.end()) {
+      return Wrong(row.key, absl::StrCat("unknown value '", row.value, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What carries a run on: the generation, the seed, and the loss scale with its counts (step_control.h).
+absl::Status CheckRunState(const v1::CheckpointManifest& manifest) {
+  if (manifest.generation() > kMaxGeneration) {
+    return Wrong("generation", absl::StrCat(manifest.generation(), ", expected at most ", kMaxGeneration));
+  }
+  if (manifest.random().seed() != manifest.config().seed()) {
+    return Wrong("random.seed",
+                 absl::StrCat(manifest.random().seed(), ", but config.seed is ", manifest.config().seed()));
+  }
+  const v1::LossScaleState& loss_scale = manifest.loss_scale();
+  const bool scaled = manifest.config().precision() == "fp16";
+  const double most = scaled ? kMostLossScale : 1;
+  if (!(loss_scale.scale() >= 1 && loss_scale.scale() <= most)) {
+    return Wrong("loss_scale.scale", absl::StrCat(loss_scale.scale(), ", expected ", scaled ? "1 to " : "", most,
+                                                  " with precision ", manifest.config().precision()));
+  }
+  const int64_t most_clean =
+      scaled ? std::min(kCleanStepsToDouble - 1, manifest.step() - loss_scale.skipped_steps()) : 0;
+  if (loss_scale.clean_steps() < 0 || loss_scale.clean_steps() > most_clean) {
+    return Wrong("loss_scale.clean_steps", absl::StrCat(loss_scale.clean_steps(), ", expected 0 to ", most_clean));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTensors(const v1::CheckpointManifest& manifest) {
+  if (manifest.tensors().empty()) return Wrong("tensors", "empty");
+  std::set<std::string> names;
+  int64_t next = 0;
+  for (int i = 0; i < manifest.tensors_size(); ++i) {
+    const v1::TensorEntry& tensor = manifest.tensors(i);
+    const std::string where = absl::StrCat("tensors[", i, "]");
+    if (tensor.name().empty()) return Wrong(where, "no name");
+    if (!names.insert(tensor.name()).second) return Wrong(where, absl::StrCat("'", tensor.name(), "' is duplicated"));
+    if (tensor.dtype() != kStoredDType) return Wrong(where, absl::StrCat("dtype '", tensor.dtype(), "', expected F32"));
+    int64_t elements = 1;
+    for (int64_t side : tensor.shape()) {
+      if (side < 1 || __builtin_mul_overflow(elements, side, &elements)) elements = kMaxElements + 1;
+      if (elements > kMaxElements) return Wrong(where, "impossible shape");
+    }
+    if (tensor.flat_begin() != next) {
+      return Wrong(where, absl::StrCat("flat_begin ", tensor.flat_begin(), ", expected ", next));
+    }
+    if (tensor.flat_end() != next + elements) {
+      return Wrong(where, absl::StrCat("flat_end ", tensor.flat_end(), ", the shape needs ", next + elements));
+    }
+    next += elements;
+    if (next > kMaxElements) return Wrong(where, "more elements than any model has");
+  }
+  return absl::OkStatus();
+}
+
+// The table must be that of the configured model, row by row.
+absl::Status CheckTensorsOfModel(const v1::CheckpointManifest& manifest, const ModelSpec& spec) {
+  const int expected = static_cast<int>(spec.tensors().size());
+  if (manifest.tensors_size() != expected) {
+    return Wrong("tensors", absl::StrCat(manifest.tensors_size(), " of them, config.model has ", expected));
+  }
+  for (int i = 0; i < expected; ++i) {
+    const v1::TensorEntry& entry = manifest.tensors(i);
+    const TensorSpec& tensor = spec.tensors()[i];
+    if (entry.name() == tensor.name &&
+        std::equal(entry.shape().begin(), entry.shape().end(), tensor.shape.begin(), tensor.shape.end())) {
+      continue;
+    }
+    return Wrong(
+        absl::StrCat("tensors[", i, "]"),
+        absl::StrCat("'", entry.name(), "' is not what config.model has there, '", tensor.name, "' and its shape"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsDigest(const std::string& text) {
+  return text.size() == kHexDigits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// Ranges that follow one another both in the flat space and in the file are one: an import stores the whole model so.
+std::vector<PlacedRange> Merged(const std::vector<PlacedRange>& ranges) {
+  std::vector<PlacedRange> merged;
+  for (const PlacedRange& range : ranges) {
+    if (!merged.empty() && merged.back().flat_end == range.flat_begin &&
+        merged.back().offset + merged.back().elements() == range.offset) {
+      merged.back().flat_end = range.flat_end;
+    } else {
+      merged.push_back(range);
+    }
+  }
+  return merged;
+}
+
+absl::Status CheckRanges(const v1::ShardFile& file, const PartitionMap& map, const std::string& where) {
+  for (int r = 0; r < file.ranges_size(); ++r) {
+    const v1::FlatRange& range = file.ranges(r);
+    if (range.flat_begin() >= 0 && range.flat_begin() < range.flat_end() && range.flat_end() <= map.TotalElements() &&
+        range.offset() >= 0 && range.offset() <= map.TotalElements()) {
+      continue;
+    }
+    return Wrong(absl::StrCat(where, ".ranges[", r, "]"),
+                 absl::StrCat("[", range.flat_begin(), ", ", range.flat_end(), ") at offset ", range.offset(),
+                              " is not a range within ", map.TotalElements(), " elements"));
+  }
+  const std::vector<PlacedRange> expected = Merged(map.StoredRanges(file.rank())), found = Merged(StoredRanges(file));
+  if (found == expected) return absl::OkStatus();
+  const size_t r = static_cast<size_t>(
+      std::mismatch(found.begin(), found.end(), expected.begin(), expected.end()).first - found.begin());
+  const auto text = [](const std::vector<PlacedRange>& ranges, size_t i) {
+    if (i >= ranges.size()) return std::string("none");
+    return absl::StrCat("[", ranges[i].flat_begin, ", ", ranges[i].flat_end, ") at offset ", ranges[i].offset);
+  };
+  return Wrong(absl::StrCat(where, ".ranges"),
+               absl::StrCat("contiguous range ", r, " is ", text(found, r), ", but rank ", file.rank(), " of ",
+                            map.world_size(), " owns ", text(expected, r)));
+}
+
+absl::Status CheckFiles(const v1::CheckpointManifest& manifest, const ModelSpec& spec) {
+  if (manifest.files_size() != manifest.world_size()) {
+    return Wrong("files",
+                 absl::StrCat(manifest.files_size(), " of them, expected one per rank of ", manifest.world_size()));
+  }
+  const PartitionMap map(spec.units(), manifest.world_size());
+  for (int f = 0; f < manifest.files_size(); ++f) {
+    const v1::ShardFile& file = manifest.files(f);
+    const std::string where = absl::StrCat("files[", f, "]");
+    if (file.rank() != f) return Wrong(where, absl::StrCat("rank ", file.rank(), ", expected ", f));
+    if (file.name() != ShardFileName(f)) {
+      return Wrong(where, absl::StrCat("name '", file.name(), "', expected ", ShardFileName(f)));
+    }
+    if (!IsDigest(file.xxh3_128())) return Wrong(where, "xxh3_128 is not 32 lower-case hexadecimal digits");
+    ZF_RETURN_IF_ERROR(CheckRanges(file, map, where));
+    const int64_t least = StoredElements(file) * kShardVectors * static_cast<int64_t>(sizeof(float));
+    if (file.bytes() <= least || file.bytes() > least + kMaxSafetensorsHeaderBytes + kSafetensorsLengthBytes) {
+      return Wrong(where, absl::StrCat("bytes ", file.bytes(), ", its ranges need ", least, " and a header"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckManifestVersion(int64_t version) {
+  if (version > kManifestFormatVersion) {
+    return Wrong("format_version", absl::StrCat(version, " is of a later version of Zerofleet; this one reads up to ",
+                                                kManifestFormatVersion));
+  }
+  if (version >= 1) return absl::OkStatus();
+  return Wrong("format_version", absl::StrCat(version, ", expected 1 to ", kManifestFormatVersion));
+}
+
+absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
+  ZF_RETURN_IF_ERROR(CheckManifestVersion(manifest.format_version()));
+  if (!manifest.has_config()) return Wrong("config", "missing");
+  if (!manifest.has_data_cursor()) return Wrong("data_cursor", "missing");
+  if (!manifest.has_loss_scale()) return Wrong("loss_scale", "missing");
+  if (!manifest.has_random()) return Wrong("random", "missing");
+  ZF_RETURN_IF_ERROR(CheckConfiguration(manifest));
+  ZF_RETURN_IF_ERROR(CheckRunState(manifest));
+  ZF_RETURN_IF_ERROR(CheckTensors(manifest));
+  absl::StatusOr<ModelSpec> spec = ModelSpec::Create(manifest.config().model());
+  if (!spec.ok()) return Wrong("config", std::string(spec.status().message()));
+  if (manifest.config().model().kv_heads() != manifest.config().model().heads()) {
+    return Wrong("config.model.kv_heads", absl::StrCat(manifest.config().model().kv_heads(), ", expected ",
+                                                       manifest.config().model().heads(), " as heads"));
+  }
+  ZF_RETURN_IF_ERROR(CheckTensorsOfModel(manifest, *spec));
+  return CheckFiles(manifest, *spec);
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,51 @@
+// Comparison by field, and ranges moved tensor by tensor; see same_model.h.
+#include "worker/checkpoint/same_model.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "proto/json.h"
+
+namespace zerofleet {
+
+absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
+                            const std::string& path) {
+  const v1::ModelConfig& stored = manifest.config().model();
+  const nlohmann::ordered_json there = ProtoToJson(stored), here = ProtoToJson(model);
+  for (const auto& [field, value] : there.items()) {
+    if (field == "preset" || field == "context" || value == here[field]) continue;  // a preset is but a name
+    return absl::OutOfRangeError(absl::StrCat("checkpoint ", path, " is of another model: model.", field, " is ",
+                                              DumpJson(value), " there and ", DumpJson(here[field]),
+                                              " in the configuration"));
+  }
+  if (model.context() <= stored.context()) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(
+      "checkpoint ", path, " has a context of ", stored.context(), " and model.context is ", model.context(),
+      ": its position table has ", stored.context(), " rows; set model.context to ", stored.context(), " or less"));
+}
+
+std::vector<PlacedRange> StoredPlaces(const ModelSpec& spec, const v1::CheckpointManifest& manifest,
+                                      const std::vector<PlacedRange>& wanted) {
+  ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
+  std::vector<PlacedRange> places;
+  for (const PlacedRange& range : wanted) {
+    for (size_t t = 0; t < spec.tensors().size(); ++t) {
+      const TensorSpec& tensor = spec.tensors()[t];
+      const v1::TensorEntry& entry = manifest.tensors(static_cast<int>(t));
+      const int64_t begin = std::max(range.flat_begin, tensor.flat_begin);
+      const int64_t end = std::min(range.flat_end, tensor.flat_end);
+      if (begin >= end) continue;
+      ZF_CHECK(tensor.elements() <= entry.flat_end() - entry.flat_begin());
+      const int64_t moved = entry.flat_begin() - tensor.flat_begin;
+      const PlacedRange place = {begin + moved, end + moved, range.offset + (begin - range.flat_begin)};
+      const bool follows = !places.empty() && places.back().flat_end == place.flat_begin &&
+                           places.back().offset + places.back().elements() == place.offset;
+      if (follows) places.back().flat_end = place.flat_end;
+      if (!follows) places.push_back(place);
+    }
+  }
+  return places;
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,27 @@
+// Whether a checkpoint is of the configured model, and where that model's elements are in it.
+#ifndef ZEROFLEET_WORKER_CHECKPOINT_SAME_MODEL_H_
+#define ZEROFLEET_WORKER_CHECKPOINT_SAME_MODEL_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/partition.h"
+#include "worker/model/spec.h"
+#include "zerofleet/v1/checkpoint.pb.h"
+
+namespace zerofleet {
+
+// OutOfRange, naming the field and both values, unless every field of the stored model that changes what it computes
+// equals the configured one. The context may be shorter than the stored one: a position table's first rows are a table.
+absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
+                            const std::string& path);
+
+// `wanted`, ranges of the configured model's flat space, as ranges of the stored one's: what to give to LoadRanges.
+// Equal but for a shorter context, where all that follows the position table is elsewhere. CheckSameModel has passed.
+std::vector<PlacedRange> StoredPlaces(const ModelSpec& spec, const v1::CheckpointManifest& manifest,
+                                      const std::vector<PlacedRange>& wanted);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_CHECKPOINT_SAME_MODEL_H_

@@ -1,0 +1,71 @@
+// Which models a checkpoint serves, and a shorter context's rows.
+#include "worker/checkpoint/same_model.h"
+
+#include "gmock/gmock.h"
+#include "worker/checkpoint/shard_reader.h"
+#include "worker/checkpoint/test_support.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SameModelTest : public CheckpointTest {};
+
+TEST_F(SameModelTest, EveryFieldIsComparedAndNamed) {
+  const v1::CheckpointManifest manifest = Manifest(1, 2);
+  v1::ModelConfig same = SmallConfig().model();
+  same.set_preset("gpt2-tiny");
+  EXPECT_TRUE(CheckSameModel(manifest, same, "c").ok());
+  const google::protobuf::Descriptor& type = *v1::ModelConfig::descriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* field = type.field(i);
+    if (field->name() == "preset") continue;
+    v1::ModelConfig other = same;
+    if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_STRING) {
+      other.GetReflection()->SetString(&other, field, "another");
+    } else {
+      other.GetReflection()->SetInt64(&other, field, other.GetReflection()->GetInt64(other, field) + 1);
+    }
+    const absl::Status status = CheckSameModel(manifest, other, "c");
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << field->name();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("model." + field->name() + " is ")) << status;
+  }
+  same.set_heads(5);
+  EXPECT_EQ(CheckSameModel(manifest, same, "c").message(),
+            "checkpoint c is of another model: model.heads is 3 there and 5 in the configuration");
+}
+
+TEST_F(SameModelTest, AShorterContextTakesTheFirstRows) {
+  const std::string step_dir = Save(1, 3);
+  const v1::CheckpointManifest manifest = ReadManifest(step_dir).value();
+  v1::ModelConfig model = SmallConfig().model();
+  model.set_context(4);
+  ASSERT_TRUE(CheckSameModel(manifest, model, step_dir).ok());
+  const ModelSpec spec = ModelSpec::Create(model).value();
+  for (int world_size : {1, 2, 5}) {
+    for (int rank = 0; rank < world_size; ++rank) {
+      const std::vector<PlacedRange> wanted = PartitionMap(spec.units(), world_size).StoredRanges(rank);
+      std::vector<float> moment(State(1, wanted).size(), -1.0f), expected;
+      for (const PlacedRange& range : wanted) {
+        for (int64_t i = range.flat_begin; i < range.flat_end; ++i) {
+          // 31 rows of tokens, then positions, of 15 each: three rows less before all that follows.
+          expected.push_back(Value(1, i < (31 + 4) * 15 ? i : i + 3 * 15));
+        }
+      }
+      absl::Status read =
+          LoadRanges(step_dir, manifest, StoredPlaces(spec, manifest, wanted), nullptr, moment.data(), nullptr);
+      ASSERT_TRUE(read.ok()) << read;
+      EXPECT_EQ(moment, expected) << rank << " of " << world_size;
+    }
+  }
+}
+
+TEST_F(SameModelTest, TheSameContextKeepsEveryRange) {
+  const std::vector<PlacedRange> wanted = PartitionMap(SmallSpec().units(), 1).StoredRanges(0);
+  EXPECT_EQ(StoredPlaces(SmallSpec(), Manifest(1, 2), wanted),
+            (std::vector<PlacedRange>{{0, SmallSpec().parameters(), 0}}));
+}
+
+}  // namespace
+}  // namespace zerofleet
