@@ -28,9 +28,7 @@ std::vector<std::string> DeviceKindsBuilt() { return {"cpu"}; }
 
 namespace {
 
-absl::Status CheckCuda() {
-  return absl::FailedPreconditionError("device cuda is not in this build; use cpu or auto");
-}
+absl::Status CheckCuda() { return absl::FailedPreconditionError("device cuda is not in this build; use cpu or auto"); }
 absl::StatusOr<std::unique_ptr<Device>> CreateCuda(const DeviceOptions&) { return CheckCuda(); }
 
 }  // namespace
@@ -53,7 +51,13 @@ absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const DeviceOptions& option
   }
   ZF_ASSIGN_OR_RETURN(const std::string kind, ResolveDeviceKind(options.kind));
   if (kind == "cuda") return CreateCuda(options);
-  return std::make_unique<CpuDevice>(options.threads);
+  auto device = std::make_unique<CpuDevice>(options.threads);
+  if (device->threads() < options.threads) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the cpu device can start only ", device->threads(), " of ", options.threads,
+                     " threads; use fewer (--threads), or raise the limits on processes and memory"));
+  }
+  return device;
 }
 
 }  // namespace zerofleet

@@ -1,4 +1,6 @@
-// Which devices can be made, what they say of themselves, and their memory.
+// Which devices can be created, how they describe themselves, and their memory.
+#include <pthread.h>
+
 #include <cstring>
 #include <string>
 #include <vector>
@@ -32,6 +34,21 @@ TEST(DeviceFactoryTest, SaysWhatIsWrong) {
   }
   EXPECT_EQ(CreateDevice({.kind = "tpu"}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(CreateDevice({.kind = "cpu", .threads = 0}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// As under a limit on processes or memory: no thread's stack fits in the address space.
+TEST(DeviceFactoryTest, ThreadsThatCannotStartAreCounted) {
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_attr_init(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 46), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  const absl::Status status = CreateDevice({.kind = "cpu", .threads = 7}).status();
+  ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("can start only 1 of 7 threads"));
+  pthread_attr_destroy(&usual);
+  pthread_attr_destroy(&huge);
 }
 
 TEST(DeviceFactoryTest, ReservationsAreZeroedAndAligned) {

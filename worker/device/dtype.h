@@ -37,7 +37,8 @@ ZF_HOST_DEVICE constexpr float ToFloat(BF16 value) {
 ZF_HOST_DEVICE constexpr float ToFloat(float value) { return value; }
 
 ZF_HOST_DEVICE constexpr float ToFloat(F16 value) {
-  const uint32_t sign = (value.bits & 0x8000u) << 16, exponent = (value.bits >> 10) & 0x1fu, fraction = value.bits & 0x3ffu;
+  const uint32_t sign = (value.bits & 0x8000u) << 16, exponent = (value.bits >> 10) & 0x1fu,
+                 fraction = value.bits & 0x3ffu;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);  // infinity or NaN
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
   const float magnitude = static_cast<float>(fraction) * 0x1p-24f;  // zero and subnormals, exact
@@ -52,7 +53,7 @@ ZF_HOST_DEVICE constexpr BF16 ToBF16(float value) {
   return BF16{static_cast<uint16_t>(bits >> 16)};
 }
 
-// As ToBF16; what is 65520 or more in magnitude becomes an infinity.
+// As ToBF16; a magnitude of 65520 or more becomes an infinity.
 ZF_HOST_DEVICE constexpr F16 ToF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value), sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return F16{static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu))};
@@ -70,11 +71,17 @@ ZF_HOST_DEVICE constexpr F16 ToF16(float value) {
 template <typename T>
 ZF_HOST_DEVICE constexpr T FromFloat(float value);
 template <>
-ZF_HOST_DEVICE constexpr float FromFloat<float>(float value) { return value; }
+ZF_HOST_DEVICE constexpr float FromFloat<float>(float value) {
+  return value;
+}
 template <>
-ZF_HOST_DEVICE constexpr BF16 FromFloat<BF16>(float value) { return ToBF16(value); }
+ZF_HOST_DEVICE constexpr BF16 FromFloat<BF16>(float value) {
+  return ToBF16(value);
+}
 template <>
-ZF_HOST_DEVICE constexpr F16 FromFloat<F16>(float value) { return ToF16(value); }
+ZF_HOST_DEVICE constexpr F16 FromFloat<F16>(float value) {
+  return ToF16(value);
+}
 
 }  // namespace zerofleet
 

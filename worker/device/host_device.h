@@ -1,4 +1,4 @@
-// Marks a function that runs on the host and in CUDA kernels alike: one text, tested everywhere.
+// Marks a function that runs both on the host and in CUDA kernels: one source, tested everywhere.
 #ifndef ZEROFLEET_WORKER_DEVICE_HOST_DEVICE_H_
 #define ZEROFLEET_WORKER_DEVICE_HOST_DEVICE_H_
 

@@ -1,11 +1,11 @@
 // The typed ops a transformer needs, forward and backward, as every device implements them.
 //
 // Legend: B sequences, T positions, M = B*T tokens, C hidden, H heads, D = C/H, V vocabulary, K/N matrix sides.
-// Matrices are dense and row-major. `Tensor` arguments say their element type: activations and parameters are the
-// compute type (fp32, bf16 or fp16), all of one type within a call unless noted; gradients of parameters are always fp32.
-// Arithmetic and accumulation are fp32 whatever the storage. Every op is deterministic: the same input gives the
-// same bits on every run, with any number of threads. Pointers are device pointers, borrowed for the call.
-// Scratch memory is passed in by the caller; the *ScratchBytes functions say how much.
+// Matrices are dense and row-major. `Tensor` arguments carry their element type: activations and parameters are the
+// compute type (fp32, bf16 or fp16), all of one type within a call unless noted; gradients of parameters are always
+// fp32. Arithmetic and accumulation are fp32 whatever the storage. Every op is deterministic: the same input gives the
+// same bits on every run, with any number of threads. Pointers are device pointers, borrowed for the call. Scratch
+// memory is passed in by the caller; the *ScratchBytes functions say how much.
 #ifndef ZEROFLEET_WORKER_DEVICE_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_OPS_H_
 
@@ -50,15 +50,16 @@ class Ops {
   virtual void LinearForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor residual,
                              Tensor y) = 0;
   // before(M,N) = x(M,K) w^T + bias(N), y(M,N) = gelu(before).
-  virtual void LinearGeluForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor before,
-                                 Tensor y) = 0;
+  virtual void LinearGeluForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias,
+                                 Tensor before, Tensor y) = 0;
   // dx(M,K) = dy(M,N) w, overwritten.
   virtual void LinearBackwardInput(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor dx) = 0;
   // dbefore(M,K) = (dy(M,N) w) * gelu'(before(M,K)): through this layer and the GELU whose output it took.
   virtual void LinearBackwardInputGelu(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor before,
                                        Tensor dbefore) = 0;
   // dw(N,K) += dy^T x and dbias(N) += column sums of dy, both fp32; dbias may be null.
-  virtual void LinearBackwardWeight(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor x, float* dw, float* dbias) = 0;
+  virtual void LinearBackwardWeight(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor x, float* dw,
+                                    float* dbias) = 0;
 
   // --- Element-wise. GELU is the tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 uses it.
 
@@ -72,15 +73,16 @@ class Ops {
   virtual void LayerNormBackward(Stream&, int64_t m, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* mean,
                                  const float* rstd, Tensor dx, float* dgamma, float* dbeta) = 0;
 
-  // --- Causal self-attention. qkv is (B,T,3C): queries, keys and values side by side, heads contiguous in each.
-  // Scores are scaled by 1/sqrt(D). Never holds more than one tile of scores a thread.
+  // --- Causal self-attention. qkv is (B,T,3C): queries, keys and values side by side, heads contiguous in each. Scores
+  // are scaled by 1/sqrt(D). Never holds more than one tile of scores per thread.
 
   // out(B,T,C); logsumexp(B,H,T) fp32 is kept for the backward.
-  virtual void AttentionForward(Stream&, const AttentionShape&, Tensor qkv, Tensor out, float* logsumexp, void* scratch) = 0;
+  virtual void AttentionForward(Stream&, const AttentionShape&, Tensor qkv, Tensor out, float* logsumexp,
+                                void* scratch) = 0;
   // dqkv(B,T,3C) overwritten.
   virtual void AttentionBackward(Stream&, const AttentionShape&, Tensor qkv, Tensor out, const float* logsumexp,
                                  Tensor dout, Tensor dqkv, void* scratch) = 0;
-  // Bytes either direction needs, all threads together.
+  // Bytes that either direction needs, for all threads together.
   virtual int64_t AttentionScratchBytes(const AttentionShape&) const = 0;
 
   // --- Embeddings.
@@ -112,14 +114,14 @@ class Ops {
   virtual void SumSquares(Stream&, int64_t count, Tensor x, double* sum) = 0;
   virtual void Zero(Stream&, void* data, int64_t bytes) = 0;
   virtual void Fill(Stream&, int64_t count, float value, float* to) = 0;
-  // AdamW (Loshchilov and Hutter 2019) with decoupled decay, as PyTorch applies it: master, exp_avg and exp_avg_sq (fp32)
-  // updated in place from gradient, then parameter = master converted, over the segments' elements (segments in order,
-  // next to one another). Factors, and whether to do anything at all, come from `control` on the device.
+  // AdamW (Loshchilov and Hutter 2019) with decoupled decay, as PyTorch applies it: master, exp_avg and exp_avg_sq
+  // (fp32) updated in place from gradient, then parameter = master converted, over the segments' elements (segments in
+  // order, next to one another). Factors, and whether to do anything at all, come from `control` on the device.
   // parameter.data may be master itself when it is fp32.
   virtual void AdamW(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
                      float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) = 0;
   // to[i] = mean 0, deviation `deviation`, from a counter-based generator: element i of the result depends only on
-  // (seed, stream_id, first + i), so that any rank can fill any range.
+  // (seed, stream_id, first + i), so any rank can fill any range.
   virtual void FillNormal(Stream&, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,
                           float* to) = 0;
 
@@ -128,10 +130,11 @@ class Ops {
   // control->gradient_scale for the backward passes of a step.
   virtual void BeginStep(Stream&, double tokens, StepControl* control) = 0;
   // *mine = the sums of `losses` and `squares`, each in order, and `flags`.
-  virtual void SumScalars(Stream&, const double* losses, int64_t loss_count, const double* squares, int64_t square_count,
-                          uint64_t flags, StepScalars* mine) = 0;
+  virtual void SumScalars(Stream&, const double* losses, int64_t loss_count, const double* squares,
+                          int64_t square_count, uint64_t flags, StepScalars* mine) = 0;
   // Adds up the ranks' scalars in order and decides clipping, the update's factors and the next loss scale.
-  virtual void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule, StepControl* control) = 0;
+  virtual void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule,
+                          StepControl* control) = 0;
 
   // --- Measurement.
 

@@ -1,6 +1,6 @@
 // Normal numbers from a counter: Philox4x32-10 (Salmon et al. 2011), then Box and Muller's transform in double.
 //
-// Elements 4b to 4b+3 come from counter (b, stream_id) under the key `seed`, so any range can be filled on its own.
+// Elements 4b to 4b+3 come from counter (b, stream_id) under the key `seed`, so any range can be filled independently.
 #ifndef ZEROFLEET_WORKER_DEVICE_RANDOM_NORMAL_H_
 #define ZEROFLEET_WORKER_DEVICE_RANDOM_NORMAL_H_
 
@@ -38,7 +38,7 @@ ZF_HOST_DEVICE inline FourNormals NormalsOfBlock(uint64_t seed, uint64_t stream_
   const PhiloxWords words = Philox(seed, stream_id, block);
   FourNormals normals;
   for (int pair = 0; pair < 2; ++pair) {
-    // Half a step in from both ends: the logarithm never sees 0.
+    // Half a step in from both ends, so the logarithm never gets 0.
     const double radius = std::sqrt(-2.0 * std::log((words.word[2 * pair] + 0.5) * 0x1p-32));
     const double angle = kTwoPi * ((words.word[2 * pair + 1] + 0.5) * 0x1p-32);
     normals.value[2 * pair] = static_cast<float>(deviation * radius * std::cos(angle));

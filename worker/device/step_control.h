@@ -1,10 +1,10 @@
 // The numbers of an optimizer step that decide the next one: loss, norm, clipping, loss scale, and whether to update.
 //
-// They live in device memory and are worked out there (Ops::BeginStep, SumScalars, DecideStep), by the functions below,
-// which run on the host and in kernels alike. So a device that runs behind the host never waits for it within a step.
+// They live in device memory and are computed there (Ops::BeginStep, SumScalars, DecideStep), by the functions below,
+// which run both on the host and in kernels. So a device that runs behind the host never waits for it within a step.
 //
-// Loss scaling (Micikevicius et al. 2018, §3.2): gradients are of loss * loss_scale. A step whose gradient is not finite is
-// skipped: the state stays as it was and the scale is halved; after 2000 clean steps it is doubled.
+// Loss scaling (Micikevicius et al. 2018, §3.2): gradients are of loss * loss_scale. A step whose gradient is not
+// finite is skipped: the state stays as it was and the scale is halved; after 2000 clean steps it is doubled.
 #ifndef ZEROFLEET_WORKER_DEVICE_STEP_CONTROL_H_
 #define ZEROFLEET_WORKER_DEVICE_STEP_CONTROL_H_
 
@@ -26,15 +26,15 @@ struct StepScalars {
   uint64_t flags = 0;       // or-ed over the ranks
 };
 
-// What the host knows of a step beforehand.
+// What the host knows about a step beforehand.
 struct StepRule {
-  double tokens;           // of the global batch
-  double grad_clip;        // largest global L2 norm; 0: no limit
+  double tokens;            // of the global batch
+  double grad_clip;         // largest global L2 norm; 0: no limit
   bool dynamic_loss_scale;  // fp16
   double learning_rate, beta1, beta2, epsilon, weight_decay;
 };
 
-// What AdamW comes to for one step, worked out once in double.
+// The constants of AdamW for one step, computed once in double.
 struct AdamWFactors {
   float gradient_scale, one_minus_beta1, beta2, one_minus_beta2, decay, step_size, sqrt_correction2, epsilon;
 };
@@ -79,7 +79,7 @@ ZF_HOST_DEVICE inline void BeginStep(double tokens, StepControl& control) {
   control.apply = 0;
 }
 
-// `most` 0 is no limit; otherwise as PyTorch's clip_grad_norm_.
+// `most` 0 means no limit; otherwise as PyTorch's clip_grad_norm_.
 ZF_HOST_DEVICE inline double ClipCoefficient(double norm, double most) {
   constexpr double kGuard = 1e-6;
   if (!(most > 0)) return 1.0;

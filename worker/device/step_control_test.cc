@@ -1,7 +1,9 @@
-// Clipping, AdamW's factors and the loss scale, from their definitions; conformance/step_scalars_test.cc runs them on devices.
+// Clipping, AdamW's factors and the loss scale, from their definitions; conformance/step_scalars_test.cc runs them on
+// devices.
 #include "worker/device/step_control.h"
 
 #include <cmath>
+#include <limits>
 
 #include "gtest/gtest.h"
 
@@ -16,8 +18,14 @@ TEST(ClipCoefficient, OnlyShrinks) {
 }
 
 TEST(DecideStep, NormAndClipAreOfUnscaledGradients) {
-  const StepRule rule{.tokens = 10, .grad_clip = 1.0, .dynamic_loss_scale = true, .learning_rate = 0.1, .beta1 = 0.9,
-                      .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0.5};
+  const StepRule rule{.tokens = 10,
+                      .grad_clip = 1.0,
+                      .dynamic_loss_scale = true,
+                      .learning_rate = 0.1,
+                      .beta1 = 0.9,
+                      .beta2 = 0.99,
+                      .epsilon = 1e-8,
+                      .weight_decay = 0.5};
   StepControl control;
   control.loss_scale = 8;
   BeginStep(rule.tokens, control);
@@ -31,9 +39,38 @@ TEST(DecideStep, NormAndClipAreOfUnscaledGradients) {
   EXPECT_NEAR(control.factors.sqrt_correction2, std::sqrt(1 - 0.99), 1e-7);
 }
 
+// AdamW's bias correction counts updates, not steps: a step that overflowed has made none.
+TEST(DecideStep, TheStepAfterAnOverflowIsTheFirstUpdate) {
+  const StepRule rule{.tokens = 1,
+                      .grad_clip = 0,
+                      .dynamic_loss_scale = true,
+                      .learning_rate = 0.1,
+                      .beta1 = 0.9,
+                      .beta2 = 0.99,
+                      .epsilon = 1e-8,
+                      .weight_decay = 0};
+  StepControl control;
+  control.loss_scale = 8;
+  DecideStep({.loss_sum = 1, .squared_norm = std::numeric_limits<double>::infinity(), .flags = 0}, rule, control);
+  EXPECT_EQ(control.apply, 0u);
+  EXPECT_EQ(control.updates, 0);
+  DecideStep({.loss_sum = 1, .squared_norm = 1, .flags = 0}, rule, control);
+  EXPECT_EQ(control.apply, 1u);
+  EXPECT_EQ(control.updates, 1);
+  EXPECT_EQ(control.skipped, 1);
+  EXPECT_EQ(control.factors.step_size, static_cast<float>(0.1 / (1.0 - 0.9)));
+  EXPECT_EQ(control.factors.sqrt_correction2, static_cast<float>(std::sqrt(1.0 - 0.99)));
+}
+
 TEST(DecideStep, LossScaleNeverFallsBelowOne) {
-  StepRule rule{.tokens = 1, .grad_clip = 0, .dynamic_loss_scale = true, .learning_rate = 0.1, .beta1 = 0.9,
-                .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0};
+  StepRule rule{.tokens = 1,
+                .grad_clip = 0,
+                .dynamic_loss_scale = true,
+                .learning_rate = 0.1,
+                .beta1 = 0.9,
+                .beta2 = 0.99,
+                .epsilon = 1e-8,
+                .weight_decay = 0};
   StepControl control;
   control.loss_scale = 4;
   for (const double want : {2.0, 1.0, 1.0}) {

@@ -1,9 +1,8 @@
-// First-fit pieces of one reservation; see arena.h.
+// Rows of one reservation, one after another; see arena.h.
 #include "worker/memory/arena.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +15,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// The place a row of `bytes` takes; never empty, so that every piece has an address of its own.
+// The place a row of `bytes` takes; never empty, so that every row has its own address.
 int64_t PlaceBytes(int64_t bytes) { return std::max(RoundUp(bytes, kAlignment), kAlignment); }
 
 }  // namespace
@@ -24,8 +23,8 @@ int64_t PlaceBytes(int64_t bytes) { return std::max(RoundUp(bytes, kAlignment), 
 const char* SpaceName(Space space) { return space == Space::kDevice ? "device" : "host"; }
 
 const char* CategoryName(Category category) {
-  static constexpr const char* kNames[kCategories] = {"parameters", "gradients", "optimizer",
-                                                      "activations", "gathered", "buffers"};
+  static constexpr const char* kNames[kCategories] = {"parameters",  "gradients", "optimizer",
+                                                      "activations", "gathered",  "buffers"};
   return kNames[static_cast<int>(category)];
 }
 
@@ -49,80 +48,50 @@ double ArenaFigures::FragmentationRatio() const {
 absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(const MemoryPlan& plan, Space space, Device& device) {
   int64_t total = 0;
   const MemoryRow* largest = nullptr;
-  std::map<std::string, Piece> pieces;
+  std::map<std::string, MemoryRow> rows;
   for (const MemoryRow& row : plan.rows) {
     if (row.space != space) continue;
     ZF_CHECK(row.bytes >= 0);
-    bool unique = pieces.emplace(row.name, Piece{row}).second;
+    bool unique = rows.emplace(row.name, row).second;
     ZF_CHECK(unique);
     total += PlaceBytes(row.bytes);
     if (largest == nullptr || row.bytes > largest->bytes) largest = &row;
   }
-  absl::StatusOr<std::unique_ptr<Reservation>> reservation = 
-      space == Space::kDevice ? device.Reserve(std::max(total, kAlignment)) : device.ReserveHost(std::max(total, kAlignment));
+  absl::StatusOr<std::unique_ptr<Reservation>> reservation = space == Space::kDevice
+                                                                 ? device.Reserve(std::max(total, kAlignment))
+                                                                 : device.ReserveHost(std::max(total, kAlignment));
   if (!reservation.ok()) {
-    return Annotate(reservation.status(),
-                    absl::StrCat(SpaceName(space), " memory plan of ", HumanBytes(total), " (largest: ",
-                                 largest == nullptr ? "nothing" : largest->name, ", ",
-                                 HumanBytes(largest == nullptr ? 0 : largest->bytes), ")"));
+    return Annotate(reservation.status(), absl::StrCat(SpaceName(space), " memory plan of ", HumanBytes(total),
+                                                       " (largest: ", largest == nullptr ? "nothing" : largest->name,
+                                                       ", ", HumanBytes(largest == nullptr ? 0 : largest->bytes), ")"));
   }
-  return std::unique_ptr<Arena>(new Arena(*std::move(reservation), std::move(pieces)));
+  return std::unique_ptr<Arena>(new Arena(*std::move(reservation), std::move(rows)));
 }
 
-Arena::Arena(std::unique_ptr<Reservation> reservation, std::map<std::string, Piece> pieces)
-    : reservation_(std::move(reservation)), pieces_(std::move(pieces)) {
-  free_[0] = reservation_->bytes();
-}
+Arena::Arena(std::unique_ptr<Reservation> reservation, std::map<std::string, MemoryRow> rows)
+    : reservation_(std::move(reservation)), left_(std::move(rows)) {}
 
 std::byte* Arena::Take(const std::string& name) {
   absl::MutexLock lock(&mutex_);
-  auto found = pieces_.find(name);
-  ZF_CHECK(found != pieces_.end());
-  Piece& piece = found->second;
-  ZF_CHECK(piece.offset == -1);
-  int64_t bytes = PlaceBytes(piece.row.bytes);
-  auto place = std::find_if(free_.begin(), free_.end(), [&](const auto& block) { return block.second >= bytes; });
-  ZF_CHECK(place != free_.end());
-  auto [offset, available] = *place;
-  free_.erase(place);
-  if (available > bytes) free_[offset + bytes] = available - bytes;
-  piece.offset = offset;
-  CategoryUse& use = categories_[static_cast<int>(piece.row.category)];
-  use.current += piece.row.bytes;
+  const auto found = left_.find(name);
+  ZF_CHECK(found != left_.end());
+  const MemoryRow row = std::move(found->second);
+  left_.erase(found);
+  std::byte* place = reservation_->data() + used_;
+  used_ += PlaceBytes(row.bytes);
+  ZF_CHECK(used_ <= reservation_->bytes());
+  CategoryUse& use = categories_[static_cast<int>(row.category)];
+  use.current += row.bytes;
   use.peak = std::max(use.peak, use.current);
-  return reservation_->data() + offset;
-}
-
-void Arena::Give(const std::string& name) {
-  absl::MutexLock lock(&mutex_);
-  auto found = pieces_.find(name);
-  ZF_CHECK(found != pieces_.end());
-  Piece& piece = found->second;
-  ZF_CHECK(piece.offset >= 0);
-  int64_t begin = piece.offset, end = begin + PlaceBytes(piece.row.bytes);
-  auto after = free_.find(end);
-  if (after != free_.end()) {
-    end += after->second;
-    free_.erase(after);
-  }
-  auto at = free_.lower_bound(begin);
-  if (at != free_.begin() && std::prev(at)->first + std::prev(at)->second == begin) {
-    begin = std::prev(at)->first;
-  }
-  free_[begin] = end - begin;
-  piece.offset = -1;
-  categories_[static_cast<int>(piece.row.category)].current -= piece.row.bytes;
+  return place;
 }
 
 ArenaFigures Arena::figures() const {
   absl::MutexLock lock(&mutex_);
   ArenaFigures figures;
   figures.reserved = reservation_->bytes();
-  figures.allocated = figures.reserved;
-  for (const auto& [offset, bytes] : free_) {
-    figures.allocated -= bytes;
-    figures.largest_free_block = std::max(figures.largest_free_block, bytes);
-  }
+  figures.allocated = used_;
+  figures.largest_free_block = figures.reserved - used_;
   figures.categories = categories_;
   return figures;
 }

@@ -1,8 +1,8 @@
 // Memory that is planned, reserved once, and then only handed out.
 //
-// A MemoryPlan is rows: every buffer of a run, by name, with its space, category and size. An Arena reserves the sum of a
-// space's rows in one piece and hands each row out by name; what is measured is what was planned, because there is
-// nowhere else to get memory from. Freed pieces return to a first-fit list, whose state the gauges export.
+// A MemoryPlan is rows: every buffer of a run, by name, with its space, category and size. An Arena reserves the sum of
+// a space's rows in one piece and hands each row out by name, one after another; what is measured is what was planned,
+// because there is nowhere else to get memory from. Rows live as long as the arena, which is a whole run.
 #ifndef ZEROFLEET_WORKER_MEMORY_ARENA_H_
 #define ZEROFLEET_WORKER_MEMORY_ARENA_H_
 
@@ -50,35 +50,33 @@ struct ArenaFigures {
   int64_t reserved = 0, allocated = 0, largest_free_block = 0;
   std::array<CategoryUse, kCategories> categories;
 
-  // 1 - largest free block / total free; 0 when nothing is free.
+  // 1 - largest free block / total free; 0 when nothing is free. An arena's free memory is one block, the rows that are
+  // not handed out yet, so this is 0: planned memory does not fragment. It measures allocators that take memory back.
   double FragmentationRatio() const;
 };
 
 class Arena {
  public:
-  // Reserves the plan's rows of `space` on `device`; ResourceExhausted, with the plan's largest row, if it does not fit.
+  // Reserves the plan's rows of `space` on `device`; ResourceExhausted, with the plan's largest row, if it does not
+  // fit.
   static absl::StatusOr<std::unique_ptr<Arena>> Create(const MemoryPlan& plan, Space space, Device& device);
 
-  // The row's memory, zeroed at first, aligned to 64 bytes. Each row is taken once, and may be given back. Thread-safe.
+  // The row's memory, zeroed, aligned to 64 bytes. Each row is taken once. Thread-safe.
   std::byte* Take(const std::string& name);
   template <typename T>
-  T* TakeAs(const std::string& name) { return reinterpret_cast<T*>(Take(name)); }
-  void Give(const std::string& name);
+  T* TakeAs(const std::string& name) {
+    return reinterpret_cast<T*>(Take(name));
+  }
 
   ArenaFigures figures() const;
 
  private:
-  struct Piece {
-    MemoryRow row;
-    int64_t offset = -1;  // -1: not taken
-  };
+  Arena(std::unique_ptr<Reservation> reservation, std::map<std::string, MemoryRow> rows);
 
-  Arena(std::unique_ptr<Reservation> reservation, std::map<std::string, Piece> pieces);
-
-  std::unique_ptr<Reservation> reservation_;
+  const std::unique_ptr<Reservation> reservation_;
   mutable absl::Mutex mutex_;
-  std::map<std::string, Piece> pieces_ ABSL_GUARDED_BY(mutex_);
-  std::map<int64_t, int64_t> free_ ABSL_GUARDED_BY(mutex_);  // offset -> bytes, neighbours merged
+  std::map<std::string, MemoryRow> left_ ABSL_GUARDED_BY(mutex_);  // rows not taken yet, by name
+  int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;                       // bytes from the reservation's begin
   std::array<CategoryUse, kCategories> categories_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,4 @@
-// Pieces, merging, figures, and the refusal of what does not fit.
+// Rows, figures, and the refusal of what does not fit.
 #include "worker/memory/arena.h"
 
 #include "gmock/gmock.h"
@@ -32,19 +32,27 @@ TEST_F(ArenaTest, HandsOutPlannedRowsApartFromEachOther) {
   EXPECT_EQ(figures.FragmentationRatio(), 0);
 }
 
-TEST_F(ArenaTest, FragmentationIsSeenAndMergingEndsIt) {
+TEST_F(ArenaTest, WhatIsNotTakenYetIsOneFreeBlock) {
   auto arena = Make({{Space::kDevice, Category::kBuffers, "a", 64},
-                     {Space::kDevice, Category::kBuffers, "b", 64},
+                     {Space::kDevice, Category::kBuffers, "b", 100},
                      {Space::kDevice, Category::kBuffers, "c", 64}});
-  for (const char* name : {"a", "b", "c"}) arena->Take(name);
-  arena->Give("a");
-  arena->Give("c");
-  EXPECT_DOUBLE_EQ(arena->figures().FragmentationRatio(), 0.5);
-  arena->Give("b");
-  EXPECT_EQ(arena->figures().largest_free_block, 192);
-  EXPECT_EQ(arena->figures().FragmentationRatio(), 0);
-  EXPECT_EQ(arena->figures().categories[static_cast<int>(Category::kBuffers)].current, 0);
-  EXPECT_EQ(arena->figures().categories[static_cast<int>(Category::kBuffers)].peak, 192);
+  arena->Take("b");
+  const ArenaFigures figures = arena->figures();
+  EXPECT_EQ(figures.reserved, 256);
+  EXPECT_EQ(figures.allocated, 128);  // rounded up to 64 bytes
+  EXPECT_EQ(figures.largest_free_block, 128);
+  EXPECT_EQ(figures.FragmentationRatio(), 0);
+  EXPECT_EQ(figures.categories[static_cast<int>(Category::kBuffers)].current, 100);
+}
+
+TEST(ArenaFigures, FragmentationIsTheShareOfFreeMemoryOutsideTheLargestBlock) {
+  ArenaFigures figures;
+  figures.reserved = 300;
+  figures.allocated = 100;
+  figures.largest_free_block = 50;
+  EXPECT_DOUBLE_EQ(figures.FragmentationRatio(), 0.75);
+  figures.allocated = 300;
+  EXPECT_EQ(figures.FragmentationRatio(), 0);
 }
 
 TEST_F(ArenaTest, TooLargeAPlanNamesItsLargestRow) {

@@ -1,4 +1,5 @@
 // Causal attention on every device.
+#include <algorithm>
 #include <cmath>
 
 #include "worker/device/conformance/device_fixture.h"
@@ -118,6 +119,17 @@ TEST_P(AttentionTest, NaNReachesTheRowsThatSeeIt) {
   EXPECT_FALSE(std::isnan(out[1 * 8]));
   EXPECT_TRUE(std::isnan(out[2 * 8]));
   EXPECT_TRUE(std::isnan(out[3 * 8]));
+}
+
+TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
+  const AttentionShape s{1, 70, 1, 16};
+  auto qkv = Random(Tokens(s) * 3 * Width(s), 8);
+  for (float& value : qkv) value *= 16;  // scores of some hundreds, whose exponentials fp32 cannot hold
+  const Reference want = ReferenceForward(s, qkv);
+  ASSERT_GT(*std::max_element(want.logsumexp.begin(), want.logsumexp.end()), 100);
+  const ForwardResult got = Forward(device(), s, dtype(), qkv);
+  ExpectClose(got.logsumexp, want.logsumexp, DType::kF32);
+  for (const float value : got.out) ASSERT_LE(std::abs(value), 16);  // a mean of values, and not NaN
 }
 
 ZF_CONFORMANCE(AttentionTest);

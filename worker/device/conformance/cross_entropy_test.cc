@@ -34,7 +34,8 @@ class CrossEntropyTest : public DeviceTest {
     const DeviceTensor scratch(device(), ops().CrossEntropyScratchBytes(s.m, s.c, s.vocab, dtype()));
     device().Copy(stream(), device_targets.as<void>(), targets.data(), targets.size() * sizeof(int32_t));
     ops().CrossEntropy(stream(), s.m, s.c, s.vocab, device_x.tensor(), device_w.tensor(), device_targets.as<int32_t>(),
-                       device_scale.as(), loss.as<double>(), backward ? dx.tensor() : Tensor{}, dw.as(), scratch.as<void>());
+                       device_scale.as(), loss.as<double>(), backward ? dx.tensor() : Tensor{}, dw.as(),
+                       scratch.as<void>());
     Result result;
     device().Copy(stream(), &result.loss, loss.as<void>(), sizeof(double));
     result.dx = Get(dx);

@@ -50,9 +50,8 @@ std::vector<float> DeviceTensor::Read(Device& device) const {
   void* const to = dtype_ == DType::kF32 ? static_cast<void*>(values.data()) : halves.data();
   device.Copy(*stream, to, reservation_->data(), reservation_->bytes());
   EXPECT_TRUE(stream->Synchronize().ok());
-  std::transform(halves.begin(), halves.end(), values.begin(), [this](uint16_t bits) {
-    return dtype_ == DType::kBF16 ? ToFloat(BF16{bits}) : ToFloat(F16{bits});
-  });
+  std::transform(halves.begin(), halves.end(), values.begin(),
+                 [this](uint16_t bits) { return dtype_ == DType::kBF16 ? ToFloat(BF16{bits}) : ToFloat(F16{bits}); });
   return values;
 }
 

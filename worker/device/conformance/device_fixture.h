@@ -33,7 +33,9 @@ class DeviceTensor {
 
   Tensor tensor() const { return {reservation_->data(), dtype_}; }
   template <typename T = float>
-  T* as() const { return reinterpret_cast<T*>(reservation_->data()); }
+  T* as() const {
+    return reinterpret_cast<T*>(reservation_->data());
+  }
   std::vector<float> Read(Device& device) const;
 
  private:
@@ -62,8 +64,8 @@ class DeviceTest : public ::testing::TestWithParam<std::tuple<std::string, DType
   std::unique_ptr<Stream> stream_;
 };
 
-// Each element within the rounding of `dtype` of what is wanted, measured against the largest element. `roundings` is how
-// often a device may round on the way to it.
+// Each element within the rounding of `dtype` of what is wanted, measured against the largest element. `roundings` is
+// how often a device may round on the way to it.
 void ExpectClose(const std::vector<float>& got, const std::vector<double>& want, DType dtype, int roundings = 1);
 
 // `gradient` against central differences of `loss` at `at`, every element or every `stride`-th.
@@ -73,13 +75,12 @@ void ExpectGradient(const std::function<double(const std::vector<float>&)>& loss
 double Dot(const std::vector<float>& a, const std::vector<float>& b);
 
 // Runs the suite on every device and every type.
-#define ZF_CONFORMANCE(Suite)                                                                                \
-  INSTANTIATE_TEST_SUITE_P(Devices, Suite,                                                                   \
-                           ::testing::Combine(::testing::ValuesIn(DeviceKinds()),                            \
-                                              ::testing::Values(DType::kF32, DType::kBF16, DType::kF16)),                 \
-                           [](const auto& info) {                                                            \
-                             return std::get<0>(info.param) + "_" + DTypeName(std::get<1>(info.param));      \
-                           })
+#define ZF_CONFORMANCE(Suite)                                                        \
+  INSTANTIATE_TEST_SUITE_P(                                                          \
+      Devices, Suite,                                                                \
+      ::testing::Combine(::testing::ValuesIn(DeviceKinds()),                         \
+                         ::testing::Values(DType::kF32, DType::kBF16, DType::kF16)), \
+      [](const auto& info) { return std::get<0>(info.param) + "_" + DTypeName(std::get<1>(info.param)); })
 
 }  // namespace zerofleet
 

@@ -30,9 +30,7 @@ class ElementwiseTest : public DeviceTest {
   }
 };
 
-double ReferenceGelu(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-}
+double ReferenceGelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 
 TEST_P(ElementwiseTest, GeluMatchesDouble) {
   for (const int64_t count : {1, 7, 64, 1003, 40001}) {

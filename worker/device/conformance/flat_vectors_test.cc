@@ -10,8 +10,14 @@ namespace {
 
 constexpr int64_t kCount = 40003;  // several blocks and a ragged end
 constexpr double kGradientScale = 0.7;
-constexpr StepRule kRule = {.tokens = 1, .grad_clip = 0, .dynamic_loss_scale = false, .learning_rate = 3e-4,
-                            .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+constexpr StepRule kRule = {.tokens = 1,
+                            .grad_clip = 0,
+                            .dynamic_loss_scale = false,
+                            .learning_rate = 3e-4,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .epsilon = 1e-8,
+                            .weight_decay = 0.1};
 
 class FlatVectorsTest : public DeviceTest {
  protected:
@@ -43,9 +49,15 @@ std::vector<uint32_t> Bits(const std::vector<float>& values) {
 
 // Every kind of float: ordinary, ties in both directions, subnormal, the largest, infinite, NaN with low bits only.
 std::vector<float> RoundingCases() {
-  std::vector<float> cases = {0.0f, -0.0f, 1.0f, std::numeric_limits<float>::max(), -std::numeric_limits<float>::max(),
-                              std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-                              std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::quiet_NaN()};
+  std::vector<float> cases = {0.0f,
+                              -0.0f,
+                              1.0f,
+                              std::numeric_limits<float>::max(),
+                              -std::numeric_limits<float>::max(),
+                              std::numeric_limits<float>::infinity(),
+                              -std::numeric_limits<float>::infinity(),
+                              std::numeric_limits<float>::denorm_min(),
+                              std::numeric_limits<float>::quiet_NaN()};
   for (const uint32_t bits : {0x3f808000u, 0x3f818000u, 0x3f807fffu, 0x3f808001u, 0x7f800001u, 0xff800001u, 0x7fffffffu,
                               0xffffffffu, 0x00008000u, 0x80018000u, 0x7f7f7fffu, 0x7f7f8000u}) {
     cases.push_back(std::bit_cast<float>(bits));
@@ -75,7 +87,7 @@ TEST_P(FlatVectorsTest, ConvertRoundsAsTheTypesSay) {
 
 TEST_P(FlatVectorsTest, ConvertMayNarrowInPlace) {
   if (dtype() == DType::kF32) GTEST_SKIP() << "fp32 is not narrower than fp32";
-  // The last is more than a device has threads at once.
+  // The last is more than a device has threads at one time.
   for (const int64_t count : {int64_t{1}, int64_t{9}, kCount, int64_t{3000001}}) {
     const auto values = Values(count, 1);
     const DeviceTensor buffer = PutFloat(values);
@@ -124,7 +136,8 @@ TEST_P(FlatVectorsTest, AdamWMatchesDouble) {
   for (float& value : v) value = std::abs(value);
   const DeviceTensor gradient = Put(g), master = PutFloat(p), exp_avg = PutFloat(m), exp_avg_sq = PutFloat(v);
   const DeviceTensor parameter = Room(kCount);
-  const DecaySegment segments[] = {{0, 1001, true}, {1001, 2, false}, {1003, 20000, true}, {21003, kCount - 21003, false}};
+  const DecaySegment segments[] = {
+      {0, 1001, true}, {1001, 2, false}, {1003, 20000, true}, {21003, kCount - 21003, false}};
   const DeviceTensor control = Control();
   ops().AdamW(stream(), segments, control.as<StepControl>(), gradient.tensor(), master.as(), exp_avg.as(),
               exp_avg_sq.as(), parameter.tensor());
@@ -150,7 +163,7 @@ TEST_P(FlatVectorsTest, AdamWMatchesDouble) {
 
 TEST_P(FlatVectorsTest, AdamWOfARangeEqualsThatRangeOfTheWhole) {
   const auto g = Random(kCount, 6), p = Values(kCount, 7), m = Values(kCount, 8), v = std::vector<float>(kCount, 0.1f);
-  const auto run = [&](std::vector<std::pair<int64_t, int64_t>> ranges) {
+  const auto run = [&](const std::vector<std::pair<int64_t, int64_t>>& ranges) {
     const DeviceTensor gradient = Put(g), master = PutFloat(p), exp_avg = PutFloat(m), exp_avg_sq = PutFloat(v);
     const Tensor fp32_parameter = master.tensor();  // the parameter may be the master itself
     const DeviceTensor control = Control();
@@ -166,7 +179,8 @@ TEST_P(FlatVectorsTest, AdamWOfARangeEqualsThatRangeOfTheWhole) {
 
 TEST_P(FlatVectorsTest, AdamWLeavesASkippedStepAlone) {
   const auto p = Values(kCount, 7);
-  const DeviceTensor gradient = Put(Random(kCount, 6)), master = PutFloat(p), exp_avg = PutFloat(p), exp_avg_sq = PutFloat(p);
+  const DeviceTensor gradient = Put(Random(kCount, 6)), master = PutFloat(p), exp_avg = PutFloat(p),
+                     exp_avg_sq = PutFloat(p);
   const DeviceTensor parameter = Room(kCount), control = Control(/*apply=*/false);
   const DecaySegment all{0, kCount, true};
   ops().AdamW(stream(), {&all, 1}, control.as<StepControl>(), gradient.tensor(), master.as(), exp_avg.as(),

@@ -60,7 +60,8 @@ double Gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x
 TEST_P(LinearTest, GeluForwardKeepsWhatCameBefore) {
   for (const auto& [m, n, k] : kShapes) {
     const auto x = Random(m * k, 1), w = Random(n * k, 2), bias = Random(n, 3);
-    const DeviceTensor device_x = Put(x), device_w = Put(w), device_bias = Put(bias), before = Room(m * n), y = Room(m * n);
+    const DeviceTensor device_x = Put(x), device_w = Put(w), device_bias = Put(bias), before = Room(m * n),
+                       y = Room(m * n);
     ops().LinearGeluForward(stream(), m, n, k, device_x.tensor(), device_w.tensor(), device_bias.tensor(),
                             before.tensor(), y.tensor());
     auto want = ReferenceForward(m, n, k, x, w, bias);

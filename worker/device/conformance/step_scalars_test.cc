@@ -1,4 +1,4 @@
-// The step's own numbers on every device: the same bits as the functions they are made of, run on the host.
+// The step's own numbers on every device: the same bits as the functions that define them give on the host.
 #include <cmath>
 
 #include "worker/device/conformance/device_fixture.h"
@@ -27,17 +27,25 @@ class StepScalarsTest : public DeviceTest {
   StepControl After(StepControl control, const std::vector<StepScalars>& ranks, const StepRule& rule) {
     const DeviceTensor memory = Bytes(std::vector{control}), all = Bytes(ranks);
     ops().BeginStep(stream(), rule.tokens, memory.as<StepControl>());
-    ops().DecideStep(stream(), all.as<StepScalars>(), static_cast<int64_t>(ranks.size()), rule, memory.as<StepControl>());
+    ops().DecideStep(stream(), all.as<StepScalars>(), static_cast<int64_t>(ranks.size()), rule,
+                     memory.as<StepControl>());
     return One<StepControl>(memory);
   }
 };
 
-constexpr StepRule kStepRule = {.tokens = 96, .grad_clip = 0.5, .dynamic_loss_scale = true, .learning_rate = 1e-3,
-                            .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+constexpr StepRule kStepRule = {.tokens = 96,
+                                .grad_clip = 0.5,
+                                .dynamic_loss_scale = true,
+                                .learning_rate = 1e-3,
+                                .beta1 = 0.9,
+                                .beta2 = 0.95,
+                                .epsilon = 1e-8,
+                                .weight_decay = 0.1};
 
 TEST_P(StepScalarsTest, SumsInOrder) {
   const std::vector<double> losses = {1e16, 1.0, -1e16, 3.0}, squares = {0.1, 0.2, 0.3};
-  const DeviceTensor device_losses = Bytes(losses), device_squares = Bytes(squares), mine = Bytes(std::vector<StepScalars>(1));
+  const DeviceTensor device_losses = Bytes(losses), device_squares = Bytes(squares),
+                     mine = Bytes(std::vector<StepScalars>(1));
   ops().SumScalars(stream(), device_losses.as<double>(), 4, device_squares.as<double>(), 3, 5, mine.as<StepScalars>());
   const StepScalars got = One<StepScalars>(mine);
   EXPECT_EQ(got.loss_sum, ((1e16 + 1.0) - 1e16) + 3.0);

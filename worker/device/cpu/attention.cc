@@ -16,22 +16,23 @@
 namespace zerofleet {
 namespace {
 
-constexpr int64_t kRows = 64;        // queries a tile
+constexpr int64_t kRows = 64;         // queries per tile
 constexpr int64_t kAlignFloats = 16;  // scratch parts start on a cache line
 
 // One thread's part of the scratch, in floats. The last four serve the backward alone.
 struct Scratch {
-  float *q, *k, *v;          // (T,D)
-  float *scores, *out;       // (kRows,T), (kRows,D)
-  float *dk, *dv;            // (T,D)
-  float *dscores, *dout;     // (kRows,T), (kRows,D)
+  float *q, *k, *v;       // (T,D)
+  float *scores, *out;    // (kRows,T), (kRows,D)
+  float *dk, *dv;         // (T,D)
+  float *dscores, *dout;  // (kRows,T), (kRows,D)
 };
 
 // Floats from one part to the next: whole heads, and tiles.
 struct ScratchSizes {
   int64_t head, tile, rows;
   explicit ScratchSizes(const AttentionShape& s)
-      : head(RoundUp(s.time * s.head_size, kAlignFloats)), tile(kRows * RoundUp(s.time, kAlignFloats)),
+      : head(RoundUp(s.time * s.head_size, kAlignFloats)),
+        tile(kRows * RoundUp(s.time, kAlignFloats)),
         rows(kRows * RoundUp(s.head_size, kAlignFloats)) {}
   int64_t thread() const { return 5 * head + 2 * tile + 2 * rows; }
 };
@@ -47,9 +48,7 @@ Scratch ScratchOf(const AttentionShape& shape, void* scratch, int thread) {
   return s;
 }
 
-Matrix Dense(float* data, int64_t stride, bool transposed = false) {
-  return {{data, DType::kF32}, stride, transposed};
-}
+Matrix Dense(float* data, int64_t stride, bool transposed = false) { return {{data, DType::kF32}, stride, transposed}; }
 
 // `rows` rows of D elements, `stride` apart, to contiguous fp32 and back.
 void Gather(int64_t rows, int64_t head_size, Tensor from, int64_t stride, float* to) {
@@ -68,7 +67,7 @@ struct Head {
   const AttentionShape& shape;
   int64_t sequence, head;
 
-  int64_t width() const { return shape.heads * shape.head_size; }             // C
+  int64_t width() const { return shape.heads * shape.head_size; }  // C
   int64_t out_at() const { return sequence * shape.time * width() + head * shape.head_size; }
   int64_t qkv_at() const { return sequence * shape.time * 3 * width() + head * shape.head_size; }
   int64_t rows_at() const { return (sequence * shape.heads + head) * shape.time; }
@@ -85,7 +84,11 @@ struct Head {
 // scores(rows, keys) = q k^T, of the tile of queries that starts at `first`.
 absl::Status TileScores(const Head& head, const Scratch& s, int64_t first, int64_t rows, int64_t keys) {
   const int64_t d = head.shape.head_size;
-  return SerialMatmul({.m = rows, .n = keys, .k = d, .a = Dense(s.q + first * d, d), .b = Dense(s.k, d, true),
+  return SerialMatmul({.m = rows,
+                       .n = keys,
+                       .k = d,
+                       .a = Dense(s.q + first * d, d),
+                       .b = Dense(s.k, d, true),
                        .c = Dense(s.scores, keys)});
 }
 
@@ -102,8 +105,8 @@ absl::Status ForwardHead(const Head& head, const Scratch& s, Tensor qkv, Tensor 
       logsumexp[head.rows_at() + first + r] = kernels::SoftmaxRow(seen, head.scale(), row);
       std::fill(row + seen, row + keys, 0.0f);
     }
-    status.Update(SerialMatmul({.m = rows, .n = d, .k = keys, .a = Dense(s.scores, keys), .b = Dense(s.v, d),
-                                .c = Dense(s.out, d)}));
+    status.Update(SerialMatmul(
+        {.m = rows, .n = d, .k = keys, .a = Dense(s.scores, keys), .b = Dense(s.v, d), .c = Dense(s.out, d)}));
     Scatter(rows, d, s.out, out.Offset(head.out_at() + first * head.width()), head.width());
   }
   return status;
@@ -128,16 +131,26 @@ absl::Status BackwardTile(const Head& head, const Scratch& s, int64_t first, int
   Gather(rows, d, out.Offset(head.out_at() + first * width), width, s.out);
   Gather(rows, d, dout.Offset(head.out_at() + first * width), width, s.dout);
   absl::Status status = TileScores(head, s, first, rows, keys);
-  status.Update(SerialMatmul({.m = rows, .n = keys, .k = d, .a = Dense(s.dout, d), .b = Dense(s.v, d, true),
-                              .c = Dense(s.dscores, keys)}));
+  status.Update(SerialMatmul(
+      {.m = rows, .n = keys, .k = d, .a = Dense(s.dout, d), .b = Dense(s.v, d, true), .c = Dense(s.dscores, keys)}));
   TileGradient(head, s, first, rows, logsumexp);
-  status.Update(SerialMatmul({.m = keys, .n = d, .k = rows, .a = Dense(s.scores, keys, true), .b = Dense(s.dout, d),
-                              .c = Dense(s.dv, d), .accumulate = true}));
-  status.Update(SerialMatmul({.m = keys, .n = d, .k = rows, .a = Dense(s.dscores, keys, true),
-                              .b = Dense(s.q + first * d, d), .c = Dense(s.dk, d), .accumulate = true}));
+  status.Update(SerialMatmul({.m = keys,
+                              .n = d,
+                              .k = rows,
+                              .a = Dense(s.scores, keys, true),
+                              .b = Dense(s.dout, d),
+                              .c = Dense(s.dv, d),
+                              .accumulate = true}));
+  status.Update(SerialMatmul({.m = keys,
+                              .n = d,
+                              .k = rows,
+                              .a = Dense(s.dscores, keys, true),
+                              .b = Dense(s.q + first * d, d),
+                              .c = Dense(s.dk, d),
+                              .accumulate = true}));
   // out is no longer needed: its place takes the tile's dq.
-  status.Update(SerialMatmul({.m = rows, .n = d, .k = keys, .a = Dense(s.dscores, keys), .b = Dense(s.k, d),
-                              .c = Dense(s.out, d)}));
+  status.Update(SerialMatmul(
+      {.m = rows, .n = d, .k = keys, .a = Dense(s.dscores, keys), .b = Dense(s.k, d), .c = Dense(s.out, d)}));
   Scatter(rows, d, s.out, dqkv.Offset(head.qkv_at() + first * 3 * width), 3 * width);
   return status;
 }
@@ -162,8 +175,7 @@ void CpuOps::AttentionForward(Stream& stream, const AttentionShape& shape, Tenso
                               void* scratch) {
   pool_.Run(shape.batch * shape.heads, [&](int64_t index, int thread) {
     const Head head{shape, index / shape.heads, index % shape.heads};
-    static_cast<CpuStream&>(stream).Keep(
-        ForwardHead(head, ScratchOf(shape, scratch, thread), qkv, out, logsumexp));
+    static_cast<CpuStream&>(stream).Keep(ForwardHead(head, ScratchOf(shape, scratch, thread), qkv, out, logsumexp));
   });
 }
 

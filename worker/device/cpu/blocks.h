@@ -1,4 +1,5 @@
-// How large a block of an op one thread takes at a time: enough to pay for handing it out, few enough to share.
+// The size of the blocks that threads take from an op: large enough to pay for the hand-over, small enough to share the
+// work evenly.
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_BLOCKS_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_BLOCKS_H_
 

@@ -48,7 +48,8 @@ std::string ModelName() {
 }  // namespace
 
 std::string CpuDevice::description() const {
-  return absl::StrCat(ModelName(), ", ", IsaName(), ", ", pool_.threads(), pool_.threads() == 1 ? " thread" : " threads");
+  return absl::StrCat(ModelName(), ", ", IsaName(), ", ", pool_.threads(),
+                      pool_.threads() == 1 ? " thread" : " threads");
 }
 
 absl::StatusOr<std::unique_ptr<Reservation>> CpuDevice::Reserve(int64_t bytes) {
@@ -59,7 +60,8 @@ absl::StatusOr<std::unique_ptr<Reservation>> CpuDevice::Reserve(int64_t bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the cpu device cannot reserve ", HumanBytes(bytes), ": ", std::strerror(errno)));
   }
-  // Fewer page faults and TLB misses in the large arenas; a kernel without huge pages may refuse, which costs speed only.
+  // Fewer page faults and TLB misses in the large arenas; a kernel without huge pages may refuse, which costs speed
+  // only.
   if (bytes >= kHugePageBytes) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   return std::make_unique<CpuReservation>(static_cast<std::byte*>(data), bytes);
 }

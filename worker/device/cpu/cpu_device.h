@@ -1,4 +1,5 @@
-// The CPU as a device: reservations are zeroed anonymous pages, streams run at once, ops use the device's own pool.
+// The CPU as a device: reservations are zeroed anonymous pages, streams run synchronously, ops use the device's own
+// pool.
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_CPU_DEVICE_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_CPU_DEVICE_H_
 
@@ -14,6 +15,7 @@ namespace zerofleet {
 class CpuDevice : public Device {
  public:
   explicit CpuDevice(int threads) : pool_(threads), ops_(pool_) {}
+  int threads() const { return pool_.threads(); }  // perhaps fewer than asked for, see ThreadPool
 
   std::string kind() const override { return "cpu"; }
   std::string description() const override;

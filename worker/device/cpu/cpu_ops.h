@@ -1,8 +1,8 @@
 // The ops of ops.h on the CPU.
 //
 // Each group of ops is one file: linear.cc, elementwise.cc, norm.cc, attention.cc, embedding.cc, cross_entropy.cc,
-// flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc. They cut the work into blocks for the pool; the arithmetic is in
-// matmul.h (matrices) and kernels.h (vectors).
+// flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc. They cut the work into blocks for the pool; the
+// arithmetic is in matmul.h (matrices) and kernels.h (vectors).
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 
@@ -41,8 +41,8 @@ class CpuOps : public Ops {
 
   void EmbeddingForward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor wte, Tensor wpe,
                         Tensor x) override;
-  void EmbeddingBackward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor dx,
-                         float* dwte, float* dwpe) override;
+  void EmbeddingBackward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor dx, float* dwte,
+                         float* dwpe) override;
 
   void CrossEntropy(Stream&, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w, const int32_t* targets,
                     const float* gradient_scale, double* loss_sum, Tensor dx, float* dw, void* scratch) override;
@@ -61,7 +61,8 @@ class CpuOps : public Ops {
   void BeginStep(Stream&, double tokens, StepControl* control) override;
   void SumScalars(Stream&, const double* losses, int64_t loss_count, const double* squares, int64_t square_count,
                   uint64_t flags, StepScalars* mine) override;
-  void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule, StepControl* control) override;
+  void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule,
+                  StepControl* control) override;
 
   // Where bf16 has no instructions the arithmetic is fp32, and so is the peak that is measured for it.
   double MeasureGemmPeak(DType dtype, int rounds) override;

@@ -20,7 +20,7 @@ constexpr int64_t kAlignBytes = 64;
 
 // How the scratch is cut: losses (M doubles), logits (rows,V) fp32, rounded dlogits (rows,V) bf16 or nothing.
 struct Plan {
-  int64_t rows;  // tokens a chunk
+  int64_t rows;  // tokens per chunk
   int64_t logits_at, rounded_at, bytes;
   bool rounded;
 
@@ -52,21 +52,26 @@ void CpuOps::CrossEntropy(Stream& stream, int64_t m, int64_t c, int64_t vocab, T
   for (int64_t first = 0; first < m; first += plan.rows) {
     const int64_t rows = std::min(plan.rows, m - first);
     const Tensor x_chunk = x.Offset(first * c);
-    cpu_stream.Keep(Matmul(
-        pool_, {.m = rows, .n = vocab, .k = c, .a = {x_chunk, c}, .b = {w, c, true}, .c = {logits, vocab}}));
+    cpu_stream.Keep(
+        Matmul(pool_, {.m = rows, .n = vocab, .k = c, .a = {x_chunk, c}, .b = {w, c, true}, .c = {logits, vocab}}));
     pool_.RunBlocks(rows, RowBlock(vocab), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const Tensor at = logits.Offset(row * vocab);
-        losses[first + row] = kernels::CrossEntropyRow(vocab, targets[first + row], gradient, scale,
-                                                       static_cast<float*>(at.data));
+        losses[first + row] =
+            kernels::CrossEntropyRow(vocab, targets[first + row], gradient, scale, static_cast<float*>(at.data));
         if (gradient && plan.rounded) kernels::Convert(vocab, at, rounded.Offset(row * vocab));
       }
     });
     if (!gradient) continue;
-    cpu_stream.Keep(Matmul(pool_, {.m = rows, .n = c, .k = vocab, .a = {dlogits, vocab}, .b = {w, c},
-                                     .c = {dx.Offset(first * c), c}}));
-    cpu_stream.Keep(Matmul(pool_, {.m = vocab, .n = c, .k = rows, .a = {dlogits, vocab, true}, .b = {x_chunk, c},
-                                     .c = {{dw, DType::kF32}, c}, .accumulate = true}));
+    cpu_stream.Keep(Matmul(
+        pool_, {.m = rows, .n = c, .k = vocab, .a = {dlogits, vocab}, .b = {w, c}, .c = {dx.Offset(first * c), c}}));
+    cpu_stream.Keep(Matmul(pool_, {.m = vocab,
+                                   .n = c,
+                                   .k = rows,
+                                   .a = {dlogits, vocab, true},
+                                   .b = {x_chunk, c},
+                                   .c = {{dw, DType::kF32}, c},
+                                   .accumulate = true}));
   }
   *loss_sum = 0;
   for (int64_t row = 0; row < m; ++row) *loss_sum += losses[row];

@@ -6,9 +6,8 @@
 namespace zerofleet {
 
 void CpuOps::GeluForward(Stream&, int64_t count, Tensor x, Tensor y) {
-  pool_.RunBlocks(count, kElementBlock, [&](int64_t begin, int64_t end) {
-    kernels::Gelu(end - begin, x.Offset(begin), y.Offset(begin));
-  });
+  pool_.RunBlocks(count, kElementBlock,
+                  [&](int64_t begin, int64_t end) { kernels::Gelu(end - begin, x.Offset(begin), y.Offset(begin)); });
 }
 
 }  // namespace zerofleet

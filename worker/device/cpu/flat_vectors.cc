@@ -1,4 +1,4 @@
-// Ops on flat vectors (ops.h): what ZeRO's shards are made of.
+// Ops on flat vectors (ops.h), which ZeRO's shards are.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace zerofleet {
 namespace {
 
-constexpr int64_t kMostPartials = 256;  // partial sums of squares, one a block
+constexpr int64_t kMostPartials = 256;  // partial sums of squares, one per block
 
 }  // namespace
 

@@ -14,7 +14,10 @@ double CpuOps::MeasureGemmPeak(DType dtype, int rounds) {
   if (!HasBF16Instructions()) dtype = DType::kF32;
   // Zeros: their bit pattern is the same in both types, and the rate does not depend on the values.
   std::vector<float> a(kSide * kSide), b(kSide * kSide), c(kSide * kSide);
-  const MatmulArguments product{.m = kSide, .n = kSide, .k = kSide, .a = {{a.data(), dtype}, kSide},
+  const MatmulArguments product{.m = kSide,
+                                .n = kSide,
+                                .k = kSide,
+                                .a = {{a.data(), dtype}, kSide},
                                 .b = {{b.data(), dtype}, kSide, /*transposed=*/true},
                                 .c = {{c.data(), dtype}, kSide}};
   double best_seconds = 0;

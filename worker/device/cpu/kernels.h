@@ -1,10 +1,10 @@
 // Vector arithmetic of the CPU ops: one thread, one contiguous range or row, any element type.
 //
 // kernels_elementwise.cc and kernels_rows.cc hold them, compiled once for each instruction set and chosen at run time
-// (Highway). Arithmetic is fp32 whatever the storage; bf16 and fp16 are rounded as ToBF16 and ToF16 do. An element's value depends on its
-// inputs alone: the last few elements of a range go through the same vector code as the others, so a range cut in two
-// gives the same bits. Sums depend on the length of the row only.
-// To add one: declare it here, write it in one of those files, and export it at that file's end.
+// (Highway). Arithmetic is fp32 whatever the storage; bf16 and fp16 are rounded as ToBF16 and ToF16 do. An element's
+// value depends on its inputs alone: the last few elements of a range go through the same vector code as the others, so
+// a range cut in two gives the same bits. Sums depend on the length of the row only. To add one: declare it here, write
+// it in one of those files, and export it at that file's end.
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_KERNELS_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_KERNELS_H_
 

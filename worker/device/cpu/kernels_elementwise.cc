@@ -34,9 +34,8 @@ void AddImpl(int64_t count, Tensor a, Tensor b, Tensor y) {
   WithType(a, [&](auto* left) HWY_ATTR {
     const auto* right = static_cast<decltype(left)>(b.data);
     auto* to = static_cast<decltype(left)>(y.data);
-    ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
-      Write(hn::Add(Read(left + i, lanes), Read(right + i, lanes)), to + i, lanes);
-    });
+    ForVectors(count, [&](int64_t i, int64_t lanes)
+                          HWY_ATTR { Write(hn::Add(Read(left + i, lanes), Read(right + i, lanes)), to + i, lanes); });
   });
 }
 
@@ -105,7 +104,8 @@ HWY_INLINE void AdamWTyped(int64_t count, const AdamWFactors& f, bool decay, con
 void AdamWImpl(int64_t count, const AdamWFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
                float* exp_avg_sq, Tensor parameter) {
   WithType(gradient, [&](auto* g) HWY_ATTR {
-    WithType(parameter, [&](auto* p) HWY_ATTR { AdamWTyped(count, factors, decay, g, master, exp_avg, exp_avg_sq, p); });
+    WithType(parameter,
+             [&](auto* p) HWY_ATTR { AdamWTyped(count, factors, decay, g, master, exp_avg, exp_avg_sq, p); });
   });
 }
 

@@ -78,9 +78,8 @@ void LayerNormRowGradientImpl(int64_t c, Tensor dy, Tensor x, Tensor gamma, floa
 HWY_INLINE float RowMax(int64_t count, const float* row) {
   const FloatTag d;
   auto largest = hn::Set(d, row[0]);
-  ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    largest = hn::Max(largest, Read(row + i, lanes, row[0]));
-  });
+  ForVectors(count,
+             [&](int64_t i, int64_t lanes) HWY_ATTR { largest = hn::Max(largest, Read(row + i, lanes, row[0])); });
   return hn::GetLane(hn::MaxOfLanes(d, largest));
 }
 
@@ -100,9 +99,8 @@ HWY_INLINE float ExpRow(int64_t count, float scale, float shift, float* row) {
 
 HWY_INLINE void ScaleRow(int64_t count, float scale, float* row) {
   const auto factor = hn::Set(FloatTag(), scale);
-  ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    Write(hn::Mul(factor, Read(row + i, lanes)), row + i, lanes);
-  });
+  ForVectors(count,
+             [&](int64_t i, int64_t lanes) HWY_ATTR { Write(hn::Mul(factor, Read(row + i, lanes)), row + i, lanes); });
 }
 
 float SoftmaxRowImpl(int64_t count, float scale, float* row) {
@@ -135,9 +133,8 @@ void AttentionGradientRowImpl(int64_t count, float scale, float logsumexp, float
 
 float DotImpl(int64_t count, const float* a, const float* b) {
   auto sum = hn::Zero(FloatTag());
-  ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
-    sum = hn::MulAdd(Read(a + i, lanes), Read(b + i, lanes), sum);
-  });
+  ForVectors(count,
+             [&](int64_t i, int64_t lanes) HWY_ATTR { sum = hn::MulAdd(Read(a + i, lanes), Read(b + i, lanes), sum); });
   return Sum(sum);
 }
 
@@ -156,9 +153,8 @@ void ColumnSumsImpl(int64_t m, int64_t stride, int64_t begin, int64_t end, Tenso
   WithType(dy, [&](auto* from) HWY_ATTR {
     for (int64_t row = 0; row < m; ++row) {
       const auto* values = from + row * stride + begin;
-      ForVectors(width, [&](int64_t j, int64_t lanes) HWY_ATTR {
-        Store(hn::Add(Load(partial + j), Read(values + j, lanes)), partial + j);
-      });
+      ForVectors(width, [&](int64_t j, int64_t lanes)
+                            HWY_ATTR { Store(hn::Add(Load(partial + j), Read(values + j, lanes)), partial + j); });
       if ((row + 1) % kRowsPerPartial == 0) Flush(width, partial, total);
     }
   });
@@ -166,8 +162,8 @@ void ColumnSumsImpl(int64_t m, int64_t stride, int64_t begin, int64_t end, Tenso
   for (int64_t j = 0; j < width; ++j) sums[begin + j] += total[j];
 }
 
-void LayerNormColumnsImpl(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x,
-                          const float* mean, const float* rstd, float* dgamma, float* dbeta) {
+void LayerNormColumnsImpl(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* mean,
+                          const float* rstd, float* dgamma, float* dbeta) {
   HWY_ALIGN float partial_gamma[kColumnBlock + kMaxLanes] = {}, partial_beta[kColumnBlock + kMaxLanes] = {};
   float total_gamma[kColumnBlock] = {}, total_beta[kColumnBlock] = {};
   const int64_t width = end - begin;

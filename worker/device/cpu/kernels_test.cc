@@ -85,7 +85,9 @@ std::vector<float> ManyKernels() {
   float mean = 0, rstd = 0;
   kernels::Gelu(n, Floats(x), Floats(y));
   std::vector<float> results = y;
-  const auto keep = [&](const std::vector<float>& values) { results.insert(results.end(), values.begin(), values.end()); };
+  const auto keep = [&](const std::vector<float>& values) {
+    results.insert(results.end(), values.begin(), values.end());
+  };
   kernels::GeluGradient(n, Floats(x), Floats(dy), Floats(dx));
   keep(dx);
   kernels::LayerNormRow(n, 1e-5f, Floats(x), Floats(gamma), Floats(beta), Floats(y), &mean, &rstd);
@@ -108,8 +110,15 @@ TEST(KernelsTest, OneElementAtATimeAgrees) {
   for (float& value : x) value *= 6.0f;
   kernels::Gelu(n, Floats(x), Floats(y));
   kernels::GeluGradient(n, Floats(x), Floats(dy), Floats(dx));
-  AdamWFactors factors = FactorsOf({.tokens = 1, .grad_clip = 0, .dynamic_loss_scale = false, .learning_rate = 1e-2,
-                                    .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}, 0.5, 3);
+  AdamWFactors factors = FactorsOf({.tokens = 1,
+                                    .grad_clip = 0,
+                                    .dynamic_loss_scale = false,
+                                    .learning_rate = 1e-2,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.95,
+                                    .epsilon = 1e-8,
+                                    .weight_decay = 0.1},
+                                   0.5, 3);
   auto master = Values(n, 10), exp_avg = Values(n, 11), exp_avg_sq = Values(n, 12);
   for (float& value : exp_avg_sq) value = std::abs(value);
   auto p = master, m = exp_avg, v = exp_avg_sq;

@@ -24,8 +24,8 @@ void CpuOps::LinearGeluForward(Stream& stream, int64_t m, int64_t n, int64_t k, 
   GeluForward(stream, m * n, before, y);
 }
 
-void CpuOps::LinearBackwardInputGelu(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor before,
-                                     Tensor dbefore) {
+void CpuOps::LinearBackwardInputGelu(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w,
+                                     Tensor before, Tensor dbefore) {
   LinearBackwardInput(stream, m, n, k, dy, w, dbefore);
   pool_.RunBlocks(m * k, kElementBlock, [&](int64_t begin, int64_t end) {
     kernels::GeluGradient(end - begin, before.Offset(begin), dbefore.Offset(begin), dbefore.Offset(begin));
@@ -39,13 +39,17 @@ void CpuOps::LinearBackwardInput(Stream& stream, int64_t m, int64_t n, int64_t k
 
 void CpuOps::LinearBackwardWeight(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor x, float* dw,
                                   float* dbias) {
-  const MatmulArguments product{.m = n, .n = k, .k = m, .a = {dy, n, /*transposed=*/true}, .b = {x, k},
-                                .c = {{dw, DType::kF32}, k}, .accumulate = true};
+  const MatmulArguments product{.m = n,
+                                .n = k,
+                                .k = m,
+                                .a = {dy, n, /*transposed=*/true},
+                                .b = {x, k},
+                                .c = {{dw, DType::kF32}, k},
+                                .accumulate = true};
   static_cast<CpuStream&>(stream).Keep(Matmul(pool_, product));
   if (dbias == nullptr) return;
-  pool_.RunBlocks(n, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
-    kernels::ColumnSums(m, n, begin, end, dy, dbias);
-  });
+  pool_.RunBlocks(n, kernels::kColumnBlock,
+                  [&](int64_t begin, int64_t end) { kernels::ColumnSums(m, n, begin, end, dy, dbias); });
 }
 
 }  // namespace zerofleet

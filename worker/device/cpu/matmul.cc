@@ -14,7 +14,7 @@
 #include "worker/device/cpu/kernels.h"
 #include "worker/device/cpu/matmul_primitive.h"
 
-// From GCC's OpenMP library, which oneDNN is built on; declared here since its header comes with one compiler only.
+// From GCC's OpenMP library, which oneDNN is built on; declared here since only one compiler ships its header.
 extern "C" void omp_set_num_threads(int threads);
 
 namespace zerofleet {
@@ -131,7 +131,7 @@ void KeepThisThreadSerial() {
 struct Tiling {
   Path path;
   int64_t m, n;           // of one tile
-  int64_t across, tiles;  // tiles side by side, and in all
+  int64_t across, tiles;  // tiles in a row, and in total
 };
 
 Tiling TilingFor(Path path, const MatmulArguments& p) {

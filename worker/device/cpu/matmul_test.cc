@@ -26,9 +26,7 @@ struct Stored {
       if (type == DType::kBF16) value = ToFloat(halves.back());
     }
   }
-  Tensor data() {
-    return dtype == DType::kF32 ? Tensor{floats.data(), dtype} : Tensor{halves.data(), dtype};
-  }
+  Tensor data() { return dtype == DType::kF32 ? Tensor{floats.data(), dtype} : Tensor{halves.data(), dtype}; }
   float At(int64_t row, int64_t column) const {
     const int64_t at = row * stride + column;
     return dtype == DType::kF32 ? floats[at] : ToFloat(halves[at]);
@@ -54,8 +52,12 @@ void ExpectMatchesDouble(const Case& p, absl::Status (*multiply)(const MatmulArg
   Stored b(p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.b, 2);
   Stored c(p.m, p.n, p.c, 3), bias(1, p.n, p.b, 4);
   const Stored before = c;
-  MatmulArguments product{.m = p.m, .n = p.n, .k = p.k, .a = {a.data(), a.stride, p.transpose_a},
-                          .b = {b.data(), b.stride, p.transpose_b}, .c = {c.data(), c.stride},
+  MatmulArguments product{.m = p.m,
+                          .n = p.n,
+                          .k = p.k,
+                          .a = {a.data(), a.stride, p.transpose_a},
+                          .b = {b.data(), b.stride, p.transpose_b},
+                          .c = {c.data(), c.stride},
                           .accumulate = p.accumulate};
   if (p.bias) product.bias = bias.data();
   ASSERT_TRUE(multiply(product).ok());

@@ -34,8 +34,8 @@ HWY_INLINE FloatVec Load(const BF16* from) {
   return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(bits_tag, half)));
 }
 
-// On its targets without vector instructions the library's own conversions cut off fractions and lose infinities: dtype.h's
-// stand in.
+// On its targets without vector instructions the library's own conversions cut off fractions and lose infinities:
+// dtype.h's stand in.
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 #define ZF_HALF_LANE_BY_LANE 1
 #else

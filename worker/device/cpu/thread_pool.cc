@@ -2,6 +2,7 @@
 #include "worker/device/cpu/thread_pool.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -10,7 +11,12 @@ namespace zerofleet {
 
 ThreadPool::ThreadPool(int threads) {
   ZF_CHECK(threads >= 1);
-  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { WorkerLoop(thread); });
+  workers_.reserve(static_cast<size_t>(threads - 1));
+  try {
+    for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { WorkerLoop(thread); });
+  } catch (const std::system_error&) {
+    // A limit on processes or on memory.
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -18,7 +18,8 @@ namespace zerofleet {
 
 class ThreadPool {
  public:
-  // `threads` counts the calling thread, which works too: 1 starts no thread at all.
+  // `threads` counts the calling thread, which works too: 1 starts no thread at all. Where the system starts no more
+  // of them, threads() is less than asked for.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

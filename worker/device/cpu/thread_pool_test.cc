@@ -18,6 +18,8 @@ TEST(ThreadPoolTest, EveryTaskRunsOnce) {
       pool.Run(tasks, [&](int64_t index, int thread) {
         EXPECT_GE(thread, 0);
         EXPECT_LT(thread, threads);
+        ASSERT_GE(index, 0);
+        ASSERT_LT(index, tasks);
         ++runs[index];
       });
       for (const auto& count : runs) EXPECT_EQ(count, 1);

@@ -1,9 +1,9 @@
-// AdamW (ops.h) over any number of segments, kMostSegments of them a launch.
+// AdamW (ops.h) over any number of segments, kMostSegments of them per launch.
 //
 // Estimate: an element moves 12 bytes of state in and 12 out, 2 or 4 of gradient in and 2 or 4 of parameter out (none
 // where the parameter is the master itself): 28 bytes in bf16. 124.4M parameters over an H200's 4.8 TB/s are 0.73 ms;
-// the goal is 0.90 of the rate of a plain copy on the same device. Arithmetic is some 60 instructions an element
-// against the 250 that pass in the time its bytes take.
+// the goal is 0.90 of the rate of a plain copy on the same device. Arithmetic is some 60 instructions per element,
+// while 250 could issue in the time its bytes take.
 #include "base/check.h"
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/dispatch.h"
@@ -17,13 +17,13 @@ constexpr int kLanes = 4;
 constexpr int kMostSegments = 32;
 
 struct Segment {
-  int64_t first_item;  // of this segment among the launch's
+  int64_t first_item;  // of this segment, among the launch's items
   int64_t offset;
   Split split;
   bool decay, vector_gradient, vector_parameter, vector_moments;
 };
 
-// A launch's segments, in kernel parameters: no memory to copy them to and to wait for.
+// A launch's segments, passed as kernel parameters: no memory to copy them to, no copy to wait for.
 struct Segments {
   int count = 0;
   int64_t items = 0;

@@ -1,8 +1,8 @@
 // Causal self-attention (ops.h): cuDNN's fused kernels where they take the shape, else the tiled ones.
 //
 // Which of them runs follows from shape, type and machine, never from timing, so a run's bits are the same each time.
-// Both keep the same logsumexp, so the directions may go different ways: cuDNN's backward takes fewer shapes than its
-// forward.
+// Both keep the same logsumexp, so forward and backward may use different ones: cuDNN's backward takes fewer shapes
+// than its forward.
 #include "worker/device/cuda/attention_cudnn.h"
 #include "worker/device/cuda/attention_tiled.h"
 #include "worker/device/cuda/cuda_ops.h"
@@ -28,7 +28,7 @@ void CudaOps::AttentionBackward(Stream& stream, const AttentionShape& shape, Ten
   }
 }
 
-// The backward's sums of dout * out, one a query.
+// The backward's sums of dout * out, one per query.
 int64_t CudaOps::AttentionScratchBytes(const AttentionShape& shape) const {
   return shape.batch * shape.heads * shape.time * static_cast<int64_t>(sizeof(float));
 }

@@ -1,9 +1,9 @@
 // See attention_cudnn.h. The graphs are attention_graph.h's.
 //
-// The deterministic backward keeps the gradient of the scores, T x T a head, in the workspace until dq is made of it.
-// So the batch is cut into slices whose scores fit: whole sequences, or, where one sequence's do not fit, some heads of
-// one sequence. A slice's size follows from the shape and the workspace alone. For gpt2-1558m (25 heads, context 1024)
-// a sequence takes 50 MiB.
+// The deterministic backward keeps the gradient of the scores, T x T per head, in the workspace until dq is computed
+// from it. So the batch is cut into slices whose scores fit: whole sequences, or, where one sequence's do not fit, some
+// heads of one sequence. A slice's size follows from the shape and the workspace alone. For gpt2-1558m (25 heads,
+// context 1024) a sequence takes 50 MiB.
 #include "worker/device/cuda/attention_cudnn.h"
 
 #include <cuda_runtime_api.h>
@@ -32,7 +32,7 @@ namespace zerofleet::cuda {
 namespace {
 
 constexpr int64_t kLargestHeadSize = 256;
-// Up to 9.15.0 the backward reaches beyond the tensors where T is no multiple of 128.
+// Up to 9.15.0 the backward accesses memory beyond the tensors if T is not a multiple of 128.
 constexpr size_t kOldestCudnn = 91600;
 // What cuDNN's backward engines add to the scores they store (256 bytes in 9.19), with room to spare.
 constexpr int64_t kSpareBytes = 64 << 10;
@@ -42,10 +42,10 @@ enum class Direction { kForward, kBackward };
 // The scores of one head as the engines store them: 2-byte elements, both sides rounded up to their tiles.
 int64_t ScoresBytes(int64_t time) { return RoundUp(time, 64) * RoundUp(time, 128) * 2; }
 
-// As even a cut of `count` into pieces of at most `most` as there is; the last may be smaller.
+// The most even cut of `count` into pieces of at most `most`; the last piece may be smaller.
 int64_t EvenPiece(int64_t count, int64_t most) { return CeilDivide(count, CeilDivide(count, most)); }
 
-// Sequences and heads that the backward takes at once; heads are cut only where sequences go one by one.
+// Sequences and heads that the backward processes at once; heads are cut only where sequences are processed one by one.
 struct Slice {
   int64_t sequences, heads;
 };
@@ -123,7 +123,7 @@ class CudnnAttention : public FusedAttention {
   // Direction, sequences, heads, heads of a row in memory, T, D, type.
   using Key = std::tuple<Direction, int64_t, int64_t, int64_t, int64_t, int64_t, DType>;
 
-  // Makes the plan of `part` at the first ask, and keeps it or the reason why there is none.
+  // Makes the plan of `part` on the first request, and keeps it or the reason why there is none.
   const absl::StatusOr<CudnnPlan>& PlanFor(Direction direction, const AttentionShape& part, int64_t row_heads,
                                            DType dtype);
   absl::StatusOr<CudnnPlan> MakePlan(Direction direction, const AttentionShape& part, int64_t row_heads, DType dtype);
@@ -139,7 +139,7 @@ class CudnnAttention : public FusedAttention {
 absl::StatusOr<CudnnPlan> CudnnAttention::MakePlan(Direction direction, const AttentionShape& part, int64_t row_heads,
                                                    DType dtype) {
   ZF_RETURN_IF_ERROR(CheckShape(part, dtype, direction, compute_capability_major_));
-  // The asking thread may be one on which no GPU was chosen yet.
+  // The calling thread may be one on which no GPU has been chosen yet.
   ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "cudaSetDevice"));
   ZF_ASSIGN_OR_RETURN(CudnnGraph graph, direction == Direction::kForward
                                             ? AttentionForwardGraph(handle_, part, row_heads, dtype)

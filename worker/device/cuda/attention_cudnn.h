@@ -14,13 +14,13 @@ namespace zerofleet::cuda {
 // Used by one thread at a time, on the GPU that was current at Create.
 class FusedAttention {
  public:
-  // `workspace` is device memory, aligned to 256 bytes, that the caller lends for its life. kUnimplemented in a build
-  // without cuDNN, FailedPrecondition where cuDNN finds no usable GPU.
+  // `workspace` is device memory, aligned to 256 bytes, that the caller lends for the object's lifetime. kUnimplemented
+  // in a build without cuDNN, FailedPrecondition where cuDNN finds no usable GPU.
   static absl::StatusOr<std::unique_ptr<FusedAttention>> Create(void* workspace, int64_t workspace_bytes);
   virtual ~FusedAttention() = default;
 
-  // OK where cuDNN runs this shape within the workspace, else why not: the same answer each time on one machine. The
-  // first ask makes the shape's plans, in about a second, and later ones look them up.
+  // OK where cuDNN runs this shape within the workspace, otherwise the reason: the same answer each time on one
+  // machine. The first call makes the shape's plans, in about a second, and later calls look them up.
   virtual absl::Status ForwardSupport(const AttentionShape& shape, DType dtype) = 0;
   virtual absl::Status BackwardSupport(const AttentionShape& shape, DType dtype) = 0;
 

@@ -13,7 +13,7 @@
 namespace zerofleet::cuda {
 namespace {
 
-// Results of both directions, from the same inputs.
+// Results of forward and backward, from the same inputs.
 struct Results {
   std::vector<float> out, logsumexp, dqkv;
 };
@@ -102,7 +102,7 @@ TEST_P(FusedAttentionTest, LeavesTheRestToTheTiledKernels) {
   EXPECT_EQ(fused_->BackwardSupport({1, 1 << 15, 1, 64}, GetParam()).code(), absl::StatusCode::kUnimplemented);
 }
 
-// 200 positions take 128 KiB of scores a head: the workspaces hold all sequences, two, one, and three heads of one.
+// 200 positions take 128 KiB of scores per head: the workspaces hold all sequences, two, one, and three heads of one.
 TEST_P(FusedAttentionTest, AgreesWithTiledHoweverTheBatchIsCut) {
   const AttentionShape s{5, 200, 7, 64};
   const Results want = Run(s, /*fused=*/false);
@@ -128,7 +128,7 @@ TEST_P(FusedAttentionTest, AgreesWithTiledAtOddShapes) {
   }
 }
 
-// Blocks of a sequence run at once and end in another order each time: a sum that depends on it would show.
+// Blocks of a sequence run concurrently and end in a different order each time: a sum that depends on it would show.
 TEST_P(FusedAttentionTest, GivesTheSameBitsEachTime) {
   const AttentionShape s{4, 1024, 25, 64};
   const Results first = Run(s, /*fused=*/true);

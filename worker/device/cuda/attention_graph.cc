@@ -11,6 +11,8 @@
 namespace zerofleet::cuda {
 namespace {
 
+constexpr int64_t kFullAlignment = 16, kF32Bytes = 4;
+
 using Sides = std::array<int64_t, 4>;  // of (B, H, rows, columns)
 
 // Elements from one index to the next when the tensor is dense.
@@ -30,7 +32,7 @@ class GraphWriter {
   GraphWriter(const AttentionShape& part, int64_t row_heads, DType dtype)
       : part_(part), row_heads_(row_heads), storage_(dtype == DType::kBF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF) {
     ZF_CHECK(dtype != DType::kF32);
-    // Numbers of rows are dense: heads may be left out of a sequence, not out of several.
+    // Per-row numbers are dense: heads may be left out of one sequence, but not of several.
     ZF_CHECK(part.heads == row_heads || part.batch == 1);
   }
 
@@ -42,7 +44,7 @@ class GraphWriter {
   Value PackedTransposed(AttentionTensor id) {
     return Bound(id, storage_, Transposed(Rows(part_.head_size)), Transposed(HeadStrides(3)));
   }
-  // One fp32 number for each query, dense.
+  // One fp32 number per query, dense.
   Value PerRow(AttentionTensor id) { return Bound(id, CUDNN_DATA_FLOAT, Rows(1), DenseStrides(Rows(1))); }
   // An fp32 number the host passes at each run.
   Value Number(AttentionTensor id);
@@ -57,7 +59,7 @@ class GraphWriter {
   Value BinaryInto(cudnnPointwiseMode_t mode, const Value& x, const Value& b, const Value& to) {
     return Pointwise(mode, {&x, &b}, to);
   }
-  // scores where the key is not after the query, else minus infinity.
+  // scores where the key is not after the query, minus infinity elsewhere.
   Value CausalMask(const Value& scores);
   // Over the last axis, to (.., 1).
   Value Reduce(cudnnReduceTensorOp_t op, const Value& x);
@@ -65,7 +67,7 @@ class GraphWriter {
     return MatmulInto(a, b, Virtual(CUDNN_DATA_FLOAT, {a.sides[0], a.sides[1], a.sides[2], b.sides[3]}));
   }
   Value MatmulInto(const Value& a, const Value& b, const Value& to);
-  // x with its last two axes exchanged.
+  // x with its last two axes swapped.
   Value Transpose(const Value& x, cudnnDataType_t type);
 
   Value Virtual(cudnnDataType_t type, const Sides& sides) { return Virtual(type, sides, DenseStrides(sides)); }
@@ -89,7 +91,7 @@ class GraphWriter {
                bool by_value);
   Value Pointwise(cudnnPointwiseMode_t mode, const std::vector<const Value*>& inputs, const Value& to,
                   cudnnDataType_t arithmetic = CUDNN_DATA_FLOAT, int64_t axis = -1);
-  // The number of queries' or keys' own index along `axis`.
+  // The index of each query or key along `axis`.
   Value Index(const Value& like, int64_t axis);
 
   CudnnDescriptor& Part(cudnnBackendDescriptorType_t type, std::string_view what) {
@@ -112,8 +114,9 @@ class GraphWriter {
 
 Value GraphWriter::Tensor(int64_t id, cudnnDataType_t type, const Sides& sides, const Sides& strides, bool is_virtual,
                           bool by_value) {
-  // Numbers of rows may start at any row; the others start at a head, which is 8 elements or more.
-  const int64_t alignment = type == CUDNN_DATA_FLOAT && !is_virtual ? 4 : 16;
+  // All start at a head, which has 8 elements or more, or one fp32 number for each of its rows.
+  const bool per_row = type == CUDNN_DATA_FLOAT && !is_virtual && !by_value;
+  const int64_t alignment = by_value ? kF32Bytes : per_row ? RowsAlignment(part_.time) : kFullAlignment;
   CudnnDescriptor& tensor = Part(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "attention tensor");
   tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
       .Set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
@@ -206,6 +209,8 @@ absl::StatusOr<CudnnGraph> GraphWriter::Finish(cudnnHandle_t handle) {
 
 }  // namespace
 
+int64_t RowsAlignment(int64_t time) { return time * kF32Bytes % kFullAlignment == 0 ? kFullAlignment : kF32Bytes; }
+
 absl::StatusOr<CudnnGraph> AttentionForwardGraph(cudnnHandle_t handle, const AttentionShape& part, int64_t row_heads,
                                                  DType dtype) {
   GraphWriter g(part, row_heads, dtype);
@@ -227,7 +232,7 @@ absl::StatusOr<CudnnGraph> AttentionBackwardGraph(cudnnHandle_t handle, const At
   const Value v_transposed = g.PackedTransposed(kValues);
   const Value out = g.Plain(kOut), dout = g.Plain(kDout), scale = g.Number(kScale);
   const Value row_sums = g.Reduce(CUDNN_REDUCE_TENSOR_ADD, g.Binary(CUDNN_POINTWISE_MUL, dout, out));
-  // The engines look for this product by dropout's inverse scale, which is 1 where nothing is dropped.
+  // The engines expect this multiplication by dropout's inverse scale, which is 1 where nothing is dropped.
   const Value delta = g.BinaryInto(CUDNN_POINTWISE_MUL, row_sums, g.Number(kOne), g.PerRow(kDelta));
 
   const Value scores = g.Binary(CUDNN_POINTWISE_MUL, g.Matmul(q, k_transposed), scale);

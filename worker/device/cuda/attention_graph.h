@@ -1,19 +1,19 @@
-// Causal attention written down as cuDNN operation graphs: the patterns that its fused attention engines recognise.
+// Causal attention expressed as cuDNN operation graphs: the patterns that its fused attention engines recognise.
 //
 // Forward:  scores = q k^T * scale; masked above the diagonal; softmax by max, exp, sum; logsumexp = max + log(sum);
 //           out = p v.
-// Backward: delta = rowsum(dout * out); p = exp(scores - logsumexp); dv = p^T dout; ds = (dout v^T - delta) * p *
-// scale;
-//           dk = ds^T q; dq = ds k.
-// Between the nodes run virtual tensors that are never stored. q, k and v are read in place out of the packed qkv
-// (B,T,3C), and dq, dk and dv are written so, by strides. No handle and no GPU are needed to make a graph.
+// Backward: delta = rowsum(dout * out); p = exp(scores - logsumexp); dv = p^T dout;
+//           ds = (dout v^T - delta) * p * scale; dk = ds^T q; dq = ds k.
+// Virtual tensors, which are never stored, connect the nodes. q, k and v are read in place from the packed qkv (B,T,3C)
+// by strides, and dq, dk and dv are written likewise. Making a graph needs neither a handle nor a GPU.
 //
-// Determinism. cuDNN's fastest backward has its blocks add dq up, over key tiles, in an fp32 tensor that a last node
-// converts; their order, and with it the bits, depends on timing. In the form here the last product writes dq itself:
-// the engine then stores ds (2 * B * H * T * T bytes of workspace, T rounded up to tiles) and multiplies it by k at the
-// end. That is the form NVIDIA's own front end writes, and documents as bitwise repeatable, where a deterministic
-// algorithm is asked of it on Ampere and Hopper. cuDNN's note "nondeterministic" does not tell the two apart: in 9.19
-// neither has it. On Blackwell the front end pins an engine and its knobs besides; callers keep to the two it does not.
+// Determinism. cuDNN's fastest backward has its blocks accumulate dq, over key tiles, in an fp32 tensor that a last
+// node converts; their order, and with it the bits, depends on timing. In the form here the last product writes dq
+// itself: the engine then stores ds (2 * B * H * T * T bytes of workspace, T rounded up to tiles) and multiplies it by
+// k at the end. That is the form NVIDIA's own front end writes, and documents as bitwise repeatable, when asked for a
+// deterministic algorithm on Ampere and Hopper. cuDNN's note "nondeterministic" does not tell the two apart: in 9.19
+// neither has it. On Blackwell the front end also pins an engine and its knobs; callers use only the two architectures
+// where it does not.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_GRAPH_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_GRAPH_H_
 
@@ -41,13 +41,17 @@ enum AttentionTensor : int64_t {
   kScale,
   kMinusInfinity,
   kOne,
-  // From here on, tensors that are never stored.
+  // From here on: tensors that are never stored.
   kFirstVirtual,
 };
 
+// Bytes that the addresses of (B,H,T) fp32 numbers are multiples of: they start at a head, `time` numbers after the one
+// before it. cuDNN offers fewer engines for less than 16.
+int64_t RowsAlignment(int64_t time);
+
 // Of `part`, some sequences of a batch or some heads of one sequence, in tensors whose rows hold `row_heads` heads.
-// `dtype` is bf16 or fp16. kUnimplemented, or cuDNN's complaint, where it refuses a node. Without a handle a graph can
-// be made but not run.
+// `dtype` is bf16 or fp16. kUnimplemented, or cuDNN's error, where it refuses a node. Without a handle a graph can be
+// made but not run.
 absl::StatusOr<CudnnGraph> AttentionForwardGraph(cudnnHandle_t handle, const AttentionShape& part, int64_t row_heads,
                                                  DType dtype);
 absl::StatusOr<CudnnGraph> AttentionBackwardGraph(cudnnHandle_t handle, const AttentionShape& part, int64_t row_heads,

@@ -1,12 +1,13 @@
-// See attention_tiled.h. After FlashAttention-2 (Dao 2023), without its atomics.
+// See attention_tiled.h. Based on FlashAttention-2 (Dao 2023), without its atomics.
 //
-// Legend: B sequences, T positions, H heads, C = H*D; kD is D rounded up to a variant, kTile the queries or keys of a tile.
+// Legend: B sequences, T positions, H heads, C = H*D; kD is D rounded up to a variant, kTile the number of queries or
+// keys per tile.
 //
 // A block of 16 x 16 threads owns one tile of queries (forward, dq) or of keys (dk and dv) of one head and walks the
 // tiles of the other kind that the causal mask leaves it, holding each in shared memory as fp32 while it is used. So
 // every result is summed by one block in one order, and nothing of size T x T exists. Thread (ty, tx) works on rows ty,
 // ty + 16, ... and columns tx, tx + 16, ... of a tile: the 16 lanes of a row read neighbouring columns. Rows of shared
-// tiles are an odd number of floats apart, so that reading down a column does not meet one bank twice either.
+// tiles are an odd number of floats apart, so that reading down a column does not hit the same bank twice either.
 #include "worker/device/cuda/attention_tiled.h"
 
 #include <cmath>
@@ -21,19 +22,19 @@
 namespace zerofleet::cuda {
 namespace {
 
-constexpr int kSide = 16;  // of the square of threads
+constexpr int kSide = 16;  // side of the square of threads
 constexpr int kThreads = kSide * kSide;
 
 // Floats from one row of a shared tile to the next.
 template <int kColumns>
 inline constexpr int kStride = kColumns + 1;
 template <int kTile, int kD>
-inline constexpr int kTileFloats = kTile * (kD + 1);
+inline constexpr int kTileFloats = kTile*(kD + 1);
 
 __device__ inline int Ty() { return static_cast<int>(threadIdx.x) / kSide; }
 __device__ inline int Tx() { return static_cast<int>(threadIdx.x) % kSide; }
 
-// One head of one sequence, and which of its tiles is this block's.
+// One head of one sequence, and which of its tiles belongs to this block.
 struct Place {
   int64_t sequence, head, tile;
   int64_t width, d;    // C and D
@@ -56,7 +57,7 @@ __device__ inline Place PlaceOf(const AttentionShape& s, int64_t tiles) {
   return p;
 }
 
-// shared(kTile,kD) = `rows` rows of `d` elements, `stride` apart; zeros beyond.
+// shared(kTile,kD) = `rows` rows of `d` elements, `stride` apart; zero elsewhere.
 template <typename T, int kTile, int kD>
 __device__ void LoadTile(const T* from, int64_t stride, int64_t rows, int64_t d, float* shared) {
   for (int i = static_cast<int>(threadIdx.x); i < kTile * kD; i += kThreads) {
@@ -128,13 +129,13 @@ __device__ inline float RowSum(float value) {
   return value;
 }
 
-// A row's softmax as tiles of keys come in: the largest score so far, and the sum of exp(score - maximum).
+// A row's running softmax over tiles of keys: the largest score so far, and the sum of exp(score - maximum).
 struct RunningSoftmax {
   float maximum = -std::numeric_limits<float>::infinity(), sum = 0;
 };
 
-// scores -> exp(score - maximum) for this thread's columns of a row; returns what the row's earlier sums must be
-// multiplied with. A NaN passes by the maximum and makes the sum a NaN.
+// scores -> exp(score - maximum) for this thread's columns of a row; returns the factor for the row's earlier sums. A
+// NaN does not affect the maximum and makes the sum NaN.
 template <int kEach>
 __device__ float TakeScores(float (&scores)[kEach], RunningSoftmax& row) {
   float maximum = scores[0];
@@ -153,7 +154,7 @@ __global__ void ForwardKernel(AttentionShape shape, int64_t tiles, float scale, 
                               float* logsumexp) {
   constexpr int kEach = kTile / kSide, kColumns = kD / kSide;
   float* const q = DynamicShared<float>();
-  float* const k_or_v = q + kTileFloats<kTile, kD>;  // values take the keys' place once the scores are made
+  float* const k_or_v = q + kTileFloats<kTile, kD>;  // values replace the keys once the scores are computed
   float* const p = k_or_v + kTileFloats<kTile, kD>;
   const Place at = PlaceOf(shape, tiles);
   const int64_t first = at.tile * kTile, rows = shape.time - first, row_stride = 3 * at.width;
@@ -194,7 +195,7 @@ __global__ void ForwardKernel(AttentionShape shape, int64_t tiles, float scale, 
   WriteRows<T, kTile, kD>(sum, inverse, rows, at.d, at.width, out + at.at + first * at.width);
 }
 
-// delta(B,H,T) = the products of each head's rows of dout and out. A warp a row.
+// delta(B,H,T) = the products of each head's rows of dout and out. One warp per row.
 template <typename T>
 __global__ void DeltaKernel(AttentionShape shape, const T* out, const T* dout, float* delta) {
   const int64_t rows = shape.batch * shape.time * shape.heads;
@@ -363,8 +364,7 @@ void BackwardOf(Stream& stream, const BackwardArguments& arguments) {
 void TiledAttentionForward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp) {
   ZF_CHECK(shape.head_size <= kMaxHeadSize);
   ZF_CHECK(qkv.dtype == out.dtype);
-  WithType(qkv.dtype,
-           [&](auto tag) { ForwardOf<typename decltype(tag)::Type>(stream, shape, qkv, out, logsumexp); });
+  WithType(qkv.dtype, [&](auto tag) { ForwardOf<typename decltype(tag)::Type>(stream, shape, qkv, out, logsumexp); });
 }
 
 void TiledAttentionBackward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,

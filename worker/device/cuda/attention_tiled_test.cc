@@ -1,5 +1,5 @@
-// The tiled attention kernels against a reference in double: head sizes of every variant and between, lengths that fill
-// no tile. Runs on a GPU, or on the host where the kernels are emulated.
+// The tiled attention kernels against a reference in double: head sizes of every variant and in between, lengths that
+// do not fill a tile. Runs on a GPU, or on the host where the kernels are emulated.
 #include "worker/device/cuda/attention_tiled.h"
 
 #include <algorithm>

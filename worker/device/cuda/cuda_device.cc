@@ -58,7 +58,7 @@ class PinnedReservation : public Reservation {
 // 13000 -> "13.0".
 std::string VersionText(int version) { return absl::StrCat(version / 1000, ".", version % 1000 / 10); }
 
-// How many GPUs this process sees; at least one.
+// The number of GPUs this process sees; at least one.
 absl::StatusOr<int> CountGpus() {
   int count = 0, driver = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
@@ -78,7 +78,7 @@ absl::StatusOr<int> CountGpus() {
       "device cuda: no CUDA driver on this machine (cudaErrorInsufficientDriver); use cpu or auto");
 }
 
-// Whether the build has code for GPU `ordinal`. Attributes are cheap to ask for, unlike all properties.
+// Whether the build has code for GPU `ordinal`. Single attributes are cheap to query, unlike all properties.
 absl::Status CheckArchitecture(int ordinal) {
   int major = 0, minor = 0;
   ZF_RETURN_IF_ERROR(
@@ -103,7 +103,7 @@ std::string UuidText(const cudaUUID_t& uuid) {
   return text;
 }
 
-// Whether it is memory that CUDA did not allocate and cannot hold in place during a copy.
+// Whether this is pageable memory, which CUDA neither allocated nor can keep in place during a copy.
 bool IsPageable(const void* at) {
   cudaPointerAttributes attributes;
   const cudaError_t code = cudaPointerGetAttributes(&attributes, at);
@@ -123,7 +123,7 @@ absl::Status CannotReserve(int64_t bytes) {
 
 }  // namespace
 
-// One GPU that the build has code for is enough: an old card may drive the display beside it.
+// One GPU that the build has code for is enough: another, older card may drive the display.
 absl::Status CheckCudaDevice() {
   ZF_ASSIGN_OR_RETURN(const int count, CountGpus());
   absl::Status status;
@@ -145,9 +145,10 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(int local_rank) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<CudaOps> ops, CudaOps::Create());
   std::string uuid = UuidText(properties.uuid);
   std::string description = absl::StrCat(properties.name, ", sm_", properties.major, properties.minor, ", ", uuid);
-  if (!ops->fused_attention_refusal().empty()) {
-    absl::StrAppend(&description, ", slow attention: ", ops->fused_attention_refusal());
-  }
+  // For the worker's log, zerofleet_worker_info and the GPU suite, which stops if it is the slow one.
+  const std::string& refusal = ops->fused_attention_refusal();
+  absl::StrAppend(&description,
+                  refusal.empty() ? ", attention: cudnn" : absl::StrCat(", attention: tiled (slow: ", refusal, ")"));
   return std::unique_ptr<CudaDevice>(
       new CudaDevice(ordinal, properties.name, std::move(uuid), std::move(description), std::move(ops)));
 }
@@ -161,7 +162,7 @@ CudaDevice::CudaDevice(int ordinal, std::string name, std::string unique_id, std
       ops_(std::move(ops)) {}
 
 CudaDevice::~CudaDevice() {
-  cudaSetDevice(ordinal_);  // for what the ops let go of
+  cudaSetDevice(ordinal_);  // for what the ops release
   ops_.reset();
 }
 
@@ -214,7 +215,7 @@ void CudaDevice::Copy(Stream& stream, void* to, const void* from, int64_t bytes)
       CudaStatus(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, cuda_stream.handle()),
                  "cudaMemcpyAsync"));
   // On some machines the driver stages pageable memory before it returns, on others it reads it in place later: only a
-  // wait makes the caller's buffer its own again on all.
+  // wait lets the caller reuse its buffer on all of them.
   if (IsPageable(to) || IsPageable(from)) {
     cuda_stream.Keep(CudaStatus(cudaStreamSynchronize(cuda_stream.handle()), "cudaMemcpyAsync"));
   }

@@ -1,4 +1,4 @@
-// One NVIDIA GPU as a device: its memory by plain cudaMalloc, its streams (cuda_stream.h) and its ops (cuda_ops.h).
+// One NVIDIA GPU as a device: memory from plain cudaMalloc, its streams (cuda_stream.h) and its ops (cuda_ops.h).
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_
 
@@ -11,13 +11,13 @@
 namespace zerofleet::cuda {
 
 // Whether this machine has GPUs that this build can use. FailedPrecondition, with one line that says what is missing,
-// without a driver or a GPU, or with one that this build has no code for. Sets nothing up on the GPU.
+// if there is no driver, no GPU, or none that this build has code for. Sets nothing up on the GPU.
 absl::Status CheckCudaDevice();
 
 class CudaDevice : public Device {
  public:
-  // The GPU number `local_rank` of those CUDA_VISIBLE_DEVICES leaves, modulo their count. Errors as CheckCudaDevice's,
-  // and what the GPU and its libraries say when they are set up.
+  // GPU number `local_rank`, modulo their count, of those that CUDA_VISIBLE_DEVICES makes visible. Errors as from
+  // CheckCudaDevice, and those of setting up the GPU and its libraries.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(int local_rank);
   ~CudaDevice() override;
 

@@ -1,4 +1,4 @@
-// The device and its streams on the emulated runtime (emulation/): what it says of itself, memory that runs out,
+// The device and its streams on the emulated runtime (emulation/): how it describes itself, memory that runs out,
 // copies, events, failures that stick, and machines that have no usable GPU.
 #include "worker/device/cuda/cuda_device.h"
 
@@ -40,7 +40,7 @@ TEST_F(CudaDeviceTest, SaysWhatItIs) {
   EXPECT_EQ(first->kind(), "cuda");
   EXPECT_EQ(first->unique_id(), "GPU-e0e1e2e3-e4e5-e6e7-e8e9-eaebecedee00");
   EXPECT_EQ(first->description(), "Emulated H100, sm_90, " + first->unique_id() +
-                                      ", slow attention: this build runs kernels on the host, without cuDNN");
+                                      ", attention: tiled (slow: this build runs kernels on the host, without cuDNN)");
   EXPECT_NE(first->unique_id(), second->unique_id());
   EXPECT_EQ(first->unique_id(), third->unique_id());  // two GPUs: rank 2 shares the first
   EXPECT_FALSE(first->host_addressable());
@@ -81,7 +81,7 @@ TEST_F(CudaDeviceTest, ReservesZeroedMemoryUntilThereIsNoMore) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);  // nothing is left for the next launch to be blamed for
 }
 
-// Not even the workspace fits; what was taken on the way is given back (TearDown looks).
+// Not even the workspace fits; what was allocated on the way is released (TearDown checks).
 TEST_F(CudaDeviceTest, AFullGpuIsNoDevice) {
   emulation::SetMachine({.bytes_each = kLibraryBytes + 1});
   const absl::Status status = CudaDevice::Create(0).status();
@@ -109,7 +109,7 @@ TEST_F(CudaDeviceTest, TheFirstFailureSticksToItsStream) {
   const auto device = CudaDevice::Create(0).value();
   const auto stream = device->CreateStream().value();
   char on_stack[8] = {};
-  device->ops().Zero(*stream, on_stack, 8);  // no GPU can reach it
+  device->ops().Zero(*stream, on_stack, 8);  // no GPU can access it
   static_cast<CudaStream&>(*stream).Keep(absl::AbortedError("later"));
   const absl::Status status = stream->Synchronize();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
@@ -138,7 +138,7 @@ TEST_F(CudaDeviceTest, EventsOutliveTheirStreamAndAreUsedAgain) {
   EXPECT_TRUE(other->Synchronize().ok());
 }
 
-// Each thread starts with GPU 0 current; a stream of another GPU must not depend on the thread that made it.
+// Each thread starts with GPU 0 current; a stream of another GPU must not depend on the thread that created it.
 TEST_F(CudaDeviceTest, AnyThreadMayCallIn) {
   const auto first = CudaDevice::Create(0).value(), second = CudaDevice::Create(1).value();
   const auto stream = second->CreateStream().value();

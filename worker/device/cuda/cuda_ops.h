@@ -1,7 +1,7 @@
 // The ops of ops.h on an NVIDIA GPU.
 //
-// Each group of ops is one file: linear.cc (cuBLASLt), attention.cc (cuDNN, or the tiled kernels), elementwise.cu, norm.cu,
-// embedding.cu, cross_entropy.cu, flat_vectors.cu, adamw.cu, step_scalars.cu, random_fill.cu, gemm_peak.cc.
+// Each group of ops is one file: linear.cc (cuBLASLt), attention.cc (cuDNN, or the tiled kernels), elementwise.cu,
+// norm.cu, embedding.cu, cross_entropy.cu, flat_vectors.cu, adamw.cu, step_scalars.cu, random_fill.cu, gemm_peak.cc.
 // Ops of one CudaOps run on one stream at a time: they share its workspace.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
@@ -24,7 +24,8 @@ class CudaOps : public Ops {
 
   // Device memory the ops and their libraries keep.
   int64_t workspace_bytes() const { return workspace_.bytes(); }
-  // Why attention runs on the tiled kernels alone, an order of magnitude slower; empty where cuDNN's can be used.
+  // Why attention runs only on the tiled kernels, which are an order of magnitude slower; empty where cuDNN's can be
+  // used.
   const std::string& fused_attention_refusal() const { return fused_attention_refusal_; }
 
   void LinearForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor residual,
@@ -52,8 +53,8 @@ class CudaOps : public Ops {
 
   void EmbeddingForward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor wte, Tensor wpe,
                         Tensor x) override;
-  void EmbeddingBackward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor dx,
-                         float* dwte, float* dwpe) override;
+  void EmbeddingBackward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor dx, float* dwte,
+                         float* dwpe) override;
 
   void CrossEntropy(Stream&, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w, const int32_t* targets,
                     const float* gradient_scale, double* loss_sum, Tensor dx, float* dw, void* scratch) override;
@@ -72,7 +73,8 @@ class CudaOps : public Ops {
   void BeginStep(Stream&, double tokens, StepControl* control) override;
   void SumScalars(Stream&, const double* losses, int64_t loss_count, const double* squares, int64_t square_count,
                   uint64_t flags, StepScalars* mine) override;
-  void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule, StepControl* control) override;
+  void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule,
+                  StepControl* control) override;
 
   double MeasureGemmPeak(DType dtype, int rounds) override;
 
@@ -81,8 +83,8 @@ class CudaOps : public Ops {
 
   Workspace workspace_;
   std::unique_ptr<Matmul> matmul_;
-  std::unique_ptr<FusedAttention> fused_attention_;  // null where the machine's cuDNN has none
-  std::string fused_attention_refusal_;              // then: why
+  std::unique_ptr<FusedAttention> fused_attention_;  // null where cuDNN's cannot be used
+  std::string fused_attention_refusal_;              // and then the reason
 };
 
 }  // namespace zerofleet::cuda

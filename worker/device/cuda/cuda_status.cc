@@ -9,8 +9,8 @@ namespace zerofleet::cuda {
 
 absl::Status CudaStatus(cudaError_t code, std::string_view op) {
   if (code == cudaSuccess) return absl::OkStatus();
-  const std::string message = absl::StrCat(absl::string_view(op.data(), op.size()), ": ", cudaGetErrorString(code), " (",
-                                           cudaGetErrorName(code), ")");
+  const std::string message = absl::StrCat(absl::string_view(op.data(), op.size()), ": ", cudaGetErrorString(code),
+                                           " (", cudaGetErrorName(code), ")");
   switch (code) {
     case cudaErrorMemoryAllocation: return absl::ResourceExhaustedError(message);
     case cudaErrorNoDevice:

@@ -1,4 +1,4 @@
-// CUDA's return codes as Status, with the name of the op that met them.
+// CUDA's return codes as Status, with the name of the op that got them.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STATUS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STATUS_H_
 
@@ -10,8 +10,8 @@
 
 namespace zerofleet::cuda {
 
-// OK for cudaSuccess. ResourceExhausted for lack of memory, FailedPrecondition for a missing device or driver, Internal for
-// the rest; the message reads "<op>: <CUDA's own words> (<error name>)".
+// OK for cudaSuccess. ResourceExhausted for lack of memory, FailedPrecondition for a missing device or driver, Internal
+// for the rest; the message reads "<op>: <CUDA's own words> (<error name>)".
 absl::Status CudaStatus(cudaError_t code, std::string_view op);
 
 }  // namespace zerofleet::cuda

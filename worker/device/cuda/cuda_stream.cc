@@ -12,8 +12,8 @@
 
 namespace zerofleet::cuda {
 
-// Events of one stream that nobody holds. Making an event takes the driver's lock and some microseconds; a training
-// step records dozens. Any thread may be the last to let go of one.
+// One stream's events that are free for reuse. Creating an event takes the driver's lock and some microseconds; a
+// training step records dozens. Any thread may be the last to release one.
 class EventPool {
  public:
   explicit EventPool(int device) : device_(device) {}
@@ -29,7 +29,7 @@ class EventPool {
       }
     }
     cudaEvent_t handle = nullptr;
-    // Whoever waits sleeps: the host's cores have other ranks and the data to serve.
+    // Waiting threads sleep: the host's cores also serve other ranks and the data.
     ZF_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&handle, cudaEventBlockingSync), "cudaEventCreate"));
     return std::make_unique<CudaEvent>(device_, handle);
   }
@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int device, bool 
   ZF_RETURN_IF_ERROR(
       CudaStatus(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
   cudaStream_t handle = nullptr;
-  // Non-blocking: not ordered with the legacy default stream, which libraries may use behind our back.
+  // Non-blocking: not ordered with the legacy default stream, which libraries may use without our knowledge.
   ZF_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, urgent ? greatest : least),
                                 "cudaStreamCreate"));
   return std::unique_ptr<CudaStream>(new CudaStream(device, handle));
@@ -112,7 +112,7 @@ absl::Status CudaStream::failure() const {
     absl::MutexLock lock(&mutex_);
     if (!first_failure_.ok()) return first_failure_;
   }
-  // A kernel that went wrong on the device shows here without a wait.
+  // A kernel that failed on the device shows here without a wait.
   ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "cudaSetDevice"));
   const cudaError_t code = cudaStreamQuery(handle_);
   if (code == cudaErrorNotReady) {
@@ -131,7 +131,8 @@ std::shared_ptr<Event> CudaStream::Record() {
   }
   CudaEvent* const event = taken->release();
   Keep(CudaStatus(cudaEventRecord(event->handle(), handle_), "cudaEventRecord"));
-  // An event may be recorded anew while other streams still wait for its former place: they took note of it when asked.
+  // An event may be recorded again while other streams still wait for its previous recording, which their wait
+  // captured.
   return std::shared_ptr<Event>(
       event, [pool = events_](Event* done) { pool->Give(std::unique_ptr<CudaEvent>(static_cast<CudaEvent*>(done))); });
 }

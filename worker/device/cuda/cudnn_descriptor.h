@@ -1,7 +1,7 @@
-// cuDNN's backend descriptors as C++ values: the one door to its C graph API.
+// cuDNN's backend descriptors as C++ values: the only use of its C graph API.
 //
-// A descriptor is made, given attributes and finalized. A failure on the way sticks to it and comes out of Finalize, so
-// that the making of a graph reads as a list of its nodes. No handle and no GPU are needed here.
+// A descriptor is made, given attributes and finalized. A failure on the way sticks to it and is returned by Finalize,
+// so that code that makes a graph reads as a list of its nodes. Neither a handle nor a GPU is needed here.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDNN_DESCRIPTOR_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDNN_DESCRIPTOR_H_
 
@@ -19,7 +19,7 @@
 namespace zerofleet::cuda {
 
 // OK for success. kUnimplemented for what cuDNN does not support here, FailedPrecondition where it finds no usable GPU
-// or driver, ResourceExhausted for lack of memory, Internal for the rest; the message holds cuDNN's own last words.
+// or driver, ResourceExhausted for lack of memory, Internal for the rest; the message contains cuDNN's last error text.
 absl::Status CudnnStatus(cudnnStatus_t code, std::string_view what);
 
 class CudnnDescriptor {
@@ -52,7 +52,7 @@ class CudnnDescriptor {
   // The first failure since it was made.
   absl::Status Finalize();
 
-  // Of a finalized descriptor. Up to `values.size()` values are read; returns how many there were to read.
+  // Of a finalized descriptor. Up to `values.size()` values are read; returns how many there are.
   absl::StatusOr<int64_t> Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t capacity,
                               void* values) const;
 

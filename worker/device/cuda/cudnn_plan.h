@@ -27,12 +27,13 @@ class CudnnPlan {
  public:
   // The first of cuDNN's suggestions for `graph` that it can build for the handle's GPU, that needs at most
   // `workspace_limit` bytes and is not marked nondeterministic. The suggestions come from tables, not from timing, so a
-  // machine always gets the same plan. Kernels may be compiled: about half a second. kUnimplemented when none will do.
+  // machine always gets the same plan. Kernels may be compiled, which takes about half a second. kUnimplemented when
+  // none qualifies.
   static absl::StatusOr<CudnnPlan> Find(cudnnHandle_t handle, CudnnGraph graph, int64_t workspace_limit);
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
 
-  // Enqueues it on the handle's stream.
+  // Enqueues the plan on the handle's stream.
   absl::Status Run(cudnnHandle_t handle, std::span<const CudnnBinding> bindings, void* workspace) const;
 
  private:

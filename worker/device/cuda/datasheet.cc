@@ -5,24 +5,19 @@ namespace zerofleet::cuda {
 namespace {
 
 struct Model {
-  std::string_view name, variant;  // both stand in the driver's name
+  std::string_view name, variant;  // both occur in the driver's name
   double half_flops, float_flops;  // bf16 and fp16 on tensor cores without sparsity; fp32
 };
 
-// The first row that fits holds: variants with less power stand before the plain name, which is the SXM module.
-// Datasheets state tensor rates with sparsity, twice what is given here.
+// The first matching row is used: variants with less power come before the plain name, which is the SXM module.
+// Datasheets state tensor rates with sparsity, twice those given here.
 constexpr Model kModels[] = {
-    {"H200", "NVL", 835.5e12, 60e12},
-    {"GH200", "", 989.4e12, 66.9e12},
-    {"H200", "", 989.4e12, 66.9e12},
-    {"H100", "PCIe", 756.5e12, 51.2e12},
-    {"H100", "NVL", 835.5e12, 60e12},
-    {"H100", "", 989.4e12, 66.9e12},
-    {"A100", "", 312e12, 19.5e12},
-    {"A30", "", 165e12, 10.3e12},
+    {"H200", "NVL", 835.5e12, 60e12},    {"GH200", "", 989.4e12, 66.9e12}, {"H200", "", 989.4e12, 66.9e12},
+    {"H100", "PCIe", 756.5e12, 51.2e12}, {"H100", "NVL", 835.5e12, 60e12}, {"H100", "", 989.4e12, 66.9e12},
+    {"A100", "", 312e12, 19.5e12},       {"A30", "", 165e12, 10.3e12},
 };
 
-// Whether `word` stands in `name` with no letter or digit on either side: "A30" is not in "A300".
+// Whether `word` occurs in `name` with no letter or digit on either side: "A30" is not in "A300".
 bool Names(std::string_view name, std::string_view word) {
   const auto joins = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); };
   if (word.empty()) return true;

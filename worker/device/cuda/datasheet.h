@@ -1,4 +1,4 @@
-// What NVIDIA's datasheets promise of a GPU: the ceiling that a measured rate stands beside.
+// A GPU's rates by NVIDIA's datasheets: the ceiling that measured rates are compared with.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_DATASHEET_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_DATASHEET_H_
 
@@ -8,8 +8,8 @@
 
 namespace zerofleet::cuda {
 
-// FLOP/s of dense products in `dtype` by the model of this `name`, as the driver spells it; 0 for one that is not known
-// here. fp32 is fp32: this product never computes in tf32.
+// FLOP/s of dense products in `dtype` of the model `name`, as the driver spells it; 0 for an unknown model. fp32 is
+// fp32: this product never computes in tf32.
 double DatasheetFlops(std::string_view name, DType dtype);
 
 }  // namespace zerofleet::cuda

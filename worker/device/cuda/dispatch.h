@@ -1,4 +1,4 @@
-// From a tensor's element type, known at run time, to the kernel compiled for it.
+// Selects the kernel compiled for a tensor's element type, which is known only at run time.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_DISPATCH_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_DISPATCH_H_
 

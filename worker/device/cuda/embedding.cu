@@ -1,10 +1,10 @@
 // Token and position embeddings (ops.h).
 //
 // Legend: M = B*T tokens, C columns. The backward adds in token order and without atomics: the positions of each token
-// are chained, first to last, and the block at a chain's first position walks it and owns the token's row of dwte. A
-// search for the next equal token goes over the tokens in tiles, M^2 / 2 comparisons at worst, and block 0 makes M of
-// them one after another: 16384 tokens, 16 at a time in some 60 cycles, are 40 us on an H200. The sums move M*C gradients
-// once, 50 MB and 11 us in bf16 with C = 1600.
+// are chained, first to last, and the block at a chain's first position walks it and owns the token's row of dwte. The
+// search for the next equal token goes through the tokens in tiles, M^2 / 2 comparisons at worst, of which block 0
+// makes M in sequence: 16384 tokens, 16 at a time in some 60 cycles, take 40 us on an H200. The sums move M*C gradients
+// once: 50 MB, 11 us, in bf16 with C = 1600.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -17,26 +17,26 @@
 namespace zerofleet::cuda {
 namespace {
 
-constexpr int kLanes = 4;
+constexpr int kTokenLanes = 4;
 constexpr int kMostThreads = 256;
 
-// Blocks (rows, tiles of columns), a group of kLanes columns for each thread.
+// Blocks (rows, tiles of columns), a group of kTokenLanes columns per thread.
 struct Shape {
   dim3 grid, block;
 };
 Shape ShapeOf(int64_t rows, int64_t c) {
-  const int64_t groups = CeilDivide(c, kLanes);
+  const int64_t groups = CeilDivide(c, kTokenLanes);
   const int64_t threads = std::min<int64_t>(kMostThreads, RoundUp(groups, kWarp));
   return {dim3(static_cast<unsigned>(rows), static_cast<unsigned>(CeilDivide(groups, threads))),
           dim3(static_cast<unsigned>(threads))};
 }
 
 // The first column of this thread's group.
-__device__ inline int64_t Column() { return (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kLanes; }
+__device__ inline int64_t Column() { return (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kTokenLanes; }
 
 template <typename T>
 bool RowsAligned(const T* data, int64_t c) {
-  return c % kLanes == 0 && VectorAligned<kLanes>(data);
+  return c % kTokenLanes == 0 && VectorAligned<kTokenLanes>(data);
 }
 
 template <typename T>
@@ -44,10 +44,10 @@ __global__ void __launch_bounds__(kMostThreads)
     ForwardKernel(int64_t time, int64_t c, const int32_t* tokens, const T* wte, const T* wpe, bool vector, T* x) {
   const int64_t row = blockIdx.x, column = Column(), left = c - column;
   if (left <= 0) return;
-  float of_token[kLanes], of_position[kLanes];
+  float of_token[kTokenLanes], of_position[kTokenLanes];
   LoadLanes(wte + tokens[row] * c + column, vector, left, of_token);
   LoadLanes(wpe + row % time * c + column, vector, left, of_position);
-  for (int lane = 0; lane < kLanes; ++lane) of_token[lane] += of_position[lane];
+  for (int lane = 0; lane < kTokenLanes; ++lane) of_token[lane] += of_position[lane];
   StoreLanes(of_token, vector, left, x + row * c + column);
 }
 
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kLinkThreads)
   for (int32_t begin = first; begin < m; begin += kTile) {
     for (int k = thread; k < kTile; k += kLinkThreads) tile[k] = begin + k < m ? tokens[begin + k] : kNone;
     SyncThreads();
-    // One by one up to a whole group, which is the whole tile's start but in the first.
+    // One by one up to a whole group, which is where every tile but the first starts.
     int k = begin <= i ? i + 1 - begin : 0;
     for (; searching && k < kTile && k % kGroup != 0; ++k) {
       if (tile[k] == token) {
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kLinkThreads)
   if (found != kNone) follows[found] = 1;
 }
 
-// Rows read before they are added: so many loads under way at once.
+// Rows read before they are added: this many loads are in flight at once.
 constexpr int kAhead = 8;
 
 // dwte's row of the token at position blockIdx.x += its rows of dx, if the chain begins here.
@@ -118,11 +118,11 @@ __global__ void __launch_bounds__(kMostThreads)
   const int64_t column = Column(), left = c - column;
   if (left <= 0 || follows[blockIdx.x] != 0) return;
   float* const to = dwte + tokens[blockIdx.x] * c + column;
-  float sum[kLanes];
+  float sum[kTokenLanes];
   LoadLanes(to, vector_dwte, left, sum);
   for (int32_t position = static_cast<int32_t>(blockIdx.x); position != kNone;) {
     int32_t rows[kAhead];
-    float more[kAhead][kLanes];
+    float more[kAhead][kTokenLanes];
     for (int k = 0; k < kAhead; ++k) {
       rows[k] = position;
       if (position != kNone) position = next[position];
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kMostThreads)
       if (rows[k] != kNone) LoadLanes(dx + rows[k] * c + column, vector_dx, left, more[k]);
     }
     for (int k = 0; k < kAhead; ++k) {
-      for (int lane = 0; lane < kLanes && rows[k] != kNone; ++lane) sum[lane] += more[k][lane];
+      for (int lane = 0; lane < kTokenLanes && rows[k] != kNone; ++lane) sum[lane] += more[k][lane];
     }
   }
   StoreLanes(sum, vector_dwte, left, to);
@@ -144,16 +144,16 @@ __global__ void __launch_bounds__(kMostThreads)
   const int64_t position = blockIdx.x, column = Column(), left = c - column;
   if (left <= 0) return;
   float* const to = dwpe + position * c + column;
-  float sum[kLanes], more[kLanes];
+  float sum[kTokenLanes], more[kTokenLanes];
   LoadLanes(to, vector_dwpe, left, sum);
   for (int64_t sequence = 0; sequence < batch; ++sequence) {
     LoadLanes(dx + (sequence * time + position) * c + column, vector_dx, left, more);
-    for (int lane = 0; lane < kLanes; ++lane) sum[lane] += more[lane];
+    for (int lane = 0; lane < kTokenLanes; ++lane) sum[lane] += more[lane];
   }
   StoreLanes(sum, vector_dwpe, left, to);
 }
 
-// Positions whose chains fit into the workspace.
+// Positions whose chains fit in the workspace.
 constexpr int64_t kMostTokens = kPartialBytes / (2 * static_cast<int64_t>(sizeof(int32_t)));
 
 }  // namespace

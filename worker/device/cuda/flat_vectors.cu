@@ -1,4 +1,4 @@
-// Ops on flat vectors (ops.h), but for AdamW: what ZeRO's shards are made of.
+// Ops on flat vectors (ops.h), such as ZeRO's shards, other than AdamW.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -57,8 +57,8 @@ struct ConstantSource {
   }
 };
 
-// --- SumSquares: each thread takes every so many groups of kSquareLanes, in double; blocks leave partial sums, and one
-// block adds those up. The shape of it all follows from `count`; alignment decides only how groups are loaded.
+// --- SumSquares: each thread takes groups of kSquareLanes at a fixed stride, in double; blocks leave partial sums, and
+// one block adds those up. The order follows from `count`; alignment decides only how groups are loaded.
 
 constexpr int kSquareThreads = 256, kSquareLanes = 8;
 constexpr int64_t kMostSquareBlocks = 1024, kGroupsEach = 4;
@@ -100,7 +100,7 @@ void CudaOps::Convert(Stream& stream, int64_t count, Tensor from, Tensor to) {
     const TensorSource<From> source{static_cast<const From*>(from.data)};
     To* const result = static_cast<To*>(to.data);
     if (!narrows_in_place) return LaunchMap<kMapLanes<From, To>>(stream, kOp, 0, count, source, result);
-    // As many as the workspace holds go through it, so that few launches are left for the rest.
+    // As many elements as the workspace holds go through it, so that few launches remain for the rest.
     const int64_t first = std::min(count, kPartialBytes / static_cast<int64_t>(sizeof(To)));
     LaunchMap<kMapLanes<From, To>>(stream, kOp, 0, first, source, workspace_.partials<To>());
     CopyBytes(stream, result, workspace_.partials<To>(), first * static_cast<int64_t>(sizeof(To)));

@@ -1,5 +1,5 @@
-// Kernels on flat vectors on the emulated GPU, where the conformance suite does not go: every alignment, narrowing in
-// place across its launches, many segments, and the very bits of the host's own arithmetic.
+// Kernels on flat vectors on the emulated GPU, in cases the conformance suite does not cover: every alignment,
+// narrowing in place across its launches, many segments, and exactly the bits of the host's own arithmetic.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -20,10 +20,10 @@ constexpr int64_t kSkips[] = {0, 1, 2, 5};
 
 class FlatVectorsTest : public KernelTest {
  protected:
-  // Odd values too: infinities, NaNs with payload, subnormals, ties.
+  // Special values too: infinities, NaNs with payload, subnormals, ties.
   void Spice(Vector& vector) {
-    constexpr uint32_t kBits[] = {0x7f800000, 0xff800000, 0x7fc12345, 0xff801001, 0x00000001, 0x33800000, 0x38801000,
-                                  0x3f808000, 0x3f818000, 0x477fefff, 0x477ff000, 0x7f7fffff};
+    constexpr uint32_t kBits[] = {0x7f800000, 0xff800000, 0x7fc12345, 0xff801001, 0x00000001, 0x33800000,
+                                  0x38801000, 0x3f808000, 0x3f818000, 0x477fefff, 0x477ff000, 0x7f7fffff};
     for (int64_t i = 0; i < vector.count(); i += 2) {
       vector.Set(i, std::bit_cast<float>(kBits[i / 2 % std::size(kBits)]));
     }
@@ -73,12 +73,12 @@ TEST_F(FlatVectorsTest, ConvertInPlace) {
   }
 }
 
-// What the workspace does not hold is narrowed where it stands, over inputs that have been read.
+// What does not fit in the workspace is narrowed in place, over inputs that have been read.
 TEST_F(FlatVectorsTest, ConvertInPlaceGoesOnPastTheWorkspace) {
   const int64_t first = kPartialBytes / 2, count = first + 3001;
   const auto memory = device().Reserve(count * 4).value();
   float* const values = reinterpret_cast<float*>(memory->data());
-  for (int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 253);  // a bf16 each
+  for (int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 253);  // each exact in bf16
   ops().Convert(stream(), count, {values, DType::kF32}, {values, DType::kBF16});
   const BF16* const narrowed = reinterpret_cast<const BF16*>(values);
   for (int64_t i = 0; i < count; ++i) ASSERT_EQ(ToFloat(narrowed[i]), static_cast<float>(i % 253)) << i;
@@ -131,8 +131,14 @@ class AdamWTest : public KernelTest {
     StepControl control;
     control.loss_scale = 4;
     control.updates = 2;
-    const StepRule rule{.tokens = 8, .grad_clip = 1, .dynamic_loss_scale = true, .learning_rate = 3e-4, .beta1 = 0.9,
-                        .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+    const StepRule rule{.tokens = 8,
+                        .grad_clip = 1,
+                        .dynamic_loss_scale = true,
+                        .learning_rate = 3e-4,
+                        .beta1 = 0.9,
+                        .beta2 = 0.95,
+                        .epsilon = 1e-8,
+                        .weight_decay = 0.1};
     DecideStep({.loss_sum = 8, .squared_norm = 100}, rule, control);
     *this->control() = control;
   }
@@ -212,8 +218,14 @@ TEST_F(StepTest, TheHostsOwnNumbers) {
   StepControl want;
   *control = want;
   const double losses[] = {3, 0.1, 4}, squares[] = {1, 0.25};
-  const StepRule rule{.tokens = 7, .grad_clip = 1, .dynamic_loss_scale = true, .learning_rate = 3e-4, .beta1 = 0.9,
-                      .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+  const StepRule rule{.tokens = 7,
+                      .grad_clip = 1,
+                      .dynamic_loss_scale = true,
+                      .learning_rate = 3e-4,
+                      .beta1 = 0.9,
+                      .beta2 = 0.95,
+                      .epsilon = 1e-8,
+                      .weight_decay = 0.1};
   for (const double bad : {0.0, std::nan(""), 0.0}) {
     ops().BeginStep(stream(), 7, control);
     BeginStep(7, want);

@@ -1,4 +1,4 @@
-// The ceiling of this GPU: the best rate of large products through the same door as every other (matmul.h).
+// The ceiling of this GPU: the best rate of large products, run through the same interface as all others (matmul.h).
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace zerofleet::cuda {
 namespace {
 
 constexpr char kOp[] = "MeasureGemmPeak";
-// Products timed together: the gap before the first kernel, some microseconds, is then one part in a thousand.
+// Products timed together: the gap before the first kernel, some microseconds, is then a thousandth of the time.
 constexpr int kProductsARound = 8;
 
 struct FreeDeviceMemory {
@@ -30,12 +30,11 @@ absl::StatusOr<DeviceMemoryPointer> Allocate(int64_t bytes) {
   return DeviceMemoryPointer(data);
 }
 
-// Sides that come out as whole tiles of 128 x 256 on every multiprocessor, in as many rounds on each: on an H200 with
-// 132 of them 8448 x 4096 x 4096, which is 8 tiles each and a third of a millisecond in bf16.
+// Sides that divide into whole tiles of 128 x 256, the same number on every multiprocessor: on an H200 with 132 of them
+// 8448 x 4096 x 4096, which is 8 tiles each and a third of a millisecond in bf16.
 absl::StatusOr<MatmulArguments> Product(int device) {
   int multiprocessors = 0;
-  ZF_RETURN_IF_ERROR(
-      CudaStatus(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device), kOp));
+  ZF_RETURN_IF_ERROR(CudaStatus(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device), kOp));
   const int64_t side = RoundUp(int64_t{30} * multiprocessors, 512);
   return MatmulArguments{.m = int64_t{64} * multiprocessors, .n = side, .k = side};
 }
@@ -54,8 +53,8 @@ absl::StatusOr<double> BestSeconds(Matmul& matmul, CudaStream& stream, const Mat
   return best_seconds;
 }
 
-// Standard normals in `to`, by way of `chunk`, an fp32 buffer. A GPU draws less power on zeros and runs faster than
-// any training step could.
+// Fills `to` with standard normals, through `chunk`, an fp32 buffer. A GPU draws less power on zeros and runs faster
+// than any training step could.
 void FillRandom(Ops& ops, Stream& stream, int64_t count, uint64_t stream_id, float* chunk, int64_t chunk_count,
                 Tensor to) {
   for (int64_t first = 0; first < count; first += chunk_count) {

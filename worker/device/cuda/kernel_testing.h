@@ -17,14 +17,14 @@ namespace zerofleet::cuda {
 
 inline constexpr DType kAllTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 
-// One rounding of what is in [-1, 1], or more by `magnitude`.
+// The error of one rounding of a value in [-1, 1], times `magnitude`.
 inline double Rounding(DType dtype, double magnitude = 1) {
   return magnitude * (dtype == DType::kF32 ? 4e-6 : dtype == DType::kBF16 ? 0x1p-8 : 0x1p-10);
 }
 
 // `count` elements of emulated device memory that start `skip` elements past an aligned address and end where the
-// reservation does, so that a sanitizer sees the first access too far. Reproducible values in [-1, 1); `salt` tells
-// vectors apart.
+// reservation does, so that a sanitizer catches the first access out of bounds. Reproducible values in [-1, 1); `salt`
+// distinguishes vectors.
 class Vector {
  public:
   Vector(Device& device, int64_t count, DType dtype, int salt, int64_t skip = 0)
@@ -38,7 +38,7 @@ class Vector {
       Set(i, static_cast<float>(state >> 8) * 0x1p-23f - 1.0f);
     }
   }
-  // What lies before the vector is as it was.
+  // The memory before the vector is unchanged.
   ~Vector() {
     const std::byte *const begin = reservation_->data(), *const end = begin + skip_ * DTypeBytes(dtype_);
     EXPECT_TRUE(std::all_of(begin, end, [](std::byte byte) { return byte == std::byte{0}; }));
@@ -46,7 +46,9 @@ class Vector {
 
   Tensor tensor() const { return Tensor{reservation_->data(), dtype_}.Offset(skip_); }
   template <typename T = float>
-  T* as() const { return static_cast<T*>(tensor().data); }
+  T* as() const {
+    return static_cast<T*>(tensor().data);
+  }
   int64_t count() const { return count_; }
   float Get(int64_t i) const {
     return dtype_ == DType::kF32 ? as()[i] : dtype_ == DType::kBF16 ? ToFloat(as<BF16>()[i]) : ToFloat(as<F16>()[i]);
@@ -85,7 +87,7 @@ class KernelTest : public ::testing::Test {
   Device& device() { return *device_; }
   Stream& stream() { return *stream_; }
 
-  // Runs `test` with the GPU's threads in each order; it returns what must be the same bits each time.
+  // Runs `test` with the GPU's threads in each order; it returns values whose bits must be the same each time.
   template <typename Test>
   void InEveryOrder(const Test& test) {
     emulation::SetThreadOrder(emulation::ThreadOrder::kForward);

@@ -1,8 +1,8 @@
-// The one way kernels are launched, and the few things a kernel may use beyond its arguments.
+// The only way to launch kernels, and the few things a kernel may use besides its arguments.
 //
-// Kernels keep to what stands here, so that the same text also runs on host threads (emulation/), where tests can run
-// it with bounds checks on any machine: threadIdx and its like, static __shared__ arrays, DynamicShared, SyncThreads,
-// and shuffles among a whole warp. No atomics: every op gives the same bits each time.
+// Kernels use only what is listed here, so that the same source also runs on host threads (emulation/), where tests can
+// run it with bounds checks on any machine: threadIdx and the like, static __shared__ arrays, DynamicShared,
+// SyncThreads, and shuffles among a whole warp. No atomics: every op gives the same bits each time.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_LAUNCH_CUH_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_LAUNCH_CUH_
 
@@ -35,7 +35,7 @@ __device__ T* DynamicShared() {
 }
 
 // Enqueues kernel<<<grid, block, shared_bytes>>>(arguments...); a failure is recorded on the stream under `op`'s name.
-// More than 48 KiB of dynamic shared memory is asked for where it is needed. A grid with a zero side is not launched.
+// More than 48 KiB of dynamic shared memory is requested where needed. A grid with a zero side is not launched.
 template <typename... Parameters, typename... Arguments>
 void Launch(Stream& stream, const char* op, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
             Arguments&&... arguments) {

@@ -1,8 +1,8 @@
 // Linear layers (ops.h): products of cuBLASLt, with bias, residual, GELU and bias gradient in their epilogues.
 //
 // Where the library has no algorithm with an epilogue (fp32 without tensor cores, odd widths, older GPUs), the product
-// runs alone and a kernel of linear_kernels.h finishes it. fp32's GELU always is our own: the library's takes the GPU's
-// approximate tanh, good to 2^-11, which only half types' rounding covers.
+// runs alone and a kernel of linear_kernels.h finishes it. GELU in fp32 is always our own: the library's uses the GPU's
+// approximate tanh, accurate to 2^-11, an error that only rounding to half types hides.
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/linear_kernels.h"
 #include "worker/device/cuda/matmul.h"
@@ -75,13 +75,13 @@ void CudaOps::LinearBackwardWeight(Stream& stream, int64_t m, int64_t n, int64_t
                                    float* dbias) {
   constexpr char kOp[] = "LinearBackwardWeight";
   const Matrix gradient = {{dw, DType::kF32}, k};
-  MatmulArguments product = {.m = n, .n = k, .k = m, .a = {dy, n, /*transposed=*/true}, .b = {x, k}, .c = gradient,
-                             .d = gradient};
+  MatmulArguments product = {
+      .m = n, .n = k, .k = m, .a = {dy, n, /*transposed=*/true}, .b = {x, k}, .c = gradient, .d = gradient};
   if (dbias == nullptr) {
     matmul_->Run(stream, kOp, product);
     return;
   }
-  // The epilogue overwrites its vector, so it gets one of the workspace's and the sums are added from there.
+  // The epilogue overwrites its vector, so it gets a vector in the workspace, and the sums are added from there.
   float* const partials = workspace_.partials<float>();
   if (n <= kPartialBytes / static_cast<int64_t>(sizeof(float))) {
     product.epilogue = Epilogue::kBiasGradient;

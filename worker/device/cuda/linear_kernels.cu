@@ -1,7 +1,8 @@
 // See linear_kernels.h. Legend: M rows, N columns of a row-major matrix.
 //
-// Column sums take two kernels, since one block cannot read a tall matrix alone and blocks may not add to one place:
-// first each block sums a slice of rows for a strip of columns, then one thread a column adds the slices in order.
+// Column sums take two kernels, since one block alone would read a tall matrix too slowly and blocks may not add to the
+// same place: first each block sums a slice of rows for a strip of columns, then one thread per column adds the slices
+// in order.
 #include "worker/device/cuda/linear_kernels.h"
 
 #include <algorithm>
@@ -20,11 +21,11 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-// Blocks of the first kernel of a column sum: some eight for each multiprocessor of an H200.
+// Blocks of the first kernel of a column sum: about eight per multiprocessor of an H200.
 constexpr int64_t kSliceBlocks = 1024;
 constexpr int64_t kLeastSliceRows = 64;
 
-// One block a row.
+// One block per row.
 template <typename T>
 __global__ void AddBiasKernel(int64_t n, const T* bias, T* y) {
   T* const row = y + static_cast<int64_t>(blockIdx.x) * n;
@@ -63,7 +64,7 @@ __global__ void SliceSumsKernel(int64_t m, int64_t n, int64_t slice_rows, const 
   const int64_t first = static_cast<int64_t>(blockIdx.y) * slice_rows;
   const int64_t end = first + slice_rows < m ? first + slice_rows : m;
   float sums[kWidth] = {};
-  if (column < n) {  // then all kWidth are, since they divide n
+  if (column < n) {  // then all kWidth columns are, since kWidth divides n
     for (int64_t row = first + warp; row < end; row += kWarps) {
       float lanes[kWidth];
       LoadLanes(x + row * n + column, /*vector=*/true, kWidth, lanes);

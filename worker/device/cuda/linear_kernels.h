@@ -1,6 +1,6 @@
-// What cuBLASLt's epilogues would have done, for products where it has none (linear.cc).
+// The work of cuBLASLt's epilogues, for products where it has none (linear.cc).
 //
-// Each is one pass over a matrix in memory, rounded to its type once more than the epilogue would.
+// Each is one pass over a matrix in memory, with one more rounding to its type than in the epilogue.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_LINEAR_KERNELS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_LINEAR_KERNELS_H_
 

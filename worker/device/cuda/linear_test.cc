@@ -1,5 +1,5 @@
 // The linear ops and the output head where cuBLASLt runs the epilogues and where it declines them, on odd and aligned
-// shapes, in all three types; and what only this backend has: kernels for its own epilogues, chunks of logits.
+// shapes, in all three types; and what only this backend has: its own kernels for epilogues, chunks of logits.
 #include <cmath>
 
 #include "gtest/gtest.h"
@@ -35,7 +35,7 @@ class CudaLinearTest : public ::testing::TestWithParam<std::tuple<DType, bool>> 
   bool fused() const { return std::get<1>(GetParam()); }
   TestTensor Random(int64_t rows, int64_t columns, uint32_t salt) const { return {rows, columns, dtype(), salt}; }
 
-  // Epilogues round to the type once, the kernels that stand in for them twice.
+  // Epilogues round to the type once, the kernels that replace them round twice.
   void ExpectClose(const TestTensor& got, int64_t i, double want) const {
     ASSERT_NEAR(got.Get(i), want, 2 * Tolerance(got.dtype(), want)) << i;
   }
@@ -135,13 +135,13 @@ TEST_P(CudaLinearTest, EpiloguesRunInTheLibrary) {
   EXPECT_EQ(emulation::cublaslt().fused, !fused() ? 0 : dtype() == DType::kF32 ? 2 : 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CudaLinearTest,
-                         ::testing::Combine(::testing::ValuesIn(kTestTypes), ::testing::Bool()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Types, CudaLinearTest, ::testing::Combine(::testing::ValuesIn(kTestTypes), ::testing::Bool()),
+                         [](const auto& info) {
                            return std::string(DTypeName(std::get<0>(info.param))) +
                                   (std::get<1>(info.param) ? "_fused" : "_apart");
                          });
 
-// A stream and a type, for what stands below the ops.
+// A stream and a type, for tests below the level of ops.
 class KernelsTest : public ::testing::TestWithParam<DType> {
  protected:
   const std::unique_ptr<CudaStream> stream_ = CudaStream::Create(0).value();
@@ -177,12 +177,20 @@ void ExpectCrossEntropy(Stream& stream, const Head& s, DType dtype, int64_t logi
   for (int64_t i = 0; i < s.m; ++i) targets.push_back(static_cast<int32_t>((i * 31 + s.vocab - 1) % s.vocab));
   const CrossEntropyPlan plan(s.m, s.vocab, dtype, logits_bytes);
   TestTensor scratch(1, plan.bytes / 4, DType::kF32, 5);
-  // Padding that were read as logits would show.
+  // Padding read as logits would show.
   for (int64_t i = 0; i < scratch.count(); ++i) scratch.Set(i, std::nanf(""));
   double loss = 0;
   RunCrossEntropy(stream, *matmul, plan,
-                  {.m = s.m, .c = s.c, .vocab = s.vocab, .x = x.tensor(), .w = w.tensor(), .targets = targets.data(),
-                   .gradient_scale = &scale, .loss_sum = &loss, .dx = dx.tensor(), .dw = dw.as(),
+                  {.m = s.m,
+                   .c = s.c,
+                   .vocab = s.vocab,
+                   .x = x.tensor(),
+                   .w = w.tensor(),
+                   .targets = targets.data(),
+                   .gradient_scale = &scale,
+                   .loss_sum = &loss,
+                   .dx = dx.tensor(),
+                   .dw = dw.as(),
                    .scratch = scratch.as<void>()});
   double want_loss = 0;
   std::vector<double> want_dx(s.m * s.c), want_dw(s.vocab * s.c), p(s.vocab);

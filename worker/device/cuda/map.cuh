@@ -1,4 +1,4 @@
-// One value for each element of a flat vector: to[i] = source(i), converted to the vector's type.
+// One value per element of a flat vector: to[i] = source(i), converted to the vector's type.
 //
 // A source is a struct, passed by value, with
 //   template <int kLanes> __device__ void Load(int64_t i, float (&lanes)[kLanes]) const;  // elements i and following
@@ -6,8 +6,8 @@
 // and its element i depends on i alone, so that a vector cut anywhere gives the same bits. To add an element-wise op,
 // write its source and call LaunchMap.
 //
-// Estimate: 4.8 TB/s (an H200's) at 700 ns of latency are 25 KiB under way in each of 132 multiprocessors; 2048 threads
-// with 16 bytes each are 32 KiB. 550e9 elements a second in 6 bytes each leave 50 instructions for one.
+// Estimate: 4.8 TB/s (an H200's) at 700 ns of latency are 25 KiB in flight in each of 132 multiprocessors; 2048 threads
+// with 16 bytes each are 32 KiB. 550e9 elements per second at 6 bytes each leave 50 instructions per element.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_MAP_CUH_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_MAP_CUH_
 
@@ -23,11 +23,11 @@ namespace zerofleet::cuda {
 
 inline constexpr int kMapThreads = 256;
 
-// Elements a thread takes at a time: 16 bytes of the widest type among them.
+// Elements per thread at a time: 16 bytes of the widest type among them.
 template <typename... T>
 inline constexpr int kMapLanes = std::max({sizeof(T)...}) == 2 ? 8 : 4;
 
-// How `count` elements are shared out as items, one a thread: `vectors` groups of kLanes, the first of which starts at
+// How `count` elements are divided into items, one per thread: `vectors` groups of kLanes, the first of which starts at
 // an aligned address, and the single elements before and after them.
 struct Split {
   int64_t count = 0, head = 0, vectors = 0;
@@ -43,9 +43,11 @@ struct Split {
   }
 
   template <int kLanes>
-  int64_t Items() const { return count - vectors * (kLanes - 1); }
+  int64_t Items() const {
+    return count - vectors * (kLanes - 1);
+  }
 
-  // Calls body(i, N) for the elements i to i + N - 1 of `item`, where N is a constant of kLanes or 1.
+  // Calls body(i, N) for the elements i to i + N - 1 of `item`, where N is a constant, kLanes or 1.
   template <int kLanes, typename Body>
   __device__ void ForItem(int64_t item, const Body& body) const {
     if (item < vectors) return body(head + item * kLanes, std::integral_constant<int, kLanes>());
@@ -62,9 +64,13 @@ struct TensorSource {
   bool vector = false;
 
   template <int kLanes>
-  void Align(int64_t first) { vector = VectorAligned<kLanes>(data + first); }
+  void Align(int64_t first) {
+    vector = VectorAligned<kLanes>(data + first);
+  }
   template <int kLanes>
-  __device__ void Load(int64_t i, float (&lanes)[kLanes]) const { LoadLanes(data + i, vector, kLanes, lanes); }
+  __device__ void Load(int64_t i, float (&lanes)[kLanes]) const {
+    LoadLanes(data + i, vector, kLanes, lanes);
+  }
 };
 
 template <int kLanes, typename Source, typename To>
@@ -105,9 +111,9 @@ __global__ void __launch_bounds__(kStagedThreads) StagedMapKernel(int64_t count,
   }
 }
 
-// As LaunchMap from `begin` to `count`, where `to` starts at the address of a wider vector that the source reads, and all
-// before `begin` is done. The result of elements [s, 2s) covers the inputs [s/2, s) and no others: so each launch does as
-// many as all before it, over inputs that have been read.
+// As LaunchMap from `begin` to `count`, where `to` starts at the address of a wider vector that the source reads, and
+// all before `begin` is done. The result of elements [s, 2s) covers the inputs [s/2, s) and no others: so each launch
+// processes as many as all before it, over inputs that have been read.
 template <int kLanes, typename Source, typename To>
 void LaunchDoublingMap(Stream& stream, const char* op, int64_t begin, int64_t count, Source source, To* to) {
   for (; begin < count; begin *= 2) LaunchMap<kLanes>(stream, op, begin, std::min(2 * begin, count), source, to);

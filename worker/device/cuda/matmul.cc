@@ -1,8 +1,8 @@
 // See matmul.h.
 //
-// A product's description and algorithm are looked for once and kept, by everything the choice may depend on: sizes,
-// strides, types, orientations, epilogue and the alignment of each pointer. A model has a few dozen of them, so the
-// table stays small. Keeping the algorithm also fixes the order of summation for the rest of the run.
+// A product's description and algorithm are looked up once and cached, keyed by everything the choice may depend on:
+// sizes, strides, types, orientations, epilogue and the alignment of each pointer. A model has a few dozen products, so
+// the table stays small. Caching the algorithm also fixes the order of summation for the rest of the run.
 #include "worker/device/cuda/matmul.h"
 
 #include <cublasLt.h>
@@ -23,17 +23,17 @@
 namespace zerofleet::cuda {
 namespace {
 
-// What the widest loads and the copy engines ask for of a matrix. cuBLASLt's default is 256; told no more than this, its
-// choice does not follow from where ZeRO's stages happen to place one.
-constexpr uintptr_t kMatrixAlignment = 16;
-// Of bias and aux it sees the addresses themselves.
-constexpr uintptr_t kMostAlignment = 256;
+// The alignment of a matrix that the widest loads and the copy engines need. cuBLASLt's default is 256; told only this,
+// it does not make its choice depend on where ZeRO's stages happen to place a matrix. For bias and aux it looks at the
+// addresses themselves, so it is queried with addresses aligned to exactly this; the real ones are set at the launch.
+constexpr uintptr_t kStatedAlignment = 16;
+constexpr uintptr_t kWorkspaceAlignment = 256;
 // The leading dimension of GELU's input in an epilogue must be a multiple of this (cublasLt.h, EPILOGUE_AUX_LD).
 constexpr int64_t kAuxStrideUnit = 8;
 
 // Split-K is allowed in one form only. COMPUTE_TYPE writes each part's fp32 sums to the workspace and adds them in a
-// second kernel, in an order that the algorithm fixes. INPLACE adds the parts to the output one after another, and
-// the library promises that they take turns, not in which order. OUTPUT_TYPE rounds the parts to the output's type
+// second kernel, in an order that the algorithm fixes. INPLACE adds the parts to the output one after another, and the
+// library promises that they take turns, but not in which order. OUTPUT_TYPE rounds the parts to the output's type
 // before they are added, which is not fp32 accumulation. NONE, no split at all, is zero and thus in every mask.
 constexpr uint32_t kReductionSchemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
@@ -70,15 +70,18 @@ cublasLtEpilogue_t LibraryEpilogue(Epilogue epilogue, bool bias) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// The largest power of two, up to `most`, that divides the address; `most` for null.
-uint32_t Alignment(const void* data, uintptr_t most) {
-  const uintptr_t address = reinterpret_cast<uintptr_t>(data) | most;
+// The largest power of two, up to what is stated, that divides the address; that much for null.
+uint32_t Alignment(const void* data) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(data) | kStatedAlignment;
   return static_cast<uint32_t>(address & (~address + 1));
 }
 
+// An address of exactly this alignment, to be inspected but not read.
+void* AddressAligned(uint32_t alignment) { return reinterpret_cast<void*>((uintptr_t{1} << 32) + alignment); }
+
 bool HasAux(Epilogue epilogue) { return epilogue == Epilogue::kGelu || epilogue == Epilogue::kGeluSlope; }
 
-// Where c is not given, beta is 0 and the library is handed d, which it then does not read.
+// Where c is not given, beta is 0 and the library is given d, which it then does not read.
 const Matrix& Addend(const MatmulArguments& p) { return p.c.data ? p.c : p.d; }
 
 void Check(const MatmulArguments& p) {
@@ -103,7 +106,7 @@ void Check(const MatmulArguments& p) {
   ZF_CHECK(p.bias || (p.epilogue != Epilogue::kBias && p.epilogue != Epilogue::kBiasGradient));
 }
 
-// As cuBLASLt stores it: what is row-major here is the transpose, column-major, there.
+// In cuBLASLt's layout: what is row-major here is the transpose, column-major, there.
 cublasStatus_t InitLayout(cublasLtMatrixLayoutOpaque_t& layout, const Matrix& matrix, int64_t rows, int64_t columns) {
   if (matrix.transposed) std::swap(rows, columns);
   return cublasLtMatrixLayoutInit(&layout, LibraryType(matrix.data.dtype), static_cast<uint64_t>(columns),
@@ -123,24 +126,24 @@ absl::Status Set(cublasLtMatmulPreferenceOpaque_t& preference, cublasLtMatmulPre
                        "cublasLtMatmulPreferenceSetAttribute");
 }
 
-absl::Status SetPointers(cublasLtMatmulDescOpaque_t& operation, const MatmulArguments& p) {
-  if (p.bias) ZF_RETURN_IF_ERROR(Set<const void*>(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data));
+absl::Status SetPointers(cublasLtMatmulDescOpaque_t& operation, const MatmulArguments& p, const void* bias, void* aux) {
+  if (p.bias) ZF_RETURN_IF_ERROR(Set<const void*>(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
   if (!HasAux(p.epilogue)) return absl::OkStatus();
-  return Set<void*>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux.data.data);
+  return Set<void*>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
 }
 
 absl::Status DescribeOperation(const MatmulArguments& p, cublasLtMatmulDescOpaque_t& operation) {
-  // Types of bias and aux are left at their default, which is d's type.
+  // The types of bias and aux are left at their default, which is d's type.
   ZF_RETURN_IF_ERROR(
       LibraryStatus(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit"));
   ZF_RETURN_IF_ERROR(Set<int32_t>(operation, CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
   ZF_RETURN_IF_ERROR(Set<int32_t>(operation, CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
-  ZF_RETURN_IF_ERROR(Set<uint32_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                                   LibraryEpilogue(p.epilogue, static_cast<bool>(p.bias))));
+  ZF_RETURN_IF_ERROR(
+      Set<uint32_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, LibraryEpilogue(p.epilogue, static_cast<bool>(p.bias))));
   if (HasAux(p.epilogue)) {
     ZF_RETURN_IF_ERROR(Set<int64_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.aux.stride));
   }
-  return SetPointers(operation, p);
+  return absl::OkStatus();
 }
 
 std::string Describe(const MatmulArguments& p) {
@@ -159,12 +162,8 @@ struct Matmul::Key {
 
   explicit Key(const MatmulArguments& p)
       : sizes{p.m, p.n, p.k, p.a.stride, p.b.stride, Addend(p).stride, p.d.stride, p.aux.stride},
-        alignments{Alignment(p.a.data.data, kMatrixAlignment),
-                   Alignment(p.b.data.data, kMatrixAlignment),
-                   Alignment(Addend(p).data.data, kMatrixAlignment),
-                   Alignment(p.d.data.data, kMatrixAlignment),
-                   Alignment(p.bias.data, kMostAlignment),
-                   Alignment(p.aux.data.data, kMostAlignment)},
+        alignments{Alignment(p.a.data.data), Alignment(p.b.data.data), Alignment(Addend(p).data.data),
+                   Alignment(p.d.data.data), Alignment(p.bias.data),   Alignment(p.aux.data.data)},
         input(p.a.data.dtype),
         output(p.d.data.dtype),
         epilogue(p.epilogue),
@@ -187,7 +186,7 @@ struct Matmul::Plan {
   cublasLtMatmulDescOpaque_t operation = {};
   cublasLtMatrixLayoutOpaque_t a = {}, b = {}, c = {}, d = {};
   cublasLtMatmulAlgo_t algorithm = {};
-  bool found = false;
+  bool found = false, launched = false;
 };
 
 class Matmul::Plans {
@@ -196,7 +195,7 @@ class Matmul::Plans {
 };
 
 absl::StatusOr<std::unique_ptr<Matmul>> Matmul::Create(void* workspace, int64_t workspace_bytes) {
-  ZF_CHECK(Alignment(workspace, kMostAlignment) == kMostAlignment);
+  ZF_CHECK(reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlignment == 0);
   ZF_RETURN_IF_ERROR(OpenCublasLt());
   cublasLtHandle_t handle = nullptr;
   const cublasStatus_t code = cublasLtCreate(&handle);
@@ -208,15 +207,14 @@ absl::StatusOr<std::unique_ptr<Matmul>> Matmul::Create(void* workspace, int64_t 
 }
 
 Matmul::Matmul(cublasLtContext* handle, void* workspace, int64_t workspace_bytes)
-    : handle_(handle),
-      workspace_(workspace),
-      workspace_bytes_(workspace_bytes),
-      plans_(std::make_unique<Plans>()) {}
+    : handle_(handle), workspace_(workspace), workspace_bytes_(workspace_bytes), plans_(std::make_unique<Plans>()) {}
 
 Matmul::~Matmul() { cublasLtDestroy(handle_); }
 
 absl::Status Matmul::FindAlgorithm(const Key& key, const MatmulArguments& p, Plan& plan) const {
   ZF_RETURN_IF_ERROR(DescribeOperation(p, plan.operation));
+  ZF_RETURN_IF_ERROR(
+      SetPointers(plan.operation, p, AddressAligned(key.alignments[4]), AddressAligned(key.alignments[5])));
   constexpr char kInitLayout[] = "cublasLtMatrixLayoutInit";
   ZF_RETURN_IF_ERROR(LibraryStatus(InitLayout(plan.a, p.b, p.k, p.n), kInitLayout));
   ZF_RETURN_IF_ERROR(LibraryStatus(InitLayout(plan.b, p.a, p.m, p.k), kInitLayout));
@@ -228,7 +226,7 @@ absl::Status Matmul::FindAlgorithm(const Key& key, const MatmulArguments& p, Pla
   ZF_RETURN_IF_ERROR(
       Set<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes_)));
   ZF_RETURN_IF_ERROR(Set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductionSchemes));
-  // The library takes 256 unless told otherwise. It reads the alignment of bias and aux off the operation's pointers.
+  // The library assumes 256 unless told otherwise.
   ZF_RETURN_IF_ERROR(Set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignments[1]));
   ZF_RETURN_IF_ERROR(Set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignments[0]));
   ZF_RETURN_IF_ERROR(Set<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignments[2]));
@@ -240,7 +238,7 @@ absl::Status Matmul::FindAlgorithm(const Key& key, const MatmulArguments& p, Pla
                                                              &plan.d, &preference, 1, &result, &results);
   plan.found = code == CUBLAS_STATUS_SUCCESS && results == 1 && result.state == CUBLAS_STATUS_SUCCESS;
   plan.algorithm = result.algo;
-  // An epilogue the library will not take, for whatever reason it gives, can be run apart from the product.
+  // An epilogue that the library refuses, for whatever reason, can be run separately from the product.
   const bool refused = code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_ARCH_MISMATCH ||
                        (code == CUBLAS_STATUS_INVALID_VALUE && p.epilogue != Epilogue::kNone);
   return refused ? absl::OkStatus() : LibraryStatus(code, "cublasLtMatmulAlgoGetHeuristic");
@@ -264,17 +262,18 @@ absl::StatusOr<bool> Matmul::TryRun(Stream& stream, const MatmulArguments& p) {
     if (p.epilogue != Epilogue::kNone) return false;
     return absl::InternalError(Describe(p));
   }
-  ZF_RETURN_IF_ERROR(SetPointers(plan.operation, p));
+  ZF_RETURN_IF_ERROR(SetPointers(plan.operation, p, p.bias.data, p.aux.data.data));
   const float alpha = 1.0f, beta = p.c.data ? 1.0f : 0.0f;
   const cublasStatus_t code =
       cublasLtMatmul(handle_, &plan.operation, &alpha, p.b.data.data, &plan.a, p.a.data.data, &plan.b, &beta,
                      Addend(p).data.data, &plan.c, p.d.data.data, &plan.d, &plan.algorithm, workspace_,
                      static_cast<size_t>(workspace_bytes_), cuda_stream.handle());
-  // Checks that the heuristic leaves to the launch.
+  // Checks that the heuristic leaves to the launch. A refusal of what has run before is a failure, since switching to
+  // another algorithm in the middle of a run would change its bits.
   const bool refused = code == CUBLAS_STATUS_NOT_SUPPORTED || code == CUBLAS_STATUS_INVALID_VALUE;
-  if (refused && p.epilogue != Epilogue::kNone) return plan.found = false;
+  if (refused && p.epilogue != Epilogue::kNone && !plan.launched) return plan.found = false;
   ZF_RETURN_IF_ERROR(LibraryStatus(code, "cublasLtMatmul"));
-  return true;
+  return plan.launched = true;
 }
 
 bool Matmul::Run(Stream& stream, const char* op, const MatmulArguments& arguments) {

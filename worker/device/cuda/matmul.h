@@ -1,13 +1,13 @@
-// Matrix products on the GPU, for every op that needs one: the only door to cuBLASLt.
+// Matrix products on the GPU, for every op that needs one: the only use of cuBLASLt.
 //
-// d(m,n) = epilogue(a(m,k) b(k,n) + c(m,n)), row-major, inputs of one type, fp32 accumulation (never tf32). cuBLASLt
-// is column-major: a row-major matrix is its transpose there, so d^T = b^T a^T is asked for and nothing is copied.
+// d(m,n) = epilogue(a(m,k) b(k,n) + c(m,n)), row-major, inputs of one type, fp32 accumulation (never tf32). cuBLASLt is
+// column-major: a row-major matrix is its transpose there, so d^T = b^T a^T is requested and nothing is copied.
 //
 // What this is worth: one step of gpt2-1558m (C 1600, 48 layers, V 50257) on 16 x 1024 tokens is 1.45e14 FLOP in the
-// layers' products and 8e12 in the output head's. At 70% of an H200's 989 TFLOP/s that is 0.22 s. Around it stand, as
-// estimated from FLOPs and bytes, attention with 0.03 s, norms with 0.01 s and AdamW with 0.01 s: four fifths of the
-// step run here, and more than nine tenths here and in attention's own products. Hence the epilogues: an activation
-// of the wide layer (M,4C) is 0.2 GB, and each pass over it that an epilogue saves is a tenth of the product it ends.
+// layers' products and 8e12 in the output head's. At 70% of an H200's 989 TFLOP/s that is 0.22 s. In addition, as
+// estimated from FLOPs and bytes, attention takes 0.03 s, norms 0.01 s and AdamW 0.01 s: four fifths of the step run
+// here, and more than nine tenths here and in attention's own products. Hence the epilogues: an activation of the wide
+// layer (M,4C) is 0.2 GB, and each pass over it that an epilogue saves is a tenth of its product's time.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_MATMUL_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_MATMUL_H_
 
@@ -59,8 +59,8 @@ class Matmul {
   Matmul& operator=(const Matmul&) = delete;
 
   // Enqueues the product. False, with nothing enqueued, when cuBLASLt has no algorithm for it with this epilogue: the
-  // caller then runs it with kNone and the epilogue by itself. A failure, which includes that there is no algorithm
-  // with kNone, is kept on the stream under `op`'s name.
+  // caller then runs it with kNone and the epilogue separately. A failure, including a missing algorithm for kNone, is
+  // kept on the stream under `op`'s name.
   bool Run(Stream& stream, const char* op, const MatmulArguments& arguments);
 
  private:

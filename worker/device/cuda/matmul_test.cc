@@ -1,4 +1,4 @@
-// Products through the host version of cuBLASLt: every mixture the ops use, and what happens when the library
+// Products through the host version of cuBLASLt: every combination the ops use, and what happens when the library
 // declines.
 #include "worker/device/cuda/matmul.h"
 
@@ -43,8 +43,12 @@ bool MatmulTest::Run(const Case& p) {
   const TestTensor aux(p.m, p.n, p.output, 4, p.spare), aux_before(p.m, p.n, p.output, 4, p.spare);
   const bool row_sums = p.epilogue == Epilogue::kBiasGradient;
   const TestTensor bias(1, row_sums ? p.m : p.n, p.output, 5);
-  MatmulArguments product{.m = p.m, .n = p.n, .k = p.k, .a = {a.tensor(), a.stride(), p.transpose_a},
-                          .b = {b.tensor(), b.stride(), p.transpose_b}, .d = {d.tensor(), d.stride()},
+  MatmulArguments product{.m = p.m,
+                          .n = p.n,
+                          .k = p.k,
+                          .a = {a.tensor(), a.stride(), p.transpose_a},
+                          .b = {b.tensor(), b.stride(), p.transpose_b},
+                          .d = {d.tensor(), d.stride()},
                           .epilogue = p.epilogue};
   if (p.add) product.c = {p.in_place ? d.tensor() : c.tensor(), c.stride()};
   if (p.bias) product.bias = bias.tensor();
@@ -101,21 +105,41 @@ TEST_F(MatmulTest, TypesOrientationsAndAddends) {
 TEST_F(MatmulTest, EpiloguesOfTraining) {
   for (const DType type : {DType::kBF16, DType::kF16, DType::kF32}) {
     for (const bool bias : {false, true}) {
-      const Case gelu{.m = 9, .n = 16, .k = 21, .input = type, .output = type, .transpose_b = true,
-                      .epilogue = Epilogue::kGelu, .bias = bias, .spare = 8};
+      const Case gelu{.m = 9,
+                      .n = 16,
+                      .k = 21,
+                      .input = type,
+                      .output = type,
+                      .transpose_b = true,
+                      .epilogue = Epilogue::kGelu,
+                      .bias = bias,
+                      .spare = 8};
       EXPECT_TRUE(Run(gelu));
     }
-    EXPECT_TRUE(Run({.m = 9, .n = 16, .k = 21, .input = type, .output = type, .epilogue = Epilogue::kGeluSlope,
-                     .spare = 0}));
-    EXPECT_EQ(type != DType::kF32,
-              Run({.m = 9, .n = 16, .k = 21, .input = type, .output = DType::kF32, .transpose_a = true, .add = true,
-                   .in_place = true, .epilogue = Epilogue::kBiasGradient, .bias = true, .spare = 0}));
+    EXPECT_TRUE(
+        Run({.m = 9, .n = 16, .k = 21, .input = type, .output = type, .epilogue = Epilogue::kGeluSlope, .spare = 0}));
+    EXPECT_EQ(type != DType::kF32, Run({.m = 9,
+                                        .n = 16,
+                                        .k = 21,
+                                        .input = type,
+                                        .output = DType::kF32,
+                                        .transpose_a = true,
+                                        .add = true,
+                                        .in_place = true,
+                                        .epilogue = Epilogue::kBiasGradient,
+                                        .bias = true,
+                                        .spare = 0}));
   }
 }
 
 TEST_F(MatmulTest, AuxOfAnOddStrideIsDeclinedWithoutAsking) {
-  EXPECT_FALSE(Run({.m = 9, .n = 13, .k = 21, .input = DType::kBF16, .output = DType::kBF16,
-                    .epilogue = Epilogue::kGelu, .spare = 0}));
+  EXPECT_FALSE(Run({.m = 9,
+                    .n = 13,
+                    .k = 21,
+                    .input = DType::kBF16,
+                    .output = DType::kBF16,
+                    .epilogue = Epilogue::kGelu,
+                    .spare = 0}));
   EXPECT_EQ(emulation::cublaslt().queries, 0);
 }
 
@@ -123,8 +147,13 @@ TEST_F(MatmulTest, DeclinedEpiloguesRunNothing) {
   emulation::cublaslt().fused_epilogues = false;
   for (const Epilogue epilogue : {Epilogue::kBias, Epilogue::kGelu, Epilogue::kGeluSlope, Epilogue::kBiasGradient}) {
     const bool output_is_wide = epilogue == Epilogue::kBiasGradient;
-    EXPECT_FALSE(Run({.m = 8, .n = 16, .k = 8, .input = DType::kBF16,
-                      .output = output_is_wide ? DType::kF32 : DType::kBF16, .epilogue = epilogue, .bias = true,
+    EXPECT_FALSE(Run({.m = 8,
+                      .n = 16,
+                      .k = 8,
+                      .input = DType::kBF16,
+                      .output = output_is_wide ? DType::kF32 : DType::kBF16,
+                      .epilogue = epilogue,
+                      .bias = true,
                       .spare = 0}));
   }
   EXPECT_EQ(emulation::cublaslt().products, 0);
@@ -144,13 +173,65 @@ TEST_F(MatmulTest, AsksOncePerProblemAndAlignment) {
 }
 
 TEST_F(MatmulTest, AnEpilogueRefusedAtTheLaunchIsLeftToTheCaller) {
-  const Case p{.m = 8, .n = 16, .k = 8, .input = DType::kBF16, .output = DType::kBF16, .epilogue = Epilogue::kBias,
+  const Case p{.m = 8,
+               .n = 16,
+               .k = 8,
+               .input = DType::kBF16,
+               .output = DType::kBF16,
+               .epilogue = Epilogue::kBias,
                .bias = true};
   emulation::cublaslt().next_product = CUBLAS_STATUS_NOT_SUPPORTED;
   EXPECT_FALSE(Run(p));
-  EXPECT_FALSE(Run(p));  // for good: the run's bits do not change midway
+  EXPECT_FALSE(Run(p));  // permanently: the run's bits do not change midway
   EXPECT_EQ(emulation::cublaslt().products, 0);
   EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+}
+
+// A choice once made is not changed in the middle of a run, which would change its bits.
+TEST_F(MatmulTest, AnEpilogueRefusedAfterItHasRunIsAFailure) {
+  const Case p{.m = 8,
+               .n = 16,
+               .k = 8,
+               .input = DType::kBF16,
+               .output = DType::kBF16,
+               .epilogue = Epilogue::kBias,
+               .bias = true};
+  EXPECT_TRUE(Run(p));
+  const TestTensor a(8, 8, DType::kBF16, 1), b(8, 16, DType::kBF16, 2), bias(1, 16, DType::kBF16, 3);
+  const TestTensor d(8, 16, DType::kBF16, 4);
+  const MatmulArguments product{.m = 8,
+                                .n = 16,
+                                .k = 8,
+                                .a = {a.tensor(), 8},
+                                .b = {b.tensor(), 16},
+                                .d = {d.tensor(), 16},
+                                .epilogue = Epilogue::kBias,
+                                .bias = bias.tensor()};
+  EXPECT_TRUE(matmul_->Run(*stream_, "LinearForward", product));
+  ASSERT_EQ(stream_->Synchronize(), absl::OkStatus());
+  emulation::cublaslt().next_product = CUBLAS_STATUS_NOT_SUPPORTED;
+  EXPECT_TRUE(matmul_->Run(*stream_, "LinearForward", product));
+  EXPECT_EQ(stream_->Synchronize().code(), absl::StatusCode::kInternal);
+}
+
+// Stages place tensors differently, and the query to the library must not depend on it: a bias that happens to be
+// aligned to 256 is queried as one aligned to 16.
+TEST_F(MatmulTest, TheChoiceDoesNotDependOnWhereABiasIsPlaced) {
+  const TestTensor a(8, 8, DType::kBF16, 1), b(8, 16, DType::kBF16, 2), d(8, 16, DType::kBF16, 4);
+  const TestTensor biases(1, 16 * 40, DType::kBF16, 3);
+  for (int64_t place = 0; place < 32; ++place) {  // at every multiple of 16 bytes
+    const MatmulArguments product{.m = 8,
+                                  .n = 16,
+                                  .k = 8,
+                                  .a = {a.tensor(), 8},
+                                  .b = {b.tensor(), 16},
+                                  .d = {d.tensor(), 16},
+                                  .epilogue = Epilogue::kBias,
+                                  .bias = biases.tensor().Offset(place * 8)};
+    EXPECT_TRUE(matmul_->Run(*stream_, "LinearForward", product));
+  }
+  EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+  EXPECT_EQ(emulation::cublaslt().queries, 1);
 }
 
 TEST_F(MatmulTest, FailuresAreKeptUnderTheOpsName) {

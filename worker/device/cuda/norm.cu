@@ -1,13 +1,13 @@
-// LayerNorm (ops.h; Ba, Kiros and Hinton 2016): a block a row for the activations; for the parameters' gradients, sums
-// down the columns in two phases.
+// LayerNorm (ops.h; Ba, Kiros and Hinton 2016): one block per row for the activations; for the parameters' gradients,
+// sums down the columns in two phases.
 //
 // Legend: M rows, C columns. What a thread adds up, and in which order, follows from M and C alone: alignment decides
-// only how a group of lanes is loaded (vector.cuh), so gamma may stand anywhere in a flat vector.
+// only how a group of lanes is loaded (vector.cuh), so gamma may be anywhere in a flat vector.
 //
-// A norm without a mean can take the same parts: ForRow, BlockSum, and ColumnKernel without dbeta.
+// A norm without a mean can reuse these parts: ForRow, BlockSum, and ColumnKernel without dbeta.
 //
-// Estimate, backward in bf16: phase one reads dy, x, dx and writes dx, phase two reads dy and x again, 12 bytes an
-// element: M = 16384, C = 1600 are 0.3 GB, 70 us on an H200, less what the second level cache still holds.
+// Estimate, backward in bf16: phase one reads dy, x, dx and writes dx, phase two reads dy and x again, 12 bytes per
+// element: M = 16384, C = 1600 are 0.3 GB, 70 us on an H200, less what the L2 cache still holds.
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -30,14 +30,14 @@ constexpr int kMostRowThreads = 512;
 template <typename T>
 constexpr int kRowLanes = 16 / static_cast<int>(sizeof(T));
 
-// Enough threads to give each one group of the row, as far as a block goes.
+// Enough threads to give each one group of the row, up to the size of a block.
 template <typename T>
 dim3 RowThreads(int64_t c) {
   const int64_t groups = CeilDivide(c, kRowLanes<T>);
   return dim3(static_cast<unsigned>(std::min<int64_t>(kMostRowThreads, RoundUp(groups, kWarp))));
 }
 
-// Calls body(i, left) for each group of this thread: it starts at column i, and `left` columns are there from i on.
+// Calls body(i, left) for each group of this thread: it starts at column i, and `left` columns remain from i on.
 template <typename T, typename Body>
 __device__ void ForRow(int64_t c, const Body& body) {
   for (int64_t i = int64_t{threadIdx.x} * kRowLanes<T>; i < c; i += int64_t{blockDim.x} * kRowLanes<T>) body(i, c - i);
@@ -56,12 +56,16 @@ struct Rows {
   }
 
   __device__ void Load(int64_t at, int64_t left, float (&lanes)[kRowLanes<T>], float padding = 0.0f) const {
-    if constexpr (kWhole) Lanes<kRowLanes<T>, T>::Load(data + at, lanes);
-    else LoadLanes(data + at, vector, left, lanes, padding);
+    if constexpr (kWhole)
+      Lanes<kRowLanes<T>, T>::Load(data + at, lanes);
+    else
+      LoadLanes(data + at, vector, left, lanes, padding);
   }
   __device__ void Store(const float (&lanes)[kRowLanes<T>], int64_t at, int64_t left) const {
-    if constexpr (kWhole) Lanes<kRowLanes<T>, T>::Store(lanes, data + at);
-    else StoreLanes(lanes, vector, left, data + at);
+    if constexpr (kWhole)
+      Lanes<kRowLanes<T>, T>::Store(lanes, data + at);
+    else
+      StoreLanes(lanes, vector, left, data + at);
   }
 };
 
@@ -70,8 +74,10 @@ template <typename T, typename Body>
 void WithWhole(std::initializer_list<Tensor> tensors, int64_t c, const Body& body) {
   const bool whole = std::all_of(tensors.begin(), tensors.end(),
                                  [&](const Tensor& tensor) { return Rows<T, true>::IsWhole(tensor, c); });
-  if (whole) body(std::true_type());
-  else body(std::false_type());
+  if (whole)
+    body(std::true_type());
+  else
+    body(std::false_type());
 }
 
 template <typename T, bool kWhole>
@@ -158,12 +164,12 @@ constexpr int kColumnWarps = 8;
 constexpr int64_t kMostChunks = 128, kFewestChunkRows = 64;
 
 template <typename T>
-constexpr int kTileColumns = kWarp * kRowLanes<T>;
+constexpr int kTileColumns = kWarp* kRowLanes<T>;
 template <typename T>
 using ColumnSums = float[2][kTileColumns<T>];  // of dgamma and dbeta
 
 template <typename T, bool kWhole>
-__global__ void __launch_bounds__(kWarp * kColumnWarps)
+__global__ void __launch_bounds__(kWarp* kColumnWarps)
     ColumnKernel(int64_t m, int64_t c, int64_t chunk_rows, Rows<T, kWhole> dy, Rows<T, kWhole> x, const float* means,
                  const float* rstds, float* partials) {
   constexpr int kLanes = kRowLanes<T>;
@@ -235,11 +241,12 @@ void CudaOps::LayerNormBackward(Stream& stream, int64_t m, int64_t c, Tensor dy,
     using T = typename decltype(tag)::Type;
     WithWhole<T>({dy, x, gamma, dx}, c, [&](auto whole) {
       using R = Rows<T, whole.value>;
-      Launch(stream, kOp, InputKernel<T, whole.value>, dim3(static_cast<unsigned>(m)), RowThreads<T>(c), 0, c,
-             R(dy, c), R(x, c), R(gamma, c), mean, rstd, R(dx, c));
+      Launch(stream, kOp, InputKernel<T, whole.value>, dim3(static_cast<unsigned>(m)), RowThreads<T>(c), 0, c, R(dy, c),
+             R(x, c), R(gamma, c), mean, rstd, R(dx, c));
       Launch(stream, kOp, ColumnKernel<T, whole.value>,
              dim3(static_cast<unsigned>(CeilDivide(c, kTileColumns<T>)), static_cast<unsigned>(chunks)),
-             dim3(kWarp, kColumnWarps), kColumnWarps * sizeof(ColumnSums<T>), m, c, chunk_rows, R(dy, c), R(x, c), mean, rstd, partials);
+             dim3(kWarp, kColumnWarps), kColumnWarps * sizeof(ColumnSums<T>), m, c, chunk_rows, R(dy, c), R(x, c), mean,
+             rstd, partials);
     });
   });
   Launch(stream, kOp, ChunkSumKernel, dim3(static_cast<unsigned>(CeilDivide(c, kChunkSumThreads)), 2),

@@ -1,7 +1,7 @@
-// FillNormal (ops.h) from random_normal.h's generator: one thread for each of its blocks of four elements.
+// FillNormal (ops.h) from random_normal.h's generator: one thread per block of four elements.
 //
-// The logarithm, sine and cosine are CUDA's, in double, and the result is rounded to fp32: as a rule the bits of the
-// CPU's, though no datasheet promises it.
+// The logarithm, sine and cosine are CUDA's, in double, and the result is rounded to fp32: usually the CPU's bits,
+// though no specification promises it.
 #include <algorithm>
 
 #include "base/units.h"
@@ -13,7 +13,7 @@
 namespace zerofleet::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kFillThreads = 256;
 constexpr int kBlockElements = 4;
 
 struct Range {
@@ -22,10 +22,10 @@ struct Range {
 };
 
 // `vector`: the range's whole blocks start at addresses aligned for them.
-__global__ void __launch_bounds__(kThreads) FillNormalKernel(Range range, float deviation, bool vector, float* to) {
-  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+__global__ void __launch_bounds__(kFillThreads) FillNormalKernel(Range range, float deviation, bool vector, float* to) {
+  const int64_t item = int64_t{blockIdx.x} * kFillThreads + threadIdx.x;
   const int64_t block = range.first / kBlockElements + item;
-  const int64_t begin = block * kBlockElements - range.first;  // may lie before the range
+  const int64_t begin = block * kBlockElements - range.first;  // may be before the range
   if (begin >= range.count) return;
   const FourNormals normals =
       NormalsOfBlock(range.seed, range.stream_id, static_cast<uint64_t>(block), static_cast<double>(deviation));
@@ -41,8 +41,8 @@ void CudaOps::FillNormal(Stream& stream, int64_t count, uint64_t seed, uint64_t 
   const int64_t blocks = CeilDivide(first + count, kBlockElements) - first / kBlockElements;
   const int64_t first_whole = RoundUp(first, kBlockElements) - first;
   const bool vector = VectorAligned<kBlockElements>(to + first_whole);
-  Launch(stream, "FillNormal", FillNormalKernel, dim3(static_cast<unsigned>(CeilDivide(blocks, kThreads))),
-         dim3(kThreads), 0, Range{seed, stream_id, first, count}, deviation, vector, to);
+  Launch(stream, "FillNormal", FillNormalKernel, dim3(static_cast<unsigned>(CeilDivide(blocks, kFillThreads))),
+         dim3(kFillThreads), 0, Range{seed, stream_id, first, count}, deviation, vector, to);
 }
 
 }  // namespace zerofleet::cuda

@@ -8,7 +8,7 @@ namespace zerofleet::cuda {
 
 inline constexpr int kMostWarps = 32;  // of a block
 
-// The sum over the warp, in every lane. Pairs meet as a tree, and a + b is b + a: all lanes get the same bits.
+// The sum over the warp, in every lane. Pairs are added as a tree, and a + b is b + a: all lanes get the same bits.
 template <typename T>
 __device__ inline T WarpSum(T value) {
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) value += ShuffleXor(value, lanes);
@@ -16,7 +16,7 @@ __device__ inline T WarpSum(T value) {
 }
 
 // Replaces each of `values` by its sum over the block, in every thread. A one-dimensional block of whole warps; all its
-// threads call.
+// threads must call.
 template <int kValues, typename T>
 __device__ inline void BlockSum(T (&values)[kValues]) {
   __shared__ T of_warps[kValues][kMostWarps];

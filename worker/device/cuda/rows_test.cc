@@ -1,5 +1,5 @@
-// Kernels over rows on the emulated GPU, where the conformance suite does not go: widths that are no multiple of a
-// vector, rows and parameters at addresses that are not aligned, results in place, threads in other orders.
+// Kernels over rows on the emulated GPU, in cases the conformance suite does not cover: widths that are not a multiple
+// of a vector, rows and parameters at unaligned addresses, results in place, threads in other orders.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -60,8 +60,7 @@ Norm NormInDouble(int64_t m, int64_t c, const Vector& x, const Vector& gamma, co
 
 class LayerNormTest : public KernelTest {
  protected:
-  // What it leaves in memory, bit by bit, compared with double on the way. `skip` moves gamma, beta and their
-  // gradients.
+  // What it leaves in memory, bit by bit; also compares it with double. `skip` moves gamma, beta and their gradients.
   std::vector<std::vector<uint8_t>> Run(int64_t m, int64_t c, DType dtype, int64_t skip, int64_t row_skip) {
     const Vector x(device(), m * c, dtype, 1, row_skip), dy(device(), m * c, dtype, 2, row_skip);
     const Vector gamma(device(), c, dtype, 3, skip), beta(device(), c, dtype, 4, skip);
@@ -95,7 +94,7 @@ TEST_F(LayerNormTest, AnyWidthAndAlignmentGiveTheSameBits) {
   }
 }
 
-// Rows beyond one chunk, and beyond what the chunks' fewest rows allow.
+// More rows than one chunk, and more than the chunks' fewest rows allow.
 TEST_F(LayerNormTest, ManyRowsAreAddedInOneOrder) {
   for (const int64_t m : {1, 64, 65, 200}) {
     InEveryOrder([&] { return Run(m, 33, DType::kF32, 0, 0); });
@@ -133,7 +132,7 @@ void EmbeddingTest::Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, D
       }
     }
     ops().EmbeddingBackward(stream(), batch, time, c, tokens, x.tensor(), dwte.as(), dwpe.as());
-    EXPECT_EQ(dwte.Values(), want_token);  // in token order: the very bits
+    EXPECT_EQ(dwte.Values(), want_token);  // in token order: exactly these bits
     EXPECT_EQ(dwpe.Values(), want_position);
     return dwte.Bytes();
   });

@@ -1,8 +1,8 @@
 // See sum_in_order.h.
 //
-// One pass whatever the number of ranks: a sum in fp32 that was put down between launches would need memory of its own,
-// and `to` cannot lend it, being narrower perhaps, or an input. So all pointers travel as kernel parameters, in the
-// smallest of a few sizes, since a launch copies them.
+// One pass whatever the number of ranks: an fp32 sum stored between launches would need its own memory, and `to` cannot
+// serve, since it may be narrower, or an input. So all pointers are passed as kernel parameters, in the smallest of a
+// few sizes, since a launch copies them.
 #include <algorithm>
 
 #include "base/check.h"

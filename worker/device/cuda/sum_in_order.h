@@ -1,4 +1,4 @@
-// The arithmetic of a reduction on the GPU: worker/collective/sum.h's, as a kernel, and the same bits.
+// The arithmetic of a reduction on the GPU: that of worker/collective/sum.h, as a kernel, with the same bits.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_SUM_IN_ORDER_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_SUM_IN_ORDER_H_
 
@@ -10,7 +10,7 @@
 
 namespace zerofleet::cuda {
 
-// As many pointers as a kernel's parameters hold (32764 bytes from compute capability 7.0 on), less some room.
+// As many pointers as a kernel's parameters hold (32764 bytes from compute capability 7.0 on), less some slack.
 inline constexpr int kMostContributions = 4000;
 
 // to[i] = contributions[0][i] + contributions[1][i] + ..., for i < count: left to right in fp32, then one rounding to

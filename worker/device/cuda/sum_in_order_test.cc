@@ -1,4 +1,5 @@
-// EnqueueSumInOrder on the emulated GPU: the order of summation, any number of ranks, and a result on top of an input.
+// EnqueueSumInOrder on the emulated GPU: the order of summation, any number of ranks, and a result that overwrites an
+// input.
 #include "worker/device/cuda/sum_in_order.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ class SumInOrderTest : public ::testing::Test {
 
 TEST_F(SumInOrderTest, AddsLeftToRightForAnyNumberOfRanks) {
   constexpr SumCase kCases[] = {{1, 1, 0, 0},   {2, 7, 0, 0},    {3, 1000, 1, 0}, {5, 1001, 3, 3},
-                             {16, 40, 0, 1}, {17, 999, 0, 0}, {300, 33, 0, 0}, {4000, 3, 0, 0}};
+                                {16, 40, 0, 1}, {17, 999, 0, 0}, {300, 33, 0, 0}, {4000, 3, 0, 0}};
   for (const SumCase& c : kCases) {
     for (const DType dtype : kTestTypes) {
       for (const DType to_dtype : kTestTypes) {

@@ -1,7 +1,7 @@
 // Matrices for the tests of this folder's products: reproducible values, any type, spare columns, chosen alignment.
 //
-// In the emulation device memory is the host's, so a test reads and writes it in place and a sanitizer sees each
-// bound.
+// In the emulation device memory is the host's, so a test reads and writes it in place and a sanitizer checks its exact
+// bounds.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_TEST_TENSOR_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_TEST_TENSOR_H_
 
@@ -21,7 +21,7 @@ class TestTensor {
   TestTensor(int64_t rows, int64_t columns, DType dtype, uint32_t salt, int64_t spare = 0, int64_t skip = 0)
       : rows_(rows), stride_(columns + spare), dtype_(dtype), skip_(skip) {
     const int64_t bytes = (skip + rows * stride_) * DTypeBytes(dtype);
-    // Ends where the last element does, for a sanitizer to see the first access too far.
+    // Ends where the last element does, so that a sanitizer catches the first access out of bounds.
     memory_.reset(static_cast<std::byte*>(::operator new(bytes, kAlignment)));
     uint32_t state = salt * 2654435761u + 12345u;
     for (int64_t i = 0; i < rows * stride_; ++i) {
@@ -32,7 +32,9 @@ class TestTensor {
 
   Tensor tensor() const { return Tensor{memory_.get(), dtype_}.Offset(skip_); }
   template <typename T = float>
-  T* as() const { return static_cast<T*>(tensor().data); }
+  T* as() const {
+    return static_cast<T*>(tensor().data);
+  }
   int64_t stride() const { return stride_; }
   int64_t count() const { return rows_ * stride_; }
   DType dtype() const { return dtype_; }
@@ -70,7 +72,7 @@ class TestTensor {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-// How far a result of this type and about this size may be from the same in double.
+// The tolerance for a result of this type and about this magnitude, compared with double.
 inline double Tolerance(DType dtype, double want) {
   const double magnitude = 1 + (want < 0 ? -want : want);
   return magnitude * (dtype == DType::kF32 ? 2e-5 : dtype == DType::kF16 ? 0x1p-10 : 0x1p-7);

@@ -1,7 +1,7 @@
 // Loads and stores of several neighbouring elements as floats, in accesses of up to 16 bytes where the address allows.
 //
 // What a thread computes never depends on how its elements were moved: the same lanes go to the same thread whether
-// they came in one access or one by one, so alignment changes speed and never bits.
+// they were moved in one access or one by one, so alignment changes speed but never bits.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_VECTOR_CUH_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_VECTOR_CUH_
 
@@ -20,7 +20,7 @@
 namespace zerofleet::cuda {
 
 // ToFloat and FromFloat as kernels should call them: by the GPU's own instructions, where it has any. They round as
-// dtype.h does; only the bits of a NaN may be others.
+// dtype.h does; only the bits of a NaN may differ.
 template <typename T>
 __device__ inline float Widen(T value) {
   return ToFloat(value);
@@ -48,7 +48,7 @@ __device__ inline BF16 Narrow<BF16>(float value) {
 }
 #endif
 
-// Raw bits on their way: what one load or store instruction moves. May stand for any type's memory.
+// Raw bits in transit: what one load or store instruction moves. May alias any type's memory.
 struct __attribute__((aligned(16), may_alias)) Bits16 {
   uint32_t x, y, z, w;
 };
@@ -56,13 +56,15 @@ struct __attribute__((aligned(8), may_alias)) Bits8 {
   uint32_t x, y;
 };
 
-// One store instruction. nvcc takes a plain copy of such a struct apart, into four stores of four bytes that lie 16 bytes
+// One store instruction. nvcc splits a plain copy of such a struct into four stores of four bytes that are 16 bytes
 // apart from thread to thread; the intrinsic keeps it whole, as `nvcc -ptx` shows.
 template <typename Bits>
 __device__ inline void StoreWhole(const Bits& bits, Bits* to) {
 #ifdef __CUDA_ARCH__
-  if constexpr (sizeof(Bits) == 16) __stwb(reinterpret_cast<uint4*>(to), make_uint4(bits.x, bits.y, bits.z, bits.w));
-  else __stwb(reinterpret_cast<uint2*>(to), make_uint2(bits.x, bits.y));
+  if constexpr (sizeof(Bits) == 16)
+    __stwb(reinterpret_cast<uint4*>(to), make_uint4(bits.x, bits.y, bits.z, bits.w));
+  else
+    __stwb(reinterpret_cast<uint2*>(to), make_uint2(bits.x, bits.y));
 #else
   *to = bits;
 #endif

@@ -1,9 +1,9 @@
-// The functions of cuBLASLt that matmul.cc calls, on the host, by what the library documents (cublasLt.h and its
+// The functions of cuBLASLt that matmul.cc calls, on the host, as the library documents them (cublasLt.h and its
 // guide).
 //
-// Stricter than the library where that finds mistakes: an algorithm runs only the problem it was asked for, with
-// pointers at least as aligned as was stated; sizes of attributes must be exact; outputs may not overlap inputs, but
-// for D on C. What this program does not use (batches, orders other than column-major, scales, integer types) is
+// Stricter than the library where that finds mistakes: an algorithm runs only the problem it was requested for, with
+// pointers at least as aligned as stated; sizes of attributes must be exact; outputs may not overlap inputs, except D
+// on C. Features this program does not use (batches, orders other than column-major, scales, integer types) are
 // refused.
 #include "worker/device/cuda/emulation/cublaslt.h"
 
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/hash/hash.h"
+#include "worker/device/cuda/emulation/streams.h"
 #include "worker/device/dtype.h"
 
 namespace zerofleet::cuda::emulation {
@@ -28,7 +29,7 @@ CublasLt& cublaslt() {
 namespace {
 
 constexpr uint32_t kOperation = 0x6f706572, kLayout = 0x6c61796f, kPreference = 0x70726566, kAlgorithm = 0x616c676f;
-// The widest accesses an algorithm makes, and what epilogues ask of their matrix.
+// The widest accesses an algorithm makes, and the alignment epilogues require of their matrix.
 constexpr uint32_t kVectorBytes = 16;
 constexpr int64_t kAuxStrideUnit = 8;
 constexpr uint64_t kWorkspaceBytes = 4096, kWorkspaceAlignment = 256;
@@ -90,7 +91,7 @@ State* Make(Opaque* opaque, size_t size) {
   return opaque == nullptr || size < sizeof(State) ? nullptr : new (opaque) State();
 }
 
-// Null if it was never initialised, or as something else.
+// Null if it was never initialised, or was initialised as another type.
 template <typename State, typename Opaque>
 State* In(Opaque* opaque, uint32_t magic) {
   State* const state = reinterpret_cast<State*>(const_cast<std::remove_const_t<Opaque>*>(opaque));
@@ -111,10 +112,16 @@ struct Problem {
 
   Problem(cublasLtMatmulDesc_t of, cublasLtMatrixLayout_t of_a, cublasLtMatrixLayout_t of_b,
           cublasLtMatrixLayout_t of_c, cublasLtMatrixLayout_t of_d)
-      : operation(In<Operation>(of, kOperation)), a(In<Layout>(of_a, kLayout)), b(In<Layout>(of_b, kLayout)),
-        c(In<Layout>(of_c, kLayout)), d(In<Layout>(of_d, kLayout)) {
+      : operation(In<Operation>(of, kOperation)),
+        a(In<Layout>(of_a, kLayout)),
+        b(In<Layout>(of_b, kLayout)),
+        c(In<Layout>(of_c, kLayout)),
+        d(In<Layout>(of_d, kLayout)) {
     if (!a || !b || !c || !d) operation = nullptr;
   }
+
+  Problem(const Operation* of, const Layout* of_a, const Layout* of_b, const Layout* of_c, const Layout* of_d)
+      : operation(of), a(of_a), b(of_b), c(of_c), d(of_d) {}
 
   bool Has(uint32_t epilogue) const { return (operation->epilogue & epilogue) == epilogue; }
   bool fused() const { return operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
@@ -128,6 +135,17 @@ struct Problem {
     const Operation& o = *operation;
     return absl::HashOf(parts(a), parts(b), parts(c), parts(d), o.transpose_a, o.transpose_b, o.epilogue, o.aux_stride);
   }
+};
+
+// A copy of a problem that owns what it points to.
+class HeldProblem {
+ public:
+  explicit HeldProblem(const Problem& p) : operation_(*p.operation), a_(*p.a), b_(*p.b), c_(*p.c), d_(*p.d) {}
+  Problem problem() const { return Problem(&operation_, &a_, &b_, &c_, &d_); }
+
+ private:
+  Operation operation_;
+  Layout a_, b_, c_, d_;
 };
 
 bool KnownEpilogue(uint32_t epilogue) {
@@ -166,7 +184,7 @@ cublasStatus_t Examine(const Problem& p) {
   if (p.a->type != p.b->type || p.c->type != p.d->type || (p.d->type != p.a->type && p.d->type != CUDA_R_32F)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  // Gradients of a bias are taken on tensor cores only.
+  // Bias gradients are computed on tensor cores only.
   if (p.writes_bias() && p.a->type == CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -205,7 +223,7 @@ void SumLines(const std::vector<float>& from, int64_t count, int64_t line_step, 
   }
 }
 
-// One element's way from its sum to D.
+// Takes one element from its sum to D.
 float Finish(const Problem& p, float value, int64_t row, int64_t column) {
   const Operation& o = *p.operation;
   if (p.Has(CUBLASLT_EPILOGUE_BIAS)) value += Element{TypeOf(p.d->type), o.bias}.Load(row);
@@ -225,8 +243,8 @@ void Multiply(const Problem& p, float alpha, const void* a_data, const void* b_d
   const std::vector<float> a = Unpack(*p.a, o.transpose_a, a_data), b = Unpack(*p.b, o.transpose_b, b_data);
   const Element c{TypeOf(p.c->type), const_cast<void*>(c_data)}, d{TypeOf(p.d->type), d_data};
   const Element bias{TypeOf(p.d->type), o.bias};
-  std::vector<float> finished;  // of all columns, for the gradient of a bias
-  constexpr int64_t kDepth = 512;  // short chains of fp32 additions, as a GPU's tiles have
+  std::vector<float> finished;     // of all columns, for the bias gradient
+  constexpr int64_t kDepth = 512;  // short chains of fp32 additions, as in a GPU's tiles
   std::vector<float> sums(m), partial(m);
   for (int64_t column = 0; column < n; ++column) {
     std::fill(sums.begin(), sums.end(), 0.0f);
@@ -240,7 +258,7 @@ void Multiply(const Problem& p, float alpha, const void* a_data, const void* b_d
       for (int64_t row = 0; row < m; ++row) sums[row] += partial[row];
     }
     for (int64_t row = 0; row < m; ++row) {
-      // Where beta is 0, C is not read, be it NaN.
+      // Where beta is 0, C is not read, even if it is NaN.
       const float addend = beta == 0 ? 0.0f : beta * c.Load(column * p.c->stride + row);
       sums[row] = Finish(p, alpha * sums[row] + addend, row, column);
       d.Store(column * p.d->stride + row, sums[row]);
@@ -263,7 +281,7 @@ bool Overlap(const Layout& x, const void* x_data, const Layout& y, const void* y
 }  // namespace
 }  // namespace zerofleet::cuda::emulation
 
-using namespace zerofleet::cuda::emulation;  // the C functions below have no namespace of their own
+using namespace zerofleet::cuda::emulation;  // the C functions below are in no namespace
 
 extern "C" {
 
@@ -360,11 +378,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (problem.fused() && !cublaslt().fused_epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (problem.uses_aux() && Alignment(problem.operation->aux) < kVectorBytes) return CUBLAS_STATUS_NOT_SUPPORTED;
-  // The sums of the parts of a split K may not depend on timing, nor be rounded: this library's caller rules that out.
+  // The sums of a split K's parts may neither depend on timing nor be rounded: the caller rules that out.
   if ((asked->reductions & (CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)) != 0) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  Algorithm algorithm = {.alignments = {}, .workspace_bytes = std::min(kWorkspaceBytes, asked->workspace_bytes),
+  Algorithm algorithm = {.alignments = {},
+                         .workspace_bytes = std::min(kWorkspaceBytes, asked->workspace_bytes),
                          .problem = problem.Fingerprint()};
   for (int i = 0; i < 4; ++i) {
     const uint32_t stated = asked->alignments[i];
@@ -386,7 +405,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                               cublasLtMatrixLayout_t a, const void* B, cublasLtMatrixLayout_t b, const void* beta,
                               const void* C, cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t d,
                               const cublasLtMatmulAlgo_t* algorithm, void* workspace, size_t workspace_bytes,
-                              cudaStream_t) {
+                              cudaStream_t stream) {
   const Algorithm* const chosen = In<Algorithm>(algorithm, kAlgorithm);
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (!chosen || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
@@ -410,9 +429,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   }
   const cublasStatus_t told = std::exchange(cublaslt().next_product, CUBLAS_STATUS_SUCCESS);
   if (told != CUBLAS_STATUS_SUCCESS) return told;
-  // What an algorithm leaves in its workspace is its own affair: nothing may be expected there.
-  std::memset(workspace, 0xff, chosen->workspace_bytes);
-  Multiply(problem, *static_cast<const float*>(alpha), A, B, *static_cast<const float*>(beta), C, D);
+  // The caller may reuse its descriptors and factors when this returns.
+  Enqueue(stream, [held = HeldProblem(problem), alpha_now = *static_cast<const float*>(alpha), A, B,
+                   beta_now = *static_cast<const float*>(beta), C, D, workspace, bytes = chosen->workspace_bytes] {
+    // What an algorithm leaves in its workspace is unspecified.
+    std::memset(workspace, 0xff, bytes);
+    Multiply(held.problem(), alpha_now, A, B, beta_now, C, D);
+  });
   ++cublaslt().products;
   cublaslt().fused += problem.fused();
   return CUBLAS_STATUS_SUCCESS;

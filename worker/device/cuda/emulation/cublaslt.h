@@ -1,4 +1,4 @@
-// What tests may ask of the host version of cuBLASLt (cublaslt.cc), and what it counts.
+// Switches and counters of the host version of cuBLASLt (cublaslt.cc), for tests.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_CUBLASLT_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_CUBLASLT_H_
 
@@ -9,9 +9,9 @@
 namespace zerofleet::cuda::emulation {
 
 struct CublasLt {
-  // As on a GPU whose algorithms have no epilogue beyond the plain product, when false.
+  // When false: as on a GPU whose algorithms have no epilogue beyond the plain product.
   bool fused_epilogues = true;
-  // The result of cublasLtCreate, and of the next cublasLtMatmul, which then does nothing.
+  // What cublasLtCreate returns, and the next cublasLtMatmul, which then does nothing.
   cublasStatus_t create = CUBLAS_STATUS_SUCCESS;
   cublasStatus_t next_product = CUBLAS_STATUS_SUCCESS;
 
@@ -20,7 +20,7 @@ struct CublasLt {
   int64_t fused = 0;     // of these, with an epilogue
 };
 
-// The library's one state, for tests of one thread. Assign {} to start afresh.
+// The library's only state, for single-threaded tests. Assign {} to reset it.
 CublasLt& cublaslt();
 
 }  // namespace zerofleet::cuda::emulation

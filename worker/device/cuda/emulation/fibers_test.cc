@@ -1,4 +1,4 @@
-// The emulated GPU block: order, barriers, exchanges, and that what a GPU leaves undefined is refused.
+// The emulated GPU block: order, barriers, exchanges, and that behaviour undefined on a GPU is refused.
 #include "worker/device/cuda/emulation/fibers.h"
 
 #include <cmath>
@@ -45,7 +45,7 @@ TEST_P(FibersTest, NoThreadPassesABarrierBeforeAllHaveComeToIt) {
       ++arrived[round];
       Barrier(__LINE__);
       EXPECT_EQ(arrived[round] % kThreads, 0);
-      EXPECT_EQ(Thread(), CurrentThread().thread.x);  // whose turn it is again is known
+      EXPECT_EQ(Thread(), CurrentThread().thread.x);  // the current thread is known after a switch
     }
   });
   EXPECT_EQ(arrived, std::vector<int>(kRounds, 2 * kThreads));
@@ -62,7 +62,7 @@ TEST_P(FibersTest, LanesExchangeWithinTheirWarp) {
 }
 
 TEST_P(FibersTest, WarpsExchangeAtTheirOwnPace) {
-  // Each warp makes another number of exchanges before the barrier.
+  // Each warp makes a different number of exchanges before the barrier.
   RunGrid("op", dim3(1), dim3(128), 0, [&] {
     const unsigned warp = Thread() / 32;
     uint64_t sum = 1;
@@ -102,7 +102,7 @@ TEST_P(FibersTest, HostThreadsRunGridsAtTheSameTime) {
   for (int host = 0; host < 4; ++host) EXPECT_EQ(sums[host], host * 20 * 64);
 }
 
-// A barrier that is missing gives other sums when threads run in another order: what the orders are for.
+// A missing barrier gives different sums when threads run in another order: that is what the orders are for.
 TEST(ThreadOrderTest, ShowsAMissingBarrier) {
   const auto sum = [](ThreadOrder order) {
     SetThreadOrder(order);

@@ -1,4 +1,4 @@
-// The vendor's libraries are always there: their host versions are linked in.
+// The vendor's libraries are always available: their host versions are linked in.
 #include "worker/device/cuda/libraries/vendor_library.h"
 
 namespace zerofleet::cuda {

@@ -1,12 +1,11 @@
-// The functions of the CUDA runtime that the backend calls, on host memory; see machine.h for the GPUs they speak of.
+// The functions of the CUDA runtime that the backend calls, on host memory; see machine.h for the GPUs they report.
 //
-// Work on a stream is done when it is enqueued, as kernels are (fibers.h), so everything is always ready and an event
-// is a time. Device memory is host memory of its own, NaN at first, as much of it as the machine has and no more; ASan
-// knows its bounds. What the real functions refuse and code could get wrong is refused here: work on a stream or event
-// of a GPU that is not current, freeing what was not allocated, setting memory that no GPU can reach, objects that do
-// not exist.
+// Devices, memory and errors; streams and events are in streams.cc. Device memory is allocated on the host, never more
+// than the machine has; its start is NaN at first and again when it is freed; ASan knows its bounds. What the real
+// functions refuse and callers could get wrong is refused here: work on a stream or event of a GPU that is not current,
+// freeing what was not allocated, setting memory that no GPU can reach, objects that do not exist.
 //
-// To use one more function of the runtime, add it here; the linker says which is missing.
+// To use another function of the runtime, add it here; the linker reports which is missing.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -20,23 +19,14 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/check.h"
-#include "base/clock.h"
 #include "worker/device/cuda/emulation/machine.h"
-
-struct CUstream_st {
-  int device;
-};
-struct CUevent_st {
-  int device;
-  bool recorded = false;
-  double seconds = 0;
-};
+#include "worker/device/cuda/emulation/streams.h"
 
 namespace zerofleet::cuda::emulation {
 namespace {
 
 constexpr size_t kAlignment = 256;  // what cudaMalloc promises
-// What an allocation has of it: enough to show who reads before writing, in less time than filling a workspace takes.
+// How much of an allocation is poisoned: enough to expose reads before writes, at little cost.
 constexpr size_t kPoisonedBytes = size_t{1} << 20;
 
 struct Allocation {
@@ -76,12 +66,15 @@ class State {
     absl::MutexLock lock(&mutex_);
     const auto found = allocations_.find(reinterpret_cast<uintptr_t>(data));
     if (found == allocations_.end() || (found->second.device == kHost) != host) return false;
+    // Through a pointer that the compiler cannot see through, or it would drop the writes as dead before the release.
+    static void* (*volatile const fill)(void*, int, size_t) = std::memset;
+    fill(data, kPoison, std::min(found->second.bytes, kPoisonedBytes));
     allocations_.erase(found);
     ::operator delete(data, std::align_val_t(kAlignment));
     return true;
   }
 
-  // The allocation that holds `at`, or null. Valid until it is freed.
+  // The allocation that contains `at`, or null. Valid until it is freed.
   const Allocation* Find(const void* at) {
     absl::MutexLock lock(&mutex_);
     auto found = allocations_.upper_bound(reinterpret_cast<uintptr_t>(at));
@@ -110,20 +103,7 @@ class State {
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
-cudaError_t Return(cudaError_t code) {
-  if (code != cudaSuccess) last_error = code;
-  return code;
-}
-
-// What every function says first on a machine without a driver or GPU.
-cudaError_t MachineError() {
-  const Machine machine = State::Get().machine();
-  if (machine.driver_version < CUDART_VERSION / 1000 * 1000) return cudaErrorInsufficientDriver;
-  return machine.gpus == 0 ? cudaErrorNoDevice : cudaSuccess;
-}
-
-// The legacy default stream, null, is of the current device.
-bool OnCurrentDevice(cudaStream_t stream) { return stream == nullptr || stream->device == current_device; }
+cudaError_t Return(cudaError_t code) { return ReturnError(code); }
 
 cudaError_t Allocate(void** data, size_t bytes, int device) {
   if (const cudaError_t error = MachineError(); error != cudaSuccess) return Return(error);
@@ -132,6 +112,17 @@ cudaError_t Allocate(void** data, size_t bytes, int device) {
 }
 
 }  // namespace
+
+cudaError_t ReturnError(cudaError_t code) {
+  if (code != cudaSuccess) last_error = code;
+  return code;
+}
+
+cudaError_t MachineError() {
+  const Machine machine = State::Get().machine();
+  if (machine.driver_version < CUDART_VERSION / 1000 * 1000) return cudaErrorInsufficientDriver;
+  return machine.gpus == 0 ? cudaErrorNoDevice : cudaSuccess;
+}
 
 void SetMachine(Machine machine) { State::Get().SetMachine(std::move(machine)); }
 
@@ -246,8 +237,6 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceSynchronize() { return Return(MachineError()); }
-
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 
 // --- Memory.
@@ -256,11 +245,14 @@ cudaError_t cudaMalloc(void** data, size_t bytes) { return Allocate(data, bytes,
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return Allocate(data, bytes, kHost); }
 cudaError_t cudaMallocHost(void** data, size_t bytes) { return Allocate(data, bytes, kHost); }
 
+// Both wait for the work that uses the memory.
 cudaError_t cudaFree(void* data) {
+  if (data != nullptr) DrainStreams();
   return Return(data == nullptr || State::Get().Free(data, false) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaFreeHost(void* data) {
+  if (data != nullptr) DrainStreams();
   return Return(data == nullptr || State::Get().Free(data, true) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
@@ -275,95 +267,31 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* at) {
   *attributes = {};
   const Allocation* const allocation = State::Get().Find(at);
-  attributes->type = allocation == nullptr           ? cudaMemoryTypeUnregistered
+  attributes->type = allocation == nullptr         ? cudaMemoryTypeUnregistered
                      : allocation->device == kHost ? cudaMemoryTypeHost
                                                    : cudaMemoryTypeDevice;
   attributes->device = allocation == nullptr || allocation->device == kHost ? current_device : allocation->device;
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
-  if (bytes != 0) std::memmove(to, from, bytes);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (bytes != 0) {
+    Enqueue(stream, [=] { std::memmove(to, from, bytes); });
+  }
   return Return(MachineError());
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-  return cudaMemcpy(to, from, bytes, kind);
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+  return cudaStreamSynchronize(nullptr);
 }
 
-cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   if (State::Get().Find(to) == nullptr) return Return(cudaErrorInvalidValue);
-  std::memset(to, value, bytes);
+  Enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) { return cudaMemset(to, value, bytes); }
-
-// --- Streams and events.
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  *least = 0;
-  *greatest = -5;
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  if (const cudaError_t error = MachineError(); error != cudaSuccess) return Return(error);
-  *stream = new CUstream_st{current_device};
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return Return(MachineError()); }
-cudaError_t cudaStreamQuery(cudaStream_t) { return Return(MachineError()); }
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
-  return Return(event == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess);
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  if (!OnCurrentDevice(stream)) return Return(cudaErrorInvalidResourceHandle);
-  function(data);
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  if (const cudaError_t error = MachineError(); error != cudaSuccess) return Return(error);
-  *event = new CUevent_st{.device = current_device};
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
-
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  if (event == nullptr || !OnCurrentDevice(stream) || event->device != current_device) {
-    return Return(cudaErrorInvalidResourceHandle);
-  }
-  event->recorded = true;
-  event->seconds = zerofleet::Clock::Real().MonotonicSeconds();
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return Return(event == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess);
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event) { return cudaEventQuery(event); }
-
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  if (begin == nullptr || end == nullptr || !begin->recorded || !end->recorded || begin->device != end->device) {
-    return Return(cudaErrorInvalidResourceHandle);
-  }
-  *milliseconds = static_cast<float>((end->seconds - begin->seconds) * 1e3);
-  return cudaSuccess;
-}
+// On device memory it returns before the work is done.
+cudaError_t cudaMemset(void* to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, nullptr); }

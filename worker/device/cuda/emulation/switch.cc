@@ -17,7 +17,7 @@
 #endif
 
 #if defined(__x86_64__)
-// Pushes the registers that a call must preserve, keeps the stack's place in *rdi, and goes on where rsi says.
+// Pushes the registers that a call must preserve, saves the stack pointer in *rdi, and continues at rsi.
 extern "C" void zf_fiber_jump(void** save_stack_pointer, void* stack_pointer);
 asm(R"(
 .text
@@ -47,7 +47,7 @@ zf_fiber_jump:
 namespace zerofleet::cuda::emulation {
 namespace {
 
-// A kernel's frame is small; under ASan it is a few times larger. Only pages that are touched exist.
+// A kernel's frame is small; under ASan it is a few times larger. Only pages that are touched take memory.
 constexpr size_t kStackBytes = size_t{256} << 10;
 
 size_t PageBytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
@@ -81,7 +81,7 @@ void Context::Start(void (*entry)()) {
 #endif
 #if defined(__x86_64__)
   // What zf_fiber_jump pops: six registers and the address to return to. A function finds the stack 8 bytes past a
-  // multiple of 16, so above the address stands one word, the zero at which a debugger's backtrace ends.
+  // multiple of 16, so the word above the address is the zero at which a debugger's backtrace ends.
   uintptr_t* const top = reinterpret_cast<uintptr_t*>(bottom + kStackBytes);
   top[-1] = 0;
   top[-2] = reinterpret_cast<uintptr_t>(entry);
@@ -115,7 +115,7 @@ void Context::Jump(Context& to) {
 
 void Context::Entered([[maybe_unused]] Context& from) {
 #if defined(ZF_FIBERS_ADDRESS_SANITIZER)
-  // Only here does a thread's own context learn where its stack lies.
+  // Only here does a thread's own context learn where its stack is.
   __sanitizer_finish_switch_fiber(nullptr, &from.bottom_, &from.bytes_);
 #endif
 }
@@ -131,7 +131,7 @@ void Context::Change(Context& from, Context& to) {
 void Context::Leave(Context& from, Context& to) {
   from.TellBefore(to, true);
   from.Jump(to);
-  std::abort();  // nobody changes back
+  std::abort();  // nothing switches back
 }
 
 }  // namespace zerofleet::cuda::emulation

@@ -1,7 +1,7 @@
-// Changing from one stack to another within a thread: what fibers are made of.
+// Switching from one stack to another within a thread: what fibers are built on.
 //
-// Not ucontext's swapcontext where there is another way: it makes a system call each time to keep a signal mask that
-// never differs here, and costs a hundred times what saving six registers does. Kernels that reduce switch millions of
+// Avoids ucontext's swapcontext where possible: it makes a system call each time to save a signal mask that never
+// differs here, and costs a hundred times as much as saving six registers. Kernels that reduce switch millions of
 // times.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_SWITCH_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_SWITCH_H_
@@ -30,7 +30,7 @@
 
 namespace zerofleet::cuda::emulation {
 
-// A stack and where on it to go on. The sanitizers are told of every change.
+// A stack and where to continue on it. The sanitizers are told of every switch.
 class Context {
  public:
   Context();   // of the calling thread's own stack
@@ -38,14 +38,14 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // Gives this context a stack of its own, on which the first change to it calls `entry`, which never returns.
+  // Gives this context its own stack, on which the first switch to it calls `entry`, which never returns.
   void Start(void (*entry)());
 
-  // First thing in `entry`; `from` is whoever changed to it.
+  // Called first in `entry`; `from` is the context that switched to it.
   static void Entered(Context& from);
-  // Goes on in `to`; returns when someone changes back to `from`.
+  // Continues in `to`; returns when something switches back to `from`.
   static void Change(Context& from, Context& to);
-  // Goes on in `to`, for ever.
+  // Continues in `to` and never returns.
   [[noreturn]] static void Leave(Context& from, Context& to);
 
  private:
@@ -58,7 +58,7 @@ class Context {
   ucontext_t registers_;
 #endif
   void* mapping_ = nullptr;       // a fiber's stack with a guard page below it; null for a thread's own
-  const void* bottom_ = nullptr;  // the usable stack, as ASan wants to know it
+  const void* bottom_ = nullptr;  // the usable stack, as ASan expects it
   size_t bytes_ = 0;
   [[maybe_unused]] void* fake_stack_ = nullptr;       // ASan's, for detect_stack_use_after_return
   [[maybe_unused]] void* sanitizer_fiber_ = nullptr;  // TSan's

@@ -41,8 +41,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_desc, void* d,
                               cublasLtMatrixLayout_t d_desc, const cublasLtMatmulAlgo_t* algo, void* workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
-  ZF_PASS_ON(CublasLt, cublasLtMatmul, CUBLAS_STATUS_NOT_INITIALIZED, handle, desc, alpha, a, a_desc, b, b_desc, beta, c,
-             c_desc, d, d_desc, algo, workspace, workspace_bytes, stream);
+  ZF_PASS_ON(CublasLt, cublasLtMatmul, CUBLAS_STATUS_NOT_INITIALIZED, handle, desc, alpha, a, a_desc, b, b_desc, beta,
+             c, c_desc, d, d_desc, algo, workspace, workspace_bytes, stream);
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -50,8 +50,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t c_desc, cublasLtMatrixLayout_t d_desc,
                                               cublasLtMatmulPreference_t preference, int most,
                                               cublasLtMatmulHeuristicResult_t results[], int* found_count) {
-  ZF_PASS_ON(CublasLt, cublasLtMatmulAlgoGetHeuristic, CUBLAS_STATUS_NOT_INITIALIZED, handle, desc, a_desc, b_desc, c_desc,
-             d_desc, preference, most, results, found_count);
+  ZF_PASS_ON(CublasLt, cublasLtMatmulAlgoGetHeuristic, CUBLAS_STATUS_NOT_INITIALIZED, handle, desc, a_desc, b_desc,
+             c_desc, d_desc, preference, most, results, found_count);
 }
 
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t size, cublasComputeType_t compute,
@@ -71,12 +71,12 @@ cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     size_t bytes) {
-  ZF_PASS_ON(CublasLt, cublasLtMatmulPreferenceSetAttribute, CUBLAS_STATUS_NOT_INITIALIZED, preference, attribute, value,
-             bytes);
+  ZF_PASS_ON(CublasLt, cublasLtMatmulPreferenceSetAttribute, CUBLAS_STATUS_NOT_INITIALIZED, preference, attribute,
+             value, bytes);
 }
 
 cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t size, cudaDataType type,
                                                  uint64_t rows, uint64_t columns, int64_t ld) {
-  ZF_PASS_ON(CublasLt, cublasLtMatrixLayoutInit_internal, CUBLAS_STATUS_NOT_INITIALIZED, layout, size, type, rows, columns,
-             ld);
+  ZF_PASS_ON(CublasLt, cublasLtMatrixLayoutInit_internal, CUBLAS_STATUS_NOT_INITIALIZED, layout, size, type, rows,
+             columns, ld);
 }

@@ -29,14 +29,19 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
 }
 
 void cudnnGetLastErrorString(char* message, size_t bytes) {
-  static const auto found = reinterpret_cast<decltype(&cudnnGetLastErrorString)>(Cudnn().Find("cudnnGetLastErrorString"));
+  static const auto found =
+      reinterpret_cast<decltype(&cudnnGetLastErrorString)>(Cudnn().Find("cudnnGetLastErrorString"));
   if (found != nullptr) return found(message, bytes);
   if (bytes > 0) *message = '\0';
 }
 
-cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { ZF_PASS_ON(Cudnn, cudnnCreate, CUDNN_STATUS_NOT_INITIALIZED, handle); }
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  ZF_PASS_ON(Cudnn, cudnnCreate, CUDNN_STATUS_NOT_INITIALIZED, handle);
+}
 
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { ZF_PASS_ON(Cudnn, cudnnDestroy, CUDNN_STATUS_NOT_INITIALIZED, handle); }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+  ZF_PASS_ON(Cudnn, cudnnDestroy, CUDNN_STATUS_NOT_INITIALIZED, handle);
+}
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   ZF_PASS_ON(Cudnn, cudnnSetStream, CUDNN_STATUS_NOT_INITIALIZED, handle, stream);
@@ -61,7 +66,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t wanted, int64_t* count, void* values) {
-  ZF_PASS_ON(Cudnn, cudnnBackendGetAttribute, CUDNN_STATUS_NOT_INITIALIZED, descriptor, name, type, wanted, count, values);
+  ZF_PASS_ON(Cudnn, cudnnBackendGetAttribute, CUDNN_STATUS_NOT_INITIALIZED, descriptor, name, type, wanted, count,
+             values);
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {

@@ -1,10 +1,10 @@
 // NVIDIA's shared libraries, opened when a GPU is first used rather than when the executable starts.
 //
-// Linked in the usual way, cuBLASLt, cuDNN and NCCL would cost every process, a coordinator or a CPU worker too, 200 MiB and
-// a tenth of a second, and an executable built with them would not start on a machine without them. So the executable
-// defines the few functions it calls itself, one file a library here; each passes the call on to the library of
-// the same name. A function that the library lacks, or whose library could not be opened, returns that library's code
-// for it; Open says why in words.
+// Linked in the usual way, cuBLASLt, cuDNN and NCCL would cost every process, including a coordinator or a CPU worker,
+// 200 MiB and a tenth of a second, and an executable built with them would not start on a machine without them. So the
+// executable defines the few functions it calls itself, one file per library here; each passes the call on to the
+// library of the same name. A function that the library lacks, or whose library could not be opened, returns that
+// library's error code; Open says why in words.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_LIBRARIES_VENDOR_LIBRARY_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_LIBRARIES_VENDOR_LIBRARY_H_
 
@@ -14,7 +14,8 @@
 
 namespace zerofleet::cuda {
 
-// FailedPrecondition, in the loader's words, when the library is not on this machine. Cheap after the first call; any thread.
+// FailedPrecondition, in the loader's words, when the library is not on this machine. Cheap after the first call; any
+// thread.
 absl::Status OpenCublasLt();
 absl::Status OpenCudnn();
 absl::Status OpenNccl();
@@ -35,9 +36,9 @@ class VendorLibrary {
 
 }  // namespace zerofleet::cuda
 
-// The body of a function that passes its arguments on to the one of its own name in `library()`.
-#define ZF_PASS_ON(library, function, missing, ...)                                                 \
-  static const auto found = reinterpret_cast<decltype(&function)>(library().Find(#function));      \
+// The body of a function that passes its arguments on to the function of the same name in `library()`.
+#define ZF_PASS_ON(library, function, missing, ...)                                           \
+  static const auto found = reinterpret_cast<decltype(&function)>(library().Find(#function)); \
   return found == nullptr ? (missing) : found(__VA_ARGS__)
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_LIBRARIES_VENDOR_LIBRARY_H_

@@ -1,4 +1,4 @@
-// A library that is missing is said, and what it lacks is null.
+// A missing library is reported, and a missing function is null.
 #include "worker/device/cuda/libraries/vendor_library.h"
 
 #include <string>

@@ -1,7 +1,7 @@
 // launch.cuh for host threads: the same kernels, every GPU thread a fiber, blocks one after another.
 //
-// Stands before the real one in the include path of the emulation build only (emulation/CMakeLists.txt). A barrier or
-// a shuffle switches to the block's next fiber until all have come to it; one that some fibers never reach is a CHECK.
+// Precedes the real one in the include path of the emulation build only (emulation/CMakeLists.txt). A barrier or a
+// shuffle switches to the block's next fiber until all have reached it; one that some fibers never reach fails a CHECK.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_LAUNCH_CUH_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_LAUNCH_CUH_
 
@@ -9,12 +9,14 @@
 
 #include <bit>
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "worker/device/cuda/cuda_status.h"
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/emulation/fibers.h"
+#include "worker/device/cuda/emulation/streams.h"
 
 // Without nvcc the vendor's header defines these as nothing; static arrays must be shared by the block's fibers.
 #undef __shared__
@@ -30,7 +32,7 @@ namespace zerofleet::cuda {
 
 inline constexpr int kWarp = 32;
 
-// The line is the caller's: one barrier or exchange in the text must not be taken for another.
+// The line is the caller's: one barrier or exchange in the source must not be taken for another.
 inline void SyncThreads(int line = __builtin_LINE()) { emulation::Barrier(line); }
 
 template <typename T>
@@ -52,8 +54,12 @@ template <typename... Parameters, typename... Arguments>
 void Launch(Stream& stream, const char* op, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
             Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  static_cast<CudaStream&>(stream).MakeCurrent();
-  emulation::RunGrid(op, grid, block, shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
+  CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
+  cuda_stream.MakeCurrent();
+  emulation::Enqueue(cuda_stream.handle(),
+                     [=, parameters = std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)] {
+                       emulation::RunGrid(op, grid, block, shared_bytes, [&] { std::apply(kernel, parameters); });
+                     });
 }
 
 }  // namespace zerofleet::cuda

@@ -1,0 +1,370 @@
+// See streams.h. The functions of the CUDA runtime on streams and events are at the end.
+#include "worker/device/cuda/emulation/streams.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "worker/device/cuda/emulation/machine.h"
+
+namespace zerofleet::cuda::emulation {
+namespace {
+
+// One recording of an event. Guarded by the scheduler's lock.
+struct Mark {
+  bool reached = false;
+  double seconds = 0;
+};
+
+// One of the two is set.
+struct QueuedOperation {
+  std::function<void()> work;      // runs without the lock, while its stream is busy
+  std::function<Progress()> step;  // runs under it
+};
+
+}  // namespace
+}  // namespace zerofleet::cuda::emulation
+
+// Guarded by the scheduler's lock, except `device`.
+struct CUstream_st {
+  int device;
+  bool busy = false, destroyed = false;
+  std::deque<zerofleet::cuda::emulation::QueuedOperation> queue = {};
+
+  bool idle() const { return queue.empty() && !busy; }
+};
+
+struct CUevent_st {
+  int device;
+  std::shared_ptr<zerofleet::cuda::emulation::Mark> mark = nullptr;  // of the latest recording
+};
+
+namespace zerofleet::cuda::emulation {
+namespace {
+
+constexpr absl::Duration kLook = absl::Milliseconds(100);
+// A wait in which nothing at all happens for this long would never end.
+constexpr int kMostIdleLooks = 600;
+
+class StreamScheduler {
+ public:
+  static StreamScheduler& Get() {
+    static StreamScheduler& scheduler = *new StreamScheduler;  // outlives every thread
+    return scheduler;
+  }
+
+  StreamScheduler() {
+    if (const char* seed = std::getenv("ZEROFLEET_EMULATION_SEED")) SetSeed(std::strtoull(seed, nullptr, 10));
+  }
+
+  void SetEager() {
+    absl::MutexLock lock(&mutex_);
+    eager_ = true;
+  }
+  void SetSeed(uint64_t seed) {
+    absl::MutexLock lock(&mutex_);
+    eager_ = false;
+    random_.seed(seed);
+    enqueue_percent_ = std::array{0u, 10u, 50u}[random_() % 3];
+    overtake_percent_ = std::array{2u, 15u, 60u}[random_() % 3];
+    asked_most_ = std::array{4u, 16u, 64u}[random_() % 3];
+  }
+
+  cudaStream_t Create(int device) {
+    absl::MutexLock lock(&mutex_);
+    streams_.push_back(new CUstream_st{.device = device});
+    return streams_.back();
+  }
+
+  // What has been enqueued still runs.
+  void Destroy(cudaStream_t stream) {
+    absl::MutexLock lock(&mutex_);
+    stream->destroyed = true;
+    Reap(stream);
+  }
+
+  // The legacy default stream of a device.
+  cudaStream_t DefaultStream(int device) {
+    {
+      absl::MutexLock lock(&mutex_);
+      for (const auto& [of, stream] : defaults_) {
+        if (of == device) return stream;
+      }
+    }
+    const cudaStream_t stream = Create(device);
+    absl::MutexLock lock(&mutex_);
+    defaults_.emplace_back(device, stream);
+    return stream;
+  }
+
+  void Add(cudaStream_t stream, QueuedOperation operation) {
+    absl::MutexLock lock(&mutex_);
+    stream->queue.push_back(std::move(operation));
+    changed_.SignalAll();
+    if (eager_) {
+      // Done when this returns, unless it waits for something; another thread may be at it.
+      while (!stream->idle()) {
+        if (RunOne()) continue;
+        if (!AnyBusy()) return;
+        changed_.WaitWithTimeout(&mutex_, kLook);
+      }
+    } else if (Chance(enqueue_percent_)) {
+      for (auto count = random_() % 4; count > 0 && RunOne(); --count) {
+      }
+    }
+  }
+
+  bool Ask(absl::FunctionRef<bool()> reached) {
+    absl::MutexLock lock(&mutex_);
+    if (eager_) {
+      while (RunOne()) {
+      }
+    } else {
+      for (auto count = random_() % asked_most_; count > 0 && RunOne(); --count) {
+      }
+    }
+    return reached();
+  }
+
+  void Await(absl::FunctionRef<bool()> reached) {
+    absl::MutexLock lock(&mutex_);
+    int idle_looks = 0;
+    while (!reached()) {
+      if (RunOne())
+        idle_looks = 0;
+      else if (changed_.WaitWithTimeout(&mutex_, kLook))
+        ZF_CHECK(AnyBusy() || ++idle_looks < kMostIdleLooks);  // else it waits for work that was never enqueued
+      else
+        idle_looks = 0;
+    }
+  }
+
+  void Drain() {
+    absl::MutexLock lock(&mutex_);
+    while (RunOne() || AnyBusy()) {
+      if (AnyBusy()) changed_.WaitWithTimeout(&mutex_, kLook);
+    }
+  }
+
+  void Wake() {
+    absl::MutexLock lock(&mutex_);
+    changed_.SignalAll();
+  }
+
+  // The streams of one device, or all streams.
+  bool Idle(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::all_of(streams_.begin(), streams_.end(),
+                       [&](cudaStream_t stream) { return stream->device != device || stream->idle(); });
+  }
+
+  absl::Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
+
+ private:
+  bool Chance(unsigned percent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return random_() % 100 < percent; }
+  bool AnyBusy() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::any_of(streams_.begin(), streams_.end(), [](cudaStream_t stream) { return stream->busy; });
+  }
+
+  void Reap(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!stream->destroyed || !stream->idle()) return;
+    std::erase(streams_, stream);
+    delete stream;
+  }
+
+  // Runs the first operation that can run, of the first stream that has one. By seed, the order of streams is kept for
+  // a while and then changes: a stream may lag for a long time, or get far ahead of the others.
+  bool RunOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!eager_ && Chance(overtake_percent_)) std::shuffle(streams_.begin(), streams_.end(), random_);
+    for (const cudaStream_t stream : streams_) {
+      if (stream->busy || stream->queue.empty()) continue;
+      if (QueuedOperation& next = stream->queue.front(); next.step) {
+        const Progress progress = next.step();
+        if (progress == Progress::kBlocked) continue;
+        if (progress == Progress::kDone) stream->queue.pop_front();
+      } else {
+        const std::function<void()> work = std::move(next.work);
+        stream->busy = true;
+        mutex_.Unlock();
+        work();
+        mutex_.Lock();
+        stream->busy = false;
+        stream->queue.pop_front();
+      }
+      changed_.SignalAll();
+      Reap(stream);
+      return true;
+    }
+    return false;
+  }
+
+  absl::Mutex mutex_;
+  absl::CondVar changed_;
+  std::vector<cudaStream_t> streams_ ABSL_GUARDED_BY(mutex_);  // in the order in which they are tried
+  std::vector<std::pair<int, cudaStream_t>> defaults_ ABSL_GUARDED_BY(mutex_);
+  bool eager_ ABSL_GUARDED_BY(mutex_) = true;
+  std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
+  unsigned enqueue_percent_ ABSL_GUARDED_BY(mutex_) = 0, overtake_percent_ ABSL_GUARDED_BY(mutex_) = 0;
+  unsigned asked_most_ ABSL_GUARDED_BY(mutex_) = 1;  // a query runs fewer operations than this
+};
+
+int CurrentDevice() {
+  int device = 0;
+  cudaGetDevice(&device);
+  return device;
+}
+
+cudaStream_t Actual(cudaStream_t stream) {
+  return stream == nullptr ? StreamScheduler::Get().DefaultStream(CurrentDevice()) : stream;
+}
+
+bool OnCurrentDevice(cudaStream_t stream) { return stream == nullptr || stream->device == CurrentDevice(); }
+
+}  // namespace
+
+void ScheduleEagerly() {
+  StreamScheduler::Get().SetEager();
+  DrainStreams();
+}
+void ScheduleBySeed(uint64_t seed) { StreamScheduler::Get().SetSeed(seed); }
+
+void Enqueue(cudaStream_t stream, std::function<void()> work) {
+  StreamScheduler::Get().Add(Actual(stream), {.work = std::move(work), .step = nullptr});
+}
+void EnqueueSteps(cudaStream_t stream, std::function<Progress()> step) {
+  StreamScheduler::Get().Add(Actual(stream), {.work = nullptr, .step = std::move(step)});
+}
+namespace {
+
+constexpr int kMostDevices = 64;
+std::array<std::atomic<int>, kMostDevices> collectives_in_flight = {};
+
+}  // namespace
+
+void CountCollective(cudaStream_t stream, int change) {
+  collectives_in_flight[stream->device % kMostDevices] += change;
+}
+int CollectivesInFlight(cudaStream_t stream) { return collectives_in_flight[stream->device % kMostDevices]; }
+void WakeStreams() { StreamScheduler::Get().Wake(); }
+void DrainStreams() { StreamScheduler::Get().Drain(); }
+
+}  // namespace zerofleet::cuda::emulation
+
+using namespace zerofleet::cuda::emulation;  // NOLINT: the functions below are CUDA's own, outside any namespace
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  if (const cudaError_t error = MachineError(); error != cudaSuccess) return ReturnError(error);
+  *stream = StreamScheduler::Get().Create(CurrentDevice());
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (stream != nullptr) StreamScheduler::Get().Destroy(stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  stream = Actual(stream);
+  StreamScheduler::Get().Await([&] { return stream->idle(); });
+  return ReturnError(MachineError());
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  StreamScheduler& scheduler = StreamScheduler::Get();
+  const int device = CurrentDevice();
+  scheduler.Await([&] {
+    scheduler.mutex().AssertHeld();
+    return scheduler.Idle(device);
+  });
+  return ReturnError(MachineError());
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  stream = Actual(stream);
+  const bool idle = StreamScheduler::Get().Ask([&] { return stream->idle(); });
+  return ReturnError(idle ? MachineError() : cudaErrorNotReady);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event == nullptr) return ReturnError(cudaErrorInvalidResourceHandle);
+  // Waits for the event's current recording: it may be recorded again before the stream gets here. If never
+  // recorded, does not wait.
+  if (event->mark != nullptr) {
+    EnqueueSteps(stream, [mark = event->mark] { return mark->reached ? Progress::kDone : Progress::kBlocked; });
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  if (!OnCurrentDevice(stream)) return ReturnError(cudaErrorInvalidResourceHandle);
+  Enqueue(stream, [=] { function(data); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (const cudaError_t error = MachineError(); error != cudaSuccess) return ReturnError(error);
+  *event = new CUevent_st{.device = CurrentDevice()};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (event == nullptr || !OnCurrentDevice(stream) || event->device != CurrentDevice()) {
+    return ReturnError(cudaErrorInvalidResourceHandle);
+  }
+  event->mark = std::make_shared<Mark>();
+  EnqueueSteps(stream, [mark = event->mark] {
+    mark->reached = true;
+    mark->seconds = zerofleet::Clock::Real().MonotonicSeconds();
+    return Progress::kDone;
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event == nullptr) return ReturnError(cudaErrorInvalidResourceHandle);
+  const bool reached = StreamScheduler::Get().Ask([&] { return event->mark == nullptr || event->mark->reached; });
+  return ReturnError(reached ? MachineError() : cudaErrorNotReady);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event == nullptr) return ReturnError(cudaErrorInvalidResourceHandle);
+  StreamScheduler::Get().Await([&] { return event->mark == nullptr || event->mark->reached; });
+  return ReturnError(MachineError());
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (begin == nullptr || end == nullptr || begin->mark == nullptr || end->mark == nullptr ||
+      begin->device != end->device) {
+    return ReturnError(cudaErrorInvalidResourceHandle);
+  }
+  absl::MutexLock lock(&StreamScheduler::Get().mutex());
+  if (!begin->mark->reached || !end->mark->reached) return ReturnError(cudaErrorNotReady);
+  *milliseconds = static_cast<float>((end->mark->seconds - begin->mark->seconds) * 1e3);
+  return cudaSuccess;
+}
