@@ -17,8 +17,10 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "worker/collective/ucx.h"
+#include "worker/collective/watchdog_testing.h"
 
 namespace zerofleet {
 namespace {
@@ -36,13 +38,14 @@ int Fail(const std::string& what) {
 
 int Sums(Communicator& communicator) {
   const int size = communicator.size();
+  const int sum_of_ranks = size * (size - 1) / 2;
   for (int64_t count : {1, 1000, 100'000, 3'000'001}) {
     std::vector<float> data(count);
     for (int64_t i = 0; i < count; i++) data[i] = static_cast<float>(communicator.rank() + i % 100);
     const absl::Status status = communicator.AllReduce(data.data(), count, DType::kF32, "sums").Wait();
     if (!status.ok()) return Fail(status.ToString());
     for (int64_t i = 0; i < count; i++) {
-      const float expected = static_cast<float>(size * (size - 1) / 2 + size * (i % 100));
+      const float expected = static_cast<float>(sum_of_ranks + size * (i % 100));
       if (data[i] != expected) return Fail("a sum is wrong");
     }
   }
@@ -75,6 +78,7 @@ int Main(int argc, char** argv) {
   if (argc != 5) return Fail("needs SIZE RANK GENERATION SCENARIO");
   const int size = std::atoi(argv[1]), rank = std::atoi(argv[2]);
   const std::string scenario = argv[4];
+  const Watchdog watchdog([&] { return absl::StrCat("collective_rank ", rank, " of ", size, ", ", scenario); });
   auto endpoint = UcxEndpoint::Create();
   if (!endpoint.ok()) return Fail(endpoint.status().ToString());
   std::cout << absl::BytesToHexString((*endpoint)->address()) << std::endl;

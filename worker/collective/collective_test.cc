@@ -20,6 +20,7 @@
 #include "worker/collective/conformance.h"
 #include "worker/collective/in_process.h"
 #include "worker/collective/ucx.h"
+#include "worker/collective/watchdog_testing.h"
 
 namespace zerofleet {
 namespace {
@@ -56,7 +57,7 @@ std::vector<std::string> BackendNames() {
   return names;
 }
 
-// Destroys every communicator on a thread of its own, as processes would.
+// Destroys every communicator on its own thread, as processes would.
 void Destroy(Group& group) {
   std::vector<std::thread> threads;
   for (auto& communicator : group) threads.emplace_back([&communicator] { communicator.reset(); });
@@ -132,6 +133,7 @@ class ConformanceTest : public testing::TestWithParam<std::tuple<std::string, in
 
 TEST_P(ConformanceTest, AllGatherPutsEveryPartInPlace) {
   Group group = CreateGroup(backend(), size());
+  const Watchdog watchdog(group);
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     for (int64_t count : Counts()) {
       const Bytes whole = Values(count, dtype, 1);
@@ -153,12 +155,10 @@ TEST_P(ConformanceTest, AllGatherPutsEveryPartInPlace) {
 
 TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
   Group group = CreateGroup(backend(), size());
-  const std::vector<std::pair<DType, DType>> types = {{DType::kF32, DType::kF32},
-                                                      {DType::kBF16, DType::kBF16},
-                                                      {DType::kF16, DType::kF16},
-                                                      {DType::kF32, DType::kBF16},
-                                                      {DType::kBF16, DType::kF32},
-                                                      {DType::kF16, DType::kF32}};
+  const Watchdog watchdog(group);
+  const std::vector<std::pair<DType, DType>> types = {{DType::kF32, DType::kF32},  {DType::kBF16, DType::kBF16},
+                                                      {DType::kF16, DType::kF16},  {DType::kF32, DType::kBF16},
+                                                      {DType::kBF16, DType::kF32}, {DType::kF16, DType::kF32}};
   for (auto [from, to] : types) {
     for (int64_t count : Counts()) {
       std::vector<Bytes> inputs, shards;
@@ -182,6 +182,7 @@ TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
 
 TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
   Group group = CreateGroup(backend(), size());
+  const Watchdog watchdog(group);
   for (DType to : {DType::kF32, DType::kBF16}) {
     const int64_t count = Counts().back();
     std::vector<Bytes> inputs;
@@ -200,6 +201,7 @@ TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
 
 TEST_P(ConformanceTest, AllReduceGivesEveryRankTheSerialSum) {
   Group group = CreateGroup(backend(), size());
+  const Watchdog watchdog(group);
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (int64_t count : Counts()) {
       std::vector<Bytes> data;
@@ -216,6 +218,7 @@ TEST_P(ConformanceTest, AllReduceGivesEveryRankTheSerialSum) {
 
 TEST_P(ConformanceTest, BroadcastAndRawBytesReachEveryRank) {
   Group group = CreateGroup(backend(), size());
+  const Watchdog watchdog(group);
   for (int root = 0; root < size(); root += size() < 8 ? 1 : 5) {
     for (int64_t bytes : {0, 1, 1000, 300'001}) {
       const Bytes sent = Slice(Values(bytes / 4 + 1, DType::kF32, root), {0, bytes}, 1);
@@ -238,6 +241,7 @@ TEST_P(ConformanceTest, BroadcastAndRawBytesReachEveryRank) {
 // Operations posted ahead run in order, whatever the ranks' speeds.
 TEST_P(ConformanceTest, PostedOperationsOverlapAndStayInOrder) {
   Group group = CreateGroup(backend(), size());
+  const Watchdog watchdog(group);
   constexpr int kOperations = 40;
   std::vector<std::vector<std::vector<float>>> data(size());
   OnEveryRank(size(), [&](int rank) {
@@ -259,6 +263,7 @@ TEST_P(ConformanceTest, PostedOperationsOverlapAndStayInOrder) {
 
 TEST_P(ConformanceTest, TotalsCountExactlyTheBytesSent) {
   Group group = CreateGroup(backend(), size());
+  const Watchdog watchdog(group);
   const int64_t count = 1003;
   std::vector<int64_t> broadcast(size());
   OnEveryRank(size(), [&](int rank) {
@@ -304,6 +309,7 @@ void AwaitStarted(const Communicator& communicator, uint64_t sequence) {
 
 TEST_P(LifeTest, ProgressNamesTheOperationThatWaits) {
   Group group = CreateGroup(GetParam(), 2);
+  const Watchdog watchdog(group);
   std::vector<float> data(10), other(10);
   const auto pending = group[0]->AllReduce(data.data(), 10, DType::kF32, "block 3");
   AwaitStarted(*group[0], 1);
@@ -320,9 +326,26 @@ TEST_P(LifeTest, ProgressNamesTheOperationThatWaits) {
   Destroy(group);
 }
 
+TEST_P(LifeTest, ARankThatNeverComesIsFoundByTheWatchdog) {
+  const auto wait_for_ever = [] {
+    Group group = CreateGroup(GetParam(), 2);
+    std::vector<float> data(10);
+    const Watchdog watchdog(
+        [&group] {
+          AwaitStarted(*group[0], 1);
+          return DescribeProgress(group);
+        },
+        absl::ZeroDuration());
+    group[0]->AllReduce(data.data(), 10, DType::kF32, "block.3").Wait().IgnoreError();
+  };
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(wait_for_ever(), "stuck: rank 0 is in all_reduce #1 of block.3; rank 1 has completed 0 and is in none");
+}
+
 TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
   for (int64_t count : {10, 1'000'000}) {
     Group group = CreateGroup(GetParam(), 3);
+    const Watchdog watchdog(group);
     const absl::Status reason = absl::UnavailableError("rank 2 is gone");
     OnEveryRank(2, [&](int rank) {
       std::vector<float> data(count), more(count);
@@ -343,11 +366,39 @@ TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
   }
 }
 
+// What an aborted operation has posted may no longer write: the buffer belongs to its owner again, whatever a peer that
+// has not heard of the abort still sends.
+TEST_P(LifeTest, ABufferIsItsOwnersAfterAnAbort) {
+  for (int64_t count : {100, 200'000}) {  // sent at once, and fetched by the receiver
+    Group group = CreateGroup(GetParam(), 2);
+    const Watchdog watchdog(group);
+    std::vector<std::vector<float>> buffers(2, std::vector<float>(2 * count));
+    const auto gather = [&](int rank) {
+      return group[rank]->AllGather(nullptr, buffers[rank].data(), 2 * count, DType::kF32, "u");
+    };
+    OnEveryRank(2, [&](int rank) { EXPECT_EQ(gather(rank).Wait(), absl::OkStatus()); });  // connects them
+    const absl::Status reason = absl::UnavailableError("a rank is gone");
+    const auto aborted = gather(0);
+    AwaitStarted(*group[0], 2);
+    group[0]->Abort(reason);
+    EXPECT_EQ(aborted.Wait(), reason);
+    buffers[0].assign(2 * count, 7.0f);
+    const auto late = gather(1);
+    AwaitStarted(*group[1], 2);
+    group[0].reset();
+    group[1]->Abort(reason);
+    late.Wait().IgnoreError();
+    group[1].reset();
+    EXPECT_THAT(buffers[0], testing::Each(7.0f)) << count;
+  }
+}
+
 // The first operation connects the ranks: an abort may come before, while or after they do.
 TEST_P(LifeTest, AbortMayComeAtAnyMomentOfTheFirstOperation) {
   const absl::Status reason = absl::UnavailableError("rank 2 is gone");
   for (int round = 0; round < 20; round++) {
     Group group = CreateGroup(GetParam(), 3);
+    const Watchdog watchdog(group);
     OnEveryRank(3, [&](int rank) {
       std::vector<float> data(100'000);
       const auto pending = group[rank]->AllReduce(data.data(), 100'000, DType::kF32, "u");
@@ -363,6 +414,7 @@ TEST_P(LifeTest, AbortMayComeAtAnyMomentOfTheFirstOperation) {
 TEST_P(LifeTest, ARankThatFinishesFirstMayLeaveAtOnce) {
   for (int round = 0; round < 20; round++) {
     Group group = CreateGroup(GetParam(), 3);
+    const Watchdog watchdog(group);
     OnEveryRank(3, [&](int rank) {
       const int64_t count = round % 2 == 0 ? 100 : 200'000;
       std::vector<float> data(count, static_cast<float>(rank));
@@ -376,6 +428,7 @@ TEST_P(LifeTest, ARankThatFinishesFirstMayLeaveAtOnce) {
 
 TEST_P(LifeTest, RanksThatDisagreeOnTheScheduleAreTold) {
   Group group = CreateGroup(GetParam(), 2);
+  const Watchdog watchdog(group);
   std::vector<float> data(100), other(100);
   const auto pending = group[0]->Broadcast(data.data(), 400, 1, "u");
   const auto longer = group[1]->Broadcast(other.data(), 200, 1, "u");

@@ -49,7 +49,7 @@ absl::Status Communicator::Pending::Wait() const {
   return state_->status;
 }
 
-absl::Status Communicator::Pending::Order(Stream& stream) const {
+absl::Status Communicator::Pending::MakeStreamWait(Stream& stream) const {
   if (state_ == nullptr) return absl::OkStatus();
   std::shared_ptr<Event> issued;
   absl::Status status;
@@ -105,8 +105,8 @@ Communicator::Pending Communicator::AllGather(const void* shard, void* full, int
               [=, this] { return RunAllGather(shard, full, count, element_bytes); });
 }
 
-Communicator::Pending Communicator::AllGatherBytes(const void* shard, void* full, int64_t shard_bytes,
-                                                   std::string unit, std::shared_ptr<Event> after) {
+Communicator::Pending Communicator::AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit,
+                                                   std::shared_ptr<Event> after) {
   const int64_t count = shard_bytes * size_;
   return Post(Operation::kAllGather, count, std::move(unit), std::move(after),
               [=, this] { return RunAllGather(shard, full, count, 1); });
@@ -199,6 +199,8 @@ Communicator::Pending Communicator::Post(Operation operation, int64_t gathered_b
                                                      .state = pending.state_}));
   }
   Wake();
+  // A failure is for whoever asks for the result.
+  if (warming_up_.load(std::memory_order_acquire)) pending.Wait().IgnoreError();
   return pending;
 }
 
@@ -221,9 +223,12 @@ void Communicator::Loop() {
       posted->state->Complete(absl::CancelledError("the communicator of group " + group_ + " was destroyed before " +
                                                    OperationName(posted->operation) + " of " + posted->unit));
     }
-    if (next != nullptr) Run(std::move(next));
-    else if (stopping && issued_.empty()) return;
-    else AwaitWork();
+    if (next != nullptr)
+      Run(std::move(next));
+    else if (stopping && issued_.empty())
+      return;
+    else
+      AwaitWork();
     Retire();
   }
 }
@@ -313,16 +318,19 @@ void Communicator::Complete(Posted& posted) {
   double seconds = posted.done == nullptr ? 0 : posted.done->SecondsSince(*posted.start);
   if (seconds <= 0) seconds = Clock::Real().MonotonicSeconds() - posted.host_start;
   const CollectiveRecord record{posted.operation, posted.sent_bytes, posted.gathered_bytes, seconds};
+  const bool counts = !warming_up_.load(std::memory_order_acquire);
   {
     absl::MutexLock lock(&mutex_);
     progress_.completed++;
-    CollectiveTotals& totals = totals_[posted.operation];
-    totals.calls++;
-    totals.bytes += record.sent_bytes;
-    totals.seconds += record.seconds;
-    totals.gathered_bytes += record.gathered_bytes;
+    if (counts) {
+      CollectiveTotals& totals = totals_[posted.operation];
+      totals.calls++;
+      totals.bytes += record.sent_bytes;
+      totals.seconds += record.seconds;
+      totals.gathered_bytes += record.gathered_bytes;
+    }
   }
-  if (observer_) observer_(record);
+  if (counts && observer_) observer_(record);
   posted.state->Complete(absl::OkStatus());
 }
 

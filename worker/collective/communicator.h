@@ -6,10 +6,10 @@
 // nothing is posted, Idle and Wake. An operation that fails aborts the communicator: the ranks no longer agree on what
 // comes next.
 //
-// Order with device work: an operation touches its buffers only after the event `after`, and Pending::Order makes a
-// stream run on after the operation. A backend that works on the device (nccl) overrides AwaitInputs and calls Issued, so
-// that neither holds up the host: its operations follow each other on the device, and this thread sees each one to its
-// end. The others wait on their own thread and complete on the host.
+// Order with device work: an operation touches its buffers only after the event `after`, and
+// Pending::MakeStreamWait makes a stream run on after the operation. A backend that works on the device (nccl)
+// overrides AwaitInputs and calls Issued, so that neither holds up the host: its operations follow each other on the
+// device, and this thread sees each one to its end. The others wait on their own thread and complete on the host.
 //
 // Splitting: an array of `count` elements is split among `size` ranks by ShardRange: equal parts of
 // ceil(count/size), the last ones shorter or empty. Figures are those of one rank: an all-gather or a
@@ -80,7 +80,7 @@ class Communicator {
     absl::Status Wait() const;
     // Makes what is enqueued on `stream` from now on run after the operation; returns once that is arranged: when the
     // operation has been issued to the device, or is complete. A failure that comes later is for Wait to tell.
-    absl::Status Order(Stream& stream) const;
+    absl::Status MakeStreamWait(Stream& stream) const;
 
    private:
     friend class Communicator;
@@ -123,6 +123,10 @@ class Communicator {
   CollectiveProgress progress() const;
   std::map<Operation, CollectiveTotals> totals() const;
   void SetObserver(Observer observer);  // before the first operation
+  // While it is set, an operation is complete when the function that posts it returns, and is neither counted nor
+  // observed: for a first pass, in which the device loads its code (ZeroEngine::WarmUp). Set by the thread that posts,
+  // between operations.
+  void SetWarmingUp(bool warming_up) { warming_up_.store(warming_up, std::memory_order_release); }
 
  protected:
   Communicator(std::string group, int rank, int size);
@@ -137,8 +141,8 @@ class Communicator {
   // Called by Run* with the bytes this rank puts on the wire.
   void CountSent(int64_t bytes) { sent_bytes_ += bytes; }
 
-  // Called by Run* of a backend that works on the device, when all is enqueued between `start` and `done`: the operation
-  // is complete when the device has reached `done`. More may be issued before that.
+  // Called by Run* of a backend that works on the device, when all is enqueued between `start` and `done`: the
+  // operation is complete when the device has reached `done`. More may be issued before that.
   void Issued(std::shared_ptr<Event> start, std::shared_ptr<Event> done);
   // Asked, at least every 50 ms, while the device works on what was issued; an error fails all of it. `first` is the
   // operation whose turn it is.
@@ -183,7 +187,7 @@ class Communicator {
   int64_t sent_bytes_ = 0;  // of the operation in Run*
   Posted* running_ = nullptr;
   std::deque<std::unique_ptr<Posted>> issued_;
-  std::atomic<bool> is_aborted_ = false;
+  std::atomic<bool> is_aborted_ = false, warming_up_ = false;
   mutable absl::Mutex mutex_;
   std::deque<std::unique_ptr<Posted>> queue_ ABSL_GUARDED_BY(mutex_);
   CollectiveProgress progress_ ABSL_GUARDED_BY(mutex_);

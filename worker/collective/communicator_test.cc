@@ -198,7 +198,7 @@ std::vector<Communicator::Pending> PostInOrder(DeviceGroup& group, int count, St
   std::vector<Communicator::Pending> pending;
   for (int i = 0; i < count; i++) {
     pending.push_back(group.Post("u"));
-    EXPECT_EQ(pending[i].Order(stream), absl::OkStatus());
+    EXPECT_EQ(pending[i].MakeStreamWait(stream), absl::OkStatus());
   }
   return pending;
 }
@@ -233,7 +233,7 @@ TEST(CommunicatorTest, AFailureOnTheDeviceFailsAllThatWasIssued) {
   ends[1]->Fail(absl::InternalError("the device failed"));
   EXPECT_EQ(pending[1].Wait(), absl::InternalError("the device failed"));
   EXPECT_EQ(pending[2].Wait(), absl::InternalError("the device failed"));
-  EXPECT_EQ(pending[2].Order(stream), absl::InternalError("the device failed"));
+  EXPECT_EQ(pending[2].MakeStreamWait(stream), absl::InternalError("the device failed"));
   EXPECT_EQ(group.communicator.abandoned, 1);
 }
 
@@ -287,11 +287,12 @@ TEST(CommunicatorTest, ProgressCountsWhereTheDeviceHasArrived) {
 TEST(CommunicatorTest, OrderWaitsForAnOperationThatCompletesOnTheHost) {
   ScriptedCommunicator communicator([] { return absl::OkStatus(); }, [] {});
   RecordingStream stream;
-  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").Order(stream), absl::OkStatus());
+  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").MakeStreamWait(stream), absl::OkStatus());
   EXPECT_EQ(communicator.totals()[Operation::kBroadcast].calls, 1);
   communicator.Abort(absl::UnavailableError("a rank is gone"));
-  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").Order(stream), absl::UnavailableError("a rank is gone"));
-  EXPECT_EQ(Communicator::Pending().Order(stream), absl::OkStatus());
+  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").MakeStreamWait(stream),
+            absl::UnavailableError("a rank is gone"));
+  EXPECT_EQ(Communicator::Pending().MakeStreamWait(stream), absl::OkStatus());
   EXPECT_TRUE(stream.waited_for.empty());
 }
 

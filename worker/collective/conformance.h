@@ -1,5 +1,5 @@
-// What the folder's tests share, and the backends that the conformance suite (collective_test.cc) runs: each test file that
-// can make one adds its row.
+// What the folder's tests share, and the backends that the conformance suite (collective_test.cc) runs: each test file
+// that can make one adds its row.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_CONFORMANCE_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_CONFORMANCE_H_
 

@@ -44,11 +44,11 @@ class DeviceMemoryTest : public testing::Test {
       const auto full = device_->Reserve(kCount * 4).value(), reduced = device_->Reserve(mine.size() * 2).value();
       device_->Copy(*stream, full->data(), values.data(), kCount * 4);
       Communicator& communicator = *group[rank];
-      const auto scattered = communicator.ReduceScatter(full->data(), kF32, reduced->data(), kBF16, kCount, "u",
-                                                        stream->Record());
+      const auto scattered =
+          communicator.ReduceScatter(full->data(), kF32, reduced->data(), kBF16, kCount, "u", stream->Record());
       const auto all = communicator.AllReduce(full->data(), kCount, kF32, "u");
       const auto sent = communicator.Broadcast(full->data(), kCount * 4, size - 1, "u");
-      ASSERT_EQ(sent.Order(*stream), absl::OkStatus());
+      ASSERT_EQ(sent.MakeStreamWait(*stream), absl::OkStatus());
       std::vector<BF16> got_shard(mine.size());
       device_->Copy(*stream, got.data(), full->data(), kCount * 4);
       device_->Copy(*stream, got_shard.data(), reduced->data(), mine.size() * 2);

@@ -81,7 +81,8 @@ class AutoEndpoint : public CollectiveEndpoint {
   std::string ReasonAgainstNccl(const std::vector<NcclAddress>& ranks, int rank) const {
     for (size_t peer = 0; peer < ranks.size(); peer++) {
       if (!ranks[peer].nccl_id.empty()) continue;
-      return static_cast<int>(peer) == rank && !refusal_.empty() ? refusal_ : absl::StrCat("rank ", peer, " has no NCCL");
+      return static_cast<int>(peer) == rank && !refusal_.empty() ? refusal_
+                                                                 : absl::StrCat("rank ", peer, " has no NCCL");
     }
     const std::optional<SharedDevice> shared = FindSharedDevice(ranks);
     if (!shared.has_value()) return "";

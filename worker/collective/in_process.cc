@@ -16,7 +16,7 @@
 namespace zerofleet {
 namespace {
 
-// What a rank brings to an operation. All but the buffers must be the same on every rank.
+// What a rank contributes to an operation. All but the buffers must be the same on every rank.
 struct Call {
   Operation operation;
   int64_t count = 0;
@@ -35,7 +35,7 @@ class Meeting {
  public:
   explicit Meeting(int size) : size_(size), calls_(size) {}
 
-  // Waits until every rank has called it for the same operation, and returns what all of them brought.
+  // Waits until every rank has called it for the same operation, and returns what all of them contributed.
   absl::StatusOr<std::vector<Call>> Begin(int rank, const Call& call, const std::function<absl::Status()>& aborted) {
     absl::MutexLock lock(&mutex_);
     calls_[rank] = call;
@@ -106,7 +106,9 @@ class InProcessCommunicator : public Communicator {
     std::byte* out = static_cast<std::byte*>(full);
     const Range mine = ShardRange(count, size(), rank());
     if (shard == nullptr) shard = out + mine.begin * element_bytes;
-    const Call call{.operation = Operation::kAllGather, .count = count, .element_bytes = element_bytes,
+    const Call call{.operation = Operation::kAllGather,
+                    .count = count,
+                    .element_bytes = element_bytes,
                     .shard = static_cast<const std::byte*>(shard)};
     ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
     for (int peer = 0; peer < size(); peer++) CopyPart(out, calls[peer].shard, peer, count, element_bytes);
@@ -117,7 +119,9 @@ class InProcessCommunicator : public Communicator {
 
   absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
                                 int64_t count) override {
-    const Call call{.operation = Operation::kReduceScatter, .count = count, .element_bytes = DTypeBytes(full_dtype),
+    const Call call{.operation = Operation::kReduceScatter,
+                    .count = count,
+                    .element_bytes = DTypeBytes(full_dtype),
                     .full = static_cast<const std::byte*>(full)};
     ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
     SumPart(calls, full_dtype, shard, shard_dtype);
@@ -143,7 +147,10 @@ class InProcessCommunicator : public Communicator {
   }
 
   absl::Status RunBroadcast(void* data, int64_t bytes, int root) override {
-    const Call call{.operation = Operation::kBroadcast, .count = bytes, .element_bytes = 1, .root = root,
+    const Call call{.operation = Operation::kBroadcast,
+                    .count = bytes,
+                    .element_bytes = 1,
+                    .root = root,
                     .full = static_cast<const std::byte*>(data)};
     ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
     if (rank() != root && bytes > 0) std::memcpy(data, calls[root].full, bytes);
@@ -203,7 +210,7 @@ class InProcessEndpoint : public CollectiveEndpoint {
 
 std::unique_ptr<CollectiveEndpoint> CreateInProcessEndpoint() { return std::make_unique<InProcessEndpoint>(); }
 
-std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(std::string group, int size) {
+std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(const std::string& group, int size) {
   auto meeting = std::make_shared<Meeting>(size);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < size; rank++) {

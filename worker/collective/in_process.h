@@ -12,7 +12,7 @@
 namespace zerofleet {
 
 // The communicators of ranks 0, 1, ..., size-1; each may be used and destroyed on a thread of its own.
-std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(std::string group, int size);
+std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(const std::string& group, int size);
 
 // The endpoint of a fleet of one: it joins groups of a single rank.
 std::unique_ptr<CollectiveEndpoint> CreateInProcessEndpoint();

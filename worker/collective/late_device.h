@@ -1,6 +1,6 @@
-// A device for tests, in host memory, that does nothing before it has to: what is enqueued on a stream runs when
-// somebody synchronizes the stream, waits for an event or has looked at one a few times. So a missing wait shows in the
-// result. It says that the host cannot address its memory, as a GPU does.
+// A device for tests, in host memory, that does everything as late as it may: what is enqueued on a stream runs when
+// the stream is synchronized, an event is waited for, or an event has been polled a few times. So a missing wait shows
+// in the result. Like a GPU, it reports that the host cannot address its memory.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_LATE_DEVICE_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_LATE_DEVICE_H_
 

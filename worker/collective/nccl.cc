@@ -20,11 +20,11 @@ namespace {
 
 // Chunks of a reduction in flight: one being summed, the next arriving.
 constexpr int kHalves = 2;
-// What the widest loads of a kernel want; whole elements of every type.
+// The alignment for a kernel's widest loads; whole elements of every type.
 constexpr int64_t kAlignment = 64;
 // How long a communicator that was not aborted waits for the other ranks of its host to leave too.
 constexpr double kFinishLimitSeconds = 5;
-// How long operations that failed wait for each stream to let go of their buffers.
+// How long failed operations wait for each stream to release their buffers.
 constexpr double kDrainLimitSeconds = 10;
 
 std::unique_ptr<cuda::CudaStream> AsCuda(std::unique_ptr<Stream> stream) {
@@ -49,6 +49,7 @@ class NcclCommunicator : public Communicator {
         contributions_(size),
         transport_(std::move(transport)) {
     ZF_CHECK(size == 1 || chunk_bytes_ > 0);
+    if (size > 1) LoadSums();
     StartThread();
   }
 
@@ -56,8 +57,10 @@ class NcclCommunicator : public Communicator {
     StopThread();
     if (transport_ == nullptr) return;
     wire_->MakeCurrent();
-    if (is_aborted()) transport_->Abort();
-    else transport_->Finish(clock_, kFinishLimitSeconds);
+    if (is_aborted())
+      transport_->Abort();
+    else
+      transport_->Finish(clock_, kFinishLimitSeconds);
   }
 
   std::string backend() const override { return "nccl"; }
@@ -95,7 +98,7 @@ class NcclCommunicator : public Communicator {
   absl::Status RunBroadcast(void* data, int64_t bytes, int root) override {
     return Enqueue([&]() -> absl::Status {
       if (transport_ == nullptr || bytes == 0) return absl::OkStatus();
-      // NCCL passes it on from rank to rank, and the last one has nobody to pass it to.
+      // NCCL passes it on from rank to rank, and the last rank does not forward it.
       if ((rank() + 1) % size() != root) CountSent(bytes);
       return Group("broadcast", [&] { return transport_->Broadcast(data, data, bytes, root, wire_->handle()); });
     });
@@ -105,6 +108,7 @@ class NcclCommunicator : public Communicator {
   // Runs `enqueue`, which puts an operation on the streams, and reports it as issued.
   absl::Status Enqueue(absl::FunctionRef<absl::Status()> enqueue);
 
+  void LoadSums();
   absl::Status Gather(const void* shard, std::byte* full, int64_t count, int64_t element_bytes);
   absl::Status Reduce(const std::byte* full, DType full_dtype, std::byte* shard, DType shard_dtype, int64_t count);
   absl::Status Exchange(const std::byte* full, int64_t element_bytes, int64_t count, int64_t step);
@@ -120,7 +124,7 @@ class NcclCommunicator : public Communicator {
     if (bytes > 0 && to != from) device_.Copy(*wire_, to, from, bytes);
   }
 
-  // Where the chunk of `peer` arrives in `step`.
+  // Where `peer`'s chunk arrives in `step`.
   std::byte* Slot(int64_t step, int peer) const {
     const int64_t index = step % kHalves * (size() - 1) + (peer < rank() ? peer : peer - 1);
     return scratch_->data() + index * chunk_bytes_;
@@ -142,6 +146,25 @@ class NcclCommunicator : public Communicator {
   const std::unique_ptr<NcclTransport> transport_;  // null in a group of one rank
 };
 
+// Runs each summation kernel once, before there is any collective: the driver loads a kernel at its first launch and
+// may wait for the device to be idle then, which can deadlock while a collective waits for another rank. A failure
+// sticks to the stream, and the first operation finds it.
+void NcclCommunicator::LoadSums() {
+  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  std::byte* const to = scratch_->data() + kAlignment;
+  std::fill(contributions_.begin(), contributions_.end(), scratch_->data());
+  for (const DType full : kTypes) {
+    for (const DType shard : kTypes) {
+      cuda::EnqueueSumInOrder(*sums_, contributions_, full, to, shard, 1);
+      // Narrowing in place uses a separate kernel.
+      if (DTypeBytes(shard) < DTypeBytes(full)) {
+        cuda::EnqueueSumInOrder(*sums_, contributions_, full, scratch_->data(), shard, 1);
+      }
+    }
+  }
+  sums_->Record()->Wait().IgnoreError();
+}
+
 absl::Status NcclCommunicator::Enqueue(absl::FunctionRef<absl::Status()> enqueue) {
   if (transport_ != nullptr) {
     wire_->MakeCurrent();
@@ -159,7 +182,7 @@ absl::Status NcclCommunicator::CheckIssued(Operation first) {
   return transport_ == nullptr ? absl::OkStatus() : transport_->CheckAsync(OperationName(first));
 }
 
-// The abort ends NCCL's kernels, and what is enqueued behind them is short.
+// The abort ends NCCL's kernels, and what is enqueued behind them finishes quickly.
 void NcclCommunicator::Abandon() {
   if (transport_ != nullptr) transport_->Abort();
   wire_->Record()->SettledWithin(kDrainLimitSeconds);
@@ -184,8 +207,8 @@ absl::Status NcclCommunicator::Gather(const void* shard, std::byte* full, int64_
       const Range part = ShardRange(count, size(), root);
       if (part.size() == 0) break;
       std::byte* to = full + part.begin * element_bytes;
-      ZF_RETURN_IF_ERROR(transport_->Broadcast(root == rank() ? shard : to, to, part.size() * element_bytes, root,
-                                               wire_->handle()));
+      ZF_RETURN_IF_ERROR(
+          transport_->Broadcast(root == rank() ? shard : to, to, part.size() * element_bytes, root, wire_->handle()));
     }
     return absl::OkStatus();
   });
@@ -196,12 +219,14 @@ absl::Status NcclCommunicator::Reduce(const std::byte* full, DType full_dtype, s
   const int64_t element_bytes = DTypeBytes(full_dtype);
   if (size() == 1) {
     const void* own = full;
-    if (full_dtype == shard_dtype) Copy(shard, full, count * element_bytes);
-    else if (count > 0) cuda::EnqueueSumInOrder(*wire_, {&own, 1}, full_dtype, shard, shard_dtype, count);
+    if (full_dtype == shard_dtype)
+      Copy(shard, full, count * element_bytes);
+    else if (count > 0)
+      cuda::EnqueueSumInOrder(*wire_, {&own, 1}, full_dtype, shard, shard_dtype, count);
     return absl::OkStatus();
   }
   CountSent((count - ShardRange(count, size(), rank()).size()) * element_bytes);
-  // Part 0 is the longest, so every rank counts the same steps.
+  // Part 0 is the longest, so every rank counts the same number of steps.
   const int64_t steps = CeilDivide(ShardRange(count, size(), 0).size(), chunk_bytes_ / element_bytes);
   std::array<std::shared_ptr<Event>, kHalves> summed;
   for (int64_t step = 0; step < steps; step++) {
@@ -226,8 +251,8 @@ absl::Status NcclCommunicator::Exchange(const std::byte* full, int64_t element_b
       const Range theirs = Chunk(count, to, element_bytes, step);
       if (mine_bytes > 0) ZF_RETURN_IF_ERROR(transport_->Receive(Slot(step, from), mine_bytes, from, wire_->handle()));
       if (theirs.size() > 0) {
-        ZF_RETURN_IF_ERROR(transport_->Send(full + theirs.begin * element_bytes, theirs.size() * element_bytes, to,
-                                            wire_->handle()));
+        ZF_RETURN_IF_ERROR(
+            transport_->Send(full + theirs.begin * element_bytes, theirs.size() * element_bytes, to, wire_->handle()));
       }
     }
     return absl::OkStatus();
@@ -271,8 +296,7 @@ NcclEndpoint::NcclEndpoint(Device& device, NcclOptions options, std::string id)
       address_(WrapNcclAddress({.nccl_id = id_, .device_id = device.unique_id(), .host_address = ""})) {}
 
 absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(std::string group, int rank,
-                                                                 const std::vector<std::string>& addresses,
-                                                                 uint64_t) {
+                                                                 const std::vector<std::string>& addresses, uint64_t) {
   ZF_RETURN_IF_ERROR(CheckGroup(rank, addresses));
   if (joined_) return absl::FailedPreconditionError("this collective endpoint has joined a group before");
   ZF_ASSIGN_OR_RETURN(const std::vector<NcclAddress> ranks, UnwrapNcclAddresses(addresses));
@@ -288,7 +312,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(std::string gro
   const int size = static_cast<int>(addresses.size());
   Streams streams;
   for (std::unique_ptr<cuda::CudaStream>* stream : {&streams.wire, &streams.sums}) {
-    // What others wait for: behind a product's blocks a short kernel would wait for whole waves of them.
+    // Other work waits for this: behind a matrix product's blocks a short kernel would wait for whole waves of them.
     ZF_ASSIGN_OR_RETURN(std::unique_ptr<Stream> created, device_.CreateUrgentStream());
     *stream = AsCuda(std::move(created));
   }

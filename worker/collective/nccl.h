@@ -7,8 +7,9 @@
 // NCCL's own reductions add in the order of its rings and trees and round at every hop; ours have the bits of every
 // other backend (docs/decisions/0006). A group of one rank never calls NCCL.
 //
-// Operations are enqueued on the communicator's own stream behind their inputs' events, one after another without waiting
-// for the device; the communicator's thread sees them to their ends and watches for an abort and for NCCL's own errors.
+// Operations are enqueued on the communicator's own stream behind their inputs' events, one after another without
+// waiting for the device; the communicator's thread sees them to their ends and watches for an abort and for NCCL's own
+// errors.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_NCCL_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_NCCL_H_
 
@@ -23,13 +24,13 @@
 
 namespace zerofleet {
 
-// Device memory that a communicator of several ranks keeps for the chunks of its reductions.
+// Device memory that a communicator with several ranks keeps for the chunks of its reductions.
 inline constexpr int64_t kNcclScratchBytes = 64 << 20;
 
 struct NcclOptions {
   const Clock* clock = &Clock::Real();
   int64_t scratch_bytes = kNcclScratchBytes;
-  bool alone = false;         // call NCCL in a group of one rank too; for tests on a machine with one GPU
+  bool alone = false;  // call NCCL even in a group of one rank; for tests on a machine with one GPU
 };
 
 class NcclEndpoint : public CollectiveEndpoint {
@@ -38,14 +39,15 @@ class NcclEndpoint : public CollectiveEndpoint {
   // machine.
   //
   // Every endpoint makes a unique id, since none knows its rank yet; the group uses rank 0's, which travels as part of
-  // the address. It costs the other ranks a listening socket and a sleeping thread each, until the process ends. Else
-  // rank 0 would have to publish its id after ranks are given out: one more message and one more wait in every join.
+  // the address. It costs the other ranks a listening socket and a sleeping thread each, until the process ends.
+  // Otherwise rank 0 would have to publish its id after ranks are assigned: one more message and one more wait in every
+  // join.
   static absl::StatusOr<std::unique_ptr<NcclEndpoint>> Create(Device& device, NcclOptions options = {});
 
   std::string backend() const override { return "nccl"; }
   std::string address() const override { return address_; }
-  // FailedPrecondition when two ranks are on one GPU, which NCCL refuses. The id is of one endpoint, and an endpoint of
-  // one generation, so NCCL itself keeps generations apart.
+  // FailedPrecondition when two ranks are on one GPU, which NCCL refuses. An id belongs to one endpoint, and an
+  // endpoint to one generation, so NCCL itself keeps generations apart.
   absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
                                                      const std::vector<std::string>& addresses,
                                                      uint64_t generation) override;

@@ -1,4 +1,4 @@
-// The wire form of a GPU worker's address. A change of the form changes the magic number.
+// The wire form of a GPU worker's address. Changing the form changes the magic number.
 #include "worker/collective/nccl_address.h"
 
 #include <map>
@@ -48,8 +48,8 @@ absl::StatusOr<NcclAddress> UnwrapNcclAddress(std::string_view wrapped) {
   NcclAddress address;
   ZF_ASSIGN_OR_RETURN(address.nccl_id, TakeField(left));
   if (!address.nccl_id.empty() && address.nccl_id.size() != kNcclIdBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a collective address has an NCCL id of ", address.nccl_id.size(),
-                                                   " bytes, not ", kNcclIdBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a collective address has an NCCL id of ", address.nccl_id.size(), " bytes, not ", kNcclIdBytes));
   }
   ZF_ASSIGN_OR_RETURN(address.device_id, TakeField(left));
   ZF_ASSIGN_OR_RETURN(address.host_address, TakeField(left));
@@ -73,7 +73,7 @@ std::optional<SharedDevice> FindSharedDevice(std::span<const NcclAddress> addres
   std::map<std::string_view, int> first_on;
   for (size_t rank = 0; rank < addresses.size(); rank++) {
     const std::string& device_id = addresses[rank].device_id;
-    if (device_id.empty()) continue;  // of a kind that ranks may share
+    if (device_id.empty()) continue;  // a kind of device that ranks may share
     const auto [first, is_new] = first_on.emplace(device_id, static_cast<int>(rank));
     if (!is_new) return SharedDevice{first->second, static_cast<int>(rank), device_id};
   }

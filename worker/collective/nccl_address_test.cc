@@ -1,4 +1,4 @@
-// Addresses survive the trip, damaged ones are refused, and shared GPUs are found.
+// Addresses survive a round trip, damaged ones are refused, and shared GPUs are found.
 #include "worker/collective/nccl_address.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(NcclAddressTest, RefusesEveryTruncationAndEveryFlippedBit) {
   }
 }
 
-// Sealed as it should be, and malformed within.
+// Correctly sealed, but malformed inside.
 TEST(NcclAddressTest, RefusesFieldsThatDoNotFit) {
   const std::string wrapped = WrapNcclAddress(Example());
   const std::string bytes = Unseal("ZFNCC01\n", wrapped).value();

@@ -1,5 +1,5 @@
 // The NCCL backend's own logic, on an emulated NCCL and emulated GPUs; the conformance suite runs it too. Only in the
-// emulation build: what NCCL itself does is for machines that have GPUs.
+// emulation build: NCCL itself can be tested only on machines with GPUs.
 #include "worker/collective/nccl.h"
 
 #include <gtest/gtest.h>
@@ -19,6 +19,7 @@
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/emulation/machine.h"
+#include "worker/device/cuda/emulation/streams.h"
 
 namespace zerofleet {
 namespace {
@@ -36,7 +37,9 @@ class PlainGpu : public Device {
   absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override { return memory_.Reserve(bytes); }
   absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override { return memory_.Reserve(bytes); }
   absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override { return cuda::CudaStream::Create(ordinal_); }
-  void Copy(Stream&, void* to, const void* from, int64_t bytes) override { std::memmove(to, from, bytes); }
+  void Copy(Stream& stream, void* to, const void* from, int64_t bytes) override {
+    cuda::emulation::Enqueue(static_cast<cuda::CudaStream&>(stream).handle(), [=] { std::memmove(to, from, bytes); });
+  }
   bool host_addressable() const override { return false; }
   double datasheet_flops(DType) const override { return 0; }
   std::optional<DeviceMemory> memory() const override { return std::nullopt; }
@@ -58,7 +61,7 @@ PlainGpu& Gpu(int ordinal) {
   return *gpus[ordinal];
 }
 
-// As processes would end.
+// As when processes end.
 void Destroy(Group& group) {
   OnEveryRank(static_cast<int>(group.size()), [&](int rank) { group[rank].reset(); });
 }
@@ -89,7 +92,7 @@ const AddConformanceBackend nccl("nccl", [](const std::string& group, int size) 
 
 class NcclTest : public testing::Test {
  protected:
-  // Every test gives back what it took from NCCL, also after an abort.
+  // Every test releases what it took from NCCL, also after an abort.
   void TearDown() override { EXPECT_EQ(nccl_emulation::LiveCommunicators(), 0); }
 };
 
@@ -105,8 +108,7 @@ Outcome Reduce(Group& group, int64_t count) {
     std::vector<float> data(count);
     for (int64_t i = 0; i < count; i++) data[i] = 1.0f / static_cast<float>(3 + i * (rank + 1));
     std::vector<float> shard(ShardRange(count, size, rank).size());
-    const auto scattered =
-        group[rank]->ReduceScatter(data.data(), DType::kF32, shard.data(), DType::kF32, count, "u");
+    const auto scattered = group[rank]->ReduceScatter(data.data(), DType::kF32, shard.data(), DType::kF32, count, "u");
     ASSERT_EQ(scattered.Wait(), absl::OkStatus());
     ASSERT_EQ(group[rank]->AllReduce(data.data(), count, DType::kF32, "u").Wait(), absl::OkStatus());
     outcome.sums[rank] = data;
@@ -169,7 +171,7 @@ TEST_F(NcclTest, ConnectingHasADeadlineThatNamesRankAndGroup) {
   EXPECT_NE(status.message().find("group data, rank 1 of 3"), absl::string_view::npos) << status;
 }
 
-// One rank's NCCL fails; that rank says so, and those that wait for it are told too.
+// One rank's NCCL fails; that rank reports it, and those that wait for it are told too.
 TEST_F(NcclTest, AFailureOfNcclIsUnavailableOnEveryRank) {
   Group group = CreateNcclGroup("data", 3, {});
   Reduce(group, 100);
@@ -206,7 +208,7 @@ TEST_F(NcclTest, OrdersAComputeStreamBehindAnOperation) {
     const std::unique_ptr<Stream> compute = Gpu(rank).CreateStream().value();
     std::vector<float> data(1000, 1.0f);
     const auto pending = group[rank]->AllReduce(data.data(), 1000, DType::kF32, "u", compute->Record());
-    EXPECT_EQ(pending.Order(*compute), absl::OkStatus());
+    EXPECT_EQ(pending.MakeStreamWait(*compute), absl::OkStatus());
     EXPECT_EQ(compute->Synchronize(), absl::OkStatus());
     EXPECT_EQ(data, std::vector<float>(1000, 2.0f));
     EXPECT_EQ(pending.Wait(), absl::OkStatus());
@@ -254,7 +256,7 @@ TEST_F(NcclTest, AutoIsNcclWhereEveryRankHasAGpuAndUcxWhereTwoShareOne) {
   }
 }
 
-// What a worker without NCCL sends makes every rank choose ucx.
+// The address of a worker without NCCL makes every rank choose ucx.
 TEST_F(NcclTest, AutoIsUcxWhereARankHasNoNccl) {
   std::vector<std::unique_ptr<CollectiveEndpoint>> endpoints;
   std::vector<std::string> addresses;
@@ -275,7 +277,7 @@ TEST_F(NcclTest, AutoIsUcxWhereARankHasNoNccl) {
   Destroy(group);
 }
 
-// Whatever keeps NCCL away, be it a network interface that is not there, is for `nccl` an error and for `auto` a reason.
+// Whatever makes NCCL unavailable, even a missing network interface, is an error for `nccl` and a reason for `auto`.
 TEST_F(NcclTest, AutoIsUcxWhereNcclRefuses) {
   nccl_emulation::SetUniqueIdResult(ncclSystemError);
   EXPECT_TRUE(absl::IsUnavailable(CreateCollectiveEndpoint("nccl", Gpu(0)).status()));

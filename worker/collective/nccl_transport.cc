@@ -1,4 +1,4 @@
-// Every call of NCCL, and its return codes as Status.
+// Every call to NCCL, and its return codes as Status.
 #include "worker/collective/nccl_transport.h"
 
 #include <cstring>
@@ -23,7 +23,7 @@ absl::Status MakeError(ncclResult_t result, const std::string& where, const char
   std::string message = absl::StrCat(where, ": ", ncclGetErrorString(result));
   if (detail != nullptr && *detail != '\0') absl::StrAppend(&message, " (", detail, ")");
   switch (result) {
-    // Sockets and shared memory; a peer that is gone is met as either of these.
+    // Sockets and shared memory; a peer that is gone shows as either of these.
     case ncclSystemError:
     case ncclRemoteError: return absl::UnavailableError(message);
     case ncclInvalidUsage: return absl::FailedPreconditionError(message);
@@ -31,7 +31,7 @@ absl::Status MakeError(ncclResult_t result, const std::string& where, const char
   }
 }
 
-// Between two looks at what is waited for: most waits are short, so the first looks follow each other closely.
+// The pause between two polls: most waits are short, so the first polls follow each other closely.
 class Pause {
  public:
   void Take() {
@@ -102,7 +102,7 @@ absl::Status NcclTransport::Connect(const Clock& clock, Watch watch) {
 
 absl::Status NcclTransport::Group(std::string_view op, absl::FunctionRef<absl::Status()> enqueue, Watch watch) {
   ZF_RETURN_IF_ERROR(Check(ncclGroupStart(), op));
-  // The group is ended whatever happens in it: its depth is the thread's, not the communicator's.
+  // The group is ended whatever happens in it: its depth belongs to the thread, not the communicator.
   absl::Status status = enqueue();
   status.Update(Check(ncclGroupEnd(), op));
   ZF_RETURN_IF_ERROR(status);

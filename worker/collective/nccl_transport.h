@@ -1,8 +1,8 @@
-// One rank's NCCL communicator: connected without blocking, watched in every wait, left without hanging.
+// One rank's NCCL communicator: connected without blocking, watched during every wait, left without hanging.
 //
 // NCCL is used in its non-blocking mode: a call may return before anything is on the stream, and the communicator's
 // asynchronous state tells when it is and whether it failed. So Group waits for that state before it returns; only then
-// may events be recorded behind it. All functions are for one thread, on which the GPU has been made current.
+// may events be recorded behind it. All functions must be called on one thread, on which the GPU has been made current.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_NCCL_TRANSPORT_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_NCCL_TRANSPORT_H_
 
@@ -21,16 +21,16 @@
 
 namespace zerofleet {
 
-// How long the ranks of a group may take to come to their first operation.
+// How long the ranks of a group may take to reach their first operation.
 inline constexpr double kNcclConnectLimitSeconds = 300;
 
 class NcclTransport {
  public:
-  // Asked in every wait, at least every 50 ms: an error ends the wait and is returned.
+  // Called in every wait, at least every 50 ms: an error ends the wait and is returned.
   using Watch = absl::FunctionRef<absl::Status()>;
 
-  // The bytes of a new ncclUniqueId; FailedPrecondition when NCCL is not on this machine. The library opens a socket for
-  // it and starts a thread that listens until the ranks have met there.
+  // The bytes of a new ncclUniqueId; FailedPrecondition when NCCL is not on this machine. The library opens a socket
+  // for it and starts a thread that listens until the ranks have met there.
   static absl::StatusOr<std::string> CreateId();
 
   // `place` names the rank in errors: "group data, rank 1 of 4".
@@ -39,7 +39,7 @@ class NcclTransport {
   NcclTransport(const NcclTransport&) = delete;
   NcclTransport& operator=(const NcclTransport&) = delete;
 
-  // Meets the other ranks; at once when that has been done. DeadlineExceeded when they do not come in time.
+  // Meets the other ranks; returns at once if that has been done. DeadlineExceeded when they do not arrive in time.
   absl::Status Connect(const Clock& clock, Watch watch);
 
   // Runs `enqueue`, which calls the functions below, and returns when all of it is on its stream.
@@ -54,9 +54,10 @@ class NcclTransport {
   // NCCL's asynchronous failure, if it has met one.
   absl::Status CheckAsync(std::string_view op) { return Settled(op).status(); }
 
-  // Ends kernels in progress and gives everything back. No other function is called afterwards.
+  // Ends kernels in progress and releases everything. No other function may be called afterwards.
   void Abort();
-  // Leaves in good order, which takes the other ranks of this host; aborts if that takes longer than `limit_seconds`.
+  // Leaves in an orderly way, which needs the other ranks of this host; aborts if that takes longer than
+  // `limit_seconds`.
   void Finish(const Clock& clock, double limit_seconds);
 
  private:

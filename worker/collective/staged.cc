@@ -12,8 +12,8 @@ namespace zerofleet {
 namespace {
 
 // One round of a message of `count` elements: at most `width` elements of every rank's part, beginning `begin` elements
-// into it. The pieces lie side by side, which is how ShardRange splits total() elements: all pieces but the last
-// parts' are `width` long, and parts fall short of the first by fewer than `size` elements together.
+// into it. The pieces are contiguous, which is how ShardRange splits total() elements: all pieces but the last parts'
+// are `width` long, and parts fall short of the first by fewer than `size` elements together.
 class Round {
  public:
   Round(int64_t count, int size, int64_t begin, int64_t limit)
@@ -21,7 +21,7 @@ class Round {
     for (int rank = 0; rank < size; rank++) total_ += InMessage(rank).size();
   }
 
-  // Where in the message the piece of `rank` lies.
+  // Where in the message the piece of `rank` is.
   Range InMessage(int rank) const {
     const Range part = ShardRange(count_, size_, rank);
     return {std::min(part.end, part.begin + begin_), std::min(part.end, part.begin + begin_ + width_)};
@@ -62,14 +62,14 @@ class StagedCommunicator : public Communicator {
   absl::Status RunAllReduce(void* data, int64_t count, DType dtype) override;
   absl::Status RunBroadcast(void* data, int64_t bytes, int root) override;
 
-  // The inner communicator is where a staged operation waits for its peers, so an abort goes on to it.
+  // The inner communicator is where a staged operation waits for its peers, so an abort is passed on to it.
   void Wake() override {
     if (is_aborted()) inner_->Abort(aborted());
   }
 
  private:
   // The longest piece of a round whose pieces take `bytes_per_element` of the buffer for each of its elements; even, so
-  // that what lies behind the pieces is aligned for every type.
+  // that what follows the pieces is aligned for every type.
   int64_t Limit(int64_t bytes_per_element) const {
     const int64_t limit = reservation_->bytes() / bytes_per_element / 2 * 2;
     ZF_CHECK(limit > 0);
@@ -109,7 +109,7 @@ class StagedCommunicator : public Communicator {
     return inner_->AllGather(nullptr, staging_, count, element_bytes == 4 ? DType::kF32 : DType::kBF16, kUnit);
   }
 
-  static constexpr const char* kUnit = "staged";  // what moves is reported by this communicator, not by the inner one
+  static constexpr const char* kUnit = "staged";  // traffic is reported by this communicator, not by the inner one
 
   Device& device_;
   const std::unique_ptr<Stream> stream_;
@@ -141,7 +141,7 @@ absl::Status StagedCommunicator::RunReduceScatter(const void* full, DType full_d
     Copy(shard, full, count * full_bytes);
     return FinishCopies();
   }
-  // The sum lies behind the pieces: where a piece was, a wider type has no room.
+  // The sum follows the pieces: a wider type has no room where a piece was.
   const int64_t bytes_per_element = size() * full_bytes + shard_bytes;
   std::byte* const sum = staging_ + Limit(bytes_per_element) * size() * full_bytes;
   std::byte* to = static_cast<std::byte*>(shard);
@@ -150,8 +150,7 @@ absl::Status StagedCommunicator::RunReduceScatter(const void* full, DType full_d
       ToStaging(round, part, static_cast<const std::byte*>(full), full_bytes);
     }
     ZF_RETURN_IF_ERROR(FinishCopies());
-    ZF_RETURN_IF_ERROR(
-        inner_->ReduceScatter(staging_, full_dtype, sum, shard_dtype, round.total(), kUnit).Wait());
+    ZF_RETURN_IF_ERROR(inner_->ReduceScatter(staging_, full_dtype, sum, shard_dtype, round.total(), kUnit).Wait());
     const int64_t bytes = round.InMessage(rank()).size() * shard_bytes;
     // A narrower sum may go to this rank's place inside `full`: it ends before the pieces that are still to be read.
     Copy(to, sum, bytes);

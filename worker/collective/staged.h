@@ -3,9 +3,9 @@
 // machines where it cannot run.
 //
 // The buffer is reserved once and does not depend on the messages' size (constant-size buffers, ZeRO §6.2): a message
-// is cut so that every rank's part gives one piece a round. The inner operation of a round is that of the same kind on
-// the pieces, so results have the inner backend's bits, and a rank sends the bytes it would have sent without staging.
-// Copies and inner operations take turns; they do not overlap.
+// is cut so that every rank's part gives one piece per round. The inner operation of a round is that of the same kind
+// on the pieces, so results have the inner backend's bits, and a rank sends the bytes it would have sent without
+// staging. Copies and inner operations take turns; they do not overlap.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_STAGED_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_STAGED_H_
 
@@ -20,7 +20,7 @@
 
 namespace zerofleet {
 
-inline constexpr int64_t kStagingBytes = 32 << 20;  // of pinned host memory a communicator
+inline constexpr int64_t kStagingBytes = 32 << 20;  // of pinned host memory per communicator
 
 // The communicator of `inner`'s group and rank for buffers in the memory of `device`, which outlives it.
 // ResourceExhausted when the host cannot pin `staging_bytes`.

@@ -1,8 +1,7 @@
-// Staged collectives on a device that copies as late as it may; the conformance suite runs them too.
+// Staged collectives on a device that copies as late as possible; the conformance suite runs them too.
 #include "worker/collective/staged.h"
 
 #include <gtest/gtest.h>
-
 
 #include "absl/strings/str_cat.h"
 #include "worker/collective/conformance.h"
@@ -33,7 +32,7 @@ const AddConformanceBackend staged("staged", [](const std::string& group, int si
   return Stage(CreateInProcessGroup(group, size), 64 << 10);
 });
 
-// What a group gives for one message of each operation: the results of every rank, one after another, and its totals.
+// A group's results for one message of each operation: the results of every rank, one after another, and its totals.
 struct Outcome {
   std::vector<std::vector<float>> results;
   std::vector<std::map<Operation, CollectiveTotals>> totals;
@@ -68,7 +67,7 @@ Outcome RunAll(Group group, int64_t count) {
   return outcome;
 }
 
-// Whatever the buffer's size, which need not divide anything: the same bits and the same bytes as without staging.
+// Whatever the buffer's size, which need not divide anything: the same bits and as many bytes as without staging.
 TEST(StagedTest, GivesTheInnerBackendsBitsAndBytes) {
   for (int size : {1, 2, 3, 5}) {
     for (int64_t count : {0, 1, 4, 61, 1000, 1021}) {
@@ -95,9 +94,9 @@ TEST(StagedTest, TouchesItsBuffersAfterTheirEvent) {
   OnEveryRank(2, [&](int rank) {
     const std::unique_ptr<Stream> compute = TheDevice().CreateStream().value();
     std::vector<float> values(100, static_cast<float>(rank + 1)), data(100, 1000.0f);
-    TheDevice().Copy(*compute, data.data(), values.data(), 400);  // runs when the event is looked at
+    TheDevice().Copy(*compute, data.data(), values.data(), 400);  // runs when the event is polled
     const auto pending = group[rank]->AllReduce(data.data(), 100, DType::kF32, "u", compute->Record());
-    ASSERT_EQ(pending.Order(*compute), absl::OkStatus());
+    ASSERT_EQ(pending.MakeStreamWait(*compute), absl::OkStatus());
     EXPECT_EQ(data, std::vector<float>(100, 3.0f));
   });
 }

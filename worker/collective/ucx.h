@@ -1,6 +1,6 @@
 // Collectives between processes over UCX (ucx_transport.h). Buffers are in host memory.
 //
-// all_gather      every rank sends its part to every peer, which receives it in place: n-1 messages a rank.
+// all_gather      every rank sends its part to every peer, which receives it in place: n-1 messages per rank.
 // reduce_scatter  rank r sends part j to rank j, in chunks; rank j sums the chunks of all ranks in rank order.
 // all_reduce      reduce_scatter, then all_gather, in place.
 // broadcast       a binomial tree: ceil(log2 n) rounds.

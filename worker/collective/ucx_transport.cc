@@ -23,14 +23,14 @@ namespace zerofleet {
 namespace {
 
 // Before sleeping, so that a message between running peers costs no system call; short enough to leave the core to
-// a compute thread that wants it.
+// a compute thread that needs it.
 constexpr double kSpinSeconds = 20e-6;
 constexpr int kProgressPerClock = 16;
 // Closing by force asks nothing of a peer; it takes some rounds of progress.
 constexpr absl::Duration kCloseLimit = absl::Seconds(1);
 constexpr absl::Duration kSleepLimit = absl::Milliseconds(50);
 
-// UCX's own words do not say that it was told which transports to take.
+// UCX's own messages do not say that it was told which transports to use.
 absl::Status UcxError(ucs_status_t status, const std::string& what) {
   std::string text = absl::StrCat("ucx: ", what, ": ", ucs_status_string(status));
   for (const char* name : {"UCX_TLS", "UCX_NET_DEVICES"}) {
@@ -39,7 +39,7 @@ absl::Status UcxError(ucs_status_t status, const std::string& what) {
   return absl::UnavailableError(text);
 }
 
-// UCX reads its environment when it is loaded; what the environment does not say is set here instead.
+// UCX reads its environment when it is loaded; what the environment leaves open is set here.
 void QuietUcx() {
   for (int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP}) ucs_debug_disable_signal(signal);
   if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "fatal");
@@ -191,8 +191,8 @@ absl::Status UcxTransport::Test(Request& request, bool* done) {
     return absl::OkStatus();
   }
   ucp_tag_recv_info_t info = {};
-  const ucs_status_t status = request.receive ? ucp_tag_recv_request_test(request.handle, &info)
-                                              : ucp_request_check_status(request.handle);
+  const ucs_status_t status =
+      request.receive ? ucp_tag_recv_request_test(request.handle, &info) : ucp_request_check_status(request.handle);
   *done = status != UCS_INPROGRESS;
   if (!*done) return absl::OkStatus();
   ucp_request_free(std::exchange(request.handle, nullptr));

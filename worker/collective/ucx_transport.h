@@ -47,7 +47,8 @@ class UcxTransport {
 
   std::string address() const;  // wrapped (ucx_address.h)
 
-  // Takes a place in the group; nothing moves yet. InvalidArgument for an address that is none or not this rank's own.
+  // Takes a place in the group; nothing moves yet. InvalidArgument for an invalid address, or if this rank's is not its
+  // own.
   absl::Status Join(const std::vector<std::string>& addresses, int rank, uint64_t generation);
   // Connects to every other rank, each of which must call it too: the first thing to do once joined. Unavailable when
   // no transport reaches a peer, or what `interrupt` returned; the transport is closed then.

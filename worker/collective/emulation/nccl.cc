@@ -1,11 +1,12 @@
-// The functions of NCCL that nccl_transport.cc calls, for ranks that are threads of one process and memory that is
-// the host's: for tests of that file and of nccl.cc on machines without GPUs. The emulation build has it for libnccl.
+// The functions of NCCL that nccl_transport.cc calls, for ranks that are threads of one process and for host memory:
+// for tests of that file and of nccl.cc on machines without GPUs. The emulation build links it in place of libnccl.
 //
 // It behaves as NCCL's non-blocking mode does where that is hardest on the caller. A communicator stays in progress for
-// a few looks after all ranks have come, and refuses a rank whose GPU another one made current for it. A group stays in
-// progress until it has been carried out, by a thread, and calling anything meanwhile is an error. Emulated streams run
-// at once, so what is enqueued behind a settled group comes after it. A rank that aborts makes those that wait for it
-// fail, as a closed socket does.
+// a few polls after all ranks have arrived, and refuses a rank whose current GPU is already another rank's. A group
+// is put on its stream a few polls after it has ended: what is enqueued before that runs before it. Calling anything
+// meanwhile is an error. On the stream (worker/device/cuda/emulation/streams.h) a group waits for its peers and moves
+// one message at a time, from their memory to its own, at whatever moment the scheduler chooses. When a rank aborts,
+// those that wait for it fail, as with a closed socket.
 #include <nccl.h>
 
 #include <cstring>
@@ -14,13 +15,13 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/collective/emulation/nccl_control.h"
+#include "worker/device/cuda/emulation/streams.h"
 
 namespace zerofleet::nccl_emulation {
 namespace {
@@ -33,13 +34,17 @@ struct Message {
   bool taken = false;
 };
 
-// One half of a transfer: a send, or a receive into `to`.
+// One half of a transfer: a send, or a receive into `to`. With both, a copy of the rank's own part.
 struct Transfer {
-  bool is_send;
   int peer;
   const void* from;
   void* to;
   size_t bytes;
+  bool done = false;
+  std::shared_ptr<Message> message = nullptr;  // of a send
+
+  bool is_send() const { return to == nullptr; }
+  bool is_copy() const { return from != nullptr && to != nullptr; }
 };
 
 // The ranks that met under one unique id.
@@ -48,7 +53,7 @@ struct World {
   absl::CondVar changed;
   int size ABSL_GUARDED_BY(mutex) = 0, joined ABSL_GUARDED_BY(mutex) = 0, finalized ABSL_GUARDED_BY(mutex) = 0;
   std::set<int> devices ABSL_GUARDED_BY(mutex);
-  std::map<int, bool> gone ABSL_GUARDED_BY(mutex);  // by rank
+  std::map<int, bool> gone ABSL_GUARDED_BY(mutex);                                                  // by rank
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> mail ABSL_GUARDED_BY(mutex);  // by (from, to)
 };
 
@@ -71,110 +76,136 @@ Registry& TheRegistry() {
 
 using namespace zerofleet::nccl_emulation;
 
-struct ncclComm {
-  enum class Phase { kJoining, kReady, kWorking, kFinalizing };
+namespace zerofleet::nccl_emulation {
+namespace {
 
-  std::shared_ptr<World> world;
-  int rank, size;
-  Phase phase = Phase::kJoining;  // this and the next: the world's mutex
+using cuda::emulation::Progress;
+
+enum class Phase { kJoining, kReady, kWorking, kFinalizing };
+
+// A rank of a world; what is on a stream outlives its handle. All but the constants are guarded by the world's mutex.
+struct Rank {
+  const std::shared_ptr<World> world;
+  const int rank, size;
+  Phase phase = Phase::kJoining;
   ncclResult_t result = ncclSuccess;
   bool aborted = false;
   int looks = 0;
-  std::thread thread;
+  std::vector<Transfer> group = {};  // ended, but not on its stream yet
+  cudaStream_t stream = nullptr;
+};
+
+}  // namespace
+}  // namespace zerofleet::nccl_emulation
+
+struct ncclComm {
+  std::shared_ptr<Rank> rank;
 };
 
 namespace zerofleet::nccl_emulation {
 namespace {
 
-// Waits until `ready`; an error once this communicator is aborted, or the peer that it takes is gone.
-template <class Ready>
-ncclResult_t WaitFor(World& world, const ncclComm& comm, int peer, const Ready& ready)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(world.mutex) {
-  while (!ready()) {
-    if (comm.aborted) return ncclInternalError;
-    if (world.gone[peer]) return ncclRemoteError;
-    world.changed.Wait(&world.mutex);
-  }
-  return ncclSuccess;
+Progress Fail(Rank& rank, ncclResult_t result) {
+  if (rank.result == ncclSuccess) rank.result = result;
+  return Progress::kDone;
 }
 
-ncclResult_t CarryOut(World& world, const ncclComm& comm, const std::vector<Transfer>& transfers,
-                      std::vector<std::pair<int, std::shared_ptr<Message>>>& sent)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(world.mutex) {
-  for (const Transfer& transfer : transfers) {
-    if (!transfer.is_send) continue;
-    auto message = std::make_shared<Message>(Message{transfer.from, transfer.bytes});
-    world.mail[{comm.rank, transfer.peer}].push_back(message);
-    sent.emplace_back(transfer.peer, message);
+// Hands the sends to their peers and copies the rank's own part: a group's first step.
+void Begin(World& world, int rank, std::vector<Transfer>& transfers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(world.mutex) {
+  for (Transfer& transfer : transfers) {
+    if (transfer.is_copy()) {
+      std::memmove(transfer.to, transfer.from, transfer.bytes);
+      transfer.done = true;
+    } else if (transfer.is_send()) {
+      transfer.message = std::make_shared<Message>(Message{transfer.from, transfer.bytes});
+      world.mail[{rank, transfer.peer}].push_back(transfer.message);
+    }
   }
-  world.changed.SignalAll();
-  for (const Transfer& transfer : transfers) {
-    if (transfer.is_send) continue;
-    auto& box = world.mail[{transfer.peer, comm.rank}];
-    const ncclResult_t result = WaitFor(world, comm, transfer.peer, [&] { return !box.empty(); });
-    if (result != ncclSuccess) return result;
-    const std::shared_ptr<Message> message = box.front();
-    box.pop_front();
-    message->taken = true;
-    world.changed.SignalAll();
-    if (message->bytes != transfer.bytes) return ncclInternalError;
-    std::memcpy(transfer.to, message->data, message->bytes);
-  }
-  for (const auto& one : sent) {
-    const Message& message = *one.second;
-    const ncclResult_t result = WaitFor(world, comm, one.first, [&] { return message.taken; });
-    if (result != ncclSuccess) return result;
-  }
-  return ncclSuccess;
 }
 
-void Work(ncclComm& comm, const std::vector<Transfer>& transfers) {
-  World& world = *comm.world;
+// Advances one transfer.
+Progress Step(Rank& rank, std::vector<Transfer>& transfers, bool& begun) {
+  World& world = *rank.world;
   absl::MutexLock lock(&world.mutex);
-  std::vector<std::pair<int, std::shared_ptr<Message>>> sent;
-  comm.result = CarryOut(world, comm, transfers, sent);
-  // What was not taken is the caller's again.
-  for (const auto& [peer, message] : sent) {
-    if (!message->taken) std::erase(world.mail[{comm.rank, peer}], message);
+  if (rank.aborted || rank.result != ncclSuccess) return Progress::kDone;
+  if (!begun) {
+    begun = true;
+    Begin(world, rank.rank, transfers);
+    return Progress::kSome;
   }
-  comm.phase = ncclComm::Phase::kReady;
+  bool waits = false;
+  std::set<int> behind;  // peers for which an earlier receive is waiting
+  for (Transfer& transfer : transfers) {
+    if (transfer.done) continue;
+    if (transfer.is_send()) {
+      transfer.done = transfer.message->taken;
+    } else if (auto& box = world.mail[{transfer.peer, rank.rank}]; !box.empty() && !behind.contains(transfer.peer)) {
+      const std::shared_ptr<Message> message = box.front();
+      box.pop_front();
+      if (message->bytes != transfer.bytes) return Fail(rank, ncclInternalError);
+      std::memcpy(transfer.to, message->data, message->bytes);
+      message->taken = transfer.done = true;
+      return Progress::kSome;
+    } else {
+      behind.insert(transfer.peer);
+    }
+    if (!transfer.done && world.gone[transfer.peer]) return Fail(rank, ncclRemoteError);
+    waits = waits || !transfer.done;
+  }
+  return waits ? Progress::kBlocked : Progress::kDone;
 }
 
 thread_local int group_depth = 0;
 thread_local ncclComm* group_comm = nullptr;
+thread_local cudaStream_t group_stream = nullptr;
 thread_local std::vector<Transfer> group_transfers;
 
 ncclResult_t Launch() {
   ncclComm* comm = std::exchange(group_comm, nullptr);
   std::vector<Transfer> transfers = std::exchange(group_transfers, {});
   if (comm == nullptr) return ncclSuccess;
-  {
-    absl::MutexLock lock(&comm->world->mutex);
-    if (comm->phase != ncclComm::Phase::kReady || comm->result != ncclSuccess) return ncclInvalidUsage;
-    comm->phase = ncclComm::Phase::kWorking;
-  }
-  if (comm->thread.joinable()) comm->thread.join();
-  comm->thread = std::thread([comm, transfers = std::move(transfers)] { Work(*comm, transfers); });
+  Rank& rank = *comm->rank;
+  absl::MutexLock lock(&rank.world->mutex);
+  if (rank.result != ncclSuccess) return rank.result;
+  if (rank.phase != Phase::kReady) return ncclInvalidUsage;
+  rank.phase = Phase::kWorking;
+  rank.looks = 0;
+  rank.group = std::move(transfers);
+  rank.stream = group_stream;
   return ncclInProgress;
 }
 
-ncclResult_t Add(ncclComm* comm, std::vector<Transfer> transfers) {
-  if (comm == nullptr || (group_comm != nullptr && group_comm != comm)) return ncclInvalidArgument;
+ncclResult_t Add(ncclComm* comm, cudaStream_t stream, const std::vector<Transfer>& transfers) {
+  if (comm == nullptr || (group_comm != nullptr && (group_comm != comm || group_stream != stream))) {
+    return ncclInvalidArgument;
+  }
   group_comm = comm;
+  group_stream = stream;
   group_transfers.insert(group_transfers.end(), transfers.begin(), transfers.end());
   return group_depth == 0 ? Launch() : ncclSuccess;
 }
 
-// Ends the handle; its rank is gone for those that wait for it.
+// Puts a group on its stream.
+void EnqueueGroup(const std::shared_ptr<Rank>& rank, cudaStream_t stream, std::vector<Transfer> transfers) {
+  cuda::emulation::CountCollective(stream, 1);
+  cuda::emulation::EnqueueSteps(stream, [rank, stream, transfers = std::move(transfers), begun = false]() mutable {
+    const Progress progress = Step(*rank, transfers, begun);
+    if (progress == Progress::kDone) cuda::emulation::CountCollective(stream, -1);
+    return progress;
+  });
+}
+
+// Ends the handle; its rank is gone for those that wait for it, and the caller may reuse its memory.
 void Release(ncclComm* comm, bool abort) {
   {
-    absl::MutexLock lock(&comm->world->mutex);
-    comm->aborted = abort;
-    comm->world->gone[comm->rank] = true;
-    comm->world->changed.SignalAll();
+    Rank& rank = *comm->rank;
+    absl::MutexLock lock(&rank.world->mutex);
+    rank.aborted = abort;
+    rank.world->gone[rank.rank] = true;
+    for (int peer = 0; abort && peer < rank.size; peer++) rank.world->mail[{rank.rank, peer}].clear();
   }
-  if (comm->thread.joinable()) comm->thread.join();
   delete comm;
+  cuda::emulation::WakeStreams();
   absl::MutexLock lock(&TheRegistry().mutex);
   TheRegistry().live--;
 }
@@ -227,35 +258,46 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
     world->second->joined++;
   }
   registry.live++;
-  *comm = new ncclComm{.world = world->second, .rank = rank, .size = size, .thread = {}};
+  *comm = new ncclComm{std::make_shared<Rank>(Rank{.world = world->second, .rank = rank, .size = size})};
   return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  const std::shared_ptr<Rank> rank = comm->rank;
   {
     absl::MutexLock lock(&TheRegistry().mutex);
-    const auto injected = TheRegistry().errors.find(comm->rank);
+    const auto injected = TheRegistry().errors.find(rank->rank);
     if (injected != TheRegistry().errors.end() && injected->second != ncclSuccess) {
       *error = injected->second;
       return ncclSuccess;
     }
   }
-  absl::MutexLock lock(&comm->world->mutex);
-  if (comm->phase == ncclComm::Phase::kJoining && comm->world->joined == comm->size &&
-      ++comm->looks > kLooksInProgress) {
-    comm->phase = ncclComm::Phase::kReady;
+  std::vector<Transfer> group;
+  cudaStream_t stream = nullptr;
+  {
+    absl::MutexLock lock(&rank->world->mutex);
+    const bool all_here = rank->phase != Phase::kJoining || rank->world->joined == rank->size;
+    if ((rank->phase == Phase::kJoining || rank->phase == Phase::kWorking) && all_here &&
+        ++rank->looks > kLooksInProgress) {
+      rank->phase = Phase::kReady;
+      group = std::exchange(rank->group, {});
+      stream = rank->stream;
+    }
+    const bool settled =
+        rank->phase == Phase::kReady || (rank->phase == Phase::kFinalizing && rank->world->finalized == rank->size);
+    *error = rank->result != ncclSuccess || settled ? rank->result : ncclInProgress;
   }
-  const bool settled = comm->phase == ncclComm::Phase::kReady ||
-                       (comm->phase == ncclComm::Phase::kFinalizing && comm->world->finalized == comm->size);
-  *error = settled ? comm->result : ncclInProgress;
+  // Without the world's lock: enqueuing may run operations that need it.
+  if (!group.empty()) EnqueueGroup(rank, stream, std::move(group));
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  absl::MutexLock lock(&comm->world->mutex);
-  if (comm->phase != ncclComm::Phase::kReady) return ncclInvalidUsage;
-  comm->phase = ncclComm::Phase::kFinalizing;
-  comm->world->finalized++;
+  Rank& rank = *comm->rank;
+  absl::MutexLock lock(&rank.world->mutex);
+  if (rank.phase != Phase::kReady) return ncclInvalidUsage;
+  rank.phase = Phase::kFinalizing;
+  rank.world->finalized++;
   return ncclInProgress;
 }
 
@@ -279,37 +321,39 @@ ncclResult_t ncclGroupEnd() {
   return --group_depth == 0 ? Launch() : ncclSuccess;
 }
 
-ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t) {
-  return Add(comm, {{true, peer, from, nullptr, count}});
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return Add(comm, stream, {{.peer = peer, .from = from, .to = nullptr, .bytes = count}});
 }
 
-ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t) {
-  return Add(comm, {{false, peer, nullptr, to, count}});
+ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return Add(comm, stream, {{.peer = peer, .from = nullptr, .to = to, .bytes = count}});
 }
 
-ncclResult_t ncclAllGather(const void* part, void* whole, size_t count, ncclDataType_t, ncclComm_t comm, cudaStream_t) {
+ncclResult_t ncclAllGather(const void* part, void* whole, size_t count, ncclDataType_t, ncclComm_t comm,
+                           cudaStream_t stream) {
+  const Rank& rank = *comm->rank;
   std::vector<Transfer> transfers;
-  for (int peer = 0; peer < comm->size; peer++) {
+  for (int peer = 0; peer < rank.size; peer++) {
     char* place = static_cast<char*>(whole) + peer * count;
-    if (peer != comm->rank) {
-      transfers.push_back({true, peer, part, nullptr, count});
-      transfers.push_back({false, peer, nullptr, place, count});
-    } else if (place != part) {
-      std::memcpy(place, part, count);
+    if (peer != rank.rank) {
+      transfers.push_back({.peer = peer, .from = part, .to = nullptr, .bytes = count});
+      transfers.push_back({.peer = peer, .from = nullptr, .to = place, .bytes = count});
+    } else {
+      transfers.push_back({.peer = peer, .from = part, .to = place, .bytes = count});
     }
   }
-  return Add(comm, std::move(transfers));
+  return Add(comm, stream, transfers);
 }
 
 ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t, int root, ncclComm_t comm,
-                           cudaStream_t) {
-  if (comm->rank != root) return Add(comm, {{false, root, nullptr, to, count}});
-  if (from != to) std::memcpy(to, from, count);
-  std::vector<Transfer> transfers;
-  for (int peer = 0; peer < comm->size; peer++) {
-    if (peer != root) transfers.push_back({true, peer, from, nullptr, count});
+                           cudaStream_t stream) {
+  const Rank& rank = *comm->rank;
+  if (rank.rank != root) return Add(comm, stream, {{.peer = root, .from = nullptr, .to = to, .bytes = count}});
+  std::vector<Transfer> transfers = {{.peer = root, .from = from, .to = to, .bytes = count}};
+  for (int peer = 0; peer < rank.size; peer++) {
+    if (peer != root) transfers.push_back({.peer = peer, .from = from, .to = nullptr, .bytes = count});
   }
-  return Add(comm, std::move(transfers));
+  return Add(comm, stream, transfers);
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {

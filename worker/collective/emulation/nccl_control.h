@@ -1,4 +1,4 @@
-// What tests can do to the NCCL of emulation/nccl.cc.
+// How tests control the NCCL of emulation/nccl.cc.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_EMULATION_NCCL_CONTROL_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_EMULATION_NCCL_CONTROL_H_
 
@@ -6,10 +6,10 @@
 
 namespace zerofleet::nccl_emulation {
 
-// From now on the communicators of `rank` report this asynchronous error; ncclSuccess ends it.
+// From now on the communicators of `rank` report this asynchronous error, until it is set to ncclSuccess.
 void SetAsyncError(int rank, ncclResult_t error);
 
-// From now on ncclGetUniqueId returns this; ncclSuccess ends it.
+// From now on ncclGetUniqueId returns this, until it is set to ncclSuccess.
 void SetUniqueIdResult(ncclResult_t result);
 
 // Communicators that have not been destroyed or aborted.
