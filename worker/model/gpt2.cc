@@ -86,8 +86,14 @@ class Gpt2::Layout {
 };
 
 Gpt2::Gpt2(const v1::ModelConfig& config, DType dtype, Device& device, int64_t sequences, int64_t time)
-    : config_(config), dtype_(dtype), ops_(device.ops()), most_sequences_(sequences), most_time_(time),
-      embedding_(config), block_(config), head_(config) {}
+    : config_(config),
+      dtype_(dtype),
+      ops_(device.ops()),
+      most_sequences_(sequences),
+      most_time_(time),
+      embedding_(config),
+      block_(config),
+      head_(config) {}
 
 int64_t Gpt2::ActivationBytes() const {
   int64_t final_input = RoundUp(most_sequences_ * most_time_ * config_.hidden() * DTypeBytes(dtype_), kAlignment);
@@ -146,8 +152,8 @@ std::vector<UnitEvent> Gpt2::TrainingEvents() const {
   return events;
 }
 
-absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters, Stream& stream,
-                         double* loss_sum, const std::function<void()>& on_backward) {
+absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
+                         Stream& stream, double* loss_sum, const std::function<void()>& on_backward) {
   ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));
   on_backward();
   ZF_RETURN_IF_ERROR(Head(batch, gradient_scale, /*backward=*/true, parameters, stream, loss_sum));
@@ -222,8 +228,8 @@ absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, Paramete
 }
 
 // The gradient of the residual stream lives in FinalInput's place from here to the end of the backward.
-absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bool backward, ParameterSource& parameters,
-                        Stream& stream, double* loss_sum) {
+absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bool backward,
+                        ParameterSource& parameters, Stream& stream, double* loss_sum) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
   Scratch scratch = ScratchMemory();
   Tensor normed = scratch.narrow_a, dnormed = backward ? scratch.narrow_b : Tensor{};
@@ -276,17 +282,19 @@ void Gpt2::BackwardMlp(int64_t m, const BlockActivations& kept, Tensor w, float*
   ops_.GeluForward(stream, m * inner, kept.mlp_hidden, activated);
   ops_.LinearBackwardWeight(stream, m, hidden, inner, dx, activated, dw + block_.mlp_proj_weight,
                             dw + block_.mlp_proj_bias);
-  ops_.LinearBackwardInputGelu(stream, m, hidden, inner, dx, w.Offset(block_.mlp_proj_weight), kept.mlp_hidden, dhidden);
+  ops_.LinearBackwardInputGelu(stream, m, hidden, inner, dx, w.Offset(block_.mlp_proj_weight), kept.mlp_hidden,
+                               dhidden);
   ops_.LayerNormForward(stream, m, hidden, kLayerNormEpsilon, kept.middle, w.Offset(block_.ln_2_weight),
                         w.Offset(block_.ln_2_bias), normed, kept.mean_2, kept.rstd_2);
   ops_.LinearBackwardWeight(stream, m, inner, hidden, dhidden, normed, dw + block_.c_fc_weight, dw + block_.c_fc_bias);
   ops_.LinearBackwardInput(stream, m, inner, hidden, dhidden, w.Offset(block_.c_fc_weight), dnormed);
-  ops_.LayerNormBackward(stream, m, hidden, dnormed, kept.middle, w.Offset(block_.ln_2_weight), kept.mean_2, kept.rstd_2,
-                         dx, dw + block_.ln_2_weight, dw + block_.ln_2_bias);
+  ops_.LayerNormBackward(stream, m, hidden, dnormed, kept.middle, w.Offset(block_.ln_2_weight), kept.mean_2,
+                         kept.rstd_2, dx, dw + block_.ln_2_weight, dw + block_.ln_2_bias);
 }
 
 // dx comes in as the gradient of the block's middle and leaves as that of its input.
-void Gpt2::BackwardAttention(const MicroBatch& batch, const BlockActivations& kept, Tensor w, float* dw, Stream& stream) {
+void Gpt2::BackwardAttention(const MicroBatch& batch, const BlockActivations& kept, Tensor w, float* dw,
+                             Stream& stream) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
   Scratch scratch = ScratchMemory();
   Tensor dx = FinalInput(), dqkv = scratch.wide_a, dattention = scratch.narrow_b;

@@ -2,8 +2,8 @@
 //
 // Legend: B sequences, T positions, M = B*T, C hidden, F intermediate, H heads, V vocabulary, L layers.
 // Kept from forward to backward, per block: the block's input (C), qkv (3C), attention output (C), the middle of the
-// residual stream (C) and the MLP's pre-activation (F), so 6C + F elements a token, and the norms' statistics. The norms'
-// and GELU's outputs are computed again in the backward, since they cost a hundredth of the matmuls.
+// residual stream (C) and the MLP's pre-activation (F), so 6C + F elements per token, and the norms' statistics. The
+// norms' and GELU's outputs are computed again in the backward, since they cost a hundredth of the matmuls.
 #ifndef ZEROFLEET_WORKER_MODEL_GPT2_H_
 #define ZEROFLEET_WORKER_MODEL_GPT2_H_
 
@@ -26,7 +26,8 @@ class Gpt2 : public Model {
   std::vector<UnitEvent> EvaluationEvents() const override;
   absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters, Stream& stream,
                      double* loss_sum, const std::function<void()>& on_backward) override;
-  absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, double* loss_sum) override;
+  absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream,
+                        double* loss_sum) override;
   absl::Status Logits(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, Tensor logits) override;
 
  private:

@@ -79,8 +79,8 @@ Gpt2EmbeddingOffsets::Gpt2EmbeddingOffsets(const v1::ModelConfig& config) {
 
 Gpt2BlockOffsets::Gpt2BlockOffsets(const v1::ModelConfig& config) {
   AssignOffsets(BlockRows(config),
-                {&ln_1_weight, &ln_1_bias, &c_attn_weight, &c_attn_bias, &attn_proj_weight, &attn_proj_bias, &ln_2_weight,
-                 &ln_2_bias, &c_fc_weight, &c_fc_bias, &mlp_proj_weight, &mlp_proj_bias, &end});
+                {&ln_1_weight, &ln_1_bias, &c_attn_weight, &c_attn_bias, &attn_proj_weight, &attn_proj_bias,
+                 &ln_2_weight, &ln_2_bias, &c_fc_weight, &c_fc_bias, &mlp_proj_weight, &mlp_proj_bias, &end});
 }
 
 Gpt2HeadOffsets::Gpt2HeadOffsets(const v1::ModelConfig& config) {

@@ -30,5 +30,12 @@ TEST(Gpt2Spec, OffsetsMatchTheTensorTable) {
   EXPECT_EQ(in_unit.at("transformer.ln_f.bias"), Gpt2HeadOffsets(config).ln_f_bias);
 }
 
+TEST(Gpt2Spec, TheTwoProjectionsIntoTheResidualStartSmaller) {
+  ModelSpec spec = *ModelSpec::Create(TestModelConfig(2, 12, 3, 7, 31));
+  for (const TensorSpec& tensor : spec.tensors()) {
+    EXPECT_EQ(tensor.init == Init::kResidualProjection, tensor.name.ends_with("c_proj.weight")) << tensor.name;
+  }
+}
+
 }  // namespace
 }  // namespace zerofleet

@@ -1,4 +1,4 @@
-// GPT-2's passes against finite differences of its own loss, and its events against what it asks for.
+// GPT-2's passes against finite differences of its own loss, and its events against what it requests.
 //
 // The comparison with PyTorch is in tests/, since it reads reference files.
 #include "worker/model/gpt2.h"
@@ -36,7 +36,9 @@ class MemoryParameters : public ParameterSource {
 
   std::vector<float>& values() { return values_; }
   const std::vector<float>& gradients() const { return gradients_; }
-  bool AllReleased() const { return std::all_of(open_.begin(), open_.end(), [](int n) { return n == 0; }); }
+  bool AllReleased() const {
+    return std::all_of(open_.begin(), open_.end(), [](int n) { return n == 0; });
+  }
   std::vector<UnitEvent> events;
 
  private:
@@ -129,7 +131,8 @@ TEST_F(Gpt2Test, LogitsAreThoseOfTheLastPosition) {
   double denominator = 0;
   for (float logit : logits) denominator += std::exp(logit);
   double all = 0, but_last = 0;
-  MicroBatch loss_of_all{1, 5, tokens_.data(), tokens_.data() + 10}, loss_of_four{1, 4, tokens_.data(), tokens_.data() + 10};
+  MicroBatch loss_of_all{1, 5, tokens_.data(), tokens_.data() + 10},
+      loss_of_four{1, 4, tokens_.data(), tokens_.data() + 10};
   ASSERT_TRUE(model_->Evaluate(loss_of_all, *parameters_, *stream_, &all).ok());
   ASSERT_TRUE(model_->Evaluate(loss_of_four, *parameters_, *stream_, &but_last).ok());
   EXPECT_NEAR(all - but_last, std::log(denominator) - logits[tokens_[14]], 1e-4);

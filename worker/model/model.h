@@ -60,10 +60,11 @@ class Model {
 
   // Forward, loss and backward. *loss_sum (device) = sum over tokens of cross-entropy in nats; gradients are of
   // loss_sum * *gradient_scale (device). `on_backward` is called when the forward pass is over.
-  virtual absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters, Stream& stream,
-                             double* loss_sum, const std::function<void()>& on_backward) = 0;
+  virtual absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
+                             Stream& stream, double* loss_sum, const std::function<void()>& on_backward) = 0;
   // Forward and loss only.
-  virtual absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, double* loss_sum) = 0;
+  virtual absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream,
+                                double* loss_sum) = 0;
   // logits(V) fp32 or bf16, of the position after the last of one sequence; batch.targets is not read.
   virtual absl::Status Logits(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, Tensor logits) = 0;
 

@@ -12,8 +12,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(UsedUnits, AreTheAcquiredOnesInOrder) {
-  EXPECT_THAT(UsedUnits({{UnitEvent::kAcquire, 2}, {UnitEvent::kRelease, 2}, {UnitEvent::kDeliver, 2}, {UnitEvent::kAcquire, 0}}),
-              ElementsAre(2, 0));
+  EXPECT_THAT(
+      UsedUnits(
+          {{UnitEvent::kAcquire, 2}, {UnitEvent::kRelease, 2}, {UnitEvent::kDeliver, 2}, {UnitEvent::kAcquire, 0}}),
+      ElementsAre(2, 0));
 }
 
 TEST(Model, AnUnknownFamilyIsNamed) {

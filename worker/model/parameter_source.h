@@ -1,7 +1,7 @@
 // What a model needs of whoever holds its parameters: borrow a unit, give it back, deliver its gradient.
 //
-// The model never looks up at ZeRO; worker/zero implements this. Which units are used, and in what order, is fixed by the
-// model (Model::TrainingEvents), so that an implementation can fetch the next unit ahead of its use.
+// The model never looks up at ZeRO; worker/zero implements this. Which units are used, and in what order, is fixed by
+// the model (Model::TrainingEvents), so that an implementation can fetch the next unit ahead of its use.
 #ifndef ZEROFLEET_WORKER_MODEL_PARAMETER_SOURCE_H_
 #define ZEROFLEET_WORKER_MODEL_PARAMETER_SOURCE_H_
 
@@ -15,7 +15,8 @@ class ParameterSource {
  public:
   virtual ~ParameterSource() = default;
 
-  // The whole unit in the compute type, its tensors in table order; valid until Release. Uses come in the model's order.
+  // The whole unit in the compute type, its tensors in table order; valid until Release. Uses come in the model's
+  // order.
   virtual absl::StatusOr<Tensor> Acquire(int unit) = 0;
   virtual void Release(int unit) = 0;
 

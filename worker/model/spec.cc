@@ -47,11 +47,13 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config) {
   spec.layers_ = config.layers();
   AddGpt2Tensors(config, spec);
   if (spec.parameters() > kMostParameters) {
-    return absl::InvalidArgumentError(absl::StrCat("model has ", spec.parameters(), " parameters, at most ", kMostParameters));
+    return absl::InvalidArgumentError(
+        absl::StrCat("model has ", spec.parameters(), " parameters, at most ", kMostParameters));
   }
   int64_t position_table = config.context() * config.hidden();
-  spec.flops_per_token_ = 6.0 * static_cast<double>(spec.parameters() - position_table) +
-                          12.0 * static_cast<double>(config.layers() * config.hidden()) * static_cast<double>(config.context());
+  spec.flops_per_token_ =
+      6.0 * static_cast<double>(spec.parameters() - position_table) +
+      12.0 * static_cast<double>(config.layers() * config.hidden()) * static_cast<double>(config.context());
   return spec;
 }
 
@@ -71,8 +73,8 @@ void ModelSpec::AddTensor(std::string name, std::vector<int64_t> shape, bool dec
   for (int64_t side : shape) elements *= side;
   int64_t begin = units_.back().flat_end;
   units_.back().flat_end = begin + elements;
-  tensors_.push_back({std::move(name), std::move(shape), static_cast<int>(units_.size()) - 1, decay, init, begin,
-                      begin + elements});
+  tensors_.push_back(
+      {std::move(name), std::move(shape), static_cast<int>(units_.size()) - 1, decay, init, begin, begin + elements});
 }
 
 }  // namespace zerofleet

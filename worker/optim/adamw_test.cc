@@ -1,4 +1,4 @@
-// Segments cover a piece exactly.
+// Segments cover a piece exactly, and the configuration's values reach the update under their own names.
 #include "worker/optim/adamw.h"
 
 #include "gtest/gtest.h"
@@ -26,6 +26,24 @@ TEST(DecaySegments, FollowTheTable) {
   EXPECT_TRUE(segments[0].decay);
   EXPECT_EQ(segments[0].count, 31 * 12);
   EXPECT_FALSE(segments[1].decay);
+}
+
+TEST(StepRuleOf, TakesEachValueFromItsOwnKey) {
+  v1::OptimizerConfig config;
+  config.set_beta1(0.5);
+  config.set_beta2(0.75);
+  config.set_epsilon(0.125);
+  config.set_weight_decay(0.25);
+  config.set_grad_clip(2);
+  StepRule rule = StepRuleOf(config, /*tokens=*/64, /*learning_rate=*/0.0625, /*dynamic_loss_scale=*/true);
+  EXPECT_EQ(rule.beta1, 0.5);
+  EXPECT_EQ(rule.beta2, 0.75);
+  EXPECT_EQ(rule.epsilon, 0.125);
+  EXPECT_EQ(rule.weight_decay, 0.25);
+  EXPECT_EQ(rule.grad_clip, 2);
+  EXPECT_EQ(rule.tokens, 64);
+  EXPECT_EQ(rule.learning_rate, 0.0625);
+  EXPECT_TRUE(rule.dynamic_loss_scale);
 }
 
 }  // namespace

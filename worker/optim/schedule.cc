@@ -7,7 +7,8 @@
 
 namespace zerofleet {
 
-double LearningRate(const v1::OptimizerConfig& optimizer, const v1::ScheduleConfig& schedule, int64_t steps, int64_t step) {
+double LearningRate(const v1::OptimizerConfig& optimizer, const v1::ScheduleConfig& schedule, int64_t steps,
+                    int64_t step) {
   double peak = optimizer.learning_rate(), low = schedule.min_learning_rate();
   int64_t warmup = schedule.warmup_steps();
   if (step <= warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);

@@ -10,7 +10,8 @@ namespace zerofleet {
 
 // The rate used by `step` (1-based) of `steps`: linear from 0 to the peak over warmup_steps (step 1 uses peak/warmup),
 // then cosine or linear down to min_learning_rate, reached at the last step, or constant.
-double LearningRate(const v1::OptimizerConfig& optimizer, const v1::ScheduleConfig& schedule, int64_t steps, int64_t step);
+double LearningRate(const v1::OptimizerConfig& optimizer, const v1::ScheduleConfig& schedule, int64_t steps,
+                    int64_t step);
 
 }  // namespace zerofleet
 

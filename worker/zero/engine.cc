@@ -1,4 +1,4 @@
-// The step; see engine.h. A stage changes nothing here: its row decides inside gather, reduce and layout.
+// The step; see engine.h. Nothing here depends on the stage: its row decides inside gather, reduce and layout.
 #include "worker/zero/engine.h"
 
 #include <algorithm>
@@ -15,12 +15,17 @@
 namespace zerofleet {
 
 ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& optimizer)
-    : parts_(parts), optimizer_(optimizer), marks_(parts.stream), state_(parts.spec, parts.layout, parts.device_arena),
+    : parts_(parts),
+      optimizer_(optimizer),
+      marks_(parts.stream),
+      state_(parts.spec, parts.layout, parts.device_arena),
       gatherer_(parts.layout, parts.device_arena, parts.communicator, parts.stream, marks_),
       reducer_(parts.layout, parts.device_arena, parts.communicator, parts.device.ops(), parts.stream, marks_),
-      scratch_(parts.device_arena.Take(kModelScratchRow)), losses_(parts.device_arena.TakeAs<double>(kSumsRow)),
+      scratch_(parts.device_arena.Take(kModelScratchRow)),
+      losses_(parts.device_arena.TakeAs<double>(kSumsRow)),
       squares_(losses_ + parts.layout.options().micro_batches),
-      mine_(parts.device_arena.TakeAs<StepScalars>(kScalarsRow)), ranks_(mine_ + 1),
+      my_scalars_(parts.device_arena.TakeAs<StepScalars>(kScalarsRow)),
+      all_scalars_(my_scalars_ + 1),
       control_(parts.device_arena.TakeAs<StepControl>(kControlRow)),
       results_(parts.host_arena.TakeAs<StepControl>(kResultsRow)) {
   parts_.model.SetMemory({parts_.device_arena.Take(kActivationsRow), scratch_});
@@ -31,8 +36,7 @@ absl::Status ZeroEngine::Initialize(uint64_t seed) {
   if (dynamic_loss_scale()) control.loss_scale = kFirstLossScale;
   ZF_RETURN_IF_ERROR(SetControl(control));
   state_.Initialize(seed, parts_.device.ops(), parts_.stream);
-  if (parts_.layout.stage().gather == ParameterGather::kAfterUpdate) return MakeWholeParameters(seed);
-  NarrowMasterToParameters();
+  MakeRestingParameters(seed);
   return parts_.stream.Synchronize();
 }
 
@@ -53,20 +57,48 @@ absl::Status ZeroEngine::SetControl(const StepControl& control) {
   return parts_.stream.Synchronize();
 }
 
-// Every rank makes the whole model from the seed, a piece of scratch at a time, so that nothing need travel.
-absl::Status ZeroEngine::MakeWholeParameters(uint64_t seed) {
+// Every rank makes all parameters that rest with it from the seed, as much as fits in scratch at a time: what it does
+// not update need not be sent by a peer.
+void ZeroEngine::MakeRestingParameters(uint64_t seed) {
   int64_t most = parts_.model.ScratchBytes() / static_cast<int64_t>(sizeof(float));
-  float* piece = static_cast<float*>(scratch_);
+  float* values = static_cast<float*>(scratch_);
   for (int u = 0; u < parts_.layout.units(); ++u) {
-    const UnitExtent& unit = parts_.layout.partition().unit(u);
-    for (int64_t begin = unit.flat_begin; begin < unit.flat_end; begin += most) {
-      int64_t end = std::min(begin + most, unit.flat_end);
-      state_.FillInitial(begin, end, seed, parts_.device.ops(), parts_.stream, piece);
-      parts_.device.ops().Convert(parts_.stream, end - begin, {piece, DType::kF32},
-                                  gatherer_.resting().Offset(parts_.layout.UnitOffset(u) + begin - unit.flat_begin));
+    PlacedRange rest = parts_.layout.RestingParameters(u);
+    for (int64_t begin = rest.flat_begin; begin < rest.flat_end; begin += most) {
+      int64_t end = std::min(begin + most, rest.flat_end);
+      state_.FillInitial(begin, end, seed, parts_.device.ops(), parts_.stream, values);
+      parts_.device.ops().Convert(parts_.stream, end - begin, {values, DType::kF32},
+                                  gatherer_.resting().Offset(rest.offset + begin - rest.flat_begin));
     }
   }
-  return parts_.stream.Synchronize();
+}
+
+absl::Status ZeroEngine::WarmUp(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
+                                const EvaluationSource& evaluation) {
+  // What is still being published of the state goes first.
+  ZF_RETURN_IF_ERROR(Finish());
+  parts_.communicator.SetWarmingUp(true);
+  const absl::Status status = RunWithoutUpdate(input, batches, passes, evaluation);
+  parts_.communicator.SetWarmingUp(false);
+  return status;
+}
+
+absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
+                                          const EvaluationSource& evaluation) {
+  const StepControl kept = control();
+  parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
+  ZF_RETURN_IF_ERROR(RunMicroBatches(input, batches));
+  ZF_RETURN_IF_ERROR(reducer_.Finish());
+  ZF_RETURN_IF_ERROR(DecideStep(input).status());
+  // The update runs and is told to do nothing.
+  StepControl nothing = kept;
+  nothing.apply = 0;
+  ZF_RETURN_IF_ERROR(SetControl(nothing));
+  Update();
+  gatherer_.PublishUpdate();
+  if (passes > 0) ZF_RETURN_IF_ERROR(EvaluateLossSum(passes, evaluation).status());
+  marks_.Take();
+  return SetControl(kept);
 }
 
 absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& batches) {
@@ -102,9 +134,9 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
   ZF_RETURN_IF_ERROR(parts_.stream.failure());
   const StepControl& control = results_[launched.slot];
   if (control.apply == 0 && !(dynamic_loss_scale() && control.loss_scale > 1)) {
-    return absl::FailedPreconditionError(absl::StrCat("step ", launched.step, ": loss ", control.loss, ", gradient norm ",
-                                                      control.grad_norm, ": training has diverged; a lower ",
-                                                      "optimizer.learning_rate or longer schedule.warmup_steps may help"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "step ", launched.step, ": loss ", control.loss, ", gradient norm ", control.grad_norm,
+        ": training has diverged; a lower ", "optimizer.learning_rate or longer schedule.warmup_steps may help"));
   }
   return StepResult{.step = launched.step,
                     .loss = control.loss,
@@ -143,11 +175,11 @@ absl::StatusOr<Communicator::Pending> ZeroEngine::DecideStep(const StepInput& in
   Ops& ops = parts_.device.ops();
   SumOwnedSquares(parts_.layout, reducer_.resting(), ops, parts_.stream, squares_);
   ops.SumScalars(parts_.stream, losses_, parts_.layout.options().micro_batches, squares_, parts_.layout.units(),
-                 input.flags, mine_);
-  Communicator::Pending gathered =
-      parts_.communicator.AllGatherBytes(mine_, ranks_, sizeof(StepScalars), kScalarsUnit, parts_.stream.Record());
-  ZF_RETURN_IF_ERROR(gathered.Order(parts_.stream));
-  ops.DecideStep(parts_.stream, ranks_, parts_.communicator.size(),
+                 input.flags, my_scalars_);
+  Communicator::Pending gathered = parts_.communicator.AllGatherBytes(my_scalars_, all_scalars_, sizeof(StepScalars),
+                                                                      kScalarsUnit, parts_.stream.Record());
+  ZF_RETURN_IF_ERROR(gathered.MakeStreamWait(parts_.stream));
+  ops.DecideStep(parts_.stream, all_scalars_, parts_.communicator.size(),
                  StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, dynamic_loss_scale()),
                  control_);
   return gathered;
@@ -157,9 +189,9 @@ void ZeroEngine::Update() {
   for (int u = 0; u < parts_.layout.units(); ++u) {
     ZeroLayout::Piece piece = parts_.layout.Updated(u);
     AdamWState state = state_.At(piece.state_offset);
-    parts_.device.ops().AdamW(parts_.stream, state_.Segments(u), control_, reducer_.resting().Offset(piece.gradient_offset),
-                              state.master, state.exp_avg, state.exp_avg_sq,
-                              gatherer_.resting().Offset(piece.parameter_offset));
+    parts_.device.ops().AdamW(parts_.stream, state_.Segments(u), control_,
+                              reducer_.resting().Offset(piece.gradient_offset), state.master, state.exp_avg,
+                              state.exp_avg_sq, gatherer_.resting().Offset(piece.parameter_offset));
   }
 }
 
@@ -192,12 +224,13 @@ absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const Evaluat
 
 absl::StatusOr<std::vector<double>> ZeroEngine::GatherFromRanks(double mine) {
   StepScalars scalars{.loss_sum = mine};
-  parts_.device.Copy(parts_.stream, mine_, &scalars, sizeof scalars);
-  ZF_RETURN_IF_ERROR(parts_.communicator
-                         .AllGatherBytes(mine_, ranks_, sizeof scalars, kScalarsUnit, parts_.stream.Record())
-                         .Wait());
+  parts_.device.Copy(parts_.stream, my_scalars_, &scalars, sizeof scalars);
+  ZF_RETURN_IF_ERROR(
+      parts_.communicator
+          .AllGatherBytes(my_scalars_, all_scalars_, sizeof scalars, kScalarsUnit, parts_.stream.Record())
+          .Wait());
   std::vector<StepScalars> all(parts_.communicator.size());
-  parts_.device.Copy(parts_.stream, all.data(), ranks_, static_cast<int64_t>(all.size() * sizeof scalars));
+  parts_.device.Copy(parts_.stream, all.data(), all_scalars_, static_cast<int64_t>(all.size() * sizeof scalars));
   ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
   std::vector<double> values;
   for (const StepScalars& one : all) values.push_back(one.loss_sum);

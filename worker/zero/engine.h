@@ -1,8 +1,8 @@
 // One optimizer step under ZeRO, in the order of the paper (§5): gather, forward, backward, reduce, update, publish.
 //
-// Launch enqueues a step and Collect waits for its numbers. Between the two the host need not wait for the device: clipping,
-// loss scaling and the decision to skip are worked out there (step_control.h), so the next step may be launched before
-// this one's loss is read. On the CPU a launched step has run.
+// Launch enqueues a step and Collect waits for its numbers. Between the two the host need not wait for the device:
+// clipping, loss scaling and the decision to skip are computed there (step_control.h), so the next step may be
+// launched before this one's loss is read. On the CPU a launched step has run.
 #ifndef ZEROFLEET_WORKER_ZERO_ENGINE_H_
 #define ZEROFLEET_WORKER_ZERO_ENGINE_H_
 
@@ -42,10 +42,10 @@ struct EngineParts {
 };
 
 struct StepInput {
-  int64_t step;          // 1-based
+  int64_t step;  // 1-based
   double learning_rate;
-  int64_t tokens;        // of the global batch
-  uint64_t flags = 0;    // or-ed over the ranks into StepResult::flags
+  int64_t tokens;      // of the global batch
+  uint64_t flags = 0;  // or-ed over the ranks into StepResult::flags
 };
 
 struct StepResult {
@@ -53,7 +53,7 @@ struct StepResult {
   double loss = 0;       // mean cross-entropy per token over the global batch, nats
   double grad_norm = 0;  // global L2 norm before clipping; not finite in a skipped step
   uint64_t flags = 0;
-  bool skipped = false;  // fp16: the gradient overflowed, and the state is as before
+  bool skipped = false;   // fp16: the gradient overflowed, and the state is as before
   double loss_scale = 1;  // of the step after
   PhaseSeconds phases;
 };
@@ -77,11 +77,18 @@ class ZeroEngine : private ParameterSource {
   absl::Status Initialize(uint64_t seed);
   absl::Status PublishLoadedState(const StepControl& control);
 
+  // A step, and with `passes` an evaluation, that changes nothing: every op runs once with no collective in flight, and
+  // every collective with no op behind it. A GPU's driver loads a kernel at its first launch and may wait for the
+  // device to be idle then: beside a collective that waits for another rank, for ever. Before the first step; not
+  // counted as traffic.
+  absl::Status WarmUp(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
+                      const EvaluationSource& evaluation);
+
   // At most kMostLaunchedSteps at a time.
   absl::Status Launch(const StepInput& input, const MicroBatchSource& batches);
   int launched() const { return static_cast<int>(launched_.size()); }
-  // Of the oldest step launched. FailedPrecondition when its loss or gradient was not finite and no smaller loss scale is
-  // left to try; that step has not changed the state.
+  // Of the oldest step launched. FailedPrecondition when its loss or gradient was not finite and no smaller loss scale
+  // is left to try; that step has not changed the state.
   absl::StatusOr<StepResult> Collect();
 
   // What the last step collected leaves to the next: loss scale and counts. Nothing may be launched.
@@ -110,11 +117,13 @@ class ZeroEngine : private ParameterSource {
   absl::Status DeliverGradient(int unit) override { return reducer_.Deliver(unit); }
 
   absl::Status SetControl(const StepControl& control);
+  absl::Status RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
+                                const EvaluationSource& evaluation);
   absl::Status RunMicroBatches(const StepInput& input, const MicroBatchSource& batches);
   absl::StatusOr<Communicator::Pending> DecideStep(const StepInput& input);
   void Update();
   void NarrowMasterToParameters();
-  absl::Status MakeWholeParameters(uint64_t seed);
+  void MakeRestingParameters(uint64_t seed);
   bool dynamic_loss_scale() const { return parts_.layout.options().dtype == DType::kF16; }
 
   const EngineParts parts_;
@@ -123,11 +132,11 @@ class ZeroEngine : private ParameterSource {
   TrainingState state_;
   ParameterGatherer gatherer_;
   GradientReducer reducer_;
-  void* scratch_;         // the model's, free between passes
-  double* losses_;        // of each micro-batch; device memory, as all that follow
-  double* squares_;       // sums of squares of each unit's owned gradients
-  StepScalars* mine_;
-  StepScalars* ranks_;    // every rank's
+  void* scratch_;    // the model's, free between passes
+  double* losses_;   // of each micro-batch; device memory, as all that follow
+  double* squares_;  // sums of squares of each unit's owned gradients
+  StepScalars* my_scalars_;
+  StepScalars* all_scalars_;  // every rank's, by rank
   StepControl* control_;
   StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn
   int last_slot_ = 0;

@@ -1,4 +1,5 @@
-// What ZeRO promises, on whole fleets: the same bits in every stage, the paper's memory and traffic, the static schedule.
+// What ZeRO promises, on whole fleets: the same bits in every stage, the paper's memory and traffic, the static
+// schedule.
 #include "worker/zero/engine.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/zero/fleet_testing.h"
@@ -19,7 +21,8 @@ using ::testing::HasSubstr;
 
 double RelativeDifference(const std::vector<double>& a, const std::vector<double>& b) {
   double most = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) most = std::max(most, std::abs(a[i] - b[i]) / std::abs(a[i]));
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    most = std::max(most, std::abs(a[i] - b[i]) / std::abs(a[i]));
   return most;
 }
 
@@ -33,7 +36,7 @@ class SameBits : public testing::TestWithParam<std::tuple<std::string, BitsCase>
   FleetSetup Fleet() const {
     const auto& [device, bits] = GetParam();
     FleetSetup setup{.world_size = bits.world_size, .dtype = bits.dtype, .device = device};
-    if (device != "cpu") {  // an emulated GPU takes a second a step; two show what differs between stages
+    if (device != "cpu") {  // an emulated GPU takes a second per step; two show what differs between stages
       setup.model = TestModelConfig(2, 24, 2, 10, 53);
       setup.steps = 2;
     }
@@ -55,7 +58,8 @@ TEST_P(SameBits, InEveryStage) {
   }
 }
 
-// Every world size and type together on the CPU; each of them once elsewhere, where an emulated fleet takes ten seconds.
+// Every world size and type together on the CPU; each of them once elsewhere, where an emulated fleet takes ten
+// seconds.
 std::vector<std::tuple<std::string, BitsCase>> BitsCases() {
   using enum DType;
   std::vector<std::tuple<std::string, BitsCase>> cases;
@@ -66,7 +70,8 @@ std::vector<std::tuple<std::string, BitsCase>> BitsCases() {
       }
       cases.push_back({device, {2, kF16}});
     } else {
-      for (const BitsCase& bits : {BitsCase{1, kF32}, {4, kF32}, {3, kBF16}, {2, kF16}}) cases.push_back({device, bits});
+      for (const BitsCase& bits : {BitsCase{1, kF32}, {4, kF32}, {3, kBF16}, {2, kF16}})
+        cases.push_back({device, bits});
     }
   }
   return cases;
@@ -82,7 +87,8 @@ TEST(Engine, EveryDeviceTrainsAsTheCpuDoes) {
   for (const std::string& device : UsableDevices()) {
     if (device == "cpu") continue;
     for (DType dtype : {DType::kF32, DType::kBF16}) {
-      FleetSetup setup{.model = TestModelConfig(2, 24, 2, 10, 53), .stage = 2, .world_size = 2, .dtype = dtype, .steps = 5};
+      FleetSetup setup{
+          .model = TestModelConfig(2, 24, 2, 10, 53), .stage = 2, .world_size = 2, .dtype = dtype, .steps = 5};
       std::vector<double> cpu = TrainFleet(setup).losses;
       setup.device = device;
       EXPECT_LT(RelativeDifference(cpu, TrainFleet(setup).losses), dtype == DType::kF32 ? 1e-4 : 1e-2)
@@ -111,14 +117,16 @@ TEST(Engine, WorldSizesAndMicroBatchesSeeTheSameBatch) {
   EXPECT_LT(RelativeDifference(one.losses, TrainFleet(setup).losses), 1e-5);
 }
 
-// ZeRO §3.1 and §5: (2 + 2 + 12) bytes a parameter, each split as the stage says, padding included.
+// ZeRO §3.1 and §5: (2 + 2 + 12) bytes per parameter, each split as the stage says, padding included.
 TEST(Engine, MemoryIsThePapers) {
   for (int world_size : {1, 2, 4}) {
     for (int stage = 0; stage <= 3; ++stage) {
       FleetSetup setup{.stage = stage, .world_size = world_size, .dtype = DType::kBF16};
       RunFleet(setup, [&](TestRank& rank) {
         int64_t padded = rank.layout().partition().TotalPaddedElements();
-        auto current = [&](Category category) { return rank.arena().figures().categories[static_cast<int>(category)].current; };
+        auto current = [&](Category category) {
+          return rank.arena().figures().categories[static_cast<int>(category)].current;
+        };
         EXPECT_EQ(current(Category::kParameters), 2 * padded / (stage >= 3 ? world_size : 1));
         EXPECT_EQ(current(Category::kGradients), 2 * padded / (stage >= 2 ? world_size : 1));
         EXPECT_EQ(current(Category::kOptimizer), 12 * padded / (stage >= 1 ? world_size : 1));
@@ -129,8 +137,9 @@ TEST(Engine, MemoryIsThePapers) {
   }
 }
 
-// ZeRO §7: 2Ψ elements a step in stages 0 to 2, 3Ψ in stage 3 (sent and received as the paper counts), of which a rank
-// sends (N-1)/N. The head's norm is used once a step for forward and backward together, so stage 3 gathers it once.
+// ZeRO §7: 2Ψ elements per step in stages 0 to 2, 3Ψ in stage 3 (sent and received as the paper counts), of which a
+// rank sends (N-1)/N. The head's norm is used once per step for forward and backward together, so stage 3 gathers it
+// once.
 TEST(Engine, TrafficIsThePapers) {
   for (int world_size : {2, 4}) {
     for (int stage = 0; stage <= 3; ++stage) {
@@ -156,25 +165,33 @@ TEST(Engine, TrafficIsThePapers) {
   }
 }
 
+// Runs one step of `setup` and compares what was posted with the schedule.
+void ExpectTheSchedule(const FleetSetup& setup) {
+  SCOPED_TRACE(
+      absl::StrCat("stage ", setup.stage, ", ", DTypeName(setup.dtype), ", ", setup.micro_batches, " micro-batches"));
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    rank.Step(1);
+    ZF_CHECK(rank.engine().Finish().ok());
+    std::vector<ScheduledCollective> schedule = StepSchedule(rank.model(), rank.layout());
+    std::vector<CollectiveRecord> records = rank.StopAndTakeRecords();
+    ASSERT_GE(records.size(), schedule.size());
+    records.erase(records.begin(), records.end() - static_cast<int64_t>(schedule.size()));  // before step 1
+    for (size_t i = 0; i < schedule.size(); ++i) {
+      EXPECT_EQ(records[i].operation, schedule[i].operation) << "operation " << i;
+      if (schedule[i].elements == 0) continue;
+      EXPECT_EQ(records[i].gathered_bytes, schedule[i].elements * DTypeBytes(schedule[i].dtype)) << "operation " << i;
+    }
+  });
+}
+
+// Types matter: with several micro-batches gradients rest in fp32 and, where they are split, travel in bf16.
 TEST(Engine, PostsExactlyTheSchedule) {
-  for (int64_t micro_batches : {1, 3}) {
-    for (int stage = 0; stage <= 3; ++stage) {
-      FleetSetup setup{.stage = stage, .world_size = 2, .micro_batches = micro_batches};
-      RunFleet(setup, [&](TestRank& rank) {
-        ZF_CHECK(rank.engine().Initialize(1).ok());
-        rank.Step(1);
-        ZF_CHECK(rank.engine().Finish().ok());
-        std::vector<ScheduledCollective> schedule = StepSchedule(rank.model(), rank.layout());
-        std::vector<CollectiveRecord> records = rank.StopAndTakeRecords();
-        ASSERT_GE(records.size(), schedule.size());
-        records.erase(records.begin(), records.end() - static_cast<int64_t>(schedule.size()));  // before step 1
-        for (size_t i = 0; i < schedule.size(); ++i) {
-          EXPECT_EQ(records[i].operation, schedule[i].operation) << "stage " << stage << " operation " << i;
-          if (schedule[i].elements == 0) continue;
-          EXPECT_EQ(records[i].gathered_bytes, schedule[i].elements * DTypeBytes(schedule[i].dtype))
-              << "stage " << stage << " operation " << i;
-        }
-      });
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    for (int64_t micro_batches : {1, 3}) {
+      for (int stage = 0; stage <= 3; ++stage) {
+        ExpectTheSchedule({.stage = stage, .world_size = 2, .dtype = dtype, .micro_batches = micro_batches});
+      }
     }
   }
 }

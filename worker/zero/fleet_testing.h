@@ -28,8 +28,12 @@ struct FleetSetup {
   DType dtype = DType::kF32;
   int64_t global_sequences = 12, micro_batches = 1;
   int64_t steps = 4;
+  int steps_ahead = 0;  // launched before the one before them is read; 1 as the trainer does
   uint64_t seed = 5;
   std::string device = "cpu";
+  // Another device for each rank than CreateDevice's, and another group than threads of one process.
+  std::function<std::unique_ptr<Device>(int rank)> make_device = nullptr;
+  std::function<std::vector<std::unique_ptr<Communicator>>(const std::vector<Device*>& devices)> make_group = nullptr;
 };
 
 inline v1::OptimizerConfig TestOptimizer() {
@@ -58,12 +62,14 @@ inline std::unique_ptr<Communicator> CommunicatorOn(Device& device, std::unique_
   return device.host_addressable() ? std::move(inner) : *CreateStagedCommunicator(device, std::move(inner));
 }
 
-// One rank with everything it is made of.
+// One rank with all its parts.
 class TestRank {
  public:
-  TestRank(const FleetSetup& setup, std::unique_ptr<Communicator> communicator)
-      : setup_(setup), device_(*CreateDevice({.kind = setup.device, .threads = 1})),
-        communicator_(CommunicatorOn(*device_, std::move(communicator))), spec_(*ModelSpec::Create(setup.model)),
+  TestRank(const FleetSetup& setup, std::unique_ptr<Device> device, std::unique_ptr<Communicator> communicator)
+      : setup_(setup),
+        device_(std::move(device)),
+        communicator_(std::move(communicator)),
+        spec_(*ModelSpec::Create(setup.model)),
         stream_(*device_->CreateStream()),
         model_(*Model::Create(setup.model, setup.dtype, *device_, sequences(), setup.model.context())),
         layout_(spec_, {setup.stage, setup.dtype, setup.micro_batches, communicator_->rank(), setup.world_size}) {
@@ -72,7 +78,8 @@ class TestRank {
     arena_ = *Arena::Create(plan, Space::kDevice, *device_);
     host_arena_ = *Arena::Create(plan, Space::kHost, *device_);
     engine_ = std::make_unique<ZeroEngine>(
-        EngineParts{spec_, layout_, *model_, *device_, *stream_, *arena_, *host_arena_, *communicator_}, TestOptimizer());
+        EngineParts{spec_, layout_, *model_, *device_, *stream_, *arena_, *host_arena_, *communicator_},
+        TestOptimizer());
     tokens_ = arena_->TakeAs<int32_t>(kTokensRow);
   }
 
@@ -113,7 +120,10 @@ class TestRank {
   }
 
   ZeroEngine& engine() { return *engine_; }
+  Device& device() { return *device_; }
+  Stream& stream() { return *stream_; }
   Arena& arena() { return *arena_; }
+  Arena& host_arena() { return *host_arena_; }
   Communicator& communicator() { return *communicator_; }
   const ZeroLayout& layout() const { return layout_; }
   const ModelSpec& spec() const { return spec_; }
@@ -126,13 +136,16 @@ class TestRank {
     std::vector<int32_t> all(setup_.global_sequences * (context + 1));
     for (int32_t& token : all) token = static_cast<int32_t>(random() % setup_.model.vocab());
     int64_t first = layout_.options().rank * count * setup_.micro_batches + micro * count;
-    std::vector<int32_t> mine(2 * count * context);
+    // Pinned and never written again, so that the host does not wait for the copy.
+    const int64_t bytes = 2 * count * context * static_cast<int64_t>(sizeof(int32_t));
+    batches_.push_back(*device_->ReserveHost(bytes));
+    int32_t* const mine = reinterpret_cast<int32_t*>(batches_.back()->data());
     for (int64_t i = 0; i < count; ++i) {
       const int32_t* sample = &all[(first + i) * (context + 1)];
       std::copy_n(sample, context, &mine[i * context]);
       std::copy_n(sample + 1, context, &mine[(count + i) * context]);
     }
-    device_->Copy(*stream_, tokens_, mine.data(), static_cast<int64_t>(mine.size() * sizeof(int32_t)));
+    device_->Copy(*stream_, tokens_, mine, bytes);
     return MicroBatch{count, context, tokens_, tokens_ + count * context};
   }
 
@@ -141,6 +154,7 @@ class TestRank {
 
   const FleetSetup setup_;
   std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<Reservation>> batches_;
   std::unique_ptr<Communicator> communicator_;
   std::vector<CollectiveRecord> records_;
   ModelSpec spec_;
@@ -152,13 +166,27 @@ class TestRank {
   int32_t* tokens_;
 };
 
-// Runs `body` on every rank, each in a thread of its own.
+// Runs `body` on every rank, each in its own thread.
 inline void RunFleet(const FleetSetup& setup, const std::function<void(TestRank&)>& body) {
-  std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup("data", setup.world_size);
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<Device*> borrowed;
+  for (int rank = 0; rank < setup.world_size; ++rank) {
+    devices.push_back(setup.make_device ? setup.make_device(rank)
+                                        : *CreateDevice({.kind = setup.device, .threads = 1}));
+    borrowed.push_back(devices.back().get());
+  }
+  std::vector<std::unique_ptr<Communicator>> group;
+  if (setup.make_group) {
+    group = setup.make_group(borrowed);
+  } else {
+    group = CreateInProcessGroup("data", setup.world_size);
+    for (int rank = 0; rank < setup.world_size; ++rank)
+      group[rank] = CommunicatorOn(*devices[rank], std::move(group[rank]));
+  }
   std::vector<std::thread> threads;
-  for (std::unique_ptr<Communicator>& communicator : group) {
-    threads.emplace_back([&setup, &body, &communicator] {
-      TestRank rank(setup, std::move(communicator));
+  for (int number = 0; number < setup.world_size; ++number) {
+    threads.emplace_back([&setup, &body, &device = devices[number], &communicator = group[number]] {
+      TestRank rank(setup, std::move(device), std::move(communicator));
       body(rank);
       ZF_CHECK(rank.Finish());
     });
@@ -178,13 +206,19 @@ inline FleetResult TrainFleet(const FleetSetup& setup) {
   for (std::vector<float>* vector : {&result.master, &result.exp_avg, &result.exp_avg_sq}) vector->resize(parameters);
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+    const auto collect = [&] {
+      const absl::StatusOr<StepResult> outcome = rank.engine().Collect();
+      ZF_CHECK(outcome.ok());
+      if (rank.layout().options().rank != 0) return;
+      result.losses.push_back(outcome->loss);
+      result.grad_norms.push_back(outcome->grad_norm);
+    };
     for (int64_t step = 1; step <= setup.steps; ++step) {
-      StepResult outcome = rank.Step(step);
-      if (rank.layout().options().rank != 0) continue;
-      result.losses.push_back(outcome.loss);
-      result.grad_norms.push_back(outcome.grad_norm);
+      ZF_CHECK(rank.Launch(step).ok());
+      while (rank.engine().launched() > setup.steps_ahead) collect();
     }
-    for (const PlacedRange& range : rank.engine().state().StoreRanges()) {
+    while (rank.engine().launched() > 0) collect();
+    for (const PlacedRange& range : rank.engine().state().RangesToStore()) {
       AdamWState at = rank.engine().state().At(range.offset);
       auto keep = [&](const float* from, std::vector<float>& all) {
         std::ranges::copy(rank.Read(from, range.elements()), &all[range.flat_begin]);

@@ -11,9 +11,15 @@ namespace zerofleet {
 
 ParameterGatherer::ParameterGatherer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Stream& stream,
                                      PhaseMarks& marks)
-    : layout_(layout), communicator_(communicator), stream_(stream), marks_(marks),
-      resting_{arena.Take(kParametersRow), layout.options().dtype}, slots_(PlanSlots(layout.partition())), order_(slots_),
-      unit_ready_(layout.units()), ordered_(layout.units(), true) {
+    : layout_(layout),
+      communicator_(communicator),
+      stream_(stream),
+      marks_(marks),
+      resting_{arena.Take(kParametersRow), layout.options().dtype},
+      slots_(PlanSlots(layout.partition())),
+      prefetch_(slots_),
+      unit_ready_(layout.units()),
+      stream_waits_(layout.units(), true) {
   if (!layout_.stage().split_parameters) return;
   for (int s = 0; s < static_cast<int>(slots_.unit_of_slot.size()); ++s) {
     slot_memory_.push_back({arena.Take(ParameterSlotRow(s)), layout_.options().dtype});
@@ -21,17 +27,17 @@ ParameterGatherer::ParameterGatherer(const ZeroLayout& layout, Arena& arena, Com
 }
 
 void ParameterGatherer::Begin(std::vector<int> uses) {
-  if (layout_.stage().gather == ParameterGather::kBeforeUse) order_.Begin(std::move(uses));
+  if (layout_.stage().gather == ParameterGather::kBeforeUse) prefetch_.Begin(std::move(uses));
 }
 
 absl::StatusOr<Tensor> ParameterGatherer::Acquire(int unit) {
   if (layout_.stage().gather == ParameterGather::kBeforeUse) {
-    for (int wanted : order_.Acquire(unit)) Post(wanted);
+    for (int wanted : prefetch_.Acquire(unit)) Post(wanted);
   }
-  if (ordered_[unit]) return Whole(unit);
+  if (stream_waits_[unit]) return Whole(unit);
   PhaseMarks::Within wait(marks_, EnginePhase::kGather);
-  ZF_RETURN_IF_ERROR(unit_ready_[unit].Order(stream_));
-  ordered_[unit] = true;
+  ZF_RETURN_IF_ERROR(unit_ready_[unit].MakeStreamWait(stream_));
+  stream_waits_[unit] = true;
   return Whole(unit);
 }
 
@@ -41,22 +47,22 @@ Tensor ParameterGatherer::Whole(int unit) const {
 }
 
 void ParameterGatherer::Release(int unit) {
-  if (layout_.stage().gather == ParameterGather::kBeforeUse) order_.Release(unit);
+  if (layout_.stage().gather == ParameterGather::kBeforeUse) prefetch_.Release(unit);
 }
 
 void ParameterGatherer::Post(int unit) {
-  ordered_[unit] = false;
-  unit_ready_[unit] = communicator_.AllGather(resting_.Offset(layout_.ShardOffset(unit, /*split=*/true)).data,
-                                              slot_memory_[slots_.slot_of_unit[unit]].data,
-                                              layout_.partition().PaddedElements(unit), layout_.options().dtype,
-                                              layout_.partition().unit(unit).name, stream_.Record());
+  stream_waits_[unit] = false;
+  unit_ready_[unit] =
+      communicator_.AllGather(resting_.Offset(layout_.ShardOffset(unit, /*split=*/true)).data,
+                              slot_memory_[slots_.slot_of_unit[unit]].data, layout_.partition().PaddedElements(unit),
+                              layout_.options().dtype, layout_.partition().unit(unit).name, stream_.Record());
 }
 
 void ParameterGatherer::PublishUpdate() {
   if (layout_.stage().gather != ParameterGather::kAfterUpdate) return;
   std::shared_ptr<Event> updated = stream_.Record();
   for (int u = 0; u < layout_.units(); ++u) {
-    ordered_[u] = false;
+    stream_waits_[u] = false;
     unit_ready_[u] = communicator_.AllGather(nullptr, resting_.Offset(layout_.UnitOffset(u)).data,
                                              layout_.partition().PaddedElements(u), layout_.options().dtype,
                                              layout_.partition().unit(u).name, updated);

@@ -1,8 +1,8 @@
 // Parameters when they are needed: resident in stages 0 to 2, gathered unit by unit in stage 3 (ZeRO §5.3, §7.2.2).
 //
-// In stage 3 a unit's all-gather is posted one use ahead, into a slot that is free by then, so that it runs while the unit
-// before it computes; a released unit's slot is reused. Gathering each parameter for the forward and again for the
-// backward is what makes stage 3 send 3Ψ(N-1)/N elements a step instead of 2Ψ(N-1)/N.
+// In stage 3 a unit's all-gather is posted one use ahead, into a slot that is free by then, so that it runs while the
+// unit before it computes; a released unit's slot is reused. Gathering each parameter for the forward and again for the
+// backward is what makes stage 3 send 3Ψ(N-1)/N elements per step instead of 2Ψ(N-1)/N.
 #ifndef ZEROFLEET_WORKER_ZERO_GATHER_H_
 #define ZEROFLEET_WORKER_ZERO_GATHER_H_
 
@@ -23,7 +23,8 @@ namespace zerofleet {
 class ParameterGatherer {
  public:
   // Every use is enqueued on `stream`; waits are marked in `marks`.
-  ParameterGatherer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Stream& stream, PhaseMarks& marks);
+  ParameterGatherer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Stream& stream,
+                    PhaseMarks& marks);
 
   // This rank's resting parameters: whole units, or its shards.
   Tensor resting() const { return resting_; }
@@ -50,10 +51,10 @@ class ParameterGatherer {
   PhaseMarks& marks_;
   Tensor resting_;
   SlotPlan slots_;
-  PrefetchOrder order_;
+  PrefetchOrder prefetch_;
   std::vector<Tensor> slot_memory_;                // stage 3 only
   std::vector<Communicator::Pending> unit_ready_;  // by unit: its latest gather
-  std::vector<bool> ordered_;                      // by unit: whether the stream has waited for it
+  std::vector<bool> stream_waits_;                 // by unit: whether the stream has been made to wait for it
 };
 
 }  // namespace zerofleet

@@ -19,6 +19,12 @@ int64_t ZeroLayout::ShardOffset(int unit, bool split) const {
   return split ? partition_.ShardOffset(unit) : UnitOffset(unit) + options_.rank * partition_.ShardElements(unit);
 }
 
+PlacedRange ZeroLayout::RestingParameters(int unit) const {
+  if (stage_.split_parameters) return Owned(unit);
+  const UnitExtent& extent = partition_.unit(unit);
+  return {extent.flat_begin, extent.flat_end, UnitOffset(unit)};
+}
+
 ZeroLayout::Piece ZeroLayout::Updated(int unit) const {
   if (!stage_.split_optimizer) {
     const UnitExtent& extent = partition_.unit(unit);

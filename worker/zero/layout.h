@@ -1,4 +1,4 @@
-// Where every element of the training state stands on this rank, for one stage.
+// Where every element of the training state is stored on this rank, for one stage.
 //
 // A vector (parameters, gradients, one optimizer state) is stored whole or split. Whole: the padded units one after
 // another. Split: this rank's shard of each unit one after another. The partition is the same in every stage, so what a
@@ -50,8 +50,11 @@ class ZeroLayout {
 
   // The unpadded flat range of a unit this rank owns: its gradient norm, its checkpoint (offset in a split vector).
   PlacedRange Owned(int unit) const { return partition_.Owned(unit, options_.rank); }
+  // The unpadded flat range of a unit whose parameters rest with this rank between steps: the whole unit, or in stage 3
+  // what it owns; offset in the vector of resting parameters.
+  PlacedRange RestingParameters(int unit) const;
   // The unpadded flat range of a unit this rank updates: what it owns, or in stage 0 the whole unit; and where it
-  // stands in each vector.
+  // is stored in each vector.
   struct Piece {
     int64_t flat_begin, flat_end;
     int64_t parameter_offset, gradient_offset, state_offset;

@@ -27,7 +27,12 @@ TEST(ZeroLayout, VectorsAreWholeOrSplit) {
     EXPECT_EQ(layout.gradient_elements(), stage >= 2 ? whole / 4 : whole);
     EXPECT_EQ(layout.parameter_elements(), stage >= 3 ? whole / 4 : whole);
     for (int u = 0; u < layout.units(); ++u) {
+      PlacedRange rest = layout.RestingParameters(u);
+      EXPECT_EQ(rest.elements(), stage == 3 ? layout.Owned(u).elements() : layout.partition().unit(u).elements());
+      EXPECT_LE(rest.offset + rest.elements(), layout.parameter_elements());
       ZeroLayout::Piece piece = layout.Updated(u);
+      if (piece.elements() == 0) continue;
+      EXPECT_EQ(piece.parameter_offset, rest.offset + piece.flat_begin - rest.flat_begin);
       EXPECT_LE(piece.state_offset + piece.elements(), layout.optimizer_elements());
       EXPECT_LE(piece.parameter_offset + piece.elements(), layout.parameter_elements());
       EXPECT_LE(piece.gradient_offset + piece.elements(), layout.gradient_elements());

@@ -25,7 +25,8 @@ void AddSlots(const ZeroLayout& layout, MemoryPlan& plan) {
     int64_t unit = layout.partition().PaddedElements(slots.unit_of_slot[s]);
     int64_t shard = layout.partition().ShardElements(slots.unit_of_slot[s]);
     if (layout.stage().split_parameters) {
-      plan.rows.push_back({Space::kDevice, Category::kGathered, ParameterSlotRow(s), unit * DTypeBytes(layout.options().dtype)});
+      plan.rows.push_back(
+          {Space::kDevice, Category::kGathered, ParameterSlotRow(s), unit * DTypeBytes(layout.options().dtype)});
     }
     if (GradientReducer::NeedsSlots(layout)) {
       plan.rows.push_back({Space::kDevice, Category::kGathered, GradientSlotRow(s), unit * kF32Bytes});
@@ -47,8 +48,10 @@ MemoryPlan PlanMemory(const Model& model, const ZeroLayout& layout, int64_t toke
   for (const PlacedRange& range : layout.partition().StoredRanges(layout.options().rank)) stored += range.elements();
   MemoryPlan plan;
   plan.rows = {
-      {Space::kDevice, Category::kParameters, kParametersRow, layout.parameter_elements() * DTypeBytes(layout.options().dtype)},
-      {Space::kDevice, Category::kGradients, kGradientsRow, layout.gradient_elements() * DTypeBytes(layout.gradient_dtype())},
+      {Space::kDevice, Category::kParameters, kParametersRow,
+       layout.parameter_elements() * DTypeBytes(layout.options().dtype)},
+      {Space::kDevice, Category::kGradients, kGradientsRow,
+       layout.gradient_elements() * DTypeBytes(layout.gradient_dtype())},
       {Space::kDevice, Category::kOptimizer, kMasterRow, states},
       {Space::kDevice, Category::kOptimizer, kExpAvgRow, states},
       {Space::kDevice, Category::kOptimizer, kExpAvgSqRow, states},

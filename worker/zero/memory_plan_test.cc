@@ -25,7 +25,8 @@ int64_t DeviceBytes(const Planned& planned, Category category) { return planned.
 
 TEST(MemoryPlan, ModelStatesAreSixteenBytesAParameterBeforeSplitting) {
   Planned plain = Plan(0, 1, 4);
-  int64_t states = DeviceBytes(plain, Category::kParameters) + DeviceBytes(plain, Category::kGradients) + DeviceBytes(plain, Category::kOptimizer);
+  int64_t states = DeviceBytes(plain, Category::kParameters) + DeviceBytes(plain, Category::kGradients) +
+                   DeviceBytes(plain, Category::kOptimizer);
   EXPECT_GE(states, 16 * plain.parameters);
   EXPECT_LT(states, 16.2 * static_cast<double>(plain.parameters));
 }
@@ -33,13 +34,15 @@ TEST(MemoryPlan, ModelStatesAreSixteenBytesAParameterBeforeSplitting) {
 // ZeRO §6.2: what is fused or gathered must not grow with the model's depth.
 TEST(MemoryPlan, GatheredUnitsDoNotGrowWithDepth) {
   for (int stage : {0, 2, 3}) {
-    EXPECT_EQ(DeviceBytes(Plan(stage, 2, 4), Category::kGathered), DeviceBytes(Plan(stage, 2, 40), Category::kGathered));
+    EXPECT_EQ(DeviceBytes(Plan(stage, 2, 4), Category::kGathered),
+              DeviceBytes(Plan(stage, 2, 40), Category::kGathered));
     EXPECT_EQ(DeviceBytes(Plan(stage, 2, 4), Category::kBuffers), DeviceBytes(Plan(stage, 2, 40), Category::kBuffers));
   }
 }
 
 TEST(MemoryPlan, SeveralMicroBatchesRestInFp32) {
-  EXPECT_EQ(DeviceBytes(Plan(2, 2, 4, 3), Category::kGradients), 2 * DeviceBytes(Plan(2, 2, 4, 1), Category::kGradients));
+  EXPECT_EQ(DeviceBytes(Plan(2, 2, 4, 3), Category::kGradients),
+            2 * DeviceBytes(Plan(2, 2, 4, 1), Category::kGradients));
 }
 
 TEST(MemoryPlan, Fp32GradientsThatRestWholeNeedNoSlots) {

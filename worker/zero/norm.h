@@ -1,8 +1,8 @@
 // The gradient norm's parts on this rank.
 //
-// Each rank squares only the gradients it owns, so nothing is counted twice; the ranks' sums are gathered with the other
-// scalars of the step (StepScalars, 24 bytes a rank) and added in rank order, so that every rank, in every stage, gets the
-// same bits.
+// Each rank squares only the gradients it owns, so nothing is counted twice; the ranks' sums are gathered with the
+// other scalars of the step (StepScalars, 24 bytes per rank) and added in rank order, so that every rank, in every
+// stage, gets the same bits.
 #ifndef ZEROFLEET_WORKER_ZERO_NORM_H_
 #define ZEROFLEET_WORKER_ZERO_NORM_H_
 

@@ -1,7 +1,7 @@
 // Where a step's time goes, by the device's own clock: marks in the stream, each the start of a phase.
 //
-// A device may run behind the host, so nothing is timed on the host: the time between two marks is known once the stream has
-// passed both.
+// A device may run behind the host, so nothing is timed on the host: the time between two marks is known once the
+// stream has passed both.
 #ifndef ZEROFLEET_WORKER_ZERO_PHASES_H_
 #define ZEROFLEET_WORKER_ZERO_PHASES_H_
 

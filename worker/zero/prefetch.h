@@ -15,8 +15,8 @@ class PrefetchOrder {
 
   // Announces the uses of the next pass, in order; every use announced before must have been acquired and released.
   void Begin(std::vector<int> uses);
-  // The units to gather now, in order: `unit`, the next use announced, unless it was posted ahead; and the use after it,
-  // if its slot is free.
+  // The units to gather now, in order: `unit`, the next use announced, unless it was posted ahead; and the use after
+  // it, if its slot is free.
   std::vector<int> Acquire(int unit);
   void Release(int unit);
 

@@ -11,7 +11,9 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 PartitionMap Units() {
-  return PartitionMap({{"embedding", 0, 100}, {"block.0", 100, 150}, {"block.1", 150, 200}, {"block.2", 200, 250}, {"head", 250, 260}}, 2);
+  return PartitionMap(
+      {{"embedding", 0, 100}, {"block.0", 100, 150}, {"block.1", 150, 200}, {"block.2", 200, 250}, {"head", 250, 260}},
+      2);
 }
 
 TEST(PlanSlots, BlocksShareTwo) {

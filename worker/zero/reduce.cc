@@ -11,14 +11,21 @@ namespace zerofleet {
 
 GradientReducer::GradientReducer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Ops& ops,
                                  Stream& stream, PhaseMarks& marks)
-    : layout_(layout), communicator_(communicator), ops_(ops), stream_(stream), marks_(marks),
-      resting_{arena.Take(kGradientsRow), layout.gradient_dtype()}, slot_plan_(PlanSlots(layout.partition())),
-      zeroed_for_(layout.units(), -1), unit_reduced_(layout.units()) {
+    : layout_(layout),
+      communicator_(communicator),
+      ops_(ops),
+      stream_(stream),
+      marks_(marks),
+      resting_{arena.Take(kGradientsRow), layout.gradient_dtype()},
+      slot_plan_(PlanSlots(layout.partition())),
+      zeroed_for_(layout.units(), -1),
+      unit_reduced_(layout.units()) {
   if (!NeedsSlots(layout_)) return;
   for (int s = 0; s < static_cast<int>(slot_plan_.unit_of_slot.size()); ++s) {
     Slot slot;
     slot.memory = {arena.Take(GradientSlotRow(s)), DType::kF32};
-    if (layout_.stage().split_gradients && layout_.accumulates()) slot.staging = arena.TakeAs<float>(GradientStagingRow(s));
+    if (layout_.stage().split_gradients && layout_.accumulates())
+      slot.staging = arena.TakeAs<float>(GradientStagingRow(s));
     slots_.push_back(slot);
   }
 }
@@ -32,7 +39,7 @@ void GradientReducer::BeginMicroBatch(int64_t micro_batch) {
 absl::StatusOr<float*> GradientReducer::Gradient(int unit) {
   int64_t bytes = layout_.partition().PaddedElements(unit) * DTypeBytes(DType::kF32);
   if (!NeedsSlots(layout_)) {
-    // Whole and fp32: micro-batches add to the same sum, begun once a step.
+    // Whole and fp32: micro-batches add to the same sum, begun once per step.
     float* sum = static_cast<float*>(resting_.Offset(layout_.UnitOffset(unit)).data);
     if (zeroed_for_[unit] == -1) ops_.Zero(stream_, sum, bytes);
     zeroed_for_[unit] = micro_batch_;
@@ -64,8 +71,8 @@ void GradientReducer::DeliverWhole(int unit) {
   Tensor whole = resting_.Offset(layout_.UnitOffset(unit));
   Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/false));
   if (NeedsSlots(layout_)) ops_.Convert(stream_, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
-  unit_reduced_[unit] = communicator_.ReduceScatter(whole.data, whole.dtype, shard.data, shard.dtype, elements, name,
-                                                    stream_.Record());
+  unit_reduced_[unit] =
+      communicator_.ReduceScatter(whole.data, whole.dtype, shard.data, shard.dtype, elements, name, stream_.Record());
   if (!layout_.stage().split_optimizer) {
     unit_reduced_[unit] = communicator_.AllGather(nullptr, whole.data, elements, whole.dtype, name);
   }
@@ -88,7 +95,7 @@ void GradientReducer::DeliverSplit(int unit) {
 absl::Status GradientReducer::Drain(Slot& slot) {
   if (slot.draining == -1) return absl::OkStatus();
   PhaseMarks::Within wait(marks_, EnginePhase::kReduce);
-  ZF_RETURN_IF_ERROR(slot.sent.Order(stream_));
+  ZF_RETURN_IF_ERROR(slot.sent.MakeStreamWait(stream_));
   int unit = std::exchange(slot.draining, -1);
   // A slot is drained before its next use: what it holds is of the micro-batch its unit was begun for.
   if (zeroed_for_[unit] > 0) {
@@ -101,7 +108,7 @@ absl::Status GradientReducer::Drain(Slot& slot) {
 
 absl::Status GradientReducer::Finish() {
   for (Slot& slot : slots_) ZF_RETURN_IF_ERROR(Drain(slot));
-  for (const Communicator::Pending& pending : unit_reduced_) ZF_RETURN_IF_ERROR(pending.Order(stream_));
+  for (const Communicator::Pending& pending : unit_reduced_) ZF_RETURN_IF_ERROR(pending.MakeStreamWait(stream_));
   return absl::OkStatus();
 }
 

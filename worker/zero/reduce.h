@@ -42,9 +42,9 @@ class GradientReducer {
 
  private:
   struct Slot {
-    Tensor memory;               // fp32, a whole unit; narrowed in place before it is sent
-    float* staging = nullptr;    // this rank's shard of a later micro-batch, on its way to being added
-    int draining = -1;           // unit whose reduction still reads this slot, or -1
+    Tensor memory;             // fp32, a whole unit; narrowed in place before it is sent
+    float* staging = nullptr;  // this rank's shard of a later micro-batch, on its way to being added
+    int draining = -1;         // unit whose reduction still reads this slot, or -1
     Communicator::Pending sent;
   };
 

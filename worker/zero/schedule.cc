@@ -14,7 +14,7 @@ namespace {
 class Builder {
  public:
   Builder(const Model& model, const ZeroLayout& layout)
-      : model_(model), layout_(layout), order_(PlanSlots(layout.partition())) {}
+      : model_(model), layout_(layout), prefetch_(PlanSlots(layout.partition())) {}
 
   std::vector<ScheduledCollective> Build() {
     for (int64_t micro = 0; micro < layout_.options().micro_batches; ++micro) MicroBatch(micro);
@@ -30,12 +30,12 @@ class Builder {
     bool gathers = layout_.stage().gather == ParameterGather::kBeforeUse;
     bool reduces = layout_.stage().split_gradients || micro + 1 == layout_.options().micro_batches;
     std::vector<UnitEvent> events = model_.TrainingEvents();
-    if (gathers) order_.Begin(UsedUnits(events));
+    if (gathers) prefetch_.Begin(UsedUnits(events));
     for (const UnitEvent& event : events) {
       if (event.kind == UnitEvent::kAcquire && gathers) {
-        for (int unit : order_.Acquire(event.unit)) Gather(unit);
+        for (int unit : prefetch_.Acquire(event.unit)) Gather(unit);
       }
-      if (event.kind == UnitEvent::kRelease && gathers) order_.Release(event.unit);
+      if (event.kind == UnitEvent::kRelease && gathers) prefetch_.Release(event.unit);
       if (event.kind == UnitEvent::kDeliver && reduces) Reduce(event.unit);
     }
   }
@@ -57,7 +57,7 @@ class Builder {
 
   const Model& model_;
   const ZeroLayout& layout_;
-  PrefetchOrder order_;
+  PrefetchOrder prefetch_;
   std::vector<ScheduledCollective> list_;
 };
 
@@ -70,7 +70,8 @@ std::vector<ScheduledCollective> StepSchedule(const Model& model, const ZeroLayo
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule) {
   std::string text;
   for (const ScheduledCollective& one : schedule) {
-    absl::StrAppend(&text, OperationName(one.operation), " ", one.unit, " ", one.elements, " ", DTypeName(one.dtype), "\n");
+    absl::StrAppend(&text, OperationName(one.operation), " ", one.unit, " ", one.elements, " ", DTypeName(one.dtype),
+                    "\n");
   }
   return text;
 }

@@ -8,7 +8,8 @@
 namespace zerofleet {
 
 TrainingState::TrainingState(const ModelSpec& spec, const ZeroLayout& layout, Arena& arena)
-    : spec_(spec), layout_(layout),
+    : spec_(spec),
+      layout_(layout),
       vectors_{arena.TakeAs<float>(kMasterRow), arena.TakeAs<float>(kExpAvgRow), arena.TakeAs<float>(kExpAvgSqRow)} {
   for (int u = 0; u < layout_.units(); ++u) {
     ZeroLayout::Piece piece = layout_.Updated(u);
@@ -41,7 +42,7 @@ void TrainingState::FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t s
   }
 }
 
-std::vector<PlacedRange> TrainingState::LoadRanges() const {
+std::vector<PlacedRange> TrainingState::RangesToLoad() const {
   std::vector<PlacedRange> ranges;
   for (int u = 0; u < layout_.units(); ++u) {
     ZeroLayout::Piece piece = layout_.Updated(u);
@@ -50,7 +51,7 @@ std::vector<PlacedRange> TrainingState::LoadRanges() const {
   return ranges;
 }
 
-std::vector<PlacedRange> TrainingState::StoreRanges() const {
+std::vector<PlacedRange> TrainingState::RangesToStore() const {
   std::vector<PlacedRange> ranges;
   for (int u = 0; u < layout_.units(); ++u) {
     PlacedRange owned = layout_.Owned(u);

@@ -1,7 +1,7 @@
 // The training state this rank holds between steps: fp32 master weights and moments, over what it updates.
 //
-// In stage 0 that is the whole model, in the others this rank's shards. What a rank stores in a checkpoint is always what
-// it owns, unpadded, whatever the stage.
+// In stage 0 that is the whole model, in the others this rank's shards. What a rank stores in a checkpoint is always
+// what it owns, unpadded, whatever the stage.
 #ifndef ZEROFLEET_WORKER_ZERO_SHARD_H_
 #define ZEROFLEET_WORKER_ZERO_SHARD_H_
 
@@ -34,9 +34,9 @@ class TrainingState {
   void FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t seed, Ops& ops, Stream& stream, float* to) const;
 
   // What to read of a checkpoint, and where it goes in the three vectors.
-  std::vector<PlacedRange> LoadRanges() const;
+  std::vector<PlacedRange> RangesToLoad() const;
   // What to store: owned ranges with their places in the three vectors, in the order of PartitionMap::StoredRanges.
-  std::vector<PlacedRange> StoreRanges() const;
+  std::vector<PlacedRange> RangesToStore() const;
 
   // The decay rules of what this rank updates of a unit.
   const std::vector<DecaySegment>& Segments(int unit) const { return segments_[unit]; }

@@ -39,7 +39,7 @@ TEST(TrainingState, OwnersStoreEveryElementOnce) {
   for (int stage : {0, 3}) {
     std::vector<std::atomic<int>> stored(ModelSpec::Create(FleetSetup().model)->parameters());
     RunFleet({.stage = stage, .world_size = 3}, [&](TestRank& rank) {
-      for (const PlacedRange& range : rank.engine().state().StoreRanges()) {
+      for (const PlacedRange& range : rank.engine().state().RangesToStore()) {
         for (int64_t i = range.flat_begin; i < range.flat_end; ++i) ++stored[i];
       }
     });

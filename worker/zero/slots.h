@@ -1,4 +1,5 @@
-// Whole-unit buffers that units take in turn: gathered parameters of stage 3, and gradients on their way to being reduced.
+// Whole-unit buffers that units take in turn: gathered parameters of stage 3, and gradients on their way to being
+// reduced.
 //
 // Blocks are equal in shape and used one after another, so two buffers serve them all: one in use, one being filled or
 // drained. The embedding and the head have their own, since they are in use at the same time. The size of this memory

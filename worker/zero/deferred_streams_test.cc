@@ -1,0 +1,197 @@
+// Fleets on emulated GPUs whose streams run late, early and past each other, as a seed has it: the result must be that
+// of streams that run at once, to the bit. An event or a wait that is missing in engine, gather, reduce or a
+// communicator shows here as another loss, or as NaN.
+//
+// ZEROFLEET_STREAM_SEEDS says how many seeds are tried (4), ZEROFLEET_STREAM_FIRST_SEED which is the first (1). A seed
+// chooses what the scheduler does with what it is given; threads of the host still differ from run to run.
+#include <cstdlib>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/collective/nccl.h"
+#include "worker/device/cuda/emulation/fast_device.h"
+#include "worker/device/cuda/emulation/streams.h"
+#include "worker/zero/fleet_testing.h"
+
+namespace zerofleet {
+namespace {
+
+using cuda::emulation::FastDevice;
+
+int64_t Setting(const char* name, int64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoll(text);
+}
+
+// Each rank on a GPU of its own, reductions in several chunks.
+std::vector<std::unique_ptr<Communicator>> NcclGroup(const std::vector<Device*>& devices) {
+  std::vector<std::unique_ptr<NcclEndpoint>> endpoints;
+  std::vector<std::string> addresses;
+  for (Device* const device : devices) {
+    endpoints.push_back(NcclEndpoint::Create(*device, {.scratch_bytes = 8 << 10}).value());
+    addresses.push_back(endpoints.back()->address());
+  }
+  std::vector<std::unique_ptr<Communicator>> group;
+  for (int rank = 0; rank < static_cast<int>(devices.size()); ++rank) {
+    group.push_back(endpoints[rank]->Join("data", rank, addresses, 1).value());
+  }
+  return group;
+}
+
+class DeferredStreams : public testing::Test {
+ protected:
+  void TearDown() override { cuda::emulation::ScheduleEagerly(); }
+
+  // Two ranks, steps launched one ahead. Three blocks share two slots.
+  static FleetSetup Fleet(bool nccl) {
+    FleetSetup setup{.model = TestModelConfig(3, 8, 2, 6, 17),
+                     .world_size = 2,
+                     .dtype = DType::kBF16,
+                     .global_sequences = 4,
+                     .steps = 3,
+                     .steps_ahead = 1};
+    setup.make_device = [nccl](int rank) { return std::make_unique<FastDevice>(nccl ? rank : 0); };
+    if (nccl) setup.make_group = NcclGroup;
+    return setup;
+  }
+
+  // Runs `test` eagerly, and then under every seed; it returns what must be the same.
+  template <typename Test>
+  static void UnderEverySeed(const Test& test, const std::string& what) {
+    const auto expected = test();
+    const int64_t first = Setting("ZEROFLEET_STREAM_FIRST_SEED", 1), seeds = Setting("ZEROFLEET_STREAM_SEEDS", 4);
+    for (int64_t seed = first; seed < first + seeds; ++seed) {
+      cuda::emulation::ScheduleBySeed(static_cast<uint64_t>(seed));
+      const auto result = test();
+      cuda::emulation::ScheduleEagerly();
+      ASSERT_TRUE(result == expected) << what << ", seed " << seed;
+    }
+  }
+
+  void ExpectEveryStage(bool nccl, int64_t micro_batches) {
+    FleetSetup setup = Fleet(nccl);
+    setup.micro_batches = micro_batches;
+    for (setup.stage = 0; setup.stage <= 3; ++setup.stage) {
+      UnderEverySeed(
+          [&] {
+            const FleetResult result = TrainFleet(setup);
+            return std::tuple(result.losses, result.grad_norms, result.master, result.exp_avg, result.exp_avg_sq);
+          },
+          absl::StrCat("stage ", setup.stage, ", ", micro_batches, " micro-batches, ", nccl ? "nccl" : "staged"));
+    }
+  }
+};
+
+TEST_F(DeferredStreams, EveryStageOverNccl) { ExpectEveryStage(true, 1); }
+TEST_F(DeferredStreams, EveryStageOverNcclWithMicroBatches) { ExpectEveryStage(true, 2); }
+TEST_F(DeferredStreams, EveryStageThroughStaging) { ExpectEveryStage(false, 2); }
+
+// Of both ranks: the sum over all of them, after a step whose last gathers are still under way.
+TEST_F(DeferredStreams, Evaluation) {
+  for (const int stage : {0, 2, 3}) {
+    FleetSetup setup = Fleet(true);
+    setup.stage = stage;
+    UnderEverySeed(
+        [&] {
+          std::vector<double> sums(setup.world_size);
+          RunFleet(setup, [&](TestRank& rank) {
+            ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+            rank.Step(1);
+            sums[rank.layout().options().rank] =
+                rank.engine()
+                    .EvaluateLossSum(2,
+                                     [&](int64_t pass) -> absl::StatusOr<EvaluationBatch> {
+                                       return EvaluationBatch{*rank.Batch(pass, 0), true};
+                                     })
+                    .value();
+          });
+          return sums;
+        },
+        absl::StrCat("stage ", stage));
+  }
+}
+
+// A first pass loads every kernel with no collective in flight, where loading can deadlock; it changes no bit and
+// counts no byte.
+TEST_F(DeferredStreams, WarmUpLoadsEveryOpBeforeTheFirstStep) {
+  for (const int stage : {0, 2, 3}) {
+    FleetSetup setup = Fleet(true);
+    setup.stage = stage;
+    setup.micro_batches = 2;
+    const int64_t tokens = setup.global_sequences * setup.model.context();
+    cuda::emulation::ScheduleBySeed(1);
+    const std::vector<double> expected = TrainFleet(setup).losses;
+    RunFleet(setup, [&](TestRank& rank) {
+      const auto& ops = static_cast<FastDevice&>(rank.device()).ops();
+      const auto evaluation = [&](int64_t pass) -> absl::StatusOr<EvaluationBatch> {
+        return EvaluationBatch{*rank.Batch(pass, 0), true};
+      };
+      ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+      ZF_CHECK(rank.engine()
+                   .WarmUp(
+                       {1, 1e-2, tokens, 0}, [&](int64_t micro) { return rank.Batch(1, micro); }, 1, evaluation)
+                   .ok());
+      for (const auto& [operation, totals] : rank.communicator().totals()) EXPECT_EQ(totals.bytes, 0);
+      std::vector<double> losses;
+      for (int64_t step = 1; step <= setup.steps; ++step) losses.push_back(rank.Step(step).loss);
+      ZF_CHECK(rank.engine().EvaluateLossSum(1, evaluation).ok());
+      EXPECT_EQ(losses, expected) << "stage " << stage;
+      EXPECT_EQ(ops.loaded_beside_collectives(), 0) << "stage " << stage;
+    });
+    cuda::emulation::ScheduleEagerly();
+  }
+}
+
+// What a rank keeps of its state: vectors and the step's control.
+struct Kept {
+  std::vector<float> master, exp_avg, exp_avg_sq;
+  StepControl control;
+};
+
+Kept Keep(TestRank& rank) {
+  const AdamWState& at = rank.engine().state().vectors();
+  const int64_t count = rank.layout().optimizer_elements();
+  return {rank.Read(at.master, count), rank.Read(at.exp_avg, count), rank.Read(at.exp_avg_sq, count),
+          rank.engine().control()};
+}
+
+// Two steps, everything kept and put into another fleet, two more: as four without a break.
+TEST_F(DeferredStreams, Resume) {
+  for (const int stage : {0, 2, 3}) {
+    FleetSetup setup = Fleet(true);
+    setup.stage = stage;
+    setup.steps = 4;
+    const std::vector<double> whole = TrainFleet(setup).losses;
+    UnderEverySeed(
+        [&] {
+          std::vector<Kept> kept(setup.world_size);
+          std::vector<double> losses;
+          const auto note = [&](TestRank& rank, double loss) {
+            if (rank.layout().options().rank == 0) losses.push_back(loss);
+          };
+          RunFleet(setup, [&](TestRank& rank) {
+            ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+            for (const int64_t step : {1, 2}) note(rank, rank.Step(step).loss);
+            kept[rank.layout().options().rank] = Keep(rank);
+          });
+          RunFleet(setup, [&](TestRank& rank) {
+            const Kept& from = kept[rank.layout().options().rank];
+            const AdamWState& to = rank.engine().state().vectors();
+            rank.Write(to.master, from.master);
+            rank.Write(to.exp_avg, from.exp_avg);
+            rank.Write(to.exp_avg_sq, from.exp_avg_sq);
+            ZF_CHECK(rank.engine().PublishLoadedState(from.control).ok());
+            for (const int64_t step : {3, 4}) note(rank, rank.Step(step).loss);
+          });
+          EXPECT_EQ(losses, whole) << "stage " << stage;
+          return losses;
+        },
+        absl::StrCat("stage ", stage));
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet
