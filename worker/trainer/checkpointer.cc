@@ -1,4 +1,4 @@
-// Copy, then write behind; see checkpointer.h.
+// Copy, then write in the background; see checkpointer.h.
 #include "worker/trainer/checkpointer.h"
 
 #include <span>
@@ -20,20 +20,25 @@ int64_t StoredElements(const ZeroLayout& layout) {
 
 Checkpointer::Checkpointer(const ZeroLayout& layout, const TrainingState& state, Device& device, Stream& stream,
                            float* snapshot, const Clock& clock)
-    : layout_(layout), state_(state), device_(device), stream_(stream), snapshot_(snapshot), clock_(clock),
+    : layout_(layout),
+      state_(state),
+      device_(device),
+      stream_(stream),
+      snapshot_(snapshot),
+      clock_(clock),
       elements_(StoredElements(layout)) {}
 
 Checkpointer::~Checkpointer() {
   if (writer_.joinable()) writer_.join();
 }
 
-absl::StatusOr<double> Checkpointer::Save(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const v1::CheckpointManifest& manifest,
                                           std::function<void(v1::ShardWritten)> written) {
   double start = clock_.MonotonicSeconds();
   if (writer_.joinable()) writer_.join();
   float* vectors[] = {snapshot_, snapshot_ + elements_, snapshot_ + 2 * elements_};
   int64_t offset = 0;
-  for (const PlacedRange& range : state_.StoreRanges()) {
+  for (const PlacedRange& range : state_.RangesToStore()) {
     AdamWState at = state_.At(range.offset);
     int64_t bytes = range.elements() * static_cast<int64_t>(sizeof(float));
     device_.Copy(stream_, vectors[0] + offset, at.master, bytes);
@@ -47,19 +52,19 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& step_dir, const v1:
   outcome.set_step(manifest.step());
   outcome.set_stall_seconds(stall);
   *outcome.mutable_manifest() = manifest;
-  writer_ = std::thread([this, step_dir, outcome = std::move(outcome), written = std::move(written)]() mutable {
-    Write(step_dir, std::move(outcome), written);
+  writer_ = std::thread([this, partial_dir, outcome = std::move(outcome), written = std::move(written)]() mutable {
+    Write(partial_dir, std::move(outcome), written);
   });
   return stall;
 }
 
-void Checkpointer::Write(const std::string& step_dir, v1::ShardWritten outcome,
+void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcome,
                          const std::function<void(v1::ShardWritten)>& written) {
   double start = clock_.MonotonicSeconds();
   size_t elements = static_cast<size_t>(elements_);
   int rank = layout_.options().rank;
   absl::StatusOr<v1::ShardFile> file =
-      WriteShard(step_dir, rank, layout_.partition().StoredRanges(rank), std::span(snapshot_, elements),
+      WriteShard(partial_dir, rank, layout_.partition().StoredRanges(rank), std::span(snapshot_, elements),
                  std::span(snapshot_ + elements, elements), std::span(snapshot_ + 2 * elements, elements));
   outcome.set_ok(file.ok());
   outcome.set_write_seconds(clock_.MonotonicSeconds() - start);

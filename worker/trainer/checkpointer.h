@@ -1,7 +1,8 @@
-// Saving off the step's path: a snapshot of the owned state in memory, written behind the next steps.
+// Saving without delaying steps: a snapshot of the owned state in memory, written in the background during the next
+// steps.
 //
-// The step waits only while the snapshot is copied (12 bytes an owned parameter), and for an earlier write that is still
-// going on. The snapshot belongs to one step from copy to fsync, so a file never mixes two.
+// The step waits only while the snapshot is copied (12 bytes per owned parameter), and for an earlier write that is
+// still in progress. The snapshot belongs to one step from copy to fsync, so a file never mixes two steps.
 #ifndef ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
 #define ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
 
@@ -26,13 +27,14 @@ class Checkpointer {
                const Clock& clock);
   ~Checkpointer();  // waits for the write in progress
 
-  // Snapshots now and writes this rank's file into `step_dir` behind the caller; `written` is called with the outcome
-  // from the writing thread. Returns the seconds the caller was held up.
-  absl::StatusOr<double> Save(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+  // Snapshots now and writes this rank's file into `partial_dir` in the background; `written` is called with the
+  // outcome from the writing thread. Returns the seconds for which the caller was blocked.
+  absl::StatusOr<double> Save(const std::string& partial_dir, const v1::CheckpointManifest& manifest,
                               std::function<void(v1::ShardWritten)> written);
 
  private:
-  void Write(const std::string& step_dir, v1::ShardWritten outcome, const std::function<void(v1::ShardWritten)>& written);
+  void Write(const std::string& partial_dir, v1::ShardWritten outcome,
+             const std::function<void(v1::ShardWritten)>& written);
 
   const ZeroLayout& layout_;
   const TrainingState& state_;

@@ -4,28 +4,47 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/units.h"
 
 namespace zerofleet {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenFiles(const v1::Config& config,
+constexpr char kCheckedFilesName[] = ".checked-data";
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenFiles(const v1::Config& config, const std::string& key,
                                                    const google::protobuf::RepeatedPtrField<std::string>& paths) {
-  return Dataset::Open(config.data(), {paths.begin(), paths.end()}, config.model().context(), config.model().vocab());
+  return Dataset::Open(config.data(), ConfiguredPaths(key, paths), config.model().context(), config.model().vocab());
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DataFeed>> DataFeed::Open(const v1::Config& config) {
   std::unique_ptr<DataFeed> feed(new DataFeed(config));
-  ZF_ASSIGN_OR_RETURN(feed->training_, OpenFiles(config, config.data().train()));
+  ZF_ASSIGN_OR_RETURN(feed->training_, OpenFiles(config, "data.train", config.data().train()));
   if (!config.data().validation().empty()) {
-    ZF_ASSIGN_OR_RETURN(feed->validation_, OpenFiles(config, config.data().validation()));
+    ZF_ASSIGN_OR_RETURN(feed->validation_, OpenFiles(config, "data.validation", config.data().validation()));
   }
   feed->sampler_ = std::make_unique<Sampler>(config.seed(), feed->training_->samples());
   feed->sample_.resize(config.model().context() + 1);
   return feed;
+}
+
+absl::StatusOr<DataFeed::IdCheck> DataFeed::CheckIds(int threads, const std::function<bool()>& cancelled) const {
+  const std::string& dir = config_.checkpoint().dir();
+  CheckedFiles checked = CheckedFiles::Load(dir.empty() ? "" : JoinPath(dir, kCheckedFilesName));
+  const double start = Clock::Real().MonotonicSeconds();
+  IdCheck result;
+  for (const Dataset* dataset : {training_.get(), validation_.get()}) {
+    if (dataset == nullptr) continue;
+    ZF_ASSIGN_OR_RETURN(const int64_t bytes, dataset->CheckIds(threads, checked, cancelled));
+    result.bytes += bytes;
+  }
+  checked.Save();
+  result.seconds = Clock::Real().MonotonicSeconds() - start;
+  return result;
 }
 
 void DataFeed::Attach(int rank, Device& device, Stream& stream, int32_t* tokens, int32_t* staging) {
@@ -65,8 +84,8 @@ absl::StatusOr<EvaluationBatch> DataFeed::Evaluation(int64_t pass) {
   int64_t begin = samples * rank_ / ranks + pass * config_.batch().micro_sequences();
   int64_t end = std::min(samples * (rank_ + 1) / ranks, begin + config_.batch().micro_sequences());
   bool counts = begin < end;
-  ZF_ASSIGN_OR_RETURN(MicroBatch batch, Fill(*validation_, counts ? end - begin : 1,
-                                             [&](int64_t i) { return counts ? begin + i : 0; }));
+  ZF_ASSIGN_OR_RETURN(MicroBatch batch,
+                      Fill(*validation_, counts ? end - begin : 1, [&](int64_t i) { return counts ? begin + i : 0; }));
   return EvaluationBatch{batch, counts};
 }
 

@@ -1,6 +1,6 @@
 // Which samples this rank trains and evaluates on, and their way into the device's token buffers.
 //
-// Step s consumes global positions [cursor + (s-first)*G, ...+G) of the sampler's endless order, whatever the number of
+// Step s consumes global positions [cursor + (s-first)*G, ...+G) of the sampler's endless order, for any number of
 // ranks; rank r takes the r-th of N equal parts, its micro-batches one after another.
 #ifndef ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 #define ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
@@ -24,21 +24,31 @@ namespace zerofleet {
 
 class DataFeed {
  public:
-  // Opens the files the configuration names. Validation may be absent.
+  // Opens the files that the configuration names. Validation may be absent. Errors begin with the key: data.train[0].
   static absl::StatusOr<std::unique_ptr<DataFeed>> Open(const v1::Config& config);
 
-  // Before the first batch: this rank, device memory for 2 * micro_sequences * context tokens, and host memory of the
-  // device's for kTokenStages times as many.
+  struct IdCheck {
+    int64_t bytes = 0;  // compared; 0 if all files have passed before or cannot have an id that is too large
+    double seconds = 0;
+  };
+  // Compares every id of every sample with the vocabulary (Dataset::CheckIds). Files that pass are remembered in
+  // checkpoint.dir, if it exists and is writable. Any thread; before or after Attach.
+  absl::StatusOr<IdCheck> CheckIds(int threads, const std::function<bool()>& cancelled) const;
+
+  // Before the first batch: this rank, device memory for 2 * micro_sequences * context tokens, and host memory
+  // from the device for kTokenStages times as many.
   void Attach(int rank, Device& device, Stream& stream, int32_t* tokens, int32_t* staging);
   // The global position that the step after `step` starts at.
   void Seek(int64_t step, int64_t samples_consumed);
-  int64_t SamplesConsumed(int64_t step) const { return cursor_ + (step - cursor_step_) * config_.batch().global_sequences(); }
+  int64_t SamplesConsumed(int64_t step) const {
+    return cursor_ + (step - cursor_step_) * config_.batch().global_sequences();
+  }
 
   absl::StatusOr<MicroBatch> TrainingBatch(int64_t step, int64_t micro_batch);
 
   bool has_validation() const { return validation_ != nullptr; }
   // Evaluation visits the first evaluate.batches * G samples, or all if there are fewer, split evenly over the ranks.
-  // Every rank makes the same number of passes; one whose samples have run out repeats one that does not count.
+  // Every rank makes the same number of passes; a rank without samples left repeats one that is not counted.
   int64_t EvaluationPasses() const;
   int64_t EvaluationTokens() const;
   absl::StatusOr<EvaluationBatch> Evaluation(int64_t pass);
@@ -46,7 +56,8 @@ class DataFeed {
  private:
   explicit DataFeed(const v1::Config& config) : config_(config) {}
   int64_t EvaluationSamples() const;
-  absl::StatusOr<MicroBatch> Fill(const Dataset& dataset, int64_t sequences, const std::function<int64_t(int64_t)>& sample);
+  absl::StatusOr<MicroBatch> Fill(const Dataset& dataset, int64_t sequences,
+                                  const std::function<int64_t(int64_t)>& sample);
 
   const v1::Config config_;
   std::unique_ptr<Dataset> training_, validation_;
@@ -56,7 +67,7 @@ class DataFeed {
   Stream* stream_ = nullptr;
   int32_t* device_tokens_ = nullptr;
   std::vector<int32_t> sample_;
-  // Taken in turn, so that one is filled while the other is on its way.
+  // Used in rotation, so that one is filled while the other is being copied.
   struct Stage {
     int32_t* tokens = nullptr;
     std::shared_ptr<Event> copied;

@@ -16,7 +16,7 @@ constexpr int64_t kContext = 4;
 
 class DataFeedTest : public testing::Test {
  protected:
-  // Sample i is the bytes 4i, 4i+1, ...: its first token says which it is.
+  // Sample i is the bytes 4i, 4i+1, ...: its first token identifies it.
   void SetUp() override {
     std::string text;
     for (int i = 0; i < 201; ++i) text += static_cast<char>(i);
@@ -55,7 +55,8 @@ class DataFeedTest : public testing::Test {
   }
 
   // Of the whole fleet, rank by rank.
-  std::vector<int> StepSamples(int workers, int64_t micro_sequences, int64_t step, int64_t cursor_step = 0, int64_t cursor = 0) {
+  std::vector<int> StepSamples(int workers, int64_t micro_sequences, int64_t step, int64_t cursor_step = 0,
+                               int64_t cursor = 0) {
     v1::Config config = Config(workers, micro_sequences);
     std::vector<int> all;
     for (int rank = 0; rank < workers; ++rank) {
@@ -118,6 +119,29 @@ TEST_F(DataFeedTest, EvaluationVisitsItsSamplesOnceInEqualPasses) {
     EXPECT_EQ(seen.size(), 24u) << workers;
     EXPECT_EQ(std::set<int>(seen.begin(), seen.end()).size(), 24u) << workers;
   }
+}
+
+TEST_F(DataFeedTest, IdsAreCheckedOnceAndRemembered) {
+  v1::Config config = Config(1, 12);
+  config.mutable_model()->set_vocab(201);
+  config.mutable_checkpoint()->set_dir(path_ + ".checkpoints");
+  ASSERT_TRUE(CreateDirectories(config.checkpoint().dir()).ok());
+  EXPECT_EQ(DataFeed::Open(config).value()->CheckIds(1, nullptr).value().bytes, 201);  // validation is the same file
+  EXPECT_EQ(DataFeed::Open(config).value()->CheckIds(1, nullptr).value().bytes, 0);
+  config.mutable_model()->set_vocab(200);
+  EXPECT_EQ(DataFeed::Open(config).value()->CheckIds(1, nullptr).status().message(),
+            "data.train[0]: " + path_ + ": token 200 is id 200; ids must be below the vocabulary, 200");
+  ASSERT_TRUE(RemoveTree(config.checkpoint().dir()).ok());
+  config.mutable_model()->set_vocab(201);
+  for (int start = 0; start < 2; ++start) {  // nowhere to remember
+    EXPECT_EQ(DataFeed::Open(config).value()->CheckIds(1, nullptr).value().bytes, 201);
+  }
+}
+
+TEST_F(DataFeedTest, ErrorsNameTheKey) {
+  v1::Config config = Config(1, 12);
+  config.mutable_data()->add_validation("/dev/zero");
+  EXPECT_EQ(DataFeed::Open(config).status().message().substr(0, 45), "data.validation[1]: /dev/zero: not a regular ");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a trainer needs of its coordinator: messages out, messages in, and to be told when the fleet is lost.
+// What a trainer needs from its coordinator: messages out, messages in, and notice when the fleet is lost.
 //
 // services/session_client.h implements it over gRPC; tests implement it in memory.
 #ifndef ZEROFLEET_WORKER_TRAINER_FLEET_SESSION_H_
@@ -16,12 +16,13 @@ class FleetSession {
  public:
   virtual ~FleetSession() = default;
 
-  // Sends a message; its generation is filled in (that of the last message received). Thread-safe. Unavailable, with
+  // Sends a message; its generation is filled in (as in the last message received). Thread-safe. Unavailable, with
   // the reason, once the session is lost.
   virtual absl::Status Send(v1::WorkerMessage message) = 0;
 
-  // The next message from the coordinator. DeadlineExceeded if none comes in `timeout_seconds` (0: only if one is
-  // there already). Unavailable, or the coordinator's own status if it refused this worker, once the session is lost.
+  // The next message from the coordinator. DeadlineExceeded if none arrives within `timeout_seconds` (0: only one
+  // that has already arrived). Unavailable, or the coordinator's own status if it refused this worker, once the session
+  // is lost.
   virtual absl::StatusOr<v1::CoordinatorMessage> Receive(double timeout_seconds) = 0;
 
   // From now on a heartbeat built by `heartbeat` is sent at the session's interval, from the session's own thread.

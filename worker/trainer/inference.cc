@@ -12,7 +12,6 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/data/dataset.h"
-#include "worker/trainer/tensor_table.h"
 #include "worker/zero/memory_plan.h"
 
 namespace zerofleet {
@@ -49,7 +48,6 @@ absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::
                                                                      int64_t sequences) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
   ZF_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::Create(manifest.config().model()));
-  ZF_RETURN_IF_ERROR(CheckTensorTable(spec, manifest, step_dir));
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(device_options));
   std::unique_ptr<InferenceModel> model(
       new InferenceModel(std::move(manifest), std::move(spec), std::move(device), sequences));
@@ -77,17 +75,17 @@ absl::Status InferenceModel::ReadWeights(const std::string& step_dir) {
   return LoadRanges(step_dir, manifest_, {{0, spec_.parameters(), 0}},
                     [&](int vector, int64_t offset, std::span<const float> values) {
                       if (vector != 0) return absl::OkStatus();
-                      device_->Copy(*stream_, weights + offset, values.data(), static_cast<int64_t>(values.size_bytes()));
+                      device_->Copy(*stream_, weights + offset, values.data(),
+                                    static_cast<int64_t>(values.size_bytes()));
                       return stream_->Synchronize();
                     });
 }
 
-absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const std::string& path) {
+absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const DataPath& path) {
   const v1::Config& config = manifest_.config();
   int64_t context = config.model().context();
-  v1::DataConfig data = config.data();
-  data.set_format("auto");
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, Dataset::Open(data, {path}, context, config.model().vocab()));
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset,
+                      OpenForModel(config.data(), path, context, config.model().vocab()));
   std::vector<int32_t> sample(context + 1), staging(2 * sequences_ * context);
   double total = 0;
   for (int64_t first = 0; first < dataset->samples(); first += sequences_) {
@@ -98,7 +96,8 @@ absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const std::string&
       std::copy_n(sample.begin() + 1, context, staging.begin() + tokens + i * context);
     }
     device_->Copy(*stream_, tokens_, staging.data(), 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
-    ZF_RETURN_IF_ERROR(model_->Evaluate({sequences, context, tokens_, tokens_ + tokens}, *parameters_, *stream_, loss_sum_));
+    ZF_RETURN_IF_ERROR(
+        model_->Evaluate({sequences, context, tokens_, tokens_ + tokens}, *parameters_, *stream_, loss_sum_));
     double sum = 0;
     device_->Copy(*stream_, &sum, loss_sum_, sizeof sum);
     ZF_RETURN_IF_ERROR(stream_->Synchronize());
@@ -111,17 +110,26 @@ absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const std::string&
 absl::StatusOr<std::vector<float>> InferenceModel::NextLogits(std::span<const int32_t> tokens) {
   const v1::ModelConfig& config = manifest_.config().model();
   if (tokens.empty()) return absl::InvalidArgumentError("no tokens to continue; the prompt must not be empty");
+  tokens = tokens.last(std::min(tokens.size(), static_cast<size_t>(config.context())));
   for (int32_t token : tokens) {
     if (token < 0 || token >= config.vocab()) {
-      return absl::InvalidArgumentError(absl::StrCat("token ", token, " is not below the vocabulary of ", config.vocab()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("token ", token, " is not below the vocabulary of ", config.vocab()));
     }
   }
-  int64_t seen = std::min<int64_t>(static_cast<int64_t>(tokens.size()), config.context());
-  device_->Copy(*stream_, tokens_, tokens.data() + tokens.size() - seen, seen * static_cast<int64_t>(sizeof(int32_t)));
+  const int64_t seen = static_cast<int64_t>(tokens.size());
+  device_->Copy(*stream_, tokens_, tokens.data(), seen * static_cast<int64_t>(sizeof(int32_t)));
   ZF_RETURN_IF_ERROR(model_->Logits({1, seen, tokens_, nullptr}, *parameters_, *stream_, {logits_, DType::kF32}));
   std::vector<float> logits(config.vocab());
   device_->Copy(*stream_, logits.data(), logits_, config.vocab() * static_cast<int64_t>(sizeof(float)));
   ZF_RETURN_IF_ERROR(stream_->Synchronize());
+  for (const float logit : logits) {
+    if (!std::isfinite(logit)) {
+      return absl::DataLossError(
+          "the model's scores are not finite, so its training has diverged; use an earlier "
+          "checkpoint");
+    }
+  }
   return logits;
 }
 

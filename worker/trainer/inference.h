@@ -1,4 +1,4 @@
-// A trained model for reading: its loss on a file, its next token. One process, whole parameters, fp32.
+// A trained model without training: its loss on a file, its next token. One process, whole parameters, fp32.
 #ifndef ZEROFLEET_WORKER_TRAINER_INFERENCE_H_
 #define ZEROFLEET_WORKER_TRAINER_INFERENCE_H_
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/data/dataset.h"
 #include "worker/device/device.h"
 #include "worker/memory/arena.h"
 #include "worker/model/model.h"
@@ -30,11 +31,11 @@ class InferenceModel {
     double mean = 0;  // nats per token
     int64_t tokens = 0;
   };
-  // Over every sample of a file or directory, read as the configuration's data.
-  absl::StatusOr<Loss> MeanLoss(const std::string& path);
+  // Over every sample of a file or directory, in the format that the model was trained on (OpenForModel).
+  absl::StatusOr<Loss> MeanLoss(const DataPath& path);
 
-  // Scores of the token after `tokens`; only the last `context` of them are seen. InvalidArgument for none, or for an
-  // id that is not in the vocabulary.
+  // Scores of the token after `tokens`; only the last `context` of them are used. InvalidArgument if there are none, or
+  // if one of those ids is not in the vocabulary; DataLoss for scores that are not finite.
   absl::StatusOr<std::vector<float>> NextLogits(std::span<const int32_t> tokens);
 
  private:
@@ -56,7 +57,7 @@ class InferenceModel {
   double* loss_sum_ = nullptr;  // device
 };
 
-// Chooses a token by temperature (0: the likeliest) among the `top_k` likeliest (0: all); `uniform` in [0, 1) decides.
+// Samples a token at a temperature (0: the likeliest) from the `top_k` likeliest (0: all); `uniform` is in [0, 1).
 int32_t SampleToken(std::span<const float> logits, double temperature, int64_t top_k, double uniform);
 
 }  // namespace zerofleet

@@ -1,4 +1,4 @@
-// Choosing a token; loading and scoring are shown on whole runs in tests/.
+// Choosing a token; the integration tests in tests/ cover loading and scoring.
 #include "worker/trainer/inference.h"
 
 #include <cmath>

@@ -1,8 +1,9 @@
-// The real coordinator core with sessions in memory: what a worker's life needs of a fleet, without sockets.
+// The real coordinator core with sessions in memory: a fleet as a worker needs it, without sockets.
 #ifndef ZEROFLEET_WORKER_TRAINER_MEMORY_FLEET_TESTING_H_
 #define ZEROFLEET_WORKER_TRAINER_MEMORY_FLEET_TESTING_H_
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,20 +12,30 @@
 
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "coordinator/coordinator.h"
 #include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/commit.h"
 #include "worker/trainer/fleet_session.h"
 
 namespace zerofleet {
 
 class MemoryFleet {
  public:
-  explicit MemoryFleet(FleetParameters parameters) : coordinator_(std::move(parameters), Now()) {}
+  // `clock` is used by the coordinator only.
+  explicit MemoryFleet(FleetParameters parameters, const Clock& clock = Clock::Real())
+      : clock_(clock), coordinator_(std::move(parameters), clock.MonotonicSeconds()) {
+    absl::MutexLock lock(&mutex_);
+    CreateDirectories(coordinator_.fleet().parameters.config.checkpoint().dir()).IgnoreError();
+  }
 
   class Session : public FleetSession {
    public:
     Session(MemoryFleet& fleet, MemberId id) : fleet_(fleet), id_(id) {}
-    ~Session() override { fleet_.Feed(SessionClosed{id_, "left"}); }
+    ~Session() override {
+      fleet_.SetHeartbeat(id_, nullptr);
+      fleet_.Feed(SessionClosed{id_, "left"});
+    }
 
     absl::Status Send(v1::WorkerMessage message) override {
       message.set_generation(fleet_.GenerationOf(id_));
@@ -34,7 +45,9 @@ class MemoryFleet {
     absl::StatusOr<v1::CoordinatorMessage> Receive(double timeout_seconds) override {
       return fleet_.Take(id_, timeout_seconds);
     }
-    void StartHeartbeats(std::function<v1::Heartbeat()>) override {}
+    void StartHeartbeats(std::function<v1::Heartbeat()> heartbeat) override {
+      fleet_.SetHeartbeat(id_, std::move(heartbeat));
+    }
     void OnLost(std::function<void(absl::Status)>) override {}
 
    private:
@@ -51,10 +64,33 @@ class MemoryFleet {
     absl::MutexLock lock(&mutex_);
     std::deque<CoordinatorEvent> events = {event};
     while (!events.empty()) {
-      std::vector<Output> outputs = coordinator_.Step(events.front(), Now());
+      std::vector<Output> outputs = coordinator_.Step(events.front(), clock_.MonotonicSeconds());
       events.pop_front();
       for (Output& output : outputs) Carry(output, events);
     }
+  }
+
+  // Simulates the passing of time: a heartbeat from every session that sends them, then a tick.
+  void Beat() {
+    {
+      absl::MutexLock lock(&beats_mutex_);
+      for (const auto& [id, heartbeat] : heartbeats_) {
+        v1::WorkerMessage message;
+        *message.mutable_heartbeat() = heartbeat();
+        message.set_generation(GenerationOf(id));
+        Feed(MessageReceived{id, std::move(message)});
+      }
+    }
+    Feed(Tick());
+  }
+
+  // Whether rank 0 has reported `step` within a generous time.
+  bool WaitForStep(int64_t step) {
+    absl::MutexLock lock(&mutex_);
+    auto reported = [this, step]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return coordinator_.fleet().last_step_event.step() >= step || ended_;
+    };
+    return mutex_.AwaitWithTimeout(absl::Condition(&reported), absl::Seconds(60)) && !ended_;
   }
 
   std::vector<v1::Event> events() {
@@ -67,7 +103,11 @@ class MemoryFleet {
   }
 
  private:
-  static double Now() { return Clock::Real().MonotonicSeconds(); }
+  void SetHeartbeat(MemberId id, std::function<v1::Heartbeat()> heartbeat) {
+    absl::MutexLock lock(&beats_mutex_);
+    if (heartbeat == nullptr) heartbeats_.erase(id);
+    if (heartbeat != nullptr) heartbeats_[id] = std::move(heartbeat);
+  }
 
   void Carry(Output& output, std::deque<CoordinatorEvent>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (auto* send = std::get_if<SendTo>(&output.action)) inboxes_[send->member].push_back(std::move(send->message));
@@ -75,7 +115,7 @@ class MemoryFleet {
     if (auto* end = std::get_if<EndRun>(&output.action)) ended_ = end->status;
     if (auto* write = std::get_if<WriteManifest>(&output.action)) {
       std::string path = StepDirectory(write->manifest.config().checkpoint().dir(), write->manifest.step());
-      events.push_back(ManifestWritten{write->manifest.step(), CommitManifest(path, write->manifest), path});
+      events.push_back(ManifestWritten{write->manifest.step(), CommitCheckpoint(path, write->manifest), {path, {}}});
     }
   }
 
@@ -100,6 +140,9 @@ class MemoryFleet {
     return message;
   }
 
+  const Clock& clock_;
+  absl::Mutex beats_mutex_;  // taken before mutex_
+  std::map<MemberId, std::function<v1::Heartbeat()>> heartbeats_ ABSL_GUARDED_BY(beats_mutex_);
   absl::Mutex mutex_;
   Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
   std::map<MemberId, std::deque<v1::CoordinatorMessage>> inboxes_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,5 @@
-// Where a trainer puts its figures for monitoring; services/worker_metrics.h exports them, tests collect them in memory.
+// Receives a trainer's figures for monitoring; services/worker_metrics.h exports them, tests collect them in
+// memory.
 //
 // Every function is thread-safe, cheap next to a step, and never fails. `space` is "device" or "host".
 #ifndef ZEROFLEET_WORKER_TRAINER_METRICS_SINK_H_
@@ -10,7 +11,7 @@
 
 namespace zerofleet {
 
-// What does not change between two recoveries.
+// Values that do not change between two recoveries.
 struct WorkerIdentity {
   int rank = 0;
   int world_size = 0;
@@ -19,6 +20,7 @@ struct WorkerIdentity {
   std::string device;              // cpu | cuda
   std::string device_description;  // as the vendor names it
   std::string version;
+  std::string run;  // the run's name
 };
 
 // One optimizer step, as the report's step event has it; `tokens` are those this rank trained on.
@@ -31,7 +33,7 @@ struct StepFigures {
   double mfu = 0;
 };
 
-// Where a step's time goes. Phases may overlap (reduce runs beside backward), so they need not add up to the step.
+// Where a step's time goes. Phases may overlap (reduce overlaps backward), so they need not add up to the step.
 enum class StepPhase : uint8_t { kForward, kBackward, kReduce, kOptimizer, kGather, kData, kCheckpoint };
 
 // One collective operation, as this rank saw it. `gathered_bytes` is the size of the whole array it concerned.
@@ -50,14 +52,15 @@ class MetricsSink {
 
   virtual void SetIdentity(const WorkerIdentity& identity) = 0;  // replaces the one before
   virtual void StepDone(const StepFigures& figures) = 0;
+  virtual void Evaluated(double validation_loss) = 0;
   virtual void PhaseDone(StepPhase phase, double seconds) = 0;
   virtual void SetLossScale(double scale) = 0;
   virtual void StepSkipped() = 0;
-  // What the device's driver counts; `runtime_bytes` is what context and libraries took of it, outside the arena.
+  // As counted by the device's driver; `runtime_bytes` is the part used by context and libraries, outside the arena.
   virtual void SetDeviceMemory(int64_t total_bytes, int64_t used_bytes, int64_t runtime_bytes) = 0;
   virtual void SetMemory(std::string_view space, std::string_view category, int64_t current_bytes,
                          int64_t peak_bytes) = 0;
-  // Free bytes are reserved less allocated; the largest block among them says how fragmented they are.
+  // Free bytes are reserved minus allocated; the largest block among them shows how fragmented they are.
   virtual void SetAllocator(std::string_view space, int64_t reserved_bytes, int64_t allocated_bytes,
                             int64_t largest_free_bytes) = 0;
   virtual void CollectiveDone(const CollectiveFigures& figures) = 0;

@@ -1,4 +1,4 @@
-// A sink for runs that nobody watches: benches and tests.
+// A sink that discards everything: for benches and tests.
 #ifndef ZEROFLEET_WORKER_TRAINER_NULL_METRICS_H_
 #define ZEROFLEET_WORKER_TRAINER_NULL_METRICS_H_
 
@@ -10,6 +10,7 @@ class NullMetrics : public MetricsSink {
  public:
   void SetIdentity(const WorkerIdentity&) override {}
   void StepDone(const StepFigures&) override {}
+  void Evaluated(double) override {}
   void PhaseDone(StepPhase, double) override {}
   void SetLossScale(double) override {}
   void StepSkipped() override {}

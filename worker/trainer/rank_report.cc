@@ -47,13 +47,13 @@ void ExportMemory(Space space, const ArenaFigures& figures, MetricsSink& metrics
 
 void ObserveCollective(const Communicator& communicator, const CollectiveRecord& record, MetricsSink& metrics) {
   std::string backend = communicator.backend();
-  metrics.CollectiveDone({.operation = OperationName(record.operation),
-                          .group = communicator.group(),
-                          .backend = backend,
-                          .sent_bytes = record.sent_bytes,
-                          .seconds = record.seconds,
-                          .bus_bandwidth = BusBandwidth(record.operation, communicator.size(), record.gathered_bytes,
-                                                        record.seconds)});
+  metrics.CollectiveDone(
+      {.operation = OperationName(record.operation),
+       .group = communicator.group(),
+       .backend = backend,
+       .sent_bytes = record.sent_bytes,
+       .seconds = record.seconds,
+       .bus_bandwidth = BusBandwidth(record.operation, communicator.size(), record.gathered_bytes, record.seconds)});
 }
 
 double BusBandwidth(Operation operation, int ranks, int64_t gathered_bytes, double seconds) {
@@ -62,12 +62,9 @@ double BusBandwidth(Operation operation, int ranks, int64_t gathered_bytes, doub
   double share = static_cast<double>(ranks - 1) / ranks;
   switch (operation) {
     case Operation::kAllGather:
-    case Operation::kReduceScatter:
-      return algorithm * share;
-    case Operation::kAllReduce:
-      return 2 * algorithm * share;
-    case Operation::kBroadcast:
-      return algorithm;
+    case Operation::kReduceScatter: return algorithm * share;
+    case Operation::kAllReduce: return 2 * algorithm * share;
+    case Operation::kBroadcast: return algorithm;
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// What a rank measured, in the report's and the metrics' words.
+// What a rank measured, in the terms of the report and the metrics.
 #ifndef ZEROFLEET_WORKER_TRAINER_RANK_REPORT_H_
 #define ZEROFLEET_WORKER_TRAINER_RANK_REPORT_H_
 

@@ -1,4 +1,4 @@
-// Figures in the report's words.
+// Figures in the report's terms.
 #include "worker/trainer/rank_report.h"
 
 #include <thread>
@@ -11,8 +11,10 @@ namespace {
 
 TEST(RankReport, HoldsMemoryAndCollectives) {
   std::unique_ptr<Device> device = *CreateDevice({.kind = "cpu", .threads = 1});
-  MemoryPlan plan{{{Space::kDevice, Category::kOptimizer, "states", 4000}, {Space::kHost, Category::kBuffers, "snapshot", 100}}};
-  std::unique_ptr<Arena> on_device = *Arena::Create(plan, Space::kDevice, *device), on_host = *Arena::Create(plan, Space::kHost, *device);
+  MemoryPlan plan{
+      {{Space::kDevice, Category::kOptimizer, "states", 4000}, {Space::kHost, Category::kBuffers, "snapshot", 100}}};
+  std::unique_ptr<Arena> on_device = *Arena::Create(plan, Space::kDevice, *device),
+                         on_host = *Arena::Create(plan, Space::kHost, *device);
   on_device->Take("states");
   std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup("data", 2);
   std::vector<float> a(100), b(100);

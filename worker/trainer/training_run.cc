@@ -1,8 +1,9 @@
-// The parts of one rank, composed; see training_run.h.
+// The parts of one rank, combined; see training_run.h.
 #include "worker/trainer/training_run.h"
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "base/status.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/same_model.h"
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/optim/schedule.h"
 #include "worker/trainer/rank_report.h"
@@ -56,8 +58,8 @@ absl::StatusOr<MemoryPlan> PlanRankMemory(const v1::Config& config, int rank, De
   return PlanMemory(*model, layout, sequences * context);
 }
 
-// After an error the stream may still have work that touches the arenas: once the collectives have let go of it, it ends
-// soon, unless the device hangs.
+// After an error the stream may still have work that touches the arenas: once the collectives have released it, it
+// finishes soon, unless the device hangs.
 TrainingRun::~TrainingRun() {
   constexpr double kDrainLimitSeconds = 10;
   checkpointer_.reset();
@@ -72,8 +74,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::Create(config.model()));
   std::unique_ptr<TrainingRun> run(new TrainingRun(config, std::move(spec), device, clock, metrics));
   ZeroOptions options = run->Options(/*rank=*/0);
-  ZF_ASSIGN_OR_RETURN(run->model_, Model::Create(config.model(), options.dtype, device, config.batch().micro_sequences(),
-                                                 config.model().context()));
+  ZF_ASSIGN_OR_RETURN(run->model_, Model::Create(config.model(), options.dtype, device,
+                                                 config.batch().micro_sequences(), config.model().context()));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
   ZF_ASSIGN_OR_RETURN(run->stream_, device.CreateStream());
   ZeroLayout layout(run->spec_, options);
@@ -87,7 +89,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
 absl::Status TrainingRun::Join(std::unique_ptr<Communicator> communicator, uint64_t generation) {
   generation_ = generation;
   communicator_ = std::move(communicator);
-  communicator_->SetObserver([this](const CollectiveRecord& record) { ObserveCollective(*communicator_, record, metrics_); });
+  communicator_->SetObserver(
+      [this](const CollectiveRecord& record) { ObserveCollective(*communicator_, record, metrics_); });
   layout_ = std::make_unique<ZeroLayout>(spec_, Options(communicator_->rank()));
   int64_t tokens = config_.batch().micro_sequences() * config_.model().context();
   MemoryPlan plan = PlanMemory(*model_, *layout_, tokens);
@@ -105,10 +108,10 @@ absl::Status TrainingRun::Join(std::unique_ptr<Communicator> communicator, uint6
 
 absl::Status TrainingRun::Load(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
-  ZF_RETURN_IF_ERROR(CheckTensorTable(spec_, manifest, step_dir));
+  ZF_RETURN_IF_ERROR(CheckSameModel(manifest, config_.model(), step_dir));
   const AdamWState& vectors = engine_->state().vectors();
   const std::array<float*, 3> targets = {vectors.master, vectors.exp_avg, vectors.exp_avg_sq};
-  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, engine_->state().LoadRanges(),
+  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, StoredPlaces(spec_, manifest, engine_->state().RangesToLoad()),
                                 [&](int vector, int64_t offset, std::span<const float> values) {
                                   device_.Copy(*stream_, targets[vector] + offset, values.data(),
                                                static_cast<int64_t>(values.size_bytes()));
@@ -119,7 +122,7 @@ absl::Status TrainingRun::Load(const std::string& step_dir) {
   return absl::OkStatus();
 }
 
-// A checkpoint of another precision brings its counts along; the loss scale then starts afresh.
+// The counts of a checkpoint of another precision are kept; the loss scale then starts anew.
 StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifest) const {
   StepControl control;
   control.skipped = manifest.loss_scale().skipped_steps();
@@ -132,26 +135,57 @@ StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifest) const
 }
 
 absl::Status TrainingRun::Start(bool loaded, int64_t step) {
-  ZF_RETURN_IF_ERROR(MeasurePeak());
+  ZF_RETURN_IF_ERROR(MeasurePeak(/*rounds=*/0));
   feed_->Seek(step, loaded ? loaded_samples_ : 0);
-  return loaded ? engine_->PublishLoadedState(loaded_control_) : engine_->Initialize(config_.seed());
+  ZF_RETURN_IF_ERROR(loaded ? engine_->PublishLoadedState(loaded_control_) : engine_->Initialize(config_.seed()));
+  return WarmUp(step);
 }
 
-// The datasheet's where there is one. Otherwise all ranks measure at the same time, so that they share the machine as they
-// will in training.
-absl::Status TrainingRun::MeasurePeak() {
-  constexpr int kRounds = 6;
-  double mine = device_.datasheet_flops(layout_->options().dtype);
-  if (mine == 0) mine = device_.ops().MeasureGemmPeak(layout_->options().dtype, kRounds);
-  ZF_ASSIGN_OR_RETURN(std::vector<double> all, engine_->GatherFromRanks(mine));
-  peak_flops_ = 0;
-  for (double one : all) peak_flops_ += one;
+// A GPU loads code when it is first used, which can deadlock during a collective (ZeroEngine::WarmUp). The memory that
+// this takes of the device's memory shows in its figures from the start.
+absl::Status TrainingRun::WarmUp(int64_t step) {
+  if (device_.host_addressable()) return absl::OkStatus();
+  const StepInput input{.step = step + 1,
+                        .learning_rate = config_.optimizer().learning_rate(),
+                        .tokens = config_.batch().global_sequences() * config_.model().context()};
+  const bool evaluates = feed_->has_validation() && config_.evaluate().every_steps() > 0;
+  ZF_RETURN_IF_ERROR(engine_->WarmUp(
+      input, [&](int64_t micro) { return feed_->TrainingBatch(step + 1, micro); }, evaluates ? 1 : 0,
+      [&](int64_t pass) { return feed_->Evaluation(pass); }));
+  memory_asked_at_ = 0;
+  ExportDeviceMemory();
   return absl::OkStatus();
 }
 
+// The datasheet's peak if there is one. Otherwise all ranks measure at the same time, so that they share the machine as
+// they will in training.
+absl::Status TrainingRun::MeasurePeak(int rounds) {
+  const DType dtype = layout_->options().dtype;
+  const double datasheet = device_.datasheet_flops(dtype);
+  if (datasheet > 0) {
+    my_peak_ = datasheet;
+  } else if (rounds > 0) {
+    my_peak_ = std::max(my_peak_, device_.ops().MeasureGemmPeak(dtype, rounds));
+  } else {
+    constexpr int kRounds = 3;
+    my_peak_ = PeakMeter::BestOfSeries([&] { return device_.ops().MeasureGemmPeak(dtype, kRounds); });
+  }
+  ZF_ASSIGN_OR_RETURN(std::vector<double> all, engine_->GatherFromRanks(my_peak_));
+  peak_.Offer(std::accumulate(all.begin(), all.end(), 0.0), datasheet > 0);
+  return absl::OkStatus();
+}
+
+// Between steps, at numbers on which all ranks agree; an asynchronous device is not measured again.
+absl::Status TrainingRun::MeasurePeakAgain() {
+  constexpr int kRounds = 2;
+  if (!device_.host_addressable() || !PeakMeter::MeasuresAfter(steps_done_)) return absl::OkStatus();
+  return MeasurePeak(kRounds);
+}
+
 absl::Status TrainingRun::Launch(int64_t step, bool stop) {
-  launches_.push_back({clock_.MonotonicSeconds(),
-                       LearningRate(config_.optimizer(), config_.schedule(), config_.steps(), step)});
+  ZF_RETURN_IF_ERROR(MeasurePeakAgain());
+  launches_.push_back(
+      {clock_.MonotonicSeconds(), LearningRate(config_.optimizer(), config_.schedule(), config_.steps(), step)});
   StepInput input{.step = step,
                   .learning_rate = launches_.back().learning_rate,
                   .tokens = config_.batch().global_sequences() * config_.model().context(),
@@ -178,7 +212,8 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   event.set_tokens(tokens);
   event.set_seconds(seconds);
   event.set_tokens_per_second(static_cast<double>(tokens) / seconds);
-  event.set_mfu(spec_.FlopsPerToken() * event.tokens_per_second() / peak_flops_);
+  ++steps_done_;
+  event.set_mfu(peak_.Utilization(result.step, spec_.FlopsPerToken() * event.tokens_per_second(), &outcome.peak_note));
   event.set_generation(generation_);
   ExportFigures(outcome, result);
   return outcome;
@@ -223,9 +258,8 @@ bool TrainingRun::EvaluatesAfter(int64_t step) const {
 }
 
 absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
-  ZF_ASSIGN_OR_RETURN(double loss_sum, engine_->EvaluateLossSum(feed_->EvaluationPasses(), [&](int64_t pass) {
-    return feed_->Evaluation(pass);
-  }));
+  ZF_ASSIGN_OR_RETURN(double loss_sum, engine_->EvaluateLossSum(feed_->EvaluationPasses(),
+                                                                [&](int64_t pass) { return feed_->Evaluation(pass); }));
   v1::EvaluateEvent event;
   event.set_step(step);
   event.set_loss(loss_sum / static_cast<double>(feed_->EvaluationTokens()));
@@ -233,8 +267,8 @@ absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
 }
 
 absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten)> written) {
-  ZF_ASSIGN_OR_RETURN(double stall, checkpointer_->Save(StepDirectory(config_.checkpoint().dir(), step), Manifest(step),
-                                                        std::move(written)));
+  const std::string partial_dir = PartialDirectory(StepDirectory(config_.checkpoint().dir(), step), generation_);
+  ZF_ASSIGN_OR_RETURN(double stall, checkpointer_->Save(partial_dir, Manifest(step), std::move(written)));
   metrics_.PhaseDone(StepPhase::kCheckpoint, stall);
   return absl::OkStatus();
 }
@@ -257,6 +291,8 @@ v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
   return manifest;
 }
 
-v1::RankReport TrainingRun::Report() const { return BuildRankReport(rank(), *device_arena_, *host_arena_, *communicator_); }
+v1::RankReport TrainingRun::Report() const {
+  return BuildRankReport(rank(), *device_arena_, *host_arena_, *communicator_);
+}
 
 }  // namespace zerofleet

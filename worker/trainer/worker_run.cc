@@ -39,7 +39,7 @@ class WorkerRun {
 
   absl::StatusOr<WorkerRunResult> Run() {
     absl::StatusOr<WorkerRunResult> result = RunToTheEnd();
-    // Peers may be gone for good: what is still posted must not wait for them.
+    // Peers may be gone for good: operations still posted must not wait for them.
     if (!result.ok()) {
       options_.lost(result.status());
       status_.Abort(result.status());
@@ -64,6 +64,7 @@ class WorkerRun {
   absl::Status Prepare(const v1::Config& config);
   absl::Status Enter(const v1::Assignment& assignment, uint64_t generation);
   absl::Status LoadUntilStart();
+  void TellStart(bool resumed) const;
   absl::Status TrainToTheEnd();
   bool SavesAfter(int64_t step) const;
   // Whether something after this step needs its outcome, and that of all before it.
@@ -77,7 +78,7 @@ class WorkerRun {
   absl::Status AwaitCommit(int64_t step);
   absl::Status Finish();
 
-  // The next message of this kind; others that may come in between are handled.
+  // The next message of this kind; others that arrive in between are handled.
   absl::StatusOr<v1::CoordinatorMessage> Await(v1::CoordinatorMessage::BodyCase kind);
   absl::Status Send(v1::WorkerMessage message) { return session_.Send(std::move(message)); }
   absl::Status NoticeSignal();
@@ -88,6 +89,7 @@ class WorkerRun {
   MetricsSink& metrics_;
   const Clock& clock_;
   v1::Config config_;
+  std::string run_name_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<CollectiveEndpoint> endpoint_;
   std::unique_ptr<TrainingRun> run_;
@@ -106,6 +108,7 @@ absl::Status WorkerRun::Join() {
   ZF_RETURN_IF_ERROR(Send(hello));
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage welcome, Await(v1::CoordinatorMessage::kWelcome));
   session_.StartHeartbeats([&status = status_] { return status.Heartbeat(); });
+  run_name_ = welcome.welcome().run();
   ZF_RETURN_IF_ERROR(Prepare(welcome.welcome().config()));
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage assigned, Await(v1::CoordinatorMessage::kAssignment));
   return Enter(assigned.assignment(), assigned.generation());
@@ -118,6 +121,10 @@ absl::Status WorkerRun::Prepare(const v1::Config& config) {
         absl::StrCat("the configuration's device is ", config.device(), ", this worker's is ", device_->kind()));
   }
   ZF_ASSIGN_OR_RETURN(run_, TrainingRun::Prepare(config, *device_, clock_, metrics_));
+  absl::StatusOr<DataFeed::IdCheck> ids =
+      run_->CheckIds(options_.device.threads, [this] { return options_.stop_signal() != 0; });
+  if (absl::IsCancelled(ids.status())) return StoppedEarly("signal");
+  ZF_RETURN_IF_ERROR(ids);
   ZF_ASSIGN_OR_RETURN(endpoint_, CreateCollectiveEndpoint(config.collectives(), *device_));
   v1::WorkerMessage message;
   v1::Ready* ready = message.mutable_ready();
@@ -138,7 +145,8 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
                         .precision = config_.precision(),
                         .device = device_->kind(),
                         .device_description = device_->description(),
-                        .version = options_.hello.version()});
+                        .version = options_.hello.version(),
+                        .run = run_name_});
   if (assignment.members_size() != config_.parallel().workers() || assignment.rank() < 0 ||
       assignment.rank() >= assignment.members_size()) {
     return absl::InternalError(absl::StrCat("assigned rank ", assignment.rank(), " of ", assignment.members_size(),
@@ -149,10 +157,10 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
                       endpoint_->Join("data", assignment.rank(), addresses, generation));
   const std::string reason = endpoint_->fallback_reason();
-  options_.placed(assignment.rank(), generation,
-                  absl::StrCat("rank ", assignment.rank(), " of ", assignment.world_size(), ", ",
-                               device_->description(), ", collectives over ", communicator->backend(),
-                               reason.empty() ? "" : absl::StrCat(": ", reason)));
+  options_.placed(
+      assignment.rank(), generation,
+      absl::StrCat("rank ", assignment.rank(), " of ", assignment.world_size(), ", ", device_->description(),
+                   ", collectives over ", communicator->backend(), reason.empty() ? "" : absl::StrCat(": ", reason)));
   ZF_RETURN_IF_ERROR(run_->Join(std::move(communicator), generation));
   status_.SetCommunicator(&run_->communicator());
   return absl::OkStatus();
@@ -170,6 +178,7 @@ absl::Status WorkerRun::LoadUntilStart() {
       status_.SetPhase("training");
       status_.SetStep(result_.step);
       training_ = true;
+      TellStart(loaded);
       return run_->Start(loaded, result_.step);
     }
     if (message->has_stop()) return StoppedEarly(message->stop().reason());
@@ -185,8 +194,20 @@ absl::Status WorkerRun::LoadUntilStart() {
   }
 }
 
+void WorkerRun::TellStart(bool resumed) const {
+  v1::Event event;
+  v1::StartEvent& start = *event.mutable_start();
+  start.set_version(options_.hello.version());
+  *start.mutable_config() = config_;
+  start.set_world_size(config_.parallel().workers());
+  start.set_device(device_->kind());
+  start.set_parameters(run_->digests().parameters);
+  if (resumed) start.set_resumed_from(result_.step);
+  options_.event(event);
+}
+
 absl::Status WorkerRun::TrainToTheEnd() {
-  bool stopping = false;  // some rank asked; steps that are launched already are finished
+  bool stopping = false;  // requested by some rank; steps that are already launched are finished
   int64_t launched = result_.step;
   while (result_.step < config_.steps() && !stopping) {
     ZF_RETURN_IF_ERROR(HandleWaitingMessages());
@@ -211,10 +232,11 @@ absl::Status WorkerRun::CollectStep(bool* stopping) {
   result_.step = outcome.event.step();
   status_.SetStep(result_.step);
   *stopping = *stopping || outcome.stop;
-  if (run_->rank() != 0) return absl::OkStatus();
+  if (run_->rank() == 0 && !outcome.peak_note.empty()) options_.note(outcome.peak_note);
   v1::WorkerMessage message;
   *message.mutable_event()->mutable_step() = outcome.event;
-  return Send(message);
+  options_.event(message.event());
+  return run_->rank() == 0 ? Send(std::move(message)) : absl::OkStatus();
 }
 
 absl::Status WorkerRun::AfterStep(int64_t step, bool stopping) {
@@ -222,24 +244,28 @@ absl::Status WorkerRun::AfterStep(int64_t step, bool stopping) {
     ZF_ASSIGN_OR_RETURN(v1::EvaluateEvent evaluation, run_->Evaluate(step));
     v1::WorkerMessage message;
     *message.mutable_event()->mutable_evaluate() = evaluation;
+    metrics_.Evaluated(evaluation.loss());
+    options_.event(message.event());
     if (run_->rank() == 0) ZF_RETURN_IF_ERROR(Send(message));
   }
   return SavesAfter(step) || stopping ? Save(step) : absl::OkStatus();
 }
 
-// The end always saves. With no step left to do, what was resumed goes to this run's directory, unless it lies there: every
-// rank sees the same, since a commit needs them all.
+// The end always saves. With no step left to do, what was resumed goes to this run's directory, unless it lies there:
+// every rank sees the same, since a commit needs them all.
 absl::Status WorkerRun::SaveWhatWasResumed() {
   if (saved_step_ == result_.step || IsCommitted(config_.checkpoint().dir(), result_.step)) return absl::OkStatus();
   return Save(result_.step);
 }
 
+// One commit at a time: storage that cannot keep up delays training, and commits do not pile up.
 absl::Status WorkerRun::Save(int64_t step) {
+  ZF_RETURN_IF_ERROR(AwaitCommit(saved_step_));
   saved_step_ = step;
   return run_->Save(step, [this](v1::ShardWritten written) {
     v1::WorkerMessage message;
     *message.mutable_shard_written() = std::move(written);
-    // A session that is lost ends the run by itself.
+    // A lost session ends the run by itself.
     session_.Send(std::move(message)).IgnoreError();
   });
 }
@@ -276,6 +302,7 @@ absl::StatusOr<v1::CoordinatorMessage> WorkerRun::Await(v1::CoordinatorMessage::
     if (!training_ && options_.stop_signal() != 0) {
       return StoppedEarly("signal");
     }
+    if (training_) ZF_RETURN_IF_ERROR(NoticeSignal());
     absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(kPollSeconds);
     if (absl::IsDeadlineExceeded(message.status())) continue;
     ZF_RETURN_IF_ERROR(message);
@@ -316,7 +343,8 @@ absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, Fleet
                                           MetricsSink& metrics, const Clock& clock) {
   WorkerRun run(options, session, status, metrics, clock);
   absl::StatusOr<WorkerRunResult> result = run.Run();
-  // Told while the run still stands: taking it down waits for the device, and nobody should wait for that to hear of it.
+  // Reported before the run is torn down: that waits for the device, and nobody should wait for that to learn of
+  // it.
   if (!result.ok()) {
     // If the session is what failed, the coordinator knows already and Send fails in turn.
     v1::WorkerMessage message;

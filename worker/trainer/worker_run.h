@@ -12,19 +12,24 @@
 #include "worker/trainer/fleet_session.h"
 #include "worker/trainer/metrics_sink.h"
 #include "worker/trainer/worker_status.h"
+#include "zerofleet/v1/events.pb.h"
 
 namespace zerofleet {
 
 struct WorkerRunOptions {
-  v1::Hello hello;  // who this worker is; the device fields are filled in
-  DeviceOptions device;  // "auto" gives way to the configuration's device
+  v1::Hello hello;       // who this worker is; the device fields are filled in
+  DeviceOptions device;  // "auto" yields to the configuration's device
   // The signal this process has received, 0 if none; asked between steps and while waiting.
   std::function<int()> stop_signal = [] { return 0; };
-  // Told this worker's place once it has one, in numbers and as a line for the process's log.
+  // Called with this worker's place once it has one, as numbers and as a line for the process's log.
   std::function<void(int rank, uint64_t generation, const std::string& line)> placed = [](int, uint64_t,
-                                                                                         const std::string&) {};
-  // Told, from any thread and perhaps more than once, that the run is lost: from here on the call is on its way out, which
-  // a device that hangs may keep it from.
+                                                                                          const std::string&) {};
+  // Called with a line for the process's log that does not indicate a fault.
+  std::function<void(const std::string& line)> note = [](const std::string&) {};
+  // Called with what this rank sees of the run: its start, every step, evaluations. From the calling thread.
+  std::function<void(const v1::Event&)> event = [](const v1::Event&) {};
+  // Called, from any thread and perhaps more than once, when the run is lost: from then on the call is about to return,
+  // unless a device that hangs prevents it.
   std::function<void(const absl::Status&)> lost = [](const absl::Status&) {};
 };
 
@@ -33,9 +38,9 @@ struct WorkerRunResult {
   bool stopped = false;  // before the last one, with a checkpoint
 };
 
-// Takes part in one run from Hello to Complete. An error of this rank is told to the coordinator before it is returned;
-// an error of the fleet is returned as the coordinator put it. Everything passed in outlives the call. `session` no
-// longer calls into `status` once it is destroyed, which must happen before `status` is.
+// Takes part in one run from Hello to Complete. An error of this rank is reported to the coordinator before it is
+// returned; an error of the fleet is returned as the coordinator worded it. Everything passed in outlives the call.
+// `session` no longer calls into `status` once it is destroyed, which must happen before `status` is.
 absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, FleetSession& session, WorkerStatus& status,
                                           MetricsSink& metrics, const Clock& clock);
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/file_calls_testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/manifest.h"
@@ -78,9 +79,10 @@ class WorkerRunTest : public testing::Test {
     std::vector<absl::StatusOr<WorkerRunResult>> results;
     std::vector<v1::Event> events;
     std::optional<absl::Status> ended;
-    int skipped = 0;  // steps, as rank 0's metrics have it
+    int skipped = 0;                  // steps, from rank 0's metrics
     std::vector<std::string> places;  // what each worker was told of its own
     std::vector<absl::Status> lost;   // and of the end of its run
+    std::vector<v1::Event> seen;      // what the last worker saw of the run
     std::vector<double> Losses() const {
       std::vector<double> losses;
       for (const v1::Event& event : events) {
@@ -96,11 +98,15 @@ class WorkerRunTest : public testing::Test {
     parameters.candidates = std::move(candidates);
     parameters.may_fall_back = true;
     MemoryFleet fleet(std::move(parameters));
+    return RunIn(fleet, config, stop_after);
+  }
+  Outcome RunIn(MemoryFleet& fleet, const v1::Config& config, int64_t stop_after = -1) {
     int workers = config.parallel().workers();
     std::vector<absl::StatusOr<WorkerRunResult>> results(workers, absl::UnknownError("did not run"));
     std::vector<SkipCounter> metrics(workers);
     std::vector<std::string> places(workers);
     std::vector<absl::Status> lost(workers);
+    std::vector<v1::Event> seen;
     std::vector<std::thread> threads;
     for (int i = 0; i < workers; ++i) {
       threads.emplace_back([&, i] {
@@ -109,15 +115,21 @@ class WorkerRunTest : public testing::Test {
         options.hello.set_build_id("b");
         options.hello.set_version("test");
         options.device = {.kind = config.device(), .threads = 1, .local_rank = i};
-        options.stop_signal = [&] { return i == 0 && stop_after >= 0 && status.Heartbeat().step() >= stop_after ? 2 : 0; };
+        options.stop_signal = [&] {
+          return i == 0 && stop_after >= 0 && status.Heartbeat().step() >= stop_after ? 2 : 0;
+        };
         options.placed = [&](int, uint64_t, const std::string& line) { places[i] = line; };
         options.lost = [&](const absl::Status& reason) { lost[i] = reason; };
+        options.event = [&](const v1::Event& event) {
+          if (i == workers - 1) seen.push_back(event);
+        };
         std::unique_ptr<FleetSession> session = fleet.Connect();
         results[i] = RunWorker(options, *session, status, metrics[i], Clock::Real());
       });
     }
     for (std::thread& thread : threads) thread.join();
-    return {std::move(results), fleet.events(), fleet.ended(), metrics[0].skipped, std::move(places), std::move(lost)};
+    return {std::move(results), fleet.events(),  fleet.ended(),  metrics[0].skipped,
+            std::move(places),  std::move(lost), std::move(seen)};
   }
 
   std::string directory_;
@@ -139,6 +151,12 @@ TEST_F(WorkerRunTest, TrainsEvaluatesSavesAndReports) {
   int evaluations = 0;
   for (const v1::Event& event : outcome.events) evaluations += event.has_evaluate();
   EXPECT_EQ(evaluations, 2);
+  // A worker of any rank sees the same events of the run.
+  ASSERT_EQ(outcome.seen.size(), 1u + 8 + 2);
+  EXPECT_EQ(outcome.seen[0].start().world_size(), 2);
+  EXPECT_EQ(outcome.seen[0].start().config().steps(), 8);
+  EXPECT_EQ(outcome.seen[1].step().loss(), outcome.Losses()[0]);
+  EXPECT_TRUE(outcome.seen.back().has_evaluate());
   ASSERT_TRUE(outcome.events.back().has_end());
   ASSERT_EQ(outcome.events.back().end().ranks_size(), 2);
   EXPECT_GT(outcome.events.back().end().ranks(1).device_memory().at("optimizer").current(), 0);
@@ -168,7 +186,7 @@ TEST_F(WorkerRunTest, AStoppedRunGoesOnToTheBitAtAnyWorldSizeAndStage) {
   for (size_t i = 0; i < third.Losses().size(); ++i) EXPECT_NEAR(third.Losses()[i] / whole[stopped_at + i], 1.0, 1e-5);
 }
 
-// Where a GPU is, this is also a run whose steps are read one late, stopped between two.
+// On a machine with a GPU this is also a run whose steps are read one late, stopped between two.
 TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
   for (const std::string& device : UsableDevices()) {
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
@@ -197,11 +215,11 @@ TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
     EXPECT_EQ(ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale().clean_steps(), 6);
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints/step-00000006")).ok());
 
-    // With a scale that no gradient survives, steps are skipped, and said to be, until it has come down.
-    std::string manifest = ReadSmallFile(JoinPath(saved.path, "manifest.json"), 1 << 20).value();
-    size_t at = manifest.find("65536");
-    ASSERT_NE(at, std::string::npos);
-    ASSERT_TRUE(WriteFileAtomically(JoinPath(saved.path, "manifest.json"), manifest.replace(at, 5, "16777216")).ok());
+    // With a scale that no gradient survives, steps are skipped, and reported as skipped, until it has fallen far
+    // enough.
+    v1::CheckpointManifest manifest = ReadManifest(saved.path).value();
+    manifest.mutable_loss_scale()->set_scale(kMostLossScale);
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(saved.path, "manifest.json"), ManifestText(manifest)).ok());
     Outcome skipping = Run(config, {{saved.path, saved.step}});
     ASSERT_TRUE(skipping.results[0].ok()) << skipping.results[0].status();
     end = ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
@@ -249,14 +267,85 @@ TEST_F(WorkerRunTest, ADamagedCheckpointGivesWayToTheOneBefore) {
   EXPECT_THAT(notice, HasSubstr("rank-00001.safetensors"));
 }
 
+// An fsync that takes three heartbeat timeouts: the ranks train on up to their next save, their heartbeats continue,
+// and nobody is lost.
+TEST_F(WorkerRunTest, ASlowDiskHoldsUpNeitherStepsNorHeartbeats) {
+  v1::Config config = Config(2, 2);
+  config.mutable_checkpoint()->set_every_steps(4);
+  FleetParameters parameters;
+  parameters.config = config;
+  parameters.version = "test";
+  FakeClock clock;
+  MemoryFleet fleet(parameters, clock);
+  FileCallLog files(directory_);
+  files.HoldFsync("rank-00001.safetensors");
+  Outcome outcome;
+  std::thread run([&] { outcome = RunIn(fleet, config); });
+  files.WaitUntilHeld();
+  EXPECT_TRUE(fleet.WaitForStep(8));
+  for (int quarter = 0; quarter < 12; ++quarter) {
+    clock.Advance(config.restart().heartbeat_timeout_seconds() / 4);
+    fleet.Beat();
+  }
+  EXPECT_FALSE(fleet.ended().has_value()) << *fleet.ended();
+  EXPECT_THAT(ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::IsEmpty());
+  files.ReleaseFsync();
+  run.join();
+  for (const auto& result : outcome.results) EXPECT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::ElementsAre(4, 8));
+}
+
+// Storage that cannot keep up: the next save waits for the commit of the last one, and a stop is still obeyed.
+TEST_F(WorkerRunTest, TrainingWaitsForACommitThatIsLate) {
+  v1::Config config = Config(2, 2);
+  config.mutable_checkpoint()->set_every_steps(1);
+  FleetParameters parameters;
+  parameters.config = config;
+  parameters.version = "test";
+  MemoryFleet fleet(parameters);
+  FileCallLog files(directory_);
+  files.HoldFsync("rank-00000.safetensors");
+  Outcome outcome;
+  std::thread run([&] { outcome = RunIn(fleet, config); });
+  files.WaitUntilHeld();
+  EXPECT_TRUE(fleet.WaitForStep(2));
+  fleet.Feed(StopAsked{"enough"});
+  files.ReleaseFsync();
+  run.join();
+  for (const auto& result : outcome.results) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result->stopped);
+    EXPECT_LE(result->step, 3);  // step 2 was done, and step 3 may have carried the flag
+  }
+}
+
+TEST_F(WorkerRunTest, AShorterContextIsTakenFromALongerOne) {
+  Run(Config(1, 0));
+  CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
+  v1::Config shorter = Config(2, 3);
+  shorter.mutable_model()->set_context(4);
+  shorter.set_steps(10);
+  shorter.mutable_checkpoint()->set_dir(JoinPath(directory_, "shorter"));
+  Outcome outcome = Run(shorter, {{saved.path, saved.step}});
+  ASSERT_TRUE(outcome.results[0].ok()) << outcome.results[0].status();
+  EXPECT_EQ(outcome.Losses().size(), 2u);
+  EXPECT_LT(outcome.Losses()[0], 5.5);  // an untrained model is at ln 256 = 5.545
+}
+
 TEST_F(WorkerRunTest, AnotherModelsCheckpointIsRefusedByName) {
   Run(Config(1, 0));
   CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
   v1::Config other = Config(1, 0);
   *other.mutable_model() = TestModelConfig(2, 32, 2, 8, 256);
   Outcome outcome = Run(other, {{saved.path, saved.step}});
-  EXPECT_EQ(outcome.results[0].status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(outcome.results[0].status().message()), HasSubstr("transformer.wte.weight [256,16]"));
+  EXPECT_EQ(outcome.results[0].status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(outcome.results[0].status().message()),
+              HasSubstr("model.hidden is 16 there and 32 in the configuration"));
+  other = Config(1, 0);
+  other.mutable_model()->set_heads(4);
+  other.mutable_model()->set_kv_heads(4);
+  EXPECT_THAT(std::string(Run(other, {{saved.path, saved.step}}).results[0].status().message()),
+              HasSubstr("model.heads is 2 there and 4"));
 }
 
 TEST_F(WorkerRunTest, ABadFileOfOneRankEndsTheFleetWithItsReason) {

@@ -24,7 +24,7 @@ class WorkerStatus {
 
   // From here until it is set to null, progress is read from this communicator, and Abort reaches it.
   void SetCommunicator(Communicator* communicator);
-  // The fleet is lost: ends every wait of the communicator's with `reason`, now or once it is set.
+  // The fleet is lost: ends every wait of the communicator with `reason`, now or once a communicator is set.
   void Abort(const absl::Status& reason);
 
   v1::Heartbeat Heartbeat() const;

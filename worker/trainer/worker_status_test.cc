@@ -1,4 +1,4 @@
-// Status reaches readers, and an abort reaches the communicator whenever it comes.
+// Status reaches readers, and an abort reaches the communicator at any time.
 #include "worker/trainer/worker_status.h"
 
 #include <thread>

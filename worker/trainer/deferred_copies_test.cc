@@ -1,0 +1,114 @@
+// What the trainer copies while the host continues, on an emulated GPU whose streams run late: tokens on their way in,
+// and the snapshot that a checkpoint is written from. See worker/zero/deferred_streams_test.cc.
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "gtest/gtest.h"
+#include "worker/device/cuda/emulation/fast_device.h"
+#include "worker/device/cuda/emulation/streams.h"
+#include "worker/trainer/checkpointer.h"
+#include "worker/trainer/data_feed.h"
+#include "worker/zero/fleet_testing.h"
+
+namespace zerofleet {
+namespace {
+
+using cuda::emulation::FastDevice;
+
+constexpr int64_t kCopiedContext = 4, kSequences = 2, kTokens = 2 * kSequences * kCopiedContext;
+constexpr uint64_t kSeeds = 20;
+
+class DeferredCopies : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(CreateDirectories(directory_).ok()); }
+  void TearDown() override {
+    cuda::emulation::ScheduleEagerly();
+    ASSERT_TRUE(RemoveTree(directory_).ok());
+  }
+
+  const std::string directory_ = JoinPath(testing::TempDir(), "zerofleet_deferred_copies_" + std::to_string(getpid()));
+};
+
+// The batches of many micro-batches, each copied away on the stream before the next one replaces it.
+std::vector<int32_t> Feed(const v1::Config& config) {
+  constexpr int kBatches = 12;
+  FastDevice device(0);
+  const auto stream = device.CreateStream().value();
+  const auto tokens = device.Reserve(kTokens * 4).value();
+  const auto staging = device.ReserveHost(kTokenStages * kTokens * 4).value();
+  const auto kept = device.Reserve(kBatches * kTokens * 4).value();
+  const auto feed = DataFeed::Open(config).value();
+  feed->Attach(0, device, *stream, reinterpret_cast<int32_t*>(tokens->data()),
+               reinterpret_cast<int32_t*>(staging->data()));
+  for (int i = 0; i < kBatches; ++i) {
+    const MicroBatch batch = feed->TrainingBatch(i + 1, 0).value();
+    device.Copy(*stream, kept->data() + i * kTokens * 4, batch.inputs, kTokens * 4);
+  }
+  std::vector<int32_t> all(kBatches * kTokens);
+  device.Copy(*stream, all.data(), kept->data(), static_cast<int64_t>(all.size()) * 4);
+  EXPECT_TRUE(stream->Synchronize().ok());
+  return all;
+}
+
+TEST_F(DeferredCopies, TokensAreStagedUntilTheyAreCopied) {
+  std::string text;
+  for (int i = 0; i < 201; ++i) text += static_cast<char>(i);
+  const std::string path = JoinPath(directory_, "text.txt");
+  ASSERT_TRUE(WriteFileAtomically(path, text).ok());
+  v1::Config config;
+  *config.mutable_model() = TestModelConfig(1, 4, 1, kCopiedContext, 256);
+  config.mutable_data()->add_train(path);
+  config.mutable_data()->set_format("text");
+  config.mutable_data()->set_tokenizer("bytes");
+  config.mutable_parallel()->set_workers(1);
+  config.mutable_batch()->set_global_sequences(kSequences);
+  config.mutable_batch()->set_micro_sequences(kSequences);
+  const std::vector<int32_t> expected = Feed(config);
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    cuda::emulation::ScheduleBySeed(seed);
+    ASSERT_EQ(Feed(config), expected) << "seed " << seed;
+    cuda::emulation::ScheduleEagerly();
+  }
+}
+
+// Trains a step, saves, and continues training while the file is written.
+std::string SavedDigest(const FleetSetup& setup, const std::string& step_dir) {
+  std::string digest;
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+    rank.Step(1);
+    {
+      Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(),
+                                rank.host_arena().TakeAs<float>(kSnapshotRow), Clock::Real());
+      v1::CheckpointManifest manifest;
+      manifest.set_step(1);
+      ZF_CHECK(checkpointer
+                   .Save(step_dir, manifest,
+                         [&](v1::ShardWritten outcome) {
+                           ZF_CHECK(outcome.ok());
+                           digest = outcome.file().SerializeAsString();
+                         })
+                   .ok());
+      rank.Step(2);
+    }
+  });
+  return digest;
+}
+
+TEST_F(DeferredCopies, ACheckpointIsOfItsStep) {
+  FleetSetup setup{.model = TestModelConfig(1, 8, 2, 6, 17), .stage = 2, .global_sequences = 2};
+  setup.make_device = [](int) { return std::make_unique<FastDevice>(0); };
+  const std::string expected = SavedDigest(setup, JoinPath(directory_, "eager"));
+  ASSERT_FALSE(expected.empty());
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    cuda::emulation::ScheduleBySeed(seed);
+    EXPECT_EQ(SavedDigest(setup, JoinPath(directory_, "seed-" + std::to_string(seed))), expected) << "seed " << seed;
+    cuda::emulation::ScheduleEagerly();
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet
