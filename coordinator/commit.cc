@@ -16,6 +16,9 @@ namespace {
 
 using google::protobuf::util::MessageDifferencer;
 
+// A rank saves only once its last save is committed, so that one commit is under way while the next is written.
+constexpr size_t kMostPendingCommits = 2;
+
 v1::CoordinatorMessage Outcome(int64_t step, bool committed, const std::string& text) {
   v1::CoordinatorMessage message;
   message.mutable_checkpoint()->set_step(step);
@@ -47,25 +50,41 @@ absl::StatusOr<v1::CheckpointManifest> Assemble(const Fleet& fleet, int64_t step
       return absl::InternalError(absl::StrCat("ranks 0 and ", rank, " describe step ", step, " differently"));
     }
   }
-  if (manifest.step() != step || manifest.files_size() != 0) {
-    return absl::InternalError(absl::StrCat("the manifest sent for step ", step, " is of step ", manifest.step(),
-                                            " with ", manifest.files_size(), " files"));
-  }
   manifest.set_generation(fleet.generation);
-  for (const auto& [rank, shard] : commit.shards) {
-    v1::ShardFile& file = *manifest.add_files();
-    file = shard.file();
-    file.set_rank(rank);
-  }
+  for (const auto& [rank, shard] : commit.shards) *manifest.add_files() = shard.file();
   ZF_RETURN_IF_ERROR(CheckCoverage(manifest));
   return manifest;
+}
+
+// What a worker says of its shard is held against what this run is: a manifest is never taken from a worker that trains
+// something else, and no message makes the coordinator keep more than it needs.
+absl::Status CheckShard(const Fleet& fleet, const Member& member, const v1::ShardWritten& shard) {
+  const v1::Config& config = fleet.parameters.config;
+  const v1::CheckpointManifest& manifest = shard.manifest();
+  std::string wrong;
+  if (shard.step() < fleet.start_step || shard.step() > config.steps()) {
+    wrong = absl::StrCat("the run is of steps ", fleet.start_step, " to ", config.steps());
+  } else if (!fleet.commits.contains(shard.step()) && fleet.commits.size() >= kMostPendingCommits) {
+    wrong = absl::StrCat(fleet.commits.size(), " earlier ones are not committed yet");
+  } else if (manifest.step() != shard.step() || manifest.files_size() != 0) {
+    wrong = absl::StrCat("its manifest is of step ", manifest.step(), " with ", manifest.files_size(), " files");
+  } else if (!MessageDifferencer::Equals(manifest.config(), config)) {
+    wrong = "it has another configuration";
+  } else if (manifest.world_size() != fleet.world_size() || manifest.zero_stage() != config.parallel().zero_stage()) {
+    wrong = absl::StrCat("it has world size ", manifest.world_size(), " and stage ", manifest.zero_stage());
+  } else if (shard.file().rank() != member.rank) {
+    wrong = absl::StrCat("it names rank ", shard.file().rank());
+  }
+  if (wrong.empty()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("the shard of step ", shard.step(), " from ", NameOf(member), " was refused: ", wrong));
 }
 
 v1::Event CheckpointEventOf(const ManifestWritten& written, const PendingCommit& commit) {
   v1::Event event;
   v1::CheckpointEvent& checkpoint = *event.mutable_checkpoint();
   checkpoint.set_step(written.step);
-  checkpoint.set_path(written.path);
+  checkpoint.set_path(written.committed.path);
   for (const auto& [rank, shard] : commit.shards) {
     checkpoint.set_bytes(checkpoint.bytes() + shard.file().bytes());
     checkpoint.set_stall_seconds(std::max(checkpoint.stall_seconds(), shard.stall_seconds()));
@@ -95,7 +114,7 @@ absl::Status CheckCoverage(const v1::CheckpointManifest& manifest) {
 }
 
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard) {
-  if (shard.step() <= fleet.committed_by_run) {  // said twice
+  if (shard.step() <= fleet.committed_by_run) {  // a duplicate
     return fleet.Send(member.id, Outcome(shard.step(), true, ""), "that step is committed already");
   }
   if (!shard.ok()) {
@@ -104,17 +123,20 @@ void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard)
     failure.set_message(absl::StrCat(failure.message(), "; ", LastCommitText(fleet)));
     return FailSave(fleet, shard.step(), StorageStatus(failure, context), member.rank);
   }
+  const absl::Status checked = CheckShard(fleet, member, shard);
+  if (!checked.ok()) return FailSave(fleet, shard.step(), checked, member.rank);
   PendingCommit& commit = fleet.commits[shard.step()];
-  if (!commit.shards.emplace(member.rank, shard).second) return;  // said twice
+  if (!commit.shards.emplace(member.rank, shard).second) return;  // a duplicate
   if (static_cast<int>(commit.shards.size()) < fleet.world_size()) return FailIfAShardCannotCome(fleet);
   absl::StatusOr<v1::CheckpointManifest> manifest = Assemble(fleet, shard.step(), commit);
   if (!manifest.ok()) {
-    return FailSave(fleet, shard.step(),
-                    Annotate(manifest.status(), absl::StrCat("checkpoint of step ", shard.step(), " was not committed")), -1);
+    return FailSave(
+        fleet, shard.step(),
+        Annotate(manifest.status(), absl::StrCat("checkpoint of step ", shard.step(), " was not committed")), -1);
   }
   commit.writing = true;
-  fleet.Emit(WriteManifest{*manifest}, absl::StrCat("all ", fleet.world_size(), " shards of step ", shard.step(),
-                                                    " are durable"));
+  fleet.Emit(WriteManifest{*manifest},
+             absl::StrCat("all ", fleet.world_size(), " shards of step ", shard.step(), " are durable"));
 }
 
 void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now) {
@@ -125,15 +147,17 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
     failure.set_code(static_cast<int>(written.status.code()));
     failure.set_message(std::string(written.status.message()));
     return FailSave(fleet, written.step,
-                    StorageStatus(failure, absl::StrCat("checkpoint of step ", written.step, " was not committed")), -1);
+                    StorageStatus(failure, absl::StrCat("checkpoint of step ", written.step, " was not committed")),
+                    -1);
   }
   v1::Event event = CheckpointEventOf(written, found->second);
   fleet.commits.erase(found);
   fleet.last_committed_step = fleet.committed_by_run = written.step;
-  fleet.last_committed_path = written.path;
+  fleet.last_committed_path = written.committed.path;
   fleet.counters.checkpoint_bytes += event.checkpoint().bytes();
   fleet.Emit(PersistState{{fleet.generation, written.step}}, "a checkpoint was committed");
   fleet.Publish(event, "a checkpoint was committed");
+  for (const std::string& warning : written.committed.warnings) fleet.PublishNotice(warning);
   fleet.SendToAll(Outcome(written.step, true, ""), "a checkpoint was committed");
   CompleteIfAllFinished(fleet, now);
 }

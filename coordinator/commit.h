@@ -8,7 +8,8 @@
 namespace zerofleet {
 
 // One rank's shard of one step. A failed one fails the run, naming rank, path and reason: a run whose checkpoints do
-// not reach storage must not look healthy. What was committed before stays. With the last shard the manifest goes out.
+// not reach storage must not look healthy. So does one that is not of this run: another configuration, rank, step or
+// size. What was committed before stays. With the last shard the manifest goes out.
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard);
 
 // The manifest is on storage, or is not.

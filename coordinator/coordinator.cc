@@ -26,6 +26,9 @@ Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
 }
 
 std::vector<Output> Coordinator::Step(const CoordinatorEvent& event, double now_seconds) {
+  // A completion whose outputs were dropped because the state before it could not be saved was told to nobody.
+  const bool undone = fleet_.phase == Phase::kDone && std::holds_alternative<PersistFailed>(event);
+  if (undone) fleet_.phase = Phase::kFinishing;
   if (!fleet_.ended()) std::visit([&](const auto& what) { Handle(what, now_seconds); }, event);
   return std::exchange(fleet_.outputs, {});
 }
@@ -61,28 +64,22 @@ bool Coordinator::Stale(const v1::WorkerMessage& message) {
 void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, double now) {
   bool training = member.state == MemberState::kTraining;
   switch (message.body_case()) {
-    case Body::kReady:
-      return OnReady(fleet_, member, message.ready(), now);
-    case Body::kLoadResult:
-      return OnLoadResult(fleet_, member, message.load_result(), now);
-    case Body::kHeartbeat:
-      return OnHeartbeat(fleet_, member, message.heartbeat(), now);
+    case Body::kReady: return OnReady(fleet_, member, message.ready(), now);
+    case Body::kLoadResult: return OnLoadResult(fleet_, member, message.load_result(), now);
+    case Body::kHeartbeat: return OnHeartbeat(fleet_, member, message.heartbeat(), now);
     case Body::kEvent:
       if (training) OnWorkerEvent(fleet_, member, message.event());
       return;
     case Body::kShardWritten:
       if (training) OnShardWritten(fleet_, member, message.shard_written());
       return;
-    case Body::kFailure:
-      return OnFailure(fleet_, member, message.failure(), now);
+    case Body::kFailure: return OnFailure(fleet_, member, message.failure(), now);
     case Body::kFinished:
       if (training) OnFinished(fleet_, member, message.finished(), now);
       return;
-    case Body::kStopRequested:
-      return OnStopRequested(fleet_, member, message.stop_requested());
+    case Body::kStopRequested: return OnStopRequested(fleet_, member, message.stop_requested());
     case Body::kHello:
-    case Body::BODY_NOT_SET:
-      return;
+    case Body::BODY_NOT_SET: return;
   }
 }
 
@@ -101,8 +98,10 @@ void Coordinator::Handle(const StopAsked& stop, double now) { OnStop(fleet_, sto
 
 void Coordinator::Handle(const ManifestWritten& written, double now) { OnManifestWritten(fleet_, written, now); }
 
+void Coordinator::Handle(const StorageLost& lost, double now) { FailFleet(fleet_, lost.status, -1); }
+
 void Coordinator::Handle(const PersistFailed& failed, double now) {
-  FailFleet(fleet_, Annotate(failed.status, "the coordinator could not prepare the run"), -1);
+  FailFleet(fleet_, Annotate(failed.status, "the coordinator could not save its state"), -1);
 }
 
 }  // namespace zerofleet

@@ -29,6 +29,7 @@ class Coordinator {
   void Handle(const Tick& tick, double now);
   void Handle(const StopAsked& stop, double now);
   void Handle(const ManifestWritten& written, double now);
+  void Handle(const StorageLost& lost, double now);
   void Handle(const PersistFailed& failed, double now);
 
   // True if the message is of a view that is no more, or of none; then it is refused and counted.

@@ -17,7 +17,7 @@ void RefuseSession(Fleet& fleet, MemberId member, const absl::Status& status);
 // A rank is done: all steps, or stopped with its checkpoint.
 void OnFinished(Fleet& fleet, Member& member, const v1::Finished& finished, double now);
 
-// A checkpoint that waits for a shard of a rank that has finished would wait for ever: ends the run instead.
+// A checkpoint that waits for a shard of a rank that has finished would wait forever: ends the run instead.
 void FailIfAShardCannotCome(Fleet& fleet);
 
 // Ends the run as complete if every rank has finished and no commit is under way.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "zerofleet/v1/coordinator.pb.h"
@@ -21,13 +22,13 @@ struct MessageReceived {
   v1::WorkerMessage message;
 };
 
-// The session's stream ended, in whatever way; nothing more comes from this member.
+// The session's stream ended, in whatever way; this member sends nothing more.
 struct SessionClosed {
   MemberId member;
   std::string cause;
 };
 
-// Time has passed; every wait is judged when this comes, so it should come often (about every 100 ms).
+// Time has passed; every wait is judged at this event, so it should be frequent (about every 100 ms).
 struct Tick {};
 
 // An operator, or the process's own signal, asks for an orderly end.
@@ -35,11 +36,22 @@ struct StopAsked {
   std::string reason;
 };
 
+// What carrying out a WriteManifest came to.
+struct CommittedStep {
+  std::string path;                   // of the committed step directory
+  std::vector<std::string> warnings;  // one line each; the commit stands all the same
+};
+
 // The WriteManifest output for `step` was carried out.
 struct ManifestWritten {
   int64_t step;
   absl::Status status;
-  std::string path;  // of the committed step directory
+  CommittedStep committed;
+};
+
+// The run can no longer store anything: its directory is gone.
+struct StorageLost {
+  absl::Status status;
 };
 
 // A PersistState or SetAside output could not be carried out; the outputs after it were dropped.
@@ -48,7 +60,7 @@ struct PersistFailed {
 };
 
 using CoordinatorEvent =
-    std::variant<MessageReceived, SessionClosed, Tick, StopAsked, ManifestWritten, PersistFailed>;
+    std::variant<MessageReceived, SessionClosed, Tick, StopAsked, ManifestWritten, PersistFailed, StorageLost>;
 
 }  // namespace zerofleet
 

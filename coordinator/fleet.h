@@ -32,10 +32,11 @@ struct CheckpointCandidate {
 struct FleetParameters {
   v1::Config config;  // complete
   std::string version;
+  std::string run;                              // its name, for people and metrics
   uint64_t previous_generation = 0;             // the largest ever used
   std::vector<CheckpointCandidate> candidates;  // newest first; none: initialise from the seed
   bool may_fall_back = false;                   // a bad candidate makes way for the next
-  std::vector<std::string> unreadable;          // step directories whose manifest cannot be believed
+  std::vector<std::string> unreadable;          // step directories whose manifest is invalid
   std::vector<std::string> notices;             // what a person should know of the start, said when the fleet forms
 };
 
@@ -97,6 +98,7 @@ struct Fleet {
   std::optional<Suspicion> suspicion;
   std::optional<std::string> stop_reason;
   v1::StepEvent last_step_event;
+  v1::EvaluateEvent last_evaluation;
   int64_t last_evaluated_step = -1;
   FleetCounters counters;
   std::vector<Output> outputs;  // of the step in progress

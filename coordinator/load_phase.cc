@@ -48,7 +48,7 @@ void StartTraining(Fleet& fleet, double now) {
     member.step = fleet.start_step;
     member.last_heard = now;
   }
-  for (const std::string& path : fleet.parameters.unreadable) fleet.Emit(SetAside{path}, "its manifest cannot be believed");
+  for (const std::string& path : fleet.parameters.unreadable) fleet.Emit(SetAside{path}, "its manifest is invalid");
   for (size_t i = 0; i < fleet.candidate; ++i) {
     fleet.Emit(SetAside{fleet.parameters.candidates[i].path}, "damaged; the run will reach its step again");
   }
@@ -83,7 +83,8 @@ void BeginLoad(Fleet& fleet, double now) {
   }
   v1::CoordinatorMessage message;
   message.mutable_load()->set_path(CandidatePath(fleet));
-  fleet.SendToAll(message, HasCandidate(fleet) ? "the newest checkpoint not known to be bad" : "no checkpoint to resume");
+  fleet.SendToAll(message,
+                  HasCandidate(fleet) ? "the newest checkpoint not known to be bad" : "no checkpoint to resume");
 }
 
 void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now) {

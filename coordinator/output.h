@@ -19,7 +19,7 @@ struct SendTo {
   v1::CoordinatorMessage message;
 };
 
-// Write this manifest beside its shards: the commit of a checkpoint. Answered by ManifestWritten.
+// Check the shards of this manifest and commit them with it. Answered by ManifestWritten.
 struct WriteManifest {
   v1::CheckpointManifest manifest;
 };

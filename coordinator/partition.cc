@@ -50,7 +50,8 @@ std::vector<PlacedRange> PartitionMap::StoredRanges(int rank) const {
 
 std::string PartitionMap::Describe() const {
   std::string text = absl::StrCat("ranks ", world_size_, " alignment ", kShardAlignment, "\n");
-  for (const UnitExtent& unit : units_) absl::StrAppend(&text, unit.name, " ", unit.flat_begin, " ", unit.flat_end, "\n");
+  for (const UnitExtent& unit : units_)
+    absl::StrAppend(&text, unit.name, " ", unit.flat_begin, " ", unit.flat_end, "\n");
   return text;
 }
 

@@ -1,9 +1,9 @@
 // Which rank owns which part of the training state.
 //
 // The flat space is every model tensor in table order, concatenated without padding; a unit (the embedding, one block,
-// the head) is a contiguous extent of it. Each unit is padded to a multiple of world_size * kShardAlignment elements and
-// cut into world_size equal shards; rank r owns the r-th (ZeRO §5.1 to §5.3, at the grain of a unit, so that every stage
-// shares one layout). The padding lies at a unit's end, holds zeros and is never stored.
+// the head) is a contiguous extent of it. Each unit is padded to a multiple of world_size * kShardAlignment elements
+// and cut into world_size equal shards; rank r owns the r-th (ZeRO §5.1 to §5.3, per unit, so that every
+// stage shares one layout). The padding lies at a unit's end, holds zeros and is never stored.
 #ifndef ZEROFLEET_COORDINATOR_PARTITION_H_
 #define ZEROFLEET_COORDINATOR_PARTITION_H_
 
@@ -21,7 +21,7 @@ struct UnitExtent {
   int64_t elements() const { return flat_end - flat_begin; }
 };
 
-// A range of the flat space, and where it stands in some buffer or file vector.
+// A range of the flat space, and its place in some buffer or file vector.
 struct PlacedRange {
   int64_t flat_begin, flat_end;
   int64_t offset;
@@ -37,11 +37,11 @@ class PartitionMap {
   int unit_count() const { return static_cast<int>(units_.size()); }
   const UnitExtent& unit(int u) const { return units_[u]; }
 
-  int64_t PaddedElements(int unit) const;                       // of the whole unit
+  int64_t PaddedElements(int unit) const;  // of the whole unit
   int64_t ShardElements(int unit) const { return PaddedElements(unit) / world_size_; }
-  int64_t TotalShardElements() const { return total_shard_; }   // one rank's, padding included
+  int64_t TotalShardElements() const { return total_shard_; }  // one rank's, padding included
   int64_t TotalPaddedElements() const { return total_shard_ * world_size_; }
-  int64_t TotalElements() const;                                // without padding
+  int64_t TotalElements() const;                                       // without padding
   int64_t ShardOffset(int unit) const { return shard_offset_[unit]; }  // in a rank's concatenated shards
 
   // The unpadded flat range that `rank` owns of `unit`; may be empty.

@@ -34,9 +34,9 @@ absl::Status CheckHello(const v1::Hello& first, const v1::Hello& hello) {
     const std::string& expected = (first.*agreement.value)();
     const std::string& got = (hello.*agreement.value)();
     if (expected == got) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "workers differ in their ", agreement.what, ": ", PlaceOf(first), " has ", expected, ", ", PlaceOf(hello),
-        " has ", got, "; all must run the same executable on the same kind of device"));
+    return absl::FailedPreconditionError(absl::StrCat("workers differ in their ", agreement.what, ": ", PlaceOf(first),
+                                                      " has ", expected, ", ", PlaceOf(hello), " has ", got,
+                                                      "; all must run the same executable on the same kind of device"));
   }
   return absl::OkStatus();
 }
@@ -46,9 +46,9 @@ absl::Status CheckReady(const Member& first, const Member& member) {
     const std::string& expected = (first.ready.*agreement.value)();
     const std::string& got = (member.ready.*agreement.value)();
     if (expected == got) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "workers differ in their ", agreement.what, ": ", PlaceOf(first.hello), " has ", expected, ", ",
-        PlaceOf(member.hello), " has ", got, "; ", agreement.remedy));
+    return absl::FailedPreconditionError(absl::StrCat("workers differ in their ", agreement.what, ": ",
+                                                      PlaceOf(first.hello), " has ", expected, ", ",
+                                                      PlaceOf(member.hello), " has ", got, "; ", agreement.remedy));
   }
   return absl::OkStatus();
 }
@@ -56,12 +56,12 @@ absl::Status CheckReady(const Member& first, const Member& member) {
 }  // namespace
 
 void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
-  if (fleet.Find(id) != nullptr) return;  // said twice
+  if (fleet.Find(id) != nullptr) return;  // a repetition
   if (fleet.phase != Phase::kForming || static_cast<int>(fleet.members.size()) >= fleet.world_size()) {
     RefuseSession(fleet, id,
-                  absl::FailedPreconditionError(absl::StrCat(
-                      "the fleet has its ", fleet.world_size(), " workers (parallel.workers); no place is left for ",
-                      PlaceOf(hello))));
+                  absl::FailedPreconditionError(absl::StrCat("the fleet has its ", fleet.world_size(),
+                                                             " workers (parallel.workers); no place is left for ",
+                                                             PlaceOf(hello))));
     return;
   }
   Member member;
@@ -73,11 +73,12 @@ void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
   if (!agreed.ok()) return FailFleet(fleet, agreed, -1);
   v1::CoordinatorMessage message;
   *message.mutable_welcome()->mutable_config() = fleet.parameters.config;
+  message.mutable_welcome()->set_run(fleet.parameters.run);
   fleet.Send(id, message, absl::StrCat(fleet.members.size(), " of ", fleet.world_size(), " joined"));
 }
 
 void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
-  if (member.state != MemberState::kJoined) return;  // said twice
+  if (member.state != MemberState::kJoined) return;  // a repetition
   member.state = MemberState::kReady;
   member.ready = ready;
   auto first = std::find_if(fleet.members.begin(), fleet.members.end(),
@@ -91,9 +92,9 @@ void CheckFormTimeout(Fleet& fleet, double now) {
   if (fleet.phase != Phase::kForming || now - fleet.began < fleet.form_timeout_seconds()) return;
   auto ready = std::count_if(fleet.members.begin(), fleet.members.end(),
                              [](const Member& member) { return member.state == MemberState::kReady; });
-  std::string text = absl::StrCat("the fleet did not form in ", fleet.form_timeout_seconds(), " s: ",
-                                  fleet.members.size(), " of ", fleet.world_size(), " workers joined, ", ready,
-                                  " were ready");
+  std::string text =
+      absl::StrCat("the fleet did not form in ", fleet.form_timeout_seconds(), " s: ", fleet.members.size(), " of ",
+                   fleet.world_size(), " workers joined, ", ready, " were ready");
   for (const Member& member : fleet.members) {
     if (member.state != MemberState::kReady) absl::StrAppend(&text, "; waiting for ", NameOf(member));
   }

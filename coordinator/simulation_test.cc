@@ -195,6 +195,9 @@ class Simulation {
     shard.set_step(worker.step);
     shard.set_ok(!Chance(chance_ / 2));
     shard.mutable_manifest()->set_step(worker.step);
+    *shard.mutable_manifest()->mutable_config() = coordinator_.fleet().parameters.config;
+    shard.mutable_manifest()->set_world_size(worker.world_size);
+    shard.mutable_file()->set_rank(worker.rank);
     shard.mutable_manifest()->add_tensors()->set_flat_end(kElements);
     int64_t each = kElements / worker.world_size;
     v1::FlatRange& range = *shard.mutable_file()->add_ranges();
@@ -261,7 +264,7 @@ class Simulation {
     EXPECT_EQ(manifest.files_size(), world_size());
     EXPECT_EQ(static_cast<int>(shards_[step].size()), world_size()) << "step " << step;
     absl::Status status = Chance(chance_) ? absl::PermissionDeniedError("read-only") : absl::OkStatus();
-    At(Delay(), [this, step, status] { Feed(ManifestWritten{step, status, "path"}); });
+    At(Delay(), [this, step, status] { Feed(ManifestWritten{step, status, {"path", {}}}); });
   }
 
   std::mt19937 random_;

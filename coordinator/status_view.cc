@@ -49,6 +49,7 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now) {
     entry.set_device(member.hello.device());
     entry.set_device_description(member.hello.device_description());
     entry.set_metrics_address(member.hello.metrics_address());
+    entry.set_address(member.hello.address());
   }
   return status;
 }

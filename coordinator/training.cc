@@ -37,6 +37,7 @@ void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event) {
   }
   if (event.has_evaluate() && event.evaluate().step() > fleet.last_evaluated_step) {
     fleet.last_evaluated_step = event.evaluate().step();
+    fleet.last_evaluation = event.evaluate();
     fleet.Publish(event, "rank 0 reports an evaluation");
   }
 }

@@ -2,20 +2,22 @@
 //
 //   # a comment
 //   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 candidates=ckpt/b:20,ckpt/a:10
-//   0.5 from 1: hello { host: "a" pid: 11 }     at 0.5 s session 1 sends this WorkerMessage (text format); its generation
+//   0.5 from 1: hello { host: "a" pid: 11 }     at 0.5 s session 1 sends this WorkerMessage (text format); its
+//   generation
 //                                               is the fleet's unless it is written out
 //   1.0 closed 1: stream reset                  the session ended
 //   1.0 tick
 //   1.0 stop: an operator asked
-//   1.0 written 20: DATA_LOSS no space          the answer to a manifest; "OK" or a code and a message
-//   1.0 status                                  prints the operator's view
-//   > send 1 {...} (why)                        what came out of the event above
+//   1.0 written 20: DATA_LOSS no space          the answer to a manifest: a code and a message, "OK", or "OK; a
+//   warning" 1.0 storage lost                            the checkpoint directory was removed 1.0 status prints the
+//   operator's view > send 1 {...} (why)                        what came out of the event above
 //
 // With ZF_UPDATE_TRANSCRIPTS=1 the outputs are rewritten in place; read the difference before committing it.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -60,18 +62,25 @@ FleetParameters ParseSetup(const std::string& line) {
   std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
   for (size_t i = 1; i < words.size(); ++i) {
     std::pair<std::string, std::string> setting = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
-    if (setting.first == "workers") config.mutable_parallel()->set_workers(ToInt(setting.second));
-    else if (setting.first == "heartbeat") config.mutable_restart()->set_heartbeat_timeout_seconds(ToDouble(setting.second));
-    else if (setting.first == "form") config.mutable_restart()->set_form_timeout_seconds(ToDouble(setting.second));
-    else if (setting.first == "previous") parameters.previous_generation = ToInt(setting.second);
-    else if (setting.first == "fallback") parameters.may_fall_back = setting.second == "1";
+    if (setting.first == "workers")
+      config.mutable_parallel()->set_workers(ToInt(setting.second));
+    else if (setting.first == "heartbeat")
+      config.mutable_restart()->set_heartbeat_timeout_seconds(ToDouble(setting.second));
+    else if (setting.first == "form")
+      config.mutable_restart()->set_form_timeout_seconds(ToDouble(setting.second));
+    else if (setting.first == "previous")
+      parameters.previous_generation = ToInt(setting.second);
+    else if (setting.first == "fallback")
+      parameters.may_fall_back = setting.second == "1";
     else if (setting.first == "candidates") {
       for (const std::string& candidate : std::vector<std::string>(absl::StrSplit(setting.second, ','))) {
         std::pair<std::string, std::string> parts = absl::StrSplit(candidate, ':');
         parameters.candidates.push_back({parts.first, ToInt(parts.second)});
       }
-    } else ADD_FAILURE() << "unknown setting " << words[i];
+    } else
+      ADD_FAILURE() << "unknown setting " << words[i];
   }
+  if (!parameters.candidates.empty()) config.set_steps(std::max(config.steps(), parameters.candidates[0].step));
   return parameters;
 }
 
@@ -97,14 +106,23 @@ CoordinatorEvent ParseEvent(const std::string& text, const Fleet& fleet) {
   std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(absl::ByAnyChar(" :"), 1));
   const auto& [verb, rest] = parts;
   if (verb == "tick") return Tick();
+  if (verb == "storage") return StorageLost{absl::NotFoundError("checkpoint.dir: ckpt was removed")};
   if (verb == "stop") return StopAsked{std::string(absl::StripAsciiWhitespace(rest))};
   auto [number, body] = NumberAndRest(rest);
   if (verb == "closed") return SessionClosed{static_cast<MemberId>(number), body};
-  if (verb == "written") return ManifestWritten{number, ParseStatus(body), absl::StrCat("ckpt/step-", number)};
+  if (verb == "written") {
+    const std::pair<std::string, std::string> answer = absl::StrSplit(body, absl::MaxSplits("; ", 1));
+    ManifestWritten written{number, ParseStatus(answer.first), {absl::StrCat("ckpt/step-", number), {}}};
+    if (!answer.second.empty()) written.committed.warnings.push_back(answer.second);
+    return written;
+  }
   EXPECT_EQ(verb, "from") << text;
   MessageReceived received{static_cast<MemberId>(number), {}};
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(body, &received.message)) << body;
   if (received.message.generation() == 0) received.message.set_generation(fleet.generation);
+  if (received.message.has_shard_written() && !received.message.shard_written().manifest().has_config()) {
+    *received.message.mutable_shard_written()->mutable_manifest()->mutable_config() = fleet.parameters.config;
+  }
   return received;
 }
 
@@ -152,9 +170,8 @@ std::vector<std::string> Transcripts() {
   return names.ok() ? *names : std::vector<std::string>();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TranscriptTest, testing::ValuesIn(Transcripts()), [](const auto& info) {
-  return std::string(info.param.substr(0, info.param.find('.')));
-});
+INSTANTIATE_TEST_SUITE_P(All, TranscriptTest, testing::ValuesIn(Transcripts()),
+                         [](const auto& info) { return std::string(info.param.substr(0, info.param.find('.'))); });
 
 TEST(TranscriptTest, ThereAreTranscripts) { EXPECT_GE(Transcripts().size(), 12u); }
 
