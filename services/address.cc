@@ -1,6 +1,7 @@
 // HOST:PORT, taken apart and checked; see address.h.
 #include "services/address.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace zerofleet {
 namespace {
@@ -56,6 +58,25 @@ absl::StatusOr<Address> ParseAddress(const std::string& text) {
     return invalid("has a port that is not a number from 0 to 65535");
   }
   return address;
+}
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+bool IsIpAddress(const std::string& text) {
+  in6_addr parsed;
+  return inet_pton(AF_INET, text.c_str(), &parsed) == 1 || inet_pton(AF_INET6, text.c_str(), &parsed) == 1;
+}
+
+std::string AddressOfPeer(const std::string& peer) {
+  const size_t scheme = peer.find(':'), port = peer.rfind(':');
+  if (scheme == std::string::npos || port <= scheme) return "";
+  const std::string host =
+      absl::StrReplaceAll(peer.substr(scheme + 1, port - scheme - 1), {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
+  return IsIpAddress(host) ? host : "";
 }
 
 absl::Status CannotListen(const Address& address) {

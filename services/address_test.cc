@@ -34,6 +34,20 @@ TEST(Address, RefusesWhatIsNotAnAddressAndQuotesIt) {
   }
 }
 
+TEST(Address, TellsIpAddressesFromNames) {
+  for (const char* text : {"127.0.0.1", "0.0.0.0", "::", "::1", "fe80::1"}) EXPECT_TRUE(IsIpAddress(text)) << text;
+  for (const char* text : {"", "localhost", "127.0.0", "127.0.0.1:9", "[::1]", "1.2.3.4.5"}) {
+    EXPECT_FALSE(IsIpAddress(text)) << text;
+  }
+}
+
+TEST(Address, IsFoundInTheNameOfAPeer) {
+  EXPECT_EQ(AddressOfPeer("ipv4:10.0.0.3:4242"), "10.0.0.3");
+  EXPECT_EQ(AddressOfPeer("ipv6:[fe80::1]:4242"), "fe80::1");
+  EXPECT_EQ(AddressOfPeer("ipv6:%5B::1%5D:4242"), "::1");
+  for (const char* peer : {"", "unix:/run/socket", "unix:", "ipv4:", "unknown"}) EXPECT_EQ(AddressOfPeer(peer), "");
+}
+
 TEST(Address, SaysWhyItCannotListen) {
   const absl::Status elsewhere = CannotListen({"192.0.2.1", 7070});  // TEST-NET-1: no machine's own
   EXPECT_EQ(elsewhere.code(), absl::StatusCode::kFailedPrecondition);

@@ -1,36 +1,44 @@
-// Listing and committing through the checkpoint catalog; see checkpoint_store.h.
+// Listing, committing and pruning through the checkpoint catalog; see checkpoint_store.h.
 #include "services/checkpoint_store.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/commit.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/same_model.h"
+#include "worker/optim/schedule.h"
 
 namespace zerofleet {
 namespace {
 
+constexpr char kLockName[] = ".lock";
+
 void AddCandidate(ResumePlan& plan, const std::string& path, const v1::CheckpointManifest& manifest) {
   plan.candidates.push_back({path, manifest.step()});
   plan.newest_generation = std::max(plan.newest_generation, static_cast<uint64_t>(manifest.generation()));
-  plan.newest_unix_seconds = std::max(plan.newest_unix_seconds, static_cast<int64_t>(manifest.committed_unix_seconds()));
+  plan.newest_unix_seconds =
+      std::max(plan.newest_unix_seconds, static_cast<int64_t>(manifest.committed_unix_seconds()));
 }
 
-}  // namespace
+// What the run is told of the checkpoint that it goes on from.
+absl::Status JudgeNewest(const v1::Config& config, const std::string& path, const v1::CheckpointManifest& manifest,
+                         ResumePlan& plan) {
+  ZF_RETURN_IF_ERROR(CheckSameModel(manifest, config.model(), path));
+  for (std::string& notice : ResumeNotices(config, path, manifest)) plan.notices.push_back(std::move(notice));
+  return absl::OkStatus();
+}
 
-absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const std::string& dir) {
+absl::StatusOr<ResumePlan> PlanAuto(const v1::Config& config) {
+  const std::string& dir = config.checkpoint().dir();
   ResumePlan plan;
-  if (resume == "none") return plan;
-  if (resume != "auto") {
-    ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(resume));
-    AddCandidate(plan, resume, manifest);
-    return plan;
-  }
   plan.may_fall_back = true;
   std::vector<CheckpointProblem> problems;
   ZF_ASSIGN_OR_RETURN(std::vector<CommittedCheckpoint> committed, ListCheckpoints(dir, &problems));
@@ -41,25 +49,107 @@ absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const std::stri
   }
   if (committed.empty() && !problems.empty()) {
     return absl::DataLossError(absl::StrCat(plan.notices.back(), "; no other checkpoint is left in ", dir,
-                                            "; --resume none begins anew"));
+                                            "; use --resume none to start over"));
+  }
+  if (!committed.empty()) {
+    ZF_RETURN_IF_ERROR(JudgeNewest(config, committed.front().path, committed.front().manifest, plan));
   }
   return plan;
 }
 
-absl::StatusOr<std::string> CommitCheckpoint(v1::CheckpointManifest manifest, int64_t unix_seconds) {
-  manifest.set_committed_unix_seconds(unix_seconds);
-  const v1::CheckpointConfig& config = manifest.config().checkpoint();
-  std::string path = StepDirectory(config.dir(), manifest.step());
-  ZF_RETURN_IF_ERROR(CommitManifest(path, manifest));
-  ZF_RETURN_IF_ERROR(PruneCheckpoints(config.dir(), config.keep()));
-  return path;
+}  // namespace
+
+absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Config& config) {
+  ResumePlan plan;
+  if (resume == "auto") {
+    ZF_ASSIGN_OR_RETURN(plan, PlanAuto(config));
+  } else if (resume != "none") {
+    ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(resume));
+    AddCandidate(plan, resume, manifest);
+    ZF_RETURN_IF_ERROR(JudgeNewest(config, resume, manifest, plan));
+  }
+  // A worker of that generation may still be alive, and about to write.
+  ZF_ASSIGN_OR_RETURN(const uint64_t unfinished, NewestPartialGeneration(config.checkpoint().dir()));
+  plan.newest_generation = std::max(plan.newest_generation, unfinished);
+  return plan;
 }
 
-absl::Status SetCheckpointAside(const std::string& step_dir) {
+std::vector<std::string> ResumeNotices(const v1::Config& config, const std::string& path,
+                                       const v1::CheckpointManifest& manifest) {
+  std::vector<std::string> notices;
+  const int64_t stored = manifest.config().model().context(), context = config.model().context(),
+                step = manifest.step();
+  if (stored > context) {
+    notices.push_back(absl::StrCat("checkpoint ", path, " has a context of ", stored, " and model.context is ", context,
+                                   ": the first ", context, " rows of its position table are used"));
+  }
+  if (step == 0 || step >= config.steps()) return notices;
+  const v1::Config& before = manifest.config();
+  const double old_rate = LearningRate(before.optimizer(), before.schedule(), before.steps(), step);
+  const double new_rate = LearningRate(config.optimizer(), config.schedule(), config.steps(), step);
+  if (std::abs(new_rate - old_rate) > 1e-9 * old_rate) {
+    notices.push_back(
+        absl::StrFormat("the learning rate jumps on resuming: at step %d it is %.4g with the checkpoint's schedule "
+                        "(steps: %d) and %.4g "
+                        "with this configuration's (steps: %d)",
+                        step, old_rate, before.steps(), new_rate, config.steps()));
+  }
+  return notices;
+}
+
+absl::StatusOr<std::unique_ptr<CheckpointStore>> CheckpointStore::Open(const std::string& dir, int64_t keep,
+                                                                       absl::Duration patience) {
+  constexpr absl::Duration kRetry = absl::Milliseconds(50);
+  absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(dir, kLockName);
+  for (; absl::IsAlreadyExists(lock.status()) && patience > absl::ZeroDuration(); patience -= kRetry) {
+    absl::SleepFor(kRetry);
+    lock = DirectoryLock::Acquire(dir, kLockName);
+  }
+  if (absl::IsAlreadyExists(lock.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint.dir: another run holds ", dir, "; use another directory"));
+  }
+  if (!lock.ok()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("checkpoint.dir: ", dir, " cannot be written: ", std::string(lock.status().message())));
+  }
+  ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCommittedSteps(dir));
+  return std::unique_ptr<CheckpointStore>(
+      new CheckpointStore(dir, std::max<int64_t>(keep, 1), *std::move(lock), {steps.begin(), steps.end()}));
+}
+
+void CheckpointStore::RemoveUnfinished(uint64_t last_generation) const {
+  const absl::StatusOr<std::vector<std::string>> partials = ListPartials(dir_, last_generation);
+  if (!partials.ok()) return;
+  for (const std::string& partial : *partials) RemoveCheckpointFiles(partial).IgnoreError();
+}
+
+absl::StatusOr<CommittedStep> CheckpointStore::Commit(v1::CheckpointManifest manifest, int64_t unix_seconds) {
+  manifest.set_committed_unix_seconds(unix_seconds);
+  CommittedStep committed{StepDirectory(dir_, manifest.step()), {}};
+  ZF_RETURN_IF_ERROR(CommitCheckpoint(committed.path, manifest));
+  absl::MutexLock lock(&mutex_);
+  steps_.insert(manifest.step());
+  while (static_cast<int64_t>(steps_.size()) > keep_) {
+    const int64_t oldest = *steps_.begin();
+    steps_.erase(steps_.begin());  // whether it can be removed or not: it is not tried at every commit
+    const absl::Status removed = RemoveCheckpoint(dir_, oldest);
+    if (removed.ok()) continue;
+    committed.warnings.push_back(absl::StrCat("the old checkpoint ", StepDirectory(dir_, oldest),
+                                              " could not be removed: ", std::string(removed.message())));
+  }
+  return committed;
+}
+
+absl::Status CheckpointStore::SetAside(const std::string& step_dir) {
   std::string target = absl::StrCat(step_dir, ".damaged");
   for (int number = 2; FileExists(target); ++number) target = absl::StrCat(step_dir, ".damaged-", number);
-  if (std::rename(step_dir.c_str(), target.c_str()) == 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(step_dir, ": cannot rename to ", target, ": ", std::strerror(errno)));
+  ZF_RETURN_IF_ERROR(Rename(step_dir, target));
+  absl::MutexLock lock(&mutex_);
+  std::erase_if(steps_, [&](int64_t step) { return StepDirectory(dir_, step) == step_dir; });
+  return absl::OkStatus();
 }
+
+absl::Status CheckpointStore::CheckHeld() const { return Annotate(lock_->CheckHeld(), "checkpoint.dir"); }
 
 }  // namespace zerofleet

@@ -1,12 +1,18 @@
-// The coordinator's hand on the checkpoint directory: what a run may resume from, and the commit of a manifest.
+// The coordinator's hand on the checkpoint directory: what a run may resume from, commits, and pruning.
 #ifndef ZEROFLEET_SERVICES_CHECKPOINT_STORE_H_
 #define ZEROFLEET_SERVICES_CHECKPOINT_STORE_H_
 
 #include <cstdint>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/directory_lock.h"
 #include "coordinator/fleet.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
@@ -15,23 +21,56 @@ namespace zerofleet {
 struct ResumePlan {
   std::vector<CheckpointCandidate> candidates;  // newest first
   bool may_fall_back = false;
-  uint64_t newest_generation = 0;  // of any candidate; the run's own must be larger
+  uint64_t newest_generation = 0;  // of any candidate or unfinished save; the run's own must be larger
   int64_t newest_unix_seconds = 0;
-  std::vector<std::string> unreadable;  // step directories whose manifest cannot be believed
-  std::vector<std::string> notices;  // one line for each checkpoint whose manifest cannot be believed
+  std::vector<std::string> unreadable;  // step directories whose manifest is invalid
+  std::vector<std::string> notices;     // one line each: checkpoints not used, and what resuming changes
 };
 
-// `resume` is "auto" (every committed checkpoint in `dir`), "none", or the path of one step directory, which must hold
-// a valid manifest. DataLoss if there are checkpoints but none with a valid manifest: a run never begins anew by itself
-// where there is something to resume.
-absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const std::string& dir);
+// `resume` is "auto" (every committed checkpoint in the configured directory), "none", or the path of one step
+// directory, which must hold a valid manifest. OutOfRange if the newest candidate is of another model. DataLoss if
+// there are checkpoints but none with a valid manifest: a run never begins anew by itself where there is something to
+// resume.
+absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Config& config);
 
-// Commits `manifest` in its step directory under its configuration's checkpoint.dir, then removes the oldest ones
-// beyond checkpoint.keep. The step directory.
-absl::StatusOr<std::string> CommitCheckpoint(v1::CheckpointManifest manifest, int64_t unix_seconds);
+// One line for each thing that goes on differently from `manifest` (at `path`) under `config`: a shorter context, and a
+// learning rate that jumps because the schedule is another one.
+std::vector<std::string> ResumeNotices(const v1::Config& config, const std::string& path,
+                                       const v1::CheckpointManifest& manifest);
 
-// Renames a damaged step directory to "<name>.damaged", or with a number behind it if that is taken.
-absl::Status SetCheckpointAside(const std::string& step_dir);
+// Commits checkpoints to one directory, which it holds while it lives, and keeps the newest `keep`. Thread-safe.
+class CheckpointStore {
+ public:
+  // Takes the directory's lock and lists what is committed there: pruning never lists again. FailedPrecondition if
+  // another run holds the directory, and still does after `patience`: a run that was killed takes a moment to go.
+  static absl::StatusOr<std::unique_ptr<CheckpointStore>> Open(const std::string& dir, int64_t keep,
+                                                               absl::Duration patience = absl::ZeroDuration());
+
+  // Removes what unfinished saves of generations up to `last_generation` left behind. What cannot be removed stays for
+  // the next start.
+  void RemoveUnfinished(uint64_t last_generation) const;
+
+  // Checks and commits the shards that the ranks of `manifest`'s generation wrote, then removes the oldest checkpoints
+  // beyond `keep`. What cannot be removed is a warning: the commit stands. The directory and the number kept are this
+  // store's own, whatever the manifest's configuration says.
+  absl::StatusOr<CommittedStep> Commit(v1::CheckpointManifest manifest, int64_t unix_seconds);
+
+  // Renames a damaged step directory to "<name>.damaged", or with a number behind it if that is taken.
+  absl::Status SetAside(const std::string& step_dir);
+
+  // NotFound, in one line for the user, once the directory was removed or replaced.
+  absl::Status CheckHeld() const;
+
+ private:
+  CheckpointStore(std::string dir, int64_t keep, std::unique_ptr<DirectoryLock> lock, std::set<int64_t> steps)
+      : dir_(std::move(dir)), keep_(keep), lock_(std::move(lock)), steps_(std::move(steps)) {}
+
+  const std::string dir_;
+  const int64_t keep_;
+  const std::unique_ptr<DirectoryLock> lock_;
+  absl::Mutex mutex_;
+  std::set<int64_t> steps_ ABSL_GUARDED_BY(mutex_);  // committed and not set aside
+};
 
 }  // namespace zerofleet
 

@@ -1,6 +1,7 @@
-// What a run may resume from; see checkpoint_store.h.
+// What a run may resume from, what it is told of it, and commits that stay within their directory.
 #include "services/checkpoint_store.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
@@ -9,105 +10,197 @@
 #include "base/file.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_reader.h"
+#include "worker/checkpoint/test_support.h"
 
 namespace zerofleet {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
-class CheckpointStoreTest : public testing::Test {
+class CheckpointStoreTest : public CheckpointTest {
  protected:
-  CheckpointStoreTest() { EXPECT_TRUE(RemoveTree(dir_).ok()); }
-  ~CheckpointStoreTest() override { EXPECT_TRUE(RemoveTree(dir_).ok()); }
-
-  // A shard file of the length the manifest gives, and the manifest that the coordinator would commit.
-  v1::CheckpointManifest Shard(int64_t step) {
-    std::string path = StepDirectory(dir_, step);
-    EXPECT_TRUE(CreateDirectories(path).ok());
-    EXPECT_TRUE(WriteFileAtomically(JoinPath(path, "rank-00000.safetensors"), std::string(200, 'x')).ok());
-    v1::CheckpointManifest manifest;
-    manifest.set_format_version(1);
-    manifest.set_step(step);
-    manifest.set_generation(step / 10);
-    manifest.set_world_size(1);
-    manifest.mutable_config()->mutable_checkpoint()->set_dir(dir_);
-    manifest.mutable_config()->mutable_checkpoint()->set_keep(2);
-    v1::TensorEntry& tensor = *manifest.add_tensors();
-    tensor.set_name("w");
-    tensor.set_dtype("F32");
-    tensor.add_shape(4);
-    tensor.set_flat_end(4);
-    manifest.mutable_loss_scale()->set_scale(1);
-    v1::ShardFile& file = *manifest.add_files();
-    file.set_name("rank-00000.safetensors");
-    file.set_bytes(200);
-    file.set_xxh3_128(std::string(32, '0'));
-    file.add_ranges()->set_flat_end(4);
-    return manifest;
+  void SetUp() override {
+    CheckpointTest::SetUp();
+    config_.mutable_checkpoint()->set_dir(directory_);
+    config_.mutable_checkpoint()->set_keep(2);
+    Open();
   }
+  void Open() {
+    store_.reset();
+    absl::StatusOr<std::unique_ptr<CheckpointStore>> store = CheckpointStore::Open(directory_, 2);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  absl::StatusOr<CommittedStep> Commit(int64_t step) {
+    v1::CheckpointManifest manifest = WriteShards(StepDirectory(directory_, step), step, 2);
+    return store_->Commit(manifest, 1000 + step);
+  }
+  std::vector<int64_t> Steps() { return ListCommittedSteps(directory_).value(); }
 
-  const std::string dir_ = JoinPath(testing::TempDir(), "zerofleet_checkpoint_store_" + std::to_string(getpid()));
+  v1::Config config_ = SmallConfig();
+  std::unique_ptr<CheckpointStore> store_;
 };
 
 TEST_F(CheckpointStoreTest, NothingToResume) {
-  absl::StatusOr<ResumePlan> plan = PlanResume("auto", dir_);
+  absl::StatusOr<ResumePlan> plan = PlanResume("auto", config_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->candidates.empty());
 }
 
 TEST_F(CheckpointStoreTest, CommittedOnesAreCandidatesNewestFirstAndTheOldestGo) {
   for (int64_t step : {10, 20, 30}) {
-    absl::StatusOr<std::string> path = CommitCheckpoint(Shard(step), 1000 + step);
-    ASSERT_TRUE(path.ok()) << path.status();
-    EXPECT_EQ(*path, StepDirectory(dir_, step));
+    absl::StatusOr<CommittedStep> committed = Commit(step);
+    ASSERT_TRUE(committed.ok()) << committed.status();
+    EXPECT_EQ(committed->path, StepDirectory(directory_, step));
+    EXPECT_THAT(committed->warnings, IsEmpty());
   }
-  absl::StatusOr<ResumePlan> plan = PlanResume("auto", dir_);
+  absl::StatusOr<ResumePlan> plan = PlanResume("auto", config_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->candidates.size(), 2u);
   EXPECT_EQ(plan->candidates[0].step, 30);
   EXPECT_EQ(plan->candidates[1].step, 20);
   EXPECT_TRUE(plan->may_fall_back);
-  EXPECT_EQ(plan->newest_generation, 3u);
   EXPECT_EQ(plan->newest_unix_seconds, 1030);
-  EXPECT_TRUE(PlanResume("none", dir_)->candidates.empty());
+  EXPECT_TRUE(PlanResume("none", config_)->candidates.empty());
 }
 
 TEST_F(CheckpointStoreTest, AGivenPathIsTheOnlyCandidate) {
-  ASSERT_TRUE(CommitCheckpoint(Shard(10), 1).ok());
-  ASSERT_TRUE(CommitCheckpoint(Shard(20), 2).ok());
-  absl::StatusOr<ResumePlan> plan = PlanResume(StepDirectory(dir_, 10), dir_);
+  ASSERT_TRUE(Commit(10).ok());
+  ASSERT_TRUE(Commit(20).ok());
+  absl::StatusOr<ResumePlan> plan = PlanResume(StepDirectory(directory_, 10), config_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->candidates.size(), 1u);
   EXPECT_EQ(plan->candidates[0].step, 10);
   EXPECT_FALSE(plan->may_fall_back);
-  EXPECT_EQ(PlanResume(JoinPath(dir_, "step-00000099"), dir_).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(PlanResume(Path("step-00000099"), config_).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(CheckpointStoreTest, ABadManifestIsANoticeOrTheEnd) {
-  ASSERT_TRUE(CommitCheckpoint(Shard(10), 1).ok());
-  Shard(20);
-  std::string bad = JoinPath(StepDirectory(dir_, 20), "manifest.json");
-  ASSERT_TRUE(WriteFileAtomically(bad, "{").ok());
-  absl::StatusOr<ResumePlan> plan = PlanResume("auto", dir_);
+  ASSERT_TRUE(Commit(10).ok());
+  ASSERT_TRUE(CreateDirectory(StepDirectory(directory_, 20)).ok());
+  Overwrite(JoinPath(StepDirectory(directory_, 20), "manifest.json"), "{");
+  absl::StatusOr<ResumePlan> plan = PlanResume("auto", config_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->candidates.size(), 1u);
-  ASSERT_EQ(plan->notices.size(), 1u);
-  EXPECT_THAT(plan->notices[0], HasSubstr(StepDirectory(dir_, 20)));
-  ASSERT_TRUE(RemoveTree(StepDirectory(dir_, 10)).ok());
-  absl::Status status = PlanResume("auto", dir_).status();
+  EXPECT_THAT(plan->notices, ElementsAre(HasSubstr(StepDirectory(directory_, 20))));
+  ASSERT_TRUE(RemoveTree(StepDirectory(directory_, 10)).ok());
+  absl::Status status = PlanResume("auto", config_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(StepDirectory(dir_, 20)));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(StepDirectory(directory_, 20)));
 }
 
-TEST(SetCheckpointAside, RenamesWithoutOverwriting) {
-  std::string dir = JoinPath(testing::TempDir(), "zerofleet_set_aside_" + std::to_string(getpid()));
-  for (int round = 0; round < 2; ++round) {
-    ASSERT_TRUE(CreateDirectories(JoinPath(dir, "step-00000020")).ok());
-    ASSERT_TRUE(SetCheckpointAside(JoinPath(dir, "step-00000020")).ok());
+TEST_F(CheckpointStoreTest, AnotherModelsCheckpointIsRefusedAndNothingIsSetAside) {
+  ASSERT_TRUE(Commit(10).ok());
+  config_.mutable_model()->set_heads(5);
+  config_.mutable_model()->set_kv_heads(5);
+  for (const std::string& resume : {std::string("auto"), StepDirectory(directory_, 10)}) {
+    absl::Status status = PlanResume(resume, config_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("model.heads is 3 there and 5 in the configuration"));
   }
-  EXPECT_EQ(ListDirectory(dir).value(), (std::vector<std::string>{"step-00000020.damaged", "step-00000020.damaged-2"}));
-  EXPECT_FALSE(SetCheckpointAside(JoinPath(dir, "step-00000030")).ok());
-  ASSERT_TRUE(RemoveTree(dir).ok());
+  EXPECT_TRUE(PlanResume("none", config_).ok());
+}
+
+TEST_F(CheckpointStoreTest, WhatGoesOnDifferentlyIsSaid) {
+  ASSERT_TRUE(Commit(10).ok());
+  EXPECT_THAT(PlanResume("auto", config_)->notices, IsEmpty());
+  config_.set_steps(2000);
+  EXPECT_THAT(PlanResume("auto", config_)->notices,
+              ElementsAre("the learning rate jumps on resuming: at step 10 it is 0.0009998 with the checkpoint's "
+                          "schedule (steps: 1000) and 0.0009999 with this configuration's (steps: 2000)"));
+  config_.mutable_schedule()->set_decay("constant");
+  config_.mutable_optimizer()->set_learning_rate(2e-3);
+  EXPECT_THAT(PlanResume("auto", config_)->notices, ElementsAre(HasSubstr("and 0.002 with")));
+  config_ = SmallConfig();
+  config_.mutable_checkpoint()->set_dir(directory_);
+  config_.mutable_model()->set_context(4);
+  EXPECT_THAT(PlanResume("auto", config_)->notices,
+              ElementsAre(HasSubstr("has a context of 7 and model.context is 4: the first 4 rows")));
+}
+
+// A run that lost its state file must not take the generation of workers that may still write.
+TEST_F(CheckpointStoreTest, AnUnfinishedSaveCountsForTheGenerationAndIsRemoved) {
+  const std::string partial = PartialDirectory(StepDirectory(directory_, 30), 41);
+  ASSERT_TRUE(CreateDirectory(partial).ok());
+  Overwrite(JoinPath(partial, "rank-00000.safetensors"), "half");
+  EXPECT_EQ(PlanResume("none", config_)->newest_generation, 41u);
+  EXPECT_EQ(PlanResume("auto", config_)->newest_generation, 41u);
+  store_->RemoveUnfinished(40);
+  EXPECT_TRUE(FileExists(partial));
+  store_->RemoveUnfinished(41);
+  EXPECT_FALSE(FileExists(partial));
+}
+
+TEST_F(CheckpointStoreTest, TheDirectoryAndTheNumberKeptAreItsOwn) {
+  ASSERT_TRUE(Commit(10).ok());
+  v1::CheckpointManifest manifest = WriteShards(StepDirectory(directory_, 20), 20, 2);
+  manifest.mutable_config()->mutable_checkpoint()->set_dir(Path("another"));
+  manifest.mutable_config()->mutable_checkpoint()->set_keep(1);
+  EXPECT_EQ(store_->Commit(manifest, 1).value().path, StepDirectory(directory_, 20));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  EXPECT_FALSE(FileExists(Path("another")));
+}
+
+TEST_F(CheckpointStoreTest, JunkIsNotCommitted) {
+  v1::CheckpointManifest manifest = WriteShards(StepDirectory(directory_, 10), 10, 2);
+  manifest.mutable_files(1)->set_xxh3_128(std::string(32, '0'));
+  EXPECT_EQ(store_->Commit(manifest, 1).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(Steps(), IsEmpty());
+}
+
+TEST_F(CheckpointStoreTest, WhatCannotBeRemovedIsAWarningAndTheCommitStands) {
+  ASSERT_TRUE(Commit(10).ok());
+  const std::string manifest = JoinPath(StepDirectory(directory_, 10), "manifest.json");
+  ASSERT_TRUE(RemoveOne(manifest).ok());
+  ASSERT_TRUE(CreateDirectory(manifest).ok());  // not even root can unlink a directory that is not empty
+  Overwrite(JoinPath(manifest, "x"), "x");
+  ASSERT_TRUE(Commit(20).ok());
+  absl::StatusOr<CommittedStep> committed = Commit(30);
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  EXPECT_THAT(committed->warnings, ElementsAre(HasSubstr("the old checkpoint " + StepDirectory(directory_, 10) +
+                                                         " could not be removed: ")));
+  EXPECT_TRUE(VerifyCheckpoint(StepDirectory(directory_, 30)).ok());
+  // Said once, not with every commit.
+  EXPECT_THAT(Commit(40)->warnings, IsEmpty());
+}
+
+// A listing at every commit made the commits of a long run take longer and longer.
+TEST_F(CheckpointStoreTest, PruningDoesNotListTheDirectoryAgain) {
+  ASSERT_TRUE(Commit(10).ok());
+  Save(5, 1);  // by another hand
+  ASSERT_TRUE(Commit(20).ok());
+  EXPECT_THAT(Steps(), ElementsAre(5, 10, 20));
+  Open();
+  ASSERT_TRUE(Commit(30).ok());
+  EXPECT_THAT(Steps(), ElementsAre(20, 30));
+}
+
+TEST_F(CheckpointStoreTest, OneRunHoldsADirectory) {
+  absl::Status second = CheckpointStore::Open(directory_, 2).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(second.message(), "checkpoint.dir: another run holds " + directory_ + "; use another directory");
+  EXPECT_TRUE(store_->CheckHeld().ok());
+  ASSERT_TRUE(RemoveTree(directory_).ok());
+  EXPECT_EQ(store_->CheckHeld().message(),
+            "checkpoint.dir: " + directory_ + " was removed or replaced while it was in use");
+  EXPECT_EQ(CheckpointStore::Open(directory_, 2).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(CheckpointStoreTest, SettingAsideRenamesWithoutOverwriting) {
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(Commit(20).ok());
+    ASSERT_TRUE(store_->SetAside(StepDirectory(directory_, 20)).ok());
+  }
+  EXPECT_THAT(ListDirectory(directory_).value(),
+              ElementsAre(".lock", "step-00000020.damaged", "step-00000020.damaged-2"));
+  EXPECT_FALSE(store_->SetAside(StepDirectory(directory_, 30)).ok());
+  // What was set aside is not one of those kept.
+  ASSERT_TRUE(Commit(30).ok());
+  ASSERT_TRUE(Commit(40).ok());
+  EXPECT_THAT(Steps(), ElementsAre(30, 40));
 }
 
 }  // namespace

@@ -1,67 +1,106 @@
-// Feeding the coordinator and carrying out what it wants; see coordinator_loop.h.
+// Feeding the coordinator and carrying out what it decides; see coordinator_loop.h.
 #include "services/coordinator_loop.h"
 
+#include <algorithm>
 #include <utility>
-#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/status_view.h"
 
 namespace zerofleet {
 namespace {
+
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr size_t kMostOutputs = 65'536;  // minutes of storage that does not answer
+constexpr size_t kMostLogLine = 2048;    // bytes; a manifest's tensor table alone can be 100 KB
+
+// What happens every step, and the parts of a commit, are for debugging; the rest tells the run's story.
+LogLevel LevelOf(const Output& output) {
+  const auto* publish = std::get_if<PublishEvent>(&output.action);
+  const auto* send = std::get_if<SendTo>(&output.action);
+  const bool routine = (publish != nullptr && publish->event.has_step()) ||
+                       (send != nullptr && send->message.checkpoint().committed()) ||
+                       std::holds_alternative<WriteManifest>(output.action) ||
+                       std::holds_alternative<PersistState>(output.action);
+  return routine ? LogLevel::kDebug : LogLevel::kInfo;
+}
+
 }  // namespace
 
 CoordinatorLoop::CoordinatorLoop(FleetParameters parameters, CoordinatorHooks hooks, const Clock& clock)
-    : hooks_(std::move(hooks)), clock_(clock), coordinator_(std::move(parameters), clock.MonotonicSeconds()) {}
+    : hooks_(std::move(hooks)),
+      clock_(clock),
+      log_(hooks_.log),
+      coordinator_(std::move(parameters), clock.MonotonicSeconds()) {}
 
 CoordinatorLoop::~CoordinatorLoop() {
   {
     absl::MutexLock lock(&mutex_);
     shutting_down_ = true;
   }
-  if (ticker_.joinable()) ticker_.join();
-  if (committer_.joinable()) committer_.join();
+  for (std::thread* thread : {&ticker_, &carrier_, &committer_}) {
+    if (thread->joinable()) thread->join();
+  }
 }
 
 void CoordinatorLoop::StartThreads() {
   ticker_ = std::thread([this] { TickUntilShutDown(); });
+  carrier_ = std::thread([this] { CarryOutUntilShutDown(); });
   committer_ = std::thread([this] { CommitUntilShutDown(); });
 }
 
-MemberId CoordinatorLoop::OpenSession(SessionSink* sink) {
-  absl::MutexLock lock(&mutex_);
-  sessions_[++last_member_] = sink;
+absl::StatusOr<MemberId> CoordinatorLoop::OpenSession(SessionSink* sink) {
+  absl::MutexLock lock(&sessions_mutex_);
+  const auto silent =
+      std::count_if(sessions_.begin(), sessions_.end(), [](const auto& entry) { return !entry.second.has_spoken; });
+  if (static_cast<size_t>(silent) >= kMostSilentSessions) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(silent, " sessions have not said who they are yet; no more are taken until they do"));
+  }
+  sessions_[++last_member_] = {sink, clock_.MonotonicSeconds()};
   if (end_) sink->Close();  // came after the run
   return last_member_;
 }
 
 void CoordinatorLoop::Receive(MemberId member, v1::WorkerMessage message) {
+  {
+    absl::MutexLock lock(&sessions_mutex_);
+    auto session = sessions_.find(member);
+    if (session != sessions_.end()) session->second.has_spoken = true;
+  }
   Step(MessageReceived{member, std::move(message)});
 }
 
 void CoordinatorLoop::SessionEnded(MemberId member, const std::string& cause) { Step(SessionClosed{member, cause}); }
 
 void CoordinatorLoop::ForgetSession(MemberId member) {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(&sessions_mutex_);
   sessions_.erase(member);
 }
 
 void CoordinatorLoop::Stop(const std::string& reason) { Step(StopAsked{reason}); }
+
+void CoordinatorLoop::StorageIsLost(const absl::Status& status) { Step(StorageLost{status}); }
 
 v1::GetStatusResponse CoordinatorLoop::GetStatus() {
   absl::MutexLock lock(&mutex_);
   return StatusOf(coordinator_.fleet(), clock_.MonotonicSeconds());
 }
 
-absl::Status CoordinatorLoop::WaitForEnd() {
+int CoordinatorLoop::world_size() {
   absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(this, &CoordinatorLoop::ended));
+  return coordinator_.fleet().world_size();
+}
+
+absl::Status CoordinatorLoop::WaitForEnd() {
+  absl::MutexLock lock(&sessions_mutex_);
+  sessions_mutex_.Await(absl::Condition(this, &CoordinatorLoop::ended));
   return *end_;
 }
 
 bool CoordinatorLoop::WaitUntilNoSessions(absl::Duration timeout) {
-  absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout(absl::Condition(this, &CoordinatorLoop::no_sessions), timeout);
+  absl::MutexLock lock(&sessions_mutex_);
+  return sessions_mutex_.AwaitWithTimeout(absl::Condition(this, &CoordinatorLoop::no_sessions), timeout);
 }
 
 void CoordinatorLoop::Step(const CoordinatorEvent& event) {
@@ -70,39 +109,73 @@ void CoordinatorLoop::Step(const CoordinatorEvent& event) {
 }
 
 void CoordinatorLoop::StepLocked(const CoordinatorEvent& event) {
-  absl::Status status = CarryOut(coordinator_.Step(event, clock_.MonotonicSeconds()));
-  if (status.ok()) return;
-  // The answer to a failed PersistState holds no PersistState itself.
-  CarryOut(coordinator_.Step(PersistFailed{status}, clock_.MonotonicSeconds())).IgnoreError();
+  for (Output& output : coordinator_.Step(event, clock_.MonotonicSeconds())) outputs_.push_back(std::move(output));
+  if (outputs_.size() <= kMostOutputs || std::exchange(overflowed_, true)) return;
+  const auto slow = absl::DeadlineExceededError("the coordinator's storage does not answer (--state-dir)");
+  for (Output& output : coordinator_.Step(PersistFailed{slow}, clock_.MonotonicSeconds())) {
+    outputs_.push_back(std::move(output));
+  }
 }
 
-absl::Status CoordinatorLoop::CarryOut(std::vector<Output> outputs) {
-  for (Output& output : outputs) {
-    hooks_.log(Describe(output));
-    if (auto* send = std::get_if<SendTo>(&output.action)) {
-      auto session = sessions_.find(send->member);
-      if (session != sessions_.end()) session->second->Send(std::move(send->message));
-    } else if (auto* close = std::get_if<CloseSession>(&output.action)) {
-      auto session = sessions_.find(close->member);
-      if (session != sessions_.end()) session->second->Close();
-    } else if (auto* write = std::get_if<WriteManifest>(&output.action)) {
-      commits_.push_back(std::move(write->manifest));
-    } else if (auto* publish = std::get_if<PublishEvent>(&output.action)) {
-      events_.Publish(std::move(publish->event));
-    } else if (auto* persist = std::get_if<PersistState>(&output.action)) {
-      absl::Status status = hooks_.persist(persist->state);
-      if (!status.ok()) return status;
-    } else if (auto* aside = std::get_if<SetAside>(&output.action)) {
-      absl::Status status = hooks_.set_aside(aside->path);
-      if (!status.ok()) return status;
-    } else if (auto* end = std::get_if<EndRun>(&output.action)) {
-      Observe();
-      end_ = end->status;
-      events_.End();
-      for (auto& [member, sink] : sessions_) sink->Close();
-    }
+absl::Status CoordinatorLoop::CarryOut(Output& output) {
+  Log(output);
+  if (auto* persist = std::get_if<PersistState>(&output.action)) return hooks_.persist(persist->state);
+  if (auto* aside = std::get_if<SetAside>(&output.action)) return hooks_.set_aside(aside->path);
+  if (auto* publish = std::get_if<PublishEvent>(&output.action)) {
+    events_.Publish(std::move(publish->event));
+  } else if (auto* write = std::get_if<WriteManifest>(&output.action)) {
+    absl::MutexLock lock(&mutex_);
+    commits_.push_back(std::move(write->manifest));
+  } else if (auto* end = std::get_if<EndRun>(&output.action)) {
+    CloseAll(end->status);
+  } else if (auto* send = std::get_if<SendTo>(&output.action)) {
+    absl::MutexLock lock(&sessions_mutex_);
+    auto session = sessions_.find(send->member);
+    if (session != sessions_.end()) session->second.sink->Send(std::move(send->message));
+  } else if (auto* close = std::get_if<CloseSession>(&output.action)) {
+    absl::MutexLock lock(&sessions_mutex_);
+    auto session = sessions_.find(close->member);
+    if (session != sessions_.end()) session->second.sink->Close();
   }
   return absl::OkStatus();
+}
+
+// What was decided on the strength of a state that is not durable is dropped, the run's completion included. A run that
+// has failed already ends with the reason it has.
+void CoordinatorLoop::OnStorageFailure(const absl::Status& status) {
+  if (coordinator_.fleet().phase == Phase::kFailed) return;
+  outputs_.clear();
+  StepLocked(PersistFailed{status});
+}
+
+void CoordinatorLoop::CloseAll(const absl::Status& end) {
+  {
+    absl::MutexLock lock(&mutex_);
+    Observe();
+  }
+  events_.End();
+  absl::MutexLock lock(&sessions_mutex_);
+  if (!end_) end_ = end;
+  for (auto& [member, session] : sessions_) session.sink->Close();
+}
+
+void CoordinatorLoop::RefuseTheSilent() {
+  const double now = clock_.MonotonicSeconds();
+  absl::MutexLock lock(&sessions_mutex_);
+  for (auto& [member, session] : sessions_) {
+    if (session.has_spoken || now - session.opened <= kHelloSeconds) continue;
+    session.sink->Refuse(absl::DeadlineExceededError(absl::StrCat("no Hello within ", kHelloSeconds, " s")));
+  }
+}
+
+void CoordinatorLoop::Log(const Output& output) {
+  const LogLevel level = LevelOf(output);
+  if (!hooks_.logs(level)) return;
+  std::string line = Describe(output);
+  if (line.size() > kMostLogLine) {
+    line = absl::StrCat(line.substr(0, kMostLogLine), "... (", line.size() - kMostLogLine, " bytes more)");
+  }
+  log_.Push(level, std::move(line));
 }
 
 void CoordinatorLoop::Observe() { hooks_.observe(coordinator_.fleet(), clock_.MonotonicSeconds()); }
@@ -112,6 +185,23 @@ void CoordinatorLoop::TickUntilShutDown() {
   while (!mutex_.AwaitWithTimeout(absl::Condition(&shutting_down_), kTick)) {
     StepLocked(Tick());
     Observe();
+    mutex_.Unlock();
+    RefuseTheSilent();
+    mutex_.Lock();
+  }
+}
+
+void CoordinatorLoop::CarryOutUntilShutDown() {
+  absl::MutexLock lock(&mutex_);
+  while (true) {
+    mutex_.Await(absl::Condition(this, &CoordinatorLoop::output_due));
+    if (outputs_.empty()) return;  // shutting down
+    Output output = std::move(outputs_.front());
+    outputs_.pop_front();
+    mutex_.Unlock();
+    const absl::Status status = CarryOut(output);
+    mutex_.Lock();
+    if (!status.ok()) OnStorageFailure(status);
   }
 }
 
@@ -123,9 +213,9 @@ void CoordinatorLoop::CommitUntilShutDown() {
     v1::CheckpointManifest manifest = std::move(commits_.front());
     commits_.pop_front();
     mutex_.Unlock();
-    absl::StatusOr<std::string> path = hooks_.commit(manifest);
+    absl::StatusOr<CommittedStep> committed = hooks_.commit(manifest);
     mutex_.Lock();
-    StepLocked(ManifestWritten{manifest.step(), path.status(), path.ok() ? *path : ""});
+    StepLocked(ManifestWritten{manifest.step(), committed.status(), committed.ok() ? *committed : CommittedStep()});
   }
 }
 

@@ -1,5 +1,8 @@
-// Runs the pure coordinator: one lock around it, a thread that lets time pass, a thread that commits checkpoints, and
-// its outputs carried out. Knows nothing of gRPC.
+// Runs the pure coordinator: one lock around it, a thread that lets time pass, one that carries its outputs out in
+// order, and one that commits checkpoints. Knows nothing of gRPC.
+//
+// Under the lock there is only the decision: sending, publishing, logging and storage happen on the carrier's thread,
+// so that a slow disk or peer delays no heartbeat.
 #ifndef ZEROFLEET_SERVICES_COORDINATOR_LOOP_H_
 #define ZEROFLEET_SERVICES_COORDINATOR_LOOP_H_
 
@@ -9,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -17,15 +21,18 @@
 #include "base/clock.h"
 #include "coordinator/coordinator.h"
 #include "services/event_log.h"
+#include "services/log_pump.h"
+#include "services/logging.h"
 
 namespace zerofleet {
 
-// A worker's session as the loop sees it. Calls are made with the loop's lock held and only start what they do.
+// A worker's session as the loop sees it. Calls only start what they do.
 class SessionSink {
  public:
   virtual ~SessionSink() = default;
   virtual void Send(v1::CoordinatorMessage message) = 0;
-  virtual void Close() = 0;  // once everything sent has left
+  virtual void Close() = 0;                             // once everything sent has left
+  virtual void Refuse(const absl::Status& status) = 0;  // at once; nothing is owed to it
 };
 
 // What the loop asks of the world; each may block for as long as storage takes.
@@ -33,13 +40,18 @@ struct CoordinatorHooks {
   std::function<absl::Status(const CoordinatorState&)> persist;
   // Moves a damaged step directory out of the way.
   std::function<absl::Status(const std::string&)> set_aside;
-  // Writes the manifest; the committed directory. Called from the loop's own thread, without its lock.
-  std::function<absl::StatusOr<std::string>(const v1::CheckpointManifest&)> commit;
-  // Looks at the state, for metrics; every tick and at the end.
+  // Commits a checkpoint. Called from a thread of its own.
+  std::function<absl::StatusOr<CommittedStep>(const v1::CheckpointManifest&)> commit;
+  // Looks at the state, for metrics; every tick and at the end. Called with the lock: quick.
   std::function<void(const Fleet&, double now)> observe;
-  // One line for the log: every output, with its reason.
-  std::function<void(const std::string& line)> log;
+  // Whether a line of this level is wanted, and one line for the log: an output with its reason.
+  std::function<bool(LogLevel)> logs;
+  std::function<void(LogLevel, const std::string& line)> log;
 };
+
+// A session has this long to say Hello, and so many sessions may be without one at a time.
+inline constexpr double kHelloSeconds = 10;
+inline constexpr size_t kMostSilentSessions = 32;
 
 class CoordinatorLoop {
  public:
@@ -47,17 +59,20 @@ class CoordinatorLoop {
   CoordinatorLoop(FleetParameters parameters, CoordinatorHooks hooks, const Clock& clock);
   ~CoordinatorLoop();  // joins the threads; sessions must be gone
 
-  // Time begins to pass.
+  // Time begins to pass, and outputs to be carried out.
   void StartThreads();
 
-  MemberId OpenSession(SessionSink* sink);
+  // ResourceExhausted if too many sessions have not said Hello yet; the sink is then unknown to the loop.
+  absl::StatusOr<MemberId> OpenSession(SessionSink* sink);
   void Receive(MemberId member, v1::WorkerMessage message);
   void SessionEnded(MemberId member, const std::string& cause);  // nothing more will be received
   void ForgetSession(MemberId member);                           // its sink is not used again
 
   void Stop(const std::string& reason);
+  void StorageIsLost(const absl::Status& status);
   v1::GetStatusResponse GetStatus();
   EventLog& events() { return events_; }
+  int world_size();
 
   // The run's status, once it has ended.
   absl::Status WaitForEnd();
@@ -65,30 +80,48 @@ class CoordinatorLoop {
   bool WaitUntilNoSessions(absl::Duration timeout);
 
  private:
+  struct Session {
+    SessionSink* sink;
+    double opened;  // monotonic seconds
+    bool has_spoken = false;
+  };
+
   void Step(const CoordinatorEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
   void StepLocked(const CoordinatorEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The first output that could not be carried out, if any.
-  absl::Status CarryOut(std::vector<Output> outputs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CarryOut(Output& output) ABSL_LOCKS_EXCLUDED(mutex_, sessions_mutex_);
+  void OnStorageFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CloseAll(const absl::Status& end);
+  void RefuseTheSilent();
+  void Log(const Output& output);
   void Observe() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickUntilShutDown();
+  void CarryOutUntilShutDown();
   void CommitUntilShutDown();
 
-  bool ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return end_.has_value(); }
-  bool no_sessions() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return sessions_.empty(); }
+  bool ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mutex_) { return end_.has_value(); }
+  bool no_sessions() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mutex_) { return sessions_.empty(); }
+  bool output_due() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shutting_down_ || !outputs_.empty(); }
   bool commit_due() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shutting_down_ || !commits_.empty(); }
 
   const CoordinatorHooks hooks_;
   const Clock& clock_;
   EventLog events_;
+  LogPump log_;
 
   absl::Mutex mutex_;
   Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
-  std::map<MemberId, SessionSink*> sessions_ ABSL_GUARDED_BY(mutex_);
-  MemberId last_member_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::deque<v1::CheckpointManifest> commits_ ABSL_GUARDED_BY(mutex_);  // at most one a step in progress
-  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Output> outputs_ ABSL_GUARDED_BY(mutex_);  // decided, not carried out yet
+  bool overflowed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<v1::CheckpointManifest> commits_ ABSL_GUARDED_BY(mutex_);  // bounded: CheckShard in coordinator/commit.cc
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread ticker_, committer_;
+
+  // Never held together with the one above.
+  absl::Mutex sessions_mutex_;
+  std::map<MemberId, Session> sessions_ ABSL_GUARDED_BY(sessions_mutex_);
+  MemberId last_member_ ABSL_GUARDED_BY(sessions_mutex_) = 0;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(sessions_mutex_);
+
+  std::thread ticker_, carrier_, committer_;
 };
 
 }  // namespace zerofleet

@@ -5,6 +5,7 @@
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <string>
@@ -28,6 +29,12 @@ constexpr GaugeRow kGauges[] = {
      [](const Fleet& fleet, double) { return fleet.counters.rendezvous_seconds; }},
     {"zerofleet_coordinator_checkpoint_last_committed_step", "Step of the newest committed checkpoint; -1 if none.",
      [](const Fleet& fleet, double) { return static_cast<double>(fleet.last_committed_step); }},
+    {"zerofleet_coordinator_step", "Optimizer steps completed, resumed ones included.",
+     [](const Fleet& fleet, double) {
+       return static_cast<double>(std::max(fleet.last_step_event.step(), fleet.start_step));
+     }},
+    {"zerofleet_coordinator_target_steps", "Steps at which the run ends, as configured.",
+     [](const Fleet& fleet, double) { return static_cast<double>(fleet.parameters.config.steps()); }},
     {"zerofleet_coordinator_goodput_ratio", "Share of the coordinator's life that went into training steps.",
      [](const Fleet& fleet, double now) { return GoodputRatio(fleet, now); }},
 };
@@ -50,6 +57,8 @@ constexpr CounterRow kCounters[] = {
 
 constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "reported"};
 constexpr const char* kRecoveryPhases[] = {"detect", "rendezvous", "load"};
+constexpr Phase kPhases[] = {Phase::kForming,   Phase::kLoading, Phase::kTraining,
+                             Phase::kFinishing, Phase::kDone,    Phase::kFailed};
 constexpr MemberState kMemberStates[] = {MemberState::kJoined,   MemberState::kReady,    MemberState::kLoading,
                                          MemberState::kTraining, MemberState::kFinished, MemberState::kLost};
 
@@ -69,7 +78,7 @@ void RaiseTo(prometheus::Counter& counter, double value) { counter.Increment(val
 struct CoordinatorMetrics::Families {
   std::vector<prometheus::Gauge*> gauges;      // in the order of kGauges
   std::vector<prometheus::Counter*> counters;  // in the order of kCounters
-  prometheus::Family<prometheus::Gauge>* members;
+  prometheus::Family<prometheus::Gauge>*phase, *run_info, *validation_loss, *members;
   prometheus::Family<prometheus::Gauge>* heartbeat_age;
   prometheus::Family<prometheus::Counter>* rank_failures;
   prometheus::Gauge* last_commit;
@@ -80,13 +89,18 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : familie
   for (const CounterRow& row : kCounters) {
     families_->counters.push_back(&CounterFamily(registry, row.name, row.help).Add({}));
   }
+  families_->phase = &GaugeFamily(registry, "zerofleet_coordinator_phase", "1 for the phase the run is in, else 0.");
+  families_->run_info = &GaugeFamily(registry, "zerofleet_coordinator_run_info", "The run, in its labels; always 1.");
+  families_->validation_loss = &GaugeFamily(registry, "zerofleet_coordinator_validation_loss",
+                                            "Mean cross-entropy per token of the last evaluation, in nats.");
   families_->members = &GaugeFamily(registry, "zerofleet_coordinator_members", "Workers known to it, by state.");
-  families_->heartbeat_age = &GaugeFamily(registry, "zerofleet_coordinator_heartbeat_age_seconds",
-                                          "Time since a rank was last heard.");
-  families_->rank_failures = &CounterFamily(registry, "zerofleet_coordinator_rank_failures_total",
-                                            "Ranks lost or failed, by cause.");
+  families_->heartbeat_age =
+      &GaugeFamily(registry, "zerofleet_coordinator_heartbeat_age_seconds", "Time since a rank was last heard.");
+  families_->rank_failures =
+      &CounterFamily(registry, "zerofleet_coordinator_rank_failures_total", "Ranks lost or failed, by cause.");
   families_->last_commit = &GaugeFamily(registry, "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds",
-                                        "Unix time of the newest commit; 0 if none.").Add({});
+                                        "Unix time of the newest commit; 0 if none.")
+                                .Add({});
   // A fleet ends with its first loss and has no recovery to time, which a dashboard reads as zero.
   auto& recovery = GaugeFamily(registry, "zerofleet_coordinator_recovery_duration_seconds",
                                "Time the last recovery took, by phase; 0 if there was none.");
@@ -98,6 +112,11 @@ CoordinatorMetrics::~CoordinatorMetrics() = default;
 void CoordinatorMetrics::Observe(const Fleet& fleet, double now) {
   for (size_t i = 0; i < std::size(kGauges); ++i) families_->gauges[i]->Set(kGauges[i].value(fleet, now));
   for (size_t i = 0; i < std::size(kCounters); ++i) RaiseTo(*families_->counters[i], kCounters[i].value(fleet));
+  for (Phase phase : kPhases) families_->phase->Add({{"phase", Name(phase)}}).Set(phase == fleet.phase ? 1 : 0);
+  families_->run_info
+      ->Add({{"run", fleet.parameters.run}, {"checkpoint_dir", fleet.parameters.config.checkpoint().dir()}})
+      .Set(1);
+  if (fleet.last_evaluated_step >= 0) families_->validation_loss->Add({}).Set(fleet.last_evaluation.loss());
   std::map<MemberState, int> by_state;
   for (const Member& member : fleet.members) ++by_state[member.state];
   for (MemberState state : kMemberStates) families_->members->Add({{"state", Name(state)}}).Set(by_state[state]);

@@ -11,6 +11,7 @@
 #include "services/coordinator_service.h"
 #include "services/coordinator_state.h"
 #include "services/grpc_server.h"
+#include "services/message_limits.h"
 
 namespace zerofleet {
 namespace {
@@ -19,20 +20,25 @@ namespace {
 constexpr absl::Duration kDrain = absl::Seconds(5);
 constexpr double kShutdownSeconds = 1;
 
-CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CoordinatorMetrics* metrics) {
+CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& store, CoordinatorMetrics* metrics) {
   CoordinatorHooks hooks;
-  hooks.persist = [dir = options.state_dir](const CoordinatorState& state) { return WriteCoordinatorState(dir, state); };
-  hooks.set_aside = SetCheckpointAside;
-  hooks.commit = [clock = options.clock, metrics](const v1::CheckpointManifest& manifest) {
+  hooks.persist = [dir = options.state_dir](const CoordinatorState& state) {
+    return WriteCoordinatorState(dir, state);
+  };
+  hooks.set_aside = [&store](const std::string& step_dir) { return store.SetAside(step_dir); };
+  hooks.commit = [clock = options.clock, &store, metrics](const v1::CheckpointManifest& manifest) {
     int64_t now = absl::ToUnixSeconds(clock->Now());
-    absl::StatusOr<std::string> path = CommitCheckpoint(manifest, now);
-    if (path.ok() && metrics != nullptr) metrics->SetLastCommit(now);
-    return path;
+    absl::StatusOr<CommittedStep> committed = store.Commit(manifest, now);
+    if (committed.ok() && metrics != nullptr) metrics->SetLastCommit(now);
+    return committed;
   };
   hooks.observe = [metrics](const Fleet& fleet, double now) {
     if (metrics != nullptr) metrics->Observe(fleet, now);
   };
-  hooks.log = options.log != nullptr ? options.log : [](const std::string&) {};
+  hooks.logs = [logger = options.logger](LogLevel level) { return logger != nullptr && logger->Logs(level); };
+  hooks.log = [logger = options.logger](LogLevel level, const std::string& line) {
+    if (logger != nullptr) logger->Log(level, line);
+  };
   return hooks;
 }
 
@@ -42,36 +48,55 @@ CoordinatorServer::CoordinatorServer() = default;
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(const CoordinatorOptions& options) {
   ZF_ASSIGN_OR_RETURN(CoordinatorState state, ReadCoordinatorState(options.state_dir));
-  ZF_ASSIGN_OR_RETURN(ResumePlan plan, PlanResume(options.resume, options.config.checkpoint().dir()));
+  const v1::CheckpointConfig& checkpoint = options.config.checkpoint();
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointStore> store,
+                      CheckpointStore::Open(checkpoint.dir(), checkpoint.keep(), options.directory_patience));
+  ZF_ASSIGN_OR_RETURN(ResumePlan plan, PlanResume(options.resume, options.config));
   FleetParameters parameters;
   parameters.config = options.config;
   parameters.version = options.version;
+  parameters.run = options.run;
   parameters.previous_generation = std::max(state.generation, plan.newest_generation);
   parameters.candidates = std::move(plan.candidates);
   parameters.may_fall_back = plan.may_fall_back;
   parameters.unreadable = plan.unreadable;
   parameters.notices = std::move(plan.notices);
 
+  store->RemoveUnfinished(parameters.previous_generation);
+
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer());
+  server->store_ = std::move(store);
   if (options.registry != nullptr) {
     server->metrics_ = std::make_unique<CoordinatorMetrics>(*options.registry);
     server->metrics_->SetLastCommit(plan.newest_unix_seconds);
   }
-  server->loop_ = std::make_unique<CoordinatorLoop>(std::move(parameters), MakeHooks(options, server->metrics_.get()),
-                                                    *options.clock);
-  server->service_ = std::make_unique<CoordinatorService>(*server->loop_);
+  server->loop_ = std::make_unique<CoordinatorLoop>(
+      std::move(parameters), MakeHooks(options, *server->store_, server->metrics_.get()), *options.clock);
+  server->service_ = std::make_unique<CoordinatorService>(*server->loop_, AccessControl(options.access));
   GrpcServerOptions grpc_options;
   grpc_options.listen = options.listen;
   grpc_options.tls = options.tls;
+  grpc_options.most_message_bytes = MostMessageBytes(options.config);
   grpc_options.services = {server->service_.get()};
   grpc_options.health_names = {v1::Coordinator::service_full_name()};
   ZF_ASSIGN_OR_RETURN(server->server_, StartGrpcServer(grpc_options));
   server->loop_->StartThreads();
+  server->directory_watch_ = std::thread(
+      [server = server.get(), interval = options.directory_check_interval] { server->WatchDirectory(interval); });
   return server;
 }
 
 CoordinatorServer::~CoordinatorServer() {
+  closing_.Notify();
+  if (directory_watch_.joinable()) directory_watch_.join();
   if (server_ != nullptr) server_->Shutdown(0);
+}
+
+void CoordinatorServer::WatchDirectory(absl::Duration interval) {
+  while (!closing_.WaitForNotificationWithTimeout(interval)) {
+    const absl::Status held = store_->CheckHeld();
+    if (!held.ok()) return loop_->StorageIsLost(held);
+  }
 }
 
 int CoordinatorServer::port() const { return server_->port(); }
@@ -83,6 +108,10 @@ absl::Status CoordinatorServer::Wait() {
   loop_->events().WaitUntilUnfollowed(std::max(absl::ZeroDuration(), deadline - absl::Now()));
   server_->Shutdown(kShutdownSeconds);
   return status;
+}
+
+absl::Status CoordinatorServer::Follow(const std::function<void(const v1::Event&)>& on_event) {
+  return loop_->events().Follow(on_event);
 }
 
 void CoordinatorServer::Stop(const std::string& reason) { loop_->Stop(reason); }

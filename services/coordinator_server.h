@@ -5,12 +5,18 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
+#include "services/access.h"
+#include "services/logging.h"
 #include "services/tls.h"
 #include "zerofleet/v1/config.pb.h"
+#include "zerofleet/v1/events.pb.h"
 
 namespace prometheus {
 class Registry;
@@ -18,26 +24,32 @@ class Registry;
 
 namespace zerofleet {
 
+class CheckpointStore;
 class CoordinatorLoop;
 class CoordinatorMetrics;
 class CoordinatorService;
 class GrpcServer;
 
 struct CoordinatorOptions {
-  v1::Config config;           // complete and checked
-  std::string listen;          // HOST:PORT; port 0 = any free one
-  std::string state_dir;       // created when the fleet forms
-  std::string resume = "auto"; // auto | none | path of a step directory
+  v1::Config config;            // complete and checked
+  std::string listen;           // HOST:PORT; port 0 = any free one
+  std::string state_dir;        // created when the fleet forms
+  std::string resume = "auto";  // auto | none | path of a step directory
   std::string version;
-  TlsFiles tls = {};           // none: plaintext
-  prometheus::Registry* registry = nullptr;                   // borrowed; none: no metrics
-  std::function<void(const std::string&)> log = nullptr;      // every output with its reason, one line each
-  const Clock* clock = &Clock::Real();                        // borrowed
+  std::string run;                           // the run's name, for metrics
+  TlsFiles tls = {};                         // none: plaintext
+  AccessOptions access = {};                 // who may join, watch and stop
+  prometheus::Registry* registry = nullptr;  // borrowed; none: no metrics
+  Logger* logger = nullptr;                  // borrowed; every output with its reason, one line each; none: no log
+  const Clock* clock = &Clock::Real();       // borrowed
+  absl::Duration directory_patience = absl::Seconds(2);        // for another run that is about to leave the directory
+  absl::Duration directory_check_interval = absl::Seconds(1);  // for a checkpoint directory that was removed
 };
 
 class CoordinatorServer {
  public:
-  // Reads the state and the checkpoints, and starts serving. FailedPrecondition naming the address if it cannot be had;
+  // Takes the checkpoint directory for this run, reads the state and the checkpoints, and starts serving.
+  // FailedPrecondition naming the directory or the address if another process has it;
   // InvalidArgument for a TLS file; DataLoss naming the file for a damaged state or an unusable --resume path.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(const CoordinatorOptions& options);
   ~CoordinatorServer();
@@ -46,8 +58,13 @@ class CoordinatorServer {
 
   int port() const;
 
-  // The run's status, when it has ended and workers and watchers have had what was left for them (at most 5 seconds).
+  // The run's status, when it has ended and workers and watchers have received what was left for them (at most 5
+  // seconds).
   absl::Status Wait();
+
+  // Calls `on_event` for each of the run's events on the calling thread until the run has ended, from any thread and
+  // losing none: events wait in memory while `on_event` is slow. ResourceExhausted if more than fit had to wait.
+  absl::Status Follow(const std::function<void(const v1::Event&)>& on_event);
 
   // As the Stop call: an orderly stop, idempotent. From any thread.
   void Stop(const std::string& reason);
@@ -55,10 +72,16 @@ class CoordinatorServer {
  private:
   CoordinatorServer();
 
+  // Ends the run, from a thread of its own, if the checkpoint directory is removed under it.
+  void WatchDirectory(absl::Duration interval);
+
+  std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<CoordinatorMetrics> metrics_;
   std::unique_ptr<CoordinatorLoop> loop_;
   std::unique_ptr<CoordinatorService> service_;
   std::unique_ptr<GrpcServer> server_;
+  absl::Notification closing_;
+  std::thread directory_watch_;  // last: it uses the others
 };
 
 }  // namespace zerofleet

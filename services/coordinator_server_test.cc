@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
 #include <unistd.h>
 
 #include <memory>
@@ -116,8 +117,8 @@ class CoordinatorServerTest : public testing::Test {
     absl::StatusOr<std::unique_ptr<CoordinatorServer>> server = CoordinatorServer::Start(options_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::move(*server);
-    stub_ = v1::Coordinator::NewStub(grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()),
-                                                         grpc::InsecureChannelCredentials()));
+    stub_ = v1::Coordinator::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials()));
   }
 
   // Both workers up to Start.
@@ -160,8 +161,7 @@ class CoordinatorServerTest : public testing::Test {
     return response;
   }
 
-  const std::string dir_ =
-      JoinPath(testing::TempDir(), absl::StrCat("zerofleet_coordinator_server_", getpid()));
+  const std::string dir_ = JoinPath(testing::TempDir(), absl::StrCat("zerofleet_coordinator_server_", getpid()));
   prometheus::Registry registry_;
   CoordinatorOptions options_;
   std::unique_ptr<CoordinatorServer> server_;
@@ -222,12 +222,26 @@ TEST_F(CoordinatorServerTest, ALostStreamEndsTheRunForTheOthers) {
 }
 
 TEST_F(CoordinatorServerTest, ASilentWorkerIsLostByTheClock) {
-  options_.config.mutable_restart()->set_heartbeat_timeout_seconds(0.5);
+  FakeClock clock;
+  options_.clock = &clock;
   Start();
   Form();
-  absl::Status status = server_->Wait();
+  // Time passes, and the coordinator has looked at it.
+  const auto advance = [&](double seconds) {
+    clock.Advance(seconds);
+    const std::string seen =
+        absl::StrCat("zerofleet_coordinator_heartbeat_age_seconds{rank=\"1\"} ", clock.MonotonicSeconds(), "\n");
+    while (prometheus::TextSerializer().Serialize(registry_.Collect()).find(seen) == std::string::npos) {
+      std::this_thread::yield();
+    }
+  };
+  for (const double seconds : {25, 25, 9}) advance(seconds);
+  EXPECT_EQ(Status().phase(), "training");  // 59 s of the 60 that it may be silent
+  clock.Advance(2);
+  const absl::Status status = server_->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing heard for"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing heard for 61.0 s"));
+  server_.reset();  // before its clock
 }
 
 TEST_F(CoordinatorServerTest, AFleetThatDoesNotFormEndsInTime) {
@@ -265,11 +279,35 @@ TEST_F(CoordinatorServerTest, AStateThatCannotBeSavedEndsTheRun) {
   EXPECT_FALSE(server_->Wait().ok());
 }
 
+TEST_F(CoordinatorServerTest, ACheckpointDirectoryServesOneCoordinator) {
+  Start();
+  prometheus::Registry other;
+  options_.registry = &other;
+  options_.state_dir = JoinPath(dir_, "another-state");
+  options_.directory_patience = absl::ZeroDuration();
+  absl::StatusOr<std::unique_ptr<CoordinatorServer>> second = CoordinatorServer::Start(options_);
+  EXPECT_EQ(second.status().message(),
+            "checkpoint.dir: another run holds " + options_.config.checkpoint().dir() + "; use another directory");
+}
+
+TEST_F(CoordinatorServerTest, ARemovedCheckpointDirectoryEndsTheRun) {
+  options_.directory_check_interval = absl::Milliseconds(5);
+  Start();
+  Form();
+  ASSERT_TRUE(RemoveTree(options_.config.checkpoint().dir()).ok());
+  EXPECT_THAT(streams_[0]->Expect(v1::CoordinatorMessage::kRefused).refused().message(),
+              HasSubstr("was removed or replaced while it was in use"));
+  EXPECT_TRUE(streams_[1]->Expect(v1::CoordinatorMessage::kRefused).has_refused());
+  for (auto& stream : streams_) EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(CoordinatorServerTest, APortInUseIsAnErrorThatNamesIt) {
   Start();
   options_.listen = absl::StrCat("127.0.0.1:", server_->port());
   prometheus::Registry other;
   options_.registry = &other;
+  options_.config.mutable_checkpoint()->set_dir(JoinPath(dir_, "others"));
   absl::StatusOr<std::unique_ptr<CoordinatorServer>> second = CoordinatorServer::Start(options_);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition) << second.status();
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(options_.listen));

@@ -7,6 +7,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "services/address.h"
+#include "services/grpc_common.h"
+#include "services/message_limits.h"
 
 namespace zerofleet {
 namespace {
@@ -14,10 +17,32 @@ namespace {
 // A worker that reads nothing is lost, not waited for.
 constexpr size_t kMaxQueuedMessages = 1024;
 
+constexpr size_t kMostReason = 256;  // bytes of an operator's reason to stop
+
+// Calls that are turned away before anything of theirs is read.
+class RefusedSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage> {
+ public:
+  explicit RefusedSession(const absl::Status& status) { Finish(ToGrpc(status)); }
+  void OnDone() override { delete this; }
+};
+class RefusedWatch : public grpc::ServerWriteReactor<v1::Event> {
+ public:
+  explicit RefusedWatch(const absl::Status& status) { Finish(ToGrpc(status)); }
+  void OnDone() override { delete this; }
+};
+
 // One worker's session. Lock order: the loop's, then this one's.
 class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>, public SessionSink {
  public:
-  explicit SessionReactor(CoordinatorLoop& loop) : loop_(loop), member_(loop.OpenSession(this)) { StartRead(&received_); }
+  SessionReactor(CoordinatorLoop& loop, const std::string& peer) : loop_(loop), peer_address_(AddressOfPeer(peer)) {
+    const absl::StatusOr<MemberId> member = loop.OpenSession(this);
+    if (member.ok()) {
+      member_ = *member;
+      StartRead(&received_);
+    } else {
+      Refuse(member.status());
+    }
+  }
 
   void Send(v1::CoordinatorMessage message) override {
     absl::MutexLock lock(&mutex_);
@@ -36,10 +61,22 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
     if (queue_.empty()) FinishOnce(grpc::Status::OK);
   }
 
+  void Refuse(const absl::Status& status) override {
+    absl::MutexLock lock(&mutex_);
+    FinishOnce(ToGrpc(status));
+  }
+
   void OnReadDone(bool ok) override {
     if (ok) {
-      loop_.Receive(member_, std::exchange(received_, {}));
-      return StartRead(&received_);
+      v1::WorkerMessage message = std::exchange(received_, {});
+      const absl::Status admitted = AdmitMessage(message.ByteSizeLong(), message);
+      if (admitted.ok()) {
+        if (message.has_hello()) message.mutable_hello()->set_address(peer_address_);
+        loop_.Receive(member_, std::move(message));
+        return StartRead(&received_);
+      }
+      Refuse(admitted);  // before the loop closes the session, which would end it without the reason
+      return loop_.SessionEnded(member_, std::string(admitted.message()));
     }
     loop_.SessionEnded(member_, "its session ended");
     absl::MutexLock lock(&mutex_);
@@ -75,6 +112,7 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
   }
 
   CoordinatorLoop& loop_;
+  const std::string peer_address_;
   v1::WorkerMessage received_;
 
   absl::Mutex mutex_;
@@ -83,16 +121,23 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
   bool reading_ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  const MemberId member_;  // last: the loop may call as soon as it knows the session
+  // 0 until the loop knows the session; the loop may call as soon as it does.
+  MemberId member_ = 0;
 };
 
 // One watcher of the run's events.
 class WatchReactor : public grpc::ServerWriteReactor<v1::Event>, public EventFollower {
  public:
-  explicit WatchReactor(EventLog& log) : log_(log) { log_.Add(this); }
+  WatchReactor(EventLog& log, bool hold) : log_(log) {
+    const absl::Status added = log_.Add(this, hold);
+    if (!added.ok()) Finish(added);
+  }
 
-  void Write(const v1::Event& event) override { StartWrite(&event); }
-  void Finish() override { grpc::ServerWriteReactor<v1::Event>::Finish(grpc::Status::OK); }
+  void Write(SharedEvent event) override {
+    writing_ = std::move(event);
+    StartWrite(writing_.get());
+  }
+  void Finish(const absl::Status& status) override { grpc::ServerWriteReactor<v1::Event>::Finish(ToGrpc(status)); }
   void OnWriteDone(bool ok) override { log_.WriteDone(this, ok); }
   void OnCancel() override { log_.Leave(this); }
   void OnDone() override {
@@ -102,11 +147,12 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::Event>, public EventFol
 
  private:
   EventLog& log_;
+  SharedEvent writing_;
 };
 
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context) {
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
+  reactor->Finish(ToGrpc(status));
   return reactor;
 }
 
@@ -114,25 +160,32 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context) {
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* CoordinatorService::Session(
     grpc::CallbackServerContext* context) {
-  return new SessionReactor(loop_);
+  const absl::Status allowed = access_.Check(Role::kWorker, PeerOf(*context));
+  if (!allowed.ok()) return new RefusedSession(allowed);
+  return new SessionReactor(loop_, context->peer());
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::GetStatus(grpc::CallbackServerContext* context,
                                                         const v1::GetStatusRequest* request,
                                                         v1::GetStatusResponse* response) {
   *response = loop_.GetStatus();
-  return Answer(context);
+  return Answer(context, absl::OkStatus());
 }
 
 grpc::ServerWriteReactor<v1::Event>* CoordinatorService::Watch(grpc::CallbackServerContext* context,
                                                                const v1::WatchRequest* request) {
-  return new WatchReactor(loop_.events());
+  const absl::Status allowed = access_.Check(Role::kOperator, PeerOf(*context));
+  if (!allowed.ok()) return new RefusedWatch(allowed);
+  return new WatchReactor(loop_.events(), request->hold());
 }
 
-grpc::ServerUnaryReactor* CoordinatorService::Stop(grpc::CallbackServerContext* context,
-                                                   const v1::StopRequest* request, v1::StopResponse* response) {
-  loop_.Stop(request->reason().empty() ? "an operator asked" : request->reason());
-  return Answer(context);
+grpc::ServerUnaryReactor* CoordinatorService::Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
+                                                   v1::StopResponse* response) {
+  const absl::Status allowed = access_.Check(Role::kOperator, PeerOf(*context));
+  if (allowed.ok()) {
+    loop_.Stop(request->reason().empty() ? "an operator asked" : PrintableText(request->reason(), kMostReason));
+  }
+  return Answer(context, allowed);
 }
 
 }  // namespace zerofleet

@@ -4,6 +4,9 @@
 #ifndef ZEROFLEET_SERVICES_COORDINATOR_SERVICE_H_
 #define ZEROFLEET_SERVICES_COORDINATOR_SERVICE_H_
 
+#include <utility>
+
+#include "services/access.h"
 #include "services/coordinator_loop.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
@@ -12,7 +15,7 @@ namespace zerofleet {
 class CoordinatorService : public v1::Coordinator::CallbackService {
  public:
   // `loop` outlives the server that serves this.
-  explicit CoordinatorService(CoordinatorLoop& loop) : loop_(loop) {}
+  CoordinatorService(CoordinatorLoop& loop, AccessControl access) : loop_(loop), access_(std::move(access)) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
       grpc::CallbackServerContext* context) override;
@@ -25,6 +28,7 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
 
  private:
   CoordinatorLoop& loop_;
+  const AccessControl access_;
 };
 
 }  // namespace zerofleet

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "proto/json_parse.h"
 
 namespace zerofleet {
 namespace {
@@ -14,8 +15,8 @@ constexpr int kFormatVersion = 1;
 constexpr int64_t kLimitBytes = 4096;
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
-  return absl::DataLossError(absl::StrCat(
-      path, ": ", what, "; restore it, or move it away if no worker of an earlier run is still running"));
+  return absl::DataLossError(
+      absl::StrCat(path, ": ", what, "; restore it, or move it away if no worker of an earlier run is still running"));
 }
 
 }  // namespace
@@ -26,7 +27,9 @@ absl::StatusOr<CoordinatorState> ReadCoordinatorState(const std::string& state_d
   std::string path = CoordinatorStatePath(state_dir);
   if (!FileExists(path)) return CoordinatorState();
   ZF_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kLimitBytes));
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const absl::StatusOr<nlohmann::json> parsed = ParseJson(text);
+  if (!parsed.ok()) return Damaged(path, std::string(parsed.status().message()));
+  const nlohmann::json& json = *parsed;
   if (!json.is_object()) return Damaged(path, "is not a JSON object");
   for (const char* key : {"format_version", "generation", "last_committed_step"}) {
     if (!json.contains(key) || !json[key].is_number_integer()) {
@@ -35,8 +38,8 @@ absl::StatusOr<CoordinatorState> ReadCoordinatorState(const std::string& state_d
   }
   int64_t version = json["format_version"].get<int64_t>();
   if (version > kFormatVersion) {
-    return absl::DataLossError(absl::StrCat(path, ": format version ", version, " is of a later release; this one reads ",
-                                            kFormatVersion));
+    return absl::DataLossError(
+        absl::StrCat(path, ": format version ", version, " is of a later release; this one reads ", kFormatVersion));
   }
   int64_t generation = json["generation"].get<int64_t>();
   int64_t step = json["last_committed_step"].get<int64_t>();

@@ -45,7 +45,11 @@ TEST_F(CoordinatorStateTest, WhatIsWrittenIsRead) {
 TEST_F(CoordinatorStateTest, DamageIsRefusedByName) {
   for (const char* text : {"", "{", "[]", "{\"format_version\": 1}",
                            "{\"format_version\": 1, \"generation\": -4, \"last_committed_step\": 1}",
-                           "{\"format_version\": 1, \"generation\": \"4\", \"last_committed_step\": 1}"}) {
+                           "{\"format_version\": 1, \"generation\": \"4\", \"last_committed_step\": 1}",
+                           "{\"format_version\": 1, \"generation\": 18446744073709551615, \"last_committed_step\": 1}",
+                           "{\"format_version\": 1, \"generation\": 9223372036854775808, \"last_committed_step\": 1}",
+                           "{\"format_version\": 1, \"generation\": 7, \"generation\": 1, \"last_committed_step\": 1}",
+                           "{\"format_version\": 1, \"generation\": 7, \"last_committed_step\": 1} x"}) {
     absl::Status status = StatusOfText(text);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(CoordinatorStatePath(dir_))) << text;

@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "grpc/grpc_security_constants.h"
 #include "grpc/support/log.h"
-#include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
@@ -18,10 +18,12 @@ void QuietGrpcLog() {
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const Address& address,
-                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                                           const std::string& server_name) {
   QuietGrpcLog();
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxReceiveMessageSize(kMostClientMessageBytes);
+  if (!server_name.empty()) arguments.SetSslTargetNameOverride(server_name);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -58,13 +60,36 @@ absl::Status FromGrpc(const grpc::Status& status, const std::string& context) {
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kAborted:
-    case absl::StatusCode::kDeadlineExceeded:
-      return absl::Status(code, message);
+    case absl::StatusCode::kDeadlineExceeded: return absl::Status(code, message);
     case absl::StatusCode::kUnimplemented:
       return absl::UnavailableError(absl::StrCat(context, ": what answers there is not a Zerofleet coordinator"));
-    default:
-      return absl::UnavailableError(message);
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kPermissionDenied: return absl::FailedPreconditionError(message);
+    default: return absl::UnavailableError(message);
   }
+}
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+}
+
+Peer PeerOf(const grpc::ServerContextBase& context) {
+  Peer peer;
+  const auto range = context.client_metadata().equal_range(kAuthorization);
+  for (auto each = range.first; each != range.second; ++each) {
+    peer.authorization.emplace_back(each->second.data(), each->second.size());
+  }
+  const std::shared_ptr<const grpc::AuthContext> shown = context.auth_context();
+  if (shown == nullptr || !shown->IsPeerAuthenticated()) return peer;
+  for (const grpc::string_ref& name : shown->FindPropertyValues(GRPC_X509_SAN_PROPERTY_NAME)) {
+    peer.names.emplace_back(name.data(), name.size());
+  }
+  return peer;
+}
+
+void ShowToken(grpc::ClientContext& context, const std::string& token) {
+  if (!token.empty()) context.AddMetadata(kAuthorization, AuthorizationOf(token));
 }
 
 }  // namespace zerofleet

@@ -9,14 +9,18 @@
 
 #include "absl/status/status.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
 #include "grpcpp/security/credentials.h"
+#include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
+#include "services/access.h"
 #include "services/address.h"
 
 namespace zerofleet {
 
-// The largest message either side takes; a shard record of a model of thousands of tensors is well under 1 MiB.
-inline constexpr int kMaxMessageBytes = 64 << 20;
+// The largest message a client takes of its coordinator: an Assignment holds every rank's transport address, about 1 KB
+// each. What a server takes is its own choice (GrpcServerOptions).
+inline constexpr int kMostClientMessageBytes = 16 << 20;
 
 // A peer that vanished without closing its connection is noticed after these two, where no heartbeat notices it before.
 inline constexpr int kKeepaliveTimeMs = 10'000;
@@ -27,8 +31,10 @@ void QuietGrpcLog();
 
 // A channel that reconnects by itself, waiting 0.1 s to 2 s between attempts, and never goes through an HTTP proxy.
 // Plaintext without `credentials`.
+// A server's certificate is verified against `server_name` where there is one, else against the address's host.
 std::shared_ptr<grpc::Channel> MakeChannel(const Address& address,
-                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials = nullptr);
+                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials = nullptr,
+                                           const std::string& server_name = "");
 
 // The error of a coordinator at `coordinator` that could not be connected to for so long: Unavailable, with what gRPC
 // says of its last attempt.
@@ -36,8 +42,17 @@ absl::Status NoCoordinator(const std::shared_ptr<grpc::Channel>& channel, const 
                            double waited_seconds);
 
 // `status` as absl: the code the peer chose if it says whose fault it is (configuration, data), else Unavailable; the
-// message starts with `context`.
+// message starts with `context`. A call refused because of the caller's identity is FailedPrecondition.
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context);
+
+// The other way: a status for the caller of one of our servers.
+grpc::Status ToGrpc(const absl::Status& status);
+
+// What the caller of a server's call has shown of itself.
+Peer PeerOf(const grpc::ServerContextBase& context);
+
+// Shows `token` with a client's call; an empty one is none.
+void ShowToken(grpc::ClientContext& context, const std::string& token);
 
 }  // namespace zerofleet
 

@@ -1,4 +1,4 @@
-// A server with health and reflection beside its services; see grpc_server.h.
+// A server with its services, health and reflection; see grpc_server.h.
 #include "services/grpc_server.h"
 
 #include <chrono>
@@ -14,6 +14,14 @@
 #include "services/grpc_common.h"
 
 namespace zerofleet {
+namespace {
+
+// A client here has a handful of calls at most, and no reason to keep a connection without any.
+constexpr int kMostCallsPerConnection = 32;
+constexpr int kMostMetadataBytes = 16 << 10;
+constexpr int kIdleConnectionMs = 300'000;
+
+}  // namespace
 
 GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, int port, std::vector<std::string> health_names)
     : server_(std::move(server)), port_(port), health_names_(std::move(health_names)) {
@@ -30,8 +38,8 @@ void GrpcServer::SetServing(bool serving) {
 
 void GrpcServer::Shutdown(double deadline_seconds) {
   server_->GetHealthCheckService()->Shutdown();
-  const auto patience = std::chrono::duration_cast<std::chrono::system_clock::duration>(
-      std::chrono::duration<double>(deadline_seconds));
+  const auto patience =
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(deadline_seconds));
   server_->Shutdown(std::chrono::system_clock::now() + patience);
   server_->Wait();
 }
@@ -50,7 +58,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOpti
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxReceiveMessageSize(options.most_message_bytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleConnectionMs);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) return CannotListen(address);

@@ -19,8 +19,9 @@ namespace zerofleet {
 struct GrpcServerOptions {
   std::string listen;                          // HOST:PORT; port 0 = any free one
   std::vector<grpc::Service*> services = {};   // borrowed; they outlive the server
-  std::vector<std::string> health_names = {};  // full names of services whose health is told beside the whole server's
+  std::vector<std::string> health_names = {};  // full names of services that health checks may ask for
   TlsFiles tls = {};                           // none: plaintext
+  int most_message_bytes = 64 << 10;           // the largest message taken of a client
 };
 
 class GrpcServer {
@@ -48,7 +49,7 @@ class GrpcServer {
 };
 
 // Starts serving. InvalidArgument for a malformed address or a TLS file, FailedPrecondition naming the address if
-// it cannot be had; a port that another process listens on is never shared.
+// it cannot be listened on; a port that another process listens on is never shared.
 absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options);
 
 }  // namespace zerofleet

@@ -47,16 +47,14 @@ std::string Call(int port, const std::string& path, const std::string& request) 
 
 // grpc.health.v1.HealthCheckRequest is {string service = 1}, its response {enum status = 1}: 1 serving, 2 not.
 std::string Health(int port, const std::string& service) {
-  const std::string request =
-      service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
+  const std::string request = service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
   return Call(port, "/grpc.health.v1.Health/Check", request);
 }
 const char kServing[] = "\x08\x01";
 const char kNotServing[] = "\x08\x02";
 
 TEST(GrpcServer, AnswersHealthChecksForItselfAndForNamedServices) {
-  const auto server =
-      StartGrpcServer({.listen = "127.0.0.1:0", .health_names = {"zerofleet.v1.Worker"}});
+  const auto server = StartGrpcServer({.listen = "127.0.0.1:0", .health_names = {"zerofleet.v1.Worker"}});
   ASSERT_TRUE(server.ok()) << server.status();
   const int port = (*server)->port();
   EXPECT_EQ(Health(port, ""), kServing);

@@ -41,8 +41,7 @@ absl::StatusOr<LogLevel> ParseLogLevel(const std::string& text) {
   for (const LevelRow& row : kLevels) {
     if (text == row.name) return row.level;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("log level \"", text, "\" is none of debug, info, warning, error"));
+  return absl::InvalidArgumentError(absl::StrCat("log level \"", text, "\" is none of debug, info, warning, error"));
 }
 
 absl::StatusOr<LogLevel> LogLevelFromFlagOrEnvironment(const std::string& flag) {
@@ -75,9 +74,11 @@ void Logger::SetRank(int rank) { impl_->rank = rank; }
 void Logger::SetGeneration(uint64_t generation) { impl_->generation = static_cast<int64_t>(generation); }
 void Logger::SetStep(int64_t step) { impl_->step = step; }
 
+bool Logger::Logs(LogLevel level) const { return impl_->logger.should_log(RowOf(level).spdlog_level); }
+
 void Logger::Log(LogLevel level, std::string_view message) {
+  if (!Logs(level)) return;
   const LevelRow& row = RowOf(level);
-  if (!impl_->logger.should_log(row.spdlog_level)) return;
   nlohmann::ordered_json line;
   line["time"] = absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", impl_->clock.Now(), absl::UTCTimeZone());
   line["level"] = row.name;

@@ -27,7 +27,7 @@ absl::StatusOr<LogLevel> LogLevelFromFlagOrEnvironment(const std::string& flag);
 // All functions are thread-safe. A line is written as a whole, and flushed.
 class Logger {
  public:
-  explicit Logger(LogLevel level);  // to stderr
+  explicit Logger(LogLevel level);                                // to stderr
   Logger(LogLevel level, std::ostream& out, const Clock& clock);  // borrowed
   ~Logger();
   Logger(const Logger&) = delete;
@@ -38,6 +38,7 @@ class Logger {
   void SetGeneration(uint64_t generation);
   void SetStep(int64_t step);
 
+  bool Logs(LogLevel level) const;  // whether a line of this level is written
   void Log(LogLevel level, std::string_view message);
   void Debug(std::string_view message) { Log(LogLevel::kDebug, message); }
   void Info(std::string_view message) { Log(LogLevel::kInfo, message); }

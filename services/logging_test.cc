@@ -13,8 +13,8 @@
 namespace zerofleet {
 namespace {
 
-using ::testing::HasSubstr;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 std::vector<json> Lines(const std::ostringstream& out) {
   std::vector<json> lines;
@@ -29,8 +29,9 @@ TEST(Logger, WritesOneObjectALine) {
   clock.Advance(1.5);
   Logger logger(LogLevel::kInfo, out, clock);
   logger.Info("hello");
-  EXPECT_EQ(out.str(), "{\"time\":\"1970-01-01T00:00:01.500000Z\",\"level\":\"info\",\"rank\":null,\"generation\":null,"
-                       "\"step\":null,\"message\":\"hello\"}\n");
+  EXPECT_EQ(out.str(),
+            "{\"time\":\"1970-01-01T00:00:01.500000Z\",\"level\":\"info\",\"rank\":null,\"generation\":null,"
+            "\"step\":null,\"message\":\"hello\"}\n");
 }
 
 TEST(Logger, SaysRankGenerationAndStepOnceKnown) {

@@ -28,6 +28,9 @@ struct Page {
   std::string body;
 };
 
+// One connection each: as many slow clients leave a thread for a probe. An idle thread costs its stack's first pages.
+constexpr int kThreads = 16;
+
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -101,7 +104,9 @@ struct MetricsExporter::Impl {
       : metrics(std::make_unique<PageHandler>([this] {
           return Page{"200 OK", kPrometheusText, prometheus::TextSerializer().Serialize(registry.Collect())};
         })),
-        health(std::make_unique<PageHandler>([] { return Page{"200 OK", kPlainText, "alive\n"}; })),
+        health(std::make_unique<PageHandler>([] {
+          return Page{"200 OK", kPlainText, "alive\n"};
+        })),
         readiness(std::make_unique<PageHandler>([ready = std::move(ready)] { return Ready(ready); })) {}
 
   prometheus::Registry registry;
@@ -115,9 +120,14 @@ MetricsExporter::~MetricsExporter() { StopServer(std::move(impl_->server), impl_
 
 absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const MetricsExporterOptions& options) {
   const Address address = {options.host, options.port};
-  // Two threads, so that a probe is answered while a scrape is slow; a connection that says nothing is dropped soon.
-  const std::vector<std::string> settings = {"listening_ports", address.ToString(), "num_threads", "2",
-                                             "request_timeout_ms", "5000"};
+  if (!IsIpAddress(options.host)) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot serve metrics on \"", options.host,
+                                                   "\": it must be an IP address of this machine, such as 127.0.0.1, "
+                                                   "or 0.0.0.0 for all of them"));
+  }
+  const std::vector<std::string> settings = {"listening_ports",    address.ToString(),
+                                             "num_threads",        absl::StrCat(kThreads),
+                                             "request_timeout_ms", absl::StrCat(options.client_timeout_ms)};
   CivetCallbacks callbacks;
   callbacks.log_message = [](const mg_connection*, const char*) { return 1; };  // its errors become our statuses
   auto impl = std::make_unique<Impl>(options.ready);

@@ -16,8 +16,10 @@ class Registry;
 namespace zerofleet {
 
 struct MetricsExporterOptions {
-  std::string host = "0.0.0.0";  // an IP address
-  int port = 0;                  // 0 = any free one
+  std::string host = "127.0.0.1";  // an IP address of this machine; 0.0.0.0 or :: for all of them
+  int port = 0;                    // 0 = any free one
+  // A connection that has not sent its whole request, or not taken the answer, within this time is closed.
+  int client_timeout_ms = 2000;
   // OK when the process does its work; otherwise /readyz answers 503 with the message. Called from the server's threads
   // for each request: quick, thread-safe, alive as long as the exporter. None: always ready.
   std::function<absl::Status()> ready = nullptr;
@@ -25,7 +27,8 @@ struct MetricsExporterOptions {
 
 class MetricsExporter {
  public:
-  // FailedPrecondition naming the address if it cannot be had. zerofleet_build_info is exported from the start.
+  // InvalidArgument if the host is not an IP address, FailedPrecondition naming the address if it cannot be listened
+  // on. zerofleet_build_info is exported from the start.
   static absl::StatusOr<std::unique_ptr<MetricsExporter>> Start(const MetricsExporterOptions& options);
   ~MetricsExporter();
 

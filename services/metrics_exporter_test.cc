@@ -7,6 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <memory>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,23 +19,46 @@ namespace zerofleet {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
-// The whole answer to one GET, head and body, over a socket.
+class Connection {
+ public:
+  explicit Connection(int port) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  }
+  ~Connection() { close(socket_); }
+  Connection(const Connection&) = delete;
+
+  void Send(const std::string& text) const {
+    EXPECT_EQ(send(socket_, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  }
+  // Whether neither an answer nor an end has come.
+  bool IsWaiting() const {
+    char byte = 0;
+    return recv(socket_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
+  }
+  // All that comes until the server closes the connection.
+  std::string ReadToEnd() const {
+    std::string answer;
+    char buffer[4096];
+    for (ssize_t got = 0; (got = recv(socket_, buffer, sizeof(buffer), 0)) > 0;) answer.append(buffer, got);
+    return answer;
+  }
+
+ private:
+  const int socket_;
+};
+
+// The whole answer to one GET, head and body.
 std::string Get(int port, const std::string& path) {
-  const int connection = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return "no connection";
-  const std::string request = absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-  EXPECT_EQ(send(connection, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
-  std::string answer;
-  char buffer[4096];
-  for (ssize_t got = 0; (got = recv(connection, buffer, sizeof(buffer), 0)) > 0;) answer.append(buffer, got);
-  close(connection);
-  return answer;
+  const Connection connection(port);
+  connection.Send(absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
+  return connection.ReadToEnd();
 }
 
 std::unique_ptr<MetricsExporter> Started(std::function<absl::Status()> ready = nullptr) {
@@ -66,6 +93,34 @@ TEST(MetricsExporter, HasNothingElse) {
   for (const char* path : {"/", "/metrics/more", "/etc/passwd", "/../CMakeLists.txt"}) {
     EXPECT_THAT(Get(exporter->port(), path), StartsWith("HTTP/1.1 4")) << path;
   }
+}
+
+// Clients that send half a request hold up nobody: the probe is answered while all of them still wait.
+TEST(MetricsExporter, ProbesAreAnsweredBesideSlowClients) {
+  constexpr int kNever = 3'600'000;
+  const auto exporter = *MetricsExporter::Start({.client_timeout_ms = kNever});
+  std::vector<std::unique_ptr<Connection>> slow;
+  for (int i = 0; i < 8; i++) {
+    slow.push_back(std::make_unique<Connection>(exporter->port()));
+    slow.back()->Send("GET /healthz HT");
+  }
+  EXPECT_THAT(Get(exporter->port(), "/healthz"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  for (const auto& one : slow) EXPECT_TRUE(one->IsWaiting());
+}
+
+TEST(MetricsExporter, SlowClientsAreClosed) {
+  const auto exporter = *MetricsExporter::Start({.client_timeout_ms = 50});
+  const Connection silent(exporter->port()), half(exporter->port());
+  half.Send("GET /healthz HT");
+  EXPECT_THAT(silent.ReadToEnd(), Not(HasSubstr("200 OK")));  // returns only because the server closes them
+  EXPECT_THAT(half.ReadToEnd(), Not(HasSubstr("200 OK")));
+}
+
+TEST(MetricsExporter, ListensOnLoopbackUnlessToldOtherwise) {
+  EXPECT_EQ(MetricsExporterOptions().host, "127.0.0.1");
+  const auto named = MetricsExporter::Start({.host = "localhost"});
+  EXPECT_EQ(named.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(named.status().message()), HasSubstr("\"localhost\": it must be an IP address"));
 }
 
 TEST(MetricsExporter, APortInUseIsNamed) {

@@ -17,7 +17,7 @@
 namespace zerofleet {
 
 struct OperatorClient::Impl {
-  std::string coordinator;
+  std::string coordinator, token;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Coordinator::Stub> stub;
 
@@ -33,6 +33,7 @@ struct OperatorClient::Impl {
       return NoCoordinator(channel, coordinator, timeout_seconds);
     }
     context.set_deadline(deadline);
+    ShowToken(context, token);
     return absl::OkStatus();
   }
 
@@ -43,12 +44,13 @@ OperatorClient::OperatorClient(std::unique_ptr<Impl> impl) : impl_(std::move(imp
 OperatorClient::~OperatorClient() = default;
 
 absl::StatusOr<std::unique_ptr<OperatorClient>> OperatorClient::Create(const std::string& coordinator,
-                                                                       const TlsFiles& tls) {
+                                                                       const TlsFiles& tls, const std::string& token) {
   ZF_ASSIGN_OR_RETURN(const Address address, ParseAddress(coordinator));
   ZF_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials, ChannelCredentialsFrom(tls));
   auto impl = std::make_unique<Impl>();
   impl->coordinator = coordinator;
-  impl->channel = MakeChannel(address, credentials);
+  impl->token = token;
+  impl->channel = MakeChannel(address, credentials, tls.server_name);
   impl->stub = v1::Coordinator::NewStub(impl->channel);
   return std::unique_ptr<OperatorClient>(new OperatorClient(std::move(impl)));
 }
@@ -78,7 +80,10 @@ absl::Status OperatorClient::Watch(const std::function<void(const v1::Event&)>& 
     if (impl_->watch_cancelled) context.TryCancel();
     impl_->watch = &context;
   }
-  const std::unique_ptr<grpc::ClientReader<v1::Event>> events = impl_->stub->Watch(&context, {});
+  ShowToken(context, impl_->token);
+  v1::WatchRequest request;
+  request.set_hold(true);
+  const std::unique_ptr<grpc::ClientReader<v1::Event>> events = impl_->stub->Watch(&context, request);
   v1::Event event;
   while (events->Read(&event)) on_event(event);
   const grpc::Status end = events->Finish();

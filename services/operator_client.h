@@ -17,17 +17,19 @@ namespace zerofleet {
 class OperatorClient {
  public:
   // InvalidArgument for a malformed address or a TLS file. Nothing is sent yet: an unreachable coordinator shows in
-  // the calls.
+  // the calls. `token` goes with every call, if there is one.
   static absl::StatusOr<std::unique_ptr<OperatorClient>> Create(const std::string& coordinator,
-                                                                const TlsFiles& tls = {});
+                                                                const TlsFiles& tls = {},
+                                                                const std::string& token = "");
   ~OperatorClient();
 
   // Each call waits for the coordinator to be reachable, up to its timeout; then Unavailable, naming the address.
   absl::StatusOr<v1::GetStatusResponse> GetStatus(double timeout_seconds);
   absl::Status Stop(const std::string& reason, double timeout_seconds);
 
-  // Calls `on_event` for each of the run's events, from its beginning, until the run has ended (OK), the coordinator is
-  // lost (Unavailable), or CancelWatch is called (Cancelled). One watch at a time.
+  // Calls `on_event` for each of the run's events, from its beginning as far as the coordinator keeps it, until the run
+  // has ended (OK), the coordinator is lost (Unavailable), or CancelWatch is called (Cancelled). The coordinator keeps
+  // what this watch has not read yet. One watch at a time.
   absl::Status Watch(const std::function<void(const v1::Event&)>& on_event);
 
   // Ends the watch in progress, or the next one at once. Any thread.

@@ -67,12 +67,12 @@ struct SessionClient::Impl {
   double heartbeat_seconds ABSL_GUARDED_BY(mutex) = 0;  // 0: not known yet
   double next_heartbeat ABSL_GUARDED_BY(mutex) = 0;     // monotonic; 0: at once
   std::function<void(absl::Status)> on_lost ABSL_GUARDED_BY(mutex);
-  absl::Status lost ABSL_GUARDED_BY(mutex);            // why there is no session any more
-  bool completed ABSL_GUARDED_BY(mutex) = false;       // a Complete has come
-  bool stream_over ABSL_GUARDED_BY(mutex) = false;     // nothing more can be read
-  bool closing ABSL_GUARDED_BY(mutex) = false;         // the destructor has begun
+  absl::Status lost ABSL_GUARDED_BY(mutex);         // why there is no session any more
+  bool completed ABSL_GUARDED_BY(mutex) = false;    // a Complete has come
+  bool stream_over ABSL_GUARDED_BY(mutex) = false;  // nothing more can be read
+  bool closing ABSL_GUARDED_BY(mutex) = false;      // the destructor has begun
   bool writer_done ABSL_GUARDED_BY(mutex) = false;
-  bool reader_done ABSL_GUARDED_BY(mutex) = false;     // the stream's status is known
+  bool reader_done ABSL_GUARDED_BY(mutex) = false;  // the stream's status is known
 
   // --- Conditions waited for.
   bool WriterHasWork() ABSL_SHARED_LOCKS_REQUIRED(mutex) {
@@ -125,7 +125,11 @@ struct SessionClient::Impl {
     if (end.ok()) {
       return absl::UnavailableError(absl::StrCat("the coordinator at ", coordinator, " ended the session"));
     }
-    return FromGrpc(end, absl::StrCat("lost the coordinator at ", coordinator));
+    const bool refused = end.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+                         end.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
+                         end.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
+    return FromGrpc(end, refused ? absl::StrCat("the coordinator at ", coordinator, " refused this worker")
+                                 : absl::StrCat("lost the coordinator at ", coordinator));
   }
 
   void NotifyLost(const absl::Status& reason) {
@@ -219,8 +223,8 @@ SessionClient::~SessionClient() { impl_->Close(); }
 absl::StatusOr<std::unique_ptr<SessionClient>> SessionClient::Connect(const SessionOptions& options) {
   ZF_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.coordinator));
   if (address.port == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("address \"", options.coordinator,
-                                                   "\" has port 0; a coordinator's port is from 1 to 65535"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("address \"", options.coordinator, "\" has port 0; a coordinator's port is from 1 to 65535"));
   }
   auto impl = std::make_unique<Impl>();
   impl->coordinator = options.coordinator;
@@ -230,7 +234,8 @@ absl::StatusOr<std::unique_ptr<SessionClient>> SessionClient::Connect(const Sess
     impl->heartbeat_seconds = options.heartbeat_interval_seconds;
   }
   ZF_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials, ChannelCredentialsFrom(options.tls));
-  impl->channel = MakeChannel(address, credentials);
+  impl->channel = MakeChannel(address, credentials, options.tls.server_name);
+  ShowToken(impl->context, options.token);
   ZF_RETURN_IF_ERROR(WaitForCoordinator(impl->channel, options));
   impl->stub = v1::Coordinator::NewStub(impl->channel);
   impl->Start();

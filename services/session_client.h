@@ -26,7 +26,8 @@ struct SessionOptions {
   double linger_seconds = 2;
   // Asked several times a second while connecting; true ends the attempt with Cancelled.
   std::function<bool()> cancelled = nullptr;
-  TlsFiles tls = {};  // none: plaintext
+  TlsFiles tls = {};       // none: plaintext
+  std::string token = "";  // shown to the coordinator; empty: none
 };
 
 class SessionClient : public FleetSession {
@@ -35,8 +36,8 @@ class SessionClient : public FleetSession {
   // nothing answers within the timeout.
   static absl::StatusOr<std::unique_ptr<SessionClient>> Connect(const SessionOptions& options);
 
-  // Delivers what was sent (a Failure, say), within the linger time, then ends the stream. No handler runs after it, and
-  // none may call it.
+  // Delivers what was sent (a Failure, say), within the linger time, then ends the stream. No handler runs after it,
+  // and none may call it.
   ~SessionClient() override;
 
   absl::Status Send(v1::WorkerMessage message) override;

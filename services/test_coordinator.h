@@ -15,7 +15,7 @@
 
 namespace zerofleet {
 
-// How long a test waits for what should come at once.
+// How long a test waits for what should happen at once.
 inline constexpr double kPatienceSeconds = 20;
 
 class TestCoordinator final : public v1::Coordinator::Service {
@@ -49,7 +49,8 @@ class TestCoordinator final : public v1::Coordinator::Service {
   }
 
   // Two steps, then the run's end, or silence until the watcher leaves.
-  grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest*, grpc::ServerWriter<v1::Event>* out) override {
+  grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest*,
+                     grpc::ServerWriter<v1::Event>* out) override {
     v1::Event event;
     for (int step = 1; step <= 2; ++step) {
       event.mutable_step()->set_step(step);

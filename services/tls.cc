@@ -69,8 +69,8 @@ absl::StatusOr<TlsTexts> ReadAndCheck(const TlsFiles& files) {
   if (files.certificate.empty() != files.key.empty()) {
     const bool no_key = files.key.empty();
     return absl::InvalidArgumentError(absl::StrCat(no_key ? kCertificateFlag : kKeyFlag, ": ",
-                                                   no_key ? files.certificate : files.key, " wants ",
-                                                   no_key ? kKeyFlag : kCertificateFlag, " beside it"));
+                                                   no_key ? files.certificate : files.key, " needs ",
+                                                   no_key ? kKeyFlag : kCertificateFlag, " as well"));
   }
   TlsTexts texts;
   if (!files.ca.empty()) {
@@ -91,8 +91,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFrom(c
   if (!files.any()) return grpc::InsecureServerCredentials();
   ZF_ASSIGN_OR_RETURN(TlsTexts texts, ReadAndCheck(files));
   if (files.certificate.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(kCaFlag, ": ", files.ca, " wants ", kCertificateFlag, " and ",
-                                                   kKeyFlag, " beside it: a server of TLS has a certificate"));
+    return absl::InvalidArgumentError(absl::StrCat(kCaFlag, ": ", files.ca, " needs ", kCertificateFlag, " and ",
+                                                   kKeyFlag, " as well: a TLS server has a certificate"));
   }
   grpc::SslServerCredentialsOptions options(texts.ca.empty()
                                                 ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
@@ -106,8 +106,9 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFrom
   if (!files.any()) return grpc::InsecureChannelCredentials();
   ZF_ASSIGN_OR_RETURN(TlsTexts texts, ReadAndCheck(files));
   if (files.ca.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(kCertificateFlag, ": ", files.certificate, " wants ", kCaFlag,
-                                                   " beside it: the authority that the coordinator is verified by"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(kCertificateFlag, ": ", files.certificate, " needs ", kCaFlag,
+                     " as well: the authority that has signed the coordinator's certificate"));
   }
   return grpc::SslCredentials({std::move(texts.ca), std::move(texts.key), std::move(texts.certificate)});
 }

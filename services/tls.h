@@ -1,8 +1,8 @@
 // TLS from PEM files: who this process is, and whom it believes.
 //
-// A server with a certificate and its key serves TLS; with an authority too, it wants a certificate signed by it of
-// every client (mutual TLS). A client with an authority verifies the server; with a certificate and its key too, it
-// presents them. No file at all is plaintext. What is wrong with a file is found before anything is served or sent.
+// A server with a certificate and its key serves TLS; with an authority too, it requires a certificate signed by it
+// from every client (mutual TLS). A client with an authority verifies the server; with a certificate and its key too,
+// it presents them. No file at all is plaintext. What is wrong with a file is found before anything is served or sent.
 #ifndef ZEROFLEET_SERVICES_TLS_H_
 #define ZEROFLEET_SERVICES_TLS_H_
 
@@ -21,6 +21,8 @@ namespace zerofleet {
 // Paths of PEM files, as --tls-ca, --tls-cert and --tls-key give them; empty: not given.
 struct TlsFiles {
   std::string ca, certificate, key;
+  // A client's --tls-server-name: the name that the server's certificate must hold, instead of the address's host.
+  std::string server_name = "";
 
   bool any() const { return !ca.empty() || !certificate.empty() || !key.empty(); }
 };

@@ -48,13 +48,13 @@ class Tls : public ::testing::Test {
   static void MakeAuthority(const std::string& name) {
     const std::string key = " -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
     const std::string ca = Path(name), node = Path(name + "-node");
-    ASSERT_TRUE(Shell(absl::StrCat("openssl req -x509", key, " -subj /CN=", name, " -keyout ", ca, ".key -out ", ca,
-                                 ".crt")));
+    ASSERT_TRUE(
+        Shell(absl::StrCat("openssl req -x509", key, " -subj /CN=", name, " -keyout ", ca, ".key -out ", ca, ".crt")));
     ASSERT_TRUE(Shell(absl::StrCat("openssl req", key, " -subj /CN=node -addext subjectAltName=IP:127.0.0.1 -keyout ",
-                                 node, ".key -out ", node, ".csr")));
+                                   node, ".key -out ", node, ".csr")));
     ASSERT_TRUE(WriteFileAtomically(node + ".ext", "subjectAltName=IP:127.0.0.1\n").ok());
     ASSERT_TRUE(Shell(absl::StrCat("openssl x509 -req -days 2 -in ", node, ".csr -CA ", ca, ".crt -CAkey ", ca,
-                                 ".key -CAcreateserial -extfile ", node, ".ext -out ", node, ".crt")));
+                                   ".key -CAcreateserial -extfile ", node, ".ext -out ", node, ".crt")));
   }
 
   static TlsFiles Files(const std::string& ca, const std::string& node) {
@@ -111,7 +111,8 @@ TEST_F(Tls, SessionsRunOverIt) {
         return grpc::Status::OK;
       },
       Files("ours", "ours-node"));
-  const auto session = SessionClient::Connect({.coordinator = coordinator.address(), .tls = Files("ours", "ours-node")});
+  const auto session =
+      SessionClient::Connect({.coordinator = coordinator.address(), .tls = Files("ours", "ours-node")});
   ASSERT_TRUE(session.ok()) << session.status();
   const auto message = (*session)->Receive(kPatienceSeconds);
   ASSERT_TRUE(message.ok()) << message.status();
@@ -138,10 +139,10 @@ TEST_F(Tls, WhatIsWrongWithTheFilesNamesFlagAndFile) {
       {{"", certificate, Path("none.key")}, true, "--tls-key: ", Path("none.key")},
       {{"", certificate, certificate}, true, "--tls-key: ", certificate + " holds no private key"},
       {{"", certificate, Path("theirs-node.key")}, true, "--tls-key: ", "is not the key of"},
-      {{"", certificate, ""}, true, "--tls-cert: ", "wants --tls-key"},
-      {{"", "", key}, true, "--tls-key: ", "wants --tls-cert"},
-      {{ca, "", ""}, true, "--tls-ca: ", "wants --tls-cert and --tls-key"},
-      {{"", certificate, key}, false, "--tls-cert: ", "wants --tls-ca"},
+      {{"", certificate, ""}, true, "--tls-cert: ", "needs --tls-key"},
+      {{"", "", key}, true, "--tls-key: ", "needs --tls-cert"},
+      {{ca, "", ""}, true, "--tls-ca: ", "needs --tls-cert and --tls-key"},
+      {{"", certificate, key}, false, "--tls-cert: ", "needs --tls-ca"},
       {{Path("none.crt"), "", ""}, false, "--tls-ca: ", Path("none.crt")},
       {{ca, certificate, Path("theirs-node.key")}, false, "--tls-key: ", "is not the key of"},
   };

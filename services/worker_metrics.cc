@@ -29,6 +29,7 @@ enum Metric {
   kInfo,
   kStep,
   kLoss,
+  kValidationLoss,
   kGradNorm,
   kLearningRate,
   kLossScale,
@@ -64,6 +65,8 @@ constexpr Row kRows[] = {
     {kInfo, Type::kGauge, "zerofleet_worker_info", "What this worker is, in its labels; always 1."},
     {kStep, Type::kGauge, "zerofleet_worker_step", "Optimizer steps completed."},
     {kLoss, Type::kGauge, "zerofleet_worker_loss", "Mean cross-entropy per token of the last step, in nats."},
+    {kValidationLoss, Type::kGauge, "zerofleet_worker_validation_loss",
+     "Mean cross-entropy per token of the last evaluation, in nats."},
     {kGradNorm, Type::kGauge, "zerofleet_worker_grad_norm", "L2 norm of the last step's gradient, before clipping."},
     {kLearningRate, Type::kGauge, "zerofleet_worker_learning_rate", "Learning rate of the last step."},
     {kLossScale, Type::kGauge, "zerofleet_worker_loss_scale", "Factor on the loss in fp16; 1 in other precisions."},
@@ -75,21 +78,23 @@ constexpr Row kRows[] = {
     {kUtilization, Type::kGauge, "zerofleet_worker_model_flops_utilization_ratio",
      "Model FLOP/s of the last step over the device's peak."},
     {kMemory, Type::kGauge, "zerofleet_worker_memory_bytes", "Memory in use, by space and category."},
-    {kMemoryPeak, Type::kGauge, "zerofleet_worker_memory_peak_bytes", "Most memory ever in use, by space and category."},
+    {kMemoryPeak, Type::kGauge, "zerofleet_worker_memory_peak_bytes",
+     "Most memory ever in use, by space and category."},
     {kDeviceMemoryTotal, Type::kGauge, "zerofleet_worker_device_memory_total_bytes", "Memory of the GPU."},
     {kDeviceMemoryUsed, Type::kGauge, "zerofleet_worker_device_memory_used_bytes",
      "Memory in use on the GPU as its driver counts it, other processes' too."},
     {kDeviceMemoryRuntime, Type::kGauge, "zerofleet_worker_device_memory_runtime_bytes",
      "Memory in use on the GPU outside the allocator: context, libraries, workspaces."},
     {kAllocatorReserved, Type::kGauge, "zerofleet_worker_allocator_reserved_bytes",
-     "Memory the allocator holds from the system."},
+     "Memory the arena has reserved: the sum of the memory plan."},
     {kAllocatorAllocated, Type::kGauge, "zerofleet_worker_allocator_allocated_bytes",
-     "Memory the allocator has handed out."},
+     "Memory the arena has handed out."},
     {kAllocatorLargestFree, Type::kGauge, "zerofleet_worker_allocator_largest_free_block_bytes",
-     "Largest block the allocator could hand out without asking the system."},
+     "Memory the arena has reserved and not handed out yet, one block; 0 once training has begun."},
     {kFragmentation, Type::kGauge, "zerofleet_worker_fragmentation_ratio",
-     "1 - largest free block / all free memory; 0 when nothing is free."},
-    {kCollectiveBytes, Type::kCounter, "zerofleet_worker_collective_bytes_total", "Bytes this rank sent in collectives."},
+     "1 - largest free block / all free memory; 0 when nothing is free, as always with planned memory."},
+    {kCollectiveBytes, Type::kCounter, "zerofleet_worker_collective_bytes_total",
+     "Bytes this rank sent in collectives."},
     {kCollectiveDuration, Type::kHistogram, "zerofleet_worker_collective_duration_seconds",
      "Time of one collective, from its start to its completion."},
     {kCollectiveBandwidth, Type::kGauge, "zerofleet_worker_collective_bus_bandwidth_bytes_per_second",
@@ -112,9 +117,9 @@ const Histogram::BucketBoundaries& PhaseBuckets() {
   return buckets;
 }
 const Histogram::BucketBoundaries& CollectiveBuckets() {
-  static const Histogram::BucketBoundaries buckets = {0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001,
-                                                      0.0025,  0.005,    0.01,    0.025,  0.05,    0.1,    0.25,
-                                                      0.5,     1,        2.5,     5,      10,      25,     50,     100};
+  static const Histogram::BucketBoundaries buckets = {
+      0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
+      0.05,    0.1,      0.25,    0.5,    1,       2.5,    5,     10,     25,    50,   100};
   return buckets;
 }
 
@@ -179,7 +184,8 @@ void WorkerMetrics::SetIdentity(const WorkerIdentity& identity) {
                          {"precision", identity.precision},
                          {"device", identity.device},
                          {"device_description", identity.device_description},
-                         {"version", identity.version}};
+                         {"version", identity.version},
+                         {"run", identity.run}};
   absl::MutexLock lock(&families_->mutex);
   if (families_->info != nullptr) families_->gauges[kInfo]->Remove(families_->info);
   families_->info = &families_->gauges[kInfo]->Add(labels);
@@ -194,6 +200,8 @@ void WorkerMetrics::StepDone(const StepFigures& figures) {
   families_->Set(kUtilization, figures.mfu);
   families_->counters[kTokens]->Add({}).Increment(static_cast<double>(figures.tokens));
 }
+
+void WorkerMetrics::Evaluated(double validation_loss) { families_->Set(kValidationLoss, validation_loss); }
 
 void WorkerMetrics::PhaseDone(StepPhase phase, double seconds) {
   const auto index = static_cast<size_t>(phase);

@@ -29,12 +29,12 @@ class WorkerMetrics : public MetricsSink {
 
   void SetIdentity(const WorkerIdentity& identity) override;
   void StepDone(const StepFigures& figures) override;
+  void Evaluated(double validation_loss) override;
   void PhaseDone(StepPhase phase, double seconds) override;
   void SetLossScale(double scale) override;
   void StepSkipped() override;
   void SetDeviceMemory(int64_t total_bytes, int64_t used_bytes, int64_t runtime_bytes) override;
-  void SetMemory(std::string_view space, std::string_view category, int64_t current_bytes,
-                 int64_t peak_bytes) override;
+  void SetMemory(std::string_view space, std::string_view category, int64_t current_bytes, int64_t peak_bytes) override;
   void SetAllocator(std::string_view space, int64_t reserved_bytes, int64_t allocated_bytes,
                     int64_t largest_free_bytes) override;
   void CollectiveDone(const CollectiveFigures& figures) override;

@@ -24,6 +24,7 @@ const std::vector<std::string> kPublicNames = {
     "zerofleet_worker_info",
     "zerofleet_worker_step",
     "zerofleet_worker_loss",
+    "zerofleet_worker_validation_loss",
     "zerofleet_worker_grad_norm",
     "zerofleet_worker_learning_rate",
     "zerofleet_worker_loss_scale",
@@ -56,13 +57,15 @@ WorkerIdentity Identity(int rank) {
           .precision = "bf16",
           .device = "cpu",
           .device_description = "a \"fast\" CPU",
-          .version = "0.1.0"};
+          .version = "0.1.0",
+          .run = "tiny"};
 }
 
 // Every metric, fed once.
 void FeedAll(WorkerMetrics& metrics) {
   metrics.SetIdentity(Identity(1));
   metrics.StepDone({.step = 12, .loss = 2.5, .grad_norm = 0.75, .learning_rate = 3e-4, .tokens = 4096, .mfu = 0.42});
+  metrics.Evaluated(2.75);
   for (StepPhase phase : {StepPhase::kForward, StepPhase::kBackward, StepPhase::kReduce, StepPhase::kOptimizer,
                           StepPhase::kGather, StepPhase::kData, StepPhase::kCheckpoint}) {
     metrics.PhaseDone(phase, 0.03);
@@ -93,6 +96,8 @@ TEST(WorkerMetrics, EveryOneIsExportedWithWhatWasFed) {
   for (const char* line : {
            "zerofleet_worker_step 12\n",
            "zerofleet_worker_loss 2.5\n",
+           "zerofleet_worker_validation_loss 2.75\n",
+           "run=\"tiny\"",
            "zerofleet_worker_grad_norm 0.75\n",
            "zerofleet_worker_loss_scale 65536\n",
            "zerofleet_worker_tokens_total 4096\n",

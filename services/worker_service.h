@@ -1,4 +1,4 @@
-// The worker's gRPC service: what this rank is doing, for operators; health and reflection stand beside it.
+// The worker's gRPC service: what this rank is doing, for operators; it serves health and reflection too.
 #ifndef ZEROFLEET_SERVICES_WORKER_SERVICE_H_
 #define ZEROFLEET_SERVICES_WORKER_SERVICE_H_
 

@@ -1,0 +1,227 @@
+// The loop around the coordinator: nothing slow under its lock, sessions that say nothing are bounded, logs are
+// bounded.
+#include "services/coordinator_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+
+namespace zerofleet {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// Remembers the kinds of messages it was sent.
+class Sink : public SessionSink {
+ public:
+  void Send(v1::CoordinatorMessage message) override {
+    absl::MutexLock lock(&mutex_);
+    ++sent_[message.body_case()];
+  }
+  void Close() override {}
+  void Refuse(const absl::Status& status) override {
+    absl::MutexLock lock(&mutex_);
+    refused_ = status;
+  }
+  bool Await(v1::CoordinatorMessage::BodyCase body) {
+    absl::MutexLock lock(&mutex_);
+    auto come = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return sent_[body] > 0; };
+    return mutex_.AwaitWithTimeout(absl::Condition(&come), kPatience);
+  }
+  absl::Status AwaitRefused() {
+    absl::MutexLock lock(&mutex_);
+    auto come = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !refused_.ok(); };
+    mutex_.AwaitWithTimeout(absl::Condition(&come), kPatience);
+    return refused_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::map<v1::CoordinatorMessage::BodyCase, int> sent_ ABSL_GUARDED_BY(mutex_);
+  absl::Status refused_ ABSL_GUARDED_BY(mutex_);
+};
+
+class CoordinatorLoopTest : public testing::Test {
+ protected:
+  CoordinatorLoopTest() {
+    hooks_.persist = [](const CoordinatorState&) { return absl::OkStatus(); };
+    hooks_.set_aside = [](const std::string&) { return absl::OkStatus(); };
+    hooks_.commit = [](const v1::CheckpointManifest&) { return CommittedStep{"dir/step-1", {}}; };
+    hooks_.observe = [](const Fleet&, double) {};
+    hooks_.logs = [](LogLevel) { return false; };
+    hooks_.log = [](LogLevel, const std::string&) {};
+    parameters_.config.mutable_parallel()->set_workers(1);
+    parameters_.config.set_steps(1);
+    parameters_.config.mutable_restart()->set_heartbeat_timeout_seconds(60);
+    parameters_.config.mutable_restart()->set_form_timeout_seconds(60);
+  }
+  ~CoordinatorLoopTest() override { End(); }
+
+  void Start() {
+    loop_ = std::make_unique<CoordinatorLoop>(parameters_, hooks_, clock_);
+    loop_->StartThreads();
+  }
+  void End() {
+    if (loop_ == nullptr) return;
+    if (member_ != 0) loop_->ForgetSession(member_);
+    loop_.reset();
+  }
+
+  void Say(v1::WorkerMessage message) {
+    message.set_generation(generation_);
+    loop_->Receive(member_, std::move(message));
+  }
+  // One worker, up to its Ready, which forms the fleet.
+  void Join() {
+    member_ = loop_->OpenSession(&sink_).value();
+    v1::WorkerMessage message;
+    message.mutable_hello()->set_host("h");
+    Say(message);
+    message.mutable_ready()->set_parameters(4);
+    Say(message);
+    generation_ = 1;
+  }
+  void Train() {
+    Join();
+    ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kLoad));
+    v1::WorkerMessage message;
+    message.mutable_load_result()->set_ok(true);
+    Say(message);
+    ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kStart));
+  }
+  void SaveStep1() {
+    v1::WorkerMessage message;
+    v1::ShardWritten& shard = *message.mutable_shard_written();
+    shard.set_step(1);
+    shard.set_ok(true);
+    shard.mutable_file()->set_bytes(60);
+    shard.mutable_file()->set_name("rank-00000.safetensors");
+    shard.mutable_file()->set_xxh3_128(std::string(32, '1'));
+    shard.mutable_file()->add_ranges()->set_flat_end(4);
+    shard.mutable_manifest()->set_step(1);
+    shard.mutable_manifest()->set_world_size(1);
+    *shard.mutable_manifest()->mutable_config() = parameters_.config;
+    shard.mutable_manifest()->add_tensors()->set_flat_end(4);
+    Say(message);
+  }
+  void FinishStep1() {
+    v1::WorkerMessage message;
+    message.mutable_finished()->set_step(1);
+    Say(message);
+  }
+
+  FakeClock clock_;
+  FleetParameters parameters_;
+  CoordinatorHooks hooks_;
+  Sink sink_;
+  MemberId member_ = 0;
+  uint64_t generation_ = 0;
+  std::unique_ptr<CoordinatorLoop> loop_;
+};
+
+TEST_F(CoordinatorLoopTest, SlowStorageDelaysNoMessageAndNothingIsToldBeforeItIsDurable) {
+  absl::Notification saving, saved;
+  hooks_.persist = [&](const CoordinatorState&) {
+    saving.Notify();
+    saved.WaitForNotification();
+    return absl::OkStatus();
+  };
+  Start();
+  absl::Notification heard;
+  std::thread worker([&] {
+    Join();
+    v1::WorkerMessage heartbeat;
+    heartbeat.mutable_heartbeat()->set_step(0);
+    for (int i = 0; i < 100; ++i) Say(heartbeat);
+    loop_->GetStatus();
+    heard.Notify();
+  });
+  EXPECT_TRUE(saving.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(heard.WaitForNotificationWithTimeout(kPatience)) << "heartbeats wait for the disk";
+  EXPECT_EQ(loop_->GetStatus().phase(), "loading");
+  saved.Notify();
+  worker.join();
+  EXPECT_TRUE(sink_.Await(v1::CoordinatorMessage::kAssignment));
+}
+
+TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedFailsARunThatWouldHaveEnded) {
+  absl::Notification committing, finished;
+  hooks_.persist = [](const CoordinatorState& state) {
+    return state.last_committed_step < 0 ? absl::OkStatus() : absl::ResourceExhaustedError("disk full");
+  };
+  hooks_.commit = [&](const v1::CheckpointManifest&) {
+    committing.Notify();
+    finished.WaitForNotification();
+    return CommittedStep{"dir/step-1", {}};
+  };
+  Start();
+  Train();
+  SaveStep1();
+  ASSERT_TRUE(committing.WaitForNotificationWithTimeout(kPatience));
+  FinishStep1();  // completion now waits for the commit alone, and comes with the state that cannot be saved
+  finished.Notify();
+  const absl::Status end = loop_->WaitForEnd();
+  EXPECT_EQ(end.code(), absl::StatusCode::kResourceExhausted) << end;
+  EXPECT_THAT(std::string(end.message()), HasSubstr("disk full"));
+  EXPECT_TRUE(sink_.Await(v1::CoordinatorMessage::kRefused));
+  EXPECT_EQ(loop_->GetStatus().phase(), "failed");
+}
+
+TEST_F(CoordinatorLoopTest, SessionsThatSayNothingAreBoundedInNumberAndTime) {
+  Start();
+  std::vector<Sink> silent(kMostSilentSessions);
+  std::vector<MemberId> members;
+  for (Sink& sink : silent) members.push_back(loop_->OpenSession(&sink).value());
+  EXPECT_EQ(loop_->OpenSession(&sink_).status().code(), absl::StatusCode::kResourceExhausted);
+  clock_.Advance(kHelloSeconds / 2);
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_host("h");
+  loop_->Receive(members[0], hello);
+  ASSERT_TRUE(silent[0].Await(v1::CoordinatorMessage::kWelcome));
+  Join();  // one has spoken: there is room
+  clock_.Advance(kHelloSeconds / 2 + 1);
+  for (size_t i = 1; i < silent.size(); ++i) {
+    ASSERT_EQ(silent[i].AwaitRefused().code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  for (const MemberId member : members) loop_->ForgetSession(member);
+}
+
+TEST_F(CoordinatorLoopTest, StepsAreLoggedForDebuggingOnlyAndLinesAreBounded) {
+  std::vector<std::string> info, debug;
+  hooks_.logs = [](LogLevel) { return true; };
+  hooks_.log = [&](LogLevel level, const std::string& line) {
+    (level == LogLevel::kDebug ? debug : info).push_back(line);
+  };
+  parameters_.version = std::string(5000, 'v');
+  Start();
+  Train();
+  v1::WorkerMessage step;
+  step.mutable_event()->mutable_step()->set_step(1);
+  Say(step);
+  SaveStep1();
+  FinishStep1();
+  EXPECT_TRUE(loop_->WaitForEnd().ok());
+  End();  // writes what is queued
+  for (const std::string& line : info) {
+    EXPECT_LE(line.size(), 2100u);
+    EXPECT_THAT(line, Not(HasSubstr("publish {step")));
+    EXPECT_THAT(line, Not(HasSubstr("write manifest")));
+  }
+  std::string all;
+  for (const std::string& line : debug) all += line + "\n";
+  EXPECT_THAT(all, HasSubstr("publish {step"));
+  EXPECT_THAT(all, HasSubstr("write manifest"));
+  EXPECT_EQ(debug.size(), 5u) << all;
+}
+
+}  // namespace
+}  // namespace zerofleet

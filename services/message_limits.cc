@@ -1,0 +1,165 @@
+// The limits as tables; see message_limits.h.
+#include "services/message_limits.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace zerofleet {
+namespace {
+
+using Body = v1::WorkerMessage::BodyCase;
+
+constexpr size_t kMostText = 2048;  // bytes of a message for people
+constexpr int64_t kShardRecordBytes = 256 << 10, kShardRecordBytesPerLayer = 8 << 10, kMostShardRecordBytes = 16 << 20;
+
+struct SizeLimit {
+  Body body;
+  const char* name;
+  size_t bytes;
+};
+constexpr SizeLimit kSizeLimits[] = {
+    {Body::kHello, "Hello", 4 << 10},
+    {Body::kReady, "Ready", 64 << 10},  // holds a transport address, 1 or 2 KB per network device
+    {Body::kLoadResult, "LoadResult", 16 << 10},
+    {Body::kHeartbeat, "Heartbeat", 16 << 10},
+    {Body::kEvent, "Event", 16 << 10},
+    {Body::kShardWritten, "ShardWritten", kMostShardRecordBytes},
+    {Body::kFailure, "Failure", 64 << 10},
+    {Body::kFinished, "Finished", 256 << 10},  // a rank's report
+    {Body::kStopRequested, "StopRequested", 1 << 10},
+    {Body::BODY_NOT_SET, "a message without a body", 1 << 10},
+};
+
+struct HelloLimit {
+  const char* name;
+  const std::string& (v1::Hello::*value)() const;
+  size_t bytes;
+};
+constexpr HelloLimit kHelloLimits[] = {
+    {"build_id", &v1::Hello::build_id, 128},
+    {"version", &v1::Hello::version, 64},
+    {"host", &v1::Hello::host, 253},  // the longest name DNS allows
+    {"device", &v1::Hello::device, 16},
+    {"device_description", &v1::Hello::device_description, 256},
+    {"metrics_address", &v1::Hello::metrics_address, 260},
+};
+
+struct ReadyLimit {
+  const char* name;
+  const std::string& (v1::Ready::*value)() const;
+};
+constexpr ReadyLimit kDigests[] = {{"config_digest", &v1::Ready::config_digest},
+                                   {"layout_digest", &v1::Ready::layout_digest},
+                                   {"schedule_digest", &v1::Ready::schedule_digest}};
+constexpr size_t kMostDigest = 128;
+
+constexpr int kMostGroups = 16;
+constexpr size_t kMostGroupName = 64, kMostUnitName = 256;
+
+absl::Status CheckText(const char* message, const char* field, const std::string& value, size_t most) {
+  if (value.size() > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(message, ".", field, " has ", value.size(), " bytes; at most ", most, " are allowed"));
+  }
+  if (PrintableText(value, most) == value) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(message, ".", field, " has characters that cannot be printed"));
+}
+
+absl::Status CheckHello(const v1::Hello& hello) {
+  for (const HelloLimit& limit : kHelloLimits) {
+    ZF_RETURN_IF_ERROR(CheckText("Hello", limit.name, (hello.*limit.value)(), limit.bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReady(const v1::Ready& ready) {
+  for (const ReadyLimit& limit : kDigests) {
+    ZF_RETURN_IF_ERROR(CheckText("Ready", limit.name, (ready.*limit.value)(), kMostDigest));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckHeartbeat(const v1::Heartbeat& heartbeat) {
+  bool fits = heartbeat.progress_size() <= kMostGroups;
+  for (const v1::GroupProgress& progress : heartbeat.progress()) {
+    fits = fits && progress.group().size() <= kMostGroupName && progress.operation().size() <= kMostGroupName &&
+           progress.unit().size() <= kMostUnitName;
+  }
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("Heartbeat.progress has more than ", kMostGroups, " groups or a name that is too long"));
+}
+
+void CutText(v1::Failure* failure) { failure->set_message(PrintableText(failure->message(), kMostText)); }
+
+void CutTexts(v1::WorkerMessage& message) {
+  if (message.has_failure()) CutText(message.mutable_failure());
+  if (message.load_result().has_failure()) CutText(message.mutable_load_result()->mutable_failure());
+  if (message.shard_written().has_failure()) CutText(message.mutable_shard_written()->mutable_failure());
+  if (message.event().has_notice()) {
+    v1::NoticeEvent* notice = message.mutable_event()->mutable_notice();
+    notice->set_message(PrintableText(notice->message(), kMostText));
+  }
+}
+
+// Control characters in both of their ranges: terminals act on U+0080 to U+009F too.
+bool IsControl(const std::string& text, size_t at, size_t length) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (length == 1) return absl::ascii_iscntrl(byte(at));
+  return length == 2 && byte(at) == 0xC2 && byte(at + 1) < 0xA0;
+}
+
+// The length of the valid UTF-8 sequence at `text[at]`, 0 if there is none.
+size_t SequenceLength(const std::string& text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(at);
+  const size_t length = lead < 0x80 ? 1 : (lead >> 5) == 6 ? 2 : (lead >> 4) == 14 ? 3 : (lead >> 3) == 30 ? 4 : 0;
+  if (length == 0 || at + length > text.size()) return 0;
+  for (size_t i = at + 1; i < at + length; ++i) {
+    if ((byte(i) >> 6) != 2) return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
+int MostMessageBytes(const v1::Config& config) {
+  const int64_t bytes = kShardRecordBytes + kShardRecordBytesPerLayer * config.model().layers();
+  return static_cast<int>(std::clamp(bytes, kShardRecordBytes, kMostShardRecordBytes));
+}
+
+absl::Status AdmitMessage(size_t bytes, v1::WorkerMessage& message) {
+  for (const SizeLimit& limit : kSizeLimits) {
+    if (limit.body != message.body_case() || bytes <= limit.bytes) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(limit.name, " has ", bytes, " bytes; at most ", limit.bytes, " are allowed"));
+  }
+  if (message.has_hello()) return CheckHello(message.hello());
+  if (message.has_ready()) return CheckReady(message.ready());
+  if (message.has_heartbeat()) return CheckHeartbeat(message.heartbeat());
+  CutTexts(message);
+  return absl::OkStatus();
+}
+
+std::string PrintableText(const std::string& text, size_t most) {
+  std::string printable;
+  size_t at = 0;
+  while (at < text.size() && printable.size() < most) {
+    const size_t length = SequenceLength(text, at);
+    if (length == 0 || IsControl(text, at, length)) {
+      printable += absl::ascii_isspace(static_cast<unsigned char>(text[at])) ? ' ' : '?';
+      at += std::max<size_t>(1, length);
+    } else {
+      printable.append(text, at, length);
+      at += length;
+    }
+  }
+  if (at < text.size()) absl::StrAppend(&printable, "... (", text.size() - at, " bytes more)");
+  return printable;
+}
+
+}  // namespace zerofleet
