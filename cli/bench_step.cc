@@ -1,4 +1,4 @@
-// A throw-away run, watched until enough steps were timed; see bench_step.h.
+// A temporary run, followed until enough steps have been timed; see bench_step.h.
 #include "cli/bench_step.h"
 
 #include <algorithm>
@@ -22,9 +22,9 @@
 namespace zerofleet {
 namespace {
 
-// Letters or, for a vocabulary of its own, any of its tokens: an embedding of 50257 rows of which 26 are used would be
-// another piece of work. Enough of them for every sequence of a step, from a fixed seed.
-std::string MadeUpData(const StepBenchOptions& options, int64_t vocab) {
+// Letters or, for a vocabulary of its own, any of its tokens: an embedding of 50257 rows of which only 26 are used
+// would be a different workload. Enough of them for every sequence of a step, from a fixed seed.
+std::string SyntheticData(const StepBenchOptions& options, int64_t vocab) {
   std::mt19937_64 random(1);
   const int64_t count = (options.context + 1) * options.global_sequences * 2;
   std::string data;
@@ -82,7 +82,7 @@ absl::StatusOr<std::optional<StepMemory>> MemoryOfWorker(int metrics_port) {
 absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, const std::string& dir) {
   const int64_t vocab = VocabularyOf(options);
   const std::string data = JoinPath(dir, "data");
-  ZF_RETURN_IF_ERROR(WriteFileAtomically(data, MadeUpData(options, vocab)));
+  ZF_RETURN_IF_ERROR(WriteFileAtomically(data, SyntheticData(options, vocab)));
   const auto set = [](const std::string& flag, const std::string& key, const std::string& value) {
     return ConfigOverride{flag, absl::StrCat(key, "=", value)};
   };

@@ -1,4 +1,4 @@
-// What `bench step` asks for becomes the run's configuration. The run itself is an integration test's.
+// The options of `bench step` become the run's configuration. An integration test covers the run itself.
 #include "cli/bench_step.h"
 
 #include <unistd.h>

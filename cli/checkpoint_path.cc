@@ -1,4 +1,4 @@
-// A manifest makes a step directory; see checkpoint_path.h.
+// A directory with a manifest is a step directory; see checkpoint_path.h.
 #include "cli/checkpoint_path.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// A checkpoint as people name it: its step directory, or the directory of several, which stands for the newest.
+// A checkpoint as users name it: its step directory, or a directory of several checkpoints, which means the newest.
 #ifndef ZEROFLEET_CLI_CHECKPOINT_PATH_H_
 #define ZEROFLEET_CLI_CHECKPOINT_PATH_H_
 

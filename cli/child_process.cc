@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
@@ -39,7 +41,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// No signal blocked or ignored: the launcher's own treatment is not the child's.
+// No signal blocked or ignored: the child does not inherit the launcher's signal handling.
 void SetAttributes(posix_spawnattr_t* attributes) {
   sigset_t none, all;
   sigemptyset(&none);
@@ -55,7 +57,8 @@ void SetAttributes(posix_spawnattr_t* attributes) {
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string name,
                                                                   const std::vector<std::string>& arguments,
-                                                                  const std::string& log_path) {
+                                                                  const std::string& log_path,
+                                                                  const InheritedFile* file) {
   const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log < 0) return absl::ResourceExhaustedError(absl::StrCat("log ", log_path, ": ", std::strerror(errno)));
   const int64_t log_begin = lseek(log, 0, SEEK_END);
@@ -71,6 +74,10 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, log, STDERR_FILENO);
+  // Last: any descriptor with this number has been copied to its destination by now.
+  if (file != nullptr) {
+    posix_spawn_file_actions_adddup2(&actions, file->descriptor(), InheritedFile::kChildDescriptor);
+  }
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   SetAttributes(&attributes);
@@ -120,6 +127,15 @@ absl::StatusOr<std::string> ChildProcess::ReadLine(double timeout_seconds) {
     if (letter == '\n') return line;
     line += letter;
   }
+}
+
+void ChildProcess::BoundLog(int64_t most_bytes) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(log_path_, error);
+  if (error || static_cast<int64_t>(bytes) <= most_bytes) return;
+  std::filesystem::copy_file(log_path_, log_path_ + ".1", std::filesystem::copy_options::overwrite_existing, error);
+  // The child appends, so its next line goes to the beginning of the emptied file.
+  if (truncate(log_path_.c_str(), 0) == 0) log_begin_ = 0;
 }
 
 bool ChildProcess::HasEnded() {

@@ -1,6 +1,6 @@
-// What every subcommand is: a function that adds itself to the parser, and what it runs when it is chosen.
+// The form of every subcommand: a function that adds it to the parser, and the body that runs when it is chosen.
 //
-// One file a command, command_<name>.cc. A new command is a new file, its Add function below, and a line in
+// One file per command, command_<name>.cc. A new command is a new file, its Add function below, and a line in
 // command_line.cc's table.
 #ifndef ZEROFLEET_CLI_COMMAND_H_
 #define ZEROFLEET_CLI_COMMAND_H_
@@ -9,6 +9,7 @@
 #include <iosfwd>
 
 #include "absl/status/statusor.h"
+#include "cli/terminal.h"
 
 namespace CLI {
 class App;
@@ -20,10 +21,10 @@ namespace zerofleet {
 struct Output {
   std::ostream& out;
   std::ostream& err;
-  bool err_is_terminal = false;
+  Terminal out_terminal, err_terminal;  // what the two are shown on
 };
 
-// Runs the chosen command. The value is the exit code; an error is printed as one line and gives its own.
+// Runs the chosen command. The value is the exit code; an error is printed as one line and determines the code.
 using CommandBody = std::function<absl::StatusOr<int>(const Output&)>;
 
 // Adds the command to `app`; its parser's callback sets `body`.
@@ -36,6 +37,9 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body);
 void AddEvalCommand(CLI::App& app, CommandBody& body);
 void AddGenerateCommand(CLI::App& app, CommandBody& body);
 void AddBenchCommand(CLI::App& app, CommandBody& body);
+void AddCompletionCommand(CLI::App& app, CommandBody& body);
+void AddHelpCommand(CLI::App& app, CommandBody& body);
+void AddConfigSchemaCommand(CLI::App& app, CommandBody& body);
 
 }  // namespace zerofleet
 

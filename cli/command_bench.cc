@@ -1,10 +1,10 @@
-// `zerofleet bench`: figures of this machine, each beside its ceiling.
+// `zerofleet bench`: figures of this machine, each next to its ceiling.
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -25,6 +25,9 @@
 #include "cli/temporary_directory.h"
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
+#include "services/address.h"
+#include "services/rendezvous.h"
+#include "worker/collective/network.h"
 
 namespace zerofleet {
 namespace {
@@ -36,10 +39,11 @@ struct BenchFlags {
   std::string device = "auto";
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int ranks = 2;
+  std::string rendezvous, listen, interface;
   int members = 16;
   int64_t parameters = 50'000'000;
   int64_t megabytes = 512;
-  std::string directory = std::filesystem::temp_directory_path();
+  std::string directory;  // empty: the temporary directory
   StepBenchOptions step;
 };
 
@@ -50,7 +54,7 @@ std::string Percent(double part, double whole) {
   return whole > 0 ? absl::StrFormat("%.0f%%", 100 * part / whole) : "-";
 }
 
-// One result twice: a row to read and an object to keep.
+// Every result twice: as a row of a table and as a JSON object.
 struct Results {
   TextTable table;
   Json rows = Json::array();
@@ -140,10 +144,29 @@ absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
   return results;
 }
 
-absl::StatusOr<Results> Collectives(const BenchFlags& flags) {
+// Between processes of this machine, or, as one rank of a group, between several hosts.
+absl::StatusOr<std::vector<CollectiveRate>> CollectiveRates(const BenchFlags& flags) {
   CollectiveBenchOptions options;
   options.ranks = flags.ranks;
-  ZF_ASSIGN_OR_RETURN(const std::vector<CollectiveRate> rates, BenchCollectives(options));
+  // First, since it changes the environment, which no other thread may read meanwhile.
+  if (!flags.interface.empty()) {
+    ZF_RETURN_IF_ERROR(Annotate(UseNetworkInterface(flags.interface), "--interface"));
+  }
+  if (flags.listen.empty() && flags.rendezvous.empty()) return BenchCollectives(options);
+  StopSignals signals;
+  std::unique_ptr<RendezvousServer> server;
+  std::string meeting_place = flags.rendezvous;
+  if (!flags.listen.empty()) {
+    ZF_ASSIGN_OR_RETURN(server, RendezvousServer::Start(flags.listen, flags.ranks));
+    ZF_ASSIGN_OR_RETURN(Address address, ParseAddress(flags.listen));
+    address.port = server->port();
+    meeting_place = address.ToString();
+  }
+  return BenchCollectivesAcrossHosts(options, meeting_place, HostName(), [&signals] { return signals.First() != 0; });
+}
+
+absl::StatusOr<Results> Collectives(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const std::vector<CollectiveRate> rates, CollectiveRates(flags));
   Results results{TextTable({"operation", "backend", "type", "ranks", "size", "seconds", "busbw GB/s", "memory GB/s"})};
   for (const CollectiveRate& rate : rates) {
     results.table.Add({OperationName(rate.operation), rate.backend, DTypeName(rate.dtype), absl::StrCat(rate.ranks),
@@ -162,14 +185,14 @@ absl::StatusOr<Results> Collectives(const BenchFlags& flags) {
 }
 
 absl::StatusOr<Results> Checkpoint(const BenchFlags& flags) {
-  ZF_ASSIGN_OR_RETURN(const CheckpointRate rate, BenchCheckpoint({flags.directory, flags.megabytes * 1'000'000}));
+  const std::string directory = flags.directory.empty() ? TemporaryParent() : flags.directory;
+  ZF_ASSIGN_OR_RETURN(const CheckpointRate rate, BenchCheckpoint({directory, flags.megabytes * 1'000'000}));
   Results results{TextTable({"directory", "shard", "write GB/s", "disk GB/s", "of disk", "read GB/s"})};
   const auto gigabytes = [](double value) { return absl::StrFormat("%.2f", value / 1e9); };
-  results.table.Add({flags.directory, HumanBytes(rate.bytes), gigabytes(rate.write_bytes_per_second),
-                     gigabytes(rate.disk_bytes_per_second),
-                     Percent(rate.write_bytes_per_second, rate.disk_bytes_per_second),
-                     gigabytes(rate.read_bytes_per_second)});
-  results.rows.push_back({{"directory", flags.directory},
+  results.table.Add(
+      {directory, HumanBytes(rate.bytes), gigabytes(rate.write_bytes_per_second), gigabytes(rate.disk_bytes_per_second),
+       Percent(rate.write_bytes_per_second, rate.disk_bytes_per_second), gigabytes(rate.read_bytes_per_second)});
+  results.rows.push_back({{"directory", directory},
                           {"bytes", rate.bytes},
                           {"write_bytes_per_second", rate.write_bytes_per_second},
                           {"disk_bytes_per_second", rate.disk_bytes_per_second},
@@ -233,7 +256,7 @@ absl::StatusOr<Results> Step(const BenchFlags& flags) {
                {"mfu", rate.mfu},
                {"peak_flops_per_second", rate.peak_flops_per_second}};
   if (rate.memory) {
-    header.insert(header.end(), {"planned", "beside it", "in use by the driver"});
+    header.insert(header.end(), {"planned", "runtime", "in use by the driver"});
     row.insert(row.end(), {HumanBytes(rate.memory->planned), HumanBytes(rate.memory->runtime),
                            absl::StrCat(HumanBytes(rate.memory->used), " of ", HumanBytes(rate.memory->total))});
     json["memory"] = MemoryJson(*rate.memory);
@@ -255,7 +278,7 @@ CLI::App* AddBench(CLI::App& bench, const char* name, const char* what, Bench ru
     body = [=](const Output& output) -> absl::StatusOr<int> {
       ZF_ASSIGN_OR_RETURN(const Results results, run(*flags));
       output.out << (flags->json ? DumpJson({{"bench", name}, {"results", results.rows}}, 2) + "\n"
-                                 : results.table.Render());
+                                 : results.table.Render(0, output.out_terminal));
       return 0;
     };
   });
@@ -263,7 +286,7 @@ CLI::App* AddBench(CLI::App& bench, const char* name, const char* what, Bench ru
 }
 
 void AddDevice(CLI::App& command, BenchFlags& flags) {
-  command.add_option("--device", flags.device, "auto, cpu or cuda")->capture_default_str();
+  command.add_option("--device", flags.device, "Where to compute")->type_name("auto|cpu|cuda")->capture_default_str();
 }
 
 // Of one kernel after another in this process.
@@ -271,28 +294,33 @@ void AddKernelFlags(CLI::App& command, BenchFlags& flags) {
   AddDevice(command, flags);
   command.add_option("--threads", flags.threads, "Compute threads on the CPU")
       ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+      ->default_str("all cores");
 }
 
 void AddStepFlags(CLI::App& step, StepBenchOptions& options) {
-  step.add_option("--preset", options.preset, "Named model")->capture_default_str();
+  step.add_option("--preset", options.preset, "Named model")->type_name("PRESET")->capture_default_str();
   step.add_option("--workers", options.workers, "Workers")->capture_default_str();
-  step.add_option("--stage", options.zero_stage, "ZeRO stage")->capture_default_str();
-  step.add_option("--precision", options.precision, "bf16, fp16 or fp32")->capture_default_str();
-  step.add_option("--collectives", options.collectives, "auto, ucx or nccl")->capture_default_str();
+  step.add_option("--stage", options.zero_stage, "ZeRO stage, 0 to 3")->capture_default_str();
+  step.add_option("--precision", options.precision, "Of parameters and activations")
+      ->type_name("bf16|fp16|fp32")
+      ->capture_default_str();
+  step.add_option("--collectives", options.collectives, "Backend of the collectives")
+      ->type_name("auto|ucx|nccl")
+      ->capture_default_str();
   step.add_option("--context", options.context, "Tokens in a sequence")->capture_default_str();
-  step.add_option("--vocab", options.vocab, "Tokens there are; without it the preset's");
+  step.add_option("--vocab", options.vocab, "Size of the vocabulary; the preset's by default");
   step.add_option("--sequences", options.global_sequences, "Sequences per step, over all workers")
       ->capture_default_str();
   step.add_option("--micro-sequences", options.micro_sequences,
-                  "Sequences in one forward pass of a worker; without it all of the worker's");
-  step.add_option("--steps", options.steps, "Steps to time, after those that warm up")
+                  "Sequences in one forward pass of a worker; all of the worker's by default");
+  step.add_option("--steps", options.steps, "Steps to time, after the warm-up")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  step.add_option("--warm-up", options.warm_up, "Steps that are not counted")
+  step.add_option("--warm-up", options.warm_up, "Warm-up steps, not timed")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  step.add_option("--set", options.sets, "KEY=VALUE over the configuration's, such as model.layers=4; may be repeated")
+  step.add_option("--set", options.sets, "Replaces one key of the configuration, such as model.layers=4")
+      ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
 }
@@ -302,41 +330,53 @@ void AddStepFlags(CLI::App& step, StepBenchOptions& options) {
 void AddBenchCommand(CLI::App& app, CommandBody& body) {
   auto flags = std::make_shared<BenchFlags>();
   CLI::App* bench = app.add_subcommand(
-      "bench", "Measure this machine: kernels, collectives, a training step, beside their ceilings.");
+      "bench", "Measure this machine: kernels, collectives, a training step, against their ceilings.");
   bench->require_subcommand(1);
   bench->footer("Example:\n  zerofleet bench step --preset gpt2-124m --workers 2");
 
-  CLI::App* gemm = AddBench(*bench, "gemm", "GPT-2's matrix products, beside the best product.", Gemm, flags, body);
+  CLI::App* gemm = AddBench(*bench, "gemm", "GPT-2's matrix products, against the best product.", Gemm, flags, body);
   AddKernelFlags(*gemm, *flags);
-  AddKernelFlags(*AddBench(*bench, "attention", "Causal attention, beside the best product.", Attention, flags, body),
+  AddKernelFlags(*AddBench(*bench, "attention", "Causal attention, against the best product.", Attention, flags, body),
                  *flags);
   AddKernelFlags(
-      *AddBench(*bench, "pointwise", "Layer norm and GELU, beside the memory's bandwidth.", Pointwise, flags, body),
-      *flags);
-  CLI::App* optimizer = AddBench(*bench, "optimizer", "AdamW, beside the memory's bandwidth.", Optimizer, flags, body);
+      *AddBench(*bench, "pointwise", "Layer norm and GELU, against memory bandwidth.", Pointwise, flags, body), *flags);
+  CLI::App* optimizer = AddBench(*bench, "optimizer", "AdamW, against memory bandwidth.", Optimizer, flags, body);
   AddKernelFlags(*optimizer, *flags);
   optimizer->add_option("--parameters", flags->parameters, "Elements to update")
       ->check(CLI::Range(1, 2'000'000'000))
       ->capture_default_str();
   CLI::App* collectives =
-      AddBench(*bench, "collectives", "Collectives between processes of this machine.", Collectives, flags, body);
-  collectives->add_option("--ranks", flags->ranks, "Processes")->check(CLI::Range(1, 64))->capture_default_str();
+      AddBench(*bench, "collectives", "Collectives between processes, on this machine or on several hosts.",
+               Collectives, flags, body);
+  collectives->add_option("--ranks", flags->ranks, "Processes in all")->check(CLI::Range(1, 64))->capture_default_str();
+  CLI::Option* listen = collectives->add_option(
+      "--listen", flags->listen, "Be one of --ranks ranks on several hosts; the others meet it at this HOST:PORT");
+  collectives
+      ->add_option("--coordinator", flags->rendezvous, "Be a rank of the group that meets there, HOST:PORT of --listen")
+      ->excludes(listen);
+  collectives->add_option("--interface", flags->interface, "Network interface for collectives, such as eth0");
+  collectives->footer(
+      "Example:\n  zerofleet bench collectives --ranks 4\n"
+      "Example, on two hosts:\n  zerofleet bench collectives --listen 10.0.0.1:7071 --ranks 2\n"
+      "  zerofleet bench collectives --coordinator 10.0.0.1:7071");
 
-  CLI::App* checkpoint = AddBench(*bench, "checkpoint", "A checkpoint's shard written and read, beside the disk.",
-                                  Checkpoint, flags, body);
-  checkpoint->add_option("--dir", flags->directory, "Directory on the disk in question")->capture_default_str();
-  checkpoint->add_option("--megabytes", flags->megabytes, "Size of the shard, 1e6 bytes each")
+  CLI::App* checkpoint =
+      AddBench(*bench, "checkpoint", "Write and read a checkpoint's shard, against the disk.", Checkpoint, flags, body);
+  checkpoint->add_option("--dir", flags->directory, "A directory on the disk to measure")
+      ->type_name("DIR")
+      ->default_str("$TMPDIR, else /tmp");
+  checkpoint->add_option("--megabytes", flags->megabytes, "Size of the shard, in units of 1e6 bytes")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
 
-  CLI::App* coordinator = AddBench(*bench, "coordinator", "A fleet formed and its heartbeats taken, over gRPC.",
+  CLI::App* coordinator = AddBench(*bench, "coordinator", "Form a fleet and take its heartbeats, over gRPC.",
                                    CoordinatorOfMembers, flags, body);
-  coordinator->add_option("--members", flags->members, "Members that only talk")
+  coordinator->add_option("--members", flags->members, "Members, which only send heartbeats")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 
   CLI::App* step =
-      AddBench(*bench, "step", "A training step of a whole fleet, beside its workers' GEMM peak.", Step, flags, body);
+      AddBench(*bench, "step", "A training step of a whole fleet, against its workers' GEMM peak.", Step, flags, body);
   AddDevice(*step, *flags);
   AddStepFlags(*step, flags->step);
 }

@@ -67,7 +67,8 @@ absl::StatusOr<int> RunList(const std::string& dir, bool json, const Output& out
                absl::StrCat(each.manifest.world_size(), " workers, stage ", each.manifest.zero_stage()),
                CommittedText(each.manifest)});
   }
-  output.out << (committed.empty() ? absl::StrCat("no committed checkpoint in ", dir, "\n") : table.Render());
+  output.out << (committed.empty() ? absl::StrCat("no committed checkpoint in ", dir, "\n")
+                                   : table.Render(0, output.out_terminal));
   for (const CheckpointProblem& each : problems) output.out << each.path << ": unusable: " << each.reason << "\n";
   return 0;
 }
@@ -76,7 +77,7 @@ absl::StatusOr<int> RunVerify(const std::string& path, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(step_dir));
   ZF_RETURN_IF_ERROR(VerifyCheckpoint(step_dir));
-  output.out << step_dir << ": whole: step " << manifest.step() << ", " << manifest.files_size() << " files, "
+  output.out << step_dir << ": valid: step " << manifest.step() << ", " << manifest.files_size() << " files, "
              << HumanBytes(TotalBytes(manifest)) << "\n";
   return 0;
 }
@@ -112,30 +113,36 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   command->footer("Example:\n  zerofleet checkpoint list checkpoints");
 
   CLI::App* list = command->add_subcommand("list", "Show the committed checkpoints of a directory, newest first.");
-  list->add_option("DIR", flags->from, "A run's checkpoint.dir")->required();
+  list->add_option("DIR", flags->from, "A run's checkpoint.dir")->type_name("DIR")->required();
   list->add_flag("--json", flags->json, "Print one JSON document");
   list->footer("Example:\n  zerofleet checkpoint list checkpoints --json");
   list->callback(
       [flags, &body] { body = [flags](const Output& output) { return RunList(flags->from, flags->json, output); }; });
 
-  CLI::App* verify = command->add_subcommand("verify", "Read every byte of a checkpoint and compare with its digests.");
-  verify->add_option("STEP_DIR", flags->from, "A step directory; a run's checkpoint.dir stands for its newest")
+  CLI::App* verify = command->add_subcommand("verify", "Read every byte of a checkpoint and check its digests.");
+  verify->add_option("STEP_DIR", flags->from, "A step directory, or a run's checkpoint.dir for its newest")
+      ->type_name("DIR")
       ->required();
   verify->footer("Example:\n  zerofleet checkpoint verify checkpoints/step-00000100");
   verify->callback([flags, &body] { body = [flags](const Output& output) { return RunVerify(flags->from, output); }; });
 
   CLI::App* to_hf =
       command->add_subcommand("export", "Write a checkpoint's weights as Hugging Face transformers reads them.");
-  to_hf->add_option("STEP_DIR", flags->from, "A step directory; a run's checkpoint.dir stands for its newest")
+  to_hf->add_option("STEP_DIR", flags->from, "A step directory, or a run's checkpoint.dir for its newest")
+      ->type_name("DIR")
       ->required();
-  to_hf->add_option("OUT_DIR", flags->to, "Where model.safetensors and config.json go")->required();
+  to_hf->add_option("OUT_DIR", flags->to, "Where model.safetensors and config.json go")->type_name("DIR")->required();
   to_hf->footer("Example:\n  zerofleet checkpoint export checkpoints/step-00000100 gpt2-mine");
   to_hf->callback(
       [flags, &body] { body = [flags](const Output& output) { return RunExport(flags->from, flags->to, output); }; });
 
-  CLI::App* from_hf = command->add_subcommand("import", "Make a checkpoint at step 0 of a Hugging Face GPT-2.");
-  from_hf->add_option("HF_DIR", flags->from, "A directory with model.safetensors and config.json")->required();
-  from_hf->add_option("STEP_DIR", flags->to, "The step directory to write, such as imported/step-00000000")->required();
+  CLI::App* from_hf = command->add_subcommand("import", "Turn a Hugging Face GPT-2 into a checkpoint at step 0.");
+  from_hf->add_option("HF_DIR", flags->from, "A directory with model.safetensors and config.json")
+      ->type_name("DIR")
+      ->required();
+  from_hf->add_option("STEP_DIR", flags->to, "The step directory to write, such as imported/step-00000000")
+      ->type_name("DIR")
+      ->required();
   from_hf->footer("Example:\n  zerofleet checkpoint import gpt2 imported/step-00000000");
   from_hf->callback(
       [flags, &body] { body = [flags](const Output& output) { return RunImport(flags->from, flags->to, output); }; });

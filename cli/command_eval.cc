@@ -30,7 +30,7 @@ absl::StatusOr<int> RunEval(const EvalFlags& flags, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(flags.checkpoint));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<InferenceModel> model,
                       InferenceModel::Load(step_dir, {"auto", flags.threads}, kSequences));
-  ZF_ASSIGN_OR_RETURN(const InferenceModel::Loss loss, model->MeanLoss(flags.data));
+  ZF_ASSIGN_OR_RETURN(const InferenceModel::Loss loss, model->MeanLoss({"--data", flags.data}));
   if (flags.json) {
     const nlohmann::ordered_json document = {
         {"checkpoint", step_dir}, {"step", model->manifest().step()},  {"data", flags.data},
@@ -49,12 +49,17 @@ void AddEvalCommand(CLI::App& app, CommandBody& body) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App* command = app.add_subcommand("eval", "Measure a checkpoint's mean loss on a file.");
   command
-      ->add_option("--checkpoint", flags->checkpoint, "A step directory; a run's checkpoint.dir stands for its newest")
+      ->add_option("--checkpoint", flags->checkpoint,
+                   "A step directory, or a run's checkpoint.dir for its newest checkpoint")
+      ->type_name("PATH")
       ->required();
-  command->add_option("--data", flags->data, "A file or directory in the format the model was trained on")->required();
+  command->add_option("--data", flags->data, "A file or directory in the format the model was trained on")
+      ->required()
+      ->type_name("PATH");
   command->add_option("--threads", flags->threads, "Compute threads")
+      ->type_name("N")
       ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+      ->default_str("all cores");
   command->add_flag("--json", flags->json, "Print one JSON document");
   command->footer("Example:\n  zerofleet eval --checkpoint checkpoints --data held.txt");
   command->callback([flags, &body] { body = [flags](const Output& output) { return RunEval(*flags, output); }; });

@@ -6,7 +6,7 @@
 
 namespace zerofleet {
 
-// Parses `argv` and runs what it asks for. Anything wrong with it is one line on output.err, "zerofleet: ...", and 2.
+// Parses `argv` and runs the command. An invalid command line is one line on output.err, "zerofleet: ...", and 2.
 int RunCommandLine(int argc, const char* const* argv, const Output& output);
 
 }  // namespace zerofleet

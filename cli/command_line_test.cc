@@ -1,4 +1,4 @@
-// Parsing, exit codes, and the one line of every usage error.
+// Parsing, exit codes, and the one-line message of every usage error.
 #include "cli/command_line.h"
 
 #include <cstdlib>
@@ -23,7 +23,7 @@ struct Ran {
 Ran RunWith(std::vector<const char*> arguments) {
   std::ostringstream out, err;
   arguments.insert(arguments.begin(), "zerofleet");
-  const int exit_code = RunCommandLine(static_cast<int>(arguments.size()), arguments.data(), {out, err});
+  const int exit_code = RunCommandLine(static_cast<int>(arguments.size()), arguments.data(), {out, err, {}, {}});
   return {exit_code, out.str(), err.str()};
 }
 
@@ -44,19 +44,31 @@ TEST(CommandLine, HelpAndVersionGoToStdout) {
 }
 
 TEST(CommandLine, UsageErrorsAreOneLine) {
-  ExpectUsageError(RunWith({}), "zerofleet: wants a command, such as train; see zerofleet --help");
-  ExpectUsageError(RunWith({"paln"}), "zerofleet: no command \"paln\"; the nearest is plan; see zerofleet --help");
-  ExpectUsageError(RunWith({"plan", "--bogus"}),
-                   "zerofleet: The following argument was not expected: --bogus; see zerofleet plan --help");
-  ExpectUsageError(RunWith({"plan"}), "zerofleet: plan wants one of a configuration file, --preset and --parameters");
+  ExpectUsageError(RunWith({}), "zerofleet: a command is missing, such as train (see zerofleet --help)");
+  ExpectUsageError(RunWith({"paln"}), "zerofleet: unknown command \"paln\"; did you mean plan? (see zerofleet --help)");
+  ExpectUsageError(RunWith({"evaluate"}),
+                   "zerofleet: unknown command \"evaluate\"; use zerofleet eval (see zerofleet --help)");
+  ExpectUsageError(RunWith({"plan", "--bogus"}), "zerofleet: unknown option --bogus (see zerofleet plan --help)");
+  ExpectUsageError(RunWith({"plan", "--jsno"}),
+                   "zerofleet: unknown option --jsno; did you mean --json? (see zerofleet plan --help)");
+  ExpectUsageError(
+      RunWith({"train", "a.yaml", "--lr=1"}),
+      "zerofleet: unknown option --lr; use --set optimizer.learning_rate=VALUE (see zerofleet train --help)");
+  ExpectUsageError(
+      RunWith({"train", "a.yaml", "--nproc_per_node", "4"}),
+      "zerofleet: unknown option --nproc_per_node; use --set parallel.workers=VALUE (see zerofleet train --help)");
+  ExpectUsageError(RunWith({"eval", "--checkpoint", "a", "--data", "b", "more"}),
+                   "zerofleet: unexpected argument \"more\" (see zerofleet eval --help)");
+  ExpectUsageError(RunWith({"plan"}),
+                   "zerofleet: plan needs exactly one of a configuration file, --preset and --parameters");
   ExpectUsageError(RunWith({"plan", "--parameters", "x"}),
-                   "zerofleet: --parameters: wants 1 to 1000T, as in 124439808, 7.5B or 1T, not \"x\"");
+                   "zerofleet: --parameters: must be 1 to 1000T, such as 124439808, 7.5B or 1T, got \"x\"");
   ExpectUsageError(RunWith({"plan", "--parameters", "1B", "--workers", "0"}),
-                   "zerofleet: --workers: wants 1 to 1000000, not 0");
+                   "zerofleet: --workers: must be 1 to 1000000, got 0");
 }
 
 TEST(CommandLine, LocalRankIsTheFlagsOrTheEnvironments) {
-  // A device that there is not stops the worker as soon as its flags are read.
+  // A missing device stops the worker as soon as its flags are read.
   const std::vector<const char*> worker = {"worker", "--coordinator", "127.0.0.1:1", "--device", "tpu"};
   const std::string read = "zerofleet: unknown device 'tpu'; use auto, cpu or cuda";
   setenv("LOCAL_RANK", "many", 1);

@@ -4,13 +4,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "cli/key_words.h"
 #include "cli/nearest.h"
 #include "worker/device/device.h"
 
@@ -63,17 +65,17 @@ std::vector<NumberRow> NumberRows(const v1::Config& c) {
   const double floor = c.schedule().min_learning_rate();
   const double form = c.restart().form_timeout_seconds(), heartbeat = c.restart().heartbeat_timeout_seconds();
   return {
-      {"optimizer.learning_rate", o.learning_rate(), o.learning_rate() > 0, "wants more than 0, such as 3.0e-4"},
-      {"optimizer.beta1", o.beta1(), o.beta1() >= 0 && o.beta1() < 1, "wants 0 or more and less than 1, such as 0.9"},
-      {"optimizer.beta2", o.beta2(), o.beta2() >= 0 && o.beta2() < 1, "wants 0 or more and less than 1, such as 0.95"},
-      {"optimizer.epsilon", o.epsilon(), o.epsilon() > 0, "wants more than 0, such as 1.0e-8"},
-      {"optimizer.weight_decay", o.weight_decay(), o.weight_decay() >= 0, "wants 0 or more"},
-      {"optimizer.grad_clip", o.grad_clip(), o.grad_clip() >= 0, "wants more than 0, or 0 for no clipping"},
+      {"optimizer.learning_rate", o.learning_rate(), o.learning_rate() > 0, "must be > 0, such as 3.0e-4"},
+      {"optimizer.beta1", o.beta1(), o.beta1() >= 0 && o.beta1() < 1, "must be >= 0 and < 1, such as 0.9"},
+      {"optimizer.beta2", o.beta2(), o.beta2() >= 0 && o.beta2() < 1, "must be >= 0 and < 1, such as 0.95"},
+      {"optimizer.epsilon", o.epsilon(), o.epsilon() > 0, "must be > 0, such as 1.0e-8"},
+      {"optimizer.weight_decay", o.weight_decay(), o.weight_decay() >= 0, "must be >= 0"},
+      {"optimizer.grad_clip", o.grad_clip(), o.grad_clip() >= 0, "must be > 0, or 0 for no clipping"},
       {"schedule.min_learning_rate", floor, floor >= 0 && floor <= o.learning_rate(),
-       "wants 0 or more and at most optimizer.learning_rate"},
-      {"restart.form_timeout_seconds", form, form > 0 && form <= 1e6, "wants more than 0 and at most 1e6 seconds"},
+       "must be >= 0 and <= optimizer.learning_rate"},
+      {"restart.form_timeout_seconds", form, form > 0 && form <= 1e6, "must be > 0 and <= 1e6 seconds"},
       {"restart.heartbeat_timeout_seconds", heartbeat, heartbeat >= 0.1 && heartbeat <= 1e6,
-       "wants 0.1 to 1e6 seconds"},
+       "must be 0.1 to 1e6 seconds"},
   };
 }
 
@@ -81,11 +83,11 @@ struct ChoiceRow {
   const char* key;
   std::string value;
   std::vector<std::string> choices;
-  std::vector<std::string> absent;  // names the schema knows that this build or version lacks
+  std::vector<std::string> absent;  // names that the schema knows and this build does not support
   const char* absent_reason = "";
 };
 
-constexpr char kNoCuda[] = "is not in this build, which has no CUDA";
+constexpr char kNoCuda[] = "is not available: this build has no CUDA", kNotSupported[] = "is not supported";
 
 bool BuiltWithCuda() {
   const std::vector<std::string> kinds = DeviceKindsBuilt();
@@ -99,18 +101,14 @@ ChoiceRow DeviceRow(const v1::Config& c) {
 
 ChoiceRow CollectivesRow(const v1::Config& c) {
   if (!BuiltWithCuda()) return {"collectives", c.collectives(), {"auto", "ucx", "in_process"}, {"nccl"}, kNoCuda};
-  if (c.device() != "cpu") return {"collectives", c.collectives(), {"auto", "ucx", "nccl", "in_process"}, {}};
+  if (c.device() != "cpu") return {"collectives", c.collectives(), {"auto", "ucx", "in_process", "nccl"}, {}};
   return {"collectives", c.collectives(), {"auto", "ucx", "in_process"}, {"nccl"}, "needs device cuda"};
 }
 
 std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
   return {
-      {"model.family", c.model().family(), {"gpt2"}, {"llama"}, "is not in this version"},
-      {"data.format",
-       c.data().format(),
-       {"auto", "text", "tokens_u16", "tokens_u32"},
-       {"megatron"},
-       "is not in this version"},
+      {"model.family", c.model().family(), {"gpt2"}, {"llama"}, kNotSupported},
+      {"data.format", c.data().format(), {"auto", "text", "tokens_u16", "tokens_u32"}, {"megatron"}, kNotSupported},
       {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
       {"optimizer.name", c.optimizer().name(), {"adamw"}, {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
@@ -122,22 +120,26 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
 absl::Status CheckTables(const ConfigDraft& draft) {
   for (const IntegerRow& row : IntegerRows(draft.config)) {
     if (row.value >= row.smallest && row.value <= row.largest) continue;
-    return draft.Error(row.key, absl::StrCat("wants ", row.smallest, " to ", row.largest, ", not ", row.value));
+    return draft.Error(row.key, absl::StrCat("must be ", row.smallest, " to ", row.largest, ", got ", row.value));
   }
   for (const NumberRow& row : NumberRows(draft.config)) {
-    if (!row.fits) return draft.Error(row.key, absl::StrCat(row.wanted, ", not ", row.value));
+    if (!row.fits) return draft.Error(row.key, absl::StrCat(row.wanted, ", got ", row.value));
   }
   for (const ChoiceRow& row : ChoiceRows(draft.config)) {
     for (const std::string& name : row.absent) {
       if (row.value != name) continue;
-      return draft.Error(row.key,
-                         absl::StrCat(name, " ", row.absent_reason, "; use ", absl::StrJoin(row.choices, " or ")));
+      return draft.Error(row.key, absl::StrCat(name, " ", row.absent_reason, "; use ", Alternatives(row.choices)));
     }
     bool known = false;
     for (const std::string& choice : row.choices) known = known || choice == row.value;
     if (known) continue;
-    return draft.Error(row.key, absl::StrCat("wants ", absl::StrJoin(row.choices, " or "), ", not \"", row.value,
-                                             "\"; the nearest is ", Nearest(row.value, row.choices)));
+    const std::string_view meant = ValueMeant(row.value);
+    const bool is_choice = std::find(row.choices.begin(), row.choices.end(), meant) != row.choices.end();
+    // A word for an unsupported feature is not a misspelling of another.
+    const std::string nearest = is_choice ? std::string(meant) : meant.empty() ? Nearest(row.value, row.choices) : "";
+    return draft.Error(
+        row.key, absl::StrCat("must be ", Alternatives(row.choices), ", got \"", absl::CHexEscape(row.value), "\"",
+                              nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
   }
   return absl::OkStatus();
 }
@@ -158,7 +160,7 @@ absl::Status CheckModel(const ConfigDraft& draft) {
                                                    NearestDivisor(model.hidden(), model.heads()), " would"));
   }
   if (model.kv_heads() != model.heads()) {
-    return draft.Error("model.kv_heads", absl::StrCat("gpt2 has as many as heads, ", model.heads(), ", not ",
+    return draft.Error("model.kv_heads", absl::StrCat("must equal model.heads, ", model.heads(), ", for gpt2, got ",
                                                       model.kv_heads(), "; leave it out"));
   }
   const double hidden = static_cast<double>(model.hidden());
@@ -175,21 +177,21 @@ absl::Status CheckModel(const ConfigDraft& draft) {
 absl::Status CheckData(const ConfigDraft& draft) {
   const v1::DataConfig& data = draft.config.data();
   if (data.train().empty()) {
-    return draft.Error("data.train", "wants at least one file or directory, as in [text.txt]");
+    return draft.Error("data.train", "must name at least one file or directory, such as [text.txt]");
   }
   for (const std::string& path : data.train()) {
-    if (path.empty()) return draft.Error("data.train", "has an empty path");
+    if (path.empty()) return draft.Error("data.train", "contains an empty path");
   }
   for (const std::string& path : data.validation()) {
-    if (path.empty()) return draft.Error("data.validation", "has an empty path");
+    if (path.empty()) return draft.Error("data.validation", "contains an empty path");
   }
   if (data.tokenizer() != "bytes") {
-    return draft.Error("data.tokenizer", absl::StrCat("wants bytes, not \"", data.tokenizer(),
-                                                      "\"; sentencepiece models are not in this version"));
+    return draft.Error("data.tokenizer", absl::StrCat("must be bytes, got \"", data.tokenizer(),
+                                                      "\"; sentencepiece models are not supported"));
   }
   if (data.format() == "text" && draft.config.model().vocab() < 256) {
     return draft.Error("model.vocab",
-                       absl::StrCat("wants 256 or more for text in bytes, not ", draft.config.model().vocab()));
+                       absl::StrCat("must be >= 256 for text in bytes, got ", draft.config.model().vocab()));
   }
   if (draft.config.evaluate().every_steps() > 0 && data.validation().empty()) {
     return draft.Error("evaluate.every_steps", "needs data.validation, or 0 for no evaluation");
@@ -202,15 +204,15 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
   const int64_t workers = config.parallel().workers(), micro = config.batch().micro_sequences();
   const int64_t global = config.batch().global_sequences(), pass = workers * micro;
   if (config.parallel().tensor() != 1) {
-    return draft.Error("parallel.tensor", absl::StrCat("wants 1, not ", config.parallel().tensor(),
-                                                       "; tensor parallelism is not in this version"));
+    return draft.Error("parallel.tensor", absl::StrCat("must be 1, got ", config.parallel().tensor(),
+                                                       "; tensor parallelism is not supported"));
   }
   if (config.restart().min_workers() > workers) {
-    return draft.Error("restart.min_workers", absl::StrCat("wants at most parallel.workers, ", workers, ", not ",
+    return draft.Error("restart.min_workers", absl::StrCat("must be <= parallel.workers, ", workers, ", got ",
                                                            config.restart().min_workers()));
   }
   if (config.collectives() == "in_process" && workers != 1) {
-    return draft.Error("collectives", absl::StrCat("in_process serves 1 worker, not ", workers, "; use ucx"));
+    return draft.Error("collectives", absl::StrCat("in_process supports a single worker, got ", workers, "; use ucx"));
   }
   if (global % pass == 0) return absl::OkStatus();
   if (!draft.Given("batch.micro_sequences")) {
@@ -228,7 +230,8 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
 
 absl::Status CheckRun(const ConfigDraft& draft) {
   const v1::Config& config = draft.config;
-  if (config.checkpoint().dir().empty()) return draft.Error("checkpoint.dir", "wants a directory, as in checkpoints");
+  if (config.checkpoint().dir().empty())
+    return draft.Error("checkpoint.dir", "must name a directory, such as checkpoints");
   const double tokens = static_cast<double>(config.steps()) * static_cast<double>(config.batch().global_sequences()) *
                         static_cast<double>(config.model().context());
   if (tokens > kMostTokens) {
@@ -248,6 +251,22 @@ absl::Status CheckConfig(const ConfigDraft& draft) {
   ZF_RETURN_IF_ERROR(CheckData(draft));
   ZF_RETURN_IF_ERROR(CheckParallel(draft));
   return CheckRun(draft);
+}
+
+std::vector<IntegerLimits> ConfigIntegerLimits() {
+  std::vector<IntegerLimits> limits;
+  for (const IntegerRow& row : IntegerRows(v1::Config())) limits.push_back({row.key, row.smallest, row.largest});
+  return limits;
+}
+
+std::vector<ConfigChoices> ConfigChoiceKeys() {
+  std::vector<ConfigChoices> all;
+  for (const ChoiceRow& row : ChoiceRows(v1::Config())) {
+    all.push_back({row.key, row.choices});
+    if (std::string_view(row.absent_reason) != kNoCuda) continue;
+    all.back().choices.insert(all.back().choices.end(), row.absent.begin(), row.absent.end());
+  }
+  return all;
 }
 
 }  // namespace zerofleet

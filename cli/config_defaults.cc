@@ -1,4 +1,4 @@
-// Defaults, section by section; a default that follows from another key stands after it.
+// Defaults, section by section; a default that depends on another key comes after it.
 #include "cli/config_defaults.h"
 
 #include <algorithm>
@@ -22,8 +22,11 @@ absl::Status FillPreset(ConfigDraft& draft) {
   if (preset == nullptr) {
     std::vector<std::string> names;
     for (const ModelPreset& each : ModelPresets()) names.push_back(each.name);
-    return draft.Error("model.preset", absl::StrCat("no such preset; the nearest is ", Nearest(model.preset(), names),
-                                                    " (there are ", absl::StrJoin(names, ", "), ")"));
+    const std::string nearest = Nearest(model.preset(), names);
+    const std::string all = absl::StrCat("the presets are ", absl::StrJoin(names, ", "));
+    return draft.Error("model.preset", nearest.empty()
+                                           ? absl::StrCat("unknown preset; ", all)
+                                           : absl::StrCat("unknown preset; did you mean ", nearest, "? (", all, ")"));
   }
   if (!draft.Given("model.family")) model.set_family(preset->family);
   if (!draft.Given("model.layers")) model.set_layers(preset->layers);
@@ -40,20 +43,20 @@ absl::Status FillModel(ConfigDraft& draft) {
     ZF_RETURN_IF_ERROR(FillPreset(draft));
   } else {
     for (const char* key : {"model.layers", "model.hidden", "model.heads", "model.context"}) {
-      if (!draft.Given(key)) return draft.Error(key, "left out; give it, or a model.preset such as gpt2-124m");
+      if (!draft.Given(key)) return draft.Error(key, "is missing; give it, or a model.preset such as gpt2-124m");
     }
     if (!draft.Given("model.family")) model.set_family("gpt2");
   }
   if (!draft.Given("model.kv_heads")) model.set_kv_heads(model.heads());
   if (!draft.Given("model.intermediate")) {
-    // Sizes out of range are the check's to report; here they must only not overflow.
+    // The check reports sizes that are out of range; here they must only not overflow.
     constexpr int64_t kLargest = int64_t{1} << 60;
     model.set_intermediate(4 * std::clamp(model.hidden(), -kLargest, kLargest));
   }
   const bool token_files = draft.config.data().format() == "tokens_u16" || draft.config.data().format() == "tokens_u32";
   if (!draft.Given("model.vocab") && model.vocab() == 0) {
     if (token_files) {
-      return draft.Error("model.vocab", "left out; token files do not say how many tokens there are, so give it");
+      return draft.Error("model.vocab", "is missing; token files do not say how large the vocabulary is, so give it");
     }
     model.set_vocab(kByteVocabulary);
   }
@@ -74,7 +77,7 @@ void FillParallelAndBatch(ConfigDraft& draft) {
   v1::BatchConfig& batch = *draft.config.mutable_batch();
   if (!draft.Given("batch.global_sequences")) batch.set_global_sequences(16);
   if (!draft.Given("batch.micro_sequences")) {
-    // One forward pass a step, if the batch can be shared equally; where it cannot, the check says so.
+    // One forward pass per step, if the batch can be shared equally; if it cannot, the check reports it.
     batch.set_micro_sequences(std::max<int64_t>(1, batch.global_sequences() / std::max(1, parallel.workers())));
   }
 }

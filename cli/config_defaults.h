@@ -1,4 +1,4 @@
-// What a key that was left out means: the one place that supplies defaults (docs/configuration.md lists them).
+// The values of omitted keys: the only place that supplies defaults (docs/configuration.md lists them).
 #ifndef ZEROFLEET_CLI_CONFIG_DEFAULTS_H_
 #define ZEROFLEET_CLI_CONFIG_DEFAULTS_H_
 
@@ -7,8 +7,8 @@
 
 namespace zerofleet {
 
-// Fills every key that `draft` was not given, so that draft.config is complete. InvalidArgument for an unknown preset,
-// and for a model that names neither a preset nor its sizes.
+// Fills in every key that is missing from `draft`, so that draft.config is complete. InvalidArgument for an unknown
+// preset, and for a model that names neither a preset nor its sizes.
 absl::Status FillDefaults(ConfigDraft& draft);
 
 }  // namespace zerofleet

@@ -1,6 +1,7 @@
-// How many YAML documents a text holds, as far as it matters: a configuration is one.
+// Whether a text contains more than one YAML document: a configuration is exactly one.
 //
-// yaml-cpp's LoadAll never ends on text such as a lone comma, for which its parser starts documents without reading on.
+// yaml-cpp's LoadAll never returns on text such as a lone comma, for which its parser starts documents without reading
+// on.
 #ifndef ZEROFLEET_CLI_CONFIG_DOCUMENTS_H_
 #define ZEROFLEET_CLI_CONFIG_DOCUMENTS_H_
 
@@ -9,7 +10,7 @@
 
 namespace zerofleet {
 
-// The line, from 1, on which a second document starts, if one does. Throws YAML::Exception for what is not YAML.
+// The line, from 1, on which a second document starts, if one does. Throws YAML::Exception for invalid YAML.
 std::optional<int> LineOfSecondDocument(const std::string& yaml);
 
 }  // namespace zerofleet

@@ -1,4 +1,4 @@
-// Any bytes as a configuration file: an answer, one line if it is an error, and never a crash.
+// Any bytes as a configuration file: a result, or an error of one line, and never a crash.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Whole configurations: defaults of what was left out, and the line for each impossible value.
+// Whole configurations: defaults of omitted keys, and the message for each impossible value.
 #include "cli/config.h"
 
 #include <algorithm>
@@ -63,30 +63,30 @@ struct BadConfig {
 TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
   const BadConfig cases[] = {
       {{"model.preset=gpt2-125m"},
-       "--set: model.preset: no such preset; the nearest is gpt2-124m (there are gpt2-tiny, "
+       "--set: model.preset: unknown preset; did you mean gpt2-124m? (the presets are gpt2-tiny, "
        "gpt2-mini, gpt2-char, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m)"},
       {{"model.heads=5"}, "--set: model.heads: 5 heads do not divide hidden 768; 4 would"},
       {{"model.heads=1000"}, "--set: model.heads: 1000 heads do not divide hidden 768; 768 would"},
-      {{"model.heads=0"}, "--set: model.heads: wants 1 to 1000000, not 0"},
-      {{"model.kv_heads=4"}, "--set: model.kv_heads: gpt2 has as many as heads, 12, not 4; leave it out"},
-      {{"model.context=0"}, "--set: model.context: wants 1 to 10000000, not 0"},
-      {{"model.vocab=0"}, "--set: model.vocab: wants 1 to 100000000, not 0"},
-      {{"model.family=llama"}, "--set: model.family: llama is not in this version; use gpt2"},
-      {{"model.family=bert"}, "--set: model.family: wants gpt2, not \"bert\"; the nearest is gpt2"},
+      {{"model.heads=0"}, "--set: model.heads: must be 1 to 1000000, got 0"},
+      {{"model.kv_heads=4"}, "--set: model.kv_heads: must equal model.heads, 12, for gpt2, got 4; leave it out"},
+      {{"model.context=0"}, "--set: model.context: must be 1 to 10000000, got 0"},
+      {{"model.vocab=0"}, "--set: model.vocab: must be 1 to 100000000, got 0"},
+      {{"model.family=llama"}, "--set: model.family: llama is not supported; use gpt2"},
+      {{"model.family=bert"}, "--set: model.family: must be gpt2, got \"bert\""},
       {{"model.hidden=1000000", "model.heads=1000", "model.layers=10000"},
        "run.yaml:1: model: these sizes make about 120000.1T parameters; at most 4.0T can be trained"},
-      {{"data.train=[]"}, "--set: data.train: wants at least one file or directory, as in [text.txt]"},
-      {{"data.train=[\"\"]"}, "--set: data.train: has an empty path"},
+      {{"data.train=[]"}, "--set: data.train: must name at least one file or directory, such as [text.txt]"},
+      {{"data.train=[\"\"]"}, "--set: data.train: contains an empty path"},
       {{"data.format=megatron"},
-       "--set: data.format: megatron is not in this version; use auto or text or tokens_u16 or tokens_u32"},
+       "--set: data.format: megatron is not supported; use auto, text, tokens_u16 or tokens_u32"},
       {{"data.tokenizer=a.model"},
-       "--set: data.tokenizer: wants bytes, not \"a.model\"; sentencepiece models are not in this version"},
-      {{"data.format=text", "model.vocab=255"}, "--set: model.vocab: wants 256 or more for text in bytes, not 255"},
+       "--set: data.tokenizer: must be bytes, got \"a.model\"; sentencepiece models are not supported"},
+      {{"data.format=text", "model.vocab=255"}, "--set: model.vocab: must be >= 256 for text in bytes, got 255"},
       {{"evaluate.every_steps=5"}, "--set: evaluate.every_steps: needs data.validation, or 0 for no evaluation"},
-      {{"parallel.zero_stage=4"}, "--set: parallel.zero_stage: wants 0 to 3, not 4"},
-      {{"parallel.zero_stage=-1"}, "--set: parallel.zero_stage: wants 0 to 3, not -1"},
-      {{"parallel.workers=0"}, "--set: parallel.workers: wants 1 to 1024, not 0"},
-      {{"parallel.tensor=2"}, "--set: parallel.tensor: wants 1, not 2; tensor parallelism is not in this version"},
+      {{"parallel.zero_stage=4"}, "--set: parallel.zero_stage: must be 0 to 3, got 4"},
+      {{"parallel.zero_stage=-1"}, "--set: parallel.zero_stage: must be 0 to 3, got -1"},
+      {{"parallel.workers=0"}, "--set: parallel.workers: must be 1 to 1024, got 0"},
+      {{"parallel.tensor=2"}, "--set: parallel.tensor: must be 1, got 2; tensor parallelism is not supported"},
       {{"parallel.workers=3"},
        "run.yaml: batch.global_sequences: 16 cannot be shared equally by 3 workers; 15 or 18 can"},
       {{"parallel.workers=17"}, "run.yaml: batch.global_sequences: 16 cannot be shared equally by 17 workers; 17 can"},
@@ -94,28 +94,28 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "run.yaml: batch.global_sequences: 16 is not a multiple of parallel.workers x batch.micro_sequences = 2 x 3 = "
        "6; "
        "12 or 18 is"},
-      {{"precision=bf61"}, "--set: precision: wants bf16 or fp16 or fp32, not \"bf61\"; the nearest is bf16"},
-      {{"optimizer.name=adam"}, "--set: optimizer.name: wants adamw, not \"adam\"; the nearest is adamw"},
-      {{"optimizer.learning_rate=0"}, "--set: optimizer.learning_rate: wants more than 0, such as 3.0e-4, not 0"},
-      {{"optimizer.beta2=1"}, "--set: optimizer.beta2: wants 0 or more and less than 1, such as 0.95, not 1"},
-      {{"optimizer.epsilon=0"}, "--set: optimizer.epsilon: wants more than 0, such as 1.0e-8, not 0"},
-      {{"optimizer.weight_decay=-0.1"}, "--set: optimizer.weight_decay: wants 0 or more, not -0.1"},
-      {{"optimizer.grad_clip=-1"}, "--set: optimizer.grad_clip: wants more than 0, or 0 for no clipping, not -1"},
+      {{"precision=bf61"}, "--set: precision: must be bf16, fp16 or fp32, got \"bf61\"; did you mean bf16?"},
+      {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw, got \"adam\"; did you mean adamw?"},
+      {{"optimizer.learning_rate=0"}, "--set: optimizer.learning_rate: must be > 0, such as 3.0e-4, got 0"},
+      {{"optimizer.beta2=1"}, "--set: optimizer.beta2: must be >= 0 and < 1, such as 0.95, got 1"},
+      {{"optimizer.epsilon=0"}, "--set: optimizer.epsilon: must be > 0, such as 1.0e-8, got 0"},
+      {{"optimizer.weight_decay=-0.1"}, "--set: optimizer.weight_decay: must be >= 0, got -0.1"},
+      {{"optimizer.grad_clip=-1"}, "--set: optimizer.grad_clip: must be > 0, or 0 for no clipping, got -1"},
       {{"schedule.decay=cosin"},
-       "--set: schedule.decay: wants cosine or linear or constant, not \"cosin\"; the nearest is cosine"},
-      {{"schedule.warmup_steps=-1"}, "--set: schedule.warmup_steps: wants 0 to 1000000000000, not -1"},
+       "--set: schedule.decay: must be cosine, linear or constant, got \"cosin\"; did you mean cosine?"},
+      {{"schedule.warmup_steps=-1"}, "--set: schedule.warmup_steps: must be 0 to 1000000000000, got -1"},
       {{"schedule.min_learning_rate=1"},
-       "--set: schedule.min_learning_rate: wants 0 or more and at most optimizer.learning_rate, not 1"},
-      {{"steps=0"}, "--set: steps: wants 1 to 1000000000000, not 0"},
+       "--set: schedule.min_learning_rate: must be >= 0 and <= optimizer.learning_rate, got 1"},
+      {{"steps=0"}, "--set: steps: must be 1 to 1000000000000, got 0"},
       {{"steps=1000000000000", "batch.global_sequences=1000000000"},
        "--set: steps: steps x batch.global_sequences x model.context = 1.0e+24 tokens; at most 4.0e+18 can be counted"},
-      {{"checkpoint.dir="}, "--set: checkpoint.dir: wants a directory, as in checkpoints"},
-      {{"checkpoint.keep=0"}, "--set: checkpoint.keep: wants 1 to 1000000000, not 0"},
+      {{"checkpoint.dir="}, "--set: checkpoint.dir: must name a directory, such as checkpoints"},
+      {{"checkpoint.keep=0"}, "--set: checkpoint.keep: must be 1 to 1000000000, got 0"},
       {{"collectives=in_process", "parallel.workers=2"},
-       "--set: collectives: in_process serves 1 worker, not 2; use ucx"},
-      {{"restart.min_workers=2"}, "--set: restart.min_workers: wants at most parallel.workers, 1, not 2"},
+       "--set: collectives: in_process supports a single worker, got 2; use ucx"},
+      {{"restart.min_workers=2"}, "--set: restart.min_workers: must be <= parallel.workers, 1, got 2"},
       {{"restart.heartbeat_timeout_seconds=0"},
-       "--set: restart.heartbeat_timeout_seconds: wants 0.1 to 1e6 seconds, not 0"},
+       "--set: restart.heartbeat_timeout_seconds: must be 0.1 to 1e6 seconds, got 0"},
   };
   for (const BadConfig& bad : cases) {
     const absl::StatusOr<v1::Config> config = Parse(kSmallest, bad.sets);
@@ -130,24 +130,26 @@ TEST(ConfigCheck, KnowsWhichDevicesTheBuildHas) {
   const auto said = [](const char* set, const char* other = "seed=1") {
     return std::string(Parse("model: {preset: gpt2-tiny}\ndata: {train: [a]}", {set, other}).status().message());
   };
-  EXPECT_EQ(said("device=cuda"), cuda ? "" : "--set: device: cuda is not in this build, which has no CUDA; use auto or cpu");
-  EXPECT_EQ(said("collectives=nccl"),
-            cuda ? "" : "--set: collectives: nccl is not in this build, which has no CUDA; use auto or ucx or in_process");
-  EXPECT_EQ(said("device=gpu"), cuda ? "--set: device: wants auto or cpu or cuda, not \"gpu\"; the nearest is cpu"
-                                     : "--set: device: wants auto or cpu, not \"gpu\"; the nearest is cpu");
+  EXPECT_EQ(said("device=cuda"),
+            cuda ? "" : "--set: device: cuda is not available: this build has no CUDA; use auto or cpu");
+  EXPECT_EQ(
+      said("collectives=nccl"),
+      cuda ? "" : "--set: collectives: nccl is not available: this build has no CUDA; use auto, ucx or in_process");
+  EXPECT_EQ(said("device=gpu"), cuda ? "--set: device: must be auto, cpu or cuda, got \"gpu\"; did you mean cuda?"
+                                     : "--set: device: must be auto or cpu, got \"gpu\"");
   if (cuda) {
     EXPECT_EQ(said("collectives=nccl", "device=cpu"),
-              "--set: collectives: nccl needs device cuda; use auto or ucx or in_process");
+              "--set: collectives: nccl needs device cuda; use auto, ucx or in_process");
   }
 }
 
 TEST(ConfigCheck, NamesTheLineOfTheFile) {
   EXPECT_EQ(Parse("data: {train: [a]}").status().message(),
-            "run.yaml: model.layers: left out; give it, or a model.preset such as gpt2-124m");
+            "run.yaml: model.layers: is missing; give it, or a model.preset such as gpt2-124m");
   EXPECT_EQ(Parse("model:\n  preset: gpt2-tiny\n  heads: 7\ndata: {train: [a]}").status().message(),
             "run.yaml:3: model.heads: 7 heads do not divide hidden 64; 8 would");
   EXPECT_EQ(Parse("model: {preset: gpt2-tiny}\ndata: {train: [a.bin], format: tokens_u16}").status().message(),
-            "run.yaml: model.vocab: left out; token files do not say how many tokens there are, so give it");
+            "run.yaml: model.vocab: is missing; token files do not say how large the vocabulary is, so give it");
 }
 
 TEST(LoadConfig, TakesAMissingFileAsBadUsage) {

@@ -1,4 +1,4 @@
-// The reflective reader: one function a shape (section, list, scalar); see config_text.h.
+// The reflective reader: one function per shape (section, list, scalar); see config_text.h.
 #include "cli/config_text.h"
 
 #include <charconv>
@@ -8,9 +8,11 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "cli/config_documents.h"
+#include "cli/key_words.h"
 #include "cli/nearest.h"
 #include "cli/utf8.h"
 #include "google/protobuf/descriptor.h"
@@ -46,18 +48,25 @@ void CollectKeys(const Descriptor& descriptor, const std::string& section, std::
   }
 }
 
-// The key that a misspelt `name` in `section` most likely meant. A key that stands under another section by exactly
-// this name comes first: putting it in the wrong place is as common as misspelling it.
-std::string NearestKey(const Descriptor& descriptor, const std::string& section, const std::string& name) {
-  std::vector<std::string> all;
+// The advice on `name`, which is not a key of `section`. A key of this name in another section comes first, then what
+// the word means in other tools, then a misspelling; if none of these applies, the valid keys.
+std::string KeySuggestion(const Descriptor& descriptor, const std::string& section, const std::string& name) {
+  std::vector<std::string> all, same_name, siblings;
   CollectKeys(*v1::Config::descriptor(), "", all);
   for (const std::string& key : all) {
     const size_t dot = key.rfind('.');
-    if (dot != std::string::npos && key.substr(dot + 1) == name) return key;
+    if (key.substr(dot == std::string::npos ? 0 : dot + 1) == name) same_name.push_back(key);
   }
-  std::vector<std::string> siblings;
+  if (!same_name.empty()) return absl::StrCat("did you mean ", Alternatives(same_name), "?");
+  if (const KeyWord* word = FindKeyWord(name)) return KeyWordAdvice(*word);
   for (int i = 0; i < descriptor.field_count(); ++i) siblings.push_back(descriptor.field(i)->name());
-  return Joined(section, Nearest(name, siblings));
+  const std::string nearest = Nearest(name, siblings);
+  if (!nearest.empty()) return absl::StrCat("did you mean ", Joined(section, nearest), "?");
+  for (const std::string& key : all) {
+    if (!Nearest(name, {key.substr(key.rfind('.') + 1)}).empty()) return absl::StrCat("did you mean ", key, "?");
+  }
+  return absl::StrCat(section.empty() ? "the keys" : absl::StrCat("the keys of ", section), " are ",
+                      absl::StrJoin(siblings, ", "));
 }
 
 // Well-formed UTF-8 without control characters: what a message of the schema can carry and a terminal can show.
@@ -73,31 +82,22 @@ bool IsPlainText(const std::string& text) {
 }
 
 const char* KindWanted(const FieldDescriptor& field) {
-  if (field.is_repeated()) return "a list of texts, as in [one.txt, two.txt]";
+  if (field.is_repeated()) return "a list of strings, such as [one.txt, two.txt]";
   switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return "a section of keys";
-    case FieldDescriptor::CPPTYPE_STRING:
-      return "a text";
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return "a number";
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return "an integer of 0 or more";
-    default:
-      return "an integer";
+    case FieldDescriptor::CPPTYPE_MESSAGE: return "a section of keys";
+    case FieldDescriptor::CPPTYPE_STRING: return "a string";
+    case FieldDescriptor::CPPTYPE_DOUBLE: return "a number";
+    case FieldDescriptor::CPPTYPE_UINT64: return "an integer >= 0";
+    default: return "an integer";
   }
 }
 
 std::string KindFound(const YAML::Node& node) {
   switch (node.Type()) {
-    case YAML::NodeType::Map:
-      return "a section of keys";
-    case YAML::NodeType::Sequence:
-      return "a list";
-    case YAML::NodeType::Scalar:
-      return (node.Tag() == "!" ? "the text " : "") + Quoted(node.Scalar());
-    default:
-      return "nothing";
+    case YAML::NodeType::Map: return "a section of keys";
+    case YAML::NodeType::Sequence: return "a list";
+    case YAML::NodeType::Scalar: return (node.Tag() == "!" ? "the string " : "") + Quoted(node.Scalar());
+    default: return "nothing";
   }
 }
 
@@ -112,7 +112,7 @@ std::errc ParseNumber(const std::string& text, T& value) {
 
 class Reader {
  public:
-  // With an empty `flag` the text is the file's; otherwise it stands on the command line, behind `flag`, and may
+  // With an empty `flag` the text is the file's; otherwise it was given on the command line with `flag`, and may
   // replace what the file gave.
   Reader(ConfigDraft& draft, std::string flag) : draft_(draft), flag_(std::move(flag)) {}
 
@@ -120,18 +120,18 @@ class Reader {
     const Descriptor& descriptor = *message.GetDescriptor();
     for (const auto& entry : node) {
       if (!entry.first.IsScalar()) {
-        return Error(entry.first, section, absl::StrCat("a key is a word, not ", KindFound(entry.first)));
+        return Error(entry.first, section, absl::StrCat("a key must be a string, got ", KindFound(entry.first)));
       }
       const std::string& name = entry.first.Scalar();
       const FieldDescriptor* field = descriptor.FindFieldByName(name);
       if (field == nullptr) {
         const std::string printable = IsPlainText(name) && name.size() <= 60 ? name : Quoted(name);
         return Error(entry.first, Joined(section, printable),
-                     absl::StrCat("unknown key; the nearest valid name is ", NearestKey(descriptor, section, name)));
+                     absl::StrCat("unknown key; ", KeySuggestion(descriptor, section, name)));
       }
       const std::string key = Joined(section, name);
       if (flag_.empty() && draft_.Given(key)) {
-        return Error(entry.first, key, absl::StrCat("given twice; the first is at ", draft_.given[key]));
+        return Error(entry.first, key, absl::StrCat("is duplicated; first given at ", draft_.given[key]));
       }
       draft_.given[key] = Place(entry.first);
       ZF_RETURN_IF_ERROR(ReadField(entry.second, key, *field, message));
@@ -157,7 +157,7 @@ class Reader {
       reflection.SetString(&message, &field, node.Scalar());
       return absl::OkStatus();
     }
-    if (node.Tag() == "!") return WrongType(node, key, field);  // quoted: a text, whatever it looks like
+    if (node.Tag() == "!") return WrongType(node, key, field);  // quoted: always a string
     return ReadNumber(node, key, field, message);
   }
 
@@ -171,12 +171,12 @@ class Reader {
   }
 
   absl::Status WrongType(const YAML::Node& node, const std::string& key, const FieldDescriptor& field) const {
-    return Error(node, key, absl::StrCat("wants ", KindWanted(field), ", not ", KindFound(node)));
+    return Error(node, key, absl::StrCat("must be ", KindWanted(field), ", got ", KindFound(node)));
   }
 
   absl::Status CheckText(const YAML::Node& node, const std::string& key) const {
     if (IsPlainText(node.Scalar())) return absl::OkStatus();
-    return Error(node, key, absl::StrCat("wants one line of UTF-8 text, not ", Quoted(node.Scalar())));
+    return Error(node, key, absl::StrCat("must be one line of UTF-8 text, got ", Quoted(node.Scalar())));
   }
 
   absl::Status ReadList(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
@@ -184,7 +184,7 @@ class Reader {
     int index = 0;
     for (const YAML::Node& item : node) {
       const std::string item_key = absl::StrCat(key, "[", index++, "]");
-      if (!item.IsScalar()) return Error(item, item_key, absl::StrCat("wants a text, not ", KindFound(item)));
+      if (!item.IsScalar()) return Error(item, item_key, absl::StrCat("must be a string, got ", KindFound(item)));
       ZF_RETURN_IF_ERROR(CheckText(item, item_key));
       message.GetReflection()->AddString(&message, &field, item.Scalar());
     }
@@ -201,18 +201,10 @@ class Reader {
       if (error == std::errc()) (reflection.*set)(&message, &field, value);
     };
     switch (field.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_INT32:
-        read(int32_t{}, &Reflection::SetInt32);
-        break;
-      case FieldDescriptor::CPPTYPE_INT64:
-        read(int64_t{}, &Reflection::SetInt64);
-        break;
-      case FieldDescriptor::CPPTYPE_UINT64:
-        read(uint64_t{}, &Reflection::SetUInt64);
-        break;
-      default:
-        read(double{}, &Reflection::SetDouble);
-        break;
+      case FieldDescriptor::CPPTYPE_INT32: read(int32_t{}, &Reflection::SetInt32); break;
+      case FieldDescriptor::CPPTYPE_INT64: read(int64_t{}, &Reflection::SetInt64); break;
+      case FieldDescriptor::CPPTYPE_UINT64: read(uint64_t{}, &Reflection::SetUInt64); break;
+      default: read(double{}, &Reflection::SetDouble); break;
     }
     if (error == std::errc::result_out_of_range)
       return Error(node, key, absl::StrCat(text.substr(0, 60), " is out of range"));
@@ -227,7 +219,7 @@ class Reader {
   const std::string flag_;
 };
 
-// One line, whatever the parser's message holds.
+// One line, whatever the parser's message contains.
 absl::Status SyntaxError(const std::string& place, const YAML::Exception& error) {
   return absl::InvalidArgumentError(absl::StrCat(place, ": not valid YAML: ", absl::CHexEscape(error.msg)));
 }
@@ -244,13 +236,13 @@ absl::Status ReadConfigText(const std::string& yaml, ConfigDraft& draft) {
   try {
     if (const std::optional<int> line = LineOfSecondDocument(yaml)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(draft.file, ":", *line, ": a second YAML document; a configuration is one"));
+          absl::StrCat(draft.file, ":", *line, ": a second YAML document; a configuration is a single document"));
     }
     const YAML::Node document = YAML::Load(yaml);
     if (document.IsNull()) return absl::OkStatus();
     if (!document.IsMap()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(draft.file, ":1: wants keys such as \"model:\", not ", KindFound(document)));
+          absl::StrCat(draft.file, ":1: must contain keys such as \"model:\", got ", KindFound(document)));
     }
     return Reader(draft, /*flag=*/"").ReadSection(document, "", draft.config);
   } catch (const YAML::Exception& error) {
@@ -264,7 +256,7 @@ absl::Status ApplyOverride(const std::string& flag, const std::string& assignmen
   };
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
-    return error(absl::StrCat("wants KEY=VALUE, not ", Quoted(assignment)));
+    return error(absl::StrCat("must be KEY=VALUE, got ", Quoted(assignment)));
   }
   const std::string key = assignment.substr(0, equals), value = assignment.substr(equals + 1);
   Message* message = &draft.config;
@@ -277,9 +269,8 @@ absl::Status ApplyOverride(const std::string& flag, const std::string& assignmen
     }
     field = message->GetDescriptor()->FindFieldByName(name);
     if (field == nullptr) {
-      return error(absl::StrCat(IsPlainText(key) && key.size() <= 60 ? key : Quoted(key),
-                                ": unknown key; the nearest valid name is ",
-                                NearestKey(*message->GetDescriptor(), section, name)));
+      return error(absl::StrCat(IsPlainText(key) && key.size() <= 60 ? key : Quoted(key), ": unknown key; ",
+                                KeySuggestion(*message->GetDescriptor(), section, name)));
     }
     section = Joined(section, name);
   }

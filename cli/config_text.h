@@ -1,10 +1,10 @@
-// YAML text into a v1::Config, strictly, remembering where each key was given.
+// Reads YAML text into a v1::Config, strictly, remembering where each key was given.
 //
 // The reader walks the message's descriptor: the schema in proto/ is the only list of keys, so a key added there is
-// read here without a change. It knows names and types; what values make sense is config_check.h's business. This is
+// read here without a change. It knows names and types; config_check.h checks the values. This is
 // the only place that uses yaml-cpp. Every error is InvalidArgument and one line:
 //
-//   run.yaml:7: model.haeds: unknown key; the nearest valid name is model.heads
+//   run.yaml:7: model.haeds: unknown key; did you mean model.heads?
 #ifndef ZEROFLEET_CLI_CONFIG_TEXT_H_
 #define ZEROFLEET_CLI_CONFIG_TEXT_H_
 
@@ -32,8 +32,8 @@ struct ConfigDraft {
 // Reads `yaml` into `draft`; `draft.file` names it in messages.
 absl::Status ReadConfigText(const std::string& yaml, ConfigDraft& draft);
 
-// Applies one "KEY=VALUE", KEY a dotted path such as optimizer.learning_rate, over what `draft` holds. VALUE is YAML,
-// except that a text key takes it as it is. `flag` ("--set", "--workers") says in messages where it was given.
+// Applies one "KEY=VALUE", KEY a dotted path such as optimizer.learning_rate, on top of `draft`. VALUE is YAML,
+// except that a string key takes it literally. `flag` ("--set", "--workers") says in messages where it was given.
 absl::Status ApplyOverride(const std::string& flag, const std::string& assignment, ConfigDraft& draft);
 
 }  // namespace zerofleet

@@ -1,5 +1,10 @@
-// The reflective reader: what it accepts, and the line it answers to what it does not.
+// The reflective reader: what it accepts, and its message for what it does not.
 #include "cli/config_text.h"
+
+#include <set>
+#include <string>
+
+#include "cli/key_words.h"
 
 #include <string>
 
@@ -51,36 +56,34 @@ struct BadText {
 
 TEST(ConfigText, AnswersBadTextWithOneLine) {
   const BadText cases[] = {
-      {"modle: {layers: 2}", "run.yaml:1: modle: unknown key; the nearest valid name is model"},
-      {"model:\n  layers: 2\n  haeds: 4",
-       "run.yaml:3: model.haeds: unknown key; the nearest valid name is model.heads"},
-      {"steps: 1\nlearning_rate: 1",
-       "run.yaml:2: learning_rate: unknown key; the nearest valid name is optimizer.learning_rate"},
-      {"steps: 1\nsteps: 2", "run.yaml:2: steps: given twice; the first is at run.yaml:1"},
-      {"model: {layers: 1}\nmodel: {heads: 1}", "run.yaml:2: model: given twice; the first is at run.yaml:1"},
-      {"steps: ten", "run.yaml:1: steps: wants an integer, not \"ten\""},
-      {"steps: 1.5", "run.yaml:1: steps: wants an integer, not \"1.5\""},
-      {"steps: 1e3", "run.yaml:1: steps: wants an integer, not \"1e3\""},
-      {"steps: \"10\"", "run.yaml:1: steps: wants an integer, not the text \"10\""},
+      {"modle: {layers: 2}", "run.yaml:1: modle: unknown key; did you mean model?"},
+      {"model:\n  layers: 2\n  haeds: 4", "run.yaml:3: model.haeds: unknown key; did you mean model.heads?"},
+      {"steps: 1\nlearning_rate: 1", "run.yaml:2: learning_rate: unknown key; did you mean optimizer.learning_rate?"},
+      {"steps: 1\nsteps: 2", "run.yaml:2: steps: is duplicated; first given at run.yaml:1"},
+      {"model: {layers: 1}\nmodel: {heads: 1}", "run.yaml:2: model: is duplicated; first given at run.yaml:1"},
+      {"steps: ten", "run.yaml:1: steps: must be an integer, got \"ten\""},
+      {"steps: 1.5", "run.yaml:1: steps: must be an integer, got \"1.5\""},
+      {"steps: 1e3", "run.yaml:1: steps: must be an integer, got \"1e3\""},
+      {"steps: \"10\"", "run.yaml:1: steps: must be an integer, got the string \"10\""},
       {"steps: 99999999999999999999", "run.yaml:1: steps: 99999999999999999999 is out of range"},
       {"parallel: {workers: 2147483648}", "run.yaml:1: parallel.workers: 2147483648 is out of range"},
-      {"seed: -1", "run.yaml:1: seed: wants an integer of 0 or more, not \"-1\""},
-      {"steps:", "run.yaml:1: steps: wants an integer, not nothing"},
-      {"steps: [1]", "run.yaml:1: steps: wants an integer, not a list"},
-      {"steps: {a: 1}", "run.yaml:1: steps: wants an integer, not a section of keys"},
-      {"model: 7", "run.yaml:1: model: wants a section of keys, not \"7\""},
-      {"model:", "run.yaml:1: model: wants a section of keys, not nothing"},
-      {"optimizer: {beta1: .nan}", "run.yaml:1: optimizer.beta1: wants a number, not \".nan\""},
-      {"optimizer: {beta1: nan}", "run.yaml:1: optimizer.beta1: wants a number, not \"nan\""},
+      {"seed: -1", "run.yaml:1: seed: must be an integer >= 0, got \"-1\""},
+      {"steps:", "run.yaml:1: steps: must be an integer, got nothing"},
+      {"steps: [1]", "run.yaml:1: steps: must be an integer, got a list"},
+      {"steps: {a: 1}", "run.yaml:1: steps: must be an integer, got a section of keys"},
+      {"model: 7", "run.yaml:1: model: must be a section of keys, got \"7\""},
+      {"model:", "run.yaml:1: model: must be a section of keys, got nothing"},
+      {"optimizer: {beta1: .nan}", "run.yaml:1: optimizer.beta1: must be a number, got \".nan\""},
+      {"optimizer: {beta1: nan}", "run.yaml:1: optimizer.beta1: must be a number, got \"nan\""},
       {"optimizer: {beta1: 1e999}", "run.yaml:1: optimizer.beta1: 1e999 is out of range"},
       {"data: {train: a.txt}",
-       "run.yaml:1: data.train: wants a list of texts, as in [one.txt, two.txt], not \"a.txt\""},
-      {"data:\n  train:\n    - a\n    - [b]", "run.yaml:4: data.train[1]: wants a text, not a list"},
-      {"precision: \"a\\nb\"", "run.yaml:1: precision: wants one line of UTF-8 text, not \"a\\nb\""},
-      {"precision: \"\xff\"", "run.yaml:1: precision: wants one line of UTF-8 text, not \"\\xff\""},
-      {"? [a]\n: 1", "run.yaml:1: a key is a word, not a list"},
-      {"- a", "run.yaml:1: wants keys such as \"model:\", not a list"},
-      {"steps: 1\n---\nsteps: 2", "run.yaml:3: a second YAML document; a configuration is one"},
+       "run.yaml:1: data.train: must be a list of strings, such as [one.txt, two.txt], got \"a.txt\""},
+      {"data:\n  train:\n    - a\n    - [b]", "run.yaml:4: data.train[1]: must be a string, got a list"},
+      {"precision: \"a\\nb\"", "run.yaml:1: precision: must be one line of UTF-8 text, got \"a\\nb\""},
+      {"precision: \"\xff\"", "run.yaml:1: precision: must be one line of UTF-8 text, got \"\\xff\""},
+      {"? [a]\n: 1", "run.yaml:1: a key must be a string, got a list"},
+      {"- a", "run.yaml:1: must contain keys such as \"model:\", got a list"},
+      {"steps: 1\n---\nsteps: 2", "run.yaml:3: a second YAML document; a configuration is a single document"},
       {"a: b: c", "run.yaml:1: not valid YAML: illegal map value"},
       {"steps: [1", "run.yaml:1: not valid YAML: end of sequence flow not found"},
   };
@@ -90,6 +93,49 @@ TEST(ConfigText, AnswersBadTextWithOneLine) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.yaml;
     EXPECT_EQ(std::string(status.message()), bad.message) << bad.yaml;
   }
+}
+
+TEST(ConfigText, SuggestsByMeaningBeforeSpelling) {
+  const auto said = [](const std::string& yaml) {
+    ConfigDraft draft;
+    return std::string(Read(yaml, draft).message());
+  };
+  EXPECT_EQ(said("lr: 1"), "run.yaml:1: lr: unknown key; use optimizer.learning_rate");
+  EXPECT_EQ(said("n-layer: 1"), "run.yaml:1: n-layer: unknown key; use model.layers");
+  EXPECT_EQ(said("optimizer: {params: {lr: 1}}").substr(0, 61),
+            "run.yaml:1: optimizer.params: unknown key; the keys of optimi");
+  EXPECT_EQ(
+      said("train_batch_size: 1"),
+      "run.yaml:1: train_batch_size: unknown key; use batch.global_sequences (sequences per optimizer step, over all "
+      "workers)");
+  EXPECT_EQ(said("dropout: 0.1"), "run.yaml:1: dropout: unknown key; there is no dropout");
+  EXPECT_EQ(said("every_steps: 5"),
+            "run.yaml:1: every_steps: unknown key; did you mean evaluate.every_steps or checkpoint.every_steps?");
+  EXPECT_EQ(said("learning_rat: 5"), "run.yaml:1: learning_rat: unknown key; did you mean optimizer.learning_rate?");
+  EXPECT_EQ(said("evaluate: {zzz: 5}"),
+            "run.yaml:1: evaluate.zzz: unknown key; the keys of evaluate are every_steps, batches");
+}
+
+// A suggestion that leads to an unknown key would be worse than none.
+TEST(KeyWords, LeadToKeysThatThereAre) {
+  std::set<std::string> seen;
+  for (const KeyWord& row : KeyWords()) {
+    EXPECT_TRUE(seen.insert(row.word).second) << row.word << " is duplicated";
+    EXPECT_EQ(FindKeyWord(row.word), &row) << row.word << " must be lower case with underscores";
+    if (*row.key == '\0') {
+      EXPECT_NE(std::string(row.remark), "") << row.word;
+      continue;
+    }
+    ConfigDraft draft;
+    const std::string message(ApplyOverride("--set", std::string(row.key) + "=x", draft).message());
+    EXPECT_EQ(message.find("unknown key"), std::string::npos) << row.word << " -> " << row.key;
+    EXPECT_EQ(message.find("is a section"), std::string::npos) << row.word << " -> " << row.key;
+  }
+  EXPECT_GE(seen.size(), 200u);
+  EXPECT_EQ(FindKeyWord("--Micro-Batch-Size")->key, std::string("batch.micro_sequences"));
+  EXPECT_EQ(FindKeyWord("nothing_like_it"), nullptr);
+  EXPECT_EQ(ValueMeant("BFloat16"), "bf16");
+  EXPECT_EQ(ValueMeant("bf17"), "");
 }
 
 TEST(ConfigText, RefusesDeepNesting) {
@@ -113,14 +159,14 @@ TEST(ConfigText, OverridesReplaceWhatTheFileGave) {
 
 TEST(ConfigText, AnswersBadOverridesWithOneLine) {
   const BadText cases[] = {
-      {"steps", "--set: wants KEY=VALUE, not \"steps\""},
-      {"=1", "--set: wants KEY=VALUE, not \"=1\""},
-      {"step=1", "--set: step: unknown key; the nearest valid name is steps"},
-      {"optimizer.lr=1", "--set: optimizer.lr: unknown key; the nearest valid name is optimizer.name"},
+      {"steps", "--set: must be KEY=VALUE, got \"steps\""},
+      {"=1", "--set: must be KEY=VALUE, got \"=1\""},
+      {"step=1", "--set: step: unknown key; did you mean steps?"},
+      {"optimizer.lr=1", "--set: optimizer.lr: unknown key; use optimizer.learning_rate"},
       {"steps.x=1", "--set: steps: has no keys below it"},
       {"model={layers: 1}", "--set: model: is a section; set one of its keys, such as model.preset"},
-      {"steps=x", "--set: steps: wants an integer, not \"x\""},
-      {"steps=", "--set: steps: wants an integer, not nothing"},
+      {"steps=x", "--set: steps: must be an integer, got \"x\""},
+      {"steps=", "--set: steps: must be an integer, got nothing"},
       {"data.train=[", "--set: data.train: not valid YAML: end of sequence flow not found"},
   };
   for (const BadText& bad : cases) {

@@ -1,7 +1,9 @@
-// Ends a process that cannot end itself.
+// Ends a process that cannot end by itself.
 //
-// When a run is lost, a worker aborts its collectives, frees its memory and leaves. On a GPU each of these waits for the
-// device, and a device whose kernels hang keeps the process for ever, and with it the pod or the shell that waits for it.
+// When a run is lost, a worker aborts its collectives, frees its memory and leaves. On a GPU each of these waits for
+// the device, and a device whose kernels hang keeps the process alive forever, and with it the pod or the shell that
+// waits for it. The launcher has one too: a process that may start no more threads, or has no memory left, can wait
+// forever for parts of libraries that never started.
 #ifndef ZEROFLEET_CLI_EXIT_WATCHDOG_H_
 #define ZEROFLEET_CLI_EXIT_WATCHDOG_H_
 
@@ -22,8 +24,8 @@ class ExitWatchdog {
   ExitWatchdog(const ExitWatchdog&) = delete;
   ExitWatchdog& operator=(const ExitWatchdog&) = delete;
 
-  // Unless this object is gone within the limit, the process says `reason` and ends with its exit code. The first call
-  // counts. Any thread.
+  // Unless this object is gone within the limit, the process prints `reason` and ends with its exit code. Only the
+  // first call counts. Any thread; if no thread can be started for it, a timer's signal does it.
   void Arm(const absl::Status& reason);
 
  private:

@@ -19,6 +19,7 @@ constexpr double kPollSeconds = 0.05;
 constexpr double kStopCallSeconds = 5;
 constexpr double kGraceSeconds =
     5;  // from the first failure to the end of all: the coordinator names the cause meanwhile
+constexpr double kLogSeconds = 1;   // between two checks of the logs' sizes
 constexpr double kEndSeconds = 15;  // from the run's end to the end of all
 
 // The coordinator's events, received on a thread of its own.
@@ -73,6 +74,7 @@ class Follower {
       HandleSignal(options_.signals.Wait(kPollSeconds));
       for (const v1::Event& event : watcher.Take()) Handle(event);
       all_ended = options_.fleet.Reap();
+      BoundLogs();
       if (options_.fleet.HasFailure() || (watcher.ended() && !record_.end)) SetDeadline(kGraceSeconds);
       if (record_.end) SetDeadline(kEndSeconds);
       if (deadline_ > 0 && options_.clock.MonotonicSeconds() > deadline_) options_.fleet.KillAll();
@@ -91,8 +93,9 @@ class Follower {
   }
 
   void HandleSignal(int signal) {
-    if (signal != SIGINT && signal != SIGTERM) return;
+    if (signal != SIGINT && signal != SIGTERM && signal != SIGHUP) return;
     if (stop_signal_ != 0) {
+      if (signal == SIGHUP) return;  // a closing terminal may send several
       killed_ = true;
       options_.fleet.KillAll();
       return;
@@ -100,10 +103,17 @@ class Follower {
     stop_signal_ = signal;
     options_.progress.Note(
         absl::StrCat(SignalName(signal), ": stopping after this step, with a checkpoint; once more kills at once"));
-    // If the coordinator is gone, the children's ends say so.
+    // If the coordinator is gone, the children's exits show it.
     options_.fleet.coordinator()
         .Stop(absl::StrCat("the launcher received ", SignalName(signal)), kStopCallSeconds)
         .IgnoreError();
+  }
+
+  void BoundLogs() {
+    const double now = options_.clock.MonotonicSeconds();
+    if (now < logs_due_) return;
+    logs_due_ = now + kLogSeconds;
+    options_.fleet.BoundLogs();
   }
 
   void SetDeadline(double seconds) {
@@ -111,7 +121,7 @@ class Follower {
   }
 
   absl::StatusOr<int> Outcome(const absl::Status& watch) {
-    const int stopped_code = 128 + (stop_signal_ == 0 ? SIGINT : stop_signal_);
+    const int stopped_code = StopExitCode(stop_signal_ == 0 ? SIGINT : stop_signal_);
     if (killed_) {
       options_.progress.Note(
           absl::StrCat("zerofleet: killed by a second ", SignalName(stop_signal_), record_.CheckpointText()));
@@ -131,6 +141,7 @@ class Follower {
   RunRecord& record_;
   int stop_signal_ = 0;
   bool killed_ = false;
+  double logs_due_ = 0;
   double deadline_ = 0;  // monotonic seconds after which all are killed; 0: none yet
 };
 

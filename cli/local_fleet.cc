@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "cli/stop_signals.h"
 #include "proto/json.h"
+#include "services/token.h"
 
 namespace zerofleet {
 namespace {
@@ -19,9 +20,20 @@ namespace {
 constexpr double kCoordinatorStartSeconds = 30;
 constexpr double kStatusSeconds = 2;
 constexpr char kListening[] = "listening on ";
+constexpr int64_t kMostLogBytes = 8 << 20;
+
+// The launcher shows the progress; children authenticate with its token.
+void AddCommon(std::vector<std::string>& arguments) {
+  arguments.insert(arguments.end(), {"--quiet", "--token-file", InheritedFile::kPath});
+}
+
+// A fleet on one machine communicates only over loopback and shared memory: nobody outside can reach its ports.
+constexpr char kLoopback[] = "127.0.0.1";
+constexpr char kLoopbackInterface[] = "lo";
 
 void AddMetrics(int port, std::vector<std::string>& arguments) {
-  if (port != 0) arguments.insert(arguments.end(), {"--metrics-port", absl::StrCat(port)});
+  if (port == 0) return;
+  arguments.insert(arguments.end(), {"--metrics-port", absl::StrCat(port), "--metrics-listen", kLoopback});
 }
 
 }  // namespace
@@ -34,16 +46,12 @@ int ThreadsPerWorker(int workers) {
 
 absl::Status StatusOfExit(int exit_code, const std::string& message) {
   switch (exit_code) {
-    case 2:
-      return absl::InvalidArgumentError(message);
-    case 3:
-      return absl::DataLossError(message);
+    case 2: return absl::InvalidArgumentError(message);
+    case 3: return absl::DataLossError(message);
     case 130:
-      return absl::CancelledError(message);
-    case 1:
-      return absl::InternalError(message);
-    default:
-      return absl::UnavailableError(message);
+    case 143: return absl::CancelledError(message);
+    case 1: return absl::InternalError(message);
+    default: return absl::UnavailableError(message);
   }
 }
 
@@ -51,19 +59,32 @@ absl::StatusOr<std::unique_ptr<LocalFleet>> LocalFleet::Start(const LocalFleetOp
                                                               const RunDirectory& directory) {
   std::unique_ptr<LocalFleet> fleet(new LocalFleet());
   ZF_RETURN_IF_ERROR(WriteFileAtomically(directory.config_path(), DumpJson(ProtoToJson(options.config), 2) + "\n"));
+  const std::string token = MakeToken();
+  ZF_ASSIGN_OR_RETURN(fleet->token_file_, InheritedFile::Create(token));
   ZF_RETURN_IF_ERROR(fleet->StartCoordinator(options, directory));
-  ZF_ASSIGN_OR_RETURN(fleet->client_, OperatorClient::Create(fleet->address_));
+  ZF_ASSIGN_OR_RETURN(fleet->client_, OperatorClient::Create(fleet->address_, {}, token));
   ZF_RETURN_IF_ERROR(fleet->StartWorkers(options, directory));
   return fleet;
 }
 
 absl::Status LocalFleet::StartCoordinator(const LocalFleetOptions& options, const RunDirectory& directory) {
-  std::vector<std::string> arguments = {
-      "coordinator",         "--config", directory.config_path(), "--listen",    "127.0.0.1:0", "--state-dir",
-      directory.state_dir(), "--resume", options.resume,          "--log-level", "info"};
+  std::vector<std::string> arguments = {"coordinator",
+                                        "--config",
+                                        directory.config_path(),
+                                        "--listen",
+                                        absl::StrCat(kLoopback, ":0"),
+                                        "--state-dir",
+                                        directory.state_dir(),
+                                        "--resume",
+                                        options.resume,
+                                        "--log-level",
+                                        "info"};
+  AddCommon(arguments);
+  arguments.insert(arguments.end(), {"--run-name", options.run_name});
   AddMetrics(options.metrics_port, arguments);
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child,
-                      ChildProcess::Start("coordinator", arguments, directory.log_path("coordinator")));
+  ZF_ASSIGN_OR_RETURN(
+      std::unique_ptr<ChildProcess> child,
+      ChildProcess::Start("coordinator", arguments, directory.log_path("coordinator"), token_file_.get()));
   titles_.push_back(absl::StrCat("coordinator (pid ", child->pid(), ")"));
   children_.push_back(std::move(child));
   const absl::StatusOr<std::string> line = children_[0]->ReadLine(kCoordinatorStartSeconds);
@@ -85,18 +106,21 @@ absl::Status LocalFleet::StartWorkers(const LocalFleetOptions& options, const Ru
                                           absl::StrCat(ThreadsPerWorker(workers)),
                                           "--local-rank",
                                           absl::StrCat(i),
+                                          "--interface",
+                                          kLoopbackInterface,
                                           "--log-level",
                                           "info"};
+    AddCommon(arguments);
     AddMetrics(options.metrics_port == 0 ? 0 : options.metrics_port + 1 + i, arguments);
     ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child,
-                        ChildProcess::Start(name, arguments, directory.log_path(name)));
+                        ChildProcess::Start(name, arguments, directory.log_path(name), token_file_.get()));
     titles_.push_back(absl::StrCat("worker ", i, " (pid ", child->pid(), ")"));
     children_.push_back(std::move(child));
   }
   return absl::OkStatus();
 }
 
-// The coordinator's own words, if it ended with some.
+// The coordinator's own message, if it ended with one.
 absl::Status LocalFleet::EarlyEnd(const absl::Status& status) {
   ChildProcess& child = *children_[0];
   for (int i = 0; i < 100 && !child.HasEnded() && absl::IsUnavailable(status); ++i)
@@ -113,12 +137,19 @@ bool LocalFleet::Reap() {
 }
 
 bool LocalFleet::HasFailure() const {
-  return std::any_of(children_.begin(), children_.end(),
-                     [](const auto& child) { return child->signal() != 0 || child->exit_code() != 0; });
+  // A child that was sent a signal to stop has stopped the run in an orderly way; the run's events show the outcome.
+  return std::any_of(children_.begin(), children_.end(), [](const auto& child) {
+    const int code = child->exit_code();
+    return child->signal() != 0 || (code != 0 && code != 130 && code != 143);
+  });
 }
 
 void LocalFleet::KillAll() {
   for (const auto& child : children_) child->Kill();
+}
+
+void LocalFleet::BoundLogs() {
+  for (const auto& child : children_) child->BoundLog(kMostLogBytes);
 }
 
 void LocalFleet::LearnRanks() {

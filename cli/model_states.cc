@@ -5,15 +5,19 @@
 
 namespace zerofleet {
 namespace {
-constexpr double kParameterBytes = 2, kGradientBytes = 2, kOptimizerBytes = 12;  // ZeRO §3.1, K = 12
+constexpr double kOptimizerBytes = 12;  // ZeRO §3.1, K = 12
 }  // namespace
 
-ModelStates PaperModelStates(int stage, double parameters, int64_t workers) {
+double ElementBytes(const std::string& precision) { return precision == "fp32" ? 4 : 2; }
+
+double UnsplitBytesPerParameter(const std::string& precision) { return 2 * ElementBytes(precision) + kOptimizerBytes; }
+
+ModelStates PaperModelStates(int stage, double parameters, int64_t workers, const std::string& precision) {
   const StageRow& row = Stage(stage);
   const double part = parameters / static_cast<double>(workers);
   return {
-      .parameters = kParameterBytes * (row.split_parameters ? part : parameters),
-      .gradients = kGradientBytes * (row.split_gradients ? part : parameters),
+      .parameters = ElementBytes(precision) * (row.split_parameters ? part : parameters),
+      .gradients = ElementBytes(precision) * (row.split_gradients ? part : parameters),
       .optimizer = kOptimizerBytes * (row.split_optimizer ? part : parameters),
   };
 }

@@ -44,6 +44,19 @@ TEST(ModelStates, ItemsAreTheFormulasTerms) {
   EXPECT_EQ(states.optimizer, 3000);
 }
 
+TEST(ModelStates, PrecisionDecidesWhatParametersAndGradientsTake) {
+  // Of 1000 parameters on 4 workers, by hand: stage 0 keeps 1000 x (2 + 2 + 12) or (4 + 4 + 12), stage 1 a quarter of
+  // the 12000, stage 2 of the gradients too, stage 3 of everything.
+  const double two_bytes[] = {16000, 7000, 5500, 4000}, four_bytes[] = {20000, 11000, 8000, 5000};
+  for (int stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(PaperModelStates(stage, 1000, 4, "bf16").total(), two_bytes[stage]) << stage;
+    EXPECT_EQ(PaperModelStates(stage, 1000, 4, "fp16").total(), two_bytes[stage]) << stage;
+    EXPECT_EQ(PaperModelStates(stage, 1000, 4, "fp32").total(), four_bytes[stage]) << stage;
+  }
+  EXPECT_EQ(UnsplitBytesPerParameter("bf16"), 16);
+  EXPECT_EQ(UnsplitBytesPerParameter("fp32"), 20);
+}
+
 TEST(ModelStates, TrafficIsTwoOrThreeTimesTheModel) {
   for (int stage = 0; stage <= 2; ++stage) EXPECT_EQ(PaperTrafficElements(stage, 1000, 4), 1500);
   EXPECT_EQ(PaperTrafficElements(3, 1000, 4), 2250);

@@ -23,18 +23,33 @@ int EditDistance(std::string_view a, std::string_view b) {
 }
 
 std::string Nearest(std::string_view name, const std::vector<std::string>& candidates) {
-  // A name is short; a longer one is cut so that a hostile file costs no quadratic time.
+  // A name is short; a longer one is cut so that a hostile file cannot cost quadratic time.
   name = name.substr(0, 64);
   std::string best;
   int best_distance = 0;
   for (const std::string& candidate : candidates) {
     const int distance = EditDistance(name, candidate);
-    if (best.empty() || distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
+    const size_t longer = std::max(name.size(), candidate.size());
+    const int most = longer <= 4 ? 1 : longer <= 8 ? 2 : 3;
+    if (distance > most || (!best.empty() && distance >= best_distance)) continue;
+    best = candidate;
+    best_distance = distance;
   }
   return best;
+}
+
+std::string Alternatives(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 < names.size() ? ", " : " or ";
+    text += names[i];
+  }
+  return text;
+}
+
+std::string NearestOrAll(std::string_view name, const std::vector<std::string>& names) {
+  const std::string nearest = Nearest(name, names);
+  return nearest.empty() ? "use " + Alternatives(names) : "did you mean " + nearest + "?";
 }
 
 }  // namespace zerofleet

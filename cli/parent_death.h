@@ -8,7 +8,7 @@ namespace zerofleet {
 inline constexpr char kParentVariable[] = "ZEROFLEET_LAUNCHER_PID";
 
 // If kParentVariable is set: asks the kernel to kill this process when its parent dies, and ends it now if the parent
-// is already another one. Called from main's thread before anything else.
+// has already changed. Called from main's thread before anything else.
 void DieWithParent();
 
 }  // namespace zerofleet

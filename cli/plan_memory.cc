@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/local_fleet.h"
+#include "cli/model_states.h"
 #include "cli/table.h"
 #include "worker/device/device.h"
 #include "worker/trainer/training_run.h"
@@ -30,7 +31,8 @@ absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
   return rank;
 }
 
-std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, double parameters) {
+std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, double parameters,
+                           const Terminal& terminal) {
   const MemoryPlan& plan = rank.plan;
   TextTable rows({"space", "category", "buffer", "bytes", ""});
   for (const MemoryRow& row : plan.rows) {
@@ -48,19 +50,23 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
   }
   std::string driver;
   if (rank.device) {
-    const int64_t beside = rank.device->used_bytes, planned = plan.Bytes(Space::kDevice) + beside;
+    const int64_t outside = rank.device->used_bytes, planned = plan.Bytes(Space::kDevice) + outside;
     driver = absl::StrCat("\nOn this GPU ", HumanBytes(planned), " of ", HumanBytes(rank.device->total_bytes),
-                          " will be in use: ", HumanBytes(beside),
-                          " beside the plan is taken already by context, libraries and other processes.\n");
+                          " will be in use: ", HumanBytes(outside),
+                          " outside the plan is taken already by context, libraries and other processes.\n");
+    driver = WrapText(driver, terminal.columns());
   }
   const double states = static_cast<double>(plan.Bytes(Space::kDevice, Category::kParameters) +
                                             plan.Bytes(Space::kDevice, Category::kGradients) +
                                             plan.Bytes(Space::kDevice, Category::kOptimizer));
-  return absl::StrCat("Memory of rank 0 of ", config.parallel().workers(), ", stage ", config.parallel().zero_stage(),
-                      ", ", config.precision(), ", micro-batches of ", Sequences(config),
-                      " tokens: what a run reserves and reports\n", rows.Render(2), "\nBy category\n", sums.Render(2),
-                      "\nModel states (parameters, gradients, optimizer): ",
-                      absl::StrFormat("%.2f", states / parameters), " bytes a parameter of 16 unsplit\n", driver);
+  const std::string title = absl::StrCat(
+      "Memory of rank 0 of ", config.parallel().workers(), ", stage ", config.parallel().zero_stage(), ", ",
+      config.precision(), ", micro-batches of ", Sequences(config), " tokens: what a run reserves and reports");
+  const std::string per_parameter = absl::StrFormat(
+      "Model states (parameters, gradients, optimizer): %.2f bytes per parameter, of %.0f with nothing split",
+      states / parameters, UnsplitBytesPerParameter(config.precision()));
+  return absl::StrCat(WrapText(title, terminal.columns()), "\n", rows.Render(2, terminal), "\nBy category\n",
+                      sums.Render(2, terminal), "\n", WrapText(per_parameter, terminal.columns()), "\n", driver);
 }
 
 nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank) {

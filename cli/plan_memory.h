@@ -1,4 +1,4 @@
-// One rank's memory plan for `zerofleet plan`: every buffer a run will reserve, to read and as JSON.
+// One rank's memory plan for `zerofleet plan`: every buffer a run will reserve, as a table and as JSON.
 #ifndef ZEROFLEET_CLI_PLAN_MEMORY_H_
 #define ZEROFLEET_CLI_PLAN_MEMORY_H_
 
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cli/terminal.h"
 #include "nlohmann/json.hpp"
 #include "worker/device/device.h"
 #include "worker/memory/arena.h"
@@ -15,15 +16,17 @@ namespace zerofleet {
 
 struct RankMemory {
   MemoryPlan plan;
-  // A GPU's, set up and before the plan's rows: what context, libraries and workspaces take comes on top of the rows.
+  // Of a GPU that is set up, before the plan's rows are reserved: context, libraries and workspaces take memory in
+  // addition to the rows.
   std::optional<DeviceMemory> device;
 };
 
 // Of rank 0, as `zerofleet train` would run it on this machine. The other ranks' differ by less than the padding.
 absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config);
 
-// Rows in bytes, a sum per space and category, and what the model states come to per parameter.
-std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, double parameters);
+// Rows in bytes, a sum per space and category, and the bytes of model states per parameter.
+std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, double parameters,
+                           const Terminal& terminal = {});
 nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank);
 
 }  // namespace zerofleet

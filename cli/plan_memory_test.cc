@@ -1,7 +1,8 @@
-// What one rank is planned to keep, against arithmetic by hand.
+// The memory planned for one rank, compared with arithmetic by hand.
 #include "cli/plan_memory.h"
 
 #include "cli/config.h"
+#include "cli/model_states.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -25,12 +26,22 @@ double States(const MemoryPlan& plan) {
                              plan.Bytes(Space::kDevice, Category::kOptimizer));
 }
 
-TEST(PlanMemory, OneRankKeepsSixteenBytesAParameterAndPadding) {
+TEST(PlanMemory, OneRankKeepsSixteenBytesPerParameterAndPadding) {
   const MemoryPlan whole = PlanRankZero(ConfigOf(0, 1)).value().plan;
   const auto optimizer = static_cast<double>(whole.Bytes(Space::kDevice, Category::kOptimizer));
   EXPECT_DOUBLE_EQ(States(whole), optimizer / 12 * 16);
   // Four workers split all of it in stage 3, to within the padding.
   EXPECT_NEAR(States(PlanRankZero(ConfigOf(3, 4)).value().plan) / States(whole), 0.25, 0.01);
+}
+
+TEST(PlanMemory, FormulasAndBuffersAgreeInEveryPrecision) {
+  for (const char* precision : {"bf16", "fp16", "fp32"}) {
+    v1::Config config = ConfigOf(0, 1);
+    config.set_precision(precision);
+    const MemoryPlan plan = PlanRankZero(config).value().plan;
+    const double elements = static_cast<double>(plan.Bytes(Space::kDevice, Category::kOptimizer)) / 12;
+    EXPECT_DOUBLE_EQ(States(plan) / elements, UnsplitBytesPerParameter(precision)) << precision;
+  }
 }
 
 TEST(PlanMemory, TellsEveryRowAndSum) {
@@ -51,7 +62,7 @@ TEST(PlanMemory, AddsWhatAGpuHasInUseAlready) {
   rank.device = DeviceMemory{.total_bytes = int64_t{80} << 30, .used_bytes = int64_t{1} << 30};
   const nlohmann::ordered_json json = MemoryPlanJson(config, rank);
   EXPECT_EQ(json["gpu"]["planned_bytes"], rank.plan.Bytes(Space::kDevice) + (int64_t{1} << 30));
-  EXPECT_THAT(MemoryPlanText(config, rank, 1e6), HasSubstr("of 80.0 GiB will be in use: 1.0 GiB beside the plan"));
+  EXPECT_THAT(MemoryPlanText(config, rank, 1e6), HasSubstr("of 80.0 GiB will be in use: 1.0 GiB outside the plan"));
   rank.device.reset();
   EXPECT_FALSE(MemoryPlanJson(config, rank).contains("gpu"));
 }

@@ -1,4 +1,4 @@
-// Sizes as people write them.
+// Sizes as users write them.
 #include "cli/plan_size.h"
 
 #include "gtest/gtest.h"
@@ -20,7 +20,17 @@ TEST(PlanSize, CountsAPresetsParameters) {
   EXPECT_EQ(ChoosePlanSize("", "gpt2-125m", "").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(PlanSize, WantsExactlyOneSource) {
+TEST(PlanSize, PrecisionIsTheFlagsOrTheModels) {
+  EXPECT_EQ(ChoosePlanSize("", "", "1B").value().precision, "bf16");
+  EXPECT_EQ(ChoosePlanSize("", "", "1B", {}, "fp32").value().precision, "fp32");
+  const PlanSize preset = ChoosePlanSize("", "gpt2-124m", "", {}, "fp16").value();
+  EXPECT_EQ(preset.precision, "fp16");
+  EXPECT_EQ(preset.config->precision(), "fp16");
+  EXPECT_EQ(ChoosePlanSize("", "", "1B", {}, "fp8").status().message(),
+            "--precision: must be bf16, fp16 or fp32, got \"fp8\"");
+}
+
+TEST(PlanSize, NeedsExactlyOneSource) {
   EXPECT_FALSE(ChoosePlanSize("", "", "").ok());
   EXPECT_FALSE(ChoosePlanSize("", "gpt2-124m", "1B").ok());
 }

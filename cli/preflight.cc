@@ -1,41 +1,37 @@
-// Data, checkpoints and directories, looked at before a run; see preflight.h.
+// Data, checkpoints and directories, checked before a run; see preflight.h.
 #include "cli/preflight.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
-#include "worker/data/dataset.h"
+#include "worker/checkpoint/same_model.h"
+#include "worker/checkpoint/shard_reader.h"
 #include "worker/device/device.h"
-#include "worker/model/spec.h"
+#include "worker/trainer/data_feed.h"
 
 namespace zerofleet {
 namespace {
 
 constexpr char kStateDirectory[] = ".coordinator", kLogDirectory[] = "logs", kLockName[] = "lock";
 
-template <typename Shape>
-std::string ShapeText(const Shape& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
-
-// A run that goes on from step `from` commits steps after it, up to the last: none of them may exist.
-absl::Status CheckNotInTheWay(const v1::Config& config, const std::vector<CommittedCheckpoint>& committed,
-                              int64_t from) {
+// A run that continues from step `from` commits steps after it, up to the last: none of them may exist.
+absl::Status CheckNotInTheWay(const std::vector<CommittedCheckpoint>& committed, int64_t from) {
   if (committed.empty() || committed.front().step <= from) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("checkpoint.dir: ", committed.front().path,
-                                                 " is already committed and would be in the way; "
-                                                 "use --resume auto to go on from it, or another checkpoint.dir"));
+                                                 " is already committed, and the run would have to overwrite it; "
+                                                 "use --resume auto to continue from it, or another checkpoint.dir"));
 }
 
 absl::Status CheckUsable(const v1::Config& config, const std::string& path, const v1::CheckpointManifest& manifest) {
@@ -43,7 +39,7 @@ absl::Status CheckUsable(const v1::Config& config, const std::string& path, cons
     return absl::InvalidArgumentError(absl::StrCat("steps: checkpoint ", path, " is at step ", manifest.step(),
                                                    ", beyond the configured ", config.steps(), "; raise steps"));
   }
-  return CheckSameTensors(manifest, config.model(), path);
+  return CheckSameModel(manifest, config.model(), path);
 }
 
 }  // namespace
@@ -51,52 +47,49 @@ absl::Status CheckUsable(const v1::Config& config, const std::string& path, cons
 absl::Status CheckDevice(const v1::Config& config) {
   ZF_ASSIGN_OR_RETURN(const std::string kind, ResolveDeviceKind(config.device()));
   if (config.collectives() == "nccl" && kind != "cuda") {
-    return absl::FailedPreconditionError("collectives: nccl needs a GPU, and this machine shows none; use ucx or auto");
+    return absl::FailedPreconditionError("collectives: nccl needs a GPU, and this machine has none; use ucx or auto");
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckDataFiles(const v1::Config& config) {
-  const int64_t context = config.model().context(), vocab = config.model().vocab();
-  for (const auto* paths : {&config.data().train(), &config.data().validation()}) {
-    if (paths->empty()) continue;
-    const std::vector<std::string> list(paths->begin(), paths->end());
-    ZF_RETURN_IF_ERROR(Dataset::Open(config.data(), list, context, vocab));
+absl::Status CheckDataFiles(const v1::Config& config) { return DataFeed::Open(config).status(); }
+
+absl::Status CheckTokenIds(const v1::Config& config, std::ostream& progress, const std::function<bool()>& cancelled) {
+  constexpr double kWorthALineSeconds = 1;
+  const int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DataFeed> feed, DataFeed::Open(config));
+  ZF_ASSIGN_OR_RETURN(const DataFeed::IdCheck check, feed->CheckIds(threads, cancelled));
+  if (check.bytes > 0 && check.seconds >= kWorthALineSeconds) {
+    progress << absl::StrFormat("checked %s of token ids in %s (%.1f GB/s)\n", HumanBytes(check.bytes),
+                                HumanSeconds(check.seconds), static_cast<double>(check.bytes) / check.seconds / 1e9);
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckSameTensors(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
-                              const std::string& path) {
-  ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(model));
-  const size_t stored = manifest.tensors_size(), wanted = spec.tensors().size();
-  for (size_t i = 0; i < std::min(stored, wanted); ++i) {
-    const v1::TensorEntry& entry = manifest.tensors(static_cast<int>(i));
-    const TensorSpec& tensor = spec.tensors()[i];
-    if (entry.name() == tensor.name && ShapeText(entry.shape()) == ShapeText(tensor.shape)) continue;
-    return absl::DataLossError(absl::StrCat("checkpoint ", path, " is of another model: its tensor ", entry.name(), " ",
-                                            ShapeText(entry.shape()), " stands where the configured model has ",
-                                            tensor.name, " ", ShapeText(tensor.shape)));
-  }
-  if (stored == wanted) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("checkpoint ", path, " is of another model: it has ", stored,
-                                          " tensors, the configured model ", wanted));
-}
-
-absl::Status CheckResume(const v1::Config& config, const std::string& resume) {
+absl::StatusOr<ResumeCheck> CheckResume(const v1::Config& config, const std::string& resume) {
+  ResumeCheck check;
   ZF_ASSIGN_OR_RETURN(const std::vector<CommittedCheckpoint> committed, ListCheckpoints(config.checkpoint().dir()));
-  if (resume == "none") return CheckNotInTheWay(config, committed, -1);
+  if (resume == "none") {
+    ZF_RETURN_IF_ERROR(CheckNotInTheWay(committed, -1));
+    return check;
+  }
   if (resume == "auto") {
-    return committed.empty() ? absl::OkStatus()
-                             : CheckUsable(config, committed.front().path, committed.front().manifest);
+    if (committed.empty()) return check;
+    const CommittedCheckpoint& newest = committed.front();
+    ZF_RETURN_IF_ERROR(CheckUsable(config, newest.path, newest.manifest));
+    // A checkpoint with missing files is left to the fleet, which falls back to the one before.
+    const bool whole = CheckShardLengths(newest.path, newest.manifest).ok();
+    if (newest.step == config.steps() && whole) check.finished = newest.path;
+    return check;
   }
   if (!IsDirectory(resume)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--resume: wants auto, none or a checkpoint's step directory, not ", resume));
+        absl::StrCat("--resume: must be auto, none or a step directory of a checkpoint, got ", resume));
   }
   ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(resume));
-  ZF_RETURN_IF_ERROR(CheckNotInTheWay(config, committed, manifest.step()));
-  return CheckUsable(config, resume, manifest);
+  ZF_RETURN_IF_ERROR(CheckNotInTheWay(committed, manifest.step()));
+  ZF_RETURN_IF_ERROR(CheckUsable(config, resume, manifest));
+  return check;
 }
 
 absl::StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Hold(const std::string& dir) {
@@ -107,24 +100,17 @@ absl::StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Hold(const std::stri
     const absl::Status created = CreateDirectories(JoinPath(dir, name));
     if (!created.ok()) return cannot(std::string(created.message()));
   }
-  const std::string lock_path = JoinPath(JoinPath(dir, kStateDirectory), kLockName);
-  const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock < 0) return cannot(std::strerror(errno));
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    close(lock);
+  absl::StatusOr<std::unique_ptr<DirectoryLock>> lock =
+      DirectoryLock::Acquire(JoinPath(dir, kStateDirectory), kLockName);
+  if (absl::IsAlreadyExists(lock.status())) {
     return absl::FailedPreconditionError(
         absl::StrCat("checkpoint.dir: another run holds ", dir, "; use another directory"));
   }
-  // Permission alone does not say that a step directory can be made: a file system may be mounted read-only.
-  if (access(dir.c_str(), W_OK) != 0) {
-    const std::string why = std::strerror(errno);
-    close(lock);
-    return cannot(why);
-  }
-  return std::unique_ptr<RunDirectory>(new RunDirectory(dir, lock));
+  if (!lock.ok()) return cannot(std::string(lock.status().message()));
+  // Permission alone does not guarantee that a step directory can be made: a file system may be mounted read-only.
+  if (access(dir.c_str(), W_OK) != 0) return cannot(std::strerror(errno));
+  return std::unique_ptr<RunDirectory>(new RunDirectory(dir, *std::move(lock)));
 }
-
-RunDirectory::~RunDirectory() { close(lock_); }
 
 std::string RunDirectory::state_dir() const { return JoinPath(dir_, kStateDirectory); }
 std::string RunDirectory::config_path() const { return JoinPath(state_dir(), "config.json"); }

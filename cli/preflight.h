@@ -1,13 +1,15 @@
-// Everything that can be found wrong with a run before its first process starts.
+// All faults of a run that can be found before its first process starts.
 #ifndef ZEROFLEET_CLI_PREFLIGHT_H_
 #define ZEROFLEET_CLI_PREFLIGHT_H_
 
+#include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "zerofleet/v1/checkpoint.pb.h"
+#include "base/directory_lock.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet {
@@ -16,36 +18,41 @@ namespace zerofleet {
 // is set up on the device.
 absl::Status CheckDevice(const v1::Config& config);
 
-// The training and the validation files open and hold samples.
+// The training and the validation files open and contain samples.
 absl::Status CheckDataFiles(const v1::Config& config);
 
-// What `--resume` (auto, none or the path of a step directory) asks for can be done, and nothing that is committed is
-// in the way of what the run will write. InvalidArgument, or DataLoss for a checkpoint of another model.
-absl::Status CheckResume(const v1::Config& config, const std::string& resume);
+// Every id of the data is below the vocabulary; what passes is remembered in checkpoint.dir, where workers find it. A
+// check that takes a while prints a line. DataLoss naming file, position and id; Cancelled once `cancelled` returns
+// true.
+absl::Status CheckTokenIds(const v1::Config& config, std::ostream& progress, const std::function<bool()>& cancelled);
 
-// The manifest's tensors are those of the configured model: DataLoss naming the first that differs.
-absl::Status CheckSameTensors(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
-                              const std::string& path);
+// What is known of a run's start from its checkpoints alone.
+struct ResumeCheck {
+  // The step directory in checkpoint.dir that already contains the last configured step: nothing is left to do. Empty
+  // otherwise.
+  std::string finished;
+};
+
+// Checks that what `--resume` (auto, none or the path of a step directory) asks for can be done, and that the run
+// will not write over anything committed. InvalidArgument, or OutOfRange for a checkpoint of another model.
+absl::StatusOr<ResumeCheck> CheckResume(const v1::Config& config, const std::string& resume);
 
 // Holds a checkpoint directory for one run on this machine.
 class RunDirectory {
  public:
-  // Creates `dir` and what the launcher keeps in it. ResourceExhausted if it cannot be written, FailedPrecondition if
-  // another run holds it.
+  // Creates `dir` and the files that the launcher keeps in it. ResourceExhausted if it cannot be written,
+  // FailedPrecondition if another launcher holds it; the run's coordinator locks the checkpoints in it
+  // (CheckpointStore).
   static absl::StatusOr<std::unique_ptr<RunDirectory>> Hold(const std::string& dir);
-  ~RunDirectory();
-  RunDirectory(const RunDirectory&) = delete;
-  RunDirectory& operator=(const RunDirectory&) = delete;
-
   std::string state_dir() const;    // the coordinator's
   std::string config_path() const;  // the complete configuration, as the coordinator reads it
   std::string log_path(const std::string& process) const;
 
  private:
-  RunDirectory(std::string dir, int lock) : dir_(std::move(dir)), lock_(lock) {}
+  RunDirectory(std::string dir, std::unique_ptr<DirectoryLock> lock) : dir_(std::move(dir)), lock_(std::move(lock)) {}
 
   const std::string dir_;
-  const int lock_;
+  const std::unique_ptr<DirectoryLock> lock_;
 };
 
 }  // namespace zerofleet

@@ -1,4 +1,4 @@
-// What a person sees while a run goes on: a live bar on a terminal, plain lines elsewhere.
+// What a user sees during a run: a live bar on a terminal, plain lines elsewhere.
 #ifndef ZEROFLEET_CLI_PROGRESS_H_
 #define ZEROFLEET_CLI_PROGRESS_H_
 
@@ -7,19 +7,21 @@
 #include <string>
 
 #include "base/clock.h"
+#include "cli/terminal.h"
 #include "zerofleet/v1/events.pb.h"
 
 namespace zerofleet {
 
 class Progress {
  public:
-  // With `live` the last line is rewritten in place, a few times a second; otherwise a line is written per step of a
-  // short run, about every 2 seconds of a long one, and always for the first and the last step. Both are borrowed.
-  Progress(std::ostream& out, const Clock& clock, bool live);
+  // On a live terminal the last line is rewritten in place, a few times a second; otherwise a line is written per step
+  // of a short run, about every 2 seconds of a long one, and always for the first and the last step. `out` and `clock`
+  // are borrowed.
+  Progress(std::ostream& out, const Clock& clock, Terminal terminal = {});
 
   void Show(const v1::Event& event);
 
-  // A line of its own, above the bar.
+  // A separate line above the bar, wrapped to the terminal's width. An error's line ("zerofleet: ...") stays one.
   void Note(const std::string& line);
 
   // Ends the bar's line; nothing is shown after it but notes.
@@ -28,16 +30,18 @@ class Progress {
  private:
   void ShowStart(const v1::StartEvent& start);
   void ShowStep(const v1::StepEvent& step);
-  std::string StepText(const v1::StepEvent& step) const;
+  // The figures of a step, the least important left out where `columns` (0: any) do not hold them all.
+  std::string StepText(const v1::StepEvent& step, int columns) const;
+  std::string BarText() const;
   void Redraw();
 
   std::ostream& out_;
   const Clock& clock_;
-  const bool live_;
+  const Terminal terminal_;
   int64_t steps_ = 0, first_step_ = 0;  // of the run; completed before it
   double started_ = 0, shown_ = 0;      // monotonic seconds
   double step_seconds_ = 0;             // a running mean, for the time left
-  std::string line_;                    // the bar, as last made
+  v1::StepEvent step_;                  // the one that the bar shows
   bool line_drawn_ = false;
 };
 

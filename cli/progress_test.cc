@@ -1,4 +1,4 @@
-// The bar and the lines, under a clock that moves when told.
+// The bar and the lines, under a fake clock.
 #include "cli/progress.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ v1::Event Step(int64_t number) {
 TEST(Progress, PlainLinesComeEveryTwoSecondsAndAtTheEdges) {
   std::ostringstream out;
   FakeClock clock;
-  Progress progress(out, clock, /*live=*/false);
+  Progress progress(out, clock, Terminal());
   progress.Show(Start(100));
   for (int step = 1; step <= 100; ++step) {
     clock.Advance(0.5);
@@ -53,7 +53,7 @@ TEST(Progress, PlainLinesComeEveryTwoSecondsAndAtTheEdges) {
 TEST(Progress, AShortRunShowsEveryStep) {
   std::ostringstream out;
   FakeClock clock;
-  Progress progress(out, clock, /*live=*/false);
+  Progress progress(out, clock, Terminal());
   progress.Show(Start(3));
   out.str("");
   for (int step = 1; step <= 3; ++step) progress.Show(Step(step));
@@ -64,7 +64,7 @@ TEST(Progress, AShortRunShowsEveryStep) {
 TEST(Progress, TheBarIsRewrittenInPlaceAndNotesStandAboveIt) {
   std::ostringstream out;
   FakeClock clock;
-  Progress progress(out, clock, /*live=*/true);
+  Progress progress(out, clock, Terminal::OfSize(0, 0, /*live=*/true, /*color=*/false));
   progress.Show(Start(4));
   out.str("");
   clock.Advance(0.5);
@@ -83,10 +83,45 @@ TEST(Progress, TheBarIsRewrittenInPlaceAndNotesStandAboveIt) {
   EXPECT_EQ(out.str(), "\n");
 }
 
+// What one drawing of the bar shows on a terminal with that many columns.
+std::string BarAt(int columns, int64_t step) {
+  std::ostringstream out;
+  FakeClock clock;
+  Progress progress(out, clock, Terminal::OfSize(columns, 24, /*live=*/true, /*color=*/false));
+  progress.Show(Start(100'000));
+  out.str("");
+  clock.Advance(3000);
+  progress.Show(Step(step));
+  const std::string text = out.str();
+  return text.substr(std::min(text.size(), text.find("\x1b[K") + 3));
+}
+
+TEST(Progress, TheBarFitsTheTerminal) {
+  EXPECT_EQ(
+      BarAt(200, 50'000),
+      "[============            ] step 50000/100000  loss 2.5000  8.2K tok/s  MFU 34.5%  ETA 6h56m  elapsed 50m00s");
+  EXPECT_EQ(BarAt(80, 50'000), "[======      ] step 50000/100000  loss 2.5000  8.2K tok/s  MFU 34.5%  ETA 6h56m");
+  EXPECT_EQ(BarAt(60, 50'000), "[=======        ] step 50000/100000  loss 2.5000  ETA 6h56m");
+  for (const int columns : {20, 40, 60, 61, 75, 80, 100, 120, 200}) {
+    // One column stays free, so that no terminal begins a new line; the step is never omitted.
+    const int most = std::max(columns - 1, 9 + DisplayWidth("step 99999/100000"));
+    for (const int64_t step : {1, 50'000, 99'999}) EXPECT_LE(DisplayWidth(BarAt(columns, step)), most) << columns;
+  }
+}
+
+TEST(Progress, NotesAreBrokenButErrorsStayOneLine) {
+  std::ostringstream out;
+  FakeClock clock;
+  Progress progress(out, clock, Terminal::OfSize(20, 24, /*live=*/true, /*color=*/false));
+  progress.Note("one two three four five");
+  progress.Note("zerofleet: one two three four five");
+  EXPECT_EQ(out.str(), "one two three four\n  five\nzerofleet: one two three four five\n");
+}
+
 TEST(Progress, SaysWhichStepsWereSkipped) {
   std::ostringstream out;
   FakeClock clock;
-  Progress progress(out, clock, /*live=*/false);
+  Progress progress(out, clock, Terminal());
   progress.Show(Start(1000));
   progress.Show(Step(1));
   out.str("");
@@ -100,7 +135,7 @@ TEST(Progress, SaysWhichStepsWereSkipped) {
 TEST(Progress, TellsEvaluationsAndCheckpoints) {
   std::ostringstream out;
   FakeClock clock;
-  Progress progress(out, clock, /*live=*/false);
+  Progress progress(out, clock, Terminal());
   v1::Event event;
   event.mutable_evaluate()->set_step(10);
   event.mutable_evaluate()->set_loss(1.25);

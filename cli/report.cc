@@ -2,9 +2,11 @@
 #include "cli/report.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -53,28 +55,15 @@ std::string ReportLine(const v1::Event& event) {
   const char* name = nullptr;
   Json fields;
   switch (event.body_case()) {
-    case v1::Event::kStart:
-      name = "start", fields = ProtoToJson(event.start());
-      break;
-    case v1::Event::kStep:
-      name = "step", fields = ProtoToJson(event.step());
-      break;
-    case v1::Event::kEvaluate:
-      name = "evaluate", fields = ProtoToJson(event.evaluate());
-      break;
-    case v1::Event::kCheckpoint:
-      name = "checkpoint", fields = ProtoToJson(event.checkpoint());
-      break;
-    case v1::Event::kRecovery:
-      name = "recovery", fields = ProtoToJson(event.recovery());
-      break;
-    case v1::Event::kEnd:
-      name = "end", fields = EndJson(event.end());
-      break;
+    case v1::Event::kStart: name = "start", fields = ProtoToJson(event.start()); break;
+    case v1::Event::kStep: name = "step", fields = ProtoToJson(event.step()); break;
+    case v1::Event::kEvaluate: name = "evaluate", fields = ProtoToJson(event.evaluate()); break;
+    case v1::Event::kCheckpoint: name = "checkpoint", fields = ProtoToJson(event.checkpoint()); break;
+    case v1::Event::kRecovery: name = "recovery", fields = ProtoToJson(event.recovery()); break;
+    case v1::Event::kEnd: name = "end", fields = EndJson(event.end()); break;
     case v1::Event::kFailure:
     case v1::Event::kNotice:
-    case v1::Event::BODY_NOT_SET:
-      return "";
+    case v1::Event::BODY_NOT_SET: return "";
   }
   Json line = {{"event", name}};
   line.update(fields);
@@ -82,7 +71,12 @@ std::string ReportLine(const v1::Event& event) {
 }
 
 absl::StatusOr<std::unique_ptr<ReportWriter>> ReportWriter::Open(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  // A FIFO without a reader is refused without waiting, and a full pipe never delays the run.
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
+  if (descriptor < 0 && errno == ENXIO) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--report: ", path, " has no reader; start what reads it first, or name a regular file"));
+  }
   if (descriptor < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--report: ", path, " cannot be opened for writing: ", std::strerror(errno)));
@@ -92,21 +86,45 @@ absl::StatusOr<std::unique_ptr<ReportWriter>> ReportWriter::Open(const std::stri
 
 ReportWriter::~ReportWriter() { close(descriptor_); }
 
-void ReportWriter::Write(const v1::Event& event) {
-  std::string line = ReportLine(event);
-  if (line.empty() || !status_.ok()) return;
-  line += '\n';
+void ReportWriter::Fail(const std::string& why) {
+  status_ = absl::ResourceExhaustedError(absl::StrCat("report ", path_, ": ", why, "; it ends before this run did"));
+  waiting_.clear();
+}
+
+void ReportWriter::Flush() {
   size_t written = 0;
-  while (written < line.size()) {
-    const ssize_t count = write(descriptor_, line.data() + written, line.size() - written);
+  while (written < waiting_.size()) {
+    const ssize_t count = write(descriptor_, waiting_.data() + written, waiting_.size() - written);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      status_ = absl::ResourceExhaustedError(
-          absl::StrCat("report ", path_, ": ", std::strerror(errno), "; it ends before this run did"));
-      return;
-    }
+    if (count < 0 && errno == EAGAIN) break;
+    if (count < 0) return Fail(std::strerror(errno));
     written += static_cast<size_t>(count);
   }
+  waiting_.erase(0, written);
+}
+
+void ReportWriter::Write(const v1::Event& event) {
+  const std::string line = ReportLine(event);
+  if (line.empty() || !status_.ok()) return;
+  waiting_ += line;
+  waiting_ += '\n';
+  Flush();
+  if (waiting_.size() > kMostWaiting) Fail("its reader is too slow");
+}
+
+const absl::Status& ReportWriter::Finish(double seconds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (status_.ok() && !waiting_.empty()) {
+    const std::chrono::duration<double, std::milli> left = deadline - std::chrono::steady_clock::now();
+    if (left.count() <= 0) {
+      Fail("its reader is too slow");
+      break;
+    }
+    pollfd waited = {descriptor_, POLLOUT, 0};
+    poll(&waited, 1, static_cast<int>(left.count()) + 1);
+    Flush();
+  }
+  return status_;
 }
 
 }  // namespace zerofleet

@@ -1,9 +1,12 @@
-// The exact lines of the report, and a file that takes no more.
+// The exact lines of the report, and a file that accepts no more.
 #include "cli/report.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
+#include <thread>
 
 #include "base/file.h"
 #include "gtest/gtest.h"
@@ -94,6 +97,61 @@ TEST(Report, AppendsToWhatIsThere) {
   }
   EXPECT_EQ(ReadSmallFile(path, 1 << 16).value(), ReportLine(StepEvent()) + "\n" + ReportLine(StepEvent()) + "\n");
   unlink(path.c_str());
+}
+
+class Fifo {
+ public:
+  Fifo() : path_(testing::TempDir() + "/report_test_fifo_" + std::to_string(getpid())) { mkfifo(path_.c_str(), 0600); }
+  ~Fifo() { unlink(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+TEST(Report, AFifoWithoutAReaderIsRefused) {
+  const Fifo fifo;
+  EXPECT_EQ(ReportWriter::Open(fifo.path()).status().message(),
+            "--report: " + fifo.path() + " has no reader; start what reads it first, or name a regular file");
+}
+
+TEST(Report, AFullPipeHoldsUpNothingAndLosesNothing) {
+  const Fifo fifo;
+  const int reader = open(fifo.path().c_str(), O_RDONLY | O_NONBLOCK);
+  auto writer = ReportWriter::Open(fifo.path());
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const std::string line = ReportLine(StepEvent()) + "\n";
+  constexpr size_t kLines = 2000;  // of about 160 bytes; a pipe takes 64 KiB
+  for (size_t i = 0; i < kLines; ++i) (*writer)->Write(StepEvent());
+  EXPECT_TRUE((*writer)->status().ok());
+  std::string received;
+  std::thread slow([&] {
+    fcntl(reader, F_SETFL, 0);
+    char buffer[1 << 12];
+    while (received.size() < kLines * line.size()) {
+      const ssize_t count = read(reader, buffer, sizeof(buffer));
+      if (count <= 0) break;
+      received.append(buffer, static_cast<size_t>(count));
+    }
+  });
+  EXPECT_TRUE((*writer)->Finish(/*seconds=*/600).ok());
+  writer->reset();  // a reader that is still waiting sees end of file
+  slow.join();
+  close(reader);
+  EXPECT_EQ(received.size(), kLines * line.size());
+  EXPECT_EQ(received.substr(received.size() - line.size()), line);
+}
+
+TEST(Report, GivesUpOnAReaderThatTakesNothing) {
+  const Fifo fifo;
+  const int reader = open(fifo.path().c_str(), O_RDONLY | O_NONBLOCK);
+  auto writer = ReportWriter::Open(fifo.path());
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const size_t lines = ReportWriter::kMostWaiting / ReportLine(StepEvent()).size() + 1000;
+  for (size_t i = 0; i < lines && (*writer)->status().ok(); ++i) (*writer)->Write(StepEvent());
+  EXPECT_EQ((*writer)->status().message(),
+            "report " + fifo.path() + ": its reader is too slow; it ends before this run did");
+  close(reader);
 }
 
 TEST(Report, SaysWhatItCannotWrite) {

@@ -23,7 +23,7 @@ int64_t Peak(const v1::RankReport& rank, const char* category) {
   return peak(rank.device_memory()) + peak(rank.host_memory());
 }
 
-std::string MemoryText(const v1::EndEvent& end) {
+std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal) {
   std::vector<std::string> header = {"rank"};
   for (int i = 0; i < kCategories; ++i) header.push_back(CategoryName(static_cast<Category>(i)));
   header.insert(header.end(), {"sum", "process peak"});
@@ -41,12 +41,12 @@ std::string MemoryText(const v1::EndEvent& end) {
     table.Add(row);
   }
   const int more = end.ranks_size() - kMostRanks;
-  return absl::StrCat("\nPeak memory per rank\n", table.Render(2),
-                      more > 0 ? absl::StrCat("  and ", more, " ranks more\n") : "");
+  return absl::StrCat("\nPeak memory per rank\n", table.Render(2, terminal),
+                      more > 0 ? absl::StrCat("  and ", more, " more ranks\n") : "");
 }
 
 // Sent bytes and bus bandwidth per operation, of rank 0: all ranks do the same.
-std::string CollectivesText(const v1::EndEvent& end) {
+std::string CollectivesText(const v1::EndEvent& end, const Terminal& terminal) {
   if (end.ranks_size() == 0 || end.ranks(0).collectives_size() == 0) return "";
   TextTable table({"collective", "group", "backend", "calls", "sent GB", "busbw GB/s"});
   for (const v1::CollectiveReport& each : end.ranks(0).collectives()) {
@@ -55,16 +55,14 @@ std::string CollectivesText(const v1::EndEvent& end) {
     table.Add({each.operation(), each.group(), each.backend(), absl::StrCat(each.calls()),
                absl::StrFormat("%.3f", static_cast<double>(each.bytes()) / 1e9), absl::StrFormat("%.2f", speed)});
   }
-  return absl::StrCat("\nCollectives of rank 0\n", table.Render(2));
+  return absl::StrCat("\nCollectives of rank 0\n", table.Render(2, terminal));
 }
 
 }  // namespace
 
 void RunRecord::Add(const v1::Event& event) {
   switch (event.body_case()) {
-    case v1::Event::kStart:
-      start = event.start();
-      break;
+    case v1::Event::kStart: start = event.start(); break;
     case v1::Event::kStep:
       if (first_step) {
         tokens += event.step().tokens();
@@ -75,22 +73,13 @@ void RunRecord::Add(const v1::Event& event) {
       }
       last_step = event.step();
       break;
-    case v1::Event::kEvaluate:
-      last_evaluation = event.evaluate();
-      break;
-    case v1::Event::kCheckpoint:
-      last_checkpoint = event.checkpoint();
-      break;
-    case v1::Event::kFailure:
-      failure = event.failure();
-      break;
-    case v1::Event::kEnd:
-      end = event.end();
-      break;
+    case v1::Event::kEvaluate: last_evaluation = event.evaluate(); break;
+    case v1::Event::kCheckpoint: last_checkpoint = event.checkpoint(); break;
+    case v1::Event::kFailure: failure = event.failure(); break;
+    case v1::Event::kEnd: end = event.end(); break;
     case v1::Event::kRecovery:
     case v1::Event::kNotice:
-    case v1::Event::BODY_NOT_SET:
-      break;
+    case v1::Event::BODY_NOT_SET: break;
   }
 }
 
@@ -105,10 +94,12 @@ std::string RunRecord::CheckpointText() const {
   return "; no checkpoint was committed";
 }
 
-std::string SummaryText(const RunRecord& record) {
+std::string SummaryText(const RunRecord& record, const Terminal& terminal) {
   std::string text;
   const auto line = [&](const char* name, const std::string& value) {
-    text += absl::StrFormat("  %-16s %s\n", name, value);
+    const std::string title = absl::StrFormat("  %-16s ", name);
+    const int used = DisplayWidth(title);
+    text += absl::StrCat(title, WrapText(value, terminal.columns(), used, used), "\n");
   };
   if (record.end)
     line("steps", absl::StrCat(record.end->step(), record.end->stopped() ? ", stopped before the last" : ""));
@@ -132,7 +123,7 @@ std::string SummaryText(const RunRecord& record) {
     line("checkpoint", absl::StrCat(record.last_checkpoint->path(), ", ", HumanBytes(record.last_checkpoint->bytes())));
   }
   if (!record.end) return text;
-  return absl::StrCat(text, MemoryText(*record.end), CollectivesText(*record.end));
+  return absl::StrCat(text, MemoryText(*record.end, terminal), CollectivesText(*record.end, terminal));
 }
 
 }  // namespace zerofleet

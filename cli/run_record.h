@@ -1,4 +1,4 @@
-// What a run has said so far, and the table that sums it up at its end.
+// The events of a run so far, and the table that summarises it at its end.
 #ifndef ZEROFLEET_CLI_RUN_RECORD_H_
 #define ZEROFLEET_CLI_RUN_RECORD_H_
 
@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/terminal.h"
 #include "zerofleet/v1/events.pb.h"
 
 namespace zerofleet {
@@ -28,7 +29,7 @@ struct RunRecord {
 };
 
 // Loss, speed, memory per rank, collectives: aligned text, for a run that has ended.
-std::string SummaryText(const RunRecord& record);
+std::string SummaryText(const RunRecord& record, const Terminal& terminal = {});
 
 }  // namespace zerofleet
 

@@ -1,6 +1,7 @@
-// The summary of a small run, to the character.
+// The exact summary of a small run.
 #include "cli/run_record.h"
 
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 
 namespace zerofleet {
@@ -59,6 +60,12 @@ TEST(RunRecord, SumsUpARun) {
             "Collectives of rank 0\n"
             "  collective  group  backend  calls  sent GB  busbw GB/s\n"
             "  all_gather   data      ucx      6    2.000        4.00\n");
+  for (const int columns : {60, 80, 200}) {
+    const std::string text = SummaryText(record, Terminal::OfSize(columns, 24, /*live=*/true, /*color=*/false));
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n')))
+      EXPECT_LE(DisplayWidth(line), columns) << line;
+    EXPECT_NE(text.find("process peak"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kTimeoutSeconds = 5;
 constexpr size_t kLargestPage = 4 << 20;
-constexpr int kFirstPort = 20000, kLastPort = 30000;  // below those the kernel hands out by itself
+constexpr int kFirstPort = 20000, kLastPort = 30000;  // below the ports that the kernel assigns by itself
 
 class Socket {
  public:

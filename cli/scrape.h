@@ -11,7 +11,7 @@
 namespace zerofleet {
 
 // The series of a metrics page, labels included, as in "zerofleet_worker_memory_bytes{space=\"device\"}". Comments and
-// lines that are no series are left out.
+// malformed lines are skipped.
 std::map<std::string, double> ParseMetrics(absl::string_view page);
 
 // Of the process that serves them on `port` of this machine. Unavailable, naming the port, when it does not answer.

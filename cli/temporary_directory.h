@@ -1,4 +1,4 @@
-// A directory of one's own for as long as a bench runs.
+// A private directory that exists while a bench runs.
 #ifndef ZEROFLEET_CLI_TEMPORARY_DIRECTORY_H_
 #define ZEROFLEET_CLI_TEMPORARY_DIRECTORY_H_
 
@@ -9,11 +9,14 @@
 
 namespace zerofleet {
 
+// $TMPDIR, or /tmp if it is not set.
+std::string TemporaryParent();
+
 class TemporaryDirectory {
  public:
-  // Under $TMPDIR, or /tmp; ResourceExhausted if it cannot be made.
+  // Under TemporaryParent(); ResourceExhausted, naming it, if it cannot be created.
   static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Create();
-  ~TemporaryDirectory();  // removes it with all it holds
+  ~TemporaryDirectory();  // removes it with its contents
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 

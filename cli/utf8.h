@@ -1,4 +1,4 @@
-// UTF-8, byte by byte: is this text, and what of it can be shown.
+// UTF-8, byte by byte: whether it is valid text, and which part of it can be shown.
 #ifndef ZEROFLEET_CLI_UTF8_H_
 #define ZEROFLEET_CLI_UTF8_H_
 
@@ -13,8 +13,8 @@ inline constexpr int kUtf8Invalid = 0, kUtf8Incomplete = -1;
 // within one (Unicode 15, table 3-7).
 int Utf8Length(std::string_view text);
 
-// Bytes that come piece by piece, as UTF-8 text: a character is passed on when its last byte has come, and what is none
-// becomes U+FFFD.
+// Bytes that arrive piece by piece, as UTF-8 text: a character is passed on once its last byte has arrived, and
+// invalid bytes become U+FFFD.
 class Utf8Stream {
  public:
   std::string Add(std::string_view bytes);
