@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kBytesPerElement = 12;  // master and two moments, fp32
 constexpr size_t kPlainWriteBytes = 4 << 20;
 
-// Removed whatever happens.
+// Removed in every case.
 struct Scratch {
   std::string path;
   ~Scratch() { RemoveTree(path).IgnoreError(); }
@@ -45,7 +45,7 @@ absl::StatusOr<double> PlainWriteSeconds(const std::string& path, int64_t bytes)
 absl::StatusOr<CheckpointRate> BenchCheckpoint(const CheckpointBenchOptions& options) {
   const int64_t elements = options.bytes / kBytesPerElement;
   if (elements < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("checkpoint bench: wants at least 12 bytes, not ", options.bytes));
+    return absl::InvalidArgumentError(absl::StrCat("checkpoint bench: must be at least 12 bytes, got ", options.bytes));
   }
   if (!IsDirectory(options.directory)) {
     return absl::InvalidArgumentError(absl::StrCat("checkpoint bench: ", options.directory, " is not a directory"));

@@ -1,8 +1,8 @@
-// Speed of writing and reading one rank's shard of a checkpoint, beside the disk's own. `zerofleet bench checkpoint`
+// Speed of writing and reading one rank's shard of a checkpoint, against the disk's own. `zerofleet bench checkpoint`
 // prints it.
 //
 // Writing ends when the bytes are durable. Reading copies, hashes and checks, as a resume does; what was just written
-// comes from the page cache, so it is the speed of the reader, not of a cold disk.
+// is read from the page cache, so it is the speed of the reader, not of a cold disk.
 #ifndef ZEROFLEET_BENCH_CHECKPOINT_BENCHES_H_
 #define ZEROFLEET_BENCH_CHECKPOINT_BENCHES_H_
 
@@ -14,8 +14,8 @@
 namespace zerofleet {
 
 struct CheckpointBenchOptions {
-  std::string directory;      // of the disk in question; what is written there is removed
-  int64_t bytes = 512 << 20;  // of the shard's data: 12 a parameter
+  std::string directory;      // on the disk to measure; what is written there is removed
+  int64_t bytes = 512 << 20;  // of the shard's data: 12 bytes per parameter
 };
 
 struct CheckpointRate {
@@ -24,7 +24,8 @@ struct CheckpointRate {
   double disk_bytes_per_second = 0;  // a plain sequential write and fsync of as many bytes, in the same run
 };
 
-// InvalidArgument for fewer bytes than a parameter takes or what is no directory; an error of the disk names the path.
+// InvalidArgument for fewer bytes than one parameter takes, or for a path that is not a directory; an error of the
+// disk names the path.
 absl::StatusOr<CheckpointRate> BenchCheckpoint(const CheckpointBenchOptions& options);
 
 }  // namespace zerofleet

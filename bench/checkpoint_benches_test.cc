@@ -12,7 +12,8 @@ namespace zerofleet {
 namespace {
 
 TEST(CheckpointBenches, MeasuresAndCleansUp) {
-  const std::string directory = JoinPath(::testing::TempDir(), "zerofleet_checkpoint_bench_" + std::to_string(getpid()));
+  const std::string directory =
+      JoinPath(::testing::TempDir(), "zerofleet_checkpoint_bench_" + std::to_string(getpid()));
   ASSERT_TRUE(CreateDirectories(directory).ok());
   const auto rate = BenchCheckpoint({.directory = directory, .bytes = (1 << 20) + 5});
   ASSERT_TRUE(rate.ok()) << rate.status();

@@ -1,6 +1,8 @@
-// Ranks are forked children that meet in a shared mapping: addresses go in, times come out.
+// Ranks are forked children that meet in a shared mapping, or processes that meet through a rendezvous; they
+// exchange their measurements by collectives.
 #include "bench/collective_benches.h"
 
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,11 +12,14 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "services/rendezvous.h"
 #include "worker/collective/factory.h"
 #include "worker/device/device.h"
 
@@ -25,18 +30,23 @@ constexpr int kMaxRanks = 64;
 constexpr int kMaxResults = 64;
 constexpr int kMaxAddressBytes = 8192;
 
-// Lives in memory all ranks share; zero at first.
+// The same on every rank.
+struct Figures {
+  double seconds[kMaxResults];  // of the slowest rank, in the best round
+  double memory_bytes_per_second;
+};
+
+// In memory shared by the ranks of one machine; initially zero.
 struct Board {
   std::atomic<int> arrived, failed;
   int address_bytes[kMaxRanks];
   char addresses[kMaxRanks][kMaxAddressBytes];
-  double seconds[kMaxRanks][kMaxResults];  // of the round in progress, then the best
-  double memory_bytes_per_second[kMaxRanks];
+  Figures figures;  // rank 0's
 
-  // Returns false when a rank has failed. Outside anything that is measured, so it may sleep.
+  // Waits until all ranks have written their addresses. Returns false when a rank has failed.
   bool Meet(int ranks) {
-    const int target = (arrived.fetch_add(1) / ranks + 1) * ranks;
-    while (arrived.load() < target && failed.load() == 0) absl::SleepFor(absl::Microseconds(50));
+    arrived.fetch_add(1);
+    while (arrived.load() < ranks && failed.load() == 0) absl::SleepFor(absl::Microseconds(50));
     return failed.load() == 0;
   }
 };
@@ -60,35 +70,29 @@ std::vector<Case> Cases(const CollectiveBenchOptions& options) {
   return cases;
 }
 
-// What memory gives when every rank runs this at once; the best of a few rounds.
-double MeasureMemory(Board& board, int ranks) {
+// Every rank's number, by rank; no rank continues before all have arrived.
+absl::StatusOr<std::vector<double>> GatherFromRanks(Communicator& communicator, double mine) {
+  std::vector<double> all(communicator.size());
+  ZF_RETURN_IF_ERROR(communicator.AllGatherBytes(&mine, all.data(), sizeof mine, "bench").Wait());
+  return all;
+}
+
+// The memory bandwidth when every rank runs this at once, summed over ranks; each rank's best of a few rounds.
+absl::StatusOr<double> MeasureMemory(Communicator& communicator) {
   const int64_t count = 16 << 20;
   const std::unique_ptr<float[]> a(new float[count]), b(new float[count]), c(new float[count]);
   std::fill_n(a.get(), count, 0.0f);
   std::fill_n(b.get(), count, 1.0f);
   std::fill_n(c.get(), count, 2.0f);
   double best = 0;
-  for (int round = 0; round < 5 && board.Meet(ranks); round++) {
+  for (int round = 0; round < 5; round++) {
+    ZF_RETURN_IF_ERROR(GatherFromRanks(communicator, 0).status());
     const double start = Clock::Real().MonotonicSeconds();
     for (int64_t i = 0; i < count; i++) a[i] = b[i] + c[i];
     best = std::max(best, 12.0 * count / (Clock::Real().MonotonicSeconds() - start));
   }
-  return best;
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> JoinOnBoard(Board& board, const CollectiveBenchOptions& options,
-                                                          Device& device, int rank) {
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> endpoint, CreateCollectiveEndpoint(options.backend, device));
-  const std::string address = endpoint->address();
-  if (address.size() > kMaxAddressBytes) return absl::InternalError("collective address too long");
-  std::memcpy(board.addresses[rank], address.data(), address.size());
-  board.address_bytes[rank] = static_cast<int>(address.size());
-  if (!board.Meet(options.ranks)) return absl::AbortedError("another rank failed");
-  std::vector<std::string> addresses;
-  for (int peer = 0; peer < options.ranks; peer++) {
-    addresses.emplace_back(board.addresses[peer], board.address_bytes[peer]);
-  }
-  return endpoint->Join("data", rank, addresses, 1);
+  ZF_ASSIGN_OR_RETURN(const std::vector<double> ranks, GatherFromRanks(communicator, best));
+  return std::accumulate(ranks.begin(), ranks.end(), 0.0);
 }
 
 absl::StatusOr<double> TimeCase(Communicator& communicator, const Case& one, float* full, float* shard) {
@@ -106,65 +110,96 @@ absl::StatusOr<double> TimeCase(Communicator& communicator, const Case& one, flo
   return Clock::Real().MonotonicSeconds() - start;
 }
 
-absl::Status RunRank(Board& board, const CollectiveBenchOptions& options, int rank) {
+// One rank's part of the whole bench.
+absl::Status Measure(Communicator& communicator, const CollectiveBenchOptions& options, Figures& figures) {
   const std::vector<Case> cases = Cases(options);
-  board.memory_bytes_per_second[rank] = MeasureMemory(board, options.ranks);
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({.kind = "cpu"}));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, JoinOnBoard(board, options, *device, rank));
+  ZF_ASSIGN_OR_RETURN(figures.memory_bytes_per_second, MeasureMemory(communicator));
   const int64_t largest = *std::max_element(options.sizes_bytes.begin(), options.sizes_bytes.end()) / 4;
-  std::vector<float> full(largest, 1.0f), shard(largest / options.ranks + 1, 1.0f);
+  std::vector<float> full(largest, 1.0f), shard(largest / communicator.size() + 1, 1.0f);
   for (size_t i = 0; i < cases.size(); i++) {
     double best = 0;
     for (int round = -1; round < options.rounds; round++) {  // the first warms up
-      if (!board.Meet(options.ranks)) return absl::AbortedError("another rank failed");
-      ZF_ASSIGN_OR_RETURN(board.seconds[rank][i], TimeCase(*communicator, cases[i], full.data(), shard.data()));
-      if (!board.Meet(options.ranks)) return absl::AbortedError("another rank failed");
-      double slowest = 0;
-      for (int peer = 0; peer < options.ranks; peer++) slowest = std::max(slowest, board.seconds[peer][i]);
+      ZF_RETURN_IF_ERROR(GatherFromRanks(communicator, 0).status());
+      ZF_ASSIGN_OR_RETURN(const double mine, TimeCase(communicator, cases[i], full.data(), shard.data()));
+      ZF_ASSIGN_OR_RETURN(const std::vector<double> ranks, GatherFromRanks(communicator, mine));
+      const double slowest = *std::max_element(ranks.begin(), ranks.end());
       if (round >= 0 && (best == 0 || slowest < best)) best = slowest;
     }
-    if (!board.Meet(options.ranks)) return absl::AbortedError("another rank failed");
-    board.seconds[rank][i] = best;
+    figures.seconds[i] = best;
   }
   return absl::OkStatus();
 }
 
-// Waits for the children; the lowest rank that failed is the error.
-absl::Status Collect(const std::vector<pid_t>& children) {
-  absl::Status result;
-  for (size_t rank = 0; rank < children.size(); rank++) {
-    int status = 0;
-    waitpid(children[rank], &status, 0);
-    if (status != 0 && result.ok())
-      result = absl::InternalError(absl::StrCat("collective bench: rank ", rank, " failed"));
-  }
-  return result;
-}
-
-std::vector<CollectiveRate> Rates(const Board& board, const CollectiveBenchOptions& options) {
+std::vector<CollectiveRate> Rates(const Figures& figures, const CollectiveBenchOptions& options, int ranks) {
   std::vector<CollectiveRate> rates;
-  double memory = 0;
-  for (int rank = 0; rank < options.ranks; rank++) memory += board.memory_bytes_per_second[rank];
   const std::vector<Case> cases = Cases(options);
   for (size_t i = 0; i < cases.size(); i++) {
-    const double seconds = board.seconds[0][i];
-    const double factor = (options.ranks - 1.0) / options.ranks * (cases[i].operation == Operation::kAllReduce ? 2 : 1);
-    rates.push_back({options.backend == "auto" ? "ucx" : options.backend, cases[i].operation, cases[i].dtype,
-                     options.ranks, cases[i].bytes, seconds, static_cast<double>(cases[i].bytes) / seconds * factor,
-                     memory});
+    const double seconds = figures.seconds[i];
+    const double factor = (ranks - 1.0) / ranks * (cases[i].operation == Operation::kAllReduce ? 2 : 1);
+    rates.push_back({options.backend == "auto" ? "ucx" : options.backend, cases[i].operation, cases[i].dtype, ranks,
+                     cases[i].bytes, seconds, static_cast<double>(cases[i].bytes) / seconds * factor,
+                     figures.memory_bytes_per_second});
   }
   return rates;
 }
 
-}  // namespace
+absl::StatusOr<std::unique_ptr<Communicator>> JoinOnBoard(Board& board, const CollectiveBenchOptions& options,
+                                                          Device& device, int rank) {
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> endpoint, CreateCollectiveEndpoint(options.backend, device));
+  const std::string address = endpoint->address();
+  if (address.size() > kMaxAddressBytes) return absl::InternalError("collective address too long");
+  std::memcpy(board.addresses[rank], address.data(), address.size());
+  board.address_bytes[rank] = static_cast<int>(address.size());
+  if (!board.Meet(options.ranks)) return absl::AbortedError("another rank failed");
+  std::vector<std::string> addresses;
+  for (int peer = 0; peer < options.ranks; peer++) {
+    addresses.emplace_back(board.addresses[peer], board.address_bytes[peer]);
+  }
+  return endpoint->Join("data", rank, addresses, 1);
+}
 
-absl::StatusOr<std::vector<CollectiveRate>> BenchCollectives(const CollectiveBenchOptions& options) {
+absl::Status RunRank(Board& board, const CollectiveBenchOptions& options, int rank) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({.kind = "cpu"}));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, JoinOnBoard(board, options, *device, rank));
+  Figures figures = {};
+  ZF_RETURN_IF_ERROR(Measure(*communicator, options, figures));
+  if (rank == 0) board.figures = figures;
+  return absl::OkStatus();
+}
+
+// Waits for the children. The first that fails is the error; the others, which would wait for it, are killed.
+absl::Status Collect(std::vector<pid_t> children) {
+  absl::Status result;
+  for (size_t left = children.size(); left > 0; absl::SleepFor(absl::Milliseconds(5))) {
+    for (size_t rank = 0; rank < children.size(); rank++) {
+      int status = 0;
+      if (children[rank] == 0 || waitpid(children[rank], &status, WNOHANG) != children[rank]) continue;
+      children[rank] = 0;
+      left--;
+      if (status == 0 || !result.ok()) continue;
+      result = absl::InternalError(absl::StrCat("collective bench: rank ", rank, " failed"));
+      for (const pid_t child : children) {
+        if (child != 0) kill(child, SIGKILL);
+      }
+    }
+  }
+  return result;
+}
+
+absl::Status CheckOptions(const CollectiveBenchOptions& options) {
   if (options.ranks < 1 || options.ranks > kMaxRanks) {
     return absl::InvalidArgumentError(absl::StrCat("collective bench: ranks must be 1 to ", kMaxRanks));
   }
   if (options.sizes_bytes.empty() || Cases(options).size() > kMaxResults) {
     return absl::InvalidArgumentError("collective bench: between 1 and 12 sizes");
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<CollectiveRate>> BenchCollectives(const CollectiveBenchOptions& options) {
+  ZF_RETURN_IF_ERROR(CheckOptions(options));
   void* mapping = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) return absl::ResourceExhaustedError("collective bench: no shared memory");
   Board* board = new (mapping) Board();
@@ -176,14 +211,38 @@ absl::StatusOr<std::vector<CollectiveRate>> BenchCollectives(const CollectiveBen
       if (!status.ok()) board->failed = 1;
       _exit(status.ok() ? 0 : 1);
     }
-    if (child < 0) board->failed = 1;
-    else children.push_back(child);
+    if (child < 0)
+      board->failed = 1;
+    else
+      children.push_back(child);
   }
   const absl::Status status = Collect(children);
-  std::vector<CollectiveRate> rates = Rates(*board, options);
+  std::vector<CollectiveRate> rates = Rates(board->figures, options, options.ranks);
   munmap(mapping, sizeof(Board));
   if (!status.ok()) return status;
   return rates;
+}
+
+absl::StatusOr<std::vector<CollectiveRate>> BenchCollectivesAcrossHosts(const CollectiveBenchOptions& options,
+                                                                        const std::string& meeting_place,
+                                                                        const std::string& host,
+                                                                        const std::function<bool()>& cancelled) {
+  ZF_RETURN_IF_ERROR(CheckOptions(options));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({.kind = "cpu"}));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveEndpoint> endpoint,
+                      CreateCollectiveEndpoint(options.backend, *device));
+  ZF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RendezvousClient> group,
+      RendezvousClient::Join(
+          {.server = meeting_place, .host = host, .transport_address = endpoint->address(), .cancelled = cancelled}));
+  const int ranks = static_cast<int>(group->transport_addresses().size());
+  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<Communicator> communicator,
+                      endpoint->Join("data", group->rank(), group->transport_addresses(), 1));
+  group->OnLost([communicator](absl::Status reason) { communicator->Abort(std::move(reason)); });
+  Figures figures = {};
+  ZF_RETURN_IF_ERROR(Measure(*communicator, options, figures));
+  ZF_RETURN_IF_ERROR(group->Done());
+  return Rates(figures, options, ranks);
 }
 
 }  // namespace zerofleet

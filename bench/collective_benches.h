@@ -1,13 +1,14 @@
-// Bandwidth of the collectives between processes of this machine, beside the memory's own. `zerofleet bench
-// collectives` prints it.
+// Bandwidth of the collectives between processes, of this machine or of several, next to the memory bandwidth.
+// `zerofleet bench collectives` prints it.
 //
-// Bus bandwidth is what nccl-tests calls it: bytes / seconds * (n-1)/n for an all-gather and a reduce-scatter, twice
-// that for an all-reduce; so it compares across world sizes. Times are the best of several rounds, each as long as
+// Bus bandwidth as nccl-tests defines it: bytes / seconds * (n-1)/n for an all-gather and a reduce-scatter, twice
+// that for an all-reduce; so it is comparable across world sizes. Times are the best of several rounds, each as long as
 // its slowest rank: other work on the machine only ever makes a round slower.
 #ifndef ZEROFLEET_BENCH_COLLECTIVE_BENCHES_H_
 #define ZEROFLEET_BENCH_COLLECTIVE_BENCHES_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,9 +36,18 @@ struct CollectiveRate {
   double memory_bytes_per_second;  // a[i] = b[i] + c[i] on all ranks at once, three streams, summed over ranks
 };
 
-// Forks one process a rank, so the caller must have no threads whose locks matter. A rank that fails is reported as
+// Forks one process per rank, so the caller must have no threads whose locks matter. A rank that fails is reported as
 // Internal with its number.
 absl::StatusOr<std::vector<CollectiveRate>> BenchCollectives(const CollectiveBenchOptions& options);
+
+// One rank of a group whose ranks run on several hosts, in this process: it meets the others at `meeting_place`, the
+// HOST:PORT of a RendezvousServer (services/rendezvous.h), which also says how many there are. `host` is this one's
+// name, for messages; `cancelled` is asked while waiting for the others. Unavailable when one of them leaves early.
+// Every rank returns the same.
+absl::StatusOr<std::vector<CollectiveRate>> BenchCollectivesAcrossHosts(const CollectiveBenchOptions& options,
+                                                                        const std::string& meeting_place,
+                                                                        const std::string& host,
+                                                                        const std::function<bool()>& cancelled);
 
 }  // namespace zerofleet
 

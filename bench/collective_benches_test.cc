@@ -1,7 +1,12 @@
-// The collective bench measures what it says, briefly, between real processes.
+// The collective bench measures what it claims, briefly, between real processes.
 #include "bench/collective_benches.h"
 
 #include <gtest/gtest.h>
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "services/rendezvous.h"
 
 namespace zerofleet {
 namespace {
@@ -16,6 +21,29 @@ TEST(CollectiveBenchesTest, MeasuresEveryOperationBetweenProcesses) {
     const double factor = rate.operation == Operation::kAllReduce ? 1.0 : 0.5;
     EXPECT_DOUBLE_EQ(rate.bus_bytes_per_second, (1 << 16) / rate.seconds * factor);
     EXPECT_GT(rate.memory_bytes_per_second, 0);
+  }
+}
+
+TEST(CollectiveBenchesTest, RanksOfSeveralHostsMeetAndMeasureTheSame) {
+  const auto server = *RendezvousServer::Start("127.0.0.1:0", 2);
+  const std::string place = absl::StrCat("127.0.0.1:", server->port());
+  std::vector<CollectiveRate> rates[2];
+  const auto run = [&](int i) {
+    auto measured =
+        BenchCollectivesAcrossHosts({.rounds = 1, .sizes_bytes = {1 << 16}}, place, "here", [] { return false; });
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    rates[i] = *std::move(measured);
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+  ASSERT_EQ(rates[0].size(), 5u);
+  ASSERT_EQ(rates[1].size(), 5u);
+  for (size_t i = 0; i < 5; i++) {
+    EXPECT_EQ(rates[0][i].ranks, 2);
+    EXPECT_EQ(rates[0][i].backend, "ucx");
+    EXPECT_EQ(rates[0][i].seconds, rates[1][i].seconds);
+    EXPECT_EQ(rates[0][i].memory_bytes_per_second, rates[1][i].memory_bytes_per_second);
   }
 }
 

@@ -31,7 +31,7 @@ v1::Config BenchConfig(int members, const std::string& directory) {
   return config;
 }
 
-// One member's life without a model: what it says is what a worker would.
+// One member's life without a model: it sends what a worker would send.
 class SilentMember {
  public:
   explicit SilentMember(std::unique_ptr<SessionClient> session) : session_(std::move(session)) {}
@@ -49,7 +49,7 @@ class SilentMember {
     return Await(v1::CoordinatorMessage::kStart);
   }
 
-  // Ends with Finished and its Complete, so that every heartbeat has been taken.
+  // Ends with Finished and its Complete, so that every heartbeat has been handled.
   absl::Status BeatAndFinish(int64_t heartbeats) {
     v1::WorkerMessage beat, finished;
     for (int64_t i = 0; i < heartbeats; ++i) {
@@ -83,7 +83,7 @@ class SilentMember {
   std::unique_ptr<SessionClient> session_;
 };
 
-// Runs `act` on every member at once; the first failure.
+// Runs `act` on all members at the same time. Returns the first failure.
 template <typename Act>
 absl::Status OnAll(std::vector<SilentMember>& members, const Act& act) {
   std::vector<absl::Status> statuses(members.size());
@@ -121,11 +121,11 @@ absl::StatusOr<CoordinatorRate> BenchCoordinator(const CoordinatorBenchOptions& 
   const double ended = clock.MonotonicSeconds();
   members.clear();
   ZF_RETURN_IF_ERROR(server->Wait());
-  return CoordinatorRate{.members = options.members,
-                         .form_seconds = formed - began,
-                         .heartbeats_per_second =
-                             static_cast<double>(options.members * options.heartbeats) / (ended - formed),
-                         .needed_per_second = options.members * kHeartbeatsPerTimeout / kDefaultHeartbeatTimeoutSeconds};
+  return CoordinatorRate{
+      .members = options.members,
+      .form_seconds = formed - began,
+      .heartbeats_per_second = static_cast<double>(options.members * options.heartbeats) / (ended - formed),
+      .needed_per_second = options.members * kHeartbeatsPerTimeout / kDefaultHeartbeatTimeoutSeconds};
 }
 
 }  // namespace zerofleet

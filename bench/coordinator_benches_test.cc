@@ -10,7 +10,8 @@ namespace zerofleet {
 namespace {
 
 TEST(CoordinatorBenches, FormsAFleetAndTakesItsHeartbeats) {
-  const std::string directory = JoinPath(::testing::TempDir(), "zerofleet_coordinator_bench_" + std::to_string(getpid()));
+  const std::string directory =
+      JoinPath(::testing::TempDir(), "zerofleet_coordinator_bench_" + std::to_string(getpid()));
   ASSERT_TRUE(CreateDirectories(directory).ok());
   const auto rate = BenchCoordinator({.members = 3, .heartbeats = 20, .directory = directory});
   ASSERT_TRUE(rate.ok()) << rate.status();
@@ -22,7 +23,8 @@ TEST(CoordinatorBenches, FormsAFleetAndTakesItsHeartbeats) {
 }
 
 TEST(CoordinatorBenches, NeedsAMember) {
-  EXPECT_EQ(BenchCoordinator({.members = 0, .heartbeats = 1, .directory = "unused"}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BenchCoordinator({.members = 0, .heartbeats = 1, .directory = "unused"}).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

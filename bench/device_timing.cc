@@ -9,7 +9,7 @@
 namespace zerofleet {
 namespace {
 
-// Four times the largest second-level cache of a GPU that this product knows, 60 MB.
+// Four times the largest second-level cache of any supported GPU, 60 MB.
 constexpr int64_t kRotatedBytes = int64_t{256} << 20;
 constexpr int64_t kMostSets = 16;
 // The gap before the first kernel of a round, some microseconds, is shared out among these.

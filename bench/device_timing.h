@@ -1,6 +1,6 @@
-// What the benches of device ops share: random data, and the time of a launch by the device's own clock.
+// What the benches of device ops share: random data, and the time of a launch on the device's own clock.
 //
-// A device that runs behind the host is timed by events around several launches: a host clock would time the
+// A device that runs asynchronously is timed by events around several launches: a host clock would time the
 // enqueueing, and the gap before a single kernel would count as its work. Times are the best of several rounds: other
 // work on the machine only ever makes a round slower.
 #ifndef ZEROFLEET_BENCH_DEVICE_TIMING_H_
@@ -35,7 +35,7 @@ class RandomRoom {
   DType dtype_;
 };
 
-// Makes rooms of independent normal values: on zeros a GPU draws less power and runs faster than in training.
+// Makes vectors of independent normal values: on zeros a GPU draws less power and runs faster than in training.
 class RandomRooms {
  public:
   RandomRooms(Device& device, Stream& stream) : device_(device), stream_(stream) {}
@@ -48,17 +48,17 @@ class RandomRooms {
   uint64_t next_id_ = 0;
 };
 
-// How many sets of operands of `set_bytes` to take in turn, so that no launch finds its own in a GPU's caches; 1 on the
-// CPU, whose caches a layer's operands outgrow or belong in.
+// How many sets of operands of `set_bytes` to use in rotation, so that no launch finds its own in a GPU's caches; 1 on
+// the CPU, whose caches a layer's operands outgrow or belong in.
 int64_t SetsToRotate(const Device& device, int64_t set_bytes);
 
-// Seconds of one launch in the fastest of `rounds` rounds, after one that is not counted. `launch` gets numbers that
-// grow, to choose a set of operands by.
+// Seconds of one launch in the fastest of `rounds` rounds, after one that is not counted. `launch` gets increasing
+// numbers, by which it chooses a set of operands.
 absl::StatusOr<double> BestLaunchSeconds(const Device& device, Stream& stream, int rounds,
                                          const std::function<void(int64_t number)>& launch);
 
-// Bytes a second that this device's memory moves, reads and writes counted, over vectors of `count` floats: on a GPU a
-// copy from device to device, on the CPU y += a, three streams as in STREAM's triad.
+// Bytes per second that this device's memory moves, reads and writes counted, over vectors of `count` floats: on a GPU
+// a copy from device to device, on the CPU y += a, three streams as in STREAM's triad.
 absl::StatusOr<double> MemoryBytesPerSecond(Device& device, int64_t count, int rounds);
 
 }  // namespace zerofleet

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What single steps of gpu_suite.py do. Each command ends with a line of JSON and an exit code. Standard library only.
+"""The commands behind the steps of gpu_suite.py. Each command ends with a line of JSON and an exit code. Standard library only.
 
     gpu_checks.py --bundle DIR --work DIR --device cuda COMMAND [ARGUMENT]...
 
-Losses are compared as the report has them: it prints floats so that they read back exactly.
+Losses are compared as printed in the report: it prints floats so that they read back exactly.
 """
 import argparse
 import array
@@ -120,7 +120,31 @@ def facts(zerofleet, arguments):
         figures["gpus"] = [dict(zip(fields, map(str.strip, row.split(",")))) for row in rows]
     if zerofleet.device == "cuda" and not figures.get("gpus"):
         raise CheckFailed("nvidia-smi shows no GPU")
+    figures["attention"] = attention_chosen(zerofleet)
+    slow = sorted(dtype for dtype, chosen in figures["attention"].items() if dtype != "fp32" and chosen.startswith("tiled"))
+    if slow:
+        figures["why"] = (f"attention in {' and '.join(slow)} runs on the tiled kernels, an order of magnitude slower: is cuDNN 9 "
+                          f"where the loader finds it? It was looked for in {figures['libraries'] or 'no folder'}")
     finish(figures)
+    return 1 if slow else 0
+
+
+# Of the GEMM peak, forward: cuDNN's fused kernels reach half of it and more, the tiled ones a few hundredths.
+SLOWEST_FUSED_SHARE = 0.15
+
+
+def attention_chosen(zerofleet):
+    """{type: which attention GPT-2's shapes take}, told by its speed."""
+    if zerofleet.dry:
+        return {"bf16": "cpu"}
+    rows = json.loads(zerofleet.call("bench", "attention", "--device", zerofleet.device, "--json"))["results"]
+    shares = {}
+    for row in rows:
+        if row["direction"] == "forward":
+            share = row["flops_per_second"] / row["peak_flops_per_second"]
+            shares[row["dtype"]] = min(share, shares.get(row["dtype"], share))
+    return {dtype: f"{'fused' if share >= SLOWEST_FUSED_SHARE else 'tiled'}, {share:.0%} of the GEMM peak"
+            for dtype, share in shares.items()}
 
 
 # A few tests each that take no time, for a dry run.
@@ -281,7 +305,7 @@ def step(zerofleet, arguments):
         finish({**figures, "batch": 2})
         return
     # Stage 3 and PyTorch take the batch that was found for stage 0.
-    found = pathlib.Path(arguments.work) / f"step_{model.removeprefix('gpt2-')}_stage0.json"
+    found = pathlib.Path(arguments.figures) / f"step_{model.removeprefix('gpt2-')}_stage0.json"
     if stage != 0 and found.exists():
         batch = json.loads(found.read_text())["batch"]
     elif model == "gpt2-124m":
@@ -331,6 +355,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bundle", required=True)
     parser.add_argument("--work", required=True)
+    parser.add_argument("--figures", required=True, help="folder of the timed steps' results")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--vocab", type=int, default=50257)
     parser.add_argument("--host-gib", type=float, default=host_gib(), help="the host's memory")

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""The steps of gpu_suite.sh: which there are, how long each may take, and what each said. Standard library only.
+"""The steps of gpu_suite.sh: what they are, how long each may take, and what each printed. Standard library only.
 
-A step is a process with a limit of its own; one that hangs is killed with all it started, and the next begins. Its
-result is the last line it prints, if that is a JSON object, and its exit code; it is written to steps.jsonl at once.
+A step is a process with its own time limit; one that hangs is killed with all its children, and the next begins. Its
+result is the last line it prints, if that is a JSON object, and its exit code; it is written to steps.jsonl immediately.
 Steps that only show correctness run several at a time; those that are timed run alone, after them.
+
+Steps belong to parts, each of which takes less than 9 minutes; a call runs one part, or all. A step that has passed in an
+earlier call with the same folder of results is not run again.
 
 To add a step, add a row to steps(). What a step does is a command of gpu_checks.py, or a program.
 """
@@ -25,6 +28,7 @@ sys.path.insert(0, str(HERE))
 import gpu_report  # noqa: E402
 
 BUDGET_SECONDS = 530
+CORRECTNESS, TIMED, SANITIZER, PEERS = PARTS = ("correctness", "timed", "sanitizer", "peers")
 
 
 @dataclasses.dataclass
@@ -33,7 +37,8 @@ class Step:
     what: str
     limit: float
     command: list
-    alone: bool = False  # timed: nothing beside it
+    part: str = CORRECTNESS
+    alone: bool = False  # timed: nothing else runs meanwhile
     absent: str = ""     # why it cannot run here at all
 
 
@@ -47,7 +52,7 @@ def steps(arguments):
     """Every step in order."""
     dry = arguments.dry_run
     checks = [sys.executable, str(HERE / "gpu_checks.py"), "--bundle", arguments.bundle, "--work", arguments.work,
-              "--device", "cpu" if dry else "cuda", "--vocab", str(arguments.vocab)]
+              "--device", "cpu" if dry else "cuda", "--vocab", str(arguments.vocab), "--figures", arguments.figures]
     checks += ["--dry-run"] if dry else []
     checks += ["--host-gib", str(arguments.host_gib)] if arguments.host_gib else []
     torch = [sys.executable, str(HERE / "peers" / "torch_gpt2.py"), "--vocab", str(arguments.vocab)]
@@ -59,15 +64,16 @@ def steps(arguments):
         return Step(name, what, limit, checks + list(words), **more)
 
     def bench(name, what, limit, *words):
-        return check(name, what, limit, "bench", *words, alone=True)
+        return check(name, what, limit, "bench", *words, part=TIMED, alone=True)
 
     # The batch is the one that Zerofleet's own step took, or with it PyTorch's eager step; PyTorch halves it until it fits.
     def peer(name, what, limit, model, step, *words):
-        batch = ["--batch-of", str(pathlib.Path(arguments.work) / f"{step}.json")]
-        return Step(name, what, limit, torch + ["--model", model, *batch, *words], alone=True, absent=no_gpu or no_torch)
+        batch = ["--batch-of", str(pathlib.Path(arguments.figures) / f"{step}.json")]
+        return Step(name, what, limit, torch + ["--model", model, *batch, *words], part=PEERS, alone=True,
+                    absent=no_gpu or no_torch)
 
     return [
-        check("facts", "machine, driver, build", 30, "facts"),
+        check("facts", "machine, driver, build, the attention that is chosen", 60, "facts"),
         check("device_test", "every op of every device against the reference", 120, "gtest", "device_test"),
         check("cuda_test", "cuDNN's attention against the tiled kernels, the vendor's libraries", 90, "gtest",
               "cuda_test", absent=no_gpu),
@@ -83,10 +89,10 @@ def steps(arguments):
         check("pytorch_parity_test", "gradients and AdamW steps against stored PyTorch tensors", 60, "gtest",
               "pytorch_parity_test"),
         check("pytorch_losses", "20 losses from PyTorch's own initial weights", 90, "torch-losses", absent=no_torch),
-        check("memcheck", "kernels under compute-sanitizer memcheck", 90, "sanitizer", "memcheck",
-              absent=no_sanitizer),
-        check("racecheck", "kernels under compute-sanitizer racecheck", 90, "sanitizer", "racecheck",
-              absent=no_sanitizer),
+        check("memcheck", "kernels under compute-sanitizer memcheck", 250, "sanitizer", "memcheck",
+              part=SANITIZER, absent=no_sanitizer),
+        check("racecheck", "kernels under compute-sanitizer racecheck", 250, "sanitizer", "racecheck",
+              part=SANITIZER, absent=no_sanitizer),
         bench("gemm", "matrix products", 40, "gemm"),
         bench("optimizer", "AdamW beside a copy", 30, "optimizer"),
         bench("attention", "attention", 30, "attention"),
@@ -99,7 +105,7 @@ def steps(arguments):
         peer("torch_124m", "PyTorch eager, gpt2-124m", 45, "gpt2-124m", "step_124m_stage0"),
         peer("torch_124m_compiled", "PyTorch compiled, gpt2-124m", 90, "gpt2-124m", "step_124m_stage0", "--compile"),
         check("largest_stage0", "the largest GPT that trains in stage 0: plan against driver", 120, "bench", "largest",
-              alone=True, absent=no_gpu),
+              part=TIMED, alone=True, absent=no_gpu),
         peer("torch_1558m_compiled", "PyTorch compiled, gpt2-1558m", 150, "gpt2-1558m", "torch_1558m", "--compile"),
     ]
 
@@ -137,8 +143,25 @@ class Suite:
         self.begin = time.monotonic()
         self.results = []
         self.lock = threading.Lock()
-        for name in ("steps.jsonl", "suite.log"):
-            (self.out / name).write_text("")
+        self.resume()
+
+    def resume(self):
+        """Takes over what passed in earlier calls of the same bundle with the same settings; other results are an error."""
+        version = subprocess.run([str(pathlib.Path(self.arguments.bundle) / "bin" / "zerofleet"), "--version"],
+                                 capture_output=True, text=True).stdout.strip()
+        settings = json.dumps({"zerofleet": version, "dry_run": self.arguments.dry_run, "vocab": self.arguments.vocab})
+        held, lines = self.out / "settings.json", self.out / "steps.jsonl"
+        if held.exists() and held.read_text() != settings:
+            sys.exit(f"gpu_suite.py: {self.out} has results of {held.read_text()}, and this is {settings}; choose another folder")
+        held.write_text(settings)
+        earlier = {}
+        if lines.exists():
+            for line in lines.read_text().splitlines():
+                result = json.loads(line)
+                earlier[result["step"]] = result
+        self.earlier = {name: result for name, result in earlier.items() if result["state"] == "passed" and name != "facts"}
+        # Each step's last result counts.
+        self.results = [result for name, result in earlier.items()]
 
     def left(self):
         return self.arguments.budget - (time.monotonic() - self.begin)
@@ -166,13 +189,13 @@ class Suite:
             else:
                 result["state"] = "passed"
             if step.alone and figures:
-                (pathlib.Path(self.arguments.work) / f"{step.name}.json").write_text(json.dumps(figures))
+                (pathlib.Path(self.arguments.figures) / f"{step.name}.json").write_text(json.dumps(figures))
         result["seconds"] = round(time.monotonic() - begin, 2)
         self.record(result, printed)
 
     def record(self, result, printed):
         with self.lock:
-            self.results.append(result)
+            self.results = [other for other in self.results if other["step"] != result["step"]] + [result]
             with open(self.out / "steps.jsonl", "a", encoding="utf-8") as lines:
                 lines.write(json.dumps(result) + "\n")
             with open(self.out / "suite.log", "a", encoding="utf-8") as log:
@@ -181,17 +204,25 @@ class Suite:
             print(f"{result['state']:8}{result['seconds']:7.1f} s  {result['step']}{why}", flush=True)
 
     def run_all(self):
+        """False when the facts already say that the rest would be wasted."""
         rows = steps(self.arguments)
-        facts, rest = rows[0], rows[1:]
-        self.run(facts)
-        with concurrent.futures.ThreadPoolExecutor(self.arguments.jobs) as pool:
-            list(pool.map(self.run, [step for step in rest if not step.alone]))
-        print(f"{time.monotonic() - self.begin:15.1f} s  {self.left():.0f} s are left for what is timed", flush=True)
-        for step in rest:
-            if step.alone:
+        wanted = [step for step in rows[1:] if self.arguments.part in (step.part, "all")]
+        remaining = [step for step in wanted if step.name not in self.earlier]
+        if len(remaining) < len(wanted):
+            print(f"{len(wanted) - len(remaining)} steps have passed in an earlier call", flush=True)
+        self.run(rows[0])
+        go_on = self.results[-1]["state"] == "passed"
+        if go_on:
+            with concurrent.futures.ThreadPoolExecutor(self.arguments.jobs) as pool:
+                list(pool.map(self.run, [step for step in remaining if not step.alone]))
+            alone = [step for step in remaining if step.alone]
+            if alone:
+                print(f"{time.monotonic() - self.begin:15.1f} s  {self.left():.0f} s are left for what is timed", flush=True)
+            for step in alone:
                 self.run(step)
         order = {step.name: place for place, step in enumerate(rows)}
         self.results.sort(key=lambda result: order[result["step"]])
+        return go_on
 
 
 def main():
@@ -199,6 +230,7 @@ def main():
     parser.add_argument("--bundle", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--work", required=True)
+    parser.add_argument("--part", choices=PARTS + ("all",), default="all", help="the steps to run")
     parser.add_argument("--dry-run", action="store_true", help="small sizes on the CPU: measures nothing")
     parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, help="seconds for everything")
     parser.add_argument("--vocab", type=int, default=50257, help="of both sides in the timed steps")
@@ -206,11 +238,15 @@ def main():
     parser.add_argument("--jobs", type=int, default=max(1, min(4, (os.cpu_count() or 1) // 3)),
                         help="correctness steps at a time")
     arguments = parser.parse_args()
+    arguments.figures = str(pathlib.Path(arguments.out) / "figures")
+    os.makedirs(arguments.figures, exist_ok=True)
     arguments.torch = has_torch()
     suite = Suite(arguments)
-    print(f"time budget {arguments.budget:.0f} s; {arguments.jobs} correctness steps at a time", flush=True)
-    suite.run_all()
-    return gpu_report.write(suite.results, suite.out, arguments.dry_run, time.monotonic() - suite.begin)
+    print(f"part: {arguments.part}; time budget {arguments.budget:.0f} s; {arguments.jobs} correctness steps at a time", flush=True)
+    if not suite.run_all():
+        print("stopped: " + suite.results[0].get("why", "no facts"), flush=True)
+    return gpu_report.write(suite.results, suite.out, arguments.dry_run, time.monotonic() - suite.begin,
+                            complete=arguments.part == "all")
 
 
 if __name__ == "__main__":

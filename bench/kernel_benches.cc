@@ -13,7 +13,7 @@
 namespace zerofleet {
 namespace {
 
-// Of GPT-2's weights at their start; values then stay near 1 through a layer.
+// Of GPT-2's initial weights; values then stay near 1 through a layer.
 constexpr float kWeightDeviation = 0.02f;
 
 struct Ceilings {
@@ -115,7 +115,7 @@ GemmWork Gpt2Gemms(const Device& device) {
   constexpr int64_t kTokens = 16384;
   AddBlock("gpt2-124m", kTokens, 768, work.layers);
   AddBlock("gpt2-1558m", kTokens, 1600, work.layers);
-  // The vocabulary as it is, and as it is often padded for the sake of matrix units.
+  // The vocabulary unpadded, and as it is often padded for matrix units.
   for (const int64_t vocab : {int64_t{50257}, int64_t{50304}}) {
     work.heads.push_back({"gpt2-124m head", kTokens, vocab, 768});
     work.heads.push_back({"gpt2-1558m head", kTokens, vocab, 1600});
@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const GemmWork& 
     for (const GemmLayer& layer : work.layers) {
       ZF_RETURN_IF_ERROR(BenchLayer(device, layer, dtype, peak, rounds, rates));
     }
-    // In fp32 a GPU takes half a minute for them, and nobody trains there so.
+    // In fp32 a GPU takes half a minute for them, and nobody trains that way.
     if (dtype == DType::kF32 && !device.host_addressable()) continue;
     for (const GemmLayer& head : work.heads) {
       ZF_RETURN_IF_ERROR(BenchHead(device, head, dtype, peak, rounds, rates));
@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(Device& device, int64_
                                     gradient.tensor(), master.floats(), exp_avg.floats(),
                                     reinterpret_cast<float*>(exp_avg_sq->data()), parameter);
                         }));
-    // Gradient, master and both moments are read, the last three written; a rounded parameter is written beside them.
+    // Gradient, master and both moments are read, the last three written; a rounded parameter is written too.
     const int64_t bytes = 28 + (dtype == DType::kF32 ? 0 : DTypeBytes(dtype));
     rates.push_back(
         {DTypeName(dtype), parameters, bytes, seconds, static_cast<double>(parameters * bytes) / seconds, memory});

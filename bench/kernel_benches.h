@@ -1,4 +1,4 @@
-// Rates of matrix products and of the optimizer, each beside the ceiling measured in the same run. `zerofleet bench
+// Rates of matrix products and of the optimizer, each against the ceiling measured in the same run. `zerofleet bench
 // gemm` and `bench optimizer` print them.
 #ifndef ZEROFLEET_BENCH_KERNEL_BENCHES_H_
 #define ZEROFLEET_BENCH_KERNEL_BENCHES_H_
@@ -20,7 +20,7 @@ struct GemmRate {
   int64_t m, n, k;  // tokens, outputs, inputs
   double flops_per_second;
   double peak_flops_per_second;       // Ops::MeasureGemmPeak of this type
-  double datasheet_flops_per_second;  // 0 where no datasheet says
+  double datasheet_flops_per_second;  // 0 if unknown
 };
 
 struct GemmLayer {
@@ -41,12 +41,12 @@ GemmWork Gpt2Gemms(const Device& device);
 absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const GemmWork& work, int rounds);
 
 struct OptimizerRate {
-  std::string precision;  // what the parameters are stored as beside their fp32 master
+  std::string precision;  // the type in which parameters are stored, next to their fp32 master
   int64_t parameters;
   int64_t bytes_per_parameter;  // read and written by one AdamW step
   double seconds;
   double bytes_per_second;
-  double memory_bytes_per_second;  // MemoryBytesPerSecond over vectors as long
+  double memory_bytes_per_second;  // MemoryBytesPerSecond over vectors of that length
 };
 
 // AdamW over `parameters` elements with fp32 gradients.

@@ -1,4 +1,4 @@
-// The figures a bench gives are complete and possible; how good they are is not a test's to say.
+// The figures of a bench are complete and plausible; a test cannot judge how good they are.
 #include "bench/kernel_benches.h"
 
 #include "gtest/gtest.h"

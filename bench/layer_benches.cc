@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(Device& device, int64_
     ZF_ASSIGN_OR_RETURN(const RandomRoom rstd, rooms.Make(tokens, 1.0f, DType::kF32));
     ZF_ASSIGN_OR_RETURN(const RandomRoom dgamma, rooms.Make(hidden, 1.0f, DType::kF32));
     ZF_ASSIGN_OR_RETURN(const RandomRoom dbeta, rooms.Make(hidden, 1.0f, DType::kF32));
-    // `passes` is how often the op goes through an activation's worth of bytes.
+    // `passes` is how many times the op reads or writes an activation's bytes.
     const auto measure = [&](const char* op, int64_t passes, const std::function<void()>& run) -> absl::Status {
       ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) { run(); }));
       rates.push_back(

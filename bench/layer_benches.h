@@ -1,5 +1,5 @@
-// Rates of what stands between a transformer's matrix products: attention beside the GEMM peak, layer norm and GELU
-// beside what memory moves. `zerofleet bench attention` and `bench pointwise` print them.
+// Rates of what lies between a transformer's matrix products: attention against the GEMM peak, layer norm and GELU
+// against memory bandwidth. `zerofleet bench attention` and `bench pointwise` print them.
 #ifndef ZEROFLEET_BENCH_LAYER_BENCHES_H_
 #define ZEROFLEET_BENCH_LAYER_BENCHES_H_
 
@@ -39,7 +39,7 @@ struct PointwiseRate {
   DType dtype;
   int64_t tokens, hidden;
   double bytes_per_second;         // of whole activations read and written, each once
-  double memory_bytes_per_second;  // MemoryBytesPerSecond over as many bytes as one activation
+  double memory_bytes_per_second;  // MemoryBytesPerSecond over the bytes of one activation
 };
 
 absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(Device& device, int64_t tokens, int64_t hidden, int rounds);

@@ -1,4 +1,4 @@
-// The figures a bench gives are complete and possible; how good they are is not a test's to say.
+// The figures of a bench are complete and plausible; a test cannot judge how good they are.
 #include "bench/layer_benches.h"
 
 #include "bench/device_timing.h"
@@ -36,7 +36,7 @@ TEST(DeviceTimingTest, TheCpuKeepsOneSetOfOperands) {
   EXPECT_EQ(BenchTypes(*device).size(), 2u);
 }
 
-// Counted launches come after uncounted ones, and their numbers never repeat.
+// Counted launches follow uncounted ones, and their numbers never repeat.
 TEST(DeviceTimingTest, LaunchNumbersGrow) {
   const auto device = CreateDevice({.kind = "cpu"}).value();
   const auto stream = device->CreateStream().value();

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A plain GPT-2 training step in PyTorch, the peer that `zerofleet bench step` is held against; prints one JSON line.
+"""A plain GPT-2 training step in PyTorch, the peer that `zerofleet bench step` is compared with; prints one JSON line.
 
     torch_gpt2.py --model gpt2-1558m --batch 16 [--compile]       the time of a step
-    torch_gpt2.py --losses 20 --shape JSON --tokens FILE --save DIR   losses, and the weights they begin at
+    torch_gpt2.py --losses 20 --shape JSON --tokens FILE --save DIR   losses, and the initial weights
 
 The model, arithmetic and optimizer are Zerofleet's: pre-norm, learned positions, tanh GELU, tied head, no dropout,
 AdamW with decay on matrices and the token embedding, gradients clipped to 1. Timed steps use what PyTorch offers for
@@ -132,7 +132,7 @@ def timed_steps(arguments, batch):
 
 
 def only_flash_attention(device):
-    """A silent fall to another kernel would make this another peer."""
+    """A silent fallback to another kernel would make this a different peer."""
     if device != "cuda":
         return contextlib.nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -200,7 +200,7 @@ def losses(arguments):
     """fp32 training on one batch: the tokens of a file, cut into sequences that share their borders."""
     shape = json.loads(arguments.shape)
     torch.manual_seed(1)
-    torch.backends.cuda.matmul.allow_tf32 = False  # some images turn it on through the environment
+    torch.backends.cuda.matmul.allow_tf32 = False  # some images enable it through the environment
     model = Gpt2(**shape).to(arguments.device)
     save(model, shape, pathlib.Path(arguments.save))
     optimizer = adamw(model, arguments.learning_rate, fused=False)
