@@ -1,13 +1,13 @@
 # The commands people and CI run; CMake does the building.
 #
 # `make demo` and `make test` need nothing but git, make and a shell on Debian 12: they install the packages that are
-# missing (as root, or through sudo). Anything a target does beyond one or two commands stands in scripts/.
+# missing (as root, or through sudo). Anything longer than one or two commands is in scripts/.
 
 BUILD := build
-# Compilers of a gRPC client take about 1 GiB each; one job a core suits machines with 2 GiB a core.
+# Compilers of a gRPC client take about 1 GiB each; one job per core suits machines with 2 GiB per core.
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup build demo test bench format clean help
+.PHONY: all setup build demo check test mutants bench lint docs format clean help
 
 all: build
 
@@ -25,16 +25,32 @@ demo: ## trains a small GPT on a real book for about 3 minutes with two workers,
 	@scripts/build.sh $(BUILD) $(JOBS) zerofleet
 	@scripts/demo.sh $(BUILD)/zerofleet
 
+check: build ## builds and runs the release unit tests: the loop while editing
+	@ctest --test-dir $(BUILD) -L 'unit|house' -j $(JOBS) --output-on-failure
+
 test: ## runs every test: unit, sanitizers, fuzz targets, integration
 	@scripts/setup.sh build test
+	@scripts/setup.sh cuda || echo "setup: no CUDA toolchain: the GPU code is not compiled, everything else is tested"
 	@tests/run_all.sh $(JOBS)
 
-bench: build ## times one training step of GPT-2 124M, with the GEMM peak beside it
+mutants: ## expects each of the faults in tests/mutants to turn a test red; ROOM=name for one room's
+	@scripts/setup.sh build
+	@tests/mutants/run.py --jobs $(JOBS) $(if $(ROOM),--room $(ROOM))
+
+bench: build ## times one training step of GPT-2 124M and shows the GEMM peak next to it
 	$(BUILD)/zerofleet bench step
 
+lint: ## checks formatting, clang-tidy's rules, scripts, YAML and links
+	@scripts/setup.sh build lint
+	@scripts/lint.py --jobs $(JOBS)
+
+docs: ## builds the documentation site and the API reference in build/docs/site
+	@scripts/setup.sh docs
+	@scripts/docs.py
+
 format: ## formats the C++ sources in place
-	@scripts/setup.sh format
-	@git ls-files '*.cc' '*.h' | xargs clang-format -i
+	@scripts/setup.sh lint
+	@git ls-files '*.cc' '*.h' '*.cu' '*.cuh' '*.inc' | xargs clang-format-14 -i
 
 clean: ## removes everything that was built
 	rm -rf $(BUILD) build-asan build-tsan demo-run

@@ -3,11 +3,15 @@
 #
 #   bin/zerofleet         the product
 #   lib/                  every shared library it needs that is not glibc's or the GPU driver's
-#   lib/ucx/              UCX's transports, where libucs looks for them: beside itself
+#   lib/ucx/              UCX's transports, where libucs looks for them: next to itself
 #   libexec/              tests that show that a machine's GPU computes what it should (component gpu-suite)
+#   share/man/man1/       the manual page
+#   share/bash-completion/completions/, share/zsh/site-functions/
+#                         completion for both shells
+#   share/zerofleet/      the configuration's JSON schema
 #   share/gpu-suite/      bench/gpu_suite.sh, which runs them, and what it reads (the same component)
 #
-# The run path is a DT_RPATH: unlike a DT_RUNPATH it also serves what the libraries need of one another, and it comes before
+# The run path is a DT_RPATH: unlike a DT_RUNPATH it also applies to what the libraries need from one another, and it precedes
 # LD_LIBRARY_PATH, which on GPU machines often names other builds of the same libraries.
 option(ZEROFLEET_BUNDLE_CUDA "Put cuBLASLt, cuDNN and NCCL into the bundle, for container images" OFF)
 
@@ -46,7 +50,7 @@ elseif(ZEROFLEET_BUNDLE_CUDA)
   # cuDNN compiles attention for the GPU it finds, with NVRTC, which it opens itself.
   foreach(name cublasLt cudnn cudnn_graph cudnn_engines_precompiled cudnn_engines_runtime_compiled cudnn_heuristic nccl
           nvrtc nvrtc-builtins)
-    find_library(ZEROFLEET_BUNDLE_${name} ${name} HINTS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
+    find_library(ZEROFLEET_BUNDLE_${name} ${name} HINTS ${zf_cuda_libraries} REQUIRED)
     list(APPEND zf_opened_libraries ${ZEROFLEET_BUNDLE_${name}})
   endforeach()
 endif()
@@ -61,3 +65,10 @@ install(CODE "
   set(objdump \"${CMAKE_OBJDUMP}\")
   include(\"${CMAKE_CURRENT_LIST_DIR}/InstallLibraries.cmake\")"
   COMPONENT zerofleet)
+
+# What the program says about itself, written by it.
+install(CODE "
+  set(program \"$<TARGET_FILE:zerofleet>\")
+  include(\"${CMAKE_CURRENT_LIST_DIR}/InstallManual.cmake\")"
+  COMPONENT zerofleet)
+install(FILES docs/config.schema.json DESTINATION share/zerofleet COMPONENT zerofleet)

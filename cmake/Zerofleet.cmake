@@ -1,4 +1,4 @@
-# Helpers for the folders' CMakeLists.txt: one library and one test binary a folder.
+# Functions for the folders' CMakeLists.txt: one library and one test binary per folder.
 
 add_library(zerofleet_options INTERFACE)
 # Kernels have their own warning options (Cuda.cmake).
@@ -10,6 +10,11 @@ target_link_options(zerofleet_options INTERFACE -Wl,--build-id=sha1)
 if(ZEROFLEET_SANITIZE)
   target_compile_options(zerofleet_options INTERFACE -fsanitize=${ZEROFLEET_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(zerofleet_options INTERFACE -fsanitize=${ZEROFLEET_SANITIZE})
+endif()
+# Tests are linked in a fifth of the time by lld, where it is installed; releases by the system's linker.
+find_program(ZF_LLD ld.lld)
+if(ZF_LLD AND NOT CMAKE_BUILD_TYPE STREQUAL "Release")
+  target_link_options(zerofleet_options INTERFACE -fuse-ld=lld)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(zerofleet_options INTERFACE -Wthread-safety -Werror=thread-safety)
@@ -47,6 +52,12 @@ if(ZEROFLEET_SANITIZE)
   list(APPEND ZF_SANITIZER_ENVIRONMENT "GTEST_FILTER=-Backends/*4:Backends/*8:Backends/*16")
 endif()
 
+# The longest a test binary may take on a busy machine; the emulated GPU and the sanitizers are ten times slower.
+set(ZF_TEST_TIMEOUT 600)
+if(ZEROFLEET_SANITIZE OR ZEROFLEET_CUDA STREQUAL "EMULATED")
+  set(ZF_TEST_TIMEOUT 1500)
+endif()
+
 # zf_test(NAME SOURCES x_test.cc ... DEPS x [LABELS unit] [OPTIMIZED]): a GoogleTest binary, one ctest entry.
 # In sanitizer builds what is tested is optimised and the test itself is not, since optimising GoogleTest's macros takes
 # longer than running them; OPTIMIZED says that the test itself computes much.
@@ -75,7 +86,7 @@ function(zf_test name)
     set(ARG_LABELS unit)
   endif()
   set_tests_properties(${name}${ZF_TEST_SUFFIX} PROPERTIES
-    LABELS "${ARG_LABELS}${ZF_TEST_SUFFIX}" TIMEOUT 1800 ENVIRONMENT "${ZF_SANITIZER_ENVIRONMENT}")
+    LABELS "${ARG_LABELS}${ZF_TEST_SUFFIX}" TIMEOUT ${ZF_TEST_TIMEOUT} ENVIRONMENT "${ZF_SANITIZER_ENVIRONMENT}")
   if(ZEROFLEET_SANITIZE)
     # The longest, so they begin first: a run does not end with one core idle.
     set_tests_properties(${name}${ZF_TEST_SUFFIX} PROPERTIES COST 100)

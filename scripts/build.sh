@@ -21,6 +21,6 @@ for argument in "$@"; do
 done
 
 # shellcheck disable=SC2086  # lists without spaces inside
-cmake -S "$root" -B "$root/$dir" -G Ninja -DCMAKE_UNITY_BUILD=ON $defines
+cmake -S "$root" -B "$root/$dir" -G Ninja -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 $defines
 # shellcheck disable=SC2086
 ninja -C "$root/$dir" -j "$jobs" $targets

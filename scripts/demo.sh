@@ -14,7 +14,7 @@ run=$work/$(date +%Y%m%d-%H%M%S)
 mkdir -p "$run"
 
 if [ ! -s $work/held.txt ]; then
-  # One verse a line; the last 5% are kept from training.
+  # One verse per line; the last 5% are held back from training.
   bible -l0 gen1:1-rev22:21 </dev/null >$work/all.txt
   lines=$(wc -l <$work/all.txt)
   head -n $((lines * 95 / 100)) $work/all.txt >$work/train.txt
@@ -26,7 +26,7 @@ echo "demo: $(wc -c <$work/train.txt) bytes of text to train on, $(wc -c <$work/
 "$binary" train examples/demo.yaml --set "checkpoint.dir=$run/checkpoints" --report "$run/report.jsonl"
 
 # The newest committed checkpoint: the one whose manifest is there.
-checkpoint=$(dirname "$(ls -d "$run"/checkpoints/step-*/manifest.json | tail -n 1)")
+checkpoint=$(dirname "$(find "$run/checkpoints" -name manifest.json | sort | tail -n 1)")
 loss=$(sed -n 's/.*"event": *"evaluate".*"loss": *\([0-9.e-]*\).*/\1/p' "$run/report.jsonl" | tail -n 1)
 echo
 echo "demo: validation loss $loss nats per byte; checkpoint $checkpoint"

@@ -2,11 +2,15 @@
 # Installs the Debian 12 packages that Zerofleet needs and that are missing; installs nothing when none is.
 #
 #   scripts/setup.sh build            compiler, CMake and the libraries
-#   scripts/setup.sh build test      also what the tests use: clang with its sanitizers, a Prometheus server
-#   scripts/setup.sh build demo      also the demo's text
-#   scripts/setup.sh build format    also clang-format
+#   scripts/setup.sh build test       also what the tests use: clang with its sanitizers, clang-format, a Prometheus server
+#   scripts/setup.sh build demo       also the demo's text
+#   scripts/setup.sh build lint       also what `make lint` and `make format` use
+#   scripts/setup.sh build docs       also what `make docs` uses
+#   scripts/setup.sh cuda             nvcc 13.0 and the headers of cuBLASLt, cuDNN and NCCL, from their Python packages into
+#                                     build/cuda; nothing where a toolkit with all of them is installed
+#   scripts/setup.sh cuda-libraries   also NVIDIA's libraries themselves, for -DZEROFLEET_BUNDLE_CUDA=ON
 #
-# Needs root, or sudo. To add a package, add its line to the list of the set that uses it.
+# Debian packages need root, or sudo. To add a package, add its line to the list of the set that uses it.
 set -eu
 
 packages_of() {
@@ -19,11 +23,16 @@ packages_of() {
       echo libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libxxhash-dev
       echo libgtest-dev libgmock-dev
       ;;
-    test) echo clang libclang-rt-14-dev llvm openssl ;;
+    test) echo clang libclang-rt-14-dev llvm lld openssl clang-format ;;
     demo) echo bible-kjv bible-kjv-text ;;
-    format) echo clang-format ;;
+    lint) echo clang clang-format clang-tidy shellcheck python3-pyflakes yamllint ;;
+    docs) echo doxygen mkdocs mkdocs-material ;;
+    cuda | cuda-libraries)
+      echo python3
+      python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
+      ;;
     *)
-      echo "setup.sh: unknown set '$1'; the sets are build, test, demo and format" >&2
+      echo "setup.sh: unknown set '$1'; the sets are build, test, demo, lint, docs, cuda and cuda-libraries" >&2
       exit 2
       ;;
   esac
@@ -60,6 +69,25 @@ unpack_prometheus() {
   (cd "$tools" && apt-get -q download prometheus </dev/null && dpkg -x prometheus_*.deb . && rm prometheus_*.deb)
 }
 
+# Whether a CUDA 13 toolkit with every header that the GPU code includes is on the PATH or in /usr/local/cuda.
+has_toolkit() {
+  nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) || return 1
+  "$nvcc" --version | grep -q 'release 13\.' || return 1
+  headers=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/include
+  for header in cublasLt.h cudnn_graph.h nccl.h; do
+    [ -e "$headers/$header" ] || [ -e "/usr/include/$header" ] || [ -e "/usr/include/$(uname -m)-linux-gnu/$header" ] || return 1
+  done
+}
+
+install_cuda() {
+  if has_toolkit; then
+    echo "setup: the CUDA toolkit of $nvcc is complete"
+    return
+  fi
+  root=$(cd "$(dirname "$0")/.." && pwd)
+  (cd "$root" && python3 scripts/cuda_toolkit.py build/cuda "$@")
+}
+
 if ! command -v apt-get >/dev/null; then
   echo "setup.sh: this is not Debian; install these packages' equivalents yourself:" >&2
   for set_name in "$@"; do packages_of "$set_name" >&2; done
@@ -82,4 +110,8 @@ else
 fi
 case " $* " in
   *" test "*) unpack_prometheus ;;
+esac
+case " $* " in
+  *" cuda-libraries "*) install_cuda --libraries ;;
+  *" cuda "*) install_cuda ;;
 esac
