@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the tree to its layout: includes point only downward, each SDK stays in its place, files stay readable.
 
-Run from anywhere: `tests/layering_check.py`; prints one line a breach and exits 1 if there is any. `--self-test` shows
+Run from anywhere: `tests/layering_check.py`; prints one line per violation and exits 1 if there is any. `--self-test` shows
 each rule a file that breaks it. To add a room, put it at its height in ROOMS; to let a file use an SDK, widen its row in SDKS.
 """
 import pathlib
@@ -27,7 +27,7 @@ SDKS = [
     ("yaml-cpp", r"yaml-cpp/", r"cli/config"),
     ("JSON", r"nlohmann/", r"proto/json|worker/checkpoint/|services/|cli/|bench/"),
     ("CLI11", r"CLI/", r"cli/"),
-    ("OpenSSL", r"openssl/", r"services/tls"),
+    ("OpenSSL", r"openssl/", r"services/(tls|token)"),
     ("spdlog", r"spdlog/", r"services/|cli/|base/log"),
 ]
 
@@ -41,7 +41,7 @@ SCRIPTS = (".sh", ".py")
 
 
 def room_of(path):
-    """The room a path lies in: its longest match, or None for what stands outside (tests/, generated code)."""
+    """The room a path lies in: its longest match, or None for files outside all rooms (tests/, generated code)."""
     matches = [room for room in ROOMS if path.startswith(room + "/")]
     return max(matches, key=len) if matches else None
 
@@ -55,7 +55,7 @@ def check_includes(path, text):
                     yield f"includes <{included}>: {sdk} belongs in {allowed}"
         target = room_of(included)
         if room and target and ROOMS.index(target) > ROOMS.index(room):
-            yield f"includes {included}: {target} stands above {room}"
+            yield f"includes {included}: {target} is above {room}"
 
 
 def check_house(path, text):
@@ -78,7 +78,7 @@ def check_tests(paths):
     for path in sorted(paths):
         if path.endswith((".cc", ".cu")) and "/emulation/" not in path and room_of(path) and not re.search(r"(_test|_fuzz|_main|main)\.cc$", path):
             if "/" in path and not any(p.startswith(path.rsplit("/", 1)[0] + "/") and p.endswith("_test.cc") for p in paths):
-                yield f"{path}: no test stands in its folder"
+                yield f"{path}: there is no test in its folder"
 
 
 def check_built(paths, read):
@@ -117,7 +117,7 @@ def check_tree():
 
 
 def self_test():
-    """Each rule must see its own breach, and must let a good file pass."""
+    """Each rule must see its own violation, and let a good file pass."""
     good = '// Adds.\n#include "base/check.h"\n'
     assert not list(check_includes("coordinator/view.cc", good)) and not list(check_house("coordinator/view.cc", good))
     broken = [
@@ -150,7 +150,7 @@ def main():
     breaches = list(check_tree())
     print("\n".join(breaches))
     if breaches:
-        sys.exit(f"{len(breaches)} breaches")
+        sys.exit(f"{len(breaches)} violations")
     print("layering: includes point downward, SDKs stay in place, files are in order")
 
 

@@ -1,4 +1,4 @@
-// The same numbers as PyTorch: loss, every gradient, and five AdamW steps of two small GPT-2 shapes.
+// Compares with PyTorch: loss, every gradient, and five AdamW steps of two small GPT-2 shapes.
 //
 // The reference files are made by tests/oracle/make_gpt2_fixtures.py in float64.
 #include <cmath>
@@ -29,8 +29,7 @@ struct Shape {
 // A reference file's tensors by name.
 class Reference {
  public:
-  explicit Reference(const std::string& path)
-      : file_(*MappedFile::Open(path)), header_(*ReadSafetensorsHeader(path)) {}
+  explicit Reference(const std::string& path) : file_(*MappedFile::Open(path)), header_(*ReadSafetensorsHeader(path)) {}
 
   template <typename T>
   std::vector<T> Get(const std::string& name) const {
@@ -52,9 +51,12 @@ class Reference {
 // One rank of stage 2, started from the reference's weights.
 struct ParityRun {
   ParityRun(const std::string& device_kind, const Shape& shape, DType dtype)
-      : device(*CreateDevice({.kind = device_kind, .threads = 1})), stream(*device->CreateStream()), reference(std::string("tests/oracle/data/gpt2_") + shape.name + ".safetensors"),
+      : device(*CreateDevice({.kind = device_kind, .threads = 1})),
+        stream(*device->CreateStream()),
+        reference(std::string("tests/oracle/data/gpt2_") + shape.name + ".safetensors"),
         config(TestModelConfig(shape.layers, shape.hidden, shape.heads, shape.context, shape.vocab)),
-        spec(*ModelSpec::Create(config)), communicator(CommunicatorOn(*device, std::move(CreateInProcessGroup("data", 1)[0]))),
+        spec(*ModelSpec::Create(config)),
+        communicator(CommunicatorOn(*device, std::move(CreateInProcessGroup("data", 1)[0]))),
         layout(spec, {.stage = 2, .dtype = dtype}),
         model(*Model::Create(config, dtype, *device, kBatch, shape.context)),
         arena(*Arena::Create(PlanMemory(*model, layout, kBatch * shape.context), Space::kDevice, *device)),
@@ -146,7 +148,8 @@ TEST_P(PyTorchParity, LossAndEveryGradient) {
   EXPECT_NEAR(result.loss / run.reference.Get<float>("loss")[0], 1.0, 1e-5);
   double clip = ClipCoefficient(result.grad_norm, 1.0);
   for (const TensorSpec& tensor : run.spec.tensors()) {
-    EXPECT_LT(RelativeError(run.ExpAvg(tensor), run.reference.Get<float>("grad/" + tensor.name), 1 / (0.1 * clip)), 1e-5)
+    EXPECT_LT(RelativeError(run.ExpAvg(tensor), run.reference.Get<float>("grad/" + tensor.name), 1 / (0.1 * clip)),
+              1e-5)
         << tensor.name;
   }
 }
@@ -154,7 +157,8 @@ TEST_P(PyTorchParity, LossAndEveryGradient) {
 TEST_P(PyTorchParity, WeightsAfterFiveSteps) {
   ParityRun run = Run(DType::kF32);
   std::vector<int32_t> tokens = run.reference.Get<int32_t>("step_tokens");
-  std::vector<float> losses = run.reference.Get<float>("step_losses"), norms = run.reference.Get<float>("step_grad_norms");
+  std::vector<float> losses = run.reference.Get<float>("step_losses"),
+                     norms = run.reference.Get<float>("step_grad_norms");
   int64_t per_step = static_cast<int64_t>(tokens.size()) / 5;
   for (int64_t step = 1; step <= 5; ++step) {
     StepResult result = run.Step(step, &tokens[(step - 1) * per_step], ParityRun::kLearningRate);
@@ -164,8 +168,8 @@ TEST_P(PyTorchParity, WeightsAfterFiveSteps) {
   for (const TensorSpec& tensor : run.spec.tensors()) {
     std::vector<float> expected = run.reference.Get<float>("after5/" + tensor.name);
     std::vector<float> ours = run.Master(tensor);
-    // Softmax does not see a bias of the keys: its gradient is zero but for rounding, which AdamW scales up to a step of
-    // any sign. No two implementations agree on it.
+    // Softmax is invariant to the bias of the keys: its gradient is zero except for rounding, which AdamW scales up to
+    // a step of any sign. No two implementations agree on it.
     if (tensor.name.ends_with("c_attn.bias")) {
       int64_t hidden = static_cast<int64_t>(expected.size()) / 3;
       std::copy_n(expected.begin() + hidden, hidden, ours.begin() + hidden);
@@ -177,7 +181,8 @@ TEST_P(PyTorchParity, WeightsAfterFiveSteps) {
 TEST_P(PyTorchParity, Bf16LossesWithinOnePercent) {
   ParityRun run = Run(DType::kBF16);
   std::vector<int32_t> tokens = run.reference.Get<int32_t>("step_tokens");
-  std::vector<float> exact = run.reference.Get<float>("step_losses"), bf16 = run.reference.Get<float>("bf16_step_losses");
+  std::vector<float> exact = run.reference.Get<float>("step_losses"),
+                     bf16 = run.reference.Get<float>("bf16_step_losses");
   int64_t per_step = static_cast<int64_t>(tokens.size()) / 5;
   for (int64_t step = 1; step <= 5; ++step) {
     double loss = run.Step(step, &tokens[(step - 1) * per_step], ParityRun::kLearningRate).loss;

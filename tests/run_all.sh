@@ -4,37 +4,84 @@
 #   tests/run_all.sh [JOBS]        JOBS defaults to the number of cores
 #
 # Three builds, each a folder at the root, each with every test of its kind:
-#   build        g++, release: unit tests, the layering check, the integration tests
+#   build        g++, release: unit tests, the house rules, the integration tests
 #   build-asan   clang, AddressSanitizer and UndefinedBehaviorSanitizer: unit tests and fuzz targets; clang's thread-safety
 #                analysis is an error in this build
 #   build-tsan   clang, ThreadSanitizer: the tests of the folders where threads meet
+#
+# What finds faults soonest comes first: the release build's unit tests end everything when one is red. The integration tests
+# wait more than they compute, so they run while the sanitizer builds, at a lower priority, use the cores.
 set -eu
 cd "$(dirname "$0")/.."
 jobs=${1:-$(nproc)}
+fuzz_seconds=${ZEROFLEET_FUZZ_SECONDS:-10}
+started=$(date +%s)
 
-say() { printf '\n== %s\n' "$*"; }
+say() { printf '\n== [%4d s] %s\n' "$(($(date +%s) - started))" "$*"; }
+
+# run_ctest NAME ARGUMENTS...: runs ctest; its output goes to build/tests-NAME.log too.
+run_ctest() {
+  name=$1
+  shift
+  { "$@" || echo "ctest failed"; } 2>&1 | tee "build/tests-$name.log"
+}
+# Whether that run was green.
+passed() { ! grep -q '^ctest failed$' "build/tests-$1.log"; }
+totals() { sed -n "s/^\(.*tests passed.*\)$/  $1: \1/p" "build/tests-$1.log"; }
 
 say "release build"
+mkdir -p build
+# The packages for the check against Hugging Face transformers are fetched meanwhile.
+scripts/oracle_venv.sh >build/oracle-venv.log 2>&1 &
+oracle=$!
 scripts/build.sh build "$jobs"
 
-say "clang build with AddressSanitizer, UndefinedBehaviorSanitizer, fuzz targets and thread-safety analysis"
-scripts/build.sh build-asan "$jobs" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Sanitize \
-  -DZEROFLEET_SANITIZE=address,undefined -DZEROFLEET_FUZZERS=ON
+say "release unit tests and house rules"
+run_ctest unit ctest --test-dir build -L '^(unit|house)$' -j "$jobs" --output-on-failure
+passed unit || exit 1
+
+if ! wait "$oracle"; then
+  echo "The check against Hugging Face transformers is skipped; the end of build/oracle-venv.log says why:"
+  tail -n 3 build/oracle-venv.log
+fi
+
+say "integration tests, during the clang build with AddressSanitizer, fuzz targets and thread-safety analysis"
+ctest --test-dir build -LE '^(unit|house)$' --output-on-failure >build/tests-integration.log 2>&1 &
+integration=$!
+trap 'kill "$integration" 2>/dev/null || true' EXIT
+trap 'exit 130' INT TERM
+nice scripts/build.sh build-asan "$jobs" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Sanitize \
+  -DZEROFLEET_SANITIZE=address,undefined -DZEROFLEET_FUZZERS=ON -DZEROFLEET_FUZZ_SECONDS="$fuzz_seconds"
 
 say "clang build with ThreadSanitizer"
-scripts/build.sh build-tsan "$jobs" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Sanitize \
+nice scripts/build.sh build-tsan "$jobs" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Sanitize \
   -DZEROFLEET_SANITIZE=thread threaded_tests
 
-# One ctest run over the three builds, for one summary.
-mkdir -p build/all
-for dir in build build-asan build-tsan; do
-  echo "subdirs(\"../../$dir\")"
-done >build/all/CTestTestfile.cmake
+say "integration tests: the rest of them"
+wait "$integration" || echo "ctest failed" >>build/tests-integration.log
+trap - EXIT INT TERM
+cat build/tests-integration.log
 
-# Clang 14's sanitizers want a predictable memory layout; kernels that randomise it widely break them.
+# One ctest run over both sanitizer builds.
+mkdir -p build/sanitized
+for dir in build-asan build-tsan; do
+  echo "subdirs(\"../../$dir\")"
+done >build/sanitized/CTestTestfile.cmake
+
+# Clang 14's sanitizers need a predictable memory layout; kernels that randomise it widely break them.
 plain_layout="setarch $(uname -m) -R"
 $plain_layout true 2>/dev/null || plain_layout=
 
-say "tests"
+say "sanitizers and fuzz targets"
 # shellcheck disable=SC2086  # a command and its flags
-exec $plain_layout ctest --test-dir build/all -j "$jobs" --output-on-failure
+run_ctest sanitizers $plain_layout ctest --test-dir build/sanitized -j "$jobs" --output-on-failure
+
+say "all tests"
+if grep -q '^ZEROFLEET_NVCC:.*-NOTFOUND$' build/CMakeCache.txt; then
+  echo "the GPU code was NOT compiled or tested: no nvcc here, and scripts/setup.sh cuda did not bring one"
+fi
+for name in unit integration sanitizers; do totals "$name"; done
+for name in unit integration sanitizers; do
+  grep -h -A 20 '^The following tests FAILED' "build/tests-$name.log" || true
+done
+passed integration && passed sanitizers

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -63,13 +64,78 @@ class BadInput(fleet.FleetTest):
 
     def test_cuda_without_cuda(self):
         self.refused_before_start(self.config(), "cuda", arguments=("--device", "cuda"))
-        # Told before anything is connected to.
+        # Reported before connecting to anything.
         worker = self.run_command("worker", "--coordinator", "127.0.0.1:1", "--device", "cuda", timeout=20)
         self.assert_one_line(worker, USAGE, "cuda")
 
     def test_unknown_flag_and_command(self):
         self.assertEqual(self.run_command("train", "--no-such-flag").code, USAGE)
         self.assertEqual(self.run_command("trian").code, USAGE)
+
+    # --- the launcher
+
+    def test_a_report_without_a_reader(self):
+        fifo = self.work / "fifo"
+        os.mkfifo(fifo)
+        run = self.run_command("train", self.write_config(self.config()), "--report", fifo, timeout=30)
+        self.assert_one_line(run, USAGE, "--report", "fifo", "reader")
+
+    def test_a_report_over_the_configuration(self):
+        config = self.write_config(self.config())
+        text = config.read_text()
+        self.assert_one_line(self.run_command("train", config, "--report", config, timeout=30), USAGE, "--report")
+        self.assertEqual(config.read_text(), text)
+
+    def test_room_for_too_few_processes(self):
+        if os.geteuid() != 0 and self.processes() > 20:
+            self.skipTest("SKIPPED: the limit counts this user's other processes too")
+        if os.geteuid() == 0 and not os.access("/proc/self/exe", os.X_OK):
+            self.skipTest("SKIPPED: no way to be another user")
+        self.work.chmod(0o777)
+
+        def as_a_guest():
+            resource.setrlimit(resource.RLIMIT_NPROC, (20, 20))
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setresuid(64123, 64123, 64123)
+
+        config = self.write_config(self.config())
+        config.chmod(0o644)
+        if os.geteuid() == 0 and subprocess.run([fleet.BINARY, "--version"], preexec_fn=as_a_guest,
+                                                capture_output=True).returncode != 0:
+            self.skipTest("SKIPPED: another user cannot run the binary where it is")
+        process = self.start("train", config, preexec_fn=as_a_guest)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, DATA, err[-2000:])
+        self.assertRegex(err, r"^zerofleet: only \d+ threads can be started[^\n]*ulimit -u[^\n]*\n$")
+        self.assert_nothing_left()
+
+    def processes(self):
+        return len([entry for entry in os.listdir("/proc") if entry.isdigit() and
+                    os.stat(f"/proc/{entry}").st_uid == os.geteuid()])
+
+    def test_closed_descriptors(self):
+        config = self.write_config(self.config(steps=3))
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            report = self.work / f"report-{time.time_ns()}.jsonl"
+            done = subprocess.run(["bash", "-c", f'"$0" train {config} --resume auto --report {report} --set '
+                                   f"checkpoint.dir={report}.dir {closed}", fleet.BINARY], env=self.environment(),
+                                  cwd=self.work, timeout=fleet.RUN_SECONDS)
+            self.assertEqual(done.returncode, 0, closed)
+            lines = [json.loads(line)["event"] for line in report.read_text().splitlines()]
+            self.assertEqual((lines[0], lines[-1]), ("start", "end"), closed)
+        self.assert_nothing_left()
+
+    def test_signals_before_the_run(self):
+        for delay in (0, 0.005, 0.02, 0.05):
+            for sent, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGQUIT, None)):
+                process = self.start("train", self.write_config(self.config(steps=100000)), "--resume", "auto")
+                time.sleep(delay)  # a random moment; all of them must work
+                process.send_signal(sent)
+                _, err = process.communicate(timeout=60)
+                self.assertIn(process.returncode, (-sent, code), err[-2000:])
+                self.assert_nothing_left()
+                shutil.rmtree(self.work / "checkpoints", ignore_errors=True)
 
     # --- data
 
@@ -86,9 +152,32 @@ class BadInput(fleet.FleetTest):
 
     def test_token_over_the_vocabulary(self):
         path = self.work / "high.u16"
-        path.write_bytes(struct.pack("<4000H", *([7] * 20 + [300] + [7] * 3979)))
-        run = self.train_anyhow(self.config(data={"train": [str(path)], "format": "tokens_u16"}, model={"vocab": 256}))
-        self.assert_refused(run, DATA, "high.u16", "300")
+        path.write_bytes(struct.pack("<4000H", *([7] * 3900 + [300] + [7] * 99)))
+        self.refused_before_start(self.config(data={"train": [str(path)], "format": "tokens_u16"}, model={"vocab": 256}),
+                                  "data.train[0]", "high.u16: token 3900 is id 300", "256", code=DATA)
+
+    def test_foreign_data(self):
+        (self.work / "meg.idx").write_bytes(b"MMIDIDX\0\0" + bytes(200))
+        self.refused_before_start(self.config(data={"train": [str(self.work / "meg.idx")]}),
+                                  "data.train[0]", "meg.idx: a Megatron index", code=DATA)
+        self.refused_before_start(self.config(data={"train": ["/dev/zero"]}), "data.train[0]: /dev/zero: not a regular file",
+                                  code=DATA)
+
+    def test_a_file_cut_short_under_a_run(self):
+        path, report = self.work / "cut.txt", self.work / "cut.jsonl"
+        shutil.copy(self.train_file, path)
+        process = self.start("train", self.write_config(self.config(data={"train": [str(path)]}, steps=100000)),
+                             "--report", report)
+        deadline = time.monotonic() + fleet.RUN_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            if report.exists() and '"event":"step"' in report.read_text().replace(" ", ""):
+                os.truncate(path, 1000)
+                break
+            time.sleep(0.05)
+        _, err = process.communicate(timeout=fleet.RUN_SECONDS)
+        self.assertEqual(process.returncode, DATA, err[-2000:])
+        self.assertIn("data.train[0]: " + str(path) + ": had", err)
+        self.assert_nothing_left()
 
     # --- the fleet
 
@@ -109,7 +198,7 @@ class BadInput(fleet.FleetTest):
     def test_workers_with_different_binaries(self):
         other = self.work / "zerofleet-other"
         shutil.copy(fleet.BINARY, other)
-        # Another build id makes another binary, as another compile would.
+        # A different build id makes a different binary, as recompiling would.
         note = subprocess.run(["readelf", "-n", str(other)], capture_output=True, text=True, check=True).stdout
         build_id = bytes.fromhex(re.search(r"Build ID: ([0-9a-f]+)", note).group(1))
         data = other.read_bytes()
@@ -176,9 +265,11 @@ class BadInput(fleet.FleetTest):
 
     def test_a_checkpoint_of_another_model(self):
         step_dir = self.trained()
-        run = self.train_anyhow(self.config(steps=6, model={"layers": 3}), "--resume", step_dir)
-        self.assertIn(run.code, (USAGE, DATA), run.err[-2000:])
-        self.assert_nothing_left()
+        for field, value in (("layers", 3), ("heads", 1)):
+            run = self.train_anyhow(self.config(steps=6, model={field: value}), "--resume", step_dir)
+            self.assert_refused(run, DATA, f"model.{field}")
+        again = self.train_anyhow(self.config(steps=4, checkpoint={"keep": 5}))
+        self.assertEqual((again.code, again.out.split(":")[0]), (0, "nothing to do"))
 
     def test_a_full_disk(self):
         if os.geteuid() != 0:

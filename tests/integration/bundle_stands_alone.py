@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `cmake --install` makes runs from any place with no library of the build machine but glibc, and its GPU suite
+"""The result of `cmake --install` runs from any folder with no library of the build machine but glibc, and its GPU suite
 runs to its end.
 
 The suite runs dry here: at small sizes on the CPU, where it measures nothing and says so.
@@ -14,8 +14,10 @@ import tempfile
 import fleet
 
 BUILD = pathlib.Path(fleet.BINARY).resolve().parent
-# Of glibc, and what the kernel gives.
+# Provided by glibc and the kernel.
 OF_THE_MACHINE = re.compile(r"ld-linux|linux-vdso|lib(c|m|mvec|dl|rt|pthread|resolv|util|anl)\.so")
+
+LARGEST_ARCHIVE_BYTES = 50 << 20
 
 
 class BundleStandsAlone(fleet.FleetTest):
@@ -24,7 +26,7 @@ class BundleStandsAlone(fleet.FleetTest):
         super().setUpClass()
         cls.made = pathlib.Path(tempfile.mkdtemp(prefix="zerofleet-bundle-"))
         cls.addClassCleanup(shutil.rmtree, cls.made, ignore_errors=True)
-        # Made in one place and used in another.
+        # Installed in one place and used in another.
         subprocess.run(["cmake", "--install", str(BUILD), "--prefix", str(cls.made / "here")], check=True,
                        stdout=subprocess.DEVNULL)
         cls.bundle = cls.made / "there"
@@ -49,6 +51,12 @@ class BundleStandsAlone(fleet.FleetTest):
                 place = pathlib.Path(found.group(1)).resolve()
                 self.assertTrue(place.is_relative_to(self.bundle.resolve()), f"{program.name}: {line}")
 
+    def test_shells_and_man_find_their_files(self):
+        share = self.bundle / "share"
+        for file, begin in (("man/man1/zerofleet.1", '.\\"'), ("bash-completion/completions/zerofleet", "# Completion"),
+                            ("zsh/site-functions/_zerofleet", "#compdef zerofleet"), ("zerofleet/config.schema.json", "{")):
+            self.assertTrue((share / file).read_text().startswith(begin), file)
+
     def test_two_workers_train_over_its_own_ucx(self):
         report = self.work / "report.jsonl"
         config = self.write_config(self.config(steps=4))
@@ -60,9 +68,15 @@ class BundleStandsAlone(fleet.FleetTest):
         events = [json.loads(line)["event"] for line in report.read_text().splitlines()]
         self.assertEqual(events.count("step"), 4)
         opened = "".join(path.read_text(errors="replace") for path in self.work.glob("maps.txt*"))
-        # UCX's transports are found beside its libraries.
+        # UCX's transports are found next to its libraries.
         self.assertRegex(opened, re.escape(str(self.bundle)) + r"(/bin/\.\.)?/lib/ucx/libuct_cma\.so")
         self.assert_nothing_left()
+
+    def test_its_archive_is_small(self):
+        """It is copied to GPU machines over slow links."""
+        archive = self.work / "bundle.tar.xz"
+        subprocess.run(["tar", "-C", str(self.bundle), "--use-compress-program=xz -1 -T0", "-cf", str(archive), "."], check=True)
+        self.assertLess(archive.stat().st_size, LARGEST_ARCHIVE_BYTES)
 
     def test_the_gpu_suite_runs_dry(self):
         out = self.work / "out"
@@ -81,6 +95,16 @@ class BundleStandsAlone(fleet.FleetTest):
         text = (out / "result.md").read_text()
         self.assertIn("Not a GPU result", text)
         self.assertEqual(len((out / "steps.jsonl").read_text().splitlines()), len(states))
+        self.assertEqual({step["figures"]["attention"]["bf16"] for step in result["steps"] if step["step"] == "facts"}, {"cpu"})
+
+        # Again, as after a call that was cut short: what has passed is not run twice, and a part does not affect the others.
+        again = subprocess.run(["sh", str(script), str(self.bundle), str(out), "--dry-run", "--part", "timed"],
+                               capture_output=True, text=True, cwd=self.work, timeout=600, env=self.environment())
+        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
+        ran = [line.split()[3] for line in again.stdout.splitlines() if line.startswith("passed")]
+        self.assertEqual(ran, ["facts"])
+        states_again = {step["step"]: step["state"] for step in json.loads((out / "result.json").read_text())["steps"]}
+        self.assertEqual(states_again, states)
         self.assert_nothing_left()
 
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Every command does its work on a trained model: help, plan, eval, generate, export, import, status."""
+"""Every command works on a trained model: help, plan, eval, generate, export, import, status."""
 import json
 import struct
+import subprocess
 
 import fleet
 
-COMMANDS = ("train", "coordinator", "worker", "status", "plan", "checkpoint", "eval", "generate", "bench")
+COMMANDS = ("train", "coordinator", "worker", "status", "plan", "checkpoint", "eval", "generate", "bench", "help",
+            "completion", "config-schema")
 
 
 class CommandsAnswer(fleet.FleetTest):
@@ -19,6 +21,44 @@ class CommandsAnswer(fleet.FleetTest):
             with self.subTest(command=command):
                 self.assertIn(f"zerofleet {command}", self.ok(command, "--help").out)
         self.assertIn("0.1.0", self.ok("--version").out)
+
+    def under_bash(self, script, timeout=60):
+        """The exit code and standard error of `script`, in which $zf is the binary."""
+        done = subprocess.run(["bash", "-c", script], env={**self.environment(), "zf": fleet.BINARY}, cwd=self.work, text=True,
+                              capture_output=True, timeout=timeout)
+        return done.returncode, done.stderr
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        for command in ("plan --preset gpt2-124m", "--help", "completion bash", "config-schema"):
+            code, err = self.under_bash(f"$zf {command} > /dev/full")
+            self.assertEqual(code, 3, f"{command}: {err}")
+            self.assertRegex(err, r"^zerofleet: standard output: cannot be written: No space left on device\n$")
+
+    def test_a_reader_that_leaves_is_no_error(self):
+        # Both if SIGPIPE ends the process and if it is ignored, as some shells pass it on.
+        code, err = self.under_bash("set -o pipefail; $zf completion bash | head -1; echo ${PIPESTATUS[0]}")
+        self.assertEqual(err, "")
+        code, err = self.under_bash("trap '' PIPE; $zf completion bash | head -c 1 >/dev/null; exit ${PIPESTATUS[0]}")
+        self.assertEqual((code, err), (0, ""))
+
+    def test_no_temporary_directory_is_needed_before_a_bench(self):
+        code, err = self.under_bash("TMPDIR=/nonexistent $zf plan --parameters 1B > /dev/null")
+        self.assertEqual((code, err), (0, ""))
+        code, err = self.under_bash("TMPDIR=/nonexistent $zf bench coordinator")
+        self.assertEqual(code, 3, err)
+        self.assertRegex(err, r"^zerofleet: [^\n]*/nonexistent[^\n]*\n$")
+
+    def test_the_schema_is_one_that_others_can_read(self):
+        schema = json.loads(self.ok("config-schema").out)
+        try:
+            import jsonschema
+            import yaml
+        except ImportError:
+            self.skipTest("SKIPPED: no jsonschema and yaml for Python here; config_test has a check of its own")
+        jsonschema.Draft7Validator.check_schema(schema)
+        for path in sorted((fleet.ROOT / "examples").glob("*.yaml")):
+            # Python's YAML 1.1 reads 4.0e-3 as a number only because its exponent has a sign, as in the examples.
+            jsonschema.validate(yaml.safe_load(path.read_text()), schema)
 
     def test_a_checkpoint_is_used(self):
         config = self.config(data={"validation": [str(self.held_file)]}, evaluate={"every_steps": 12, "batches": 2})
@@ -57,6 +97,10 @@ class CommandsAnswer(fleet.FleetTest):
         from_tokens = self.train(self.config(data={"train": [str(tokens)], "format": "tokens_u16"}, model={"vocab": 256},
                                              checkpoint={"dir": str(self.work / "tokens")}))
         self.assert_same_bits(from_text.column("loss"), from_tokens.column("loss"), "text and its tokens")
+        refused = self.run_command("eval", "--checkpoint", self.work / "tokens", "--data", self.held_file)
+        self.assertEqual(refused.code, 3)
+        self.assertIn("is text, but the model was trained on tokens", refused.err)
+        self.ok("eval", "--checkpoint", self.work / "tokens", "--data", tokens)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("ZEROFLEET", str(ROOT / "build" / "zerofleet"))
 MARK = "ZEROFLEET_TEST_MARK"
-# Longer than any run here takes on a loaded machine; a run that hangs fails by it.
+# Longer than any run here takes on a loaded machine; a run that hangs fails by this limit.
 RUN_SECONDS = 240
 
 
@@ -34,7 +34,7 @@ def english_like_text(size):
 
 
 def merged(base, changes):
-    """`base` with `changes` laid over it, section by section."""
+    """`base` with `changes` merged into it, section by section."""
     result = dict(base)
     for key, value in changes.items():
         result[key] = merged(base.get(key, {}), value) if isinstance(value, dict) else value
@@ -43,7 +43,7 @@ def merged(base, changes):
 
 def free_port(count=1):
     """The first of `count` ports in a row that nothing listens on at the moment."""
-    for base in range(random.randint(20000, 31000), 32768 - count, count):  # below those the kernel gives to clients
+    for base in range(random.randint(20000, 31000), 32768 - count, count):  # below those the kernel assigns to clients
         sockets = []
         try:
             for port in range(base, base + count):
@@ -72,16 +72,16 @@ class Run:
         return [each for each in self.events if each["event"] == event]
 
     def column(self, field):
-        """step -> value, of the steps this report holds; a step done again after a resume counts once, the last time."""
+        """step -> value, of the steps this report holds; of a step repeated after a resume, the last value."""
         return {each["step"]: each[field] for each in self.of("step")}
 
     def error_lines(self):
-        """What the command said about an error; progress and warnings on stderr begin otherwise."""
+        """The command's error messages; progress and warnings on stderr have other prefixes."""
         return [line for line in self.err.splitlines() if line.startswith("zerofleet: ")]
 
 
 class FleetTest(unittest.TestCase):
-    """A test with a work folder of its own, and a check that it leaves no process behind."""
+    """A test with its own work folder, and a check that it leaves no process behind."""
 
     def setUp(self):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="zerofleet-test-"))
@@ -96,7 +96,7 @@ class FleetTest(unittest.TestCase):
     # --- configurations
 
     def config(self, **changes):
-        """A model of some 30 thousand parameters, 12 sequences a step: trains in a second or two."""
+        """A model of some 30 thousand parameters, 12 sequences per step: trains in a second or two."""
         base = {
             "model": {"family": "gpt2", "layers": 2, "hidden": 24, "heads": 3, "context": 32},
             "data": {"train": [str(self.train_file)]},
@@ -108,7 +108,7 @@ class FleetTest(unittest.TestCase):
             "steps": 12,
             "checkpoint": {"dir": str(self.work / "checkpoints"), "every_steps": 0},
             "device": "cpu",
-            # A machine that is busy with other tests may hold a worker up for longer than the 2 seconds of the default.
+            # A machine that is busy with other tests may delay a worker for longer than the default of 2 seconds.
             "restart": {"heartbeat_timeout_seconds": 20},
         }
         return merged(base, changes)
@@ -157,11 +157,11 @@ class FleetTest(unittest.TestCase):
             if report.exists() and any(f'"step":{step},' in line.replace(" ", "") for line in report.read_text().splitlines()):
                 process.send_signal(send)
                 break
-            time.sleep(0.005)  # a test may look at a real process only now and then
+            time.sleep(0.005)  # polls a real process at intervals
         out, err = process.communicate(timeout=RUN_SECONDS)
         return Run(process.returncode, out, err, report)
 
-    # --- what is left
+    # --- leftovers
 
     def leftovers(self):
         """Processes still alive that this test started, directly or not."""
@@ -207,7 +207,7 @@ class FleetTest(unittest.TestCase):
 
 
 def checkpoint_states(step_dir):
-    """The whole fp32 state of a checkpoint, {"master" | "exp_avg" | "exp_avg_sq": bytes}, put together from its shards."""
+    """The whole fp32 state of a checkpoint, {"master" | "exp_avg" | "exp_avg_sq": bytes}, assembled from its shards."""
     step_dir = pathlib.Path(step_dir)
     manifest = json.loads((step_dir / "manifest.json").read_text())
     elements = max(int(tensor["flat_end"]) for tensor in manifest["tensors"])
@@ -230,7 +230,7 @@ def latest_checkpoint(directory):
 
 
 def full_size():
-    """ZEROFLEET_FULL=1 asks for the long form of a test: all the steps its claim is made for."""
+    """ZEROFLEET_FULL=1 asks for the long form of a test, with all the steps that its claim covers."""
     return os.environ.get("ZEROFLEET_FULL") == "1"
 
 

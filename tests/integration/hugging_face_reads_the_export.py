@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """An exported checkpoint loads in Hugging Face transformers and gives the loss that `zerofleet eval` gives.
 
-Needs torch and transformers (scripts/oracle_venv.sh makes a virtual environment with both); skips, saying so, without.
+Needs torch and transformers, which scripts/oracle_venv.sh brings and `make test` runs; where that fails the test says so and is
+skipped.
 """
 import os
 import subprocess
@@ -14,7 +15,8 @@ VENV_PYTHON = fleet.ROOT / "build" / "oracle-venv" / "bin" / "python3"
 class HuggingFaceReadsTheExport(fleet.FleetTest):
     def test_same_loss(self):
         if not os.access(VENV_PYTHON, os.X_OK):
-            self.skipTest("SKIPPED: transformers is not here; scripts/oracle_venv.sh brings it")
+            self.skipTest("SKIPPED: Hugging Face transformers is not installed; scripts/oracle_venv.sh installs it in "
+                          "build/oracle-venv")
         self.train(self.config())
         step_dir = fleet.latest_checkpoint(self.work / "checkpoints")
         export = self.work / "hf"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Measured bytes of parameters, gradients and optimizer states are those of ZeRO's section 5 (table 1), plus padding under 1%.
 
-A model of 10.8M parameters in bf16: 2 bytes a parameter, 2 a gradient, 12 of optimizer state; split as the stage says.
+A model of 10.8M parameters in bf16: 2 bytes per parameter, 2 per gradient and 12 of optimizer state, split as the stage says.
 The process's resident memory agrees with the sum of all categories and the stated constant of libraries and code.
 """
 import fleet
 
 MODEL = {"layers": 6, "hidden": 384, "heads": 6, "context": 32, "vocab": 256}
-# Code, gRPC, UCX's transports and oneDNN's kernels, beside what the arenas hold: 37 MiB measured on 2 cores (docs/architecture.md);
+# Code, gRPC, UCX's transports and oneDNN's kernels, in addition to the arenas: 37 MiB measured on 2 cores (docs/architecture.md);
 # more cores mean more thread stacks.
 PROCESS_CONSTANT_BYTES = 64 << 20
 
@@ -20,8 +20,10 @@ def paper_bytes(stage, parameters, workers):
 
 class MemoryMatchesThePaper(fleet.FleetTest):
     def test_every_stage(self):
-        for workers in (1, 2, 4):
-            for stage in (0, 1, 2, 3):
+        # One worker splits nothing, and four split differently: the outer stages suffice for these. ZEROFLEET_FULL=1 runs all.
+        stages = {1: (0, 3), 2: (0, 1, 2, 3), 4: (1, 3)}
+        for workers in stages:
+            for stage in (0, 1, 2, 3) if fleet.full_size() else stages[workers]:
                 with self.subTest(workers=workers, stage=stage):
                     self.check(stage, workers)
 

@@ -114,7 +114,7 @@ class MetricsAreScraped(fleet.FleetTest):
 
         for name, least in {**WORKER_METRICS, **COORDINATOR_METRICS}.items():
             with self.subTest(metric=name):
-                # A page that was late is missing until the next one.
+                # A late page is missing until the next scrape.
                 self.wait_for(f"{name} of {least} or more", lambda: max(
                     (float(each["value"][1]) for each in self.query(name)), default=-1) >= least)
         self.check_sense()
@@ -132,7 +132,7 @@ class MetricsAreScraped(fleet.FleetTest):
         self.assertEqual(process.returncode, 143, err[-2000:])
 
     def check_sense(self):
-        """Values that must fit each other."""
+        """Values that must be consistent with each other."""
         loss = [float(each["value"][1]) for each in self.query("zerofleet_worker_loss")]
         self.assertTrue(all(0 < value < 8 for value in loss), loss)
         self.wait_for("every phase", lambda: {"forward", "backward", "reduce", "optimizer", "gather", "data", "checkpoint"} <= {

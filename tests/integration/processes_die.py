@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Processes of a run are killed, or cannot start: one line that says which and when, the right exit code, and none is left."""
+"""Processes of a run are killed, or cannot start: one line that says which and when, the right exit code, none left."""
 import os
 import pathlib
 import signal
@@ -23,7 +23,7 @@ class ProcessesDie(fleet.FleetTest):
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not self.has_committed(report):
             self.assertIsNone(process.poll(), "the run ended by itself")
-            time.sleep(0.02)  # a test may look at a real process only now and then
+            time.sleep(0.02)  # polls a real process at intervals
         children = {}
         for pid in self.leftovers():
             words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
@@ -44,7 +44,7 @@ class ProcessesDie(fleet.FleetTest):
         os.kill(children["worker"][1], signal.SIGKILL)
         self.assert_ends(process, FLEET, r"rank \d.*SIGKILL.*step \d+.*checkpoint.*step \d+")
 
-    def test_a_worker_stands_still(self):
+    def test_a_worker_hangs(self):
         process, children = self.running(restart={"heartbeat_timeout_seconds": 4})
         os.kill(children["worker"][0], signal.SIGSTOP)
         self.assert_ends(process, FLEET, r"rank \d.*step \d+.*nothing heard for \d.*checkpoint: step \d+")

@@ -9,7 +9,7 @@ import fleet
 
 
 class ResumeIsExact(fleet.FleetTest):
-    STEPS = 600  # a second or so, for a signal must come before the last
+    STEPS = 600  # a second or so: a signal must arrive before the last
 
     def named(self, name, **changes):
         return self.config(steps=self.STEPS, checkpoint={"dir": str(self.work / name)}, **changes)
@@ -17,7 +17,7 @@ class ResumeIsExact(fleet.FleetTest):
     def test_stopped_by_a_signal(self):
         whole = self.train(self.named("whole"))
         for number, (send, code) in enumerate(((signal.SIGINT, 130), (signal.SIGTERM, 143))):
-            for attempt in range(5):  # on a busy machine a run may be over before it has heard of the signal
+            for attempt in range(5):  # on a busy machine a run may be over before it receives the signal
                 config = self.named(f"stopped-{number}-{attempt}")
                 stopped = self.train_until(config, 4 + 7 * number, send)
                 if max(stopped.column("loss"), default=0) < self.STEPS:
@@ -33,7 +33,7 @@ class ResumeIsExact(fleet.FleetTest):
                 self.assert_same_bits(whole.column(field), joined, f"{field} of a run stopped at step {done}")
 
     def test_across_world_sizes_and_stages(self):
-        # A cosine ends at the last step: runs of different lengths would learn at different rates.
+        # A cosine ends at the last step: runs of different lengths would have different learning rates.
         constant = {"decay": "constant"}
         first = self.train(self.config(steps=6, schedule=constant, checkpoint={"dir": str(self.work / "first")},
                                        parallel={"workers": 3, "zero_stage": 3}))
@@ -49,7 +49,7 @@ class ResumeIsExact(fleet.FleetTest):
                 # No step left to do: the state passes through this world size and stage, and is saved again.
                 self.train(self.config(steps=6, parallel=parallel, checkpoint={"dir": str(name)}), "--resume", source)
                 self.assertEqual(states, fleet.checkpoint_states(fleet.latest_checkpoint(name)), "states changed")
-                # And training on sees the same samples: the losses agree as far as world sizes agree.
+                # And further training sees the same samples: the losses agree as closely as world sizes do.
                 on = self.train(self.config(steps=12, schedule=constant, parallel=parallel,
                                             checkpoint={"dir": f"{name}-on"}), "--resume", source)
                 joined = {**first.column("loss"), **on.column("loss")}

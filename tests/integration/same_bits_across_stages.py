@@ -2,7 +2,7 @@
 """Stages 0 to 3 give the same losses and gradient norms to the last bit, at world sizes 2, 3 and 4, in fp32 and bf16.
 
 With several micro-batches the order of summation depends on the stage; then they agree to 1e-6 (fp32).
-12 steps; ZEROFLEET_FULL=1 runs the 50 that the project claims it for.
+12 steps at two world sizes each; ZEROFLEET_FULL=1 runs the 50 that the project claims it for, at all three.
 """
 import fleet
 
@@ -17,8 +17,8 @@ class SameBitsAcrossStages(fleet.FleetTest):
                 batch={"micro_sequences": micro_sequences},
                 checkpoint={"dir": str(self.work / f"stage-{stage}-{world}-{precision}-{micro_sequences}")}))
 
-    def check_same_bits(self, precision):
-        for world in (2, 3, 4):
+    def check_same_bits(self, precision, worlds):
+        for world in (2, 3, 4) if fleet.full_size() else worlds:
             runs = dict(self.stages(world, precision, micro_sequences=12 // world))
             self.assertEqual(len(runs[0].column("loss")), STEPS)
             self.assertLess(runs[0].column("loss")[STEPS], runs[0].column("loss")[1], "the loss does not fall")
@@ -28,10 +28,10 @@ class SameBitsAcrossStages(fleet.FleetTest):
                                           f"{precision}, {world} workers, {field}, stage {stage} against stage 0")
 
     def test_fp32(self):
-        self.check_same_bits("fp32")
+        self.check_same_bits("fp32", (2, 3))
 
     def test_bf16(self):
-        self.check_same_bits("bf16")
+        self.check_same_bits("bf16", (3, 4))
 
     def test_four_micro_batches_agree(self):
         runs = dict(self.stages(3, "fp32", micro_sequences=1))

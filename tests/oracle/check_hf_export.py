@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds an exported checkpoint against Hugging Face transformers: the model that transformers builds from EXPORT_DIR must
+"""Compares an exported checkpoint with Hugging Face transformers: the model that transformers builds from EXPORT_DIR must
 give the same mean loss over a file as `zerofleet eval` gives for the checkpoint it came from, within 1e-5.
 
     scripts/oracle_venv.sh          # once: a virtual environment with torch and transformers
@@ -24,7 +24,7 @@ def hugging_face_loss(export_dir, tokens):
     """Mean cross-entropy in nats over all samples of the file: sample i is tokens [i*context, (i+1)*context]."""
     model, report = transformers.GPT2LMHeadModel.from_pretrained(export_dir, output_loading_info=True)
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        # The output head is tied to the embedding, and the causal mask is no weight.
+        # The output head is tied to the embedding, and the causal mask is not a weight.
         odd = [key for key in report.get(kind, []) if not str(key).endswith((".attn.bias", ".masked_bias", "lm_head.weight"))]
         if odd:
             sys.exit(f"transformers reports {kind}: {odd}")

@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
 """Writes data/gpt2_{a,b}.safetensors: what PyTorch computes for two small GPT-2 shapes.
 
-The C++ tests hold the model, its backward pass and the optimizer against these tensors. To make them again:
+The C++ tests compare the model, its backward pass and the optimizer with these tensors. To regenerate them:
 
     apt-get install python3-torch
-    /usr/bin/python3 tests/oracle/make_gpt2_fixtures.py            # rewrites the files, byte for byte the same
+    /usr/bin/python3 tests/oracle/make_gpt2_fixtures.py            # rewrites the files, byte for byte identical
     /usr/bin/python3 tests/oracle/make_gpt2_fixtures.py --check    # compares with the files in the tree
 
 The reference runs in float64 and is stored as float32, so what is stored is exact to fp32 rounding. The script
 also runs the same model in PyTorch's fp32 and refuses to write a fixture that fp32 cannot reach within 1e-5:
-a test that holds C++ to that bound then asks for nothing PyTorch itself does not deliver.
+a test with that bound then requires no more of C++ than PyTorch itself achieves.
 
-Tensors in a file (names as Hugging Face gives them; linear weights are (out, in)):
+Tensors in a file (with Hugging Face's names; linear weights are (out, in)):
     init/transformer.*       weights before the first step; biases and norms are random too
     tokens                   int32 [B, T+1]: inputs are [:, :-1], targets [:, 1:]
     loss, bf16_loss          mean cross-entropy of that batch in nats; bf16 is the model cast to bfloat16
     grad/transformer.*       gradient of `loss`
-    step_tokens              int32 [5, B, T+1]: one batch for each AdamW step from `init`
+    step_tokens              int32 [5, B, T+1]: one batch per AdamW step from `init`
     step_losses, step_grad_norms, bf16_step_losses   of the 5 steps; norms before clipping
     after5/transformer.*     weights after the 5 steps
-Shape and hyperparameters stand in the file's __metadata__. The key third of every attn.c_attn.bias has a gradient
-of exactly zero (softmax ignores a shift that all keys share), so what Adam makes of it is rounding noise divided
+Shape and hyperparameters are in the file's __metadata__. The key third of every attn.c_attn.bias has a gradient
+of exactly zero (softmax ignores a shift that all keys share), so Adam's update for it is rounding noise divided
 by its own size: compare `after5` without those elements.
 
 To add a shape, add a row to SHAPES.

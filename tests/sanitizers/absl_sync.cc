@@ -3,8 +3,8 @@
 // Debian's Abseil is built without ThreadSanitizer, which then sees no order between what two threads do under an
 // absl::Mutex and reports every such pair as a race. This file defines the same functions in the test binary, where the
 // dynamic linker finds them first: for our code and for gRPC's, which locks through them too. pthread calls are ones
-// ThreadSanitizer knows. Reader locks are exclusive here: a write under a reader lock is for clang's thread-safety analysis
-// to find. zf_test links this file into every test of a thread-sanitizer build.
+// ThreadSanitizer knows. Reader locks are exclusive here: a write under a reader lock is for clang's thread-safety
+// analysis to find. zf_test links this file into every test of a thread-sanitizer build.
 #include <errno.h>
 #include <pthread.h>
 #include <sanitizer/tsan_interface.h>
@@ -19,7 +19,8 @@ namespace absl {
 ABSL_NAMESPACE_BEGIN
 namespace {
 
-// One word of Abseil's object holds the pointer to this; it is made at the first use, as a Mutex may be constant-initialised.
+// One word of Abseil's object holds the pointer to this; it is made at the first use, as a Mutex may be
+// constant-initialised.
 struct Lockable {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t state_changed = PTHREAD_COND_INITIALIZER;
@@ -30,7 +31,8 @@ T& Made(std::atomic<intptr_t>& word) {
   intptr_t found = word.load(std::memory_order_acquire);
   if (found == 0) {
     T* fresh = new T{};
-    if (word.compare_exchange_strong(found, reinterpret_cast<intptr_t>(fresh), std::memory_order_acq_rel)) return *fresh;
+    if (word.compare_exchange_strong(found, reinterpret_cast<intptr_t>(fresh), std::memory_order_acq_rel))
+      return *fresh;
     delete fresh;
   }
   return *reinterpret_cast<T*>(found);

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""A fleet whose coordinator and workers are started by hand: what each prints, the report, who may join and stop it, and
+how it answers a hang-up.
+"""
+import signal
+import stat
+import time
+import urllib.request
+
+import fleet
+
+
+class FleetByHand(fleet.FleetTest):
+    def setUp(self):
+        super().setUp()
+        self.token = self.work / "token"
+        self.token.write_text("a-token-for-this-test-alone\n")
+        self.token.chmod(stat.S_IRUSR | stat.S_IWUSR)
+
+    def coordinator(self, config, *arguments, listen="127.0.0.1:0"):
+        """A coordinator that listens, and its address."""
+        process = self.start("coordinator", "--config", self.write_config(config), "--listen", listen, "--state-dir",
+                             self.work / "state", *arguments)
+        line = process.stdout.readline()
+        self.assertTrue(line.startswith("listening on "), line + (process.stderr.read() if not line else ""))
+        return process, line.split()[-1].replace("0.0.0.0", "127.0.0.1")
+
+    def worker(self, address, *arguments):
+        return self.start("worker", "--coordinator", address, "--device", "cpu", "--threads", 1, *arguments)
+
+    def finish(self, process):
+        out, err = process.communicate(timeout=fleet.RUN_SECONDS)
+        return process.returncode, out, err
+
+    def test_everybody_says_where_they_are_and_the_report_is_train_s(self):
+        config = self.config(steps=12, data={"validation": [str(self.held_file)]}, evaluate={"every_steps": 6, "batches": 1})
+        report, port = self.work / "hand.jsonl", fleet.free_port()
+        coordinator, address = self.coordinator(config, "--report", report, "--token-file", self.token, "--metrics-port", port,
+                                                "--metrics-linger", 60, "--run-name", "by-hand")
+        stranger = self.finish(self.worker(address))
+        self.assertEqual(stranger[0], 2, stranger)
+        self.assertIn("refused this worker: this call needs a worker's token", stranger[2])
+        workers = [self.worker(address, "--token-file", self.token) for _ in range(2)]
+        ends = [self.finish(worker) for worker in workers]
+        page = self.last_page(port)
+        coordinator.send_signal(signal.SIGTERM)  # ends --metrics-linger
+        code, out, err = self.finish(coordinator)
+        self.assertEqual([end[0] for end in ends] + [code], [0, 0, 0], f"{ends}\n{err}")
+        for line in ('zerofleet_coordinator_phase{phase="done"} 1', "zerofleet_coordinator_step 12",
+                     "zerofleet_coordinator_target_steps 12", 'run="by-hand"', "zerofleet_coordinator_validation_loss "):
+            self.assertIn(line, page)
+        self.assertIn("step 12/12", err)
+        self.assertIn("validation loss", out)
+        for rank, (_, _, said) in enumerate(ends):
+            self.assertIn(f"connected to the coordinator at {address}", said)
+            self.assertRegex(said, "rank [01] of 2, ")
+            self.assertIn("step 12/12", said)
+        by_hand = fleet.Run(code, out, err, report)
+        with_train = self.train(self.config(
+            steps=12, data={"validation": [str(self.held_file)]}, evaluate={"every_steps": 6, "batches": 1},
+            checkpoint={"dir": str(self.work / "other")}))
+        self.assertIn("coordinator at 127.0.0.1:", with_train.err)
+        self.assertEqual([each["event"] for each in by_hand.events], [each["event"] for each in with_train.events])
+        self.assert_same_bits(with_train.column("loss"), by_hand.column("loss"), "by hand and with train")
+        self.assert_nothing_left()
+
+    def last_page(self, port):
+        """The coordinator's metrics once its run has ended."""
+        deadline = time.monotonic() + 60
+        page = ""
+        while time.monotonic() < deadline:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                page = answer.read().decode()
+            if 'zerofleet_coordinator_phase{phase="done"} 1' in page:
+                return page
+            time.sleep(0.1)
+        return page
+
+    def test_an_open_port_is_warned_of_and_a_loose_token_refused(self):
+        coordinator, _ = self.coordinator(self.config(), listen="0.0.0.0:0")
+        coordinator.send_signal(signal.SIGTERM)
+        code, _, err = self.finish(coordinator)
+        self.assertEqual(code, 143, err)
+        self.assertIn("whoever reaches this port can join, watch and stop the run", err)
+        self.token.chmod(0o644)
+        loose = self.run_command("coordinator", "--config", self.write_config(self.config()), "--listen", "127.0.0.1:0",
+                                 "--state-dir", self.work / "state", "--token-file", self.token)
+        self.assertEqual(loose.code, 2)
+        self.assertIn("mode 0644", loose.err)
+
+    def test_a_hang_up_stops_the_run_with_a_checkpoint_and_nohup_keeps_it(self):
+        config = self.config(steps=1_000_000)
+        self.addCleanup(signal.signal, signal.SIGHUP, signal.getsignal(signal.SIGHUP))
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        run = self.train_until(config, 5, signal.SIGHUP)
+        self.assertEqual(run.code, 143, run.err[-2000:])
+        self.assertIsNotNone(fleet.latest_checkpoint(self.work / "checkpoints"))
+        ignoring = self.config(steps=300, checkpoint={"dir": str(self.work / "other")})
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does for its child
+        run = self.train_until(ignoring, 5, signal.SIGHUP)
+        self.assertEqual(run.code, 0, run.err[-2000:])
+        self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    fleet.main()

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""A long run of a tiny model, to see that nothing grows with it: memory, threads, descriptors and logs of every process.
+
+    tests/soak.py [--steps 150000] [--workers 3] [--interval 10] [--json FILE]
+
+Trains one layer of width 16 with the metrics of every process scraped at each interval, samples /proc of the launcher and of its
+children, and compares the largest values after the first minute (or the first half of a run shorter than two) with those
+before. Prints a table and a verdict; the exit code is 1 if something grew. ZEROFLEET names the binary (default:
+build/zerofleet). Standard library only. Not part of `make test`.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "integration"))
+import fleet  # noqa: E402
+
+# What a process may grow by after the warm-up: pages that allocators keep, a thread or a connection of a scrape under way.
+ALLOWED = {"rss_kb": 2048, "threads": 2, "descriptors": 4}
+MOST_LOG_BYTES = 17 << 20  # a log and the one before it
+COLUMNS = ("rss_kb", "threads", "descriptors")
+
+
+def sample(pid):
+    """The process's figures now; none if it is gone."""
+    try:
+        fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
+        return {"rss_kb": int(fields["VmRSS"].split()[0]), "threads": int(fields["Threads"]),
+                "descriptors": len(os.listdir(f"/proc/{pid}/fd"))}
+    except (OSError, KeyError):
+        return None
+
+
+def role_of(pid):
+    try:
+        arguments = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    role = arguments[1].decode() if len(arguments) > 1 else None
+    if role == "worker":
+        return "worker " + arguments[arguments.index(b"--local-rank") + 1].decode()
+    return role
+
+
+def children_of(pid):
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {role_of(int(child)): int(child) for child in children}
+
+
+def scrape(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            return answer.read().decode()
+    except OSError:
+        return ""
+
+
+def step_of(page):
+    for line in page.splitlines():
+        if line.startswith("zerofleet_worker_step "):
+            return int(float(line.split()[1]))
+    return 0
+
+
+def log_bytes(logs):
+    return sum(path.stat().st_size for path in logs.glob("*")) if logs.exists() else 0
+
+
+def write_config(work, steps, workers):
+    text = work / "train.txt"
+    text.write_text(fleet.english_like_text(50_000))
+    config = {
+        "model": {"family": "gpt2", "layers": 1, "hidden": 16, "heads": 1, "context": 8},
+        "data": {"train": [str(text)]}, "parallel": {"zero_stage": 2, "workers": workers}, "precision": "fp32",
+        "batch": {"global_sequences": workers}, "steps": steps, "device": "cpu",
+        "checkpoint": {"dir": str(work / "checkpoints"), "every_steps": max(100, steps // 20), "keep": 2},
+        "restart": {"heartbeat_timeout_seconds": 20},
+    }
+    path = work / "soak.yaml"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def watch(launcher, port, workers, interval, logs):
+    """Samples every process until the launcher has ended: [{seconds, step, log_bytes, processes: {role: figures}}]."""
+    samples, began = [], time.monotonic()
+    while launcher.poll() is None:
+        pages = [scrape(port + i) for i in range(workers + 1)]
+        processes = {"train": launcher.pid, **children_of(launcher.pid)}
+        figures = {role: sample(pid) for role, pid in processes.items() if role}
+        samples.append({"seconds": time.monotonic() - began, "step": max(map(step_of, pages)), "log_bytes": log_bytes(logs),
+                        "processes": {role: each for role, each in figures.items() if each}})
+        print(f"  {samples[-1]['seconds']:7.0f} s  step {samples[-1]['step']}", file=sys.stderr, flush=True)
+        try:
+            launcher.wait(interval)
+        except subprocess.TimeoutExpired:
+            pass
+    return samples
+
+
+def judge(samples):
+    """The table's rows, and what grew."""
+    warm = min(60.0, samples[-1]["seconds"] / 2)
+    before = [each for each in samples if each["seconds"] <= warm and each["step"] > 0] or samples[:2]
+    after = [each for each in samples if each["seconds"] > warm and each["step"] > 0] or samples[-1:]
+    rows, grown = [], []
+    for role in sorted({role for each in samples for role in each["processes"]}):
+        for column in COLUMNS:
+            first = max((each["processes"][role][column] for each in before if role in each["processes"]), default=0)
+            most = max((each["processes"][role][column] for each in after if role in each["processes"]), default=0)
+            rows.append((role, column, first, most))
+            if first and most > first + ALLOWED[column]:
+                grown.append(f"{role}: {column} grew from {first} to {most}")
+    most_log = max(each["log_bytes"] for each in samples)
+    rows.append(("all", "log_bytes", before[-1]["log_bytes"], most_log))
+    if most_log > MOST_LOG_BYTES * len(samples[0]["processes"]):
+        grown.append(f"the logs grew to {most_log} bytes")
+    return rows, grown
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=150_000)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--interval", type=float, default=10, help="seconds between samples and scrapes")
+    parser.add_argument("--json", help="write all samples to this file")
+    flags = parser.parse_args()
+    work = pathlib.Path(tempfile.mkdtemp(prefix="zerofleet-soak-"))
+    port = fleet.free_port(flags.workers + 1)
+    report = work / "report.jsonl"
+    launcher = subprocess.Popen(
+        [fleet.BINARY, "train", str(write_config(work, flags.steps, flags.workers)), "--metrics-port", str(port), "--report",
+         str(report)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"})
+    with open(work / "progress.txt", "w", encoding="utf-8") as progress:
+        drain = subprocess.Popen(["cat"], stdin=launcher.stderr, stdout=progress)
+        samples = watch(launcher, port, flags.workers, flags.interval, work / "checkpoints" / "logs")
+        drain.wait()
+    if flags.json:
+        pathlib.Path(flags.json).write_text(json.dumps(samples, indent=1))
+    if launcher.returncode != 0 or len(samples) < 3:
+        print((work / "progress.txt").read_text()[-2000:])
+        sys.exit(f"train ended with {launcher.returncode} after {len(samples)} samples; see {work}")
+    with open(report, encoding="utf-8") as lines:
+        steps = sum(1 for line in lines if '"event":"step"' in line.replace(" ", ""))
+    rows, grown = judge(samples)
+    if steps != flags.steps:
+        grown.append(f"the report has {steps} of {flags.steps} steps")
+    print(f"{flags.steps} steps, {flags.workers} workers, {samples[-1]['seconds']:.0f} s, {len(samples)} samples")
+    print(f"{'process':<14}{'figure':<14}{'warm-up':>12}{'after it':>12}")
+    for role, column, first, most in rows:
+        print(f"{role:<14}{column:<14}{first:>12}{most:>12}")
+    print("level" if not grown else "GREW: " + "; ".join(grown))
+    shutil.rmtree(work, ignore_errors=True)
+    sys.exit(1 if grown else 0)
+
+
+if __name__ == "__main__":
+    main()
