@@ -88,6 +88,8 @@ install_cuda() {
   (cd "$root" && python3 scripts/cuda_toolkit.py build/cuda "$@")
 }
 
+for set_name in "$@"; do packages_of "$set_name" >/dev/null || exit 2; done
+
 if ! command -v apt-get >/dev/null; then
   echo "setup.sh: this is not Debian; install these packages' equivalents yourself:" >&2
   for set_name in "$@"; do packages_of "$set_name" >&2; done
