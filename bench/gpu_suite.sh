@@ -65,6 +65,7 @@ for name in libcublasLt.so.13 libcudnn.so.9 libnccl.so.2; do
     [ -z "$library" ] || break
   done
   if [ -z "$library" ]; then
+    # shellcheck disable=SC2116,SC2086  # a list of folders, one space between them
     echo "gpu_suite.sh: found no $name in any of: $(echo $roots)"
     continue
   fi

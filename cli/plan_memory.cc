@@ -92,7 +92,7 @@ nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory
   }
   if (rank.device) {
     document["gpu"] = {{"planned_bytes", plan.Bytes(Space::kDevice) + rank.device->used_bytes},
-                       {"beside_the_plan_bytes", rank.device->used_bytes},
+                       {"outside_the_plan_bytes", rank.device->used_bytes},
                        {"total_bytes", rank.device->total_bytes}};
   }
   return document;
