@@ -155,7 +155,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinOnBoard(Board& board, const Co
   for (int peer = 0; peer < options.ranks; peer++) {
     addresses.emplace_back(board.addresses[peer], board.address_bytes[peer]);
   }
-  return endpoint->Join("data", rank, addresses, 1);
+  return endpoint->Join({.name = "data", .rank = rank, .addresses = addresses});
 }
 
 absl::Status RunRank(Board& board, const CollectiveBenchOptions& options, int rank) {
@@ -236,8 +236,9 @@ absl::StatusOr<std::vector<CollectiveRate>> BenchCollectivesAcrossHosts(const Co
       RendezvousClient::Join(
           {.server = meeting_place, .host = host, .transport_address = endpoint->address(), .cancelled = cancelled}));
   const int ranks = static_cast<int>(group->transport_addresses().size());
-  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<Communicator> communicator,
-                      endpoint->Join("data", group->rank(), group->transport_addresses(), 1));
+  ZF_ASSIGN_OR_RETURN(
+      const std::shared_ptr<Communicator> communicator,
+      endpoint->Join({.name = "data", .rank = group->rank(), .addresses = group->transport_addresses()}));
   group->OnLost([communicator](absl::Status reason) { communicator->Abort(std::move(reason)); });
   Figures figures = {};
   ZF_RETURN_IF_ERROR(Measure(*communicator, options, figures));

@@ -84,7 +84,8 @@ int Main(int argc, char** argv) {
   std::cout << absl::BytesToHexString((*endpoint)->address()) << std::endl;
   std::vector<std::string> addresses;
   for (int peer = 0; peer < size; peer++) addresses.push_back(absl::HexStringToBytes(ReadLine()));
-  auto communicator = (*endpoint)->Join("data", rank, addresses, std::strtoull(argv[3], nullptr, 10));
+  auto communicator = (*endpoint)->Join(
+      {.name = "data", .rank = rank, .addresses = addresses, .generation = std::strtoull(argv[3], nullptr, 10)});
   if (!communicator.ok()) return Fail(communicator.status().ToString());
   std::cout << "joined" << std::endl;
   if (scenario == "sums") return Sums(**communicator);

@@ -38,7 +38,7 @@ Group CreateUcxGroup(const std::string& group, int size) {
   }
   Group communicators;
   for (int rank = 0; rank < size; rank++) {
-    auto communicator = endpoints[rank]->Join(group, rank, addresses, /*generation=*/1);
+    auto communicator = endpoints[rank]->Join({.name = group, .rank = rank, .addresses = addresses});
     EXPECT_TRUE(communicator.ok()) << communicator.status();
     communicators.push_back(*std::move(communicator));
   }

@@ -68,7 +68,7 @@ TEST_F(DeviceMemoryTest, NcclAlone) {
   for (bool alone : {false, true}) {
     auto endpoint = NcclEndpoint::Create(*device_, {.alone = alone}).value();
     Group group;
-    group.push_back(endpoint->Join("data", 0, {endpoint->address()}, 1).value());
+    group.push_back(endpoint->Join({.name = "data", .rank = 0, .addresses = {endpoint->address()}}).value());
     RunOn(group);
   }
 }
@@ -78,7 +78,7 @@ TEST_F(DeviceMemoryTest, AbortEndsAConnectionToARankThatNeverComes) {
   NcclAddress elsewhere = UnwrapNcclAddress(endpoint->address()).value();
   elsewhere.device_id = "another GPU";
   const std::vector<std::string> addresses = {endpoint->address(), WrapNcclAddress(elsewhere)};
-  auto communicator = endpoint->Join("data", 0, addresses, 1).value();
+  auto communicator = endpoint->Join({.name = "data", .rank = 0, .addresses = addresses}).value();
   const auto data = device_->Reserve(4096).value();
   const auto pending = communicator->AllReduce(data->data(), 1024, DType::kF32, "u");
   while (communicator->progress().sequence == 0) std::this_thread::yield();
@@ -96,7 +96,8 @@ TEST_F(DeviceMemoryTest, TwoRanksShareAGpuThroughStaging) {
     addresses.push_back(endpoints.back()->address());
   }
   Group group;
-  for (int rank = 0; rank < 2; rank++) group.push_back(endpoints[rank]->Join("data", rank, addresses, 1).value());
+  for (int rank = 0; rank < 2; rank++)
+    group.push_back(endpoints[rank]->Join({.name = "data", .rank = rank, .addresses = addresses}).value());
   EXPECT_EQ(group[0]->backend(), "ucx");
   RunOn(group);
 }

@@ -15,6 +15,25 @@
 
 namespace zerofleet {
 
+// A group as one of its ranks joins it. All but `rank` must be the same on every rank.
+struct CollectiveGroup {
+  std::string name;  // "data" | "tensor"
+  int rank = 0;
+  std::vector<std::string> addresses = {};  // of the ranks' endpoints, by rank; their number is the group's size
+  uint64_t generation = 0;
+  // Consecutive ranks per team, which fix the order of summation (the last team may be shorter); 0 or the group's size:
+  // all ranks are one team. Groups of one team are all that backends sum in so far.
+  int team = 0;
+  // Which node each rank is on, for routing only: it changes no bit of a result. Empty: all are on one.
+  std::vector<int> nodes = {};
+
+  int size() const { return static_cast<int>(addresses.size()); }
+};
+
+// InvalidArgument, naming the group, when the description contradicts itself: no ranks, a rank that is not among them,
+// a negative team, or nodes of another number of ranks.
+absl::Status CheckGroup(const CollectiveGroup& group);
+
 class CollectiveEndpoint {
  public:
   virtual ~CollectiveEndpoint() = default;
@@ -24,13 +43,11 @@ class CollectiveEndpoint {
   // After Join: why `auto` did not take its first choice, in a few words; empty where it did.
   virtual std::string fallback_reason() const { return ""; }
 
-  // The communicator of `rank` among addresses.size() ranks; once. `addresses` are by rank, this process's own among
-  // them. Does not wait for peers: connections are made by the first operation. `generation` is part of every
-  // message, so that one of another generation is never taken for one of this. InvalidArgument for addresses that
-  // are malformed or not those of this backend, Unavailable for a peer no transport reaches.
-  virtual absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
-                                                             const std::vector<std::string>& addresses,
-                                                             uint64_t generation) = 0;
+  // The communicator of group.rank; once. This process's own address must be among the group's. Does not wait for
+  // peers: connections are made by the first operation. The generation is part of every message, so that one of another
+  // generation is never taken for one of this. InvalidArgument for a group that CheckGroup refuses and for addresses
+  // that are malformed or not those of this backend, Unavailable for a peer no transport reaches.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) = 0;
 };
 
 }  // namespace zerofleet

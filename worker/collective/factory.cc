@@ -55,18 +55,17 @@ class AutoEndpoint : public CollectiveEndpoint {
   std::string address() const override { return address_; }
   std::string fallback_reason() const override { return fallback_reason_; }
 
-  absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
-                                                     const std::vector<std::string>& addresses,
-                                                     uint64_t generation) override {
-    ZF_ASSIGN_OR_RETURN(const std::vector<NcclAddress> ranks, UnwrapNcclAddresses(addresses));
-    fallback_reason_ = ReasonAgainstNccl(ranks, rank);
+  absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override {
+    ZF_RETURN_IF_ERROR(CheckGroup(group));
+    ZF_ASSIGN_OR_RETURN(const std::vector<NcclAddress> ranks, UnwrapNcclAddresses(group.addresses));
+    fallback_reason_ = ReasonAgainstNccl(ranks, group.rank);
     if (fallback_reason_.empty()) {
       if (nccl_ == nullptr) return absl::InvalidArgumentError("these collective addresses are not this worker's");
-      return nccl_->Join(std::move(group), rank, addresses, generation);
+      return nccl_->Join(group);
     }
-    std::vector<std::string> host_addresses;
-    for (const NcclAddress& address : ranks) host_addresses.push_back(address.host_address);
-    return staged_->Join(std::move(group), rank, host_addresses, generation);
+    CollectiveGroup staged = group;
+    for (int rank = 0; rank < group.size(); rank++) staged.addresses[rank] = ranks[rank].host_address;
+    return staged_->Join(staged);
   }
 
  private:

@@ -33,20 +33,25 @@ TEST(FactoryTest, SaysWhyItCannot) {
 
 TEST(FactoryTest, InProcessServesOneWorker) {
   auto endpoint = Create("in_process").value();
-  EXPECT_TRUE(absl::IsFailedPrecondition(endpoint->Join("data", 0, {"a", "b"}, 1).status()));
-  EXPECT_EQ(endpoint->Join("data", 0, {endpoint->address()}, 1).value()->size(), 1);
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(endpoint->Join({.name = "data", .rank = 0, .addresses = {"a", "b"}}).status()));
+  EXPECT_EQ(endpoint->Join({.name = "data", .rank = 0, .addresses = {endpoint->address()}}).value()->size(), 1);
 }
 
 TEST(FactoryTest, UcxRefusesAddressesThatAreNone) {
   const std::string other = Create("ucx").value()->address();
   for (const std::string& bad : {std::string(), std::string("localhost:1"), other.substr(0, other.size() - 1)}) {
     auto endpoint = Create("ucx").value();
-    EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 0, {endpoint->address(), bad}, 1).status())) << bad;
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        endpoint->Join({.name = "data", .rank = 0, .addresses = {endpoint->address(), bad}}).status()))
+        << bad;
   }
   auto endpoint = Create("ucx").value();
-  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 0, {}, 1).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 1, {endpoint->address()}, 1).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 0, {other, endpoint->address()}, 1).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join({.name = "data", .rank = 0, .addresses = {}}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      endpoint->Join({.name = "data", .rank = 1, .addresses = {endpoint->address()}}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      endpoint->Join({.name = "data", .rank = 0, .addresses = {other, endpoint->address()}}).status()));
 }
 
 // Where the host cannot address the device's memory, the backends of host memory are staged. (nccl and auto need the
@@ -56,7 +61,7 @@ TEST(FactoryTest, StagesHostBackendsOnAFarDevice) {
   for (const std::string& backend : {std::string("ucx"), std::string("in_process")}) {
     auto endpoint = CreateCollectiveEndpoint(backend, far).value();
     EXPECT_EQ(endpoint->backend(), backend);
-    auto communicator = endpoint->Join("data", 0, {endpoint->address()}, 1).value();
+    auto communicator = endpoint->Join({.name = "data", .rank = 0, .addresses = {endpoint->address()}}).value();
     EXPECT_EQ(communicator->backend(), backend);
     std::vector<float> full(10, 2.0f);
     std::vector<BF16> shard(10);

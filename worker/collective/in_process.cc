@@ -196,13 +196,13 @@ class InProcessEndpoint : public CollectiveEndpoint {
   std::string backend() const override { return "in_process"; }
   std::string address() const override { return "in_process"; }
 
-  absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
-                                                     const std::vector<std::string>& addresses, uint64_t) override {
-    if (addresses.size() != 1 || rank != 0) {
+  absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override {
+    ZF_RETURN_IF_ERROR(CheckGroup(group));
+    if (group.size() != 1) {
       return absl::FailedPreconditionError(
-          absl::StrCat("collectives: in_process serves one worker, not ", addresses.size(), "; use auto or ucx"));
+          absl::StrCat("collectives: in_process serves one worker, not ", group.size(), "; use auto or ucx"));
     }
-    return std::move(CreateInProcessGroup(std::move(group), 1)[0]);
+    return std::move(CreateInProcessGroup(group.name, 1)[0]);
   }
 };
 

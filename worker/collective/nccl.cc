@@ -272,16 +272,6 @@ void NcclCommunicator::SumStep(const std::byte* full, DType full_dtype, std::byt
   cuda::EnqueueSumInOrder(*sums_, contributions_, full_dtype, to, shard_dtype, mine.size());
 }
 
-absl::Status CheckGroup(int rank, const std::vector<std::string>& addresses) {
-  const int64_t size = static_cast<int64_t>(addresses.size());
-  if (size > cuda::kMostContributions) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a group of ", size, " ranks; nccl sums at most ", cuda::kMostContributions));
-  }
-  if (rank >= 0 && rank < size) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of a group of ", size));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclEndpoint>> NcclEndpoint::Create(Device& device, NcclOptions options) {
@@ -295,11 +285,15 @@ NcclEndpoint::NcclEndpoint(Device& device, NcclOptions options, std::string id)
       id_(std::move(id)),
       address_(WrapNcclAddress({.nccl_id = id_, .device_id = device.unique_id(), .host_address = ""})) {}
 
-absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(std::string group, int rank,
-                                                                 const std::vector<std::string>& addresses, uint64_t) {
-  ZF_RETURN_IF_ERROR(CheckGroup(rank, addresses));
+absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const CollectiveGroup& group) {
+  ZF_RETURN_IF_ERROR(CheckGroup(group));
+  const int rank = group.rank, size = group.size();
+  if (size > cuda::kMostContributions) {
+    return absl::InvalidArgumentError(absl::StrCat("collectives: group ", group.name, ": ", size,
+                                                   " ranks; nccl sums at most ", cuda::kMostContributions));
+  }
   if (joined_) return absl::FailedPreconditionError("this collective endpoint has joined a group before");
-  ZF_ASSIGN_OR_RETURN(const std::vector<NcclAddress> ranks, UnwrapNcclAddresses(addresses));
+  ZF_ASSIGN_OR_RETURN(const std::vector<NcclAddress> ranks, UnwrapNcclAddresses(group.addresses));
   if (ranks[0].nccl_id.empty()) return absl::FailedPreconditionError("collectives: rank 0 has no NCCL");
   if (ranks[rank].nccl_id != id_) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, "'s collective address is not this worker's own"));
@@ -309,7 +303,6 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(std::string gro
         absl::StrCat("collectives: ranks ", shared->first, " and ", shared->second, " share GPU ", shared->device_id,
                      ", which nccl refuses; give each worker a GPU of its own, or set collectives to auto or ucx"));
   }
-  const int size = static_cast<int>(addresses.size());
   Streams streams;
   for (std::unique_ptr<cuda::CudaStream>* stream : {&streams.wire, &streams.sums}) {
     // Other work waits for this: behind a matrix product's blocks a short kernel would wait for whole waves of them.
@@ -320,11 +313,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(std::string gro
   std::unique_ptr<NcclTransport> transport;
   if (size > 1 || options_.alone) {
     transport = std::make_unique<NcclTransport>(ranks[0].nccl_id, rank, size,
-                                                absl::StrCat("group ", group, ", rank ", rank, " of ", size));
+                                                absl::StrCat("group ", group.name, ", rank ", rank, " of ", size));
   }
   joined_ = true;
   return std::make_unique<NcclCommunicator>(device_, std::move(streams), std::move(scratch), std::move(transport),
-                                            *options_.clock, std::move(group), rank, size);
+                                            *options_.clock, group.name, rank, size);
 }
 
 }  // namespace zerofleet

@@ -48,9 +48,7 @@ class NcclEndpoint : public CollectiveEndpoint {
   std::string address() const override { return address_; }
   // FailedPrecondition when two ranks are on one GPU, which NCCL refuses. An id belongs to one endpoint, and an
   // endpoint to one generation, so NCCL itself keeps generations apart.
-  absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
-                                                     const std::vector<std::string>& addresses,
-                                                     uint64_t generation) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override;
 
  private:
   NcclEndpoint(Device& device, NcclOptions options, std::string id);

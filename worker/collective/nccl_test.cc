@@ -72,7 +72,7 @@ Group JoinAll(const std::string& group, Endpoints& endpoints) {
   for (const auto& endpoint : endpoints) addresses.push_back(endpoint->address());
   Group communicators;
   for (size_t rank = 0; rank < endpoints.size(); rank++) {
-    auto communicator = endpoints[rank]->Join(group, static_cast<int>(rank), addresses, 1);
+    auto communicator = endpoints[rank]->Join({.name = group, .rank = static_cast<int>(rank), .addresses = addresses});
     EXPECT_TRUE(communicator.ok()) << communicator.status();
     communicators.push_back(*std::move(communicator));
   }
@@ -132,7 +132,7 @@ TEST_F(NcclTest, GivesTheBitsOfTheInProcessBackend) {
 TEST_F(NcclTest, ARankAloneCallsNcclOnlyWhenAsked) {
   for (bool alone : {false, true}) {
     auto endpoint = NcclEndpoint::Create(Gpu(0), {.alone = alone}).value();
-    auto communicator = endpoint->Join("data", 0, {endpoint->address()}, 1).value();
+    auto communicator = endpoint->Join({.name = "data", .rank = 0, .addresses = {endpoint->address()}}).value();
     std::vector<float> part = {1, 2, 3}, whole(3);
     ASSERT_EQ(communicator->AllGather(part.data(), whole.data(), 3, DType::kF32, "u").Wait(), absl::OkStatus());
     EXPECT_EQ(whole, part);
@@ -220,7 +220,8 @@ TEST_F(NcclTest, OrdersAComputeStreamBehindAnOperation) {
 TEST_F(NcclTest, RefusesTwoRanksOnOneGpu) {
   PlainGpu same(1, "GPU-0");
   auto first = NcclEndpoint::Create(Gpu(0)).value(), second = NcclEndpoint::Create(same).value();
-  const absl::Status status = first->Join("data", 0, {first->address(), second->address()}, 1).status();
+  const absl::Status status =
+      first->Join({.name = "data", .rank = 0, .addresses = {first->address(), second->address()}}).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_NE(status.message().find("ranks 0 and 1 share GPU GPU-0"), absl::string_view::npos) << status;
   EXPECT_NE(status.message().find("set collectives to auto or ucx"), absl::string_view::npos) << status;
@@ -229,12 +230,16 @@ TEST_F(NcclTest, RefusesTwoRanksOnOneGpu) {
 TEST_F(NcclTest, RefusesGroupsThatAreNotItsOwn) {
   auto endpoint = NcclEndpoint::Create(Gpu(0)).value(), other = NcclEndpoint::Create(Gpu(1)).value();
   const std::string mine = endpoint->address(), theirs = other->address();
-  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 0, {}, 1).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 2, {mine, theirs}, 1).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 1, {mine, theirs}, 1).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join("data", 0, {mine, "localhost:1"}, 1).status()));
-  EXPECT_TRUE(endpoint->Join("data", 0, {mine, theirs}, 1).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(endpoint->Join("data", 0, {mine, theirs}, 1).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(endpoint->Join({.name = "data", .rank = 0, .addresses = {}}).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(endpoint->Join({.name = "data", .rank = 2, .addresses = {mine, theirs}}).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(endpoint->Join({.name = "data", .rank = 1, .addresses = {mine, theirs}}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      endpoint->Join({.name = "data", .rank = 0, .addresses = {mine, "localhost:1"}}).status()));
+  EXPECT_TRUE(endpoint->Join({.name = "data", .rank = 0, .addresses = {mine, theirs}}).ok());
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(endpoint->Join({.name = "data", .rank = 0, .addresses = {mine, theirs}}).status()));
 }
 
 Group JoinAuto(std::vector<Device*> devices) {
@@ -268,7 +273,7 @@ TEST_F(NcclTest, AutoIsUcxWhereARankHasNoNccl) {
   }
   Group group;
   for (int rank = 0; rank < 2; rank++) {
-    group.push_back(endpoints[rank]->Join("data", rank, addresses, 1).value());
+    group.push_back(endpoints[rank]->Join({.name = "data", .rank = rank, .addresses = addresses}).value());
     EXPECT_EQ(group[rank]->backend(), "ucx");
     EXPECT_EQ(endpoints[rank]->fallback_reason(), "rank 1 has no NCCL");
   }
@@ -284,7 +289,8 @@ TEST_F(NcclTest, AutoIsUcxWhereNcclRefuses) {
   const auto endpoint = CreateCollectiveEndpoint("auto", Gpu(0));
   nccl_emulation::SetUniqueIdResult(ncclSuccess);
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-  EXPECT_EQ((*endpoint)->Join("data", 0, {(*endpoint)->address()}, 1).value()->backend(), "ucx");
+  EXPECT_EQ((*endpoint)->Join({.name = "data", .rank = 0, .addresses = {(*endpoint)->address()}}).value()->backend(),
+            "ucx");
   EXPECT_EQ((*endpoint)->fallback_reason().substr(0, 17), "ncclGetUniqueId: ");
 }
 

@@ -196,10 +196,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateStagedCommunicator(Device& d
   return std::make_unique<StagedCommunicator>(device, std::move(stream), std::move(staging), std::move(inner));
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> StagedEndpoint::Join(std::string group, int rank,
-                                                                   const std::vector<std::string>& addresses,
-                                                                   uint64_t generation) {
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> inner, inner_->Join(std::move(group), rank, addresses, generation));
+absl::StatusOr<std::unique_ptr<Communicator>> StagedEndpoint::Join(const CollectiveGroup& group) {
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> inner, inner_->Join(group));
   return CreateStagedCommunicator(device_, std::move(inner));
 }
 

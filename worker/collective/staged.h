@@ -37,9 +37,7 @@ class StagedEndpoint : public CollectiveEndpoint {
 
   std::string backend() const override { return inner_->backend(); }
   std::string address() const override { return inner_->address(); }
-  absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
-                                                     const std::vector<std::string>& addresses,
-                                                     uint64_t generation) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override;
 
  private:
   Device& device_;

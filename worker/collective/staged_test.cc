@@ -116,11 +116,11 @@ TEST(StagedTest, JoinsThroughTheInnerEndpoint) {
     EXPECT_EQ(endpoints.back()->backend(), "ucx");
     addresses.push_back(endpoints.back()->address());
   }
-  EXPECT_FALSE(endpoints[0]->Join("data", 0, {addresses[0], "localhost:1"}, 1).ok());
+  EXPECT_FALSE(endpoints[0]->Join({.name = "data", .rank = 0, .addresses = {addresses[0], "localhost:1"}}).ok());
   endpoints[0] = std::make_unique<StagedEndpoint>(TheDevice(), UcxEndpoint::Create().value());
   addresses[0] = endpoints[0]->address();
   OnEveryRank(2, [&](int rank) {
-    auto communicator = endpoints[rank]->Join("tensor", rank, addresses, 1);
+    auto communicator = endpoints[rank]->Join({.name = "tensor", .rank = rank, .addresses = addresses});
     ASSERT_TRUE(communicator.ok()) << communicator.status();
     EXPECT_EQ((*communicator)->backend(), "ucx");
     EXPECT_EQ((*communicator)->group(), "tensor");

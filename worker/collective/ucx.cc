@@ -235,18 +235,6 @@ absl::Status UcxCommunicator::Tree(std::byte* data, int64_t bytes, int root) {
   return absl::OkStatus();
 }
 
-absl::Status CheckGroup(int rank, const std::vector<std::string>& addresses) {
-  const int64_t size = static_cast<int64_t>(addresses.size());
-  if (size < 1 || size > kSizeLimit) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a group of ", size, " ranks; 1 to ", kSizeLimit, " can be connected"));
-  }
-  if (rank < 0 || rank >= size) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of a group of ", size));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create() {
@@ -257,15 +245,16 @@ absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create() {
 UcxEndpoint::UcxEndpoint(std::unique_ptr<UcxTransport> transport)
     : transport_(std::move(transport)), address_(transport_->address()) {}
 
-absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Join(std::string group, int rank,
-                                                                const std::vector<std::string>& addresses,
-                                                                uint64_t generation) {
-  ZF_RETURN_IF_ERROR(CheckGroup(rank, addresses));
+absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Join(const CollectiveGroup& group) {
+  ZF_RETURN_IF_ERROR(CheckGroup(group));
+  if (group.size() > kSizeLimit) {
+    return absl::InvalidArgumentError(absl::StrCat("collectives: group ", group.name, ": ", group.size(),
+                                                   " ranks; ucx connects at most ", kSizeLimit));
+  }
   if (transport_ == nullptr) return absl::FailedPreconditionError("this collective endpoint has joined a group before");
   std::unique_ptr<UcxTransport> transport = std::move(transport_);
-  ZF_RETURN_IF_ERROR(transport->Join(addresses, rank, generation));
-  return std::make_unique<UcxCommunicator>(std::move(transport), std::move(group), rank,
-                                           static_cast<int>(addresses.size()));
+  ZF_RETURN_IF_ERROR(transport->Join(group.addresses, group.rank, group.generation));
+  return std::make_unique<UcxCommunicator>(std::move(transport), group.name, group.rank, group.size());
 }
 
 }  // namespace zerofleet

@@ -23,9 +23,7 @@ class UcxEndpoint : public CollectiveEndpoint {
 
   std::string backend() const override { return "ucx"; }
   std::string address() const override { return address_; }
-  absl::StatusOr<std::unique_ptr<Communicator>> Join(std::string group, int rank,
-                                                     const std::vector<std::string>& addresses,
-                                                     uint64_t generation) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override;
 
  private:
   explicit UcxEndpoint(std::unique_ptr<UcxTransport> transport);

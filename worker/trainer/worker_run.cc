@@ -154,8 +154,9 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
   }
   std::vector<std::string> addresses;
   for (const v1::Member& member : assignment.members()) addresses.push_back(member.transport_address());
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
-                      endpoint_->Join("data", assignment.rank(), addresses, generation));
+  ZF_ASSIGN_OR_RETURN(
+      std::unique_ptr<Communicator> communicator,
+      endpoint_->Join({.name = "data", .rank = assignment.rank(), .addresses = addresses, .generation = generation}));
   const std::string reason = endpoint_->fallback_reason();
   options_.placed(
       assignment.rank(), generation,

@@ -36,7 +36,7 @@ std::vector<std::unique_ptr<Communicator>> NcclGroup(const std::vector<Device*>&
   }
   std::vector<std::unique_ptr<Communicator>> group;
   for (int rank = 0; rank < static_cast<int>(devices.size()); ++rank) {
-    group.push_back(endpoints[rank]->Join("data", rank, addresses, 1).value());
+    group.push_back(endpoints[rank]->Join({.name = "data", .rank = rank, .addresses = addresses}).value());
   }
   return group;
 }

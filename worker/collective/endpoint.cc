@@ -1,0 +1,21 @@
+// What every backend checks of a group before it joins.
+#include "worker/collective/endpoint.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet {
+
+absl::Status CheckGroup(const CollectiveGroup& group) {
+  const auto invalid = [&](const auto&... text) {
+    return absl::InvalidArgumentError(absl::StrCat("collectives: group ", group.name, ": ", text...));
+  };
+  if (group.addresses.empty()) return invalid("has no ranks");
+  if (group.rank < 0 || group.rank >= group.size()) return invalid("rank ", group.rank, " of ", group.size());
+  if (group.team < 0) return invalid("ranks per team must be >= 0, got ", group.team);
+  if (!group.nodes.empty() && group.nodes.size() != group.addresses.size()) {
+    return invalid("the nodes of ", group.nodes.size(), " ranks are given, it has ", group.size());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zerofleet
