@@ -7,7 +7,6 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <random>
 #include <thread>
 #include <tuple>
@@ -27,41 +26,22 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-Group CreateUcxGroup(const std::string& group, int size) {
+Group CreateUcxGroup(const GroupShape& shape) {
   std::vector<std::unique_ptr<UcxEndpoint>> endpoints;
-  std::vector<std::string> addresses;
-  for (int rank = 0; rank < size; rank++) {
-    absl::StatusOr<std::unique_ptr<UcxEndpoint>> endpoint = UcxEndpoint::Create();
-    EXPECT_TRUE(endpoint.ok()) << endpoint.status();
-    addresses.push_back((*endpoint)->address());
-    endpoints.push_back(*std::move(endpoint));
-  }
-  Group communicators;
-  for (int rank = 0; rank < size; rank++) {
-    auto communicator = endpoints[rank]->Join({.name = group, .rank = rank, .addresses = addresses});
-    EXPECT_TRUE(communicator.ok()) << communicator.status();
-    communicators.push_back(*std::move(communicator));
-  }
-  return communicators;
+  for (int rank = 0; rank < shape.size; rank++) endpoints.push_back(UcxEndpoint::Create().value());
+  return JoinAll(shape, endpoints);
 }
 
-const AddConformanceBackend in_process("in_process", CreateInProcessGroup);
+const AddConformanceBackend in_process("in_process", [](const GroupShape& shape) {
+  return CreateInProcessGroup(shape.name, shape.size, shape.team, shape.nodes);
+});
 const AddConformanceBackend ucx("ucx", CreateUcxGroup);
-
-Group CreateGroup(const std::string& backend, int size) { return ConformanceBackends().at(backend)("data", size); }
 
 // Asked when the tests are listed, after every file has added its backends.
 std::vector<std::string> BackendNames() {
   std::vector<std::string> names;
   for (const auto& [name, maker] : ConformanceBackends()) names.push_back(name);
   return names;
-}
-
-// Destroys every communicator on its own thread, as processes would.
-void Destroy(Group& group) {
-  std::vector<std::thread> threads;
-  for (auto& communicator : group) threads.emplace_back([&communicator] { communicator.reset(); });
-  for (std::thread& thread : threads) thread.join();
 }
 
 template <typename T>
@@ -104,12 +84,18 @@ Bytes Values(int64_t count, DType dtype, int seed) {
   return bytes;
 }
 
-// The reference: a serial sum in rank order, in fp32, rounded once.
-Bytes SerialSum(const std::vector<Bytes>& inputs, DType dtype, DType to, int64_t count) {
+// The reference: per team a serial sum in rank order, in fp32; their serial sum in team order, in fp32, rounded once.
+Bytes SerialSum(const std::vector<Bytes>& inputs, int team, DType dtype, DType to, int64_t count) {
+  const int size = static_cast<int>(inputs.size());
   Bytes sum(count * DTypeBytes(to));
   for (int64_t i = 0; i < count; i++) {
-    float total = Element(inputs[0], dtype, i);
-    for (size_t rank = 1; rank < inputs.size(); rank++) total += Element(inputs[rank], dtype, i);
+    float total = 0;
+    for (int first = 0; first < size; first += team) {
+      float of_team = Element(inputs[first], dtype, i);
+      for (int rank = first + 1; rank < std::min(size, first + team); rank++)
+        of_team += Element(inputs[rank], dtype, i);
+      total = first == 0 ? of_team : total + of_team;
+    }
     PutElement(total, sum, to, i);
   }
   return sum;
@@ -119,10 +105,21 @@ Bytes Slice(const Bytes& bytes, const Range& range, int64_t element_bytes) {
   return Bytes(bytes.begin() + range.begin * element_bytes, bytes.begin() + range.end * element_bytes);
 }
 
-class ConformanceTest : public testing::TestWithParam<std::tuple<std::string, int>> {
+// A group's size, its ranks per team, and the node of each rank.
+struct Shape {
+  int size, team = 0;
+  std::vector<int> nodes = {};
+};
+
+class ConformanceTest : public testing::TestWithParam<std::tuple<std::string, Shape>> {
  protected:
-  std::string backend() const { return std::get<0>(GetParam()); }
-  int size() const { return std::get<1>(GetParam()); }
+  const Shape& shape() const { return std::get<1>(GetParam()); }
+  int size() const { return shape().size; }
+  int team() const { return shape().team == 0 ? size() : shape().team; }
+  Group CreateGroup() const {
+    return ConformanceBackends().at(std::get<0>(GetParam()))(
+        {.size = size(), .team = shape().team, .nodes = shape().nodes});
+  }
   // The last is more than two pipeline chunks of a part for the small groups, more than one for the large ones, whose
   // chunks are shorter.
   std::vector<int64_t> Counts() const {
@@ -132,7 +129,7 @@ class ConformanceTest : public testing::TestWithParam<std::tuple<std::string, in
 };
 
 TEST_P(ConformanceTest, AllGatherPutsEveryPartInPlace) {
-  Group group = CreateGroup(backend(), size());
+  Group group = CreateGroup();
   const Watchdog watchdog(group);
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     for (int64_t count : Counts()) {
@@ -154,7 +151,7 @@ TEST_P(ConformanceTest, AllGatherPutsEveryPartInPlace) {
 }
 
 TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
-  Group group = CreateGroup(backend(), size());
+  Group group = CreateGroup();
   const Watchdog watchdog(group);
   const std::vector<std::pair<DType, DType>> types = {{DType::kF32, DType::kF32},  {DType::kBF16, DType::kBF16},
                                                       {DType::kF16, DType::kF16},  {DType::kF32, DType::kBF16},
@@ -166,7 +163,7 @@ TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
         inputs.push_back(Values(count, from, rank + 10));
         shards.push_back(Bytes(ShardRange(count, size(), rank).size() * DTypeBytes(to)));
       }
-      const Bytes sum = SerialSum(inputs, from, to, count);
+      const Bytes sum = SerialSum(inputs, team(), from, to, count);
       OnEveryRank(size(), [&, from = from, to = to](int rank) {
         const auto reduced = group[rank]->ReduceScatter(inputs[rank].data(), from, shards[rank].data(), to, count, "u");
         ASSERT_EQ(reduced.Wait(), absl::OkStatus());
@@ -181,13 +178,13 @@ TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
 }
 
 TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
-  Group group = CreateGroup(backend(), size());
+  Group group = CreateGroup();
   const Watchdog watchdog(group);
   for (DType to : {DType::kF32, DType::kBF16}) {
     const int64_t count = Counts().back();
     std::vector<Bytes> inputs;
     for (int rank = 0; rank < size(); rank++) inputs.push_back(Values(count, DType::kF32, rank));
-    const Bytes sum = SerialSum(inputs, DType::kF32, to, count);
+    const Bytes sum = SerialSum(inputs, team(), DType::kF32, to, count);
     OnEveryRank(size(), [&](int rank) {
       const Range mine = ShardRange(count, size(), rank);
       std::byte* place = inputs[rank].data() + mine.begin * 4;
@@ -200,13 +197,13 @@ TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
 }
 
 TEST_P(ConformanceTest, AllReduceGivesEveryRankTheSerialSum) {
-  Group group = CreateGroup(backend(), size());
+  Group group = CreateGroup();
   const Watchdog watchdog(group);
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (int64_t count : Counts()) {
       std::vector<Bytes> data;
       for (int rank = 0; rank < size(); rank++) data.push_back(Values(count, dtype, rank + 30));
-      const Bytes sum = SerialSum(data, dtype, dtype, count);
+      const Bytes sum = SerialSum(data, team(), dtype, dtype, count);
       OnEveryRank(size(), [&](int rank) {
         ASSERT_EQ(group[rank]->AllReduce(data[rank].data(), count, dtype, "u").Wait(), absl::OkStatus());
       });
@@ -216,31 +213,24 @@ TEST_P(ConformanceTest, AllReduceGivesEveryRankTheSerialSum) {
   Destroy(group);
 }
 
-TEST_P(ConformanceTest, BroadcastAndRawBytesReachEveryRank) {
-  Group group = CreateGroup(backend(), size());
+TEST_P(ConformanceTest, RawBytesReachEveryRank) {
+  Group group = CreateGroup();
   const Watchdog watchdog(group);
-  for (int root = 0; root < size(); root += size() < 8 ? 1 : 5) {
-    for (int64_t bytes : {0, 1, 1000, 300'001}) {
-      const Bytes sent = Slice(Values(bytes / 4 + 1, DType::kF32, root), {0, bytes}, 1);
-      std::vector<Bytes> data(size(), Bytes(bytes)), all(size(), Bytes(bytes * size()));
-      data[root] = sent;
-      OnEveryRank(size(), [&](int rank) {
-        ASSERT_EQ(group[rank]->Broadcast(data[rank].data(), bytes, root, "u").Wait(), absl::OkStatus());
-        ASSERT_EQ(group[rank]->AllGatherBytes(data[rank].data(), all[rank].data(), bytes, "u").Wait(),
-                  absl::OkStatus());
-      });
-      Bytes repeated;
-      for (int rank = 0; rank < size(); rank++) repeated.insert(repeated.end(), sent.begin(), sent.end());
-      EXPECT_THAT(data, testing::Each(testing::Truly([&](const Bytes& one) { return one == sent; })));
-      EXPECT_THAT(all, testing::Each(testing::Truly([&](const Bytes& one) { return one == repeated; })));
-    }
+  for (int64_t bytes : {0, 1, 1000, 300'001}) {
+    const Bytes repeated = Slice(Values(bytes * size() / 4 + 1, DType::kF32, 1), {0, bytes * size()}, 1);
+    std::vector<Bytes> all(size(), Bytes(bytes * size()));
+    OnEveryRank(size(), [&](int rank) {
+      ASSERT_EQ(group[rank]->AllGatherBytes(&repeated[rank * bytes], all[rank].data(), bytes, "u").Wait(),
+                absl::OkStatus());
+    });
+    EXPECT_THAT(all, testing::Each(testing::Truly([&](const Bytes& one) { return one == repeated; }))) << bytes;
   }
   Destroy(group);
 }
 
 // Operations posted ahead run in order, whatever the ranks' speeds.
 TEST_P(ConformanceTest, PostedOperationsOverlapAndStayInOrder) {
-  Group group = CreateGroup(backend(), size());
+  Group group = CreateGroup();
   const Watchdog watchdog(group);
   constexpr int kOperations = 40;
   std::vector<std::vector<std::vector<float>>> data(size());
@@ -261,46 +251,88 @@ TEST_P(ConformanceTest, PostedOperationsOverlapAndStayInOrder) {
   Destroy(group);
 }
 
+// What the ranks together send in a reduce-scatter of `count` elements, by the closed form: each element goes once to
+// the member of its team that collects it, from every mate but that one, and once to its owner, as fp32, from every
+// other team.
+int64_t SentTogether(int size, int team, int64_t count, int64_t element_bytes) {
+  const int64_t teams = (size + team - 1) / team;
+  return count * ((size - teams) * element_bytes + (teams - 1) * 4);
+}
+
 TEST_P(ConformanceTest, TotalsCountExactlyTheBytesSent) {
-  Group group = CreateGroup(backend(), size());
+  Group group = CreateGroup();
   const Watchdog watchdog(group);
   const int64_t count = 1003;
-  std::vector<int64_t> broadcast(size());
+  std::vector<std::map<Operation, CollectiveTotals>> totals(size());
   OnEveryRank(size(), [&](int rank) {
     Communicator& communicator = *group[rank];
-    int64_t observed = 0;
-    communicator.SetObserver([&](const CollectiveRecord& record) { observed += record.sent_bytes; });
+    Traffic observed;
+    communicator.SetObserver([&](const CollectiveRecord& record) {
+      observed.sent += record.traffic.sent;
+      observed.to_other_nodes += record.traffic.to_other_nodes;
+    });
     std::vector<float> full(count, 1), shard(count);
     std::vector<BF16> small(count);
     ASSERT_EQ(communicator.ReduceScatter(full.data(), DType::kF32, shard.data(), DType::kF32, count, "u").Wait(),
               absl::OkStatus());
     ASSERT_EQ(communicator.AllGather(nullptr, small.data(), count, DType::kBF16, "u").Wait(), absl::OkStatus());
-    ASSERT_EQ(communicator.AllReduce(full.data(), count, DType::kF32, "u").Wait(), absl::OkStatus());
-    ASSERT_EQ(communicator.Broadcast(full.data(), 40, 0, "u").Wait(), absl::OkStatus());
-    const int64_t mine = ShardRange(count, size(), rank).size();
-    const int64_t scattered = count - mine, gathered = mine * (size() - 1);
-    std::map<Operation, CollectiveTotals> totals = communicator.totals();
-    EXPECT_EQ(totals[Operation::kReduceScatter].bytes, scattered * 4);
-    EXPECT_EQ(totals[Operation::kAllGather].bytes, gathered * 2);
-    EXPECT_EQ(totals[Operation::kAllReduce].bytes, (scattered + gathered) * 4);
-    EXPECT_EQ(totals[Operation::kReduceScatter].calls, 1);
-    EXPECT_EQ(totals[Operation::kAllGather].gathered_bytes, count * 2);
-    EXPECT_EQ(totals[Operation::kReduceScatter].gathered_bytes, count * 4);
-    EXPECT_GT(totals[Operation::kAllReduce].seconds, 0);
-    broadcast[rank] = totals[Operation::kBroadcast].bytes;
-    EXPECT_EQ(observed, scattered * 8 + gathered * 6 + broadcast[rank]);
+    ASSERT_EQ(communicator.AllReduce(small.data(), count, DType::kBF16, "u").Wait(), absl::OkStatus());
+    totals[rank] = communicator.totals();
+    const Traffic scattered = ReduceScatterTraffic(communicator.topology(), count, 4),
+                  narrow = ReduceScatterTraffic(communicator.topology(), count, 2),
+                  gathered = AllGatherTraffic(communicator.topology(), count, 2);
+    const auto expect = [&](Operation operation, int64_t sent, int64_t to_other_nodes) {
+      EXPECT_EQ(totals[rank][operation].bytes, sent) << OperationName(operation) << ", rank " << rank;
+      EXPECT_EQ(totals[rank][operation].to_other_nodes, to_other_nodes)
+          << OperationName(operation) << ", rank " << rank;
+      EXPECT_EQ(totals[rank][operation].calls, 1);
+    };
+    expect(Operation::kReduceScatter, scattered.sent, scattered.to_other_nodes);
+    expect(Operation::kAllGather, gathered.sent, gathered.to_other_nodes);
+    expect(Operation::kAllReduce, narrow.sent + gathered.sent, narrow.to_other_nodes + gathered.to_other_nodes);
+    EXPECT_EQ(totals[rank][Operation::kAllGather].gathered_bytes, count * 2);
+    EXPECT_EQ(totals[rank][Operation::kReduceScatter].gathered_bytes, count * 4);
+    EXPECT_GT(totals[rank][Operation::kAllReduce].seconds, 0);
+    EXPECT_EQ(observed.sent, scattered.sent + narrow.sent + 2 * gathered.sent);
+    EXPECT_EQ(observed.to_other_nodes, scattered.to_other_nodes + narrow.to_other_nodes + 2 * gathered.to_other_nodes);
   });
-  EXPECT_EQ(std::accumulate(broadcast.begin(), broadcast.end(), int64_t{0}), 40 * (size() - 1));
+  int64_t scattered = 0, gathered = 0, reduced = 0;
+  for (auto& rank : totals) {
+    scattered += rank[Operation::kReduceScatter].bytes;
+    gathered += rank[Operation::kAllGather].bytes;
+    reduced += rank[Operation::kAllReduce].bytes;
+  }
+  EXPECT_EQ(scattered, SentTogether(size(), team(), count, 4));
+  EXPECT_EQ(gathered, count * (size() - 1) * 2);
+  EXPECT_EQ(reduced, SentTogether(size(), team(), count, 2) + count * (size() - 1) * 2);
   Destroy(group);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, ConformanceTest,
-                         testing::Combine(testing::ValuesIn(BackendNames()), testing::Values(1, 2, 3, 4, 5, 8, 16)),
-                         [](const auto& test) {
-                           return absl::StrCat(std::get<0>(test.param), std::get<1>(test.param));
-                         });
+std::string NameOf(const testing::TestParamInfo<std::tuple<std::string, Shape>>& test) {
+  const auto& [backend, shape] = test.param;
+  return shape.team == 0 ? absl::StrCat(backend, shape.size) : absl::StrCat(backend, shape.size, "by", shape.team);
+}
 
-class LifeTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Backends, ConformanceTest,
+                         testing::Combine(testing::ValuesIn(BackendNames()),
+                                          testing::Values(Shape{1}, Shape{2}, Shape{3}, Shape{4}, Shape{5}, Shape{8},
+                                                          Shape{16})),
+                         NameOf);
+
+// Teams on nodes of their own, teams that share a node or are spread over two, a last team that is shorter than the
+// others, also by more than half.
+INSTANTIATE_TEST_SUITE_P(Teams, ConformanceTest,
+                         testing::Combine(testing::ValuesIn(BackendNames()),
+                                          testing::Values(Shape{4, 2, {0, 0, 1, 1}}, Shape{6, 3, {0, 0, 0, 1, 1, 1}},
+                                                          Shape{5, 2, {0, 0, 7, 7, 3}}, Shape{6, 2, {0, 1, 0, 1, 0, 1}},
+                                                          Shape{9, 4},
+                                                          Shape{12, 4, {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2}})),
+                         NameOf);
+
+class LifeTest : public testing::TestWithParam<std::string> {
+ protected:
+  static Group CreateGroup(int size) { return ConformanceBackends().at(GetParam())({.size = size}); }
+};
 
 // Waits until the operation is under way, on the progress that the coordinator sees too.
 void AwaitStarted(const Communicator& communicator, uint64_t sequence) {
@@ -308,7 +340,7 @@ void AwaitStarted(const Communicator& communicator, uint64_t sequence) {
 }
 
 TEST_P(LifeTest, ProgressNamesTheOperationThatWaits) {
-  Group group = CreateGroup(GetParam(), 2);
+  Group group = CreateGroup(2);
   const Watchdog watchdog(group);
   std::vector<float> data(10), other(10);
   const auto pending = group[0]->AllReduce(data.data(), 10, DType::kF32, "block 3");
@@ -328,7 +360,7 @@ TEST_P(LifeTest, ProgressNamesTheOperationThatWaits) {
 
 TEST_P(LifeTest, ARankThatNeverComesIsFoundByTheWatchdog) {
   const auto wait_for_ever = [] {
-    Group group = CreateGroup(GetParam(), 2);
+    Group group = CreateGroup(2);
     std::vector<float> data(10);
     const Watchdog watchdog(
         [&group] {
@@ -344,7 +376,7 @@ TEST_P(LifeTest, ARankThatNeverComesIsFoundByTheWatchdog) {
 
 TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
   for (int64_t count : {10, 1'000'000}) {
-    Group group = CreateGroup(GetParam(), 3);
+    Group group = CreateGroup(3);
     const Watchdog watchdog(group);
     const absl::Status reason = absl::UnavailableError("rank 2 is gone");
     OnEveryRank(2, [&](int rank) {
@@ -358,7 +390,7 @@ TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
       EXPECT_EQ(second.Wait(), reason);
       EXPECT_LT(Clock::Real().MonotonicSeconds() - start, 10.0);
       group[rank]->Abort(absl::InternalError("a later reason"));
-      EXPECT_EQ(group[rank]->Broadcast(data.data(), 4, 0, "u").Wait(), reason);
+      EXPECT_EQ(group[rank]->AllReduce(data.data(), 1, DType::kF32, "u").Wait(), reason);
     });
     group.resize(2);  // rank 2 dies first, the others follow one by one
     group[0].reset();
@@ -370,7 +402,7 @@ TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
 // has not heard of the abort still sends.
 TEST_P(LifeTest, ABufferIsItsOwnersAfterAnAbort) {
   for (int64_t count : {100, 200'000}) {  // sent at once, and fetched by the receiver
-    Group group = CreateGroup(GetParam(), 2);
+    Group group = CreateGroup(2);
     const Watchdog watchdog(group);
     std::vector<std::vector<float>> buffers(2, std::vector<float>(2 * count));
     const auto gather = [&](int rank) {
@@ -397,7 +429,7 @@ TEST_P(LifeTest, ABufferIsItsOwnersAfterAnAbort) {
 TEST_P(LifeTest, AbortMayComeAtAnyMomentOfTheFirstOperation) {
   const absl::Status reason = absl::UnavailableError("rank 2 is gone");
   for (int round = 0; round < 20; round++) {
-    Group group = CreateGroup(GetParam(), 3);
+    Group group = CreateGroup(3);
     const Watchdog watchdog(group);
     OnEveryRank(3, [&](int rank) {
       std::vector<float> data(100'000);
@@ -413,13 +445,13 @@ TEST_P(LifeTest, AbortMayComeAtAnyMomentOfTheFirstOperation) {
 
 TEST_P(LifeTest, ARankThatFinishesFirstMayLeaveAtOnce) {
   for (int round = 0; round < 20; round++) {
-    Group group = CreateGroup(GetParam(), 3);
+    Group group = CreateGroup(3);
     const Watchdog watchdog(group);
     OnEveryRank(3, [&](int rank) {
       const int64_t count = round % 2 == 0 ? 100 : 200'000;
       std::vector<float> data(count, static_cast<float>(rank));
       EXPECT_EQ(group[rank]->AllReduce(data.data(), count, DType::kF32, "u").Wait(), absl::OkStatus());
-      EXPECT_EQ(group[rank]->Broadcast(data.data(), count, round % 3, "u").Wait(), absl::OkStatus());
+      EXPECT_EQ(group[rank]->AllGather(nullptr, data.data(), count, DType::kF32, "u").Wait(), absl::OkStatus());
       group[rank].reset();
       EXPECT_EQ(std::count(data.begin(), data.end(), 3.0f), count);
     });
@@ -427,11 +459,11 @@ TEST_P(LifeTest, ARankThatFinishesFirstMayLeaveAtOnce) {
 }
 
 TEST_P(LifeTest, RanksThatDisagreeOnTheScheduleAreTold) {
-  Group group = CreateGroup(GetParam(), 2);
+  Group group = CreateGroup(2);
   const Watchdog watchdog(group);
   std::vector<float> data(100), other(100);
-  const auto pending = group[0]->Broadcast(data.data(), 400, 1, "u");
-  const auto longer = group[1]->Broadcast(other.data(), 200, 1, "u");
+  const auto pending = group[0]->AllGather(nullptr, data.data(), 100, DType::kF32, "u");
+  const auto longer = group[1]->AllGather(nullptr, other.data(), 50, DType::kF32, "u");
   EXPECT_EQ(pending.Wait().code(), absl::StatusCode::kInternal) << pending.Wait();
   group[1]->Abort(absl::UnavailableError("rank 0 failed"));
   longer.Wait().IgnoreError();

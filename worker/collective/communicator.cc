@@ -11,18 +11,11 @@
 
 namespace zerofleet {
 
-Range ShardRange(int64_t count, int size, int rank) {
-  const int64_t part = (count + size - 1) / size;
-  const int64_t begin = std::min<int64_t>(count, part * rank);
-  return {begin, std::min<int64_t>(count, begin + part)};
-}
-
 const char* OperationName(Operation operation) {
   switch (operation) {
     case Operation::kAllGather: return "all_gather";
     case Operation::kReduceScatter: return "reduce_scatter";
     case Operation::kAllReduce: return "all_reduce";
-    case Operation::kBroadcast: return "broadcast";
   }
   return "unknown";
 }
@@ -32,6 +25,11 @@ struct Communicator::Pending::State {
     absl::MutexLock lock(&mutex);
     status = std::move(result);
     done = true;
+  }
+
+  void Issue(std::shared_ptr<Event> event) {
+    absl::MutexLock lock(&mutex);
+    issued = std::move(event);
   }
 
   bool Arranged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return done || issued != nullptr; }
@@ -73,15 +71,13 @@ struct Communicator::Posted {
 
   // The communicator's thread only.
   bool arrived = false;
-  int64_t sent_bytes = 0;
+  Traffic traffic = {};
   double host_start = 0;
   std::shared_ptr<Event> start = nullptr, done = nullptr;  // on the device, where it was issued there
 };
 
-Communicator::Communicator(std::string group, int rank, int size) : group_(std::move(group)), rank_(rank), size_(size) {
-  ZF_CHECK(size >= 1);
-  ZF_CHECK(rank >= 0 && rank < size);
-}
+Communicator::Communicator(std::string group, Topology topology)
+    : group_(std::move(group)), topology_(std::move(topology)) {}
 
 Communicator::~Communicator() { ZF_CHECK(!thread_.joinable()); }
 
@@ -107,7 +103,7 @@ Communicator::Pending Communicator::AllGather(const void* shard, void* full, int
 
 Communicator::Pending Communicator::AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit,
                                                    std::shared_ptr<Event> after) {
-  const int64_t count = shard_bytes * size_;
+  const int64_t count = shard_bytes * size();
   return Post(Operation::kAllGather, count, std::move(unit), std::move(after),
               [=, this] { return RunAllGather(shard, full, count, 1); });
 }
@@ -120,15 +116,13 @@ Communicator::Pending Communicator::ReduceScatter(const void* full, DType full_d
 
 Communicator::Pending Communicator::AllReduce(void* data, int64_t count, DType dtype, std::string unit,
                                               std::shared_ptr<Event> after) {
-  return Post(Operation::kAllReduce, count * DTypeBytes(dtype), std::move(unit), std::move(after),
-              [=, this] { return RunAllReduce(data, count, dtype); });
-}
-
-Communicator::Pending Communicator::Broadcast(void* data, int64_t bytes, int root, std::string unit,
-                                              std::shared_ptr<Event> after) {
-  ZF_CHECK(root >= 0 && root < size_);
-  return Post(Operation::kBroadcast, bytes, std::move(unit), std::move(after),
-              [=, this] { return RunBroadcast(data, bytes, root); });
+  const int64_t element_bytes = DTypeBytes(dtype);
+  void* const mine = static_cast<std::byte*>(data) + ShardRange(count, size(), rank()).begin * element_bytes;
+  return Post(Operation::kAllReduce, count * element_bytes, std::move(unit), std::move(after),
+              [=, this]() -> absl::Status {
+                ZF_RETURN_IF_ERROR(RunReduceScatter(data, dtype, mine, dtype, count));
+                return RunAllGather(nullptr, data, count, element_bytes);
+              });
 }
 
 void Communicator::Abort(absl::Status reason) {
@@ -160,12 +154,19 @@ absl::Status Communicator::aborted() const {
   return aborted_;
 }
 
+void Communicator::CountSent(const Traffic& traffic) {
+  traffic_.sent += traffic.sent;
+  traffic_.to_other_nodes += traffic.to_other_nodes;
+}
+
+void Communicator::CountSent(int peer, int64_t bytes) {
+  CountSent({.sent = bytes, .to_other_nodes = topology_.SameNode(rank(), peer) ? 0 : bytes});
+}
+
 void Communicator::Issued(std::shared_ptr<Event> start, std::shared_ptr<Event> done) {
   ZF_CHECK(running_ != nullptr);
-  running_->start = std::move(start);
-  running_->done = done;
-  absl::MutexLock lock(&running_->state->mutex);
-  running_->state->issued = std::move(done);
+  if (running_->start == nullptr) running_->start = std::move(start);
+  running_->done = std::move(done);
 }
 
 absl::Status Communicator::CheckIssued(Operation) { return is_aborted() ? aborted() : absl::OkStatus(); }
@@ -254,11 +255,11 @@ void Communicator::Run(std::unique_ptr<Posted> posted) {
   if (status.ok()) {
     if (issued_.empty()) NoteArrival(*posted);
     touched = true;
-    sent_bytes_ = 0;
+    traffic_ = {};
     running_ = posted.get();
     posted->host_start = Clock::Real().MonotonicSeconds();
     status = posted->run();
-    posted->sent_bytes = sent_bytes_;
+    posted->traffic = traffic_;
     running_ = nullptr;
   }
   if (!status.ok()) {
@@ -267,6 +268,7 @@ void Communicator::Run(std::unique_ptr<Posted> posted) {
     FailIssued(status);
     posted->state->Complete(std::move(status));
   } else if (posted->done != nullptr) {
+    posted->state->Issue(posted->done);
     issued_.push_back(std::move(posted));
   } else {
     Complete(*posted);
@@ -317,7 +319,7 @@ void Communicator::Complete(Posted& posted) {
   NoteArrival(posted);
   double seconds = posted.done == nullptr ? 0 : posted.done->SecondsSince(*posted.start);
   if (seconds <= 0) seconds = Clock::Real().MonotonicSeconds() - posted.host_start;
-  const CollectiveRecord record{posted.operation, posted.sent_bytes, posted.gathered_bytes, seconds};
+  const CollectiveRecord record{posted.operation, posted.traffic, posted.gathered_bytes, seconds};
   const bool counts = !warming_up_.load(std::memory_order_acquire);
   {
     absl::MutexLock lock(&mutex_);
@@ -325,7 +327,8 @@ void Communicator::Complete(Posted& posted) {
     if (counts) {
       CollectiveTotals& totals = totals_[posted.operation];
       totals.calls++;
-      totals.bytes += record.sent_bytes;
+      totals.bytes += record.traffic.sent;
+      totals.to_other_nodes += record.traffic.to_other_nodes;
       totals.seconds += record.seconds;
       totals.gathered_bytes += record.gathered_bytes;
     }

@@ -2,7 +2,7 @@
 //
 // A Communicator runs the operations posted to it in the order they were posted, on its own thread, so that they
 // overlap computation; every rank of the group must post the same sequence (the static schedule, zero/schedule.h).
-// A backend implements the four Run* functions, called from that one thread, and, where its transport needs care while
+// A backend implements the two Run* functions, called from that one thread, and, where its transport needs care while
 // nothing is posted, Idle and Wake. An operation that fails aborts the communicator: the ranks no longer agree on what
 // comes next.
 //
@@ -11,9 +11,9 @@
 // overrides AwaitInputs and calls Issued, so that neither holds up the host: its operations follow each other on the
 // device, and this thread sees each one to its end. The others wait on their own thread and complete on the host.
 //
-// Splitting: an array of `count` elements is split among `size` ranks by ShardRange: equal parts of
-// ceil(count/size), the last ones shorter or empty. Figures are those of one rank: an all-gather or a
-// reduce-scatter of `count` elements sends count*(n-1)/n elements, an all-reduce twice that.
+// How an array is split among the ranks, in which order sums are made and which routes bytes take: topology.h. In a
+// group of one team on one node an all-gather or a reduce-scatter of `count` elements sends count*(n-1)/n elements per
+// rank, an all-reduce twice that.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_COMMUNICATOR_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_COMMUNICATOR_H_
 
@@ -30,21 +30,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "worker/collective/topology.h"
 #include "worker/device/device.h"
 #include "worker/device/dtype.h"
 
 namespace zerofleet {
 
-struct Range {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-  bool operator==(const Range&) const = default;
-};
-
-// The part of [0, count) that `rank` of `size` owns.
-Range ShardRange(int64_t count, int size, int rank);
-
-enum class Operation : uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast };
+enum class Operation : uint8_t { kAllGather, kReduceScatter, kAllReduce };
 const char* OperationName(Operation operation);  // "all_gather", ... as metrics and reports spell it
 
 // What a rank is doing in a group, for the coordinator: an operation that is late names the rank that has not arrived.
@@ -56,10 +48,10 @@ struct CollectiveProgress {
   std::string unit;
 };
 
-// Sums over completed operations since the communicator was made. `bytes` are those this rank sent; `seconds` from
-// start to completion.
+// Sums over completed operations since the communicator was made. `bytes` are those this rank sent, `to_other_nodes`
+// the part of them that left its node; `seconds` from start to completion.
 struct CollectiveTotals {
-  int64_t calls = 0, bytes = 0;
+  int64_t calls = 0, bytes = 0, to_other_nodes = 0;
   double seconds = 0;
   int64_t gathered_bytes = 0;  // whole (gathered) size, what bus bandwidth is computed from
 };
@@ -67,7 +59,8 @@ struct CollectiveTotals {
 // Given to the observer on the communicator's thread after each completed operation; for histograms.
 struct CollectiveRecord {
   Operation operation;
-  int64_t sent_bytes, gathered_bytes;
+  Traffic traffic;
+  int64_t gathered_bytes;
   double seconds;
 };
 
@@ -94,8 +87,9 @@ class Communicator {
   // Abort first. Posted operations that have not started fail with Cancelled.
   virtual ~Communicator();
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
+  int rank() const { return topology_.rank(); }
+  int size() const { return topology_.size(); }
+  const Topology& topology() const { return topology_; }
   const std::string& group() const { return group_; }  // "data" | "tensor"
   virtual std::string backend() const = 0;             // "ucx" | "in_process" | "nccl"
 
@@ -109,13 +103,12 @@ class Communicator {
   // As AllGather, for raw bytes: `shard_bytes` from every rank, in rank order.
   Pending AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit,
                          std::shared_ptr<Event> after = nullptr);
-  // shard = this rank's ShardRange of the sum over ranks of `full`: fp32 accumulation in rank order 0, 1, ..., n-1,
-  // then one rounding to `shard_dtype`. `shard` may point at this rank's place inside `full`.
+  // shard = this rank's ShardRange of the sum over ranks of `full`: fp32 accumulation in the order of topology.h, then
+  // one rounding to `shard_dtype`. `shard` may point at this rank's place inside `full`.
   Pending ReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count,
                         std::string unit, std::shared_ptr<Event> after = nullptr);
   // As ReduceScatter followed by AllGather, in place.
   Pending AllReduce(void* data, int64_t count, DType dtype, std::string unit, std::shared_ptr<Event> after = nullptr);
-  Pending Broadcast(void* data, int64_t bytes, int root, std::string unit, std::shared_ptr<Event> after = nullptr);
 
   // Makes the operation in progress and all later ones return `reason` at once. Any thread; idempotent.
   void Abort(absl::Status reason);
@@ -129,7 +122,7 @@ class Communicator {
   void SetWarmingUp(bool warming_up) { warming_up_.store(warming_up, std::memory_order_release); }
 
  protected:
-  Communicator(std::string group, int rank, int size);
+  Communicator(std::string group, Topology topology);
   // Called by a backend's constructor when it is ready, and by its destructor before it tears down.
   void StartThread();
   void StopThread();
@@ -139,10 +132,11 @@ class Communicator {
   bool is_aborted() const { return is_aborted_.load(std::memory_order_acquire); }  // the same, cheap enough to spin on
 
   // Called by Run* with the bytes this rank puts on the wire.
-  void CountSent(int64_t bytes) { sent_bytes_ += bytes; }
+  void CountSent(const Traffic& traffic);
+  void CountSent(int peer, int64_t bytes);
 
   // Called by Run* of a backend that works on the device, when all is enqueued between `start` and `done`: the
-  // operation is complete when the device has reached `done`. More may be issued before that.
+  // operation is complete when the device has reached the last `done`. More may be issued before that.
   void Issued(std::shared_ptr<Event> start, std::shared_ptr<Event> done);
   // Asked, at least every 50 ms, while the device works on what was issued; an error fails all of it. `first` is the
   // operation whose turn it is.
@@ -162,8 +156,6 @@ class Communicator {
   virtual absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) = 0;
   virtual absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
                                         int64_t count) = 0;
-  virtual absl::Status RunAllReduce(void* data, int64_t count, DType dtype) = 0;
-  virtual absl::Status RunBroadcast(void* data, int64_t bytes, int root) = 0;
 
  private:
   struct Posted;
@@ -181,10 +173,10 @@ class Communicator {
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !queue_.empty(); }
 
   const std::string group_;
-  const int rank_, size_;
+  const Topology topology_;
   Observer observer_;
   // The communicator's thread only.
-  int64_t sent_bytes_ = 0;  // of the operation in Run*
+  Traffic traffic_;  // of the operation in Run*
   Posted* running_ = nullptr;
   std::deque<std::unique_ptr<Posted>> issued_;
   std::atomic<bool> is_aborted_ = false, warming_up_ = false;

@@ -11,25 +11,10 @@
 namespace zerofleet {
 namespace {
 
-TEST(ShardRangeTest, CoversTheArrayInOrderWithEqualPartsButTheLast) {
-  for (int size : {1, 2, 3, 7, 16}) {
-    for (int64_t count : {0, 1, 2, 15, 16, 17, 1000}) {
-      int64_t end = 0;
-      for (int rank = 0; rank < size; rank++) {
-        const Range range = ShardRange(count, size, rank);
-        EXPECT_EQ(range.begin, end);
-        EXPECT_LE(range.size(), (count + size - 1) / size);
-        end = range.end;
-      }
-      EXPECT_EQ(end, count);
-    }
-  }
-}
-
 class ScriptedCommunicator : public Communicator {
  public:
   ScriptedCommunicator(std::function<absl::Status()> run, std::function<void()> wake, bool on_device = false)
-      : Communicator("data", 0, 1), run_(std::move(run)), wake_(std::move(wake)), on_device_(on_device) {
+      : Communicator("data", Topology(0, 1)), run_(std::move(run)), wake_(std::move(wake)), on_device_(on_device) {
     StartThread();
   }
   ~ScriptedCommunicator() override { StopThread(); }
@@ -45,8 +30,6 @@ class ScriptedCommunicator : public Communicator {
   void Abandon() override { abandoned++; }
   absl::Status RunAllGather(const void*, void*, int64_t, int64_t) override { return run_(); }
   absl::Status RunReduceScatter(const void*, DType, void*, DType, int64_t) override { return run_(); }
-  absl::Status RunAllReduce(void*, int64_t, DType) override { return run_(); }
-  absl::Status RunBroadcast(void*, int64_t, int) override { return run_(); }
   void Wake() override { wake_(); }
 
  private:
@@ -68,9 +51,9 @@ TEST(CommunicatorTest, DestructionEndsTheOperationInProgressAndCancelsTheRest) {
       [&] {
         if (++wakes == 3) stopping.Notify();  // two posts, then the destructor
       });
-  const auto first = communicator->Broadcast(nullptr, 0, 0, "first");
+  const auto first = communicator->AllGatherBytes(nullptr, nullptr, 0, "first");
   entered.WaitForNotification();
-  const auto second = communicator->Broadcast(nullptr, 0, 0, "second");
+  const auto second = communicator->AllGatherBytes(nullptr, nullptr, 0, "second");
   communicator.reset();
   EXPECT_EQ(first.Wait(), absl::OkStatus());
   EXPECT_TRUE(absl::IsCancelled(second.Wait())) << second.Wait();
@@ -80,11 +63,11 @@ TEST(CommunicatorTest, AFailedOperationFailsAllThatFollow) {
   int runs = 0;
   ScriptedCommunicator communicator(
       [&] { return ++runs == 2 ? absl::UnavailableError("the wire broke") : absl::OkStatus(); }, [] {});
-  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").Wait(), absl::OkStatus());
-  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").Wait(), absl::UnavailableError("the wire broke"));
-  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").Wait(), absl::UnavailableError("the wire broke"));
+  EXPECT_EQ(communicator.AllGatherBytes(nullptr, nullptr, 0, "u").Wait(), absl::OkStatus());
+  EXPECT_EQ(communicator.AllGatherBytes(nullptr, nullptr, 0, "u").Wait(), absl::UnavailableError("the wire broke"));
+  EXPECT_EQ(communicator.AllGatherBytes(nullptr, nullptr, 0, "u").Wait(), absl::UnavailableError("the wire broke"));
   EXPECT_EQ(runs, 2);
-  EXPECT_EQ(communicator.totals()[Operation::kBroadcast].calls, 1);
+  EXPECT_EQ(communicator.totals()[Operation::kAllGather].calls, 1);
   EXPECT_EQ(communicator.progress().sequence, 2u);
   EXPECT_EQ(communicator.progress().completed, 1u);
   EXPECT_EQ(communicator.abandoned, 1);
@@ -138,7 +121,7 @@ TEST(CommunicatorTest, AnOperationRunsAfterItsInputs) {
   std::atomic<int> runs = 0;
   ScriptedCommunicator communicator([&] { return runs++, absl::OkStatus(); }, [] {});
   const auto after = std::make_shared<ManualEvent>();
-  const auto pending = communicator.Broadcast(nullptr, 0, 0, "u", after);
+  const auto pending = communicator.AllGatherBytes(nullptr, nullptr, 0, "u", after);
   after->AwaitLooks(3);
   EXPECT_EQ(runs, 0);
   after->Reach();
@@ -173,7 +156,7 @@ class DeviceGroup {
   explicit DeviceGroup(std::vector<std::shared_ptr<ManualEvent>> ends) : ends_(std::move(ends)) {}
 
   Communicator::Pending Post(const std::string& unit, std::shared_ptr<Event> after = nullptr) {
-    return communicator.Broadcast(nullptr, 0, 0, unit, std::move(after));
+    return communicator.AllGatherBytes(nullptr, nullptr, 0, unit, std::move(after));
   }
   void AwaitIssued(int count) const {
     while (issued_ < count) std::this_thread::yield();
@@ -219,7 +202,7 @@ TEST(CommunicatorTest, OperationsOnTheDeviceAreIssuedWithoutWaitingForEachOther)
   EXPECT_EQ(group.communicator.progress().completed, 0u);
   for (const auto& end : ends) end->Reach();
   for (const auto& one : pending) EXPECT_EQ(one.Wait(), absl::OkStatus());
-  EXPECT_EQ(group.communicator.totals()[Operation::kBroadcast].seconds, 3 * 7.5);
+  EXPECT_EQ(group.communicator.totals()[Operation::kAllGather].seconds, 3 * 7.5);
   EXPECT_EQ(group.communicator.abandoned, 0);
 }
 
@@ -287,10 +270,10 @@ TEST(CommunicatorTest, ProgressCountsWhereTheDeviceHasArrived) {
 TEST(CommunicatorTest, OrderWaitsForAnOperationThatCompletesOnTheHost) {
   ScriptedCommunicator communicator([] { return absl::OkStatus(); }, [] {});
   RecordingStream stream;
-  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").MakeStreamWait(stream), absl::OkStatus());
-  EXPECT_EQ(communicator.totals()[Operation::kBroadcast].calls, 1);
+  EXPECT_EQ(communicator.AllGatherBytes(nullptr, nullptr, 0, "u").MakeStreamWait(stream), absl::OkStatus());
+  EXPECT_EQ(communicator.totals()[Operation::kAllGather].calls, 1);
   communicator.Abort(absl::UnavailableError("a rank is gone"));
-  EXPECT_EQ(communicator.Broadcast(nullptr, 0, 0, "u").MakeStreamWait(stream),
+  EXPECT_EQ(communicator.AllGatherBytes(nullptr, nullptr, 0, "u").MakeStreamWait(stream),
             absl::UnavailableError("a rank is gone"));
   EXPECT_EQ(Communicator::Pending().MakeStreamWait(stream), absl::OkStatus());
   EXPECT_TRUE(stream.waited_for.empty());

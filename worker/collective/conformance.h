@@ -3,6 +3,8 @@
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_CONFORMANCE_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_CONFORMANCE_H_
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,12 +13,25 @@
 #include <vector>
 
 #include "worker/collective/communicator.h"
+#include "worker/collective/endpoint.h"
 
 namespace zerofleet {
 
 // By rank.
 using Group = std::vector<std::unique_ptr<Communicator>>;
-using GroupMaker = std::function<Group(const std::string& group, int size)>;
+
+// A group to make: its name, and what Topology needs.
+struct GroupShape {
+  std::string name = "data";
+  int size = 1, team = 0;
+  std::vector<int> nodes = {};
+
+  // As its rank `rank` joins it.
+  CollectiveGroup At(int rank, const std::vector<std::string>& addresses) const {
+    return {.name = name, .rank = rank, .addresses = addresses, .generation = 1, .team = team, .nodes = nodes};
+  }
+};
+using GroupMaker = std::function<Group(const GroupShape& shape)>;
 
 inline std::map<std::string, GroupMaker>& ConformanceBackends() {
   static auto& backends = *new std::map<std::string, GroupMaker>;
@@ -28,6 +43,25 @@ inline void OnEveryRank(int size, const std::function<void(int)>& run) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; rank++) threads.emplace_back(run, rank);
   for (std::thread& thread : threads) thread.join();
+}
+
+// Joins each endpoint to the group, in rank order.
+template <class Endpoints>
+Group JoinAll(const GroupShape& shape, const Endpoints& endpoints) {
+  std::vector<std::string> addresses;
+  for (const auto& endpoint : endpoints) addresses.push_back(endpoint->address());
+  Group communicators;
+  for (int rank = 0; rank < static_cast<int>(endpoints.size()); rank++) {
+    auto communicator = endpoints[rank]->Join(shape.At(rank, addresses));
+    EXPECT_TRUE(communicator.ok()) << communicator.status();
+    communicators.push_back(*std::move(communicator));
+  }
+  return communicators;
+}
+
+// Destroys every communicator on its own thread, as processes would.
+inline void Destroy(Group& group) {
+  OnEveryRank(static_cast<int>(group.size()), [&](int rank) { group[rank].reset(); });
 }
 
 // Adds one, before main.

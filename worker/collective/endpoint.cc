@@ -18,4 +18,8 @@ absl::Status CheckGroup(const CollectiveGroup& group) {
   return absl::OkStatus();
 }
 
+Topology TopologyOf(const CollectiveGroup& group) {
+  return Topology(group.rank, group.size(), group.team, group.nodes);
+}
+
 }  // namespace zerofleet

@@ -21,8 +21,8 @@ struct CollectiveGroup {
   int rank = 0;
   std::vector<std::string> addresses = {};  // of the ranks' endpoints, by rank; their number is the group's size
   uint64_t generation = 0;
-  // Consecutive ranks per team, which fix the order of summation (the last team may be shorter); 0 or the group's size:
-  // all ranks are one team. Groups of one team are all that backends sum in so far.
+  // Consecutive ranks per team, which fix the order of summation (topology.h); the last team may be shorter. 0 or the
+  // group's size: all ranks are one team.
   int team = 0;
   // Which node each rank is on, for routing only: it changes no bit of a result. Empty: all are on one.
   std::vector<int> nodes = {};
@@ -33,6 +33,9 @@ struct CollectiveGroup {
 // InvalidArgument, naming the group, when the description contradicts itself: no ranks, a rank that is not among them,
 // a negative team, or nodes of another number of ranks.
 absl::Status CheckGroup(const CollectiveGroup& group);
+
+// Of a group that CheckGroup accepts.
+Topology TopologyOf(const CollectiveGroup& group);
 
 class CollectiveEndpoint {
  public:

@@ -21,13 +21,11 @@ struct Call {
   Operation operation;
   int64_t count = 0;
   int64_t element_bytes = 0;
-  int root = 0;
   const std::byte* shard = nullptr;
   const std::byte* full = nullptr;
 
   bool Matches(const Call& other) const {
-    return operation == other.operation && count == other.count && element_bytes == other.element_bytes &&
-           root == other.root;
+    return operation == other.operation && count == other.count && element_bytes == other.element_bytes;
   }
 };
 
@@ -93,8 +91,8 @@ class Meeting {
 
 class InProcessCommunicator : public Communicator {
  public:
-  InProcessCommunicator(std::string group, int rank, int size, std::shared_ptr<Meeting> meeting)
-      : Communicator(std::move(group), rank, size), meeting_(std::move(meeting)) {
+  InProcessCommunicator(std::string group, const Topology& topology, std::shared_ptr<Meeting> meeting)
+      : Communicator(std::move(group), topology), meeting_(std::move(meeting)) {
     StartThread();
   }
   ~InProcessCommunicator() override { StopThread(); }
@@ -111,9 +109,15 @@ class InProcessCommunicator : public Communicator {
                     .element_bytes = element_bytes,
                     .shard = static_cast<const std::byte*>(shard)};
     ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
-    for (int peer = 0; peer < size(); peer++) CopyPart(out, calls[peer].shard, peer, count, element_bytes);
+    for (int peer = 0; peer < size(); peer++) {
+      const Range range = ShardRange(count, size(), peer);
+      std::byte* to = out + range.begin * element_bytes;
+      if (to != calls[peer].shard && range.size() > 0) {
+        std::memcpy(to, calls[peer].shard, range.size() * element_bytes);
+      }
+    }
     meeting_->Synchronize();
-    CountSent(mine.size() * element_bytes * (size() - 1));
+    CountSent(AllGatherTraffic(topology(), count, element_bytes));
     return absl::OkStatus();
   }
 
@@ -124,38 +128,9 @@ class InProcessCommunicator : public Communicator {
                     .element_bytes = DTypeBytes(full_dtype),
                     .full = static_cast<const std::byte*>(full)};
     ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
-    SumPart(calls, full_dtype, shard, shard_dtype);
+    SumPart(calls, full_dtype, static_cast<std::byte*>(shard), shard_dtype);
     meeting_->Synchronize();
-    return absl::OkStatus();
-  }
-
-  absl::Status RunAllReduce(void* data, int64_t count, DType dtype) override {
-    std::byte* bytes = static_cast<std::byte*>(data);
-    const int64_t element_bytes = DTypeBytes(dtype);
-    const Call call{.operation = Operation::kAllReduce, .count = count, .element_bytes = element_bytes, .full = bytes};
-    ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
-    const Range mine = ShardRange(count, size(), rank());
-    SumPart(calls, dtype, bytes + mine.begin * element_bytes, dtype);
-    meeting_->Synchronize();
-    for (int peer = 0; peer < size(); peer++) {
-      const int64_t begin = ShardRange(count, size(), peer).begin;
-      CopyPart(bytes, calls[peer].full + begin * element_bytes, peer, count, element_bytes);
-    }
-    meeting_->Synchronize();
-    CountSent(mine.size() * element_bytes * (size() - 1));
-    return absl::OkStatus();
-  }
-
-  absl::Status RunBroadcast(void* data, int64_t bytes, int root) override {
-    const Call call{.operation = Operation::kBroadcast,
-                    .count = bytes,
-                    .element_bytes = 1,
-                    .root = root,
-                    .full = static_cast<const std::byte*>(data)};
-    ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
-    if (rank() != root && bytes > 0) std::memcpy(data, calls[root].full, bytes);
-    meeting_->Synchronize();
-    if (rank() == root) CountSent(bytes * (size() - 1));
+    CountSent(ReduceScatterTraffic(topology(), count, DTypeBytes(full_dtype)));
     return absl::OkStatus();
   }
 
@@ -169,23 +144,32 @@ class InProcessCommunicator : public Communicator {
     return meeting_->Begin(rank(), call, [this] { return aborted(); });
   }
 
-  // Copies `peer`'s part to its place in `out`, unless it is there already.
-  static void CopyPart(std::byte* out, const std::byte* part, const Range& range, int64_t element_bytes) {
-    std::byte* to = out + range.begin * element_bytes;
-    if (to != part && range.size() > 0) std::memcpy(to, part, range.size() * element_bytes);
-  }
-  void CopyPart(std::byte* out, const std::byte* part, int peer, int64_t count, int64_t element_bytes) const {
-    CopyPart(out, part, ShardRange(count, size(), peer), element_bytes);
+  // What the ranks of `team` contribute from element `begin` on.
+  std::vector<const void*> Contributions(const std::vector<Call>& calls, int team, int64_t begin) const {
+    std::vector<const void*> contributions;
+    for (int mate = 0; mate < topology().SizeOf(team); mate++) {
+      contributions.push_back(calls[topology().FirstOf(team) + mate].full + begin * calls[0].element_bytes);
+    }
+    return contributions;
   }
 
-  // Sums this rank's part of every call's `full`.
-  void SumPart(const std::vector<Call>& calls, DType dtype, void* to, DType to_dtype) {
-    const int64_t count = calls[0].count, element_bytes = DTypeBytes(dtype);
-    const Range mine = ShardRange(count, size(), rank());
-    std::vector<const void*> contributions;
-    for (const Call& call : calls) contributions.push_back(call.full + mine.begin * element_bytes);
-    SumInOrder(contributions, dtype, to, to_dtype, mine.size());
-    CountSent((count - mine.size()) * element_bytes);
+  // Sums this rank's part of every call's `full`; in several teams a block at a time, one sum per team and one of
+  // those.
+  void SumPart(const std::vector<Call>& calls, DType dtype, std::byte* to, DType to_dtype) {
+    constexpr int64_t kBlock = 4096;
+    const Range mine = ShardRange(calls[0].count, size(), rank());
+    const int teams = topology().teams();
+    if (teams == 1) return SumInOrder(Contributions(calls, 0, mine.begin), dtype, to, to_dtype, mine.size());
+    std::vector<float> sums(teams * kBlock);
+    std::vector<const void*> team_sums;
+    for (int team = 0; team < teams; team++) team_sums.push_back(&sums[team * kBlock]);
+    for (int64_t begin = 0; begin < mine.size(); begin += kBlock) {
+      const Range block = Within(mine, begin, kBlock);
+      for (int team = 0; team < teams; team++) {
+        SumInOrder(Contributions(calls, team, block.begin), dtype, &sums[team * kBlock], DType::kF32, block.size());
+      }
+      SumInOrder(team_sums, DType::kF32, to + begin * DTypeBytes(to_dtype), to_dtype, block.size());
+    }
   }
 
   const std::shared_ptr<Meeting> meeting_;
@@ -210,11 +194,12 @@ class InProcessEndpoint : public CollectiveEndpoint {
 
 std::unique_ptr<CollectiveEndpoint> CreateInProcessEndpoint() { return std::make_unique<InProcessEndpoint>(); }
 
-std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(const std::string& group, int size) {
+std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(const std::string& group, int size, int team,
+                                                                const std::vector<int>& nodes) {
   auto meeting = std::make_shared<Meeting>(size);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < size; rank++) {
-    communicators.push_back(std::make_unique<InProcessCommunicator>(group, rank, size, meeting));
+    communicators.push_back(std::make_unique<InProcessCommunicator>(group, Topology(rank, size, team, nodes), meeting));
   }
   return communicators;
 }

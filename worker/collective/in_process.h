@@ -11,8 +11,10 @@
 
 namespace zerofleet {
 
-// The communicators of ranks 0, 1, ..., size-1; each may be used and destroyed on a thread of its own.
-std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(const std::string& group, int size);
+// The communicators of ranks 0, 1, ..., size-1; each may be used and destroyed on a thread of its own. `team` and
+// `nodes` as in CollectiveGroup; the bytes are counted as if they went over the routes of the other backends.
+std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(const std::string& group, int size, int team = 0,
+                                                                const std::vector<int>& nodes = {});
 
 // The endpoint of a fleet of one: it joins groups of a single rank.
 std::unique_ptr<CollectiveEndpoint> CreateInProcessEndpoint();

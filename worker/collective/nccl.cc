@@ -1,4 +1,5 @@
-// The algorithms of the NCCL backend, on its streams. NCCL's calls and the waiting are in nccl_transport.cc.
+// The NCCL backend: device memory, everything enqueued on its streams. NCCL's calls and the waiting are in
+// nccl_transport.cc, the reduction in ordered_reduce.cc, its sums in worker/device/cuda/sum_in_order.cu.
 #include "worker/collective/nccl.h"
 
 #include <algorithm>
@@ -9,19 +10,16 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "base/units.h"
+#include "worker/collective/exchange.h"
 #include "worker/collective/nccl_address.h"
 #include "worker/collective/nccl_transport.h"
+#include "worker/collective/ordered_reduce.h"
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/sum_in_order.h"
 
 namespace zerofleet {
 namespace {
 
-// Chunks of a reduction in flight: one being summed, the next arriving.
-constexpr int kHalves = 2;
-// The alignment for a kernel's widest loads; whole elements of every type.
-constexpr int64_t kAlignment = 64;
 // How long a communicator that was not aborted waits for the other ranks of its host to leave too.
 constexpr double kFinishLimitSeconds = 5;
 // How long failed operations wait for each stream to release their buffers.
@@ -35,21 +33,23 @@ struct Streams {
   std::unique_ptr<cuda::CudaStream> wire, sums;
 };
 
-class NcclCommunicator : public Communicator {
+// A chunk is as long as the scratch memory allows: each is several launches.
+ReduceLimits Limits(int64_t scratch_bytes) { return {.scratch_bytes = scratch_bytes, .chunk_bytes = scratch_bytes}; }
+
+class NcclCommunicator : public Communicator, private ExchangeTransport {
  public:
   NcclCommunicator(Device& device, Streams streams, std::unique_ptr<Reservation> scratch,
-                   std::unique_ptr<NcclTransport> transport, const Clock& clock, std::string group, int rank, int size)
-      : Communicator(std::move(group), rank, size),
+                   std::unique_ptr<NcclTransport> transport, const NcclOptions& options, std::string group,
+                   const Topology& topology)
+      : Communicator(std::move(group), topology),
         device_(device),
-        clock_(clock),
+        clock_(*options.clock),
         wire_(std::move(streams.wire)),
         sums_(std::move(streams.sums)),
         scratch_(std::move(scratch)),
-        chunk_bytes_(size == 1 ? 0 : scratch_->bytes() / kHalves / (size - 1) / kAlignment * kAlignment),
-        contributions_(size),
+        reduce_(topology, Limits(options.scratch_bytes), scratch_->data()),
         transport_(std::move(transport)) {
-    ZF_CHECK(size == 1 || chunk_bytes_ > 0);
-    if (size > 1) LoadSums();
+    if (size() > 1) LoadSums();
     StartThread();
   }
 
@@ -80,27 +80,13 @@ class NcclCommunicator : public Communicator {
 
   absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
                                 int64_t count) override {
-    return Enqueue([&] {
-      return Reduce(static_cast<const std::byte*>(full), full_dtype, static_cast<std::byte*>(shard), shard_dtype,
-                    count);
-    });
-  }
-
-  absl::Status RunAllReduce(void* data, int64_t count, DType dtype) override {
-    std::byte* bytes = static_cast<std::byte*>(data);
-    std::byte* mine = bytes + ShardRange(count, size(), rank()).begin * DTypeBytes(dtype);
     return Enqueue([&]() -> absl::Status {
-      ZF_RETURN_IF_ERROR(Reduce(bytes, dtype, mine, dtype, count));
-      return Gather(nullptr, bytes, count, DTypeBytes(dtype));
-    });
-  }
-
-  absl::Status RunBroadcast(void* data, int64_t bytes, int root) override {
-    return Enqueue([&]() -> absl::Status {
-      if (transport_ == nullptr || bytes == 0) return absl::OkStatus();
-      // NCCL passes it on from rank to rank, and the last rank does not forward it.
-      if ((rank() + 1) % size() != root) CountSent(bytes);
-      return Group("broadcast", [&] { return transport_->Broadcast(data, data, bytes, root, wire_->handle()); });
+      ZF_RETURN_IF_ERROR(reduce_.Run(*this, static_cast<const std::byte*>(full), full_dtype,
+                                     static_cast<std::byte*>(shard), shard_dtype, count));
+      for (std::shared_ptr<Event>& last : summed_) {
+        if (last != nullptr) wire_->Wait(*std::exchange(last, nullptr));
+      }
+      return absl::OkStatus();
     });
   }
 
@@ -110,10 +96,20 @@ class NcclCommunicator : public Communicator {
 
   void LoadSums();
   absl::Status Gather(const void* shard, std::byte* full, int64_t count, int64_t element_bytes);
-  absl::Status Reduce(const std::byte* full, DType full_dtype, std::byte* shard, DType shard_dtype, int64_t count);
-  absl::Status Exchange(const std::byte* full, int64_t element_bytes, int64_t count, int64_t step);
-  void SumStep(const std::byte* full, DType full_dtype, std::byte* shard, DType shard_dtype, int64_t count,
-               int64_t step);
+
+  // Steps of a reduction: messages on one stream, sums on the other, and events between them.
+  absl::Status Post(int64_t step, const Messages& messages) override;
+  absl::Status Arrive(int64_t step) override {
+    sums_->Wait(*arrived_[step % kExchangeDepth]);
+    return absl::OkStatus();
+  }
+  void Sum(std::span<const void* const> contributions, DType dtype, void* to, DType to_dtype, int64_t count) override {
+    cuda::EnqueueSumInOrder(*sums_, contributions, dtype, to, to_dtype, count);
+  }
+  absl::Status Release(int64_t step) override {
+    summed_[step % kExchangeDepth] = sums_->Record();
+    return absl::OkStatus();
+  }
 
   absl::Status Watch() const { return is_aborted() ? aborted() : absl::OkStatus(); }
   absl::Status Group(const char* op, absl::FunctionRef<absl::Status()> enqueue) {
@@ -124,26 +120,13 @@ class NcclCommunicator : public Communicator {
     if (bytes > 0 && to != from) device_.Copy(*wire_, to, from, bytes);
   }
 
-  // Where `peer`'s chunk arrives in `step`.
-  std::byte* Slot(int64_t step, int peer) const {
-    const int64_t index = step % kHalves * (size() - 1) + (peer < rank() ? peer : peer - 1);
-    return scratch_->data() + index * chunk_bytes_;
-  }
-
-  // Elements of `rank`'s part that move in `step`.
-  Range Chunk(int64_t count, int rank, int64_t element_bytes, int64_t step) const {
-    const Range part = ShardRange(count, size(), rank);
-    const int64_t chunk = chunk_bytes_ / element_bytes;
-    return {std::min(part.end, part.begin + step * chunk), std::min(part.end, part.begin + (step + 1) * chunk)};
-  }
-
   Device& device_;
   const Clock& clock_;
   const std::unique_ptr<cuda::CudaStream> wire_, sums_;
   const std::unique_ptr<Reservation> scratch_;
-  const int64_t chunk_bytes_;
-  std::vector<const void*> contributions_;          // of one chunk, by rank
-  const std::unique_ptr<NcclTransport> transport_;  // null in a group of one rank
+  OrderedReduce reduce_;
+  std::array<std::shared_ptr<Event>, kExchangeDepth> arrived_, summed_;  // of the reduction in progress, by step
+  const std::unique_ptr<NcclTransport> transport_;                       // null in a group of one rank
 };
 
 // Runs each summation kernel once, before there is any collective: the driver loads a kernel at its first launch and
@@ -151,14 +134,17 @@ class NcclCommunicator : public Communicator {
 // sticks to the stream, and the first operation finds it.
 void NcclCommunicator::LoadSums() {
   constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
-  std::byte* const to = scratch_->data() + kAlignment;
-  std::fill(contributions_.begin(), contributions_.end(), scratch_->data());
-  for (const DType full : kTypes) {
-    for (const DType shard : kTypes) {
-      cuda::EnqueueSumInOrder(*sums_, contributions_, full, to, shard, 1);
-      // Narrowing in place uses a separate kernel.
-      if (DTypeBytes(shard) < DTypeBytes(full)) {
-        cuda::EnqueueSumInOrder(*sums_, contributions_, full, scratch_->data(), shard, 1);
+  std::byte* const to = scratch_->data() + sizeof(float);
+  // Kernels differ by how many they add: the ranks of a team, of the last team, the teams.
+  for (const int count : {topology().team(), topology().SizeOf(topology().teams() - 1), topology().teams()}) {
+    const std::vector<const void*> contributions(count, scratch_->data());
+    for (const DType full : kTypes) {
+      for (const DType shard : kTypes) {
+        cuda::EnqueueSumInOrder(*sums_, contributions, full, to, shard, 1);
+        // Narrowing in place uses a separate kernel.
+        if (DTypeBytes(shard) < DTypeBytes(full)) {
+          cuda::EnqueueSumInOrder(*sums_, contributions, full, scratch_->data(), shard, 1);
+        }
       }
     }
   }
@@ -198,7 +184,8 @@ absl::Status NcclCommunicator::Gather(const void* shard, std::byte* full, int64_
     return absl::OkStatus();
   }
   if (count == 0) return absl::OkStatus();
-  CountSent(mine.size() * element_bytes * (size() - 1));
+  // NCCL's own routes, which enter a node once as well: this counts those of routed_gather.h.
+  CountSent(AllGatherTraffic(topology(), count, element_bytes));
   return Group("all_gather", [&]() -> absl::Status {
     if (count % size() == 0) {
       return transport_->AllGather(shard, full, mine.size() * element_bytes, wire_->handle());
@@ -214,62 +201,23 @@ absl::Status NcclCommunicator::Gather(const void* shard, std::byte* full, int64_
   });
 }
 
-absl::Status NcclCommunicator::Reduce(const std::byte* full, DType full_dtype, std::byte* shard, DType shard_dtype,
-                                      int64_t count) {
-  const int64_t element_bytes = DTypeBytes(full_dtype);
-  if (size() == 1) {
-    const void* own = full;
-    if (full_dtype == shard_dtype)
-      Copy(shard, full, count * element_bytes);
-    else if (count > 0)
-      cuda::EnqueueSumInOrder(*wire_, {&own, 1}, full_dtype, shard, shard_dtype, count);
-    return absl::OkStatus();
-  }
-  CountSent((count - ShardRange(count, size(), rank()).size()) * element_bytes);
-  // Part 0 is the longest, so every rank counts the same number of steps.
-  const int64_t steps = CeilDivide(ShardRange(count, size(), 0).size(), chunk_bytes_ / element_bytes);
-  std::array<std::shared_ptr<Event>, kHalves> summed;
-  for (int64_t step = 0; step < steps; step++) {
-    std::shared_ptr<Event>& half_summed = summed[step % kHalves];
-    if (half_summed != nullptr) wire_->Wait(*half_summed);
-    ZF_RETURN_IF_ERROR(Exchange(full, element_bytes, count, step));
-    sums_->Wait(*wire_->Record());
-    SumStep(full, full_dtype, shard, shard_dtype, count, step);
-    half_summed = sums_->Record();
-  }
-  for (const std::shared_ptr<Event>& last : summed) {
-    if (last != nullptr) wire_->Wait(*last);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status NcclCommunicator::Exchange(const std::byte* full, int64_t element_bytes, int64_t count, int64_t step) {
-  const int64_t mine_bytes = Chunk(count, rank(), element_bytes, step).size() * element_bytes;
-  return Group("reduce_scatter", [&]() -> absl::Status {
-    for (int distance = 1; distance < size(); distance++) {
-      const int to = (rank() + distance) % size(), from = (rank() + size() - distance) % size();
-      const Range theirs = Chunk(count, to, element_bytes, step);
-      if (mine_bytes > 0) ZF_RETURN_IF_ERROR(transport_->Receive(Slot(step, from), mine_bytes, from, wire_->handle()));
-      if (theirs.size() > 0) {
-        ZF_RETURN_IF_ERROR(
-            transport_->Send(full + theirs.begin * element_bytes, theirs.size() * element_bytes, to, wire_->handle()));
+absl::Status NcclCommunicator::Post(int64_t step, const Messages& messages) {
+  const std::shared_ptr<Event>& summed = summed_[step % kExchangeDepth];
+  if (summed != nullptr) wire_->Wait(*summed);
+  if (!messages.incoming.empty() || !messages.outgoing.empty()) {
+    ZF_RETURN_IF_ERROR(Group("reduce_scatter", [&]() -> absl::Status {
+      for (const Incoming& message : messages.incoming) {
+        ZF_RETURN_IF_ERROR(transport_->Receive(message.data, message.bytes, message.peer, wire_->handle()));
       }
-    }
-    return absl::OkStatus();
-  });
-}
-
-void NcclCommunicator::SumStep(const std::byte* full, DType full_dtype, std::byte* shard, DType shard_dtype,
-                               int64_t count, int64_t step) {
-  const Range mine = Chunk(count, rank(), DTypeBytes(full_dtype), step);
-  if (mine.size() == 0) return;
-  for (int peer = 0; peer < size(); peer++) {
-    contributions_[peer] = peer == rank() ? full + mine.begin * DTypeBytes(full_dtype) : Slot(step, peer);
+      for (const Outgoing& message : messages.outgoing) {
+        ZF_RETURN_IF_ERROR(transport_->Send(message.data, message.bytes, message.peer, wire_->handle()));
+        CountSent(message.peer, message.bytes);
+      }
+      return absl::OkStatus();
+    }));
   }
-  // A narrower sum over this rank's place inside `full` ends before the chunks that are still to be read.
-  const int64_t done = mine.begin - ShardRange(count, size(), rank()).begin;
-  std::byte* to = shard + done * DTypeBytes(shard_dtype);
-  cuda::EnqueueSumInOrder(*sums_, contributions_, full_dtype, to, shard_dtype, mine.size());
+  arrived_[step % kExchangeDepth] = wire_->Record();
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -317,7 +265,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const Collectiv
   }
   joined_ = true;
   return std::make_unique<NcclCommunicator>(device_, std::move(streams), std::move(scratch), std::move(transport),
-                                            *options_.clock, group.name, rank, size);
+                                            options_, group.name, TopologyOf(group));
 }
 
 }  // namespace zerofleet

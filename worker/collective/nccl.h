@@ -1,9 +1,7 @@
 // Collectives between GPUs over NCCL (nccl_transport.h). Buffers are in device memory.
 //
 // all_gather      ncclAllGather; parts that are not all of one length are broadcast, each from its owner, in one group.
-// reduce_scatter  rank r sends part j to rank j, in chunks; rank j sums the chunks of all ranks in rank order.
-// all_reduce      reduce_scatter, then all_gather, in place.
-// broadcast       ncclBroadcast.
+// reduce_scatter  ordered_reduce.h: chunks in grouped sends and receives, summed by a kernel.
 // NCCL's own reductions add in the order of its rings and trees and round at every hop; ours have the bits of every
 // other backend (docs/decisions/0006). A group of one rank never calls NCCL.
 //

@@ -61,33 +61,15 @@ PlainGpu& Gpu(int ordinal) {
   return *gpus[ordinal];
 }
 
-// As when processes end.
-void Destroy(Group& group) {
-  OnEveryRank(static_cast<int>(group.size()), [&](int rank) { group[rank].reset(); });
-}
-
-template <class Endpoints>
-Group JoinAll(const std::string& group, Endpoints& endpoints) {
-  std::vector<std::string> addresses;
-  for (const auto& endpoint : endpoints) addresses.push_back(endpoint->address());
-  Group communicators;
-  for (size_t rank = 0; rank < endpoints.size(); rank++) {
-    auto communicator = endpoints[rank]->Join({.name = group, .rank = static_cast<int>(rank), .addresses = addresses});
-    EXPECT_TRUE(communicator.ok()) << communicator.status();
-    communicators.push_back(*std::move(communicator));
-  }
-  return communicators;
-}
-
-Group CreateNcclGroup(const std::string& group, int size, NcclOptions options) {
+Group CreateNcclGroup(const GroupShape& shape, NcclOptions options) {
   std::vector<std::unique_ptr<NcclEndpoint>> endpoints;
-  for (int rank = 0; rank < size; rank++) endpoints.push_back(NcclEndpoint::Create(Gpu(rank), options).value());
-  return JoinAll(group, endpoints);
+  for (int rank = 0; rank < shape.size; rank++) endpoints.push_back(NcclEndpoint::Create(Gpu(rank), options).value());
+  return JoinAll(shape, endpoints);
 }
 
 // The suite's longest messages take several steps.
-const AddConformanceBackend nccl("nccl", [](const std::string& group, int size) {
-  return CreateNcclGroup(group, size, {.scratch_bytes = 1 << 20});
+const AddConformanceBackend nccl("nccl", [](const GroupShape& shape) {
+  return CreateNcclGroup(shape, {.scratch_bytes = 1 << 20});
 });
 
 class NcclTest : public testing::Test {
@@ -120,7 +102,7 @@ Outcome Reduce(Group& group, int64_t count) {
 TEST_F(NcclTest, GivesTheBitsOfTheInProcessBackend) {
   for (int size : {1, 2, 3, 4}) {
     for (int64_t count : {1, 5, 1024, 20'011}) {
-      Group group = CreateNcclGroup("data", size, {.scratch_bytes = 16 << 10});
+      Group group = CreateNcclGroup({.size = size}, {.scratch_bytes = 16 << 10});
       Group expected = CreateInProcessGroup("data", size);
       EXPECT_EQ(group[0]->backend(), "nccl");
       EXPECT_TRUE(Reduce(group, count) == Reduce(expected, count)) << size << " ranks, " << count << " elements";
@@ -141,7 +123,7 @@ TEST_F(NcclTest, ARankAloneCallsNcclOnlyWhenAsked) {
 }
 
 TEST_F(NcclTest, AbortEndsTheWaitForARankThatNeverConnects) {
-  Group group = CreateNcclGroup("data", 3, {});
+  Group group = CreateNcclGroup({.size = 3}, {});
   std::vector<float> data(10);
   const auto pending = group[0]->AllReduce(data.data(), 10, DType::kF32, "u");
   while (nccl_emulation::LiveCommunicators() == 0) std::this_thread::yield();
@@ -160,7 +142,7 @@ class SharedClock : public Clock {
 
 TEST_F(NcclTest, ConnectingHasADeadlineThatNamesRankAndGroup) {
   SharedClock clock;
-  Group group = CreateNcclGroup("data", 3, {.clock = &clock});
+  Group group = CreateNcclGroup({.size = 3}, {.clock = &clock});
   std::vector<float> data(10);
   const auto pending = group[1]->AllReduce(data.data(), 10, DType::kF32, "u");
   while (nccl_emulation::LiveCommunicators() == 0) std::this_thread::yield();
@@ -173,7 +155,7 @@ TEST_F(NcclTest, ConnectingHasADeadlineThatNamesRankAndGroup) {
 
 // One rank's NCCL fails; that rank reports it, and those that wait for it are told too.
 TEST_F(NcclTest, AFailureOfNcclIsUnavailableOnEveryRank) {
-  Group group = CreateNcclGroup("data", 3, {});
+  Group group = CreateNcclGroup({.size = 3}, {});
   Reduce(group, 100);
   OnEveryRank(3, [&](int rank) {
     std::vector<float> data(10);
@@ -193,17 +175,17 @@ TEST_F(NcclTest, OtherFailuresAreTheProgramsOrTheUsers) {
                               std::pair(ncclUnhandledCudaError, absl::StatusCode::kInternal),
                               std::pair(ncclSystemError, absl::StatusCode::kUnavailable),
                               std::pair(ncclInvalidUsage, absl::StatusCode::kFailedPrecondition)}) {
-    Group group = CreateNcclGroup("data", 2, {});
+    Group group = CreateNcclGroup({.size = 2}, {});
     nccl_emulation::SetAsyncError(0, result);
     float value = 0;
-    EXPECT_EQ(group[0]->Broadcast(&value, 4, 0, "u").Wait().code(), code);
+    EXPECT_EQ(group[0]->AllReduce(&value, 1, DType::kF32, "u").Wait().code(), code);
     nccl_emulation::SetAsyncError(0, ncclSuccess);
     Destroy(group);
   }
 }
 
 TEST_F(NcclTest, OrdersAComputeStreamBehindAnOperation) {
-  Group group = CreateNcclGroup("data", 2, {});
+  Group group = CreateNcclGroup({.size = 2}, {});
   OnEveryRank(2, [&](int rank) {
     const std::unique_ptr<Stream> compute = Gpu(rank).CreateStream().value();
     std::vector<float> data(1000, 1.0f);
@@ -246,7 +228,7 @@ Group JoinAuto(std::vector<Device*> devices) {
   std::vector<std::unique_ptr<CollectiveEndpoint>> endpoints;
   for (Device* device : devices) endpoints.push_back(CreateCollectiveEndpoint("auto", *device).value());
   EXPECT_EQ(endpoints[0]->backend(), "auto");
-  return JoinAll("data", endpoints);
+  return JoinAll({}, endpoints);
 }
 
 TEST_F(NcclTest, AutoIsNcclWhereEveryRankHasAGpuAndUcxWhereTwoShareOne) {

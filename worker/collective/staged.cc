@@ -22,10 +22,7 @@ class Round {
   }
 
   // Where in the message the piece of `rank` is.
-  Range InMessage(int rank) const {
-    const Range part = ShardRange(count_, size_, rank);
-    return {std::min(part.end, part.begin + begin_), std::min(part.end, part.begin + begin_ + width_)};
-  }
+  Range InMessage(int rank) const { return Within(ShardRange(count_, size_, rank), begin_, width_); }
   // Where in the staging buffer.
   Range InStaging(int rank) const { return ShardRange(total_, size_, rank); }
   int64_t total() const { return total_; }
@@ -41,14 +38,14 @@ class StagedCommunicator : public Communicator {
  public:
   StagedCommunicator(Device& device, std::unique_ptr<Stream> stream, std::unique_ptr<Reservation> staging,
                      std::unique_ptr<Communicator> inner)
-      : Communicator(inner->group(), inner->rank(), inner->size()),
+      : Communicator(inner->group(), inner->topology()),
         device_(device),
         stream_(std::move(stream)),
         reservation_(std::move(staging)),
         staging_(reservation_->data()),
         inner_(std::move(inner)) {
     // The inner operation ends before the outer one goes on, so the two threads never count at once.
-    inner_->SetObserver([this](const CollectiveRecord& record) { CountSent(record.sent_bytes); });
+    inner_->SetObserver([this](const CollectiveRecord& record) { CountSent(record.traffic); });
     StartThread();
   }
   ~StagedCommunicator() override { StopThread(); }
@@ -59,8 +56,6 @@ class StagedCommunicator : public Communicator {
   absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) override;
   absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
                                 int64_t count) override;
-  absl::Status RunAllReduce(void* data, int64_t count, DType dtype) override;
-  absl::Status RunBroadcast(void* data, int64_t bytes, int root) override;
 
   // The inner communicator is where a staged operation waits for its peers, so an abort is passed on to it.
   void Wake() override {
@@ -157,33 +152,6 @@ absl::Status StagedCommunicator::RunReduceScatter(const void* full, DType full_d
     to += bytes;
     return FinishCopies();
   });
-}
-
-absl::Status StagedCommunicator::RunAllReduce(void* data, int64_t count, DType dtype) {
-  if (size() == 1) return absl::OkStatus();
-  std::byte* bytes = static_cast<std::byte*>(data);
-  const int64_t element_bytes = DTypeBytes(dtype);
-  return ForRounds(count, size() * element_bytes, [&](const Round& round) {
-    for (int part = 0; part < size(); part++) ToStaging(round, part, bytes, element_bytes);
-    ZF_RETURN_IF_ERROR(FinishCopies());
-    ZF_RETURN_IF_ERROR(inner_->AllReduce(staging_, round.total(), dtype, kUnit).Wait());
-    for (int part = 0; part < size(); part++) FromStaging(round, part, bytes, element_bytes);
-    return FinishCopies();
-  });
-}
-
-absl::Status StagedCommunicator::RunBroadcast(void* data, int64_t bytes, int root) {
-  if (size() == 1) return absl::OkStatus();
-  std::byte* const whole = static_cast<std::byte*>(data);
-  for (int64_t begin = 0; begin < bytes; begin += reservation_->bytes()) {
-    const int64_t chunk = std::min(bytes - begin, reservation_->bytes());
-    if (rank() == root) Copy(staging_, whole + begin, chunk);
-    ZF_RETURN_IF_ERROR(FinishCopies());
-    ZF_RETURN_IF_ERROR(inner_->Broadcast(staging_, chunk, root, kUnit).Wait());
-    if (rank() != root) Copy(whole + begin, staging_, chunk);
-    ZF_RETURN_IF_ERROR(FinishCopies());
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ Group Stage(Group inner, int64_t staging_bytes) {
 }
 
 // Small enough for the suite's longest messages to take many rounds.
-const AddConformanceBackend staged("staged", [](const std::string& group, int size) {
-  return Stage(CreateInProcessGroup(group, size), 64 << 10);
+const AddConformanceBackend staged("staged", [](const GroupShape& shape) {
+  return Stage(CreateInProcessGroup(shape.name, shape.size, shape.team, shape.nodes), 64 << 10);
 });
 
 // A group's results for one message of each operation: the results of every rank, one after another, and its totals.
@@ -45,10 +45,10 @@ Outcome RunAll(Group group, int64_t count) {
   OnEveryRank(size, [&](int rank) {
     Communicator& communicator = *group[rank];
     const int64_t mine = ShardRange(count, size, rank).size();
-    std::vector<float> full(count), shard(count), reduced(count), sum(count), gathered(count), sent(count);
+    std::vector<float> full(count), shard(count), reduced(count), sum(count), gathered(count);
     std::vector<BF16> small(count);
     std::vector<float> widened(count);
-    for (int64_t i = 0; i < count; i++) full[i] = sum[i] = sent[i] = 1.0f / static_cast<float>(i + 2 + rank * 100);
+    for (int64_t i = 0; i < count; i++) full[i] = sum[i] = 1.0f / static_cast<float>(i + 2 + rank * 100);
     for (int64_t i = 0; i < count; i++) small[i] = ToBF16(full[i]);
     for (int64_t i = 0; i < mine; i++) shard[i] = full[i] + static_cast<float>(rank);
     using enum DType;
@@ -56,10 +56,9 @@ Outcome RunAll(Group group, int64_t count) {
         communicator.AllGather(shard.data(), gathered.data(), count, kF32, "u"),
         communicator.ReduceScatter(full.data(), kF32, reduced.data(), kF32, count, "u"),
         communicator.ReduceScatter(small.data(), kBF16, widened.data(), kF32, count, "u"),
-        communicator.AllReduce(sum.data(), count, kF32, "u"),
-        communicator.Broadcast(sent.data(), count * 4, size - 1, "u")};
+        communicator.AllReduce(sum.data(), count, kF32, "u")};
     for (const auto& one : pending) ASSERT_EQ(one.Wait(), absl::OkStatus());
-    for (const auto* one : {&gathered, &reduced, &widened, &sum, &sent}) {
+    for (const auto* one : {&gathered, &reduced, &widened, &sum}) {
       outcome.results[rank].insert(outcome.results[rank].end(), one->begin(), one->end());
     }
     outcome.totals[rank] = communicator.totals();

@@ -1,10 +1,6 @@
-// Collectives between processes over UCX (ucx_transport.h). Buffers are in host memory.
-//
-// all_gather      every rank sends its part to every peer, which receives it in place: n-1 messages per rank.
-// reduce_scatter  rank r sends part j to rank j, in chunks; rank j sums the chunks of all ranks in rank order.
-// all_reduce      reduce_scatter, then all_gather, in place.
-// broadcast       a binomial tree: ceil(log2 n) rounds.
-// The scratch memory is allocated once and does not depend on the messages' size (constant-size buffers, ZeRO §6.2).
+// Collectives between processes over UCX (ucx_transport.h). Buffers are in host memory. Reductions are those of
+// ordered_reduce.h, gathers those of routed_gather.h. The scratch memory, at most 4 MiB, is allocated once and does not
+// depend on the messages' size (constant-size buffers, ZeRO §6.2).
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_UCX_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_UCX_H_
 

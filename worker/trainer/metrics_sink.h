@@ -38,7 +38,7 @@ enum class StepPhase : uint8_t { kForward, kBackward, kReduce, kOptimizer, kGath
 
 // One collective operation, as this rank saw it. `gathered_bytes` is the size of the whole array it concerned.
 struct CollectiveFigures {
-  std::string_view operation;  // all_gather | reduce_scatter | all_reduce | broadcast
+  std::string_view operation;  // all_gather | reduce_scatter | all_reduce
   std::string_view group;      // data | tensor
   std::string_view backend;    // ucx | nccl | in_process
   int64_t sent_bytes = 0;

@@ -51,7 +51,7 @@ void ObserveCollective(const Communicator& communicator, const CollectiveRecord&
       {.operation = OperationName(record.operation),
        .group = communicator.group(),
        .backend = backend,
-       .sent_bytes = record.sent_bytes,
+       .sent_bytes = record.traffic.sent,
        .seconds = record.seconds,
        .bus_bandwidth = BusBandwidth(record.operation, communicator.size(), record.gathered_bytes, record.seconds)});
 }
@@ -64,7 +64,6 @@ double BusBandwidth(Operation operation, int ranks, int64_t gathered_bytes, doub
     case Operation::kAllGather:
     case Operation::kReduceScatter: return algorithm * share;
     case Operation::kAllReduce: return 2 * algorithm * share;
-    case Operation::kBroadcast: return algorithm;
   }
   return 0;
 }

@@ -34,7 +34,6 @@ TEST(RankReport, HoldsMemoryAndCollectives) {
 TEST(BusBandwidth, IsThatOfNcclTests) {
   EXPECT_DOUBLE_EQ(BusBandwidth(Operation::kAllGather, 4, 1000, 2.0), 375);
   EXPECT_DOUBLE_EQ(BusBandwidth(Operation::kAllReduce, 4, 1000, 2.0), 750);
-  EXPECT_DOUBLE_EQ(BusBandwidth(Operation::kBroadcast, 4, 1000, 2.0), 500);
   EXPECT_DOUBLE_EQ(BusBandwidth(Operation::kAllGather, 1, 1000, 0.0), 0);
 }
 

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "worker/collective/nccl.h"
 #include "worker/device/cuda/emulation/fast_device.h"
+#include "worker/device/cuda/emulation/machine.h"
 #include "worker/device/cuda/emulation/streams.h"
 #include "worker/zero/fleet_testing.h"
 
@@ -27,7 +28,7 @@ int64_t Setting(const char* name, int64_t otherwise) {
 }
 
 // Each rank on a GPU of its own, reductions in several chunks.
-std::vector<std::unique_ptr<Communicator>> NcclGroup(const std::vector<Device*>& devices) {
+std::vector<std::unique_ptr<Communicator>> NcclGroup(const std::vector<Device*>& devices, int team) {
   std::vector<std::unique_ptr<NcclEndpoint>> endpoints;
   std::vector<std::string> addresses;
   for (Device* const device : devices) {
@@ -36,14 +37,18 @@ std::vector<std::unique_ptr<Communicator>> NcclGroup(const std::vector<Device*>&
   }
   std::vector<std::unique_ptr<Communicator>> group;
   for (int rank = 0; rank < static_cast<int>(devices.size()); ++rank) {
-    group.push_back(endpoints[rank]->Join({.name = "data", .rank = rank, .addresses = addresses}).value());
+    group.push_back(
+        endpoints[rank]->Join({.name = "data", .rank = rank, .addresses = addresses, .team = team}).value());
   }
   return group;
 }
 
 class DeferredStreams : public testing::Test {
  protected:
-  void TearDown() override { cuda::emulation::ScheduleEagerly(); }
+  void TearDown() override {
+    cuda::emulation::ScheduleEagerly();
+    cuda::emulation::SetMachine({});
+  }
 
   // Two ranks, steps launched one ahead. Three blocks share two slots.
   static FleetSetup Fleet(bool nccl) {
@@ -54,7 +59,7 @@ class DeferredStreams : public testing::Test {
                      .steps = 3,
                      .steps_ahead = 1};
     setup.make_device = [nccl](int rank) { return std::make_unique<FastDevice>(nccl ? rank : 0); };
-    if (nccl) setup.make_group = NcclGroup;
+    if (nccl) setup.make_group = [](const std::vector<Device*>& devices) { return NcclGroup(devices, 0); };
     return setup;
   }
 
@@ -88,6 +93,19 @@ class DeferredStreams : public testing::Test {
 TEST_F(DeferredStreams, EveryStageOverNccl) { ExpectEveryStage(true, 1); }
 TEST_F(DeferredStreams, EveryStageOverNcclWithMicroBatches) { ExpectEveryStage(true, 2); }
 TEST_F(DeferredStreams, EveryStageThroughStaging) { ExpectEveryStage(false, 2); }
+
+// Sums of two levels pass through more buffers: those of a team's sums, and of the other teams'.
+TEST_F(DeferredStreams, TeamsOverNccl) {
+  cuda::emulation::SetMachine({.gpus = 4});
+  FleetSetup setup = Fleet(true);
+  setup.world_size = 4;
+  setup.steps = 2;
+  setup.make_group = [](const std::vector<Device*>& devices) { return NcclGroup(devices, 2); };
+  for (const int stage : {1, 3}) {
+    setup.stage = stage;
+    UnderEverySeed([&] { return TrainFleet(setup).master; }, absl::StrCat("stage ", stage, ", two teams of two"));
+  }
+}
 
 // Of both ranks: the sum over all of them, after a step whose last gathers are still under way.
 TEST_F(DeferredStreams, Evaluation) {

@@ -1,0 +1,90 @@
+// A reduce-scatter in the order that topology.h defines, in chunks of constant size, over any transport.
+//
+// Step s moves chunk s of the shards within the teams: each rank receives, from its team mates, the chunks of the
+// shards that it collects. They are added in rank order; with one team that is the result. With several, the team's
+// fp32 sums of chunk s go to the shards' owners in step s + kExchangeDepth, and each owner adds the teams' sums in team
+// order.
+//
+// A rank of a group of T teams of g sends (g-1)/g of the elements in their own type and, for each of them, at most
+// 4/g*(T-1)/T bytes to other teams: a team sends 4*S*(T-1)/T bytes for S elements. There are as many messages per
+// chunk as with one team, size - 1 per rank.
+#ifndef ZEROFLEET_WORKER_COLLECTIVE_ORDERED_REDUCE_H_
+#define ZEROFLEET_WORKER_COLLECTIVE_ORDERED_REDUCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/collective/exchange.h"
+#include "worker/collective/topology.h"
+#include "worker/device/dtype.h"
+
+namespace zerofleet {
+
+// How a reduction is cut: a chunk is as long as fits `scratch_bytes`, and no longer than `chunk_bytes`.
+struct ReduceLimits {
+  int64_t scratch_bytes;
+  int64_t chunk_bytes;
+};
+
+class OrderedReduce {
+ public:
+  // How much scratch memory a reduction of any type uses under these limits: at most limits.scratch_bytes.
+  static int64_t ScratchBytes(const Topology& topology, const ReduceLimits& limits);
+
+  // `scratch` holds ScratchBytes, aligned to 64 bytes, and outlives this.
+  OrderedReduce(const Topology& topology, const ReduceLimits& limits, std::byte* scratch);
+
+  // As Communicator::ReduceScatter.
+  absl::Status Run(ExchangeTransport& transport, const std::byte* full, DType full_dtype, std::byte* shard,
+                   DType shard_dtype, int64_t count);
+
+ private:
+  // The reduction in progress.
+  struct Reduction {
+    const std::byte* full;
+    DType full_dtype;
+    std::byte* shard;
+    DType shard_dtype;
+    int64_t count, chunk_elements;
+
+    const std::byte* At(int64_t element) const { return full + element * DTypeBytes(full_dtype); }
+  };
+
+  // How many buffers of a chunk a rank needs at most; the same on every rank, since all must cut alike.
+  struct Slots {
+    explicit Slots(const Topology& topology);
+    // Scratch memory per element of a chunk.
+    int64_t Bytes(int64_t element_bytes) const;
+    int64_t ChunkElements(const ReduceLimits& limits, int64_t element_bytes) const;
+
+    int64_t contributions, sums, other_sums;
+  };
+
+  Range Chunk(const Reduction& reduction, int shard, int64_t chunk) const;
+  std::byte* Result(const Reduction& reduction, int64_t chunk) const;
+  void ListContributions(const Reduction& reduction, int64_t chunk, ExchangeTransport::Messages& messages) const;
+  void ListTeamSums(const Reduction& reduction, int64_t chunk, ExchangeTransport::Messages& messages) const;
+  void SumRanks(ExchangeTransport& transport, const Reduction& reduction, int64_t chunk);
+  void SumTeams(ExchangeTransport& transport, const Reduction& reduction, int64_t chunk);
+
+  // Where in the scratch memory: what `mate` (counted in the team) contributes to the `index`-th collected shard; this
+  // team's sum of that; `team`'s sum of this rank's own shard.
+  std::byte* Contribution(const Reduction& reduction, int64_t chunk, int mate, int index) const;
+  std::byte* TeamSum(const Reduction& reduction, int64_t chunk, int index) const;
+  std::byte* OtherTeamSum(const Reduction& reduction, int64_t chunk, int team) const;
+  std::byte* Sums(const Reduction& reduction) const;  // all of those, behind the contributions
+
+  const Topology topology_;
+  const Slots slots_;
+  const ReduceLimits limits_;
+  std::byte* const scratch_;
+  const int team_, place_, mates_;                 // this rank's team, its place in it, how many are in it
+  const std::vector<std::vector<int>> collected_;  // by mate: the shards that it collects
+  std::vector<const void*> contributions_;         // to one sum
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_COLLECTIVE_ORDERED_REDUCE_H_

@@ -1,0 +1,43 @@
+// An all-gather over the routes that topology.h defines, over any transport that moves messages between ranks: a shard
+// enters every other node once, and goes on to the ranks there from within.
+//
+// On one node each rank sends its shard to every other at once. On several, a shard moves in chunks, so that one chunk
+// is passed on while the next arrives: what step s receives from other nodes goes on in step s + kExchangeDepth.
+// Every rank receives every shard once, whatever the routes, into its place.
+#ifndef ZEROFLEET_WORKER_COLLECTIVE_ROUTED_GATHER_H_
+#define ZEROFLEET_WORKER_COLLECTIVE_ROUTED_GATHER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/collective/exchange.h"
+#include "worker/collective/topology.h"
+
+namespace zerofleet {
+
+class RoutedGather {
+ public:
+  explicit RoutedGather(const Topology& topology);
+
+  // Fills `full` from every rank's shard. `shard` is this rank's, in its place in `full` or elsewhere.
+  absl::Status Run(ExchangeTransport& transport, const std::byte* shard, std::byte* full, int64_t count,
+                   int64_t element_bytes) const;
+
+ private:
+  // A shard's way from or to a peer.
+  struct Hop {
+    int peer, shard;
+  };
+  struct Route {
+    std::vector<Hop> incoming, outgoing;
+  };
+
+  const Topology topology_;
+  Route direct_, passed_on_;  // between a shard's owner and another rank; between ranks of one node
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_COLLECTIVE_ROUTED_GATHER_H_
