@@ -18,6 +18,10 @@ constexpr int64_t kAlignment = 64;
 // The place a row of `bytes` takes; never empty, so that every row has its own address.
 int64_t PlaceBytes(int64_t bytes) { return std::max(RoundUp(bytes, kAlignment), kAlignment); }
 
+absl::StatusOr<std::unique_ptr<Reservation>> ReserveIn(Space space, Device& device, int64_t bytes) {
+  return space == Space::kDevice ? device.Reserve(bytes) : device.ReserveHost(bytes);
+}
+
 }  // namespace
 
 const char* SpaceName(Space space) { return space == Space::kDevice ? "device" : "host"; }
@@ -54,36 +58,63 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(const MemoryPlan& plan, Spa
     ZF_CHECK(row.bytes >= 0);
     bool unique = rows.emplace(row.name, row).second;
     ZF_CHECK(unique);
+    if (row.late) continue;
     total += PlaceBytes(row.bytes);
     if (largest == nullptr || row.bytes > largest->bytes) largest = &row;
   }
-  absl::StatusOr<std::unique_ptr<Reservation>> reservation = space == Space::kDevice
-                                                                 ? device.Reserve(std::max(total, kAlignment))
-                                                                 : device.ReserveHost(std::max(total, kAlignment));
+  absl::StatusOr<std::unique_ptr<Reservation>> reservation = ReserveIn(space, device, std::max(total, kAlignment));
   if (!reservation.ok()) {
     return Annotate(reservation.status(), absl::StrCat(SpaceName(space), " memory plan of ", HumanBytes(total),
                                                        " (largest: ", largest == nullptr ? "nothing" : largest->name,
                                                        ", ", HumanBytes(largest == nullptr ? 0 : largest->bytes), ")"));
   }
-  return std::unique_ptr<Arena>(new Arena(*std::move(reservation), std::move(rows)));
+  return std::unique_ptr<Arena>(new Arena(space, device, *std::move(reservation), std::move(rows)));
 }
 
-Arena::Arena(std::unique_ptr<Reservation> reservation, std::map<std::string, MemoryRow> rows)
-    : reservation_(std::move(reservation)), left_(std::move(rows)) {}
+Arena::Arena(Space space, Device& device, std::unique_ptr<Reservation> reservation,
+             std::map<std::string, MemoryRow> rows)
+    : space_(space), device_(device), reservation_(std::move(reservation)), left_(std::move(rows)) {}
 
-std::byte* Arena::Take(const std::string& name) {
-  absl::MutexLock lock(&mutex_);
+MemoryRow Arena::Claim(const std::string& name, bool late) {
   const auto found = left_.find(name);
   ZF_CHECK(found != left_.end());
-  const MemoryRow row = std::move(found->second);
+  ZF_CHECK(found->second.late == late);
+  MemoryRow row = std::move(found->second);
   left_.erase(found);
-  std::byte* place = reservation_->data() + used_;
-  used_ += PlaceBytes(row.bytes);
-  ZF_CHECK(used_ <= reservation_->bytes());
+  return row;
+}
+
+void Arena::Count(const MemoryRow& row) {
   CategoryUse& use = categories_[static_cast<int>(row.category)];
   use.current += row.bytes;
   use.peak = std::max(use.peak, use.current);
+}
+
+std::byte* Arena::Take(const std::string& name) {
+  absl::MutexLock lock(&mutex_);
+  const MemoryRow row = Claim(name, /*late=*/false);
+  std::byte* place = reservation_->data() + used_;
+  used_ += PlaceBytes(row.bytes);
+  ZF_CHECK(used_ <= reservation_->bytes());
+  Count(row);
   return place;
+}
+
+absl::StatusOr<std::byte*> Arena::TakeLate(const std::string& name) {
+  MemoryRow row;
+  {
+    absl::MutexLock lock(&mutex_);
+    row = Claim(name, /*late=*/true);
+  }
+  absl::StatusOr<std::unique_ptr<Reservation>> reservation = ReserveIn(space_, device_, PlaceBytes(row.bytes));
+  absl::MutexLock lock(&mutex_);
+  if (!reservation.ok()) {
+    left_.emplace(name, std::move(row));
+    return Annotate(reservation.status(), absl::StrCat(SpaceName(space_), " memory for the ", name));
+  }
+  Count(row);
+  late_.push_back(*std::move(reservation));
+  return late_.back()->data();
 }
 
 ArenaFigures Arena::figures() const {
@@ -92,6 +123,10 @@ ArenaFigures Arena::figures() const {
   figures.reserved = reservation_->bytes();
   figures.allocated = used_;
   figures.largest_free_block = figures.reserved - used_;
+  for (const std::unique_ptr<Reservation>& late : late_) {
+    figures.reserved += late->bytes();
+    figures.allocated += late->bytes();
+  }
   figures.categories = categories_;
   return figures;
 }

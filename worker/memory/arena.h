@@ -2,7 +2,8 @@
 //
 // A MemoryPlan is rows: every buffer of a run, by name, with its space, category and size. An Arena reserves the sum of
 // a space's rows in one piece and hands each row out by name, one after another; what is measured is what was planned,
-// because there is nowhere else to get memory from. Rows live as long as the arena, which is a whole run.
+// because there is nowhere else to get memory from. A late row is planned as well, but reserved by itself when it is
+// taken. Rows live as long as the arena, which is a whole run.
 #ifndef ZEROFLEET_WORKER_MEMORY_ARENA_H_
 #define ZEROFLEET_WORKER_MEMORY_ARENA_H_
 
@@ -33,6 +34,7 @@ struct MemoryRow {
   Category category;
   std::string name;
   int64_t bytes;
+  bool late = false;  // a run may do without it, so it is reserved only when it is taken (Arena::TakeLate)
 };
 
 struct MemoryPlan {
@@ -57,26 +59,36 @@ struct ArenaFigures {
 
 class Arena {
  public:
-  // Reserves the plan's rows of `space` on `device`; ResourceExhausted, with the plan's largest row, if it does not
-  // fit.
+  // Reserves the plan's rows of `space` on `device`, late ones excepted; ResourceExhausted, with the largest of these
+  // rows, if they do not fit. `device` outlives the arena.
   static absl::StatusOr<std::unique_ptr<Arena>> Create(const MemoryPlan& plan, Space space, Device& device);
 
   // The row's memory, zeroed, aligned to 64 bytes. Each row is taken once. Thread-safe.
   std::byte* Take(const std::string& name);
+  // The same of a late row, which is reserved now: seconds for tens of GB of pinned memory, during which other calls
+  // don't wait. ResourceExhausted, with its name, if it does not fit; it may then be tried again.
+  absl::StatusOr<std::byte*> TakeLate(const std::string& name);
   template <typename T>
   T* TakeAs(const std::string& name) {
     return reinterpret_cast<T*>(Take(name));
   }
 
+  // A late row counts as reserved from when it is taken.
   ArenaFigures figures() const;
 
  private:
-  Arena(std::unique_ptr<Reservation> reservation, std::map<std::string, MemoryRow> rows);
+  Arena(Space space, Device& device, std::unique_ptr<Reservation> reservation, std::map<std::string, MemoryRow> rows);
 
+  MemoryRow Claim(const std::string& name, bool late) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Count(const MemoryRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Space space_;
+  Device& device_;
   const std::unique_ptr<Reservation> reservation_;
   mutable absl::Mutex mutex_;
   std::map<std::string, MemoryRow> left_ ABSL_GUARDED_BY(mutex_);  // rows not taken yet, by name
   int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;                       // bytes from the reservation's begin
+  std::vector<std::unique_ptr<Reservation>> late_ ABSL_GUARDED_BY(mutex_);
   std::array<CategoryUse, kCategories> categories_ ABSL_GUARDED_BY(mutex_);
 };
 

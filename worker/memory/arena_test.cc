@@ -3,10 +3,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/device/cpu/cpu_device.h"
 
 namespace zerofleet {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class ArenaTest : public testing::Test {
@@ -45,6 +47,48 @@ TEST_F(ArenaTest, WhatIsNotTakenYetIsOneFreeBlock) {
   EXPECT_EQ(figures.categories[static_cast<int>(Category::kBuffers)].current, 100);
 }
 
+// Each reservation is seen, and refused while `full`.
+class SeenDevice : public CpuDevice {
+ public:
+  SeenDevice() : CpuDevice(1) {}
+  absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override {
+    if (full) return absl::ResourceExhaustedError("full");
+    reserved.push_back(bytes);
+    return CpuDevice::Reserve(bytes);
+  }
+  bool full = false;
+  std::vector<int64_t> reserved;
+};
+
+TEST(ArenaLateRows, AreReservedWhenTheyAreTaken) {
+  SeenDevice device;
+  const MemoryPlan plan{
+      {{Space::kHost, Category::kBuffers, "a", 64}, {Space::kHost, Category::kBuffers, "later", 1000, /*late=*/true}}};
+  EXPECT_EQ(plan.Bytes(Space::kHost), 1064);
+  const auto arena = *Arena::Create(plan, Space::kHost, device);
+  EXPECT_THAT(device.reserved, ElementsAre(64));
+  arena->Take("a");
+  EXPECT_EQ(arena->figures().categories[static_cast<int>(Category::kBuffers)].peak, 64);
+
+  device.full = true;
+  const absl::Status refused = arena->TakeLate("later").status();
+  EXPECT_EQ(refused, absl::ResourceExhaustedError("host memory for the later: full"));
+  EXPECT_EQ(arena->figures().reserved, 64);
+  EXPECT_EQ(arena->figures().categories[static_cast<int>(Category::kBuffers)].peak, 64);
+
+  device.full = false;
+  std::byte* const place = *arena->TakeLate("later");
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(place) % 64, 0u);
+  EXPECT_EQ(place[999], std::byte{0});
+  EXPECT_THAT(device.reserved, ElementsAre(64, 1024));
+  const ArenaFigures figures = arena->figures();
+  EXPECT_EQ(figures.reserved, 64 + 1024);
+  EXPECT_EQ(figures.allocated, figures.reserved);
+  EXPECT_EQ(figures.largest_free_block, 0);
+  EXPECT_EQ(figures.categories[static_cast<int>(Category::kBuffers)].current, 1064);
+  EXPECT_EQ(figures.categories[static_cast<int>(Category::kBuffers)].peak, 1064);
+}
+
 TEST(ArenaFigures, FragmentationIsTheShareOfFreeMemoryOutsideTheLargestBlock) {
   ArenaFigures figures;
   figures.reserved = 300;
@@ -67,6 +111,10 @@ TEST_F(ArenaTest, UnplannedMemoryIsABug) {
   EXPECT_DEATH(arena->Take("b"), "check failed");
   arena->Take("a");
   EXPECT_DEATH(arena->Take("a"), "check failed");
+  auto late = Make({{Space::kDevice, Category::kBuffers, "l", 64, /*late=*/true}});
+  EXPECT_DEATH(late->Take("l"), "check failed");
+  EXPECT_TRUE(late->TakeLate("l").ok());
+  EXPECT_DEATH(late->TakeLate("l").IgnoreError(), "check failed");
 }
 
 TEST(PeakResidentBytes, IsMoreThanNothing) { EXPECT_GT(PeakResidentBytes(), 1 << 20); }

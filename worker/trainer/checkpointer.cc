@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "worker/checkpoint/shard_writer.h"
+#include "worker/zero/memory_plan.h"
 
 namespace zerofleet {
 namespace {
@@ -16,15 +17,21 @@ int64_t StoredElements(const ZeroLayout& layout) {
   return elements;
 }
 
+void SetFailure(const absl::Status& status, v1::ShardWritten& outcome) {
+  outcome.mutable_failure()->set_code(static_cast<int>(status.code()));
+  outcome.mutable_failure()->set_message(std::string(status.message()));
+  outcome.mutable_failure()->set_step(outcome.step());
+}
+
 }  // namespace
 
 Checkpointer::Checkpointer(const ZeroLayout& layout, const TrainingState& state, Device& device, Stream& stream,
-                           float* snapshot, const Clock& clock)
+                           Arena& host_arena, const Clock& clock)
     : layout_(layout),
       state_(state),
       device_(device),
       stream_(stream),
-      snapshot_(snapshot),
+      host_arena_(host_arena),
       clock_(clock),
       elements_(StoredElements(layout)) {}
 
@@ -36,6 +43,28 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
                                           std::function<void(v1::ShardWritten)> written) {
   double start = clock_.MonotonicSeconds();
   if (writer_.joinable()) writer_.join();
+  v1::ShardWritten outcome;
+  outcome.set_step(manifest.step());
+  *outcome.mutable_manifest() = manifest;
+  if (MustReserve()) {
+    absl::StatusOr<std::byte*> reserved = host_arena_.TakeLate(kSnapshotRow);
+    if (!reserved.ok()) {
+      SetFailure(reserved.status(), outcome);
+      written(std::move(outcome));
+      return clock_.MonotonicSeconds() - start;
+    }
+    snapshot_ = reinterpret_cast<float*>(*reserved);
+  }
+  ZF_RETURN_IF_ERROR(CopyState());
+  double stall = clock_.MonotonicSeconds() - start;
+  outcome.set_stall_seconds(stall);
+  writer_ = std::thread([this, partial_dir, outcome = std::move(outcome), written = std::move(written)]() mutable {
+    Write(partial_dir, std::move(outcome), written);
+  });
+  return stall;
+}
+
+absl::Status Checkpointer::CopyState() {
   float* vectors[] = {snapshot_, snapshot_ + elements_, snapshot_ + 2 * elements_};
   int64_t offset = 0;
   for (const PlacedRange& range : state_.RangesToStore()) {
@@ -46,16 +75,7 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
     device_.Copy(stream_, vectors[2] + offset, at.exp_avg_sq, bytes);
     offset += range.elements();
   }
-  ZF_RETURN_IF_ERROR(stream_.Synchronize());
-  double stall = clock_.MonotonicSeconds() - start;
-  v1::ShardWritten outcome;
-  outcome.set_step(manifest.step());
-  outcome.set_stall_seconds(stall);
-  *outcome.mutable_manifest() = manifest;
-  writer_ = std::thread([this, partial_dir, outcome = std::move(outcome), written = std::move(written)]() mutable {
-    Write(partial_dir, std::move(outcome), written);
-  });
-  return stall;
+  return stream_.Synchronize();
 }
 
 void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcome,
@@ -71,9 +91,7 @@ void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcom
   if (file.ok()) {
     *outcome.mutable_file() = *std::move(file);
   } else {
-    outcome.mutable_failure()->set_code(static_cast<int>(file.status().code()));
-    outcome.mutable_failure()->set_message(std::string(file.status().message()));
-    outcome.mutable_failure()->set_step(outcome.step());
+    SetFailure(file.status(), outcome);
   }
   written(std::move(outcome));
 }

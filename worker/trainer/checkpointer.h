@@ -2,7 +2,9 @@
 // steps.
 //
 // The step waits only while the snapshot is copied (12 bytes per owned parameter), and for an earlier write that is
-// still in progress. The snapshot belongs to one step from copy to fsync, so a file never mixes two steps.
+// still in progress. The first save also reserves the snapshot's memory: on a GPU's host it is pinned, which takes
+// seconds for tens of GB, and which a run that never saves does without. The snapshot belongs to one step from copy to
+// fsync, so a file never mixes two steps.
 #ifndef ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
 #define ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
 
@@ -14,6 +16,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "worker/device/device.h"
+#include "worker/memory/arena.h"
 #include "worker/zero/layout.h"
 #include "worker/zero/shard.h"
 #include "zerofleet/v1/coordinator.pb.h"
@@ -22,17 +25,23 @@ namespace zerofleet {
 
 class Checkpointer {
  public:
-  // `snapshot` is host memory for three vectors of the stored elements (PlanMemory's row).
-  Checkpointer(const ZeroLayout& layout, const TrainingState& state, Device& device, Stream& stream, float* snapshot,
+  // `host_arena` has PlanMemory's row for the snapshot: three vectors of the stored elements.
+  Checkpointer(const ZeroLayout& layout, const TrainingState& state, Device& device, Stream& stream, Arena& host_arena,
                const Clock& clock);
   ~Checkpointer();  // waits for the write in progress
 
+  // Whether the next save reserves memory first. A GPU's driver may wait for the device to be idle then, so no
+  // collective should be in flight.
+  bool MustReserve() const { return snapshot_ == nullptr; }
+
   // Snapshots now and writes this rank's file into `partial_dir` in the background; `written` is called with the
-  // outcome from the writing thread. Returns the seconds for which the caller was blocked.
+  // outcome from the writing thread, or from this one if the snapshot's memory could not be reserved, which is a
+  // failure of this save like a failed write. Returns the seconds for which the caller was blocked.
   absl::StatusOr<double> Save(const std::string& partial_dir, const v1::CheckpointManifest& manifest,
                               std::function<void(v1::ShardWritten)> written);
 
  private:
+  absl::Status CopyState();
   void Write(const std::string& partial_dir, v1::ShardWritten outcome,
              const std::function<void(v1::ShardWritten)>& written);
 
@@ -40,7 +49,8 @@ class Checkpointer {
   const TrainingState& state_;
   Device& device_;
   Stream& stream_;
-  float* const snapshot_;
+  Arena& host_arena_;
+  float* snapshot_ = nullptr;  // from the first save on
   const Clock& clock_;
   const int64_t elements_;  // of one stored vector
   std::thread writer_;

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/units.h"
 #include "gtest/gtest.h"
 #include "worker/device/cuda/emulation/fast_device.h"
+#include "worker/device/cuda/emulation/machine.h"
 #include "worker/device/cuda/emulation/streams.h"
 #include "worker/trainer/checkpointer.h"
 #include "worker/trainer/data_feed.h"
@@ -81,8 +83,8 @@ std::string SavedDigest(const FleetSetup& setup, const std::string& step_dir) {
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
     rank.Step(1);
     {
-      Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(),
-                                rank.host_arena().TakeAs<float>(kSnapshotRow), Clock::Real());
+      Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(), rank.host_arena(),
+                                Clock::Real());
       v1::CheckpointManifest manifest;
       manifest.set_step(1);
       ZF_CHECK(checkpointer
@@ -108,6 +110,43 @@ TEST_F(DeferredCopies, ACheckpointIsOfItsStep) {
     EXPECT_EQ(SavedDigest(setup, JoinPath(directory_, "seed-" + std::to_string(seed))), expected) << "seed " << seed;
     cuda::emulation::ScheduleEagerly();
   }
+}
+
+// Pinned by the first save and kept; where that is more than the host can pin, the save has failed and says so.
+TEST_F(DeferredCopies, ASnapshotIsPinnedByTheFirstSave) {
+  FleetSetup setup{.model = TestModelConfig(1, 8, 2, 6, 17), .stage = 2, .global_sequences = 2};
+  setup.make_device = [](int) { return std::make_unique<FastDevice>(0); };
+  const int64_t snapshot = RoundUp(12 * ModelSpec::Create(setup.model)->parameters(), 64);
+  int64_t before = 0;  // bytes that everything else has pinned
+  for (const bool fits : {true, false}) {
+    if (!fits) cuda::emulation::SetMachine({.pinned_bytes = before + snapshot - 1});
+    RunFleet(setup, [&](TestRank& rank) {
+      ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+      std::vector<v1::ShardWritten> outcomes;  // from one thread at a time
+      before = cuda::emulation::PinnedBytesHeld();
+      {
+        Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(), rank.host_arena(),
+                                  Clock::Real());
+        for (int64_t step = 1; step <= 2; ++step) {
+          v1::CheckpointManifest manifest;
+          manifest.set_step(step);
+          ZF_CHECK(checkpointer
+                       .Save(JoinPath(directory_, std::to_string(step)), manifest,
+                             [&](v1::ShardWritten outcome) { outcomes.push_back(std::move(outcome)); })
+                       .ok());
+          EXPECT_EQ(cuda::emulation::PinnedBytesHeld() - before, fits ? snapshot : 0);
+        }
+      }
+      ASSERT_EQ(outcomes.size(), 2u);
+      for (const v1::ShardWritten& outcome : outcomes) {
+        EXPECT_EQ(outcome.ok(), fits);
+        EXPECT_EQ(outcome.failure().message(), fits ? ""
+                                                    : "host memory for the snapshot: the host cannot pin " +
+                                                          HumanBytes(snapshot) + " for the cuda device");
+      }
+    });
+  }
+  cuda::emulation::SetMachine({});
 }
 
 }  // namespace

@@ -99,8 +99,7 @@ absl::Status TrainingRun::Join(std::unique_ptr<Communicator> communicator, uint6
   engine_ = std::make_unique<ZeroEngine>(
       EngineParts{spec_, *layout_, *model_, device_, *stream_, *device_arena_, *host_arena_, *communicator_},
       config_.optimizer());
-  checkpointer_ = std::make_unique<Checkpointer>(*layout_, engine_->state(), device_, *stream_,
-                                                 host_arena_->TakeAs<float>(kSnapshotRow), clock_);
+  checkpointer_ = std::make_unique<Checkpointer>(*layout_, engine_->state(), device_, *stream_, *host_arena_, clock_);
   feed_->Attach(communicator_->rank(), device_, *stream_, device_arena_->TakeAs<int32_t>(kTokensRow),
                 host_arena_->TakeAs<int32_t>(kTokenStagingRow));
   return absl::OkStatus();
@@ -268,6 +267,7 @@ absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
 
 absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten)> written) {
   const std::string partial_dir = PartialDirectory(StepDirectory(config_.checkpoint().dir(), step), generation_);
+  if (checkpointer_->MustReserve()) ZF_RETURN_IF_ERROR(engine_->Finish());
   ZF_ASSIGN_OR_RETURN(double stall, checkpointer_->Save(partial_dir, Manifest(step), std::move(written)));
   metrics_.PhaseDone(StepPhase::kCheckpoint, stall);
   return absl::OkStatus();

@@ -63,7 +63,7 @@ MemoryPlan PlanMemory(const Model& model, const ZeroLayout& layout, int64_t toke
       {Space::kDevice, Category::kBuffers, kControlRow, control},
       {Space::kHost, Category::kBuffers, kResultsRow, kMostLaunchedSteps * control},
       {Space::kHost, Category::kBuffers, kTokenStagingRow, kTokenStages * tokens},
-      {Space::kHost, Category::kBuffers, kSnapshotRow, 3 * stored * kF32Bytes},
+      {Space::kHost, Category::kBuffers, kSnapshotRow, 3 * stored * kF32Bytes, /*late=*/true},
   };
   AddSlots(layout, plan);
   return plan;

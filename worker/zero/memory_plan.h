@@ -24,7 +24,7 @@ inline constexpr const char* kScalarsRow = "step scalars";  // StepScalars: this
 inline constexpr const char* kControlRow = "step control";
 inline constexpr const char* kResultsRow = "step results";
 inline constexpr const char* kTokenStagingRow = "token staging";
-inline constexpr const char* kSnapshotRow = "snapshot";
+inline constexpr const char* kSnapshotRow = "snapshot";  // late: reserved by the first save
 std::string ParameterSlotRow(int slot);
 std::string GradientSlotRow(int slot);
 std::string GradientStagingRow(int slot);

@@ -15,8 +15,9 @@ inline constexpr int kPoison = 0xff;
 struct Machine {
   int driver_version = 13000;  // as cudaDriverGetVersion reports it; 0: no driver
   int gpus = 2;
-  int64_t bytes_each = int64_t{4} << 30;  // enforced: no more than this can be allocated
-  std::string name = "Emulated H100";     // in datasheet.cc, so that no run has to measure a peak
+  int64_t bytes_each = int64_t{4} << 30;     // enforced: no more than this can be allocated
+  int64_t pinned_bytes = int64_t{16} << 30;  // of host memory, for all GPUs; enforced too
+  std::string name = "Emulated H100";        // in datasheet.cc, so that no run has to measure a peak
   int major = 9, minor = 0;
 };
 
@@ -28,8 +29,9 @@ cudaError_t ReturnError(cudaError_t code);
 // From now on, for all threads. No memory of the previous machine may still be allocated.
 void SetMachine(Machine machine);
 
-// Bytes of device memory allocated, over all GPUs.
+// Bytes of device memory allocated, over all GPUs, and of pinned host memory.
 int64_t DeviceBytesHeld();
+int64_t PinnedBytesHeld();
 
 }  // namespace zerofleet::cuda::emulation
 

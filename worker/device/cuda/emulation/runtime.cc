@@ -55,7 +55,8 @@ class State {
 
   void* Allocate(size_t bytes, int device) {
     absl::MutexLock lock(&mutex_);
-    if (device != kHost && Held(device) + static_cast<int64_t>(bytes) > machine_.bytes_each) return nullptr;
+    const int64_t most = device == kHost ? machine_.pinned_bytes : machine_.bytes_each;
+    if (Held(device) + static_cast<int64_t>(bytes) > most) return nullptr;
     void* const data = ::operator new(bytes, std::align_val_t(kAlignment));
     std::memset(data, kPoison, std::min(bytes, kPoisonedBytes));
     allocations_[reinterpret_cast<uintptr_t>(data)] = {bytes, device};
@@ -131,6 +132,8 @@ int64_t DeviceBytesHeld() {
   for (int device = 0; device < State::Get().machine().gpus; ++device) bytes += State::Get().HeldBytes(device);
   return bytes;
 }
+
+int64_t PinnedBytesHeld() { return State::Get().HeldBytes(kHost); }
 
 }  // namespace zerofleet::cuda::emulation
 
