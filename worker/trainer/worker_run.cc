@@ -100,7 +100,7 @@ class WorkerRun {
 };
 
 absl::Status WorkerRun::Join() {
-  ZF_ASSIGN_OR_RETURN(device_, CreateDevice(options_.device));
+  ZF_ASSIGN_OR_RETURN(device_, options_.create_device(options_.device));
   v1::WorkerMessage hello;
   *hello.mutable_hello() = options_.hello;
   hello.mutable_hello()->set_device(device_->kind());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,7 @@ namespace zerofleet {
 struct WorkerRunOptions {
   v1::Hello hello;       // who this worker is; the device fields are filled in
   DeviceOptions device;  // "auto" yields to the configuration's device
+  std::function<absl::StatusOr<std::unique_ptr<Device>>(const DeviceOptions&)> create_device = CreateDevice;
   // The signal this process has received, 0 if none; asked between steps and while waiting.
   std::function<int()> stop_signal = [] { return 0; };
   // Called with this worker's place once it has one, as numbers and as a line for the process's log.

@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/device/cpu/cpu_device.h"
 #include "worker/device/step_control.h"
 #include "worker/model/model_testing.h"
 #include "worker/trainer/memory_fleet_testing.h"
@@ -28,6 +29,21 @@ class SkipCounter : public NullMetrics {
  public:
   void StepSkipped() override { ++skipped; }
   int skipped = 0;
+};
+
+// A CPU whose peak is known, since measuring it takes longer than a small model's whole run, and whose host memory has
+// a limit.
+class KnownCpu : public CpuDevice {
+ public:
+  explicit KnownCpu(int64_t most_host_bytes) : CpuDevice(1), most_host_bytes_(most_host_bytes) {}
+  double datasheet_flops(DType) const override { return 1e15; }
+  absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override {
+    if (bytes > most_host_bytes_) return absl::ResourceExhaustedError("no more memory");
+    return CpuDevice::ReserveHost(bytes);
+  }
+
+ private:
+  const int64_t most_host_bytes_;
 };
 
 class WorkerRunTest : public testing::Test {
@@ -115,6 +131,11 @@ class WorkerRunTest : public testing::Test {
         options.hello.set_build_id("b");
         options.hello.set_version("test");
         options.device = {.kind = config.device(), .threads = 1, .local_rank = i};
+        if (config.device() == "cpu" && !measure_peak_) {
+          options.create_device = [this, i](const DeviceOptions&) {
+            return std::make_unique<KnownCpu>(i == 0 ? int64_t{1} << 40 : most_host_bytes_);
+          };
+        }
         options.stop_signal = [&] {
           return i == 0 && stop_after >= 0 && status.Heartbeat().step() >= stop_after ? 2 : 0;
         };
@@ -133,9 +154,12 @@ class WorkerRunTest : public testing::Test {
   }
 
   std::string directory_;
+  bool measure_peak_ = false;
+  int64_t most_host_bytes_ = int64_t{1} << 40;  // in one piece, of every rank but the first
 };
 
 TEST_F(WorkerRunTest, TrainsEvaluatesSavesAndReports) {
+  measure_peak_ = true;
   Outcome outcome = Run(Config(2, 2));
   for (const auto& result : outcome.results) {
     ASSERT_TRUE(result.ok()) << result.status();
@@ -317,6 +341,23 @@ TEST_F(WorkerRunTest, TrainingWaitsForACommitThatIsLate) {
     EXPECT_TRUE(result->stopped);
     EXPECT_LE(result->step, 3);  // step 2 was done, and step 3 may have carried the flag
   }
+}
+
+// A rank that cannot hold the snapshot has failed to save, as one with a full disk has: the run ends with one error
+// that names it, and what was trained until then was trained.
+TEST_F(WorkerRunTest, ASnapshotThatDoesNotFitEndsTheRunAsAFailedSave) {
+  v1::Config config = Config(2, 2);
+  most_host_bytes_ = 12 * ModelSpec::Create(config.model())->parameters() / 2 - 4096;
+  const Outcome outcome = Run(config);
+  EXPECT_EQ(outcome.Losses().size(), 8u);
+  ASSERT_TRUE(outcome.ended.has_value());
+  EXPECT_EQ(outcome.ended->code(), absl::StatusCode::kResourceExhausted) << *outcome.ended;
+  EXPECT_THAT(std::string(outcome.ended->message()),
+              HasSubstr("could not write its shard of step 8: host memory for the snapshot: no more memory"));
+  int failures = 0;
+  for (const v1::Event& event : outcome.events) failures += event.has_failure();
+  EXPECT_EQ(failures, 1);
+  EXPECT_THAT(ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::IsEmpty());
 }
 
 TEST_F(WorkerRunTest, AShorterContextIsTakenFromALongerOne) {
