@@ -105,6 +105,12 @@ Bytes Slice(const Bytes& bytes, const Range& range, int64_t element_bytes) {
   return Bytes(bytes.begin() + range.begin * element_bytes, bytes.begin() + range.end * element_bytes);
 }
 
+TEST(UcxGroupsTest, AnEndpointJoinsEachOfItsGroups) {
+  ExpectEveryGroupJoined([](int, const std::vector<std::string>& groups) -> std::unique_ptr<CollectiveEndpoint> {
+    return UcxEndpoint::Create(groups).value();
+  });
+}
+
 // A group's size, its ranks per team, and the node of each rank.
 struct Shape {
   int size, team = 0;

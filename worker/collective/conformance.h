@@ -5,11 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "worker/collective/communicator.h"
@@ -62,6 +64,44 @@ Group JoinAll(const GroupShape& shape, const Endpoints& endpoints) {
 // Destroys every communicator on its own thread, as processes would.
 inline void Destroy(Group& group) {
   OnEveryRank(static_cast<int>(group.size()), [&](int rank) { group[rank].reset(); });
+}
+
+// Four ranks in two pairs of one group and two pairs of another, all at once, from one endpoint each: sums in one do
+// not reach the other, and one that is aborted leaves the other alone.
+inline void ExpectEveryGroupJoined(
+    const std::function<std::unique_ptr<CollectiveEndpoint>(int rank, const std::vector<std::string>& groups)>& make) {
+  std::vector<std::unique_ptr<CollectiveEndpoint>> endpoints;
+  for (int rank = 0; rank < 4; rank++) endpoints.push_back(make(rank, {"data", "tensor"}));
+  // Of the pair of `rank` and `other`, the lower first.
+  const auto join = [&](int rank, const std::string& name, int other) {
+    std::vector<std::string> addresses = {endpoints[rank]->address(), endpoints[other]->address()};
+    if (other < rank) std::swap(addresses[0], addresses[1]);
+    return endpoints[rank]->Join({.name = name, .rank = rank < other ? 0 : 1, .addresses = addresses, .generation = 1});
+  };
+  Group data, tensor;
+  for (int rank = 0; rank < 4; rank++) {
+    data.push_back(join(rank, "data", rank ^ 2).value());
+    tensor.push_back(join(rank, "tensor", rank ^ 1).value());
+    EXPECT_TRUE(absl::IsFailedPrecondition(join(rank, "data", rank ^ 2).status()));
+    EXPECT_TRUE(absl::IsInvalidArgument(join(rank, "pipeline", rank ^ 1).status()));
+  }
+  constexpr int64_t kCount = 50'000;
+  OnEveryRank(4, [&](int rank) {
+    std::vector<float> a(kCount, static_cast<float>(rank)), b = a;
+    const auto in_data = data[rank]->AllReduce(a.data(), kCount, DType::kF32, "u");
+    const auto in_tensor = tensor[rank]->AllReduce(b.data(), kCount, DType::kF32, "u");
+    EXPECT_EQ(in_data.Wait(), absl::OkStatus());
+    EXPECT_EQ(in_tensor.Wait(), absl::OkStatus());
+    EXPECT_EQ(std::count(a.begin(), a.end(), static_cast<float>(rank + (rank ^ 2))), kCount);
+    EXPECT_EQ(std::count(b.begin(), b.end(), static_cast<float>(rank + (rank ^ 1))), kCount);
+  });
+  OnEveryRank(4, [&](int rank) {
+    std::vector<float> b(kCount);
+    data[rank]->Abort(absl::UnavailableError("a rank is gone"));
+    EXPECT_EQ(tensor[rank]->AllReduce(b.data(), kCount, DType::kF32, "u").Wait(), absl::OkStatus());
+  });
+  Destroy(data);
+  Destroy(tensor);
 }
 
 // Adds one, before main.

@@ -6,11 +6,11 @@
 
 #include <cstring>
 
+#include "worker/collective/address.h"
 #include "worker/collective/conformance.h"
 #include "worker/collective/factory.h"
 #include "worker/collective/in_process.h"
 #include "worker/collective/nccl.h"
-#include "worker/collective/nccl_address.h"
 
 namespace zerofleet {
 namespace {
@@ -74,9 +74,9 @@ TEST_F(DeviceMemoryTest, NcclAlone) {
 
 TEST_F(DeviceMemoryTest, AbortEndsAConnectionToARankThatNeverComes) {
   auto endpoint = NcclEndpoint::Create(*device_).value();
-  NcclAddress elsewhere = UnwrapNcclAddress(endpoint->address()).value();
-  elsewhere.device_id = "another GPU";
-  const std::vector<std::string> addresses = {endpoint->address(), WrapNcclAddress(elsewhere)};
+  v1::CollectiveAddress elsewhere = OpenAddress(endpoint->address()).value();
+  elsewhere.set_device_id("another GPU");
+  const std::vector<std::string> addresses = {endpoint->address(), SealAddress(elsewhere)};
   auto communicator = endpoint->Join({.name = "data", .rank = 0, .addresses = addresses}).value();
   const auto data = device_->Reserve(4096).value();
   const auto pending = communicator->AllReduce(data->data(), 1024, DType::kF32, "u");

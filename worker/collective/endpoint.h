@@ -1,7 +1,9 @@
 // Where a process can be reached for collectives, made before it belongs to a group.
 //
-// A worker makes its endpoint, sends the address along when it joins, learns every rank's address from the
-// coordinator, and turns the endpoint into its group's communicator. A new generation starts with a new endpoint.
+// A worker makes its endpoint for the names of the groups that it will be in, sends the address along when it joins,
+// learns every rank's address from the coordinator, and makes each group's communicator from the endpoint. Groups share
+// nothing but the process: each has connections of its own, so that neither waits for the other nor fails with it. A
+// new generation starts with a new endpoint.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_ENDPOINT_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_ENDPOINT_H_
 
@@ -17,7 +19,7 @@ namespace zerofleet {
 
 // A group as one of its ranks joins it. All but `rank` must be the same on every rank.
 struct CollectiveGroup {
-  std::string name;  // "data" | "tensor"
+  std::string name;  // one of those that the ranks' endpoints were made for
   int rank = 0;
   std::vector<std::string> addresses = {};  // of the ranks' endpoints, by rank; their number is the group's size
   uint64_t generation = 0;
@@ -43,13 +45,13 @@ class CollectiveEndpoint {
 
   virtual std::string backend() const = 0;  // as Communicator::backend
   virtual std::string address() const = 0;  // bytes for the peers
-  // After Join: why `auto` did not take its first choice, in a few words; empty where it did.
+  // After a Join: why `auto` did not take its first choice, in a few words; empty where it did.
   virtual std::string fallback_reason() const { return ""; }
 
-  // The communicator of group.rank; once. This process's own address must be among the group's. Does not wait for
-  // peers: connections are made by the first operation. The generation is part of every message, so that one of another
-  // generation is never taken for one of this. InvalidArgument for a group that CheckGroup refuses and for addresses
-  // that are malformed or not those of this backend, Unavailable for a peer no transport reaches.
+  // The communicator of group.rank; once for each name. This process's own address must be the rank's. Does not wait
+  // for peers: connections are made by the first operation. The generation is part of every message, so that one of
+  // another generation is never taken for one of this. InvalidArgument for a group that CheckGroup refuses and for
+  // addresses that are malformed or not those of this backend, FailedPrecondition for a second time.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) = 0;
 };
 

@@ -11,21 +11,25 @@
 #include "worker/collective/staged.h"
 #include "worker/collective/ucx.h"
 #ifdef ZEROFLEET_CUDA
+#include "worker/collective/address.h"
 #include "worker/collective/nccl.h"
-#include "worker/collective/nccl_address.h"
 #endif
 
 namespace zerofleet {
 namespace {
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateHostEndpoint(const std::string& backend) {
-  if (backend == "ucx") return UcxEndpoint::Create();
+using Groups = std::vector<std::string>;
+
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateHostEndpoint(const std::string& backend,
+                                                                       const Groups& groups) {
+  if (backend == "ucx") return UcxEndpoint::Create(groups);
   if (backend == "in_process") return CreateInProcessEndpoint();
   return absl::InvalidArgumentError("collectives: \"" + backend + "\" is not one of auto, ucx, nccl, in_process");
 }
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateStagedEndpoint(const std::string& backend, Device& device) {
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> host, CreateHostEndpoint(backend));
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateStagedEndpoint(const std::string& backend, Device& device,
+                                                                         const Groups& groups) {
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> host, CreateHostEndpoint(backend, groups));
   return std::make_unique<StagedEndpoint>(device, std::move(host));
 }
 
@@ -35,20 +39,24 @@ absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateStagedEndpoint(const s
 // they tell every rank the same. So the address is both.
 class AutoEndpoint : public CollectiveEndpoint {
  public:
-  static absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> Create(Device& device) {
-    absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> nccl = NcclEndpoint::Create(device);
-    NcclAddress address = {.nccl_id = "", .device_id = device.unique_id(), .host_address = ""};
+  static absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> Create(Device& device, const Groups& groups) {
+    absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> nccl = NcclEndpoint::Create(device, {}, groups);
+    v1::CollectiveAddress address;
+    address.set_device_id(device.unique_id());
     std::string refusal;
     if (nccl.ok()) {
-      ZF_ASSIGN_OR_RETURN(address, UnwrapNcclAddress((*nccl)->address()));
+      ZF_ASSIGN_OR_RETURN(address, OpenAddress((*nccl)->address()));
     } else {
       refusal = std::string(nccl.status().message());
       nccl = nullptr;
     }
-    ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> staged, CreateStagedEndpoint("ucx", device));
-    address.host_address = staged->address();
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> staged, CreateStagedEndpoint("ucx", device, groups));
+    ZF_ASSIGN_OR_RETURN(const v1::CollectiveAddress host, OpenAddress(staged->address()));
+    for (const auto& [name, group] : host.groups()) {
+      (*address.mutable_groups())[name].set_ucx_worker(group.ucx_worker());
+    }
     return std::unique_ptr<CollectiveEndpoint>(
-        new AutoEndpoint(*std::move(nccl), std::move(staged), WrapNcclAddress(address), std::move(refusal)));
+        new AutoEndpoint(*std::move(nccl), std::move(staged), SealAddress(address), std::move(refusal)));
   }
 
   std::string backend() const override { return "auto"; }
@@ -57,15 +65,11 @@ class AutoEndpoint : public CollectiveEndpoint {
 
   absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override {
     ZF_RETURN_IF_ERROR(CheckGroup(group));
-    ZF_ASSIGN_OR_RETURN(const std::vector<NcclAddress> ranks, UnwrapNcclAddresses(group.addresses));
-    fallback_reason_ = ReasonAgainstNccl(ranks, group.rank);
-    if (fallback_reason_.empty()) {
-      if (nccl_ == nullptr) return absl::InvalidArgumentError("these collective addresses are not this worker's");
-      return nccl_->Join(group);
-    }
-    CollectiveGroup staged = group;
-    for (int rank = 0; rank < group.size(); rank++) staged.addresses[rank] = ranks[rank].host_address;
-    return staged_->Join(staged);
+    ZF_ASSIGN_OR_RETURN(const GroupAddresses addresses, OpenGroupAddresses(group));
+    fallback_reason_ = ReasonAgainstNccl(addresses, group.rank);
+    if (!fallback_reason_.empty()) return staged_->Join(group);
+    if (nccl_ == nullptr) return absl::InvalidArgumentError("these collective addresses are not this worker's");
+    return nccl_->Join(group);
   }
 
  private:
@@ -77,13 +81,13 @@ class AutoEndpoint : public CollectiveEndpoint {
         refusal_(std::move(refusal)) {}
 
   // Empty on every rank or on none.
-  std::string ReasonAgainstNccl(const std::vector<NcclAddress>& ranks, int rank) const {
-    for (size_t peer = 0; peer < ranks.size(); peer++) {
-      if (!ranks[peer].nccl_id.empty()) continue;
+  std::string ReasonAgainstNccl(const GroupAddresses& addresses, int rank) const {
+    for (size_t peer = 0; peer < addresses.ranks.size(); peer++) {
+      if (!addresses.ranks[peer].nccl_id().empty()) continue;
       return static_cast<int>(peer) == rank && !refusal_.empty() ? refusal_
                                                                  : absl::StrCat("rank ", peer, " has no NCCL");
     }
-    const std::optional<SharedDevice> shared = FindSharedDevice(ranks);
+    const std::optional<SharedDevice> shared = FindSharedDevice(addresses.device_ids);
     if (!shared.has_value()) return "";
     return absl::StrCat("ranks ", shared->first, " and ", shared->second, " share GPU ", shared->device_id);
   }
@@ -94,39 +98,40 @@ class AutoEndpoint : public CollectiveEndpoint {
   std::string fallback_reason_;
 };
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(Device& device) {
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(Device& device, const Groups& groups) {
   if (device.host_addressable()) {
     return absl::FailedPreconditionError("collectives: nccl moves GPU memory and this worker's device is " +
                                          device.kind() + "; use auto or ucx");
   }
-  return NcclEndpoint::Create(device);
+  return NcclEndpoint::Create(device, {}, groups);
 }
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(Device& device) {
-  if (device.host_addressable()) return CreateHostEndpoint("ucx");
-  return AutoEndpoint::Create(device);
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(Device& device, const Groups& groups) {
+  if (device.host_addressable()) return CreateHostEndpoint("ucx", groups);
+  return AutoEndpoint::Create(device, groups);
 }
 
 #else
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(Device&) {
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(Device&, const Groups&) {
   return absl::FailedPreconditionError("collectives: nccl needs a build with CUDA; use auto or ucx");
 }
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(Device& device) {
-  if (device.host_addressable()) return CreateHostEndpoint("ucx");
-  return CreateStagedEndpoint("ucx", device);
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(Device& device, const Groups& groups) {
+  if (device.host_addressable()) return CreateHostEndpoint("ucx", groups);
+  return CreateStagedEndpoint("ucx", device, groups);
 }
 
 #endif
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend,
-                                                                             Device& device) {
-  if (backend == "nccl") return CreateNcclEndpoint(device);
-  if (backend == "auto") return CreateAutoEndpoint(device);
-  return device.host_addressable() ? CreateHostEndpoint(backend) : CreateStagedEndpoint(backend, device);
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend, Device& device,
+                                                                             const Groups& groups) {
+  if (backend == "nccl") return CreateNcclEndpoint(device, groups);
+  if (backend == "auto") return CreateAutoEndpoint(device, groups);
+  return device.host_addressable() ? CreateHostEndpoint(backend, groups)
+                                   : CreateStagedEndpoint(backend, device, groups);
 }
 
 }  // namespace zerofleet

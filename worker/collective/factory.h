@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/collective/endpoint.h"
@@ -11,16 +12,21 @@
 
 namespace zerofleet {
 
-// `backend` as the configuration spells it: "auto", "ucx", "nccl" or "in_process", for buffers in the memory of
-// `device`, which outlives the endpoint and its communicator. "in_process" is for a fleet of one worker.
+// The endpoint that joins groups of the names `groups`; of the name "data" where none are given. `backend` as the
+// configuration spells it: "auto", "ucx", "nccl" or "in_process", for buffers in the memory of `device`, which outlives
+// the endpoint and its communicator. "in_process" is for a fleet of one worker.
 //
 // On memory that the host cannot address, ucx and in_process go through pinned staging (staged.h), and auto is nccl, or
 // ucx where two ranks share a GPU or one of them has no NCCL; until Join its backend() is "auto". On host memory auto
 // is ucx.
 //
 // FailedPrecondition for one that is not in this build or not for this device, InvalidArgument for any other name.
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend,
-                                                                             Device& device);
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend, Device& device,
+                                                                             const std::vector<std::string>& groups);
+inline absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend,
+                                                                                    Device& device) {
+  return CreateCollectiveEndpoint(backend, device, {"data"});
+}
 
 }  // namespace zerofleet
 

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "worker/collective/address.h"
 #include "worker/collective/exchange.h"
-#include "worker/collective/nccl_address.h"
 #include "worker/collective/nccl_transport.h"
 #include "worker/collective/ordered_reduce.h"
 #include "worker/device/cuda/cuda_stream.h"
@@ -220,18 +220,26 @@ absl::Status NcclCommunicator::Post(int64_t step, const Messages& messages) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<NcclEndpoint>> NcclEndpoint::Create(Device& device, NcclOptions options) {
-  ZF_ASSIGN_OR_RETURN(std::string id, NcclTransport::CreateId());
-  return std::unique_ptr<NcclEndpoint>(new NcclEndpoint(device, options, std::move(id)));
+std::string NcclAddressOf(const Device& device, const std::map<std::string, std::string>& ids) {
+  v1::CollectiveAddress address;
+  address.set_device_id(device.unique_id());
+  for (const auto& [group, id] : ids) (*address.mutable_groups())[group].set_nccl_id(id);
+  return SealAddress(address);
 }
 
-NcclEndpoint::NcclEndpoint(Device& device, NcclOptions options, std::string id)
-    : device_(device),
-      options_(options),
-      id_(std::move(id)),
-      address_(WrapNcclAddress({.nccl_id = id_, .device_id = device.unique_id(), .host_address = ""})) {}
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NcclEndpoint>> NcclEndpoint::Create(Device& device, NcclOptions options,
+                                                                   const std::vector<std::string>& groups) {
+  Ids ids;
+  for (const std::string& group : groups) {
+    ZF_ASSIGN_OR_RETURN(ids[group], NcclTransport::CreateId());
+  }
+  return std::unique_ptr<NcclEndpoint>(new NcclEndpoint(device, options, std::move(ids)));
+}
+
+NcclEndpoint::NcclEndpoint(Device& device, NcclOptions options, Ids ids)
+    : device_(device), options_(options), ids_(std::move(ids)), address_(NcclAddressOf(device, ids_)) {}
 
 absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const CollectiveGroup& group) {
   ZF_RETURN_IF_ERROR(CheckGroup(group));
@@ -240,13 +248,17 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const Collectiv
     return absl::InvalidArgumentError(absl::StrCat("collectives: group ", group.name, ": ", size,
                                                    " ranks; nccl sums at most ", cuda::kMostContributions));
   }
-  if (joined_) return absl::FailedPreconditionError("this collective endpoint has joined a group before");
-  ZF_ASSIGN_OR_RETURN(const std::vector<NcclAddress> ranks, UnwrapNcclAddresses(group.addresses));
-  if (ranks[0].nccl_id.empty()) return absl::FailedPreconditionError("collectives: rank 0 has no NCCL");
-  if (ranks[rank].nccl_id != id_) {
+  ZF_ASSIGN_OR_RETURN(const GroupAddresses addresses, OpenGroupAddresses(group));
+  const auto id = ids_.find(group.name);
+  if (id == ids_.end()) return NotServed(group);
+  if (id->second.empty()) return JoinedBefore(group);
+  if (addresses.ranks[0].nccl_id().empty()) {
+    return absl::FailedPreconditionError("collectives: rank 0 has no NCCL");
+  }
+  if (addresses.ranks[rank].nccl_id() != id->second) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, "'s collective address is not this worker's own"));
   }
-  if (const std::optional<SharedDevice> shared = FindSharedDevice(ranks)) {
+  if (const std::optional<SharedDevice> shared = FindSharedDevice(addresses.device_ids)) {
     return absl::FailedPreconditionError(
         absl::StrCat("collectives: ranks ", shared->first, " and ", shared->second, " share GPU ", shared->device_id,
                      ", which nccl refuses; give each worker a GPU of its own, or set collectives to auto or ucx"));
@@ -260,10 +272,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const Collectiv
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<Reservation> scratch, device_.Reserve(size == 1 ? 0 : options_.scratch_bytes));
   std::unique_ptr<NcclTransport> transport;
   if (size > 1 || options_.alone) {
-    transport = std::make_unique<NcclTransport>(ranks[0].nccl_id, rank, size,
+    transport = std::make_unique<NcclTransport>(addresses.ranks[0].nccl_id(), rank, size,
                                                 absl::StrCat("group ", group.name, ", rank ", rank, " of ", size));
   }
-  joined_ = true;
+  id->second.clear();
   return std::make_unique<NcclCommunicator>(device_, std::move(streams), std::move(scratch), std::move(transport),
                                             options_, group.name, TopologyOf(group));
 }

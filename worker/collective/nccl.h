@@ -12,6 +12,7 @@
 #define ZEROFLEET_WORKER_COLLECTIVE_NCCL_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,25 +37,28 @@ class NcclEndpoint : public CollectiveEndpoint {
   // On a CUDA device, which outlives the endpoint and its communicator. FailedPrecondition when NCCL is not on this
   // machine.
   //
-  // Every endpoint makes a unique id, since none knows its rank yet; the group uses rank 0's, which travels as part of
-  // the address. It costs the other ranks a listening socket and a sleeping thread each, until the process ends.
-  // Otherwise rank 0 would have to publish its id after ranks are assigned: one more message and one more wait in every
-  // join.
-  static absl::StatusOr<std::unique_ptr<NcclEndpoint>> Create(Device& device, NcclOptions options = {});
+  // Every endpoint makes a unique id for each of the named groups, since none knows its rank yet; a group uses rank
+  // 0's, which travels as part of the address. It costs the other ranks a listening socket and a sleeping thread each,
+  // until the process ends. Otherwise rank 0 would have to publish its id after ranks are assigned: one more message
+  // and one more wait in every join.
+  static absl::StatusOr<std::unique_ptr<NcclEndpoint>> Create(Device& device, NcclOptions options = {},
+                                                              const std::vector<std::string>& groups = {"data"});
 
   std::string backend() const override { return "nccl"; }
   std::string address() const override { return address_; }
-  // FailedPrecondition when two ranks are on one GPU, which NCCL refuses. An id belongs to one endpoint, and an
-  // endpoint to one generation, so NCCL itself keeps generations apart.
+  // FailedPrecondition when two ranks are on one GPU, which NCCL refuses. An id belongs to one group of one endpoint,
+  // and an endpoint to one generation, so NCCL itself keeps groups and generations apart. Operations of two groups must
+  // reach the device in one order on every rank, as NCCL demands of communicators that share a GPU.
   absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override;
 
  private:
-  NcclEndpoint(Device& device, NcclOptions options, std::string id);
+  using Ids = std::map<std::string, std::string>;
+  NcclEndpoint(Device& device, NcclOptions options, Ids ids);
 
   Device& device_;
   const NcclOptions options_;
-  const std::string id_, address_;
-  bool joined_ = false;
+  Ids ids_;  // by group's name; empty once joined
+  const std::string address_;
 };
 
 }  // namespace zerofleet

@@ -11,11 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "worker/collective/address.h"
 #include "worker/collective/conformance.h"
 #include "worker/collective/emulation/nccl_control.h"
 #include "worker/collective/factory.h"
 #include "worker/collective/in_process.h"
-#include "worker/collective/nccl_address.h"
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/emulation/machine.h"
@@ -71,6 +71,12 @@ Group CreateNcclGroup(const GroupShape& shape, NcclOptions options) {
 const AddConformanceBackend nccl("nccl", [](const GroupShape& shape) {
   return CreateNcclGroup(shape, {.scratch_bytes = 1 << 20});
 });
+
+TEST(NcclGroupsTest, AnEndpointJoinsEachOfItsGroups) {
+  ExpectEveryGroupJoined([](int rank, const std::vector<std::string>& groups) -> std::unique_ptr<CollectiveEndpoint> {
+    return NcclEndpoint::Create(Gpu(rank), {.scratch_bytes = 64 << 10}, groups).value();
+  });
+}
 
 class NcclTest : public testing::Test {
  protected:
@@ -249,9 +255,9 @@ TEST_F(NcclTest, AutoIsUcxWhereARankHasNoNccl) {
   std::vector<std::string> addresses;
   for (int rank = 0; rank < 2; rank++) {
     endpoints.push_back(CreateCollectiveEndpoint("auto", Gpu(rank)).value());
-    NcclAddress address = UnwrapNcclAddress(endpoints.back()->address()).value();
-    if (rank == 1) address.nccl_id.clear();
-    addresses.push_back(WrapNcclAddress(address));
+    v1::CollectiveAddress address = OpenAddress(endpoints.back()->address()).value();
+    if (rank == 1) (*address.mutable_groups())["data"].clear_nccl_id();
+    addresses.push_back(SealAddress(address));
   }
   Group group;
   for (int rank = 0; rank < 2; rank++) {

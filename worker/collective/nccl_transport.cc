@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "worker/collective/nccl_address.h"
+#include "worker/collective/address.h"
 #include "worker/device/cuda/libraries/vendor_library.h"
 
 namespace zerofleet {

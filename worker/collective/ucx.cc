@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "worker/collective/address.h"
 #include "worker/collective/exchange.h"
 #include "worker/collective/ordered_reduce.h"
 #include "worker/collective/routed_gather.h"
@@ -129,15 +130,27 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
   std::array<Requests, kExchangeDepth> receives_, sends_;  // of the operation in progress, by step
 };
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create() {
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<UcxTransport> transport, UcxTransport::Create());
-  return std::unique_ptr<UcxEndpoint>(new UcxEndpoint(std::move(transport)));
+template <class Transports>
+std::string UcxAddressOf(const Transports& transports) {
+  v1::CollectiveAddress address;
+  for (const auto& [name, transport] : transports) {
+    (*address.mutable_groups())[name].set_ucx_worker(transport->address());
+  }
+  return SealAddress(address);
 }
 
-UcxEndpoint::UcxEndpoint(std::unique_ptr<UcxTransport> transport)
-    : transport_(std::move(transport)), address_(transport_->address()) {}
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create(const std::vector<std::string>& groups) {
+  Transports transports;
+  for (const std::string& group : groups) {
+    ZF_ASSIGN_OR_RETURN(transports[group], UcxTransport::Create());
+  }
+  return std::unique_ptr<UcxEndpoint>(new UcxEndpoint(std::move(transports)));
+}
+
+UcxEndpoint::UcxEndpoint(Transports transports)
+    : transports_(std::move(transports)), address_(UcxAddressOf(transports_)) {}
 
 absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Join(const CollectiveGroup& group) {
   ZF_RETURN_IF_ERROR(CheckGroup(group));
@@ -145,10 +158,20 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Join(const Collective
     return absl::InvalidArgumentError(absl::StrCat("collectives: group ", group.name, ": ", group.size(),
                                                    " ranks; ucx connects at most ", kSizeLimit));
   }
-  if (transport_ == nullptr) return absl::FailedPreconditionError("this collective endpoint has joined a group before");
-  std::unique_ptr<UcxTransport> transport = std::move(transport_);
-  ZF_RETURN_IF_ERROR(transport->Join(group.addresses, group.rank, group.generation));
-  return std::make_unique<UcxCommunicator>(std::move(transport), group.name, TopologyOf(group));
+  ZF_ASSIGN_OR_RETURN(const GroupAddresses addresses, OpenGroupAddresses(group));
+  const auto transport = transports_.find(group.name);
+  if (transport == transports_.end()) return NotServed(group);
+  if (transport->second == nullptr) return JoinedBefore(group);
+  std::vector<std::string> workers;
+  for (const v1::CollectiveAddress::Group& rank : addresses.ranks) {
+    if (rank.ucx_worker().empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("collectives: group ", group.name, ": rank ", workers.size(), " cannot be reached over ucx"));
+    }
+    workers.push_back(rank.ucx_worker());
+  }
+  ZF_RETURN_IF_ERROR(transport->second->Join(std::move(workers), group.rank, group.generation));
+  return std::make_unique<UcxCommunicator>(std::move(transport->second), group.name, TopologyOf(group));
 }
 
 }  // namespace zerofleet

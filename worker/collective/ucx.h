@@ -4,6 +4,7 @@
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_UCX_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_UCX_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,16 +16,18 @@ namespace zerofleet {
 
 class UcxEndpoint : public CollectiveEndpoint {
  public:
-  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create();
+  // For groups of these names, each with a UCX worker of its own.
+  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create(const std::vector<std::string>& groups = {"data"});
 
   std::string backend() const override { return "ucx"; }
   std::string address() const override { return address_; }
   absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override;
 
  private:
-  explicit UcxEndpoint(std::unique_ptr<UcxTransport> transport);
+  using Transports = std::map<std::string, std::unique_ptr<UcxTransport>>;
+  explicit UcxEndpoint(Transports transports);
 
-  std::unique_ptr<UcxTransport> transport_;
+  Transports transports_;  // by group's name; null once joined
   const std::string address_;
 };
 

@@ -17,7 +17,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "worker/collective/ucx_address.h"
 
 namespace zerofleet {
 namespace {
@@ -97,23 +96,19 @@ std::string UcxTransport::address() const {
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
   if (ucp_worker_get_address(worker_, &address, &bytes) != UCS_OK) return "";
-  std::string wrapped = WrapUcxAddress({reinterpret_cast<const char*>(address), bytes});
+  std::string copy(reinterpret_cast<const char*>(address), bytes);
   ucp_worker_release_address(worker_, address);
-  return wrapped;
+  return copy;
 }
 
-absl::Status UcxTransport::Join(const std::vector<std::string>& addresses, int rank, uint64_t generation) {
+absl::Status UcxTransport::Join(std::vector<std::string> addresses, int rank, uint64_t generation) {
   ZF_CHECK(addresses_.empty());
   if (addresses[rank] != address()) {
     return absl::InvalidArgumentError(absl::StrCat("the address of rank ", rank, " is not this process's own"));
   }
   rank_ = rank;
   generation_ = generation;
-  for (size_t peer = 0; peer < addresses.size(); peer++) {
-    absl::StatusOr<std::string> address = UnwrapUcxAddress(addresses[peer]);
-    if (!address.ok()) return Annotate(address.status(), absl::StrCat("rank ", peer));
-    addresses_.push_back(*std::move(address));
-  }
+  addresses_ = std::move(addresses);
   endpoints_.assign(addresses_.size(), nullptr);
   sent_.assign(addresses_.size(), 0);
   received_.assign(addresses_.size(), 0);

@@ -45,11 +45,11 @@ class UcxTransport {
   UcxTransport(const UcxTransport&) = delete;
   UcxTransport& operator=(const UcxTransport&) = delete;
 
-  std::string address() const;  // wrapped (ucx_address.h)
+  std::string address() const;  // UCX's bytes
 
-  // Takes a place in the group; nothing moves yet. InvalidArgument for an invalid address, or if this rank's is not its
-  // own.
-  absl::Status Join(const std::vector<std::string>& addresses, int rank, uint64_t generation);
+  // Takes a place in the group; nothing moves yet. The addresses, by rank, are those of other transports, to the byte.
+  // InvalidArgument if this rank's is not its own.
+  absl::Status Join(std::vector<std::string> addresses, int rank, uint64_t generation);
   // Connects to every other rank, each of which must call it too: the first thing to do once joined. Unavailable when
   // no transport reaches a peer, or what `interrupt` returned; the transport is closed then.
   absl::Status Connect(const Interrupt& interrupt);
@@ -88,7 +88,7 @@ class UcxTransport {
   bool closed_ = true;  // false once Close has failed
   int rank_ = 0;
   uint64_t generation_ = 0;
-  std::vector<std::string> addresses_;     // by rank, unwrapped
+  std::vector<std::string> addresses_;     // by rank
   std::vector<ucp_ep*> endpoints_;         // by rank; null for this one
   std::vector<uint32_t> sent_, received_;  // messages so far, by peer
 };

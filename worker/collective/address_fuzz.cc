@@ -1,0 +1,24 @@
+// Fuzzes a worker's address: any bytes as the whole, and any bytes as the sealed content.
+#include <xxhash.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "worker/collective/address.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace zerofleet;
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  v1::SealedCollectiveAddress sealed;
+  sealed.set_address(data, size);
+  sealed.set_digest(XXH3_64bits(data, size));
+  for (const std::string& given : {std::string(bytes), sealed.SerializeAsString()}) {
+    const absl::StatusOr<v1::CollectiveAddress> address = OpenAddress(given);
+    // What has been accepted once is accepted again.
+    if (address.ok()) ZF_CHECK(OpenAddress(SealAddress(*address)).ok());
+    OpenGroupAddresses({.name = "data", .rank = 0, .addresses = {given, given}}).status().IgnoreError();
+  }
+  return 0;
+}
