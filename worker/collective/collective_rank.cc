@@ -1,16 +1,21 @@
-// One rank as a process of its own, for process_test: it writes its address to stdout as a line of hexadecimal, reads
-// all ranks' addresses from stdin the same way, runs, and ends with 0 when every result was right.
+// One rank as a process of its own, for process_test and tests/integration/teams_across_nodes.py: it writes its address
+// to stdout as a line of hexadecimal, reads all ranks' addresses from stdin the same way, runs, and ends with 0 when
+// every result was right.
 //
-//   collective_rank SIZE RANK GENERATION SCENARIO
+//   collective_rank SIZE RANK GENERATION SCENARIO [TEAM [NODE,NODE,...]]
 //
 //   sums     all-reduces of several lengths, then leaves at once
 //   streams  all-reduces until a rank is killed and a line on stdin says so; writes "running" after the first
 //   trickles as streams, with small messages
 //   hangs    takes no part, until it is killed
+//   counts   one operation for each line on stdin, compared with the in-process backend; before the first and after
+//   each
+//            it writes the bytes sent, and those of them that left the node
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -18,7 +23,10 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "base/clock.h"
+#include "worker/collective/in_process.h"
 #include "worker/collective/ucx.h"
 #include "worker/collective/watchdog_testing.h"
 
@@ -74,23 +82,77 @@ int Streams(Communicator& communicator, int64_t count) {
   return 0;
 }
 
+constexpr int64_t kCounted = 3'000'001;  // elements, in several chunks
+
+std::vector<BF16> ValuesOf(int rank) {
+  std::vector<BF16> values(kCounted);
+  for (int64_t i = 0; i < kCounted; i++) values[i] = ToBF16(1.0f / static_cast<float>(3 + i % 1000 * (rank + 1)));
+  return values;
+}
+
+// What the reduce-scatter and the gather behind it give every rank, on threads of this process.
+std::vector<BF16> SumInProcess(const CollectiveGroup& group) {
+  std::vector<BF16> sum(kCounted);
+  auto communicators = CreateInProcessGroup(group.name, group.size(), group.team);
+  std::vector<std::vector<BF16>> values;
+  std::vector<Communicator::Pending> pending;
+  for (int rank = 0; rank < group.size(); rank++) {
+    values.push_back(ValuesOf(rank));
+    BF16* const mine = &sum[ShardRange(kCounted, group.size(), rank).begin];
+    pending.push_back(
+        communicators[rank]->ReduceScatter(values.back().data(), DType::kBF16, mine, DType::kBF16, kCounted, "counts"));
+  }
+  for (const auto& one : pending) ZF_CHECK(one.Wait().ok());
+  return sum;
+}
+
+int Counts(Communicator& communicator, const CollectiveGroup& group) {
+  const std::vector<BF16> expected = SumInProcess(group);
+  const auto write_totals = [&] {
+    Traffic all;
+    for (const auto& [operation, totals] : communicator.totals()) {
+      all.sent += totals.bytes;
+      all.to_other_nodes += totals.to_other_nodes;
+    }
+    std::cout << all.sent << " " << all.to_other_nodes << std::endl;
+    ReadLine();
+  };
+  std::vector<BF16> data = ValuesOf(communicator.rank());
+  std::vector<char> greetings(group.size());
+  absl::Status status = communicator.AllGatherBytes(nullptr, greetings.data(), 1, "connect").Wait();
+  write_totals();
+  BF16* const mine = &data[ShardRange(kCounted, group.size(), group.rank).begin];
+  status.Update(communicator.ReduceScatter(data.data(), DType::kBF16, mine, DType::kBF16, kCounted, "counts").Wait());
+  write_totals();
+  status.Update(communicator.AllGather(nullptr, data.data(), kCounted, DType::kBF16, "counts").Wait());
+  write_totals();
+  if (!status.ok()) return Fail(status.ToString());
+  return std::memcmp(data.data(), expected.data(), kCounted * sizeof(BF16)) == 0 ? 0 : Fail("a sum is wrong");
+}
+
 int Main(int argc, char** argv) {
-  if (argc != 5) return Fail("needs SIZE RANK GENERATION SCENARIO");
+  if (argc < 5 || argc > 7) return Fail("needs SIZE RANK GENERATION SCENARIO [TEAM [NODE,NODE,...]]");
   const int size = std::atoi(argv[1]), rank = std::atoi(argv[2]);
   const std::string scenario = argv[4];
   const Watchdog watchdog([&] { return absl::StrCat("collective_rank ", rank, " of ", size, ", ", scenario); });
   auto endpoint = UcxEndpoint::Create();
   if (!endpoint.ok()) return Fail(endpoint.status().ToString());
   std::cout << absl::BytesToHexString((*endpoint)->address()) << std::endl;
-  std::vector<std::string> addresses;
-  for (int peer = 0; peer < size; peer++) addresses.push_back(absl::HexStringToBytes(ReadLine()));
-  auto communicator = (*endpoint)->Join(
-      {.name = "data", .rank = rank, .addresses = addresses, .generation = std::strtoull(argv[3], nullptr, 10)});
+  CollectiveGroup group = {.name = "data", .rank = rank, .generation = std::strtoull(argv[3], nullptr, 10)};
+  for (int peer = 0; peer < size; peer++) group.addresses.push_back(absl::HexStringToBytes(ReadLine()));
+  if (argc > 5) group.team = std::atoi(argv[5]);
+  if (argc > 6) {
+    for (const absl::string_view node : absl::StrSplit(argv[6], ',')) {
+      group.nodes.push_back(std::atoi(std::string(node).c_str()));
+    }
+  }
+  auto communicator = (*endpoint)->Join(group);
   if (!communicator.ok()) return Fail(communicator.status().ToString());
   std::cout << "joined" << std::endl;
   if (scenario == "sums") return Sums(**communicator);
   if (scenario == "streams") return Streams(**communicator, 3'000'000);
   if (scenario == "trickles") return Streams(**communicator, 10);
+  if (scenario == "counts") return Counts(**communicator, group);
   pause();
   return 1;
 }

@@ -23,7 +23,8 @@ namespace {
 // A rank's process, with a pipe to its stdin and one from its stdout.
 class RankProcess {
  public:
-  RankProcess(int size, int rank, const std::string& generation, const std::string& scenario, const std::string& tls) {
+  RankProcess(int size, int rank, const std::string& generation, const std::string& scenario, const std::string& tls,
+              const std::vector<std::string>& teams = {}) {
     int in[2], out[2];
     EXPECT_EQ(pipe2(in, O_CLOEXEC), 0);
     EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
@@ -33,6 +34,7 @@ class RankProcess {
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
     std::vector<std::string> arguments = {ZEROFLEET_COLLECTIVE_RANK, absl::StrCat(size), absl::StrCat(rank), generation,
                                           scenario};
+    arguments.insert(arguments.end(), teams.begin(), teams.end());
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -83,11 +85,12 @@ class RankProcess {
 
 using Ranks = std::vector<std::unique_ptr<RankProcess>>;
 
-// The last rank runs `last`, the others `scenario`.
-Ranks Start(int size, const std::string& scenario, const std::string& last, const std::string& tls) {
+// The last rank runs `last`, the others `scenario`. `teams`: collective_rank's last arguments.
+Ranks Start(int size, const std::string& scenario, const std::string& last, const std::string& tls,
+            const std::vector<std::string>& teams = {}) {
   Ranks ranks;
   for (int rank = 0; rank < size; rank++) {
-    ranks.push_back(std::make_unique<RankProcess>(size, rank, "7", rank == size - 1 ? last : scenario, tls));
+    ranks.push_back(std::make_unique<RankProcess>(size, rank, "7", rank == size - 1 ? last : scenario, tls, teams));
   }
   std::string addresses;
   for (auto& rank : ranks) addresses += rank->ReadLine();
@@ -102,6 +105,29 @@ TEST_P(ProcessTest, SumsAreRightAndRanksLeaveInAnyOrder) {
   for (int round = 0; round < 3; round++) {
     Ranks ranks = Start(size, "sums", "sums", tls);
     for (auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0);
+  }
+}
+
+// Two teams of two, each on a node as they are told: the bits of the in-process backend, and the bytes of the closed
+// form leave a node, 4*S*(T-1)/T for a reduction of S elements and its half of the result, in bf16, for a gather.
+TEST(ProcessTeamsTest, SumsInTwoLevelsAreRightAndCounted) {
+  for (const std::string tls : {"all", "tcp"}) {
+    Ranks ranks = Start(4, "counts", "counts", tls, {"2", "0,0,1,1"});
+    for (auto& rank : ranks) EXPECT_EQ(rank->ReadLine(), "joined\n");
+    int64_t from_first_node[3] = {0, 0, 0};  // after each operation
+    for (int64_t& so_far : from_first_node) {
+      for (size_t rank = 0; rank < ranks.size(); rank++) {
+        int64_t sent = 0, to_other_nodes = 0;
+        ASSERT_EQ(sscanf(ranks[rank]->ReadLine().c_str(), "%ld %ld", &sent, &to_other_nodes), 2);
+        EXPECT_LT(to_other_nodes, sent);
+        if (rank < 2) so_far += to_other_nodes;
+      }
+      for (auto& rank : ranks) rank->Write("\n");
+    }
+    const int64_t shard = 750'001;  // a quarter of 3,000,001 elements; the last one is shorter
+    EXPECT_EQ(from_first_node[1] - from_first_node[0], 4 * (2 * shard - 3)) << tls;
+    EXPECT_EQ(from_first_node[2] - from_first_node[1], 2 * 2 * shard) << tls;
+    for (auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0) << tls;
   }
 }
 

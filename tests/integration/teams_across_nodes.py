@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Ranks in network namespaces, a team in each, over TCP: sums have the bits of the in-process backend, and the kernel counts the
+bytes between namespaces that the closed form of two-level reductions says.
+
+Needs root and `ip netns`; skipped, with the reason, where that is not permitted.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import fleet
+
+RANK = pathlib.Path(fleet.BINARY).parent / "worker" / "collective" / "collective_rank"
+ELEMENTS = 3_000_001  # of bf16: collective_rank's scenario "counts"
+# Headers and acknowledgments come on top of what is sent, and vary with how the kernel cuts a stream.
+TOLERANCE = 0.05
+
+
+def ip(*arguments):
+    return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def why_not():
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return "needs root and the command `ip`"
+    name = f"zf{os.getpid()}probe"
+    try:
+        ip("netns", "add", name)
+        ip("netns", "del", name)
+    except subprocess.CalledProcessError as error:
+        return f"network namespaces are not permitted here: {error.stderr.strip()}"
+    return None
+
+
+class Network:
+    """A bridge, in a namespace of its own, with one namespace per node on it."""
+
+    def __init__(self, nodes):
+        self.prefix = f"zf{os.getpid()}n"
+        self.names = [f"{self.prefix}{node}" for node in range(nodes)]
+        self.hub = f"{self.prefix}hub"
+        ip("netns", "add", self.hub)
+        ip("-n", self.hub, "link", "add", "bridge", "type", "bridge")
+        ip("-n", self.hub, "link", "set", "bridge", "up")
+        for node, name in enumerate(self.names):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"port{node}", "netns", self.hub)
+            ip("-n", self.hub, "link", "set", f"port{node}", "master", "bridge", "up")
+            ip("-n", name, "address", "add", f"10.77.0.{node + 1}/24", "dev", "eth0")
+            for link in ("lo", "eth0"):
+                ip("-n", name, "link", "set", link, "up")
+
+    def close(self):
+        for name in [*self.names, self.hub]:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+    def sent_bytes(self, node):
+        """What has left the node so far, as its interface counts."""
+        lines = ip("-n", self.names[node], "-s", "link", "show", "eth0").splitlines()
+        transmitted = next(i for i, line in enumerate(lines) if re.match(r"\s*TX:", line))
+        return int(lines[transmitted + 1].split()[0])
+
+
+class TeamsAcrossNodes(fleet.FleetTest):
+    def setUp(self):
+        super().setUp()
+        reason = why_not()
+        if reason:
+            self.skipTest(f"SKIPPED: {reason}")
+
+    def measure(self, teams, team, in_teams):
+        """The bytes that left each node, [[in the reduce-scatter, in the all-gather] of node 0, ...]: as the kernel counts
+        them, and as the ranks do."""
+        world = teams * team
+        nodes = ",".join(str(rank // team) for rank in range(world))
+        network = Network(teams)
+        self.addCleanup(network.close)
+        # Namespaces of one machine could reach each other through shared memory.
+        environment = {**self.environment(), "UCX_TLS": "tcp", "UCX_NET_DEVICES": "eth0"}
+        ranks = []
+        for rank in range(world):
+            command = ["ip", "netns", "exec", network.names[rank // team], str(RANK), str(world), str(rank), "1", "counts",
+                       str(team if in_teams else 0), nodes]
+            ranks.append(subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            self.addCleanup(ranks[-1].stdout.close)
+            self.addCleanup(ranks[-1].stdin.close)
+        addresses = "".join(rank.stdout.readline() for rank in ranks)
+        for rank in ranks:
+            rank.stdin.write(addresses)
+            rank.stdin.flush()
+        self.assertEqual([rank.stdout.readline() for rank in ranks], ["joined\n"] * world)
+        kernel, totals = [], []
+        for _ in range(3):  # before the operations, and after each
+            counted = [0] * teams
+            for rank, process in enumerate(ranks):
+                counted[rank // team] += int(process.stdout.readline().split()[1])
+            totals.append(counted)
+            kernel.append([network.sent_bytes(node) for node in range(teams)])
+            for process in ranks:
+                process.stdin.write("\n")
+                process.stdin.flush()
+        self.assertEqual([process.wait(timeout=fleet.RUN_SECONDS) for process in ranks], [0] * world, "a rank's sums are wrong")
+        network.close()
+        return [[[column[i + 1][node] - column[i][node] for i in range(2)] for node in range(teams)]
+                for column in (kernel, totals)]
+
+    def check(self, teams, team):
+        elements_of_others = ELEMENTS * (teams - 1) / teams
+        wanted = {True: 4 * elements_of_others, False: 2 * team * elements_of_others}
+        gathered = 2 * ELEMENTS / teams * (teams - 1)
+        for in_teams, reduced in wanted.items():
+            kernel, totals = self.measure(teams, team, in_teams)
+            for node in range(teams):
+                for got, by, tolerance in ((kernel[node], "the kernel", TOLERANCE), (totals[node], "the ranks", 1e-5)):
+                    what = f"{teams} nodes of {team}, {'two levels' if in_teams else 'one'}, node {node}, counted by {by}"
+                    self.assertLessEqual(abs(got[0] / reduced - 1), tolerance, f"{what}: reduce-scatter, {got[0]} of {reduced}")
+                    self.assertLessEqual(abs(got[1] / gathered - 1), tolerance, f"{what}: all-gather, {got[1]} of {gathered}")
+                print(f"{teams} nodes of {team}, {'two levels' if in_teams else 'one level'}: node {node} sent {kernel[node]} "
+                      f"bytes in a reduce-scatter and a gather; closed form {reduced:.0f} and {gathered:.0f}")
+
+    def test_two_teams_of_two(self):
+        self.check(2, 2)
+
+    def test_two_teams_of_three(self):
+        self.check(2, 3)
+
+    def test_three_teams_of_two(self):
+        self.check(3, 2)
+
+
+if __name__ == "__main__":
+    fleet.main()
