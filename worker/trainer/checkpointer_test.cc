@@ -70,7 +70,9 @@ class CheckpointerTest : public testing::Test {
       EXPECT_FALSE(outcome.has_value()) << "reported twice";
       outcome = std::move(written);
     };
-    EXPECT_TRUE(checkpointer.Save(JoinPath(directory_, absl::StrCat(step)), manifest, keep).ok());
+    const auto saved = checkpointer.Save(JoinPath(directory_, absl::StrCat(step)), manifest, keep);
+    EXPECT_TRUE(saved.ok()) << saved.status();
+    if (!saved.ok()) return {};
     absl::MutexLock lock(&mutex);
     const auto written = [&outcome] { return outcome.has_value(); };
     ZF_CHECK(mutex.AwaitWithTimeout(absl::Condition(&written), absl::Seconds(60)));
