@@ -4,15 +4,15 @@
 
 #include <iostream>
 
-#include "cli/command_line.h"
-#include "cli/parent_death.h"
-#include "cli/standard_descriptors.h"
+#include "cli/commands/command_line.h"
+#include "cli/launcher/parent_death.h"
+#include "cli/launcher/standard_descriptors.h"
 
 int main(int argc, char** argv) {
-  zerofleet::SecureStandardDescriptors();
+  zerofleet::cli::SecureStandardDescriptors();
   signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then a write error, with a message
-  zerofleet::DieWithParent();
-  return zerofleet::RunCommandLine(argc, argv,
-                                   {std::cout, std::cerr, zerofleet::Terminal::Of(STDOUT_FILENO, getenv),
-                                    zerofleet::Terminal::Of(STDERR_FILENO, getenv)});
+  zerofleet::cli::DieWithParent();
+  return zerofleet::cli::RunCommandLine(argc, argv,
+                                        {std::cout, std::cerr, zerofleet::cli::Terminal::Of(STDOUT_FILENO, getenv),
+                                         zerofleet::cli::Terminal::Of(STDERR_FILENO, getenv)});
 }

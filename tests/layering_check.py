@@ -13,7 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Lowest first. A file may include its own room and those before it.
 ROOMS = ["base", "proto", "coordinator", "worker/device", "worker/collective", "worker/memory", "worker/model",
-         "worker/optim", "worker/data", "worker/checkpoint", "worker/zero", "worker/trainer", "services", "bench", "cli"]
+         "worker/optim", "worker/data", "worker/checkpoint", "worker/zero", "worker/trainer", "services", "bench",
+         "cli/config", "cli/report", "cli/launcher", "cli/commands", "cli"]
 
 # What an include of the SDK looks like, and the paths that may have it.
 SDKS = [
@@ -24,9 +25,9 @@ SDKS = [
     ("Highway", r"hwy/", r"worker/device/cpu/"),
     ("CUDA", r"(cuda|cublas|cudnn)\w*\.h|(driver|vector)_types\.h", r"worker/device/cuda/|worker/collective/(emulation/)?nccl"),
     ("NCCL", r"nccl\.h", r"worker/collective/(emulation/)?nccl|worker/device/cuda/libraries/nccl"),
-    ("yaml-cpp", r"yaml-cpp/", r"cli/config"),
+    ("yaml-cpp", r"yaml-cpp/", r"cli/config/"),
     ("JSON", r"nlohmann/", r"proto/json|worker/checkpoint/|services/|cli/|bench/"),
-    ("CLI11", r"CLI/", r"cli/"),
+    ("CLI11", r"CLI/", r"cli/commands/"),
     ("OpenSSL", r"openssl/", r"services/(tls|token)"),
     ("spdlog", r"spdlog/", r"services/|cli/|base/log"),
 ]

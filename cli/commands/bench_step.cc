@@ -1,0 +1,143 @@
+// A temporary run, followed until enough steps have been timed; see bench_step.h.
+#include "cli/commands/bench_step.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "cli/config/config.h"
+#include "cli/launcher/local_fleet.h"
+#include "cli/launcher/preflight.h"
+#include "cli/launcher/scrape.h"
+#include "cli/launcher/temporary_directory.h"
+#include "cli/report/run_record.h"
+#include "worker/device/device.h"
+#include "worker/model/presets.h"
+#include "worker/model/spec.h"
+
+namespace zerofleet::cli {
+namespace {
+
+// Letters or, for a vocabulary of its own, any of its tokens: an embedding of 50257 rows of which only 26 are used
+// would be a different workload. Enough of them for every sequence of a step, from a fixed seed.
+std::string SyntheticData(const StepBenchOptions& options, int64_t vocab) {
+  std::mt19937_64 random(1);
+  const int64_t count = (options.context + 1) * options.global_sequences * 2;
+  std::string data;
+  for (int64_t i = 0; i < count; ++i) {
+    if (vocab == 0) {
+      data.push_back(static_cast<char>('a' + random() % 26));
+      continue;
+    }
+    const auto token = static_cast<uint32_t>(random() % static_cast<uint64_t>(vocab));
+    for (int byte = 0; byte < 4; ++byte) data.push_back(static_cast<char>(token >> 8 * byte));
+  }
+  return data;
+}
+
+int64_t VocabularyOf(const StepBenchOptions& options) {
+  if (options.vocab != 0) return options.vocab;
+  const ModelPreset* preset = FindPreset(options.preset);
+  return preset == nullptr ? 0 : preset->vocab;
+}
+
+StepRate RateOf(const v1::StartEvent& start, std::vector<v1::StepEvent> steps, const v1::Config& config) {
+  std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.seconds() < b.seconds(); });
+  const v1::StepEvent& median = steps[steps.size() / 2];
+  StepRate rate = {.device = start.device(),
+                   .parameters = start.parameters(),
+                   .micro_sequences = config.batch().micro_sequences(),
+                   .vocab = config.model().vocab(),
+                   .median_seconds = median.seconds(),
+                   .tokens_per_second = median.tokens_per_second(),
+                   .mfu = median.mfu(),
+                   .memory = std::nullopt};
+  const absl::StatusOr<ModelSpec> spec = ModelSpec::Create(config.model());
+  if (spec.ok() && median.mfu() > 0) {
+    rate.peak_flops_per_second = spec->FlopsPerToken() * median.tokens_per_second() / median.mfu();
+  }
+  return rate;
+}
+
+absl::StatusOr<std::optional<StepMemory>> MemoryOfWorker(int metrics_port) {
+  ZF_ASSIGN_OR_RETURN(const auto metrics, ScrapeMetrics(metrics_port));
+  const auto bytes = [&](const std::string& name) {
+    const auto found = metrics.find(name);
+    return found == metrics.end() ? 0 : static_cast<int64_t>(found->second);
+  };
+  const StepMemory memory = {.planned = bytes("zerofleet_worker_allocator_reserved_bytes{space=\"device\"}"),
+                             .runtime = bytes("zerofleet_worker_device_memory_runtime_bytes"),
+                             .used = bytes("zerofleet_worker_device_memory_used_bytes"),
+                             .total = bytes("zerofleet_worker_device_memory_total_bytes")};
+  if (memory.total == 0) return std::nullopt;
+  return memory;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, const std::string& dir) {
+  const int64_t vocab = VocabularyOf(options);
+  const std::string data = JoinPath(dir, "data");
+  ZF_RETURN_IF_ERROR(WriteFileAtomically(data, SyntheticData(options, vocab)));
+  const auto set = [](const std::string& flag, const std::string& key, const std::string& value) {
+    return ConfigOverride{flag, absl::StrCat(key, "=", value)};
+  };
+  std::vector<ConfigOverride> overrides = {
+      set("--preset", "model.preset", options.preset),
+      set("--context", "model.context", absl::StrCat(options.context)),
+      set("--workers", "parallel.workers", absl::StrCat(options.workers)),
+      set("--stage", "parallel.zero_stage", absl::StrCat(options.zero_stage)),
+      set("--precision", "precision", options.precision),
+      set("--device", "device", options.device),
+      set("--collectives", "collectives", options.collectives),
+      set("--sequences", "batch.global_sequences", absl::StrCat(options.global_sequences)),
+      set("bench", "data.train", absl::StrCat("[", data, "]")),
+      set("bench", "data.format", vocab == 0 ? "text" : "tokens_u32"),
+      set("bench", "steps", "1000000"),
+      set("bench", "checkpoint.every_steps", "0"),
+      set("bench", "checkpoint.dir", JoinPath(dir, "run"))};
+  if (options.vocab != 0) overrides.push_back(set("--vocab", "model.vocab", absl::StrCat(options.vocab)));
+  if (options.micro_sequences != 0) {
+    overrides.push_back(set("--micro-sequences", "batch.micro_sequences", absl::StrCat(options.micro_sequences)));
+  }
+  for (const std::string& value : options.sets) overrides.push_back({"--set", value});
+  return ParseConfig("", "bench", overrides);
+}
+
+absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, const StopSignals& signals) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, StepBenchConfig(options, directory->path()));
+  ZF_RETURN_IF_ERROR(CheckDevice(config));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run, RunDirectory::Hold(config.checkpoint().dir()));
+  ZF_ASSIGN_OR_RETURN(const std::string device, ResolveDeviceKind(config.device()));
+  int metrics_port = 0;
+  if (device != "cpu") {
+    ZF_ASSIGN_OR_RETURN(metrics_port, FreePorts(1 + options.workers));
+  }
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet, LocalFleet::Start({config, "none", metrics_port}, *run));
+  RunRecord record;
+  std::vector<v1::StepEvent> steps;
+  bool enough = false;
+  const absl::Status watch = fleet->coordinator().Watch([&](const v1::Event& event) {
+    record.Add(event);
+    if (event.has_step() && event.step().step() > options.warm_up && !enough) steps.push_back(event.step());
+    enough = static_cast<int64_t>(steps.size()) >= options.steps;
+    if (enough || signals.Wait(0) != 0) fleet->coordinator().CancelWatch();
+  });
+  if (!enough) fleet->Reap();
+  if (!enough && absl::IsCancelled(watch)) return absl::CancelledError("stopped by a signal");
+  if (!enough) return fleet->Diagnosis(record, watch);
+  StepRate rate = RateOf(*record.start, std::move(steps), config);
+  // The worker still trains, so that its memory is that of a step.
+  if (metrics_port != 0) {
+    ZF_ASSIGN_OR_RETURN(rate.memory, MemoryOfWorker(metrics_port + 1));
+  }
+  fleet->KillAll();
+  return rate;
+}
+
+}  // namespace zerofleet::cli

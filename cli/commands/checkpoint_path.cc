@@ -1,0 +1,25 @@
+// A directory with a manifest is a step directory; see checkpoint_path.h.
+#include "cli/commands/checkpoint_path.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/manifest.h"
+
+namespace zerofleet::cli {
+
+absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path) {
+  if (!IsDirectory(path)) return absl::NotFoundError(absl::StrCat(path, ": no such checkpoint directory"));
+  if (FileExists(JoinPath(path, kManifestName))) return path;
+  std::vector<CheckpointProblem> problems;
+  ZF_ASSIGN_OR_RETURN(const std::vector<CommittedCheckpoint> committed, ListCheckpoints(path, &problems));
+  if (!committed.empty()) return committed.front().path;
+  if (!problems.empty()) return absl::DataLossError(absl::StrCat(problems.front().path, ": ", problems.front().reason));
+  return absl::NotFoundError(
+      absl::StrCat(path, ": no committed checkpoint (no ", kManifestName, ", here or in a step-* below)"));
+}
+
+}  // namespace zerofleet::cli

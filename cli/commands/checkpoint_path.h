@@ -1,0 +1,16 @@
+// A checkpoint as users name it: its step directory, or a directory of several checkpoints, which means the newest.
+#ifndef ZEROFLEET_CLI_COMMANDS_CHECKPOINT_PATH_H_
+#define ZEROFLEET_CLI_COMMANDS_CHECKPOINT_PATH_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace zerofleet::cli {
+
+// The step directory that `path` names; NotFound if there is no committed checkpoint.
+absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_COMMANDS_CHECKPOINT_PATH_H_

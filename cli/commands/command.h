@@ -1,0 +1,46 @@
+// The form of every subcommand: a function that adds it to the parser, and the body that runs when it is chosen.
+//
+// One file per command, command_<name>.cc. A new command is a new file, its Add function below, and a line in
+// command_line.cc's table.
+#ifndef ZEROFLEET_CLI_COMMANDS_COMMAND_H_
+#define ZEROFLEET_CLI_COMMANDS_COMMAND_H_
+
+#include <functional>
+#include <iosfwd>
+
+#include "absl/status/statusor.h"
+#include "cli/report/terminal.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace zerofleet::cli {
+
+// Where a command writes. Results go to `out`, progress and errors to `err`.
+struct Output {
+  std::ostream& out;
+  std::ostream& err;
+  Terminal out_terminal, err_terminal;  // what the two are shown on
+};
+
+// Runs the chosen command. The value is the exit code; an error is printed as one line and determines the code.
+using CommandBody = std::function<absl::StatusOr<int>(const Output&)>;
+
+// Adds the command to `app`; its parser's callback sets `body`.
+void AddTrainCommand(CLI::App& app, CommandBody& body);
+void AddCoordinatorCommand(CLI::App& app, CommandBody& body);
+void AddWorkerCommand(CLI::App& app, CommandBody& body);
+void AddStatusCommand(CLI::App& app, CommandBody& body);
+void AddPlanCommand(CLI::App& app, CommandBody& body);
+void AddCheckpointCommand(CLI::App& app, CommandBody& body);
+void AddEvalCommand(CLI::App& app, CommandBody& body);
+void AddGenerateCommand(CLI::App& app, CommandBody& body);
+void AddBenchCommand(CLI::App& app, CommandBody& body);
+void AddCompletionCommand(CLI::App& app, CommandBody& body);
+void AddHelpCommand(CLI::App& app, CommandBody& body);
+void AddConfigSchemaCommand(CLI::App& app, CommandBody& body);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_COMMANDS_COMMAND_H_

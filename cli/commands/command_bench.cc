@@ -1,0 +1,384 @@
+// `zerofleet bench`: figures of this machine, each next to its ceiling.
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "bench/checkpoint_benches.h"
+#include "bench/collective_benches.h"
+#include "bench/coordinator_benches.h"
+#include "bench/kernel_benches.h"
+#include "bench/layer_benches.h"
+#include "cli/commands/bench_step.h"
+#include "cli/commands/command.h"
+#include "cli/launcher/stop_signals.h"
+#include "cli/launcher/temporary_directory.h"
+#include "cli/report/table.h"
+#include "nlohmann/json.hpp"
+#include "proto/json.h"
+#include "services/address.h"
+#include "services/rendezvous.h"
+#include "worker/collective/network.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BenchFlags {
+  bool json = false;
+  std::string device = "auto";
+  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int ranks = 2;
+  std::string rendezvous, listen, interface;
+  int members = 16;
+  int64_t parameters = 50'000'000;
+  int64_t megabytes = 512;
+  std::string directory;  // empty: the temporary directory
+  StepBenchOptions step;
+};
+
+constexpr int kRounds = 5;  // of each kernel; the best counts
+
+std::string Giga(double value) { return absl::StrFormat("%.1f", value / 1e9); }
+std::string Percent(double part, double whole) {
+  return whole > 0 ? absl::StrFormat("%.0f%%", 100 * part / whole) : "-";
+}
+
+// Every result twice: as a row of a table and as a JSON object.
+struct Results {
+  TextTable table;
+  Json rows = Json::array();
+};
+
+absl::StatusOr<Results> Gemm(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::vector<GemmRate> rates, BenchGemm(*device, Gpt2Gemms(*device), kRounds));
+  Results results{TextTable({"layer", "direction", "type", "m x n x k", "GFLOP/s", "peak GFLOP/s", "of peak"})};
+  for (const GemmRate& rate : rates) {
+    results.table.Add({rate.layer, rate.direction, DTypeName(rate.dtype),
+                       absl::StrCat(rate.m, " x ", rate.n, " x ", rate.k), Giga(rate.flops_per_second),
+                       Giga(rate.peak_flops_per_second), Percent(rate.flops_per_second, rate.peak_flops_per_second)});
+    results.rows.push_back({{"layer", rate.layer},
+                            {"direction", rate.direction},
+                            {"dtype", DTypeName(rate.dtype)},
+                            {"m", rate.m},
+                            {"n", rate.n},
+                            {"k", rate.k},
+                            {"flops_per_second", rate.flops_per_second},
+                            {"peak_flops_per_second", rate.peak_flops_per_second},
+                            {"datasheet_flops_per_second", rate.datasheet_flops_per_second}});
+  }
+  return results;
+}
+
+absl::StatusOr<Results> Attention(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::vector<AttentionRate> rates,
+                      BenchAttention(*device, Gpt2Attentions(*device), kRounds));
+  Results results{TextTable({"attention", "direction", "type", "B x T x H x D", "GFLOP/s", "peak GFLOP/s", "of peak"})};
+  for (const AttentionRate& rate : rates) {
+    const AttentionShape& shape = rate.shape;
+    results.table.Add({rate.name, rate.direction, DTypeName(rate.dtype),
+                       absl::StrCat(shape.batch, " x ", shape.time, " x ", shape.heads, " x ", shape.head_size),
+                       Giga(rate.flops_per_second), Giga(rate.peak_flops_per_second),
+                       Percent(rate.flops_per_second, rate.peak_flops_per_second)});
+    results.rows.push_back({{"attention", rate.name},
+                            {"direction", rate.direction},
+                            {"dtype", DTypeName(rate.dtype)},
+                            {"batch", shape.batch},
+                            {"time", shape.time},
+                            {"heads", shape.heads},
+                            {"head_size", shape.head_size},
+                            {"flops_per_second", rate.flops_per_second},
+                            {"peak_flops_per_second", rate.peak_flops_per_second}});
+  }
+  return results;
+}
+
+absl::StatusOr<Results> Pointwise(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
+  // On a GPU an activation outgrows every cache.
+  const int64_t tokens = device->host_addressable() ? 8192 : 131072, hidden = device->host_addressable() ? 768 : 1600;
+  ZF_ASSIGN_OR_RETURN(const std::vector<PointwiseRate> rates, BenchPointwise(*device, tokens, hidden, kRounds));
+  Results results{TextTable({"op", "type", "tokens x hidden", "GB/s", "memory GB/s", "of memory"})};
+  for (const PointwiseRate& rate : rates) {
+    results.table.Add({rate.op, DTypeName(rate.dtype), absl::StrCat(rate.tokens, " x ", rate.hidden),
+                       Giga(rate.bytes_per_second), Giga(rate.memory_bytes_per_second),
+                       Percent(rate.bytes_per_second, rate.memory_bytes_per_second)});
+    results.rows.push_back({{"op", rate.op},
+                            {"dtype", DTypeName(rate.dtype)},
+                            {"tokens", rate.tokens},
+                            {"hidden", rate.hidden},
+                            {"bytes_per_second", rate.bytes_per_second},
+                            {"memory_bytes_per_second", rate.memory_bytes_per_second}});
+  }
+  return results;
+}
+
+absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::vector<OptimizerRate> rates, BenchOptimizer(*device, flags.parameters, kRounds));
+  Results results{TextTable({"optimizer", "precision", "parameters", "seconds", "GB/s", "memory GB/s", "of memory"})};
+  for (const OptimizerRate& rate : rates) {
+    results.table.Add({"adamw", rate.precision, HumanCount(static_cast<double>(rate.parameters)),
+                       absl::StrFormat("%.4f", rate.seconds), Giga(rate.bytes_per_second),
+                       Giga(rate.memory_bytes_per_second),
+                       Percent(rate.bytes_per_second, rate.memory_bytes_per_second)});
+    results.rows.push_back({{"optimizer", "adamw"},
+                            {"precision", rate.precision},
+                            {"parameters", rate.parameters},
+                            {"seconds", rate.seconds},
+                            {"bytes_per_second", rate.bytes_per_second},
+                            {"memory_bytes_per_second", rate.memory_bytes_per_second}});
+  }
+  return results;
+}
+
+// Between processes of this machine, or, as one rank of a group, between several hosts.
+absl::StatusOr<std::vector<CollectiveRate>> CollectiveRates(const BenchFlags& flags) {
+  CollectiveBenchOptions options;
+  options.ranks = flags.ranks;
+  // First, since it changes the environment, which no other thread may read meanwhile.
+  if (!flags.interface.empty()) {
+    ZF_RETURN_IF_ERROR(Annotate(UseNetworkInterface(flags.interface), "--interface"));
+  }
+  if (flags.listen.empty() && flags.rendezvous.empty()) return BenchCollectives(options);
+  StopSignals signals;
+  std::unique_ptr<RendezvousServer> server;
+  std::string meeting_place = flags.rendezvous;
+  if (!flags.listen.empty()) {
+    ZF_ASSIGN_OR_RETURN(server, RendezvousServer::Start(flags.listen, flags.ranks));
+    ZF_ASSIGN_OR_RETURN(Address address, ParseAddress(flags.listen));
+    address.port = server->port();
+    meeting_place = address.ToString();
+  }
+  return BenchCollectivesAcrossHosts(options, meeting_place, HostName(), [&signals] { return signals.First() != 0; });
+}
+
+absl::StatusOr<Results> Collectives(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const std::vector<CollectiveRate> rates, CollectiveRates(flags));
+  Results results{TextTable({"operation", "backend", "type", "ranks", "size", "seconds", "busbw GB/s", "memory GB/s"})};
+  for (const CollectiveRate& rate : rates) {
+    results.table.Add({OperationName(rate.operation), rate.backend, DTypeName(rate.dtype), absl::StrCat(rate.ranks),
+                       HumanBytes(rate.bytes), absl::StrFormat("%.6f", rate.seconds), Giga(rate.bus_bytes_per_second),
+                       Giga(rate.memory_bytes_per_second)});
+    results.rows.push_back({{"operation", OperationName(rate.operation)},
+                            {"backend", rate.backend},
+                            {"dtype", DTypeName(rate.dtype)},
+                            {"ranks", rate.ranks},
+                            {"bytes", rate.bytes},
+                            {"seconds", rate.seconds},
+                            {"bus_bytes_per_second", rate.bus_bytes_per_second},
+                            {"memory_bytes_per_second", rate.memory_bytes_per_second}});
+  }
+  return results;
+}
+
+absl::StatusOr<Results> Checkpoint(const BenchFlags& flags) {
+  const std::string directory = flags.directory.empty() ? TemporaryParent() : flags.directory;
+  ZF_ASSIGN_OR_RETURN(const CheckpointRate rate, BenchCheckpoint({directory, flags.megabytes * 1'000'000}));
+  Results results{TextTable({"directory", "shard", "write GB/s", "disk GB/s", "of disk", "read GB/s"})};
+  const auto gigabytes = [](double value) { return absl::StrFormat("%.2f", value / 1e9); };
+  results.table.Add(
+      {directory, HumanBytes(rate.bytes), gigabytes(rate.write_bytes_per_second), gigabytes(rate.disk_bytes_per_second),
+       Percent(rate.write_bytes_per_second, rate.disk_bytes_per_second), gigabytes(rate.read_bytes_per_second)});
+  results.rows.push_back({{"directory", directory},
+                          {"bytes", rate.bytes},
+                          {"write_bytes_per_second", rate.write_bytes_per_second},
+                          {"disk_bytes_per_second", rate.disk_bytes_per_second},
+                          {"read_bytes_per_second", rate.read_bytes_per_second}});
+  return results;
+}
+
+absl::StatusOr<Results> CoordinatorOfMembers(const BenchFlags& flags) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
+  ZF_ASSIGN_OR_RETURN(const CoordinatorRate rate,
+                      BenchCoordinator({.members = flags.members, .directory = directory->path()}));
+  Results results{TextTable({"members", "formed in s", "heartbeats/s", "needed/s", "of need"})};
+  results.table.Add({absl::StrCat(rate.members), absl::StrFormat("%.3f", rate.form_seconds),
+                     absl::StrFormat("%.0f", rate.heartbeats_per_second),
+                     absl::StrFormat("%.0f", rate.needed_per_second),
+                     absl::StrFormat("%.0fx", rate.heartbeats_per_second / rate.needed_per_second)});
+  results.rows.push_back({{"members", rate.members},
+                          {"form_seconds", rate.form_seconds},
+                          {"heartbeats_per_second", rate.heartbeats_per_second},
+                          {"needed_per_second", rate.needed_per_second}});
+  return results;
+}
+
+Json MemoryJson(const StepMemory& memory) {
+  return {{"planned_bytes", memory.planned},
+          {"runtime_bytes", memory.runtime},
+          {"driver_used_bytes", memory.used},
+          {"driver_total_bytes", memory.total}};
+}
+
+absl::StatusOr<Results> Step(const BenchFlags& flags) {
+  const StopSignals signals;
+  StepBenchOptions step = flags.step;
+  step.device = flags.device;
+  ZF_ASSIGN_OR_RETURN(const StepRate rate, BenchStep(step, signals));
+  std::vector<std::string> header = {"model",     "parameters",          "workers", "stage",
+                                     "precision", "sequences x context", "seconds", "tokens/s",
+                                     "MFU",       "GEMM peak GFLOP/s"};
+  std::vector<std::string> row = {step.preset,
+                                  HumanCount(static_cast<double>(rate.parameters)),
+                                  absl::StrCat(step.workers),
+                                  absl::StrCat(step.zero_stage),
+                                  step.precision,
+                                  absl::StrCat(step.global_sequences, " x ", step.context),
+                                  absl::StrFormat("%.3f", rate.median_seconds),
+                                  absl::StrFormat("%.0f", rate.tokens_per_second),
+                                  absl::StrFormat("%.1f%%", 100 * rate.mfu),
+                                  Giga(rate.peak_flops_per_second)};
+  Json json = {{"model", step.preset},
+               {"device", rate.device},
+               {"parameters", rate.parameters},
+               {"vocab", rate.vocab},
+               {"workers", step.workers},
+               {"zero_stage", step.zero_stage},
+               {"precision", step.precision},
+               {"context", step.context},
+               {"global_sequences", step.global_sequences},
+               {"micro_sequences", rate.micro_sequences},
+               {"seconds", rate.median_seconds},
+               {"tokens_per_second", rate.tokens_per_second},
+               {"mfu", rate.mfu},
+               {"peak_flops_per_second", rate.peak_flops_per_second}};
+  if (rate.memory) {
+    header.insert(header.end(), {"planned", "runtime", "in use by the driver"});
+    row.insert(row.end(), {HumanBytes(rate.memory->planned), HumanBytes(rate.memory->runtime),
+                           absl::StrCat(HumanBytes(rate.memory->used), " of ", HumanBytes(rate.memory->total))});
+    json["memory"] = MemoryJson(*rate.memory);
+  }
+  Results results{TextTable(header)};
+  results.table.Add(row);
+  results.rows.push_back(json);
+  return results;
+}
+
+using Bench = absl::StatusOr<Results> (*)(const BenchFlags& flags);
+
+CLI::App* AddBench(CLI::App& bench, const char* name, const char* what, Bench run, std::shared_ptr<BenchFlags> flags,
+                   CommandBody& body) {
+  CLI::App* command = bench.add_subcommand(name, what);
+  command->add_flag("--json", flags->json, "Print one JSON document");
+  command->footer(absl::StrCat("Example:\n  zerofleet bench ", name));
+  command->callback([=, &body] {
+    body = [=](const Output& output) -> absl::StatusOr<int> {
+      ZF_ASSIGN_OR_RETURN(const Results results, run(*flags));
+      output.out << (flags->json ? DumpJson({{"bench", name}, {"results", results.rows}}, 2) + "\n"
+                                 : results.table.Render(0, output.out_terminal));
+      return 0;
+    };
+  });
+  return command;
+}
+
+void AddDevice(CLI::App& command, BenchFlags& flags) {
+  command.add_option("--device", flags.device, "Where to compute")->type_name("auto|cpu|cuda")->capture_default_str();
+}
+
+// Of one kernel after another in this process.
+void AddKernelFlags(CLI::App& command, BenchFlags& flags) {
+  AddDevice(command, flags);
+  command.add_option("--threads", flags.threads, "Compute threads on the CPU")
+      ->check(CLI::Range(1, 1024))
+      ->default_str("all cores");
+}
+
+void AddStepFlags(CLI::App& step, StepBenchOptions& options) {
+  step.add_option("--preset", options.preset, "Named model")->type_name("PRESET")->capture_default_str();
+  step.add_option("--workers", options.workers, "Workers")->capture_default_str();
+  step.add_option("--stage", options.zero_stage, "ZeRO stage, 0 to 3")->capture_default_str();
+  step.add_option("--precision", options.precision, "Of parameters and activations")
+      ->type_name("bf16|fp16|fp32")
+      ->capture_default_str();
+  step.add_option("--collectives", options.collectives, "Backend of the collectives")
+      ->type_name("auto|ucx|nccl")
+      ->capture_default_str();
+  step.add_option("--context", options.context, "Tokens in a sequence")->capture_default_str();
+  step.add_option("--vocab", options.vocab, "Size of the vocabulary; the preset's by default");
+  step.add_option("--sequences", options.global_sequences, "Sequences per step, over all workers")
+      ->capture_default_str();
+  step.add_option("--micro-sequences", options.micro_sequences,
+                  "Sequences in one forward pass of a worker; all of the worker's by default");
+  step.add_option("--steps", options.steps, "Steps to time, after the warm-up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  step.add_option("--warm-up", options.warm_up, "Warm-up steps, not timed")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  step.add_option("--set", options.sets, "Replaces one key of the configuration, such as model.layers=4")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, CommandBody& body) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* bench = app.add_subcommand(
+      "bench", "Measure this machine: kernels, collectives, a training step, against their ceilings.");
+  bench->require_subcommand(1);
+  bench->footer("Example:\n  zerofleet bench step --preset gpt2-124m --workers 2");
+
+  CLI::App* gemm = AddBench(*bench, "gemm", "GPT-2's matrix products, against the best product.", Gemm, flags, body);
+  AddKernelFlags(*gemm, *flags);
+  AddKernelFlags(*AddBench(*bench, "attention", "Causal attention, against the best product.", Attention, flags, body),
+                 *flags);
+  AddKernelFlags(
+      *AddBench(*bench, "pointwise", "Layer norm and GELU, against memory bandwidth.", Pointwise, flags, body), *flags);
+  CLI::App* optimizer = AddBench(*bench, "optimizer", "AdamW, against memory bandwidth.", Optimizer, flags, body);
+  AddKernelFlags(*optimizer, *flags);
+  optimizer->add_option("--parameters", flags->parameters, "Elements to update")
+      ->check(CLI::Range(1, 2'000'000'000))
+      ->capture_default_str();
+  CLI::App* collectives =
+      AddBench(*bench, "collectives", "Collectives between processes, on this machine or on several hosts.",
+               Collectives, flags, body);
+  collectives->add_option("--ranks", flags->ranks, "Processes in all")->check(CLI::Range(1, 64))->capture_default_str();
+  CLI::Option* listen = collectives->add_option(
+      "--listen", flags->listen, "Be one of --ranks ranks on several hosts; the others meet it at this HOST:PORT");
+  collectives
+      ->add_option("--coordinator", flags->rendezvous, "Be a rank of the group that meets there, HOST:PORT of --listen")
+      ->excludes(listen);
+  collectives->add_option("--interface", flags->interface, "Network interface for collectives, such as eth0");
+  collectives->footer(
+      "Example:\n  zerofleet bench collectives --ranks 4\n"
+      "Example, on two hosts:\n  zerofleet bench collectives --listen 10.0.0.1:7071 --ranks 2\n"
+      "  zerofleet bench collectives --coordinator 10.0.0.1:7071");
+
+  CLI::App* checkpoint =
+      AddBench(*bench, "checkpoint", "Write and read a checkpoint's shard, against the disk.", Checkpoint, flags, body);
+  checkpoint->add_option("--dir", flags->directory, "A directory on the disk to measure")
+      ->type_name("DIR")
+      ->default_str("$TMPDIR, else /tmp");
+  checkpoint->add_option("--megabytes", flags->megabytes, "Size of the shard, in units of 1e6 bytes")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+
+  CLI::App* coordinator = AddBench(*bench, "coordinator", "Form a fleet and take its heartbeats, over gRPC.",
+                                   CoordinatorOfMembers, flags, body);
+  coordinator->add_option("--members", flags->members, "Members, which only send heartbeats")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+
+  CLI::App* step =
+      AddBench(*bench, "step", "A training step of a whole fleet, against its workers' GEMM peak.", Step, flags, body);
+  AddDevice(*step, *flags);
+  AddStepFlags(*step, flags->step);
+}
+
+}  // namespace zerofleet::cli

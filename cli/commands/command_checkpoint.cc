@@ -1,0 +1,151 @@
+// `zerofleet checkpoint`: list, verify, export and import.
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/commands/checkpoint_path.h"
+#include "cli/commands/command.h"
+#include "cli/config/config.h"
+#include "cli/report/table.h"
+#include "nlohmann/json.hpp"
+#include "proto/json.h"
+#include "services/build_info.h"
+#include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/huggingface.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_reader.h"
+
+namespace zerofleet::cli {
+namespace {
+
+int64_t TotalBytes(const v1::CheckpointManifest& manifest) {
+  int64_t bytes = 0;
+  for (const v1::ShardFile& file : manifest.files()) bytes += file.bytes();
+  return bytes;
+}
+
+std::string CommittedText(const v1::CheckpointManifest& manifest) {
+  return absl::FormatTime(absl::RFC3339_sec, absl::FromUnixSeconds(manifest.committed_unix_seconds()),
+                          absl::UTCTimeZone());
+}
+
+absl::StatusOr<int> RunList(const std::string& dir, bool json, const Output& output) {
+  if (!IsDirectory(dir)) return absl::NotFoundError(absl::StrCat(dir, ": no such directory"));
+  std::vector<CheckpointProblem> problems;
+  ZF_ASSIGN_OR_RETURN(const std::vector<CommittedCheckpoint> committed, ListCheckpoints(dir, &problems));
+  if (json) {
+    nlohmann::ordered_json document = {{"checkpoints", nlohmann::ordered_json::array()},
+                                       {"problems", nlohmann::ordered_json::array()}};
+    for (const CommittedCheckpoint& each : committed) {
+      document["checkpoints"].push_back({{"step", each.step},
+                                         {"path", each.path},
+                                         {"bytes", TotalBytes(each.manifest)},
+                                         {"parameters", ManifestElements(each.manifest)},
+                                         {"world_size", each.manifest.world_size()},
+                                         {"zero_stage", each.manifest.zero_stage()},
+                                         {"generation", each.manifest.generation()},
+                                         {"committed_unix_seconds", each.manifest.committed_unix_seconds()}});
+    }
+    for (const CheckpointProblem& each : problems) {
+      document["problems"].push_back({{"path", each.path}, {"reason", each.reason}});
+    }
+    output.out << DumpJson(document, 2) << "\n";
+    return 0;
+  }
+  TextTable table({"path", "step", "size", "parameters", "written by", "committed"});
+  for (const CommittedCheckpoint& each : committed) {
+    table.Add({each.path, absl::StrCat(each.step), HumanBytes(TotalBytes(each.manifest)),
+               HumanCount(static_cast<double>(ManifestElements(each.manifest))),
+               absl::StrCat(each.manifest.world_size(), " workers, stage ", each.manifest.zero_stage()),
+               CommittedText(each.manifest)});
+  }
+  output.out << (committed.empty() ? absl::StrCat("no committed checkpoint in ", dir, "\n")
+                                   : table.Render(0, output.out_terminal));
+  for (const CheckpointProblem& each : problems) output.out << each.path << ": unusable: " << each.reason << "\n";
+  return 0;
+}
+
+absl::StatusOr<int> RunVerify(const std::string& path, const Output& output) {
+  ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
+  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(step_dir));
+  ZF_RETURN_IF_ERROR(VerifyCheckpoint(step_dir));
+  output.out << step_dir << ": valid: step " << manifest.step() << ", " << manifest.files_size() << " files, "
+             << HumanBytes(TotalBytes(manifest)) << "\n";
+  return 0;
+}
+
+absl::StatusOr<int> RunExport(const std::string& path, const std::string& out_dir, const Output& output) {
+  ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
+  ZF_RETURN_IF_ERROR(ExportHuggingFace(step_dir, out_dir));
+  output.out << "wrote " << JoinPath(out_dir, "model.safetensors") << " and " << JoinPath(out_dir, "config.json")
+             << "\n";
+  return 0;
+}
+
+absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step_dir, const Output& output) {
+  ZF_ASSIGN_OR_RETURN(v1::Config defaults, DefaultConfig("gpt2-124m"));
+  defaults.mutable_model()->clear_preset();
+  const ImportStamp stamp = {GetBuildInfo().version, absl::ToUnixSeconds(absl::Now())};
+  ZF_RETURN_IF_ERROR(ImportHuggingFace(hf_dir, step_dir, defaults, stamp));
+  output.out << "wrote " << step_dir << "; start from it with: zerofleet train CONFIG.yaml --resume " << step_dir
+             << "\n";
+  return 0;
+}
+
+}  // namespace
+
+void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
+  struct Flags {
+    std::string from, to;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("checkpoint", "List, verify, export and import checkpoints.");
+  command->require_subcommand(1);
+  command->footer("Example:\n  zerofleet checkpoint list checkpoints");
+
+  CLI::App* list = command->add_subcommand("list", "Show the committed checkpoints of a directory, newest first.");
+  list->add_option("DIR", flags->from, "A run's checkpoint.dir")->type_name("DIR")->required();
+  list->add_flag("--json", flags->json, "Print one JSON document");
+  list->footer("Example:\n  zerofleet checkpoint list checkpoints --json");
+  list->callback(
+      [flags, &body] { body = [flags](const Output& output) { return RunList(flags->from, flags->json, output); }; });
+
+  CLI::App* verify = command->add_subcommand("verify", "Read every byte of a checkpoint and check its digests.");
+  verify->add_option("STEP_DIR", flags->from, "A step directory, or a run's checkpoint.dir for its newest")
+      ->type_name("DIR")
+      ->required();
+  verify->footer("Example:\n  zerofleet checkpoint verify checkpoints/step-00000100");
+  verify->callback([flags, &body] { body = [flags](const Output& output) { return RunVerify(flags->from, output); }; });
+
+  CLI::App* to_hf =
+      command->add_subcommand("export", "Write a checkpoint's weights as Hugging Face transformers reads them.");
+  to_hf->add_option("STEP_DIR", flags->from, "A step directory, or a run's checkpoint.dir for its newest")
+      ->type_name("DIR")
+      ->required();
+  to_hf->add_option("OUT_DIR", flags->to, "Where model.safetensors and config.json go")->type_name("DIR")->required();
+  to_hf->footer("Example:\n  zerofleet checkpoint export checkpoints/step-00000100 gpt2-mine");
+  to_hf->callback(
+      [flags, &body] { body = [flags](const Output& output) { return RunExport(flags->from, flags->to, output); }; });
+
+  CLI::App* from_hf = command->add_subcommand("import", "Turn a Hugging Face GPT-2 into a checkpoint at step 0.");
+  from_hf->add_option("HF_DIR", flags->from, "A directory with model.safetensors and config.json")
+      ->type_name("DIR")
+      ->required();
+  from_hf->add_option("STEP_DIR", flags->to, "The step directory to write, such as imported/step-00000000")
+      ->type_name("DIR")
+      ->required();
+  from_hf->footer("Example:\n  zerofleet checkpoint import gpt2 imported/step-00000000");
+  from_hf->callback(
+      [flags, &body] { body = [flags](const Output& output) { return RunImport(flags->from, flags->to, output); }; });
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,206 @@
+// `zerofleet coordinator`: the fleet's coordinator as a process of its own.
+#include <signal.h>
+
+#include <atomic>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <thread>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status.h"
+#include "cli/commands/command.h"
+#include "cli/commands/identity_flags.h"
+#include "cli/commands/run_name.h"
+#include "cli/commands/tls_flags.h"
+#include "cli/config/config.h"
+#include "cli/launcher/stop_signals.h"
+#include "cli/report/progress.h"
+#include "cli/report/report.h"
+#include "cli/report/run_record.h"
+#include "services/address.h"
+#include "services/build_info.h"
+#include "services/coordinator_server.h"
+#include "services/logging.h"
+#include "services/metrics_exporter.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr double kCoordinatorReportSeconds = 5;  // for the reader of a pipe to take the last lines
+
+struct CoordinatorFlags {
+  std::string config, listen, state_dir, resume = "auto", log_level, report, run_name;
+  std::string advertise, metrics_listen = "0.0.0.0";
+  int metrics_port = 0;
+  double metrics_linger = 0;  // seconds
+  bool quiet = false;
+  TlsFiles tls;
+  AccessFlags access;
+};
+
+// Passes this process's first signal on as an orderly stop.
+class SignalForwarder {
+ public:
+  SignalForwarder(StopSignals& signals, CoordinatorServer& server)
+      : thread_([this, &signals, &server] {
+          while (!done_) {
+            const int signal = signals.First();
+            if (signal != 0) return server.Stop(absl::StrCat("the coordinator received ", SignalName(signal)));
+            absl::SleepFor(absl::Milliseconds(100));
+          }
+        }) {}
+  ~SignalForwarder() {
+    done_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> done_ = false;
+  std::thread thread_;
+};
+
+// The run's events as they come, on a thread of their own: to the report, to the progress, to the record.
+class RunFollower {
+ public:
+  RunFollower(CoordinatorServer& server, ReportWriter* report, Progress* progress)
+      : report_(report),
+        progress_(progress),
+        thread_([this, &server] { status_ = server.Follow([this](const v1::Event& event) { Take(event); }); }) {}
+  ~RunFollower() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // Once the run has ended: whether the report is complete.
+  absl::Status Finish() {
+    thread_.join();
+    if (report_ == nullptr) return absl::OkStatus();
+    return report_->Finish(kCoordinatorReportSeconds).ok() ? Annotate(status_, "--report") : report_->status();
+  }
+  const RunRecord& record() const { return record_; }  // after Finish
+
+ private:
+  void Take(const v1::Event& event) {
+    record_.Add(event);
+    if (report_ != nullptr) report_->Write(event);
+    if (progress_ != nullptr) progress_->Show(event);
+  }
+
+  ReportWriter* const report_;  // null: none is written
+  Progress* const progress_;    // null: none is shown
+  RunRecord record_;
+  absl::Status status_;
+  std::thread thread_;  // last: it uses the others
+};
+
+// Serves the last state of the metrics for a while, so that a scrape sees how the run ended; a signal ends that.
+void Linger(double seconds, StopSignals& signals) {
+  const absl::Time until = absl::Now() + absl::Seconds(seconds);
+  while (absl::Now() < until && signals.First() == 0) absl::SleepFor(absl::Milliseconds(100));
+}
+
+// Waits for the run's end, passing signals on and following the run's events.
+absl::StatusOr<int> RunToTheEnd(const CoordinatorFlags& flags, CoordinatorServer& server, StopSignals& signals,
+                                ReportWriter* report, const Output& output) {
+  Progress progress(output.err, Clock::Real(), output.err_terminal);
+  RunFollower follower(server, report, flags.quiet ? nullptr : &progress);
+  absl::Status run;
+  {
+    const SignalForwarder forwarder(signals, server);
+    run = server.Wait();
+  }
+  const absl::Status reported = follower.Finish();
+  progress.Close();
+  if (flags.metrics_port != 0) Linger(flags.metrics_linger, signals);
+  if (absl::IsCancelled(run) && signals.First() != 0) {
+    output.err << "zerofleet: " << run.message() << std::endl;
+    return StopExitCode(signals.First());
+  }
+  ZF_RETURN_IF_ERROR(run);
+  ZF_RETURN_IF_ERROR(reported);
+  const RunRecord& record = follower.record();
+  if (!flags.quiet) output.out << SummaryText(record, output.out_terminal);
+  const bool stopped = record.end && record.end->stopped();
+  return stopped && signals.First() != 0 ? StopExitCode(signals.First()) : 0;
+}
+
+absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& output) {
+  StopSignals signals;
+  ZF_ASSIGN_OR_RETURN(const LogLevel level, LogLevelFromFlagOrEnvironment(flags.log_level));
+  ZF_ASSIGN_OR_RETURN(Address address, ParseAddress(flags.listen));
+  CoordinatorOptions options;
+  ZF_ASSIGN_OR_RETURN(options.config, LoadConfig(flags.config, {}));
+  Logger logger(level);
+  options.listen = flags.listen;
+  options.state_dir = flags.state_dir;
+  options.resume = flags.resume;
+  options.tls = flags.tls;
+  options.version = GetBuildInfo().version;
+  options.run = flags.run_name.empty() ? RunNameOf(flags.config) : flags.run_name;
+  options.logger = &logger;
+  ZF_ASSIGN_OR_RETURN(options.access, ReadAccess(flags.access, flags.tls));
+  const std::string warning = ExposureWarning(address, options.access);
+  if (!warning.empty()) logger.Warning(warning);
+  signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
+  std::unique_ptr<ReportWriter> report;
+  if (!flags.report.empty()) {
+    ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(flags.report));
+  }
+  std::unique_ptr<MetricsExporter> exporter;
+  if (flags.metrics_port != 0) {
+    MetricsExporterOptions exporter_options;
+    exporter_options.host = flags.metrics_listen;
+    exporter_options.port = flags.metrics_port;
+    ZF_ASSIGN_OR_RETURN(exporter, MetricsExporter::Start(exporter_options));
+    options.registry = &exporter->registry();
+  }
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorServer> server, CoordinatorServer::Start(options));
+  address.port = server->port();
+  output.out << "listening on " << address.ToString() << std::endl;
+  if (!flags.advertise.empty()) {
+    output.out << "workers connect to " << Address{flags.advertise, address.port}.ToString() << std::endl;
+  }
+  return RunToTheEnd(flags, *server, signals, report.get(), output);
+}
+
+}  // namespace
+
+void AddCoordinatorCommand(CLI::App& app, CommandBody& body) {
+  auto flags = std::make_shared<CoordinatorFlags>();
+  CLI::App* command = app.add_subcommand("coordinator", "Run a fleet's coordinator until its run has ended.");
+  command->add_option("--config", flags->config, "The run's configuration, YAML")->type_name("FILE")->required();
+  command->add_option("--listen", flags->listen, "HOST:PORT for workers and operators; port 0 takes a free one")
+      ->type_name("HOST:PORT")
+      ->required();
+  command->add_option("--state-dir", flags->state_dir, "Where its generation is kept over restarts")
+      ->type_name("DIR")
+      ->required();
+  command->add_option("--resume", flags->resume, "auto, none or a checkpoint's step directory")->capture_default_str();
+  command
+      ->add_option("--advertise", flags->advertise,
+                   "Name or address of this host that workers and operators connect to; printed at the start")
+      ->type_name("HOST");
+  command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics on this port")
+      ->check(CLI::Range(1, 65535));
+  command->add_option("--metrics-listen", flags->metrics_listen, "IP address to serve metrics on")
+      ->capture_default_str();
+  command->add_option("--log-level", flags->log_level, "debug, info, warning or error; else $ZEROFLEET_LOG_LEVEL");
+  command->add_option("--report", flags->report, "Append one JSON object per event to this file, a line each")
+      ->type_name("FILE");
+  command
+      ->add_option("--metrics-linger", flags->metrics_linger,
+                   "Serve metrics for this many seconds after the run's end, for a last scrape")
+      ->check(CLI::Range(0, 86'400));
+  AddRunNameFlag(*command, flags->run_name);
+  command->add_flag("--quiet", flags->quiet, "Show no progress on stderr");
+  AddAccessFlags(*command, flags->access);
+  AddServerTlsFlags(*command, flags->tls);
+  command->footer(
+      "Example:\n  zerofleet coordinator --config run.yaml --listen 0.0.0.0:7070 --state-dir /var/lib/zerofleet");
+  command->callback(
+      [flags, &body] { body = [flags](const Output& output) { return RunCoordinator(*flags, output); }; });
+}
+
+}  // namespace zerofleet::cli

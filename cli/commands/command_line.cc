@@ -1,0 +1,203 @@
+// The table of commands, parsing, and how an error becomes a line and an exit code.
+#include "cli/commands/command_line.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <ostream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "cli/commands/command_tree.h"
+#include "cli/commands/help_text.h"
+#include "cli/config/key_words.h"
+#include "cli/config/nearest.h"
+#include "services/build_info.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr int kUsage = 2, kResources = 3;
+
+using AddCommand = void (*)(CLI::App& app, CommandBody& body);
+constexpr AddCommand kCommands[] = {AddTrainCommand,  AddCoordinatorCommand, AddWorkerCommand,
+                                    AddStatusCommand, AddPlanCommand,        AddCheckpointCommand,
+                                    AddEvalCommand,   AddGenerateCommand,    AddBenchCommand,
+                                    AddHelpCommand,   AddCompletionCommand,  AddConfigSchemaCommand};
+
+std::string VersionText() {
+  const BuildInfo& build = GetBuildInfo();
+  return absl::StrCat("zerofleet ", build.version, " (", build.revision, build.cuda ? ", with CUDA" : ", CPU", ")");
+}
+
+// Every error leaves through here, so that it is a single line, whatever a library put into its message.
+int PrintError(const Output& output, std::string message, int exit_code) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  while (!message.empty() && message.back() == ' ') message.pop_back();
+  output.err << output.err_terminal.Paint(Style::kError, "zerofleet:") << " " << message << std::endl;
+  return exit_code;
+}
+
+// The command that `app`'s arguments reached.
+const CLI::App& Reached(const CLI::App& app) {
+  const CLI::App* reached = &app;
+  while (!reached->get_subcommands().empty()) reached = reached->get_subcommands().front();
+  return *reached;
+}
+
+struct CommandWord {
+  const char *word, *command;
+};
+
+// The names that other tools use.
+constexpr CommandWord kCommandWords[] = {
+    {"run", "train"},
+    {"start", "train"},
+    {"launch", "train"},
+    {"fit", "train"},
+    {"finetune", "train"},
+    {"resume", "train"},
+    {"evaluate", "eval"},
+    {"test", "eval"},
+    {"sample", "generate"},
+    {"infer", "generate"},
+    {"chat", "generate"},
+    {"benchmark", "bench"},
+    {"ps", "status"},
+    {"info", "status"},
+    {"top", "status"},
+    {"master", "coordinator"},
+    {"server", "coordinator"},
+    {"export", "checkpoint export"},
+    {"import", "checkpoint import"},
+    {"convert", "checkpoint export"},
+    {"verify", "checkpoint verify"},
+    {"list", "checkpoint list"},
+    {"estimate", "plan"},
+    {"memory", "plan"},
+    {"version", "--version"},
+};
+
+// An unknown command as the first argument: a better message than the parser's.
+std::string UnknownCommand(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2) return "a command is missing, such as train (see zerofleet --help)";
+  const std::string first = argv[1];
+  if (first.empty() || first[0] == '-') return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), first) != names.end()) return "";
+  std::string suggestion = NearestOrAll(first, names);
+  for (const CommandWord& row : kCommandWords) {
+    if (first == row.word) suggestion = absl::StrCat("use zerofleet ", row.command);
+  }
+  return absl::StrCat("unknown command \"", absl::CHexEscape(first.substr(0, 60)), "\"; ", suggestion,
+                      " (see zerofleet --help)");
+}
+
+// What to use instead of `flag`, which `command` does not have; empty if unknown.
+std::string FlagSuggestion(const CommandInfo& command, const std::string& flag) {
+  std::vector<std::string> names;
+  bool takes_keys = false;
+  for (const OptionInfo& option : command.options) {
+    if (option.positional) continue;
+    names.insert(names.end(), option.names.begin(), option.names.end());
+    takes_keys = takes_keys || option.value == "KEY=VALUE";
+  }
+  const std::string nearest = Nearest(flag, names);
+  if (!nearest.empty()) return absl::StrCat("; did you mean ", nearest, "?");
+  if (!takes_keys) return "";
+  const KeyWord* word = FindKeyWord(flag);
+  if (word == nullptr) return "";
+  if (*word->key == '\0') return absl::StrCat("; ", word->remark);
+  return absl::StrCat("; use --set ", word->key, "=VALUE");
+}
+
+// The parser's messages; the one about unknown flags suggests the right ones.
+std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error) {
+  const CommandInfo command = DescribeCommand(Reached(app));
+  const std::string see = absl::StrCat(" (see ", command.path, " --help)");
+  if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError)) return absl::StrCat(error.what(), see);
+  std::string extra;
+  for (const std::string& each : app.remaining(/*recurse=*/true)) {
+    if (extra.empty() || (each[0] == '-' && extra[0] != '-')) extra = each;
+  }
+  if (extra.empty()) return absl::StrCat(error.what(), see);
+  const std::string flag = extra.substr(0, extra.find('='));
+  const std::string shown = absl::CHexEscape(flag.substr(0, 60));
+  if (flag.empty() || flag[0] != '-') return absl::StrCat("unexpected argument \"", shown, "\"", see);
+  return absl::StrCat("unknown option ", shown, FlagSuggestion(command, flag), see);
+}
+
+int Run(const CommandBody& body, const Output& output) {
+  const absl::StatusOr<int> exit_code = body(output);
+  output.out.flush();
+  if (exit_code.ok()) return *exit_code;
+  return PrintError(output, std::string(exit_code.status().message()), ExitCode(exit_code.status()));
+}
+
+int ParseAndRun(int argc, const char* const* argv, const Output& output) {
+  CLI::App app("Trains transformer language models under ZeRO, as a coordinator and N workers.", "zerofleet");
+  app.footer(
+      "Example:\n  zerofleet train examples/tiny.yaml --workers 2\n\n"
+      "Exit codes: 0 done, 2 usage or configuration, 3 data or checkpoint, 4 the fleet, 130/143 stopped by a signal.");
+  app.set_version_flag("--version", VersionText(), "Print the version and exit");
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  app.require_subcommand(1);
+  CommandBody body;
+  for (const AddCommand add : kCommands) add(app, body);
+
+  const std::string unknown = UnknownCommand(app, argc, argv);
+  if (!unknown.empty()) return PrintError(output, unknown, kUsage);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    output.out << HelpText(DescribeCommand(Reached(app)), output.out_terminal);
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    output.out << version.what() << "\n";
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return PrintError(output, UsageMessage(app, error), kUsage);
+  }
+  return Run(body, output);
+}
+
+}  // namespace
+
+int RunCommandLine(int argc, const char* const* argv, const Output& output) {
+  int exit_code = 0;
+  try {
+    exit_code = ParseAndRun(argc, argv, output);
+  } catch (const std::system_error& error) {  // std::thread's
+    return PrintError(output,
+                      absl::StrCat("this process may start no more threads: ", error.code().message(),
+                                   "; raise the limit on processes (ulimit -u)"),
+                      kResources);
+  } catch (const std::bad_alloc&) {
+    return PrintError(output, "out of memory", kResources);
+  } catch (const std::exception& error) {
+    return PrintError(output, absl::StrCat("internal error: ", error.what()), 1);
+  }
+  output.out.flush();
+  if (output.out.good()) return exit_code;
+  // The stream has lost the reason; the descriptor still has it.
+  errno = 0;
+  [[maybe_unused]] const ssize_t probe = write(STDOUT_FILENO, "\n", 1);
+  // A reader that has closed the pipe, such as head, has read all it needs.
+  if (errno == EPIPE) return exit_code;
+  const std::string why = errno == 0 ? "" : absl::StrCat(": ", std::strerror(errno));
+  const int written = PrintError(output, absl::StrCat("standard output: cannot be written", why), kResources);
+  return exit_code == 0 ? written : exit_code;
+}
+
+}  // namespace zerofleet::cli

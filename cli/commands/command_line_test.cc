@@ -1,0 +1,99 @@
+// Parsing, exit codes, and the one-line message of every usage error.
+#include "cli/commands/command_line.h"
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Ran {
+  int exit_code;
+  std::string out, err;
+};
+
+Ran RunWith(std::vector<const char*> arguments) {
+  std::ostringstream out, err;
+  arguments.insert(arguments.begin(), "zerofleet");
+  const int exit_code = RunCommandLine(static_cast<int>(arguments.size()), arguments.data(), {out, err, {}, {}});
+  return {exit_code, out.str(), err.str()};
+}
+
+void ExpectUsageError(const Ran& ran, const std::string& line) {
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(ran.err, line + "\n");
+}
+
+TEST(CommandLine, HelpAndVersionGoToStdout) {
+  const Ran help = RunWith({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("Example:"));
+  EXPECT_EQ(help.err, "");
+  const Ran version = RunWith({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(version.out, StartsWith("zerofleet "));
+}
+
+TEST(CommandLine, UsageErrorsAreOneLine) {
+  ExpectUsageError(RunWith({}), "zerofleet: a command is missing, such as train (see zerofleet --help)");
+  ExpectUsageError(RunWith({"paln"}), "zerofleet: unknown command \"paln\"; did you mean plan? (see zerofleet --help)");
+  ExpectUsageError(RunWith({"evaluate"}),
+                   "zerofleet: unknown command \"evaluate\"; use zerofleet eval (see zerofleet --help)");
+  ExpectUsageError(RunWith({"plan", "--bogus"}), "zerofleet: unknown option --bogus (see zerofleet plan --help)");
+  ExpectUsageError(RunWith({"plan", "--jsno"}),
+                   "zerofleet: unknown option --jsno; did you mean --json? (see zerofleet plan --help)");
+  ExpectUsageError(
+      RunWith({"train", "a.yaml", "--lr=1"}),
+      "zerofleet: unknown option --lr; use --set optimizer.learning_rate=VALUE (see zerofleet train --help)");
+  ExpectUsageError(
+      RunWith({"train", "a.yaml", "--nproc_per_node", "4"}),
+      "zerofleet: unknown option --nproc_per_node; use --set parallel.workers=VALUE (see zerofleet train --help)");
+  ExpectUsageError(RunWith({"eval", "--checkpoint", "a", "--data", "b", "more"}),
+                   "zerofleet: unexpected argument \"more\" (see zerofleet eval --help)");
+  ExpectUsageError(RunWith({"plan"}),
+                   "zerofleet: plan needs exactly one of a configuration file, --preset and --parameters");
+  ExpectUsageError(RunWith({"plan", "--parameters", "x"}),
+                   "zerofleet: --parameters: must be 1 to 1000T, such as 124439808, 7.5B or 1T, got \"x\"");
+  ExpectUsageError(RunWith({"plan", "--parameters", "1B", "--workers", "0"}),
+                   "zerofleet: --workers: must be 1 to 1000000, got 0");
+}
+
+TEST(CommandLine, LocalRankIsTheFlagsOrTheEnvironments) {
+  // A missing device stops the worker as soon as its flags are read.
+  const std::vector<const char*> worker = {"worker", "--coordinator", "127.0.0.1:1", "--device", "tpu"};
+  const std::string read = "zerofleet: unknown device 'tpu'; use auto, cpu or cuda";
+  setenv("LOCAL_RANK", "many", 1);
+  const Ran from_environment = RunWith(worker);
+  EXPECT_EQ(from_environment.exit_code, 2);
+  EXPECT_THAT(from_environment.err, HasSubstr("local-rank"));
+  std::vector<const char*> with_flag = worker;
+  with_flag.insert(with_flag.end(), {"--local-rank", "3"});
+  ExpectUsageError(RunWith(with_flag), read);
+  setenv("LOCAL_RANK", "7", 1);
+  ExpectUsageError(RunWith(worker), read);
+  unsetenv("LOCAL_RANK");
+  ExpectUsageError(RunWith(worker), read);
+}
+
+TEST(CommandLine, PlanPrintsTable1) {
+  const Ran text = RunWith({"plan", "--parameters", "7.5B", "--workers", "1,64"});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, HasSubstr("workers  stage 0  stage 1  stage 2  stage 3\n"
+                                  "  1            120      120      120      120\n"
+                                  "  64           120     31.4     16.6     1.88\n"));
+  const Ran json = RunWith({"plan", "--parameters", "1000", "--workers", "4", "--json"});
+  EXPECT_THAT(json.out, HasSubstr("\"zero_stage\": 3"));
+  EXPECT_THAT(json.out, HasSubstr("\"sent_elements_per_step\": 2250"));
+}
+
+}  // namespace
+}  // namespace zerofleet::cli

@@ -1,0 +1,146 @@
+// `zerofleet plan`: the model states of a model of any size, for every stage and any number of workers.
+#include <cmath>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/commands/command.h"
+#include "cli/commands/model_states.h"
+#include "cli/commands/plan_memory.h"
+#include "cli/commands/plan_size.h"
+#include "cli/config/config.h"
+#include "cli/report/table.h"
+#include "nlohmann/json.hpp"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr int kStages = 4;
+
+struct PlanOptions {
+  std::string config, preset, parameters, precision;
+  std::vector<std::string> sets;
+  std::vector<int64_t> workers = {1, 4, 16, 64, 256, 1024};
+  bool json = false;
+};
+
+// Roughly as the paper prints them: no decimal from 100 GB, one from 10, two from 1, three digits below.
+std::string Gigabytes(double bytes) {
+  const double value = bytes / 1e9;
+  if (value < 1) return absl::StrFormat("%.3g", value);
+  return absl::StrFormat("%.*f", value >= 100 ? 0 : value >= 10 ? 1 : 2, value);
+}
+
+std::string Convention(const PlanSize& size) {
+  return absl::StrFormat(
+      "%1$s: %2$.0f bytes per parameter, %2$.0f per gradient, 12 of optimizer states (fp32 master, two moments); steps "
+      "of "
+      "one micro-batch; GB = 1e9 bytes",
+      size.precision, ElementBytes(size.precision));
+}
+
+nlohmann::ordered_json PlanJson(const PlanSize& size, const std::vector<int64_t>& workers) {
+  nlohmann::ordered_json document = {{"model", size.name},
+                                     {"parameters", size.parameters},
+                                     {"precision", size.precision},
+                                     {"convention", Convention(size)}};
+  auto& rows = document["rows"] = nlohmann::ordered_json::array();
+  const auto whole = [](double bytes) { return std::llround(bytes); };
+  for (const int64_t n : workers) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      const ModelStates states = PaperModelStates(stage, size.parameters, n, size.precision);
+      const double elements = PaperTrafficElements(stage, size.parameters, n);
+      rows.push_back({{"workers", n},
+                      {"zero_stage", stage},
+                      {"parameters_bytes", whole(states.parameters)},
+                      {"gradients_bytes", whole(states.gradients)},
+                      {"optimizer_bytes", whole(states.optimizer)},
+                      {"total_bytes", whole(states.total())},
+                      {"sent_elements_per_step", whole(elements)},
+                      {"sent_bytes_per_step", whole(elements * ElementBytes(size.precision))}});
+    }
+  }
+  return document;
+}
+
+std::string PlanText(const PlanSize& size, const std::vector<int64_t>& workers, const Terminal& terminal) {
+  std::string text =
+      absl::StrCat(size.name, ", ", HumanCount(size.parameters), " parameters\n\nModel states per worker, GB\n");
+  TextTable states({"workers", "stage 0", "stage 1", "stage 2", "stage 3"}), traffic = states;
+  for (const int64_t n : workers) {
+    std::vector<std::string> bytes = {absl::StrCat(n)}, sent = bytes;
+    for (int stage = 0; stage < kStages; ++stage) {
+      bytes.push_back(Gigabytes(PaperModelStates(stage, size.parameters, n, size.precision).total()));
+      sent.push_back(Gigabytes(PaperTrafficElements(stage, size.parameters, n) * ElementBytes(size.precision)));
+    }
+    states.Add(bytes);
+    traffic.Add(sent);
+  }
+  absl::StrAppend(&text, states.Render(2, terminal), "\nSent per worker and step, GB at ", ElementBytes(size.precision),
+                  " bytes per element\n", traffic.Render(2, terminal), "\n",
+                  WrapText(Convention(size), terminal.columns()),
+                  "\nPadding, activations and buffers are not included.\n");
+  return text;
+}
+
+absl::StatusOr<int> RunPlan(const PlanOptions& options, const Output& output) {
+  std::vector<ConfigOverride> overrides;
+  for (const std::string& set : options.sets) overrides.push_back({"--set", set});
+  ZF_ASSIGN_OR_RETURN(const PlanSize size,
+                      ChoosePlanSize(options.config, options.preset, options.parameters, overrides, options.precision));
+  for (const int64_t n : options.workers) {
+    if (n < 1 || n > 1'000'000)
+      return absl::InvalidArgumentError(absl::StrCat("--workers: must be 1 to 1000000, got ", n));
+  }
+  RankMemory rank;
+  if (size.config) {
+    ZF_ASSIGN_OR_RETURN(rank, PlanRankZero(*size.config));
+  }
+  if (options.json) {
+    nlohmann::ordered_json document = PlanJson(size, options.workers);
+    if (size.config) document["rank_memory"] = MemoryPlanJson(*size.config, rank);
+    output.out << document.dump(2) << "\n";
+  } else {
+    output.out << PlanText(size, options.workers, output.out_terminal);
+    if (size.config) output.out << "\n" << MemoryPlanText(*size.config, rank, size.parameters, output.out_terminal);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App* command =
+      app.add_subcommand("plan", "Memory and traffic of a model under every stage, before anything runs.");
+  command->add_option("CONFIG", options->config, "A configuration: plans its model, and the memory of one rank")
+      ->type_name("FILE");
+  command->add_option("--preset", options->preset, "A named model, such as gpt2-1558m")->type_name("PRESET");
+  command->add_option("--parameters", options->parameters, "A model size, such as 124439808, 7.5B or 1T")
+      ->type_name("COUNT");
+  command
+      ->add_option("--precision", options->precision,
+                   "Of parameters and gradients; otherwise the configuration's, or bf16")
+      ->type_name("bf16|fp16|fp32");
+  command->add_option("--set", options->sets, "Replaces one key of the configuration, such as parallel.zero_stage=3")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  command->add_option("--workers", options->workers, "Numbers of workers, separated by commas")
+      ->type_name("N,...")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Print one JSON document");
+  command->footer(
+      "Example:\n  zerofleet plan run.yaml --set parallel.workers=4\n"
+      "  zerofleet plan --parameters 7.5B --workers 1,4,16,64");
+  command->callback([options, &body] { body = [options](const Output& output) { return RunPlan(*options, output); }; });
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,145 @@
+// `zerofleet train`: one run on this machine, a coordinator and N workers as children of this process.
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "cli/commands/command.h"
+#include "cli/commands/run_name.h"
+#include "cli/config/config.h"
+#include "cli/launcher/exit_watchdog.h"
+#include "cli/launcher/follow_run.h"
+#include "cli/launcher/launch_guard.h"
+#include "cli/launcher/local_fleet.h"
+#include "cli/launcher/preflight.h"
+#include "cli/launcher/stop_signals.h"
+#include "cli/report/progress.h"
+#include "cli/report/report.h"
+#include "cli/report/run_record.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr absl::Duration kStartLimit = absl::Seconds(120);
+constexpr double kReportSeconds = 5;  // for the reader of a pipe to take the last lines
+// Roughly the number that gRPC and UCX start in each process.
+constexpr int kThreadsPerProcess = 16, kMostThreadsTried = 256;
+
+struct TrainOptions {
+  std::string config, device, report, resume = "auto";
+  std::vector<std::string> sets;
+  std::string workers;
+  std::string run_name;
+  int metrics_port = 0;
+};
+
+std::vector<ConfigOverride> Overrides(const TrainOptions& options) {
+  std::vector<ConfigOverride> overrides;
+  for (const std::string& set : options.sets) overrides.push_back({"--set", set});
+  if (!options.workers.empty()) overrides.push_back({"--workers", absl::StrCat("parallel.workers=", options.workers)});
+  if (!options.device.empty()) overrides.push_back({"--device", absl::StrCat("device=", options.device)});
+  return overrides;
+}
+
+absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, StopSignals& signals,
+                          ExitWatchdog& watchdog) {
+  signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, Overrides(options)));
+  if (options.metrics_port + config.parallel().workers() > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("--metrics-port: must leave a port for each of ",
+                                                   config.parallel().workers(), " workers after it, up to 65535; got ",
+                                                   options.metrics_port));
+  }
+  ZF_RETURN_IF_ERROR(CheckDevice(config));
+  ZF_RETURN_IF_ERROR(CheckDataFiles(config));
+  ZF_ASSIGN_OR_RETURN(const ResumeCheck resumed, CheckResume(config, options.resume));
+  if (!resumed.finished.empty()) {
+    output.out << "nothing to do: " << resumed.finished << " is the last step's checkpoint (steps: " << config.steps()
+               << "); raise steps to train on\n";
+    return 0;
+  }
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> directory, RunDirectory::Hold(config.checkpoint().dir()));
+  const absl::Status ids = CheckTokenIds(config, output.err, [&signals] { return signals.First() != 0; });
+  if (absl::IsCancelled(ids)) return StopExitCode(signals.First());
+  ZF_RETURN_IF_ERROR(ids);
+  std::unique_ptr<ReportWriter> report;
+  if (!options.report.empty()) {
+    std::error_code none;
+    if (std::filesystem::equivalent(options.report, options.config, none)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--report: ", options.report, " is the configuration; name another file"));
+    }
+    ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(options.report));
+  }
+  ZF_RETURN_IF_ERROR(
+      CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + config.parallel().workers()))));
+  auto guard = std::make_unique<LaunchGuard>(kStartLimit, signals);
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,
+                      LocalFleet::Start({config, options.resume, options.metrics_port,
+                                         options.run_name.empty() ? RunNameOf(options.config) : options.run_name},
+                                        *directory));
+  guard.reset();
+  // From here on the run ends well or badly, but the process ends.
+  const absl::Cleanup leaving = [&] {
+    watchdog.Arm(absl::UnavailableError("the run has ended, the launcher has not"));
+    signals.EndAtOnce();
+  };
+  Progress progress(output.err, Clock::Real(), output.err_terminal);
+  progress.Note(absl::StrCat("coordinator at ", fleet->address()));
+  RunRecord record;
+  ZF_ASSIGN_OR_RETURN(const int exit_code, FollowRun({*fleet, signals, progress, report.get(), Clock::Real()}, record));
+  if (report != nullptr) ZF_RETURN_IF_ERROR(report->Finish(kReportSeconds));
+  output.out << SummaryText(record, output.out_terminal) << std::flush;
+  return exit_code;
+}
+
+absl::StatusOr<int> RunTrain(const TrainOptions& options, const Output& output) {
+  StopSignals signals;
+  ExitWatchdog watchdog;  // destroyed after everything else
+  return Train(options, output, signals, watchdog);
+}
+
+}  // namespace
+
+void AddTrainCommand(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = app.add_subcommand("train", "Train on this machine: a coordinator and N workers.");
+  command->add_option("CONFIG", options->config, "The run's configuration, a YAML file")->required()->type_name("FILE");
+  command->add_option("--workers", options->workers, "Number of workers; as --set parallel.workers=N")->type_name("N");
+  command->add_option("--device", options->device, "Where to compute; as --set device=...")->type_name("auto|cpu|cuda");
+  command
+      ->add_option("--set", options->sets,
+                   "Replaces one key of the configuration, such as optimizer.learning_rate=1e-3")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  command->add_option("--report", options->report, "Append one JSON object per event to this file, a line each")
+      ->type_name("FILE");
+  command
+      ->add_option(
+          "--resume", options->resume,
+          "auto: continue from the newest checkpoint in checkpoint.dir, if any; none: start anew; or a step directory")
+      ->type_name("auto|none|PATH")
+      ->capture_default_str();
+  command
+      ->add_option("--metrics-port", options->metrics_port,
+                   "Serve Prometheus metrics: the coordinator on this port, worker i on the port plus 1 + i")
+      ->type_name("PORT")
+      ->check(CLI::Range(1, 65535));
+  AddRunNameFlag(*command, options->run_name);
+  command->footer("Example:\n  zerofleet train examples/tiny.yaml --workers 2 --set steps=200 --report run.jsonl");
+  command->callback(
+      [options, &body] { body = [options](const Output& output) { return RunTrain(*options, output); }; });
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,180 @@
+// `zerofleet worker`: one rank of a fleet as a process of its own.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "CLI/CLI.hpp"
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "cli/commands/command.h"
+#include "cli/commands/identity_flags.h"
+#include "cli/commands/tls_flags.h"
+#include "cli/launcher/exit_watchdog.h"
+#include "cli/launcher/stop_signals.h"
+#include "cli/report/progress.h"
+#include "services/address.h"
+#include "services/build_info.h"
+#include "services/logging.h"
+#include "services/metrics_exporter.h"
+#include "services/session_client.h"
+#include "services/worker_metrics.h"
+#include "services/worker_service.h"
+#include "worker/collective/network.h"
+#include "worker/device/device.h"
+#include "worker/trainer/worker_run.h"
+
+namespace zerofleet::cli {
+namespace {
+
+struct WorkerFlags {
+  std::string coordinator, device = "auto", listen = "127.0.0.1:0", log_level;
+  std::string token_file;
+  bool quiet = false;
+  std::string interface, advertise, metrics_listen = "0.0.0.0";
+  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int metrics_port = 0, local_rank = 0;
+  TlsFiles tls;
+};
+
+// Where others find the metrics: on the address they are served on, if it is one, else on this host.
+Address MetricsAddress(const WorkerFlags& flags) {
+  if (!flags.advertise.empty()) return {flags.advertise, flags.metrics_port};
+  const bool everywhere = flags.metrics_listen == "0.0.0.0" || flags.metrics_listen == "::";
+  return {everywhere ? HostName() : flags.metrics_listen, flags.metrics_port};
+}
+
+v1::Hello MakeHello(const WorkerFlags& flags) {
+  v1::Hello hello;
+  hello.set_build_id(GetBuildInfo().build_id);
+  hello.set_version(GetBuildInfo().version);
+  hello.set_host(flags.advertise.empty() ? HostName() : flags.advertise);
+  hello.set_pid(getpid());
+  if (flags.metrics_port != 0) hello.set_metrics_address(MetricsAddress(flags).ToString());
+  return hello;
+}
+
+absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& output) {
+  // First, since it changes the environment, which no other thread may read meanwhile.
+  if (!flags.interface.empty()) {
+    ZF_RETURN_IF_ERROR(Annotate(UseNetworkInterface(flags.interface), "--interface"));
+  }
+  ExitWatchdog watchdog;  // destroyed after everything else
+  StopSignals signals;
+  ZF_ASSIGN_OR_RETURN(const LogLevel level, LogLevelFromFlagOrEnvironment(flags.log_level));
+  // A missing device is reported before waiting for a coordinator; the device is set up once there is a run for it.
+  ZF_ASSIGN_OR_RETURN(const std::string device, ResolveDeviceKind(flags.device));
+  ZF_ASSIGN_OR_RETURN(const std::string token, ReadToken(flags.token_file));
+  signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
+  Logger logger(level);
+  Progress progress(output.err, Clock::Real(), output.err_terminal);
+  const absl::Cleanup close_progress = [&] { progress.Close(); };
+  const auto say = [&](const std::string& line) {
+    logger.Info(line);
+    if (!flags.quiet) progress.Note(line);
+  };
+  WorkerStatus status;
+  std::unique_ptr<MetricsExporter> exporter;
+  if (flags.metrics_port != 0) {
+    MetricsExporterOptions options;
+    options.host = flags.metrics_listen;
+    options.port = flags.metrics_port;
+    options.ready = [&status] {
+      const std::string phase = status.Snapshot().phase();
+      return phase == "training" ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("worker is ", phase));
+    };
+    ZF_ASSIGN_OR_RETURN(exporter, MetricsExporter::Start(options));
+  }
+  // Without a port the figures are kept but never read: to the trainer there is no difference.
+  const std::unique_ptr<WorkerMetrics> metrics =
+      exporter == nullptr ? std::make_unique<WorkerMetrics>() : std::make_unique<WorkerMetrics>(exporter->registry());
+  WorkerServiceOptions service_options;
+  service_options.listen = flags.listen;
+  service_options.tls = flags.tls;
+  service_options.status = [&status] { return status.Snapshot(); };
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerService> service, WorkerService::Start(service_options));
+  logger.Info(absl::StrCat("worker service on port ", service->port()));
+  say(absl::StrCat("connecting to the coordinator at ", flags.coordinator));
+
+  SessionOptions session_options;
+  session_options.coordinator = flags.coordinator;
+  session_options.tls = flags.tls;
+  session_options.token = token;
+  session_options.cancelled = [&signals] { return signals.First() != 0; };
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<SessionClient> session, SessionClient::Connect(session_options));
+  say(absl::StrCat("connected to the coordinator at ", flags.coordinator, "; waiting for the fleet to form"));
+  WorkerRunOptions options;
+  options.hello = MakeHello(flags);
+  options.device = {.kind = device, .threads = flags.threads, .local_rank = flags.local_rank};
+  options.stop_signal = [&signals] { return signals.First(); };
+  options.placed = [&](int rank, uint64_t generation, const std::string& line) {
+    logger.SetRank(rank);
+    logger.SetGeneration(generation);
+    say(line);
+  };
+  options.event = [&](const v1::Event& event) {
+    if (!flags.quiet) progress.Show(event);
+  };
+  options.note = [&logger](const std::string& line) { logger.Warning(line); };
+  options.lost = [&watchdog](const absl::Status& reason) { watchdog.Arm(reason); };
+  const absl::StatusOr<WorkerRunResult> result = RunWorker(options, *session, status, *metrics, Clock::Real());
+  progress.Close();
+  if (absl::IsCancelled(result.status()) && signals.First() != 0) {
+    output.err << "zerofleet: " << result.status().message() << std::endl;
+    return StopExitCode(signals.First());
+  }
+  ZF_RETURN_IF_ERROR(result);
+  logger.SetStep(result->step);
+  say(absl::StrCat("finished at step ", result->step, result->stopped ? ", stopped" : ""));
+  return result->stopped && signals.First() != 0 ? StopExitCode(signals.First()) : 0;
+}
+
+}  // namespace
+
+void AddWorkerCommand(CLI::App& app, CommandBody& body) {
+  auto flags = std::make_shared<WorkerFlags>();
+  CLI::App* command = app.add_subcommand("worker", "Run one rank of a fleet until the run has ended.");
+  command->add_option("--coordinator", flags->coordinator, "HOST:PORT of the coordinator")
+      ->type_name("HOST:PORT")
+      ->required();
+  command->add_option("--device", flags->device, "auto, cpu or cuda")
+      ->type_name("auto|cpu|cuda")
+      ->capture_default_str();
+  command->add_option("--threads", flags->threads, "Compute threads on the CPU")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      ->add_option("--local-rank", flags->local_rank,
+                   "This worker's number on its host, from 0: it takes that one of the visible GPUs")
+      ->envname("LOCAL_RANK")
+      ->check(CLI::Range(0, 1023))
+      ->capture_default_str();
+  command->add_option("--listen", flags->listen, "HOST:PORT of this worker's own service")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  command
+      ->add_option("--interface", flags->interface,
+                   "Network interface for collectives, such as eth0; else all, or as UCX_NET_DEVICES says")
+      ->type_name("NAME");
+  command
+      ->add_option("--advertise", flags->advertise,
+                   "Name or address of this host that others see and scrape; else its host name")
+      ->type_name("HOST");
+  command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics on this port")
+      ->check(CLI::Range(1, 65535));
+  command->add_option("--metrics-listen", flags->metrics_listen, "IP address to serve metrics on")
+      ->capture_default_str();
+  command->add_option("--log-level", flags->log_level, "debug, info, warning or error; else $ZEROFLEET_LOG_LEVEL");
+  command->add_flag("--quiet", flags->quiet, "Show no progress on stderr");
+  AddTokenFlag(*command, flags->token_file);
+  AddClientTlsFlags(*command, flags->tls);
+  command->footer("Example:\n  zerofleet worker --coordinator 10.0.0.1:7070 --threads 8");
+  command->callback(
+      [flags, &body] { body = [flags](const Output& output) { return RunWorkerCommand(*flags, output); }; });
+}
+
+}  // namespace zerofleet::cli

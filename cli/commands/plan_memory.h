@@ -1,0 +1,34 @@
+// One rank's memory plan for `zerofleet plan`: every buffer a run will reserve, as a table and as JSON.
+#ifndef ZEROFLEET_CLI_COMMANDS_PLAN_MEMORY_H_
+#define ZEROFLEET_CLI_COMMANDS_PLAN_MEMORY_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/report/terminal.h"
+#include "nlohmann/json.hpp"
+#include "worker/device/device.h"
+#include "worker/memory/arena.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::cli {
+
+struct RankMemory {
+  MemoryPlan plan;
+  // Of a GPU that is set up, before the plan's rows are reserved: context, libraries and workspaces take memory in
+  // addition to the rows.
+  std::optional<DeviceMemory> device;
+};
+
+// Of rank 0, as `zerofleet train` would run it on this machine. The other ranks' differ by less than the padding.
+absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config);
+
+// Rows in bytes, a sum per space and category, and the bytes of model states per parameter.
+std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, double parameters,
+                           const Terminal& terminal = {});
+nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_COMMANDS_PLAN_MEMORY_H_

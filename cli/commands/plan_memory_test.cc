@@ -1,0 +1,71 @@
+// The memory planned for one rank, compared with arithmetic by hand.
+#include "cli/commands/plan_memory.h"
+
+#include "cli/commands/model_states.h"
+#include "cli/config/config.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::Config ConfigOf(int stage, int workers) {
+  v1::Config config = DefaultConfig("gpt2-tiny").value();
+  config.mutable_parallel()->set_zero_stage(stage);
+  config.mutable_parallel()->set_workers(workers);
+  config.mutable_batch()->set_global_sequences(workers);
+  config.mutable_batch()->set_micro_sequences(1);
+  return config;
+}
+
+double States(const MemoryPlan& plan) {
+  return static_cast<double>(plan.Bytes(Space::kDevice, Category::kParameters) +
+                             plan.Bytes(Space::kDevice, Category::kGradients) +
+                             plan.Bytes(Space::kDevice, Category::kOptimizer));
+}
+
+TEST(PlanMemory, OneRankKeepsSixteenBytesPerParameterAndPadding) {
+  const MemoryPlan whole = PlanRankZero(ConfigOf(0, 1)).value().plan;
+  const auto optimizer = static_cast<double>(whole.Bytes(Space::kDevice, Category::kOptimizer));
+  EXPECT_DOUBLE_EQ(States(whole), optimizer / 12 * 16);
+  // Four workers split all of it in stage 3, to within the padding.
+  EXPECT_NEAR(States(PlanRankZero(ConfigOf(3, 4)).value().plan) / States(whole), 0.25, 0.01);
+}
+
+TEST(PlanMemory, FormulasAndBuffersAgreeInEveryPrecision) {
+  for (const char* precision : {"bf16", "fp16", "fp32"}) {
+    v1::Config config = ConfigOf(0, 1);
+    config.set_precision(precision);
+    const MemoryPlan plan = PlanRankZero(config).value().plan;
+    const double elements = static_cast<double>(plan.Bytes(Space::kDevice, Category::kOptimizer)) / 12;
+    EXPECT_DOUBLE_EQ(States(plan) / elements, UnsplitBytesPerParameter(precision)) << precision;
+  }
+}
+
+TEST(PlanMemory, TellsEveryRowAndSum) {
+  const v1::Config config = ConfigOf(2, 2);
+  const RankMemory rank = PlanRankZero(config).value();
+  const MemoryPlan& plan = rank.plan;
+  const std::string text = MemoryPlanText(config, rank, 1e6);
+  const nlohmann::ordered_json json = MemoryPlanJson(config, rank);
+  ASSERT_EQ(json["rows"].size(), plan.rows.size());
+  for (const MemoryRow& row : plan.rows) EXPECT_THAT(text, HasSubstr(row.name));
+  EXPECT_EQ(json["device"]["optimizer"], plan.Bytes(Space::kDevice, Category::kOptimizer));
+  EXPECT_THAT(text, HasSubstr("Memory of rank 0 of 2, stage 2, bf16"));
+}
+
+TEST(PlanMemory, AddsWhatAGpuHasInUseAlready) {
+  const v1::Config config = ConfigOf(0, 1);
+  RankMemory rank = PlanRankZero(config).value();
+  rank.device = DeviceMemory{.total_bytes = int64_t{80} << 30, .used_bytes = int64_t{1} << 30};
+  const nlohmann::ordered_json json = MemoryPlanJson(config, rank);
+  EXPECT_EQ(json["gpu"]["planned_bytes"], rank.plan.Bytes(Space::kDevice) + (int64_t{1} << 30));
+  EXPECT_THAT(MemoryPlanText(config, rank, 1e6), HasSubstr("of 80.0 GiB will be in use: 1.0 GiB outside the plan"));
+  rank.device.reset();
+  EXPECT_FALSE(MemoryPlanJson(config, rank).contains("gpu"));
+}
+
+}  // namespace
+}  // namespace zerofleet::cli

@@ -1,0 +1,29 @@
+// The flags of both sides; see tls_flags.h.
+#include "cli/commands/tls_flags.h"
+
+#include "CLI/CLI.hpp"
+
+namespace zerofleet::cli {
+
+void AddServerTlsFlags(CLI::App& command, TlsFiles& files) {
+  command.add_option("--tls-cert", files.certificate, "Serve TLS with this certificate, PEM")->type_name("FILE");
+  command.add_option("--tls-key", files.key, "The key of --tls-cert, PEM")->type_name("FILE");
+  command.add_option("--tls-ca", files.ca, "Accept only clients with a certificate signed by this authority, PEM")
+      ->type_name("FILE");
+}
+
+void AddClientTlsFlags(CLI::App& command, TlsFiles& files) {
+  command.add_option("--tls-ca", files.ca, "Use TLS; the authority that signed the coordinator's certificate, PEM")
+      ->type_name("FILE");
+  command
+      .add_option("--tls-cert", files.certificate,
+                  "This process's certificate, PEM, for a coordinator that requires one")
+      ->type_name("FILE");
+  command.add_option("--tls-key", files.key, "The key of --tls-cert, PEM")->type_name("FILE");
+  command
+      .add_option("--tls-server-name", files.server_name,
+                  "The name that the coordinator's certificate must have, instead of the host of --coordinator")
+      ->type_name("NAME");
+}
+
+}  // namespace zerofleet::cli

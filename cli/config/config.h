@@ -1,0 +1,36 @@
+// From a configuration file and the command line's overrides to a complete and checked v1::Config.
+//
+// Three steps, one file each: config_text (names and types), config_defaults (what was left out), config_check (which
+// values are valid). A key is added by adding it to proto/zerofleet/v1/config.proto, a default, a row in the check, and
+// its line in docs/configuration.md.
+#ifndef ZEROFLEET_CLI_CONFIG_CONFIG_H_
+#define ZEROFLEET_CLI_CONFIG_CONFIG_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::cli {
+
+// "KEY=VALUE", and the flag that gave it.
+struct ConfigOverride {
+  std::string flag;
+  std::string assignment;
+};
+
+// Parses `text`, named `name` in messages, then applies `overrides` in order. InvalidArgument: one line on the fault.
+absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::string& name,
+                                       const std::vector<ConfigOverride>& overrides);
+
+// ParseConfig of the file at `path`. A file that cannot be read is InvalidArgument too: it is a usage error.
+absl::StatusOr<v1::Config> LoadConfig(const std::string& path, const std::vector<ConfigOverride>& overrides);
+
+// Every key at its default, for a model of this preset and without data: for what needs a configuration but trains
+// nothing.
+absl::StatusOr<v1::Config> DefaultConfig(const std::string& preset);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_CONFIG_CONFIG_H_

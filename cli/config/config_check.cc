@@ -1,0 +1,272 @@
+// The tables of ranges and choices, and the checks between keys; see config_check.h.
+#include "cli/config/config_check.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/config/key_words.h"
+#include "cli/config/nearest.h"
+#include "worker/device/device.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr int64_t kBillion = 1'000'000'000;
+constexpr double kLargestModel = 4e12;  // parameters; keeps every byte count far inside 64 bits
+constexpr double kMostTokens = 4e18;    // of a run; they are counted in 64 bits
+
+struct IntegerRow {
+  const char* key;
+  int64_t value, smallest, largest;
+};
+
+std::vector<IntegerRow> IntegerRows(const v1::Config& c) {
+  return {
+      {"model.layers", c.model().layers(), 1, 10'000},
+      {"model.hidden", c.model().hidden(), 1, 1'000'000},
+      {"model.heads", c.model().heads(), 1, 1'000'000},
+      {"model.kv_heads", c.model().kv_heads(), 1, 1'000'000},
+      {"model.intermediate", c.model().intermediate(), 1, 10'000'000},
+      {"model.context", c.model().context(), 1, 10'000'000},
+      {"model.vocab", c.model().vocab(), 1, 100'000'000},
+      {"parallel.zero_stage", c.parallel().zero_stage(), 0, 3},
+      {"parallel.workers", c.parallel().workers(), 1, 1024},
+      {"parallel.tensor", c.parallel().tensor(), 1, 1024},
+      {"batch.global_sequences", c.batch().global_sequences(), 1, kBillion},
+      {"batch.micro_sequences", c.batch().micro_sequences(), 1, kBillion},
+      {"steps", c.steps(), 1, 1000 * kBillion},
+      {"schedule.warmup_steps", c.schedule().warmup_steps(), 0, 1000 * kBillion},
+      {"evaluate.every_steps", c.evaluate().every_steps(), 0, 1000 * kBillion},
+      {"evaluate.batches", c.evaluate().batches(), 1, kBillion},
+      {"checkpoint.every_steps", c.checkpoint().every_steps(), 0, 1000 * kBillion},
+      {"checkpoint.keep", c.checkpoint().keep(), 1, kBillion},
+      {"restart.max_per_rank", c.restart().max_per_rank(), 0, 1'000'000},
+      {"restart.min_workers", c.restart().min_workers(), 0, 1024},
+  };
+}
+
+struct NumberRow {
+  const char* key;
+  double value;
+  bool fits;
+  const char* wanted;
+};
+
+std::vector<NumberRow> NumberRows(const v1::Config& c) {
+  const v1::OptimizerConfig& o = c.optimizer();
+  const double floor = c.schedule().min_learning_rate();
+  const double form = c.restart().form_timeout_seconds(), heartbeat = c.restart().heartbeat_timeout_seconds();
+  return {
+      {"optimizer.learning_rate", o.learning_rate(), o.learning_rate() > 0, "must be > 0, such as 3.0e-4"},
+      {"optimizer.beta1", o.beta1(), o.beta1() >= 0 && o.beta1() < 1, "must be >= 0 and < 1, such as 0.9"},
+      {"optimizer.beta2", o.beta2(), o.beta2() >= 0 && o.beta2() < 1, "must be >= 0 and < 1, such as 0.95"},
+      {"optimizer.epsilon", o.epsilon(), o.epsilon() > 0, "must be > 0, such as 1.0e-8"},
+      {"optimizer.weight_decay", o.weight_decay(), o.weight_decay() >= 0, "must be >= 0"},
+      {"optimizer.grad_clip", o.grad_clip(), o.grad_clip() >= 0, "must be > 0, or 0 for no clipping"},
+      {"schedule.min_learning_rate", floor, floor >= 0 && floor <= o.learning_rate(),
+       "must be >= 0 and <= optimizer.learning_rate"},
+      {"restart.form_timeout_seconds", form, form > 0 && form <= 1e6, "must be > 0 and <= 1e6 seconds"},
+      {"restart.heartbeat_timeout_seconds", heartbeat, heartbeat >= 0.1 && heartbeat <= 1e6,
+       "must be 0.1 to 1e6 seconds"},
+  };
+}
+
+struct ChoiceRow {
+  const char* key;
+  std::string value;
+  std::vector<std::string> choices;
+  std::vector<std::string> absent;  // names that the schema knows and this build does not support
+  const char* absent_reason = "";
+};
+
+constexpr char kNoCuda[] = "is not available: this build has no CUDA", kNotSupported[] = "is not supported";
+
+bool BuiltWithCuda() {
+  const std::vector<std::string> kinds = DeviceKindsBuilt();
+  return std::find(kinds.begin(), kinds.end(), "cuda") != kinds.end();
+}
+
+ChoiceRow DeviceRow(const v1::Config& c) {
+  if (BuiltWithCuda()) return {"device", c.device(), {"auto", "cpu", "cuda"}, {}};
+  return {"device", c.device(), {"auto", "cpu"}, {"cuda"}, kNoCuda};
+}
+
+ChoiceRow CollectivesRow(const v1::Config& c) {
+  if (!BuiltWithCuda()) return {"collectives", c.collectives(), {"auto", "ucx", "in_process"}, {"nccl"}, kNoCuda};
+  if (c.device() != "cpu") return {"collectives", c.collectives(), {"auto", "ucx", "in_process", "nccl"}, {}};
+  return {"collectives", c.collectives(), {"auto", "ucx", "in_process"}, {"nccl"}, "needs device cuda"};
+}
+
+std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
+  return {
+      {"model.family", c.model().family(), {"gpt2"}, {"llama"}, kNotSupported},
+      {"data.format", c.data().format(), {"auto", "text", "tokens_u16", "tokens_u32"}, {"megatron"}, kNotSupported},
+      {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
+      {"optimizer.name", c.optimizer().name(), {"adamw"}, {}},
+      {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
+      DeviceRow(c),
+      CollectivesRow(c),
+  };
+}
+
+absl::Status CheckTables(const ConfigDraft& draft) {
+  for (const IntegerRow& row : IntegerRows(draft.config)) {
+    if (row.value >= row.smallest && row.value <= row.largest) continue;
+    return draft.Error(row.key, absl::StrCat("must be ", row.smallest, " to ", row.largest, ", got ", row.value));
+  }
+  for (const NumberRow& row : NumberRows(draft.config)) {
+    if (!row.fits) return draft.Error(row.key, absl::StrCat(row.wanted, ", got ", row.value));
+  }
+  for (const ChoiceRow& row : ChoiceRows(draft.config)) {
+    for (const std::string& name : row.absent) {
+      if (row.value != name) continue;
+      return draft.Error(row.key, absl::StrCat(name, " ", row.absent_reason, "; use ", Alternatives(row.choices)));
+    }
+    bool known = false;
+    for (const std::string& choice : row.choices) known = known || choice == row.value;
+    if (known) continue;
+    const std::string_view meant = ValueMeant(row.value);
+    const bool is_choice = std::find(row.choices.begin(), row.choices.end(), meant) != row.choices.end();
+    // A word for an unsupported feature is not a misspelling of another.
+    const std::string nearest = is_choice ? std::string(meant) : meant.empty() ? Nearest(row.value, row.choices) : "";
+    return draft.Error(
+        row.key, absl::StrCat("must be ", Alternatives(row.choices), ", got \"", absl::CHexEscape(row.value), "\"",
+                              nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+  }
+  return absl::OkStatus();
+}
+
+// The divisor of `whole` that is closest to `wish`, the smaller of two; `wish` may be anything from 1.
+int64_t NearestDivisor(int64_t whole, int64_t wish) {
+  for (int64_t away = 0; away < whole; ++away) {
+    if (wish > away && whole % (wish - away) == 0) return wish - away;
+    if (whole % (wish + away) == 0) return wish + away;
+  }
+  return 1;
+}
+
+absl::Status CheckModel(const ConfigDraft& draft) {
+  const v1::ModelConfig& model = draft.config.model();
+  if (model.hidden() % model.heads() != 0) {
+    return draft.Error("model.heads", absl::StrCat(model.heads(), " heads do not divide hidden ", model.hidden(), "; ",
+                                                   NearestDivisor(model.hidden(), model.heads()), " would"));
+  }
+  if (model.kv_heads() != model.heads()) {
+    return draft.Error("model.kv_heads", absl::StrCat("must equal model.heads, ", model.heads(), ", for gpt2, got ",
+                                                      model.kv_heads(), "; leave it out"));
+  }
+  const double hidden = static_cast<double>(model.hidden());
+  const double block = 4 * hidden * hidden + 2 * hidden * static_cast<double>(model.intermediate());
+  const double embedding = hidden * static_cast<double>(model.vocab() + model.context());
+  const double parameters = static_cast<double>(model.layers()) * block + embedding;
+  if (parameters > kLargestModel) {
+    return draft.Error("model", absl::StrCat("these sizes make about ", HumanCount(parameters), " parameters; at most ",
+                                             HumanCount(kLargestModel), " can be trained"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckData(const ConfigDraft& draft) {
+  const v1::DataConfig& data = draft.config.data();
+  if (data.train().empty()) {
+    return draft.Error("data.train", "must name at least one file or directory, such as [text.txt]");
+  }
+  for (const std::string& path : data.train()) {
+    if (path.empty()) return draft.Error("data.train", "contains an empty path");
+  }
+  for (const std::string& path : data.validation()) {
+    if (path.empty()) return draft.Error("data.validation", "contains an empty path");
+  }
+  if (data.tokenizer() != "bytes") {
+    return draft.Error("data.tokenizer", absl::StrCat("must be bytes, got \"", data.tokenizer(),
+                                                      "\"; sentencepiece models are not supported"));
+  }
+  if (data.format() == "text" && draft.config.model().vocab() < 256) {
+    return draft.Error("model.vocab",
+                       absl::StrCat("must be >= 256 for text in bytes, got ", draft.config.model().vocab()));
+  }
+  if (draft.config.evaluate().every_steps() > 0 && data.validation().empty()) {
+    return draft.Error("evaluate.every_steps", "needs data.validation, or 0 for no evaluation");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckParallel(const ConfigDraft& draft) {
+  const v1::Config& config = draft.config;
+  const int64_t workers = config.parallel().workers(), micro = config.batch().micro_sequences();
+  const int64_t global = config.batch().global_sequences(), pass = workers * micro;
+  if (config.parallel().tensor() != 1) {
+    return draft.Error("parallel.tensor", absl::StrCat("must be 1, got ", config.parallel().tensor(),
+                                                       "; tensor parallelism is not supported"));
+  }
+  if (config.restart().min_workers() > workers) {
+    return draft.Error("restart.min_workers", absl::StrCat("must be <= parallel.workers, ", workers, ", got ",
+                                                           config.restart().min_workers()));
+  }
+  if (config.collectives() == "in_process" && workers != 1) {
+    return draft.Error("collectives", absl::StrCat("in_process supports a single worker, got ", workers, "; use ucx"));
+  }
+  if (global % pass == 0) return absl::OkStatus();
+  if (!draft.Given("batch.micro_sequences")) {
+    const int64_t less = global / workers * workers;
+    return draft.Error("batch.global_sequences",
+                       absl::StrCat(global, " cannot be shared equally by ", workers, " workers; ",
+                                    less > 0 ? absl::StrCat(less, " or ") : "", less + workers, " can"));
+  }
+  const int64_t below = global / pass * pass;
+  return draft.Error(
+      "batch.global_sequences",
+      absl::StrCat(global, " is not a multiple of parallel.workers x batch.micro_sequences = ", workers, " x ", micro,
+                   " = ", pass, "; ", below > 0 ? absl::StrCat(below, " or ") : "", below + pass, " is"));
+}
+
+absl::Status CheckRun(const ConfigDraft& draft) {
+  const v1::Config& config = draft.config;
+  if (config.checkpoint().dir().empty())
+    return draft.Error("checkpoint.dir", "must name a directory, such as checkpoints");
+  const double tokens = static_cast<double>(config.steps()) * static_cast<double>(config.batch().global_sequences()) *
+                        static_cast<double>(config.model().context());
+  if (tokens > kMostTokens) {
+    return draft.Error("steps",
+                       absl::StrFormat("steps x batch.global_sequences x model.context = %.1e tokens; at most %.1e "
+                                       "can be counted",
+                                       tokens, kMostTokens));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckConfig(const ConfigDraft& draft) {
+  ZF_RETURN_IF_ERROR(CheckTables(draft));
+  ZF_RETURN_IF_ERROR(CheckModel(draft));
+  ZF_RETURN_IF_ERROR(CheckData(draft));
+  ZF_RETURN_IF_ERROR(CheckParallel(draft));
+  return CheckRun(draft);
+}
+
+std::vector<IntegerLimits> ConfigIntegerLimits() {
+  std::vector<IntegerLimits> limits;
+  for (const IntegerRow& row : IntegerRows(v1::Config())) limits.push_back({row.key, row.smallest, row.largest});
+  return limits;
+}
+
+std::vector<ConfigChoices> ConfigChoiceKeys() {
+  std::vector<ConfigChoices> all;
+  for (const ChoiceRow& row : ChoiceRows(v1::Config())) {
+    all.push_back({row.key, row.choices});
+    if (std::string_view(row.absent_reason) != kNoCuda) continue;
+    all.back().choices.insert(all.back().choices.end(), row.absent.begin(), row.absent.end());
+  }
+  return all;
+}
+
+}  // namespace zerofleet::cli

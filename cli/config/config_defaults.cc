@@ -1,0 +1,134 @@
+// Defaults, section by section; a default that depends on another key comes after it.
+#include "cli/config/config_defaults.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "cli/config/nearest.h"
+#include "worker/model/presets.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr int64_t kByteVocabulary = 256;
+
+absl::Status FillPreset(ConfigDraft& draft) {
+  v1::ModelConfig& model = *draft.config.mutable_model();
+  const ModelPreset* preset = FindPreset(model.preset());
+  if (preset == nullptr) {
+    std::vector<std::string> names;
+    for (const ModelPreset& each : ModelPresets()) names.push_back(each.name);
+    const std::string nearest = Nearest(model.preset(), names);
+    const std::string all = absl::StrCat("the presets are ", absl::StrJoin(names, ", "));
+    return draft.Error("model.preset", nearest.empty()
+                                           ? absl::StrCat("unknown preset; ", all)
+                                           : absl::StrCat("unknown preset; did you mean ", nearest, "? (", all, ")"));
+  }
+  if (!draft.Given("model.family")) model.set_family(preset->family);
+  if (!draft.Given("model.layers")) model.set_layers(preset->layers);
+  if (!draft.Given("model.hidden")) model.set_hidden(preset->hidden);
+  if (!draft.Given("model.heads")) model.set_heads(preset->heads);
+  if (!draft.Given("model.context")) model.set_context(preset->context);
+  if (!draft.Given("model.vocab")) model.set_vocab(preset->vocab);
+  return absl::OkStatus();
+}
+
+absl::Status FillModel(ConfigDraft& draft) {
+  v1::ModelConfig& model = *draft.config.mutable_model();
+  if (!model.preset().empty()) {
+    ZF_RETURN_IF_ERROR(FillPreset(draft));
+  } else {
+    for (const char* key : {"model.layers", "model.hidden", "model.heads", "model.context"}) {
+      if (!draft.Given(key)) return draft.Error(key, "is missing; give it, or a model.preset such as gpt2-124m");
+    }
+    if (!draft.Given("model.family")) model.set_family("gpt2");
+  }
+  if (!draft.Given("model.kv_heads")) model.set_kv_heads(model.heads());
+  if (!draft.Given("model.intermediate")) {
+    // The check reports sizes that are out of range; here they must only not overflow.
+    constexpr int64_t kLargest = int64_t{1} << 60;
+    model.set_intermediate(4 * std::clamp(model.hidden(), -kLargest, kLargest));
+  }
+  const bool token_files = draft.config.data().format() == "tokens_u16" || draft.config.data().format() == "tokens_u32";
+  if (!draft.Given("model.vocab") && model.vocab() == 0) {
+    if (token_files) {
+      return draft.Error("model.vocab", "is missing; token files do not say how large the vocabulary is, so give it");
+    }
+    model.set_vocab(kByteVocabulary);
+  }
+  return absl::OkStatus();
+}
+
+void FillData(ConfigDraft& draft) {
+  v1::DataConfig& data = *draft.config.mutable_data();
+  if (!draft.Given("data.format")) data.set_format("auto");
+  if (!draft.Given("data.tokenizer")) data.set_tokenizer("bytes");
+}
+
+void FillParallelAndBatch(ConfigDraft& draft) {
+  v1::ParallelConfig& parallel = *draft.config.mutable_parallel();
+  if (!draft.Given("parallel.zero_stage")) parallel.set_zero_stage(2);
+  if (!draft.Given("parallel.workers")) parallel.set_workers(1);
+  if (!draft.Given("parallel.tensor")) parallel.set_tensor(1);
+  v1::BatchConfig& batch = *draft.config.mutable_batch();
+  if (!draft.Given("batch.global_sequences")) batch.set_global_sequences(16);
+  if (!draft.Given("batch.micro_sequences")) {
+    // One forward pass per step, if the batch can be shared equally; if it cannot, the check reports it.
+    batch.set_micro_sequences(std::max<int64_t>(1, batch.global_sequences() / std::max(1, parallel.workers())));
+  }
+}
+
+void FillOptimizerAndSchedule(ConfigDraft& draft) {
+  v1::OptimizerConfig& optimizer = *draft.config.mutable_optimizer();
+  if (!draft.Given("optimizer.name")) optimizer.set_name("adamw");
+  if (!draft.Given("optimizer.learning_rate")) optimizer.set_learning_rate(3e-4);
+  if (!draft.Given("optimizer.beta1")) optimizer.set_beta1(0.9);
+  if (!draft.Given("optimizer.beta2")) optimizer.set_beta2(0.95);
+  if (!draft.Given("optimizer.epsilon")) optimizer.set_epsilon(1e-8);
+  if (!draft.Given("optimizer.weight_decay")) optimizer.set_weight_decay(0.1);
+  if (!draft.Given("optimizer.grad_clip")) optimizer.set_grad_clip(1.0);
+  if (!draft.Given("steps")) draft.config.set_steps(1000);
+  v1::ScheduleConfig& schedule = *draft.config.mutable_schedule();
+  if (!draft.Given("schedule.warmup_steps")) {
+    schedule.set_warmup_steps(std::clamp<int64_t>(draft.config.steps() / 10, 0, 100));
+  }
+  if (!draft.Given("schedule.decay")) schedule.set_decay("cosine");
+  if (!draft.Given("schedule.min_learning_rate")) schedule.set_min_learning_rate(optimizer.learning_rate() / 10);
+}
+
+void FillRun(ConfigDraft& draft) {
+  v1::Config& config = draft.config;
+  if (!draft.Given("precision")) config.set_precision("bf16");
+  v1::EvaluateConfig& evaluate = *config.mutable_evaluate();
+  if (!draft.Given("evaluate.every_steps")) evaluate.set_every_steps(config.data().validation_size() > 0 ? 100 : 0);
+  if (!draft.Given("evaluate.batches")) evaluate.set_batches(10);
+  v1::CheckpointConfig& checkpoint = *config.mutable_checkpoint();
+  if (!draft.Given("checkpoint.dir")) checkpoint.set_dir("checkpoints");
+  if (!draft.Given("checkpoint.every_steps")) checkpoint.set_every_steps(100);
+  if (!draft.Given("checkpoint.keep")) checkpoint.set_keep(3);
+  if (!draft.Given("device")) config.set_device("auto");
+  if (!draft.Given("collectives")) config.set_collectives("auto");
+  v1::RestartConfig& restart = *config.mutable_restart();
+  if (!draft.Given("restart.max_per_rank")) restart.set_max_per_rank(3);
+  if (!draft.Given("restart.min_workers")) restart.set_min_workers(0);
+  if (!draft.Given("restart.form_timeout_seconds")) restart.set_form_timeout_seconds(300);
+  if (!draft.Given("restart.heartbeat_timeout_seconds")) restart.set_heartbeat_timeout_seconds(2);
+  if (!draft.Given("seed")) config.set_seed(1);
+}
+
+}  // namespace
+
+absl::Status FillDefaults(ConfigDraft& draft) {
+  FillData(draft);
+  ZF_RETURN_IF_ERROR(FillModel(draft));
+  FillParallelAndBatch(draft);
+  FillOptimizerAndSchedule(draft);
+  FillRun(draft);
+  return absl::OkStatus();
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,16 @@
+// The values of omitted keys: the only place that supplies defaults (docs/configuration.md lists them).
+#ifndef ZEROFLEET_CLI_CONFIG_CONFIG_DEFAULTS_H_
+#define ZEROFLEET_CLI_CONFIG_CONFIG_DEFAULTS_H_
+
+#include "absl/status/status.h"
+#include "cli/config/config_text.h"
+
+namespace zerofleet::cli {
+
+// Fills in every key that is missing from `draft`, so that draft.config is complete. InvalidArgument for an unknown
+// preset, and for a model that names neither a preset nor its sizes.
+absl::Status FillDefaults(ConfigDraft& draft);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_CONFIG_CONFIG_DEFAULTS_H_

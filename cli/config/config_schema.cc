@@ -1,0 +1,157 @@
+// A walk over the message's descriptor, and the description of each key; see config_schema.h.
+#include "cli/config/config_schema.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "cli/config/config_check.h"
+#include "google/protobuf/descriptor.h"
+#include "worker/model/presets.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using Json = nlohmann::ordered_json;
+
+struct KeyText {
+  const char *key, *text;
+};
+
+// What an editor shows for a key; docs/configuration.md says more.
+constexpr KeyText kKeyTexts[] = {
+    {"model", "A preset, or layers, hidden, heads and context, or a preset with some of them changed."},
+    {"model.preset", "A named model."},
+    {"model.family", "The preset's by default, otherwise gpt2."},
+    {"model.layers", "Number of transformer blocks."},
+    {"model.hidden", "Width of the model."},
+    {"model.heads", "Attention heads; divides hidden."},
+    {"model.kv_heads", "Key and value heads; equal to heads for gpt2."},
+    {"model.intermediate", "Width of the feed-forward layer; 4 x hidden by default."},
+    {"model.context", "Tokens in a sequence."},
+    {"model.vocab", "Size of the vocabulary."},
+    {"data", "What to train and to evaluate on."},
+    {"data.train", "Files, or directories, which stand for the files in them."},
+    {"data.validation", "Files or directories, needed by evaluate."},
+    {"data.format", "How the files hold tokens."},
+    {"data.tokenizer", "bytes: one token per byte."},
+    {"parallel", "How the state is divided."},
+    {"parallel.zero_stage", "0: nothing divided; 1: optimizer states; 2: gradients too; 3: parameters too."},
+    {"parallel.workers", "Ranks in all."},
+    {"parallel.tensor", "Tensor-parallel degree."},
+    {"precision", "Type of parameters, activations and messages; master weights and moments are fp32."},
+    {"batch", "Sequences per step and per forward pass."},
+    {"batch.global_sequences",
+     "Sequences per optimizer step, over all workers; a multiple of workers x micro_sequences."},
+    {"batch.micro_sequences", "Sequences per worker per forward pass; global_sequences / workers by default."},
+    {"optimizer", "AdamW and its settings."},
+    {"optimizer.name", "The optimizer."},
+    {"optimizer.learning_rate", "The peak, after warm-up; > 0."},
+    {"optimizer.beta1", "Decay of the first moment; >= 0 and < 1."},
+    {"optimizer.beta2", "Decay of the second moment; >= 0 and < 1."},
+    {"optimizer.epsilon", "> 0."},
+    {"optimizer.weight_decay", "On matrices and the token embedding; >= 0."},
+    {"optimizer.grad_clip", "Largest global L2 norm of the gradient; 0: no clipping."},
+    {"schedule", "The learning rate over the steps."},
+    {"schedule.warmup_steps", "Steps of linear warm-up; a tenth of steps, at most 100, by default."},
+    {"schedule.decay", "Shape of the decay after the warm-up."},
+    {"schedule.min_learning_rate", "Where the decay ends; a tenth of learning_rate by default."},
+    {"steps", "Optimizer steps in all, those before a resume included."},
+    {"evaluate", "Validation loss during training."},
+    {"evaluate.every_steps", "Steps between evaluations; 0: never."},
+    {"evaluate.batches", "Global batches per evaluation."},
+    {"checkpoint", "Where and when the state is saved."},
+    {"checkpoint.dir", "Directory of checkpoints, logs and the local coordinator's state."},
+    {"checkpoint.every_steps", "Steps between checkpoints; 0: only at the end."},
+    {"checkpoint.keep", "Committed checkpoints to keep."},
+    {"device", "Where to compute."},
+    {"collectives", "What carries the collectives."},
+    {"restart", "Forming the fleet and losing workers."},
+    {"restart.max_per_rank", "Restarts per rank."},
+    {"restart.min_workers", "Fewest workers to continue with; 0: as many as asked for."},
+    {"restart.form_timeout_seconds", "How long the fleet may take to form."},
+    {"restart.heartbeat_timeout_seconds", "A worker that is silent for so long is lost."},
+    {"seed", "Of the weights and of the order of the data."},
+};
+
+Json FieldSchema(const FieldDescriptor& field, const std::string& key);
+
+Json SectionSchema(const Descriptor& descriptor, const std::string& section) {
+  Json schema = {{"type", "object"}, {"additionalProperties", false}};
+  Json& properties = schema["properties"] = Json::object();
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor& field = *descriptor.field(i);
+    properties[field.name()] = FieldSchema(field, section.empty() ? field.name() : section + "." + field.name());
+  }
+  return schema;
+}
+
+Json ScalarSchema(const FieldDescriptor& field, const std::string& key) {
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) return {{"type", "number"}};
+  if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) {
+    Json schema = {{"type", "integer"}};
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64) schema["minimum"] = 0;
+    for (const IntegerLimits& limits : ConfigIntegerLimits()) {
+      if (limits.key == key) schema.update({{"minimum", limits.smallest}, {"maximum", limits.largest}});
+    }
+    return schema;
+  }
+  Json schema = {{"type", "string"}};
+  for (const ConfigChoices& choices : ConfigChoiceKeys()) {
+    if (choices.key == key) schema["enum"] = choices.choices;
+  }
+  if (key == "model.preset") {
+    for (const ModelPreset& preset : ModelPresets()) schema["enum"].push_back(preset.name);
+  }
+  return schema;
+}
+
+Json FieldSchema(const FieldDescriptor& field, const std::string& key) {
+  const auto text = std::find_if(std::begin(kKeyTexts), std::end(kKeyTexts),
+                                 [&](const KeyText& row) { return std::string_view(row.key) == key; });
+  Json schema;
+  if (text != std::end(kKeyTexts)) schema["description"] = text->text;
+  if (field.message_type() != nullptr) {
+    schema.update(SectionSchema(*field.message_type(), key));
+  } else if (field.is_repeated()) {
+    schema.update({{"type", "array"}, {"items", ScalarSchema(field, key)}});
+  } else {
+    schema.update(ScalarSchema(field, key));
+  }
+  return schema;
+}
+
+void CollectLeaves(const Descriptor& descriptor, const std::string& section, std::vector<std::string>& keys) {
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor& field = *descriptor.field(i);
+    const std::string key = section.empty() ? field.name() : section + "." + field.name();
+    if (field.message_type() != nullptr) {
+      CollectLeaves(*field.message_type(), key, keys);
+    } else {
+      keys.push_back(key);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> ConfigKeys() {
+  std::vector<std::string> keys;
+  CollectLeaves(*v1::Config::descriptor(), "", keys);
+  return keys;
+}
+
+Json ConfigSchema() {
+  Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
+                 {"title", "Zerofleet configuration"},
+                 {"description", "One training run; see docs/configuration.md."}};
+  schema.update(SectionSchema(*v1::Config::descriptor(), ""));
+  return schema;
+}
+
+std::string ConfigSchemaText() { return ConfigSchema().dump(2) + "\n"; }
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,163 @@
+// Whole configurations: defaults of omitted keys, and the message for each impossible value.
+#include "cli/config/config.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "worker/device/device.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr char kSmallest[] = "model: {preset: gpt2-124m}\ndata: {train: [text.txt]}\n";
+
+absl::StatusOr<v1::Config> Parse(const std::string& text, const std::vector<std::string>& sets = {}) {
+  std::vector<ConfigOverride> overrides;
+  for (const std::string& set : sets) overrides.push_back({"--set", set});
+  return ParseConfig(text, "run.yaml", overrides);
+}
+
+TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
+  const absl::StatusOr<v1::Config> config = Parse(kSmallest);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->ShortDebugString(),
+            "model { preset: \"gpt2-124m\" family: \"gpt2\" layers: 12 hidden: 768 heads: 12 kv_heads: 12 "
+            "intermediate: 3072 context: 1024 vocab: 50257 } "
+            "data { train: \"text.txt\" format: \"auto\" tokenizer: \"bytes\" } "
+            "parallel { zero_stage: 2 workers: 1 tensor: 1 } precision: \"bf16\" "
+            "batch { global_sequences: 16 micro_sequences: 16 } "
+            "optimizer { name: \"adamw\" learning_rate: 0.0003 beta1: 0.9 beta2: 0.95 epsilon: 1e-08 weight_decay: 0.1 "
+            "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 } "
+            "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 } "
+            "device: \"auto\" collectives: \"auto\" "
+            "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1");
+}
+
+TEST(ConfigDefaults, FollowOtherKeys) {
+  const absl::StatusOr<v1::Config> config = Parse(
+      "model: {layers: 2, hidden: 48, heads: 3, context: 32}\n"
+      "data: {train: [a], validation: [b]}\nparallel: {workers: 4}\nsteps: 50\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model().vocab(), 256);
+  EXPECT_EQ(config->model().intermediate(), 192);
+  EXPECT_EQ(config->batch().micro_sequences(), 4);
+  EXPECT_EQ(config->schedule().warmup_steps(), 5);
+  EXPECT_EQ(config->evaluate().every_steps(), 100);
+}
+
+TEST(ConfigDefaults, GivenFieldsStandOverThePreset) {
+  const absl::StatusOr<v1::Config> config = Parse(kSmallest, {"model.layers=3", "model.vocab=300"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model().layers(), 3);
+  EXPECT_EQ(config->model().hidden(), 768);
+  EXPECT_EQ(config->model().vocab(), 300);
+}
+
+struct BadConfig {
+  std::vector<std::string> sets;
+  const char* message;
+};
+
+TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
+  const BadConfig cases[] = {
+      {{"model.preset=gpt2-125m"},
+       "--set: model.preset: unknown preset; did you mean gpt2-124m? (the presets are gpt2-tiny, "
+       "gpt2-mini, gpt2-char, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m)"},
+      {{"model.heads=5"}, "--set: model.heads: 5 heads do not divide hidden 768; 4 would"},
+      {{"model.heads=1000"}, "--set: model.heads: 1000 heads do not divide hidden 768; 768 would"},
+      {{"model.heads=0"}, "--set: model.heads: must be 1 to 1000000, got 0"},
+      {{"model.kv_heads=4"}, "--set: model.kv_heads: must equal model.heads, 12, for gpt2, got 4; leave it out"},
+      {{"model.context=0"}, "--set: model.context: must be 1 to 10000000, got 0"},
+      {{"model.vocab=0"}, "--set: model.vocab: must be 1 to 100000000, got 0"},
+      {{"model.family=llama"}, "--set: model.family: llama is not supported; use gpt2"},
+      {{"model.family=bert"}, "--set: model.family: must be gpt2, got \"bert\""},
+      {{"model.hidden=1000000", "model.heads=1000", "model.layers=10000"},
+       "run.yaml:1: model: these sizes make about 120000.1T parameters; at most 4.0T can be trained"},
+      {{"data.train=[]"}, "--set: data.train: must name at least one file or directory, such as [text.txt]"},
+      {{"data.train=[\"\"]"}, "--set: data.train: contains an empty path"},
+      {{"data.format=megatron"},
+       "--set: data.format: megatron is not supported; use auto, text, tokens_u16 or tokens_u32"},
+      {{"data.tokenizer=a.model"},
+       "--set: data.tokenizer: must be bytes, got \"a.model\"; sentencepiece models are not supported"},
+      {{"data.format=text", "model.vocab=255"}, "--set: model.vocab: must be >= 256 for text in bytes, got 255"},
+      {{"evaluate.every_steps=5"}, "--set: evaluate.every_steps: needs data.validation, or 0 for no evaluation"},
+      {{"parallel.zero_stage=4"}, "--set: parallel.zero_stage: must be 0 to 3, got 4"},
+      {{"parallel.zero_stage=-1"}, "--set: parallel.zero_stage: must be 0 to 3, got -1"},
+      {{"parallel.workers=0"}, "--set: parallel.workers: must be 1 to 1024, got 0"},
+      {{"parallel.tensor=2"}, "--set: parallel.tensor: must be 1, got 2; tensor parallelism is not supported"},
+      {{"parallel.workers=3"},
+       "run.yaml: batch.global_sequences: 16 cannot be shared equally by 3 workers; 15 or 18 can"},
+      {{"parallel.workers=17"}, "run.yaml: batch.global_sequences: 16 cannot be shared equally by 17 workers; 17 can"},
+      {{"parallel.workers=2", "batch.micro_sequences=3"},
+       "run.yaml: batch.global_sequences: 16 is not a multiple of parallel.workers x batch.micro_sequences = 2 x 3 = "
+       "6; "
+       "12 or 18 is"},
+      {{"precision=bf61"}, "--set: precision: must be bf16, fp16 or fp32, got \"bf61\"; did you mean bf16?"},
+      {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw, got \"adam\"; did you mean adamw?"},
+      {{"optimizer.learning_rate=0"}, "--set: optimizer.learning_rate: must be > 0, such as 3.0e-4, got 0"},
+      {{"optimizer.beta2=1"}, "--set: optimizer.beta2: must be >= 0 and < 1, such as 0.95, got 1"},
+      {{"optimizer.epsilon=0"}, "--set: optimizer.epsilon: must be > 0, such as 1.0e-8, got 0"},
+      {{"optimizer.weight_decay=-0.1"}, "--set: optimizer.weight_decay: must be >= 0, got -0.1"},
+      {{"optimizer.grad_clip=-1"}, "--set: optimizer.grad_clip: must be > 0, or 0 for no clipping, got -1"},
+      {{"schedule.decay=cosin"},
+       "--set: schedule.decay: must be cosine, linear or constant, got \"cosin\"; did you mean cosine?"},
+      {{"schedule.warmup_steps=-1"}, "--set: schedule.warmup_steps: must be 0 to 1000000000000, got -1"},
+      {{"schedule.min_learning_rate=1"},
+       "--set: schedule.min_learning_rate: must be >= 0 and <= optimizer.learning_rate, got 1"},
+      {{"steps=0"}, "--set: steps: must be 1 to 1000000000000, got 0"},
+      {{"steps=1000000000000", "batch.global_sequences=1000000000"},
+       "--set: steps: steps x batch.global_sequences x model.context = 1.0e+24 tokens; at most 4.0e+18 can be counted"},
+      {{"checkpoint.dir="}, "--set: checkpoint.dir: must name a directory, such as checkpoints"},
+      {{"checkpoint.keep=0"}, "--set: checkpoint.keep: must be 1 to 1000000000, got 0"},
+      {{"collectives=in_process", "parallel.workers=2"},
+       "--set: collectives: in_process supports a single worker, got 2; use ucx"},
+      {{"restart.min_workers=2"}, "--set: restart.min_workers: must be <= parallel.workers, 1, got 2"},
+      {{"restart.heartbeat_timeout_seconds=0"},
+       "--set: restart.heartbeat_timeout_seconds: must be 0.1 to 1e6 seconds, got 0"},
+  };
+  for (const BadConfig& bad : cases) {
+    const absl::StatusOr<v1::Config> config = Parse(kSmallest, bad.sets);
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << bad.sets[0];
+    EXPECT_EQ(std::string(config.status().message()), bad.message) << bad.sets[0];
+  }
+}
+
+TEST(ConfigCheck, KnowsWhichDevicesTheBuildHas) {
+  const std::vector<std::string> kinds = DeviceKindsBuilt();
+  const bool cuda = std::find(kinds.begin(), kinds.end(), "cuda") != kinds.end();
+  const auto said = [](const char* set, const char* other = "seed=1") {
+    return std::string(Parse("model: {preset: gpt2-tiny}\ndata: {train: [a]}", {set, other}).status().message());
+  };
+  EXPECT_EQ(said("device=cuda"),
+            cuda ? "" : "--set: device: cuda is not available: this build has no CUDA; use auto or cpu");
+  EXPECT_EQ(
+      said("collectives=nccl"),
+      cuda ? "" : "--set: collectives: nccl is not available: this build has no CUDA; use auto, ucx or in_process");
+  EXPECT_EQ(said("device=gpu"), cuda ? "--set: device: must be auto, cpu or cuda, got \"gpu\"; did you mean cuda?"
+                                     : "--set: device: must be auto or cpu, got \"gpu\"");
+  if (cuda) {
+    EXPECT_EQ(said("collectives=nccl", "device=cpu"),
+              "--set: collectives: nccl needs device cuda; use auto, ucx or in_process");
+  }
+}
+
+TEST(ConfigCheck, NamesTheLineOfTheFile) {
+  EXPECT_EQ(Parse("data: {train: [a]}").status().message(),
+            "run.yaml: model.layers: is missing; give it, or a model.preset such as gpt2-124m");
+  EXPECT_EQ(Parse("model:\n  preset: gpt2-tiny\n  heads: 7\ndata: {train: [a]}").status().message(),
+            "run.yaml:3: model.heads: 7 heads do not divide hidden 64; 8 would");
+  EXPECT_EQ(Parse("model: {preset: gpt2-tiny}\ndata: {train: [a.bin], format: tokens_u16}").status().message(),
+            "run.yaml: model.vocab: is missing; token files do not say how large the vocabulary is, so give it");
+}
+
+TEST(LoadConfig, TakesAMissingFileAsBadUsage) {
+  const absl::Status missing = LoadConfig("no/such.yaml", {}).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(missing.message().find("no/such.yaml"), absl::string_view::npos);
+  EXPECT_EQ(LoadConfig("/", {}).status().message(), "/: a directory, not a configuration file");
+}
+
+}  // namespace
+}  // namespace zerofleet::cli

@@ -1,0 +1,291 @@
+// The reflective reader: one function per shape (section, list, scalar); see config_text.h.
+#include "cli/config/config_text.h"
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+#include "cli/config/config_documents.h"
+#include "cli/config/key_words.h"
+#include "cli/config/nearest.h"
+#include "cli/config/utf8.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "yaml-cpp/yaml.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// Text from a file, safe on one line of a terminal.
+std::string Quoted(const std::string& text) {
+  constexpr size_t kLongest = 60;
+  const bool cut = text.size() > kLongest;
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kLongest)), cut ? "..." : "", "\"");
+}
+
+std::string Joined(const std::string& section, const std::string& name) {
+  return section.empty() ? name : absl::StrCat(section, ".", name);
+}
+
+// Every key of `descriptor` and the sections below it.
+void CollectKeys(const Descriptor& descriptor, const std::string& section, std::vector<std::string>& keys) {
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor& field = *descriptor.field(i);
+    const std::string key = Joined(section, field.name());
+    keys.push_back(key);
+    if (field.message_type() != nullptr) CollectKeys(*field.message_type(), key, keys);
+  }
+}
+
+// The advice on `name`, which is not a key of `section`. A key of this name in another section comes first, then what
+// the word means in other tools, then a misspelling; if none of these applies, the valid keys.
+std::string KeySuggestion(const Descriptor& descriptor, const std::string& section, const std::string& name) {
+  std::vector<std::string> all, same_name, siblings;
+  CollectKeys(*v1::Config::descriptor(), "", all);
+  for (const std::string& key : all) {
+    const size_t dot = key.rfind('.');
+    if (key.substr(dot == std::string::npos ? 0 : dot + 1) == name) same_name.push_back(key);
+  }
+  if (!same_name.empty()) return absl::StrCat("did you mean ", Alternatives(same_name), "?");
+  if (const KeyWord* word = FindKeyWord(name)) return KeyWordAdvice(*word);
+  for (int i = 0; i < descriptor.field_count(); ++i) siblings.push_back(descriptor.field(i)->name());
+  const std::string nearest = Nearest(name, siblings);
+  if (!nearest.empty()) return absl::StrCat("did you mean ", Joined(section, nearest), "?");
+  for (const std::string& key : all) {
+    if (!Nearest(name, {key.substr(key.rfind('.') + 1)}).empty()) return absl::StrCat("did you mean ", key, "?");
+  }
+  return absl::StrCat(section.empty() ? "the keys" : absl::StrCat("the keys of ", section), " are ",
+                      absl::StrJoin(siblings, ", "));
+}
+
+// Well-formed UTF-8 without control characters: what a message of the schema can carry and a terminal can show.
+bool IsPlainText(const std::string& text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    if (lead < 0x20 || lead == 0x7f) return false;
+    const int length = Utf8Length(std::string_view(text).substr(i));
+    if (length <= 0) return false;
+    i += static_cast<size_t>(length);
+  }
+  return true;
+}
+
+const char* KindWanted(const FieldDescriptor& field) {
+  if (field.is_repeated()) return "a list of strings, such as [one.txt, two.txt]";
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE: return "a section of keys";
+    case FieldDescriptor::CPPTYPE_STRING: return "a string";
+    case FieldDescriptor::CPPTYPE_DOUBLE: return "a number";
+    case FieldDescriptor::CPPTYPE_UINT64: return "an integer >= 0";
+    default: return "an integer";
+  }
+}
+
+std::string KindFound(const YAML::Node& node) {
+  switch (node.Type()) {
+    case YAML::NodeType::Map: return "a section of keys";
+    case YAML::NodeType::Sequence: return "a list";
+    case YAML::NodeType::Scalar: return (node.Tag() == "!" ? "the string " : "") + Quoted(node.Scalar());
+    default: return "nothing";
+  }
+}
+
+// Parses all of `text` as a T.
+template <typename T>
+std::errc ParseNumber(const std::string& text, T& value) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc()) return error;
+  return stop == end ? std::errc() : std::errc::invalid_argument;
+}
+
+class Reader {
+ public:
+  // With an empty `flag` the text is the file's; otherwise it was given on the command line with `flag`, and may
+  // replace what the file gave.
+  Reader(ConfigDraft& draft, std::string flag) : draft_(draft), flag_(std::move(flag)) {}
+
+  absl::Status ReadSection(const YAML::Node& node, const std::string& section, Message& message) {
+    const Descriptor& descriptor = *message.GetDescriptor();
+    for (const auto& entry : node) {
+      if (!entry.first.IsScalar()) {
+        return Error(entry.first, section, absl::StrCat("a key must be a string, got ", KindFound(entry.first)));
+      }
+      const std::string& name = entry.first.Scalar();
+      const FieldDescriptor* field = descriptor.FindFieldByName(name);
+      if (field == nullptr) {
+        const std::string printable = IsPlainText(name) && name.size() <= 60 ? name : Quoted(name);
+        return Error(entry.first, Joined(section, printable),
+                     absl::StrCat("unknown key; ", KeySuggestion(descriptor, section, name)));
+      }
+      const std::string key = Joined(section, name);
+      if (flag_.empty() && draft_.Given(key)) {
+        return Error(entry.first, key, absl::StrCat("is duplicated; first given at ", draft_.given[key]));
+      }
+      draft_.given[key] = Place(entry.first);
+      ZF_RETURN_IF_ERROR(ReadField(entry.second, key, *field, message));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadField(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
+                         Message& message) {
+    const Reflection& reflection = *message.GetReflection();
+    if (field.is_repeated()) {
+      if (!node.IsSequence()) return WrongType(node, key, field);
+      reflection.ClearField(&message, &field);
+      return ReadList(node, key, field, message);
+    }
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (!node.IsMap()) return WrongType(node, key, field);
+      return ReadSection(node, key, *reflection.MutableMessage(&message, &field));
+    }
+    if (!node.IsScalar()) return WrongType(node, key, field);
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      ZF_RETURN_IF_ERROR(CheckText(node, key));
+      reflection.SetString(&message, &field, node.Scalar());
+      return absl::OkStatus();
+    }
+    if (node.Tag() == "!") return WrongType(node, key, field);  // quoted: always a string
+    return ReadNumber(node, key, field, message);
+  }
+
+ private:
+  std::string Place(const YAML::Node& node) const {
+    return flag_.empty() ? absl::StrCat(draft_.file, ":", node.Mark().line + 1) : flag_;
+  }
+
+  absl::Status Error(const YAML::Node& node, const std::string& key, const std::string& message) const {
+    return absl::InvalidArgumentError(absl::StrCat(Place(node), ": ", key, key.empty() ? "" : ": ", message));
+  }
+
+  absl::Status WrongType(const YAML::Node& node, const std::string& key, const FieldDescriptor& field) const {
+    return Error(node, key, absl::StrCat("must be ", KindWanted(field), ", got ", KindFound(node)));
+  }
+
+  absl::Status CheckText(const YAML::Node& node, const std::string& key) const {
+    if (IsPlainText(node.Scalar())) return absl::OkStatus();
+    return Error(node, key, absl::StrCat("must be one line of UTF-8 text, got ", Quoted(node.Scalar())));
+  }
+
+  absl::Status ReadList(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
+                        Message& message) const {
+    int index = 0;
+    for (const YAML::Node& item : node) {
+      const std::string item_key = absl::StrCat(key, "[", index++, "]");
+      if (!item.IsScalar()) return Error(item, item_key, absl::StrCat("must be a string, got ", KindFound(item)));
+      ZF_RETURN_IF_ERROR(CheckText(item, item_key));
+      message.GetReflection()->AddString(&message, &field, item.Scalar());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadNumber(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
+                          Message& message) const {
+    const Reflection& reflection = *message.GetReflection();
+    const std::string& text = node.Scalar();
+    std::errc error{};
+    const auto read = [&](auto value, auto set) {
+      error = ParseNumber(text, value);
+      if (error == std::errc()) (reflection.*set)(&message, &field, value);
+    };
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32: read(int32_t{}, &Reflection::SetInt32); break;
+      case FieldDescriptor::CPPTYPE_INT64: read(int64_t{}, &Reflection::SetInt64); break;
+      case FieldDescriptor::CPPTYPE_UINT64: read(uint64_t{}, &Reflection::SetUInt64); break;
+      default: read(double{}, &Reflection::SetDouble); break;
+    }
+    if (error == std::errc::result_out_of_range)
+      return Error(node, key, absl::StrCat(text.substr(0, 60), " is out of range"));
+    const bool is_double = field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE;
+    if (error != std::errc() || (is_double && !std::isfinite(reflection.GetDouble(message, &field)))) {
+      return WrongType(node, key, field);
+    }
+    return absl::OkStatus();
+  }
+
+  ConfigDraft& draft_;
+  const std::string flag_;
+};
+
+// One line, whatever the parser's message contains.
+absl::Status SyntaxError(const std::string& place, const YAML::Exception& error) {
+  return absl::InvalidArgumentError(absl::StrCat(place, ": not valid YAML: ", absl::CHexEscape(error.msg)));
+}
+
+}  // namespace
+
+absl::Status ConfigDraft::Error(const std::string& key, const std::string& message) const {
+  const auto place = given.find(key);
+  return absl::InvalidArgumentError(
+      absl::StrCat(place == given.end() ? file : place->second, ": ", key, ": ", message));
+}
+
+absl::Status ReadConfigText(const std::string& yaml, ConfigDraft& draft) {
+  try {
+    if (const std::optional<int> line = LineOfSecondDocument(yaml)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(draft.file, ":", *line, ": a second YAML document; a configuration is a single document"));
+    }
+    const YAML::Node document = YAML::Load(yaml);
+    if (document.IsNull()) return absl::OkStatus();
+    if (!document.IsMap()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(draft.file, ":1: must contain keys such as \"model:\", got ", KindFound(document)));
+    }
+    return Reader(draft, /*flag=*/"").ReadSection(document, "", draft.config);
+  } catch (const YAML::Exception& error) {
+    return SyntaxError(absl::StrCat(draft.file, ":", error.mark.line + 1), error);
+  }
+}
+
+absl::Status ApplyOverride(const std::string& flag, const std::string& assignment, ConfigDraft& draft) {
+  const auto error = [&](const std::string& message) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": ", message));
+  };
+  const size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return error(absl::StrCat("must be KEY=VALUE, got ", Quoted(assignment)));
+  }
+  const std::string key = assignment.substr(0, equals), value = assignment.substr(equals + 1);
+  Message* message = &draft.config;
+  const FieldDescriptor* field = nullptr;
+  std::string section;
+  for (const std::string& name : std::vector<std::string>(absl::StrSplit(key, '.'))) {
+    if (field != nullptr) {
+      if (field->message_type() == nullptr) return error(absl::StrCat(section, ": has no keys below it"));
+      message = message->GetReflection()->MutableMessage(message, field);
+    }
+    field = message->GetDescriptor()->FindFieldByName(name);
+    if (field == nullptr) {
+      return error(absl::StrCat(IsPlainText(key) && key.size() <= 60 ? key : Quoted(key), ": unknown key; ",
+                                KeySuggestion(*message->GetDescriptor(), section, name)));
+    }
+    section = Joined(section, name);
+  }
+  if (field->message_type() != nullptr) {
+    return error(absl::StrCat(key, ": is a section; set one of its keys, such as ", key, ".",
+                              field->message_type()->field(0)->name()));
+  }
+  draft.given[key] = flag;
+  try {
+    const bool is_text = field->cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field->is_repeated();
+    const YAML::Node node = is_text ? YAML::Node(value) : YAML::Load(value);
+    return Reader(draft, flag).ReadField(node, key, *field, *message);
+  } catch (const YAML::Exception& error) {
+    return SyntaxError(absl::StrCat(flag, ": ", key), error);
+  }
+}
+
+}  // namespace zerofleet::cli

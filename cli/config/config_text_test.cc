@@ -1,0 +1,179 @@
+// The reflective reader: what it accepts, and its message for what it does not.
+#include "cli/config/config_text.h"
+
+#include <set>
+#include <string>
+
+#include "cli/config/key_words.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+absl::Status Read(const std::string& yaml, ConfigDraft& draft) {
+  draft.file = "run.yaml";
+  return ReadConfigText(yaml, draft);
+}
+
+TEST(ConfigText, ReadsEveryShape) {
+  ConfigDraft draft;
+  ASSERT_TRUE(Read("model: {layers: 2}\n"
+                   "data:\n"
+                   "  train: [a.txt, \"b c.txt\"]\n"
+                   "optimizer:\n"
+                   "  learning_rate: 3.0e-4\n"
+                   "parallel: {zero_stage: 3}\n"
+                   "precision: fp32\n"
+                   "seed: 18446744073709551615\n",
+                   draft)
+                  .ok());
+  EXPECT_EQ(draft.config.model().layers(), 2);
+  ASSERT_EQ(draft.config.data().train_size(), 2);
+  EXPECT_EQ(draft.config.data().train(1), "b c.txt");
+  EXPECT_EQ(draft.config.optimizer().learning_rate(), 3.0e-4);
+  EXPECT_EQ(draft.config.parallel().zero_stage(), 3);
+  EXPECT_EQ(draft.config.precision(), "fp32");
+  EXPECT_EQ(draft.config.seed(), 18446744073709551615u);
+  EXPECT_EQ(draft.given.at("optimizer.learning_rate"), "run.yaml:5");
+  EXPECT_FALSE(draft.Given("optimizer.beta1"));
+}
+
+TEST(ConfigText, ReadsNothingAndJson) {
+  ConfigDraft empty, json;
+  EXPECT_TRUE(Read("# only a comment\n", empty).ok());
+  EXPECT_TRUE(empty.given.empty());
+  EXPECT_TRUE(Read("{\"steps\": 5, \"data\": {\"train\": [\"a\"]}}", json).ok());
+  EXPECT_EQ(json.config.steps(), 5);
+}
+
+struct BadText {
+  const char* yaml;
+  const char* message;
+};
+
+TEST(ConfigText, AnswersBadTextWithOneLine) {
+  const BadText cases[] = {
+      {"modle: {layers: 2}", "run.yaml:1: modle: unknown key; did you mean model?"},
+      {"model:\n  layers: 2\n  haeds: 4", "run.yaml:3: model.haeds: unknown key; did you mean model.heads?"},
+      {"steps: 1\nlearning_rate: 1", "run.yaml:2: learning_rate: unknown key; did you mean optimizer.learning_rate?"},
+      {"steps: 1\nsteps: 2", "run.yaml:2: steps: is duplicated; first given at run.yaml:1"},
+      {"model: {layers: 1}\nmodel: {heads: 1}", "run.yaml:2: model: is duplicated; first given at run.yaml:1"},
+      {"steps: ten", "run.yaml:1: steps: must be an integer, got \"ten\""},
+      {"steps: 1.5", "run.yaml:1: steps: must be an integer, got \"1.5\""},
+      {"steps: 1e3", "run.yaml:1: steps: must be an integer, got \"1e3\""},
+      {"steps: \"10\"", "run.yaml:1: steps: must be an integer, got the string \"10\""},
+      {"steps: 99999999999999999999", "run.yaml:1: steps: 99999999999999999999 is out of range"},
+      {"parallel: {workers: 2147483648}", "run.yaml:1: parallel.workers: 2147483648 is out of range"},
+      {"seed: -1", "run.yaml:1: seed: must be an integer >= 0, got \"-1\""},
+      {"steps:", "run.yaml:1: steps: must be an integer, got nothing"},
+      {"steps: [1]", "run.yaml:1: steps: must be an integer, got a list"},
+      {"steps: {a: 1}", "run.yaml:1: steps: must be an integer, got a section of keys"},
+      {"model: 7", "run.yaml:1: model: must be a section of keys, got \"7\""},
+      {"model:", "run.yaml:1: model: must be a section of keys, got nothing"},
+      {"optimizer: {beta1: .nan}", "run.yaml:1: optimizer.beta1: must be a number, got \".nan\""},
+      {"optimizer: {beta1: nan}", "run.yaml:1: optimizer.beta1: must be a number, got \"nan\""},
+      {"optimizer: {beta1: 1e999}", "run.yaml:1: optimizer.beta1: 1e999 is out of range"},
+      {"data: {train: a.txt}",
+       "run.yaml:1: data.train: must be a list of strings, such as [one.txt, two.txt], got \"a.txt\""},
+      {"data:\n  train:\n    - a\n    - [b]", "run.yaml:4: data.train[1]: must be a string, got a list"},
+      {"precision: \"a\\nb\"", "run.yaml:1: precision: must be one line of UTF-8 text, got \"a\\nb\""},
+      {"precision: \"\xff\"", "run.yaml:1: precision: must be one line of UTF-8 text, got \"\\xff\""},
+      {"? [a]\n: 1", "run.yaml:1: a key must be a string, got a list"},
+      {"- a", "run.yaml:1: must contain keys such as \"model:\", got a list"},
+      {"steps: 1\n---\nsteps: 2", "run.yaml:3: a second YAML document; a configuration is a single document"},
+      {"a: b: c", "run.yaml:1: not valid YAML: illegal map value"},
+      {"steps: [1", "run.yaml:1: not valid YAML: end of sequence flow not found"},
+  };
+  for (const BadText& bad : cases) {
+    ConfigDraft draft;
+    const absl::Status status = Read(bad.yaml, draft);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.yaml;
+    EXPECT_EQ(std::string(status.message()), bad.message) << bad.yaml;
+  }
+}
+
+TEST(ConfigText, SuggestsByMeaningBeforeSpelling) {
+  const auto said = [](const std::string& yaml) {
+    ConfigDraft draft;
+    return std::string(Read(yaml, draft).message());
+  };
+  EXPECT_EQ(said("lr: 1"), "run.yaml:1: lr: unknown key; use optimizer.learning_rate");
+  EXPECT_EQ(said("n-layer: 1"), "run.yaml:1: n-layer: unknown key; use model.layers");
+  EXPECT_EQ(said("optimizer: {params: {lr: 1}}").substr(0, 61),
+            "run.yaml:1: optimizer.params: unknown key; the keys of optimi");
+  EXPECT_EQ(
+      said("train_batch_size: 1"),
+      "run.yaml:1: train_batch_size: unknown key; use batch.global_sequences (sequences per optimizer step, over all "
+      "workers)");
+  EXPECT_EQ(said("dropout: 0.1"), "run.yaml:1: dropout: unknown key; there is no dropout");
+  EXPECT_EQ(said("every_steps: 5"),
+            "run.yaml:1: every_steps: unknown key; did you mean evaluate.every_steps or checkpoint.every_steps?");
+  EXPECT_EQ(said("learning_rat: 5"), "run.yaml:1: learning_rat: unknown key; did you mean optimizer.learning_rate?");
+  EXPECT_EQ(said("evaluate: {zzz: 5}"),
+            "run.yaml:1: evaluate.zzz: unknown key; the keys of evaluate are every_steps, batches");
+}
+
+// A suggestion that leads to an unknown key would be worse than none.
+TEST(KeyWords, LeadToKeysThatThereAre) {
+  std::set<std::string> seen;
+  for (const KeyWord& row : KeyWords()) {
+    EXPECT_TRUE(seen.insert(row.word).second) << row.word << " is duplicated";
+    EXPECT_EQ(FindKeyWord(row.word), &row) << row.word << " must be lower case with underscores";
+    if (*row.key == '\0') {
+      EXPECT_NE(std::string(row.remark), "") << row.word;
+      continue;
+    }
+    ConfigDraft draft;
+    const std::string message(ApplyOverride("--set", std::string(row.key) + "=x", draft).message());
+    EXPECT_EQ(message.find("unknown key"), std::string::npos) << row.word << " -> " << row.key;
+    EXPECT_EQ(message.find("is a section"), std::string::npos) << row.word << " -> " << row.key;
+  }
+  EXPECT_GE(seen.size(), 200u);
+  EXPECT_EQ(FindKeyWord("--Micro-Batch-Size")->key, std::string("batch.micro_sequences"));
+  EXPECT_EQ(FindKeyWord("nothing_like_it"), nullptr);
+  EXPECT_EQ(ValueMeant("BFloat16"), "bf16");
+  EXPECT_EQ(ValueMeant("bf17"), "");
+}
+
+TEST(ConfigText, RefusesDeepNesting) {
+  ConfigDraft draft;
+  EXPECT_EQ(Read(std::string(100'000, '['), draft).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ConfigText, OverridesReplaceWhatTheFileGave) {
+  ConfigDraft draft;
+  ASSERT_TRUE(Read("steps: 1\ndata: {train: [a, b]}", draft).ok());
+  EXPECT_TRUE(ApplyOverride("--set", "steps=7", draft).ok());
+  EXPECT_TRUE(ApplyOverride("--set", "steps=8", draft).ok());
+  EXPECT_TRUE(ApplyOverride("--set", "data.train=[c]", draft).ok());
+  EXPECT_TRUE(ApplyOverride("--set", "checkpoint.dir=#x: [y", draft).ok());
+  EXPECT_EQ(draft.config.steps(), 8);
+  ASSERT_EQ(draft.config.data().train_size(), 1);
+  EXPECT_EQ(draft.config.data().train(0), "c");
+  EXPECT_EQ(draft.config.checkpoint().dir(), "#x: [y");
+  EXPECT_EQ(draft.given.at("steps"), "--set");
+}
+
+TEST(ConfigText, AnswersBadOverridesWithOneLine) {
+  const BadText cases[] = {
+      {"steps", "--set: must be KEY=VALUE, got \"steps\""},
+      {"=1", "--set: must be KEY=VALUE, got \"=1\""},
+      {"step=1", "--set: step: unknown key; did you mean steps?"},
+      {"optimizer.lr=1", "--set: optimizer.lr: unknown key; use optimizer.learning_rate"},
+      {"steps.x=1", "--set: steps: has no keys below it"},
+      {"model={layers: 1}", "--set: model: is a section; set one of its keys, such as model.preset"},
+      {"steps=x", "--set: steps: must be an integer, got \"x\""},
+      {"steps=", "--set: steps: must be an integer, got nothing"},
+      {"data.train=[", "--set: data.train: not valid YAML: end of sequence flow not found"},
+  };
+  for (const BadText& bad : cases) {
+    ConfigDraft draft;
+    EXPECT_EQ(std::string(ApplyOverride("--set", bad.yaml, draft).message()), bad.message) << bad.yaml;
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::cli

@@ -1,0 +1,29 @@
+// UTF-8, byte by byte: whether it is valid text, and which part of it can be shown.
+#ifndef ZEROFLEET_CLI_CONFIG_UTF8_H_
+#define ZEROFLEET_CLI_CONFIG_UTF8_H_
+
+#include <string>
+#include <string_view>
+
+namespace zerofleet::cli {
+
+inline constexpr int kUtf8Invalid = 0, kUtf8Incomplete = -1;
+
+// Bytes of the character that `text`, not empty, begins with: 1 to 4, kUtf8Invalid, or kUtf8Incomplete if it ends
+// within one (Unicode 15, table 3-7).
+int Utf8Length(std::string_view text);
+
+// Bytes that arrive piece by piece, as UTF-8 text: a character is passed on once its last byte has arrived, and
+// invalid bytes become U+FFFD.
+class Utf8Stream {
+ public:
+  std::string Add(std::string_view bytes);
+  std::string Finish();  // what was held back
+
+ private:
+  std::string held_;
+};
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_CONFIG_UTF8_H_

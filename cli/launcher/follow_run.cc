@@ -1,0 +1,154 @@
+// The launcher's loop; see follow_run.h.
+#include "cli/launcher/follow_run.h"
+
+#include <signal.h>
+
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr double kPollSeconds = 0.05;
+constexpr double kStopCallSeconds = 5;
+constexpr double kGraceSeconds =
+    5;  // from the first failure to the end of all: the coordinator names the cause meanwhile
+constexpr double kLogSeconds = 1;   // between two checks of the logs' sizes
+constexpr double kEndSeconds = 15;  // from the run's end to the end of all
+
+// The coordinator's events, received on a thread of its own.
+class Watcher {
+ public:
+  explicit Watcher(OperatorClient& client) : client_(client), thread_([this] { Watch(); }) {}
+  ~Watcher() {
+    client_.CancelWatch();
+    thread_.join();
+  }
+
+  std::vector<v1::Event> Take() {
+    absl::MutexLock lock(&mutex_);
+    return std::exchange(events_, {});
+  }
+  bool ended() const {
+    absl::MutexLock lock(&mutex_);
+    return ended_;
+  }
+  absl::Status status() const {
+    absl::MutexLock lock(&mutex_);
+    return status_;
+  }
+
+ private:
+  void Watch() {
+    const absl::Status status = client_.Watch([this](const v1::Event& event) {
+      absl::MutexLock lock(&mutex_);
+      events_.push_back(event);
+    });
+    absl::MutexLock lock(&mutex_);
+    ended_ = true;
+    status_ = status;
+  }
+
+  OperatorClient& client_;
+  mutable absl::Mutex mutex_;
+  std::vector<v1::Event> events_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;  // last: it uses the others
+};
+
+class Follower {
+ public:
+  Follower(const FollowOptions& options, RunRecord& record) : options_(options), record_(record) {}
+
+  absl::StatusOr<int> Run() {
+    Watcher watcher(options_.fleet.coordinator());
+    bool all_ended = false;
+    while (!(all_ended && watcher.ended())) {
+      HandleSignal(options_.signals.Wait(kPollSeconds));
+      for (const v1::Event& event : watcher.Take()) Handle(event);
+      all_ended = options_.fleet.Reap();
+      BoundLogs();
+      if (options_.fleet.HasFailure() || (watcher.ended() && !record_.end)) SetDeadline(kGraceSeconds);
+      if (record_.end) SetDeadline(kEndSeconds);
+      if (deadline_ > 0 && options_.clock.MonotonicSeconds() > deadline_) options_.fleet.KillAll();
+    }
+    for (const v1::Event& event : watcher.Take()) Handle(event);
+    options_.progress.Close();
+    return Outcome(watcher.status());
+  }
+
+ private:
+  void Handle(const v1::Event& event) {
+    record_.Add(event);
+    if (options_.report != nullptr) options_.report->Write(event);
+    options_.progress.Show(event);
+    if (event.has_start()) options_.fleet.LearnRanks();
+  }
+
+  void HandleSignal(int signal) {
+    if (signal != SIGINT && signal != SIGTERM && signal != SIGHUP) return;
+    if (stop_signal_ != 0) {
+      if (signal == SIGHUP) return;  // a closing terminal may send several
+      killed_ = true;
+      options_.fleet.KillAll();
+      return;
+    }
+    stop_signal_ = signal;
+    options_.progress.Note(
+        absl::StrCat(SignalName(signal), ": stopping after this step, with a checkpoint; once more kills at once"));
+    // If the coordinator is gone, the children's exits show it.
+    options_.fleet.coordinator()
+        .Stop(absl::StrCat("the launcher received ", SignalName(signal)), kStopCallSeconds)
+        .IgnoreError();
+  }
+
+  void BoundLogs() {
+    const double now = options_.clock.MonotonicSeconds();
+    if (now < logs_due_) return;
+    logs_due_ = now + kLogSeconds;
+    options_.fleet.BoundLogs();
+  }
+
+  void SetDeadline(double seconds) {
+    if (deadline_ == 0) deadline_ = options_.clock.MonotonicSeconds() + seconds;
+  }
+
+  absl::StatusOr<int> Outcome(const absl::Status& watch) {
+    const int stopped_code = StopExitCode(stop_signal_ == 0 ? SIGINT : stop_signal_);
+    if (killed_) {
+      options_.progress.Note(
+          absl::StrCat("zerofleet: killed by a second ", SignalName(stop_signal_), record_.CheckpointText()));
+      return stopped_code;
+    }
+    if (record_.end && !options_.fleet.HasFailure()) {
+      if (options_.report != nullptr) ZF_RETURN_IF_ERROR(options_.report->status());
+      return record_.end->stopped() ? stopped_code : 0;
+    }
+    const absl::Status diagnosis = options_.fleet.Diagnosis(record_, watch);
+    if (!absl::IsCancelled(diagnosis)) return diagnosis;
+    options_.progress.Note(absl::StrCat("zerofleet: ", diagnosis.message()));
+    return stopped_code;
+  }
+
+  const FollowOptions& options_;
+  RunRecord& record_;
+  int stop_signal_ = 0;
+  bool killed_ = false;
+  double logs_due_ = 0;
+  double deadline_ = 0;  // monotonic seconds after which all are killed; 0: none yet
+};
+
+}  // namespace
+
+absl::StatusOr<int> FollowRun(const FollowOptions& options, RunRecord& record) {
+  return Follower(options, record).Run();
+}
+
+}  // namespace zerofleet::cli

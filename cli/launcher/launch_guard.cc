@@ -1,0 +1,68 @@
+// A thread that waits for signals, and a trial of threads; see launch_guard.h.
+#include "cli/launcher/launch_guard.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr timespec kPoll = {0, 20'000'000};
+constexpr int kFleetExitCode = 4;
+
+[[noreturn]] void LeaveNow(const std::string& what, int exit_code) {
+  const std::string line = absl::StrCat("zerofleet: ", what, "\n");
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  _exit(exit_code);
+}
+
+}  // namespace
+
+absl::Status CheckRoomForThreads(int threads) {
+  absl::Notification end;
+  std::vector<std::thread> started;
+  absl::Status status;
+  try {
+    started.reserve(threads);
+    for (int i = 0; i < threads; ++i) started.emplace_back([&end] { end.WaitForNotification(); });
+  } catch (const std::system_error& error) {
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("only ", started.size(), " threads can be started, and the run needs room for ", threads, ": ",
+                     error.code().message(), "; raise the limit on processes (ulimit -u) or on memory (ulimit -v)"));
+  }
+  end.Notify();
+  for (std::thread& thread : started) thread.join();
+  return status;
+}
+
+LaunchGuard::LaunchGuard(absl::Duration limit, const StopSignals& signals)
+    : limit_(limit), signals_(signals), thread_([this] { Watch(); }) {}
+
+LaunchGuard::~LaunchGuard() {
+  done_.Notify();
+  thread_.join();
+}
+
+void LaunchGuard::Watch() {
+  const sigset_t set = signals_.Stopping();
+  const absl::Time deadline = absl::Now() + limit_;
+  while (!done_.HasBeenNotified()) {
+    const int signal = sigtimedwait(&set, nullptr, &kPoll);
+    if (signal > 0)
+      LeaveNow(absl::StrCat("stopped by ", SignalName(signal), " before the run started"), StopExitCode(signal));
+    if (absl::Now() > deadline) {
+      LeaveNow(absl::StrCat("the fleet did not start in ", absl::FormatDuration(limit_), "; ending now"),
+               kFleetExitCode);
+    }
+  }
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,40 @@
+// What may go wrong before the launcher's loop runs: too few threads allowed, a start that never ends, a signal
+// meanwhile.
+#ifndef ZEROFLEET_CLI_LAUNCHER_LAUNCH_GUARD_H_
+#define ZEROFLEET_CLI_LAUNCHER_LAUNCH_GUARD_H_
+
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "cli/launcher/stop_signals.h"
+
+namespace zerofleet::cli {
+
+// Starts that many threads at once and ends them. ResourceExhausted if the limit on processes or memory does not allow
+// it: libraries that cannot start their threads wait forever.
+absl::Status CheckRoomForThreads(int threads);
+
+// For as long as it lives, the stop signals, blocked in all other threads, end this process at once with 130 or 143,
+// and so does the time limit, with 4. Children of the launcher die with it. Throws std::system_error if its thread
+// cannot be started.
+class LaunchGuard {
+ public:
+  LaunchGuard(absl::Duration limit, const StopSignals& signals);
+  ~LaunchGuard();
+  LaunchGuard(const LaunchGuard&) = delete;
+  LaunchGuard& operator=(const LaunchGuard&) = delete;
+
+ private:
+  void Watch();
+
+  const absl::Duration limit_;
+  const StopSignals& signals_;
+  absl::Notification done_;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_LAUNCHER_LAUNCH_GUARD_H_

@@ -1,0 +1,188 @@
+// Starting, collecting and judging the children; see local_fleet.h.
+#include "cli/launcher/local_fleet.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "cli/launcher/stop_signals.h"
+#include "proto/json.h"
+#include "services/token.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr double kCoordinatorStartSeconds = 30;
+constexpr double kStatusSeconds = 2;
+constexpr char kListening[] = "listening on ";
+constexpr int64_t kMostLogBytes = 8 << 20;
+
+// The launcher shows the progress; children authenticate with its token.
+void AddCommon(std::vector<std::string>& arguments) {
+  arguments.insert(arguments.end(), {"--quiet", "--token-file", InheritedFile::kPath});
+}
+
+// A fleet on one machine communicates only over loopback and shared memory: nobody outside can reach its ports.
+constexpr char kLoopback[] = "127.0.0.1";
+constexpr char kLoopbackInterface[] = "lo";
+
+void AddMetrics(int port, std::vector<std::string>& arguments) {
+  if (port == 0) return;
+  arguments.insert(arguments.end(), {"--metrics-port", absl::StrCat(port), "--metrics-listen", kLoopback});
+}
+
+}  // namespace
+
+int ThreadsPerWorker(int workers) {
+  cpu_set_t set;
+  const int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::max(1, cores / workers);
+}
+
+absl::Status StatusOfExit(int exit_code, const std::string& message) {
+  switch (exit_code) {
+    case 2: return absl::InvalidArgumentError(message);
+    case 3: return absl::DataLossError(message);
+    case 130:
+    case 143: return absl::CancelledError(message);
+    case 1: return absl::InternalError(message);
+    default: return absl::UnavailableError(message);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<LocalFleet>> LocalFleet::Start(const LocalFleetOptions& options,
+                                                              const RunDirectory& directory) {
+  std::unique_ptr<LocalFleet> fleet(new LocalFleet());
+  ZF_RETURN_IF_ERROR(WriteFileAtomically(directory.config_path(), DumpJson(ProtoToJson(options.config), 2) + "\n"));
+  const std::string token = MakeToken();
+  ZF_ASSIGN_OR_RETURN(fleet->token_file_, InheritedFile::Create(token));
+  ZF_RETURN_IF_ERROR(fleet->StartCoordinator(options, directory));
+  ZF_ASSIGN_OR_RETURN(fleet->client_, OperatorClient::Create(fleet->address_, {}, token));
+  ZF_RETURN_IF_ERROR(fleet->StartWorkers(options, directory));
+  return fleet;
+}
+
+absl::Status LocalFleet::StartCoordinator(const LocalFleetOptions& options, const RunDirectory& directory) {
+  std::vector<std::string> arguments = {"coordinator",
+                                        "--config",
+                                        directory.config_path(),
+                                        "--listen",
+                                        absl::StrCat(kLoopback, ":0"),
+                                        "--state-dir",
+                                        directory.state_dir(),
+                                        "--resume",
+                                        options.resume,
+                                        "--log-level",
+                                        "info"};
+  AddCommon(arguments);
+  arguments.insert(arguments.end(), {"--run-name", options.run_name});
+  AddMetrics(options.metrics_port, arguments);
+  ZF_ASSIGN_OR_RETURN(
+      std::unique_ptr<ChildProcess> child,
+      ChildProcess::Start("coordinator", arguments, directory.log_path("coordinator"), token_file_.get()));
+  titles_.push_back(absl::StrCat("coordinator (pid ", child->pid(), ")"));
+  children_.push_back(std::move(child));
+  const absl::StatusOr<std::string> line = children_[0]->ReadLine(kCoordinatorStartSeconds);
+  if (!line.ok()) return EarlyEnd(line.status());
+  address_ = std::string(absl::StripPrefix(*line, kListening));
+  return absl::OkStatus();
+}
+
+absl::Status LocalFleet::StartWorkers(const LocalFleetOptions& options, const RunDirectory& directory) {
+  const int workers = options.config.parallel().workers();
+  for (int i = 0; i < workers; ++i) {
+    const std::string name = absl::StrCat("worker-", i);
+    std::vector<std::string> arguments = {"worker",
+                                          "--coordinator",
+                                          address_,
+                                          "--device",
+                                          options.config.device(),
+                                          "--threads",
+                                          absl::StrCat(ThreadsPerWorker(workers)),
+                                          "--local-rank",
+                                          absl::StrCat(i),
+                                          "--interface",
+                                          kLoopbackInterface,
+                                          "--log-level",
+                                          "info"};
+    AddCommon(arguments);
+    AddMetrics(options.metrics_port == 0 ? 0 : options.metrics_port + 1 + i, arguments);
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child,
+                        ChildProcess::Start(name, arguments, directory.log_path(name), token_file_.get()));
+    titles_.push_back(absl::StrCat("worker ", i, " (pid ", child->pid(), ")"));
+    children_.push_back(std::move(child));
+  }
+  return absl::OkStatus();
+}
+
+// The coordinator's own message, if it ended with one.
+absl::Status LocalFleet::EarlyEnd(const absl::Status& status) {
+  ChildProcess& child = *children_[0];
+  for (int i = 0; i < 100 && !child.HasEnded() && absl::IsUnavailable(status); ++i)
+    absl::SleepFor(absl::Milliseconds(20));
+  const std::string line = child.ErrorLine();
+  if (child.HasEnded() && child.exit_code() != 0 && !line.empty()) return StatusOfExit(child.exit_code(), line);
+  return Annotate(status, absl::StrCat("see ", child.log_path()));
+}
+
+bool LocalFleet::Reap() {
+  bool all = true;
+  for (const auto& child : children_) all = child->HasEnded() && all;
+  return all;
+}
+
+bool LocalFleet::HasFailure() const {
+  // A child that was sent a signal to stop has stopped the run in an orderly way; the run's events show the outcome.
+  return std::any_of(children_.begin(), children_.end(), [](const auto& child) {
+    const int code = child->exit_code();
+    return child->signal() != 0 || (code != 0 && code != 130 && code != 143);
+  });
+}
+
+void LocalFleet::KillAll() {
+  for (const auto& child : children_) child->Kill();
+}
+
+void LocalFleet::BoundLogs() {
+  for (const auto& child : children_) child->BoundLog(kMostLogBytes);
+}
+
+void LocalFleet::LearnRanks() {
+  const absl::StatusOr<v1::GetStatusResponse> status = client_->GetStatus(kStatusSeconds);
+  if (!status.ok()) return;
+  for (const v1::MemberStatus& member : status->members()) {
+    for (size_t i = 1; i < children_.size(); ++i) {
+      if (children_[i]->pid() != member.pid() || member.rank() < 0) continue;
+      titles_[i] = absl::StrCat("rank ", member.rank(), " (worker ", i - 1, ", pid ", member.pid(), ")");
+    }
+  }
+}
+
+absl::Status LocalFleet::Diagnosis(const RunRecord& record, const absl::Status& watch) const {
+  const std::string step = record.last_step ? absl::StrCat(" after step ", record.last_step->step()) : " before step 1";
+  for (size_t i = 0; i < children_.size(); ++i) {
+    if (children_[i]->signal() == 0 || children_[i]->killed_by_us()) continue;
+    return absl::UnavailableError(absl::StrCat(titles_[i], " was killed by ", SignalName(children_[i]->signal()), step,
+                                               record.CheckpointText(), "; its log is ", children_[i]->log_path()));
+  }
+  if (record.failure) {
+    return MakeStatus(static_cast<absl::StatusCode>(record.failure->code()), record.failure->message());
+  }
+  for (size_t i = 0; i < children_.size(); ++i) {
+    const int exit_code = children_[i]->exit_code();
+    if (exit_code == 0) continue;
+    const std::string line = children_[i]->ErrorLine();
+    const std::string end = absl::StrCat(" ended with exit code ", exit_code, step, record.CheckpointText());
+    return StatusOfExit(exit_code, absl::StrCat(titles_[i], line.empty() ? end : absl::StrCat(": ", line)));
+  }
+  if (record.end) return absl::UnavailableError("a process was left after the run's end, and was killed");
+  return absl::UnavailableError(
+      absl::StrCat("the coordinator was lost", step, record.CheckpointText(), "; ", watch.message()));
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,72 @@
+// A coordinator and its workers as children of this process, on loopback and shared memory only.
+#ifndef ZEROFLEET_CLI_LAUNCHER_LOCAL_FLEET_H_
+#define ZEROFLEET_CLI_LAUNCHER_LOCAL_FLEET_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/launcher/child_process.h"
+#include "cli/launcher/preflight.h"
+#include "cli/report/run_record.h"
+#include "services/operator_client.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::cli {
+
+struct LocalFleetOptions {
+  v1::Config config;  // complete and checked
+  std::string resume = "auto";
+  int metrics_port = 0;  // the coordinator's; worker i has metrics_port + 1 + i; 0 = no metrics
+  std::string run_name = "";
+};
+
+// The machine's cores, shared out among the workers; at least one.
+int ThreadsPerWorker(int workers);
+
+class LocalFleet {
+ public:
+  // Starts all processes; the coordinator answers when this returns. A child that fails is detected by Reap.
+  static absl::StatusOr<std::unique_ptr<LocalFleet>> Start(const LocalFleetOptions& options,
+                                                           const RunDirectory& directory);
+
+  OperatorClient& coordinator() { return *client_; }
+  const std::string& address() const { return address_; }  // the coordinator's
+
+  // Collects children that have ended. True once all have.
+  bool Reap();
+  // Whether one was killed, or has ended with another exit code than 0 or that of a stop.
+  bool HasFailure() const;
+  void KillAll();
+  // Keeps the children's logs from growing without bound; to be called now and then.
+  void BoundLogs();
+
+  // Learns from the coordinator which child has which rank, for messages.
+  void LearnRanks();
+
+  // What went wrong, from the children's exits and the run's events: never OK. A process killed without a message comes
+  // first, since everything else follows from it.
+  absl::Status Diagnosis(const RunRecord& record, const absl::Status& watch) const;
+
+ private:
+  LocalFleet() = default;
+
+  absl::Status StartCoordinator(const LocalFleetOptions& options, const RunDirectory& directory);
+  absl::Status StartWorkers(const LocalFleetOptions& options, const RunDirectory& directory);
+  absl::Status EarlyEnd(const absl::Status& status);
+
+  std::vector<std::unique_ptr<ChildProcess>> children_;  // the coordinator first
+  std::vector<std::string> titles_;                      // of each, with its rank once known
+  std::string address_;
+  std::unique_ptr<InheritedFile> token_file_;  // with the token that the children authenticate with
+  std::unique_ptr<OperatorClient> client_;
+};
+
+// `status`'s counterpart for a process that ended with `exit_code`: what it said, under the code that exits the same.
+absl::Status StatusOfExit(int exit_code, const std::string& message);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_LAUNCHER_LOCAL_FLEET_H_

@@ -1,0 +1,121 @@
+// Data, checkpoints and directories, checked before a run; see preflight.h.
+#include "cli/launcher/preflight.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/same_model.h"
+#include "worker/checkpoint/shard_reader.h"
+#include "worker/device/device.h"
+#include "worker/trainer/data_feed.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr char kStateDirectory[] = ".coordinator", kLogDirectory[] = "logs", kLockName[] = "lock";
+
+// A run that continues from step `from` commits steps after it, up to the last: none of them may exist.
+absl::Status CheckNotInTheWay(const std::vector<CommittedCheckpoint>& committed, int64_t from) {
+  if (committed.empty() || committed.front().step <= from) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("checkpoint.dir: ", committed.front().path,
+                                                 " is already committed, and the run would have to overwrite it; "
+                                                 "use --resume auto to continue from it, or another checkpoint.dir"));
+}
+
+absl::Status CheckUsable(const v1::Config& config, const std::string& path, const v1::CheckpointManifest& manifest) {
+  if (manifest.step() > config.steps()) {
+    return absl::InvalidArgumentError(absl::StrCat("steps: checkpoint ", path, " is at step ", manifest.step(),
+                                                   ", beyond the configured ", config.steps(), "; raise steps"));
+  }
+  return CheckSameModel(manifest, config.model(), path);
+}
+
+}  // namespace
+
+absl::Status CheckDevice(const v1::Config& config) {
+  ZF_ASSIGN_OR_RETURN(const std::string kind, ResolveDeviceKind(config.device()));
+  if (config.collectives() == "nccl" && kind != "cuda") {
+    return absl::FailedPreconditionError("collectives: nccl needs a GPU, and this machine has none; use ucx or auto");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDataFiles(const v1::Config& config) { return DataFeed::Open(config).status(); }
+
+absl::Status CheckTokenIds(const v1::Config& config, std::ostream& progress, const std::function<bool()>& cancelled) {
+  constexpr double kWorthALineSeconds = 1;
+  const int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DataFeed> feed, DataFeed::Open(config));
+  ZF_ASSIGN_OR_RETURN(const DataFeed::IdCheck check, feed->CheckIds(threads, cancelled));
+  if (check.bytes > 0 && check.seconds >= kWorthALineSeconds) {
+    progress << absl::StrFormat("checked %s of token ids in %s (%.1f GB/s)\n", HumanBytes(check.bytes),
+                                HumanSeconds(check.seconds), static_cast<double>(check.bytes) / check.seconds / 1e9);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ResumeCheck> CheckResume(const v1::Config& config, const std::string& resume) {
+  ResumeCheck check;
+  ZF_ASSIGN_OR_RETURN(const std::vector<CommittedCheckpoint> committed, ListCheckpoints(config.checkpoint().dir()));
+  if (resume == "none") {
+    ZF_RETURN_IF_ERROR(CheckNotInTheWay(committed, -1));
+    return check;
+  }
+  if (resume == "auto") {
+    if (committed.empty()) return check;
+    const CommittedCheckpoint& newest = committed.front();
+    ZF_RETURN_IF_ERROR(CheckUsable(config, newest.path, newest.manifest));
+    // A checkpoint with missing files is left to the fleet, which falls back to the one before.
+    const bool whole = CheckShardLengths(newest.path, newest.manifest).ok();
+    if (newest.step == config.steps() && whole) check.finished = newest.path;
+    return check;
+  }
+  if (!IsDirectory(resume)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--resume: must be auto, none or a step directory of a checkpoint, got ", resume));
+  }
+  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(resume));
+  ZF_RETURN_IF_ERROR(CheckNotInTheWay(committed, manifest.step()));
+  ZF_RETURN_IF_ERROR(CheckUsable(config, resume, manifest));
+  return check;
+}
+
+absl::StatusOr<std::unique_ptr<RunDirectory>> RunDirectory::Hold(const std::string& dir) {
+  const auto cannot = [&](const std::string& why) {
+    return absl::ResourceExhaustedError(absl::StrCat("checkpoint.dir: ", dir, " cannot be written: ", why));
+  };
+  for (const char* name : {kStateDirectory, kLogDirectory}) {
+    const absl::Status created = CreateDirectories(JoinPath(dir, name));
+    if (!created.ok()) return cannot(std::string(created.message()));
+  }
+  absl::StatusOr<std::unique_ptr<DirectoryLock>> lock =
+      DirectoryLock::Acquire(JoinPath(dir, kStateDirectory), kLockName);
+  if (absl::IsAlreadyExists(lock.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("checkpoint.dir: another run holds ", dir, "; use another directory"));
+  }
+  if (!lock.ok()) return cannot(std::string(lock.status().message()));
+  // Permission alone does not guarantee that a step directory can be made: a file system may be mounted read-only.
+  if (access(dir.c_str(), W_OK) != 0) return cannot(std::strerror(errno));
+  return std::unique_ptr<RunDirectory>(new RunDirectory(dir, *std::move(lock)));
+}
+
+std::string RunDirectory::state_dir() const { return JoinPath(dir_, kStateDirectory); }
+std::string RunDirectory::config_path() const { return JoinPath(state_dir(), "config.json"); }
+std::string RunDirectory::log_path(const std::string& process) const {
+  return JoinPath(JoinPath(dir_, kLogDirectory), process + ".log");
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,25 @@
+// A process's Prometheus metrics as numbers: what `zerofleet bench` reads from the workers it has started.
+#ifndef ZEROFLEET_CLI_LAUNCHER_SCRAPE_H_
+#define ZEROFLEET_CLI_LAUNCHER_SCRAPE_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace zerofleet::cli {
+
+// The series of a metrics page, labels included, as in "zerofleet_worker_memory_bytes{space=\"device\"}". Comments and
+// malformed lines are skipped.
+std::map<std::string, double> ParseMetrics(absl::string_view page);
+
+// Of the process that serves them on `port` of this machine. Unavailable, naming the port, when it does not answer.
+absl::StatusOr<std::map<std::string, double>> ScrapeMetrics(int port);
+
+// The first of `count` ports in a row that nothing listens on at the moment. Unavailable if there are none.
+absl::StatusOr<int> FreePorts(int count);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_LAUNCHER_SCRAPE_H_

@@ -1,0 +1,50 @@
+// What a user sees during a run: a live bar on a terminal, plain lines elsewhere.
+#ifndef ZEROFLEET_CLI_REPORT_PROGRESS_H_
+#define ZEROFLEET_CLI_REPORT_PROGRESS_H_
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+#include "base/clock.h"
+#include "cli/report/terminal.h"
+#include "zerofleet/v1/events.pb.h"
+
+namespace zerofleet::cli {
+
+class Progress {
+ public:
+  // On a live terminal the last line is rewritten in place, a few times a second; otherwise a line is written per step
+  // of a short run, about every 2 seconds of a long one, and always for the first and the last step. `out` and `clock`
+  // are borrowed.
+  Progress(std::ostream& out, const Clock& clock, Terminal terminal = {});
+
+  void Show(const v1::Event& event);
+
+  // A separate line above the bar, wrapped to the terminal's width. An error's line ("zerofleet: ...") stays one.
+  void Note(const std::string& line);
+
+  // Ends the bar's line; nothing is shown after it but notes.
+  void Close();
+
+ private:
+  void ShowStart(const v1::StartEvent& start);
+  void ShowStep(const v1::StepEvent& step);
+  // The figures of a step, the least important left out where `columns` (0: any) do not hold them all.
+  std::string StepText(const v1::StepEvent& step, int columns) const;
+  std::string BarText() const;
+  void Redraw();
+
+  std::ostream& out_;
+  const Clock& clock_;
+  const Terminal terminal_;
+  int64_t steps_ = 0, first_step_ = 0;  // of the run; completed before it
+  double started_ = 0, shown_ = 0;      // monotonic seconds
+  double step_seconds_ = 0;             // a running mean, for the time left
+  v1::StepEvent step_;                  // the one that the bar shows
+  bool line_drawn_ = false;
+};
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_REPORT_PROGRESS_H_

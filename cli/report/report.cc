@@ -1,0 +1,130 @@
+// Events as report lines, and the file they go to; see report.h.
+#include "cli/report/report.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "proto/json.h"
+#include "worker/memory/arena.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Every category, in the order of their table, whether or not the rank used it.
+Json SpaceMemory(const google::protobuf::Map<std::string, v1::CategoryMemory>& used) {
+  Json memory = Json::object();
+  for (int i = 0; i < kCategories; ++i) {
+    const char* name = CategoryName(static_cast<Category>(i));
+    const auto found = used.find(name);
+    memory[name] = ProtoToJson(found == used.end() ? v1::CategoryMemory() : found->second);
+  }
+  return memory;
+}
+
+Json RankJson(const v1::RankReport& rank) {
+  Json collectives = Json::array();
+  for (const v1::CollectiveReport& each : rank.collectives()) collectives.push_back(ProtoToJson(each));
+  return {
+      {"rank", rank.rank()},
+      {"memory", {{"device", SpaceMemory(rank.device_memory())}, {"host", SpaceMemory(rank.host_memory())}}},
+      {"fragmentation_ratio",
+       {{"device", rank.device_fragmentation_ratio()}, {"host", rank.host_fragmentation_ratio()}}},
+      {"rss_peak_bytes", rank.rss_peak_bytes()},
+      {"collectives", std::move(collectives)},
+  };
+}
+
+Json EndJson(const v1::EndEvent& end) {
+  Json ranks = Json::array();
+  for (const v1::RankReport& rank : end.ranks()) ranks.push_back(RankJson(rank));
+  return {{"step", end.step()}, {"seconds", end.seconds()}, {"tokens", end.tokens()}, {"ranks", std::move(ranks)}};
+}
+
+}  // namespace
+
+std::string ReportLine(const v1::Event& event) {
+  const char* name = nullptr;
+  Json fields;
+  switch (event.body_case()) {
+    case v1::Event::kStart: name = "start", fields = ProtoToJson(event.start()); break;
+    case v1::Event::kStep: name = "step", fields = ProtoToJson(event.step()); break;
+    case v1::Event::kEvaluate: name = "evaluate", fields = ProtoToJson(event.evaluate()); break;
+    case v1::Event::kCheckpoint: name = "checkpoint", fields = ProtoToJson(event.checkpoint()); break;
+    case v1::Event::kRecovery: name = "recovery", fields = ProtoToJson(event.recovery()); break;
+    case v1::Event::kEnd: name = "end", fields = EndJson(event.end()); break;
+    case v1::Event::kFailure:
+    case v1::Event::kNotice:
+    case v1::Event::BODY_NOT_SET: return "";
+  }
+  Json line = {{"event", name}};
+  line.update(fields);
+  return DumpJson(line);
+}
+
+absl::StatusOr<std::unique_ptr<ReportWriter>> ReportWriter::Open(const std::string& path) {
+  // A FIFO without a reader is refused without waiting, and a full pipe never delays the run.
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
+  if (descriptor < 0 && errno == ENXIO) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--report: ", path, " has no reader; start what reads it first, or name a regular file"));
+  }
+  if (descriptor < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--report: ", path, " cannot be opened for writing: ", std::strerror(errno)));
+  }
+  return std::unique_ptr<ReportWriter>(new ReportWriter(path, descriptor));
+}
+
+ReportWriter::~ReportWriter() { close(descriptor_); }
+
+void ReportWriter::Fail(const std::string& why) {
+  status_ = absl::ResourceExhaustedError(absl::StrCat("report ", path_, ": ", why, "; it ends before this run did"));
+  waiting_.clear();
+}
+
+void ReportWriter::Flush() {
+  size_t written = 0;
+  while (written < waiting_.size()) {
+    const ssize_t count = write(descriptor_, waiting_.data() + written, waiting_.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) break;
+    if (count < 0) return Fail(std::strerror(errno));
+    written += static_cast<size_t>(count);
+  }
+  waiting_.erase(0, written);
+}
+
+void ReportWriter::Write(const v1::Event& event) {
+  const std::string line = ReportLine(event);
+  if (line.empty() || !status_.ok()) return;
+  waiting_ += line;
+  waiting_ += '\n';
+  Flush();
+  if (waiting_.size() > kMostWaiting) Fail("its reader is too slow");
+}
+
+const absl::Status& ReportWriter::Finish(double seconds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (status_.ok() && !waiting_.empty()) {
+    const std::chrono::duration<double, std::milli> left = deadline - std::chrono::steady_clock::now();
+    if (left.count() <= 0) {
+      Fail("its reader is too slow");
+      break;
+    }
+    pollfd waited = {descriptor_, POLLOUT, 0};
+    poll(&waited, 1, static_cast<int>(left.count()) + 1);
+    Flush();
+  }
+  return status_;
+}
+
+}  // namespace zerofleet::cli

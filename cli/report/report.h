@@ -1,0 +1,56 @@
+// The report of a run: one JSON object per event, one per line, for scripts and dashboards.
+#ifndef ZEROFLEET_CLI_REPORT_REPORT_H_
+#define ZEROFLEET_CLI_REPORT_REPORT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "zerofleet/v1/events.pb.h"
+
+namespace zerofleet::cli {
+
+// The line of `event`, without its newline: "event" first, then the fields. Empty for an event that is not in the
+// report (a failure, a notice).
+std::string ReportLine(const v1::Event& event);
+
+// Appends to a report file; what other runs wrote to it is kept.
+class ReportWriter {
+ public:
+  // Bytes that are kept for a pipe whose reader is slow; with more, the report is abandoned, not the run.
+  static constexpr size_t kMostWaiting = 16 << 20;
+
+  // InvalidArgument, naming the path, if it cannot be opened for appending, or if it is a FIFO that nothing reads.
+  // Never waits.
+  static absl::StatusOr<std::unique_ptr<ReportWriter>> Open(const std::string& path);
+  ~ReportWriter();
+  ReportWriter(const ReportWriter&) = delete;
+  ReportWriter& operator=(const ReportWriter&) = delete;
+
+  // Writes the event's line as one write; what a full pipe does not accept is kept and written later. Never waits.
+  // After a failure nothing more is written, so that no line follows a torn one.
+  void Write(const v1::Event& event);
+
+  // Waits for a pipe's reader to take what is kept, up to `seconds`; its last chance.
+  const absl::Status& Finish(double seconds);
+
+  // ResourceExhausted, naming the path, if a line could not be written.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  // Writes what is kept, as far as the descriptor takes it.
+  void Flush();
+  void Fail(const std::string& why);
+
+  ReportWriter(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+
+  const std::string path_;
+  const int descriptor_;
+  std::string waiting_;
+  absl::Status status_;
+};
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_REPORT_REPORT_H_

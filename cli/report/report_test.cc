@@ -1,0 +1,167 @@
+// The exact lines of the report, and a file that accepts no more.
+#include "cli/report/report.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include "base/file.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+v1::Event StepEvent() {
+  v1::Event event;
+  v1::StepEvent& step = *event.mutable_step();
+  step.set_step(3);
+  step.set_loss(0.1);
+  step.set_grad_norm(1.0 / 3);
+  step.set_learning_rate(3e-4);
+  step.set_tokens(4096);
+  step.set_seconds(0.5);
+  step.set_tokens_per_second(8192);
+  step.set_mfu(0.25);
+  step.set_generation(7);
+  return event;
+}
+
+TEST(Report, StepLineIsExact) {
+  EXPECT_EQ(
+      ReportLine(StepEvent()),
+      R"({"event":"step","step":3,"loss":0.1,"grad_norm":0.3333333333333333,"learning_rate":0.0003,"tokens":4096,)"
+      R"("seconds":0.5,"tokens_per_second":8192.0,"mfu":0.25,"generation":7})");
+}
+
+TEST(Report, StartSaysWhetherItResumed) {
+  v1::Event event;
+  event.mutable_start()->set_version("0.1.0");
+  event.mutable_start()->mutable_config()->set_precision("bf16");
+  std::string line = ReportLine(event);
+  EXPECT_EQ(line.substr(0, 48), R"({"event":"start","version":"0.1.0","config":{"mo)");
+  EXPECT_NE(line.find(R"("parameters":0,"resumed_from":null})"), std::string::npos) << line;
+  event.mutable_start()->set_resumed_from(0);
+  EXPECT_NE(ReportLine(event).find(R"("resumed_from":0})"), std::string::npos);
+}
+
+TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
+  v1::Event event;
+  v1::EndEvent& end = *event.mutable_end();
+  end.set_step(10);
+  end.set_seconds(1.5);
+  end.set_tokens(640);
+  end.set_stopped(true);
+  v1::RankReport& rank = *end.add_ranks();
+  (*rank.mutable_device_memory())["optimizer"].set_current(12);
+  (*rank.mutable_device_memory())["optimizer"].set_peak(13);
+  rank.set_device_fragmentation_ratio(0.5);
+  rank.set_rss_peak_bytes(99);
+  v1::CollectiveReport& collective = *rank.add_collectives();
+  collective.set_operation("all_gather");
+  collective.set_group("data");
+  collective.set_backend("ucx");
+  collective.set_calls(2);
+  collective.set_bytes(64);
+  collective.set_seconds(0.25);
+  const std::string none = R"({"current":0,"peak":0})";
+  EXPECT_EQ(
+      ReportLine(event),
+      R"({"event":"end","step":10,"seconds":1.5,"tokens":640,"ranks":[{"rank":0,"memory":{"device":{"parameters":)" +
+          none + R"(,"gradients":)" + none + R"(,"optimizer":{"current":12,"peak":13},"activations":)" + none +
+          R"(,"gathered":)" + none + R"(,"buffers":)" + none + R"(},"host":{"parameters":)" + none +
+          R"(,"gradients":)" + none + R"(,"optimizer":)" + none + R"(,"activations":)" + none + R"(,"gathered":)" +
+          none + R"(,"buffers":)" + none +
+          R"(}},"fragmentation_ratio":{"device":0.5,"host":0.0},"rss_peak_bytes":99,)" +
+          R"("collectives":[{"operation":"all_gather","group":"data","backend":"ucx","calls":2,"bytes":64,)" +
+          R"("seconds":0.25}]}]})");
+}
+
+TEST(Report, LeavesOutFailuresAndNotices) {
+  v1::Event event;
+  event.mutable_failure()->set_message("x");
+  EXPECT_EQ(ReportLine(event), "");
+  event.mutable_notice()->set_message("x");
+  EXPECT_EQ(ReportLine(event), "");
+}
+
+TEST(Report, AppendsToWhatIsThere) {
+  const std::string path = testing::TempDir() + "/report_test_" + std::to_string(getpid()) + ".jsonl";
+  for (int run = 0; run < 2; ++run) {
+    auto writer = ReportWriter::Open(path);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    (*writer)->Write(StepEvent());
+    EXPECT_TRUE((*writer)->status().ok());
+  }
+  EXPECT_EQ(ReadSmallFile(path, 1 << 16).value(), ReportLine(StepEvent()) + "\n" + ReportLine(StepEvent()) + "\n");
+  unlink(path.c_str());
+}
+
+class Fifo {
+ public:
+  Fifo() : path_(testing::TempDir() + "/report_test_fifo_" + std::to_string(getpid())) { mkfifo(path_.c_str(), 0600); }
+  ~Fifo() { unlink(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+TEST(Report, AFifoWithoutAReaderIsRefused) {
+  const Fifo fifo;
+  EXPECT_EQ(ReportWriter::Open(fifo.path()).status().message(),
+            "--report: " + fifo.path() + " has no reader; start what reads it first, or name a regular file");
+}
+
+TEST(Report, AFullPipeHoldsUpNothingAndLosesNothing) {
+  const Fifo fifo;
+  const int reader = open(fifo.path().c_str(), O_RDONLY | O_NONBLOCK);
+  auto writer = ReportWriter::Open(fifo.path());
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const std::string line = ReportLine(StepEvent()) + "\n";
+  constexpr size_t kLines = 2000;  // of about 160 bytes; a pipe takes 64 KiB
+  for (size_t i = 0; i < kLines; ++i) (*writer)->Write(StepEvent());
+  EXPECT_TRUE((*writer)->status().ok());
+  std::string received;
+  std::thread slow([&] {
+    fcntl(reader, F_SETFL, 0);
+    char buffer[1 << 12];
+    while (received.size() < kLines * line.size()) {
+      const ssize_t count = read(reader, buffer, sizeof(buffer));
+      if (count <= 0) break;
+      received.append(buffer, static_cast<size_t>(count));
+    }
+  });
+  EXPECT_TRUE((*writer)->Finish(/*seconds=*/600).ok());
+  writer->reset();  // a reader that is still waiting sees end of file
+  slow.join();
+  close(reader);
+  EXPECT_EQ(received.size(), kLines * line.size());
+  EXPECT_EQ(received.substr(received.size() - line.size()), line);
+}
+
+TEST(Report, GivesUpOnAReaderThatTakesNothing) {
+  const Fifo fifo;
+  const int reader = open(fifo.path().c_str(), O_RDONLY | O_NONBLOCK);
+  auto writer = ReportWriter::Open(fifo.path());
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const size_t lines = ReportWriter::kMostWaiting / ReportLine(StepEvent()).size() + 1000;
+  for (size_t i = 0; i < lines && (*writer)->status().ok(); ++i) (*writer)->Write(StepEvent());
+  EXPECT_EQ((*writer)->status().message(),
+            "report " + fifo.path() + ": its reader is too slow; it ends before this run did");
+  close(reader);
+}
+
+TEST(Report, SaysWhatItCannotWrite) {
+  EXPECT_EQ(ReportWriter::Open("/no/such/dir/r.jsonl").status().message(),
+            "--report: /no/such/dir/r.jsonl cannot be opened for writing: No such file or directory");
+  auto full = ReportWriter::Open("/dev/full");
+  ASSERT_TRUE(full.ok());
+  (*full)->Write(StepEvent());
+  EXPECT_EQ((*full)->status().message(), "report /dev/full: No space left on device; it ends before this run did");
+}
+
+}  // namespace
+}  // namespace zerofleet::cli

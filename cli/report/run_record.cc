@@ -1,0 +1,129 @@
+// Collecting events, and the summary's tables; see run_record.h.
+#include "cli/report/run_record.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/units.h"
+#include "cli/report/table.h"
+#include "worker/memory/arena.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr int kMostRanks = 16;  // rows of the memory table; the report holds all
+
+int64_t Peak(const v1::RankReport& rank, const char* category) {
+  const auto peak = [&](const auto& memory) {
+    const auto found = memory.find(category);
+    return found == memory.end() ? int64_t{0} : found->second.peak();
+  };
+  return peak(rank.device_memory()) + peak(rank.host_memory());
+}
+
+std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal) {
+  std::vector<std::string> header = {"rank"};
+  for (int i = 0; i < kCategories; ++i) header.push_back(CategoryName(static_cast<Category>(i)));
+  header.insert(header.end(), {"sum", "process peak"});
+  TextTable table(header);
+  for (int r = 0; r < std::min(end.ranks_size(), kMostRanks); ++r) {
+    const v1::RankReport& rank = end.ranks(r);
+    std::vector<std::string> row = {absl::StrCat(rank.rank())};
+    int64_t sum = 0;
+    for (int i = 0; i < kCategories; ++i) {
+      const int64_t bytes = Peak(rank, CategoryName(static_cast<Category>(i)));
+      sum += bytes;
+      row.push_back(HumanBytes(bytes));
+    }
+    row.insert(row.end(), {HumanBytes(sum), HumanBytes(rank.rss_peak_bytes())});
+    table.Add(row);
+  }
+  const int more = end.ranks_size() - kMostRanks;
+  return absl::StrCat("\nPeak memory per rank\n", table.Render(2, terminal),
+                      more > 0 ? absl::StrCat("  and ", more, " more ranks\n") : "");
+}
+
+// Sent bytes and bus bandwidth per operation, of rank 0: all ranks do the same.
+std::string CollectivesText(const v1::EndEvent& end, const Terminal& terminal) {
+  if (end.ranks_size() == 0 || end.ranks(0).collectives_size() == 0) return "";
+  TextTable table({"collective", "group", "backend", "calls", "sent GB", "busbw GB/s"});
+  for (const v1::CollectiveReport& each : end.ranks(0).collectives()) {
+    // Bus bandwidth counts (n-1)/n of the gathered size, twice for an all-reduce: exactly what a rank sends.
+    const double speed = each.seconds() > 0 ? static_cast<double>(each.bytes()) / each.seconds() / 1e9 : 0;
+    table.Add({each.operation(), each.group(), each.backend(), absl::StrCat(each.calls()),
+               absl::StrFormat("%.3f", static_cast<double>(each.bytes()) / 1e9), absl::StrFormat("%.2f", speed)});
+  }
+  return absl::StrCat("\nCollectives of rank 0\n", table.Render(2, terminal));
+}
+
+}  // namespace
+
+void RunRecord::Add(const v1::Event& event) {
+  switch (event.body_case()) {
+    case v1::Event::kStart: start = event.start(); break;
+    case v1::Event::kStep:
+      if (first_step) {
+        tokens += event.step().tokens();
+        seconds += event.step().seconds();
+        mfu_seconds += event.step().mfu() * event.step().seconds();
+      } else {
+        first_step = event.step();
+      }
+      last_step = event.step();
+      break;
+    case v1::Event::kEvaluate: last_evaluation = event.evaluate(); break;
+    case v1::Event::kCheckpoint: last_checkpoint = event.checkpoint(); break;
+    case v1::Event::kFailure: failure = event.failure(); break;
+    case v1::Event::kEnd: end = event.end(); break;
+    case v1::Event::kRecovery:
+    case v1::Event::kNotice:
+    case v1::Event::BODY_NOT_SET: break;
+  }
+}
+
+std::string RunRecord::CheckpointText() const {
+  if (last_checkpoint) {
+    return absl::StrCat("; the last committed checkpoint is step ", last_checkpoint->step(), ", ",
+                        last_checkpoint->path());
+  }
+  if (start && start->has_resumed_from()) {
+    return absl::StrCat("; the last committed checkpoint is step ", start->resumed_from(), ", which it resumed from");
+  }
+  return "; no checkpoint was committed";
+}
+
+std::string SummaryText(const RunRecord& record, const Terminal& terminal) {
+  std::string text;
+  const auto line = [&](const char* name, const std::string& value) {
+    const std::string title = absl::StrFormat("  %-16s ", name);
+    const int used = DisplayWidth(title);
+    text += absl::StrCat(title, WrapText(value, terminal.columns(), used, used), "\n");
+  };
+  if (record.end)
+    line("steps", absl::StrCat(record.end->step(), record.end->stopped() ? ", stopped before the last" : ""));
+  if (record.first_step) {
+    line("loss", absl::StrFormat("%.4f at step %d, %.4f at step %d", record.first_step->loss(),
+                                 record.first_step->step(), record.last_step->loss(), record.last_step->step()));
+  }
+  if (record.last_evaluation) {
+    line("validation loss",
+         absl::StrFormat("%.4f at step %d", record.last_evaluation->loss(), record.last_evaluation->step()));
+  }
+  if (record.seconds > 0) {
+    line("tokens/s", HumanCount(static_cast<double>(record.tokens) / record.seconds));
+    line("MFU", absl::StrFormat("%.1f%%", 100 * record.mfu_seconds / record.seconds));
+  }
+  if (record.end) {
+    line("time", HumanSeconds(record.end->seconds()));
+    line("tokens", HumanCount(static_cast<double>(record.end->tokens())));
+  }
+  if (record.last_checkpoint) {
+    line("checkpoint", absl::StrCat(record.last_checkpoint->path(), ", ", HumanBytes(record.last_checkpoint->bytes())));
+  }
+  if (!record.end) return text;
+  return absl::StrCat(text, MemoryText(*record.end, terminal), CollectivesText(*record.end, terminal));
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,72 @@
+// The exact summary of a small run.
+#include "cli/report/run_record.h"
+
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+TEST(RunRecord, SumsUpARun) {
+  RunRecord record;
+  v1::Event event;
+  for (int step = 1; step <= 3; ++step) {
+    event.mutable_step()->set_step(step);
+    event.mutable_step()->set_loss(4.0 - step);
+    event.mutable_step()->set_tokens(1000);
+    event.mutable_step()->set_seconds(step == 1 ? 10 : 0.5);
+    event.mutable_step()->set_mfu(0.3);
+    record.Add(event);
+  }
+  event.mutable_evaluate()->set_step(3);
+  event.mutable_evaluate()->set_loss(1.25);
+  record.Add(event);
+  EXPECT_EQ(record.CheckpointText(), "; no checkpoint was committed");
+  event.mutable_checkpoint()->set_step(3);
+  event.mutable_checkpoint()->set_path("c/step-00000003");
+  event.mutable_checkpoint()->set_bytes(2 << 20);
+  record.Add(event);
+  EXPECT_EQ(record.CheckpointText(), "; the last committed checkpoint is step 3, c/step-00000003");
+  v1::EndEvent& end = *event.mutable_end();
+  end.set_step(3);
+  end.set_seconds(11);
+  end.set_tokens(3000);
+  v1::RankReport& rank = *end.add_ranks();
+  (*rank.mutable_device_memory())["parameters"].set_peak(1024);
+  (*rank.mutable_host_memory())["buffers"].set_peak(2048);
+  rank.set_rss_peak_bytes(1 << 20);
+  v1::CollectiveReport& collective = *rank.add_collectives();
+  collective.set_operation("all_gather");
+  collective.set_group("data");
+  collective.set_backend("ucx");
+  collective.set_calls(6);
+  collective.set_bytes(2'000'000'000);
+  collective.set_seconds(0.5);
+  record.Add(event);
+  EXPECT_EQ(SummaryText(record),
+            "  steps            3\n"
+            "  loss             3.0000 at step 1, 1.0000 at step 3\n"
+            "  validation loss  1.2500 at step 3\n"
+            "  tokens/s         2.0K\n"
+            "  MFU              30.0%\n"
+            "  time             11.0s\n"
+            "  tokens           3.0K\n"
+            "  checkpoint       c/step-00000003, 2.0 MiB\n"
+            "\n"
+            "Peak memory per rank\n"
+            "  rank  parameters  gradients  optimizer  activations  gathered  buffers      sum  process peak\n"
+            "  0        1.0 KiB        0 B        0 B          0 B       0 B  2.0 KiB  3.0 KiB       1.0 MiB\n"
+            "\n"
+            "Collectives of rank 0\n"
+            "  collective  group  backend  calls  sent GB  busbw GB/s\n"
+            "  all_gather   data      ucx      6    2.000        4.00\n");
+  for (const int columns : {60, 80, 200}) {
+    const std::string text = SummaryText(record, Terminal::OfSize(columns, 24, /*live=*/true, /*color=*/false));
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n')))
+      EXPECT_LE(DisplayWidth(line), columns) << line;
+    EXPECT_NE(text.find("process peak"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::cli

@@ -1,0 +1,18 @@
+// A fleet's status as readable text.
+#ifndef ZEROFLEET_CLI_REPORT_STATUS_TEXT_H_
+#define ZEROFLEET_CLI_REPORT_STATUS_TEXT_H_
+
+#include <string>
+
+#include "cli/report/terminal.h"
+#include "zerofleet/v1/coordinator.pb.h"
+
+namespace zerofleet::cli {
+
+// A line on the run and a table of members: rank, host, state, step, heartbeat age, the collective it is in. No line is
+// wider than the terminal unless a single word is.
+std::string StatusText(const v1::GetStatusResponse& status, const Terminal& terminal = {});
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_REPORT_STATUS_TEXT_H_

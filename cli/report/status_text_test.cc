@@ -1,0 +1,78 @@
+// The text of a fleet's status.
+#include "cli/report/status_text.h"
+
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+v1::GetStatusResponse Training() {
+  v1::GetStatusResponse status;
+  status.set_phase("training");
+  status.set_generation(3);
+  status.set_world_size(2);
+  status.set_step(12);
+  status.set_steps(100);
+  status.set_loss(2.5);
+  status.set_tokens_per_second(8192);
+  status.set_mfu(0.25);
+  status.set_last_checkpoint_step(10);
+  v1::MemberStatus& member = *status.add_members();
+  member.set_host("box");
+  member.set_pid(77);
+  member.set_state("training");
+  member.set_step(12);
+  member.set_heartbeat_age_seconds(0.3);
+  member.set_device("cpu");
+  v1::GroupProgress& progress = *member.add_progress();
+  progress.set_group("data");
+  progress.set_sequence(9);
+  progress.set_completed(8);
+  progress.set_operation("all_gather");
+  progress.set_unit("block.1");
+  return status;
+}
+
+TEST(StatusText, ShowsTheRunAndItsMembers) {
+  EXPECT_EQ(StatusText(Training()),
+            "training, generation 3, step 12/100, loss 2.5000, 8.2K tok/s, MFU 25.0%, checkpoint at step 10\n"
+            "\n"
+            "rank  host  pid     state  step  heartbeat  device                  collective\n"
+            "0      box   77  training    12       0.3s     cpu  data #9 all_gather block.1\n"
+            "waiting for 1 more\n");
+}
+
+TEST(StatusText, FitsTheTerminal) {
+  v1::GetStatusResponse status = Training();
+  status.set_message(
+      "rank 1 was lost at step 11: nothing heard for 2.0 s; its collective was data #9 all_gather block.1");
+  for (const int columns : {60, 80, 200}) {
+    const std::string text = StatusText(status, Terminal::OfSize(columns, 24, /*live=*/true, /*color=*/false));
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n')))
+      EXPECT_LE(DisplayWidth(line), columns) << line;
+    for (const char* word : {"generation 3", "checkpoint", "box", "0.3s", "block.1", "waiting for 1 more"}) {
+      EXPECT_NE(text.find(word), std::string::npos) << word << " at " << columns;
+    }
+  }
+}
+
+// Containers made from one image may have one host name; the address their sessions come from tells them apart.
+TEST(StatusText, HostsOfOneNameShowTheirAddresses) {
+  const auto text_of = [](const v1::GetStatusResponse& status) {
+    return StatusText(status, Terminal::OfSize(200, 24, /*live=*/true, /*color=*/false));
+  };
+  v1::GetStatusResponse status;
+  for (const char* address : {"10.0.0.3", "10.0.0.4"}) {
+    v1::MemberStatus& member = *status.add_members();
+    member.set_host("trainer");
+    member.set_address(address);
+  }
+  EXPECT_NE(text_of(status).find("trainer (10.0.0.3)"), std::string::npos) << text_of(status);
+  EXPECT_NE(text_of(status).find("trainer (10.0.0.4)"), std::string::npos);
+  status.mutable_members(1)->set_address("10.0.0.3");
+  EXPECT_EQ(text_of(status).find("("), std::string::npos) << text_of(status);
+}
+
+}  // namespace
+}  // namespace zerofleet::cli

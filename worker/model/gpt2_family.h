@@ -1,0 +1,13 @@
+// GPT-2's row in the table of families.
+#ifndef ZEROFLEET_WORKER_MODEL_GPT2_FAMILY_H_
+#define ZEROFLEET_WORKER_MODEL_GPT2_FAMILY_H_
+
+#include "worker/model/family.h"
+
+namespace zerofleet {
+
+extern const ModelFamily kGpt2Family;
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_MODEL_GPT2_FAMILY_H_
