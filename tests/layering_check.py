@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the tree to its layout: includes point only downward, each SDK stays in its place, files stay readable.
+"""Holds the tree to its layout: includes point only downward and never both ways, each SDK stays in its place, each room in its
+namespace, no name means two types, files stay readable.
 
 Run from anywhere: `tests/layering_check.py`; prints one line per violation and exits 1 if there is any. `--self-test` shows
 each rule a file that breaks it. To add a room, put it at its height in ROOMS; to let a file use an SDK, widen its row in SDKS.
@@ -32,11 +33,15 @@ SDKS = [
     ("spdlog", r"spdlog/", r"services/|cli/|base/log"),
 ]
 
+# The namespace of every file whose path begins so.
+NAMESPACES = {"cli/": "zerofleet::cli"}
+
 MAX_LINES = 600
 MARKERS = re.compile(r"\b(TODO|FIXME|XXX|HACK|unimplemented|not (yet )?implemented|placeholder|for now|dummy|stub(bed)?)\b",
                      re.IGNORECASE)
 GRPC_STUB = re.compile(r"\bstub_?\b(?=->|\.|;|,| =|\(|\))|::Stub\b")  # gRPC's own word for a client object
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+TYPE = re.compile(r"(?:class|struct|union|enum(?: class)?) (?:[A-Z_]+(?:\(.*?\))? )?(\w+)[^;():]*(?: : [^;]*)?\{")
 CODE = (".cc", ".h", ".cu", ".cuh", ".inc", ".proto")
 SCRIPTS = (".sh", ".py")
 
@@ -59,6 +64,14 @@ def check_includes(path, text):
             yield f"includes {included}: {target} is above {room}"
 
 
+def check_namespace(path, text):
+    for prefix, namespace in NAMESPACES.items():
+        if path.startswith(prefix):
+            for opened in re.findall(r"^namespace (zerofleet[\w:]*) \{", text, re.MULTILINE):
+                if opened != namespace and not opened.startswith(namespace + "::"):
+                    yield f"opens namespace {opened}; this room's is {namespace}"
+
+
 def check_house(path, text):
     lines = text.splitlines()
     if path.endswith(CODE) and not (lines and lines[0].startswith("//")):
@@ -71,6 +84,43 @@ def check_house(path, text):
         for number, line in enumerate(lines, 1):
             if MARKERS.search(GRPC_STUB.sub("", line)):
                 yield f"line {number} has a marker word: {line.strip()[:80]}"
+
+
+def definitions(text):
+    """(qualified name, whether its opening brace follows) of each type at namespace scope that other files can name."""
+    spaces = []
+    for line in text.splitlines():
+        if opened := re.match(r"(?:inline )?namespace ?([\w:]*) ?\{", line):
+            spaces.append(opened.group(1) or None)
+        elif re.match(r"\}  // namespace", line) and spaces:
+            spaces.pop()
+        elif None not in spaces and (found := TYPE.match(line)):
+            yield "::".join([*spaces, found.group(1)])
+
+
+def check_types(read, paths):
+    """No two types of one name: the linker takes one of them in silence."""
+    places = {}
+    for path in paths:
+        if path.endswith((".cc", ".h", ".cu", ".cuh")) and room_of(path):
+            for name in definitions(read(path)):
+                places.setdefault(name, []).append(path)
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"{found[0]}: type {name} is defined again in {', '.join(found[1:])}"
+
+
+def check_cycles(read, paths):
+    """No two modules (x.h with x.cc) that include each other: neither can be read, or moved, without the other."""
+    includes = {}
+    for path in paths:
+        if path.endswith((".cc", ".h", ".cu", ".cuh")) and room_of(path) and not path.endswith(("_test.cc", "_fuzz.cc")):
+            modules = {included.rpartition(".")[0] for included in INCLUDE.findall(read(path)) if room_of(included)}
+            includes.setdefault(path.rpartition(".")[0], set()).update(modules)
+    for module, included in sorted(includes.items()):
+        for other in sorted(included):
+            if module < other and module in includes.get(other, ()):
+                yield f"{module}: it and {other} include each other"
 
 
 def check_tests(paths):
@@ -104,17 +154,23 @@ def tracked_files():
             if p.is_file() and not re.match(r"(build|demo-run|\.git)", str(p.relative_to(ROOT)))]
 
 
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
 def check_tree():
     paths = [p for p in tracked_files() if (ROOT / p).is_file() and p.endswith(CODE + SCRIPTS + ("CMakeLists.txt", ".cmake"))]
     for path in sorted(paths):
-        text = (ROOT / path).read_text(encoding="utf-8")
+        text = read(path)
         found = list(check_house(path, text))
         if path.endswith(CODE):
-            found += check_includes(path, text)
+            found += [*check_includes(path, text), *check_namespace(path, text)]
         for breach in found:
             yield f"{path}: {breach}"
     yield from check_tests(paths)
-    yield from check_built(paths, lambda path: (ROOT / path).read_text(encoding="utf-8"))
+    for check in (check_types, check_cycles):
+        yield from check(read, paths)
+    yield from check_built(paths, read)
 
 
 def self_test():
@@ -131,6 +187,8 @@ def self_test():
         (check_includes, "worker/model/a.cc", '#include "hwy/highway.h"\n'),
         (check_includes, "worker/zero/a.cc", "#include <cuda_runtime.h>\n"),
         (check_includes, "worker/collective/ucx.cc", "#include <nccl.h>\n"),
+        (check_includes, "cli/config/a.cc", '#include "cli/report/table.h"\n'),
+        (check_namespace, "cli/config/a.cc", "namespace zerofleet {\n"),
         (check_house, "base/a.cc", "#include <string>\n"),
         (check_house, "base/a.cc", "// a\n" * (MAX_LINES + 1)),
         (check_house, "base/a.cc", "// a\n// TO" + "DO: more\n"),
@@ -141,7 +199,17 @@ def self_test():
     lists = {"a/CMakeLists.txt": "zf_test(x SOURCES one_test.cc b/two_test.cc)", "a/b/CMakeLists.txt": ""}
     sources = ["a/one_test.cc", "a/b/two_test.cc", "a/b/one_test.cc"]
     assert [line.split(":")[0] for line in check_built([*lists, *sources], lists.get)] == ["a/b/one_test.cc"]
+    self_test_types()
     assert list(check_tests(["base/a.cc"])) and not list(check_tests(["base/a.cc", "base/a_test.cc"]))
+
+
+def self_test_types():
+    type_of = "namespace {}{{\n{} Output {{\n}};\n}}  // namespace\n".format
+    for second, clash in [("zerofleet ", True), ("zerofleet::cli ", False), ("", False)]:
+        files = {"base/a.h": type_of("zerofleet ", "struct"), "cli/report/b.h": type_of(second, "class")}
+        assert bool(list(check_types(files.get, files))) == clash, second
+    files = {"base/a.h": '#include "base/b.h"\n', "base/b.cc": '#include "base/a.h"\n', "base/c.h": '#include "base/a.h"\n'}
+    assert [line.split(":")[0] for line in check_cycles(files.get, files)] == ["base/a"]
 
 
 def main():

@@ -15,6 +15,7 @@
 #include "cli/config/key_words.h"
 #include "cli/config/nearest.h"
 #include "worker/device/device.h"
+#include "worker/model/families.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -107,7 +108,7 @@ ChoiceRow CollectivesRow(const v1::Config& c) {
 
 std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
   return {
-      {"model.family", c.model().family(), {"gpt2"}, {"llama"}, kNotSupported},
+      {"model.family", c.model().family(), ModelFamilyNames(), {"llama"}, kNotSupported},
       {"data.format", c.data().format(), {"auto", "text", "tokens_u16", "tokens_u32"}, {"megatron"}, kNotSupported},
       {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
       {"optimizer.name", c.optimizer().name(), {"adamw"}, {}},
@@ -159,9 +160,10 @@ absl::Status CheckModel(const ConfigDraft& draft) {
     return draft.Error("model.heads", absl::StrCat(model.heads(), " heads do not divide hidden ", model.hidden(), "; ",
                                                    NearestDivisor(model.hidden(), model.heads()), " would"));
   }
-  if (model.kv_heads() != model.heads()) {
-    return draft.Error("model.kv_heads", absl::StrCat("must equal model.heads, ", model.heads(), ", for gpt2, got ",
-                                                      model.kv_heads(), "; leave it out"));
+  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(model.family()));
+  if (!family->grouped_queries && model.kv_heads() != model.heads()) {
+    return draft.Error("model.kv_heads", absl::StrCat("must equal model.heads, ", model.heads(), ", for ", family->name,
+                                                      ", got ", model.kv_heads(), "; leave it out"));
   }
   const double hidden = static_cast<double>(model.hidden());
   const double block = 4 * hidden * hidden + 2 * hidden * static_cast<double>(model.intermediate());

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "cli/config/nearest.h"
+#include "worker/model/families.h"
 #include "worker/model/presets.h"
 
 namespace zerofleet::cli {
@@ -45,13 +46,15 @@ absl::Status FillModel(ConfigDraft& draft) {
     for (const char* key : {"model.layers", "model.hidden", "model.heads", "model.context"}) {
       if (!draft.Given(key)) return draft.Error(key, "is missing; give it, or a model.preset such as gpt2-124m");
     }
-    if (!draft.Given("model.family")) model.set_family("gpt2");
+    if (!draft.Given("model.family")) model.set_family(ModelFamilies().front()->name);
   }
   if (!draft.Given("model.kv_heads")) model.set_kv_heads(model.heads());
   if (!draft.Given("model.intermediate")) {
-    // The check reports sizes that are out of range; here they must only not overflow.
+    // The check reports an unknown family and sizes that are out of range; here they must only not overflow.
     constexpr int64_t kLargest = int64_t{1} << 60;
-    model.set_intermediate(4 * std::clamp(model.hidden(), -kLargest, kLargest));
+    const absl::StatusOr<const ModelFamily*> found = FindModelFamily(model.family());
+    const ModelFamily& family = found.ok() ? **found : *ModelFamilies().front();
+    model.set_intermediate(family.default_intermediate(std::clamp(model.hidden(), -kLargest, kLargest)));
   }
   const bool token_files = draft.config.data().format() == "tokens_u16" || draft.config.data().format() == "tokens_u32";
   if (!draft.Given("model.vocab") && model.vocab() == 0) {

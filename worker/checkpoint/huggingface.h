@@ -1,9 +1,8 @@
-// GPT-2 checkpoints to and from the directories that Hugging Face's transformers reads and writes.
+// Checkpoints to and from the directories that Hugging Face's transformers reads and writes.
 //
 // A directory holds config.json and model.safetensors (or shards listed by model.safetensors.index.json). Tensor names
-// are ours already; the four projections of a block are stored (in, out) there (Conv1D) and (out, in) here. The tied
-// head is not stored. Another family is another pair of translations in huggingface_config.cc and the names that
-// IsConv1D knows.
+// are ours already; some matrices are stored (in, out) there and (out, in) here. A tied head is not stored. What
+// differs between families is in their rows (worker/model/family.h).
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_H_
 

@@ -1,8 +1,10 @@
-// Tables of what is written and what is required; see huggingface_config.h.
+// Written and read by the rows of the table of families; see huggingface_config.h.
 #include "worker/checkpoint/huggingface_config.h"
 
-#include "absl/strings/match.h"
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "proto/json.h"
 #include "proto/json_parse.h"
@@ -12,34 +14,30 @@ namespace {
 
 using nlohmann::json;
 
-// GPT-2's own vocabulary, whose last token ends a text; a vocabulary of another size has no such token.
-constexpr int64_t kGpt2Vocab = 50257;
+// A row's constant, which a test of the rows parses.
+nlohmann::ordered_json Constant(const char* text) { return nlohmann::ordered_json::parse(text); }
 
-// A setting that changes the arithmetic: its value must be one of these; a key left out means the first.
-struct RequiredSetting {
-  const char* key;
-  std::vector<json> accepted;
-};
-
-const std::vector<RequiredSetting>& RequiredSettings() {
-  static const auto* const settings = new std::vector<RequiredSetting>{
-      {"model_type", {"gpt2"}},         {"activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
-      {"layer_norm_epsilon", {1e-5}},   {"tie_word_embeddings", {true}},
-      {"scale_attn_weights", {true}},   {"scale_attn_by_inverse_layer_idx", {false}},
-      {"add_cross_attention", {false}},
-  };
-  return *settings;
+// The family whose model_type config.json names; the first if it names none.
+absl::StatusOr<const ModelFamily*> FamilyOf(const json& config) {
+  if (!config.contains("model_type")) return ModelFamilies().front();
+  const json& type = config["model_type"];
+  std::vector<std::string> types;
+  for (const ModelFamily* family : ModelFamilies()) {
+    if (type == family->hugging_face.model_type) return family;
+    types.push_back(absl::StrCat("\"", family->hugging_face.model_type, "\""));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("model_type is ", DumpJson(type), ", this version needs ", absl::StrJoin(types, " or ")));
 }
 
-absl::Status CheckSettings(const json& config) {
-  for (const RequiredSetting& setting : RequiredSettings()) {
+absl::Status CheckSettings(const HuggingFaceFormat& format, const json& config) {
+  for (const HuggingFaceFormat::Setting& setting : format.settings) {
     if (!config.contains(setting.key)) continue;
     const json& value = config[setting.key];
-    bool accepted = false;
-    for (const json& candidate : setting.accepted) accepted |= value == candidate;
-    if (accepted) continue;
-    return absl::InvalidArgumentError(absl::StrCat(setting.key, " is ", DumpJson(value), ", this version needs ",
-                                                   DumpJson(setting.accepted.front())));
+    const json accepted = json::parse(setting.accepted);
+    if (std::find(accepted.begin(), accepted.end(), value) != accepted.end()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(setting.key, " is ", DumpJson(value), ", this version needs ", DumpJson(accepted.front())));
   }
   return absl::OkStatus();
 }
@@ -55,32 +53,20 @@ absl::StatusOr<int64_t> Size(const json& config, const char* key) {
 
 }  // namespace
 
-std::string HuggingFaceConfigText(const v1::ModelConfig& model) {
-  const nlohmann::ordered_json end_of_text =
-      model.vocab() == kGpt2Vocab ? nlohmann::ordered_json(kGpt2Vocab - 1) : nlohmann::ordered_json(nullptr);
-  nlohmann::ordered_json config = {
-      {"architectures", nlohmann::ordered_json::array({"GPT2LMHeadModel"})},
-      {"model_type", "gpt2"},
-      {"vocab_size", model.vocab()},
-      {"n_positions", model.context()},
-      {"n_ctx", model.context()},
-      {"n_embd", model.hidden()},
-      {"n_layer", model.layers()},
-      {"n_head", model.heads()},
-      {"n_inner", model.intermediate()},
-      {"activation_function", "gelu_new"},
-      {"layer_norm_epsilon", 1e-5},
-      {"tie_word_embeddings", true},
-      {"scale_attn_weights", true},
-      {"initializer_range", 0.02},
-      {"attn_pdrop", 0.0},
-      {"embd_pdrop", 0.0},
-      {"resid_pdrop", 0.0},
-      {"bos_token_id", end_of_text},
-      {"eos_token_id", end_of_text},
-      {"torch_dtype", "float32"},
-      {"use_cache", true},
-  };
+std::string HuggingFaceConfigText(const ModelFamily& family, const v1::ModelConfig& model) {
+  const HuggingFaceFormat& format = family.hugging_face;
+  nlohmann::ordered_json config = {{"architectures", nlohmann::ordered_json::array({format.architecture})},
+                                   {"model_type", format.model_type}};
+  for (const HuggingFaceFormat::Size& size : format.sizes) config[size.key] = (model.*size.get)();
+  for (const HuggingFaceFormat::Setting& setting : format.settings) {
+    config[setting.key] = Constant(setting.accepted).front();
+  }
+  config.update(Constant(format.constants));
+  const nlohmann::ordered_json end_of_text = model.vocab() == format.end_of_text_vocab
+                                                 ? nlohmann::ordered_json(model.vocab() - 1)
+                                                 : nlohmann::ordered_json(nullptr);
+  config["bos_token_id"] = end_of_text;
+  config["eos_token_id"] = end_of_text;
   return DumpJson(config, 2) + "\n";
 }
 
@@ -89,32 +75,19 @@ absl::StatusOr<v1::ModelConfig> ParseHuggingFaceConfig(std::string_view text) {
   if (!parsed.ok()) return absl::DataLossError(std::string(parsed.status().message()));
   const json& config = *parsed;
   if (!config.is_object()) return absl::DataLossError("not a JSON object");
-  ZF_RETURN_IF_ERROR(CheckSettings(config));
+  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FamilyOf(config));
+  const HuggingFaceFormat& format = family->hugging_face;
+  ZF_RETURN_IF_ERROR(CheckSettings(format, config));
   v1::ModelConfig model;
-  model.set_family("gpt2");
-  ZF_ASSIGN_OR_RETURN(int64_t vocab, Size(config, "vocab_size"));
-  ZF_ASSIGN_OR_RETURN(int64_t context, Size(config, "n_positions"));
-  ZF_ASSIGN_OR_RETURN(int64_t hidden, Size(config, "n_embd"));
-  ZF_ASSIGN_OR_RETURN(int64_t layers, Size(config, "n_layer"));
-  ZF_ASSIGN_OR_RETURN(int64_t heads, Size(config, "n_head"));
-  int64_t intermediate = 4 * hidden;  // what a null or missing n_inner means
-  if (config.contains("n_inner") && !config["n_inner"].is_null()) {
-    ZF_ASSIGN_OR_RETURN(intermediate, Size(config, "n_inner"));
+  model.set_family(family->name);
+  for (const HuggingFaceFormat::Size& size : format.sizes) {
+    if (!size.required && (!config.contains(size.key) || config[size.key].is_null())) continue;
+    ZF_ASSIGN_OR_RETURN(const int64_t value, Size(config, size.key));
+    (model.*size.set)(value);
   }
-  model.set_vocab(vocab);
-  model.set_context(context);
-  model.set_hidden(hidden);
-  model.set_layers(layers);
-  model.set_heads(heads);
-  model.set_kv_heads(heads);
-  model.set_intermediate(intermediate);
+  if (model.kv_heads() == 0) model.set_kv_heads(model.heads());
+  if (model.intermediate() == 0) model.set_intermediate(family->default_intermediate(model.hidden()));
   return model;
-}
-
-bool IsConv1D(std::string_view tensor_name) {
-  const std::string name(tensor_name);
-  return absl::EndsWith(name, ".attn.c_attn.weight") || absl::EndsWith(name, ".attn.c_proj.weight") ||
-         absl::EndsWith(name, ".mlp.c_fc.weight") || absl::EndsWith(name, ".mlp.c_proj.weight");
 }
 
 }  // namespace zerofleet

@@ -1,4 +1,4 @@
-// config.json of transformers' GPT-2 and our model configuration.
+// config.json of transformers and our model configuration, by the family's row (worker/model/family.h).
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_CONFIG_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_CONFIG_H_
 
@@ -6,24 +6,21 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "worker/model/families.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet {
 
-// The files of a model's directory, and what the names of GPT-2's tensors begin with.
+// The files of a model's directory.
 inline constexpr char kHuggingFaceConfigName[] = "config.json";
 inline constexpr char kHuggingFaceWeightsName[] = "model.safetensors";
-inline constexpr std::string_view kHuggingFacePrefix = "transformer.";
 
-// The text of config.json for a gpt2 model.
-std::string HuggingFaceConfigText(const v1::ModelConfig& model);
+// The text of config.json for a model of `family`.
+std::string HuggingFaceConfigText(const ModelFamily& family, const v1::ModelConfig& model);
 
 // The model that a config.json describes. DataLoss if a size is missing or of the wrong type, InvalidArgument, naming
 // the key, for a variant whose arithmetic differs from ours.
 absl::StatusOr<v1::ModelConfig> ParseHuggingFaceConfig(std::string_view text);
-
-// Whether transformers stores this tensor (in, out): the weights of GPT-2's projections.
-bool IsConv1D(std::string_view tensor_name);
 
 }  // namespace zerofleet
 

@@ -12,34 +12,37 @@
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/transpose.h"
+#include "worker/model/families.h"
 
 namespace zerofleet {
 namespace {
 
-bool IsTransposed(const v1::TensorEntry& tensor) { return IsConv1D(tensor.name()) && tensor.shape_size() == 2; }
+bool IsTransposed(const ModelFamily& family, const v1::TensorEntry& tensor) {
+  return family.hugging_face.is_transposed(tensor.name()) && tensor.shape_size() == 2;
+}
 
-std::vector<SafetensorsTensor> ExportedTensors(const v1::CheckpointManifest& manifest) {
+std::vector<SafetensorsTensor> ExportedTensors(const ModelFamily& family, const v1::CheckpointManifest& manifest) {
   std::vector<SafetensorsTensor> tensors;
   for (const v1::TensorEntry& entry : manifest.tensors()) {
     SafetensorsTensor tensor;
     tensor.name = entry.name();
     tensor.dtype = entry.dtype();
     tensor.shape.assign(entry.shape().begin(), entry.shape().end());
-    if (IsTransposed(entry)) std::swap(tensor.shape[0], tensor.shape[1]);
+    if (IsTransposed(family, entry)) std::swap(tensor.shape[0], tensor.shape[1]);
     tensors.push_back(std::move(tensor));
   }
   return tensors;
 }
 
-absl::Status WriteWeights(const std::string& path, const v1::CheckpointManifest& manifest,
+absl::Status WriteWeights(const std::string& path, const ModelFamily& family, const v1::CheckpointManifest& manifest,
                           std::span<const float> master) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(path));
-  const std::string header = EncodeSafetensorsHeader(ExportedTensors(manifest));
+  const std::string header = EncodeSafetensorsHeader(ExportedTensors(family, manifest));
   ZF_RETURN_IF_ERROR(file->Write(std::as_bytes(std::span(header))));
   std::vector<float> turned;
   for (const v1::TensorEntry& entry : manifest.tensors()) {
     std::span<const float> data = master.subspan(entry.flat_begin(), entry.flat_end() - entry.flat_begin());
-    if (IsTransposed(entry)) {
+    if (IsTransposed(family, entry)) {
       turned.resize(data.size());
       Transpose(data, entry.shape(0), entry.shape(1), turned);
       data = turned;
@@ -54,10 +57,7 @@ absl::Status WriteWeights(const std::string& path, const v1::CheckpointManifest&
 absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
   const v1::ModelConfig& model = manifest.config().model();
-  if (model.family() != "gpt2") {
-    return absl::InvalidArgumentError(
-        absl::StrCat(step_dir, ": a model of family '", model.family(), "'; this version exports gpt2"));
-  }
+  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(model.family()));
   const std::string weights = JoinPath(out_dir, kHuggingFaceWeightsName),
                     config = JoinPath(out_dir, kHuggingFaceConfigName);
   for (const std::string& path : {weights, config}) {
@@ -69,12 +69,12 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
   std::vector<float> master(elements);
   ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, {{0, elements, 0}}, master.data(), nullptr, nullptr));
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
-  absl::Status written = WriteWeights(weights, manifest, master);
+  absl::Status written = WriteWeights(weights, *family, manifest, master);
   if (!written.ok()) {
     RemoveTree(weights).IgnoreError();
     return written;
   }
-  return WriteFileAtomically(config, HuggingFaceConfigText(model));
+  return WriteFileAtomically(config, HuggingFaceConfigText(*family, model));
 }
 
 }  // namespace zerofleet

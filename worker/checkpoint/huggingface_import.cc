@@ -2,7 +2,6 @@
 #include <cstring>
 #include <set>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_writer.h"
 #include "worker/checkpoint/transpose.h"
+#include "worker/model/families.h"
 #include "worker/model/spec.h"
 
 namespace zerofleet {
@@ -25,12 +25,11 @@ namespace {
 
 constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
 constexpr char kHeadName[] = "lm_head.weight";
-constexpr char kTokenEmbeddingName[] = "wte.weight";
 
 // A tensor's name in a source, where none has the prefix.
-std::string SourceName(const TensorSpec& tensor) {
-  ZF_CHECK(std::string_view(tensor.name).substr(0, kHuggingFacePrefix.size()) == kHuggingFacePrefix);
-  return tensor.name.substr(kHuggingFacePrefix.size());
+std::string SourceName(const HuggingFaceFormat& format, const TensorSpec& tensor) {
+  ZF_CHECK(tensor.name.starts_with(format.prefix));
+  return tensor.name.substr(format.prefix.size());
 }
 
 absl::StatusOr<v1::ModelConfig> ReadConfig(const std::string& hf_dir) {
@@ -41,35 +40,41 @@ absl::StatusOr<v1::ModelConfig> ReadConfig(const std::string& hf_dir) {
   return model;
 }
 
-std::vector<int64_t> SourceShape(const TensorSpec& tensor) {
-  if (!IsConv1D(tensor.name)) return tensor.shape;
+std::vector<int64_t> SourceShape(const HuggingFaceFormat& format, const TensorSpec& tensor) {
+  if (!format.is_transposed(tensor.name)) return tensor.shape;
   return {tensor.shape[1], tensor.shape[0]};
 }
 
-absl::Status ReadTensor(const HuggingFaceSource& source, const TensorSpec& tensor, std::span<float> into) {
-  if (!IsConv1D(tensor.name)) return source.Read(SourceName(tensor), SourceShape(tensor), into);
+absl::Status ReadTensor(const HuggingFaceSource& source, const HuggingFaceFormat& format, const TensorSpec& tensor,
+                        std::span<float> into) {
+  const std::string name = SourceName(format, tensor);
+  const std::vector<int64_t> shape = SourceShape(format, tensor);
+  if (!format.is_transposed(tensor.name)) return source.Read(name, shape, into);
   std::vector<float> turned(into.size());
-  ZF_RETURN_IF_ERROR(source.Read(SourceName(tensor), SourceShape(tensor), turned));
+  ZF_RETURN_IF_ERROR(source.Read(name, shape, turned));
   Transpose(turned, tensor.shape[1], tensor.shape[0], into);
   return absl::OkStatus();
 }
 
-// Every tensor of the source must have found its place; a head must be the token embedding again.
-absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string& hf_dir, const ModelSpec& spec) {
-  std::set<std::string> known = {kHeadName};
-  for (const TensorSpec& tensor : spec.tensors()) known.insert(SourceName(tensor));
+// Every tensor of the source must have found its place; a tied head must be the token embedding again.
+absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string& hf_dir, const ModelFamily& family,
+                              const ModelSpec& spec) {
+  std::set<std::string> known;
+  if (family.tied_embedding) known.insert(kHeadName);
+  for (const TensorSpec& tensor : spec.tensors()) known.insert(SourceName(family.hugging_face, tensor));
   for (const std::string& name : source.Names()) {
     if (!known.contains(name)) return absl::DataLossError(absl::StrCat(hf_dir, ": unknown tensor '", name, "'"));
   }
-  if (!source.Has(kHeadName)) return absl::OkStatus();
+  if (!family.tied_embedding || !source.Has(kHeadName)) return absl::OkStatus();
+  const std::string embedding_name(family.hugging_face.embedding);
   for (const TensorSpec& tensor : spec.tensors()) {
-    if (SourceName(tensor) != kTokenEmbeddingName) continue;
+    if (SourceName(family.hugging_face, tensor) != embedding_name) continue;
     std::vector<float> head(tensor.elements()), embedding(tensor.elements());
     ZF_RETURN_IF_ERROR(source.Read(kHeadName, tensor.shape, head));
-    ZF_RETURN_IF_ERROR(source.Read(kTokenEmbeddingName, tensor.shape, embedding));
+    ZF_RETURN_IF_ERROR(source.Read(embedding_name, tensor.shape, embedding));
     if (std::memcmp(head.data(), embedding.data(), head.size() * sizeof(float)) != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(hf_dir, ": lm_head.weight differs from wte.weight; this version trains tied heads only"));
+      return absl::InvalidArgumentError(absl::StrCat(hf_dir, ": ", kHeadName, " differs from ", embedding_name,
+                                                     "; a model of ", family.name, " has a tied head"));
     }
   }
   return absl::OkStatus();
@@ -105,18 +110,20 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
   ZF_ASSIGN_OR_RETURN(*config.mutable_model(), ReadConfig(hf_dir));
   absl::StatusOr<ModelSpec> spec = ModelSpec::Create(config.model());
   if (!spec.ok()) return Annotate(spec.status(), JoinPath(hf_dir, kHuggingFaceConfigName));
-  ZF_ASSIGN_OR_RETURN(HuggingFaceSource source, HuggingFaceSource::Open(hf_dir));
+  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.model().family()));
+  const HuggingFaceFormat& format = family->hugging_face;
+  ZF_ASSIGN_OR_RETURN(HuggingFaceSource source, HuggingFaceSource::Open(hf_dir, format));
 
   // Every tensor is held against its file before config.json's sizes are trusted with memory.
   for (const TensorSpec& tensor : spec->tensors()) {
-    ZF_RETURN_IF_ERROR(source.Check(SourceName(tensor), SourceShape(tensor)));
+    ZF_RETURN_IF_ERROR(source.Check(SourceName(format, tensor), SourceShape(format, tensor)));
   }
   std::vector<float> master(spec->parameters());
   for (const TensorSpec& tensor : spec->tensors()) {
     std::span<float> into = std::span(master).subspan(tensor.flat_begin, tensor.elements());
-    ZF_RETURN_IF_ERROR(ReadTensor(source, tensor, into));
+    ZF_RETURN_IF_ERROR(ReadTensor(source, format, tensor, into));
   }
-  ZF_RETURN_IF_ERROR(CheckNothingLost(source, hf_dir, *spec));
+  ZF_RETURN_IF_ERROR(CheckNothingLost(source, hf_dir, *family, *spec));
 
   const std::vector<float> zeros(master.size());
   v1::CheckpointManifest manifest = ImportedManifest(config, *spec, stamp);

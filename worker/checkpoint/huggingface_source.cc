@@ -1,9 +1,7 @@
 // Opening and converting; see huggingface_source.h.
 #include "worker/checkpoint/huggingface_source.h"
 
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -20,11 +18,6 @@ namespace {
 
 constexpr char kIndexName[] = "model.safetensors.index.json";
 constexpr int64_t kMaxIndexBytes = int64_t{64} << 20;
-
-// Causal masks that older versions saved among the weights.
-bool IsBuffer(const std::string& name) {
-  return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias");
-}
 
 // The files that an index lists, each once, checked to lie in its own directory.
 absl::StatusOr<std::set<std::string>> IndexedFiles(const std::string& path) {
@@ -56,22 +49,9 @@ T Load(const std::byte* data, size_t index) {
 
 }  // namespace
 
-float HalfToFloat(uint16_t bits) {
-  const int exponent = bits >> 10 & 0x1f;
-  const float fraction = static_cast<float>(bits & 0x3ff);
-  float magnitude;
-  if (exponent == 0x1f) {
-    magnitude = fraction == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
-  } else if (exponent == 0) {
-    magnitude = std::ldexp(fraction, -24);
-  } else {
-    magnitude = std::ldexp(fraction + 1024, exponent - 25);
-  }
-  return bits & 0x8000 ? -magnitude : magnitude;
-}
-
-absl::StatusOr<HuggingFaceSource> HuggingFaceSource::Open(const std::string& directory) {
-  HuggingFaceSource source(directory);
+absl::StatusOr<HuggingFaceSource> HuggingFaceSource::Open(const std::string& directory,
+                                                          const HuggingFaceFormat& format) {
+  HuggingFaceSource source(directory, format);
   const std::string weights = JoinPath(directory, kHuggingFaceWeightsName), index = JoinPath(directory, kIndexName);
   if (FileExists(weights)) {
     ZF_RETURN_IF_ERROR(source.AddFile(weights));
@@ -90,8 +70,8 @@ absl::Status HuggingFaceSource::AddFile(const std::string& path) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(path));
   for (SafetensorsTensor& tensor : header.tensors) {
     std::string name = tensor.name;
-    if (absl::StartsWith(name, std::string(kHuggingFacePrefix))) name.erase(0, kHuggingFacePrefix.size());
-    if (IsBuffer(name)) continue;
+    if (name.starts_with(format_.prefix)) name.erase(0, format_.prefix.size());
+    if (format_.is_buffer(name)) continue;
     if (header.data_begin + tensor.end > static_cast<int64_t>(file->bytes().size())) {
       return absl::DataLossError(absl::StrCat(path, ": changed while it was read"));
     }
@@ -112,7 +92,8 @@ std::vector<std::string> HuggingFaceSource::Names() const {
 absl::Status HuggingFaceSource::Check(const std::string& name, const std::vector<int64_t>& shape) const {
   auto found = tensors_.find(name);
   if (found == tensors_.end()) {
-    return absl::DataLossError(absl::StrCat(directory_, ": no tensor '", name, "', with or without 'transformer.'"));
+    return absl::DataLossError(
+        absl::StrCat(directory_, ": no tensor '", name, "', with or without '", std::string(format_.prefix), "'"));
   }
   const SafetensorsTensor& tensor = found->second.tensor;
   const std::string where = absl::StrCat(found->second.file->path(), ": tensor '", tensor.name, "'");
@@ -135,7 +116,7 @@ absl::Status HuggingFaceSource::Read(const std::string& name, const std::vector<
   const std::byte* data = located.file->bytes().data() + located.data_begin + located.tensor.begin;
   if (dtype == "F32") std::memcpy(into.data(), data, into.size_bytes());
   for (size_t i = 0; dtype == "BF16" && i < into.size(); ++i) into[i] = ToFloat(BF16{Load<uint16_t>(data, i)});
-  for (size_t i = 0; dtype == "F16" && i < into.size(); ++i) into[i] = HalfToFloat(Load<uint16_t>(data, i));
+  for (size_t i = 0; dtype == "F16" && i < into.size(); ++i) into[i] = ToFloat(F16{Load<uint16_t>(data, i)});
   return absl::OkStatus();
 }
 

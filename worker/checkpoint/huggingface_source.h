@@ -12,16 +12,18 @@
 #include "absl/status/statusor.h"
 #include "base/file.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/model/families.h"
 
 namespace zerofleet {
 
 class HuggingFaceSource {
  public:
-  // Opens model.safetensors, or the files that model.safetensors.index.json lists. Names lose a leading
-  // "transformer."; buffers that are no weights are left out. DataLoss naming the file, NotFound if there is none.
-  static absl::StatusOr<HuggingFaceSource> Open(const std::string& directory);
+  // Opens model.safetensors, or the files that model.safetensors.index.json lists. Names lose the
+  // format's prefix; buffers that are no weights are left out. DataLoss naming the file, NotFound if there is none.
+  // `format` is borrowed.
+  static absl::StatusOr<HuggingFaceSource> Open(const std::string& directory, const HuggingFaceFormat& format);
 
-  // Names without "transformer.".
+  // Names without the prefix.
   std::vector<std::string> Names() const;
   bool Has(const std::string& name) const { return tensors_.contains(name); }
 
@@ -39,16 +41,15 @@ class HuggingFaceSource {
     int64_t data_begin;
   };
 
-  explicit HuggingFaceSource(std::string directory) : directory_(std::move(directory)) {}
+  HuggingFaceSource(std::string directory, const HuggingFaceFormat& format)
+      : directory_(std::move(directory)), format_(format) {}
   absl::Status AddFile(const std::string& path);
 
   std::string directory_;
+  const HuggingFaceFormat& format_;
   std::vector<std::unique_ptr<MappedFile>> files_;
   std::map<std::string, Located> tensors_;
 };
-
-// The value of an IEEE 754 half, from its bits.
-float HalfToFloat(uint16_t bits);
 
 }  // namespace zerofleet
 

@@ -14,6 +14,7 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
 #include "worker/device/step_control.h"
+#include "worker/model/families.h"
 #include "worker/model/spec.h"
 
 namespace zerofleet {
@@ -267,9 +268,10 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
   ZF_RETURN_IF_ERROR(CheckTensors(manifest));
   absl::StatusOr<ModelSpec> spec = ModelSpec::Create(manifest.config().model());
   if (!spec.ok()) return Wrong("config", std::string(spec.status().message()));
-  if (manifest.config().model().kv_heads() != manifest.config().model().heads()) {
-    return Wrong("config.model.kv_heads", absl::StrCat(manifest.config().model().kv_heads(), ", expected ",
-                                                       manifest.config().model().heads(), " as heads"));
+  const v1::ModelConfig& model = manifest.config().model();
+  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(model.family()));
+  if (!family->grouped_queries && model.kv_heads() != model.heads()) {
+    return Wrong("config.model.kv_heads", absl::StrCat(model.kv_heads(), ", expected ", model.heads(), " as heads"));
   }
   ZF_RETURN_IF_ERROR(CheckTensorsOfModel(manifest, *spec));
   return CheckFiles(manifest, *spec);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "proto/json.h"
+#include "worker/model/families.h"
 
 namespace zerofleet {
 
@@ -19,6 +20,8 @@ absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::Mo
                                               DumpJson(value), " there and ", DumpJson(here[field]),
                                               " in the configuration"));
   }
+  const absl::StatusOr<const ModelFamily*> family = FindModelFamily(model.family());
+  if (family.ok() && !(*family)->position_table) return absl::OkStatus();
   if (model.context() <= stored.context()) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(
       "checkpoint ", path, " has a context of ", stored.context(), " and model.context is ", model.context(),

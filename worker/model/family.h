@@ -1,18 +1,12 @@
-// The model families, one row each: all that differs between them, for every file that would have to ask.
-//
-// A new family is a file with its row (gpt2_family.cc is the example), its tensor table and its passes, and a line in
-// family.cc. ModelSpec::Create and Model::Create look the row up.
+// What a model family is: one row with all that differs between families, for every file that would have to ask.
 #ifndef ZEROFLEET_WORKER_MODEL_FAMILY_H_
 #define ZEROFLEET_WORKER_MODEL_FAMILY_H_
 
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
 #include "zerofleet/v1/config.pb.h"
@@ -43,6 +37,7 @@ struct HuggingFaceFormat {
   std::string_view prefix;     // of every tensor's name; a source may leave it out
   std::string_view embedding;  // the token embedding's name without it
   bool (*is_transposed)(std::string_view tensor_name);  // stored (in, out) there, while ours is (out, in)
+  bool (*is_buffer)(std::string_view tensor_name);      // stored by some versions, and no weight
 };
 
 struct ModelFamily {
@@ -58,13 +53,6 @@ struct ModelFamily {
                                    int64_t time);
   HuggingFaceFormat hugging_face;
 };
-
-// Every family; the first is the default.
-std::span<const ModelFamily* const> ModelFamilies();
-std::vector<std::string> ModelFamilyNames();
-
-// InvalidArgument, with the names of those there are, for another.
-absl::StatusOr<const ModelFamily*> FindModelFamily(std::string_view name);
 
 }  // namespace zerofleet
 

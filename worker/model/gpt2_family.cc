@@ -30,6 +30,12 @@ bool IsConv1D(std::string_view tensor_name) {
          absl::EndsWith(name, ".mlp.c_fc.weight") || absl::EndsWith(name, ".mlp.c_proj.weight");
 }
 
+// The causal mask.
+bool IsMask(std::string_view tensor_name) {
+  const absl::string_view name(tensor_name.data(), tensor_name.size());
+  return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias");
+}
+
 constexpr HuggingFaceFormat::Size kSizes[] = {
     {"vocab_size", &Config::vocab, &Config::set_vocab, true},
     {"n_positions", &Config::context, &Config::set_context, true},
@@ -70,7 +76,8 @@ constexpr ModelFamily kGpt2Family = {
                      .end_of_text_vocab = 50257,
                      .prefix = "transformer.",
                      .embedding = "wte.weight",
-                     .is_transposed = IsConv1D},
+                     .is_transposed = IsConv1D,
+                     .is_buffer = IsMask},
 };
 
 }  // namespace zerofleet

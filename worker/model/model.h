@@ -1,7 +1,7 @@
 // A transformer with explicit forward and backward over borrowed parameters.
 //
 // The model owns no memory: activations and scratch are given to it (sizes from ActivationBytes and ScratchBytes), and
-// parameters come unit by unit from a ParameterSource. A new family implements this header and gets a line in model.cc.
+// parameters come unit by unit from a ParameterSource. A family implements this header; families.h lists them.
 #ifndef ZEROFLEET_WORKER_MODEL_MODEL_H_
 #define ZEROFLEET_WORKER_MODEL_MODEL_H_
 
@@ -45,7 +45,8 @@ std::vector<int> UsedUnits(const std::vector<UnitEvent>& events);
 
 class Model {
  public:
-  // `sequences` and `time` bound every micro-batch; memory must be set before the first pass.
+  // By the family's row (families.cc). `sequences` and `time` bound every micro-batch; memory must be set before the
+  // first pass.
   static absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelConfig& config, DType dtype, Device& device,
                                                        int64_t sequences, int64_t time);
   virtual ~Model() = default;

@@ -1,7 +1,7 @@
 // A model as data: one ordered table of tensors that drives sizes, pointers, initialisation, decay, sharding, export.
 //
-// Table order is the order of the flat space. Names are Hugging Face's; Linear weights are (out, in). A new family adds
-// a function that appends its rows (gpt2_spec.cc is the example).
+// Table order is the order of the flat space. Names are Hugging Face's; Linear weights are (out, in). A family has a
+// function that appends its rows (gpt2_spec.cc is the example); families.h lists the families.
 #ifndef ZEROFLEET_WORKER_MODEL_SPEC_H_
 #define ZEROFLEET_WORKER_MODEL_SPEC_H_
 
@@ -34,15 +34,14 @@ struct TensorSpec {
 
 class ModelSpec {
  public:
-  // InvalidArgument for a family this version lacks or sizes that overflow.
+  // By the family's row (families.cc). InvalidArgument for a family this version lacks or sizes that overflow.
   static absl::StatusOr<ModelSpec> Create(const v1::ModelConfig& config);
 
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   const std::vector<UnitExtent>& units() const { return units_; }
   int64_t parameters() const { return tensors_.back().flat_end; }
 
-  // Model FLOPs of training on one token: 6 * parameters (without the position table) + 12 * layers * hidden *
-  // context, forward and backward, the causal half not discounted.
+  // Model FLOPs of training on one token, forward and backward, as the family counts them.
   double FlopsPerToken() const { return flops_per_token_; }
 
   // The deviation of the normal distribution `init` draws from; only for the two normal kinds.

@@ -39,6 +39,9 @@ class ZeroLayout {
   bool accumulates() const { return options_.micro_batches > 1; }
   DType gradient_dtype() const { return accumulates() ? DType::kF32 : options_.dtype; }
 
+  // Whether a whole unit's gradient needs memory outside the resting gradients while the backward sums it.
+  bool needs_gradient_slots() const { return stage_.split_gradients || gradient_dtype() != DType::kF32; }
+
   int64_t parameter_elements() const { return VectorElements(stage_.split_parameters); }
   int64_t gradient_elements() const { return VectorElements(stage_.split_gradients); }
   int64_t optimizer_elements() const { return VectorElements(stage_.split_optimizer); }

@@ -4,7 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/units.h"
 #include "worker/device/step_control.h"
-#include "worker/zero/reduce.h"
 #include "worker/zero/slots.h"
 
 namespace zerofleet {
@@ -28,7 +27,7 @@ void AddSlots(const ZeroLayout& layout, MemoryPlan& plan) {
       plan.rows.push_back(
           {Space::kDevice, Category::kGathered, ParameterSlotRow(s), unit * DTypeBytes(layout.options().dtype)});
     }
-    if (GradientReducer::NeedsSlots(layout)) {
+    if (layout.needs_gradient_slots()) {
       plan.rows.push_back({Space::kDevice, Category::kGathered, GradientSlotRow(s), unit * kF32Bytes});
     }
     if (staging) plan.rows.push_back({Space::kDevice, Category::kBuffers, GradientStagingRow(s), shard * kF32Bytes});

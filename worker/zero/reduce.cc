@@ -20,7 +20,7 @@ GradientReducer::GradientReducer(const ZeroLayout& layout, Arena& arena, Communi
       slot_plan_(PlanSlots(layout.partition())),
       zeroed_for_(layout.units(), -1),
       unit_reduced_(layout.units()) {
-  if (!NeedsSlots(layout_)) return;
+  if (!layout_.needs_gradient_slots()) return;
   for (int s = 0; s < static_cast<int>(slot_plan_.unit_of_slot.size()); ++s) {
     Slot slot;
     slot.memory = {arena.Take(GradientSlotRow(s)), DType::kF32};
@@ -38,7 +38,7 @@ void GradientReducer::BeginMicroBatch(int64_t micro_batch) {
 
 absl::StatusOr<float*> GradientReducer::Gradient(int unit) {
   int64_t bytes = layout_.partition().PaddedElements(unit) * DTypeBytes(DType::kF32);
-  if (!NeedsSlots(layout_)) {
+  if (!layout_.needs_gradient_slots()) {
     // Whole and fp32: micro-batches add to the same sum, begun once per step.
     float* sum = static_cast<float*>(resting_.Offset(layout_.UnitOffset(unit)).data);
     if (zeroed_for_[unit] == -1) ops_.Zero(stream_, sum, bytes);
@@ -70,7 +70,8 @@ void GradientReducer::DeliverWhole(int unit) {
   const std::string& name = layout_.partition().unit(unit).name;
   Tensor whole = resting_.Offset(layout_.UnitOffset(unit));
   Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/false));
-  if (NeedsSlots(layout_)) ops_.Convert(stream_, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
+  if (layout_.needs_gradient_slots())
+    ops_.Convert(stream_, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
   unit_reduced_[unit] =
       communicator_.ReduceScatter(whole.data, whole.dtype, shard.data, shard.dtype, elements, name, stream_.Record());
   if (!layout_.stage().split_optimizer) {

@@ -22,11 +22,6 @@ namespace zerofleet {
 
 class GradientReducer {
  public:
-  // Whether whole units need memory outside the resting gradients.
-  static bool NeedsSlots(const ZeroLayout& layout) {
-    return layout.stage().split_gradients || layout.gradient_dtype() != DType::kF32;
-  }
-
   GradientReducer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Ops& ops, Stream& stream,
                   PhaseMarks& marks);
 

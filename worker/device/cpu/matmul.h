@@ -9,28 +9,11 @@
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_H_
 
-#include <cstdint>
-
 #include "absl/status/status.h"
+#include "worker/device/cpu/matmul_arguments.h"
 #include "worker/device/cpu/thread_pool.h"
-#include "worker/device/ops.h"
 
 namespace zerofleet {
-
-// A row-major matrix with `stride` elements from row to row. `transposed` means that what is stored is the transpose
-// of what the product uses: rows and columns swap roles in memory, not in m, n and k.
-struct Matrix {
-  Tensor data;
-  int64_t stride = 0;
-  bool transposed = false;
-};
-
-struct MatmulArguments {
-  int64_t m = 0, n = 0, k = 0;
-  Matrix a = {}, b = {}, c = {};  // c is never transposed
-  bool accumulate = false;        // adds to c, which is then fp32
-  Tensor bias = {};               // n values added to each row; may be null; not with accumulate
-};
 
 // Cuts the output into tiles for the pool. ResourceExhausted if oneDNN finds no memory.
 absl::Status Matmul(ThreadPool& pool, const MatmulArguments& arguments);

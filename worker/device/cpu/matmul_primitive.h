@@ -5,7 +5,7 @@
 #define ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_PRIMITIVE_H_
 
 #include "absl/status/status.h"
-#include "worker/device/cpu/matmul.h"
+#include "worker/device/cpu/matmul_arguments.h"
 
 namespace zerofleet {
 

@@ -1,5 +1,5 @@
-// The list of families, and what is made from a row; see family.h.
-#include "worker/model/family.h"
+// The list of families, and what is made from a row; see families.h.
+#include "worker/model/families.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -1,0 +1,27 @@
+// The model families. ModelSpec::Create and Model::Create look a row up here.
+//
+// A new family is a file with its row (gpt2_family.cc is the example), its tensor table and its passes, and a line in
+// families.cc.
+#ifndef ZEROFLEET_WORKER_MODEL_FAMILIES_H_
+#define ZEROFLEET_WORKER_MODEL_FAMILIES_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/model/family.h"
+
+namespace zerofleet {
+
+// Every family; the first is the default.
+std::span<const ModelFamily* const> ModelFamilies();
+std::vector<std::string> ModelFamilyNames();
+
+// InvalidArgument, with the names of those there are, for another.
+absl::StatusOr<const ModelFamily*> FindModelFamily(std::string_view name);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_MODEL_FAMILIES_H_
