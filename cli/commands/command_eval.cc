@@ -13,7 +13,7 @@
 #include "cli/commands/command.h"
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
-#include "worker/trainer/inference.h"
+#include "worker/inference/inference.h"
 
 namespace zerofleet::cli {
 namespace {

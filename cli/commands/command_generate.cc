@@ -18,7 +18,7 @@
 #include "cli/config/utf8.h"
 #include "worker/data/format.h"
 #include "worker/data/tokenizer.h"
-#include "worker/trainer/inference.h"
+#include "worker/inference/inference.h"
 
 namespace zerofleet::cli {
 namespace {

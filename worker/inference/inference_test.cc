@@ -1,5 +1,5 @@
 // Choosing a token; the integration tests in tests/ cover loading and scoring.
-#include "worker/trainer/inference.h"
+#include "worker/inference/inference.h"
 
 #include <cmath>
 

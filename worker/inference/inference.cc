@@ -1,5 +1,5 @@
 // Whole parameters in memory, forward passes only; see inference.h.
-#include "worker/trainer/inference.h"
+#include "worker/inference/inference.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // A trained model without training: its loss on a file, its next token. One process, whole parameters, fp32.
-#ifndef ZEROFLEET_WORKER_TRAINER_INFERENCE_H_
-#define ZEROFLEET_WORKER_TRAINER_INFERENCE_H_
+#ifndef ZEROFLEET_WORKER_INFERENCE_INFERENCE_H_
+#define ZEROFLEET_WORKER_INFERENCE_INFERENCE_H_
 
 #include <cstdint>
 #include <memory>
@@ -62,4 +62,4 @@ int32_t SampleToken(std::span<const float> logits, double temperature, int64_t t
 
 }  // namespace zerofleet
 
-#endif  // ZEROFLEET_WORKER_TRAINER_INFERENCE_H_
+#endif  // ZEROFLEET_WORKER_INFERENCE_INFERENCE_H_
