@@ -15,14 +15,18 @@ constexpr size_t kMostOutputs = 65'536;  // minutes of storage that does not ans
 constexpr size_t kMostLogLine = 2048;    // bytes; a manifest's tensor table alone can be 100 KB
 
 // What happens every step, and the parts of a commit, are for debugging; the rest tells the run's story.
+struct IsRoutine {
+  bool operator()(const SendTo& send) const { return send.message.checkpoint().committed(); }
+  bool operator()(const PublishEvent& publish) const { return publish.event.has_step(); }
+  bool operator()(const WriteManifest&) const { return true; }
+  bool operator()(const PersistState&) const { return true; }
+  bool operator()(const SetAside&) const { return false; }
+  bool operator()(const CloseSession&) const { return false; }
+  bool operator()(const EndRun&) const { return false; }
+};
+
 LogLevel LevelOf(const Output& output) {
-  const auto* publish = std::get_if<PublishEvent>(&output.action);
-  const auto* send = std::get_if<SendTo>(&output.action);
-  const bool routine = (publish != nullptr && publish->event.has_step()) ||
-                       (send != nullptr && send->message.checkpoint().committed()) ||
-                       std::holds_alternative<WriteManifest>(output.action) ||
-                       std::holds_alternative<PersistState>(output.action);
-  return routine ? LogLevel::kDebug : LogLevel::kInfo;
+  return std::visit(IsRoutine(), output.action) ? LogLevel::kDebug : LogLevel::kInfo;
 }
 
 }  // namespace
@@ -119,24 +123,40 @@ void CoordinatorLoop::StepLocked(const CoordinatorEvent& event) {
 
 absl::Status CoordinatorLoop::CarryOut(Output& output) {
   Log(output);
-  if (auto* persist = std::get_if<PersistState>(&output.action)) return hooks_.persist(persist->state);
-  if (auto* aside = std::get_if<SetAside>(&output.action)) return hooks_.set_aside(aside->path);
-  if (auto* publish = std::get_if<PublishEvent>(&output.action)) {
-    events_.Publish(std::move(publish->event));
-  } else if (auto* write = std::get_if<WriteManifest>(&output.action)) {
-    absl::MutexLock lock(&mutex_);
-    commits_.push_back(std::move(write->manifest));
-  } else if (auto* end = std::get_if<EndRun>(&output.action)) {
-    CloseAll(end->status);
-  } else if (auto* send = std::get_if<SendTo>(&output.action)) {
-    absl::MutexLock lock(&sessions_mutex_);
-    auto session = sessions_.find(send->member);
-    if (session != sessions_.end()) session->second.sink->Send(std::move(send->message));
-  } else if (auto* close = std::get_if<CloseSession>(&output.action)) {
-    absl::MutexLock lock(&sessions_mutex_);
-    auto session = sessions_.find(close->member);
-    if (session != sessions_.end()) session->second.sink->Close();
-  }
+  return std::visit([this](auto& action) { return Do(action); }, output.action);
+}
+
+absl::Status CoordinatorLoop::Do(SendTo& send) {
+  absl::MutexLock lock(&sessions_mutex_);
+  auto session = sessions_.find(send.member);
+  if (session != sessions_.end()) session->second.sink->Send(std::move(send.message));
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorLoop::Do(WriteManifest& write) {
+  absl::MutexLock lock(&mutex_);
+  commits_.push_back(std::move(write.manifest));
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorLoop::Do(PublishEvent& publish) {
+  events_.Publish(std::move(publish.event));
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorLoop::Do(PersistState& persist) { return hooks_.persist(persist.state); }
+
+absl::Status CoordinatorLoop::Do(SetAside& aside) { return hooks_.set_aside(aside.path); }
+
+absl::Status CoordinatorLoop::Do(CloseSession& close) {
+  absl::MutexLock lock(&sessions_mutex_);
+  auto session = sessions_.find(close.member);
+  if (session != sessions_.end()) session->second.sink->Close();
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorLoop::Do(EndRun& end) {
+  CloseAll(end.status);
   return absl::OkStatus();
 }
 

@@ -89,6 +89,13 @@ class CoordinatorLoop {
   void Step(const CoordinatorEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
   void StepLocked(const CoordinatorEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CarryOut(Output& output) ABSL_LOCKS_EXCLUDED(mutex_, sessions_mutex_);
+  absl::Status Do(SendTo& send);
+  absl::Status Do(WriteManifest& write);
+  absl::Status Do(PublishEvent& publish);
+  absl::Status Do(PersistState& persist);
+  absl::Status Do(SetAside& aside);
+  absl::Status Do(CloseSession& close);
+  absl::Status Do(EndRun& end);
   void OnStorageFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseAll(const absl::Status& end);
   void RefuseTheSilent();
