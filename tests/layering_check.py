@@ -23,7 +23,7 @@ SDKS = [
     ("Prometheus", r"prometheus/|Civet\w*\.h|civetweb", r"services/"),
     ("UCX", r"uc[pst]/", r"worker/collective/ucx"),
     ("oneDNN", r"(oneapi/)?dnnl", r"worker/device/cpu/"),
-    ("Highway", r"hwy/", r"worker/device/cpu/"),
+    ("Highway", r"hwy/", r"worker/device/cpu/|worker/collective/sum\.cc"),
     ("CUDA", r"(cuda|cublas|cudnn)\w*\.h|(driver|vector)_types\.h", r"worker/device/cuda/|worker/collective/(emulation/)?nccl"),
     ("NCCL", r"nccl\.h", r"worker/collective/(emulation/)?nccl|worker/device/cuda/libraries/nccl"),
     ("yaml-cpp", r"yaml-cpp/", r"cli/config/"),

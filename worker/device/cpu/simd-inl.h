@@ -1,6 +1,6 @@
 // Loads and stores of either element type as fp32 vectors; included once for each instruction set (Highway's way).
 //
-// Included only by kernels_*.cc, after hwy/foreach_target.h.
+// Included only by kernels_*.cc and worker/collective/sum.cc, after hwy/foreach_target.h.
 #if defined(ZEROFLEET_WORKER_DEVICE_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ZEROFLEET_WORKER_DEVICE_CPU_SIMD_INL_H_
 #undef ZEROFLEET_WORKER_DEVICE_CPU_SIMD_INL_H_
