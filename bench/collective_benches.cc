@@ -29,6 +29,8 @@ namespace {
 constexpr int kMaxRanks = 64;
 constexpr int kMaxResults = 64;
 constexpr int kMaxAddressBytes = 8192;
+constexpr const char* kOneTeamGroup = "one team";
+constexpr const char* kTeamsGroup = "teams";
 
 // The same on every rank.
 struct Figures {
@@ -55,6 +57,12 @@ struct Case {
   Operation operation;
   DType dtype;
   int64_t bytes;
+  bool teams;  // in two levels
+};
+
+// The same ranks twice.
+struct Communicators {
+  std::unique_ptr<Communicator> one_team, teams;  // teams: null without them
 };
 
 std::vector<Case> Cases(const CollectiveBenchOptions& options) {
@@ -63,7 +71,8 @@ std::vector<Case> Cases(const CollectiveBenchOptions& options) {
     for (Operation operation : {Operation::kAllGather, Operation::kReduceScatter, Operation::kAllReduce}) {
       for (DType dtype : {DType::kF32, DType::kBF16}) {
         if (operation == Operation::kAllGather && dtype == DType::kBF16) continue;  // the bytes are the same
-        cases.push_back({operation, dtype, bytes});
+        cases.push_back({operation, dtype, bytes, false});
+        if (options.team > 0) cases.push_back({operation, dtype, bytes, true});
       }
     }
   }
@@ -111,7 +120,8 @@ absl::StatusOr<double> TimeCase(Communicator& communicator, const Case& one, flo
 }
 
 // One rank's part of the whole bench.
-absl::Status Measure(Communicator& communicator, const CollectiveBenchOptions& options, Figures& figures) {
+absl::Status Measure(const Communicators& communicators, const CollectiveBenchOptions& options, Figures& figures) {
+  Communicator& communicator = *communicators.one_team;
   const std::vector<Case> cases = Cases(options);
   ZF_ASSIGN_OR_RETURN(figures.memory_bytes_per_second, MeasureMemory(communicator));
   const int64_t largest = *std::max_element(options.sizes_bytes.begin(), options.sizes_bytes.end()) / 4;
@@ -120,7 +130,8 @@ absl::Status Measure(Communicator& communicator, const CollectiveBenchOptions& o
     double best = 0;
     for (int round = -1; round < options.rounds; round++) {  // the first warms up
       ZF_RETURN_IF_ERROR(GatherFromRanks(communicator, 0).status());
-      ZF_ASSIGN_OR_RETURN(const double mine, TimeCase(communicator, cases[i], full.data(), shard.data()));
+      Communicator& measured = cases[i].teams ? *communicators.teams : communicator;
+      ZF_ASSIGN_OR_RETURN(const double mine, TimeCase(measured, cases[i], full.data(), shard.data()));
       ZF_ASSIGN_OR_RETURN(const std::vector<double> ranks, GatherFromRanks(communicator, mine));
       const double slowest = *std::max_element(ranks.begin(), ranks.end());
       if (round >= 0 && (best == 0 || slowest < best)) best = slowest;
@@ -137,15 +148,35 @@ std::vector<CollectiveRate> Rates(const Figures& figures, const CollectiveBenchO
     const double seconds = figures.seconds[i];
     const double factor = (ranks - 1.0) / ranks * (cases[i].operation == Operation::kAllReduce ? 2 : 1);
     rates.push_back({options.backend == "auto" ? "ucx" : options.backend, cases[i].operation, cases[i].dtype, ranks,
-                     cases[i].bytes, seconds, static_cast<double>(cases[i].bytes) / seconds * factor,
-                     figures.memory_bytes_per_second});
+                     cases[i].teams ? options.team : ranks, cases[i].bytes, seconds,
+                     static_cast<double>(cases[i].bytes) / seconds * factor, figures.memory_bytes_per_second});
   }
   return rates;
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> JoinOnBoard(Board& board, const CollectiveBenchOptions& options,
-                                                          Device& device, int rank) {
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> endpoint, CreateCollectiveEndpoint(options.backend, device));
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateEndpoint(const CollectiveBenchOptions& options,
+                                                                   Device& device) {
+  std::vector<std::string> groups = {kOneTeamGroup};
+  if (options.team > 0) groups.push_back(kTeamsGroup);
+  return CreateCollectiveEndpoint(options.backend, device, groups);
+}
+
+absl::StatusOr<Communicators> JoinGroups(CollectiveEndpoint& endpoint, const CollectiveBenchOptions& options, int rank,
+                                         const std::vector<std::string>& addresses) {
+  Communicators communicators;
+  CollectiveGroup group = {.name = kOneTeamGroup, .rank = rank, .addresses = addresses};
+  ZF_ASSIGN_OR_RETURN(communicators.one_team, endpoint.Join(group));
+  if (options.team == 0) return communicators;
+  group.name = kTeamsGroup;
+  group.team = options.team;
+  for (int peer = 0; peer < group.size(); peer++) group.nodes.push_back(peer / options.team);
+  ZF_ASSIGN_OR_RETURN(communicators.teams, endpoint.Join(group));
+  return communicators;
+}
+
+absl::StatusOr<Communicators> JoinOnBoard(Board& board, const CollectiveBenchOptions& options, Device& device,
+                                          int rank) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveEndpoint> endpoint, CreateEndpoint(options, device));
   const std::string address = endpoint->address();
   if (address.size() > kMaxAddressBytes) return absl::InternalError("collective address too long");
   std::memcpy(board.addresses[rank], address.data(), address.size());
@@ -155,14 +186,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinOnBoard(Board& board, const Co
   for (int peer = 0; peer < options.ranks; peer++) {
     addresses.emplace_back(board.addresses[peer], board.address_bytes[peer]);
   }
-  return endpoint->Join({.name = "data", .rank = rank, .addresses = addresses});
+  return JoinGroups(*endpoint, options, rank, addresses);
 }
 
 absl::Status RunRank(Board& board, const CollectiveBenchOptions& options, int rank) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({.kind = "cpu"}));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, JoinOnBoard(board, options, *device, rank));
+  ZF_ASSIGN_OR_RETURN(const Communicators communicators, JoinOnBoard(board, options, *device, rank));
   Figures figures = {};
-  ZF_RETURN_IF_ERROR(Measure(*communicator, options, figures));
+  ZF_RETURN_IF_ERROR(Measure(communicators, options, figures));
   if (rank == 0) board.figures = figures;
   return absl::OkStatus();
 }
@@ -191,8 +222,9 @@ absl::Status CheckOptions(const CollectiveBenchOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("collective bench: ranks must be 1 to ", kMaxRanks));
   }
   if (options.sizes_bytes.empty() || Cases(options).size() > kMaxResults) {
-    return absl::InvalidArgumentError("collective bench: between 1 and 12 sizes");
+    return absl::InvalidArgumentError("collective bench: too many sizes, or none");
   }
+  if (options.team < 0) return absl::InvalidArgumentError("collective bench: ranks per team must be >= 0");
   return absl::OkStatus();
 }
 
@@ -229,19 +261,22 @@ absl::StatusOr<std::vector<CollectiveRate>> BenchCollectivesAcrossHosts(const Co
                                                                         const std::function<bool()>& cancelled) {
   ZF_RETURN_IF_ERROR(CheckOptions(options));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({.kind = "cpu"}));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveEndpoint> endpoint,
-                      CreateCollectiveEndpoint(options.backend, *device));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveEndpoint> endpoint, CreateEndpoint(options, *device));
   ZF_ASSIGN_OR_RETURN(
       const std::unique_ptr<RendezvousClient> group,
       RendezvousClient::Join(
           {.server = meeting_place, .host = host, .transport_address = endpoint->address(), .cancelled = cancelled}));
   const int ranks = static_cast<int>(group->transport_addresses().size());
-  ZF_ASSIGN_OR_RETURN(
-      const std::shared_ptr<Communicator> communicator,
-      endpoint->Join({.name = "data", .rank = group->rank(), .addresses = group->transport_addresses()}));
-  group->OnLost([communicator](absl::Status reason) { communicator->Abort(std::move(reason)); });
+  ZF_ASSIGN_OR_RETURN(Communicators joined,
+                      JoinGroups(*endpoint, options, group->rank(), group->transport_addresses()));
+  const auto communicators = std::make_shared<const Communicators>(std::move(joined));
+  group->OnLost([communicators](absl::Status reason) {
+    for (const auto* each : {&communicators->one_team, &communicators->teams}) {
+      if (*each != nullptr) (*each)->Abort(reason);
+    }
+  });
   Figures figures = {};
-  ZF_RETURN_IF_ERROR(Measure(*communicator, options, figures));
+  ZF_RETURN_IF_ERROR(Measure(*communicators, options, figures));
   ZF_RETURN_IF_ERROR(group->Done());
   return Rates(figures, options, ranks);
 }

@@ -22,6 +22,9 @@ struct CollectiveBenchOptions {
   std::string backend = "auto";  // as the configuration spells it
   int ranks = 2;
   int rounds = 6;
+  // Ranks per team, 0 or less than `ranks`. If not 0, every operation is measured twice: with all ranks as one team on
+  // one node, and in two levels, each team on a node of its own.
+  int team = 0;
   std::vector<int64_t> sizes_bytes = {64 << 10, 1 << 20, 16 << 20, 256 << 20};  // whole arrays
 };
 
@@ -29,7 +32,7 @@ struct CollectiveRate {
   std::string backend;
   Operation operation;
   DType dtype;
-  int ranks;
+  int ranks, team;  // ranks per team: all of them in one level
   int64_t bytes;
   double seconds;
   double bus_bytes_per_second;

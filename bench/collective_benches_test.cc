@@ -24,6 +24,18 @@ TEST(CollectiveBenchesTest, MeasuresEveryOperationBetweenProcesses) {
   }
 }
 
+TEST(CollectiveBenchesTest, MeasuresOneLevelAndTwoInOneRun) {
+  const auto rates = BenchCollectives({.ranks = 4, .rounds = 1, .team = 2, .sizes_bytes = {1 << 16}});
+  ASSERT_TRUE(rates.ok()) << rates.status();
+  ASSERT_EQ(rates->size(), 10u);
+  for (size_t i = 0; i < rates->size(); i += 2) {
+    EXPECT_EQ((*rates)[i].team, 4);
+    EXPECT_EQ((*rates)[i + 1].team, 2);
+    EXPECT_EQ((*rates)[i + 1].operation, (*rates)[i].operation);
+    EXPECT_GT((*rates)[i + 1].seconds, 0);
+  }
+}
+
 TEST(CollectiveBenchesTest, RanksOfSeveralHostsMeetAndMeasureTheSame) {
   const auto server = *RendezvousServer::Start("127.0.0.1:0", 2);
   const std::string place = absl::StrCat("127.0.0.1:", server->port());

@@ -38,7 +38,7 @@ struct BenchFlags {
   bool json = false;
   std::string device = "auto";
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  int ranks = 2;
+  int ranks = 2, team = 0;
   std::string rendezvous, listen, interface;
   int members = 16;
   int64_t parameters = 50'000'000;
@@ -148,6 +148,7 @@ absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
 absl::StatusOr<std::vector<CollectiveRate>> CollectiveRates(const BenchFlags& flags) {
   CollectiveBenchOptions options;
   options.ranks = flags.ranks;
+  options.team = flags.team;
   // First, since it changes the environment, which no other thread may read meanwhile.
   if (!flags.interface.empty()) {
     ZF_RETURN_IF_ERROR(Annotate(UseNetworkInterface(flags.interface), "--interface"));
@@ -167,15 +168,17 @@ absl::StatusOr<std::vector<CollectiveRate>> CollectiveRates(const BenchFlags& fl
 
 absl::StatusOr<Results> Collectives(const BenchFlags& flags) {
   ZF_ASSIGN_OR_RETURN(const std::vector<CollectiveRate> rates, CollectiveRates(flags));
-  Results results{TextTable({"operation", "backend", "type", "ranks", "size", "seconds", "busbw GB/s", "memory GB/s"})};
+  Results results{
+      TextTable({"operation", "backend", "type", "ranks", "team", "size", "seconds", "busbw GB/s", "memory GB/s"})};
   for (const CollectiveRate& rate : rates) {
     results.table.Add({OperationName(rate.operation), rate.backend, DTypeName(rate.dtype), absl::StrCat(rate.ranks),
-                       HumanBytes(rate.bytes), absl::StrFormat("%.6f", rate.seconds), Giga(rate.bus_bytes_per_second),
-                       Giga(rate.memory_bytes_per_second)});
+                       absl::StrCat(rate.team), HumanBytes(rate.bytes), absl::StrFormat("%.6f", rate.seconds),
+                       Giga(rate.bus_bytes_per_second), Giga(rate.memory_bytes_per_second)});
     results.rows.push_back({{"operation", OperationName(rate.operation)},
                             {"backend", rate.backend},
                             {"dtype", DTypeName(rate.dtype)},
                             {"ranks", rate.ranks},
+                            {"team", rate.team},
                             {"bytes", rate.bytes},
                             {"seconds", rate.seconds},
                             {"bus_bytes_per_second", rate.bus_bytes_per_second},
@@ -349,6 +352,11 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
       AddBench(*bench, "collectives", "Collectives between processes, on this machine or on several hosts.",
                Collectives, flags, body);
   collectives->add_option("--ranks", flags->ranks, "Processes in all")->check(CLI::Range(1, 64))->capture_default_str();
+  collectives
+      ->add_option("--team", flags->team,
+                   "Measure in two levels too: teams of so many ranks in a row, each on a node of its own; the same on "
+                   "every host")
+      ->check(CLI::Range(2, 64));
   CLI::Option* listen = collectives->add_option(
       "--listen", flags->listen, "Be one of --ranks ranks on several hosts; the others meet it at this HOST:PORT");
   collectives
