@@ -50,7 +50,7 @@ if(ZEROFLEET_SANITIZE)
   # Worlds of 4, 8 and 16 ranks as threads, and of teams but 2+2 and 2+2+1, are left out: the others meet in the same
   # ways, and each step takes seconds there.
   list(APPEND ZF_SANITIZER_ENVIRONMENT
-    "GTEST_FILTER=-Backends/*4:Backends/*8:Backends/*16:Teams/*6by*:Teams/*9by*:Teams/*12by*")
+    "GTEST_FILTER=-Backends/*4:Backends/*8:Backends/*16:Teams/*6by*:Teams/*9by*:Teams/*12by*:Teams/*AllReduce*")
 endif()
 
 # The longest a test binary may take on a busy machine; the emulated GPU and the sanitizers are ten times slower.
