@@ -23,7 +23,18 @@ constexpr double kPatienceSeconds = 60;
 
 v1::Config BenchConfig(int members, const std::string& directory) {
   v1::Config config;
+  // GPT-2 124M: it is divided, and never built.
+  v1::ModelConfig& model = *config.mutable_model();
+  model.set_family("gpt2");
+  model.set_layers(12);
+  model.set_hidden(768);
+  model.set_heads(12);
+  model.set_kv_heads(12);
+  model.set_intermediate(3072);
+  model.set_context(1024);
+  model.set_vocab(50257);
   config.mutable_parallel()->set_workers(members);
+  config.mutable_parallel()->set_tensor(1);
   config.set_steps(1);
   config.mutable_checkpoint()->set_dir(JoinPath(directory, "checkpoints"));
   config.mutable_restart()->set_form_timeout_seconds(kPatienceSeconds);
@@ -37,12 +48,15 @@ class SilentMember {
   explicit SilentMember(std::unique_ptr<SessionClient> session) : session_(std::move(session)) {}
 
   absl::Status ReachStart() {
-    v1::WorkerMessage hello, ready, loaded;
+    v1::WorkerMessage hello, ready, entered, loaded;
     hello.mutable_hello()->set_device("cpu");
     ZF_RETURN_IF_ERROR(session_->Send(hello));
     ZF_RETURN_IF_ERROR(Await(v1::CoordinatorMessage::kWelcome));
     ready.mutable_ready()->set_parameters(1);
     ZF_RETURN_IF_ERROR(session_->Send(ready));
+    ZF_RETURN_IF_ERROR(Await(v1::CoordinatorMessage::kAssignment));
+    entered.mutable_entered();
+    ZF_RETURN_IF_ERROR(session_->Send(entered));
     ZF_RETURN_IF_ERROR(Await(v1::CoordinatorMessage::kLoad));
     loaded.mutable_load_result()->set_ok(true);
     ZF_RETURN_IF_ERROR(session_->Send(loaded));

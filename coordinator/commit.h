@@ -2,21 +2,17 @@
 #ifndef ZEROFLEET_COORDINATOR_COMMIT_H_
 #define ZEROFLEET_COORDINATOR_COMMIT_H_
 
-#include "absl/status/status.h"
 #include "coordinator/fleet.h"
 
 namespace zerofleet {
 
 // One rank's shard of one step. A failed one fails the run, naming rank, path and reason: a run whose checkpoints do
-// not reach storage must not look healthy. So does one that is not of this run: another configuration, rank, step or
-// size. What was committed before stays. With the last shard the manifest goes out.
+// not reach storage must not look healthy. So does one that is not of this run: another configuration, rank, step, size
+// or part of the state. What was committed before stays. With the last shard the manifest goes out.
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard);
 
 // The manifest is on storage, or is not.
 void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now);
-
-// OK if the files' ranges cover the flat space of the tensors exactly, each element once; else what is wrong.
-absl::Status CheckCoverage(const v1::CheckpointManifest& manifest);
 
 }  // namespace zerofleet
 

@@ -13,6 +13,7 @@
 #include "coordinator/rendezvous.h"
 #include "coordinator/stop.h"
 #include "coordinator/training.h"
+#include "coordinator/view.h"
 
 namespace zerofleet {
 
@@ -20,6 +21,7 @@ using Body = v1::WorkerMessage::BodyCase;
 
 Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
   ZF_CHECK(parameters.config.parallel().workers() >= 1);
+  ZF_CHECK(parameters.config.parallel().tensor() >= 1);
   fleet_.parameters = std::move(parameters);
   fleet_.began = fleet_.last_tick = now_seconds;
   if (!fleet_.parameters.candidates.empty()) fleet_.last_committed_step = fleet_.parameters.candidates.front().step;
@@ -65,6 +67,7 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
   bool training = member.state == MemberState::kTraining;
   switch (message.body_case()) {
     case Body::kReady: return OnReady(fleet_, member, message.ready(), now);
+    case Body::kEntered: return OnEntered(fleet_, member, message.entered(), now);
     case Body::kLoadResult: return OnLoadResult(fleet_, member, message.load_result(), now);
     case Body::kHeartbeat: return OnHeartbeat(fleet_, member, message.heartbeat(), now);
     case Body::kEvent:

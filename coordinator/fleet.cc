@@ -42,6 +42,10 @@ bool Fleet::All(MemberState state) const {
          std::all_of(members.begin(), members.end(), [state](const Member& member) { return member.state == state; });
 }
 
+bool Fleet::AllEntered() const {
+  return std::all_of(members.begin(), members.end(), [](const Member& member) { return member.entered.has_value(); });
+}
+
 void Fleet::Send(MemberId member, v1::CoordinatorMessage message, std::string reason) {
   message.set_generation(generation);
   Emit(SendTo{member, std::move(message)}, std::move(reason));

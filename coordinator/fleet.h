@@ -6,6 +6,7 @@
 #define ZEROFLEET_COORDINATOR_FLEET_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,9 @@
 
 #include "coordinator/event.h"
 #include "coordinator/output.h"
+#include "coordinator/ownership.h"
+#include "coordinator/partition.h"
+#include "coordinator/placement.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
 namespace zerofleet {
@@ -27,10 +31,14 @@ const char* Name(MemberState state);
 struct CheckpointCandidate {
   std::string path;
   int64_t step = 0;
+  int team = 0;  // of the run that wrote it; 0: no run has formed yet
 };
 
 struct FleetParameters {
-  v1::Config config;  // complete
+  v1::Config config;              // complete
+  std::vector<UnitExtent> units;  // of its model
+  // The vectors of the training state in a view of so many ranks.
+  std::function<std::vector<StateVector>(int world_size)> states = [](int) { return std::vector<StateVector>(); };
   std::string version;
   std::string run;                              // its name, for people and metrics
   uint64_t previous_generation = 0;             // the largest ever used
@@ -47,13 +55,23 @@ struct Member {
   v1::Hello hello;
   v1::Ready ready;
   int64_t step = 0;
-  double last_heard = 0;    // seconds, of any message
-  bool heartbeats = false;  // has sent one, so its silence is judged by the heartbeat timeout
+  double last_heard = 0;               // seconds, of any message
+  std::optional<v1::Entered> entered;  // what it said on entering the view
+  bool heartbeats = false;             // has sent one, so its silence is judged by the heartbeat timeout
   std::vector<v1::GroupProgress> progress;
   double progress_since = 0;  // when `progress` last changed
   bool finished_early = false;
   bool failed = false;  // has reported an error it cannot go on from: it leaves, and is not lost by that
   v1::RankReport report;
+};
+
+// What a generation's members share, set by FormView.
+struct View {
+  int team;                        // ranks that are summed together first
+  std::vector<Coordinates> ranks;  // by rank
+  PartitionMap partition;          // of the state over a data group
+  std::vector<PlacedRange> OwnedBy(int rank) const { return partition.StoredRanges(ranks[rank].data); }
+  int world_size() const { return static_cast<int>(ranks.size()); }
 };
 
 // The shards of one step that have been reported, until the manifest is written.
@@ -84,7 +102,8 @@ struct Fleet {
   Phase phase = Phase::kForming;
   std::string message;  // why, when failed
   uint64_t generation = 0;
-  std::vector<Member> members;  // in join order, which is rank order once assigned
+  std::vector<Member> members;  // in join order; in rank order once there is a view
+  std::optional<View> view;     // none while the fleet forms
   double began = 0;             // seconds: the coordinator's start
   double last_tick = 0;
   double load_began = 0, training_began = 0, training_ended = 0;
@@ -103,13 +122,15 @@ struct Fleet {
   FleetCounters counters;
   std::vector<Output> outputs;  // of the step in progress
 
-  int world_size() const { return parameters.config.parallel().workers(); }
+  // Of the view; while the fleet forms, of the view that is asked for.
+  int world_size() const { return view ? view->world_size() : parameters.config.parallel().workers(); }
   double heartbeat_timeout_seconds() const { return parameters.config.restart().heartbeat_timeout_seconds(); }
   double form_timeout_seconds() const { return parameters.config.restart().form_timeout_seconds(); }
   bool ended() const { return phase == Phase::kDone || phase == Phase::kFailed; }
 
   Member* Find(MemberId id);
   bool All(MemberState state) const;  // every place is taken, by a member in this state
+  bool AllEntered() const;            // every member has entered the view
 
   // Outputs. Messages carry the fleet's generation.
   void Send(MemberId member, v1::CoordinatorMessage message, std::string reason);

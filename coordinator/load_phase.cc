@@ -75,7 +75,6 @@ void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& fail
 }  // namespace
 
 void BeginLoad(Fleet& fleet, double now) {
-  fleet.phase = Phase::kLoading;
   fleet.load_began = now;
   for (Member& member : fleet.members) {
     member.state = MemberState::kLoading;
@@ -88,7 +87,8 @@ void BeginLoad(Fleet& fleet, double now) {
 }
 
 void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now) {
-  if (fleet.phase != Phase::kLoading || result.path() != CandidatePath(fleet)) return;  // of a candidate given up
+  if (fleet.phase != Phase::kLoading || !fleet.AllEntered()) return;
+  if (result.path() != CandidatePath(fleet)) return;  // of a candidate given up
   if (result.ok()) {
     member.state = MemberState::kReady;
     if (fleet.All(MemberState::kReady)) StartTraining(fleet, now);

@@ -1,8 +1,9 @@
 // The coordinator under a seeded simulation: workers that crash, fall silent or fail to save, messages that come late,
 // twice, out of order or not at all (a stream that loses one breaks), storage that fails, operators that stop the run.
 //
-// Whatever happens: a step is committed once, with every rank's shard; generations only grow; ranks are unique; the run
-// ends, and nothing follows its end. A failure prints its seed; ZF_SIMULATION_SEED=n repeats that one with its trace.
+// Whatever happens: a step is committed once, with every rank's shard; generations only grow; ranks are unique, those
+// of a host consecutive, and own every element once; nothing is loaded before all have entered the view; the run ends,
+// and nothing follows its end. A failure prints its seed; ZF_SIMULATION_SEED=n repeats that one with its trace.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,14 +25,16 @@ namespace zerofleet {
 namespace {
 
 constexpr int kSteps = 6, kSaveEvery = 2;
-constexpr int kElements = 12;  // divides by every world size used
+constexpr int kElements = 12 * kShardAlignment;  // every world size used divides it into full shards
+constexpr int kMostRanksPerHost = 3;
 constexpr double kHeartbeatTimeout = 2, kFormTimeout = 20;
 constexpr double kLongestRun = 300;  // seconds of simulated time
 
 struct Worker {
   MemberId id = 0;
   uint64_t generation = 0;
-  int rank = -1, world_size = 0;
+  v1::Assignment view;
+  int rank = -1;
   int64_t step = 0;
   bool alive = true, silent = false, connected = true, training = false, saving = false, finished = false;
 };
@@ -74,9 +77,11 @@ class Simulation {
     FleetParameters parameters;
     v1::Config& config = parameters.config;
     config.mutable_parallel()->set_workers(1 + random_() % 4);
+    config.mutable_parallel()->set_tensor(1);
     config.set_steps(kSteps);
     config.mutable_restart()->set_heartbeat_timeout_seconds(kHeartbeatTimeout);
     config.mutable_restart()->set_form_timeout_seconds(kFormTimeout);
+    parameters.units = {{"w", 0, kElements}};
     parameters.previous_generation = random_() % 5;
     generation_ = parameters.previous_generation;
     return parameters;
@@ -122,7 +127,8 @@ class Simulation {
 
   void Join(Worker& worker) {
     v1::WorkerMessage message;
-    message.mutable_hello()->set_host(absl::StrCat("host", worker.id));
+    message.mutable_hello()->set_host(absl::StrCat("host", random_() % kMostRanksPerHost));
+    message.mutable_hello()->set_pid(static_cast<int64_t>(worker.id));
     Send(worker, message);
     At(0.1, [this, &worker] { Live(worker); });
   }
@@ -132,11 +138,13 @@ class Simulation {
     worker.generation = std::max(worker.generation, message.generation());
     v1::WorkerMessage reply;
     if (message.has_welcome()) {
-      reply.mutable_ready()->set_layout_digest("same");
+      reply.mutable_ready()->set_config_digest("same");
       Send(worker, reply);
     } else if (message.has_assignment()) {
       worker.rank = message.assignment().rank();
-      worker.world_size = message.assignment().world_size();
+      worker.view = message.assignment();
+      reply.mutable_entered()->set_layout_digest("same");
+      if (entered_.insert(worker.id).second || Chance(0.5)) Send(worker, reply);
     } else if (message.has_load()) {
       reply.mutable_load_result()->set_ok(true);
       Send(worker, reply);
@@ -196,13 +204,11 @@ class Simulation {
     shard.set_ok(!Chance(chance_ / 2));
     shard.mutable_manifest()->set_step(worker.step);
     *shard.mutable_manifest()->mutable_config() = coordinator_.fleet().parameters.config;
-    shard.mutable_manifest()->set_world_size(worker.world_size);
+    shard.mutable_manifest()->set_world_size(worker.view.world_size());
+    shard.mutable_manifest()->set_team(worker.view.team());
     shard.mutable_file()->set_rank(worker.rank);
     shard.mutable_manifest()->add_tensors()->set_flat_end(kElements);
-    int64_t each = kElements / worker.world_size;
-    v1::FlatRange& range = *shard.mutable_file()->add_ranges();
-    range.set_flat_begin(worker.rank * each);
-    range.set_flat_end((worker.rank + 1) * each);
+    *shard.mutable_file()->mutable_ranges() = worker.view.owned();
     Send(worker, message);
   }
 
@@ -234,6 +240,9 @@ class Simulation {
     EXPECT_FALSE(ended_) << "after the end: " << Describe(output);
     if (auto* send = std::get_if<SendTo>(&output.action)) {
       if (send->message.has_assignment()) CheckAssignment(*send);
+      if (send->message.has_load()) {
+        EXPECT_EQ(static_cast<int>(entered_.size()), world_size());
+      }
       Deliver(*send);
     } else if (auto* write = std::get_if<WriteManifest>(&output.action)) {
       CheckCommit(write->manifest);
@@ -254,8 +263,19 @@ class Simulation {
 
   void CheckAssignment(const SendTo& send) {
     EXPECT_EQ(send.message.generation(), generation_) << "not durable before it was told";
-    int rank = send.message.assignment().rank();
-    EXPECT_TRUE(ranks_.emplace(send.message.generation(), rank).second) << "rank " << rank << " twice";
+    const v1::Assignment& view = send.message.assignment();
+    EXPECT_TRUE(ranks_.emplace(send.message.generation(), view.rank()).second) << "rank " << view.rank() << " twice";
+    for (const v1::FlatRange& range : view.owned()) owned_ += range.flat_end() - range.flat_begin();
+    if (static_cast<int>(ranks_.size()) < world_size()) return;
+    EXPECT_EQ(owned_, kElements);
+    std::set<std::string> hosts = {view.members(0).host()};
+    for (int rank = 1; rank < view.members_size(); ++rank) {
+      const v1::Member &before = view.members(rank - 1), &here = view.members(rank);
+      const bool another = here.host() != before.host();
+      EXPECT_EQ(here.node(), before.node() + another);
+      EXPECT_TRUE(!another || hosts.insert(here.host()).second) << here.host() << " has ranks apart";
+      EXPECT_TRUE(here.team() != before.team() || !another) << "a team spans two nodes";
+    }
   }
 
   void CheckCommit(const v1::CheckpointManifest& manifest) {
@@ -277,6 +297,8 @@ class Simulation {
   std::map<int64_t, std::set<MemberId>> shards_;  // delivered, by step
   std::set<int64_t> committed_;
   std::set<std::pair<uint64_t, int>> ranks_;
+  std::set<MemberId> entered_;  // have been told their place
+  int64_t owned_ = 0;           // elements, over all ranks told so far
   bool ended_ = false;
   absl::Status end_;
 };

@@ -24,7 +24,7 @@ std::string MessageOf(const Fleet& fleet, double now) {
 
 }  // namespace
 
-v1::GetStatusResponse StatusOf(const Fleet& fleet, double now) {
+v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, bool partitions) {
   v1::GetStatusResponse status;
   status.set_phase(Name(fleet.phase));
   status.set_generation(fleet.generation);
@@ -37,9 +37,15 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now) {
   status.set_last_checkpoint_step(fleet.last_committed_step);
   status.set_message(MessageOf(fleet, now));
   status.set_version(fleet.parameters.version);
+  if (fleet.view) status.set_team(fleet.view->team);
+  if (fleet.view && partitions) {
+    *status.mutable_partition() = PartitionStatusOf(fleet.view->partition, fleet.parameters.states(fleet.world_size()));
+  }
   for (const Member& member : fleet.members) {
     v1::MemberStatus& entry = *status.add_members();
     entry.set_rank(member.rank);
+    entry.set_node(fleet.view ? fleet.view->ranks[member.rank].node : -1);
+    entry.set_team(fleet.view ? fleet.view->ranks[member.rank].team : -1);
     entry.set_host(member.hello.host());
     entry.set_pid(member.hello.pid());
     entry.set_state(Name(member.state));

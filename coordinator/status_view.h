@@ -6,7 +6,7 @@
 
 namespace zerofleet {
 
-v1::GetStatusResponse StatusOf(const Fleet& fleet, double now);
+v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, bool partitions = false);
 
 // The share of this coordinator's life that went into training steps, from 0 to 1.
 double GoodputRatio(const Fleet& fleet, double now);

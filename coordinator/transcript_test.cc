@@ -1,7 +1,9 @@
 // The coordinator against written transcripts (testdata/*.txt): events in, outputs as text.
 //
 //   # a comment
-//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 candidates=ckpt/b:20,ckpt/a:10
+//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 team=4 candidates=ckpt/b:20,ckpt/a:10:2
+//                                               a candidate is path:step or path:step:team; the model has one unit, w,
+//                                               of 64 elements
 //   0.5 from 1: hello { host: "a" pid: 11 }     at 0.5 s session 1 sends this WorkerMessage (text format); its
 //   generation
 //                                               is the fleet's unless it is written out
@@ -54,9 +56,12 @@ FleetParameters ParseSetup(const std::string& line) {
   FleetParameters parameters;
   parameters.version = "1.2.3";
   v1::Config& config = parameters.config;
+  config.mutable_parallel()->set_tensor(1);
   config.set_steps(4);
   config.mutable_batch()->set_global_sequences(8);
   config.mutable_model()->set_context(16);
+  parameters.units = {{"w", 0, 64}};
+  parameters.states = [](int) { return std::vector<StateVector>{{"parameters", 2, false}, {"master", 4, true}}; };
   config.mutable_restart()->set_heartbeat_timeout_seconds(2);
   config.mutable_restart()->set_form_timeout_seconds(300);
   std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
@@ -72,10 +77,13 @@ FleetParameters ParseSetup(const std::string& line) {
       parameters.previous_generation = ToInt(setting.second);
     else if (setting.first == "fallback")
       parameters.may_fall_back = setting.second == "1";
+    else if (setting.first == "team")
+      config.mutable_parallel()->set_team(setting.second);
     else if (setting.first == "candidates") {
       for (const std::string& candidate : std::vector<std::string>(absl::StrSplit(setting.second, ','))) {
-        std::pair<std::string, std::string> parts = absl::StrSplit(candidate, ':');
-        parameters.candidates.push_back({parts.first, ToInt(parts.second)});
+        const std::vector<std::string> parts = absl::StrSplit(candidate, ':');
+        const int team = parts.size() > 2 ? static_cast<int>(ToInt(parts[2])) : 0;
+        parameters.candidates.push_back({parts[0], ToInt(parts[1]), team});
       }
     } else
       ADD_FAILURE() << "unknown setting " << words[i];
@@ -140,8 +148,9 @@ std::string Replay(const std::string& transcript) {
     }
     std::pair<std::string, std::string> parts = absl::StrSplit(line, absl::MaxSplits(' ', 1));
     double now = ToDouble(parts.first);
-    if (parts.second == "status") {
-      absl::StrAppend(&actual, "> ", StatusOf(coordinator->fleet(), now).ShortDebugString(), "\n");
+    if (parts.second == "status" || parts.second == "status partitions") {
+      const v1::GetStatusResponse status = StatusOf(coordinator->fleet(), now, parts.second != "status");
+      absl::StrAppend(&actual, "> ", status.ShortDebugString(), "\n");
       continue;
     }
     for (const Output& output : coordinator->Step(ParseEvent(parts.second, coordinator->fleet()), now)) {

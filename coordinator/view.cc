@@ -1,39 +1,106 @@
-// Forming a view; see view.h.
+// Forming and entering a view; see view.h.
 #include "coordinator/view.h"
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "coordinator/agreement.h"
+#include "coordinator/ending.h"
 #include "coordinator/load_phase.h"
 
 namespace zerofleet {
+namespace {
+
+constexpr Agreement<v1::Entered> kEnteredAgreements[] = {
+    {"layout", "all must build the same model over the same data", &v1::Entered::layout_digest},
+    {"schedule of collectives", "all must run the same steps", &v1::Entered::schedule_digest}};
+
+void PutInRankOrder(std::vector<Member>& members) {
+  std::vector<MemberPlace> places;
+  for (const Member& member : members) places.push_back({member.hello.host(), member.hello.pid()});
+  std::vector<Member> ordered;
+  for (int index : RankOrder(places)) ordered.push_back(std::move(members[index]));
+  members = std::move(ordered);
+  for (size_t rank = 0; rank < members.size(); ++rank) members[rank].rank = static_cast<int>(rank);
+}
+
+int TeamOf(const FleetParameters& parameters, const std::vector<int>& nodes) {
+  const absl::StatusOr<int> configured = ConfiguredTeam(parameters.config.parallel());
+  if (configured.ok() && *configured > 0) return *configured;
+  if (!parameters.candidates.empty() && parameters.candidates.front().team > 0) {
+    return parameters.candidates.front().team;
+  }
+  return AutoTeam(nodes, parameters.config.parallel().tensor());
+}
+
+View ViewOf(const Fleet& fleet) {
+  std::vector<std::string> hosts;
+  for (const Member& member : fleet.members) hosts.push_back(member.hello.host());
+  const std::vector<int> nodes = NodesOf(hosts);
+  const int team = TeamOf(fleet.parameters, nodes);
+  std::vector<Coordinates> ranks = CoordinatesOf(nodes, fleet.parameters.config.parallel().tensor(), team);
+  const int data_ranks = ranks.back().data + 1;
+  return {team, std::move(ranks), PartitionMap(fleet.parameters.units, data_ranks)};
+}
+
+v1::Assignment AssignmentOf(const Fleet& fleet) {
+  v1::Assignment assignment;
+  assignment.set_world_size(fleet.world_size());
+  assignment.set_team(fleet.view->team);
+  assignment.set_partition_digest(PartitionDigest(fleet.view->partition));
+  for (const Member& member : fleet.members) {
+    const Coordinates& at = fleet.view->ranks[member.rank];
+    v1::Member& entry = *assignment.add_members();
+    entry.set_rank(member.rank);
+    entry.set_host(member.hello.host());
+    entry.set_pid(member.hello.pid());
+    entry.set_transport_address(member.ready.transport_address());
+    entry.set_node(at.node);
+    entry.set_team(at.team);
+    entry.set_data(at.data);
+    entry.set_tensor(at.tensor);
+  }
+  return assignment;
+}
+
+}  // namespace
 
 void FormView(Fleet& fleet, double now) {
   ZF_CHECK(fleet.All(MemberState::kReady));
   fleet.generation = std::max(fleet.generation, fleet.parameters.previous_generation) + 1;
   fleet.counters.rendezvous_seconds = now - fleet.began;
+  fleet.phase = Phase::kLoading;
+  PutInRankOrder(fleet.members);
+  fleet.view = ViewOf(fleet);
   fleet.Emit(PersistState{{fleet.generation, fleet.last_committed_step}},
              absl::StrCat("generation ", fleet.generation, " must outlive this process"));
   v1::CoordinatorMessage message;
-  v1::Assignment& assignment = *message.mutable_assignment();
-  assignment.set_world_size(fleet.world_size());
-  for (int rank = 0; rank < fleet.world_size(); ++rank) {
-    Member& member = fleet.members[rank];
-    member.rank = rank;
-    v1::Member& entry = *assignment.add_members();
-    entry.set_rank(rank);
-    entry.set_host(member.hello.host());
-    entry.set_pid(member.hello.pid());
-    entry.set_transport_address(member.ready.transport_address());
-  }
-  for (const Member& member : fleet.members) {
-    assignment.set_rank(member.rank);
-    fleet.Send(member.id, message, absl::StrCat("all ", fleet.world_size(), " are ready; ranks follow join order"));
+  *message.mutable_assignment() = AssignmentOf(fleet);
+  for (Member& member : fleet.members) {
+    member.state = MemberState::kLoading;
+    member.last_heard = now;
+    message.mutable_assignment()->set_rank(member.rank);
+    SetRanges(fleet.view->OwnedBy(member.rank), message.mutable_assignment()->mutable_owned());
+    fleet.Send(member.id, message, absl::StrCat("all ", fleet.world_size(), " are ready; ranks follow hosts"));
   }
   for (const std::string& notice : fleet.parameters.notices) fleet.PublishNotice(notice);
-  BeginLoad(fleet, now);
+}
+
+void OnEntered(Fleet& fleet, Member& member, const v1::Entered& entered, double now) {
+  if (!fleet.view || member.entered) return;  // a repetition
+  const auto earlier = std::find_if(fleet.members.begin(), fleet.members.end(),
+                                    [](const Member& other) { return other.entered.has_value(); });
+  member.entered = entered;
+  if (earlier != fleet.members.end()) {
+    const absl::Status agreed =
+        CheckAgreement(kEnteredAgreements, NameOf(*earlier), *earlier->entered, NameOf(member), entered);
+    if (!agreed.ok()) return FailFleet(fleet, agreed, -1);
+  }
+  if (fleet.AllEntered()) BeginLoad(fleet, now);
 }
 
 }  // namespace zerofleet

@@ -1,4 +1,4 @@
-// The view: the members, their ranks and their generation.
+// A view: the members that are ready, with their ranks, coordinates and shares, in a new generation.
 #ifndef ZEROFLEET_COORDINATOR_VIEW_H_
 #define ZEROFLEET_COORDINATOR_VIEW_H_
 
@@ -6,9 +6,15 @@
 
 namespace zerofleet {
 
-// Gives every ready member its rank, in join order, under a new generation (one more than any before, made durable
-// before anybody hears of it), and begins loading.
+// Every place is taken and every member ready: puts the members in rank order and sends each its Assignment.
+//
+// The team is parallel.team where that is a number. Where it is auto, a run keeps the team it was first formed with,
+// which its newest checkpoint tells, whatever its nodes and its world size are now; a run that begins takes AutoTeam's.
 void FormView(Fleet& fleet, double now);
+
+// A member has built its part of the view. All must have built the same layout and the same schedule of collectives,
+// else the run fails, naming the ranks that differ. With the last one, loading begins.
+void OnEntered(Fleet& fleet, Member& member, const v1::Entered& entered, double now);
 
 }  // namespace zerofleet
 

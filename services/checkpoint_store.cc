@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "coordinator/placement.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/commit.h"
 #include "worker/checkpoint/manifest.h"
@@ -22,7 +23,7 @@ namespace {
 constexpr char kLockName[] = ".lock";
 
 void AddCandidate(ResumePlan& plan, const std::string& path, const v1::CheckpointManifest& manifest) {
-  plan.candidates.push_back({path, manifest.step()});
+  plan.candidates.push_back({path, manifest.step(), manifest.team()});
   plan.newest_generation = std::max(plan.newest_generation, static_cast<uint64_t>(manifest.generation()));
   plan.newest_unix_seconds =
       std::max(plan.newest_unix_seconds, static_cast<int64_t>(manifest.committed_unix_seconds()));
@@ -82,6 +83,16 @@ std::vector<std::string> ResumeNotices(const v1::Config& config, const std::stri
   if (stored > context) {
     notices.push_back(absl::StrCat("checkpoint ", path, " has a context of ", stored, " and model.context is ", context,
                                    ": the first ", context, " rows of its position table are used"));
+  }
+  if (const absl::StatusOr<int> team = ConfiguredTeam(config.parallel()); team.ok() && *team > 0) {
+    if (manifest.team() > 0 && *team != manifest.team()) {
+      const auto teams = [](int ranks) {
+        return ranks == kMostRanks ? "one team of all ranks" : absl::StrCat("teams of ", ranks, " ranks");
+      };
+      notices.push_back(absl::StrCat("checkpoint ", path, " was written with ", teams(manifest.team()),
+                                     " and parallel.team asks for ", teams(*team),
+                                     ": gradients are summed in another order from here on"));
+    }
   }
   if (step == 0 || step >= config.steps()) return notices;
   const v1::Config& before = manifest.config();

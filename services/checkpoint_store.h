@@ -33,8 +33,8 @@ struct ResumePlan {
 // resume.
 absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Config& config);
 
-// One line for each thing that goes on differently from `manifest` (at `path`) under `config`: a shorter context, and a
-// learning rate that jumps because the schedule is another one.
+// One line for each thing that goes on differently from `manifest` (at `path`) under `config`: a shorter context,
+// another team, and a learning rate that jumps because the schedule is another one.
 std::vector<std::string> ResumeNotices(const v1::Config& config, const std::string& path,
                                        const v1::CheckpointManifest& manifest);
 

@@ -121,6 +121,24 @@ TEST_F(CheckpointStoreTest, WhatGoesOnDifferentlyIsSaid) {
               ElementsAre(HasSubstr("has a context of 7 and model.context is 4: the first 4 rows")));
 }
 
+TEST_F(CheckpointStoreTest, ARunKeepsItsTeamOrSaysThatItDoesNot) {
+  v1::CheckpointManifest manifest = Manifest(10, 2);
+  manifest.set_team(8);
+  EXPECT_THAT(ResumeNotices(config_, "ckpt", manifest), IsEmpty());
+  config_.mutable_parallel()->set_team("8");
+  EXPECT_THAT(ResumeNotices(config_, "ckpt", manifest), IsEmpty());
+  config_.mutable_parallel()->set_team("4");
+  EXPECT_THAT(
+      ResumeNotices(config_, "ckpt", manifest),
+      ElementsAre("checkpoint ckpt was written with teams of 8 ranks and parallel.team asks for teams of 4 ranks: "
+                  "gradients are summed in another order from here on"));
+  manifest.set_team(kMostRanks);  // as a manifest without a team is read
+  EXPECT_THAT(ResumeNotices(config_, "ckpt", manifest),
+              ElementsAre(HasSubstr("written with one team of all ranks and")));
+  manifest.set_team(0);
+  EXPECT_THAT(ResumeNotices(config_, "ckpt", manifest), IsEmpty());  // of an import: no run has summed yet
+}
+
 // A run that lost its state file must not take the generation of workers that may still write.
 TEST_F(CheckpointStoreTest, AnUnfinishedSaveCountsForTheGenerationAndIsRemoved) {
   const std::string partial = PartialDirectory(StepDirectory(directory_, 30), 41);

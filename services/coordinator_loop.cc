@@ -86,9 +86,9 @@ void CoordinatorLoop::Stop(const std::string& reason) { Step(StopAsked{reason});
 
 void CoordinatorLoop::StorageIsLost(const absl::Status& status) { Step(StorageLost{status}); }
 
-v1::GetStatusResponse CoordinatorLoop::GetStatus() {
+v1::GetStatusResponse CoordinatorLoop::GetStatus(bool partitions) {
   absl::MutexLock lock(&mutex_);
-  return StatusOf(coordinator_.fleet(), clock_.MonotonicSeconds());
+  return StatusOf(coordinator_.fleet(), clock_.MonotonicSeconds(), partitions);
 }
 
 int CoordinatorLoop::world_size() {

@@ -70,7 +70,7 @@ class CoordinatorLoop {
 
   void Stop(const std::string& reason);
   void StorageIsLost(const absl::Status& status);
-  v1::GetStatusResponse GetStatus();
+  v1::GetStatusResponse GetStatus(bool partitions = false);
   EventLog& events() { return events_; }
   int world_size();
 

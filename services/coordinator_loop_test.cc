@@ -60,7 +60,9 @@ class CoordinatorLoopTest : public testing::Test {
     hooks_.logs = [](LogLevel) { return false; };
     hooks_.log = [](LogLevel, const std::string&) {};
     parameters_.config.mutable_parallel()->set_workers(1);
+    parameters_.config.mutable_parallel()->set_tensor(1);
     parameters_.config.set_steps(1);
+    parameters_.units = {{"w", 0, 4}};
     parameters_.config.mutable_restart()->set_heartbeat_timeout_seconds(60);
     parameters_.config.mutable_restart()->set_form_timeout_seconds(60);
   }
@@ -92,8 +94,11 @@ class CoordinatorLoopTest : public testing::Test {
   }
   void Train() {
     Join();
-    ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kLoad));
+    ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kAssignment));
     v1::WorkerMessage message;
+    message.mutable_entered()->set_layout_digest("layout");
+    Say(message);
+    ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kLoad));
     message.mutable_load_result()->set_ok(true);
     Say(message);
     ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kStart));
@@ -109,6 +114,7 @@ class CoordinatorLoopTest : public testing::Test {
     shard.mutable_file()->add_ranges()->set_flat_end(4);
     shard.mutable_manifest()->set_step(1);
     shard.mutable_manifest()->set_world_size(1);
+    shard.mutable_manifest()->set_team(1);
     *shard.mutable_manifest()->mutable_config() = parameters_.config;
     shard.mutable_manifest()->add_tensors()->set_flat_end(4);
     Say(message);

@@ -16,6 +16,7 @@
 #include "services/coordinator_server.h"
 #include "services/operator_client.h"
 #include "services/session_client.h"
+#include "worker/model/model_testing.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
 namespace zerofleet {
@@ -40,7 +41,8 @@ class CoordinatorSecurityTest : public testing::Test {
     options_.listen = "127.0.0.1:0";
     options_.state_dir = JoinPath(dir_, "state");
     options_.config.mutable_parallel()->set_workers(2);
-    options_.config.mutable_model()->set_layers(2);
+    options_.config.mutable_parallel()->set_tensor(1);
+    *options_.config.mutable_model() = TestModelConfig(2, 8, 1, 8, 256);
     options_.config.mutable_checkpoint()->set_dir(JoinPath(dir_, "checkpoints"));
     options_.config.mutable_restart()->set_heartbeat_timeout_seconds(60);
     options_.config.mutable_restart()->set_form_timeout_seconds(60);

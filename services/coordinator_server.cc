@@ -12,6 +12,7 @@
 #include "services/coordinator_state.h"
 #include "services/grpc_server.h"
 #include "services/message_limits.h"
+#include "worker/trainer/fleet_state.h"
 
 namespace zerofleet {
 namespace {
@@ -54,6 +55,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   ZF_ASSIGN_OR_RETURN(ResumePlan plan, PlanResume(options.resume, options.config));
   FleetParameters parameters;
   parameters.config = options.config;
+  ZF_RETURN_IF_ERROR(AddTrainingState(&parameters));
   parameters.version = options.version;
   parameters.run = options.run;
   parameters.previous_generation = std::max(state.generation, plan.newest_generation);

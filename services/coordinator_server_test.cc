@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "services/coordinator_state.h"
 #include "worker/checkpoint/catalog.h"
+#include "worker/model/model_testing.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
 namespace zerofleet {
@@ -64,9 +65,18 @@ class Stream {
 
   void Ready() {
     v1::WorkerMessage message;
-    message.mutable_ready()->set_layout_digest("layout");
+    message.mutable_ready()->set_config_digest("configuration");
     message.mutable_ready()->set_parameters(10);
     Send(message);
+  }
+
+  // Receives its place and enters the view; its rank.
+  int Enter() {
+    const int rank = Expect(v1::CoordinatorMessage::kAssignment).assignment().rank();
+    v1::WorkerMessage message;
+    message.mutable_entered()->set_layout_digest("layout");
+    Send(message);
+    return rank;
   }
 
   void Loaded() {
@@ -100,9 +110,11 @@ class CoordinatorServerTest : public testing::Test {
     options_.registry = &registry_;
     v1::Config& config = options_.config;
     config.mutable_parallel()->set_workers(2);
+    config.mutable_parallel()->set_tensor(1);
     config.set_steps(1);
     config.mutable_batch()->set_global_sequences(2);
-    config.mutable_model()->set_context(8);
+    *config.mutable_model() = TestModelConfig(1, 8, 1, 8, 256);
+    config.mutable_batch()->set_micro_sequences(1);
     config.mutable_checkpoint()->set_dir(JoinPath(dir_, "checkpoints"));
     config.mutable_checkpoint()->set_keep(3);
     config.mutable_restart()->set_heartbeat_timeout_seconds(60);
@@ -128,9 +140,7 @@ class CoordinatorServerTest : public testing::Test {
       streams_[worker]->Expect(v1::CoordinatorMessage::kWelcome);
       streams_[worker]->Ready();
     }
-    for (int worker = 0; worker < 2; ++worker) {
-      EXPECT_EQ(streams_[worker]->Expect(v1::CoordinatorMessage::kAssignment).assignment().rank(), worker);
-    }
+    for (int worker = 0; worker < 2; ++worker) EXPECT_EQ(streams_[worker]->Enter(), worker);
     for (auto& stream : streams_) stream->Loaded();
     for (auto& stream : streams_) stream->Expect(v1::CoordinatorMessage::kStart);
   }
@@ -154,10 +164,12 @@ class CoordinatorServerTest : public testing::Test {
     EXPECT_TRUE(stub_->Stop(&context, request, &response).ok());
   }
 
-  v1::GetStatusResponse Status() {
+  v1::GetStatusResponse Status(bool partitions = false) {
     grpc::ClientContext context;
+    v1::GetStatusRequest request;
+    request.set_partitions(partitions);
     v1::GetStatusResponse response;
-    EXPECT_TRUE(stub_->GetStatus(&context, v1::GetStatusRequest(), &response).ok());
+    EXPECT_TRUE(stub_->GetStatus(&context, request, &response).ok());
     return response;
   }
 
@@ -178,6 +190,13 @@ TEST_F(CoordinatorServerTest, AWholeRunIsServedAndWatched) {
   EXPECT_EQ(status.phase(), "training");
   EXPECT_EQ(status.generation(), 1u);
   EXPECT_EQ(status.members_size(), 2);
+  EXPECT_EQ(status.team(), 2);
+  EXPECT_FALSE(status.has_partition());
+  status = Status(/*partitions=*/true);
+  ASSERT_EQ(status.partition().ranks_size(), 2);
+  EXPECT_EQ(status.partition().units_size(), 3);  // embedding, a block, head
+  EXPECT_EQ(status.partition().ranks(1).states(0).name(), "parameters");
+  EXPECT_GT(status.partition().ranks(1).states(0).bytes(), 0);
   v1::WorkerMessage step;
   step.mutable_event()->mutable_step()->set_step(1);
   step.mutable_event()->mutable_step()->set_loss(2.5);

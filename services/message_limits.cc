@@ -24,6 +24,7 @@ struct SizeLimit {
 constexpr SizeLimit kSizeLimits[] = {
     {Body::kHello, "Hello", 4 << 10},
     {Body::kReady, "Ready", 64 << 10},  // holds a transport address, 1 or 2 KB per network device
+    {Body::kEntered, "Entered", 1 << 10},
     {Body::kLoadResult, "LoadResult", 16 << 10},
     {Body::kHeartbeat, "Heartbeat", 16 << 10},
     {Body::kEvent, "Event", 16 << 10},
@@ -48,13 +49,6 @@ constexpr HelloLimit kHelloLimits[] = {
     {"metrics_address", &v1::Hello::metrics_address, 260},
 };
 
-struct ReadyLimit {
-  const char* name;
-  const std::string& (v1::Ready::*value)() const;
-};
-constexpr ReadyLimit kDigests[] = {{"config_digest", &v1::Ready::config_digest},
-                                   {"layout_digest", &v1::Ready::layout_digest},
-                                   {"schedule_digest", &v1::Ready::schedule_digest}};
 constexpr size_t kMostDigest = 128;
 
 constexpr int kMostGroups = 16;
@@ -77,10 +71,12 @@ absl::Status CheckHello(const v1::Hello& hello) {
 }
 
 absl::Status CheckReady(const v1::Ready& ready) {
-  for (const ReadyLimit& limit : kDigests) {
-    ZF_RETURN_IF_ERROR(CheckText("Ready", limit.name, (ready.*limit.value)(), kMostDigest));
-  }
-  return absl::OkStatus();
+  return CheckText("Ready", "config_digest", ready.config_digest(), kMostDigest);
+}
+
+absl::Status CheckEntered(const v1::Entered& entered) {
+  ZF_RETURN_IF_ERROR(CheckText("Entered", "layout_digest", entered.layout_digest(), kMostDigest));
+  return CheckText("Entered", "schedule_digest", entered.schedule_digest(), kMostDigest);
 }
 
 absl::Status CheckHeartbeat(const v1::Heartbeat& heartbeat) {
@@ -140,6 +136,7 @@ absl::Status AdmitMessage(size_t bytes, v1::WorkerMessage& message) {
   }
   if (message.has_hello()) return CheckHello(message.hello());
   if (message.has_ready()) return CheckReady(message.ready());
+  if (message.has_entered()) return CheckEntered(message.entered());
   if (message.has_heartbeat()) return CheckHeartbeat(message.heartbeat());
   CutTexts(message);
   return absl::OkStatus();

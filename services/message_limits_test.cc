@@ -71,8 +71,13 @@ TEST(MessageLimits, WhoAWorkerIsFitsOneLine) {
   message = GoodHello();
   message.mutable_hello()->set_host("a\x1b[2Jb");
   EXPECT_FALSE(Admit(message).ok());
-  message.mutable_ready()->set_layout_digest(std::string(129, 'l'));
-  EXPECT_THAT(std::string(Admit(message).message()), HasSubstr("Ready.layout_digest has 129 bytes"));
+  message.mutable_ready()->set_config_digest(std::string(129, 'l'));
+  EXPECT_THAT(std::string(Admit(message).message()), HasSubstr("Ready.config_digest has 129 bytes"));
+  message.mutable_entered()->set_layout_digest(std::string(129, 'l'));
+  EXPECT_THAT(std::string(Admit(message).message()), HasSubstr("Entered.layout_digest has 129 bytes"));
+  message.mutable_entered()->set_layout_digest("l");
+  message.mutable_entered()->set_schedule_digest("a\nb");
+  EXPECT_THAT(std::string(Admit(message).message()), HasSubstr("Entered.schedule_digest has characters"));
   for (int group = 0; group < 17; ++group) message.mutable_heartbeat()->add_progress();
   EXPECT_THAT(std::string(Admit(message).message()), HasSubstr("more than 16 groups"));
 }

@@ -13,7 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Lowest first. A file may include its own room and those before it.
-ROOMS = ["base", "proto", "coordinator", "worker/device", "worker/collective", "worker/memory", "worker/model",
+ROOMS = ["base", "proto", "coordinator", "worker/device", "worker/collective", "worker/parallel", "worker/memory", "worker/model",
          "worker/optim", "worker/data", "worker/checkpoint", "worker/zero", "worker/inference", "worker/trainer", "services", "bench",
          "cli/config", "cli/report", "cli/launcher", "cli/commands", "cli"]
 

@@ -27,7 +27,7 @@ absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
                       CreateDevice({config.device(), ThreadsPerWorker(config.parallel().workers())}));
   RankMemory rank;
   rank.device = device->memory();
-  ZF_ASSIGN_OR_RETURN(rank.plan, PlanRankMemory(config, /*rank=*/0, *device));
+  ZF_ASSIGN_OR_RETURN(rank.plan, PlanRankMemory(config, Mesh::OfOneNode(0, config.parallel().workers()), *device));
   return rank;
 }
 

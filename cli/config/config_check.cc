@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "cli/config/key_words.h"
 #include "cli/config/nearest.h"
+#include "coordinator/placement.h"
 #include "worker/device/device.h"
 #include "worker/model/families.h"
 
@@ -208,6 +209,9 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
   if (config.parallel().tensor() != 1) {
     return draft.Error("parallel.tensor", absl::StrCat("must be 1, got ", config.parallel().tensor(),
                                                        "; tensor parallelism is not supported"));
+  }
+  if (const absl::Status team = ConfiguredTeam(config.parallel()).status(); !team.ok()) {
+    return draft.Error("parallel.team", std::string(team.message()));
   }
   if (config.restart().min_workers() > workers) {
     return draft.Error("restart.min_workers", absl::StrCat("must be <= parallel.workers, ", workers, ", got ",

@@ -77,6 +77,7 @@ void FillParallelAndBatch(ConfigDraft& draft) {
   if (!draft.Given("parallel.zero_stage")) parallel.set_zero_stage(2);
   if (!draft.Given("parallel.workers")) parallel.set_workers(1);
   if (!draft.Given("parallel.tensor")) parallel.set_tensor(1);
+  if (!draft.Given("parallel.team")) parallel.set_team("auto");
   v1::BatchConfig& batch = *draft.config.mutable_batch();
   if (!draft.Given("batch.global_sequences")) batch.set_global_sequences(16);
   if (!draft.Given("batch.micro_sequences")) {

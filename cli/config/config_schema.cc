@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cli/config/config_check.h"
+#include "coordinator/placement.h"
 #include "google/protobuf/descriptor.h"
 #include "worker/model/presets.h"
 #include "zerofleet/v1/config.pb.h"
@@ -42,6 +43,7 @@ constexpr KeyText kKeyTexts[] = {
     {"parallel.zero_stage", "0: nothing divided; 1: optimizer states; 2: gradients too; 3: parameters too."},
     {"parallel.workers", "Ranks in all."},
     {"parallel.tensor", "Tensor-parallel degree."},
+    {"parallel.team", "Ranks summed together first; auto: a node's, at most 8."},
     {"precision", "Type of parameters, activations and messages; master weights and moments are fp32."},
     {"batch", "Sequences per step and per forward pass."},
     {"batch.global_sequences",
@@ -98,6 +100,11 @@ Json ScalarSchema(const FieldDescriptor& field, const std::string& key) {
       if (limits.key == key) schema.update({{"minimum", limits.smallest}, {"maximum", limits.largest}});
     }
     return schema;
+  }
+  if (key == "parallel.team") {
+    return {{"anyOf",
+             {{{"type", "string"}, {"pattern", "^(auto|[1-9][0-9]*)$"}},
+              {{"type", "integer"}, {"minimum", 1}, {"maximum", kMostRanks}}}}};
   }
   Json schema = {{"type", "string"}};
   for (const ConfigChoices& choices : ConfigChoiceKeys()) {

@@ -19,6 +19,12 @@ using Json = nlohmann::ordered_json;
 
 // The subset of JSON Schema that ConfigSchema uses. The first fault in `value`, by its path; empty if there is none.
 std::string Invalid(const Json& schema, const Json& value, const std::string& path = "") {
+  if (schema.contains("anyOf")) {
+    for (const Json& one : schema["anyOf"]) {
+      if (Invalid(one, value, path).empty()) return "";
+    }
+    return path + ": none of its kinds";
+  }
   const std::string type = schema["type"];
   if (type == "object") {
     if (!value.is_object()) return path + ": not an object";
@@ -55,7 +61,7 @@ void Leaves(const Json& schema, const std::string& path, std::map<std::string, J
   for (const auto& [name, member] : schema["properties"].items()) {
     const std::string key = path.empty() ? name : path + "." + name;
     EXPECT_TRUE(member.contains("description")) << key << ": add it to the table in config_schema.cc";
-    if (member["type"] == "object") {
+    if (member.value("type", "") == "object") {
       EXPECT_EQ(member["additionalProperties"], false) << key;
       Leaves(member, key, leaves);
     } else {
@@ -112,6 +118,8 @@ TEST(ConfigSchema, RefusesWhatTheReaderRefuses) {
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"steps": 0})")), ".steps: below the minimum");
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"precision": "int8"})")), ".precision: not one of the choices");
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"data": {"train": "a.txt"}})")), ".data.train: not an array");
+  EXPECT_EQ(Invalid(schema, Json::parse(R"({"parallel": {"team": 0}})")), ".parallel.team: none of its kinds");
+  EXPECT_EQ(Invalid(schema, Json::parse(R"({"parallel": {"team": 4}})")), "");
 }
 
 }  // namespace

@@ -87,6 +87,8 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"parallel.zero_stage=-1"}, "--set: parallel.zero_stage: must be 0 to 3, got -1"},
       {{"parallel.workers=0"}, "--set: parallel.workers: must be 1 to 1024, got 0"},
       {{"parallel.tensor=2"}, "--set: parallel.tensor: must be 1, got 2; tensor parallelism is not supported"},
+      {{"parallel.team=0"}, "--set: parallel.team: must be auto or 1 to 1024, got \"0\""},
+      {{"parallel.team=four"}, "--set: parallel.team: must be auto or 1 to 1024, got \"four\""},
       {{"parallel.workers=3"},
        "run.yaml: batch.global_sequences: 16 cannot be shared equally by 3 workers; 15 or 18 can"},
       {{"parallel.workers=17"}, "run.yaml: batch.global_sequences: 16 cannot be shared equally by 17 workers; 17 can"},

@@ -8,6 +8,8 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "coordinator/ownership.h"
+#include "coordinator/placement.h"
 #include "proto/json.h"
 #include "proto/json_parse.h"
 
@@ -16,25 +18,22 @@ namespace {
 
 constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
 
-// What a text of version 2 begins with, up to the digits of its digest. DumpJson prints it so; a reader accepts nothing
-// else, so that no byte before the digits can change unnoticed either.
-constexpr std::string_view kVersion2Prefix = "{\n \"format_version\": 2,\n \"manifest_xxh3_128\": \"";
 constexpr size_t kDigestDigits = 32;
-constexpr char kVersionKey[] = "format_version", kDigestKey[] = "manifest_xxh3_128";
+constexpr char kVersionKey[] = "format_version", kDigestKey[] = "manifest_xxh3_128", kTeamKey[] = "team";
 
-// The digest of `text`, whose own digest's digits are at their place.
-std::string DigestWithoutItself(std::string text) {
-  std::fill_n(text.begin() + kVersion2Prefix.size(), kDigestDigits, '0');
-  return Digest128(text);
+// What a text of this version, 2 or later, begins with, up to the digits of its digest. DumpJson prints it so; a reader
+// accepts nothing else, so that no byte before the digits can change unnoticed either.
+std::string PrefixOf(int64_t version) {
+  return absl::StrCat("{\n \"", kVersionKey, "\": ", version, ",\n \"", kDigestKey, "\": \"");
 }
 
-absl::Status CheckOwnDigest(std::string_view text) {
-  if (text.substr(0, kVersion2Prefix.size()) != kVersion2Prefix ||
-      text.size() < kVersion2Prefix.size() + kDigestDigits) {
+absl::Status CheckOwnDigest(std::string_view text, int64_t version) {
+  const std::string prefix = PrefixOf(version);
+  if (text.substr(0, prefix.size()) != prefix || text.size() < prefix.size() + kDigestDigits) {
     return absl::DataLossError("damaged: does not begin with its version and its digest");
   }
-  const std::string_view stored = text.substr(kVersion2Prefix.size(), kDigestDigits);
-  const std::string found = DigestWithoutItself(std::string(text));
+  const std::string_view stored = text.substr(prefix.size(), kDigestDigits);
+  const std::string found = Digest128(std::string(text).replace(prefix.size(), kDigestDigits, kDigestDigits, '0'));
   if (stored == found) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("damaged: its XXH3-128 is ", found, ", but it says ", std::string(stored)));
 }
@@ -48,8 +47,9 @@ std::string ManifestText(const v1::CheckpointManifest& manifest) {
     if (key != kVersionKey) json[key] = value;
   }
   std::string text = DumpJson(json, 1) + "\n";
-  ZF_CHECK(text.compare(0, kVersion2Prefix.size(), kVersion2Prefix) == 0);
-  return text.replace(kVersion2Prefix.size(), kDigestDigits, Digest128(text));
+  const std::string prefix = PrefixOf(kManifestFormatVersion);
+  ZF_CHECK(text.compare(0, prefix.size(), prefix) == 0);
+  return text.replace(prefix.size(), kDigestDigits, Digest128(text));
 }
 
 absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text) {
@@ -60,14 +60,19 @@ absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text) {
   const int64_t version = has_version ? (*json)[kVersionKey].get<int64_t>() : 0;
   ZF_RETURN_IF_ERROR(CheckManifestVersion(version));
   if (version >= 2) {
-    ZF_RETURN_IF_ERROR(CheckOwnDigest(text));
+    ZF_RETURN_IF_ERROR(CheckOwnDigest(text, version));
     json->erase(kDigestKey);  // of the file, not of the message
+  }
+  if (version < 3) {
+    if (json->contains(kTeamKey)) return absl::DataLossError(absl::StrCat(kTeamKey, ": unknown key"));
+    (*json)[kTeamKey] = 0;
   }
   v1::CheckpointManifest manifest;
   absl::Status filled = ParsedJsonToProto(*json, &manifest);
   // The configuration's keys grow from release to release: one that is absent has its first value, which is checked.
   if (filled.ok()) filled = CheckEveryKeyPresent(*json, *manifest.GetDescriptor(), {"config"});
   if (!filled.ok()) return absl::DataLossError(std::string(filled.message()));
+  if (version < 3 && manifest.generation() > 0) manifest.set_team(kMostRanks);
   ZF_RETURN_IF_ERROR(ValidateManifest(manifest));
   return manifest;
 }
@@ -87,13 +92,7 @@ int64_t ManifestElements(const v1::CheckpointManifest& manifest) {
   return manifest.tensors().empty() ? 0 : manifest.tensors(manifest.tensors_size() - 1).flat_end();
 }
 
-std::vector<PlacedRange> StoredRanges(const v1::ShardFile& file) {
-  std::vector<PlacedRange> ranges;
-  for (const v1::FlatRange& range : file.ranges()) {
-    ranges.push_back({range.flat_begin(), range.flat_end(), range.offset()});
-  }
-  return ranges;
-}
+std::vector<PlacedRange> StoredRanges(const v1::ShardFile& file) { return RangesOf(file.ranges()); }
 
 int64_t StoredElements(const v1::ShardFile& file) {
   int64_t elements = 0;
@@ -102,13 +101,7 @@ int64_t StoredElements(const v1::ShardFile& file) {
 }
 
 void SetStoredRanges(const std::vector<PlacedRange>& ranges, v1::ShardFile* file) {
-  file->clear_ranges();
-  for (const PlacedRange& range : ranges) {
-    v1::FlatRange* entry = file->add_ranges();
-    entry->set_flat_begin(range.flat_begin);
-    entry->set_flat_end(range.flat_end);
-    entry->set_offset(range.offset);
-  }
+  SetRanges(ranges, file->mutable_ranges());
 }
 
 }  // namespace zerofleet

@@ -14,7 +14,8 @@
 
 namespace zerofleet {
 
-inline constexpr int kManifestFormatVersion = 2;  // 1 had no digest of its own; it is still read
+// 1 had no digest of its own, 2 no team; both are still read.
+inline constexpr int kManifestFormatVersion = 3;
 inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr char kStoredDType[] = "F32";
 
@@ -31,7 +32,8 @@ absl::Status CheckManifestVersion(int64_t version);
 // whole text, its own 32 digits (which stand at a fixed place) taken as zeros.
 std::string ManifestText(const v1::CheckpointManifest& manifest);
 
-// What is read is validated, the digest of a text of version 2 included. DataLoss otherwise.
+// What is read is validated, the digest of a text since version 2 included. DataLoss otherwise. A run of a version
+// without teams summed all its ranks together, at any world size: its team is read as kMostRanks, which goes on so.
 absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text);
 
 // NotFound if `step_dir` holds no manifest (it is not a committed checkpoint), DataLoss if it is not valid.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "coordinator/partition.h"
+#include "coordinator/placement.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
 #include "worker/device/step_control.h"
@@ -51,7 +52,8 @@ std::vector<IntegerRow> IntegerRows(const v1::CheckpointManifest& m) {
       {"config.checkpoint.every_steps", c.checkpoint().every_steps(), 0, kMaxSteps},
       {"config.checkpoint.keep", c.checkpoint().keep(), 1, kBillion},
       {"step", m.step(), 0, c.steps()},
-      {"world_size", m.world_size(), 1, 1024},
+      {"world_size", m.world_size(), 1, kMostRanks},
+      {"team", m.team(), m.generation() > 0 ? 1 : 0, kMostRanks},  // 0: no run has formed yet
       {"zero_stage", m.zero_stage(), c.parallel().zero_stage(), c.parallel().zero_stage()},
       // Whatever the batch sizes were on the way, a step takes at least one sample and at most a billion.
       {"data_cursor.samples_consumed", m.data_cursor().samples_consumed(), m.step(),
@@ -94,6 +96,9 @@ absl::Status CheckConfiguration(const v1::CheckpointManifest& manifest) {
     if (row.value >= row.smallest && row.value <= row.largest) continue;
     return Wrong(row.key, absl::StrCat(row.value, ", expected ", row.smallest,
                                        row.smallest == row.largest ? "" : absl::StrCat(" to ", row.largest)));
+  }
+  if (const absl::Status team = ConfiguredTeam(c.parallel()).status(); !team.ok()) {
+    return Wrong("config.parallel.team", std::string(team.message()));
   }
   for (const NumberRow& row : NumberRows(c)) {
     if (!row.fits || !std::isfinite(row.value))

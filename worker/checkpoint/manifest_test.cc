@@ -1,5 +1,6 @@
 // Manifests: printed and read back whole, and refused when any part does not hold.
 #include "worker/checkpoint/manifest.h"
+#include "coordinator/placement.h"
 
 #include <cmath>
 #include <functional>
@@ -37,7 +38,17 @@ class ManifestTest : public CheckpointTest {
   std::string Version1Text() const {
     nlohmann::ordered_json json = ProtoToJson(manifest_);
     json["format_version"] = 1;
+    json.erase("team");
     return DumpJson(json, 1) + "\n";
+  }
+  // A text of version 2: as one of version 3, without a team.
+  static std::string Version2Text(const v1::CheckpointManifest& manifest) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::parse(ManifestText(manifest));
+    json["format_version"] = 2;
+    json["manifest_xxh3_128"] = std::string(32, '0');
+    json.erase("team");
+    std::string text = DumpJson(json, 1) + "\n";
+    return text.replace(text.find("3_128\": \"") + 9, 32, Digest128(text));
   }
   static std::string ParseError(const std::string& text) { return std::string(ParseManifest(text).status().message()); }
   v1::CheckpointManifest manifest_;
@@ -53,7 +64,7 @@ TEST_F(ManifestTest, TextReadsBack) {
 
 TEST_F(ManifestTest, AFutureVersionIsNamedEvenWithUnknownKeys) {
   EXPECT_THAT(ParseError(R"({"format_version":7,"new_key":1})"),
-              AllOf(HasSubstr("7 is of a later version"), HasSubstr("up to 2")));
+              AllOf(HasSubstr("7 is of a later version"), HasSubstr("up to 3")));
   EXPECT_THAT(ParseError(R"({"format_version":0})"), HasSubstr("format_version: 0"));
   EXPECT_THAT(ParseError(R"({"format_version":18446744073709551615})"), HasSubstr("format_version: -1"));
   EXPECT_THAT(ParseError(R"({"format_version":1,"new_key":1})"), HasSubstr("new_key: unknown key"));
@@ -61,7 +72,7 @@ TEST_F(ManifestTest, AFutureVersionIsNamedEvenWithUnknownKeys) {
 
 TEST_F(ManifestTest, TheTextBeginsWithItsVersionAndDigest) {
   const std::string text = ManifestText(manifest_);
-  EXPECT_THAT(text, StartsWith("{\n \"format_version\": 2,\n \"manifest_xxh3_128\": \""));
+  EXPECT_THAT(text, StartsWith("{\n \"format_version\": 3,\n \"manifest_xxh3_128\": \""));
   EXPECT_EQ(ManifestText(ParseManifest(text).value()), text);
   // What `xxhsum -H2` prints once the digest's own digits are zeros.
   std::string zeroed = text;
@@ -70,16 +81,37 @@ TEST_F(ManifestTest, TheTextBeginsWithItsVersionAndDigest) {
   EXPECT_EQ(text.substr(digits, 32), Digest128(zeroed));
 }
 
-TEST_F(ManifestTest, VersionOneIsStillReadAndCannotPoseAsTwoNorTwoAsOne) {
-  const std::string one = Version1Text(), two = ManifestText(manifest_);
+TEST_F(ManifestTest, OldVersionsAreStillReadAndNonePosesAsAnother) {
+  const std::string one = Version1Text(), two = Version2Text(manifest_), three = ManifestText(manifest_);
   absl::StatusOr<v1::CheckpointManifest> old = ParseManifest(one);
   ASSERT_TRUE(old.ok()) << old.status();
   EXPECT_EQ(old->format_version(), 1);
+  old = ParseManifest(two);
+  ASSERT_TRUE(old.ok()) << old.status();
+  EXPECT_EQ(old->format_version(), 2);
   const auto with_version = [](std::string text, char version) {
     return text.replace(text.find("version\": ") + 10, 1, 1, version);
   };
   EXPECT_THAT(ParseError(with_version(two, '1')), HasSubstr("manifest_xxh3_128: unknown key"));
   EXPECT_THAT(ParseError(with_version(one, '2')), HasSubstr("does not begin with its version and its digest"));
+  EXPECT_THAT(ParseError(with_version(two, '3')), HasSubstr("damaged"));
+  EXPECT_THAT(ParseError(with_version(three, '2')), HasSubstr("damaged"));
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(one);
+  json["team"] = 1;
+  EXPECT_THAT(ParseError(DumpJson(json)), HasSubstr("team: unknown key"));
+}
+
+// What wrote a manifest without a team summed all its ranks together, however many; an import has summed nothing.
+TEST_F(ManifestTest, TheTeamOfAnOldRunIsAllItsRanks) {
+  EXPECT_EQ(ParseManifest(Version2Text(manifest_))->team(), 0);
+  manifest_.set_generation(1);
+  manifest_.set_team(2);
+  EXPECT_EQ(ParseManifest(ManifestText(manifest_))->team(), 2);
+  EXPECT_EQ(ParseManifest(Version2Text(manifest_))->team(), kMostRanks);
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->set_team(0); }), HasSubstr("team: 0, expected 1 to 1024"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->set_team(1025); }), HasSubstr("team: 1025"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_config()->mutable_parallel()->set_team("some"); }),
+              HasSubstr("config.parallel.team: must be auto or 1 to 1024, got \"some\""));
 }
 
 // Without a seed that is accepted the fuzzer would never get behind the first check.

@@ -47,14 +47,16 @@ absl::StatusOr<DataFeed::IdCheck> DataFeed::CheckIds(int threads, const std::fun
   return result;
 }
 
-void DataFeed::Attach(int rank, Device& device, Stream& stream, int32_t* tokens, int32_t* staging) {
-  rank_ = rank;
+void DataFeed::Attach(const Group& data, Device& device, Stream& stream, int32_t* tokens, int32_t* staging) {
+  rank_ = data.rank;
+  ranks_ = data.size();
   device_ = &device;
   stream_ = &stream;
   device_tokens_ = tokens;
   for (int i = 0; i < kTokenStages; ++i) {
-    stages_[i].tokens = staging + i * 2 * config_.batch().micro_sequences() * config_.model().context();
+    stages_[i] = {staging + i * 2 * config_.batch().micro_sequences() * config_.model().context(), nullptr};
   }
+  stage_ = 0;
 }
 
 void DataFeed::Seek(int64_t step, int64_t samples_consumed) {
@@ -64,7 +66,7 @@ void DataFeed::Seek(int64_t step, int64_t samples_consumed) {
 
 absl::StatusOr<MicroBatch> DataFeed::TrainingBatch(int64_t step, int64_t micro_batch) {
   int64_t sequences = config_.batch().micro_sequences();
-  int64_t per_rank = config_.batch().global_sequences() / config_.parallel().workers();
+  int64_t per_rank = config_.batch().global_sequences() / ranks_;
   int64_t first = SamplesConsumed(step - 1) + rank_ * per_rank + micro_batch * sequences;
   return Fill(*training_, sequences, [&](int64_t i) { return sampler_->Sample(first + i); });
 }
@@ -76,13 +78,13 @@ int64_t DataFeed::EvaluationSamples() const {
 int64_t DataFeed::EvaluationTokens() const { return EvaluationSamples() * config_.model().context(); }
 
 int64_t DataFeed::EvaluationPasses() const {
-  return CeilDivide(CeilDivide(EvaluationSamples(), config_.parallel().workers()), config_.batch().micro_sequences());
+  return CeilDivide(CeilDivide(EvaluationSamples(), ranks_), config_.batch().micro_sequences());
 }
 
 absl::StatusOr<EvaluationBatch> DataFeed::Evaluation(int64_t pass) {
-  int64_t samples = EvaluationSamples(), ranks = config_.parallel().workers();
-  int64_t begin = samples * rank_ / ranks + pass * config_.batch().micro_sequences();
-  int64_t end = std::min(samples * (rank_ + 1) / ranks, begin + config_.batch().micro_sequences());
+  int64_t samples = EvaluationSamples();
+  int64_t begin = samples * rank_ / ranks_ + pass * config_.batch().micro_sequences();
+  int64_t end = std::min(samples * (rank_ + 1) / ranks_, begin + config_.batch().micro_sequences());
   bool counts = begin < end;
   ZF_ASSIGN_OR_RETURN(MicroBatch batch,
                       Fill(*validation_, counts ? end - begin : 1, [&](int64_t i) { return counts ? begin + i : 0; }));

@@ -1,7 +1,7 @@
 // Which samples this rank trains and evaluates on, and their way into the device's token buffers.
 //
 // Step s consumes global positions [cursor + (s-first)*G, ...+G) of the sampler's endless order, for any number of
-// ranks; rank r takes the r-th of N equal parts, its micro-batches one after another.
+// ranks; rank r of a data group takes the r-th of N equal parts, its micro-batches one after another.
 #ifndef ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 #define ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 
@@ -16,6 +16,7 @@
 #include "worker/data/sampler.h"
 #include "worker/device/device.h"
 #include "worker/model/model.h"
+#include "worker/parallel/mesh.h"
 #include "worker/zero/engine.h"
 #include "worker/zero/memory_plan.h"
 #include "zerofleet/v1/config.pb.h"
@@ -35,9 +36,9 @@ class DataFeed {
   // checkpoint.dir, if it exists and is writable. Any thread; before or after Attach.
   absl::StatusOr<IdCheck> CheckIds(int threads, const std::function<bool()>& cancelled) const;
 
-  // Before the first batch: this rank, device memory for 2 * micro_sequences * context tokens, and host memory
-  // from the device for kTokenStages times as many.
-  void Attach(int rank, Device& device, Stream& stream, int32_t* tokens, int32_t* staging);
+  // Before a view's first batch: this rank's data group, device memory for 2 * micro_sequences * context tokens, and
+  // host memory from the device for kTokenStages times as many.
+  void Attach(const Group& data, Device& device, Stream& stream, int32_t* tokens, int32_t* staging);
   // The global position that the step after `step` starts at.
   void Seek(int64_t step, int64_t samples_consumed);
   int64_t SamplesConsumed(int64_t step) const {
@@ -62,7 +63,7 @@ class DataFeed {
   const v1::Config config_;
   std::unique_ptr<Dataset> training_, validation_;
   std::unique_ptr<Sampler> sampler_;
-  int rank_ = 0;
+  int rank_ = 0, ranks_ = 1;  // of the data group
   Device* device_ = nullptr;
   Stream* stream_ = nullptr;
   int32_t* device_tokens_ = nullptr;

@@ -41,7 +41,7 @@ class DataFeedTest : public testing::Test {
 
   std::unique_ptr<DataFeed> Open(const v1::Config& config, int rank) {
     std::unique_ptr<DataFeed> feed = *DataFeed::Open(config);
-    feed->Attach(rank, *device_, *stream_, tokens_, staging_);
+    feed->Attach(Mesh::OfOneNode(rank, config.parallel().workers()).data(), *device_, *stream_, tokens_, staging_);
     return feed;
   }
 

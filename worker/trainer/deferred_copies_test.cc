@@ -43,7 +43,7 @@ std::vector<int32_t> Feed(const v1::Config& config) {
   const auto staging = device.ReserveHost(kTokenStages * kTokens * 4).value();
   const auto kept = device.Reserve(kBatches * kTokens * 4).value();
   const auto feed = DataFeed::Open(config).value();
-  feed->Attach(0, device, *stream, reinterpret_cast<int32_t*>(tokens->data()),
+  feed->Attach(Mesh::OfOneNode(0, 1).data(), device, *stream, reinterpret_cast<int32_t*>(tokens->data()),
                reinterpret_cast<int32_t*>(staging->data()));
   for (int i = 0; i < kBatches; ++i) {
     const MicroBatch batch = feed->TrainingBatch(i + 1, 0).value();

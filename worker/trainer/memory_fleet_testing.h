@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "coordinator/coordinator.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/commit.h"
 #include "worker/trainer/fleet_session.h"
+#include "worker/trainer/fleet_state.h"
 
 namespace zerofleet {
 
@@ -24,7 +26,7 @@ class MemoryFleet {
  public:
   // `clock` is used by the coordinator only.
   explicit MemoryFleet(FleetParameters parameters, const Clock& clock = Clock::Real())
-      : clock_(clock), coordinator_(std::move(parameters), clock.MonotonicSeconds()) {
+      : clock_(clock), coordinator_(WithTrainingState(std::move(parameters)), clock.MonotonicSeconds()) {
     absl::MutexLock lock(&mutex_);
     CreateDirectories(coordinator_.fleet().parameters.config.checkpoint().dir()).IgnoreError();
   }
@@ -103,6 +105,11 @@ class MemoryFleet {
   }
 
  private:
+  static FleetParameters WithTrainingState(FleetParameters parameters) {
+    ZF_CHECK(AddTrainingState(&parameters).ok());
+    return parameters;
+  }
+
   void SetHeartbeat(MemberId id, std::function<v1::Heartbeat()> heartbeat) {
     absl::MutexLock lock(&beats_mutex_);
     if (heartbeat == nullptr) heartbeats_.erase(id);

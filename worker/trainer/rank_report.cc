@@ -16,7 +16,7 @@ void SetMemory(const ArenaFigures& figures, google::protobuf::Map<std::string, v
 
 }  // namespace
 
-v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host, const Communicator& communicator) {
+v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host, const GroupCommunicators& groups) {
   v1::RankReport report;
   report.set_rank(rank);
   ArenaFigures device_figures = device.figures(), host_figures = host.figures();
@@ -25,14 +25,16 @@ v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host,
   report.set_device_fragmentation_ratio(device_figures.FragmentationRatio());
   report.set_host_fragmentation_ratio(host_figures.FragmentationRatio());
   report.set_rss_peak_bytes(PeakResidentBytes());
-  for (const auto& [operation, totals] : communicator.totals()) {
-    v1::CollectiveReport* collective = report.add_collectives();
-    collective->set_operation(OperationName(operation));
-    collective->set_group(communicator.group());
-    collective->set_backend(communicator.backend());
-    collective->set_calls(totals.calls);
-    collective->set_bytes(totals.bytes);
-    collective->set_seconds(totals.seconds);
+  for (const std::unique_ptr<Communicator>& communicator : groups.all()) {
+    for (const auto& [operation, totals] : communicator->totals()) {
+      v1::CollectiveReport* collective = report.add_collectives();
+      collective->set_operation(OperationName(operation));
+      collective->set_group(communicator->group());
+      collective->set_backend(communicator->backend());
+      collective->set_calls(totals.calls);
+      collective->set_bytes(totals.bytes);
+      collective->set_seconds(totals.seconds);
+    }
   }
   return report;
 }

@@ -4,12 +4,13 @@
 
 #include "worker/collective/communicator.h"
 #include "worker/memory/arena.h"
+#include "worker/parallel/group_communicators.h"
 #include "worker/trainer/metrics_sink.h"
 #include "zerofleet/v1/events.pb.h"
 
 namespace zerofleet {
 
-v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host, const Communicator& communicator);
+v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host, const GroupCommunicators& groups);
 
 void ExportMemory(Space space, const ArenaFigures& figures, MetricsSink& metrics);
 void ObserveCollective(const Communicator& communicator, const CollectiveRecord& record, MetricsSink& metrics);

@@ -16,12 +16,13 @@ TEST(RankReport, HoldsMemoryAndCollectives) {
   std::unique_ptr<Arena> on_device = *Arena::Create(plan, Space::kDevice, *device),
                          on_host = *Arena::Create(plan, Space::kHost, *device);
   on_device->Take("states");
-  std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup("data", 2);
+  std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup(kDataGroup, 2);
   std::vector<float> a(100), b(100);
   Communicator::Pending other = group[1]->AllReduce(b.data(), 100, DType::kF32, "x");
   ASSERT_TRUE(group[0]->AllReduce(a.data(), 100, DType::kF32, "x").Wait().ok());
   ASSERT_TRUE(other.Wait().ok());
-  v1::RankReport report = BuildRankReport(0, *on_device, *on_host, *group[0]);
+  group.pop_back();
+  v1::RankReport report = BuildRankReport(0, *on_device, *on_host, GroupCommunicators(std::move(group)));
   EXPECT_EQ(report.device_memory().at("optimizer").current(), 4000);
   EXPECT_EQ(report.device_memory().size(), 6u);
   EXPECT_EQ(report.host_memory().at("buffers").current(), 0);

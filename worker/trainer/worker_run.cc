@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "coordinator/ownership.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/collective/factory.h"
 #include "worker/trainer/training_run.h"
@@ -29,13 +31,25 @@ absl::Status StoppedEarly(const std::string& reason) {
   return absl::CancelledError(absl::StrCat("stopped before training began: ", reason));
 }
 
+// Both sides compute who owns what with one function (PartitionMap): this worker must come to what it was told.
+absl::Status CheckPartition(const v1::Assignment& assignment, const Group& data, const PartitionMap& partition) {
+  const std::string mine = PartitionDigest(partition);
+  const bool same =
+      assignment.partition_digest() == mine && RangesOf(assignment.owned()) == partition.StoredRanges(data.rank);
+  if (same) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the partition of the training state differs: the coordinator has ",
+                   absl::CHexEscape(assignment.partition_digest().substr(0, mine.size())), ", this worker ", mine,
+                   "; both must run the same executable"));
+}
+
 class WorkerRun {
  public:
   WorkerRun(const WorkerRunOptions& options, FleetSession& session, WorkerStatus& status, MetricsSink& metrics,
             const Clock& clock)
       : options_(options), session_(session), status_(status), metrics_(metrics), clock_(clock) {}
 
-  ~WorkerRun() { status_.SetCommunicator(nullptr); }
+  ~WorkerRun() { status_.SetGroups(nullptr); }
 
   absl::StatusOr<WorkerRunResult> Run() {
     absl::StatusOr<WorkerRunResult> result = RunToTheEnd();
@@ -125,46 +139,43 @@ absl::Status WorkerRun::Prepare(const v1::Config& config) {
       run_->CheckIds(options_.device.threads, [this] { return options_.stop_signal() != 0; });
   if (absl::IsCancelled(ids.status())) return StoppedEarly("signal");
   ZF_RETURN_IF_ERROR(ids);
-  ZF_ASSIGN_OR_RETURN(endpoint_, CreateCollectiveEndpoint(config.collectives(), *device_));
+  ZF_ASSIGN_OR_RETURN(endpoint_, CreateCollectiveEndpoint(config.collectives(), *device_, {kDataGroup}));
   v1::WorkerMessage message;
   v1::Ready* ready = message.mutable_ready();
-  ready->set_config_digest(run_->digests().config);
-  ready->set_layout_digest(run_->digests().layout);
-  ready->set_schedule_digest(run_->digests().schedule);
-  ready->set_parameters(run_->digests().parameters);
+  ready->set_config_digest(run_->config_digest());
+  ready->set_parameters(run_->parameters());
   ready->set_transport_address(endpoint_->address());
   return Send(message);
 }
 
 absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generation) {
-  status_.SetAssignment(assignment.rank(), assignment.world_size(), generation);
+  ZF_ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create(assignment, generation));
+  status_.SetAssignment(mesh.rank(), mesh.world_size(), generation);
   status_.SetPhase("loading");
-  metrics_.SetIdentity({.rank = assignment.rank(),
-                        .world_size = assignment.world_size(),
+  metrics_.SetIdentity({.rank = mesh.rank(),
+                        .world_size = mesh.world_size(),
                         .zero_stage = config_.parallel().zero_stage(),
                         .precision = config_.precision(),
                         .device = device_->kind(),
                         .device_description = device_->description(),
                         .version = options_.hello.version(),
                         .run = run_name_});
-  if (assignment.members_size() != config_.parallel().workers() || assignment.rank() < 0 ||
-      assignment.rank() >= assignment.members_size()) {
-    return absl::InternalError(absl::StrCat("assigned rank ", assignment.rank(), " of ", assignment.members_size(),
-                                            " members, parallel.workers is ", config_.parallel().workers()));
-  }
   std::vector<std::string> addresses;
   for (const v1::Member& member : assignment.members()) addresses.push_back(member.transport_address());
-  ZF_ASSIGN_OR_RETURN(
-      std::unique_ptr<Communicator> communicator,
-      endpoint_->Join({.name = "data", .rank = assignment.rank(), .addresses = addresses, .generation = generation}));
+  ZF_ASSIGN_OR_RETURN(GroupCommunicators groups, GroupCommunicators::Join(mesh, addresses, *endpoint_));
   const std::string reason = endpoint_->fallback_reason();
   options_.placed(
-      assignment.rank(), generation,
-      absl::StrCat("rank ", assignment.rank(), " of ", assignment.world_size(), ", ", device_->description(),
-                   ", collectives over ", communicator->backend(), reason.empty() ? "" : absl::StrCat(": ", reason)));
-  ZF_RETURN_IF_ERROR(run_->Join(std::move(communicator), generation));
-  status_.SetCommunicator(&run_->communicator());
-  return absl::OkStatus();
+      mesh.rank(), generation,
+      absl::StrCat("rank ", mesh.rank(), " of ", mesh.world_size(), ", ", device_->description(), ", collectives over ",
+                   groups.data().backend(), reason.empty() ? "" : absl::StrCat(": ", reason)));
+  ZF_RETURN_IF_ERROR(run_->Enter(mesh, std::move(groups)));
+  status_.SetGroups(&run_->groups());
+  ZF_RETURN_IF_ERROR(CheckPartition(assignment, mesh.data(), run_->partition()));
+  const ViewDigests digests = run_->view_digests();
+  v1::WorkerMessage message;
+  message.mutable_entered()->set_layout_digest(digests.layout);
+  message.mutable_entered()->set_schedule_digest(digests.schedule);
+  return Send(message);
 }
 
 absl::Status WorkerRun::LoadUntilStart() {
@@ -200,9 +211,9 @@ void WorkerRun::TellStart(bool resumed) const {
   v1::StartEvent& start = *event.mutable_start();
   start.set_version(options_.hello.version());
   *start.mutable_config() = config_;
-  start.set_world_size(config_.parallel().workers());
+  start.set_world_size(run_->mesh().world_size());
   start.set_device(device_->kind());
-  start.set_parameters(run_->digests().parameters);
+  start.set_parameters(run_->parameters());
   if (resumed) start.set_resumed_from(result_.step);
   options_.event(event);
 }
@@ -233,11 +244,11 @@ absl::Status WorkerRun::CollectStep(bool* stopping) {
   result_.step = outcome.event.step();
   status_.SetStep(result_.step);
   *stopping = *stopping || outcome.stop;
-  if (run_->rank() == 0 && !outcome.peak_note.empty()) options_.note(outcome.peak_note);
+  if (run_->mesh().rank() == 0 && !outcome.peak_note.empty()) options_.note(outcome.peak_note);
   v1::WorkerMessage message;
   *message.mutable_event()->mutable_step() = outcome.event;
   options_.event(message.event());
-  return run_->rank() == 0 ? Send(std::move(message)) : absl::OkStatus();
+  return run_->mesh().rank() == 0 ? Send(std::move(message)) : absl::OkStatus();
 }
 
 absl::Status WorkerRun::AfterStep(int64_t step, bool stopping) {
@@ -247,7 +258,7 @@ absl::Status WorkerRun::AfterStep(int64_t step, bool stopping) {
     *message.mutable_event()->mutable_evaluate() = evaluation;
     metrics_.Evaluated(evaluation.loss());
     options_.event(message.event());
-    if (run_->rank() == 0) ZF_RETURN_IF_ERROR(Send(message));
+    if (run_->mesh().rank() == 0) ZF_RETURN_IF_ERROR(Send(message));
   }
   return SavesAfter(step) || stopping ? Save(step) : absl::OkStatus();
 }

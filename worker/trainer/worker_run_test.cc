@@ -13,9 +13,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/manifest.h"
-#include "worker/device/cpu/cpu_device.h"
 #include "worker/device/step_control.h"
 #include "worker/model/model_testing.h"
+#include "worker/trainer/known_cpu_testing.h"
 #include "worker/trainer/memory_fleet_testing.h"
 #include "worker/trainer/null_metrics.h"
 #include "worker/zero/fleet_testing.h"
@@ -29,21 +29,6 @@ class SkipCounter : public NullMetrics {
  public:
   void StepSkipped() override { ++skipped; }
   int skipped = 0;
-};
-
-// A CPU whose peak is known, since measuring it takes longer than a small model's whole run, and whose host memory has
-// a limit.
-class KnownCpu : public CpuDevice {
- public:
-  explicit KnownCpu(int64_t most_host_bytes) : CpuDevice(1), most_host_bytes_(most_host_bytes) {}
-  double datasheet_flops(DType) const override { return 1e15; }
-  absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override {
-    if (bytes > most_host_bytes_) return absl::ResourceExhaustedError("no more memory");
-    return CpuDevice::ReserveHost(bytes);
-  }
-
- private:
-  const int64_t most_host_bytes_;
 };
 
 class WorkerRunTest : public testing::Test {
@@ -358,6 +343,59 @@ TEST_F(WorkerRunTest, ASnapshotThatDoesNotFitEndsTheRunAsAFailedSave) {
   for (const v1::Event& event : outcome.events) failures += event.has_failure();
   EXPECT_EQ(failures, 1);
   EXPECT_THAT(ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::IsEmpty());
+}
+
+// A session whose coordinator assigns something else than the fleet's.
+class ChangedAssignments : public FleetSession {
+ public:
+  ChangedAssignments(FleetSession& session, std::function<void(v1::Assignment*)> change)
+      : session_(session), change_(std::move(change)) {}
+  absl::Status Send(v1::WorkerMessage message) override { return session_.Send(std::move(message)); }
+  absl::StatusOr<v1::CoordinatorMessage> Receive(double timeout_seconds) override {
+    absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(timeout_seconds);
+    if (message.ok() && message->has_assignment()) change_(message->mutable_assignment());
+    return message;
+  }
+  void StartHeartbeats(std::function<v1::Heartbeat()> heartbeat) override {
+    session_.StartHeartbeats(std::move(heartbeat));
+  }
+  void OnLost(std::function<void(absl::Status)> handler) override { session_.OnLost(std::move(handler)); }
+
+ private:
+  FleetSession& session_;
+  const std::function<void(v1::Assignment*)> change_;
+};
+
+TEST_F(WorkerRunTest, AnAssignmentThatDoesNotAddUpIsRefusedAndNamesTheRank) {
+  const struct {
+    absl::StatusCode code;
+    const char* message;
+    std::function<void(v1::Assignment*)> change;
+  } kCases[] = {
+      {absl::StatusCode::kFailedPrecondition, "the partition of the training state differs: the coordinator has 0123,",
+       [](v1::Assignment* assignment) { assignment->set_partition_digest("0123"); }},
+      {absl::StatusCode::kFailedPrecondition, "the partition of the training state differs",
+       [](v1::Assignment* assignment) { assignment->mutable_owned(0)->set_flat_begin(1); }},
+      {absl::StatusCode::kInternal, "the coordinator's assignment is invalid: rank must be 0 to 0, got 1",
+       [](v1::Assignment* assignment) { assignment->set_rank(1); }},
+  };
+  for (const auto& [code, message, change] : kCases) {
+    FleetParameters parameters;
+    parameters.config = Config(1, 2);
+    MemoryFleet fleet(parameters);
+    const std::unique_ptr<FleetSession> inner = fleet.Connect();
+    ChangedAssignments session(*inner, change);
+    WorkerRunOptions options;
+    options.device = {.kind = "cpu", .threads = 1};
+    WorkerStatus status;
+    NullMetrics metrics;
+    const absl::Status result = RunWorker(options, session, status, metrics, Clock::Real()).status();
+    EXPECT_EQ(result.code(), code) << result;
+    EXPECT_THAT(std::string(result.message()), HasSubstr(message));
+    ASSERT_TRUE(fleet.ended().has_value());
+    EXPECT_EQ(fleet.ended()->code(), code);
+    EXPECT_THAT(std::string(fleet.ended()->message()), HasSubstr("rank 0 (host , pid 0) failed"));
+  }
 }
 
 TEST_F(WorkerRunTest, AShorterContextIsTakenFromALongerOne) {

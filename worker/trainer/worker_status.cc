@@ -34,28 +34,30 @@ void WorkerStatus::SetReport(const v1::RankReport& report) {
   *status_.mutable_report() = report;
 }
 
-void WorkerStatus::SetCommunicator(Communicator* communicator) {
+void WorkerStatus::SetGroups(const GroupCommunicators* groups) {
   absl::MutexLock lock(&mutex_);
-  communicator_ = communicator;
-  if (communicator_ != nullptr && !aborted_.ok()) communicator_->Abort(aborted_);
+  groups_ = groups;
+  if (groups_ != nullptr && !aborted_.ok()) groups_->Abort(aborted_);
 }
 
 void WorkerStatus::Abort(const absl::Status& reason) {
   absl::MutexLock lock(&mutex_);
   if (!aborted_.ok()) return;
   aborted_ = reason;
-  if (communicator_ != nullptr) communicator_->Abort(reason);
+  if (groups_ != nullptr) groups_->Abort(reason);
 }
 
 void WorkerStatus::AddProgress(google::protobuf::RepeatedPtrField<v1::GroupProgress>* progress) const {
-  if (communicator_ == nullptr) return;
-  CollectiveProgress now = communicator_->progress();
-  v1::GroupProgress* entry = progress->Add();
-  entry->set_group(now.group);
-  entry->set_sequence(now.sequence);
-  entry->set_completed(now.completed);
-  entry->set_operation(OperationName(now.operation));
-  entry->set_unit(now.unit);
+  if (groups_ == nullptr) return;
+  for (const std::unique_ptr<Communicator>& communicator : groups_->all()) {
+    CollectiveProgress now = communicator->progress();
+    v1::GroupProgress* entry = progress->Add();
+    entry->set_group(now.group);
+    entry->set_sequence(now.sequence);
+    entry->set_completed(now.completed);
+    entry->set_operation(OperationName(now.operation));
+    entry->set_unit(now.unit);
+  }
 }
 
 v1::Heartbeat WorkerStatus::Heartbeat() const {

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "worker/collective/communicator.h"
+#include "worker/parallel/group_communicators.h"
 #include "zerofleet/v1/coordinator.pb.h"
 #include "zerofleet/v1/worker.pb.h"
 
@@ -22,9 +22,9 @@ class WorkerStatus {
   void SetStep(int64_t step);
   void SetReport(const v1::RankReport& report);
 
-  // From here until it is set to null, progress is read from this communicator, and Abort reaches it.
-  void SetCommunicator(Communicator* communicator);
-  // The fleet is lost: ends every wait of the communicator with `reason`, now or once a communicator is set.
+  // From here until it is set to null, progress is read from these communicators, and Abort reaches them.
+  void SetGroups(const GroupCommunicators* groups);
+  // The fleet is lost: ends every wait of the communicators with `reason`, now or once they are set.
   void Abort(const absl::Status& reason);
 
   v1::Heartbeat Heartbeat() const;
@@ -33,7 +33,7 @@ class WorkerStatus {
  private:
   mutable absl::Mutex mutex_;
   v1::GetWorkerStatusResponse status_ ABSL_GUARDED_BY(mutex_) = Initial();
-  Communicator* communicator_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  const GroupCommunicators* groups_ ABSL_GUARDED_BY(mutex_) = nullptr;
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
 
   static v1::GetWorkerStatusResponse Initial();

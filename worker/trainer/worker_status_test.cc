@@ -21,21 +21,28 @@ TEST(WorkerStatus, SaysWhatItWasTold) {
   EXPECT_EQ(status.Heartbeat().progress_size(), 0);
 }
 
-TEST(WorkerStatus, AbortsTheCommunicatorNowOrLater) {
-  std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup("data", 2);
+GroupCommunicators Only(std::unique_ptr<Communicator> data) {
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  communicators.push_back(std::move(data));
+  return GroupCommunicators(std::move(communicators));
+}
+
+TEST(WorkerStatus, AbortsTheCommunicatorsNowOrLater) {
+  std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup(kDataGroup, 2);
+  const GroupCommunicators first = Only(std::move(group[0])), second = Only(std::move(group[1]));
   WorkerStatus now, later;
-  now.SetCommunicator(group[0].get());
+  now.SetGroups(&first);
   float value = 1;
-  Communicator::Pending waiting = group[0]->AllReduce(&value, 1, DType::kF32, "head");
-  while (group[0]->progress().sequence == 0) std::this_thread::yield();
+  Communicator::Pending waiting = first.data().AllReduce(&value, 1, DType::kF32, "head");
+  while (first.data().progress().sequence == 0) std::this_thread::yield();
   now.Abort(absl::UnavailableError("rank 1 is gone"));
   EXPECT_EQ(waiting.Wait().message(), "rank 1 is gone");
   EXPECT_EQ(now.Heartbeat().progress(0).unit(), "head");
   later.Abort(absl::UnavailableError("too late"));
-  later.SetCommunicator(group[1].get());
-  EXPECT_FALSE(group[1]->AllReduce(&value, 1, DType::kF32, "head").Wait().ok());
-  now.SetCommunicator(nullptr);
-  later.SetCommunicator(nullptr);
+  later.SetGroups(&second);
+  EXPECT_FALSE(second.data().AllReduce(&value, 1, DType::kF32, "head").Wait().ok());
+  now.SetGroups(nullptr);
+  later.SetGroups(nullptr);
 }
 
 }  // namespace

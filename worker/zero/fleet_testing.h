@@ -179,7 +179,7 @@ inline void RunFleet(const FleetSetup& setup, const std::function<void(TestRank&
   if (setup.make_group) {
     group = setup.make_group(borrowed);
   } else {
-    group = CreateInProcessGroup("data", setup.world_size);
+    group = CreateInProcessGroup(kDataGroup, setup.world_size);
     for (int rank = 0; rank < setup.world_size; ++rank)
       group[rank] = CommunicatorOn(*devices[rank], std::move(group[rank]));
   }

@@ -19,9 +19,9 @@ namespace zerofleet {
 
 struct ZeroOptions {
   int stage = 0;
-  DType dtype = DType::kBF16;  // of parameters, activations, and gradients on the wire
-  int64_t micro_batches = 1;   // per optimizer step
-  int rank = 0, world_size = 1;
+  DType dtype = DType::kBF16;    // of parameters, activations, and gradients on the wire
+  int64_t micro_batches = 1;     // per optimizer step
+  int rank = 0, world_size = 1;  // of the data group
 };
 
 class ZeroLayout {

@@ -18,7 +18,7 @@ class Builder {
 
   std::vector<ScheduledCollective> Build() {
     for (int64_t micro = 0; micro < layout_.options().micro_batches; ++micro) MicroBatch(micro);
-    list_.push_back({Operation::kAllGather, kScalarsUnit, 0, DType::kF32});
+    list_.push_back({kDataGroup, Operation::kAllGather, kScalarsUnit, 0, DType::kF32});
     if (layout_.stage().gather == ParameterGather::kAfterUpdate) {
       for (int u = 0; u < layout_.units(); ++u) Gather(u);
     }
@@ -41,14 +41,14 @@ class Builder {
   }
 
   void Gather(int unit) {
-    list_.push_back({Operation::kAllGather, Name(unit), Elements(unit), layout_.options().dtype});
+    list_.push_back({kDataGroup, Operation::kAllGather, Name(unit), Elements(unit), layout_.options().dtype});
   }
 
   void Reduce(int unit) {
     DType wire = layout_.stage().split_gradients ? layout_.options().dtype : layout_.gradient_dtype();
-    list_.push_back({Operation::kReduceScatter, Name(unit), Elements(unit), wire});
+    list_.push_back({kDataGroup, Operation::kReduceScatter, Name(unit), Elements(unit), wire});
     if (!layout_.stage().split_optimizer) {
-      list_.push_back({Operation::kAllGather, Name(unit), Elements(unit), layout_.gradient_dtype()});
+      list_.push_back({kDataGroup, Operation::kAllGather, Name(unit), Elements(unit), layout_.gradient_dtype()});
     }
   }
 
@@ -70,8 +70,8 @@ std::vector<ScheduledCollective> StepSchedule(const Model& model, const ZeroLayo
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule) {
   std::string text;
   for (const ScheduledCollective& one : schedule) {
-    absl::StrAppend(&text, OperationName(one.operation), " ", one.unit, " ", one.elements, " ", DTypeName(one.dtype),
-                    "\n");
+    absl::StrAppend(&text, one.group, " ", OperationName(one.operation), " ", one.unit, " ", one.elements, " ",
+                    DTypeName(one.dtype), "\n");
   }
   return text;
 }

@@ -10,11 +10,13 @@
 
 #include "worker/collective/communicator.h"
 #include "worker/model/model.h"
+#include "worker/parallel/mesh.h"
 #include "worker/zero/layout.h"
 
 namespace zerofleet {
 
 struct ScheduledCollective {
+  std::string group;  // of the mesh
   Operation operation;
   std::string unit;
   int64_t elements;  // whole (gathered) size; 0 for the ranks' scalars

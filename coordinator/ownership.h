@@ -1,0 +1,34 @@
+// What each rank of a view owns and keeps, in the terms of the wire: assignments, and the status that operators see.
+#ifndef ZEROFLEET_COORDINATOR_OWNERSHIP_H_
+#define ZEROFLEET_COORDINATOR_OWNERSHIP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/partition.h"
+#include "zerofleet/v1/checkpoint.pb.h"
+#include "zerofleet/v1/coordinator.pb.h"
+
+namespace zerofleet {
+
+// One vector of the training state, as every rank keeps it between steps: split by the partition, or whole.
+struct StateVector {
+  std::string name;  // parameters | gradients | master, exp_avg, ...
+  int64_t element_bytes = 0;
+  bool split = false;
+};
+
+// Between ranges and their message.
+void SetRanges(const std::vector<PlacedRange>& ranges, google::protobuf::RepeatedPtrField<v1::FlatRange>* message);
+std::vector<PlacedRange> RangesOf(const google::protobuf::RepeatedPtrField<v1::FlatRange>& message);
+
+// Equal exactly when two partitions are.
+std::string PartitionDigest(const PartitionMap& partition);
+
+// Every rank's units, and its bytes of each state at rest (padding included).
+v1::PartitionStatus PartitionStatusOf(const PartitionMap& partition, const std::vector<StateVector>& states);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_COORDINATOR_OWNERSHIP_H_

@@ -1,0 +1,65 @@
+// The arithmetic of nodes, teams and groups; see placement.h.
+#include "coordinator/placement.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <tuple>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace zerofleet {
+
+std::vector<int> RankOrder(const std::vector<MemberPlace>& members) {
+  std::vector<int> order(members.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return std::tie(members[a].host, members[a].pid) < std::tie(members[b].host, members[b].pid);
+  });
+  return order;
+}
+
+std::vector<int> NodesOf(const std::vector<std::string>& hosts) {
+  std::vector<int> nodes;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    const bool another = rank > 0 && hosts[rank] != hosts[rank - 1];
+    nodes.push_back(rank == 0 ? 0 : nodes.back() + another);
+  }
+  return nodes;
+}
+
+std::vector<Coordinates> CoordinatesOf(const std::vector<int>& nodes, int tensor, int team) {
+  ZF_CHECK(tensor >= 1);
+  ZF_CHECK(team >= 1);
+  std::vector<Coordinates> ranks;
+  for (int rank = 0; rank < static_cast<int>(nodes.size()); ++rank) {
+    const int data = rank / tensor;
+    ranks.push_back({.node = nodes[rank], .team = data / team, .data = data, .tensor = rank % tensor});
+  }
+  return ranks;
+}
+
+int AutoTeam(const std::vector<int>& nodes, int tensor) {
+  ZF_CHECK(!nodes.empty());
+  std::vector<int> data_ranks(nodes.back() + 1);  // of each node
+  for (int node : nodes) ++data_ranks[node];
+  for (int& count : data_ranks) count = std::max(1, count / tensor);
+  if (data_ranks.size() == 1) return std::min(data_ranks[0], kMostAutoTeam);
+  int team = kMostAutoTeam;
+  while (std::any_of(data_ranks.begin(), data_ranks.end(), [team](int count) { return count % team != 0; })) --team;
+  return team;
+}
+
+absl::StatusOr<int> ConfiguredTeam(const v1::ParallelConfig& parallel) {
+  const std::string& text = parallel.team();
+  if (text.empty() || text == "auto") return 0;
+  int team = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), team);
+  if (error == std::errc() && stop == text.data() + text.size() && team >= 1 && team <= kMostRanks) return team;
+  return absl::InvalidArgumentError(
+      absl::StrCat("must be auto or 1 to ", kMostRanks, ", got \"", absl::CHexEscape(text.substr(0, 60)), "\""));
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,56 @@
+// Where each rank of a view stands: the order of its members, and every rank's coordinates.
+//
+// Ranks of one node are consecutive, nodes in the order of their names, so that the same members get the same ranks in
+// whatever order they joined. Every `tensor` consecutive ranks form one tensor group; ranks with equal tensor
+// coordinates form a data group, and `team` consecutive ranks of that one team, which is summed first (the last team
+// may be shorter). Team decides the order of summation and so the bits of a result; nodes decide only its routing.
+#ifndef ZEROFLEET_COORDINATOR_PLACEMENT_H_
+#define ZEROFLEET_COORDINATOR_PLACEMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet {
+
+inline constexpr int kMostRanks = 1024;  // of a view
+inline constexpr int kMostAutoTeam = 8;  // ranks; the most that share a node's fastest links
+
+struct Coordinates {
+  int node = 0;    // from 0, in rank order
+  int team = 0;    // of the data group, from 0
+  int data = 0;    // the rank's number in its data group
+  int tensor = 0;  // the rank's number in its tensor group
+  bool operator==(const Coordinates&) const = default;
+};
+
+// What is known of a member when it is placed.
+struct MemberPlace {
+  std::string host;
+  int64_t pid = 0;
+};
+
+// By rank: the index of its member. By host, then pid, then as given.
+std::vector<int> RankOrder(const std::vector<MemberPlace>& members);
+
+// The number that each rank's node has, `hosts` being by rank and each host's ranks consecutive.
+std::vector<int> NodesOf(const std::vector<std::string>& hosts);
+
+// By rank. `tensor` and `team` are at least 1.
+std::vector<Coordinates> CoordinatesOf(const std::vector<int>& nodes, int tensor, int team);
+
+// The team of a run that is formed for the first time on `nodes` (by rank): the data ranks of a lone node, at most
+// kMostAutoTeam; on several nodes the largest number up to that which divides every node's, so that no team spans two
+// nodes.
+int AutoTeam(const std::vector<int>& nodes, int tensor);
+
+// What parallel.team asks for: 0 for auto, and where the key is absent. InvalidArgument unless it is auto or a number
+// from 1 to kMostRanks.
+absl::StatusOr<int> ConfiguredTeam(const v1::ParallelConfig& parallel);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_COORDINATOR_PLACEMENT_H_

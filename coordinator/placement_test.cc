@@ -1,0 +1,110 @@
+// Ranks, nodes and teams of fleets of many shapes; see placement.h.
+#include "coordinator/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+namespace zerofleet {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The nodes of ranks when each node has so many.
+std::vector<int> Nodes(const std::vector<int>& ranks_of_node) {
+  std::vector<int> nodes;
+  for (size_t node = 0; node < ranks_of_node.size(); ++node) {
+    nodes.insert(nodes.end(), ranks_of_node[node], static_cast<int>(node));
+  }
+  return nodes;
+}
+
+TEST(PlacementTest, RanksDoNotDependOnWhoJoinedFirst) {
+  std::vector<MemberPlace> members = {{"b", 7}, {"a", 9}, {"b", 3}, {"a", 10}, {"c", 1}};
+  EXPECT_THAT(RankOrder(members), ElementsAre(1, 3, 2, 0, 4));
+  std::vector<MemberPlace> expected;
+  for (int member : RankOrder(members)) expected.push_back(members[member]);
+  std::mt19937 random(1);
+  for (int round = 0; round < 20; ++round) {
+    std::shuffle(members.begin(), members.end(), random);
+    const std::vector<int> order = RankOrder(members);
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      EXPECT_EQ(members[order[rank]].host, expected[rank].host);
+      EXPECT_EQ(members[order[rank]].pid, expected[rank].pid);
+    }
+  }
+}
+
+TEST(PlacementTest, MembersThatLookAlikeKeepTheOrderInWhichTheyJoined) {
+  EXPECT_THAT(RankOrder({{"a", 1}, {"a", 1}, {"a", 1}}), ElementsAre(0, 1, 2));
+}
+
+TEST(PlacementTest, NodesAreNumberedInRankOrder) {
+  EXPECT_THAT(NodesOf({"a", "a", "b", "c", "c"}), ElementsAre(0, 0, 1, 2, 2));
+  EXPECT_THAT(NodesOf({""}), ElementsAre(0));
+}
+
+TEST(PlacementTest, TheLastTeamMayBeShorter) {
+  const std::vector<Coordinates> ranks = CoordinatesOf(Nodes({3, 2}), /*tensor=*/1, /*team=*/2);
+  EXPECT_THAT(ranks, ElementsAre(Coordinates{0, 0, 0, 0}, Coordinates{0, 0, 1, 0}, Coordinates{0, 1, 2, 0},
+                                 Coordinates{1, 1, 3, 0}, Coordinates{1, 2, 4, 0}));
+}
+
+TEST(PlacementTest, ATensorGroupIsConsecutiveRanks) {
+  const std::vector<Coordinates> ranks = CoordinatesOf(Nodes({4, 4}), /*tensor=*/2, /*team=*/2);
+  EXPECT_EQ(ranks[5], (Coordinates{.node = 1, .team = 1, .data = 2, .tensor = 1}));
+  EXPECT_EQ(AutoTeam(Nodes({4, 4}), /*tensor=*/2), 2);
+}
+
+TEST(PlacementTest, ALoneNodeIsOneTeamUpToEightRanks) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    const int team = AutoTeam(Nodes({ranks}), 1);
+    EXPECT_EQ(team, ranks);
+    EXPECT_EQ(CoordinatesOf(Nodes({ranks}), 1, team).back().team, 0);
+  }
+  for (int ranks = 9; ranks <= 16; ++ranks) {
+    EXPECT_EQ(AutoTeam(Nodes({ranks}), 1), 8);
+    EXPECT_EQ(CoordinatesOf(Nodes({ranks}), 1, 8).back().team, 1);
+  }
+}
+
+TEST(PlacementTest, NoTeamSpansTwoNodes) {
+  EXPECT_EQ(AutoTeam(Nodes({4, 4}), 1), 4);
+  EXPECT_EQ(AutoTeam(Nodes({16, 16}), 1), 8);
+  EXPECT_EQ(AutoTeam(Nodes({12, 12}), 1), 6);
+  EXPECT_EQ(AutoTeam(Nodes({4, 4, 2}), 1), 2);
+  EXPECT_EQ(AutoTeam(Nodes({4, 3}), 1), 1);
+  EXPECT_EQ(AutoTeam(Nodes({1, 1, 1}), 1), 1);
+  std::mt19937 random(2);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int> counts(2 + random() % 4);
+    for (int& count : counts) count = 1 + static_cast<int>(random() % 20);
+    const std::vector<int> nodes = Nodes(counts);
+    const int team = AutoTeam(nodes, 1);
+    EXPECT_LE(team, kMostAutoTeam);
+    const std::vector<Coordinates> ranks = CoordinatesOf(nodes, 1, team);
+    for (size_t rank = 1; rank < ranks.size(); ++rank) {
+      EXPECT_TRUE(ranks[rank].team != ranks[rank - 1].team || ranks[rank].node == ranks[rank - 1].node);
+    }
+  }
+}
+
+TEST(PlacementTest, TheConfiguredTeamIsAutoOrANumber) {
+  v1::ParallelConfig parallel;
+  EXPECT_EQ(*ConfiguredTeam(parallel), 0);
+  parallel.set_team("auto");
+  EXPECT_EQ(*ConfiguredTeam(parallel), 0);
+  parallel.set_team("1024");
+  EXPECT_EQ(*ConfiguredTeam(parallel), 1024);
+  for (const char* wrong : {"0", "-4", "1025", "4x", "four", " 4", "4.0", "99999999999999999999"}) {
+    parallel.set_team(wrong);
+    EXPECT_THAT(std::string(ConfiguredTeam(parallel).status().message()), HasSubstr("must be auto or 1 to 1024"));
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,106 @@
+// Meshes from assignments, and the assignments that are refused.
+#include "worker/parallel/mesh.h"
+
+#include <functional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// As the coordinator makes it.
+v1::Assignment AssignmentOf(int rank, const std::vector<int>& nodes, int tensor, int team) {
+  v1::Assignment assignment;
+  assignment.set_rank(rank);
+  assignment.set_world_size(static_cast<int>(nodes.size()));
+  assignment.set_team(team);
+  const std::vector<Coordinates> ranks = CoordinatesOf(nodes, tensor, team);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    v1::Member& member = *assignment.add_members();
+    member.set_rank(static_cast<int>(r));
+    member.set_node(ranks[r].node);
+    member.set_team(ranks[r].team);
+    member.set_data(ranks[r].data);
+    member.set_tensor(ranks[r].tensor);
+  }
+  return assignment;
+}
+
+TEST(Mesh, WithoutTensorParallelismTheDataGroupIsTheView) {
+  const Mesh mesh = *Mesh::Create(AssignmentOf(3, {0, 0, 0, 1, 1}, 1, 3), 7);
+  EXPECT_EQ(mesh.generation(), 7u);
+  EXPECT_EQ(mesh.rank(), 3);
+  EXPECT_EQ(mesh.world_size(), 5);
+  EXPECT_EQ(mesh.nodes(), 2);
+  EXPECT_EQ(mesh.coordinates(), (Coordinates{.node = 1, .team = 1, .data = 3, .tensor = 0}));
+  EXPECT_EQ(mesh.data().name, "data");
+  EXPECT_EQ(mesh.data().rank, 3);
+  EXPECT_THAT(mesh.data().ranks, ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(mesh.data().nodes, ElementsAre(0, 0, 0, 1, 1));
+  EXPECT_EQ(mesh.data().team, 3);
+  EXPECT_THAT(mesh.tensor().ranks, ElementsAre(3));
+}
+
+TEST(Mesh, GroupsAreRowsAndColumns) {
+  const Mesh mesh = *Mesh::Create(AssignmentOf(5, {0, 0, 0, 0, 1, 1, 1, 1}, 2, 2), 1);
+  EXPECT_THAT(mesh.tensor().ranks, ElementsAre(4, 5));
+  EXPECT_EQ(mesh.tensor().rank, 1);
+  EXPECT_EQ(mesh.tensor().team, 2);  // always summed as one
+  EXPECT_THAT(mesh.data().ranks, ElementsAre(1, 3, 5, 7));
+  EXPECT_EQ(mesh.data().rank, 2);
+  EXPECT_THAT(mesh.data().nodes, ElementsAre(0, 0, 1, 1));
+  EXPECT_EQ(mesh.data().team, 2);
+}
+
+TEST(Mesh, ATeamLargerThanTheGroupIsTheGroup) {
+  const Mesh mesh = *Mesh::Create(AssignmentOf(1, {0, 0}, 1, 1024), 1);
+  EXPECT_EQ(mesh.team(), 1024);
+  EXPECT_EQ(mesh.data().team, 2);
+}
+
+TEST(Mesh, OfOneNodeIsOneTeam) {
+  const Mesh mesh = Mesh::OfOneNode(2, 12);
+  EXPECT_EQ(mesh.data().rank, 2);
+  EXPECT_EQ(mesh.data().size(), 12);
+  EXPECT_EQ(mesh.data().team, 12);
+  EXPECT_EQ(mesh.nodes(), 1);
+}
+
+TEST(Mesh, RefusesWhatNoCoordinatorAssigns) {
+  const struct {
+    const char* message;
+    std::function<void(v1::Assignment&)> change;
+  } kCases[] = {
+      {"world_size must be 1 to 1024, got 0", [](v1::Assignment& a) { a.set_world_size(0); }},
+      {"world_size must be 1 to 1024, got 1025", [](v1::Assignment& a) { a.set_world_size(1025); }},
+      {"rank must be 0 to 3, got 4", [](v1::Assignment& a) { a.set_rank(4); }},
+      {"rank must be 0 to 3, got -1", [](v1::Assignment& a) { a.set_rank(-1); }},
+      {"team must be 1 to 1024, got 0", [](v1::Assignment& a) { a.set_team(0); }},
+      {"team must be 1 to 1024, got -2147483648", [](v1::Assignment& a) { a.set_team(INT32_MIN); }},
+      {"the number of members must be 4 to 4, got 3", [](v1::Assignment& a) { a.mutable_members()->RemoveLast(); }},
+      {"members[1].rank must be 1 to 1, got 2", [](v1::Assignment& a) { a.mutable_members(1)->set_rank(2); }},
+      {"members[0].node must be 0 to 0, got 1", [](v1::Assignment& a) { a.mutable_members(0)->set_node(1); }},
+      {"members[2].node must be 0 to 1, got 5", [](v1::Assignment& a) { a.mutable_members(2)->set_node(5); }},
+      {"members[3].node must be 1 to 2, got 0", [](v1::Assignment& a) { a.mutable_members(3)->set_node(0); }},
+      {"members[1].tensor must be 0 to 3, got -1", [](v1::Assignment& a) { a.mutable_members(1)->set_tensor(-1); }},
+      {"tensor groups of 3, which does not divide", [](v1::Assignment& a) { a.mutable_members(1)->set_tensor(2); }},
+      {"members[1] is at node 0, team 0, data 3, tensor 0, expected node 0, team 0, data 1, tensor 0",
+       [](v1::Assignment& a) { a.mutable_members(1)->set_data(3); }},
+      {"members[2] is at node 1, team 0", [](v1::Assignment& a) { a.mutable_members(2)->set_team(0); }},
+  };
+  for (const auto& [message, change] : kCases) {
+    v1::Assignment assignment = AssignmentOf(1, {0, 0, 1, 1}, 1, 2);
+    ASSERT_TRUE(Mesh::Create(assignment, 1).ok());
+    change(assignment);
+    const absl::Status status = Mesh::Create(assignment, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << message;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet

@@ -1,0 +1,20 @@
+// From a configuration to units and vectors; see fleet_state.h.
+#include "worker/trainer/fleet_state.h"
+
+#include "base/status.h"
+#include "worker/model/spec.h"
+#include "worker/trainer/view_parts.h"
+#include "worker/zero/state_vectors.h"
+
+namespace zerofleet {
+
+absl::Status AddTrainingState(FleetParameters* parameters) {
+  ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(parameters->config.model()));
+  parameters->units = spec.units();
+  parameters->states = [config = parameters->config, spec](int world_size) {
+    return StateVectors(ZeroLayout(spec, ZeroOptionsOf(config, Mesh::OfOneNode(0, world_size).data())));
+  };
+  return absl::OkStatus();
+}
+
+}  // namespace zerofleet

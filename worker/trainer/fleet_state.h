@@ -1,0 +1,16 @@
+// What the coordinator is told of the training state that it divides: it knows no models.
+#ifndef ZEROFLEET_WORKER_TRAINER_FLEET_STATE_H_
+#define ZEROFLEET_WORKER_TRAINER_FLEET_STATE_H_
+
+#include "absl/status/status.h"
+#include "coordinator/fleet.h"
+
+namespace zerofleet {
+
+// Fills in the units and the state vectors of the model that the parameters' configuration describes. InvalidArgument
+// for one that no model can have.
+absl::Status AddTrainingState(FleetParameters* parameters);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_TRAINER_FLEET_STATE_H_

@@ -1,0 +1,176 @@
+// A run that leaves one view and enters another goes on with the bits of a process that is new in it.
+#include "worker/trainer/training_run.h"
+
+#include <unistd.h>
+
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/commit.h"
+#include "worker/collective/in_process.h"
+#include "worker/model/model_testing.h"
+#include "worker/trainer/known_cpu_testing.h"
+#include "worker/trainer/null_metrics.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kLeftAfter = 3, kSteps = 6;
+
+class TrainingRunTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = JoinPath(testing::TempDir(), "zerofleet_training_run_" + std::to_string(getpid()));
+    ASSERT_TRUE(RemoveTree(directory_).ok());
+    ASSERT_TRUE(CreateDirectories(JoinPath(directory_, "checkpoints")).ok());
+    std::string text;
+    for (int i = 0; i < 4000; ++i) text += "abcdefgh "[(i * i + i / 7) % 9];
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(directory_, "text.txt"), text).ok());
+  }
+  void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
+
+  v1::Config Config(int stage) const {
+    v1::Config config;
+    *config.mutable_model() = TestModelConfig(2, 16, 2, 8, 256);
+    config.mutable_data()->add_train(JoinPath(directory_, "text.txt"));
+    config.mutable_data()->add_validation(JoinPath(directory_, "text.txt"));
+    config.mutable_data()->set_format("text");
+    config.mutable_data()->set_tokenizer("bytes");
+    config.mutable_parallel()->set_workers(2);
+    config.mutable_parallel()->set_zero_stage(stage);
+    config.mutable_parallel()->set_tensor(1);
+    config.set_precision("bf16");
+    config.mutable_batch()->set_global_sequences(12);
+    config.mutable_batch()->set_micro_sequences(2);
+    config.mutable_optimizer()->set_name("adamw");
+    config.mutable_optimizer()->set_learning_rate(1e-2);
+    config.mutable_optimizer()->set_beta1(0.9);
+    config.mutable_optimizer()->set_beta2(0.95);
+    config.mutable_optimizer()->set_epsilon(1e-8);
+    config.mutable_schedule()->set_decay("constant");
+    config.set_steps(kSteps);
+    config.mutable_evaluate()->set_every_steps(2);
+    config.mutable_evaluate()->set_batches(2);
+    config.mutable_checkpoint()->set_dir(JoinPath(directory_, "checkpoints"));
+    config.mutable_checkpoint()->set_keep(1);
+    config.set_device("cpu");
+    config.set_seed(3);
+    return config;
+  }
+
+  // One worker: a device and a run, which outlive views.
+  struct Worker {
+    explicit Worker(const v1::Config& config) : run(*TrainingRun::Prepare(config, device, Clock::Real(), metrics)) {}
+    NullMetrics metrics;
+    KnownCpu device;
+    std::unique_ptr<TrainingRun> run;
+  };
+
+  // Every worker enters a view of them all, as the rank that its place in the list is, does `body`, and leaves.
+  static void InOneView(const std::vector<Worker*>& workers, const std::function<void(TrainingRun&)>& body) {
+    const int size = static_cast<int>(workers.size());
+    std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup(kDataGroup, size);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank] {
+        std::vector<std::unique_ptr<Communicator>> mine;
+        mine.push_back(std::move(group[rank]));
+        TrainingRun& run = *workers[rank]->run;
+        ZF_CHECK(run.Enter(Mesh::OfOneNode(rank, size), GroupCommunicators(std::move(mine))).ok());
+        body(run);
+        ZF_CHECK(run.Finish().ok());
+        run.Leave();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // Steps up to `last` and the evaluations between them; rank 0's losses.
+  static void Train(TrainingRun& run, int64_t from, int64_t last, std::vector<double>& losses) {
+    for (int64_t step = from + 1; step <= last; ++step) {
+      ZF_CHECK(run.Launch(step, false).ok());
+      const double loss = run.Collect()->event.loss();
+      if (run.mesh().rank() == 0) losses.push_back(loss);
+      if (!run.EvaluatesAfter(step)) continue;
+      const double evaluated = run.Evaluate(step)->loss();
+      if (run.mesh().rank() == 0) losses.push_back(evaluated);
+    }
+  }
+
+  // From the seed to kLeftAfter, committed. The checkpoint's directory.
+  std::string TrainAndSave(const std::vector<Worker*>& workers) const {
+    const std::string path = StepDirectory(JoinPath(directory_, "checkpoints"), kLeftAfter);
+    std::mutex mutex;
+    v1::CheckpointManifest manifest;
+    std::vector<v1::ShardFile> files(workers.size());
+    InOneView(workers, [&](TrainingRun& run) {
+      std::vector<double> losses;
+      ZF_CHECK(run.Start(/*loaded=*/false, 0).ok());
+      Train(run, 0, kLeftAfter, losses);
+      const int rank = run.mesh().rank();
+      ZF_CHECK(run.Save(kLeftAfter,
+                        [&, rank](const v1::ShardWritten& written) {
+                          const std::lock_guard<std::mutex> lock(mutex);
+                          ZF_CHECK(written.ok());
+                          manifest = written.manifest();
+                          files[rank] = written.file();
+                        })
+                   .ok());
+    });
+    for (const v1::ShardFile& file : files) *manifest.add_files() = file;
+    ZF_CHECK(CommitCheckpoint(path, manifest).ok());
+    return path;
+  }
+
+  static std::vector<double> GoOn(const std::vector<Worker*>& workers, const std::string& path) {
+    std::vector<double> losses;
+    InOneView(workers, [&](TrainingRun& run) {
+      ZF_CHECK(run.Load(path).ok());
+      ZF_CHECK(run.Start(/*loaded=*/true, kLeftAfter).ok());
+      Train(run, kLeftAfter, kSteps, losses);
+    });
+    return losses;
+  }
+
+  std::string directory_;
+};
+
+TEST_F(TrainingRunTest, AViewLeftLeavesNothingBehind) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const v1::Config config = Config(stage);
+    Worker a(config), b(config), c(config);
+    const std::string path = TrainAndSave({&a, &b});
+    // Other ranks, and more of them, one of which is new; then fewer; then as many as before.
+    for (const int size : {3, 1, 2}) {
+      Worker x(config), y(config), z(config);
+      const std::vector<Worker*> used = {&b, &c, &a}, fresh = {&x, &y, &z};
+      const std::vector<double> expected = GoOn({fresh.begin(), fresh.begin() + size}, path);
+      EXPECT_EQ(expected.size(), 3u + 2u);
+      EXPECT_EQ(GoOn({used.begin(), used.begin() + size}, path), expected) << "stage " << stage << ", " << size;
+    }
+    ASSERT_TRUE(RemoveTree(path).ok());
+  }
+}
+
+TEST_F(TrainingRunTest, AViewThatCannotShareTheBatchIsRefused) {
+  Worker worker(Config(2));
+  std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup(kDataGroup, 5);
+  group.erase(group.begin() + 1, group.end());
+  const absl::Status status = worker.run->Enter(Mesh::OfOneNode(0, 5), GroupCommunicators(std::move(group)));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("batch.global_sequences: 12 cannot be shared equally by 5 ranks in micro-batches of 2"));
+  worker.run->Leave();  // of no view: without effect
+}
+
+}  // namespace
+}  // namespace zerofleet

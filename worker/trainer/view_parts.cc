@@ -1,0 +1,69 @@
+// Entering and leaving, part by part; see view_parts.h.
+#include "worker/trainer/view_parts.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "worker/zero/memory_plan.h"
+
+namespace zerofleet {
+namespace {
+
+absl::Status CheckShares(const v1::BatchConfig& batch, const Group& data) {
+  if (batch.global_sequences() % (data.size() * batch.micro_sequences()) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("batch.global_sequences: ", batch.global_sequences(), " cannot be shared equally by ", data.size(),
+                   " ranks in micro-batches of ", batch.micro_sequences(), " sequences"));
+}
+
+}  // namespace
+
+DType ComputeType(const v1::Config& config) {
+  for (DType dtype : {DType::kF32, DType::kF16}) {
+    if (config.precision() == DTypeName(dtype)) return dtype;
+  }
+  return DType::kBF16;
+}
+
+ZeroOptions ZeroOptionsOf(const v1::Config& config, const Group& data) {
+  const v1::BatchConfig& batch = config.batch();
+  return {.stage = config.parallel().zero_stage(),
+          .dtype = ComputeType(config),
+          .micro_batches = batch.global_sequences() / (data.size() * batch.micro_sequences()),
+          .rank = data.rank,
+          .world_size = data.size()};
+}
+
+ViewParts::ViewParts(const Run& run, const Mesh& where, GroupCommunicators joined)
+    : mesh(where), layout(run.spec, ZeroOptionsOf(run.config, where.data())), groups(std::move(joined)) {}
+
+absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, const Mesh& mesh,
+                                                            GroupCommunicators groups) {
+  ZF_RETURN_IF_ERROR(CheckShares(run.config.batch(), mesh.data()));
+  std::unique_ptr<ViewParts> parts(new ViewParts(run, mesh, std::move(groups)));
+  ZF_ASSIGN_OR_RETURN(parts->stream, run.device.CreateStream());
+  const int64_t tokens = run.config.batch().micro_sequences() * run.config.model().context();
+  const MemoryPlan plan = PlanMemory(run.model, parts->layout, tokens);
+  ZF_ASSIGN_OR_RETURN(parts->device_arena, Arena::Create(plan, Space::kDevice, run.device));
+  ZF_ASSIGN_OR_RETURN(parts->host_arena, Arena::Create(plan, Space::kHost, run.device));
+  parts->engine =
+      std::make_unique<ZeroEngine>(EngineParts{run.spec, parts->layout, run.model, run.device, *parts->stream,
+                                               *parts->device_arena, *parts->host_arena, parts->groups.data()},
+                                   run.config.optimizer());
+  parts->checkpointer = std::make_unique<Checkpointer>(parts->layout, parts->engine->state(), run.device,
+                                                       *parts->stream, *parts->host_arena, run.clock);
+  return parts;
+}
+
+// After an error the stream may still have work that touches the arenas: once the collectives have released it, it
+// finishes soon, unless the device hangs.
+ViewParts::~ViewParts() {
+  constexpr double kDrainLimitSeconds = 10;
+  checkpointer.reset();
+  groups = GroupCommunicators({});
+  if (stream != nullptr) stream->Record()->SettledWithin(kDrainLimitSeconds);
+}
+
+}  // namespace zerofleet

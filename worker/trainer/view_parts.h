@@ -1,0 +1,73 @@
+// What a training run builds when it enters a view and drops when it leaves: everything that depends on its rank or on
+// the number of ranks. What does not (device, model, data files, configuration) stays with the run.
+#ifndef ZEROFLEET_WORKER_TRAINER_VIEW_PARTS_H_
+#define ZEROFLEET_WORKER_TRAINER_VIEW_PARTS_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "worker/device/device.h"
+#include "worker/device/step_control.h"
+#include "worker/memory/arena.h"
+#include "worker/model/model.h"
+#include "worker/model/spec.h"
+#include "worker/parallel/group_communicators.h"
+#include "worker/parallel/mesh.h"
+#include "worker/trainer/checkpointer.h"
+#include "worker/trainer/peak_meter.h"
+#include "worker/zero/engine.h"
+#include "worker/zero/layout.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet {
+
+// Of parameters, activations, and gradients on the wire.
+DType ComputeType(const v1::Config& config);
+
+// What a rank of this data group keeps, and where.
+ZeroOptions ZeroOptionsOf(const v1::Config& config, const Group& data);
+
+struct ViewParts {
+  // What the parts are built from; borrowed, and longer lived than they are.
+  struct Run {
+    const v1::Config& config;
+    const ModelSpec& spec;
+    Model& model;
+    Device& device;
+    const Clock& clock;
+  };
+
+  // FailedPrecondition if the global batch cannot be shared by the view's ranks, ResourceExhausted if memory is short.
+  static absl::StatusOr<std::unique_ptr<ViewParts>> Build(const Run& run, const Mesh& mesh, GroupCommunicators groups);
+  // Waits for a write in progress, and for the device to let go of the memory.
+  ~ViewParts();
+
+  const Mesh mesh;
+  const ZeroLayout layout;
+  GroupCommunicators groups;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Arena> device_arena, host_arena;
+  std::unique_ptr<ZeroEngine> engine;
+  std::unique_ptr<Checkpointer> checkpointer;
+
+  double my_peak = 0;  // FLOP/s
+  PeakMeter peak;      // of all ranks
+  int64_t steps_done = 0;
+  int64_t loaded_samples = 0;
+  StepControl loaded_control;
+  struct LaunchedStep {
+    double at, learning_rate;
+  };
+  std::deque<LaunchedStep> launches;
+  double collected_at = 0;
+
+ private:
+  ViewParts(const Run& run, const Mesh& where, GroupCommunicators joined);
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_TRAINER_VIEW_PARTS_H_
