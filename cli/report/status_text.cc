@@ -1,6 +1,9 @@
 // The run's line and the members' table; see status_text.h.
 #include "cli/report/status_text.h"
 
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/units.h"
@@ -32,6 +35,46 @@ std::string HostText(const v1::GetStatusResponse& status, const v1::MemberStatus
   return member.host();
 }
 
+bool HasSeveralTeams(const v1::GetStatusResponse& status) {
+  for (const v1::MemberStatus& member : status.members()) {
+    if (member.team() > 0) return true;
+  }
+  return false;
+}
+
+// Bytes of each state at rest, a row per rank.
+std::string StatesText(const v1::PartitionStatus& partition, const Terminal& terminal) {
+  if (partition.ranks().empty()) return "";
+  std::vector<std::string> header = {"rank"};
+  for (const v1::StateBytes& state : partition.ranks(0).states()) header.push_back(state.name());
+  TextTable table(header);
+  for (const v1::RankPartition& rank : partition.ranks()) {
+    std::vector<std::string> row = {absl::StrCat(rank.rank())};
+    for (const v1::StateBytes& state : rank.states()) row.push_back(HumanBytes(state.bytes()));
+    table.Add(std::move(row));
+  }
+  return absl::StrCat("\nbytes of each state, padding included\n", table.Render(0, terminal));
+}
+
+// What each rank owns of each unit, as a range of the flat space.
+std::string UnitsText(const v1::PartitionStatus& partition, const Terminal& terminal) {
+  std::vector<std::string> header = {"unit", "elements"};
+  for (const v1::RankPartition& rank : partition.ranks()) header.push_back(absl::StrCat("rank ", rank.rank()));
+  TextTable table(header);
+  for (int u = 0; u < partition.units_size(); ++u) {
+    const v1::UnitStatus& unit = partition.units(u);
+    std::vector<std::string> row = {unit.name(), absl::StrCat(unit.flat_end() - unit.flat_begin())};
+    for (const v1::RankPartition& rank : partition.ranks()) {
+      if (u >= rank.owned_size()) return "";  // not a partition of these units
+      const v1::FlatRange& owned = rank.owned(u);
+      row.push_back(owned.flat_begin() == owned.flat_end() ? "-"
+                                                           : absl::StrCat(owned.flat_begin(), "-", owned.flat_end()));
+    }
+    table.Add(std::move(row));
+  }
+  return absl::StrCat("\nwho owns which elements: from the first to before the last\n", table.Render(0, terminal));
+}
+
 }  // namespace
 
 std::string StatusText(const v1::GetStatusResponse& status, const Terminal& terminal) {
@@ -49,15 +92,27 @@ std::string StatusText(const v1::GetStatusResponse& status, const Terminal& term
                                   WrapText(run, columns, /*indent=*/2, /*used=*/DisplayWidth(status.phase())), "\n");
   if (!status.message().empty()) absl::StrAppend(&text, WrapText(status.message(), columns, /*indent=*/2), "\n");
   text += '\n';
-  TextTable table({"rank", "host", "pid", "state", "step", "heartbeat", "device", "collective"});
+  const bool teams = HasSeveralTeams(status);
+  std::vector<std::string> header = {"rank", "host", "pid", "state", "step", "heartbeat", "device", "collective"};
+  if (teams) header.insert(header.begin() + 1, "team");
+  TextTable table(header);
   for (const v1::MemberStatus& member : status.members()) {
-    table.Add({member.rank() < 0 ? "-" : absl::StrCat(member.rank()), HostText(status, member),
-               absl::StrCat(member.pid()), member.state(), absl::StrCat(member.step()),
-               HumanSeconds(member.heartbeat_age_seconds()), member.device(), ProgressText(member)});
+    std::vector<std::string> row = {member.rank() < 0 ? "-" : absl::StrCat(member.rank()),
+                                    HostText(status, member),
+                                    absl::StrCat(member.pid()),
+                                    member.state(),
+                                    absl::StrCat(member.step()),
+                                    HumanSeconds(member.heartbeat_age_seconds()),
+                                    member.device(),
+                                    ProgressText(member)};
+    if (teams) row.insert(row.begin() + 1, absl::StrCat(member.team()));
+    table.Add(std::move(row));
   }
   const int missing = status.world_size() - status.members_size();
-  return absl::StrCat(text, table.Render(0, terminal),
-                      missing > 0 ? absl::StrCat("waiting for ", missing, " more\n") : "");
+  absl::StrAppend(&text, table.Render(0, terminal),
+                  missing > 0 ? absl::StrCat("waiting for ", missing, " more\n") : "");
+  if (!status.has_partition()) return text;
+  return absl::StrCat(text, StatesText(status.partition(), terminal), UnitsText(status.partition(), terminal));
 }
 
 }  // namespace zerofleet::cli

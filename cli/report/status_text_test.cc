@@ -2,6 +2,7 @@
 #include "cli/report/status_text.h"
 
 #include "absl/strings/str_split.h"
+#include "coordinator/ownership.h"
 #include "gtest/gtest.h"
 
 namespace zerofleet::cli {
@@ -55,6 +56,47 @@ TEST(StatusText, FitsTheTerminal) {
       EXPECT_NE(text.find(word), std::string::npos) << word << " at " << columns;
     }
   }
+}
+
+// Two ranks of two units; `extra` more ranks that own nothing.
+v1::GetStatusResponse WithPartition(int extra = 0) {
+  v1::GetStatusResponse status = Training();
+  status.set_world_size(1);
+  const PartitionMap partition({{"embedding", 0, 100}, {"head", 100, 107}}, 2 + extra);
+  *status.mutable_partition() = PartitionStatusOf(partition, {{"parameters", 2, false}, {"exp_avg", 4, true}});
+  return status;
+}
+
+TEST(StatusText, ShowsWhoOwnsWhat) {
+  const std::string text = StatusText(WithPartition());
+  EXPECT_EQ(text.substr(text.find("\nbytes of")),
+            "\nbytes of each state, padding included\n"
+            "rank  parameters  exp_avg\n"
+            "0          384 B    384 B\n"
+            "1          384 B    384 B\n"
+            "\nwho owns which elements: from the first to before the last\n"
+            "unit       elements   rank 0  rank 1\n"
+            "embedding       100     0-64  64-100\n"
+            "head              7  100-107       -\n");
+}
+
+TEST(StatusText, PartitionsOfManyRanksFitTheTerminal) {
+  for (const int columns : {60, 80}) {
+    const std::string text =
+        StatusText(WithPartition(62), Terminal::OfSize(columns, 24, /*live=*/true, /*color=*/false));
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n')))
+      EXPECT_LE(DisplayWidth(line), columns) << line;
+    EXPECT_NE(text.find("rank 63"), std::string::npos);
+  }
+}
+
+TEST(StatusText, SeveralTeamsHaveAColumn) {
+  v1::GetStatusResponse status = Training();
+  *status.add_members() = status.members(0);
+  status.mutable_members(1)->set_rank(1);
+  EXPECT_EQ(StatusText(status).find("team"), std::string::npos);
+  status.mutable_members(1)->set_team(1);
+  EXPECT_NE(StatusText(status).find("rank  team  host"), std::string::npos);
 }
 
 // Containers made from one image may have one host name; the address their sessions come from tells them apart.
