@@ -26,7 +26,7 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
             "model { preset: \"gpt2-124m\" family: \"gpt2\" layers: 12 hidden: 768 heads: 12 kv_heads: 12 "
             "intermediate: 3072 context: 1024 vocab: 50257 } "
             "data { train: \"text.txt\" format: \"auto\" tokenizer: \"bytes\" } "
-            "parallel { zero_stage: 2 workers: 1 tensor: 1 } precision: \"bf16\" "
+            "parallel { zero_stage: 2 workers: 1 tensor: 1 team: \"auto\" } precision: \"bf16\" "
             "batch { global_sequences: 16 micro_sequences: 16 } "
             "optimizer { name: \"adamw\" learning_rate: 0.0003 beta1: 0.9 beta2: 0.95 epsilon: 1e-08 weight_decay: 0.1 "
             "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 } "

@@ -53,7 +53,6 @@ std::vector<IntegerRow> IntegerRows(const v1::CheckpointManifest& m) {
       {"config.checkpoint.keep", c.checkpoint().keep(), 1, kBillion},
       {"step", m.step(), 0, c.steps()},
       {"world_size", m.world_size(), 1, kMostRanks},
-      {"team", m.team(), m.generation() > 0 ? 1 : 0, kMostRanks},  // 0: no run has formed yet
       {"zero_stage", m.zero_stage(), c.parallel().zero_stage(), c.parallel().zero_stage()},
       // Whatever the batch sizes were on the way, a step takes at least one sample and at most a billion.
       {"data_cursor.samples_consumed", m.data_cursor().samples_consumed(), m.step(),
@@ -115,10 +114,14 @@ absl::Status CheckConfiguration(const v1::CheckpointManifest& manifest) {
   return absl::OkStatus();
 }
 
-// What carries a run on: the generation, the seed, and the loss scale with its counts (step_control.h).
+// What carries a run on: the generation, the team, the seed, and the loss scale with its counts (step_control.h).
 absl::Status CheckRunState(const v1::CheckpointManifest& manifest) {
   if (manifest.generation() > kMaxGeneration) {
     return Wrong("generation", absl::StrCat(manifest.generation(), ", expected at most ", kMaxGeneration));
+  }
+  const int least_team = manifest.generation() > 0 ? 1 : 0;  // 0: no run has formed yet
+  if (manifest.team() < least_team || manifest.team() > kMostRanks) {
+    return Wrong("team", absl::StrCat(manifest.team(), ", expected ", least_team, " to ", kMostRanks));
   }
   if (manifest.random().seed() != manifest.config().seed()) {
     return Wrong("random.seed",
