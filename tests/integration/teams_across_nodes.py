@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ranks in network namespaces, a team in each, over TCP: sums have the bits of the in-process backend, and the kernel counts the
-bytes between namespaces that the closed form of two-level reductions says.
+"""Ranks in network namespaces, a team in each, over TCP: sums have the bits of the in-process backend, training has those of
+a run on one machine, and the kernel counts the bytes between namespaces that the closed form of two-level reductions says.
 
 Needs root and `ip netns`; skipped, with the reason, where that is not permitted.
 """
@@ -119,6 +119,45 @@ class TeamsAcrossNodes(fleet.FleetTest):
                     self.assertLessEqual(abs(got[1] / gathered - 1), tolerance, f"{what}: all-gather, {got[1]} of {gathered}")
                 print(f"{teams} nodes of {team}, {'two levels' if in_teams else 'one level'}: node {node} sent {kernel[node]} "
                       f"bytes in a reduce-scatter and a gather; closed form {reduced:.0f} and {gathered:.0f}")
+
+    def train_across(self, teams, team):
+        """Losses by step of a fleet by hand: the coordinator beside the bridge, a team's workers on each node."""
+        network = Network(teams)
+        self.addCleanup(network.close)
+        ip("-n", network.hub, "address", "add", "10.77.0.254/24", "dev", "bridge")
+        environment = {**self.environment(), "UCX_TLS": "tcp"}
+        name = f"across-{teams}-{team}"
+        report = self.work / f"{name}.jsonl"
+
+        def start(namespace, *arguments):
+            process = subprocess.Popen(["ip", "netns", "exec", namespace, fleet.BINARY, *map(str, arguments)], cwd=self.work,
+                                       env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for stream in (process.stdout, process.stderr):
+                self.addCleanup(stream.close)
+            return process
+
+        config = self.write_config(self.trained(teams, team, name), f"{name}.yaml")
+        coordinator = start(network.hub, "coordinator", "--config", config, "--listen", "10.77.0.254:7070", "--state-dir",
+                            self.work / f"{name}-state", "--report", report)
+        self.assertIn("listening on", coordinator.stdout.readline())
+        workers = [start(network.names[rank // team], "worker", "--coordinator", "10.77.0.254:7070", "--device", "cpu",
+                         "--threads", 1, "--interface", "eth0", "--advertise", f"node-{rank // team}")
+                   for rank in range(teams * team)]
+        for process in [*workers, coordinator]:
+            _, err = process.communicate(timeout=fleet.RUN_SECONDS)
+            self.assertEqual(process.returncode, 0, err[-3000:])
+        network.close()
+        return fleet.Run(0, "", "", report).column("loss")
+
+    def trained(self, teams, team, name):
+        return self.config(precision="bf16", parallel={"zero_stage": 3, "workers": teams * team, "team": team},
+                           checkpoint={"dir": str(self.work / name)})
+
+    def test_training_on_nodes_has_the_bits_of_training_on_one_machine(self):
+        for teams, team in ((2, 2), (2, 3)):
+            on_one = self.train(self.trained(teams, team, f"one-{teams}-{team}")).column("loss")
+            across = self.train_across(teams, team)
+            self.assert_same_bits(on_one, across, f"{teams} teams of {team}")
 
     def test_two_teams_of_two(self):
         self.check(2, 2)
