@@ -319,7 +319,7 @@ void Communicator::Complete(Posted& posted) {
   NoteArrival(posted);
   double seconds = posted.done == nullptr ? 0 : posted.done->SecondsSince(*posted.start);
   if (seconds <= 0) seconds = Clock::Real().MonotonicSeconds() - posted.host_start;
-  const CollectiveRecord record{posted.operation, posted.traffic, posted.gathered_bytes, seconds};
+  const CollectiveRecord record{posted.operation, posted.unit, posted.traffic, posted.gathered_bytes, seconds};
   const bool counts = !warming_up_.load(std::memory_order_acquire);
   {
     absl::MutexLock lock(&mutex_);

@@ -59,6 +59,7 @@ struct CollectiveTotals {
 // Given to the observer on the communicator's thread after each completed operation; for histograms.
 struct CollectiveRecord {
   Operation operation;
+  std::string unit;
   Traffic traffic;
   int64_t gathered_bytes;
   double seconds;

@@ -4,7 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "worker/device/dry/dry_device.h"
 #include "worker/model/gpt2_family.h"
+#include "worker/model/unit_uses.h"
 
 namespace zerofleet {
 namespace {
@@ -68,7 +70,10 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config) {
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& config, DType dtype, Device& device,
                                                      int64_t sequences, int64_t time) {
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
-  return family->create(config, dtype, device, sequences, time);
+  std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time);
+  DryDevice dry;
+  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(*family->create(config, dtype, dry, 1, 1), dtype));
+  return model;
 }
 
 }  // namespace zerofleet

@@ -125,33 +125,6 @@ Gpt2::Scratch Gpt2::ScratchMemory() const {
   return Layout(*this).Work(carver);
 }
 
-std::vector<UnitEvent> Gpt2::ForwardEvents() const {
-  std::vector<UnitEvent> events;
-  for (int unit = embedding_unit(); unit < head_unit(); ++unit) {
-    events.push_back({UnitEvent::kAcquire, unit});
-    events.push_back({UnitEvent::kRelease, unit});
-  }
-  events.push_back({UnitEvent::kAcquire, head_unit()});
-  events.push_back({UnitEvent::kAcquire, embedding_unit()});
-  events.push_back({UnitEvent::kRelease, embedding_unit()});
-  events.push_back({UnitEvent::kRelease, head_unit()});
-  return events;
-}
-
-std::vector<UnitEvent> Gpt2::EvaluationEvents() const { return ForwardEvents(); }
-
-std::vector<UnitEvent> Gpt2::TrainingEvents() const {
-  std::vector<UnitEvent> events = ForwardEvents();
-  events.push_back({UnitEvent::kDeliver, head_unit()});
-  for (int64_t layer = config_.layers() - 1; layer >= 0; --layer) {
-    events.push_back({UnitEvent::kAcquire, block_unit(layer)});
-    events.push_back({UnitEvent::kRelease, block_unit(layer)});
-    events.push_back({UnitEvent::kDeliver, block_unit(layer)});
-  }
-  events.push_back({UnitEvent::kDeliver, embedding_unit()});
-  return events;
-}
-
 absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
                          Stream& stream, double* loss_sum, const std::function<void()>& on_backward) {
   ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "worker/model/gpt2_spec.h"
 #include "worker/model/model.h"
@@ -22,8 +21,6 @@ class Gpt2 : public Model {
 
   int64_t ActivationBytes() const override;
   int64_t ScratchBytes() const override;
-  std::vector<UnitEvent> TrainingEvents() const override;
-  std::vector<UnitEvent> EvaluationEvents() const override;
   absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters, Stream& stream,
                      double* loss_sum, const std::function<void()>& on_backward) override;
   absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream,
@@ -50,7 +47,6 @@ class Gpt2 : public Model {
   int block_unit(int64_t layer) const { return static_cast<int>(layer) + 1; }
   int head_unit() const { return static_cast<int>(config_.layers()) + 1; }
 
-  std::vector<UnitEvent> ForwardEvents() const;
   AttentionShape attention_shape(int64_t sequences, int64_t time) const;
   BlockActivations Activations(int64_t layer) const;
   Tensor FinalInput() const;  // of the head: the last block's output

@@ -1,4 +1,4 @@
-// GPT-2's passes against finite differences of its own loss, and its events against what it requests.
+// GPT-2's passes against finite differences of its own loss, and what it asks for against the dry run.
 //
 // The comparison with PyTorch is in tests/, since it reads reference files.
 #include "worker/model/gpt2.h"
@@ -20,17 +20,14 @@ class MemoryParameters : public ParameterSource {
       : spec_(spec), values_(std::move(values)), gradients_(values_.size()), open_(spec.units().size()) {}
 
   absl::StatusOr<Tensor> Acquire(int unit) override {
-    events.push_back({UnitEvent::kAcquire, unit});
+    uses.push_back(unit);
     ++open_[unit];
     return Tensor{values_.data() + spec_.units()[unit].flat_begin, DType::kF32};
   }
-  void Release(int unit) override {
-    events.push_back({UnitEvent::kRelease, unit});
-    --open_[unit];
-  }
+  void Release(int unit) override { --open_[unit]; }
   absl::StatusOr<float*> Gradient(int unit) override { return gradients_.data() + spec_.units()[unit].flat_begin; }
   absl::Status DeliverGradient(int unit) override {
-    events.push_back({UnitEvent::kDeliver, unit});
+    delivered.push_back(unit);
     return absl::OkStatus();
   }
 
@@ -39,7 +36,7 @@ class MemoryParameters : public ParameterSource {
   bool AllReleased() const {
     return std::all_of(open_.begin(), open_.end(), [](int n) { return n == 0; });
   }
-  std::vector<UnitEvent> events;
+  std::vector<int> uses, delivered;
 
  private:
   const ModelSpec& spec_;
@@ -86,11 +83,13 @@ TEST_F(Gpt2Test, AsksForUnitsAsItSays) {
   bool turned = false;
   ASSERT_TRUE(model_->Train(Batch(), &kOne, *parameters_, *stream_, &loss, [&] { turned = true; }).ok());
   EXPECT_TRUE(turned);
-  EXPECT_EQ(parameters_->events, model_->TrainingEvents());
+  EXPECT_EQ(parameters_->uses, model_->uses().training);
+  EXPECT_EQ(parameters_->uses, std::vector<int>({0, 1, 2, 3, 0, 2, 1}));
+  EXPECT_EQ(parameters_->delivered, std::vector<int>({3, 2, 1, 0}));
   EXPECT_TRUE(parameters_->AllReleased());
-  parameters_->events.clear();
+  parameters_->uses.clear();
   EXPECT_EQ(Loss(), loss);  // the same forward, to the bit
-  EXPECT_EQ(parameters_->events, model_->EvaluationEvents());
+  EXPECT_EQ(parameters_->uses, model_->uses().evaluation);
 }
 
 // Along a random direction of each tensor, the loss changes as the gradient says.

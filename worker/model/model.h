@@ -33,15 +33,10 @@ struct ModelMemory {
   void* scratch;      // free between calls
 };
 
-// A call to the ParameterSource; Gradient is left out, since nothing moves with it.
-struct UnitEvent {
-  enum Kind : uint8_t { kAcquire, kRelease, kDeliver } kind;
-  int unit;
-  bool operator==(const UnitEvent&) const = default;
+// The units that one pass asks its ParameterSource for, in order.
+struct UnitUses {
+  std::vector<int> training, evaluation;
 };
-
-// The units acquired, in order.
-std::vector<int> UsedUnits(const std::vector<UnitEvent>& events);
 
 class Model {
  public:
@@ -55,9 +50,8 @@ class Model {
   virtual int64_t ScratchBytes() const = 0;
   void SetMemory(const ModelMemory& memory) { memory_ = memory; }
 
-  // What one training micro-batch asks of its ParameterSource, in order, and one evaluation.
-  virtual std::vector<UnitEvent> TrainingEvents() const = 0;
-  virtual std::vector<UnitEvent> EvaluationEvents() const = 0;
+  // Of one training micro-batch and of one evaluation: known beforehand, from a dry run.
+  const UnitUses& uses() const { return uses_; }
 
   // Forward, loss and backward. *loss_sum (device) = sum over tokens of cross-entropy in nats; gradients are of
   // loss_sum * *gradient_scale (device). `on_backward` is called when the forward pass is over.
@@ -71,6 +65,9 @@ class Model {
 
  protected:
   ModelMemory memory_{};
+
+ private:
+  UnitUses uses_;
 };
 
 }  // namespace zerofleet

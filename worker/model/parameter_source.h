@@ -1,7 +1,7 @@
 // What a model needs of whoever holds its parameters: borrow a unit, give it back, deliver its gradient.
 //
 // The model never looks up at ZeRO; worker/zero implements this. Which units are used, and in what order, is fixed by
-// the model (Model::TrainingEvents), so that an implementation can fetch the next unit ahead of its use.
+// the model (Model::uses), so that an implementation can fetch the next unit ahead of its use.
 #ifndef ZEROFLEET_WORKER_MODEL_PARAMETER_SOURCE_H_
 #define ZEROFLEET_WORKER_MODEL_PARAMETER_SOURCE_H_
 

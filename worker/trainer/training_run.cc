@@ -64,9 +64,11 @@ absl::Status TrainingRun::Enter(const Mesh& mesh, GroupCommunicators groups) {
   return absl::OkStatus();
 }
 
-ViewDigests TrainingRun::view_digests() const {
-  return {.layout = Digest128(view_->layout.Describe(spec_)),
-          .schedule = Digest128(DescribeSchedule(StepSchedule(*model_, view_->layout)))};
+absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
+  ZF_ASSIGN_OR_RETURN(const std::vector<ScheduledCollective> schedule,
+                      StepSchedule(config_.model(), config_.optimizer(), spec_, view_->layout));
+  return ViewDigests{.layout = Digest128(view_->layout.Describe(spec_)),
+                     .schedule = Digest128(DescribeSchedule(schedule))};
 }
 
 absl::Status TrainingRun::Load(const std::string& step_dir) {

@@ -59,7 +59,7 @@ class TrainingRun {
   const Mesh& mesh() const { return view_->mesh; }
   const GroupCommunicators& groups() const { return view_->groups; }
   const PartitionMap& partition() const { return view_->layout.partition(); }
-  ViewDigests view_digests() const;
+  absl::StatusOr<ViewDigests> view_digests() const;
 
   // Reads this rank's part of a checkpoint; no collective runs, so ranks may fail independently.
   absl::Status Load(const std::string& step_dir);

@@ -171,7 +171,7 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
   ZF_RETURN_IF_ERROR(run_->Enter(mesh, std::move(groups)));
   status_.SetGroups(&run_->groups());
   ZF_RETURN_IF_ERROR(CheckPartition(assignment, mesh.data(), run_->partition()));
-  const ViewDigests digests = run_->view_digests();
+  ZF_ASSIGN_OR_RETURN(const ViewDigests digests, run_->view_digests());
   v1::WorkerMessage message;
   message.mutable_entered()->set_layout_digest(digests.layout);
   message.mutable_entered()->set_schedule_digest(digests.schedule);

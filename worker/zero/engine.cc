@@ -10,7 +10,6 @@
 #include "worker/optim/adamw.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/norm.h"
-#include "worker/zero/schedule.h"
 
 namespace zerofleet {
 
@@ -158,7 +157,7 @@ absl::Status ZeroEngine::Finish() {
 }
 
 absl::Status ZeroEngine::RunMicroBatches(const StepInput& input, const MicroBatchSource& batches) {
-  std::vector<int> uses = UsedUnits(parts_.model.TrainingEvents());
+  const std::vector<int>& uses = parts_.model.uses().training;
   for (int64_t micro = 0; micro < parts_.layout.options().micro_batches; ++micro) {
     marks_.Mark(EnginePhase::kData);
     ZF_ASSIGN_OR_RETURN(MicroBatch batch, batches(micro));
@@ -204,7 +203,7 @@ void ZeroEngine::NarrowMasterToParameters() {
 }
 
 absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const EvaluationSource& batches) {
-  std::vector<int> uses = UsedUnits(parts_.model.EvaluationEvents());
+  const std::vector<int>& uses = parts_.model.uses().evaluation;
   double sum = 0;
   for (int64_t pass = 0; pass < passes; ++pass) {
     ZF_ASSIGN_OR_RETURN(EvaluationBatch one, batches(pass));

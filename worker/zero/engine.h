@@ -41,6 +41,9 @@ struct EngineParts {
   Communicator& communicator;  // the data group
 };
 
+// The unit of the scalars every step ends with: loss, squared norm and flags of each rank.
+inline constexpr const char* kScalarsUnit = "scalars";
+
 struct StepInput {
   int64_t step;  // 1-based
   double learning_rate;

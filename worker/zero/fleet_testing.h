@@ -16,6 +16,7 @@
 #include "worker/collective/in_process.h"
 #include "worker/collective/staged.h"
 #include "worker/model/model_testing.h"
+#include "worker/parallel/mesh.h"
 #include "worker/zero/engine.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/schedule.h"

@@ -1,77 +1,73 @@
-// The list of a step's collectives, stage by stage; see schedule.h.
+// A step of the real engine on a device without memory, in a group that moves nothing; see schedule.h.
 #include "worker/zero/schedule.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/zero/prefetch.h"
-#include "worker/zero/slots.h"
+#include "base/status.h"
+#include "worker/device/dry/dry_device.h"
+#include "worker/model/model.h"
+#include "worker/parallel/mesh.h"
+#include "worker/zero/engine.h"
+#include "worker/zero/memory_plan.h"
 
 namespace zerofleet {
 namespace {
 
-// Replays the model's events through the same rules the gatherer and the reducer follow.
-class Builder {
+// Every operation is complete at once, and noted.
+class DryCommunicator : public Communicator {
  public:
-  Builder(const Model& model, const ZeroLayout& layout)
-      : model_(model), layout_(layout), prefetch_(PlanSlots(layout.partition())) {}
-
-  std::vector<ScheduledCollective> Build() {
-    for (int64_t micro = 0; micro < layout_.options().micro_batches; ++micro) MicroBatch(micro);
-    list_.push_back({kDataGroup, Operation::kAllGather, kScalarsUnit, 0, DType::kF32});
-    if (layout_.stage().gather == ParameterGather::kAfterUpdate) {
-      for (int u = 0; u < layout_.units(); ++u) Gather(u);
-    }
-    return std::move(list_);
+  DryCommunicator(std::string group, int rank, int size) : Communicator(std::move(group), Topology(rank, size)) {
+    SetObserver([this](const CollectiveRecord& record) {
+      posted_.push_back({this->group(), record.operation, record.unit, record.gathered_bytes});
+    });
+    StartThread();
   }
+  ~DryCommunicator() override { StopThread(); }
+
+  std::string backend() const override { return "dry"; }
+
+  // Once nothing more is posted.
+  std::vector<ScheduledCollective> TakePosted() {
+    StopThread();
+    return std::move(posted_);
+  }
+
+ protected:
+  absl::Status RunAllGather(const void*, void*, int64_t, int64_t) override { return absl::OkStatus(); }
+  absl::Status RunReduceScatter(const void*, DType, void*, DType, int64_t) override { return absl::OkStatus(); }
 
  private:
-  void MicroBatch(int64_t micro) {
-    bool gathers = layout_.stage().gather == ParameterGather::kBeforeUse;
-    bool reduces = layout_.stage().split_gradients || micro + 1 == layout_.options().micro_batches;
-    std::vector<UnitEvent> events = model_.TrainingEvents();
-    if (gathers) prefetch_.Begin(UsedUnits(events));
-    for (const UnitEvent& event : events) {
-      if (event.kind == UnitEvent::kAcquire && gathers) {
-        for (int unit : prefetch_.Acquire(event.unit)) Gather(unit);
-      }
-      if (event.kind == UnitEvent::kRelease && gathers) prefetch_.Release(event.unit);
-      if (event.kind == UnitEvent::kDeliver && reduces) Reduce(event.unit);
-    }
-  }
-
-  void Gather(int unit) {
-    list_.push_back({kDataGroup, Operation::kAllGather, Name(unit), Elements(unit), layout_.options().dtype});
-  }
-
-  void Reduce(int unit) {
-    DType wire = layout_.stage().split_gradients ? layout_.options().dtype : layout_.gradient_dtype();
-    list_.push_back({kDataGroup, Operation::kReduceScatter, Name(unit), Elements(unit), wire});
-    if (!layout_.stage().split_optimizer) {
-      list_.push_back({kDataGroup, Operation::kAllGather, Name(unit), Elements(unit), layout_.gradient_dtype()});
-    }
-  }
-
-  const std::string& Name(int unit) const { return layout_.partition().unit(unit).name; }
-  int64_t Elements(int unit) const { return layout_.partition().PaddedElements(unit); }
-
-  const Model& model_;
-  const ZeroLayout& layout_;
-  PrefetchOrder prefetch_;
-  std::vector<ScheduledCollective> list_;
+  std::vector<ScheduledCollective> posted_;
 };
 
 }  // namespace
 
-std::vector<ScheduledCollective> StepSchedule(const Model& model, const ZeroLayout& layout) {
-  return Builder(model, layout).Build();
+absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelConfig& model,
+                                                              const v1::OptimizerConfig& optimizer,
+                                                              const ModelSpec& spec, const ZeroLayout& layout) {
+  DryDevice device;
+  const int32_t* const tokens = static_cast<int32_t*>(DryDevice::Address());
+  const MicroBatch batch = {.sequences = 1, .time = 1, .inputs = tokens, .targets = tokens};
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Model> dry_model,
+                      Model::Create(model, layout.options().dtype, device, batch.sequences, batch.time));
+  const MemoryPlan plan = PlanMemory(*dry_model, layout, batch.sequences * batch.time);
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Arena> device_arena, Arena::Create(plan, Space::kDevice, device));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Arena> host_arena, Arena::Create(plan, Space::kHost, device));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.CreateStream());
+  DryCommunicator communicator(kDataGroup, layout.options().rank, layout.options().world_size);
+  ZeroEngine engine({spec, layout, *dry_model, device, *stream, *device_arena, *host_arena, communicator}, optimizer);
+  const StepInput input = {.step = 1, .learning_rate = 0, .tokens = 1};
+  ZF_RETURN_IF_ERROR(engine.Launch(input, [&](int64_t) { return batch; }));
+  ZF_RETURN_IF_ERROR(engine.Finish());
+  return communicator.TakePosted();
 }
 
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule) {
   std::string text;
   for (const ScheduledCollective& one : schedule) {
-    absl::StrAppend(&text, one.group, " ", OperationName(one.operation), " ", one.unit, " ", one.elements, " ",
-                    DTypeName(one.dtype), "\n");
+    absl::StrAppend(&text, one.group, " ", OperationName(one.operation), " ", one.unit, " ", one.bytes, "\n");
   }
   return text;
 }

@@ -1,17 +1,19 @@
 // The static schedule: every collective of a step, in order, known before step 1.
 //
 // The ranks compare its digest when they join, so that no input and no build can make them wait for different things.
-// The engine posts exactly this list (engine_test.cc holds the two together).
+// It is what the engine posts when it runs a step on a device without memory, so it is stated nowhere else.
 #ifndef ZEROFLEET_WORKER_ZERO_SCHEDULE_H_
 #define ZEROFLEET_WORKER_ZERO_SCHEDULE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "worker/collective/communicator.h"
-#include "worker/model/model.h"
-#include "worker/parallel/mesh.h"
+#include "worker/model/spec.h"
 #include "worker/zero/layout.h"
+#include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet {
 
@@ -19,15 +21,14 @@ struct ScheduledCollective {
   std::string group;  // of the mesh
   Operation operation;
   std::string unit;
-  int64_t elements;  // whole (gathered) size; 0 for the ranks' scalars
-  DType dtype;
+  int64_t bytes;  // whole (gathered) size
   bool operator==(const ScheduledCollective&) const = default;
 };
 
-// The scalars every step ends with: loss, squared norm and flags of each rank.
-inline constexpr const char* kScalarsUnit = "scalars";
-
-std::vector<ScheduledCollective> StepSchedule(const Model& model, const ZeroLayout& layout);
+// Of a step of `model`, whose tensors `spec` has, under `layout`. Errors as from Model::Create.
+absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelConfig& model,
+                                                              const v1::OptimizerConfig& optimizer,
+                                                              const ModelSpec& spec, const ZeroLayout& layout);
 
 // Two schedules are equal exactly when their texts are.
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule);

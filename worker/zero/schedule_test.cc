@@ -5,22 +5,21 @@
 #include <set>
 
 #include "gtest/gtest.h"
-#include "worker/model/model_testing.h"
+#include "worker/zero/fleet_testing.h"
 
 namespace zerofleet {
 namespace {
 
 std::vector<ScheduledCollective> Schedule(int stage, int64_t micro_batches = 1, int64_t layers = 3) {
-  std::unique_ptr<Device> device = *CreateDevice({.kind = "cpu", .threads = 1});
   v1::ModelConfig config = TestModelConfig(layers, 24, 3, 10, 53);
   ModelSpec spec = *ModelSpec::Create(config);
-  std::unique_ptr<Model> model = *Model::Create(config, DType::kBF16, *device, 2, 10);
-  return StepSchedule(*model, ZeroLayout(spec, {stage, DType::kBF16, micro_batches, 0, 2}));
+  return *StepSchedule(config, TestOptimizer(), spec, ZeroLayout(spec, {stage, DType::kBF16, micro_batches, 0, 2}));
 }
 
 int64_t Count(const std::vector<ScheduledCollective>& schedule, Operation operation) {
-  return std::count_if(schedule.begin(), schedule.end(),
-                       [&](const ScheduledCollective& one) { return one.operation == operation && one.elements > 0; });
+  return std::count_if(schedule.begin(), schedule.end(), [&](const ScheduledCollective& one) {
+    return one.operation == operation && one.unit != kScalarsUnit;
+  });
 }
 
 TEST(StepSchedule, OneReductionAUnitAndTheGathersOfTheStage) {
@@ -42,6 +41,15 @@ TEST(StepSchedule, DescriptionsDifferWhereFleetsDo) {
   texts.insert(DescribeSchedule(Schedule(3, 1, 4)));
   EXPECT_EQ(texts.size(), 5u);
   EXPECT_EQ(DescribeSchedule(Schedule(1)), DescribeSchedule(Schedule(1)));
+}
+
+// No op runs and no memory is taken, so a model that no machine holds has a schedule too.
+TEST(StepSchedule, IsKnownForModelsThatFitNowhere) {
+  v1::ModelConfig config = TestModelConfig(100, 16384, 128, 8192, 100000);
+  ModelSpec spec = *ModelSpec::Create(config);
+  const auto schedule = StepSchedule(config, TestOptimizer(), spec, ZeroLayout(spec, {3, DType::kBF16, 1, 5, 64}));
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  EXPECT_EQ(Count(*schedule, Operation::kReduceScatter), 102);
 }
 
 }  // namespace
