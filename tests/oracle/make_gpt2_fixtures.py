@@ -4,7 +4,8 @@
 The C++ tests compare the model, its backward pass and the optimizer with these tensors. To regenerate them:
 
     apt-get install python3-torch
-    /usr/bin/python3 tests/oracle/make_gpt2_fixtures.py            # rewrites the files, byte for byte identical
+    /usr/bin/python3 tests/oracle/make_gpt2_fixtures.py            # rewrites the files, byte for byte identical but for
+                                                                   # the bf16 losses, whose sums depend on the processor
     /usr/bin/python3 tests/oracle/make_gpt2_fixtures.py --check    # compares with the files in the tree
 
 The reference runs in float64 and is stored as float32, so what is stored is exact to fp32 rounding. The script
@@ -16,9 +17,10 @@ Tensors in a file (with Hugging Face's names; linear weights are (out, in)):
     tokens                   int32 [B, T+1]: inputs are [:, :-1], targets [:, 1:]
     loss, bf16_loss          mean cross-entropy of that batch in nats; bf16 is the model cast to bfloat16
     grad/transformer.*       gradient of `loss`
-    step_tokens              int32 [5, B, T+1]: one batch per AdamW step from `init`
+    step_tokens              int32 [5, B, T+1]: one batch per optimizer step from `init`, with AdamW
     step_losses, step_grad_norms, bf16_step_losses   of the 5 steps; norms before clipping
     after5/transformer.*     weights after the 5 steps
+    sgd_step_losses, sgd_step_grad_norms, sgd_after5/transformer.*   the same of 5 steps of SGD with momentum
 Shape and hyperparameters are in the file's __metadata__. The key third of every attn.c_attn.bias has a gradient
 of exactly zero (softmax ignores a shift that all keys share), so Adam's update for it is rounding noise divided
 by its own size: compare `after5` without those elements.
@@ -40,8 +42,11 @@ SHAPES = {
     "a": dict(layers=2, hidden=24, heads=3, context=12, vocab=53, seed=1),
     "b": dict(layers=3, hidden=20, heads=5, context=9, vocab=61, seed=2),
 }
-ADAMW = dict(learning_rate=5e-3, beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=0.1, grad_clip=1.0)
+GRAD_CLIP = 1.0
+ADAMW = dict(learning_rate=5e-3, beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=0.1, grad_clip=GRAD_CLIP)
+SGD = dict(learning_rate=5e-2, momentum=0.9, weight_decay=0.1, grad_clip=GRAD_CLIP)
 TOLERANCE = 1e-5
+SGD_TOLERANCE = 1e-6  # of the weights: SGD divides by nothing that could be small
 
 
 def tensor_table(layers, hidden, context, vocab, **_):
@@ -106,25 +111,33 @@ def decays(name):
     return name.endswith(".weight") and not name.endswith(("ln_1.weight", "ln_2.weight", "ln_f.weight", "wpe.weight"))
 
 
-def train(weights, step_tokens, shape, dtype):
-    """STEPS AdamW steps; returns losses, gradient norms before clipping, and the weights after. A bf16 run computes
+def optimizer_of(masters, optimizer):
+    """torch.optim.AdamW or SGD over tensors that decay and those that do not."""
+    settings = dict(AdamW=ADAMW, SGD=SGD)[optimizer]
+    groups = [dict(params=[p for n, p in masters.items() if decays(n)], weight_decay=settings["weight_decay"]),
+              dict(params=[p for n, p in masters.items() if not decays(n)], weight_decay=0.0)]
+    if optimizer == "SGD":
+        return torch.optim.SGD(groups, lr=SGD["learning_rate"], momentum=SGD["momentum"], dampening=0, nesterov=False)
+    return torch.optim.AdamW(groups, lr=ADAMW["learning_rate"], betas=(ADAMW["beta1"], ADAMW["beta2"]),
+                             eps=ADAMW["epsilon"])
+
+
+def train(weights, step_tokens, shape, dtype, optimizer="AdamW"):
+    """STEPS steps of the optimizer; returns losses, gradient norms before clipping, and the weights after. A bf16 run computes
     with weights cast to bfloat16 and updates float32 masters, as mixed-precision training does."""
     master_dtype = torch.float32 if dtype == torch.bfloat16 else dtype
     masters = {name: value.to(master_dtype).clone().requires_grad_() for name, value in weights.items()}
-    groups = [dict(params=[p for n, p in masters.items() if decays(n)], weight_decay=ADAMW["weight_decay"]),
-              dict(params=[p for n, p in masters.items() if not decays(n)], weight_decay=0.0)]
-    optimizer = torch.optim.AdamW(groups, lr=ADAMW["learning_rate"], betas=(ADAMW["beta1"], ADAMW["beta2"]),
-                                  eps=ADAMW["epsilon"])
+    step = optimizer_of(masters, optimizer)
     losses, norms = [], []
     for tokens in step_tokens:
-        optimizer.zero_grad()
+        step.zero_grad()
         loss = mean_loss({n: p.to(dtype) for n, p in masters.items()}, tokens, shape)
         loss.backward()
         # By hand: clip_grad_norm_ adds 1e-6 to the norm it divides by.
         norm = torch.sqrt(sum((p.grad.double() ** 2).sum() for p in masters.values()))
         for p in masters.values():
-            p.grad.mul_(min(1.0, ADAMW["grad_clip"] / norm.item()))
-        optimizer.step()
+            p.grad.mul_(min(1.0, GRAD_CLIP / norm.item()))
+        step.step()
         losses.append(loss.item())
         norms.append(norm.item())
     return losses, norms, {name: p.detach() for name, p in masters.items()}
@@ -160,6 +173,11 @@ def check_fp32_reaches(fixture, weights, tokens, step_tokens, shape):
         for name, value in values.items():
             want = without_key_bias(name, fixture[prefix + name])
             differences[prefix + name] = relative_difference(without_key_bias(name, value), want)
+    _, _, sgd_after = train(weights, step_tokens, shape, torch.float32, "SGD")
+    for name, value in sgd_after.items():
+        sgd_difference = relative_difference(value, fixture["sgd_after5/" + name])
+        if sgd_difference > SGD_TOLERANCE:
+            sys.exit(f"sgd_after5/{name}: fp32 differs by {sgd_difference:.2e}, more than {SGD_TOLERANCE}")
     worst = max(differences, key=differences.get)
     print(f"  fp32 against float64: largest relative difference {differences[worst]:.2e} at {worst}")
     if differences[worst] > TOLERANCE:
@@ -175,11 +193,12 @@ def build_fixture(shape):
 
     loss, gradients = loss_and_gradients(weights, tokens, shape, torch.float64)
     losses, norms, after = train(weights, step_tokens, shape, torch.float64)
+    sgd_losses, sgd_norms, sgd_after = train(weights, step_tokens, shape, torch.float64, "SGD")
     bf16_loss, _ = loss_and_gradients(weights, tokens, shape, torch.bfloat16)
     bf16_losses, _, _ = train(weights, step_tokens, shape, torch.bfloat16)
     print(f"  loss {loss:.6f}, bf16 {bf16_loss:.6f}; steps {[round(x, 4) for x in losses]}, "
           f"norms {[round(x, 4) for x in norms]}")
-    assert any(norm > ADAMW["grad_clip"] for norm in norms), "no step clips"
+    assert any(norm > GRAD_CLIP for norm in norms) and any(norm > GRAD_CLIP for norm in sgd_norms), "no step clips"
 
     def f32(values):
         return torch.tensor(values, dtype=torch.float64).float().reshape(-1)
@@ -187,6 +206,8 @@ def build_fixture(shape):
     fixture = {f"init/{name}": value.float() for name, value in weights.items()}
     fixture.update({f"grad/{name}": value.float() for name, value in gradients.items()})
     fixture.update({f"after5/{name}": value.float() for name, value in after.items()})
+    fixture.update({f"sgd_after5/{name}": value.float() for name, value in sgd_after.items()})
+    fixture.update(sgd_step_losses=f32(sgd_losses), sgd_step_grad_norms=f32(sgd_norms))
     fixture.update(tokens=tokens.int(), loss=f32(loss), bf16_loss=f32(bf16_loss), step_tokens=step_tokens.int(),
                    step_losses=f32(losses), step_grad_norms=f32(norms), bf16_step_losses=f32(bf16_losses))
     check_fp32_reaches(fixture, weights, tokens, step_tokens, shape)
@@ -217,6 +238,7 @@ def main():
     for key, shape in SHAPES.items():
         print(f"gpt2_{key}: {shape}")
         metadata = {name: repr(value) for name, value in {**shape, "batch": BATCH, **ADAMW}.items()}
+        metadata.update({"sgd_" + name: repr(value) for name, value in SGD.items()})
         data = encode_safetensors(build_fixture(shape), metadata)
         path = DATA / f"gpt2_{key}.safetensors"
         if not arguments.check:
