@@ -278,13 +278,14 @@ def kernel_bench(zerofleet, name):
 
 
 def planned(zerofleet, model, stage, micro, vocab, **changes):
-    """{"planned_bytes", "total_bytes"} of the GPU in use during a step, as `zerofleet plan` has it."""
+    """{"planned_bytes", "total_bytes"} of the GPU in use during a step, and "host_bytes", as `zerofleet plan` has them."""
     path = zerofleet.work / "plan.yaml"
     path.write_text(json.dumps({"model": {"preset": model, "vocab": vocab, "context": 1024, **changes},
                                 "precision": "bf16", "device": zerofleet.device,
                                 "data": {"train": ["none.u32"], "format": "tokens_u32"},
                                 "parallel": {"zero_stage": stage}, "batch": {"global_sequences": micro}}))
-    return json.loads(zerofleet.call("plan", path, "--json"))["rank_memory"]["gpu"]
+    memory = json.loads(zerofleet.call("plan", path, "--json"))["rank_memory"]
+    return {**memory["gpu"], "host_bytes": memory["host"]["buffers"]}
 
 
 def batch_that_fills(zerofleet, model, vocab):
@@ -331,7 +332,7 @@ def largest(zerofleet, arguments):
     few, more = (planned(zerofleet, "gpt2-1558m", 0, 1, arguments.vocab, layers=layers, **width) for layers in (2, 4))
     each = (more["planned_bytes"] - few["planned_bytes"]) / 2
     layers = 2 + int((CARD_SHARE * few["total_bytes"] - few["planned_bytes"]) / each)
-    snapshot_bytes = 12 * (12 * width["hidden"] ** 2)  # of a block: fp32 master and two moments
+    snapshot_bytes = (more["host_bytes"] - few["host_bytes"]) / 2  # of a block
     layers = min(layers, int(HOST_SHARE * arguments.host_gib * 2**30 / snapshot_bytes))
     timed_step(zerofleet, arguments, planned(zerofleet, "gpt2-1558m", 0, 1, arguments.vocab, layers=layers, **width), 1,
                ["--preset", "gpt2-1558m", "--stage", 0, "--warm-up", 1, "--steps", 2, "--set", "model.hidden=4096",
