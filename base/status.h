@@ -6,7 +6,7 @@
 //
 //   InvalidArgument, FailedPrecondition   usage or configuration   exit 2
 //   DataLoss, NotFound, ResourceExhausted data or checkpoint       exit 3
-//   OutOfRange                            ... whole, but another model's
+//   OutOfRange                            ... whole, but another model's or optimizer's
 //   Unavailable, DeadlineExceeded, Aborted the fleet               exit 4
 //   Cancelled                             stopped by a signal      exit 130
 //   anything else                         an internal error        exit 1

@@ -15,11 +15,11 @@
 #include "base/status.h"
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/shard_writer.h"
+#include "worker/optim/optimizer.h"
 
 namespace zerofleet {
 namespace {
 
-constexpr int64_t kBytesPerElement = 12;  // master and two moments, fp32
 constexpr size_t kPlainWriteBytes = 4 << 20;
 
 // Removed in every case.
@@ -43,9 +43,13 @@ absl::StatusOr<double> PlainWriteSeconds(const std::string& path, int64_t bytes)
 }  // namespace
 
 absl::StatusOr<CheckpointRate> BenchCheckpoint(const CheckpointBenchOptions& options) {
-  const int64_t elements = options.bytes / kBytesPerElement;
+  const OptimizerRow& optimizer = Optimizers().front();
+  const int64_t vectors = static_cast<int64_t>(optimizer.vectors.size()),
+                bytes_per_element = optimizer.StateBytesPerParameter();
+  const int64_t elements = options.bytes / bytes_per_element;
   if (elements < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("checkpoint bench: must be at least 12 bytes, got ", options.bytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint bench: must be at least ", bytes_per_element, " bytes, got ", options.bytes));
   }
   if (!IsDirectory(options.directory)) {
     return absl::InvalidArgumentError(absl::StrCat("checkpoint bench: ", options.directory, " is not a directory"));
@@ -53,7 +57,7 @@ absl::StatusOr<CheckpointRate> BenchCheckpoint(const CheckpointBenchOptions& opt
   const Scratch scratch{JoinPath(options.directory, absl::StrCat("zerofleet-bench-", getpid()))};
   ZF_RETURN_IF_ERROR(CreateDirectories(scratch.path));
   CheckpointRate rate;
-  rate.bytes = elements * kBytesPerElement;
+  rate.bytes = elements * bytes_per_element;
   const auto bytes = static_cast<double>(rate.bytes);
   ZF_ASSIGN_OR_RETURN(const double plain, PlainWriteSeconds(JoinPath(scratch.path, "plain"), rate.bytes));
   rate.disk_bytes_per_second = bytes / plain;
@@ -63,12 +67,16 @@ absl::StatusOr<CheckpointRate> BenchCheckpoint(const CheckpointBenchOptions& opt
   const std::string step_dir = JoinPath(scratch.path, "step-00000001");
   double start = Clock::Real().MonotonicSeconds();
   v1::CheckpointManifest manifest;
-  ZF_ASSIGN_OR_RETURN(*manifest.add_files(), WriteShard(step_dir, 0, ranges, state, state, state));
+  manifest.mutable_config()->mutable_optimizer()->set_name(optimizer.name);
+  ZF_ASSIGN_OR_RETURN(*manifest.add_files(),
+                      WriteShard(step_dir, 0, ranges, optimizer, std::vector<std::span<const float>>(vectors, state)));
   rate.write_bytes_per_second = bytes / (Clock::Real().MonotonicSeconds() - start);
 
-  std::vector<float> exp_avg(elements), exp_avg_sq(elements);  // touched before the clock starts
+  std::vector<std::vector<float>> loaded(vectors, std::vector<float>(elements));  // touched before the clock starts
+  std::vector<float*> targets;
+  for (std::vector<float>& vector : loaded) targets.push_back(vector.data());
   start = Clock::Real().MonotonicSeconds();
-  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, ranges, state.data(), exp_avg.data(), exp_avg_sq.data()));
+  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, ranges, targets));
   rate.read_bytes_per_second = bytes / (Clock::Real().MonotonicSeconds() - start);
   return rate;
 }

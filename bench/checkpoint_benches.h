@@ -15,7 +15,7 @@ namespace zerofleet {
 
 struct CheckpointBenchOptions {
   std::string directory;      // on the disk to measure; what is written there is removed
-  int64_t bytes = 512 << 20;  // of the shard's data: 12 bytes per parameter
+  int64_t bytes = 512 << 20;  // of the shard's data, AdamW's
 };
 
 struct CheckpointRate {

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "services/coordinator_server.h"
 #include "services/session_client.h"
+#include "worker/optim/optimizer.h"
 
 namespace zerofleet {
 namespace {
@@ -35,6 +36,7 @@ v1::Config BenchConfig(int members, const std::string& directory) {
   model.set_vocab(50257);
   config.mutable_parallel()->set_workers(members);
   config.mutable_parallel()->set_tensor(1);
+  config.mutable_optimizer()->set_name(Optimizers().front().name);
   config.set_steps(1);
   config.mutable_checkpoint()->set_dir(JoinPath(directory, "checkpoints"));
   config.mutable_restart()->set_form_timeout_seconds(kPatienceSeconds);

@@ -9,6 +9,7 @@
 #include "bench/device_timing.h"
 #include "worker/device/ops.h"
 #include "worker/device/step_control.h"
+#include "worker/optim/optimizer.h"
 
 namespace zerofleet {
 namespace {
@@ -141,39 +142,47 @@ absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const GemmWork& 
 
 absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(Device& device, int64_t parameters, int rounds) {
   ZF_ASSIGN_OR_RETURN(const double memory, MemoryBytesPerSecond(device, parameters, rounds));
-  Ops& ops = device.ops();
   ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
   RandomRooms rooms(device, *stream);
   ZF_ASSIGN_OR_RETURN(const RandomRoom gradient, rooms.Make(parameters, 1.0f, DType::kF32));
   ZF_ASSIGN_OR_RETURN(const RandomRoom master, rooms.Make(parameters, 1.0f, DType::kF32));
-  ZF_ASSIGN_OR_RETURN(const RandomRoom exp_avg, rooms.Make(parameters, 1.0f, DType::kF32));
-  // Squares are never negative: these begin at zero, and the round that is not counted makes them random.
-  ZF_ASSIGN_OR_RETURN(const auto exp_avg_sq, device.Reserve(parameters * int64_t{sizeof(float)}));
   ZF_ASSIGN_OR_RETURN(const auto rounded, device.Reserve(parameters * DTypeBytes(DType::kBF16)));
   ZF_ASSIGN_OR_RETURN(const auto control_room, device.Reserve(sizeof(StepControl)));
   const StepRule rule = {.tokens = 1,
                          .grad_clip = 0,
-                         .dynamic_loss_scale = false,
+                         .loss_scaling = {},
                          .learning_rate = 1e-3,
                          .beta1 = 0.9,
                          .beta2 = 0.95,
                          .epsilon = 1e-8,
+                         .momentum = 0.9,
                          .weight_decay = 0.1};
   const StepControl control = {.updates = 1, .apply = 1, .factors = FactorsOf(rule, 1.0, 1)};
   device.Copy(*stream, control_room->data(), &control, sizeof(control));
   const DecaySegment everything[] = {{0, parameters, true}};
   std::vector<OptimizerRate> rates;
-  for (const DType dtype : BenchTypes(device)) {
-    const Tensor parameter = dtype == DType::kF32 ? master.tensor() : Tensor{rounded->data(), dtype};
-    ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
-                          ops.AdamW(*stream, everything, reinterpret_cast<const StepControl*>(control_room->data()),
-                                    gradient.tensor(), master.floats(), exp_avg.floats(),
-                                    reinterpret_cast<float*>(exp_avg_sq->data()), parameter);
-                        }));
-    // Gradient, master and both moments are read, the last three written; a rounded parameter is written too.
-    const int64_t bytes = 28 + (dtype == DType::kF32 ? 0 : DTypeBytes(dtype));
-    rates.push_back(
-        {DTypeName(dtype), parameters, bytes, seconds, static_cast<double>(parameters * bytes) / seconds, memory});
+  for (const OptimizerRow& optimizer : Optimizers()) {
+    // All but the master begin at zero; the round that is not counted makes them what they are in training.
+    StateTensors states = {master.tensor()};
+    std::vector<std::unique_ptr<Reservation>> rows;
+    for (size_t v = 1; v < optimizer.vectors.size(); ++v) {
+      const DType dtype = optimizer.vectors[v].dtype;
+      ZF_ASSIGN_OR_RETURN(rows.emplace_back(), device.Reserve(parameters * DTypeBytes(dtype)));
+      states.push_back({rows.back()->data(), dtype});
+    }
+    for (const DType dtype : BenchTypes(device)) {
+      const Tensor parameter = dtype == DType::kF32 ? master.tensor() : Tensor{rounded->data(), dtype};
+      const UpdatePiece piece = {everything, reinterpret_cast<const StepControl*>(control_room->data()),
+                                 gradient.tensor(), states, parameter};
+      ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
+                            optimizer.update(device.ops(), *stream, piece);
+                          }));
+      // The gradient is read, the states are read and written; a rounded parameter is written too.
+      const int64_t bytes = DTypeBytes(gradient.tensor().dtype) + 2 * optimizer.StateBytesPerParameter() +
+                            (dtype == DType::kF32 ? 0 : DTypeBytes(dtype));
+      rates.push_back({optimizer.name, DTypeName(dtype), parameters, bytes, seconds,
+                       static_cast<double>(parameters * bytes) / seconds, memory});
+    }
   }
   return rates;
 }

@@ -41,15 +41,16 @@ GemmWork Gpt2Gemms(const Device& device);
 absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const GemmWork& work, int rounds);
 
 struct OptimizerRate {
+  std::string optimizer;
   std::string precision;  // the type in which parameters are stored, next to their fp32 master
   int64_t parameters;
-  int64_t bytes_per_parameter;  // read and written by one AdamW step
+  int64_t bytes_per_parameter;  // read and written by one step
   double seconds;
   double bytes_per_second;
   double memory_bytes_per_second;  // MemoryBytesPerSecond over vectors of that length
 };
 
-// AdamW over `parameters` elements with fp32 gradients.
+// Every optimizer over `parameters` elements with fp32 gradients.
 absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(Device& device, int64_t parameters, int rounds);
 
 }  // namespace zerofleet

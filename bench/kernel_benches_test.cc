@@ -9,9 +9,11 @@ namespace {
 TEST(KernelBenchesTest, OptimizerRatesFollowFromTheirParts) {
   const auto device = CreateDevice({.kind = "cpu"}).value();
   const auto rates = BenchOptimizer(*device, 100000, 2).value();
-  ASSERT_EQ(rates.size(), 2u);
-  EXPECT_EQ(rates[0].bytes_per_parameter, 28);
+  ASSERT_EQ(rates.size(), 4u);
+  EXPECT_EQ(rates[0].bytes_per_parameter, 28);  // adamw
   EXPECT_EQ(rates[1].bytes_per_parameter, 30);
+  EXPECT_EQ(rates[2].bytes_per_parameter, 20);  // sgd
+  EXPECT_EQ(rates[3].bytes_per_parameter, 22);
   for (const OptimizerRate& rate : rates) {
     EXPECT_GT(rate.seconds, 0);
     EXPECT_GT(rate.memory_bytes_per_second, 0);

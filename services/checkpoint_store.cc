@@ -32,7 +32,7 @@ void AddCandidate(ResumePlan& plan, const std::string& path, const v1::Checkpoin
 // What the run is told of the checkpoint that it goes on from.
 absl::Status JudgeNewest(const v1::Config& config, const std::string& path, const v1::CheckpointManifest& manifest,
                          ResumePlan& plan) {
-  ZF_RETURN_IF_ERROR(CheckSameModel(manifest, config.model(), path));
+  ZF_RETURN_IF_ERROR(CheckResumable(manifest, config, path));
   for (std::string& notice : ResumeNotices(config, path, manifest)) plan.notices.push_back(std::move(notice));
   return absl::OkStatus();
 }

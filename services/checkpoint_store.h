@@ -28,9 +28,9 @@ struct ResumePlan {
 };
 
 // `resume` is "auto" (every committed checkpoint in the configured directory), "none", or the path of one step
-// directory, which must hold a valid manifest. OutOfRange if the newest candidate is of another model. DataLoss if
-// there are checkpoints but none with a valid manifest: a run never begins anew by itself where there is something to
-// resume.
+// directory, which must hold a valid manifest. OutOfRange if the newest candidate is of another model or optimizer.
+// DataLoss if there are checkpoints but none with a valid manifest: a run never begins anew by itself where there is
+// something to resume.
 absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Config& config);
 
 // One line for each thing that goes on differently from `manifest` (at `path`) under `config`: a shorter context,

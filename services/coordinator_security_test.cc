@@ -42,6 +42,7 @@ class CoordinatorSecurityTest : public testing::Test {
     options_.state_dir = JoinPath(dir_, "state");
     options_.config.mutable_parallel()->set_workers(2);
     options_.config.mutable_parallel()->set_tensor(1);
+    options_.config.mutable_optimizer()->set_name("adamw");
     *options_.config.mutable_model() = TestModelConfig(2, 8, 1, 8, 256);
     options_.config.mutable_checkpoint()->set_dir(JoinPath(dir_, "checkpoints"));
     options_.config.mutable_restart()->set_heartbeat_timeout_seconds(60);

@@ -112,6 +112,7 @@ class CoordinatorServerTest : public testing::Test {
     config.mutable_parallel()->set_workers(2);
     config.mutable_parallel()->set_tensor(1);
     config.set_steps(1);
+    config.mutable_optimizer()->set_name("adamw");
     config.mutable_batch()->set_global_sequences(2);
     *config.mutable_model() = TestModelConfig(1, 8, 1, 8, 256);
     config.mutable_batch()->set_micro_sequences(1);

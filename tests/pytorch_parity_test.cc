@@ -1,4 +1,4 @@
-// Compares with PyTorch: loss, every gradient, and five AdamW steps of two small GPT-2 shapes.
+// Compares with PyTorch: loss, every gradient, and five steps of each optimizer, of two small GPT-2 shapes.
 //
 // The reference files are made by tests/oracle/make_gpt2_fixtures.py in float64.
 #include <cmath>
@@ -50,24 +50,21 @@ class Reference {
 
 // One rank of stage 2, started from the reference's weights.
 struct ParityRun {
-  ParityRun(const std::string& device_kind, const Shape& shape, DType dtype)
+  ParityRun(const std::string& device_kind, const Shape& shape, DType dtype, const std::string& optimizer_name)
       : device(*CreateDevice({.kind = device_kind, .threads = 1})),
         stream(*device->CreateStream()),
         reference(std::string("tests/oracle/data/gpt2_") + shape.name + ".safetensors"),
         config(TestModelConfig(shape.layers, shape.hidden, shape.heads, shape.context, shape.vocab)),
         spec(*ModelSpec::Create(config)),
         communicator(CommunicatorOn(*device, std::move(CreateInProcessGroup("data", 1)[0]))),
-        layout(spec, {.stage = 2, .dtype = dtype}),
+        layout(spec, {.stage = 2, .dtype = dtype, .optimizer = *FindOptimizer(optimizer_name)}),
         model(*Model::Create(config, dtype, *device, kBatch, shape.context)),
         arena(*Arena::Create(PlanMemory(*model, layout, kBatch * shape.context), Space::kDevice, *device)),
         host_arena(*Arena::Create(PlanMemory(*model, layout, kBatch * shape.context), Space::kHost, *device)),
         token_buffer(arena->TakeAs<int32_t>(kTokensRow)) {
     v1::OptimizerConfig optimizer;
-    optimizer.set_beta1(0.9);
-    optimizer.set_beta2(0.95);
-    optimizer.set_epsilon(1e-8);
+    for (const OptimizerKey& key : layout.optimizer().keys) (optimizer.*key.set)(key.value_if_absent);
     optimizer.set_weight_decay(0.1);
-    optimizer.set_grad_clip(1.0);
     engine = std::make_unique<ZeroEngine>(
         EngineParts{spec, layout, *model, *device, *stream, *arena, *host_arena, *communicator}, optimizer);
     for (const TensorSpec& tensor : spec.tensors()) {
@@ -86,11 +83,11 @@ struct ParityRun {
   }
   std::vector<float> Master(const TensorSpec& tensor) { return Read(MasterAt(tensor), tensor); }
   std::vector<float> ExpAvg(const TensorSpec& tensor) {
-    return Read(engine->state().vectors().exp_avg + (MasterAt(tensor) - engine->state().vectors().master), tensor);
+    return Read(static_cast<const float*>(engine->state().vectors()[1].data) + Offset(tensor), tensor);
   }
-  float* MasterAt(const TensorSpec& tensor) {
-    return engine->state().vectors().master + layout.Updated(tensor.unit).state_offset +
-           (tensor.flat_begin - layout.Owned(tensor.unit).flat_begin);
+  float* MasterAt(const TensorSpec& tensor) { return engine->state().master() + Offset(tensor); }
+  int64_t Offset(const TensorSpec& tensor) const {
+    return layout.Updated(tensor.unit).state_offset + (tensor.flat_begin - layout.Owned(tensor.unit).flat_begin);
   }
 
   StepResult Step(int64_t step, const int32_t* samples, double learning_rate) {
@@ -111,7 +108,7 @@ struct ParityRun {
   }
 
   static constexpr int64_t kBatch = 4;
-  static constexpr double kLearningRate = 0.005;
+  static constexpr double kLearningRate = 0.005, kSgdLearningRate = 0.05;
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;
   Reference reference;
@@ -137,7 +134,22 @@ double RelativeError(const std::vector<float>& ours, const std::vector<float>& t
 
 class PyTorchParity : public testing::TestWithParam<std::tuple<std::string, Shape>> {
  protected:
-  ParityRun Run(DType dtype) const { return {std::get<0>(GetParam()), std::get<1>(GetParam()), dtype}; }
+  ParityRun Run(DType dtype, const std::string& optimizer = "adamw") const {
+    return {std::get<0>(GetParam()), std::get<1>(GetParam()), dtype, optimizer};
+  }
+
+  // The five steps of the reference; `prefix` names their results.
+  static void RunSteps(ParityRun& run, const std::string& prefix, double learning_rate) {
+    std::vector<int32_t> tokens = run.reference.Get<int32_t>("step_tokens");
+    std::vector<float> losses = run.reference.Get<float>(prefix + "step_losses"),
+                       norms = run.reference.Get<float>(prefix + "step_grad_norms");
+    int64_t per_step = static_cast<int64_t>(tokens.size()) / 5;
+    for (int64_t step = 1; step <= 5; ++step) {
+      StepResult result = run.Step(step, &tokens[(step - 1) * per_step], learning_rate);
+      EXPECT_NEAR(result.loss / losses[step - 1], 1.0, 1e-5) << "step " << step;
+      EXPECT_NEAR(result.grad_norm / norms[step - 1], 1.0, 1e-5) << "step " << step;
+    }
+  }
 };
 
 // With beta1 = 0.9 the first moment after one step is 0.1 times the clipped gradient.
@@ -156,15 +168,7 @@ TEST_P(PyTorchParity, LossAndEveryGradient) {
 
 TEST_P(PyTorchParity, WeightsAfterFiveSteps) {
   ParityRun run = Run(DType::kF32);
-  std::vector<int32_t> tokens = run.reference.Get<int32_t>("step_tokens");
-  std::vector<float> losses = run.reference.Get<float>("step_losses"),
-                     norms = run.reference.Get<float>("step_grad_norms");
-  int64_t per_step = static_cast<int64_t>(tokens.size()) / 5;
-  for (int64_t step = 1; step <= 5; ++step) {
-    StepResult result = run.Step(step, &tokens[(step - 1) * per_step], ParityRun::kLearningRate);
-    EXPECT_NEAR(result.loss / losses[step - 1], 1.0, 1e-5) << "step " << step;
-    EXPECT_NEAR(result.grad_norm / norms[step - 1], 1.0, 1e-5) << "step " << step;
-  }
+  RunSteps(run, "", ParityRun::kLearningRate);
   for (const TensorSpec& tensor : run.spec.tensors()) {
     std::vector<float> expected = run.reference.Get<float>("after5/" + tensor.name);
     std::vector<float> ours = run.Master(tensor);
@@ -175,6 +179,16 @@ TEST_P(PyTorchParity, WeightsAfterFiveSteps) {
       std::copy_n(expected.begin() + hidden, hidden, ours.begin() + hidden);
     }
     EXPECT_LT(RelativeError(ours, expected), 1e-5) << tensor.name;
+  }
+}
+
+// torch.optim.SGD(momentum=0.9, weight_decay=0.1, dampening=0, nesterov=False), gradients clipped.
+TEST_P(PyTorchParity, WeightsAfterFiveStepsOfSgd) {
+  ParityRun run = Run(DType::kF32, "sgd");
+  RunSteps(run, "sgd_", ParityRun::kSgdLearningRate);
+  for (const TensorSpec& tensor : run.spec.tensors()) {
+    EXPECT_LT(RelativeError(run.Master(tensor), run.reference.Get<float>("sgd_after5/" + tensor.name)), 1e-6)
+        << tensor.name;
   }
 }
 

@@ -130,11 +130,11 @@ absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
   ZF_ASSIGN_OR_RETURN(const std::vector<OptimizerRate> rates, BenchOptimizer(*device, flags.parameters, kRounds));
   Results results{TextTable({"optimizer", "precision", "parameters", "seconds", "GB/s", "memory GB/s", "of memory"})};
   for (const OptimizerRate& rate : rates) {
-    results.table.Add({"adamw", rate.precision, HumanCount(static_cast<double>(rate.parameters)),
+    results.table.Add({rate.optimizer, rate.precision, HumanCount(static_cast<double>(rate.parameters)),
                        absl::StrFormat("%.4f", rate.seconds), Giga(rate.bytes_per_second),
                        Giga(rate.memory_bytes_per_second),
                        Percent(rate.bytes_per_second, rate.memory_bytes_per_second)});
-    results.rows.push_back({{"optimizer", "adamw"},
+    results.rows.push_back({{"optimizer", rate.optimizer},
                             {"precision", rate.precision},
                             {"parameters", rate.parameters},
                             {"seconds", rate.seconds},
@@ -343,7 +343,8 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
                  *flags);
   AddKernelFlags(
       *AddBench(*bench, "pointwise", "Layer norm and GELU, against memory bandwidth.", Pointwise, flags, body), *flags);
-  CLI::App* optimizer = AddBench(*bench, "optimizer", "AdamW, against memory bandwidth.", Optimizer, flags, body);
+  CLI::App* optimizer =
+      AddBench(*bench, "optimizer", "Every optimizer, against memory bandwidth.", Optimizer, flags, body);
   AddKernelFlags(*optimizer, *flags);
   optimizer->add_option("--parameters", flags->parameters, "Elements to update")
       ->check(CLI::Range(1, 2'000'000'000))

@@ -8,6 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/commands/command.h"
@@ -38,23 +39,28 @@ std::string Gigabytes(double bytes) {
 }
 
 std::string Convention(const PlanSize& size) {
+  std::vector<std::string> vectors;
+  for (const OptimizerVector& vector : size.optimizer->vectors) {
+    vectors.push_back(absl::StrCat(DTypeName(vector.dtype), " ", vector.name));
+  }
   return absl::StrFormat(
-      "%1$s: %2$.0f bytes per parameter, %2$.0f per gradient, 12 of optimizer states (fp32 master, two moments); steps "
-      "of "
-      "one micro-batch; GB = 1e9 bytes",
-      size.precision, ElementBytes(size.precision));
+      "%1$s: %2$.0f bytes per parameter, %2$.0f per gradient, %3$d of optimizer states (%4$s: %5$s); steps of one "
+      "micro-batch; GB = 1e9 bytes",
+      size.precision, ElementBytes(size.precision), size.optimizer->StateBytesPerParameter(), size.optimizer->name,
+      absl::StrJoin(vectors, ", "));
 }
 
 nlohmann::ordered_json PlanJson(const PlanSize& size, const std::vector<int64_t>& workers) {
   nlohmann::ordered_json document = {{"model", size.name},
                                      {"parameters", size.parameters},
                                      {"precision", size.precision},
+                                     {"optimizer", size.optimizer->name},
                                      {"convention", Convention(size)}};
   auto& rows = document["rows"] = nlohmann::ordered_json::array();
   const auto whole = [](double bytes) { return std::llround(bytes); };
   for (const int64_t n : workers) {
     for (int stage = 0; stage < kStages; ++stage) {
-      const ModelStates states = PaperModelStates(stage, size.parameters, n, size.precision);
+      const ModelStates states = PaperModelStates(stage, size.parameters, n, size.precision, *size.optimizer);
       const double elements = PaperTrafficElements(stage, size.parameters, n);
       rows.push_back({{"workers", n},
                       {"zero_stage", stage},
@@ -76,7 +82,7 @@ std::string PlanText(const PlanSize& size, const std::vector<int64_t>& workers, 
   for (const int64_t n : workers) {
     std::vector<std::string> bytes = {absl::StrCat(n)}, sent = bytes;
     for (int stage = 0; stage < kStages; ++stage) {
-      bytes.push_back(Gigabytes(PaperModelStates(stage, size.parameters, n, size.precision).total()));
+      bytes.push_back(Gigabytes(PaperModelStates(stage, size.parameters, n, size.precision, *size.optimizer).total()));
       sent.push_back(Gigabytes(PaperTrafficElements(stage, size.parameters, n) * ElementBytes(size.precision)));
     }
     states.Add(bytes);

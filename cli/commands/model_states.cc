@@ -4,21 +4,21 @@
 #include "worker/zero/stage.h"
 
 namespace zerofleet::cli {
-namespace {
-constexpr double kOptimizerBytes = 12;  // ZeRO §3.1, K = 12
-}  // namespace
 
 double ElementBytes(const std::string& precision) { return precision == "fp32" ? 4 : 2; }
 
-double UnsplitBytesPerParameter(const std::string& precision) { return 2 * ElementBytes(precision) + kOptimizerBytes; }
+double UnsplitBytesPerParameter(const std::string& precision, const OptimizerRow& optimizer) {
+  return 2 * ElementBytes(precision) + static_cast<double>(optimizer.StateBytesPerParameter());
+}
 
-ModelStates PaperModelStates(int stage, double parameters, int64_t workers, const std::string& precision) {
+ModelStates PaperModelStates(int stage, double parameters, int64_t workers, const std::string& precision,
+                             const OptimizerRow& optimizer) {
   const StageRow& row = Stage(stage);
   const double part = parameters / static_cast<double>(workers);
   return {
       .parameters = ElementBytes(precision) * (row.split_parameters ? part : parameters),
       .gradients = ElementBytes(precision) * (row.split_gradients ? part : parameters),
-      .optimizer = kOptimizerBytes * (row.split_optimizer ? part : parameters),
+      .optimizer = static_cast<double>(optimizer.StateBytesPerParameter()) * (row.split_optimizer ? part : parameters),
   };
 }
 

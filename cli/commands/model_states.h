@@ -1,13 +1,16 @@
 // The bytes of model states per worker and the traffic of a step, as the ZeRO paper counts them (§3, §5, table 1).
 //
 // Parameters and gradients take the bytes of their type: 2 each in bf16 and fp16, which the paper counts, 4 in fp32.
-// Optimizer states take 12 in every precision: an fp32 master copy and two fp32 moments. No padding, activations or
-// buffers: those depend on the run. Steps are of one micro-batch; with several, gradients accumulate in fp32.
+// Optimizer states take K in every precision, which follows from the optimizer's table: 12 with AdamW, as in the paper.
+// No padding, activations or buffers: those depend on the run. Steps are of one micro-batch; with several, gradients
+// accumulate in fp32.
 #ifndef ZEROFLEET_CLI_COMMANDS_MODEL_STATES_H_
 #define ZEROFLEET_CLI_COMMANDS_MODEL_STATES_H_
 
 #include <cstdint>
 #include <string>
+
+#include "worker/optim/optimizer.h"
 
 namespace zerofleet::cli {
 
@@ -18,11 +21,13 @@ struct ModelStates {
 
 // Bytes of one parameter, or of one gradient, kept or sent: of "bf16", "fp16" or "fp32".
 double ElementBytes(const std::string& precision);
-// Bytes of parameter, gradient and optimizer states per parameter, nothing split: the paper's 16, or 20 in fp32.
-double UnsplitBytesPerParameter(const std::string& precision);
+// Bytes of parameter, gradient and optimizer states per parameter, nothing split: with AdamW the paper's 16, or 20 in
+// fp32.
+double UnsplitBytesPerParameter(const std::string& precision, const OptimizerRow& optimizer);
 
 // `stage` is 0 to 3, `parameters` the model's size in elements.
-ModelStates PaperModelStates(int stage, double parameters, int64_t workers, const std::string& precision = "bf16");
+ModelStates PaperModelStates(int stage, double parameters, int64_t workers, const std::string& precision = "bf16",
+                             const OptimizerRow& optimizer = Optimizers().front());
 
 // Elements one worker sends in a step: 2 (stage 3: 3) times the parameters, times (workers - 1) / workers.
 double PaperTrafficElements(int stage, double parameters, int64_t workers);

@@ -26,21 +26,27 @@ double States(const MemoryPlan& plan) {
                              plan.Bytes(Space::kDevice, Category::kOptimizer));
 }
 
+double Elements(const MemoryPlan& plan, const OptimizerRow& optimizer) {
+  return static_cast<double>(plan.Bytes(Space::kDevice, Category::kOptimizer) / optimizer.StateBytesPerParameter());
+}
+
 TEST(PlanMemory, OneRankKeepsSixteenBytesPerParameterAndPadding) {
   const MemoryPlan whole = PlanRankZero(ConfigOf(0, 1)).value().plan;
-  const auto optimizer = static_cast<double>(whole.Bytes(Space::kDevice, Category::kOptimizer));
-  EXPECT_DOUBLE_EQ(States(whole), optimizer / 12 * 16);
+  EXPECT_DOUBLE_EQ(States(whole), Elements(whole, Optimizers().front()) * 16);
   // Four workers split all of it in stage 3, to within the padding.
   EXPECT_NEAR(States(PlanRankZero(ConfigOf(3, 4)).value().plan) / States(whole), 0.25, 0.01);
 }
 
-TEST(PlanMemory, FormulasAndBuffersAgreeInEveryPrecision) {
-  for (const char* precision : {"bf16", "fp16", "fp32"}) {
-    v1::Config config = ConfigOf(0, 1);
-    config.set_precision(precision);
-    const MemoryPlan plan = PlanRankZero(config).value().plan;
-    const double elements = static_cast<double>(plan.Bytes(Space::kDevice, Category::kOptimizer)) / 12;
-    EXPECT_DOUBLE_EQ(States(plan) / elements, UnsplitBytesPerParameter(precision)) << precision;
+TEST(PlanMemory, FormulasAndBuffersAgreeInEveryPrecisionWithEveryOptimizer) {
+  for (const OptimizerRow& optimizer : Optimizers()) {
+    for (const char* precision : {"bf16", "fp16", "fp32"}) {
+      v1::Config config = ConfigOf(0, 1);
+      config.set_precision(precision);
+      config.mutable_optimizer()->set_name(optimizer.name);
+      const MemoryPlan plan = PlanRankZero(config).value().plan;
+      EXPECT_DOUBLE_EQ(States(plan) / Elements(plan, optimizer), UnsplitBytesPerParameter(precision, optimizer))
+          << precision << " " << optimizer.name;
+    }
   }
 }
 

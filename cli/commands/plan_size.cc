@@ -13,7 +13,8 @@ namespace {
 
 absl::StatusOr<PlanSize> SizeOf(const v1::Config& config, const std::string& name) {
   ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(config.model()));
-  return PlanSize{name, static_cast<double>(spec.parameters()), config.precision(), config};
+  ZF_ASSIGN_OR_RETURN(const OptimizerRow* const optimizer, FindOptimizer(config.optimizer().name()));
+  return PlanSize{name, static_cast<double>(spec.parameters()), config.precision(), optimizer, config};
 }
 
 double Multiple(char suffix) {
@@ -62,7 +63,7 @@ absl::StatusOr<PlanSize> ChoosePlanSize(const std::string& config, const std::st
   }
   if (!parameters.empty()) {
     ZF_ASSIGN_OR_RETURN(const double count, ParseParameterCount(parameters));
-    return PlanSize{parameters, count, precision.empty() ? "bf16" : precision, std::nullopt};
+    return PlanSize{parameters, count, precision.empty() ? "bf16" : precision, &Optimizers().front(), std::nullopt};
   }
   if (!config.empty()) {
     std::vector<ConfigOverride> all = overrides;

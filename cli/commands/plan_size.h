@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/config/config.h"
+#include "worker/optim/optimizer.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::cli {
@@ -15,7 +16,8 @@ namespace zerofleet::cli {
 struct PlanSize {
   std::string name;
   double parameters = 0;
-  std::string precision;             // bf16, fp16 or fp32
+  std::string precision;  // bf16, fp16 or fp32
+  const OptimizerRow* optimizer = nullptr;
   std::optional<v1::Config> config;  // of a file or a preset: what one rank's memory is planned from
 };
 

@@ -17,6 +17,7 @@
 #include "coordinator/placement.h"
 #include "worker/device/device.h"
 #include "worker/model/families.h"
+#include "worker/optim/optimizer.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -63,17 +64,10 @@ struct NumberRow {
 };
 
 std::vector<NumberRow> NumberRows(const v1::Config& c) {
-  const v1::OptimizerConfig& o = c.optimizer();
   const double floor = c.schedule().min_learning_rate();
   const double form = c.restart().form_timeout_seconds(), heartbeat = c.restart().heartbeat_timeout_seconds();
   return {
-      {"optimizer.learning_rate", o.learning_rate(), o.learning_rate() > 0, "must be > 0, such as 3.0e-4"},
-      {"optimizer.beta1", o.beta1(), o.beta1() >= 0 && o.beta1() < 1, "must be >= 0 and < 1, such as 0.9"},
-      {"optimizer.beta2", o.beta2(), o.beta2() >= 0 && o.beta2() < 1, "must be >= 0 and < 1, such as 0.95"},
-      {"optimizer.epsilon", o.epsilon(), o.epsilon() > 0, "must be > 0, such as 1.0e-8"},
-      {"optimizer.weight_decay", o.weight_decay(), o.weight_decay() >= 0, "must be >= 0"},
-      {"optimizer.grad_clip", o.grad_clip(), o.grad_clip() >= 0, "must be > 0, or 0 for no clipping"},
-      {"schedule.min_learning_rate", floor, floor >= 0 && floor <= o.learning_rate(),
+      {"schedule.min_learning_rate", floor, floor >= 0 && floor <= c.optimizer().learning_rate(),
        "must be >= 0 and <= optimizer.learning_rate"},
       {"restart.form_timeout_seconds", form, form > 0 && form <= 1e6, "must be > 0 and <= 1e6 seconds"},
       {"restart.heartbeat_timeout_seconds", heartbeat, heartbeat >= 0.1 && heartbeat <= 1e6,
@@ -112,21 +106,29 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
       {"model.family", c.model().family(), ModelFamilyNames(), {"llama"}, kNotSupported},
       {"data.format", c.data().format(), {"auto", "text", "tokens_u16", "tokens_u32"}, {"megatron"}, kNotSupported},
       {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
-      {"optimizer.name", c.optimizer().name(), {"adamw"}, {}},
+      {"optimizer.name", c.optimizer().name(), OptimizerNames(), {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
       DeviceRow(c),
       CollectivesRow(c),
   };
 }
 
-absl::Status CheckTables(const ConfigDraft& draft) {
+absl::Status CheckIntegers(const ConfigDraft& draft) {
   for (const IntegerRow& row : IntegerRows(draft.config)) {
     if (row.value >= row.smallest && row.value <= row.largest) continue;
     return draft.Error(row.key, absl::StrCat("must be ", row.smallest, " to ", row.largest, ", got ", row.value));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNumbers(const ConfigDraft& draft) {
   for (const NumberRow& row : NumberRows(draft.config)) {
     if (!row.fits) return draft.Error(row.key, absl::StrCat(row.wanted, ", got ", row.value));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckChoices(const ConfigDraft& draft) {
   for (const ChoiceRow& row : ChoiceRows(draft.config)) {
     for (const std::string& name : row.absent) {
       if (row.value != name) continue;
@@ -142,6 +144,28 @@ absl::Status CheckTables(const ConfigDraft& draft) {
     return draft.Error(
         row.key, absl::StrCat("must be ", Alternatives(row.choices), ", got \"", absl::CHexEscape(row.value), "\"",
                               nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+  }
+  return absl::OkStatus();
+}
+
+// The keys of the chosen optimizer are in range, and no key of another is given: it would have no effect. A complete
+// configuration, as `train` writes it for its processes, has them all: those that do not apply are 0.
+absl::Status CheckOptimizer(const ConfigDraft& draft) {
+  const v1::OptimizerConfig& config = draft.config.optimizer();
+  ZF_ASSIGN_OR_RETURN(const OptimizerRow* const row, FindOptimizer(config.name()));
+  for (const OptimizerRow& other : Optimizers()) {
+    for (const OptimizerKey& key : other.keys) {
+      const std::string name = absl::StrCat("optimizer.", key.name);
+      if (!draft.Given(name) || row->HasKey(key.name) || (config.*key.get)() == 0) continue;
+      return draft.Error(
+          name, absl::StrCat("is a key of ", other.name, ", and optimizer.name is ", config.name(), "; leave it out"));
+    }
+  }
+  for (const OptimizerKey& key : row->keys) {
+    const double value = (config.*key.get)();
+    if (!key.fits(value)) {
+      return draft.Error(absl::StrCat("optimizer.", key.name), absl::StrCat(key.wanted, ", got ", value));
+    }
   }
   return absl::OkStatus();
 }
@@ -252,7 +276,10 @@ absl::Status CheckRun(const ConfigDraft& draft) {
 }  // namespace
 
 absl::Status CheckConfig(const ConfigDraft& draft) {
-  ZF_RETURN_IF_ERROR(CheckTables(draft));
+  ZF_RETURN_IF_ERROR(CheckIntegers(draft));
+  ZF_RETURN_IF_ERROR(CheckChoices(draft));
+  ZF_RETURN_IF_ERROR(CheckOptimizer(draft));
+  ZF_RETURN_IF_ERROR(CheckNumbers(draft));
   ZF_RETURN_IF_ERROR(CheckModel(draft));
   ZF_RETURN_IF_ERROR(CheckData(draft));
   ZF_RETURN_IF_ERROR(CheckParallel(draft));

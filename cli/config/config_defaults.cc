@@ -11,6 +11,7 @@
 #include "cli/config/nearest.h"
 #include "worker/model/families.h"
 #include "worker/model/presets.h"
+#include "worker/optim/optimizer.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -88,13 +89,13 @@ void FillParallelAndBatch(ConfigDraft& draft) {
 
 void FillOptimizerAndSchedule(ConfigDraft& draft) {
   v1::OptimizerConfig& optimizer = *draft.config.mutable_optimizer();
-  if (!draft.Given("optimizer.name")) optimizer.set_name("adamw");
-  if (!draft.Given("optimizer.learning_rate")) optimizer.set_learning_rate(3e-4);
-  if (!draft.Given("optimizer.beta1")) optimizer.set_beta1(0.9);
-  if (!draft.Given("optimizer.beta2")) optimizer.set_beta2(0.95);
-  if (!draft.Given("optimizer.epsilon")) optimizer.set_epsilon(1e-8);
-  if (!draft.Given("optimizer.weight_decay")) optimizer.set_weight_decay(0.1);
-  if (!draft.Given("optimizer.grad_clip")) optimizer.set_grad_clip(1.0);
+  if (!draft.Given("optimizer.name")) optimizer.set_name(Optimizers().front().name);
+  // The check reports a name that is unknown.
+  if (const absl::StatusOr<const OptimizerRow*> row = FindOptimizer(optimizer.name()); row.ok()) {
+    for (const OptimizerKey& key : (*row)->keys) {
+      if (!draft.Given(absl::StrCat("optimizer.", key.name))) (optimizer.*key.set)(key.value_if_absent);
+    }
+  }
   if (!draft.Given("steps")) draft.config.set_steps(1000);
   v1::ScheduleConfig& schedule = *draft.config.mutable_schedule();
   if (!draft.Given("schedule.warmup_steps")) {

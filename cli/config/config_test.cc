@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "proto/json.h"
 #include "worker/device/device.h"
 
 namespace zerofleet::cli {
@@ -45,6 +46,23 @@ TEST(ConfigDefaults, FollowOtherKeys) {
   EXPECT_EQ(config->batch().micro_sequences(), 4);
   EXPECT_EQ(config->schedule().warmup_steps(), 5);
   EXPECT_EQ(config->evaluate().every_steps(), 100);
+}
+
+TEST(ConfigDefaults, AreTheOptimizersOwn) {
+  const absl::StatusOr<v1::Config> config = Parse(kSmallest, {"optimizer.name=sgd", "optimizer.momentum=0.5"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->optimizer().ShortDebugString(), "name: \"sgd\" learning_rate: 0.1 grad_clip: 1 momentum: 0.5");
+  EXPECT_EQ(config->schedule().min_learning_rate(), 0.01);
+}
+
+// What `train` writes for its processes is a complete configuration, every key given.
+TEST(ConfigDefaults, ACompleteConfigurationReadsBack) {
+  for (const char* name : {"adamw", "sgd"}) {
+    const v1::Config config = Parse(kSmallest, {std::string("optimizer.name=") + name}).value();
+    const absl::StatusOr<v1::Config> again = Parse(DumpJson(ProtoToJson(config)));
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->SerializeAsString(), config.SerializeAsString());
+  }
 }
 
 TEST(ConfigDefaults, GivenFieldsStandOverThePreset) {
@@ -97,7 +115,13 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "6; "
        "12 or 18 is"},
       {{"precision=bf61"}, "--set: precision: must be bf16, fp16 or fp32, got \"bf61\"; did you mean bf16?"},
-      {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw, got \"adam\"; did you mean adamw?"},
+      {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw or sgd, got \"adam\"; did you mean adamw?"},
+      {{"optimizer.momentum=0.9"},
+       "--set: optimizer.momentum: is a key of sgd, and optimizer.name is adamw; leave it out"},
+      {{"optimizer.name=sgd", "optimizer.epsilon=1e-8"},
+       "--set: optimizer.epsilon: is a key of adamw, and optimizer.name is sgd; leave it out"},
+      {{"optimizer.name=sgd", "optimizer.momentum=1"},
+       "--set: optimizer.momentum: must be >= 0 and < 1, such as 0.9, got 1"},
       {{"optimizer.learning_rate=0"}, "--set: optimizer.learning_rate: must be > 0, such as 3.0e-4, got 0"},
       {{"optimizer.beta2=1"}, "--set: optimizer.beta2: must be >= 0 and < 1, such as 0.95, got 1"},
       {{"optimizer.epsilon=0"}, "--set: optimizer.epsilon: must be > 0, such as 1.0e-8, got 0"},

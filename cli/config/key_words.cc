@@ -26,6 +26,7 @@ constexpr char kFitted[] = "the decay always ends at steps";
 constexpr char kStage[] = "0, 1, 2 or 3; buckets and overlap need no settings";
 constexpr char kLoss[] = "the loss is scaled dynamically with precision: fp16";
 constexpr char kBetas[] = "optimizer.beta1 and optimizer.beta2 are two keys";
+constexpr char kPlainMomentum[] = "sgd has plain momentum, without dampening and without Nesterov's variant";
 constexpr char kOneMachine[] = "ranks in all, over all machines";
 constexpr char kHeads[] = "query heads; model.hidden / model.heads is a head's size";
 
@@ -60,8 +61,8 @@ constexpr KeyWord kWords[] = {
     {"lr_decay_ratio", "", kFitted},
     {"decay_ratio", "", kFitted},
     // Optimizer
-    {"optim", "optimizer.name", "adamw"},
-    {"optimizer_type", "optimizer.name", "adamw"},
+    {"optim", "optimizer.name", "adamw or sgd"},
+    {"optimizer_type", "optimizer.name", "adamw or sgd"},
     {"wd", "optimizer.weight_decay", ""},
     {"l2", "optimizer.weight_decay", ""},
     {"eps", "optimizer.epsilon", ""},
@@ -72,7 +73,10 @@ constexpr KeyWord kWords[] = {
     {"adam_beta2", "optimizer.beta2", ""},
     {"b1", "optimizer.beta1", ""},
     {"b2", "optimizer.beta2", ""},
-    {"momentum", "optimizer.beta1", ""},
+    {"momentum", "optimizer.momentum", "of sgd; adamw's is optimizer.beta1"},
+    {"sgd_momentum", "optimizer.momentum", ""},
+    {"nesterov", "", kPlainMomentum},
+    {"dampening", "", kPlainMomentum},
     {"gradient_clipping", "optimizer.grad_clip", ""},
     {"clip_grad", "optimizer.grad_clip", ""},
     {"grad_norm_clip", "optimizer.grad_clip", ""},
@@ -307,6 +311,7 @@ constexpr ValueWord kValues[] = {
     {"adam", "adamw"},
     {"fusedadam", "adamw"},
     {"adamw_torch", "adamw"},
+    {"momentum", "sgd"},
     {"gloo", "ucx"},
     {"mpi", "ucx"},
     {"tcp", "ucx"},

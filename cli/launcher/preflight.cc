@@ -39,7 +39,7 @@ absl::Status CheckUsable(const v1::Config& config, const std::string& path, cons
     return absl::InvalidArgumentError(absl::StrCat("steps: checkpoint ", path, " is at step ", manifest.step(),
                                                    ", beyond the configured ", config.steps(), "; raise steps"));
   }
-  return CheckSameModel(manifest, config.model(), path);
+  return CheckResumable(manifest, config, path);
 }
 
 }  // namespace

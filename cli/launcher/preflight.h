@@ -34,7 +34,8 @@ struct ResumeCheck {
 };
 
 // Checks that what `--resume` (auto, none or the path of a step directory) asks for can be done, and that the run
-// will not write over anything committed. InvalidArgument, or OutOfRange for a checkpoint of another model.
+// will not write over anything committed. InvalidArgument, or OutOfRange for a checkpoint of another model or
+// optimizer.
 absl::StatusOr<ResumeCheck> CheckResume(const v1::Config& config, const std::string& resume);
 
 // Holds a checkpoint directory for one run on this machine.

@@ -271,6 +271,11 @@ class BadInput(fleet.FleetTest):
         again = self.train_anyhow(self.config(steps=4, checkpoint={"keep": 5}))
         self.assertEqual((again.code, again.out.split(":")[0]), (0, "nothing to do"))
 
+    def test_a_checkpoint_of_another_optimizer(self):
+        step_dir = self.trained()
+        run = self.train_anyhow(self.config(steps=6, optimizer={"name": "sgd"}), "--resume", step_dir)
+        self.assert_refused(run, DATA, "optimizer.name is adamw there and sgd")
+
     def test_a_full_disk(self):
         if os.geteuid() != 0:
             self.skipTest("SKIPPED: mounting a small file system needs root")

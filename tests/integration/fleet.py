@@ -207,16 +207,17 @@ class FleetTest(unittest.TestCase):
 
 
 def checkpoint_states(step_dir):
-    """The whole fp32 state of a checkpoint, {"master" | "exp_avg" | "exp_avg_sq": bytes}, assembled from its shards."""
+    """The whole fp32 state of a checkpoint, {"master": bytes, ...} by the name of each vector, assembled from its shards."""
     step_dir = pathlib.Path(step_dir)
     manifest = json.loads((step_dir / "manifest.json").read_text())
     elements = max(int(tensor["flat_end"]) for tensor in manifest["tensors"])
-    states = {name: bytearray(4 * elements) for name in ("master", "exp_avg", "exp_avg_sq")}
+    states = {}
     for shard in manifest["files"]:
         data = (step_dir / shard["name"]).read_bytes()
         header_bytes = int.from_bytes(data[:8], "little")
         header = json.loads(data[8:8 + header_bytes])
-        for name, state in states.items():
+        for name in header.keys() - {"__metadata__"}:
+            state = states.setdefault(name, bytearray(4 * elements))
             vector = data[8 + header_bytes + header[name]["data_offsets"][0]:8 + header_bytes + header[name]["data_offsets"][1]]
             for piece in shard.get("ranges", []):
                 begin, end, offset = (int(piece.get(key, 0)) for key in ("flat_begin", "flat_end", "offset"))

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Measured bytes of parameters, gradients and optimizer states are those of ZeRO's section 5 (table 1), plus padding under 1%.
 
-A model of 10.8M parameters in bf16: 2 bytes per parameter, 2 per gradient and 12 of optimizer state, split as the stage says.
+A model of 10.8M parameters in bf16: 2 bytes per parameter, 2 per gradient and K of optimizer state (12 with AdamW, 8 with SGD), split
+as the stage says. `zerofleet plan` promises the same bytes for rank 0.
 The process's resident memory agrees with the sum of all categories and the stated constant of libraries and code.
 """
+import json
+
 import fleet
 
 MODEL = {"layers": 6, "hidden": 384, "heads": 6, "context": 32, "vocab": 256}
@@ -12,10 +15,13 @@ MODEL = {"layers": 6, "hidden": 384, "heads": 6, "context": 32, "vocab": 256}
 PROCESS_CONSTANT_BYTES = 64 << 20
 
 
-def paper_bytes(stage, parameters, workers):
+K = {"adamw": 12, "sgd": 8}  # ZeRO's section 3.1: a master weight, and two moments or one momentum
+
+
+def paper_bytes(stage, parameters, workers, k):
     return {"parameters": 2 * parameters / (workers if stage >= 3 else 1),
             "gradients": 2 * parameters / (workers if stage >= 2 else 1),
-            "optimizer": 12 * parameters / (workers if stage >= 1 else 1)}
+            "optimizer": k * parameters / (workers if stage >= 1 else 1)}
 
 
 class MemoryMatchesThePaper(fleet.FleetTest):
@@ -25,21 +31,31 @@ class MemoryMatchesThePaper(fleet.FleetTest):
         for workers in stages:
             for stage in (0, 1, 2, 3) if fleet.full_size() else stages[workers]:
                 with self.subTest(workers=workers, stage=stage):
-                    self.check(stage, workers)
+                    self.check(stage, workers, "adamw")
 
-    def check(self, stage, workers):
-        run = self.train(self.config(
+    def test_sgd(self):
+        for stage in (0, 1, 2, 3) if fleet.full_size() else (0, 2):
+            with self.subTest(stage=stage):
+                self.check(stage, 2, "sgd")
+
+    def check(self, stage, workers, optimizer):
+        config = self.config(
             model=MODEL, precision="bf16", steps=2, batch={"global_sequences": 4, "micro_sequences": 4 // workers},
-            parallel={"zero_stage": stage, "workers": workers},
-            checkpoint={"dir": str(self.work / f"stage-{stage}-{workers}"), "keep": 1}))
+            parallel={"zero_stage": stage, "workers": workers}, optimizer={"name": optimizer},
+            checkpoint={"dir": str(self.work / f"stage-{stage}-{workers}"), "keep": 1})
+        run = self.train(config)
+        planned = self.run_command("plan", self.write_config(config), "--json")
+        self.assertEqual(planned.code, 0, planned.err)
         parameters = run.of("start")[0]["parameters"]
         self.assertGreater(parameters, 10_000_000)
         ranks = run.of("end")[0]["ranks"]
         self.assertEqual([rank["rank"] for rank in ranks], list(range(workers)))
         for rank in ranks:
             device = rank["memory"]["device"]
-            for category, wanted in paper_bytes(stage, parameters, workers).items():
+            for category, wanted in paper_bytes(stage, parameters, workers, K[optimizer]).items():
                 measured = device[category]["peak"]
+                if rank["rank"] == 0:
+                    self.assertEqual(measured, json.loads(planned.out)["rank_memory"]["device"][category], category)
                 self.assertGreaterEqual(measured, wanted * 0.9999, category)
                 self.assertLess(measured, wanted * 1.01, f"{category}: padding of 1% or more")
             accounted = sum(each["peak"] for space in rank["memory"].values() for each in space.values())

@@ -32,6 +32,45 @@ class ResumeIsExact(fleet.FleetTest):
                 joined = {**stopped.column(field), **resumed.column(field)}
                 self.assert_same_bits(whole.column(field), joined, f"{field} of a run stopped at step {done}")
 
+    def test_sgd_across_world_sizes_and_stages(self):
+        """2 workers in stage 1, then 3 in stage 3: the momentum goes with the weights, and without a change of size not a bit differs."""
+        settings = {"schedule": {"decay": "constant"}, "optimizer": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.8}}
+
+        def run(name, steps, workers, stage, *arguments):
+            return self.train(self.config(steps=steps, parallel={"workers": workers, "zero_stage": stage},
+                                          checkpoint={"dir": str(self.work / name)}, **settings), *arguments)
+
+        first = run("first", 6, 2, 1)
+        source = fleet.latest_checkpoint(self.work / "first")
+        states = fleet.checkpoint_states(source)
+        self.assertEqual(sorted(states), ["master", "momentum_buffer"])
+        self.assertNotEqual(max(states["momentum_buffer"]), 0, "the momentum is zero")
+        whole = run("whole", 12, 2, 1)
+        self.assertLess(whole.column("loss")[12], whole.column("loss")[1], "the loss does not fall")
+        for workers, stage, tolerance in ((2, 3, 0), (3, 3, 1e-5)):
+            with self.subTest(workers=workers, stage=stage):
+                name = f"at-{workers}-{stage}"
+                run(name, 6, workers, stage, "--resume", source)
+                self.assertEqual(states, fleet.checkpoint_states(fleet.latest_checkpoint(self.work / name)), "states changed")
+                on = run(f"{name}-on", 12, workers, stage, "--resume", source)
+                joined = {**first.column("loss"), **on.column("loss")}
+                self.assert_close(whole.column("loss"), joined, tolerance, f"resumed at {workers} workers, stage {stage}")
+
+    def test_any_optimizer_starts_from_an_import(self):
+        """An import holds weights and nothing else that counts: the first step's loss is the same with each optimizer."""
+        self.train(self.config(steps=2, checkpoint={"dir": str(self.work / "source")}))
+        step_dir = self.work / "imported" / "step-00000000"
+        for arguments in (("export", fleet.latest_checkpoint(self.work / "source"), self.work / "hf"),
+                          ("import", self.work / "hf", step_dir)):
+            command = self.run_command("checkpoint", *arguments)
+            self.assertEqual(command.code, 0, command.err)
+        runs = {name: self.train(self.config(steps=3, optimizer={"name": name}, checkpoint={"dir": str(self.work / name)}),
+                                 "--resume", step_dir) for name in ("adamw", "sgd")}
+        first = {name: run.column("loss")[1] for name, run in runs.items()}
+        self.assertEqual(first["adamw"], first["sgd"])
+        self.assertEqual(sorted(fleet.checkpoint_states(fleet.latest_checkpoint(self.work / "sgd"))),
+                         ["master", "momentum_buffer"])
+
     def test_across_world_sizes_and_stages(self):
         # A cosine ends at the last step: runs of different lengths would have different learning rates.
         constant = {"decay": "constant"}

@@ -96,7 +96,8 @@ TEST_F(CommitTest, AnOrphanCannotTouchWhatWasCommitted) {
   const std::vector<PlacedRange> ranges = PartitionMap(SmallSpec().units(), 2).StoredRanges(0);
   const std::vector<float> other(State(0, ranges).size(), 7.0f);
   for (uint64_t generation : {0, 1}) {
-    auto written = WriteShard(PartialDirectory(step_dir, generation), 0, ranges, other, other, other);
+    auto written =
+        WriteShard(PartialDirectory(step_dir, generation), 0, ranges, Optimizers().front(), {other, other, other});
     EXPECT_TRUE(written.ok()) << written.status();  // into a directory of its own
   }
   EXPECT_EQ(Contents(JoinPath(step_dir, ShardFileName(0))), before);

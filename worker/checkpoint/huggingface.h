@@ -25,11 +25,12 @@ struct ImportStamp {
   int64_t committed_unix_seconds;
 };
 
-// Writes `step_dir` as a committed checkpoint at step 0 with zero moments, in one rank's file, from `hf_dir`.
-// `defaults` is a complete configuration, whose model is replaced by that of config.json. Names with or without
-// "transformer." and tensors of F32, BF16 or F16 are taken; a head must equal the token embedding; buffers (attn.bias,
-// attn.masked_bias) are left out. DataLoss naming file and tensor for anything missing, unknown or of another shape,
-// InvalidArgument for a model this version cannot train, FailedPrecondition if `step_dir` is committed already.
+// Writes `step_dir` as a committed checkpoint at step 0, every state but the weights zero, in one rank's file, from
+// `hf_dir`. `defaults` is a complete configuration, whose model is replaced by that of config.json. Names with or
+// without "transformer." and tensors of F32, BF16 or F16 are taken; a head must equal the token embedding; buffers
+// (attn.bias, attn.masked_bias) are left out. DataLoss naming file and tensor for anything missing, unknown or of
+// another shape, InvalidArgument for a model this version cannot train, FailedPrecondition if `step_dir` is committed
+// already.
 absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& step_dir, const v1::Config& defaults,
                                const ImportStamp& stamp);
 

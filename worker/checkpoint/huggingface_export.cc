@@ -67,7 +67,7 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
   ZF_RETURN_IF_ERROR(CheckShardLengths(step_dir, manifest));
   const int64_t elements = ManifestElements(manifest);
   std::vector<float> master(elements);
-  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, {{0, elements, 0}}, master.data(), nullptr, nullptr));
+  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, {{0, elements, 0}}, {master.data()}));
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
   absl::Status written = WriteWeights(weights, *family, manifest, master);
   if (!written.ok()) {

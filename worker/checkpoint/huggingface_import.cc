@@ -127,11 +127,14 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
 
   const std::vector<float> zeros(master.size());
   v1::CheckpointManifest manifest = ImportedManifest(config, *spec, stamp);
+  const OptimizerRow& optimizer = StoredOptimizer(manifest);
+  std::vector<std::span<const float>> vectors(optimizer.vectors.size(), zeros);
+  vectors[0] = master;
   const std::vector<PlacedRange> everything = {{0, spec->parameters(), 0}};
   const std::string partial_dir = PartialDirectory(step_dir, manifest.generation());
   ZF_RETURN_IF_ERROR(CreateDirectories(ParentOf(step_dir)));
   ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(partial_dir));  // of an import that was interrupted
-  ZF_ASSIGN_OR_RETURN(*manifest.add_files(), WriteShard(partial_dir, 0, everything, master, zeros, zeros));
+  ZF_ASSIGN_OR_RETURN(*manifest.add_files(), WriteShard(partial_dir, 0, everything, optimizer, vectors));
   const absl::Status committed = CommitCheckpoint(step_dir, manifest);
   if (!committed.ok()) RemoveCheckpointFiles(partial_dir).IgnoreError();
   return committed;

@@ -67,7 +67,7 @@ TEST_F(HuggingFaceImportTest, RoundTripGivesBackEveryWeightAndZeroMoments) {
   }
   std::vector<PlacedRange> all = {{0, ManifestElements(manifest), 0}};
   std::vector<float> master(all[0].elements()), first(master.size(), 1.0f), second(master.size(), 1.0f);
-  ASSERT_TRUE(LoadRanges(Path("step-00000000"), manifest, all, master.data(), first.data(), second.data()).ok());
+  ASSERT_TRUE(LoadRanges(Path("step-00000000"), manifest, all, {master.data(), first.data(), second.data()}).ok());
   EXPECT_EQ(master, State(0, all));
   EXPECT_EQ(first, std::vector<float>(first.size()));
   EXPECT_EQ(second, std::vector<float>(second.size()));

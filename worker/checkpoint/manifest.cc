@@ -88,6 +88,12 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir)
   return manifest;
 }
 
+const OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest) {
+  const absl::StatusOr<const OptimizerRow*> row = FindOptimizer(manifest.config().optimizer().name());
+  ZF_CHECK(row.ok());
+  return **row;
+}
+
 int64_t ManifestElements(const v1::CheckpointManifest& manifest) {
   return manifest.tensors().empty() ? 0 : manifest.tensors(manifest.tensors_size() - 1).flat_end();
 }

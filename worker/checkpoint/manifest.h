@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/partition.h"
+#include "worker/optim/optimizer.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet {
@@ -38,6 +39,9 @@ absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text);
 
 // NotFound if `step_dir` holds no manifest (it is not a committed checkpoint), DataLoss if it is not valid.
 absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir);
+
+// The optimizer whose states a valid manifest's files hold.
+const OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest);
 
 // Elements of the flat space of a valid manifest.
 int64_t ManifestElements(const v1::CheckpointManifest& manifest);

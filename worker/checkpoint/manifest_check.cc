@@ -14,9 +14,10 @@
 #include "coordinator/placement.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
-#include "worker/device/step_control.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
+#include "worker/optim/loss_scaling.h"
+#include "worker/optim/optimizer.h"
 
 namespace zerofleet {
 namespace {
@@ -70,14 +71,7 @@ struct NumberRow {
 };
 
 std::vector<NumberRow> NumberRows(const v1::Config& c) {
-  const v1::OptimizerConfig& o = c.optimizer();
   return {
-      {"config.optimizer.learning_rate", o.learning_rate(), o.learning_rate() > 0, "> 0"},
-      {"config.optimizer.beta1", o.beta1(), o.beta1() >= 0 && o.beta1() < 1, "in [0, 1)"},
-      {"config.optimizer.beta2", o.beta2(), o.beta2() >= 0 && o.beta2() < 1, "in [0, 1)"},
-      {"config.optimizer.epsilon", o.epsilon(), o.epsilon() > 0, "> 0"},
-      {"config.optimizer.weight_decay", o.weight_decay(), o.weight_decay() >= 0, ">= 0"},
-      {"config.optimizer.grad_clip", o.grad_clip(), o.grad_clip() >= 0, ">= 0"},
       {"config.schedule.min_learning_rate", c.schedule().min_learning_rate(), c.schedule().min_learning_rate() >= 0,
        ">= 0"},
   };
@@ -105,16 +99,21 @@ absl::Status CheckConfiguration(const v1::CheckpointManifest& manifest) {
   }
   for (const ChoiceRow& row :
        {ChoiceRow{"config.precision", c.precision(), {"bf16", "fp16", "fp32"}},
-        ChoiceRow{"config.optimizer.name", c.optimizer().name(), {"adamw"}},
+        ChoiceRow{"config.optimizer.name", c.optimizer().name(), OptimizerNames()},
         ChoiceRow{"config.schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}}}) {
     if (std::find(row.choices.begin(), row.choices.end(), row.value) == row.choices.end()) {
       return Wrong(row.key, absl::StrCat("unknown value '", row.value, "'"));
     }
   }
+  for (const OptimizerKey& key : StoredOptimizer(manifest).keys) {
+    const double value = (c.optimizer().*key.get)();
+    if (std::isfinite(value) && key.fits(value)) continue;
+    return Wrong(absl::StrCat("config.optimizer.", key.name), absl::StrCat(key.wanted, ", got ", value));
+  }
   return absl::OkStatus();
 }
 
-// What carries a run on: the generation, the team, the seed, and the loss scale with its counts (step_control.h).
+// What carries a run on: the generation, the team, the seed, and the loss scale with its counts (loss_scaling.h).
 absl::Status CheckRunState(const v1::CheckpointManifest& manifest) {
   if (manifest.generation() > kMaxGeneration) {
     return Wrong("generation", absl::StrCat(manifest.generation(), ", expected at most ", kMaxGeneration));
@@ -129,13 +128,14 @@ absl::Status CheckRunState(const v1::CheckpointManifest& manifest) {
   }
   const v1::LossScaleState& loss_scale = manifest.loss_scale();
   const bool scaled = manifest.config().precision() == "fp16";
-  const double most = scaled ? kMostLossScale : 1;
+  const LossScaling& scaling = scaled ? kDynamicLossScaling : kFixedLossScaling;
+  const double most = scaling.most;
   if (!(loss_scale.scale() >= 1 && loss_scale.scale() <= most)) {
     return Wrong("loss_scale.scale", absl::StrCat(loss_scale.scale(), ", expected ", scaled ? "1 to " : "", most,
                                                   " with precision ", manifest.config().precision()));
   }
   const int64_t most_clean =
-      scaled ? std::min(kCleanStepsToDouble - 1, manifest.step() - loss_scale.skipped_steps()) : 0;
+      scaled ? std::min(scaling.clean_steps_to_double - 1, manifest.step() - loss_scale.skipped_steps()) : 0;
   if (loss_scale.clean_steps() < 0 || loss_scale.clean_steps() > most_clean) {
     return Wrong("loss_scale.clean_steps", absl::StrCat(loss_scale.clean_steps(), ", expected 0 to ", most_clean));
   }
@@ -246,7 +246,7 @@ absl::Status CheckFiles(const v1::CheckpointManifest& manifest, const ModelSpec&
     }
     if (!IsDigest(file.xxh3_128())) return Wrong(where, "xxh3_128 is not 32 lower-case hexadecimal digits");
     ZF_RETURN_IF_ERROR(CheckRanges(file, map, where));
-    const int64_t least = StoredElements(file) * kShardVectors * static_cast<int64_t>(sizeof(float));
+    const int64_t least = StoredElements(file) * StoredOptimizer(manifest).StateBytesPerParameter();
     if (file.bytes() <= least || file.bytes() > least + kMaxSafetensorsHeaderBytes + kSafetensorsLengthBytes) {
       return Wrong(where, absl::StrCat("bytes ", file.bytes(), ", its ranges need ", least, " and a header"));
     }

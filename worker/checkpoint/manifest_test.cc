@@ -254,7 +254,7 @@ TEST_F(ManifestTest, TheConfigurationMustBeValid) {
   EXPECT_THAT(ErrorAfter([](auto* m) { m->clear_loss_scale(); }), HasSubstr("loss_scale: missing"));
   EXPECT_THAT(ErrorAfter([&](auto* m) { config(m)->set_precision("fp8"); }), HasSubstr("config.precision"));
   EXPECT_THAT(ErrorAfter([&](auto* m) { config(m)->mutable_optimizer()->set_learning_rate(0); }),
-              HasSubstr("config.optimizer.learning_rate: 0, expected > 0"));
+              HasSubstr("config.optimizer.learning_rate: must be > 0, such as 3.0e-4, got 0"));
   EXPECT_THAT(ErrorAfter([&](auto* m) { config(m)->mutable_optimizer()->set_beta2(1); }), HasSubstr("beta2"));
   EXPECT_THAT(ErrorAfter([&](auto* m) { config(m)->mutable_schedule()->set_decay("step"); }), HasSubstr("decay"));
   EXPECT_THAT(ErrorAfter([&](auto* m) { config(m)->mutable_batch()->set_global_sequences(0); }),

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/status.h"
 #include "proto/json.h"
 #include "worker/model/families.h"
 
@@ -26,6 +27,14 @@ absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::Mo
   return absl::OutOfRangeError(absl::StrCat(
       "checkpoint ", path, " has a context of ", stored.context(), " and model.context is ", model.context(),
       ": its position table has ", stored.context(), " rows; set model.context to ", stored.context(), " or less"));
+}
+
+absl::Status CheckResumable(const v1::CheckpointManifest& manifest, const v1::Config& config, const std::string& path) {
+  ZF_RETURN_IF_ERROR(CheckSameModel(manifest, config.model(), path));
+  const std::string &stored = manifest.config().optimizer().name(), &name = config.optimizer().name();
+  if (stored == name || manifest.step() == 0) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("checkpoint ", path, " is of another optimizer: optimizer.name is ", stored,
+                                            " there and ", name, " in the configuration"));
 }
 
 std::vector<PlacedRange> StoredPlaces(const ModelSpec& spec, const v1::CheckpointManifest& manifest,

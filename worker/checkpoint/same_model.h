@@ -1,4 +1,4 @@
-// Whether a checkpoint is of the configured model, and where that model's elements are in it.
+// Whether a checkpoint is of the configured model and optimizer, and where that model's elements are in it.
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_SAME_MODEL_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_SAME_MODEL_H_
 
@@ -16,6 +16,10 @@ namespace zerofleet {
 // equals the configured one. The context may be shorter than the stored one: a position table's first rows are a table.
 absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
                             const std::string& path);
+
+// OutOfRange, naming the field and both values, unless a run of `config` can go on from the checkpoint: CheckSameModel,
+// and the same optimizer. At step 0 (an import) there is nothing of an optimizer's to go on from: any one may start.
+absl::Status CheckResumable(const v1::CheckpointManifest& manifest, const v1::Config& config, const std::string& path);
 
 // `wanted`, ranges of the configured model's flat space, as ranges of the stored one's: what to give to LoadRanges.
 // Equal but for a shorter context, where all that follows the position table is elsewhere. CheckSameModel has passed.

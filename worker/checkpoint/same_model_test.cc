@@ -36,6 +36,22 @@ TEST_F(SameModelTest, EveryFieldIsComparedAndNamed) {
             "checkpoint c is of another model: model.heads is 3 there and 5 in the configuration");
 }
 
+// The states of one optimizer mean nothing to another; at step 0 there are none yet.
+TEST_F(SameModelTest, AnotherOptimizerMayOnlyStartFromAnImport) {
+  v1::CheckpointManifest manifest = Manifest(1, 1);
+  v1::Config config = SmallConfig();
+  EXPECT_TRUE(CheckResumable(manifest, config, "c").ok());
+  config.mutable_optimizer()->set_beta1(0.5);
+  EXPECT_TRUE(CheckResumable(manifest, config, "c").ok());
+  config.mutable_optimizer()->set_name("sgd");
+  const absl::Status status = CheckResumable(manifest, config, "c");
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(status.message(),
+            "checkpoint c is of another optimizer: optimizer.name is adamw there and sgd in the configuration");
+  manifest.set_step(0);
+  EXPECT_TRUE(CheckResumable(manifest, config, "c").ok());
+}
+
 TEST_F(SameModelTest, AShorterContextTakesTheFirstRows) {
   const std::string step_dir = Save(1, 3);
   const v1::CheckpointManifest manifest = ReadManifest(step_dir).value();
@@ -54,7 +70,7 @@ TEST_F(SameModelTest, AShorterContextTakesTheFirstRows) {
         }
       }
       absl::Status read =
-          LoadRanges(step_dir, manifest, StoredPlaces(spec, manifest, wanted), nullptr, moment.data(), nullptr);
+          LoadRanges(step_dir, manifest, StoredPlaces(spec, manifest, wanted), {nullptr, moment.data()});
       ASSERT_TRUE(read.ok()) << read;
       EXPECT_EQ(moment, expected) << rank << " of " << world_size;
     }

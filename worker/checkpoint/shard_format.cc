@@ -3,6 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "base/check.h"
 #include "worker/checkpoint/manifest.h"
 
 namespace zerofleet {
@@ -13,11 +14,12 @@ bool IsShardFileName(const std::string& name) {
   return absl::StartsWith(name, "rank-") && absl::EndsWith(name, ".safetensors");
 }
 
-std::vector<SafetensorsTensor> ShardTensors(int64_t elements) {
+std::vector<SafetensorsTensor> ShardTensors(const OptimizerRow& optimizer, int64_t elements) {
   std::vector<SafetensorsTensor> tensors;
-  for (const char* name : kShardVectorNames) {
+  for (const OptimizerVector& vector : optimizer.vectors) {
+    ZF_CHECK(vector.dtype == DType::kF32);  // all that this version of the format stores
     SafetensorsTensor tensor;
-    tensor.name = name;
+    tensor.name = vector.name;
     tensor.dtype = kStoredDType;
     tensor.shape = {elements};
     tensors.push_back(tensor);

@@ -2,10 +2,10 @@
 #include "worker/checkpoint/shard_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -45,23 +45,26 @@ class HashedReader {
   StreamingDigest digest_;
 };
 
-// The file's vectors must be the three expected, of the length that the manifest says.
-absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, HashedReader& reader) {
+// The file's vectors must be the optimizer's, of the length that the manifest says.
+absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, const OptimizerRow& optimizer,
+                                             HashedReader& reader) {
   ZF_ASSIGN_OR_RETURN(std::string first, reader.ReadText(std::min(file.bytes(), kSafetensorsLengthBytes)));
   absl::StatusOr<int64_t> length = ParseSafetensorsLength(first, file.bytes());
   if (!length.ok()) return Annotate(length.status(), reader.path());
   ZF_ASSIGN_OR_RETURN(std::string text, reader.ReadText(*length));
   absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(text, file.bytes());
   if (!header.ok()) return Annotate(header.status(), reader.path());
-  const std::vector<SafetensorsTensor> expected = ShardTensors(StoredElements(file));
+  const std::vector<SafetensorsTensor> expected = ShardTensors(optimizer, StoredElements(file));
   bool equal = header->tensors.size() == expected.size();
   for (size_t i = 0; equal && i < expected.size(); ++i) {
     const SafetensorsTensor& tensor = header->tensors[i];
     equal = tensor.name == expected[i].name && tensor.dtype == expected[i].dtype && tensor.shape == expected[i].shape;
   }
   if (!equal) {
-    return Bad(reader.path(), absl::StrCat("does not hold master, exp_avg and exp_avg_sq of ", StoredElements(file),
-                                           " F32 elements each"));
+    std::vector<std::string> names;
+    for (const SafetensorsTensor& tensor : expected) names.push_back(tensor.name);
+    return Bad(reader.path(), absl::StrCat("does not hold ", absl::StrJoin(names, ", "), " of ", StoredElements(file),
+                                           " F32 elements each, which ", optimizer.name, " keeps"));
   }
   return header;
 }
@@ -90,13 +93,13 @@ absl::Status CheckLength(const std::string& path, const v1::ShardFile& file) {
                                 *bytes < file.bytes() ? ": truncated" : ": too long"));
 }
 
-absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, std::span<const RangeCopy> copies,
-                       const ShardSink& sink, std::span<float> buffer) {
+absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, const OptimizerRow& optimizer,
+                       std::span<const RangeCopy> copies, const ShardSink& sink, std::span<float> buffer) {
   ZF_RETURN_IF_ERROR(CheckLength(path, file));
   HashedReader reader(path);
-  ZF_RETURN_IF_ERROR(ReadHeader(file, reader));
+  ZF_RETURN_IF_ERROR(ReadHeader(file, optimizer, reader));
   const int64_t elements = StoredElements(file);
-  for (int vector = 0; vector < kShardVectors; ++vector) {
+  for (int vector = 0; vector < static_cast<int>(optimizer.vectors.size()); ++vector) {
     for (int64_t first = 0; first < elements; first += static_cast<int64_t>(buffer.size())) {
       std::span<float> chunk = buffer.first(std::min<size_t>(buffer.size(), elements - first));
       ZF_RETURN_IF_ERROR(reader.Read(std::as_writable_bytes(chunk)));
@@ -123,21 +126,23 @@ absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifes
   for (const v1::ShardFile& file : manifest.files()) sources.push_back(StoredRanges(file));
   absl::StatusOr<std::vector<RangeCopy>> copies = Reshard(sources, wanted);
   if (!copies.ok()) return Annotate(copies.status(), step_dir);
+  const OptimizerRow& optimizer = StoredOptimizer(manifest);
   std::vector<float> buffer(BufferElements(manifest));
   for (auto begin = copies->begin(); begin != copies->end();) {
     auto end = std::find_if(begin, copies->end(), [&](const RangeCopy& copy) { return copy.source != begin->source; });
     const v1::ShardFile& file = manifest.files(begin->source);
-    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(step_dir, file.name()), file, std::span(begin, end), sink, buffer));
+    ZF_RETURN_IF_ERROR(
+        ReadShard(JoinPath(step_dir, file.name()), file, optimizer, std::span(begin, end), sink, buffer));
     begin = end;
   }
   return absl::OkStatus();
 }
 
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                        const std::vector<PlacedRange>& wanted, float* master, float* exp_avg, float* exp_avg_sq) {
-  const std::array<float*, kShardVectors> targets = {master, exp_avg, exp_avg_sq};
+                        const std::vector<PlacedRange>& wanted, const std::vector<float*>& targets) {
   return LoadRanges(step_dir, manifest, wanted, [&](int vector, int64_t offset, std::span<const float> values) {
-    if (targets[vector] != nullptr) std::ranges::copy(values, targets[vector] + offset);
+    float* const target = vector < static_cast<int>(targets.size()) ? targets[vector] : nullptr;
+    if (target != nullptr) std::ranges::copy(values, target + offset);
     return absl::OkStatus();
   });
 }
@@ -152,7 +157,7 @@ absl::Status CheckShardLengths(const std::string& step_dir, const v1::Checkpoint
 absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& manifest) {
   std::vector<float> buffer(BufferElements(manifest));
   for (const v1::ShardFile& file : manifest.files()) {
-    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(dir, file.name()), file, {}, nullptr, buffer));
+    ZF_RETURN_IF_ERROR(ReadShard(JoinPath(dir, file.name()), file, StoredOptimizer(manifest), {}, nullptr, buffer));
   }
   return absl::OkStatus();
 }

@@ -13,8 +13,8 @@
 
 namespace zerofleet {
 
-// Where elements go: `values` belong at `offset` of vector `vector` (0 master, 1 exp_avg, 2 exp_avg_sq). They are valid
-// only during the call.
+// Where elements go: `values` belong at `offset` of vector `vector` of the stored optimizer's table (0: the master
+// weights). They are valid only during the call.
 using ShardSink = std::function<absl::Status(int vector, int64_t offset, std::span<const float> values)>;
 
 // Hands the elements of `wanted` to `sink`, a piece at a time. `manifest` is that of `step_dir`, validated
@@ -26,9 +26,10 @@ using ShardSink = std::function<absl::Status(int vector, int64_t offset, std::sp
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<PlacedRange>& wanted, const ShardSink& sink);
 
-// As LoadRanges, to offsets of vectors in memory; a null one is left out.
+// As LoadRanges, to offsets of vectors in memory, in the order of the table; those beyond the last of `targets`, and
+// null ones, are left out.
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                        const std::vector<PlacedRange>& wanted, float* master, float* exp_avg, float* exp_avg_sq);
+                        const std::vector<PlacedRange>& wanted, const std::vector<float*>& targets);
 
 // Checks that every file of the checkpoint is there with the length that the manifest gives: then memory for what it
 // holds may be allocated. DataLoss names the file.

@@ -23,7 +23,8 @@ class ShardReaderTest : public CheckpointTest {
     ASSERT_TRUE(manifest.ok()) << manifest.status();
     std::vector<PlacedRange> wanted = PartitionMap(SmallSpec().units(), world_size).StoredRanges(rank);
     std::vector<std::vector<float>> loaded(3, std::vector<float>(State(0, wanted).size(), -1.0f));
-    absl::Status status = LoadRanges(step_dir, *manifest, wanted, loaded[0].data(), loaded[1].data(), loaded[2].data());
+    absl::Status status =
+        LoadRanges(step_dir, *manifest, wanted, {loaded[0].data(), loaded[1].data(), loaded[2].data()});
     ASSERT_TRUE(status.ok()) << status;
     for (int vector = 0; vector < 3; ++vector) EXPECT_EQ(loaded[vector], State(vector, wanted)) << vector;
   }
@@ -31,7 +32,7 @@ class ShardReaderTest : public CheckpointTest {
     v1::CheckpointManifest manifest = ReadManifest(step_dir).value();
     int64_t elements = ManifestElements(manifest);
     std::vector<float> master(elements);
-    absl::Status status = LoadRanges(step_dir, manifest, {{0, elements, 0}}, master.data(), nullptr, nullptr);
+    absl::Status status = LoadRanges(step_dir, manifest, {{0, elements, 0}}, {master.data()});
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     EXPECT_EQ(VerifyCheckpoint(step_dir), status);
     return std::string(status.message());
@@ -68,13 +69,12 @@ TEST_F(ShardReaderTest, LargeShardsAreReadInPieces) {
   for (int rank = 0; rank < 2; ++rank) {
     std::vector<PlacedRange> ranges = map.StoredRanges(rank);
     ASSERT_GT(ranges[0].elements(), kShardChunkBytes / 4);
-    *manifest.add_files() =
-        WriteShard(Path("s"), rank, ranges, State(0, ranges), State(1, ranges), State(2, ranges)).value();
+    *manifest.add_files() = WriteState(Path("s"), rank, ranges).value();
   }
   ASSERT_TRUE(ValidateManifest(manifest).ok()) << ValidateManifest(manifest);
   std::vector<PlacedRange> wanted = {{map.ShardElements(0) - 1000, spec.parameters() - 5, 0}};
   std::vector<float> moment(wanted[0].elements());
-  ASSERT_TRUE(LoadRanges(Path("s"), manifest, wanted, nullptr, nullptr, moment.data()).ok());
+  ASSERT_TRUE(LoadRanges(Path("s"), manifest, wanted, {nullptr, nullptr, moment.data()}).ok());
   EXPECT_EQ(moment, State(2, wanted));
 }
 

@@ -1,8 +1,7 @@
-// Header, three vectors, fsync; see shard_writer.h.
+// Header, vectors, fsync; see shard_writer.h.
 #include "worker/checkpoint/shard_writer.h"
 
 #include <algorithm>
-#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -15,7 +14,7 @@
 namespace zerofleet {
 namespace {
 
-using Vectors = std::array<std::span<const float>, kShardVectors>;
+using Vectors = std::vector<std::span<const float>>;
 
 // A file, the digest of what went into it, and its length.
 struct HashedFile {
@@ -46,8 +45,8 @@ void CheckRangesFit(const std::vector<PlacedRange>& ranges, const Vectors& vecto
   for (std::span<const float> vector : vectors) ZF_CHECK(static_cast<int64_t>(vector.size()) == elements);
 }
 
-absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const Vectors& vectors) {
-  const std::string header = EncodeSafetensorsHeader(ShardTensors(static_cast<int64_t>(vectors[0].size())));
+absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const OptimizerRow& optimizer, const Vectors& vectors) {
+  const std::string header = EncodeSafetensorsHeader(ShardTensors(optimizer, static_cast<int64_t>(vectors[0].size())));
   ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(std::span(header))));
   for (std::span<const float> vector : vectors) ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(vector)));
   ZF_RETURN_IF_ERROR(out.file->Sync());
@@ -60,16 +59,16 @@ absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const Vectors& vectors)
 }  // namespace
 
 absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
-                                         const std::vector<PlacedRange>& stored_ranges, std::span<const float> master,
-                                         std::span<const float> exp_avg, std::span<const float> exp_avg_sq) {
-  const Vectors vectors = {master, exp_avg, exp_avg_sq};
+                                         const std::vector<PlacedRange>& stored_ranges, const OptimizerRow& optimizer,
+                                         const std::vector<std::span<const float>>& vectors) {
+  ZF_CHECK(vectors.size() == optimizer.vectors.size());
   CheckRangesFit(stored_ranges, vectors);
   absl::Status made = CreateDirectory(partial_dir);  // by whichever rank comes first
   if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
   const std::string path = JoinPath(partial_dir, ShardFileName(rank));
   HashedFile out;
   ZF_ASSIGN_OR_RETURN(out.file, DurableFile::Create(path));
-  absl::StatusOr<v1::ShardFile> entry = WriteFile(out, vectors);
+  absl::StatusOr<v1::ShardFile> entry = WriteFile(out, optimizer, vectors);
   absl::Status written = entry.status();
   if (written.ok()) written = SyncDirectory(partial_dir);
   if (!written.ok()) {

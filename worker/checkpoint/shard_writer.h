@@ -8,19 +8,21 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/partition.h"
+#include "worker/optim/optimizer.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet {
 
 // Writes rank `rank`'s file into `partial_dir` (PartialDirectory; made if missing, its parent must exist) and returns
 // its manifest entry once the bytes are durable. `stored_ranges` (PartitionMap::StoredRanges) say which elements the
-// vectors hold; each vector has exactly theirs. The data are hashed as they are written and not copied.
+// vectors hold, in the order of `optimizer`'s table; each vector has exactly theirs. The data are hashed as they are
+// written and not copied.
 //
 // The file is created exclusively: AlreadyExists if it is there, whoever wrote it. On any other error the file is
 // removed and nothing is to be committed: a failed fsync is not retried.
 absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
-                                         const std::vector<PlacedRange>& stored_ranges, std::span<const float> master,
-                                         std::span<const float> exp_avg, std::span<const float> exp_avg_sq);
+                                         const std::vector<PlacedRange>& stored_ranges, const OptimizerRow& optimizer,
+                                         const std::vector<std::span<const float>>& vectors);
 
 }  // namespace zerofleet
 

@@ -59,14 +59,25 @@ class CheckpointTest : public testing::Test {
   }
   static ModelSpec SmallSpec() { return ModelSpec::Create(SmallConfig().model()).value(); }
 
-  // The state of element `i` in vector `vector` (0 master, 1 exp_avg, 2 exp_avg_sq): no two alike.
-  static float Value(int vector, int64_t i) { return static_cast<float>(vector * 1000000 + i) * 0.125f; }
-  static std::vector<float> State(int vector, const std::vector<PlacedRange>& ranges) {
+  // The state of element `i` in vector `vector` of the optimizer's table: no two alike.
+  static float Value(size_t vector, int64_t i) {
+    return static_cast<float>(static_cast<int64_t>(vector) * 1000000 + i) * 0.125f;
+  }
+  static std::vector<float> State(size_t vector, const std::vector<PlacedRange>& ranges) {
     std::vector<float> state;
     for (const PlacedRange& range : ranges) {
       for (int64_t i = range.flat_begin; i < range.flat_end; ++i) state.push_back(Value(vector, i));
     }
     return state;
+  }
+
+  // What WriteShard is given of a rank's state.
+  static absl::StatusOr<v1::ShardFile> WriteState(const std::string& partial_dir, int rank,
+                                                  const std::vector<PlacedRange>& ranges,
+                                                  const OptimizerRow& optimizer = Optimizers().front()) {
+    std::vector<std::vector<float>> states;
+    for (size_t v = 0; v < optimizer.vectors.size(); ++v) states.push_back(State(v, ranges));
+    return WriteShard(partial_dir, rank, ranges, optimizer, {states.begin(), states.end()});
   }
 
   static void SetTensors(const ModelSpec& spec, v1::CheckpointManifest* manifest) {
@@ -102,8 +113,8 @@ class CheckpointTest : public testing::Test {
     PartitionMap map(SmallSpec().units(), world_size);
     for (int rank = 0; rank < world_size; ++rank) {
       std::vector<PlacedRange> ranges = map.StoredRanges(rank);
-      auto file = WriteShard(PartialDirectory(step_dir, manifest.generation()), rank, ranges, State(0, ranges),
-                             State(1, ranges), State(2, ranges));
+      auto file =
+          WriteState(PartialDirectory(step_dir, manifest.generation()), rank, ranges, StoredOptimizer(manifest));
       EXPECT_TRUE(file.ok()) << file.status();
       *manifest.add_files() = *file;
     }

@@ -120,6 +120,11 @@ class Ops {
   // parameter.data may be master itself when it is fp32.
   virtual void AdamW(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
                      float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) = 0;
+  // As AdamW, the rule being SGD with momentum as torch.optim.SGD computes it without dampening and without Nesterov's
+  // variant: where a segment decays, weight_decay * master is added to the clipped gradient (L2, coupled); momentum =
+  // momentum * factor + gradient; master -= learning rate * momentum.
+  virtual void Sgd(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
+                   float* master, float* momentum, Tensor parameter) = 0;
   // to[i] = mean 0, deviation `deviation`, from a counter-based generator: element i of the result depends only on
   // (seed, stream_id, first + i), so any rank can fill any range.
   virtual void FillNormal(Stream&, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,

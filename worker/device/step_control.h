@@ -3,8 +3,9 @@
 // They live in device memory and are computed there (Ops::BeginStep, SumScalars, DecideStep), by the functions below,
 // which run both on the host and in kernels. So a device that runs behind the host never waits for it within a step.
 //
-// Loss scaling (Micikevicius et al. 2018, §3.2): gradients are of loss * loss_scale. A step whose gradient is not
-// finite is skipped: the state stays as it was and the scale is halved; after 2000 clean steps it is doubled.
+// What is decided by them is data of the room that owns it, worker/optim: the hyperparameters of a step (step_rule.h)
+// and the policy of loss scaling (loss_scaling.h). Nothing here knows which optimizer runs: each one's kernel reads the
+// factors that it needs.
 #ifndef ZEROFLEET_WORKER_DEVICE_STEP_CONTROL_H_
 #define ZEROFLEET_WORKER_DEVICE_STEP_CONTROL_H_
 
@@ -15,10 +16,6 @@
 
 namespace zerofleet {
 
-inline constexpr double kFirstLossScale = 65536.0;
-inline constexpr double kMostLossScale = 16777216.0;
-inline constexpr int64_t kCleanStepsToDouble = 2000;
-
 // Of one rank, or of all.
 struct StepScalars {
   double loss_sum = 0;      // over this rank's tokens, nats
@@ -26,29 +23,45 @@ struct StepScalars {
   uint64_t flags = 0;       // or-ed over the ranks
 };
 
-// What the host knows about a step beforehand.
-struct StepRule {
-  double tokens;            // of the global batch
-  double grad_clip;         // largest global L2 norm; 0: no limit
-  bool dynamic_loss_scale;  // fp16
-  double learning_rate, beta1, beta2, epsilon, weight_decay;
+// How the loss scale moves. Gradients are of loss * scale; a step whose gradient is not finite is skipped: the state
+// stays as it was, and a dynamic scale is halved.
+struct LossScaling {
+  bool dynamic = false;  // false: the scale stays as it is
+  double first = 1;      // of a new run
+  double most = 1;
+  int64_t clean_steps_to_double = 0;
 };
 
-// The constants of AdamW for one step, computed once in double.
-struct AdamWFactors {
-  float gradient_scale, one_minus_beta1, beta2, one_minus_beta2, decay, step_size, sqrt_correction2, epsilon;
+// What the host knows about a step beforehand. A hyperparameter that an optimizer does not have is 0.
+struct StepRule {
+  double tokens;     // of the global batch
+  double grad_clip;  // largest global L2 norm; 0: no limit
+  LossScaling loss_scaling;
+  double learning_rate;
+  double beta1 = 0, beta2 = 0, epsilon = 0, momentum = 0, weight_decay = 0;
+};
+
+// The constants of an update, computed once per step in double.
+struct UpdateFactors {
+  float gradient_scale;  // clipping, and the loss scale taken back
+  float one_minus_beta1, beta2, one_minus_beta2, epsilon;
+  float step_size;         // the learning rate, over the correction of an average that began at zero (1 - beta1^t)
+  float sqrt_correction2;  // sqrt(1 - beta2^t)
+  float momentum;
+  float weight_decay;
+  float decay;  // 1 - learning_rate * weight_decay: the weight's factor where decay is decoupled from the gradient
 };
 
 struct StepControl {
   // Carried from step to step, and kept in checkpoints.
   double loss_scale = 1;
   int64_t clean_steps = 0;  // since the loss scale last changed
-  int64_t updates = 0;      // steps that were not skipped: AdamW's own step count
+  int64_t updates = 0;      // steps that were not skipped: the optimizer's own step count
   int64_t skipped = 0;
   // Of the step in progress.
   float gradient_scale = 1;  // what the loss's gradient is multiplied by: loss_scale / tokens
   uint32_t apply = 0;        // 0: leave the state alone
-  AdamWFactors factors = {};
+  UpdateFactors factors = {};
   double loss = 0;       // mean per token over the global batch, nats
   double grad_norm = 0;  // global L2 norm before clipping, not scaled
   uint64_t flags = 0;
@@ -88,11 +101,11 @@ ZF_HOST_DEVICE inline double ClipCoefficient(double norm, double most) {
 }
 
 // `updates` counts the update in progress.
-ZF_HOST_DEVICE inline AdamWFactors FactorsOf(const StepRule& rule, double gradient_scale, int64_t updates) {
+ZF_HOST_DEVICE inline UpdateFactors FactorsOf(const StepRule& rule, double gradient_scale, int64_t updates) {
   const double step = static_cast<double>(updates);
   const double correction1 = 1.0 - std::pow(rule.beta1, step);
   const double correction2 = 1.0 - std::pow(rule.beta2, step);
-  AdamWFactors factors;
+  UpdateFactors factors;
   factors.gradient_scale = static_cast<float>(gradient_scale);
   factors.one_minus_beta1 = static_cast<float>(1.0 - rule.beta1);
   factors.beta2 = static_cast<float>(rule.beta2);
@@ -101,15 +114,17 @@ ZF_HOST_DEVICE inline AdamWFactors FactorsOf(const StepRule& rule, double gradie
   factors.step_size = static_cast<float>(rule.learning_rate / correction1);
   factors.sqrt_correction2 = static_cast<float>(std::sqrt(correction2));
   factors.epsilon = static_cast<float>(rule.epsilon);
+  factors.momentum = static_cast<float>(rule.momentum);
+  factors.weight_decay = static_cast<float>(rule.weight_decay);
   return factors;
 }
 
-ZF_HOST_DEVICE inline void NextLossScale(bool finite, StepControl& control) {
+ZF_HOST_DEVICE inline void NextLossScale(bool finite, const LossScaling& scaling, StepControl& control) {
   if (!finite) {
     control.loss_scale = control.loss_scale > 2.0 ? control.loss_scale / 2.0 : 1.0;
     control.clean_steps = 0;
-  } else if (++control.clean_steps == kCleanStepsToDouble) {
-    if (control.loss_scale < kMostLossScale) control.loss_scale *= 2.0;
+  } else if (++control.clean_steps == scaling.clean_steps_to_double) {
+    if (control.loss_scale < scaling.most) control.loss_scale *= 2.0;
     control.clean_steps = 0;
   }
 }
@@ -128,7 +143,7 @@ ZF_HOST_DEVICE inline void DecideStep(const StepScalars& total, const StepRule& 
   } else {
     ++control.skipped;
   }
-  if (rule.dynamic_loss_scale) NextLossScale(finite, control);
+  if (rule.loss_scaling.dynamic) NextLossScale(finite, rule.loss_scaling, control);
 }
 
 }  // namespace zerofleet

@@ -1,5 +1,5 @@
-// Clipping, AdamW's factors and the loss scale, from their definitions; conformance/step_scalars_test.cc runs them on
-// devices.
+// Clipping, the update's factors and the loss scale, from their definitions; conformance/step_scalars_test.cc runs them
+// on devices.
 #include "worker/device/step_control.h"
 
 #include <cmath>
@@ -20,11 +20,12 @@ TEST(ClipCoefficient, OnlyShrinks) {
 TEST(DecideStep, NormAndClipAreOfUnscaledGradients) {
   const StepRule rule{.tokens = 10,
                       .grad_clip = 1.0,
-                      .dynamic_loss_scale = true,
+                      .loss_scaling = {.dynamic = true},
                       .learning_rate = 0.1,
                       .beta1 = 0.9,
                       .beta2 = 0.99,
                       .epsilon = 1e-8,
+                      .momentum = 0.75,
                       .weight_decay = 0.5};
   StepControl control;
   control.loss_scale = 8;
@@ -35,6 +36,8 @@ TEST(DecideStep, NormAndClipAreOfUnscaledGradients) {
   EXPECT_EQ(control.grad_norm, 4.0);
   EXPECT_NEAR(control.factors.gradient_scale, 0.25 / 8, 1e-7);
   EXPECT_NEAR(control.factors.decay, 0.95, 1e-7);
+  EXPECT_EQ(control.factors.weight_decay, 0.5f);
+  EXPECT_EQ(control.factors.momentum, 0.75f);
   EXPECT_NEAR(control.factors.step_size, 0.1 / (1 - 0.9), 1e-6);  // the first update
   EXPECT_NEAR(control.factors.sqrt_correction2, std::sqrt(1 - 0.99), 1e-7);
 }
@@ -43,7 +46,7 @@ TEST(DecideStep, NormAndClipAreOfUnscaledGradients) {
 TEST(DecideStep, TheStepAfterAnOverflowIsTheFirstUpdate) {
   const StepRule rule{.tokens = 1,
                       .grad_clip = 0,
-                      .dynamic_loss_scale = true,
+                      .loss_scaling = {.dynamic = true},
                       .learning_rate = 0.1,
                       .beta1 = 0.9,
                       .beta2 = 0.99,
@@ -65,7 +68,7 @@ TEST(DecideStep, TheStepAfterAnOverflowIsTheFirstUpdate) {
 TEST(DecideStep, LossScaleNeverFallsBelowOne) {
   StepRule rule{.tokens = 1,
                 .grad_clip = 0,
-                .dynamic_loss_scale = true,
+                .loss_scaling = {.dynamic = true},
                 .learning_rate = 0.1,
                 .beta1 = 0.9,
                 .beta2 = 0.99,
@@ -78,6 +81,12 @@ TEST(DecideStep, LossScaleNeverFallsBelowOne) {
     EXPECT_EQ(control.loss_scale, want);
   }
   EXPECT_EQ(control.skipped, 3);
+}
+
+// Without averages there is nothing to correct: the step is the learning rate, at every update.
+TEST(FactorsOf, WithoutBetasTheStepIsTheLearningRate) {
+  const StepRule rule{.tokens = 1, .grad_clip = 0, .loss_scaling = {}, .learning_rate = 0.1, .momentum = 0.9};
+  for (const int64_t update : {1, 2, 1000}) EXPECT_EQ(FactorsOf(rule, 1.0, update).step_size, 0.1f);
 }
 
 }  // namespace

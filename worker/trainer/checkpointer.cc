@@ -3,6 +3,7 @@
 
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "worker/checkpoint/shard_writer.h"
@@ -65,15 +66,12 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
 }
 
 absl::Status Checkpointer::CopyState() {
-  float* vectors[] = {snapshot_, snapshot_ + elements_, snapshot_ + 2 * elements_};
-  int64_t offset = 0;
-  for (const PlacedRange& range : state_.RangesToStore()) {
-    AdamWState at = state_.At(range.offset);
-    int64_t bytes = range.elements() * static_cast<int64_t>(sizeof(float));
-    device_.Copy(stream_, vectors[0] + offset, at.master, bytes);
-    device_.Copy(stream_, vectors[1] + offset, at.exp_avg, bytes);
-    device_.Copy(stream_, vectors[2] + offset, at.exp_avg_sq, bytes);
-    offset += range.elements();
+  float* to = snapshot_;
+  for (const Tensor& vector : state_.vectors()) {
+    for (const PlacedRange& range : state_.RangesToStore()) {
+      device_.Copy(stream_, to, vector.Offset(range.offset).data, range.elements() * DTypeBytes(vector.dtype));
+      to += range.elements();
+    }
   }
   return stream_.Synchronize();
 }
@@ -81,11 +79,13 @@ absl::Status Checkpointer::CopyState() {
 void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcome,
                          const std::function<void(v1::ShardWritten)>& written) {
   double start = clock_.MonotonicSeconds();
-  size_t elements = static_cast<size_t>(elements_);
   int rank = layout_.options().rank;
+  std::vector<std::span<const float>> vectors;
+  for (size_t v = 0; v < state_.vectors().size(); ++v) {
+    vectors.emplace_back(snapshot_ + static_cast<int64_t>(v) * elements_, static_cast<size_t>(elements_));
+  }
   absl::StatusOr<v1::ShardFile> file =
-      WriteShard(partial_dir, rank, layout_.partition().StoredRanges(rank), std::span(snapshot_, elements),
-                 std::span(snapshot_ + elements, elements), std::span(snapshot_ + 2 * elements, elements));
+      WriteShard(partial_dir, rank, layout_.partition().StoredRanges(rank), layout_.optimizer(), vectors);
   outcome.set_ok(file.ok());
   outcome.set_write_seconds(clock_.MonotonicSeconds() - start);
   if (file.ok()) {

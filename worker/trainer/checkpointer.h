@@ -1,10 +1,10 @@
 // Saving without delaying steps: a snapshot of the owned state in memory, written in the background during the next
 // steps.
 //
-// The step waits only while the snapshot is copied (12 bytes per owned parameter), and for an earlier write that is
-// still in progress. The first save also reserves the snapshot's memory: on a GPU's host it is pinned, which takes
-// seconds for tens of GB, and which a run that never saves does without. The snapshot belongs to one step from copy to
-// fsync, so a file never mixes two steps.
+// The step waits only while the snapshot is copied (K bytes per owned parameter, 12 with AdamW), and for an earlier
+// write that is still in progress. The first save also reserves the snapshot's memory: on a GPU's host it is pinned,
+// which takes seconds for tens of GB, and which a run that never saves does without. The snapshot belongs to one step
+// from copy to fsync, so a file never mixes two steps.
 #ifndef ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
 #define ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
 
@@ -18,14 +18,14 @@
 #include "worker/device/device.h"
 #include "worker/memory/arena.h"
 #include "worker/zero/layout.h"
-#include "worker/zero/shard.h"
+#include "worker/zero/training_state.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
 namespace zerofleet {
 
 class Checkpointer {
  public:
-  // `host_arena` has PlanMemory's row for the snapshot: three vectors of the stored elements.
+  // `host_arena` has PlanMemory's row for the snapshot: the state vectors of the stored elements.
   Checkpointer(const ZeroLayout& layout, const TrainingState& state, Device& device, Stream& stream, Arena& host_arena,
                const Clock& clock);
   ~Checkpointer();  // waits for the write in progress

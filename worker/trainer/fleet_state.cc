@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "worker/model/spec.h"
+#include "worker/optim/optimizer.h"
 #include "worker/trainer/view_parts.h"
 #include "worker/zero/state_vectors.h"
 
@@ -10,6 +11,7 @@ namespace zerofleet {
 
 absl::Status AddTrainingState(FleetParameters* parameters) {
   ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(parameters->config.model()));
+  ZF_RETURN_IF_ERROR(FindOptimizer(parameters->config.optimizer().name()).status());
   parameters->units = spec.units();
   parameters->states = [config = parameters->config, spec](int world_size) {
     return StateVectors(ZeroLayout(spec, ZeroOptionsOf(config, Mesh::OfOneNode(0, world_size).data())));

@@ -2,7 +2,6 @@
 #include "worker/trainer/training_run.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -18,6 +17,8 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/same_model.h"
 #include "worker/checkpoint/shard_reader.h"
+#include "worker/optim/loss_scaling.h"
+#include "worker/optim/optimizer.h"
 #include "worker/optim/schedule.h"
 #include "worker/trainer/rank_report.h"
 #include "worker/trainer/tensor_table.h"
@@ -33,6 +34,7 @@ constexpr uint64_t kStopFlag = 1;
 
 absl::StatusOr<MemoryPlan> PlanRankMemory(const v1::Config& config, const Mesh& mesh, Device& device) {
   ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(config.model()));
+  ZF_RETURN_IF_ERROR(FindOptimizer(config.optimizer().name()).status());
   const ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
   const int64_t sequences = config.batch().micro_sequences(), context = config.model().context();
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
@@ -44,6 +46,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
                                                                   const Clock& clock, MetricsSink& metrics) {
   ZF_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::Create(config.model()));
   std::unique_ptr<TrainingRun> run(new TrainingRun(config, std::move(spec), device, clock, metrics));
+  ZF_RETURN_IF_ERROR(FindOptimizer(config.optimizer().name()).status());
   ZF_ASSIGN_OR_RETURN(run->model_, Model::Create(config.model(), ComputeType(config), device,
                                                  config.batch().micro_sequences(), config.model().context()));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
@@ -73,13 +76,16 @@ absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
 
 absl::Status TrainingRun::Load(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
-  ZF_RETURN_IF_ERROR(CheckSameModel(manifest, config_.model(), step_dir));
-  const AdamWState& vectors = view_->engine->state().vectors();
-  const std::array<float*, 3> targets = {vectors.master, vectors.exp_avg, vectors.exp_avg_sq};
+  ZF_RETURN_IF_ERROR(CheckResumable(manifest, config_, step_dir));
+  // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
+  const bool same_optimizer = &StoredOptimizer(manifest) == &view_->layout.optimizer();
+  if (!same_optimizer) ZF_RETURN_IF_ERROR(view_->engine->Initialize(config_.seed()));
+  const StateTensors& vectors = view_->engine->state().vectors();
   ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest,
                                 StoredPlaces(spec_, manifest, view_->engine->state().RangesToLoad()),
                                 [&](int vector, int64_t offset, std::span<const float> values) {
-                                  device_.Copy(*view_->stream, targets[vector] + offset, values.data(),
+                                  if (vector > 0 && !same_optimizer) return absl::OkStatus();
+                                  device_.Copy(*view_->stream, vectors[vector].Offset(offset).data, values.data(),
                                                static_cast<int64_t>(values.size_bytes()));
                                   return view_->stream->Synchronize();
                                 }));
@@ -93,9 +99,10 @@ StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifest) const
   StepControl control;
   control.skipped = manifest.loss_scale().skipped_steps();
   control.updates = manifest.step() - control.skipped;
-  if (view_->layout.options().dtype != DType::kF16) return control;
+  const LossScaling& scaling = LossScalingOf(view_->layout.options().dtype);
+  if (!scaling.dynamic) return control;
   const bool scaled = manifest.config().precision() == config_.precision() && manifest.loss_scale().scale() >= 1;
-  control.loss_scale = scaled ? manifest.loss_scale().scale() : kFirstLossScale;
+  control.loss_scale = scaled ? manifest.loss_scale().scale() : scaling.first;
   if (scaled) control.clean_steps = manifest.loss_scale().clean_steps();
   return control;
 }

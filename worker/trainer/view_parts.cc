@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status.h"
+#include "worker/optim/optimizer.h"
 #include "worker/zero/memory_plan.h"
 
 namespace zerofleet {
@@ -29,11 +31,14 @@ DType ComputeType(const v1::Config& config) {
 
 ZeroOptions ZeroOptionsOf(const v1::Config& config, const Group& data) {
   const v1::BatchConfig& batch = config.batch();
+  const absl::StatusOr<const OptimizerRow*> optimizer = FindOptimizer(config.optimizer().name());
+  ZF_CHECK(optimizer.ok());
   return {.stage = config.parallel().zero_stage(),
           .dtype = ComputeType(config),
           .micro_batches = batch.global_sequences() / (data.size() * batch.micro_sequences()),
           .rank = data.rank,
-          .world_size = data.size()};
+          .world_size = data.size(),
+          .optimizer = *optimizer};
 }
 
 ViewParts::ViewParts(const Run& run, const Mesh& where, GroupCommunicators joined)

@@ -27,7 +27,7 @@ namespace zerofleet {
 // Of parameters, activations, and gradients on the wire.
 DType ComputeType(const v1::Config& config);
 
-// What a rank of this data group keeps, and where.
+// What a rank of this data group keeps, and where. The configuration's optimizer is one that FindOptimizer knows.
 ZeroOptions ZeroOptionsOf(const v1::Config& config, const Group& data);
 
 struct ViewParts {

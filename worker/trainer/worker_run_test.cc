@@ -13,8 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/manifest.h"
-#include "worker/device/step_control.h"
 #include "worker/model/model_testing.h"
+#include "worker/optim/loss_scaling.h"
 #include "worker/trainer/known_cpu_testing.h"
 #include "worker/trainer/memory_fleet_testing.h"
 #include "worker/trainer/null_metrics.h"
@@ -209,7 +209,7 @@ TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
     std::vector<double> whole = Run(config).Losses();
     ASSERT_EQ(whole.size(), 6u);
     v1::LossScaleState end = ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
-    EXPECT_EQ(end.scale(), kFirstLossScale);
+    EXPECT_EQ(end.scale(), kDynamicLossScaling.first);
     EXPECT_EQ(end.clean_steps(), 6);
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
 
@@ -227,14 +227,14 @@ TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
     // With a scale that no gradient survives, steps are skipped, and reported as skipped, until it has fallen far
     // enough.
     v1::CheckpointManifest manifest = ReadManifest(saved.path).value();
-    manifest.mutable_loss_scale()->set_scale(kMostLossScale);
+    manifest.mutable_loss_scale()->set_scale(kDynamicLossScaling.most);
     ASSERT_TRUE(WriteFileAtomically(JoinPath(saved.path, "manifest.json"), ManifestText(manifest)).ok());
     Outcome skipping = Run(config, {{saved.path, saved.step}});
     ASSERT_TRUE(skipping.results[0].ok()) << skipping.results[0].status();
     end = ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
     EXPECT_GT(end.skipped_steps(), 0);
     EXPECT_EQ(end.skipped_steps(), skipping.skipped);
-    EXPECT_EQ(end.scale(), kMostLossScale / static_cast<double>(1 << skipping.skipped));
+    EXPECT_EQ(end.scale(), kDynamicLossScaling.most / static_cast<double>(1 << skipping.skipped));
     EXPECT_EQ(skipping.Losses().size(), 6u - saved.step);
   }
 }

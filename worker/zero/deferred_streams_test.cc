@@ -83,7 +83,7 @@ class DeferredStreams : public testing::Test {
       UnderEverySeed(
           [&] {
             const FleetResult result = TrainFleet(setup);
-            return std::tuple(result.losses, result.grad_norms, result.master, result.exp_avg, result.exp_avg_sq);
+            return std::tuple(result.losses, result.grad_norms, result.states);
           },
           absl::StrCat("stage ", setup.stage, ", ", micro_batches, " micro-batches, ", nccl ? "nccl" : "staged"));
     }
@@ -103,7 +103,7 @@ TEST_F(DeferredStreams, TeamsOverNccl) {
   setup.make_group = [](const std::vector<Device*>& devices) { return NcclGroup(devices, 2); };
   for (const int stage : {1, 3}) {
     setup.stage = stage;
-    UnderEverySeed([&] { return TrainFleet(setup).master; }, absl::StrCat("stage ", stage, ", two teams of two"));
+    UnderEverySeed([&] { return TrainFleet(setup).master(); }, absl::StrCat("stage ", stage, ", two teams of two"));
   }
 }
 
@@ -165,15 +165,17 @@ TEST_F(DeferredStreams, WarmUpLoadsEveryOpBeforeTheFirstStep) {
 
 // What a rank keeps of its state: vectors and the step's control.
 struct Kept {
-  std::vector<float> master, exp_avg, exp_avg_sq;
+  std::vector<std::vector<float>> vectors;
   StepControl control;
 };
 
 Kept Keep(TestRank& rank) {
-  const AdamWState& at = rank.engine().state().vectors();
-  const int64_t count = rank.layout().optimizer_elements();
-  return {rank.Read(at.master, count), rank.Read(at.exp_avg, count), rank.Read(at.exp_avg_sq, count),
-          rank.engine().control()};
+  Kept kept;
+  for (const Tensor& vector : rank.engine().state().vectors()) {
+    kept.vectors.push_back(rank.Read(vector.data, rank.layout().optimizer_elements()));
+  }
+  kept.control = rank.engine().control();
+  return kept;
 }
 
 // Two steps, everything kept and put into another fleet, two more: as four without a break.
@@ -197,10 +199,8 @@ TEST_F(DeferredStreams, Resume) {
           });
           RunFleet(setup, [&](TestRank& rank) {
             const Kept& from = kept[rank.layout().options().rank];
-            const AdamWState& to = rank.engine().state().vectors();
-            rank.Write(to.master, from.master);
-            rank.Write(to.exp_avg, from.exp_avg);
-            rank.Write(to.exp_avg_sq, from.exp_avg_sq);
+            const StateTensors& to = rank.engine().state().vectors();
+            for (size_t v = 0; v < to.size(); ++v) rank.Write(to[v].data, from.vectors[v]);
             ZF_CHECK(rank.engine().PublishLoadedState(from.control).ok());
             for (const int64_t step : {3, 4}) note(rank, rank.Step(step).loss);
           });

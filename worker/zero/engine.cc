@@ -7,9 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "worker/optim/adamw.h"
+#include "worker/optim/step_rule.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/norm.h"
+#include "worker/zero/updater_factory.h"
 
 namespace zerofleet {
 
@@ -17,9 +18,9 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
     : parts_(parts),
       optimizer_(optimizer),
       marks_(parts.stream),
-      state_(parts.spec, parts.layout, parts.device_arena),
       gatherer_(parts.layout, parts.device_arena, parts.communicator, parts.stream, marks_),
       reducer_(parts.layout, parts.device_arena, parts.communicator, parts.device.ops(), parts.stream, marks_),
+      updater_(CreateUpdater({parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena})),
       scratch_(parts.device_arena.Take(kModelScratchRow)),
       losses_(parts.device_arena.TakeAs<double>(kSumsRow)),
       squares_(losses_ + parts.layout.options().micro_batches),
@@ -32,16 +33,16 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
 
 absl::Status ZeroEngine::Initialize(uint64_t seed) {
   StepControl control;
-  if (dynamic_loss_scale()) control.loss_scale = kFirstLossScale;
+  control.loss_scale = loss_scaling().first;
   ZF_RETURN_IF_ERROR(SetControl(control));
-  state_.Initialize(seed, parts_.device.ops(), parts_.stream);
+  ZF_RETURN_IF_ERROR(updater_->Initialize(seed));
   MakeRestingParameters(seed);
   return parts_.stream.Synchronize();
 }
 
 absl::Status ZeroEngine::PublishLoadedState(const StepControl& control) {
   ZF_RETURN_IF_ERROR(SetControl(control));
-  NarrowMasterToParameters();
+  ZF_RETURN_IF_ERROR(updater_->Publish(gatherer_.resting()));
   ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
   gatherer_.PublishUpdate();
   return Finish();
@@ -65,7 +66,7 @@ void ZeroEngine::MakeRestingParameters(uint64_t seed) {
     PlacedRange rest = parts_.layout.RestingParameters(u);
     for (int64_t begin = rest.flat_begin; begin < rest.flat_end; begin += most) {
       int64_t end = std::min(begin + most, rest.flat_end);
-      state_.FillInitial(begin, end, seed, parts_.device.ops(), parts_.stream, values);
+      state().FillInitial(begin, end, seed, parts_.device.ops(), parts_.stream, values);
       parts_.device.ops().Convert(parts_.stream, end - begin, {values, DType::kF32},
                                   gatherer_.resting().Offset(rest.offset + begin - rest.flat_begin));
     }
@@ -93,7 +94,7 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
   StepControl nothing = kept;
   nothing.apply = 0;
   ZF_RETURN_IF_ERROR(SetControl(nothing));
-  Update();
+  ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting()));
   gatherer_.PublishUpdate();
   if (passes > 0) ZF_RETURN_IF_ERROR(EvaluateLossSum(passes, evaluation).status());
   marks_.Take();
@@ -114,7 +115,7 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
 
   // The owners update their parts; where parameters rest whole, the parts are then gathered.
   marks_.Mark(EnginePhase::kOptimizer);
-  Update();
+  ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting()));
   gatherer_.PublishUpdate();
 
   last_slot_ = (last_slot_ + 1) % kMostLaunchedSteps;
@@ -132,7 +133,7 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
   ZF_RETURN_IF_ERROR(launched.end->Wait());
   ZF_RETURN_IF_ERROR(parts_.stream.failure());
   const StepControl& control = results_[launched.slot];
-  if (control.apply == 0 && !(dynamic_loss_scale() && control.loss_scale > 1)) {
+  if (control.apply == 0 && !(loss_scaling().dynamic && control.loss_scale > 1)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "step ", launched.step, ": loss ", control.loss, ", gradient norm ", control.grad_norm,
         ": training has diverged; a lower ", "optimizer.learning_rate or longer schedule.warmup_steps may help"));
@@ -179,27 +180,9 @@ absl::StatusOr<Communicator::Pending> ZeroEngine::DecideStep(const StepInput& in
                                                                       kScalarsUnit, parts_.stream.Record());
   ZF_RETURN_IF_ERROR(gathered.MakeStreamWait(parts_.stream));
   ops.DecideStep(parts_.stream, all_scalars_, parts_.communicator.size(),
-                 StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, dynamic_loss_scale()),
+                 StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling()),
                  control_);
   return gathered;
-}
-
-void ZeroEngine::Update() {
-  for (int u = 0; u < parts_.layout.units(); ++u) {
-    ZeroLayout::Piece piece = parts_.layout.Updated(u);
-    AdamWState state = state_.At(piece.state_offset);
-    parts_.device.ops().AdamW(parts_.stream, state_.Segments(u), control_,
-                              reducer_.resting().Offset(piece.gradient_offset), state.master, state.exp_avg,
-                              state.exp_avg_sq, gatherer_.resting().Offset(piece.parameter_offset));
-  }
-}
-
-void ZeroEngine::NarrowMasterToParameters() {
-  for (int u = 0; u < parts_.layout.units(); ++u) {
-    ZeroLayout::Piece piece = parts_.layout.Updated(u);
-    parts_.device.ops().Convert(parts_.stream, piece.elements(), {state_.At(piece.state_offset).master, DType::kF32},
-                                gatherer_.resting().Offset(piece.parameter_offset));
-  }
 }
 
 absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const EvaluationSource& batches) {

@@ -20,11 +20,13 @@
 #include "worker/memory/arena.h"
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
+#include "worker/optim/loss_scaling.h"
 #include "worker/zero/gather.h"
 #include "worker/zero/layout.h"
 #include "worker/zero/phases.h"
 #include "worker/zero/reduce.h"
-#include "worker/zero/shard.h"
+#include "worker/zero/training_state.h"
+#include "worker/zero/updater.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet {
@@ -74,7 +76,7 @@ class ZeroEngine : private ParameterSource {
  public:
   ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& optimizer);
 
-  TrainingState& state() { return state_; }
+  TrainingState& state() { return updater_->state(); }
 
   // Fresh weights from the seed. Or, after the state was loaded: makes the parameters from the master weights.
   absl::Status Initialize(uint64_t seed);
@@ -124,17 +126,15 @@ class ZeroEngine : private ParameterSource {
                                 const EvaluationSource& evaluation);
   absl::Status RunMicroBatches(const StepInput& input, const MicroBatchSource& batches);
   absl::StatusOr<Communicator::Pending> DecideStep(const StepInput& input);
-  void Update();
-  void NarrowMasterToParameters();
   void MakeRestingParameters(uint64_t seed);
-  bool dynamic_loss_scale() const { return parts_.layout.options().dtype == DType::kF16; }
+  const LossScaling& loss_scaling() const { return LossScalingOf(parts_.layout.options().dtype); }
 
   const EngineParts parts_;
   const v1::OptimizerConfig optimizer_;
   PhaseMarks marks_;
-  TrainingState state_;
   ParameterGatherer gatherer_;
   GradientReducer reducer_;
+  const std::unique_ptr<Updater> updater_;
   void* scratch_;    // the model's, free between passes
   double* losses_;   // of each micro-batch; device memory, as all that follow
   double* squares_;  // sums of squares of each unit's owned gradients

@@ -23,6 +23,16 @@
 
 namespace zerofleet {
 
+inline v1::OptimizerConfig TestOptimizer(const std::string& name = "adamw") {
+  v1::OptimizerConfig optimizer;
+  optimizer.set_name(name);
+  for (const OptimizerKey& key : (*FindOptimizer(name))->keys) (optimizer.*key.set)(key.value_if_absent);
+  optimizer.set_learning_rate(1e-2);
+  optimizer.set_weight_decay(0.1);
+  optimizer.set_grad_clip(0.5);
+  return optimizer;
+}
+
 struct FleetSetup {
   v1::ModelConfig model = TestModelConfig(3, 24, 3, 10, 53);
   int stage = 0, world_size = 1;
@@ -31,23 +41,11 @@ struct FleetSetup {
   int64_t steps = 4;
   int steps_ahead = 0;  // launched before the one before them is read; 1 as the trainer does
   uint64_t seed = 5;
-  std::string device = "cpu";
+  std::string device = "cpu", optimizer = "adamw";
   // Another device for each rank than CreateDevice's, and another group than threads of one process.
   std::function<std::unique_ptr<Device>(int rank)> make_device = nullptr;
   std::function<std::vector<std::unique_ptr<Communicator>>(const std::vector<Device*>& devices)> make_group = nullptr;
 };
-
-inline v1::OptimizerConfig TestOptimizer() {
-  v1::OptimizerConfig optimizer;
-  optimizer.set_name("adamw");
-  optimizer.set_learning_rate(1e-2);
-  optimizer.set_beta1(0.9);
-  optimizer.set_beta2(0.95);
-  optimizer.set_epsilon(1e-8);
-  optimizer.set_weight_decay(0.1);
-  optimizer.set_grad_clip(0.5);
-  return optimizer;
-}
 
 // The device kinds this build has and this machine can make: what a fleet's tests run on.
 inline std::vector<std::string> UsableDevices() {
@@ -73,14 +71,19 @@ class TestRank {
         spec_(*ModelSpec::Create(setup.model)),
         stream_(*device_->CreateStream()),
         model_(*Model::Create(setup.model, setup.dtype, *device_, sequences(), setup.model.context())),
-        layout_(spec_, {setup.stage, setup.dtype, setup.micro_batches, communicator_->rank(), setup.world_size}) {
+        layout_(spec_, {.stage = setup.stage,
+                        .dtype = setup.dtype,
+                        .micro_batches = setup.micro_batches,
+                        .rank = communicator_->rank(),
+                        .world_size = setup.world_size,
+                        .optimizer = *FindOptimizer(setup.optimizer)}) {
     communicator_->SetObserver([this](const CollectiveRecord& record) { records_.push_back(record); });
     MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
     arena_ = *Arena::Create(plan, Space::kDevice, *device_);
     host_arena_ = *Arena::Create(plan, Space::kHost, *device_);
     engine_ = std::make_unique<ZeroEngine>(
         EngineParts{spec_, layout_, *model_, *device_, *stream_, *arena_, *host_arena_, *communicator_},
-        TestOptimizer());
+        TestOptimizer(setup.optimizer));
     tokens_ = arena_->TakeAs<int32_t>(kTokensRow);
   }
 
@@ -109,13 +112,13 @@ class TestRank {
   }
 
   // `count` floats of device memory, as they are when everything enqueued is done.
-  std::vector<float> Read(const float* from, int64_t count) {
+  std::vector<float> Read(const void* from, int64_t count) {
     std::vector<float> values(count);
     device_->Copy(*stream_, values.data(), from, count * static_cast<int64_t>(sizeof(float)));
     ZF_CHECK(stream_->Synchronize().ok());
     return values;
   }
-  void Write(float* to, const std::vector<float>& values) {
+  void Write(void* to, const std::vector<float>& values) {
     device_->Copy(*stream_, to, values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
     ZF_CHECK(stream_->Synchronize().ok());
   }
@@ -197,14 +200,16 @@ inline void RunFleet(const FleetSetup& setup, const std::function<void(TestRank&
 
 struct FleetResult {
   std::vector<double> losses, grad_norms;
-  std::vector<float> master, exp_avg, exp_avg_sq;  // of the whole model, put together from the owners
+  std::vector<std::vector<float>> states;  // of the whole model, put together from the owners
+
+  const std::vector<float>& master() const { return states[0]; }
 };
 
 // Trains from the seed and collects what every stage must agree on.
 inline FleetResult TrainFleet(const FleetSetup& setup) {
   FleetResult result;
   int64_t parameters = ModelSpec::Create(setup.model)->parameters();
-  for (std::vector<float>* vector : {&result.master, &result.exp_avg, &result.exp_avg_sq}) vector->resize(parameters);
+  result.states.assign((*FindOptimizer(setup.optimizer))->vectors.size(), std::vector<float>(parameters));
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
     const auto collect = [&] {
@@ -220,13 +225,10 @@ inline FleetResult TrainFleet(const FleetSetup& setup) {
     }
     while (rank.engine().launched() > 0) collect();
     for (const PlacedRange& range : rank.engine().state().RangesToStore()) {
-      AdamWState at = rank.engine().state().At(range.offset);
-      auto keep = [&](const float* from, std::vector<float>& all) {
-        std::ranges::copy(rank.Read(from, range.elements()), &all[range.flat_begin]);
-      };
-      keep(at.master, result.master);
-      keep(at.exp_avg, result.exp_avg);
-      keep(at.exp_avg_sq, result.exp_avg_sq);
+      const StateTensors at = rank.engine().state().At(range.offset);
+      for (size_t v = 0; v < at.size(); ++v) {
+        std::ranges::copy(rank.Read(at[v].data, range.elements()), &result.states[v][range.flat_begin]);
+      }
     }
   });
   return result;

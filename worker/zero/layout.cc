@@ -38,7 +38,7 @@ ZeroLayout::Piece ZeroLayout::Updated(int unit) const {
 
 std::string ZeroLayout::Describe(const ModelSpec& spec) const {
   std::string text = absl::StrCat("stage ", options_.stage, " dtype ", DTypeName(options_.dtype), " micro-batches ",
-                                  options_.micro_batches, "\n", partition_.Describe());
+                                  options_.micro_batches, " optimizer ", optimizer().name, "\n", partition_.Describe());
   for (const TensorSpec& tensor : spec.tensors()) {
     absl::StrAppend(&text, tensor.name, " [", absl::StrJoin(tensor.shape, ","), "] ", tensor.flat_begin, "\n");
   }

@@ -1,8 +1,8 @@
 // Where every element of the training state is stored on this rank, for one stage.
 //
-// A vector (parameters, gradients, one optimizer state) is stored whole or split. Whole: the padded units one after
-// another. Split: this rank's shard of each unit one after another. The partition is the same in every stage, so what a
-// rank owns, reduces and stores never depends on the stage.
+// A vector (parameters, gradients, one of the optimizer's state vectors) is stored whole or split. Whole: the padded
+// units one after another. Split: this rank's shard of each unit one after another. The partition is the same in every
+// stage, so what a rank owns, reduces and stores never depends on the stage.
 #ifndef ZEROFLEET_WORKER_ZERO_LAYOUT_H_
 #define ZEROFLEET_WORKER_ZERO_LAYOUT_H_
 
@@ -13,6 +13,7 @@
 #include "coordinator/partition.h"
 #include "worker/device/dtype.h"
 #include "worker/model/spec.h"
+#include "worker/optim/optimizer.h"
 #include "worker/zero/stage.h"
 
 namespace zerofleet {
@@ -22,6 +23,7 @@ struct ZeroOptions {
   DType dtype = DType::kBF16;    // of parameters, activations, and gradients on the wire
   int64_t micro_batches = 1;     // per optimizer step
   int rank = 0, world_size = 1;  // of the data group
+  const OptimizerRow* optimizer = &Optimizers().front();
 };
 
 class ZeroLayout {
@@ -30,6 +32,7 @@ class ZeroLayout {
 
   const ZeroOptions& options() const { return options_; }
   const StageRow& stage() const { return stage_; }
+  const OptimizerRow& optimizer() const { return *options_.optimizer; }
   const PartitionMap& partition() const { return partition_; }
   int units() const { return partition_.unit_count(); }
 

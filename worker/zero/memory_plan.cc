@@ -1,10 +1,14 @@
 // The rows of the plan; see memory_plan.h.
 #include "worker/zero/memory_plan.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "base/units.h"
 #include "worker/device/step_control.h"
 #include "worker/zero/slots.h"
+#include "worker/zero/training_state.h"
+#include "worker/zero/updater_factory.h"
 
 namespace zerofleet {
 
@@ -42,18 +46,18 @@ MemoryPlan PlanMemory(const Model& model, const ZeroLayout& layout, int64_t toke
   const int64_t scalars = (1 + layout.options().world_size) * static_cast<int64_t>(sizeof(StepScalars));
   const int64_t control = static_cast<int64_t>(sizeof(StepControl));
   const int64_t tokens = 2 * tokens_per_micro_batch * 4;
-  int64_t states = layout.optimizer_elements() * kF32Bytes;
-  int64_t stored = 0;
-  for (const PlacedRange& range : layout.partition().StoredRanges(layout.options().rank)) stored += range.elements();
   MemoryPlan plan;
   plan.rows = {
       {Space::kDevice, Category::kParameters, kParametersRow,
        layout.parameter_elements() * DTypeBytes(layout.options().dtype)},
       {Space::kDevice, Category::kGradients, kGradientsRow,
        layout.gradient_elements() * DTypeBytes(layout.gradient_dtype())},
-      {Space::kDevice, Category::kOptimizer, kMasterRow, states},
-      {Space::kDevice, Category::kOptimizer, kExpAvgRow, states},
-      {Space::kDevice, Category::kOptimizer, kExpAvgSqRow, states},
+  };
+  const auto add = [&](const std::vector<MemoryRow>& rows) {
+    plan.rows.insert(plan.rows.end(), rows.begin(), rows.end());
+  };
+  add(UpdaterRows(layout));
+  add({
       {Space::kDevice, Category::kActivations, kActivationsRow, model.ActivationBytes()},
       {Space::kDevice, Category::kBuffers, kModelScratchRow, model.ScratchBytes()},
       {Space::kDevice, Category::kBuffers, kTokensRow, tokens},
@@ -62,8 +66,8 @@ MemoryPlan PlanMemory(const Model& model, const ZeroLayout& layout, int64_t toke
       {Space::kDevice, Category::kBuffers, kControlRow, control},
       {Space::kHost, Category::kBuffers, kResultsRow, kMostLaunchedSteps * control},
       {Space::kHost, Category::kBuffers, kTokenStagingRow, kTokenStages * tokens},
-      {Space::kHost, Category::kBuffers, kSnapshotRow, 3 * stored * kF32Bytes, /*late=*/true},
-  };
+      {Space::kHost, Category::kBuffers, kSnapshotRow, TrainingState::StoredBytes(layout), /*late=*/true},
+  });
   AddSlots(layout, plan);
   return plan;
 }

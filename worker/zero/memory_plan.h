@@ -10,12 +10,9 @@
 
 namespace zerofleet {
 
-// Names of the rows, as the parts of the engine ask for them.
+// Names of the rows, as the parts of the engine ask for them; those of the optimizer's states are its table's names.
 inline constexpr const char* kParametersRow = "parameters";
 inline constexpr const char* kGradientsRow = "gradients";
-inline constexpr const char* kMasterRow = "master";
-inline constexpr const char* kExpAvgRow = "exp_avg";
-inline constexpr const char* kExpAvgSqRow = "exp_avg_sq";
 inline constexpr const char* kActivationsRow = "activations";
 inline constexpr const char* kModelScratchRow = "model scratch";
 inline constexpr const char* kTokensRow = "tokens";

@@ -12,12 +12,13 @@ struct Planned {
   MemoryPlan plan;
 };
 
-Planned Plan(int stage, int world_size, int64_t layers, int64_t micro_batches = 1, DType dtype = DType::kBF16) {
+Planned Plan(int stage, int world_size, int64_t layers, int64_t micro_batches = 1, DType dtype = DType::kBF16,
+             const OptimizerRow& optimizer = Optimizers().front()) {
   std::unique_ptr<Device> device = *CreateDevice({.kind = "cpu", .threads = 1});
   v1::ModelConfig config = TestModelConfig(layers, 32, 2, 16, 64);
   ModelSpec spec = *ModelSpec::Create(config);
   std::unique_ptr<Model> model = *Model::Create(config, dtype, *device, 2, 16);
-  ZeroLayout layout(spec, {stage, dtype, micro_batches, 0, world_size});
+  ZeroLayout layout(spec, {stage, dtype, micro_batches, 0, world_size, &optimizer});
   return {spec.parameters(), PlanMemory(*model, layout, 32)};
 }
 
@@ -51,14 +52,28 @@ TEST(MemoryPlan, Fp32GradientsThatRestWholeNeedNoSlots) {
 }
 
 TEST(MemoryPlan, TheHostHoldsOneSnapshotOfTheOwnedState) {
-  Planned planned = Plan(3, 1, 4);
-  int64_t snapshot = 0;
-  for (const MemoryRow& row : planned.plan.rows) {
-    EXPECT_EQ(row.late, row.name == kSnapshotRow) << row.name;  // a run that does not save needs everything else
-    if (row.late) snapshot += row.bytes;
+  for (const OptimizerRow& optimizer : Optimizers()) {
+    Planned planned = Plan(3, 1, 4, 1, DType::kBF16, optimizer);
+    int64_t snapshot = 0;
+    for (const MemoryRow& row : planned.plan.rows) {
+      EXPECT_EQ(row.late, row.name == kSnapshotRow) << row.name;  // a run that does not save needs everything else
+      if (row.late) snapshot += row.bytes;
+    }
+    EXPECT_EQ(snapshot, optimizer.StateBytesPerParameter() * planned.parameters) << optimizer.name;
+    EXPECT_LT(planned.plan.Bytes(Space::kHost) - snapshot, 4096) << optimizer.name;
   }
-  EXPECT_EQ(snapshot, 12 * planned.parameters);
-  EXPECT_LT(planned.plan.Bytes(Space::kHost) - snapshot, 4096);
+}
+
+TEST(MemoryPlan, EveryStateVectorIsARow) {
+  for (const OptimizerRow& optimizer : Optimizers()) {
+    const Planned planned = Plan(2, 2, 4, 1, DType::kBF16, optimizer);
+    std::vector<std::string> names;
+    for (const MemoryRow& row : planned.plan.rows) {
+      if (row.category == Category::kOptimizer) names.push_back(row.name);
+    }
+    ASSERT_EQ(names.size(), optimizer.vectors.size());
+    for (size_t v = 0; v < names.size(); ++v) EXPECT_EQ(names[v], optimizer.vectors[v].name);
+  }
 }
 
 }  // namespace

@@ -12,12 +12,15 @@ constexpr int64_t kCount = 40003;  // several blocks and a ragged end
 constexpr double kGradientScale = 0.7;
 constexpr StepRule kRule = {.tokens = 1,
                             .grad_clip = 0,
-                            .dynamic_loss_scale = false,
+                            .loss_scaling = {},
                             .learning_rate = 3e-4,
                             .beta1 = 0.9,
                             .beta2 = 0.95,
                             .epsilon = 1e-8,
                             .weight_decay = 0.1};
+
+constexpr StepRule kSgdRule = {
+    .tokens = 1, .grad_clip = 0, .loss_scaling = {}, .learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01};
 
 class FlatVectorsTest : public DeviceTest {
  protected:
@@ -31,10 +34,10 @@ class FlatVectorsTest : public DeviceTest {
   }
 
   // The third update's control, in device memory.
-  DeviceTensor Control(bool apply = true) {
+  DeviceTensor Control(const StepRule& rule = kRule, bool apply = true) {
     StepControl control;
     control.apply = apply ? 1 : 0;
-    control.factors = FactorsOf(kRule, kGradientScale, 3);
+    control.factors = FactorsOf(rule, kGradientScale, 3);
     DeviceTensor memory(device(), int64_t{sizeof control});
     device().Copy(stream(), memory.as<void>(), &control, sizeof control);
     return memory;
@@ -126,10 +129,6 @@ TEST_P(FlatVectorsTest, ZeroAndFill) {
   EXPECT_EQ(Get(buffer), std::vector<float>(kCount));
 }
 
-struct AdamWState {
-  std::vector<float> master, exp_avg, exp_avg_sq, parameter;
-};
-
 TEST_P(FlatVectorsTest, AdamWMatchesDouble) {
   const auto g = Random(kCount, 6), p = Values(kCount, 7), m = Values(kCount, 8);
   auto v = Values(kCount, 9);
@@ -181,11 +180,61 @@ TEST_P(FlatVectorsTest, AdamWLeavesASkippedStepAlone) {
   const auto p = Values(kCount, 7);
   const DeviceTensor gradient = Put(Random(kCount, 6)), master = PutFloat(p), exp_avg = PutFloat(p),
                      exp_avg_sq = PutFloat(p);
-  const DeviceTensor parameter = Room(kCount), control = Control(/*apply=*/false);
+  const DeviceTensor parameter = Room(kCount), control = Control(kRule, /*apply=*/false);
   const DecaySegment all{0, kCount, true};
   ops().AdamW(stream(), {&all, 1}, control.as<StepControl>(), gradient.tensor(), master.as(), exp_avg.as(),
               exp_avg_sq.as(), parameter.tensor());
   for (const DeviceTensor* vector : {&master, &exp_avg, &exp_avg_sq}) EXPECT_EQ(Bits(Get(*vector)), Bits(p));
+  EXPECT_EQ(Get(parameter), std::vector<float>(kCount));
+}
+
+// torch.optim.SGD: the decay is added to the gradient, and the learning rate is applied to the momentum. Its first
+// step's momentum is the gradient itself, which is what a momentum of zero gives; this is the third.
+TEST_P(FlatVectorsTest, SgdMatchesDouble) {
+  const auto g = Random(kCount, 6), p = Values(kCount, 7), m = Values(kCount, 8);
+  const DeviceTensor gradient = Put(g), master = PutFloat(p), momentum = PutFloat(m), parameter = Room(kCount);
+  const DecaySegment segments[] = {
+      {0, 1001, true}, {1001, 2, false}, {1003, 20000, true}, {21003, kCount - 21003, false}};
+  const DeviceTensor control = Control(kSgdRule);
+  ops().Sgd(stream(), segments, control.as<StepControl>(), gradient.tensor(), master.as(), momentum.as(),
+            parameter.tensor());
+  std::vector<double> want_p, want_m;
+  for (int64_t i = 0; i < kCount; ++i) {
+    const bool decays = i < 1001 || (i >= 1003 && i < 21003);
+    const double grad = g[i] * kGradientScale + (decays ? kSgdRule.weight_decay * p[i] : 0);
+    want_m.push_back(kSgdRule.momentum * m[i] + grad);
+    want_p.push_back(p[i] - kSgdRule.learning_rate * want_m[i]);
+  }
+  ExpectClose(Get(momentum), want_m, DType::kF32);
+  const auto got = Get(master);
+  for (int64_t i = 0; i < kCount; ++i) ASSERT_NEAR(got[i], want_p[i], 1e-7 + 1e-6 * std::abs(want_p[i])) << i;
+  std::vector<float> rounded = got;
+  for (float& value : rounded) value = Rounded(value, dtype());
+  EXPECT_EQ(Bits(Get(parameter)), Bits(rounded));
+}
+
+TEST_P(FlatVectorsTest, SgdOfARangeEqualsThatRangeOfTheWhole) {
+  const auto g = Random(kCount, 6), p = Values(kCount, 7), m = Values(kCount, 8);
+  const auto run = [&](const std::vector<std::pair<int64_t, int64_t>>& ranges) {
+    const DeviceTensor gradient = Put(g), master = PutFloat(p), momentum = PutFloat(m), control = Control(kSgdRule);
+    for (const auto& [begin, end] : ranges) {
+      const DecaySegment all{0, end - begin, true};
+      ops().Sgd(stream(), {&all, 1}, control.as<StepControl>(), gradient.tensor().Offset(begin), master.as() + begin,
+                momentum.as() + begin, master.tensor().Offset(begin));
+    }
+    return std::array{Bits(Get(master)), Bits(Get(momentum))};
+  };
+  EXPECT_EQ(run({{0, kCount}}), run({{0, 3}, {3, 17}, {17, 12345}, {12345, kCount}}));
+}
+
+TEST_P(FlatVectorsTest, SgdLeavesASkippedStepAlone) {
+  const auto p = Values(kCount, 7);
+  const DeviceTensor gradient = Put(Random(kCount, 6)), master = PutFloat(p), momentum = PutFloat(p);
+  const DeviceTensor parameter = Room(kCount), control = Control(kSgdRule, /*apply=*/false);
+  const DecaySegment all{0, kCount, true};
+  ops().Sgd(stream(), {&all, 1}, control.as<StepControl>(), gradient.tensor(), master.as(), momentum.as(),
+            parameter.tensor());
+  for (const DeviceTensor* vector : {&master, &momentum}) EXPECT_EQ(Bits(Get(*vector)), Bits(p));
   EXPECT_EQ(Get(parameter), std::vector<float>(kCount));
 }
 

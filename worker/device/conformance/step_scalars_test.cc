@@ -33,9 +33,10 @@ class StepScalarsTest : public DeviceTest {
   }
 };
 
+constexpr LossScaling kScaling = {.dynamic = true, .first = 65536, .most = 16777216, .clean_steps_to_double = 2000};
 constexpr StepRule kStepRule = {.tokens = 96,
                                 .grad_clip = 0.5,
-                                .dynamic_loss_scale = true,
+                                .loss_scaling = kScaling,
                                 .learning_rate = 1e-3,
                                 .beta1 = 0.9,
                                 .beta2 = 0.95,
@@ -77,13 +78,13 @@ TEST_P(StepScalarsTest, DecidesAsTheHostDoes) {
 
 TEST_P(StepScalarsTest, OverflowHalvesTheScaleAndSkips) {
   StepControl before;
-  before.loss_scale = kFirstLossScale;
+  before.loss_scale = kScaling.first;
   before.clean_steps = 9;
   before.updates = 3;
   for (const double norm : {HUGE_VAL, std::nan("")}) {
     const StepControl got = After(before, {{1.0, 1.0, 0}, {1.0, norm, 0}}, kStepRule);
     EXPECT_EQ(got.apply, 0u);
-    EXPECT_EQ(got.loss_scale, kFirstLossScale / 2);
+    EXPECT_EQ(got.loss_scale, kScaling.first / 2);
     EXPECT_EQ(got.clean_steps, 0);
     EXPECT_EQ(got.updates, 3);
     EXPECT_EQ(got.skipped, 1);
@@ -93,18 +94,18 @@ TEST_P(StepScalarsTest, OverflowHalvesTheScaleAndSkips) {
 TEST_P(StepScalarsTest, ScaleDoublesAfterEnoughCleanSteps) {
   StepControl control;
   control.loss_scale = 4;
-  control.clean_steps = kCleanStepsToDouble - 1;
+  control.clean_steps = kScaling.clean_steps_to_double - 1;
   control = After(control, {{1.0, 1.0, 0}}, kStepRule);
   EXPECT_EQ(control.loss_scale, 8);
   EXPECT_EQ(control.clean_steps, 0);
-  control.clean_steps = kCleanStepsToDouble - 1;
-  control.loss_scale = kMostLossScale;
-  EXPECT_EQ(After(control, {{1.0, 1.0, 0}}, kStepRule).loss_scale, kMostLossScale);
+  control.clean_steps = kScaling.clean_steps_to_double - 1;
+  control.loss_scale = kScaling.most;
+  EXPECT_EQ(After(control, {{1.0, 1.0, 0}}, kStepRule).loss_scale, kScaling.most);
 }
 
 TEST_P(StepScalarsTest, AFixedScaleStaysOne) {
   StepRule rule = kStepRule;
-  rule.dynamic_loss_scale = false;
+  rule.loss_scaling = {};
   const StepControl got = After({}, {{1.0, HUGE_VAL, 0}}, rule);
   EXPECT_EQ(got.apply, 0u);
   EXPECT_EQ(got.loss_scale, 1);

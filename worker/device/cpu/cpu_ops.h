@@ -55,6 +55,8 @@ class CpuOps : public Ops {
   void Fill(Stream&, int64_t count, float value, float* to) override;
   void AdamW(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
              float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) override;
+  void Sgd(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient, float* master,
+           float* momentum, Tensor parameter) override;
   void FillNormal(Stream&, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,
                   float* to) override;
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "base/units.h"
 #include "worker/device/cpu/blocks.h"
@@ -12,6 +13,17 @@ namespace zerofleet {
 namespace {
 
 constexpr int64_t kMostPartials = 256;  // partial sums of squares, one per block
+
+// Calls update(at, count, decay) for every block of every segment, unless the step is skipped.
+template <typename Update>
+void UpdateSegments(ThreadPool& pool, std::span<const DecaySegment> segments, const StepControl& control,
+                    const Update& update) {
+  if (control.apply == 0) return;
+  for (const DecaySegment& segment : segments) {
+    pool.RunBlocks(segment.count, kElementBlock,
+                   [&](int64_t begin, int64_t end) { update(segment.offset + begin, end - begin, segment.decay); });
+  }
+}
 
 }  // namespace
 
@@ -55,14 +67,17 @@ void CpuOps::Fill(Stream&, int64_t count, float value, float* to) {
 
 void CpuOps::AdamW(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
                    float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) {
-  if (control->apply == 0) return;
-  for (const DecaySegment& segment : segments) {
-    pool_.RunBlocks(segment.count, kElementBlock, [&](int64_t begin, int64_t end) {
-      const int64_t at = segment.offset + begin;
-      kernels::AdamW(end - begin, control->factors, segment.decay, gradient.Offset(at), master + at, exp_avg + at,
-                     exp_avg_sq + at, parameter.Offset(at));
-    });
-  }
+  UpdateSegments(pool_, segments, *control, [&](int64_t at, int64_t count, bool decay) {
+    kernels::AdamW(count, control->factors, decay, gradient.Offset(at), master + at, exp_avg + at, exp_avg_sq + at,
+                   parameter.Offset(at));
+  });
+}
+
+void CpuOps::Sgd(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
+                 float* master, float* momentum, Tensor parameter) {
+  UpdateSegments(pool_, segments, *control, [&](int64_t at, int64_t count, bool decay) {
+    kernels::Sgd(count, control->factors, decay, gradient.Offset(at), master + at, momentum + at, parameter.Offset(at));
+  });
 }
 
 }  // namespace zerofleet

@@ -23,8 +23,10 @@ void Accumulate(int64_t count, Tensor from, float* accumulator);
 // Sixteen running sums in double, element i in sum i % 16, added up in order: the same on every instruction set.
 double SumSquares(int64_t count, Tensor x);
 
-void AdamW(int64_t count, const AdamWFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
+void AdamW(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
            float* exp_avg_sq, Tensor parameter);
+void Sgd(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* momentum,
+         Tensor parameter);
 
 // --- Rows.
 void LayerNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta, Tensor y, float* mean, float* rstd);

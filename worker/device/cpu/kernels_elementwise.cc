@@ -1,4 +1,4 @@
-// Element-wise kernels (kernels.h): GELU, sums, conversions, AdamW.
+// Element-wise kernels (kernels.h): GELU, sums, conversions, optimizers.
 #include "worker/device/cpu/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -83,8 +83,19 @@ double SumSquaresImpl(int64_t count, Tensor x) {
   return total;
 }
 
+// The new weights to the master, and rounded to the parameter unless that is the master itself.
+template <typename P>
+HWY_INLINE void WriteWeights(FloatVec p, float* master, P* parameter, int64_t i, int64_t lanes) {
+  Write(p, master + i, lanes);
+  if constexpr (std::is_same_v<P, float>) {
+    if (parameter != master) Write(p, parameter + i, lanes);
+  } else {
+    Write(p, parameter + i, lanes);
+  }
+}
+
 template <typename G, typename P>
-HWY_INLINE void AdamWTyped(int64_t count, const AdamWFactors& f, bool decay, const G* gradient, float* master,
+HWY_INLINE void AdamWTyped(int64_t count, const UpdateFactors& f, bool decay, const G* gradient, float* master,
                            float* exp_avg, float* exp_avg_sq, P* parameter) {
   const auto factors = MakeAdamWElements<VectorMath>(f, decay);
   ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
@@ -92,20 +103,34 @@ HWY_INLINE void AdamWTyped(int64_t count, const AdamWFactors& f, bool decay, con
     const auto p = AdamWElement<VectorMath>(factors, Read(gradient + i, lanes), Read(master + i, lanes), m, v);
     Write(m, exp_avg + i, lanes);
     Write(v, exp_avg_sq + i, lanes);
-    Write(p, master + i, lanes);
-    if constexpr (std::is_same_v<P, float>) {
-      if (parameter != master) Write(p, parameter + i, lanes);
-    } else {
-      Write(p, parameter + i, lanes);
-    }
+    WriteWeights(p, master, parameter, i, lanes);
   });
 }
 
-void AdamWImpl(int64_t count, const AdamWFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
+void AdamWImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
                float* exp_avg_sq, Tensor parameter) {
   WithType(gradient, [&](auto* g) HWY_ATTR {
     WithType(parameter,
              [&](auto* p) HWY_ATTR { AdamWTyped(count, factors, decay, g, master, exp_avg, exp_avg_sq, p); });
+  });
+}
+
+template <typename G, typename P>
+HWY_INLINE void SgdTyped(int64_t count, const UpdateFactors& f, bool decay, const G* gradient, float* master,
+                         float* momentum, P* parameter) {
+  const auto factors = MakeSgdElements<VectorMath>(f, decay);
+  ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    auto m = Read(momentum + i, lanes);
+    const auto p = SgdElement<VectorMath>(factors, Read(gradient + i, lanes), Read(master + i, lanes), m);
+    Write(m, momentum + i, lanes);
+    WriteWeights(p, master, parameter, i, lanes);
+  });
+}
+
+void SgdImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* momentum,
+             Tensor parameter) {
+  WithType(gradient, [&](auto* g) HWY_ATTR {
+    WithType(parameter, [&](auto* p) HWY_ATTR { SgdTyped(count, factors, decay, g, master, momentum, p); });
   });
 }
 
@@ -124,6 +149,7 @@ HWY_EXPORT(ConvertImpl);
 HWY_EXPORT(AccumulateImpl);
 HWY_EXPORT(SumSquaresImpl);
 HWY_EXPORT(AdamWImpl);
+HWY_EXPORT(SgdImpl);
 HWY_EXPORT(TargetNameImpl);
 
 void Gelu(int64_t count, Tensor x, Tensor y) { HWY_DYNAMIC_DISPATCH(GeluImpl)(count, x, y); }
@@ -136,9 +162,13 @@ void Accumulate(int64_t count, Tensor from, float* accumulator) {
   HWY_DYNAMIC_DISPATCH(AccumulateImpl)(count, from, accumulator);
 }
 double SumSquares(int64_t count, Tensor x) { return HWY_DYNAMIC_DISPATCH(SumSquaresImpl)(count, x); }
-void AdamW(int64_t count, const AdamWFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
+void AdamW(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
            float* exp_avg_sq, Tensor parameter) {
   HWY_DYNAMIC_DISPATCH(AdamWImpl)(count, factors, decay, gradient, master, exp_avg, exp_avg_sq, parameter);
+}
+void Sgd(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* momentum,
+         Tensor parameter) {
+  HWY_DYNAMIC_DISPATCH(SgdImpl)(count, factors, decay, gradient, master, momentum, parameter);
 }
 const char* TargetName() { return HWY_DYNAMIC_DISPATCH(TargetNameImpl)(); }
 

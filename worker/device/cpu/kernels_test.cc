@@ -110,23 +110,30 @@ TEST(KernelsTest, OneElementAtATimeAgrees) {
   for (float& value : x) value *= 6.0f;
   kernels::Gelu(n, Floats(x), Floats(y));
   kernels::GeluGradient(n, Floats(x), Floats(dy), Floats(dx));
-  AdamWFactors factors = FactorsOf({.tokens = 1,
-                                    .grad_clip = 0,
-                                    .dynamic_loss_scale = false,
-                                    .learning_rate = 1e-2,
-                                    .beta1 = 0.9,
-                                    .beta2 = 0.95,
-                                    .epsilon = 1e-8,
-                                    .weight_decay = 0.1},
-                                   0.5, 3);
+  UpdateFactors factors = FactorsOf({.tokens = 1,
+                                     .grad_clip = 0,
+                                     .loss_scaling = {},
+                                     .learning_rate = 1e-2,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.95,
+                                     .epsilon = 1e-8,
+                                     .momentum = 0.8,
+                                     .weight_decay = 0.1},
+                                    0.5, 3);
   auto master = Values(n, 10), exp_avg = Values(n, 11), exp_avg_sq = Values(n, 12);
   for (float& value : exp_avg_sq) value = std::abs(value);
   auto p = master, m = exp_avg, v = exp_avg_sq;
   kernels::AdamW(n, factors, true, Floats(dy), p.data(), m.data(), v.data(), Floats(p));
   const auto elements = element::MakeAdamWElements<element::FloatMath>(factors, true);
+  auto sgd_p = master, sgd_m = exp_avg;
+  kernels::Sgd(n, factors, true, Floats(dy), sgd_p.data(), sgd_m.data(), Floats(sgd_p));
+  const auto sgd = element::MakeSgdElements<element::FloatMath>(factors, true);
   for (int64_t i = 0; i < n; ++i) {
     ASSERT_NEAR(y[i], element::Gelu<element::FloatMath>(x[i]), 1e-6 * (1 + std::abs(x[i])));
     ASSERT_NEAR(dx[i], dy[i] * element::GeluSlope<element::FloatMath>(x[i]), 1e-6);
+    float momentum = exp_avg[i];
+    ASSERT_NEAR(sgd_p[i], element::SgdElement<element::FloatMath>(sgd, dy[i], master[i], momentum), 1e-6);
+    ASSERT_NEAR(sgd_m[i], momentum, 1e-6);
     const float want = element::AdamWElement<element::FloatMath>(elements, dy[i], master[i], exp_avg[i], exp_avg_sq[i]);
     ASSERT_NEAR(m[i], exp_avg[i], 1e-6);
     ASSERT_NEAR(v[i], exp_avg_sq[i], 1e-6);

@@ -1,8 +1,8 @@
 // The ops of ops.h on an NVIDIA GPU.
 //
 // Each group of ops is one file: linear.cc (cuBLASLt), attention.cc (cuDNN, or the tiled kernels), elementwise.cu,
-// norm.cu, embedding.cu, cross_entropy.cu, flat_vectors.cu, adamw.cu, step_scalars.cu, random_fill.cu, gemm_peak.cc.
-// Ops of one CudaOps run on one stream at a time: they share its workspace.
+// norm.cu, embedding.cu, cross_entropy.cu, flat_vectors.cu, adamw.cu, sgd.cu, step_scalars.cu, random_fill.cu,
+// gemm_peak.cc. Ops of one CudaOps run on one stream at a time: they share its workspace.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 
@@ -67,6 +67,8 @@ class CudaOps : public Ops {
   void Fill(Stream&, int64_t count, float value, float* to) override;
   void AdamW(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
              float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) override;
+  void Sgd(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient, float* master,
+           float* momentum, Tensor parameter) override;
   void FillNormal(Stream&, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,
                   float* to) override;
 

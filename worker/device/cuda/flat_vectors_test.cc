@@ -125,19 +125,20 @@ TEST_F(FlatVectorsTest, SumSquaresIsTheSameAtAnyAlignment) {
   }
 }
 
-class AdamWTest : public KernelTest {
+class UpdateTest : public KernelTest {
  protected:
-  AdamWTest() : control_(device().Reserve(sizeof(StepControl)).value()) {
+  UpdateTest() : control_(device().Reserve(sizeof(StepControl)).value()) {
     StepControl control;
     control.loss_scale = 4;
     control.updates = 2;
     const StepRule rule{.tokens = 8,
                         .grad_clip = 1,
-                        .dynamic_loss_scale = true,
+                        .loss_scaling = {.dynamic = true},
                         .learning_rate = 3e-4,
                         .beta1 = 0.9,
                         .beta2 = 0.95,
                         .epsilon = 1e-8,
+                        .momentum = 0.8,
                         .weight_decay = 0.1};
     DecideStep({.loss_sum = 8, .squared_norm = 100}, rule, control);
     *this->control() = control;
@@ -154,14 +155,16 @@ class AdamWTest : public KernelTest {
     }
     return segments;
   }
-  void Run(int64_t count, DType gradient_type, DType parameter_type, int64_t skip, int64_t other_skip, bool in_place);
+  void RunAdamW(int64_t count, DType gradient_type, DType parameter_type, int64_t skip, int64_t other_skip,
+                bool in_place);
+  void RunSgd(int64_t count, DType gradient_type, DType parameter_type, int64_t skip, int64_t other_skip);
 
  private:
   std::unique_ptr<Reservation> control_;
 };
 
-void AdamWTest::Run(int64_t count, DType gradient_type, DType parameter_type, int64_t skip, int64_t other_skip,
-                    bool in_place) {
+void UpdateTest::RunAdamW(int64_t count, DType gradient_type, DType parameter_type, int64_t skip, int64_t other_skip,
+                          bool in_place) {
   const Vector gradient(device(), count, gradient_type, 1, other_skip), master(device(), count, DType::kF32, 2, skip);
   const Vector exp_avg(device(), count, DType::kF32, 3, skip);
   const Vector parameter(device(), count, parameter_type, 5, other_skip);
@@ -184,23 +187,50 @@ void AdamWTest::Run(int64_t count, DType gradient_type, DType parameter_type, in
   ASSERT_EQ(parameter.Values(), rounded);
 }
 
-TEST_F(AdamWTest, EveryElementGetsItsOwnArithmeticWhereverItStands) {
+void UpdateTest::RunSgd(int64_t count, DType gradient_type, DType parameter_type, int64_t skip, int64_t other_skip) {
+  const Vector gradient(device(), count, gradient_type, 1, other_skip), master(device(), count, DType::kF32, 2, skip);
+  const Vector momentum(device(), count, DType::kF32, 3, other_skip),
+      parameter(device(), count, parameter_type, 5, skip);
+  std::vector<float> p = master.Values(), m = momentum.Values(), rounded = parameter.Values();
+  const std::vector<DecaySegment> segments = Segments(count);
+  for (const DecaySegment& segment : segments) {
+    const auto factors = element::MakeSgdElements<element::FloatMath>(control()->factors, segment.decay);
+    for (int64_t i = segment.offset; i < segment.offset + segment.count; ++i) {
+      p[i] = element::SgdElement<element::FloatMath>(factors, gradient.Get(i), p[i], m[i]);
+      rounded[i] = Rounded(p[i], parameter_type);
+    }
+  }
+  ops().Sgd(stream(), segments, control(), gradient.tensor(), master.as(), momentum.as(), parameter.tensor());
+  ASSERT_EQ(master.Values(), p);
+  ASSERT_EQ(momentum.Values(), m);
+  ASSERT_EQ(parameter.Values(), rounded);
+}
+
+TEST_F(UpdateTest, SgdToo) {
+  for (const DType type : kAllTypes) {
+    for (const int64_t count : kCounts) {
+      for (const int64_t skip : kSkips) RunSgd(count, type, type, skip, skip == 2 ? 1 : skip);
+    }
+  }
+}
+
+TEST_F(UpdateTest, EveryElementGetsItsOwnArithmeticWhereverItStands) {
   for (const DType gradient : kAllTypes) {
     for (const DType parameter : kAllTypes) {
       for (const int64_t count : kCounts) {
-        for (const int64_t skip : kSkips) Run(count, gradient, parameter, skip, skip == 2 ? 1 : skip, false);
+        for (const int64_t skip : kSkips) RunAdamW(count, gradient, parameter, skip, skip == 2 ? 1 : skip, false);
       }
     }
-    Run(1000, gradient, DType::kF32, 1, 0, true);
+    RunAdamW(1000, gradient, DType::kF32, 1, 0, true);
   }
   EXPECT_GT(Segments(20000).size(), 64u);
   InEveryOrder([&] {
-    Run(20000, DType::kBF16, DType::kBF16, 0, 0, false);
+    RunAdamW(20000, DType::kBF16, DType::kBF16, 0, 0, false);
     return true;
   });
 }
 
-TEST_F(AdamWTest, ASkippedStepLeavesTheStateAlone) {
+TEST_F(UpdateTest, ASkippedStepLeavesTheStateAlone) {
   control()->apply = 0;
   const Vector state(device(), 1000, DType::kF32, 1), gradient(device(), 1000, DType::kF32, 2);
   const std::vector<float> before = state.Values();
@@ -220,7 +250,7 @@ TEST_F(StepTest, TheHostsOwnNumbers) {
   const double losses[] = {3, 0.1, 4}, squares[] = {1, 0.25};
   const StepRule rule{.tokens = 7,
                       .grad_clip = 1,
-                      .dynamic_loss_scale = true,
+                      .loss_scaling = {.dynamic = true},
                       .learning_rate = 3e-4,
                       .beta1 = 0.9,
                       .beta2 = 0.95,

@@ -36,6 +36,7 @@ class DryOps : public Ops {
   void Fill(Stream&, int64_t, float, float*) override {}
   void AdamW(Stream&, std::span<const DecaySegment>, const StepControl*, Tensor, float*, float*, float*,
              Tensor) override {}
+  void Sgd(Stream&, std::span<const DecaySegment>, const StepControl*, Tensor, float*, float*, Tensor) override {}
   void FillNormal(Stream&, int64_t, uint64_t, uint64_t, int64_t, float, float*) override {}
   void BeginStep(Stream&, double, StepControl*) override {}
   void SumScalars(Stream&, const double*, int64_t, const double*, int64_t, uint64_t, StepScalars*) override {}

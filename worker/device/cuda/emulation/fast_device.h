@@ -100,6 +100,12 @@ class FastOps : public Ops {
       ops.AdamW(on, held, control, gradient, master, exp_avg, exp_avg_sq, parameter);
     });
   }
+  void Sgd(Stream& s, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
+           float* master, float* momentum, Tensor parameter) override {
+    Add(s, [=, held = std::vector<DecaySegment>(segments.begin(), segments.end())](Ops& ops, Stream& on) {
+      ops.Sgd(on, held, control, gradient, master, momentum, parameter);
+    });
+  }
   void FillNormal(Stream& s, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,
                   float* to) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.FillNormal(on, count, seed, stream_id, first, deviation, to); });

@@ -1,5 +1,5 @@
-// See adamw.h.
-#include "worker/optim/adamw.h"
+// See step_rule.h.
+#include "worker/optim/step_rule.h"
 
 #include <algorithm>
 
@@ -19,14 +19,16 @@ std::vector<DecaySegment> DecaySegments(const ModelSpec& spec, int64_t begin, in
   return segments;
 }
 
-StepRule StepRuleOf(const v1::OptimizerConfig& config, double tokens, double learning_rate, bool dynamic_loss_scale) {
+StepRule StepRuleOf(const v1::OptimizerConfig& config, double tokens, double learning_rate,
+                    const LossScaling& loss_scaling) {
   return {.tokens = tokens,
           .grad_clip = config.grad_clip(),
-          .dynamic_loss_scale = dynamic_loss_scale,
+          .loss_scaling = loss_scaling,
           .learning_rate = learning_rate,
           .beta1 = config.beta1(),
           .beta2 = config.beta2(),
           .epsilon = config.epsilon(),
+          .momentum = config.momentum(),
           .weight_decay = config.weight_decay()};
 }
 

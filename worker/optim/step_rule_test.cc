@@ -1,8 +1,9 @@
 // Segments cover a piece exactly, and the configuration's values reach the update under their own names.
-#include "worker/optim/adamw.h"
+#include "worker/optim/step_rule.h"
 
 #include "gtest/gtest.h"
 #include "worker/model/model_testing.h"
+#include "worker/optim/loss_scaling.h"
 
 namespace zerofleet {
 namespace {
@@ -33,17 +34,30 @@ TEST(StepRuleOf, TakesEachValueFromItsOwnKey) {
   config.set_beta1(0.5);
   config.set_beta2(0.75);
   config.set_epsilon(0.125);
+  config.set_momentum(0.375);
   config.set_weight_decay(0.25);
   config.set_grad_clip(2);
-  StepRule rule = StepRuleOf(config, /*tokens=*/64, /*learning_rate=*/0.0625, /*dynamic_loss_scale=*/true);
+  StepRule rule = StepRuleOf(config, /*tokens=*/64, /*learning_rate=*/0.0625, kDynamicLossScaling);
   EXPECT_EQ(rule.beta1, 0.5);
   EXPECT_EQ(rule.beta2, 0.75);
   EXPECT_EQ(rule.epsilon, 0.125);
+  EXPECT_EQ(rule.momentum, 0.375);
   EXPECT_EQ(rule.weight_decay, 0.25);
   EXPECT_EQ(rule.grad_clip, 2);
   EXPECT_EQ(rule.tokens, 64);
   EXPECT_EQ(rule.learning_rate, 0.0625);
-  EXPECT_TRUE(rule.dynamic_loss_scale);
+  EXPECT_TRUE(rule.loss_scaling.dynamic);
+  EXPECT_EQ(rule.loss_scaling.most, kDynamicLossScaling.most);
+}
+
+// Micikevicius et al. 2018, §3.2: only fp16 is scaled.
+TEST(LossScaling, IsDynamicInFp16Alone) {
+  EXPECT_TRUE(LossScalingOf(DType::kF16).dynamic);
+  EXPECT_EQ(LossScalingOf(DType::kF16).first, 0x1p16);
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    EXPECT_FALSE(LossScalingOf(dtype).dynamic);
+    EXPECT_EQ(LossScalingOf(dtype).first, 1);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Initial weights depend on the seed alone; what is stored and loaded covers the model once.
-#include "worker/zero/shard.h"
+#include "worker/zero/training_state.h"
 
 #include <atomic>
 
@@ -14,10 +14,10 @@ TEST(TrainingState, InitialWeightsDoNotDependOnTheFleet) {
   FleetResult alone = TrainFleet(setup);
   for (int world_size : {2, 3}) {
     FleetResult fleet = TrainFleet({.stage = 3, .world_size = world_size, .steps = 0});
-    EXPECT_EQ(fleet.master, alone.master) << world_size;
+    EXPECT_EQ(fleet.master(), alone.master()) << world_size;
   }
   setup.seed = 6;
-  EXPECT_NE(TrainFleet(setup).master, alone.master);
+  EXPECT_NE(TrainFleet(setup).master(), alone.master());
 }
 
 TEST(TrainingState, AnyPartOfTheModelCanBeMade) {

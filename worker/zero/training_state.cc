@@ -1,28 +1,53 @@
-// Initialisation and ranges of the training state; see shard.h.
-#include "worker/zero/shard.h"
+// Initialisation and ranges of the training state; see training_state.h.
+#include "worker/zero/training_state.h"
 
 #include <algorithm>
 
-#include "worker/zero/memory_plan.h"
+#include "worker/optim/step_rule.h"
 
 namespace zerofleet {
 
+std::vector<MemoryRow> TrainingState::Rows(const ZeroLayout& layout, Space space) {
+  std::vector<MemoryRow> rows;
+  for (const OptimizerVector& vector : layout.optimizer().vectors) {
+    rows.push_back({space, Category::kOptimizer, vector.name, layout.optimizer_elements() * DTypeBytes(vector.dtype)});
+  }
+  return rows;
+}
+
+int64_t TrainingState::StoredBytes(const ZeroLayout& layout) {
+  int64_t elements = 0;
+  for (const PlacedRange& range : layout.partition().StoredRanges(layout.options().rank)) elements += range.elements();
+  return elements * layout.optimizer().StateBytesPerParameter();
+}
+
 TrainingState::TrainingState(const ModelSpec& spec, const ZeroLayout& layout, Arena& arena)
-    : spec_(spec),
-      layout_(layout),
-      vectors_{arena.TakeAs<float>(kMasterRow), arena.TakeAs<float>(kExpAvgRow), arena.TakeAs<float>(kExpAvgSqRow)} {
+    : spec_(spec), layout_(layout) {
+  for (const OptimizerVector& vector : layout_.optimizer().vectors) {
+    vectors_.push_back({arena.Take(vector.name), vector.dtype});
+  }
   for (int u = 0; u < layout_.units(); ++u) {
     ZeroLayout::Piece piece = layout_.Updated(u);
     segments_.push_back(DecaySegments(spec_, piece.flat_begin, piece.flat_end));
   }
 }
 
+StateTensors TrainingState::At(int64_t offset) const {
+  StateTensors at;
+  for (const Tensor& vector : vectors_) at.push_back(vector.Offset(offset));
+  return at;
+}
+
 void TrainingState::Initialize(uint64_t seed, Ops& ops, Stream& stream) {
-  int64_t bytes = layout_.optimizer_elements() * static_cast<int64_t>(sizeof(float));
-  for (float* vector : {vectors_.master, vectors_.exp_avg, vectors_.exp_avg_sq}) ops.Zero(stream, vector, bytes);
-  for (int u = 0; u < layout_.units(); ++u) {
-    ZeroLayout::Piece piece = layout_.Updated(u);
-    FillInitial(piece.flat_begin, piece.flat_end, seed, ops, stream, vectors_.master + piece.state_offset);
+  for (size_t v = 0; v < vectors_.size(); ++v) {
+    const Tensor& vector = vectors_[v];
+    ops.Zero(stream, vector.data, layout_.optimizer_elements() * DTypeBytes(vector.dtype));  // the padding, too
+    if (layout_.optimizer().vectors[v].initial != OptimizerVector::Initial::kWeights) continue;
+    for (int u = 0; u < layout_.units(); ++u) {
+      ZeroLayout::Piece piece = layout_.Updated(u);
+      FillInitial(piece.flat_begin, piece.flat_end, seed, ops, stream,
+                  static_cast<float*>(vector.Offset(piece.state_offset).data));
+    }
   }
 }
 

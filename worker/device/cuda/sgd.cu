@@ -1,0 +1,30 @@
+// SGD with momentum (ops.h).
+//
+// Estimate: 8 bytes of state in and 8 out, 2 of gradient in and 2 of parameter out per element in bf16: 20 bytes.
+// 124.4M parameters over an H200's 4.8 TB/s are 0.52 ms; the goal is AdamW's, 0.90 of the rate of a plain copy.
+#include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/cuda/update.cuh"
+
+namespace zerofleet::cuda {
+namespace {
+
+struct SgdRule {
+  static constexpr const char* kName = "Sgd";
+  static constexpr int kVectors = 1;  // momentum
+  __device__ static auto Make(const UpdateFactors& factors, bool decay) {
+    return element::MakeSgdElements<element::FloatMath>(factors, decay);
+  }
+  __device__ static float Update(const element::SgdElements<element::FloatMath>& factors, float gradient, float weight,
+                                 float (&states)[kVectors]) {
+    return element::SgdElement<element::FloatMath>(factors, gradient, weight, states[0]);
+  }
+};
+
+}  // namespace
+
+void CudaOps::Sgd(Stream& stream, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
+                  float* master, float* momentum, Tensor parameter) {
+  LaunchUpdate<SgdRule>(stream, segments, control, gradient, master, {momentum}, parameter);
+}
+
+}  // namespace zerofleet::cuda

@@ -1,0 +1,101 @@
+// The table; see optimizer.h.
+#include "worker/optim/optimizer.h"
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace zerofleet {
+namespace {
+
+using Config = v1::OptimizerConfig;
+using enum OptimizerVector::Initial;
+
+constexpr OptimizerVector kMaster = {"master", DType::kF32, kWeights};
+
+bool IsPositive(double value) { return value > 0; }
+bool IsNotNegative(double value) { return value >= 0; }
+bool IsFractionBelowOne(double value) { return value >= 0 && value < 1; }
+
+// The keys that every optimizer has.
+std::vector<OptimizerKey> KeysWith(double learning_rate, double weight_decay, std::vector<OptimizerKey> own) {
+  std::vector<OptimizerKey> keys = {{"learning_rate", &Config::learning_rate, &Config::set_learning_rate, learning_rate,
+                                     IsPositive, "must be > 0, such as 3.0e-4"}};
+  keys.insert(keys.end(), own.begin(), own.end());
+  keys.push_back(
+      {"weight_decay", &Config::weight_decay, &Config::set_weight_decay, weight_decay, IsNotNegative, "must be >= 0"});
+  keys.push_back({"grad_clip", &Config::grad_clip, &Config::set_grad_clip, 1.0, IsNotNegative,
+                  "must be > 0, or 0 for no clipping"});
+  return keys;
+}
+
+float* Floats(const Tensor& tensor) { return static_cast<float*>(tensor.data); }
+
+void UpdateAdamW(Ops& ops, Stream& stream, const UpdatePiece& piece) {
+  ops.AdamW(stream, piece.segments, piece.control, piece.gradient, Floats(piece.states[0]), Floats(piece.states[1]),
+            Floats(piece.states[2]), piece.parameter);
+}
+
+void UpdateSgd(Ops& ops, Stream& stream, const UpdatePiece& piece) {
+  ops.Sgd(stream, piece.segments, piece.control, piece.gradient, Floats(piece.states[0]), Floats(piece.states[1]),
+          piece.parameter);
+}
+
+// AdamW (Loshchilov and Hutter 2019).
+OptimizerRow AdamW() {
+  return {
+      .name = "adamw",
+      .vectors = {kMaster, {"exp_avg", DType::kF32, kZeros}, {"exp_avg_sq", DType::kF32, kZeros}},
+      .keys = KeysWith(
+          3e-4, 0.1,
+          {{"beta1", &Config::beta1, &Config::set_beta1, 0.9, IsFractionBelowOne, "must be >= 0 and < 1, such as 0.9"},
+           {"beta2", &Config::beta2, &Config::set_beta2, 0.95, IsFractionBelowOne,
+            "must be >= 0 and < 1, such as 0.95"},
+           {"epsilon", &Config::epsilon, &Config::set_epsilon, 1e-8, IsPositive, "must be > 0, such as 1.0e-8"}}),
+      .update = UpdateAdamW};
+}
+
+// SGD with momentum, as torch.optim.SGD with dampening 0: weight decay is added to the gradient.
+OptimizerRow Sgd() {
+  return {.name = "sgd",
+          .vectors = {kMaster, {"momentum_buffer", DType::kF32, kZeros}},
+          .keys = KeysWith(0.1, 0.0,
+                           {{"momentum", &Config::momentum, &Config::set_momentum, 0.9, IsFractionBelowOne,
+                             "must be >= 0 and < 1, such as 0.9"}}),
+          .update = UpdateSgd};
+}
+
+}  // namespace
+
+int64_t OptimizerRow::StateBytesPerParameter() const {
+  int64_t bytes = 0;
+  for (const OptimizerVector& vector : vectors) bytes += DTypeBytes(vector.dtype);
+  return bytes;
+}
+
+bool OptimizerRow::HasKey(const std::string& key) const {
+  return std::any_of(keys.begin(), keys.end(), [&](const OptimizerKey& each) { return each.name == key; });
+}
+
+std::span<const OptimizerRow> Optimizers() {
+  static const std::vector<OptimizerRow>& rows = *new std::vector<OptimizerRow>{AdamW(), Sgd()};
+  return rows;
+}
+
+std::vector<std::string> OptimizerNames() {
+  std::vector<std::string> names;
+  for (const OptimizerRow& row : Optimizers()) names.push_back(row.name);
+  return names;
+}
+
+absl::StatusOr<const OptimizerRow*> FindOptimizer(const std::string& name) {
+  for (const OptimizerRow& row : Optimizers()) {
+    if (row.name == name) return &row;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("optimizer.name: must be ", absl::StrJoin(OptimizerNames(), " or "),
+                                                 ", got \"", absl::CHexEscape(name), "\""));
+}
+
+}  // namespace zerofleet

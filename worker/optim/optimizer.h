@@ -1,0 +1,70 @@
+// The optimizers, as rows of one table: the state vectors that each keeps, its keys in the configuration, its update.
+//
+// Everything that depends on the choice of an optimizer reads its row: memory plan, training state, checkpoint files,
+// configuration. To add one: a device op (ops.h) with its hyperparameters in step_control.h, and a row in optimizer.cc.
+#ifndef ZEROFLEET_WORKER_OPTIM_OPTIMIZER_H_
+#define ZEROFLEET_WORKER_OPTIM_OPTIMIZER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/statusor.h"
+#include "worker/device/dtype.h"
+#include "worker/device/ops.h"
+#include "worker/device/step_control.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet {
+
+// One value per parameter, kept from step to step.
+struct OptimizerVector {
+  const char* name;  // as in PyTorch; in the memory plan and in a rank's checkpoint file
+  DType dtype;
+  enum class Initial { kWeights, kZeros } initial;
+};
+
+// Pieces of the state vectors that hold the same elements, in the table's order.
+using StateTensors = absl::InlinedVector<Tensor, 4>;
+
+// What an update works on: one piece of the flat model, in device memory.
+struct UpdatePiece {
+  std::span<const DecaySegment> segments;
+  const StepControl* control;
+  Tensor gradient;
+  StateTensors states;
+  Tensor parameter;  // in the compute type; the result is stored here too
+};
+
+// A number of the configuration's optimizer section.
+struct OptimizerKey {
+  const char* name;
+  double (v1::OptimizerConfig::*get)() const;
+  void (v1::OptimizerConfig::*set)(double);
+  double value_if_absent;
+  bool (*fits)(double value);
+  const char* wanted;  // "must be >= 0"
+};
+
+struct OptimizerRow {
+  const char* name;
+  std::vector<OptimizerVector> vectors;  // the first is the fp32 master weights
+  std::vector<OptimizerKey> keys;        // all that it has; those of other optimizers do not apply to it
+  void (*update)(Ops& ops, Stream& stream, const UpdatePiece& piece);
+
+  // K of ZeRO §3.1: bytes of optimizer states per parameter.
+  int64_t StateBytesPerParameter() const;
+  bool HasKey(const std::string& name) const;
+};
+
+// The first is the configuration's first value.
+std::span<const OptimizerRow> Optimizers();
+std::vector<std::string> OptimizerNames();
+// InvalidArgument, with the names there are, for any other.
+absl::StatusOr<const OptimizerRow*> FindOptimizer(const std::string& name);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_OPTIM_OPTIMIZER_H_

@@ -1,0 +1,92 @@
+// What every row of the table must be, whichever optimizers there are, and what each of today's is.
+#include "worker/optim/optimizer.h"
+
+#include <set>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> VectorNames(const OptimizerRow& row) {
+  std::vector<std::string> names;
+  for (const OptimizerVector& vector : row.vectors) names.push_back(vector.name);
+  return names;
+}
+
+TEST(Optimizers, EveryRowHoldsTogether) {
+  std::set<std::string> names;
+  for (const OptimizerRow& row : Optimizers()) {
+    SCOPED_TRACE(row.name);
+    EXPECT_TRUE(names.insert(row.name).second);
+    EXPECT_EQ(FindOptimizer(row.name).value(), &row);
+    // Evaluation, export and a start from another optimizer's import read the first vector of any file.
+    ASSERT_FALSE(row.vectors.empty());
+    EXPECT_EQ(std::string(row.vectors[0].name), "master");
+    std::set<std::string> vectors;
+    int64_t bytes = 0;
+    for (const OptimizerVector& vector : row.vectors) {
+      EXPECT_TRUE(vectors.insert(vector.name).second) << vector.name;
+      EXPECT_EQ(vector.dtype, DType::kF32) << vector.name << ": checkpoints store fp32 alone";
+      EXPECT_EQ(vector.initial == OptimizerVector::Initial::kWeights, &vector == &row.vectors[0]) << vector.name;
+      bytes += DTypeBytes(vector.dtype);
+    }
+    EXPECT_EQ(row.StateBytesPerParameter(), bytes);
+    EXPECT_NE(row.update, nullptr);
+  }
+}
+
+// A key's functions are of one field, which has the key's name; what is absent has a value that fits.
+TEST(Optimizers, EveryKeyIsAFieldOfTheConfiguration) {
+  const google::protobuf::Descriptor& fields = *v1::OptimizerConfig::descriptor();
+  std::set<std::string> owned = {"name"};
+  for (const OptimizerRow& row : Optimizers()) {
+    std::set<std::string> keys;
+    for (const OptimizerKey& key : row.keys) {
+      SCOPED_TRACE(std::string(row.name) + " " + key.name);
+      EXPECT_TRUE(keys.insert(key.name).second);
+      EXPECT_TRUE(row.HasKey(key.name));
+      const google::protobuf::FieldDescriptor* field = fields.FindFieldByName(key.name);
+      ASSERT_NE(field, nullptr);
+      v1::OptimizerConfig config;
+      (config.*key.set)(0.375);
+      EXPECT_EQ(config.GetReflection()->GetDouble(config, field), 0.375);
+      EXPECT_EQ((config.*key.get)(), 0.375);
+      EXPECT_TRUE(key.fits(key.value_if_absent));
+      EXPECT_FALSE(key.fits(-1));
+      EXPECT_THAT(key.wanted, HasSubstr("must be"));
+    }
+    owned.insert(keys.begin(), keys.end());
+    EXPECT_FALSE(row.HasKey("name"));
+  }
+  for (int i = 0; i < fields.field_count(); ++i) EXPECT_TRUE(owned.contains(fields.field(i)->name())) << i;
+}
+
+// ZeRO §3.1: K = 12.
+TEST(Optimizers, AdamWKeepsTwelveBytes) {
+  const OptimizerRow& row = *FindOptimizer("adamw").value();
+  EXPECT_EQ(row.StateBytesPerParameter(), 12);
+  EXPECT_THAT(VectorNames(row), ElementsAre("master", "exp_avg", "exp_avg_sq"));
+  EXPECT_FALSE(row.HasKey("momentum"));
+}
+
+TEST(Optimizers, SgdKeepsEightBytes) {
+  const OptimizerRow& row = *FindOptimizer("sgd").value();
+  EXPECT_EQ(row.StateBytesPerParameter(), 8);
+  EXPECT_THAT(VectorNames(row), ElementsAre("master", "momentum_buffer"));
+  for (const char* key : {"beta1", "beta2", "epsilon"}) EXPECT_FALSE(row.HasKey(key)) << key;
+}
+
+TEST(Optimizers, AnUnknownNameIsAnsweredWithThoseThereAre) {
+  EXPECT_EQ(FindOptimizer("adam\n").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(FindOptimizer("adam\n").status().message(), "optimizer.name: must be adamw or sgd, got \"adam\\n\"");
+  EXPECT_FALSE(FindOptimizer("").ok());
+}
+
+}  // namespace
+}  // namespace zerofleet

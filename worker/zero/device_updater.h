@@ -1,0 +1,25 @@
+// Optimizer states in device memory, updated by the device's own ops: nothing moves, and the host waits for nothing.
+#ifndef ZEROFLEET_WORKER_ZERO_DEVICE_UPDATER_H_
+#define ZEROFLEET_WORKER_ZERO_DEVICE_UPDATER_H_
+
+#include "worker/zero/updater.h"
+
+namespace zerofleet {
+
+class DeviceUpdater : public Updater {
+ public:
+  explicit DeviceUpdater(const UpdaterParts& parts);
+
+  TrainingState& state() override { return state_; }
+  absl::Status Initialize(uint64_t seed) override;
+  absl::Status Update(const StepControl* control, Tensor gradients, Tensor parameters) override;
+  absl::Status Publish(Tensor parameters) override;
+
+ private:
+  const UpdaterParts parts_;
+  TrainingState state_;
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_ZERO_DEVICE_UPDATER_H_

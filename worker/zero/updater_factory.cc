@@ -1,0 +1,13 @@
+// The only file that knows which updaters exist; see updater_factory.h.
+#include "worker/zero/updater_factory.h"
+
+#include "worker/zero/device_updater.h"
+#include "worker/zero/training_state.h"
+
+namespace zerofleet {
+
+std::unique_ptr<Updater> CreateUpdater(const UpdaterParts& parts) { return std::make_unique<DeviceUpdater>(parts); }
+
+std::vector<MemoryRow> UpdaterRows(const ZeroLayout& layout) { return TrainingState::Rows(layout, Space::kDevice); }
+
+}  // namespace zerofleet
