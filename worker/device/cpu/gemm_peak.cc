@@ -1,5 +1,6 @@
 // The ceiling of this device: the best rate of one large product on all of its threads.
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "base/clock.h"
@@ -12,8 +13,8 @@ namespace zerofleet {
 double CpuOps::MeasureGemmPeak(DType dtype, int rounds) {
   constexpr int64_t kSide = 960;  // large, and no power of two, whose rows would share cache sets
   if (!HasBF16Instructions()) dtype = DType::kF32;
-  // Zeros: their bit pattern is the same in both types, and the rate does not depend on the values.
-  std::vector<float> a(kSide * kSide), b(kSide * kSide), c(kSide * kSide);
+  // Zeros: their bit pattern is the same in every type, and the rate does not depend on the values.
+  std::vector<std::byte> a(kSide * kSide * DTypeBytes(dtype)), b(a.size()), c(a.size());
   const MatmulArguments product{.m = kSide,
                                 .n = kSide,
                                 .k = kSide,
