@@ -229,7 +229,7 @@ TEST_P(ConformanceTest, RawBytesReachEveryRank) {
     const Bytes repeated = Slice(Values(bytes * size() / 4 + 1, DType::kF32, 1), {0, bytes * size()}, 1);
     std::vector<Bytes> all(size(), Bytes(bytes * size()));
     OnEveryRank(size(), [&](int rank) {
-      ASSERT_EQ(group[rank]->AllGatherBytes(&repeated[rank * bytes], all[rank].data(), bytes, "u").Wait(),
+      ASSERT_EQ(group[rank]->AllGatherBytes(repeated.data() + rank * bytes, all[rank].data(), bytes, "u").Wait(),
                 absl::OkStatus());
     });
     EXPECT_THAT(all, testing::Each(testing::Truly([&](const Bytes& one) { return one == repeated; }))) << bytes;
