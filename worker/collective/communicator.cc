@@ -279,9 +279,10 @@ void Communicator::Run(std::unique_ptr<Posted> posted) {
 void Communicator::Retire() {
   while (!issued_.empty()) {
     Posted& first = *issued_.front();
+    // The end is looked at before the errors: an operation that failed on the device may reach its end for that reason.
+    const absl::StatusOr<bool> reached = first.done->Reached();
     absl::Status status = CheckIssued(first.operation);
     if (status.ok()) {
-      const absl::StatusOr<bool> reached = first.done->Reached();
       if (reached.ok() && !*reached) return NoteArrival(first);
       status = reached.status();
     }
