@@ -2,7 +2,7 @@
 # Installs the Debian 12 packages that Zerofleet needs and that are missing; installs nothing when none is.
 #
 #   scripts/setup.sh build            compiler, CMake and the libraries
-#   scripts/setup.sh build test       also what the tests use: clang with its sanitizers, clang-format, a Prometheus server
+#   scripts/setup.sh build test       also what the tests use: clang with its sanitizers, clang-format, ip, a Prometheus server
 #   scripts/setup.sh build demo       also the demo's text
 #   scripts/setup.sh build lint       also what `make lint` and `make format` use
 #   scripts/setup.sh build docs       also what `make docs` uses
@@ -23,7 +23,7 @@ packages_of() {
       echo libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libxxhash-dev
       echo libgtest-dev libgmock-dev
       ;;
-    test) echo clang libclang-rt-14-dev llvm lld openssl clang-format ;;
+    test) echo clang libclang-rt-14-dev llvm lld openssl clang-format iproute2 ;;
     demo) echo bible-kjv bible-kjv-text ;;
     lint) echo clang clang-format clang-tidy shellcheck python3-pyflakes yamllint ;;
     docs) echo doxygen mkdocs mkdocs-material ;;
