@@ -56,7 +56,7 @@ find_library(ZEROFLEET_CUDART cudart_static HINTS ${zf_cuda_root}/lib64 ${zf_cud
   ${zf_cuda_root}/targets/${CMAKE_SYSTEM_PROCESSOR}-linux/lib REQUIRED)
 cmake_path(GET ZEROFLEET_CUDART PARENT_PATH zf_cuda_libraries)
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -lineinfo -DNDEBUG")
-set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter -Werror=all-warnings")
+set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra -Werror=all-warnings")
 if(CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()

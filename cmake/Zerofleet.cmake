@@ -3,7 +3,7 @@
 add_library(zerofleet_options INTERFACE)
 # Kernels have their own warning options (Cuda.cmake).
 target_compile_options(zerofleet_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-unused-parameter -fno-omit-frame-pointer>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -fno-omit-frame-pointer>)
 target_include_directories(zerofleet_options INTERFACE ${CMAKE_SOURCE_DIR})
 # The build id tells whether the ranks of a run are one binary.
 target_link_options(zerofleet_options INTERFACE -Wl,--build-id=sha1)

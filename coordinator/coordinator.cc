@@ -69,7 +69,7 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
     case Body::kReady: return OnReady(fleet_, member, message.ready(), now);
     case Body::kEntered: return OnEntered(fleet_, member, message.entered(), now);
     case Body::kLoadResult: return OnLoadResult(fleet_, member, message.load_result(), now);
-    case Body::kHeartbeat: return OnHeartbeat(fleet_, member, message.heartbeat(), now);
+    case Body::kHeartbeat: return OnHeartbeat(member, message.heartbeat(), now);
     case Body::kEvent:
       if (training) OnWorkerEvent(fleet_, member, message.event());
       return;
@@ -86,24 +86,24 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
   }
 }
 
-void Coordinator::Handle(const SessionClosed& closed, double now) {
+void Coordinator::Handle(const SessionClosed& closed, double) {
   Member* member = fleet_.Find(closed.member);
   if (member != nullptr) return OnSessionClosed(fleet_, *member, closed.cause);
   fleet_.Emit(CloseSession{closed.member}, "it never joined");
 }
 
-void Coordinator::Handle(const Tick& tick, double now) {
+void Coordinator::Handle(const Tick&, double now) {
   CheckFormTimeout(fleet_, now);
   if (!fleet_.ended()) CheckLiveness(fleet_, now);
 }
 
-void Coordinator::Handle(const StopAsked& stop, double now) { OnStop(fleet_, stop.reason); }
+void Coordinator::Handle(const StopAsked& stop, double) { OnStop(fleet_, stop.reason); }
 
 void Coordinator::Handle(const ManifestWritten& written, double now) { OnManifestWritten(fleet_, written, now); }
 
-void Coordinator::Handle(const StorageLost& lost, double now) { FailFleet(fleet_, lost.status, -1); }
+void Coordinator::Handle(const StorageLost& lost, double) { FailFleet(fleet_, lost.status, -1); }
 
-void Coordinator::Handle(const PersistFailed& failed, double now) {
+void Coordinator::Handle(const PersistFailed& failed, double) {
   FailFleet(fleet_, Annotate(failed.status, "the coordinator could not save its state"), -1);
 }
 

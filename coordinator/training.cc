@@ -17,7 +17,7 @@ bool SameProgress(const std::vector<v1::GroupProgress>& a, const v1::Heartbeat& 
 
 }  // namespace
 
-void OnHeartbeat(Fleet& fleet, Member& member, const v1::Heartbeat& heartbeat, double now) {
+void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now) {
   member.heartbeats = true;
   if (member.state != MemberState::kTraining) return;
   member.step = std::max(member.step, heartbeat.step());

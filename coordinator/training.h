@@ -6,7 +6,7 @@
 
 namespace zerofleet {
 
-void OnHeartbeat(Fleet& fleet, Member& member, const v1::Heartbeat& heartbeat, double now);
+void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now);
 
 // Step and evaluate events of rank 0 are published as they come, each step once; a notice is published of any rank.
 // Others are dropped.

@@ -180,7 +180,7 @@ grpc::ServerWriteReactor<v1::Event>* CoordinatorService::Watch(grpc::CallbackSer
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
-                                                   v1::StopResponse* response) {
+                                                   v1::StopResponse*) {
   const absl::Status allowed = access_.Check(Role::kOperator, PeerOf(*context));
   if (allowed.ok()) {
     loop_.Stop(request->reason().empty() ? "an operator asked" : PrintableText(request->reason(), kMostReason));

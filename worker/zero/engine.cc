@@ -87,7 +87,7 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
                                           const EvaluationSource& evaluation) {
   const StepControl kept = control();
   parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
-  ZF_RETURN_IF_ERROR(RunMicroBatches(input, batches));
+  ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
   ZF_RETURN_IF_ERROR(reducer_.Finish());
   ZF_RETURN_IF_ERROR(DecideStep(input).status());
   // The update runs and is told to do nothing.
@@ -106,7 +106,7 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
   // Forward and backward of every micro-batch; units are gathered before their use, gradients leave behind it.
   marks_.Mark(EnginePhase::kData);
   parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
-  ZF_RETURN_IF_ERROR(RunMicroBatches(input, batches));
+  ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
 
   // Every gradient reduced and at rest with its owner; every rank decides alike.
   marks_.Mark(EnginePhase::kReduce);
@@ -157,7 +157,7 @@ absl::Status ZeroEngine::Finish() {
   return parts_.stream.Synchronize();
 }
 
-absl::Status ZeroEngine::RunMicroBatches(const StepInput& input, const MicroBatchSource& batches) {
+absl::Status ZeroEngine::RunMicroBatches(const MicroBatchSource& batches) {
   const std::vector<int>& uses = parts_.model.uses().training;
   for (int64_t micro = 0; micro < parts_.layout.options().micro_batches; ++micro) {
     marks_.Mark(EnginePhase::kData);

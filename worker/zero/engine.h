@@ -124,7 +124,7 @@ class ZeroEngine : private ParameterSource {
   absl::Status SetControl(const StepControl& control);
   absl::Status RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                 const EvaluationSource& evaluation);
-  absl::Status RunMicroBatches(const StepInput& input, const MicroBatchSource& batches);
+  absl::Status RunMicroBatches(const MicroBatchSource& batches);
   absl::StatusOr<Communicator::Pending> DecideStep(const StepInput& input);
   void MakeRestingParameters(uint64_t seed);
   const LossScaling& loss_scaling() const { return LossScalingOf(parts_.layout.options().dtype); }
