@@ -109,11 +109,13 @@ absl::StatusOr<double> TimeCase(Communicator& communicator, const Case& one, flo
   const double start = Clock::Real().MonotonicSeconds();
   Communicator::Pending pending;
   switch (one.operation) {
-    case Operation::kAllGather: pending = communicator.AllGather(shard, full, count, one.dtype, "bench"); break;
-    case Operation::kReduceScatter:
-      pending = communicator.ReduceScatter(full, one.dtype, shard, one.dtype, count, "bench");
+    case Operation::kAllGather:
+      pending = communicator.AllGather({shard, one.dtype}, {full, one.dtype}, count, "bench");
       break;
-    default: pending = communicator.AllReduce(full, count, one.dtype, "bench");
+    case Operation::kReduceScatter:
+      pending = communicator.ReduceScatter({full, one.dtype}, {shard, one.dtype}, count, "bench");
+      break;
+    default: pending = communicator.AllReduce({full, one.dtype}, count, "bench");
   }
   ZF_RETURN_IF_ERROR(pending.Wait());
   return Clock::Real().MonotonicSeconds() - start;

@@ -27,7 +27,12 @@ absl::StatusOr<RandomRoom> RandomRooms::Make(int64_t count, float deviation, DTy
   constexpr uint64_t kSeed = 1;
   ZF_ASSIGN_OR_RETURN(auto memory, device_.Reserve(count * int64_t{sizeof(float)}));
   RandomRoom room(std::move(memory), dtype);
-  device_.ops().FillNormal(stream_, count, kSeed, next_id_++, 0, deviation, room.floats());
+  device_.ops().FillNormal(stream_, {.count = count,
+                                     .seed = kSeed,
+                                     .stream_id = next_id_++,
+                                     .first = 0,
+                                     .deviation = deviation,
+                                     .to = room.floats()});
   // In place: the narrow values take the front half.
   if (dtype != DType::kF32) device_.ops().Convert(stream_, count, {room.floats(), DType::kF32}, room.tensor());
   ZF_RETURN_IF_ERROR(stream_.Synchronize());

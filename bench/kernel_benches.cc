@@ -52,13 +52,22 @@ absl::Status BenchLayer(Device& device, const GemmLayer& layer, DType dtype, con
     return absl::OkStatus();
   };
   ZF_RETURN_IF_ERROR(measure("forward", [&](const LayerSet& set) {
-    ops.LinearForward(*stream, m, n, k, set.x.tensor(), w.tensor(), bias.tensor(), Tensor{}, set.y.tensor());
+    ops.LinearForward(
+        *stream,
+        {.m = m, .n = n, .k = k, .x = set.x.tensor(), .w = w.tensor(), .bias = bias.tensor(), .y = set.y.tensor()});
   }));
   ZF_RETURN_IF_ERROR(measure("backward input", [&](const LayerSet& set) {
-    ops.LinearBackwardInput(*stream, m, n, k, set.y.tensor(), w.tensor(), set.x.tensor());
+    ops.LinearBackwardInput(*stream,
+                            {.m = m, .n = n, .k = k, .dy = set.y.tensor(), .w = w.tensor(), .dx = set.x.tensor()});
   }));
   return measure("backward weight", [&](const LayerSet& set) {
-    ops.LinearBackwardWeight(*stream, m, n, k, set.y.tensor(), set.x.tensor(), dw.floats(), dbias.floats());
+    ops.LinearBackwardWeight(*stream, {.m = m,
+                                       .n = n,
+                                       .k = k,
+                                       .dy = set.y.tensor(),
+                                       .x = set.x.tensor(),
+                                       .dw = dw.floats(),
+                                       .dbias = dbias.floats()});
   });
 }
 
@@ -81,11 +90,17 @@ absl::Status BenchHead(Device& device, const GemmLayer& head, DType dtype, const
   device.Copy(*stream, targets->data(), chosen.data(), targets->bytes());
   ops.Fill(*stream, 1, 1.0f / static_cast<float>(m), reinterpret_cast<float*>(scale->data()));
   ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
-                        ops.CrossEntropy(*stream, m, c, vocab, x.tensor(), w.tensor(),
-                                         reinterpret_cast<const int32_t*>(targets->data()),
-                                         reinterpret_cast<const float*>(scale->data()),
-                                         reinterpret_cast<double*>(loss->data()), dx.tensor(), dw.floats(),
-                                         scratch->data());
+                        ops.CrossEntropy(*stream, {.m = m,
+                                                   .c = c,
+                                                   .vocab = vocab,
+                                                   .x = x.tensor(),
+                                                   .w = w.tensor(),
+                                                   .targets = reinterpret_cast<const int32_t*>(targets->data()),
+                                                   .gradient_scale = reinterpret_cast<const float*>(scale->data()),
+                                                   .loss_sum = reinterpret_cast<double*>(loss->data()),
+                                                   .dx = dx.tensor(),
+                                                   .dw = dw.floats(),
+                                                   .scratch = scratch->data()});
                       }));
   const double flops = 3 * 2.0 * static_cast<double>(m) * static_cast<double>(vocab) * static_cast<double>(c);
   rates.push_back(

@@ -37,12 +37,21 @@ absl::StatusOr<std::vector<AttentionRate>> BenchAttention(Device& device, const 
       const double forward_flops = 2.0 * static_cast<double>(shape.batch * shape.heads) *
                                    static_cast<double>(shape.time * shape.time) * static_cast<double>(shape.head_size);
       ZF_ASSIGN_OR_RETURN(const double forward, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
-                            ops.AttentionForward(*stream, shape, qkv.tensor(), out.tensor(), kept, scratch->data());
+                            ops.AttentionForward(*stream, {.shape = shape,
+                                                           .qkv = qkv.tensor(),
+                                                           .out = out.tensor(),
+                                                           .logsumexp = kept,
+                                                           .scratch = scratch->data()});
                           }));
       rates.push_back({each.name, "forward", dtype, shape, forward_flops / forward, peak});
       ZF_ASSIGN_OR_RETURN(const double backward, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
-                            ops.AttentionBackward(*stream, shape, qkv.tensor(), out.tensor(), kept, dout.tensor(),
-                                                  dqkv.tensor(), scratch->data());
+                            ops.AttentionBackward(*stream, {.shape = shape,
+                                                            .qkv = qkv.tensor(),
+                                                            .out = out.tensor(),
+                                                            .logsumexp = kept,
+                                                            .dout = dout.tensor(),
+                                                            .dqkv = dqkv.tensor(),
+                                                            .scratch = scratch->data()});
                           }));
       rates.push_back({each.name, "backward", dtype, shape, 2.5 * forward_flops / backward, peak});
     }
@@ -77,12 +86,27 @@ absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(Device& device, int64_
       return absl::OkStatus();
     };
     ZF_RETURN_IF_ERROR(measure("layer norm forward", 2, [&] {
-      ops.LayerNormForward(*stream, tokens, hidden, kEpsilon, x.tensor(), gamma.tensor(), beta.tensor(), y.tensor(),
-                           mean.floats(), rstd.floats());
+      ops.LayerNormForward(*stream, {.m = tokens,
+                                     .c = hidden,
+                                     .epsilon = kEpsilon,
+                                     .x = x.tensor(),
+                                     .gamma = gamma.tensor(),
+                                     .beta = beta.tensor(),
+                                     .y = y.tensor(),
+                                     .mean = mean.floats(),
+                                     .rstd = rstd.floats()});
     }));
     ZF_RETURN_IF_ERROR(measure("layer norm backward", 4, [&] {
-      ops.LayerNormBackward(*stream, tokens, hidden, y.tensor(), x.tensor(), gamma.tensor(), mean.floats(),
-                            rstd.floats(), dx.tensor(), dgamma.floats(), dbeta.floats());
+      ops.LayerNormBackward(*stream, {.m = tokens,
+                                      .c = hidden,
+                                      .dy = y.tensor(),
+                                      .x = x.tensor(),
+                                      .gamma = gamma.tensor(),
+                                      .mean = mean.floats(),
+                                      .rstd = rstd.floats(),
+                                      .dx = dx.tensor(),
+                                      .dgamma = dgamma.floats(),
+                                      .dbeta = dbeta.floats()});
     }));
     ZF_RETURN_IF_ERROR(measure("gelu forward", 2, [&] { ops.GeluForward(*stream, count, x.tensor(), y.tensor()); }));
   }

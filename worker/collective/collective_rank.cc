@@ -50,7 +50,7 @@ int Sums(Communicator& communicator) {
   for (int64_t count : {1, 1000, 100'000, 3'000'001}) {
     std::vector<float> data(count);
     for (int64_t i = 0; i < count; i++) data[i] = static_cast<float>(communicator.rank() + i % 100);
-    const absl::Status status = communicator.AllReduce(data.data(), count, DType::kF32, "sums").Wait();
+    const absl::Status status = communicator.AllReduce({data.data(), DType::kF32}, count, "sums").Wait();
     if (!status.ok()) return Fail(status.ToString());
     for (int64_t i = 0; i < count; i++) {
       const float expected = static_cast<float>(sum_of_ranks + size * (i % 100));
@@ -72,7 +72,7 @@ int Streams(Communicator& communicator, int64_t count) {
   std::vector<float> data(count);
   absl::Status status;
   for (int i = 0; status.ok(); i++) {
-    status = communicator.AllReduce(data.data(), count, DType::kF32, "streams").Wait();
+    status = communicator.AllReduce({data.data(), DType::kF32}, count, "streams").Wait();
     if (i == 0) std::cout << "running" << std::endl;
   }
   const double failed_at = Clock::Real().MonotonicSeconds();
@@ -99,8 +99,8 @@ std::vector<BF16> SumInProcess(const CollectiveGroup& group) {
   for (int rank = 0; rank < group.size(); rank++) {
     values.push_back(ValuesOf(rank));
     BF16* const mine = &sum[ShardRange(kCounted, group.size(), rank).begin];
-    pending.push_back(
-        communicators[rank]->ReduceScatter(values.back().data(), DType::kBF16, mine, DType::kBF16, kCounted, "counts"));
+    pending.push_back(communicators[rank]->ReduceScatter({values.back().data(), DType::kBF16}, {mine, DType::kBF16},
+                                                         kCounted, "counts"));
   }
   for (const auto& one : pending) ZF_CHECK(one.Wait().ok());
   return sum;
@@ -122,9 +122,10 @@ int Counts(Communicator& communicator, const CollectiveGroup& group) {
   absl::Status status = communicator.AllGatherBytes(nullptr, greetings.data(), 1, "connect").Wait();
   write_totals();
   BF16* const mine = &data[ShardRange(kCounted, group.size(), group.rank).begin];
-  status.Update(communicator.ReduceScatter(data.data(), DType::kBF16, mine, DType::kBF16, kCounted, "counts").Wait());
+  status.Update(
+      communicator.ReduceScatter({data.data(), DType::kBF16}, {mine, DType::kBF16}, kCounted, "counts").Wait());
   write_totals();
-  status.Update(communicator.AllGather(nullptr, data.data(), kCounted, DType::kBF16, "counts").Wait());
+  status.Update(communicator.AllGather({}, {data.data(), DType::kBF16}, kCounted, "counts").Wait());
   write_totals();
   if (!status.ok()) return Fail(status.ToString());
   return std::memcmp(data.data(), expected.data(), kCounted * sizeof(BF16)) == 0 ? 0 : Fail("a sum is wrong");

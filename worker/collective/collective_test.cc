@@ -146,11 +146,11 @@ TEST_P(ConformanceTest, AllGatherPutsEveryPartInPlace) {
       std::vector<Bytes> separate(size(), Bytes(whole.size())), in_place = separate;
       OnEveryRank(size(), [&](int rank) {
         const Range mine = ShardRange(count, size(), rank);
-        const Bytes part = Slice(whole, mine, DTypeBytes(dtype));
-        ASSERT_EQ(group[rank]->AllGather(part.data(), separate[rank].data(), count, dtype, "u").Wait(),
+        Bytes part = Slice(whole, mine, DTypeBytes(dtype));
+        ASSERT_EQ(group[rank]->AllGather({part.data(), dtype}, {separate[rank].data(), dtype}, count, "u").Wait(),
                   absl::OkStatus());
         std::copy(part.begin(), part.end(), in_place[rank].begin() + mine.begin * DTypeBytes(dtype));
-        ASSERT_EQ(group[rank]->AllGather(nullptr, in_place[rank].data(), count, dtype, "u").Wait(), absl::OkStatus());
+        ASSERT_EQ(group[rank]->AllGather({}, {in_place[rank].data(), dtype}, count, "u").Wait(), absl::OkStatus());
       });
       EXPECT_THAT(separate, testing::Each(whole)) << count;
       EXPECT_THAT(in_place, testing::Each(whole)) << count;
@@ -174,7 +174,8 @@ TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
       }
       const Bytes sum = SerialSum(inputs, team(), from, to, count);
       OnEveryRank(size(), [&, from = from, to = to](int rank) {
-        const auto reduced = group[rank]->ReduceScatter(inputs[rank].data(), from, shards[rank].data(), to, count, "u");
+        const auto reduced =
+            group[rank]->ReduceScatter({inputs[rank].data(), from}, {shards[rank].data(), to}, count, "u");
         ASSERT_EQ(reduced.Wait(), absl::OkStatus());
       });
       for (int rank = 0; rank < size(); rank++) {
@@ -197,7 +198,7 @@ TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
     OnEveryRank(size(), [&](int rank) {
       const Range mine = ShardRange(count, size(), rank);
       std::byte* place = inputs[rank].data() + mine.begin * 4;
-      ASSERT_EQ(group[rank]->ReduceScatter(inputs[rank].data(), DType::kF32, place, to, count, "u").Wait(),
+      ASSERT_EQ(group[rank]->ReduceScatter({inputs[rank].data(), DType::kF32}, {place, to}, count, "u").Wait(),
                 absl::OkStatus());
       EXPECT_EQ(std::memcmp(place, &sum[mine.begin * DTypeBytes(to)], mine.size() * DTypeBytes(to)), 0);
     });
@@ -214,7 +215,7 @@ TEST_P(ConformanceTest, AllReduceGivesEveryRankTheSerialSum) {
       for (int rank = 0; rank < size(); rank++) data.push_back(Values(count, dtype, rank + 30));
       const Bytes sum = SerialSum(data, team(), dtype, dtype, count);
       OnEveryRank(size(), [&](int rank) {
-        ASSERT_EQ(group[rank]->AllReduce(data[rank].data(), count, dtype, "u").Wait(), absl::OkStatus());
+        ASSERT_EQ(group[rank]->AllReduce({data[rank].data(), dtype}, count, "u").Wait(), absl::OkStatus());
       });
       EXPECT_THAT(data, testing::Each(testing::Truly([&](const Bytes& one) { return one == sum; }))) << count;
     }
@@ -248,7 +249,7 @@ TEST_P(ConformanceTest, PostedOperationsOverlapAndStayInOrder) {
     std::vector<Communicator::Pending> pending;
     for (int i = 0; i < kOperations; i++) {
       data[rank][i].assign(1 + i * 37, static_cast<float>(rank + i));
-      pending.push_back(group[rank]->AllReduce(data[rank][i].data(), 1 + i * 37, DType::kF32, "u"));
+      pending.push_back(group[rank]->AllReduce({data[rank][i].data(), DType::kF32}, 1 + i * 37, "u"));
     }
     for (const auto& one : pending) ASSERT_EQ(one.Wait(), absl::OkStatus());
   });
@@ -282,10 +283,10 @@ TEST_P(ConformanceTest, TotalsCountExactlyTheBytesSent) {
     });
     std::vector<float> full(count, 1), shard(count);
     std::vector<BF16> small(count);
-    ASSERT_EQ(communicator.ReduceScatter(full.data(), DType::kF32, shard.data(), DType::kF32, count, "u").Wait(),
+    ASSERT_EQ(communicator.ReduceScatter({full.data(), DType::kF32}, {shard.data(), DType::kF32}, count, "u").Wait(),
               absl::OkStatus());
-    ASSERT_EQ(communicator.AllGather(nullptr, small.data(), count, DType::kBF16, "u").Wait(), absl::OkStatus());
-    ASSERT_EQ(communicator.AllReduce(small.data(), count, DType::kBF16, "u").Wait(), absl::OkStatus());
+    ASSERT_EQ(communicator.AllGather({}, {small.data(), DType::kBF16}, count, "u").Wait(), absl::OkStatus());
+    ASSERT_EQ(communicator.AllReduce({small.data(), DType::kBF16}, count, "u").Wait(), absl::OkStatus());
     totals[rank] = communicator.totals();
     const Traffic scattered = ReduceScatterTraffic(communicator.topology(), count, 4),
                   narrow = ReduceScatterTraffic(communicator.topology(), count, 2),
@@ -352,7 +353,7 @@ TEST_P(LifeTest, ProgressNamesTheOperationThatWaits) {
   Group group = CreateGroup(2);
   const Watchdog watchdog(group);
   std::vector<float> data(10), other(10);
-  const auto pending = group[0]->AllReduce(data.data(), 10, DType::kF32, "block 3");
+  const auto pending = group[0]->AllReduce({data.data(), DType::kF32}, 10, "block 3");
   AwaitStarted(*group[0], 1);
   const CollectiveProgress progress = group[0]->progress();
   EXPECT_EQ(progress.group, "data");
@@ -361,7 +362,7 @@ TEST_P(LifeTest, ProgressNamesTheOperationThatWaits) {
   EXPECT_EQ(progress.operation, Operation::kAllReduce);
   EXPECT_EQ(progress.unit, "block 3");
   EXPECT_EQ(group[1]->progress().sequence, 0u);
-  EXPECT_EQ(group[1]->AllReduce(other.data(), 10, DType::kF32, "block 3").Wait(), absl::OkStatus());
+  EXPECT_EQ(group[1]->AllReduce({other.data(), DType::kF32}, 10, "block 3").Wait(), absl::OkStatus());
   EXPECT_EQ(pending.Wait(), absl::OkStatus());
   EXPECT_EQ(group[0]->progress().completed, 1u);
   Destroy(group);
@@ -377,7 +378,7 @@ TEST_P(LifeTest, ARankThatNeverComesIsFoundByTheWatchdog) {
           return DescribeProgress(group);
         },
         absl::ZeroDuration());
-    group[0]->AllReduce(data.data(), 10, DType::kF32, "block.3").Wait().IgnoreError();
+    group[0]->AllReduce({data.data(), DType::kF32}, 10, "block.3").Wait().IgnoreError();
   };
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(wait_for_ever(), "stuck: rank 0 is in all_reduce #1 of block.3; rank 1 has completed 0 and is in none");
@@ -390,8 +391,8 @@ TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
     const absl::Status reason = absl::UnavailableError("rank 2 is gone");
     OnEveryRank(2, [&](int rank) {
       std::vector<float> data(count), more(count);
-      const auto first = group[rank]->AllReduce(data.data(), count, DType::kF32, "u");
-      const auto second = group[rank]->AllGather(nullptr, more.data(), count, DType::kF32, "u");
+      const auto first = group[rank]->AllReduce({data.data(), DType::kF32}, count, "u");
+      const auto second = group[rank]->AllGather({}, {more.data(), DType::kF32}, count, "u");
       AwaitStarted(*group[rank], 1);
       const double start = Clock::Real().MonotonicSeconds();
       group[rank]->Abort(reason);
@@ -399,7 +400,7 @@ TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
       EXPECT_EQ(second.Wait(), reason);
       EXPECT_LT(Clock::Real().MonotonicSeconds() - start, 10.0);
       group[rank]->Abort(absl::InternalError("a later reason"));
-      EXPECT_EQ(group[rank]->AllReduce(data.data(), 1, DType::kF32, "u").Wait(), reason);
+      EXPECT_EQ(group[rank]->AllReduce({data.data(), DType::kF32}, 1, "u").Wait(), reason);
     });
     group.resize(2);  // rank 2 dies first, the others follow one by one
     group[0].reset();
@@ -415,7 +416,7 @@ TEST_P(LifeTest, ABufferIsItsOwnersAfterAnAbort) {
     const Watchdog watchdog(group);
     std::vector<std::vector<float>> buffers(2, std::vector<float>(2 * count));
     const auto gather = [&](int rank) {
-      return group[rank]->AllGather(nullptr, buffers[rank].data(), 2 * count, DType::kF32, "u");
+      return group[rank]->AllGather({}, {buffers[rank].data(), DType::kF32}, 2 * count, "u");
     };
     OnEveryRank(2, [&](int rank) { EXPECT_EQ(gather(rank).Wait(), absl::OkStatus()); });  // connects them
     const absl::Status reason = absl::UnavailableError("a rank is gone");
@@ -442,7 +443,7 @@ TEST_P(LifeTest, AbortMayComeAtAnyMomentOfTheFirstOperation) {
     const Watchdog watchdog(group);
     OnEveryRank(3, [&](int rank) {
       std::vector<float> data(100'000);
-      const auto pending = group[rank]->AllReduce(data.data(), 100'000, DType::kF32, "u");
+      const auto pending = group[rank]->AllReduce({data.data(), DType::kF32}, 100'000, "u");
       absl::SleepFor(round * absl::Microseconds(150));
       group[rank]->Abort(reason);
       const absl::Status status = pending.Wait();  // another rank may have left before this one's own abort
@@ -459,8 +460,8 @@ TEST_P(LifeTest, ARankThatFinishesFirstMayLeaveAtOnce) {
     OnEveryRank(3, [&](int rank) {
       const int64_t count = round % 2 == 0 ? 100 : 200'000;
       std::vector<float> data(count, static_cast<float>(rank));
-      EXPECT_EQ(group[rank]->AllReduce(data.data(), count, DType::kF32, "u").Wait(), absl::OkStatus());
-      EXPECT_EQ(group[rank]->AllGather(nullptr, data.data(), count, DType::kF32, "u").Wait(), absl::OkStatus());
+      EXPECT_EQ(group[rank]->AllReduce({data.data(), DType::kF32}, count, "u").Wait(), absl::OkStatus());
+      EXPECT_EQ(group[rank]->AllGather({}, {data.data(), DType::kF32}, count, "u").Wait(), absl::OkStatus());
       group[rank].reset();
       EXPECT_EQ(std::count(data.begin(), data.end(), 3.0f), count);
     });
@@ -471,8 +472,8 @@ TEST_P(LifeTest, RanksThatDisagreeOnTheScheduleAreTold) {
   Group group = CreateGroup(2);
   const Watchdog watchdog(group);
   std::vector<float> data(100), other(100);
-  const auto pending = group[0]->AllGather(nullptr, data.data(), 100, DType::kF32, "u");
-  const auto longer = group[1]->AllGather(nullptr, other.data(), 50, DType::kF32, "u");
+  const auto pending = group[0]->AllGather({}, {data.data(), DType::kF32}, 100, "u");
+  const auto longer = group[1]->AllGather({}, {other.data(), DType::kF32}, 50, "u");
   EXPECT_EQ(pending.Wait().code(), absl::StatusCode::kInternal) << pending.Wait();
   group[1]->Abort(absl::UnavailableError("rank 0 failed"));
   longer.Wait().IgnoreError();

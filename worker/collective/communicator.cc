@@ -94,11 +94,12 @@ void Communicator::StopThread() {
   if (thread_.joinable()) thread_.join();
 }
 
-Communicator::Pending Communicator::AllGather(const void* shard, void* full, int64_t count, DType dtype,
-                                              std::string unit, std::shared_ptr<Event> after) {
-  const int64_t element_bytes = DTypeBytes(dtype);
+Communicator::Pending Communicator::AllGather(Tensor shard, Tensor full, int64_t count, std::string unit,
+                                              std::shared_ptr<Event> after) {
+  ZF_CHECK(!shard || shard.dtype == full.dtype);
+  const int64_t element_bytes = DTypeBytes(full.dtype);
   return Post(Operation::kAllGather, count * element_bytes, std::move(unit), std::move(after),
-              [=, this] { return RunAllGather(shard, full, count, element_bytes); });
+              [=, this] { return RunAllGather(shard.data, full.data, count, element_bytes); });
 }
 
 Communicator::Pending Communicator::AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit,
@@ -108,20 +109,20 @@ Communicator::Pending Communicator::AllGatherBytes(const void* shard, void* full
               [=, this] { return RunAllGather(shard, full, count, 1); });
 }
 
-Communicator::Pending Communicator::ReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
-                                                  int64_t count, std::string unit, std::shared_ptr<Event> after) {
-  return Post(Operation::kReduceScatter, count * DTypeBytes(full_dtype), std::move(unit), std::move(after),
-              [=, this] { return RunReduceScatter(full, full_dtype, shard, shard_dtype, count); });
+Communicator::Pending Communicator::ReduceScatter(Tensor full, Tensor shard, int64_t count, std::string unit,
+                                                  std::shared_ptr<Event> after) {
+  return Post(Operation::kReduceScatter, count * DTypeBytes(full.dtype), std::move(unit), std::move(after),
+              [=, this] { return RunReduceScatter(full, shard, count); });
 }
 
-Communicator::Pending Communicator::AllReduce(void* data, int64_t count, DType dtype, std::string unit,
+Communicator::Pending Communicator::AllReduce(Tensor data, int64_t count, std::string unit,
                                               std::shared_ptr<Event> after) {
-  const int64_t element_bytes = DTypeBytes(dtype);
-  void* const mine = static_cast<std::byte*>(data) + ShardRange(count, size(), rank()).begin * element_bytes;
+  const int64_t element_bytes = DTypeBytes(data.dtype);
+  const Tensor mine = data.Offset(ShardRange(count, size(), rank()).begin);
   return Post(Operation::kAllReduce, count * element_bytes, std::move(unit), std::move(after),
               [=, this]() -> absl::Status {
-                ZF_RETURN_IF_ERROR(RunReduceScatter(data, dtype, mine, dtype, count));
-                return RunAllGather(nullptr, data, count, element_bytes);
+                ZF_RETURN_IF_ERROR(RunReduceScatter(data, mine, count));
+                return RunAllGather(nullptr, data.data, count, element_bytes);
               });
 }
 

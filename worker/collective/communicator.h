@@ -32,7 +32,7 @@
 #include "absl/synchronization/mutex.h"
 #include "worker/collective/topology.h"
 #include "worker/device/device.h"
-#include "worker/device/dtype.h"
+#include "worker/device/tensor.h"
 
 namespace zerofleet {
 
@@ -97,19 +97,18 @@ class Communicator {
   // Buffers are borrowed until the operation completes. `unit` says what moves, for progress reports. `after`, if set,
   // is reached before any buffer is touched.
 
-  // full(count) from each rank's part. `shard` is this rank's ShardRange, or null when it is already in place in
-  // `full`.
-  Pending AllGather(const void* shard, void* full, int64_t count, DType dtype, std::string unit,
-                    std::shared_ptr<Event> after = nullptr);
+  // full(count) from each rank's part. `shard` is this rank's ShardRange, of full's type, or null when it is
+  // already in place in `full`.
+  Pending AllGather(Tensor shard, Tensor full, int64_t count, std::string unit, std::shared_ptr<Event> after = nullptr);
   // As AllGather, for raw bytes: `shard_bytes` from every rank, in rank order.
   Pending AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit,
                          std::shared_ptr<Event> after = nullptr);
   // shard = this rank's ShardRange of the sum over ranks of `full`: fp32 accumulation in the order of topology.h, then
-  // one rounding to `shard_dtype`. `shard` may point at this rank's place inside `full`.
-  Pending ReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype, int64_t count,
-                        std::string unit, std::shared_ptr<Event> after = nullptr);
+  // one rounding to shard's type. `shard` may point at this rank's place inside `full`.
+  Pending ReduceScatter(Tensor full, Tensor shard, int64_t count, std::string unit,
+                        std::shared_ptr<Event> after = nullptr);
   // As ReduceScatter followed by AllGather, in place.
-  Pending AllReduce(void* data, int64_t count, DType dtype, std::string unit, std::shared_ptr<Event> after = nullptr);
+  Pending AllReduce(Tensor data, int64_t count, std::string unit, std::shared_ptr<Event> after = nullptr);
 
   // Makes the operation in progress and all later ones return `reason` at once. Any thread; idempotent.
   void Abort(absl::Status reason);
@@ -154,9 +153,9 @@ class Communicator {
   // Called from any thread to end a wait of the communicator's thread early: something was posted or aborted.
   virtual void Wake() {}
 
+  // An all-gather only moves bytes, so it has no type.
   virtual absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) = 0;
-  virtual absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
-                                        int64_t count) = 0;
+  virtual absl::Status RunReduceScatter(Tensor full, Tensor shard, int64_t count) = 0;
 
  private:
   struct Posted;

@@ -29,7 +29,7 @@ class ScriptedCommunicator : public Communicator {
   }
   void Abandon() override { abandoned++; }
   absl::Status RunAllGather(const void*, void*, int64_t, int64_t) override { return run_(); }
-  absl::Status RunReduceScatter(const void*, DType, void*, DType, int64_t) override { return run_(); }
+  absl::Status RunReduceScatter(Tensor, Tensor, int64_t) override { return run_(); }
   void Wake() override { wake_(); }
 
  private:
@@ -132,7 +132,7 @@ TEST(CommunicatorTest, AnOperationRunsAfterItsInputs) {
 TEST(CommunicatorTest, AbortEndsTheWaitForInputs) {
   ScriptedCommunicator communicator([] { return absl::OkStatus(); }, [] {});
   const auto never = std::make_shared<ManualEvent>();
-  const auto pending = communicator.ReduceScatter(nullptr, DType::kF32, nullptr, DType::kF32, 0, "u", never);
+  const auto pending = communicator.ReduceScatter({}, {}, 0, "u", never);
   never->AwaitLooks(1);
   communicator.Abort(absl::UnavailableError("a rank is gone"));
   EXPECT_EQ(pending.Wait(), absl::UnavailableError("a rank is gone"));
@@ -143,10 +143,8 @@ TEST(CommunicatorTest, InputsThatFailFailTheOperationAndAllThatFollow) {
   ScriptedCommunicator communicator([&] { return runs++, absl::OkStatus(); }, [] {});
   const auto after = std::make_shared<ManualEvent>();
   after->Fail(absl::InternalError("the device failed"));
-  EXPECT_EQ(communicator.AllReduce(nullptr, 0, DType::kF32, "u", after).Wait(),
-            absl::InternalError("the device failed"));
-  EXPECT_EQ(communicator.AllGather(nullptr, nullptr, 0, DType::kF32, "u").Wait(),
-            absl::InternalError("the device failed"));
+  EXPECT_EQ(communicator.AllReduce({}, 0, "u", after).Wait(), absl::InternalError("the device failed"));
+  EXPECT_EQ(communicator.AllGather({}, {}, 0, "u").Wait(), absl::InternalError("the device failed"));
   EXPECT_EQ(runs, 0);
 }
 

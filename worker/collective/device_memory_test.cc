@@ -35,18 +35,18 @@ class DeviceMemoryTest : public testing::Test {
       const Range mine = ShardRange(kCount, size, rank);
       std::vector<BF16> shard(mine.size());
       using enum DType;
-      ASSERT_EQ(expected[rank]->ReduceScatter(values.data(), kF32, shard.data(), kBF16, kCount, "u").Wait(),
+      ASSERT_EQ(expected[rank]->ReduceScatter({values.data(), kF32}, {shard.data(), kBF16}, kCount, "u").Wait(),
                 absl::OkStatus());
       std::vector<float> sum = values, got(kCount);
-      ASSERT_EQ(expected[rank]->AllReduce(sum.data(), kCount, kF32, "u").Wait(), absl::OkStatus());
+      ASSERT_EQ(expected[rank]->AllReduce({sum.data(), kF32}, kCount, "u").Wait(), absl::OkStatus());
 
       const auto stream = device_->CreateStream().value();
       const auto full = device_->Reserve(kCount * 4).value(), reduced = device_->Reserve(mine.size() * 2).value();
       device_->Copy(*stream, full->data(), values.data(), kCount * 4);
       Communicator& communicator = *group[rank];
       const auto scattered =
-          communicator.ReduceScatter(full->data(), kF32, reduced->data(), kBF16, kCount, "u", stream->Record());
-      const auto all = communicator.AllReduce(full->data(), kCount, kF32, "u");
+          communicator.ReduceScatter({full->data(), kF32}, {reduced->data(), kBF16}, kCount, "u", stream->Record());
+      const auto all = communicator.AllReduce({full->data(), kF32}, kCount, "u");
       ASSERT_EQ(all.MakeStreamWait(*stream), absl::OkStatus());
       std::vector<BF16> got_shard(mine.size());
       device_->Copy(*stream, got.data(), full->data(), kCount * 4);
@@ -79,7 +79,7 @@ TEST_F(DeviceMemoryTest, AbortEndsAConnectionToARankThatNeverComes) {
   const std::vector<std::string> addresses = {endpoint->address(), SealAddress(elsewhere)};
   auto communicator = endpoint->Join({.name = "data", .rank = 0, .addresses = addresses}).value();
   const auto data = device_->Reserve(4096).value();
-  const auto pending = communicator->AllReduce(data->data(), 1024, DType::kF32, "u");
+  const auto pending = communicator->AllReduce({data->data(), DType::kF32}, 1024, "u");
   while (communicator->progress().sequence == 0) std::this_thread::yield();
   const double start = Clock::Real().MonotonicSeconds();
   communicator->Abort(absl::UnavailableError("rank 1 is gone"));

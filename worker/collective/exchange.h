@@ -14,7 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "base/status.h"
-#include "worker/device/dtype.h"
+#include "worker/device/tensor.h"
 
 namespace zerofleet {
 
@@ -45,8 +45,7 @@ class ExchangeTransport {
   // What follows reads what `step` has received.
   virtual absl::Status Arrive(int64_t step) = 0;
   // As SumInOrder (sum.h).
-  virtual void Sum(std::span<const void* const> contributions, DType dtype, void* to, DType to_dtype,
-                   int64_t count) = 0;
+  virtual void Sum(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count) = 0;
   virtual absl::Status Release(int64_t step) = 0;
 };
 

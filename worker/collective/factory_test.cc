@@ -65,7 +65,7 @@ TEST(FactoryTest, StagesHostBackendsOnAFarDevice) {
     EXPECT_EQ(communicator->backend(), backend);
     std::vector<float> full(10, 2.0f);
     std::vector<BF16> shard(10);
-    const auto pending = communicator->ReduceScatter(full.data(), DType::kF32, shard.data(), DType::kBF16, 10, "u");
+    const auto pending = communicator->ReduceScatter({full.data(), DType::kF32}, {shard.data(), DType::kBF16}, 10, "u");
     ASSERT_EQ(pending.Wait(), absl::OkStatus());
     EXPECT_EQ(ToFloat(shard[9]), 2.0f);
   }

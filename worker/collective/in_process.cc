@@ -121,16 +121,15 @@ class InProcessCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
-                                int64_t count) override {
+  absl::Status RunReduceScatter(Tensor full, Tensor shard, int64_t count) override {
     const Call call{.operation = Operation::kReduceScatter,
                     .count = count,
-                    .element_bytes = DTypeBytes(full_dtype),
-                    .full = static_cast<const std::byte*>(full)};
+                    .element_bytes = DTypeBytes(full.dtype),
+                    .full = static_cast<const std::byte*>(full.data)};
     ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
-    SumPart(calls, full_dtype, static_cast<std::byte*>(shard), shard_dtype);
+    SumPart(calls, full.dtype, shard);
     meeting_->Synchronize();
-    CountSent(ReduceScatterTraffic(topology(), count, DTypeBytes(full_dtype)));
+    CountSent(ReduceScatterTraffic(topology(), count, DTypeBytes(full.dtype)));
     return absl::OkStatus();
   }
 
@@ -155,20 +154,20 @@ class InProcessCommunicator : public Communicator {
 
   // Sums this rank's part of every call's `full`; in several teams a block at a time, one sum per team and one of
   // those.
-  void SumPart(const std::vector<Call>& calls, DType dtype, std::byte* to, DType to_dtype) {
+  void SumPart(const std::vector<Call>& calls, DType dtype, Tensor to) {
     constexpr int64_t kBlock = 4096;
     const Range mine = ShardRange(calls[0].count, size(), rank());
     const int teams = topology().teams();
-    if (teams == 1) return SumInOrder(Contributions(calls, 0, mine.begin), dtype, to, to_dtype, mine.size());
+    if (teams == 1) return SumInOrder(Contributions(calls, 0, mine.begin), dtype, to, mine.size());
     std::vector<float> sums(teams * kBlock);
     std::vector<const void*> team_sums;
     for (int team = 0; team < teams; team++) team_sums.push_back(&sums[team * kBlock]);
     for (int64_t begin = 0; begin < mine.size(); begin += kBlock) {
       const Range block = Within(mine, begin, kBlock);
       for (int team = 0; team < teams; team++) {
-        SumInOrder(Contributions(calls, team, block.begin), dtype, &sums[team * kBlock], DType::kF32, block.size());
+        SumInOrder(Contributions(calls, team, block.begin), dtype, {&sums[team * kBlock], DType::kF32}, block.size());
       }
-      SumInOrder(team_sums, DType::kF32, to + begin * DTypeBytes(to_dtype), to_dtype, block.size());
+      SumInOrder(team_sums, DType::kF32, to.Offset(begin), block.size());
     }
   }
 

@@ -78,11 +78,9 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
     return Enqueue([&] { return Gather(shard, static_cast<std::byte*>(full), count, element_bytes); });
   }
 
-  absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
-                                int64_t count) override {
+  absl::Status RunReduceScatter(Tensor full, Tensor shard, int64_t count) override {
     return Enqueue([&]() -> absl::Status {
-      ZF_RETURN_IF_ERROR(reduce_.Run(*this, static_cast<const std::byte*>(full), full_dtype,
-                                     static_cast<std::byte*>(shard), shard_dtype, count));
+      ZF_RETURN_IF_ERROR(reduce_.Run(*this, full, shard, count));
       for (std::shared_ptr<Event>& last : summed_) {
         if (last != nullptr) wire_->Wait(*std::exchange(last, nullptr));
       }
@@ -103,8 +101,8 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
     sums_->Wait(*arrived_[step % kExchangeDepth]);
     return absl::OkStatus();
   }
-  void Sum(std::span<const void* const> contributions, DType dtype, void* to, DType to_dtype, int64_t count) override {
-    cuda::EnqueueSumInOrder(*sums_, contributions, dtype, to, to_dtype, count);
+  void Sum(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count) override {
+    cuda::EnqueueSumInOrder(*sums_, contributions, dtype, to, count);
   }
   absl::Status Release(int64_t step) override {
     summed_[step % kExchangeDepth] = sums_->Record();
@@ -140,10 +138,10 @@ void NcclCommunicator::LoadSums() {
     const std::vector<const void*> contributions(count, scratch_->data());
     for (const DType full : kTypes) {
       for (const DType shard : kTypes) {
-        cuda::EnqueueSumInOrder(*sums_, contributions, full, to, shard, 1);
+        cuda::EnqueueSumInOrder(*sums_, contributions, full, {to, shard}, 1);
         // Narrowing in place uses a separate kernel.
         if (DTypeBytes(shard) < DTypeBytes(full)) {
-          cuda::EnqueueSumInOrder(*sums_, contributions, full, scratch_->data(), shard, 1);
+          cuda::EnqueueSumInOrder(*sums_, contributions, full, {scratch_->data(), shard}, 1);
         }
       }
     }

@@ -96,9 +96,10 @@ Outcome Reduce(Group& group, int64_t count) {
     std::vector<float> data(count);
     for (int64_t i = 0; i < count; i++) data[i] = 1.0f / static_cast<float>(3 + i * (rank + 1));
     std::vector<float> shard(ShardRange(count, size, rank).size());
-    const auto scattered = group[rank]->ReduceScatter(data.data(), DType::kF32, shard.data(), DType::kF32, count, "u");
+    const auto scattered =
+        group[rank]->ReduceScatter({data.data(), DType::kF32}, {shard.data(), DType::kF32}, count, "u");
     ASSERT_EQ(scattered.Wait(), absl::OkStatus());
-    ASSERT_EQ(group[rank]->AllReduce(data.data(), count, DType::kF32, "u").Wait(), absl::OkStatus());
+    ASSERT_EQ(group[rank]->AllReduce({data.data(), DType::kF32}, count, "u").Wait(), absl::OkStatus());
     outcome.sums[rank] = data;
     outcome.shards[rank] = shard;
   });
@@ -122,7 +123,8 @@ TEST_F(NcclTest, ARankAloneCallsNcclOnlyWhenAsked) {
     auto endpoint = NcclEndpoint::Create(Gpu(0), {.alone = alone}).value();
     auto communicator = endpoint->Join({.name = "data", .rank = 0, .addresses = {endpoint->address()}}).value();
     std::vector<float> part = {1, 2, 3}, whole(3);
-    ASSERT_EQ(communicator->AllGather(part.data(), whole.data(), 3, DType::kF32, "u").Wait(), absl::OkStatus());
+    ASSERT_EQ(communicator->AllGather({part.data(), DType::kF32}, {whole.data(), DType::kF32}, 3, "u").Wait(),
+              absl::OkStatus());
     EXPECT_EQ(whole, part);
     EXPECT_EQ(nccl_emulation::LiveCommunicators(), alone ? 1 : 0);
   }
@@ -131,7 +133,7 @@ TEST_F(NcclTest, ARankAloneCallsNcclOnlyWhenAsked) {
 TEST_F(NcclTest, AbortEndsTheWaitForARankThatNeverConnects) {
   Group group = CreateNcclGroup({.size = 3}, {});
   std::vector<float> data(10);
-  const auto pending = group[0]->AllReduce(data.data(), 10, DType::kF32, "u");
+  const auto pending = group[0]->AllReduce({data.data(), DType::kF32}, 10, "u");
   while (nccl_emulation::LiveCommunicators() == 0) std::this_thread::yield();
   group[0]->Abort(absl::UnavailableError("rank 2 is gone"));
   EXPECT_EQ(pending.Wait(), absl::UnavailableError("rank 2 is gone"));
@@ -150,7 +152,7 @@ TEST_F(NcclTest, ConnectingHasADeadlineThatNamesRankAndGroup) {
   SharedClock clock;
   Group group = CreateNcclGroup({.size = 3}, {.clock = &clock});
   std::vector<float> data(10);
-  const auto pending = group[1]->AllReduce(data.data(), 10, DType::kF32, "u");
+  const auto pending = group[1]->AllReduce({data.data(), DType::kF32}, 10, "u");
   while (nccl_emulation::LiveCommunicators() == 0) std::this_thread::yield();
   clock.seconds = 299;
   clock.seconds = 301;
@@ -166,7 +168,7 @@ TEST_F(NcclTest, AFailureOfNcclIsUnavailableOnEveryRank) {
   OnEveryRank(3, [&](int rank) {
     std::vector<float> data(10);
     if (rank == 1) nccl_emulation::SetAsyncError(1, ncclRemoteError);
-    const absl::Status status = group[rank]->AllReduce(data.data(), 10, DType::kF32, "u").Wait();
+    const absl::Status status = group[rank]->AllReduce({data.data(), DType::kF32}, 10, "u").Wait();
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     const std::string place = absl::StrCat("group data, rank ", rank, " of 3");
     EXPECT_NE(status.message().find(place), absl::string_view::npos) << status;
@@ -184,7 +186,7 @@ TEST_F(NcclTest, OtherFailuresAreTheProgramsOrTheUsers) {
     Group group = CreateNcclGroup({.size = 2}, {});
     nccl_emulation::SetAsyncError(0, result);
     float value = 0;
-    EXPECT_EQ(group[0]->AllReduce(&value, 1, DType::kF32, "u").Wait().code(), code);
+    EXPECT_EQ(group[0]->AllReduce({&value, DType::kF32}, 1, "u").Wait().code(), code);
     nccl_emulation::SetAsyncError(0, ncclSuccess);
     Destroy(group);
   }
@@ -195,7 +197,7 @@ TEST_F(NcclTest, OrdersAComputeStreamBehindAnOperation) {
   OnEveryRank(2, [&](int rank) {
     const std::unique_ptr<Stream> compute = Gpu(rank).CreateStream().value();
     std::vector<float> data(1000, 1.0f);
-    const auto pending = group[rank]->AllReduce(data.data(), 1000, DType::kF32, "u", compute->Record());
+    const auto pending = group[rank]->AllReduce({data.data(), DType::kF32}, 1000, "u", compute->Record());
     EXPECT_EQ(pending.MakeStreamWait(*compute), absl::OkStatus());
     EXPECT_EQ(compute->Synchronize(), absl::OkStatus());
     EXPECT_EQ(data, std::vector<float>(1000, 2.0f));

@@ -71,10 +71,11 @@ OrderedReduce::OrderedReduce(const Topology& topology, const ReduceLimits& limit
       mates_(topology.SizeOf(team_)),
       collected_(CollectedByMate(topology)) {}
 
-absl::Status OrderedReduce::Run(ExchangeTransport& transport, const std::byte* full, DType full_dtype, std::byte* shard,
-                                DType shard_dtype, int64_t count) {
-  const Reduction reduction = {full,        full_dtype, shard,
-                               shard_dtype, count,      slots_.ChunkElements(limits_, DTypeBytes(full_dtype))};
+absl::Status OrderedReduce::Run(ExchangeTransport& transport, Tensor full, Tensor shard, int64_t count) {
+  const Reduction reduction = {.full = full,
+                               .shard = shard,
+                               .count = count,
+                               .chunk_elements = slots_.ChunkElements(limits_, DTypeBytes(full.dtype))};
   // Shard 0 is the longest, so every rank counts the same steps.
   const int64_t chunks = CeilDivide(ShardRange(count, topology_.size(), 0).size(), reduction.chunk_elements);
   const bool one_team = topology_.teams() == 1;
@@ -98,13 +99,13 @@ Range OrderedReduce::Chunk(const Reduction& reduction, int shard, int64_t chunk)
 }
 
 // A narrower result in this rank's place inside `full` ends before the chunks that are still to be read.
-std::byte* OrderedReduce::Result(const Reduction& reduction, int64_t chunk) const {
-  return reduction.shard + chunk * reduction.chunk_elements * DTypeBytes(reduction.shard_dtype);
+Tensor OrderedReduce::Result(const Reduction& reduction, int64_t chunk) const {
+  return reduction.shard.Offset(chunk * reduction.chunk_elements);
 }
 
 void OrderedReduce::ListContributions(const Reduction& reduction, int64_t chunk,
                                       ExchangeTransport::Messages& messages) const {
-  const int64_t element_bytes = DTypeBytes(reduction.full_dtype);
+  const int64_t element_bytes = DTypeBytes(reduction.full.dtype);
   const int first = topology_.FirstOf(team_);
   // Each rank turns to another mate first.
   for (int distance = 1; distance < mates_; distance++) {
@@ -152,10 +153,10 @@ void OrderedReduce::SumRanks(ExchangeTransport& transport, const Reduction& redu
                                               : Contribution(reduction, chunk, mate, static_cast<int>(index)));
     }
     if (one_team) {
-      transport.Sum(contributions_, reduction.full_dtype, Result(reduction, chunk), reduction.shard_dtype, part.size());
+      transport.Sum(contributions_, reduction.full.dtype, Result(reduction, chunk), part.size());
     } else {
-      transport.Sum(contributions_, reduction.full_dtype, TeamSum(reduction, chunk, static_cast<int>(index)),
-                    DType::kF32, part.size());
+      transport.Sum(contributions_, reduction.full.dtype,
+                    {TeamSum(reduction, chunk, static_cast<int>(index)), DType::kF32}, part.size());
     }
   }
 }
@@ -172,13 +173,13 @@ void OrderedReduce::SumTeams(ExchangeTransport& transport, const Reduction& redu
     contributions_.push_back(team == team_ ? TeamSum(reduction, chunk, own_index)
                                            : OtherTeamSum(reduction, chunk, team));
   }
-  transport.Sum(contributions_, DType::kF32, Result(reduction, chunk), reduction.shard_dtype, part.size());
+  transport.Sum(contributions_, DType::kF32, Result(reduction, chunk), part.size());
 }
 
 std::byte* OrderedReduce::Contribution(const Reduction& reduction, int64_t chunk, int mate, int index) const {
   const int64_t collected = static_cast<int64_t>(collected_[place_].size());
   const int64_t slot = (chunk % kExchangeDepth * (mates_ - 1) + (mate < place_ ? mate : mate - 1)) * collected + index;
-  return scratch_ + slot * reduction.chunk_elements * DTypeBytes(reduction.full_dtype);
+  return scratch_ + slot * reduction.chunk_elements * DTypeBytes(reduction.full.dtype);
 }
 
 std::byte* OrderedReduce::TeamSum(const Reduction& reduction, int64_t chunk, int index) const {
@@ -193,7 +194,7 @@ std::byte* OrderedReduce::OtherTeamSum(const Reduction& reduction, int64_t chunk
 }
 
 std::byte* OrderedReduce::Sums(const Reduction& reduction) const {
-  return scratch_ + slots_.contributions * reduction.chunk_elements * DTypeBytes(reduction.full_dtype);
+  return scratch_ + slots_.contributions * reduction.chunk_elements * DTypeBytes(reduction.full.dtype);
 }
 
 }  // namespace zerofleet

@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "worker/collective/exchange.h"
 #include "worker/collective/topology.h"
-#include "worker/device/dtype.h"
+#include "worker/device/tensor.h"
 
 namespace zerofleet {
 
@@ -37,19 +37,15 @@ class OrderedReduce {
   OrderedReduce(const Topology& topology, const ReduceLimits& limits, std::byte* scratch);
 
   // As Communicator::ReduceScatter.
-  absl::Status Run(ExchangeTransport& transport, const std::byte* full, DType full_dtype, std::byte* shard,
-                   DType shard_dtype, int64_t count);
+  absl::Status Run(ExchangeTransport& transport, Tensor full, Tensor shard, int64_t count);
 
  private:
   // The reduction in progress.
   struct Reduction {
-    const std::byte* full;
-    DType full_dtype;
-    std::byte* shard;
-    DType shard_dtype;
+    Tensor full, shard;
     int64_t count, chunk_elements;
 
-    const std::byte* At(int64_t element) const { return full + element * DTypeBytes(full_dtype); }
+    const std::byte* At(int64_t element) const { return static_cast<const std::byte*>(full.Offset(element).data); }
   };
 
   // How many buffers of a chunk a rank needs at most; the same on every rank, since all must cut alike.
@@ -63,7 +59,7 @@ class OrderedReduce {
   };
 
   Range Chunk(const Reduction& reduction, int shard, int64_t chunk) const;
-  std::byte* Result(const Reduction& reduction, int64_t chunk) const;
+  Tensor Result(const Reduction& reduction, int64_t chunk) const;
   void ListContributions(const Reduction& reduction, int64_t chunk, ExchangeTransport::Messages& messages) const;
   void ListTeamSums(const Reduction& reduction, int64_t chunk, ExchangeTransport::Messages& messages) const;
   void SumRanks(ExchangeTransport& transport, const Reduction& reduction, int64_t chunk);

@@ -54,8 +54,7 @@ class StagedCommunicator : public Communicator {
 
  protected:
   absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) override;
-  absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
-                                int64_t count) override;
+  absl::Status RunReduceScatter(Tensor full, Tensor shard, int64_t count) override;
 
   // The inner communicator is where a staged operation waits for its peers, so an abort is passed on to it.
   void Wake() override {
@@ -101,7 +100,7 @@ class StagedCommunicator : public Communicator {
 
   Pending PostInnerGather(int64_t count, int64_t element_bytes) {
     if (element_bytes == 1) return inner_->AllGatherBytes(nullptr, staging_, count / size(), kUnit);
-    return inner_->AllGather(nullptr, staging_, count, element_bytes == 4 ? DType::kF32 : DType::kBF16, kUnit);
+    return inner_->AllGather({}, {staging_, element_bytes == 4 ? DType::kF32 : DType::kBF16}, count, kUnit);
   }
 
   static constexpr const char* kUnit = "staged";  // traffic is reported by this communicator, not by the inner one
@@ -129,23 +128,22 @@ absl::Status StagedCommunicator::RunAllGather(const void* shard, void* full, int
   });
 }
 
-absl::Status StagedCommunicator::RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
-                                                  int64_t count) {
-  const int64_t full_bytes = DTypeBytes(full_dtype), shard_bytes = DTypeBytes(shard_dtype);
-  if (size() == 1 && full_dtype == shard_dtype) {
-    Copy(shard, full, count * full_bytes);
+absl::Status StagedCommunicator::RunReduceScatter(Tensor full, Tensor shard, int64_t count) {
+  const int64_t full_bytes = DTypeBytes(full.dtype), shard_bytes = DTypeBytes(shard.dtype);
+  if (size() == 1 && full.dtype == shard.dtype) {
+    Copy(shard.data, full.data, count * full_bytes);
     return FinishCopies();
   }
   // The sum follows the pieces: a wider type has no room where a piece was.
   const int64_t bytes_per_element = size() * full_bytes + shard_bytes;
   std::byte* const sum = staging_ + Limit(bytes_per_element) * size() * full_bytes;
-  std::byte* to = static_cast<std::byte*>(shard);
+  std::byte* to = static_cast<std::byte*>(shard.data);
   return ForRounds(count, bytes_per_element, [&](const Round& round) {
     for (int part = 0; part < size(); part++) {
-      ToStaging(round, part, static_cast<const std::byte*>(full), full_bytes);
+      ToStaging(round, part, static_cast<const std::byte*>(full.data), full_bytes);
     }
     ZF_RETURN_IF_ERROR(FinishCopies());
-    ZF_RETURN_IF_ERROR(inner_->ReduceScatter(staging_, full_dtype, sum, shard_dtype, round.total(), kUnit).Wait());
+    ZF_RETURN_IF_ERROR(inner_->ReduceScatter({staging_, full.dtype}, {sum, shard.dtype}, round.total(), kUnit).Wait());
     const int64_t bytes = round.InMessage(rank()).size() * shard_bytes;
     // A narrower sum may go to this rank's place inside `full`: it ends before the pieces that are still to be read.
     Copy(to, sum, bytes);

@@ -53,10 +53,10 @@ Outcome RunAll(Group group, int64_t count) {
     for (int64_t i = 0; i < mine; i++) shard[i] = full[i] + static_cast<float>(rank);
     using enum DType;
     const std::vector<Communicator::Pending> pending = {
-        communicator.AllGather(shard.data(), gathered.data(), count, kF32, "u"),
-        communicator.ReduceScatter(full.data(), kF32, reduced.data(), kF32, count, "u"),
-        communicator.ReduceScatter(small.data(), kBF16, widened.data(), kF32, count, "u"),
-        communicator.AllReduce(sum.data(), count, kF32, "u")};
+        communicator.AllGather({shard.data(), kF32}, {gathered.data(), kF32}, count, "u"),
+        communicator.ReduceScatter({full.data(), kF32}, {reduced.data(), kF32}, count, "u"),
+        communicator.ReduceScatter({small.data(), kBF16}, {widened.data(), kF32}, count, "u"),
+        communicator.AllReduce({sum.data(), kF32}, count, "u")};
     for (const auto& one : pending) ASSERT_EQ(one.Wait(), absl::OkStatus());
     for (const auto* one : {&gathered, &reduced, &widened, &sum}) {
       outcome.results[rank].insert(outcome.results[rank].end(), one->begin(), one->end());
@@ -94,7 +94,7 @@ TEST(StagedTest, TouchesItsBuffersAfterTheirEvent) {
     const std::unique_ptr<Stream> compute = TheDevice().CreateStream().value();
     std::vector<float> values(100, static_cast<float>(rank + 1)), data(100, 1000.0f);
     TheDevice().Copy(*compute, data.data(), values.data(), 400);  // runs when the event is polled
-    const auto pending = group[rank]->AllReduce(data.data(), 100, DType::kF32, "u", compute->Record());
+    const auto pending = group[rank]->AllReduce({data.data(), DType::kF32}, 100, "u", compute->Record());
     ASSERT_EQ(pending.MakeStreamWait(*compute), absl::OkStatus());
     EXPECT_EQ(data, std::vector<float>(100, 3.0f));
   });
@@ -122,7 +122,7 @@ TEST(StagedTest, JoinsThroughTheInnerEndpoint) {
     EXPECT_EQ((*communicator)->backend(), "ucx");
     EXPECT_EQ((*communicator)->group(), "tensor");
     std::vector<F16> data(1001, ToF16(static_cast<float>(rank + 1)));
-    ASSERT_EQ((*communicator)->AllReduce(data.data(), 1001, DType::kF16, "u").Wait(), absl::OkStatus());
+    ASSERT_EQ((*communicator)->AllReduce({data.data(), DType::kF16}, 1001, "u").Wait(), absl::OkStatus());
     for (F16 value : data) ASSERT_EQ(ToFloat(value), 3.0f);
   });
 }

@@ -45,8 +45,8 @@ static void SumRowsInOrder(std::span<const void* const> contributions, DType dty
 
 }  // namespace kernels
 
-void SumInOrder(std::span<const void* const> contributions, DType dtype, void* to, DType to_dtype, int64_t count) {
-  kernels::SumRowsInOrder(contributions, dtype, {to, to_dtype}, count);
+void SumInOrder(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count) {
+  kernels::SumRowsInOrder(contributions, dtype, to, count);
 }
 
 }  // namespace zerofleet

@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <span>
 
-#include "worker/device/dtype.h"
+#include "worker/device/tensor.h"
 
 namespace zerofleet {
 
 // to[i] = contributions[0][i] + contributions[1][i] + ..., for i < count: left to right in fp32, then one rounding to
-// `to_dtype`. `to` may be one of the contributions itself if its elements are not wider than theirs.
+// its type. `to` may be one of the contributions itself if its elements are not wider than theirs.
 //
 // A sum in teams (topology.h) is one such sum per team, to fp32, and one of the teams' sums.
-void SumInOrder(std::span<const void* const> contributions, DType dtype, void* to, DType to_dtype, int64_t count);
+void SumInOrder(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count);
 
 }  // namespace zerofleet
 

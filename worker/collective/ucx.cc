@@ -59,12 +59,8 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
     });
   }
 
-  absl::Status RunReduceScatter(const void* full, DType full_dtype, void* shard, DType shard_dtype,
-                                int64_t count) override {
-    return Operate([&] {
-      return reduce_.Run(*this, static_cast<const std::byte*>(full), full_dtype, static_cast<std::byte*>(shard),
-                         shard_dtype, count);
-    });
+  absl::Status RunReduceScatter(Tensor full, Tensor shard, int64_t count) override {
+    return Operate([&] { return reduce_.Run(*this, full, shard, count); });
   }
 
   void Idle() override {
@@ -95,8 +91,8 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
   absl::Status Arrive(int64_t step) override { return Wait(receives_[step % kExchangeDepth]); }
   absl::Status Release(int64_t step) override { return Wait(sends_[step % kExchangeDepth]); }
 
-  void Sum(std::span<const void* const> contributions, DType dtype, void* to, DType to_dtype, int64_t count) override {
-    SumInOrder(contributions, dtype, to, to_dtype, count);
+  void Sum(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count) override {
+    SumInOrder(contributions, dtype, to, count);
   }
 
   absl::Status Wait(Requests& requests) {

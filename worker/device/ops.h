@@ -9,36 +9,15 @@
 #ifndef ZEROFLEET_WORKER_DEVICE_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_OPS_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "worker/device/device.h"
 #include "worker/device/dtype.h"
+#include "worker/device/op_arguments.h"
 #include "worker/device/step_control.h"
+#include "worker/device/tensor.h"
 
 namespace zerofleet {
-
-// A typed pointer; the shape is part of each op's signature.
-struct Tensor {
-  void* data = nullptr;
-  DType dtype = DType::kF32;
-
-  Tensor Offset(int64_t elements) const {
-    return {static_cast<std::byte*>(data) + elements * DTypeBytes(dtype), dtype};
-  }
-  explicit operator bool() const { return data != nullptr; }
-};
-
-struct AttentionShape {
-  int64_t batch, time, heads, head_size;
-};
-
-// A run of elements of a flat vector with one rule of weight decay.
-struct DecaySegment {
-  int64_t offset, count;
-  bool decay;
-};
 
 class Ops {
  public:
@@ -47,19 +26,15 @@ class Ops {
   // --- Linear layers. Weights are (N, K): out by in.
 
   // y(M,N) = x(M,K) w^T + bias(N) + residual(M,N); bias and residual may be null.
-  virtual void LinearForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor residual,
-                             Tensor y) = 0;
+  virtual void LinearForward(Stream&, const LinearForwardArguments&) = 0;
   // before(M,N) = x(M,K) w^T + bias(N), y(M,N) = gelu(before).
-  virtual void LinearGeluForward(Stream&, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias,
-                                 Tensor before, Tensor y) = 0;
+  virtual void LinearGeluForward(Stream&, const LinearGeluForwardArguments&) = 0;
   // dx(M,K) = dy(M,N) w, overwritten.
-  virtual void LinearBackwardInput(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor dx) = 0;
+  virtual void LinearBackwardInput(Stream&, const LinearBackwardInputArguments&) = 0;
   // dbefore(M,K) = (dy(M,N) w) * gelu'(before(M,K)): through this layer and the GELU whose output it took.
-  virtual void LinearBackwardInputGelu(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor before,
-                                       Tensor dbefore) = 0;
+  virtual void LinearBackwardInputGelu(Stream&, const LinearBackwardInputGeluArguments&) = 0;
   // dw(N,K) += dy^T x and dbias(N) += column sums of dy, both fp32; dbias may be null.
-  virtual void LinearBackwardWeight(Stream&, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor x, float* dw,
-                                    float* dbias) = 0;
+  virtual void LinearBackwardWeight(Stream&, const LinearBackwardWeightArguments&) = 0;
 
   // --- Element-wise. GELU is the tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 uses it.
 
@@ -67,32 +42,26 @@ class Ops {
 
   // --- Layer norm over the last axis (C); mean and rstd are fp32 (M), written by the forward, read by the backward.
 
-  virtual void LayerNormForward(Stream&, int64_t m, int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta,
-                                Tensor y, float* mean, float* rstd) = 0;
+  virtual void LayerNormForward(Stream&, const LayerNormForwardArguments&) = 0;
   // dx(M,C) += the gradient through the norm (the residual path's gradient is already in dx); dgamma(C), dbeta(C) +=.
-  virtual void LayerNormBackward(Stream&, int64_t m, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* mean,
-                                 const float* rstd, Tensor dx, float* dgamma, float* dbeta) = 0;
+  virtual void LayerNormBackward(Stream&, const LayerNormBackwardArguments&) = 0;
 
   // --- Causal self-attention. qkv is (B,T,3C): queries, keys and values side by side, heads contiguous in each. Scores
   // are scaled by 1/sqrt(D). Never holds more than one tile of scores per thread.
 
   // out(B,T,C); logsumexp(B,H,T) fp32 is kept for the backward.
-  virtual void AttentionForward(Stream&, const AttentionShape&, Tensor qkv, Tensor out, float* logsumexp,
-                                void* scratch) = 0;
+  virtual void AttentionForward(Stream&, const AttentionForwardArguments&) = 0;
   // dqkv(B,T,3C) overwritten.
-  virtual void AttentionBackward(Stream&, const AttentionShape&, Tensor qkv, Tensor out, const float* logsumexp,
-                                 Tensor dout, Tensor dqkv, void* scratch) = 0;
+  virtual void AttentionBackward(Stream&, const AttentionBackwardArguments&) = 0;
   // Bytes that either direction needs, for all threads together.
   virtual int64_t AttentionScratchBytes(const AttentionShape&) const = 0;
 
   // --- Embeddings.
 
   // x(M,C) = wte[token] + wpe[position]; tokens (B,T) int32, each in [0, V), checked by the data source.
-  virtual void EmbeddingForward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor wte,
-                                Tensor wpe, Tensor x) = 0;
+  virtual void EmbeddingForward(Stream&, const EmbeddingForwardArguments&) = 0;
   // dwte(V,C) += and dwpe(T_max,C) +=, fp32, in token order.
-  virtual void EmbeddingBackward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor dx,
-                                 float* dwte, float* dwpe) = 0;
+  virtual void EmbeddingBackward(Stream&, const EmbeddingBackwardArguments&) = 0;
 
   // --- Output head with softmax cross-entropy, fused and chunked over tokens so that at most
   // CrossEntropyScratchBytes of logits exist at once.
@@ -100,8 +69,7 @@ class Ops {
   // *loss_sum = sum over M tokens of -log softmax(x w^T)[target], in nats, accumulated in double (a device pointer).
   // If dx is set, the backward runs too: dx(M,C) = and dw(V,C) += gradients of loss_sum * *gradient_scale (a device
   // pointer too, since the loss scale is decided there).
-  virtual void CrossEntropy(Stream&, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w, const int32_t* targets,
-                            const float* gradient_scale, double* loss_sum, Tensor dx, float* dw, void* scratch) = 0;
+  virtual void CrossEntropy(Stream&, const CrossEntropyArguments&) = 0;
   virtual int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const = 0;
 
   // --- Flat vectors, for ZeRO.
@@ -118,25 +86,21 @@ class Ops {
   // (fp32) updated in place from gradient, then parameter = master converted, over the segments' elements (segments in
   // order, next to one another). Factors, and whether to do anything at all, come from `control` on the device.
   // parameter.data may be master itself when it is fp32.
-  virtual void AdamW(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
-                     float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) = 0;
+  virtual void AdamW(Stream&, const AdamWArguments&) = 0;
   // As AdamW, the rule being SGD with momentum as torch.optim.SGD computes it without dampening and without Nesterov's
   // variant: where a segment decays, weight_decay * master is added to the clipped gradient (L2, coupled); momentum =
   // momentum * factor + gradient; master -= learning rate * momentum.
-  virtual void Sgd(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
-                   float* master, float* momentum, Tensor parameter) = 0;
+  virtual void Sgd(Stream&, const SgdArguments&) = 0;
   // to[i] = mean 0, deviation `deviation`, from a counter-based generator: element i of the result depends only on
   // (seed, stream_id, first + i), so any rank can fill any range.
-  virtual void FillNormal(Stream&, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,
-                          float* to) = 0;
+  virtual void FillNormal(Stream&, const FillNormalArguments&) = 0;
 
   // --- The step's own numbers (step_control.h). They stay on the device, so that the host need not wait for them.
 
   // control->gradient_scale for the backward passes of a step.
   virtual void BeginStep(Stream&, double tokens, StepControl* control) = 0;
   // *mine = the sums of `losses` and `squares`, each in order, and `flags`.
-  virtual void SumScalars(Stream&, const double* losses, int64_t loss_count, const double* squares,
-                          int64_t square_count, uint64_t flags, StepScalars* mine) = 0;
+  virtual void SumScalars(Stream&, const SumScalarsArguments&) = 0;
   // Adds up the ranks' scalars in order and decides clipping, the update's factors and the next loss scale.
   virtual void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule,
                           StepControl* control) = 0;

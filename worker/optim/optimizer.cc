@@ -34,13 +34,22 @@ std::vector<OptimizerKey> KeysWith(double learning_rate, double weight_decay, st
 float* Floats(const Tensor& tensor) { return static_cast<float*>(tensor.data); }
 
 void UpdateAdamW(Ops& ops, Stream& stream, const UpdatePiece& piece) {
-  ops.AdamW(stream, piece.segments, piece.control, piece.gradient, Floats(piece.states[0]), Floats(piece.states[1]),
-            Floats(piece.states[2]), piece.parameter);
+  ops.AdamW(stream, {.segments = piece.segments,
+                     .control = piece.control,
+                     .gradient = piece.gradient,
+                     .master = Floats(piece.states[0]),
+                     .exp_avg = Floats(piece.states[1]),
+                     .exp_avg_sq = Floats(piece.states[2]),
+                     .parameter = piece.parameter});
 }
 
 void UpdateSgd(Ops& ops, Stream& stream, const UpdatePiece& piece) {
-  ops.Sgd(stream, piece.segments, piece.control, piece.gradient, Floats(piece.states[0]), Floats(piece.states[1]),
-          piece.parameter);
+  ops.Sgd(stream, {.segments = piece.segments,
+                   .control = piece.control,
+                   .gradient = piece.gradient,
+                   .master = Floats(piece.states[0]),
+                   .momentum = Floats(piece.states[1]),
+                   .parameter = piece.parameter});
 }
 
 // AdamW (Loshchilov and Hutter 2019).

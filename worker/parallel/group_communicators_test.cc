@@ -35,7 +35,7 @@ TEST(GroupCommunicators, AnAbortReachesEveryGroup) {
   groups.Abort(absl::UnavailableError("the view is over"));
   float value = 1;
   for (const char* group : {kDataGroup, kTensorGroup}) {
-    EXPECT_EQ(groups.Of(group).AllReduce(&value, 1, DType::kF32, "x").Wait().message(), "the view is over");
+    EXPECT_EQ(groups.Of(group).AllReduce({&value, DType::kF32}, 1, "x").Wait().message(), "the view is over");
   }
 }
 

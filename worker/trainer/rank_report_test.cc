@@ -18,8 +18,8 @@ TEST(RankReport, HoldsMemoryAndCollectives) {
   on_device->Take("states");
   std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup(kDataGroup, 2);
   std::vector<float> a(100), b(100);
-  Communicator::Pending other = group[1]->AllReduce(b.data(), 100, DType::kF32, "x");
-  ASSERT_TRUE(group[0]->AllReduce(a.data(), 100, DType::kF32, "x").Wait().ok());
+  Communicator::Pending other = group[1]->AllReduce({b.data(), DType::kF32}, 100, "x");
+  ASSERT_TRUE(group[0]->AllReduce({a.data(), DType::kF32}, 100, "x").Wait().ok());
   ASSERT_TRUE(other.Wait().ok());
   group.pop_back();
   v1::RankReport report = BuildRankReport(0, *on_device, *on_host, GroupCommunicators(std::move(group)));

@@ -33,14 +33,14 @@ TEST(WorkerStatus, AbortsTheCommunicatorsNowOrLater) {
   WorkerStatus now, later;
   now.SetGroups(&first);
   float value = 1;
-  Communicator::Pending waiting = first.data().AllReduce(&value, 1, DType::kF32, "head");
+  Communicator::Pending waiting = first.data().AllReduce({&value, DType::kF32}, 1, "head");
   while (first.data().progress().sequence == 0) std::this_thread::yield();
   now.Abort(absl::UnavailableError("rank 1 is gone"));
   EXPECT_EQ(waiting.Wait().message(), "rank 1 is gone");
   EXPECT_EQ(now.Heartbeat().progress(0).unit(), "head");
   later.Abort(absl::UnavailableError("too late"));
   later.SetGroups(&second);
-  EXPECT_FALSE(second.data().AllReduce(&value, 1, DType::kF32, "head").Wait().ok());
+  EXPECT_FALSE(second.data().AllReduce({&value, DType::kF32}, 1, "head").Wait().ok());
   now.SetGroups(nullptr);
   later.SetGroups(nullptr);
 }

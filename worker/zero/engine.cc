@@ -174,8 +174,12 @@ absl::Status ZeroEngine::RunMicroBatches(const MicroBatchSource& batches) {
 absl::StatusOr<Communicator::Pending> ZeroEngine::DecideStep(const StepInput& input) {
   Ops& ops = parts_.device.ops();
   SumOwnedSquares(parts_.layout, reducer_.resting(), ops, parts_.stream, squares_);
-  ops.SumScalars(parts_.stream, losses_, parts_.layout.options().micro_batches, squares_, parts_.layout.units(),
-                 input.flags, my_scalars_);
+  ops.SumScalars(parts_.stream, {.losses = losses_,
+                                 .loss_count = parts_.layout.options().micro_batches,
+                                 .squares = squares_,
+                                 .square_count = parts_.layout.units(),
+                                 .flags = input.flags,
+                                 .mine = my_scalars_});
   Communicator::Pending gathered = parts_.communicator.AllGatherBytes(my_scalars_, all_scalars_, sizeof(StepScalars),
                                                                       kScalarsUnit, parts_.stream.Record());
   ZF_RETURN_IF_ERROR(gathered.MakeStreamWait(parts_.stream));

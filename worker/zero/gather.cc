@@ -52,10 +52,9 @@ void ParameterGatherer::Release(int unit) {
 
 void ParameterGatherer::Post(int unit) {
   stream_waits_[unit] = false;
-  unit_ready_[unit] =
-      communicator_.AllGather(resting_.Offset(layout_.ShardOffset(unit, /*split=*/true)).data,
-                              slot_memory_[slots_.slot_of_unit[unit]].data, layout_.partition().PaddedElements(unit),
-                              layout_.options().dtype, layout_.partition().unit(unit).name, stream_.Record());
+  unit_ready_[unit] = communicator_.AllGather(
+      resting_.Offset(layout_.ShardOffset(unit, /*split=*/true)), slot_memory_[slots_.slot_of_unit[unit]],
+      layout_.partition().PaddedElements(unit), layout_.partition().unit(unit).name, stream_.Record());
 }
 
 void ParameterGatherer::PublishUpdate() {
@@ -63,9 +62,9 @@ void ParameterGatherer::PublishUpdate() {
   std::shared_ptr<Event> updated = stream_.Record();
   for (int u = 0; u < layout_.units(); ++u) {
     stream_waits_[u] = false;
-    unit_ready_[u] = communicator_.AllGather(nullptr, resting_.Offset(layout_.UnitOffset(u)).data,
-                                             layout_.partition().PaddedElements(u), layout_.options().dtype,
-                                             layout_.partition().unit(u).name, updated);
+    unit_ready_[u] =
+        communicator_.AllGather({}, resting_.Offset(layout_.UnitOffset(u)), layout_.partition().PaddedElements(u),
+                                layout_.partition().unit(u).name, updated);
   }
 }
 

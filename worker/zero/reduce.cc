@@ -72,10 +72,9 @@ void GradientReducer::DeliverWhole(int unit) {
   Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/false));
   if (layout_.needs_gradient_slots())
     ops_.Convert(stream_, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
-  unit_reduced_[unit] =
-      communicator_.ReduceScatter(whole.data, whole.dtype, shard.data, shard.dtype, elements, name, stream_.Record());
+  unit_reduced_[unit] = communicator_.ReduceScatter(whole, shard, elements, name, stream_.Record());
   if (!layout_.stage().split_optimizer) {
-    unit_reduced_[unit] = communicator_.AllGather(nullptr, whole.data, elements, whole.dtype, name);
+    unit_reduced_[unit] = communicator_.AllGather({}, whole, elements, name);
   }
 }
 
@@ -87,8 +86,7 @@ void GradientReducer::DeliverSplit(int unit) {
   if (wire.dtype != DType::kF32) ops_.Convert(stream_, elements, slot.memory, wire);
   Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/true));
   if (micro_batch_ > 0) shard = {slot.staging, DType::kF32};
-  slot.sent = communicator_.ReduceScatter(wire.data, wire.dtype, shard.data, shard.dtype, elements,
-                                          layout_.partition().unit(unit).name, stream_.Record());
+  slot.sent = communicator_.ReduceScatter(wire, shard, elements, layout_.partition().unit(unit).name, stream_.Record());
   slot.draining = unit;
 }
 

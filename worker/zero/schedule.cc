@@ -36,7 +36,7 @@ class DryCommunicator : public Communicator {
 
  protected:
   absl::Status RunAllGather(const void*, void*, int64_t, int64_t) override { return absl::OkStatus(); }
-  absl::Status RunReduceScatter(const void*, DType, void*, DType, int64_t) override { return absl::OkStatus(); }
+  absl::Status RunReduceScatter(Tensor, Tensor, int64_t) override { return absl::OkStatus(); }
 
  private:
   std::vector<ScheduledCollective> posted_;

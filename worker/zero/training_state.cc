@@ -61,8 +61,12 @@ void TrainingState::FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t s
     if (tensor.init == Init::kOnes || tensor.init == Init::kZeros) {
       ops.Fill(stream, end - begin, tensor.init == Init::kOnes ? 1.0f : 0.0f, at);
     } else {
-      ops.FillNormal(stream, end - begin, seed, t, begin - tensor.flat_begin,
-                     static_cast<float>(spec_.Deviation(tensor.init)), at);
+      ops.FillNormal(stream, {.count = end - begin,
+                              .seed = seed,
+                              .stream_id = t,
+                              .first = begin - tensor.flat_begin,
+                              .deviation = static_cast<float>(spec_.Deviation(tensor.init)),
+                              .to = at});
     }
   }
 }

@@ -19,7 +19,11 @@ ForwardResult Forward(Device& device, const AttentionShape& s, DType dtype, cons
   const DeviceTensor from(device, qkv, dtype), out(device, std::vector<float>(Tokens(s) * Width(s)), dtype);
   const DeviceTensor logsumexp(device, std::vector<float>(Tokens(s) * s.heads));
   const DeviceTensor scratch(device, device.ops().AttentionScratchBytes(s));
-  device.ops().AttentionForward(*stream, s, from.tensor(), out.tensor(), logsumexp.as(), scratch.as<void>());
+  device.ops().AttentionForward(*stream, {.shape = s,
+                                          .qkv = from.tensor(),
+                                          .out = out.tensor(),
+                                          .logsumexp = logsumexp.as(),
+                                          .scratch = scratch.as<void>()});
   EXPECT_TRUE(stream->Synchronize().ok());
   return {out.Read(device), logsumexp.Read(device)};
 }
@@ -31,8 +35,13 @@ std::vector<float> Backward(Device& device, const AttentionShape& s, DType dtype
   const DeviceTensor from(device, qkv, dtype), out(device, forward.out, dtype), gradient(device, dout, dtype);
   const DeviceTensor logsumexp(device, forward.logsumexp), dqkv(device, std::vector<float>(qkv.size(), 7.0f), dtype);
   const DeviceTensor scratch(device, device.ops().AttentionScratchBytes(s));
-  device.ops().AttentionBackward(*stream, s, from.tensor(), out.tensor(), logsumexp.as(), gradient.tensor(),
-                                 dqkv.tensor(), scratch.as<void>());
+  device.ops().AttentionBackward(*stream, {.shape = s,
+                                           .qkv = from.tensor(),
+                                           .out = out.tensor(),
+                                           .logsumexp = logsumexp.as(),
+                                           .dout = gradient.tensor(),
+                                           .dqkv = dqkv.tensor(),
+                                           .scratch = scratch.as<void>()});
   EXPECT_TRUE(stream->Synchronize().ok());
   return dqkv.Read(device);
 }

@@ -33,9 +33,17 @@ class CrossEntropyTest : public DeviceTest {
     const DeviceTensor loss(device(), int64_t{sizeof(double)}), device_scale = PutFloat({scale});
     const DeviceTensor scratch(device(), ops().CrossEntropyScratchBytes(s.m, s.c, s.vocab, dtype()));
     device().Copy(stream(), device_targets.as<void>(), targets.data(), targets.size() * sizeof(int32_t));
-    ops().CrossEntropy(stream(), s.m, s.c, s.vocab, device_x.tensor(), device_w.tensor(), device_targets.as<int32_t>(),
-                       device_scale.as(), loss.as<double>(), backward ? dx.tensor() : Tensor{}, dw.as(),
-                       scratch.as<void>());
+    ops().CrossEntropy(stream(), {.m = s.m,
+                                  .c = s.c,
+                                  .vocab = s.vocab,
+                                  .x = device_x.tensor(),
+                                  .w = device_w.tensor(),
+                                  .targets = device_targets.as<int32_t>(),
+                                  .gradient_scale = device_scale.as(),
+                                  .loss_sum = loss.as<double>(),
+                                  .dx = backward ? dx.tensor() : Tensor{},
+                                  .dw = dw.as(),
+                                  .scratch = scratch.as<void>()});
     Result result;
     device().Copy(stream(), &result.loss, loss.as<void>(), sizeof(double));
     result.dx = Get(dx);

@@ -37,9 +37,12 @@ class OpRun {
     const DeviceTensor x = In(m * k, 1), w = In(n * k, 2), bias = In(n, 3), dy = In(m * n, 4);
     const DeviceTensor y = Out(m * n, dtype_), dx = Out(m * k, dtype_), dw = Out(n * k, DType::kF32);
     const DeviceTensor dbias = Out(n, DType::kF32);
-    device_.ops().LinearForward(*stream_, m, n, k, x.tensor(), w.tensor(), bias.tensor(), Tensor{}, y.tensor());
-    device_.ops().LinearBackwardInput(*stream_, m, n, k, dy.tensor(), w.tensor(), dx.tensor());
-    device_.ops().LinearBackwardWeight(*stream_, m, n, k, dy.tensor(), x.tensor(), dw.as(), dbias.as());
+    device_.ops().LinearForward(
+        *stream_, {.m = m, .n = n, .k = k, .x = x.tensor(), .w = w.tensor(), .bias = bias.tensor(), .y = y.tensor()});
+    device_.ops().LinearBackwardInput(*stream_,
+                                      {.m = m, .n = n, .k = k, .dy = dy.tensor(), .w = w.tensor(), .dx = dx.tensor()});
+    device_.ops().LinearBackwardWeight(
+        *stream_, {.m = m, .n = n, .k = k, .dy = dy.tensor(), .x = x.tensor(), .dw = dw.as(), .dbias = dbias.as()});
     for (const DeviceTensor* kept : {&y, &dx, &dw, &dbias}) Keep(*kept);
   }
 
@@ -48,9 +51,18 @@ class OpRun {
     const DeviceTensor qkv = In(3 * count, 5), dout = In(count, 6), out = Out(count, dtype_);
     const DeviceTensor dqkv = Out(3 * count, dtype_), logsumexp = Out(s.batch * s.heads * s.time, DType::kF32);
     const DeviceTensor scratch(device_, device_.ops().AttentionScratchBytes(s));
-    device_.ops().AttentionForward(*stream_, s, qkv.tensor(), out.tensor(), logsumexp.as(), scratch.as<void>());
-    device_.ops().AttentionBackward(*stream_, s, qkv.tensor(), out.tensor(), logsumexp.as(), dout.tensor(),
-                                    dqkv.tensor(), scratch.as<void>());
+    device_.ops().AttentionForward(*stream_, {.shape = s,
+                                              .qkv = qkv.tensor(),
+                                              .out = out.tensor(),
+                                              .logsumexp = logsumexp.as(),
+                                              .scratch = scratch.as<void>()});
+    device_.ops().AttentionBackward(*stream_, {.shape = s,
+                                               .qkv = qkv.tensor(),
+                                               .out = out.tensor(),
+                                               .logsumexp = logsumexp.as(),
+                                               .dout = dout.tensor(),
+                                               .dqkv = dqkv.tensor(),
+                                               .scratch = scratch.as<void>()});
     for (const DeviceTensor* kept : {&out, &logsumexp, &dqkv}) Keep(*kept);
   }
 
@@ -59,10 +71,25 @@ class OpRun {
     const DeviceTensor x = In(m * c, 7), gamma = In(c, 8), beta = In(c, 9), dy = In(m * c, 10);
     const DeviceTensor y = Out(m * c, dtype_), dx = Out(m * c, dtype_), mean = Out(m, DType::kF32);
     const DeviceTensor rstd = Out(m, DType::kF32), dgamma = Out(c, DType::kF32), dbeta = Out(c, DType::kF32);
-    device_.ops().LayerNormForward(*stream_, m, c, 1e-5f, x.tensor(), gamma.tensor(), beta.tensor(), y.tensor(),
-                                   mean.as(), rstd.as());
-    device_.ops().LayerNormBackward(*stream_, m, c, dy.tensor(), x.tensor(), gamma.tensor(), mean.as(), rstd.as(),
-                                    dx.tensor(), dgamma.as(), dbeta.as());
+    device_.ops().LayerNormForward(*stream_, {.m = m,
+                                              .c = c,
+                                              .epsilon = 1e-5f,
+                                              .x = x.tensor(),
+                                              .gamma = gamma.tensor(),
+                                              .beta = beta.tensor(),
+                                              .y = y.tensor(),
+                                              .mean = mean.as(),
+                                              .rstd = rstd.as()});
+    device_.ops().LayerNormBackward(*stream_, {.m = m,
+                                               .c = c,
+                                               .dy = dy.tensor(),
+                                               .x = x.tensor(),
+                                               .gamma = gamma.tensor(),
+                                               .mean = mean.as(),
+                                               .rstd = rstd.as(),
+                                               .dx = dx.tensor(),
+                                               .dgamma = dgamma.as(),
+                                               .dbeta = dbeta.as()});
     for (const DeviceTensor* kept : {&y, &dx, &dgamma, &dbeta}) Keep(*kept);
   }
 
@@ -72,7 +99,13 @@ class OpRun {
     CopyTokens(tokens, batch * time, vocab);
     const DeviceTensor dx = In(batch * time * c, 11), dwte = Out(vocab * c, DType::kF32);
     const DeviceTensor dwpe = Out(time * c, DType::kF32);
-    device_.ops().EmbeddingBackward(*stream_, batch, time, c, tokens.as<int32_t>(), dx.tensor(), dwte.as(), dwpe.as());
+    device_.ops().EmbeddingBackward(*stream_, {.batch = batch,
+                                               .time = time,
+                                               .c = c,
+                                               .tokens = tokens.as<int32_t>(),
+                                               .dx = dx.tensor(),
+                                               .dwte = dwte.as(),
+                                               .dwpe = dwpe.as()});
     Keep(dwte);
     Keep(dwpe);
   }
@@ -85,8 +118,17 @@ class OpRun {
     const DeviceTensor dw = Out(vocab * c, DType::kF32), loss = Out(2, DType::kF32);
     const DeviceTensor scratch(device_, device_.ops().CrossEntropyScratchBytes(m, c, vocab, dtype_));
     const DeviceTensor scale(device_, std::vector<float>{0.5f});
-    device_.ops().CrossEntropy(*stream_, m, c, vocab, x.tensor(), w.tensor(), targets.as<int32_t>(), scale.as(),
-                               loss.as<double>(), dx.tensor(), dw.as(), scratch.as<void>());
+    device_.ops().CrossEntropy(*stream_, {.m = m,
+                                          .c = c,
+                                          .vocab = vocab,
+                                          .x = x.tensor(),
+                                          .w = w.tensor(),
+                                          .targets = targets.as<int32_t>(),
+                                          .gradient_scale = scale.as(),
+                                          .loss_sum = loss.as<double>(),
+                                          .dx = dx.tensor(),
+                                          .dw = dw.as(),
+                                          .scratch = scratch.as<void>()});
     for (const DeviceTensor* kept : {&dx, &dw, &loss}) Keep(*kept);
   }
 

@@ -18,8 +18,13 @@ class ElementwiseTest : public DeviceTest {
   std::vector<float> GeluGradient(const std::vector<float>& x, const std::vector<float>& dy) {
     const auto count = static_cast<int64_t>(x.size());
     const DeviceTensor one = Put({1.0f}), before = Put(x), upstream = Put(dy), gradient = Room(count);
-    ops().LinearBackwardInputGelu(stream(), count, 1, 1, upstream.tensor(), one.tensor(), before.tensor(),
-                                  gradient.tensor());
+    ops().LinearBackwardInputGelu(stream(), {.m = count,
+                                             .n = 1,
+                                             .k = 1,
+                                             .dy = upstream.tensor(),
+                                             .w = one.tensor(),
+                                             .before = before.tensor(),
+                                             .dbefore = gradient.tensor()});
     return Get(gradient);
   }
   // Values in [-8, 8).

@@ -21,7 +21,13 @@ class EmbeddingTest : public DeviceTest {
 TEST_P(EmbeddingTest, ForwardAddsTokenAndPosition) {
   const auto wte = Random(kVocab * kWidth, 1), wpe = Random(kTime * kWidth, 2);
   const DeviceTensor tokens = Tokens(), te = Put(wte), pe = Put(wpe), x = Room(kBatch * kTime * kWidth);
-  ops().EmbeddingForward(stream(), kBatch, kTime, kWidth, tokens.as<int32_t>(), te.tensor(), pe.tensor(), x.tensor());
+  ops().EmbeddingForward(stream(), {.batch = kBatch,
+                                    .time = kTime,
+                                    .c = kWidth,
+                                    .tokens = tokens.as<int32_t>(),
+                                    .wte = te.tensor(),
+                                    .wpe = pe.tensor(),
+                                    .x = x.tensor()});
   std::vector<double> want;
   for (int64_t row = 0; row < kBatch * kTime; ++row) {
     for (int64_t i = 0; i < kWidth; ++i) {
@@ -35,8 +41,13 @@ TEST_P(EmbeddingTest, BackwardIsTheTransposeOfTheForward) {
   const auto dx = Random(kBatch * kTime * kWidth, 3), wte_before = Values(kVocab * kWidth, 4);
   const DeviceTensor tokens = Tokens(), gradient = Put(dx), dwte = PutFloat(wte_before);
   const DeviceTensor dwpe = PutFloat(std::vector<float>(kTime * kWidth));
-  ops().EmbeddingBackward(stream(), kBatch, kTime, kWidth, tokens.as<int32_t>(), gradient.tensor(), dwte.as(),
-                          dwpe.as());
+  ops().EmbeddingBackward(stream(), {.batch = kBatch,
+                                     .time = kTime,
+                                     .c = kWidth,
+                                     .tokens = tokens.as<int32_t>(),
+                                     .dx = gradient.tensor(),
+                                     .dwte = dwte.as(),
+                                     .dwpe = dwpe.as()});
   std::vector<double> want_token(wte_before.begin(), wte_before.end()), want_position(kTime * kWidth);
   for (int64_t row = 0; row < kBatch * kTime; ++row) {
     for (int64_t i = 0; i < kWidth; ++i) {

@@ -138,8 +138,13 @@ TEST_P(FlatVectorsTest, AdamWMatchesDouble) {
   const DecaySegment segments[] = {
       {0, 1001, true}, {1001, 2, false}, {1003, 20000, true}, {21003, kCount - 21003, false}};
   const DeviceTensor control = Control();
-  ops().AdamW(stream(), segments, control.as<StepControl>(), gradient.tensor(), master.as(), exp_avg.as(),
-              exp_avg_sq.as(), parameter.tensor());
+  ops().AdamW(stream(), {.segments = segments,
+                         .control = control.as<StepControl>(),
+                         .gradient = gradient.tensor(),
+                         .master = master.as(),
+                         .exp_avg = exp_avg.as(),
+                         .exp_avg_sq = exp_avg_sq.as(),
+                         .parameter = parameter.tensor()});
   std::vector<double> want_p, want_m, want_v;
   for (int64_t i = 0; i < kCount; ++i) {
     const double grad = g[i] * kGradientScale;
@@ -168,8 +173,13 @@ TEST_P(FlatVectorsTest, AdamWOfARangeEqualsThatRangeOfTheWhole) {
     const DeviceTensor control = Control();
     for (const auto& [begin, end] : ranges) {
       const DecaySegment all{0, end - begin, true};
-      ops().AdamW(stream(), {&all, 1}, control.as<StepControl>(), gradient.tensor().Offset(begin), master.as() + begin,
-                  exp_avg.as() + begin, exp_avg_sq.as() + begin, fp32_parameter.Offset(begin));
+      ops().AdamW(stream(), {.segments = {&all, 1},
+                             .control = control.as<StepControl>(),
+                             .gradient = gradient.tensor().Offset(begin),
+                             .master = master.as() + begin,
+                             .exp_avg = exp_avg.as() + begin,
+                             .exp_avg_sq = exp_avg_sq.as() + begin,
+                             .parameter = fp32_parameter.Offset(begin)});
     }
     return std::array{Bits(Get(master)), Bits(Get(exp_avg)), Bits(Get(exp_avg_sq))};
   };
@@ -182,8 +192,13 @@ TEST_P(FlatVectorsTest, AdamWLeavesASkippedStepAlone) {
                      exp_avg_sq = PutFloat(p);
   const DeviceTensor parameter = Room(kCount), control = Control(kRule, /*apply=*/false);
   const DecaySegment all{0, kCount, true};
-  ops().AdamW(stream(), {&all, 1}, control.as<StepControl>(), gradient.tensor(), master.as(), exp_avg.as(),
-              exp_avg_sq.as(), parameter.tensor());
+  ops().AdamW(stream(), {.segments = {&all, 1},
+                         .control = control.as<StepControl>(),
+                         .gradient = gradient.tensor(),
+                         .master = master.as(),
+                         .exp_avg = exp_avg.as(),
+                         .exp_avg_sq = exp_avg_sq.as(),
+                         .parameter = parameter.tensor()});
   for (const DeviceTensor* vector : {&master, &exp_avg, &exp_avg_sq}) EXPECT_EQ(Bits(Get(*vector)), Bits(p));
   EXPECT_EQ(Get(parameter), std::vector<float>(kCount));
 }
@@ -196,8 +211,12 @@ TEST_P(FlatVectorsTest, SgdMatchesDouble) {
   const DecaySegment segments[] = {
       {0, 1001, true}, {1001, 2, false}, {1003, 20000, true}, {21003, kCount - 21003, false}};
   const DeviceTensor control = Control(kSgdRule);
-  ops().Sgd(stream(), segments, control.as<StepControl>(), gradient.tensor(), master.as(), momentum.as(),
-            parameter.tensor());
+  ops().Sgd(stream(), {.segments = segments,
+                       .control = control.as<StepControl>(),
+                       .gradient = gradient.tensor(),
+                       .master = master.as(),
+                       .momentum = momentum.as(),
+                       .parameter = parameter.tensor()});
   std::vector<double> want_p, want_m;
   for (int64_t i = 0; i < kCount; ++i) {
     const bool decays = i < 1001 || (i >= 1003 && i < 21003);
@@ -219,8 +238,12 @@ TEST_P(FlatVectorsTest, SgdOfARangeEqualsThatRangeOfTheWhole) {
     const DeviceTensor gradient = Put(g), master = PutFloat(p), momentum = PutFloat(m), control = Control(kSgdRule);
     for (const auto& [begin, end] : ranges) {
       const DecaySegment all{0, end - begin, true};
-      ops().Sgd(stream(), {&all, 1}, control.as<StepControl>(), gradient.tensor().Offset(begin), master.as() + begin,
-                momentum.as() + begin, master.tensor().Offset(begin));
+      ops().Sgd(stream(), {.segments = {&all, 1},
+                           .control = control.as<StepControl>(),
+                           .gradient = gradient.tensor().Offset(begin),
+                           .master = master.as() + begin,
+                           .momentum = momentum.as() + begin,
+                           .parameter = master.tensor().Offset(begin)});
     }
     return std::array{Bits(Get(master)), Bits(Get(momentum))};
   };
@@ -232,17 +255,27 @@ TEST_P(FlatVectorsTest, SgdLeavesASkippedStepAlone) {
   const DeviceTensor gradient = Put(Random(kCount, 6)), master = PutFloat(p), momentum = PutFloat(p);
   const DeviceTensor parameter = Room(kCount), control = Control(kSgdRule, /*apply=*/false);
   const DecaySegment all{0, kCount, true};
-  ops().Sgd(stream(), {&all, 1}, control.as<StepControl>(), gradient.tensor(), master.as(), momentum.as(),
-            parameter.tensor());
+  ops().Sgd(stream(), {.segments = {&all, 1},
+                       .control = control.as<StepControl>(),
+                       .gradient = gradient.tensor(),
+                       .master = master.as(),
+                       .momentum = momentum.as(),
+                       .parameter = parameter.tensor()});
   for (const DeviceTensor* vector : {&master, &momentum}) EXPECT_EQ(Bits(Get(*vector)), Bits(p));
   EXPECT_EQ(Get(parameter), std::vector<float>(kCount));
 }
 
 TEST_P(FlatVectorsTest, FillNormalOfARangeEqualsThatRangeOfTheWhole) {
   const DeviceTensor whole = PutFloat(std::vector<float>(kCount)), parts = PutFloat(std::vector<float>(kCount));
-  ops().FillNormal(stream(), kCount, 42, 7, 1000, 0.02f, whole.as());
+  ops().FillNormal(stream(),
+                   {.count = kCount, .seed = 42, .stream_id = 7, .first = 1000, .deviation = 0.02f, .to = whole.as()});
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 1}, {1, 6}, {6, 20001}, {20001, kCount}}) {
-    ops().FillNormal(stream(), end - begin, 42, 7, 1000 + begin, 0.02f, parts.as() + begin);
+    ops().FillNormal(stream(), {.count = end - begin,
+                                .seed = 42,
+                                .stream_id = 7,
+                                .first = 1000 + begin,
+                                .deviation = 0.02f,
+                                .to = parts.as() + begin});
   }
   EXPECT_EQ(Bits(Get(whole)), Bits(Get(parts)));
 }
@@ -250,8 +283,8 @@ TEST_P(FlatVectorsTest, FillNormalOfARangeEqualsThatRangeOfTheWhole) {
 TEST_P(FlatVectorsTest, FillNormalIsNormal) {
   constexpr int64_t n = 400000;
   const DeviceTensor buffer = PutFloat(std::vector<float>(n)), other = PutFloat(std::vector<float>(n));
-  ops().FillNormal(stream(), n, 1, 2, 0, 1.0f, buffer.as());
-  ops().FillNormal(stream(), n, 1, 3, 0, 1.0f, other.as());
+  ops().FillNormal(stream(), {.count = n, .seed = 1, .stream_id = 2, .first = 0, .deviation = 1.0f, .to = buffer.as()});
+  ops().FillNormal(stream(), {.count = n, .seed = 1, .stream_id = 3, .first = 0, .deviation = 1.0f, .to = other.as()});
   const auto x = Get(buffer), y = Get(other);
   const double second = Dot(x, x) / n;
   double mean = 0, fourth = 0;

@@ -12,8 +12,14 @@ class LinearTest : public DeviceTest {
                        const std::vector<float>& bias, const std::vector<float>& residual = {}) {
     const DeviceTensor dx = Put(x), dw = Put(w), db = Put(bias), dr = Put(residual);
     DeviceTensor y = Room(m * n);
-    ops().LinearForward(stream(), m, n, k, dx.tensor(), dw.tensor(), bias.empty() ? Tensor{} : db.tensor(),
-                        residual.empty() ? Tensor{} : dr.tensor(), y.tensor());
+    ops().LinearForward(stream(), {.m = m,
+                                   .n = n,
+                                   .k = k,
+                                   .x = dx.tensor(),
+                                   .w = dw.tensor(),
+                                   .bias = bias.empty() ? Tensor{} : db.tensor(),
+                                   .residual = residual.empty() ? Tensor{} : dr.tensor(),
+                                   .y = y.tensor()});
     return y;
   }
 };
@@ -62,8 +68,14 @@ TEST_P(LinearTest, GeluForwardKeepsWhatCameBefore) {
     const auto x = Random(m * k, 1), w = Random(n * k, 2), bias = Random(n, 3);
     const DeviceTensor device_x = Put(x), device_w = Put(w), device_bias = Put(bias), before = Room(m * n),
                        y = Room(m * n);
-    ops().LinearGeluForward(stream(), m, n, k, device_x.tensor(), device_w.tensor(), device_bias.tensor(),
-                            before.tensor(), y.tensor());
+    ops().LinearGeluForward(stream(), {.m = m,
+                                       .n = n,
+                                       .k = k,
+                                       .x = device_x.tensor(),
+                                       .w = device_w.tensor(),
+                                       .bias = device_bias.tensor(),
+                                       .before = before.tensor(),
+                                       .y = y.tensor()});
     auto want = ReferenceForward(m, n, k, x, w, bias);
     ExpectClose(Get(before), want, dtype());
     for (double& value : want) value = Gelu(value);
@@ -75,8 +87,13 @@ TEST_P(LinearTest, BackwardInputGeluMatchesDouble) {
   for (const auto& [m, n, k] : kShapes) {
     const auto dy = Random(m * n, 4), w = Random(n * k, 5), before = Random(m * k, 11);
     const DeviceTensor device_dy = Put(dy), device_w = Put(w), device_before = Put(before), dbefore = Room(m * k);
-    ops().LinearBackwardInputGelu(stream(), m, n, k, device_dy.tensor(), device_w.tensor(), device_before.tensor(),
-                                  dbefore.tensor());
+    ops().LinearBackwardInputGelu(stream(), {.m = m,
+                                             .n = n,
+                                             .k = k,
+                                             .dy = device_dy.tensor(),
+                                             .w = device_w.tensor(),
+                                             .before = device_before.tensor(),
+                                             .dbefore = dbefore.tensor()});
     std::vector<double> want(m * k);
     for (int64_t row = 0; row < m; ++row) {
       for (int64_t column = 0; column < n; ++column) {
@@ -94,7 +111,8 @@ TEST_P(LinearTest, BackwardInputMatchesDouble) {
   for (const auto& [m, n, k] : kShapes) {
     const auto dy = Random(m * n, 4), w = Random(n * k, 5);
     const DeviceTensor device_dy = Put(dy), device_w = Put(w), dx = Put(std::vector<float>(m * k, 9.0f));
-    ops().LinearBackwardInput(stream(), m, n, k, device_dy.tensor(), device_w.tensor(), dx.tensor());
+    ops().LinearBackwardInput(
+        stream(), {.m = m, .n = n, .k = k, .dy = device_dy.tensor(), .w = device_w.tensor(), .dx = dx.tensor()});
     std::vector<double> want(m * k);
     for (int64_t row = 0; row < m; ++row) {
       for (int64_t column = 0; column < n; ++column) {
@@ -112,7 +130,9 @@ TEST_P(LinearTest, BackwardWeightAddsToGradients) {
     const auto dy = Random(m * n, 6), x = Random(m * k, 7);
     const auto dw_before = Values(n * k, 8), dbias_before = Values(n, 9);
     const DeviceTensor device_dy = Put(dy), device_x = Put(x), dw = PutFloat(dw_before), dbias = PutFloat(dbias_before);
-    ops().LinearBackwardWeight(stream(), m, n, k, device_dy.tensor(), device_x.tensor(), dw.as(), dbias.as());
+    ops().LinearBackwardWeight(
+        stream(),
+        {.m = m, .n = n, .k = k, .dy = device_dy.tensor(), .x = device_x.tensor(), .dw = dw.as(), .dbias = dbias.as()});
     std::vector<double> want_dw(dw_before.begin(), dw_before.end()), want_db(dbias_before.begin(), dbias_before.end());
     for (int64_t row = 0; row < m; ++row) {
       for (int64_t column = 0; column < n; ++column) {
@@ -132,8 +152,11 @@ TEST_P(LinearTest, GradientsMatchFiniteDifferences) {
   const auto x = Random(m * k, 1), w = Random(n * k, 2), bias = Random(n, 3), dy = Random(m * n, 4);
   const DeviceTensor device_dy = Put(dy), device_x = Put(x), device_w = Put(w);
   const DeviceTensor dx = Room(m * k), dw = Room(n * k), dbias = Room(n);
-  ops().LinearBackwardInput(stream(), m, n, k, device_dy.tensor(), device_w.tensor(), dx.tensor());
-  ops().LinearBackwardWeight(stream(), m, n, k, device_dy.tensor(), device_x.tensor(), dw.as(), dbias.as());
+  ops().LinearBackwardInput(
+      stream(), {.m = m, .n = n, .k = k, .dy = device_dy.tensor(), .w = device_w.tensor(), .dx = dx.tensor()});
+  ops().LinearBackwardWeight(
+      stream(),
+      {.m = m, .n = n, .k = k, .dy = device_dy.tensor(), .x = device_x.tensor(), .dw = dw.as(), .dbias = dbias.as()});
   ExpectGradient([&](const auto& at) { return Dot(Get(Forward(m, n, k, at, w, bias)), dy); }, x, Get(dx));
   ExpectGradient([&](const auto& at) { return Dot(Get(Forward(m, n, k, x, at, bias)), dy); }, w, Get(dw));
   ExpectGradient([&](const auto& at) { return Dot(Get(Forward(m, n, k, x, w, at)), dy); }, bias, Get(dbias));

@@ -17,8 +17,15 @@ class NormTest : public DeviceTest {
                  const std::vector<float>& beta) {
     const DeviceTensor dx = Put(x), dg = Put(gamma), db = Put(beta), y = Room(m * c);
     const DeviceTensor mean = PutFloat(std::vector<float>(m)), rstd = PutFloat(std::vector<float>(m));
-    ops().LayerNormForward(stream(), m, c, kEpsilon, dx.tensor(), dg.tensor(), db.tensor(), y.tensor(), mean.as(),
-                           rstd.as());
+    ops().LayerNormForward(stream(), {.m = m,
+                                      .c = c,
+                                      .epsilon = kEpsilon,
+                                      .x = dx.tensor(),
+                                      .gamma = dg.tensor(),
+                                      .beta = db.tensor(),
+                                      .y = y.tensor(),
+                                      .mean = mean.as(),
+                                      .rstd = rstd.as()});
     return {Get(y), Get(mean), Get(rstd)};
   }
 };
@@ -57,10 +64,25 @@ Gradients Backward(Device& device, DType dtype, int64_t m, int64_t c, const std:
   const DeviceTensor dy(device, Values(m * c, 4, DType::kBF16), dtype), dx(device, dx_before, dtype);
   const DeviceTensor mean(device, std::vector<float>(m)), rstd(device, std::vector<float>(m));
   const DeviceTensor dgamma(device, std::vector<float>(c, 1.0f)), dbeta(device, std::vector<float>(c, 1.0f));
-  device.ops().LayerNormForward(*stream, m, c, kEpsilon, x.tensor(), gamma.tensor(), beta.tensor(), y.tensor(),
-                                mean.as(), rstd.as());
-  device.ops().LayerNormBackward(*stream, m, c, dy.tensor(), x.tensor(), gamma.tensor(), mean.as(), rstd.as(),
-                                 dx.tensor(), dgamma.as(), dbeta.as());
+  device.ops().LayerNormForward(*stream, {.m = m,
+                                          .c = c,
+                                          .epsilon = kEpsilon,
+                                          .x = x.tensor(),
+                                          .gamma = gamma.tensor(),
+                                          .beta = beta.tensor(),
+                                          .y = y.tensor(),
+                                          .mean = mean.as(),
+                                          .rstd = rstd.as()});
+  device.ops().LayerNormBackward(*stream, {.m = m,
+                                           .c = c,
+                                           .dy = dy.tensor(),
+                                           .x = x.tensor(),
+                                           .gamma = gamma.tensor(),
+                                           .mean = mean.as(),
+                                           .rstd = rstd.as(),
+                                           .dx = dx.tensor(),
+                                           .dgamma = dgamma.as(),
+                                           .dbeta = dbeta.as()});
   EXPECT_TRUE(stream->Synchronize().ok());
   return {dx.Read(device), dgamma.Read(device), dbeta.Read(device)};
 }

@@ -47,7 +47,12 @@ TEST_P(StepScalarsTest, SumsInOrder) {
   const std::vector<double> losses = {1e16, 1.0, -1e16, 3.0}, squares = {0.1, 0.2, 0.3};
   const DeviceTensor device_losses = Bytes(losses), device_squares = Bytes(squares),
                      mine = Bytes(std::vector<StepScalars>(1));
-  ops().SumScalars(stream(), device_losses.as<double>(), 4, device_squares.as<double>(), 3, 5, mine.as<StepScalars>());
+  ops().SumScalars(stream(), {.losses = device_losses.as<double>(),
+                              .loss_count = 4,
+                              .squares = device_squares.as<double>(),
+                              .square_count = 3,
+                              .flags = 5,
+                              .mine = mine.as<StepScalars>()});
   const StepScalars got = One<StepScalars>(mine);
   EXPECT_EQ(got.loss_sum, ((1e16 + 1.0) - 1e16) + 3.0);
   EXPECT_EQ(got.squared_norm, 0.1 + 0.2 + 0.3);

@@ -171,20 +171,19 @@ absl::Status BackwardHead(const Head& head, const Scratch& s, Tensor qkv, Tensor
 
 }  // namespace
 
-void CpuOps::AttentionForward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp,
-                              void* scratch) {
-  pool_.Run(shape.batch * shape.heads, [&](int64_t index, int thread) {
-    const Head head{shape, index / shape.heads, index % shape.heads};
-    static_cast<CpuStream&>(stream).Keep(ForwardHead(head, ScratchOf(shape, scratch, thread), qkv, out, logsumexp));
+void CpuOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
+  pool_.Run(p.shape.batch * p.shape.heads, [&](int64_t index, int thread) {
+    const Head head{p.shape, index / p.shape.heads, index % p.shape.heads};
+    static_cast<CpuStream&>(stream).Keep(
+        ForwardHead(head, ScratchOf(p.shape, p.scratch, thread), p.qkv, p.out, p.logsumexp));
   });
 }
 
-void CpuOps::AttentionBackward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out,
-                               const float* logsumexp, Tensor dout, Tensor dqkv, void* scratch) {
-  pool_.Run(shape.batch * shape.heads, [&](int64_t index, int thread) {
-    const Head head{shape, index / shape.heads, index % shape.heads};
+void CpuOps::AttentionBackward(Stream& stream, const AttentionBackwardArguments& p) {
+  pool_.Run(p.shape.batch * p.shape.heads, [&](int64_t index, int thread) {
+    const Head head{p.shape, index / p.shape.heads, index % p.shape.heads};
     static_cast<CpuStream&>(stream).Keep(
-        BackwardHead(head, ScratchOf(shape, scratch, thread), qkv, out, logsumexp, dout, dqkv));
+        BackwardHead(head, ScratchOf(p.shape, p.scratch, thread), p.qkv, p.out, p.logsumexp, p.dout, p.dqkv));
   });
 }
 

@@ -37,44 +37,47 @@ struct Plan {
 
 }  // namespace
 
-void CpuOps::CrossEntropy(Stream& stream, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w,
-                          const int32_t* targets, const float* gradient_scale, double* loss_sum, Tensor dx, float* dw,
-                          void* scratch) {
-  const Plan plan(m, vocab, x.dtype);
-  const bool gradient = static_cast<bool>(dx);
-  const float scale = gradient ? *gradient_scale : 0.0f;
-  std::byte* const base = static_cast<std::byte*>(scratch);
+void CpuOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
+  const Plan plan(p.m, p.vocab, p.x.dtype);
+  const bool gradient = static_cast<bool>(p.dx);
+  const float scale = gradient ? *p.gradient_scale : 0.0f;
+  std::byte* const base = static_cast<std::byte*>(p.scratch);
   double* const losses = reinterpret_cast<double*>(base);
   const Tensor logits{base + plan.logits_at, DType::kF32}, rounded{base + plan.rounded_at, DType::kBF16};
   const Tensor dlogits = plan.rounded ? rounded : logits;
   CpuStream& cpu_stream = static_cast<CpuStream&>(stream);
 
-  for (int64_t first = 0; first < m; first += plan.rows) {
-    const int64_t rows = std::min(plan.rows, m - first);
-    const Tensor x_chunk = x.Offset(first * c);
-    cpu_stream.Keep(
-        Matmul(pool_, {.m = rows, .n = vocab, .k = c, .a = {x_chunk, c}, .b = {w, c, true}, .c = {logits, vocab}}));
-    pool_.RunBlocks(rows, RowBlock(vocab), [&](int64_t begin, int64_t end) {
+  for (int64_t first = 0; first < p.m; first += plan.rows) {
+    const int64_t rows = std::min(plan.rows, p.m - first);
+    const Tensor x_chunk = p.x.Offset(first * p.c);
+    cpu_stream.Keep(Matmul(
+        pool_,
+        {.m = rows, .n = p.vocab, .k = p.c, .a = {x_chunk, p.c}, .b = {p.w, p.c, true}, .c = {logits, p.vocab}}));
+    pool_.RunBlocks(rows, RowBlock(p.vocab), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        const Tensor at = logits.Offset(row * vocab);
+        const Tensor at = logits.Offset(row * p.vocab);
         losses[first + row] =
-            kernels::CrossEntropyRow(vocab, targets[first + row], gradient, scale, static_cast<float*>(at.data));
-        if (gradient && plan.rounded) kernels::Convert(vocab, at, rounded.Offset(row * vocab));
+            kernels::CrossEntropyRow(p.vocab, p.targets[first + row], gradient, scale, static_cast<float*>(at.data));
+        if (gradient && plan.rounded) kernels::Convert(p.vocab, at, rounded.Offset(row * p.vocab));
       }
     });
     if (!gradient) continue;
-    cpu_stream.Keep(Matmul(
-        pool_, {.m = rows, .n = c, .k = vocab, .a = {dlogits, vocab}, .b = {w, c}, .c = {dx.Offset(first * c), c}}));
-    cpu_stream.Keep(Matmul(pool_, {.m = vocab,
-                                   .n = c,
+    cpu_stream.Keep(Matmul(pool_, {.m = rows,
+                                   .n = p.c,
+                                   .k = p.vocab,
+                                   .a = {dlogits, p.vocab},
+                                   .b = {p.w, p.c},
+                                   .c = {p.dx.Offset(first * p.c), p.c}}));
+    cpu_stream.Keep(Matmul(pool_, {.m = p.vocab,
+                                   .n = p.c,
                                    .k = rows,
-                                   .a = {dlogits, vocab, true},
-                                   .b = {x_chunk, c},
-                                   .c = {{dw, DType::kF32}, c},
+                                   .a = {dlogits, p.vocab, true},
+                                   .b = {x_chunk, p.c},
+                                   .c = {{p.dw, DType::kF32}, p.c},
                                    .accumulate = true}));
   }
-  *loss_sum = 0;
-  for (int64_t row = 0; row < m; ++row) *loss_sum += losses[row];
+  *p.loss_sum = 0;
+  for (int64_t row = 0; row < p.m; ++row) *p.loss_sum += losses[row];
 }
 
 int64_t CpuOps::CrossEntropyScratchBytes(int64_t m, int64_t, int64_t vocab, DType dtype) const {

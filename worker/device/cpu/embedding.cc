@@ -8,22 +8,20 @@
 
 namespace zerofleet {
 
-void CpuOps::EmbeddingForward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor wte,
-                              Tensor wpe, Tensor x) {
-  pool_.RunBlocks(batch * time, RowBlock(c), [&](int64_t begin, int64_t end) {
+void CpuOps::EmbeddingForward(Stream&, const EmbeddingForwardArguments& p) {
+  pool_.RunBlocks(p.batch * p.time, RowBlock(p.c), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      kernels::Add(c, wte.Offset(tokens[row] * c), wpe.Offset(row % time * c), x.Offset(row * c));
+      kernels::Add(p.c, p.wte.Offset(p.tokens[row] * p.c), p.wpe.Offset(row % p.time * p.c), p.x.Offset(row * p.c));
     }
   });
 }
 
-void CpuOps::EmbeddingBackward(Stream&, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor dx,
-                               float* dwte, float* dwpe) {
-  pool_.RunBlocks(c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t row = 0; row < batch * time; ++row) {
-      const Tensor from = dx.Offset(row * c + begin);
-      kernels::Accumulate(end - begin, from, dwte + tokens[row] * c + begin);
-      kernels::Accumulate(end - begin, from, dwpe + row % time * c + begin);
+void CpuOps::EmbeddingBackward(Stream&, const EmbeddingBackwardArguments& p) {
+  pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t row = 0; row < p.batch * p.time; ++row) {
+      const Tensor from = p.dx.Offset(row * p.c + begin);
+      kernels::Accumulate(end - begin, from, p.dwte + p.tokens[row] * p.c + begin);
+      kernels::Accumulate(end - begin, from, p.dwpe + row % p.time * p.c + begin);
     }
   });
 }

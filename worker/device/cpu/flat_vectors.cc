@@ -65,18 +65,17 @@ void CpuOps::Fill(Stream&, int64_t count, float value, float* to) {
   pool_.RunBlocks(count, kElementBlock, [&](int64_t begin, int64_t end) { std::fill(to + begin, to + end, value); });
 }
 
-void CpuOps::AdamW(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
-                   float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) {
-  UpdateSegments(pool_, segments, *control, [&](int64_t at, int64_t count, bool decay) {
-    kernels::AdamW(count, control->factors, decay, gradient.Offset(at), master + at, exp_avg + at, exp_avg_sq + at,
-                   parameter.Offset(at));
+void CpuOps::AdamW(Stream&, const AdamWArguments& p) {
+  UpdateSegments(pool_, p.segments, *p.control, [&](int64_t at, int64_t count, bool decay) {
+    kernels::AdamW(count, p.control->factors, decay, p.gradient.Offset(at), p.master + at, p.exp_avg + at,
+                   p.exp_avg_sq + at, p.parameter.Offset(at));
   });
 }
 
-void CpuOps::Sgd(Stream&, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
-                 float* master, float* momentum, Tensor parameter) {
-  UpdateSegments(pool_, segments, *control, [&](int64_t at, int64_t count, bool decay) {
-    kernels::Sgd(count, control->factors, decay, gradient.Offset(at), master + at, momentum + at, parameter.Offset(at));
+void CpuOps::Sgd(Stream&, const SgdArguments& p) {
+  UpdateSegments(pool_, p.segments, *p.control, [&](int64_t at, int64_t count, bool decay) {
+    kernels::Sgd(count, p.control->factors, decay, p.gradient.Offset(at), p.master + at, p.momentum + at,
+                 p.parameter.Offset(at));
   });
 }
 

@@ -7,49 +7,50 @@
 
 namespace zerofleet {
 
-void CpuOps::LinearForward(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias,
-                           Tensor residual, Tensor y) {
-  const MatmulArguments product{
-      .m = m, .n = n, .k = k, .a = {x, k}, .b = {w, k, /*transposed=*/true}, .c = {y, n}, .bias = bias};
+void CpuOps::LinearForward(Stream& stream, const LinearForwardArguments& p) {
+  const MatmulArguments product{.m = p.m,
+                                .n = p.n,
+                                .k = p.k,
+                                .a = {p.x, p.k},
+                                .b = {p.w, p.k, /*transposed=*/true},
+                                .c = {p.y, p.n},
+                                .bias = p.bias};
   static_cast<CpuStream&>(stream).Keep(Matmul(pool_, product));
-  if (!residual) return;
-  pool_.RunBlocks(m * n, kElementBlock, [&](int64_t begin, int64_t end) {
-    kernels::Add(end - begin, residual.Offset(begin), y.Offset(begin), y.Offset(begin));
+  if (!p.residual) return;
+  pool_.RunBlocks(p.m * p.n, kElementBlock, [&](int64_t begin, int64_t end) {
+    kernels::Add(end - begin, p.residual.Offset(begin), p.y.Offset(begin), p.y.Offset(begin));
   });
 }
 
-void CpuOps::LinearGeluForward(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias,
-                               Tensor before, Tensor y) {
-  LinearForward(stream, m, n, k, x, w, bias, Tensor{}, before);
-  GeluForward(stream, m * n, before, y);
+void CpuOps::LinearGeluForward(Stream& stream, const LinearGeluForwardArguments& p) {
+  LinearForward(stream, {.m = p.m, .n = p.n, .k = p.k, .x = p.x, .w = p.w, .bias = p.bias, .y = p.before});
+  GeluForward(stream, p.m * p.n, p.before, p.y);
 }
 
-void CpuOps::LinearBackwardInputGelu(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w,
-                                     Tensor before, Tensor dbefore) {
-  LinearBackwardInput(stream, m, n, k, dy, w, dbefore);
-  pool_.RunBlocks(m * k, kElementBlock, [&](int64_t begin, int64_t end) {
-    kernels::GeluGradient(end - begin, before.Offset(begin), dbefore.Offset(begin), dbefore.Offset(begin));
+void CpuOps::LinearBackwardInputGelu(Stream& stream, const LinearBackwardInputGeluArguments& p) {
+  LinearBackwardInput(stream, {.m = p.m, .n = p.n, .k = p.k, .dy = p.dy, .w = p.w, .dx = p.dbefore});
+  pool_.RunBlocks(p.m * p.k, kElementBlock, [&](int64_t begin, int64_t end) {
+    kernels::GeluGradient(end - begin, p.before.Offset(begin), p.dbefore.Offset(begin), p.dbefore.Offset(begin));
   });
 }
 
-void CpuOps::LinearBackwardInput(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor dx) {
-  const MatmulArguments product{.m = m, .n = k, .k = n, .a = {dy, n}, .b = {w, k}, .c = {dx, k}};
+void CpuOps::LinearBackwardInput(Stream& stream, const LinearBackwardInputArguments& p) {
+  const MatmulArguments product{.m = p.m, .n = p.k, .k = p.n, .a = {p.dy, p.n}, .b = {p.w, p.k}, .c = {p.dx, p.k}};
   static_cast<CpuStream&>(stream).Keep(Matmul(pool_, product));
 }
 
-void CpuOps::LinearBackwardWeight(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor x, float* dw,
-                                  float* dbias) {
-  const MatmulArguments product{.m = n,
-                                .n = k,
-                                .k = m,
-                                .a = {dy, n, /*transposed=*/true},
-                                .b = {x, k},
-                                .c = {{dw, DType::kF32}, k},
+void CpuOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArguments& p) {
+  const MatmulArguments product{.m = p.n,
+                                .n = p.k,
+                                .k = p.m,
+                                .a = {p.dy, p.n, /*transposed=*/true},
+                                .b = {p.x, p.k},
+                                .c = {{p.dw, DType::kF32}, p.k},
                                 .accumulate = true};
   static_cast<CpuStream&>(stream).Keep(Matmul(pool_, product));
-  if (dbias == nullptr) return;
-  pool_.RunBlocks(n, kernels::kColumnBlock,
-                  [&](int64_t begin, int64_t end) { kernels::ColumnSums(m, n, begin, end, dy, dbias); });
+  if (p.dbias == nullptr) return;
+  pool_.RunBlocks(p.n, kernels::kColumnBlock,
+                  [&](int64_t begin, int64_t end) { kernels::ColumnSums(p.m, p.n, begin, end, p.dy, p.dbias); });
 }
 
 }  // namespace zerofleet

@@ -5,25 +5,25 @@
 
 namespace zerofleet {
 
-void CpuOps::LayerNormForward(Stream&, int64_t m, int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta,
-                              Tensor y, float* mean, float* rstd) {
-  pool_.RunBlocks(m, RowBlock(c), [&](int64_t begin, int64_t end) {
+void CpuOps::LayerNormForward(Stream&, const LayerNormForwardArguments& p) {
+  pool_.RunBlocks(p.m, RowBlock(p.c), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      kernels::LayerNormRow(c, epsilon, x.Offset(row * c), gamma, beta, y.Offset(row * c), mean + row, rstd + row);
+      kernels::LayerNormRow(p.c, p.epsilon, p.x.Offset(row * p.c), p.gamma, p.beta, p.y.Offset(row * p.c), p.mean + row,
+                            p.rstd + row);
     }
   });
 }
 
-void CpuOps::LayerNormBackward(Stream&, int64_t m, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* mean,
-                               const float* rstd, Tensor dx, float* dgamma, float* dbeta) {
-  pool_.RunBlocks(m, RowBlock(c), [&](int64_t begin, int64_t end) {
+void CpuOps::LayerNormBackward(Stream&, const LayerNormBackwardArguments& p) {
+  pool_.RunBlocks(p.m, RowBlock(p.c), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t at = row * c;
-      kernels::LayerNormRowGradient(c, dy.Offset(at), x.Offset(at), gamma, mean[row], rstd[row], dx.Offset(at));
+      const int64_t at = row * p.c;
+      kernels::LayerNormRowGradient(p.c, p.dy.Offset(at), p.x.Offset(at), p.gamma, p.mean[row], p.rstd[row],
+                                    p.dx.Offset(at));
     }
   });
-  pool_.RunBlocks(c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
-    kernels::LayerNormColumns(m, c, begin, end, dy, x, mean, rstd, dgamma, dbeta);
+  pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
+    kernels::LayerNormColumns(p.m, p.c, begin, end, p.dy, p.x, p.mean, p.rstd, p.dgamma, p.dbeta);
   });
 }
 

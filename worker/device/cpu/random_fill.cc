@@ -5,14 +5,13 @@
 
 namespace zerofleet {
 
-void CpuOps::FillNormal(Stream&, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,
-                        float* to) {
-  pool_.RunBlocks(count, kElementBlock, [&](int64_t begin, int64_t end) {
+void CpuOps::FillNormal(Stream&, const FillNormalArguments& p) {
+  pool_.RunBlocks(p.count, kElementBlock, [&](int64_t begin, int64_t end) {
     FourNormals normals{};
     for (int64_t i = begin; i < end; ++i) {
-      const uint64_t element = static_cast<uint64_t>(first + i);
-      if (i == begin || element % 4 == 0) normals = NormalsOfBlock(seed, stream_id, element / 4, deviation);
-      to[i] = normals.value[element % 4];
+      const uint64_t element = static_cast<uint64_t>(p.first + i);
+      if (i == begin || element % 4 == 0) normals = NormalsOfBlock(p.seed, p.stream_id, element / 4, p.deviation);
+      p.to[i] = normals.value[element % 4];
     }
   });
 }

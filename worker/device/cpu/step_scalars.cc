@@ -6,9 +6,8 @@ namespace zerofleet {
 
 void CpuOps::BeginStep(Stream&, double tokens, StepControl* control) { zerofleet::BeginStep(tokens, *control); }
 
-void CpuOps::SumScalars(Stream&, const double* losses, int64_t loss_count, const double* squares, int64_t square_count,
-                        uint64_t flags, StepScalars* mine) {
-  *mine = SumOfScalars(losses, loss_count, squares, square_count, flags);
+void CpuOps::SumScalars(Stream&, const SumScalarsArguments& p) {
+  *p.mine = SumOfScalars(p.losses, p.loss_count, p.squares, p.square_count, p.flags);
 }
 
 void CpuOps::DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule, StepControl* control) {

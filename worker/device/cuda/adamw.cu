@@ -24,9 +24,8 @@ struct AdamWRule {
 
 }  // namespace
 
-void CudaOps::AdamW(Stream& stream, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
-                    float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) {
-  LaunchUpdate<AdamWRule>(stream, segments, control, gradient, master, {exp_avg, exp_avg_sq}, parameter);
+void CudaOps::AdamW(Stream& stream, const AdamWArguments& p) {
+  LaunchUpdate<AdamWRule>(stream, p.segments, p.control, p.gradient, p.master, {p.exp_avg, p.exp_avg_sq}, p.parameter);
 }
 
 }  // namespace zerofleet::cuda

@@ -9,22 +9,20 @@
 
 namespace zerofleet::cuda {
 
-void CudaOps::AttentionForward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp,
-                               void*) {
-  if (fused_attention_ != nullptr && fused_attention_->ForwardSupport(shape, qkv.dtype).ok()) {
-    fused_attention_->Forward(stream, shape, qkv, out, logsumexp);
+void CudaOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
+  if (fused_attention_ != nullptr && fused_attention_->ForwardSupport(p.shape, p.qkv.dtype).ok()) {
+    fused_attention_->Forward(stream, p.shape, p.qkv, p.out, p.logsumexp);
   } else {
-    TiledAttentionForward(stream, shape, qkv, out, logsumexp);
+    TiledAttentionForward(stream, p.shape, p.qkv, p.out, p.logsumexp);
   }
 }
 
-void CudaOps::AttentionBackward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out,
-                                const float* logsumexp, Tensor dout, Tensor dqkv, void* scratch) {
-  float* const delta = static_cast<float*>(scratch);
-  if (fused_attention_ != nullptr && fused_attention_->BackwardSupport(shape, qkv.dtype).ok()) {
-    fused_attention_->Backward(stream, shape, qkv, out, logsumexp, dout, dqkv, delta);
+void CudaOps::AttentionBackward(Stream& stream, const AttentionBackwardArguments& p) {
+  float* const delta = static_cast<float*>(p.scratch);
+  if (fused_attention_ != nullptr && fused_attention_->BackwardSupport(p.shape, p.qkv.dtype).ok()) {
+    fused_attention_->Backward(stream, p.shape, p.qkv, p.out, p.logsumexp, p.dout, p.dqkv, delta);
   } else {
-    TiledAttentionBackward(stream, shape, qkv, out, logsumexp, dout, dqkv, delta);
+    TiledAttentionBackward(stream, p.shape, p.qkv, p.out, p.logsumexp, p.dout, p.dqkv, delta);
   }
 }
 

@@ -187,21 +187,8 @@ void RunCrossEntropy(Stream& stream, Matmul& matmul, const CrossEntropyPlan& pla
   Launch(stream, kOp, SumLossesKernel, dim3(1), dim3(kSumThreads), 0, p.m, losses, p.loss_sum);
 }
 
-void CudaOps::CrossEntropy(Stream& stream, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w,
-                           const int32_t* targets, const float* gradient_scale, double* loss_sum, Tensor dx, float* dw,
-                           void* scratch) {
-  RunCrossEntropy(stream, *matmul_, CrossEntropyPlan(m, vocab, x.dtype),
-                  {.m = m,
-                   .c = c,
-                   .vocab = vocab,
-                   .x = x,
-                   .w = w,
-                   .targets = targets,
-                   .gradient_scale = gradient_scale,
-                   .loss_sum = loss_sum,
-                   .dx = dx,
-                   .dw = dw,
-                   .scratch = scratch});
+void CudaOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
+  RunCrossEntropy(stream, *matmul_, CrossEntropyPlan(p.m, p.vocab, p.x.dtype), p);
 }
 
 int64_t CudaOps::CrossEntropyScratchBytes(int64_t m, int64_t, int64_t vocab, DType dtype) const {

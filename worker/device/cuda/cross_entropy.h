@@ -21,18 +21,8 @@ struct CrossEntropyPlan {
   CrossEntropyPlan(int64_t m, int64_t vocab, DType dtype, int64_t logits_bytes = kLogitsBytes);
 };
 
-struct CrossEntropyArguments {
-  int64_t m, c, vocab;
-  Tensor x, w;
-  const int32_t* targets;
-  const float* gradient_scale;
-  double* loss_sum;
-  Tensor dx;  // null: the loss alone
-  float* dw;
-  void* scratch;  // aligned to 16 bytes
-};
-
-// Per chunk: logits = x w^T, one kernel for losses and dlogits in place, then dx = dlogits w and dw += dlogits^T x.
+// `arguments.scratch` is aligned to 16 bytes. Per chunk: logits = x w^T, one kernel for losses and dlogits in place,
+// then dx = dlogits w and dw += dlogits^T x.
 void RunCrossEntropy(Stream& stream, Matmul& matmul, const CrossEntropyPlan& plan,
                      const CrossEntropyArguments& arguments);
 

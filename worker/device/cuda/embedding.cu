@@ -158,23 +158,22 @@ constexpr int64_t kMostTokens = kPartialBytes / (2 * static_cast<int64_t>(sizeof
 
 }  // namespace
 
-void CudaOps::EmbeddingForward(Stream& stream, int64_t batch, int64_t time, int64_t c, const int32_t* tokens,
-                               Tensor wte, Tensor wpe, Tensor x) {
-  const Shape shape = ShapeOf(batch * time, c);
-  WithType(x.dtype, [&](auto tag) {
+void CudaOps::EmbeddingForward(Stream& stream, const EmbeddingForwardArguments& p) {
+  const Shape shape = ShapeOf(p.batch * p.time, p.c);
+  WithType(p.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const T *const token_rows = static_cast<const T*>(wte.data), *const position_rows = static_cast<const T*>(wpe.data);
-    T* const result = static_cast<T*>(x.data);
-    const bool vector = RowsAligned(token_rows, c) && RowsAligned(position_rows, c) && RowsAligned(result, c);
-    Launch(stream, "EmbeddingForward", ForwardKernel<T>, shape.grid, shape.block, 0, time, c, tokens, token_rows,
+    const T* const token_rows = static_cast<const T*>(p.wte.data);
+    const T* const position_rows = static_cast<const T*>(p.wpe.data);
+    T* const result = static_cast<T*>(p.x.data);
+    const bool vector = RowsAligned(token_rows, p.c) && RowsAligned(position_rows, p.c) && RowsAligned(result, p.c);
+    Launch(stream, "EmbeddingForward", ForwardKernel<T>, shape.grid, shape.block, 0, p.time, p.c, p.tokens, token_rows,
            position_rows, vector, result);
   });
 }
 
-void CudaOps::EmbeddingBackward(Stream& stream, int64_t batch, int64_t time, int64_t c, const int32_t* tokens,
-                                Tensor dx, float* dwte, float* dwpe) {
+void CudaOps::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArguments& p) {
   constexpr const char* kOp = "EmbeddingBackward";
-  const int64_t m = batch * time;
+  const int64_t m = p.batch * p.time;
   if (m > kMostTokens) {
     static_cast<CudaStream&>(stream).Keep(absl::InvalidArgumentError(absl::StrCat(
         kOp, ": a micro-batch of ", m, " tokens; the cuda device takes at most ", kMostTokens, " at once")));
@@ -184,16 +183,16 @@ void CudaOps::EmbeddingBackward(Stream& stream, int64_t batch, int64_t time, int
   int32_t* const follows = next + m;
   Zero(stream, follows, m * static_cast<int64_t>(sizeof(int32_t)));
   Launch(stream, kOp, LinkKernel, dim3(static_cast<unsigned>(CeilDivide(m, kLinkThreads))), dim3(kLinkThreads), 0,
-         static_cast<int32_t>(m), tokens, next, follows);
-  WithType(dx.dtype, [&](auto tag) {
+         static_cast<int32_t>(m), p.tokens, next, follows);
+  WithType(p.dx.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const T* const rows = static_cast<const T*>(dx.data);
-    const bool vector = RowsAligned(rows, c);
-    const Shape of_tokens = ShapeOf(m, c), of_positions = ShapeOf(time, c);
-    Launch(stream, kOp, TokenKernel<T>, of_tokens.grid, of_tokens.block, 0, c, tokens, next, follows, rows, vector,
-           dwte, RowsAligned(dwte, c));
-    Launch(stream, kOp, PositionKernel<T>, of_positions.grid, of_positions.block, 0, batch, time, c, rows, vector, dwpe,
-           RowsAligned(dwpe, c));
+    const T* const rows = static_cast<const T*>(p.dx.data);
+    const bool vector = RowsAligned(rows, p.c);
+    const Shape of_tokens = ShapeOf(m, p.c), of_positions = ShapeOf(p.time, p.c);
+    Launch(stream, kOp, TokenKernel<T>, of_tokens.grid, of_tokens.block, 0, p.c, p.tokens, next, follows, rows, vector,
+           p.dwte, RowsAligned(p.dwte, p.c));
+    Launch(stream, kOp, PositionKernel<T>, of_positions.grid, of_positions.block, 0, p.batch, p.time, p.c, rows, vector,
+           p.dwpe, RowsAligned(p.dwpe, p.c));
   });
 }
 

@@ -180,7 +180,13 @@ void UpdateTest::RunAdamW(int64_t count, DType gradient_type, DType parameter_ty
       if (!in_place) rounded[i] = Rounded(p[i], parameter_type);
     }
   }
-  ops().AdamW(stream(), segments, control(), gradient.tensor(), master.as(), exp_avg.as(), exp_avg_sq.as(), result);
+  ops().AdamW(stream(), {.segments = segments,
+                         .control = control(),
+                         .gradient = gradient.tensor(),
+                         .master = master.as(),
+                         .exp_avg = exp_avg.as(),
+                         .exp_avg_sq = exp_avg_sq.as(),
+                         .parameter = result});
   ASSERT_EQ(master.Values(), p);
   ASSERT_EQ(exp_avg.Values(), m);
   ASSERT_EQ(exp_avg_sq.Values(), v);
@@ -200,7 +206,12 @@ void UpdateTest::RunSgd(int64_t count, DType gradient_type, DType parameter_type
       rounded[i] = Rounded(p[i], parameter_type);
     }
   }
-  ops().Sgd(stream(), segments, control(), gradient.tensor(), master.as(), momentum.as(), parameter.tensor());
+  ops().Sgd(stream(), {.segments = segments,
+                       .control = control(),
+                       .gradient = gradient.tensor(),
+                       .master = master.as(),
+                       .momentum = momentum.as(),
+                       .parameter = parameter.tensor()});
   ASSERT_EQ(master.Values(), p);
   ASSERT_EQ(momentum.Values(), m);
   ASSERT_EQ(parameter.Values(), rounded);
@@ -235,7 +246,13 @@ TEST_F(UpdateTest, ASkippedStepLeavesTheStateAlone) {
   const Vector state(device(), 1000, DType::kF32, 1), gradient(device(), 1000, DType::kF32, 2);
   const std::vector<float> before = state.Values();
   const DecaySegment all{0, 1000, true};
-  ops().AdamW(stream(), {&all, 1}, control(), gradient.tensor(), state.as(), state.as(), state.as(), state.tensor());
+  ops().AdamW(stream(), {.segments = {&all, 1},
+                         .control = control(),
+                         .gradient = gradient.tensor(),
+                         .master = state.as(),
+                         .exp_avg = state.as(),
+                         .exp_avg_sq = state.as(),
+                         .parameter = state.tensor()});
   EXPECT_EQ(state.Values(), before);
 }
 
@@ -260,7 +277,13 @@ TEST_F(StepTest, TheHostsOwnNumbers) {
     ops().BeginStep(stream(), 7, control);
     BeginStep(7, want);
     EXPECT_EQ(control->gradient_scale, want.gradient_scale);
-    for (int rank = 0; rank < 3; ++rank) ops().SumScalars(stream(), losses, rank, squares, 2, 1u << rank, ranks + rank);
+    for (int rank = 0; rank < 3; ++rank)
+      ops().SumScalars(stream(), {.losses = losses,
+                                  .loss_count = rank,
+                                  .squares = squares,
+                                  .square_count = 2,
+                                  .flags = 1u << rank,
+                                  .mine = ranks + rank});
     ranks[1].squared_norm += bad;
     ops().DecideStep(stream(), ranks, 3, rule, control);
     DecideStep(SumOverRanks(ranks, 3), rule, want);
@@ -277,7 +300,8 @@ TEST_F(KernelTest, FillNormalIsTheGeneratorsAtEveryOffset) {
     for (const int64_t count : kCounts) {
       for (const int64_t skip : kSkips) {
         const Vector to(device(), count, DType::kF32, 1, skip);
-        ops().FillNormal(stream(), count, 42, 7, first, 0.02f, to.as());
+        ops().FillNormal(
+            stream(), {.count = count, .seed = 42, .stream_id = 7, .first = first, .deviation = 0.02f, .to = to.as()});
         for (int64_t i = 0; i < count; ++i) {
           const uint64_t at = static_cast<uint64_t>(first + i);
           ASSERT_EQ(to.Get(i), NormalsOfBlock(42, 7, at / 4, static_cast<double>(0.02f)).value[at % 4]) << i;

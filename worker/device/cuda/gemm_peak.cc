@@ -59,7 +59,8 @@ void FillRandom(Ops& ops, Stream& stream, int64_t count, uint64_t stream_id, flo
                 Tensor to) {
   for (int64_t first = 0; first < count; first += chunk_count) {
     const int64_t part = std::min(chunk_count, count - first);
-    ops.FillNormal(stream, part, /*seed=*/1, stream_id, first, /*deviation=*/1.0f, chunk);
+    ops.FillNormal(stream,
+                   {.count = part, .seed = 1, .stream_id = stream_id, .first = first, .deviation = 1.0f, .to = chunk});
     ops.Convert(stream, part, {chunk, DType::kF32}, to.Offset(first));
   }
 }

@@ -37,61 +37,62 @@ bool FusesGelu(DType dtype) { return dtype != DType::kF32; }
 
 }  // namespace
 
-void CudaOps::LinearForward(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias,
-                            Tensor residual, Tensor y) {
-  MatmulArguments product = ForwardProduct(m, n, k, x, w, y);
-  if (residual) product.c = {residual, n};
-  RunWithBias(*matmul_, stream, "LinearForward", product, bias);
+void CudaOps::LinearForward(Stream& stream, const LinearForwardArguments& p) {
+  MatmulArguments product = ForwardProduct(p.m, p.n, p.k, p.x, p.w, p.y);
+  if (p.residual) product.c = {p.residual, p.n};
+  RunWithBias(*matmul_, stream, "LinearForward", product, p.bias);
 }
 
-void CudaOps::LinearGeluForward(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias,
-                                Tensor before, Tensor y) {
+void CudaOps::LinearGeluForward(Stream& stream, const LinearGeluForwardArguments& p) {
   constexpr char kOp[] = "LinearGeluForward";
-  MatmulArguments product = ForwardProduct(m, n, k, x, w, y);
+  MatmulArguments product = ForwardProduct(p.m, p.n, p.k, p.x, p.w, p.y);
   product.epilogue = Epilogue::kGelu;
-  product.bias = bias;
-  product.aux = {before, n};
-  if (FusesGelu(y.dtype) && matmul_->Run(stream, kOp, product)) return;
-  RunWithBias(*matmul_, stream, kOp, ForwardProduct(m, n, k, x, w, before), bias);
-  GeluForward(stream, m * n, before, y);
+  product.bias = p.bias;
+  product.aux = {p.before, p.n};
+  if (FusesGelu(p.y.dtype) && matmul_->Run(stream, kOp, product)) return;
+  RunWithBias(*matmul_, stream, kOp, ForwardProduct(p.m, p.n, p.k, p.x, p.w, p.before), p.bias);
+  GeluForward(stream, p.m * p.n, p.before, p.y);
 }
 
-void CudaOps::LinearBackwardInput(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor dx) {
-  matmul_->Run(stream, "LinearBackwardInput", BackwardProduct(m, n, k, dy, w, dx));
+void CudaOps::LinearBackwardInput(Stream& stream, const LinearBackwardInputArguments& p) {
+  matmul_->Run(stream, "LinearBackwardInput", BackwardProduct(p.m, p.n, p.k, p.dy, p.w, p.dx));
 }
 
-void CudaOps::LinearBackwardInputGelu(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w,
-                                      Tensor before, Tensor dbefore) {
+void CudaOps::LinearBackwardInputGelu(Stream& stream, const LinearBackwardInputGeluArguments& p) {
   constexpr char kOp[] = "LinearBackwardInputGelu";
-  MatmulArguments product = BackwardProduct(m, n, k, dy, w, dbefore);
+  MatmulArguments product = BackwardProduct(p.m, p.n, p.k, p.dy, p.w, p.dbefore);
   product.epilogue = Epilogue::kGeluSlope;
-  product.aux = {before, k};
-  if (FusesGelu(dy.dtype) && matmul_->Run(stream, kOp, product)) return;
-  matmul_->Run(stream, kOp, BackwardProduct(m, n, k, dy, w, dbefore));
-  MultiplyByGeluSlope(stream, kOp, m * k, before, dbefore);
+  product.aux = {p.before, p.k};
+  if (FusesGelu(p.dy.dtype) && matmul_->Run(stream, kOp, product)) return;
+  matmul_->Run(stream, kOp, BackwardProduct(p.m, p.n, p.k, p.dy, p.w, p.dbefore));
+  MultiplyByGeluSlope(stream, kOp, p.m * p.k, p.before, p.dbefore);
 }
 
-void CudaOps::LinearBackwardWeight(Stream& stream, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor x, float* dw,
-                                   float* dbias) {
+void CudaOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArguments& p) {
   constexpr char kOp[] = "LinearBackwardWeight";
-  const Matrix gradient = {{dw, DType::kF32}, k};
-  MatmulArguments product = {
-      .m = n, .n = k, .k = m, .a = {dy, n, /*transposed=*/true}, .b = {x, k}, .c = gradient, .d = gradient};
-  if (dbias == nullptr) {
+  const Matrix gradient = {{p.dw, DType::kF32}, p.k};
+  MatmulArguments product = {.m = p.n,
+                             .n = p.k,
+                             .k = p.m,
+                             .a = {p.dy, p.n, /*transposed=*/true},
+                             .b = {p.x, p.k},
+                             .c = gradient,
+                             .d = gradient};
+  if (p.dbias == nullptr) {
     matmul_->Run(stream, kOp, product);
     return;
   }
   // The epilogue overwrites its vector, so it gets a vector in the workspace, and the sums are added from there.
   float* const partials = workspace_.partials<float>();
-  if (n <= kPartialBytes / static_cast<int64_t>(sizeof(float))) {
+  if (p.n <= kPartialBytes / static_cast<int64_t>(sizeof(float))) {
     product.epilogue = Epilogue::kBiasGradient;
     product.bias = {partials, DType::kF32};
-    if (matmul_->Run(stream, kOp, product)) return Accumulate(stream, n, product.bias, dbias);
+    if (matmul_->Run(stream, kOp, product)) return Accumulate(stream, p.n, product.bias, p.dbias);
   }
   product.epilogue = Epilogue::kNone;
   product.bias = {};
   matmul_->Run(stream, kOp, product);
-  AddColumnSums(stream, kOp, m, n, dy, partials, dbias);
+  AddColumnSums(stream, kOp, p.m, p.n, p.dy, partials, p.dbias);
 }
 
 }  // namespace zerofleet::cuda

@@ -57,10 +57,22 @@ TEST_P(CudaLinearTest, ForwardWithBiasAndResidual) {
         const TestTensor x = Random(m, k, 1), w = Random(n, k, 2), bias = Random(1, n, 3), residual = Random(m, n, 4);
         const TestTensor apart = Random(m, n, 5), in_place = Random(m, n, 4);
         const Tensor b = with_bias ? bias.tensor() : Tensor{};
-        ops_->LinearForward(*stream_, m, n, k, x.tensor(), w.tensor(), b, with_residual ? residual.tensor() : Tensor{},
-                            apart.tensor());
-        ops_->LinearForward(*stream_, m, n, k, x.tensor(), w.tensor(), b, with_residual ? in_place.tensor() : Tensor{},
-                            in_place.tensor());
+        ops_->LinearForward(*stream_, {.m = m,
+                                       .n = n,
+                                       .k = k,
+                                       .x = x.tensor(),
+                                       .w = w.tensor(),
+                                       .bias = b,
+                                       .residual = with_residual ? residual.tensor() : Tensor{},
+                                       .y = apart.tensor()});
+        ops_->LinearForward(*stream_, {.m = m,
+                                       .n = n,
+                                       .k = k,
+                                       .x = x.tensor(),
+                                       .w = w.tensor(),
+                                       .bias = b,
+                                       .residual = with_residual ? in_place.tensor() : Tensor{},
+                                       .y = in_place.tensor()});
         for (int64_t i = 0; i < m * n; ++i) {
           const double want = Product(x, w, i / n, i % n, k) + (with_bias ? bias.Get(i % n) : 0) +
                               (with_residual ? residual.Get(i) : 0);
@@ -76,7 +88,14 @@ TEST_P(CudaLinearTest, GeluForward) {
   for (const auto& [m, n, k] : kShapes) {
     const TestTensor x = Random(m, k, 1), w = Random(n, k, 2), bias = Random(1, n, 3);
     const TestTensor before = Random(m, n, 4), y = Random(m, n, 5);
-    ops_->LinearGeluForward(*stream_, m, n, k, x.tensor(), w.tensor(), bias.tensor(), before.tensor(), y.tensor());
+    ops_->LinearGeluForward(*stream_, {.m = m,
+                                       .n = n,
+                                       .k = k,
+                                       .x = x.tensor(),
+                                       .w = w.tensor(),
+                                       .bias = bias.tensor(),
+                                       .before = before.tensor(),
+                                       .y = y.tensor()});
     for (int64_t i = 0; i < m * n; ++i) {
       const double want = Product(x, w, i / n, i % n, k) + bias.Get(i % n);
       ExpectClose(before, i, want);
@@ -89,8 +108,15 @@ TEST_P(CudaLinearTest, BackwardInput) {
   for (const auto& [m, n, k] : kShapes) {
     const TestTensor dy = Random(m, n, 1), w = Random(n, k, 2), before = Random(m, k, 3);
     const TestTensor dx = Random(m, k, 4), dbefore = Random(m, k, 5);
-    ops_->LinearBackwardInput(*stream_, m, n, k, dy.tensor(), w.tensor(), dx.tensor());
-    ops_->LinearBackwardInputGelu(*stream_, m, n, k, dy.tensor(), w.tensor(), before.tensor(), dbefore.tensor());
+    ops_->LinearBackwardInput(*stream_,
+                              {.m = m, .n = n, .k = k, .dy = dy.tensor(), .w = w.tensor(), .dx = dx.tensor()});
+    ops_->LinearBackwardInputGelu(*stream_, {.m = m,
+                                             .n = n,
+                                             .k = k,
+                                             .dy = dy.tensor(),
+                                             .w = w.tensor(),
+                                             .before = before.tensor(),
+                                             .dbefore = dbefore.tensor()});
     for (int64_t i = 0; i < m * k; ++i) {
       double want = 0;
       for (int64_t j = 0; j < n; ++j) want += static_cast<double>(dy.At(i / k, j)) * w.At(j, i % k);
@@ -105,8 +131,10 @@ TEST_P(CudaLinearTest, BackwardWeightAdds) {
     const TestTensor dy = Random(m, n, 1), x = Random(m, k, 2);
     const TestTensor dw(n, k, DType::kF32, 3), dbias(1, n, DType::kF32, 4), alone(n, k, DType::kF32, 3);
     const TestTensor dw_before(n, k, DType::kF32, 3), dbias_before(1, n, DType::kF32, 4);
-    ops_->LinearBackwardWeight(*stream_, m, n, k, dy.tensor(), x.tensor(), dw.as(), dbias.as());
-    ops_->LinearBackwardWeight(*stream_, m, n, k, dy.tensor(), x.tensor(), alone.as(), nullptr);
+    ops_->LinearBackwardWeight(
+        *stream_, {.m = m, .n = n, .k = k, .dy = dy.tensor(), .x = x.tensor(), .dw = dw.as(), .dbias = dbias.as()});
+    ops_->LinearBackwardWeight(*stream_,
+                               {.m = m, .n = n, .k = k, .dy = dy.tensor(), .x = x.tensor(), .dw = alone.as()});
     for (int64_t row = 0; row < n; ++row) {
       double sum = dbias_before.Get(row);
       for (int64_t i = 0; i < m; ++i) sum += dy.At(i, row);
@@ -127,10 +155,21 @@ TEST_P(CudaLinearTest, EpiloguesRunInTheLibrary) {
   const TestTensor x = Random(m, k, 1), w = Random(n, k, 2), bias = Random(1, n, 3), before = Random(m, n, 4);
   const TestTensor y = Random(m, n, 5), dx = Random(m, k, 6), xb = Random(m, k, 7);
   const TestTensor dw(n, k, DType::kF32, 8), db(1, n, DType::kF32, 9);
-  ops_->LinearForward(*stream_, m, n, k, x.tensor(), w.tensor(), bias.tensor(), {}, y.tensor());
-  ops_->LinearGeluForward(*stream_, m, n, k, x.tensor(), w.tensor(), bias.tensor(), before.tensor(), y.tensor());
-  ops_->LinearBackwardInputGelu(*stream_, m, n, k, y.tensor(), w.tensor(), xb.tensor(), dx.tensor());
-  ops_->LinearBackwardWeight(*stream_, m, n, k, y.tensor(), x.tensor(), dw.as(), db.as());
+  ops_->LinearForward(
+      *stream_, {.m = m, .n = n, .k = k, .x = x.tensor(), .w = w.tensor(), .bias = bias.tensor(), .y = y.tensor()});
+  ops_->LinearGeluForward(*stream_, {.m = m,
+                                     .n = n,
+                                     .k = k,
+                                     .x = x.tensor(),
+                                     .w = w.tensor(),
+                                     .bias = bias.tensor(),
+                                     .before = before.tensor(),
+                                     .y = y.tensor()});
+  ops_->LinearBackwardInputGelu(
+      *stream_,
+      {.m = m, .n = n, .k = k, .dy = y.tensor(), .w = w.tensor(), .before = xb.tensor(), .dbefore = dx.tensor()});
+  ops_->LinearBackwardWeight(
+      *stream_, {.m = m, .n = n, .k = k, .dy = y.tensor(), .x = x.tensor(), .dw = dw.as(), .dbias = db.as()});
   EXPECT_EQ(emulation::cublaslt().products, 4);
   EXPECT_EQ(emulation::cublaslt().fused, !fused() ? 0 : dtype() == DType::kF32 ? 2 : 4);
 }

@@ -216,41 +216,40 @@ __global__ void __launch_bounds__(kChunkSumThreads)
 
 }  // namespace
 
-void CudaOps::LayerNormForward(Stream& stream, int64_t m, int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta,
-                               Tensor y, float* mean, float* rstd) {
-  WithType(x.dtype, [&](auto tag) {
+void CudaOps::LayerNormForward(Stream& stream, const LayerNormForwardArguments& p) {
+  WithType(p.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    WithWhole<T>({x, gamma, beta, y}, c, [&](auto whole) {
+    WithWhole<T>({p.x, p.gamma, p.beta, p.y}, p.c, [&](auto whole) {
       using R = Rows<T, whole.value>;
-      Launch(stream, "LayerNormForward", ForwardKernel<T, whole.value>, dim3(static_cast<unsigned>(m)),
-             RowThreads<T>(c), 0, c, epsilon, R(x, c), R(gamma, c), R(beta, c), R(y, c), mean, rstd);
+      Launch(stream, "LayerNormForward", ForwardKernel<T, whole.value>, dim3(static_cast<unsigned>(p.m)),
+             RowThreads<T>(p.c), 0, p.c, p.epsilon, R(p.x, p.c), R(p.gamma, p.c), R(p.beta, p.c), R(p.y, p.c), p.mean,
+             p.rstd);
     });
   });
 }
 
-void CudaOps::LayerNormBackward(Stream& stream, int64_t m, int64_t c, Tensor dy, Tensor x, Tensor gamma,
-                                const float* mean, const float* rstd, Tensor dx, float* dgamma, float* dbeta) {
+void CudaOps::LayerNormBackward(Stream& stream, const LayerNormBackwardArguments& p) {
   constexpr const char* kOp = "LayerNormBackward";
-  const int64_t most_chunks = std::min(kMostChunks, kPartialBytes / (2 * c * static_cast<int64_t>(sizeof(float))));
+  const int64_t most_chunks = std::min(kMostChunks, kPartialBytes / (2 * p.c * static_cast<int64_t>(sizeof(float))));
   ZF_CHECK(most_chunks >= 1);
-  if (m == 0) return;
-  const int64_t chunk_rows = std::max(kFewestChunkRows, CeilDivide(m, most_chunks));
-  const int64_t chunks = CeilDivide(m, chunk_rows);
+  if (p.m == 0) return;
+  const int64_t chunk_rows = std::max(kFewestChunkRows, CeilDivide(p.m, most_chunks));
+  const int64_t chunks = CeilDivide(p.m, chunk_rows);
   float* const partials = workspace_.partials<float>();
-  WithType(x.dtype, [&](auto tag) {
+  WithType(p.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    WithWhole<T>({dy, x, gamma, dx}, c, [&](auto whole) {
+    WithWhole<T>({p.dy, p.x, p.gamma, p.dx}, p.c, [&](auto whole) {
       using R = Rows<T, whole.value>;
-      Launch(stream, kOp, InputKernel<T, whole.value>, dim3(static_cast<unsigned>(m)), RowThreads<T>(c), 0, c, R(dy, c),
-             R(x, c), R(gamma, c), mean, rstd, R(dx, c));
+      Launch(stream, kOp, InputKernel<T, whole.value>, dim3(static_cast<unsigned>(p.m)), RowThreads<T>(p.c), 0, p.c,
+             R(p.dy, p.c), R(p.x, p.c), R(p.gamma, p.c), p.mean, p.rstd, R(p.dx, p.c));
       Launch(stream, kOp, ColumnKernel<T, whole.value>,
-             dim3(static_cast<unsigned>(CeilDivide(c, kTileColumns<T>)), static_cast<unsigned>(chunks)),
-             dim3(kWarp, kColumnWarps), kColumnWarps * sizeof(ColumnSums<T>), m, c, chunk_rows, R(dy, c), R(x, c), mean,
-             rstd, partials);
+             dim3(static_cast<unsigned>(CeilDivide(p.c, kTileColumns<T>)), static_cast<unsigned>(chunks)),
+             dim3(kWarp, kColumnWarps), kColumnWarps * sizeof(ColumnSums<T>), p.m, p.c, chunk_rows, R(p.dy, p.c),
+             R(p.x, p.c), p.mean, p.rstd, partials);
     });
   });
-  Launch(stream, kOp, ChunkSumKernel, dim3(static_cast<unsigned>(CeilDivide(c, kChunkSumThreads)), 2),
-         dim3(kChunkSumThreads), 0, c, chunks, partials, dgamma, dbeta);
+  Launch(stream, kOp, ChunkSumKernel, dim3(static_cast<unsigned>(CeilDivide(p.c, kChunkSumThreads)), 2),
+         dim3(kChunkSumThreads), 0, p.c, chunks, partials, p.dgamma, p.dbeta);
 }
 
 }  // namespace zerofleet::cuda

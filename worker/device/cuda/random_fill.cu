@@ -35,14 +35,13 @@ __global__ void __launch_bounds__(kFillThreads) FillNormalKernel(Range range, fl
 
 }  // namespace
 
-void CudaOps::FillNormal(Stream& stream, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first,
-                         float deviation, float* to) {
-  if (count == 0) return;
-  const int64_t blocks = CeilDivide(first + count, kBlockElements) - first / kBlockElements;
-  const int64_t first_whole = RoundUp(first, kBlockElements) - first;
-  const bool vector = VectorAligned<kBlockElements>(to + first_whole);
+void CudaOps::FillNormal(Stream& stream, const FillNormalArguments& p) {
+  if (p.count == 0) return;
+  const int64_t blocks = CeilDivide(p.first + p.count, kBlockElements) - p.first / kBlockElements;
+  const int64_t first_whole = RoundUp(p.first, kBlockElements) - p.first;
+  const bool vector = VectorAligned<kBlockElements>(p.to + first_whole);
   Launch(stream, "FillNormal", FillNormalKernel, dim3(static_cast<unsigned>(CeilDivide(blocks, kFillThreads))),
-         dim3(kFillThreads), 0, Range{seed, stream_id, first, count}, deviation, vector, to);
+         dim3(kFillThreads), 0, Range{p.seed, p.stream_id, p.first, p.count}, p.deviation, vector, p.to);
 }
 
 }  // namespace zerofleet::cuda

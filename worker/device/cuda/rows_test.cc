@@ -68,10 +68,25 @@ class LayerNormTest : public KernelTest {
     const Vector mean(device(), m, DType::kF32, 7), rstd(device(), m, DType::kF32, 8);
     const Vector dgamma(device(), c, DType::kF32, 9, skip), dbeta(device(), c, DType::kF32, 10, skip);
     const Norm want = NormInDouble(m, c, x, gamma, beta, dy, dx.Values(), dgamma.Values(), dbeta.Values());
-    ops().LayerNormForward(stream(), m, c, 1e-5f, x.tensor(), gamma.tensor(), beta.tensor(), y.tensor(), mean.as(),
-                           rstd.as());
-    ops().LayerNormBackward(stream(), m, c, dy.tensor(), x.tensor(), gamma.tensor(), mean.as(), rstd.as(), dx.tensor(),
-                            dgamma.as(), dbeta.as());
+    ops().LayerNormForward(stream(), {.m = m,
+                                      .c = c,
+                                      .epsilon = 1e-5f,
+                                      .x = x.tensor(),
+                                      .gamma = gamma.tensor(),
+                                      .beta = beta.tensor(),
+                                      .y = y.tensor(),
+                                      .mean = mean.as(),
+                                      .rstd = rstd.as()});
+    ops().LayerNormBackward(stream(), {.m = m,
+                                       .c = c,
+                                       .dy = dy.tensor(),
+                                       .x = x.tensor(),
+                                       .gamma = gamma.tensor(),
+                                       .mean = mean.as(),
+                                       .rstd = rstd.as(),
+                                       .dx = dx.tensor(),
+                                       .dgamma = dgamma.as(),
+                                       .dbeta = dbeta.as()});
     ExpectNear(y, want.y, Rounding(dtype, 4));
     double largest = 1;  // a row of one or two elements has a large rstd
     for (const double value : want.dx) largest = std::max(largest, std::abs(value));
@@ -116,7 +131,13 @@ void EmbeddingTest::Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, D
   for (int64_t i = 0; i < m; ++i) tokens[i] = static_cast<int32_t>(i % 3 == 0 ? i * 7919 % vocab : vocab / 2);
   const Vector wte(device(), vocab * c, dtype, 1, skip), wpe(device(), (time + 1) * c, dtype, 2, skip);
   const Vector x(device(), m * c, dtype, 3, skip);
-  ops().EmbeddingForward(stream(), batch, time, c, tokens, wte.tensor(), wpe.tensor(), x.tensor());
+  ops().EmbeddingForward(stream(), {.batch = batch,
+                                    .time = time,
+                                    .c = c,
+                                    .tokens = tokens,
+                                    .wte = wte.tensor(),
+                                    .wpe = wpe.tensor(),
+                                    .x = x.tensor()});
   for (int64_t row = 0; row < m; ++row) {
     for (int64_t i = 0; i < c; ++i) {
       ASSERT_EQ(x.Get(row * c + i), Rounded(wte.Get(tokens[row] * c + i) + wpe.Get(row % time * c + i), dtype));
@@ -131,7 +152,13 @@ void EmbeddingTest::Run(int64_t batch, int64_t time, int64_t c, int64_t vocab, D
         want_position[row % time * c + i] += x.Get(row * c + i);
       }
     }
-    ops().EmbeddingBackward(stream(), batch, time, c, tokens, x.tensor(), dwte.as(), dwpe.as());
+    ops().EmbeddingBackward(stream(), {.batch = batch,
+                                       .time = time,
+                                       .c = c,
+                                       .tokens = tokens,
+                                       .dx = x.tensor(),
+                                       .dwte = dwte.as(),
+                                       .dwpe = dwpe.as()});
     EXPECT_EQ(dwte.Values(), want_token);  // in token order: exactly these bits
     EXPECT_EQ(dwpe.Values(), want_position);
     return dwte.Bytes();
@@ -157,7 +184,13 @@ TEST_F(EmbeddingTest, LongSequences) {
 TEST_F(EmbeddingTest, MoreTokensThanTheWorkspaceChainsAreRefused) {
   const Vector dx(device(), 4, DType::kF32, 1), dwte(device(), 4, DType::kF32, 2);
   const std::vector<float> before = dwte.Values();
-  ops().EmbeddingBackward(stream(), 4097, 1024, 4, nullptr, dx.tensor(), dwte.as(), dwte.as());
+  ops().EmbeddingBackward(stream(), {.batch = 4097,
+                                     .time = 1024,
+                                     .c = 4,
+                                     .tokens = nullptr,
+                                     .dx = dx.tensor(),
+                                     .dwte = dwte.as(),
+                                     .dwpe = dwte.as()});
   const absl::Status status = stream().Synchronize();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),

@@ -22,9 +22,8 @@ struct SgdRule {
 
 }  // namespace
 
-void CudaOps::Sgd(Stream& stream, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
-                  float* master, float* momentum, Tensor parameter) {
-  LaunchUpdate<SgdRule>(stream, segments, control, gradient, master, {momentum}, parameter);
+void CudaOps::Sgd(Stream& stream, const SgdArguments& p) {
+  LaunchUpdate<SgdRule>(stream, p.segments, p.control, p.gradient, p.master, {p.momentum}, p.parameter);
 }
 
 }  // namespace zerofleet::cuda

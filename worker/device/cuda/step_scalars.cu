@@ -27,10 +27,9 @@ void CudaOps::BeginStep(Stream& stream, double tokens, StepControl* control) {
   Launch(stream, "BeginStep", BeginStepKernel, dim3(1), dim3(1), 0, tokens, control);
 }
 
-void CudaOps::SumScalars(Stream& stream, const double* losses, int64_t loss_count, const double* squares,
-                         int64_t square_count, uint64_t flags, StepScalars* mine) {
-  Launch(stream, "SumScalars", SumScalarsKernel, dim3(1), dim3(1), 0, losses, loss_count, squares, square_count, flags,
-         mine);
+void CudaOps::SumScalars(Stream& stream, const SumScalarsArguments& p) {
+  Launch(stream, "SumScalars", SumScalarsKernel, dim3(1), dim3(1), 0, p.losses, p.loss_count, p.squares, p.square_count,
+         p.flags, p.mine);
 }
 
 void CudaOps::DecideStep(Stream& stream, const StepScalars* ranks, int64_t count, const StepRule& rule,

@@ -55,13 +55,13 @@ void LaunchSum(Stream& stream, std::span<const void* const> contributions, To* t
 
 }  // namespace
 
-void EnqueueSumInOrder(CudaStream& stream, std::span<const void* const> contributions, DType dtype, void* to,
-                       DType to_dtype, int64_t count) {
+void EnqueueSumInOrder(CudaStream& stream, std::span<const void* const> contributions, DType dtype, Tensor to,
+                       int64_t count) {
   ZF_CHECK(!contributions.empty() && contributions.size() <= kMostContributions);
-  WithTypes(dtype, to_dtype, [&](auto from_tag, auto to_tag) {
+  WithTypes(dtype, to.dtype, [&](auto from_tag, auto to_tag) {
     using From = typename decltype(from_tag)::Type;
     using To = typename decltype(to_tag)::Type;
-    To* const result = static_cast<To*>(to);
+    To* const result = static_cast<To*>(to.data);
     if (contributions.size() <= kFew) return LaunchSum<kFew, From>(stream, contributions, result, count);
     if (contributions.size() <= kSome) return LaunchSum<kSome, From>(stream, contributions, result, count);
     LaunchSum<kMostContributions, From>(stream, contributions, result, count);

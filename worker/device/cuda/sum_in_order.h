@@ -6,7 +6,7 @@
 #include <span>
 
 #include "worker/device/cuda/cuda_stream.h"
-#include "worker/device/dtype.h"
+#include "worker/device/tensor.h"
 
 namespace zerofleet::cuda {
 
@@ -14,10 +14,10 @@ namespace zerofleet::cuda {
 inline constexpr int kMostContributions = 4000;
 
 // to[i] = contributions[0][i] + contributions[1][i] + ..., for i < count: left to right in fp32, then one rounding to
-// `to_dtype`. 1 to kMostContributions of them, each device memory of `count` elements of `dtype`. `to` may be one of
+// its type. 1 to kMostContributions of them, each device memory of `count` elements of `dtype`. `to` may be one of
 // them, from its first element on, if its elements are not wider than theirs; otherwise it overlaps none.
-void EnqueueSumInOrder(CudaStream& stream, std::span<const void* const> contributions, DType dtype, void* to,
-                       DType to_dtype, int64_t count);
+void EnqueueSumInOrder(CudaStream& stream, std::span<const void* const> contributions, DType dtype, Tensor to,
+                       int64_t count);
 
 }  // namespace zerofleet::cuda
 

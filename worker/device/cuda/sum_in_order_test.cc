@@ -36,10 +36,10 @@ class SumInOrderTest : public ::testing::Test {
     for (int rank = 0; rank < c.ranks; ++rank) ranks.emplace_back(1, c.count, dtype, rank + 1, 0, c.skip);
     return ranks;
   }
-  void Sum(const std::vector<TestTensor>& ranks, void* to, DType to_dtype) {
+  void Sum(const std::vector<TestTensor>& ranks, Tensor to) {
     std::vector<const void*> pointers;
     for (const TestTensor& rank : ranks) pointers.push_back(rank.tensor().data);
-    EnqueueSumInOrder(*stream_, pointers, ranks[0].dtype(), to, to_dtype, ranks[0].count());
+    EnqueueSumInOrder(*stream_, pointers, ranks[0].dtype(), to, ranks[0].count());
     ASSERT_TRUE(stream_->Synchronize().ok());
   }
 
@@ -54,7 +54,7 @@ TEST_F(SumInOrderTest, AddsLeftToRightForAnyNumberOfRanks) {
       for (const DType to_dtype : kTestTypes) {
         const std::vector<TestTensor> ranks = Ranks(c, dtype);
         const TestTensor to(1, c.count, to_dtype, 99, 0, c.skip_to);
-        Sum(ranks, to.tensor().data, to_dtype);
+        Sum(ranks, to.tensor());
         ASSERT_EQ(to.Values(), InOrder(ranks, to_dtype)) << c.ranks << " ranks, " << c.count << " elements";
       }
     }
@@ -63,7 +63,7 @@ TEST_F(SumInOrderTest, AddsLeftToRightForAnyNumberOfRanks) {
 
 TEST_F(SumInOrderTest, NothingIsNothing) {
   const std::vector<TestTensor> ranks = Ranks({2, 0, 0, 0}, DType::kF32);
-  Sum(ranks, ranks[0].tensor().data, DType::kF32);
+  Sum(ranks, {ranks[0].tensor().data, DType::kF32});
 }
 
 // Counts that end inside, at and past each of the launches that narrow in place.
@@ -75,7 +75,7 @@ TEST_F(SumInOrderTest, TheResultMayTakeAnInputsPlace) {
         for (const int in_place : {0, 2}) {
           const std::vector<TestTensor> ranks = Ranks({3, count, 1, 0}, dtype);
           const std::vector<float> want = InOrder(ranks, to_dtype);
-          Sum(ranks, ranks[in_place].tensor().data, to_dtype);
+          Sum(ranks, {ranks[in_place].tensor().data, to_dtype});
           TestTensor got(1, count, to_dtype, 0);
           std::memcpy(got.tensor().data, ranks[in_place].tensor().data, count * DTypeBytes(to_dtype));
           ASSERT_EQ(got.Values(), want) << count;
@@ -89,7 +89,7 @@ using SumInOrderDeathTest = SumInOrderTest;
 
 TEST_F(SumInOrderDeathTest, AWiderResultMayNot) {
   const std::vector<TestTensor> ranks = Ranks({2, 10, 0, 0}, DType::kBF16);
-  EXPECT_DEATH(Sum(ranks, ranks[0].tensor().data, DType::kF32), "in_place");
+  EXPECT_DEATH(Sum(ranks, {ranks[0].tensor().data, DType::kF32}), "in_place");
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #define ZEROFLEET_WORKER_DEVICE_DRY_DRY_OPS_H_
 
 #include <cstdint>
-#include <span>
 
 #include "worker/device/ops.h"
 
@@ -11,35 +10,31 @@ namespace zerofleet {
 
 class DryOps : public Ops {
  public:
-  void LinearForward(Stream&, int64_t, int64_t, int64_t, Tensor, Tensor, Tensor, Tensor, Tensor) override {}
-  void LinearGeluForward(Stream&, int64_t, int64_t, int64_t, Tensor, Tensor, Tensor, Tensor, Tensor) override {}
-  void LinearBackwardInput(Stream&, int64_t, int64_t, int64_t, Tensor, Tensor, Tensor) override {}
-  void LinearBackwardInputGelu(Stream&, int64_t, int64_t, int64_t, Tensor, Tensor, Tensor, Tensor) override {}
-  void LinearBackwardWeight(Stream&, int64_t, int64_t, int64_t, Tensor, Tensor, float*, float*) override {}
+  void LinearForward(Stream&, const LinearForwardArguments&) override {}
+  void LinearGeluForward(Stream&, const LinearGeluForwardArguments&) override {}
+  void LinearBackwardInput(Stream&, const LinearBackwardInputArguments&) override {}
+  void LinearBackwardInputGelu(Stream&, const LinearBackwardInputGeluArguments&) override {}
+  void LinearBackwardWeight(Stream&, const LinearBackwardWeightArguments&) override {}
   void GeluForward(Stream&, int64_t, Tensor, Tensor) override {}
-  void LayerNormForward(Stream&, int64_t, int64_t, float, Tensor, Tensor, Tensor, Tensor, float*, float*) override {}
-  void LayerNormBackward(Stream&, int64_t, int64_t, Tensor, Tensor, Tensor, const float*, const float*, Tensor, float*,
-                         float*) override {}
-  void AttentionForward(Stream&, const AttentionShape&, Tensor, Tensor, float*, void*) override {}
-  void AttentionBackward(Stream&, const AttentionShape&, Tensor, Tensor, const float*, Tensor, Tensor, void*) override {
-  }
+  void LayerNormForward(Stream&, const LayerNormForwardArguments&) override {}
+  void LayerNormBackward(Stream&, const LayerNormBackwardArguments&) override {}
+  void AttentionForward(Stream&, const AttentionForwardArguments&) override {}
+  void AttentionBackward(Stream&, const AttentionBackwardArguments&) override {}
   int64_t AttentionScratchBytes(const AttentionShape&) const override { return 0; }
-  void EmbeddingForward(Stream&, int64_t, int64_t, int64_t, const int32_t*, Tensor, Tensor, Tensor) override {}
-  void EmbeddingBackward(Stream&, int64_t, int64_t, int64_t, const int32_t*, Tensor, float*, float*) override {}
-  void CrossEntropy(Stream&, int64_t, int64_t, int64_t, Tensor, Tensor, const int32_t*, const float*, double*, Tensor,
-                    float*, void*) override {}
+  void EmbeddingForward(Stream&, const EmbeddingForwardArguments&) override {}
+  void EmbeddingBackward(Stream&, const EmbeddingBackwardArguments&) override {}
+  void CrossEntropy(Stream&, const CrossEntropyArguments&) override {}
   int64_t CrossEntropyScratchBytes(int64_t, int64_t, int64_t, DType) const override { return 0; }
   void Convert(Stream&, int64_t, Tensor, Tensor) override {}
   void Accumulate(Stream&, int64_t, Tensor, float*) override {}
   void SumSquares(Stream&, int64_t, Tensor, double*) override {}
   void Zero(Stream&, void*, int64_t) override {}
   void Fill(Stream&, int64_t, float, float*) override {}
-  void AdamW(Stream&, std::span<const DecaySegment>, const StepControl*, Tensor, float*, float*, float*,
-             Tensor) override {}
-  void Sgd(Stream&, std::span<const DecaySegment>, const StepControl*, Tensor, float*, float*, Tensor) override {}
-  void FillNormal(Stream&, int64_t, uint64_t, uint64_t, int64_t, float, float*) override {}
+  void AdamW(Stream&, const AdamWArguments&) override {}
+  void Sgd(Stream&, const SgdArguments&) override {}
+  void FillNormal(Stream&, const FillNormalArguments&) override {}
   void BeginStep(Stream&, double, StepControl*) override {}
-  void SumScalars(Stream&, const double*, int64_t, const double*, int64_t, uint64_t, StepScalars*) override {}
+  void SumScalars(Stream&, const SumScalarsArguments&) override {}
   void DecideStep(Stream&, const StepScalars*, int64_t, const StepRule&, StepControl*) override {}
   double MeasureGemmPeak(DType, int) override { return 0; }
 };

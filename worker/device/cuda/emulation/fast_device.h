@@ -21,60 +21,47 @@ namespace zerofleet::cuda::emulation {
 
 class FastOps : public Ops {
  public:
-  void LinearForward(Stream& s, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor residual,
-                     Tensor y) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LinearForward(on, m, n, k, x, w, bias, residual, y); });
+  void LinearForward(Stream& s, const LinearForwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.LinearForward(on, p); });
   }
-  void LinearGeluForward(Stream& s, int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor bias, Tensor before,
-                         Tensor y) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LinearGeluForward(on, m, n, k, x, w, bias, before, y); });
+  void LinearGeluForward(Stream& s, const LinearGeluForwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.LinearGeluForward(on, p); });
   }
-  void LinearBackwardInput(Stream& s, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor dx) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardInput(on, m, n, k, dy, w, dx); });
+  void LinearBackwardInput(Stream& s, const LinearBackwardInputArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardInput(on, p); });
   }
-  void LinearBackwardInputGelu(Stream& s, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor w, Tensor before,
-                               Tensor dbefore) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardInputGelu(on, m, n, k, dy, w, before, dbefore); });
+  void LinearBackwardInputGelu(Stream& s, const LinearBackwardInputGeluArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardInputGelu(on, p); });
   }
-  void LinearBackwardWeight(Stream& s, int64_t m, int64_t n, int64_t k, Tensor dy, Tensor x, float* dw,
-                            float* dbias) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardWeight(on, m, n, k, dy, x, dw, dbias); });
+  void LinearBackwardWeight(Stream& s, const LinearBackwardWeightArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardWeight(on, p); });
   }
   void GeluForward(Stream& s, int64_t count, Tensor x, Tensor y) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.GeluForward(on, count, x, y); });
   }
-  void LayerNormForward(Stream& s, int64_t m, int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta, Tensor y,
-                        float* mean, float* rstd) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LayerNormForward(on, m, c, epsilon, x, gamma, beta, y, mean, rstd); });
+  void LayerNormForward(Stream& s, const LayerNormForwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.LayerNormForward(on, p); });
   }
-  void LayerNormBackward(Stream& s, int64_t m, int64_t c, Tensor dy, Tensor x, Tensor gamma, const float* mean,
-                         const float* rstd, Tensor dx, float* dgamma, float* dbeta) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LayerNormBackward(on, m, c, dy, x, gamma, mean, rstd, dx, dgamma, dbeta); });
+  void LayerNormBackward(Stream& s, const LayerNormBackwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.LayerNormBackward(on, p); });
   }
-  void AttentionForward(Stream& s, const AttentionShape& shape, Tensor qkv, Tensor out, float* logsumexp,
-                        void* scratch) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.AttentionForward(on, shape, qkv, out, logsumexp, scratch); });
+  void AttentionForward(Stream& s, const AttentionForwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.AttentionForward(on, p); });
   }
-  void AttentionBackward(Stream& s, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,
-                         Tensor dout, Tensor dqkv, void* scratch) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.AttentionBackward(on, shape, qkv, out, logsumexp, dout, dqkv, scratch); });
+  void AttentionBackward(Stream& s, const AttentionBackwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.AttentionBackward(on, p); });
   }
   int64_t AttentionScratchBytes(const AttentionShape& shape) const override {
     return cpu_->ops().AttentionScratchBytes(shape);
   }
-  void EmbeddingForward(Stream& s, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor wte,
-                        Tensor wpe, Tensor x) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.EmbeddingForward(on, batch, time, c, tokens, wte, wpe, x); });
+  void EmbeddingForward(Stream& s, const EmbeddingForwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.EmbeddingForward(on, p); });
   }
-  void EmbeddingBackward(Stream& s, int64_t batch, int64_t time, int64_t c, const int32_t* tokens, Tensor dx,
-                         float* dwte, float* dwpe) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.EmbeddingBackward(on, batch, time, c, tokens, dx, dwte, dwpe); });
+  void EmbeddingBackward(Stream& s, const EmbeddingBackwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.EmbeddingBackward(on, p); });
   }
-  void CrossEntropy(Stream& s, int64_t m, int64_t c, int64_t vocab, Tensor x, Tensor w, const int32_t* targets,
-                    const float* gradient_scale, double* loss_sum, Tensor dx, float* dw, void* scratch) override {
-    Add(s, [=](Ops& ops, Stream& on) {
-      ops.CrossEntropy(on, m, c, vocab, x, w, targets, gradient_scale, loss_sum, dx, dw, scratch);
-    });
+  void CrossEntropy(Stream& s, const CrossEntropyArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.CrossEntropy(on, p); });
   }
   int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const override {
     return cpu_->ops().CrossEntropyScratchBytes(m, c, vocab, dtype);
@@ -94,28 +81,28 @@ class FastOps : public Ops {
   void Fill(Stream& s, int64_t count, float value, float* to) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.Fill(on, count, value, to); });
   }
-  void AdamW(Stream& s, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
-             float* master, float* exp_avg, float* exp_avg_sq, Tensor parameter) override {
-    Add(s, [=, held = std::vector<DecaySegment>(segments.begin(), segments.end())](Ops& ops, Stream& on) {
-      ops.AdamW(on, held, control, gradient, master, exp_avg, exp_avg_sq, parameter);
+  void AdamW(Stream& s, const AdamWArguments& p) override {
+    Add(s, [p, held = std::vector<DecaySegment>(p.segments.begin(), p.segments.end())](Ops& ops, Stream& on) {
+      AdamWArguments later = p;
+      later.segments = held;
+      ops.AdamW(on, later);
     });
   }
-  void Sgd(Stream& s, std::span<const DecaySegment> segments, const StepControl* control, Tensor gradient,
-           float* master, float* momentum, Tensor parameter) override {
-    Add(s, [=, held = std::vector<DecaySegment>(segments.begin(), segments.end())](Ops& ops, Stream& on) {
-      ops.Sgd(on, held, control, gradient, master, momentum, parameter);
+  void Sgd(Stream& s, const SgdArguments& p) override {
+    Add(s, [p, held = std::vector<DecaySegment>(p.segments.begin(), p.segments.end())](Ops& ops, Stream& on) {
+      SgdArguments later = p;
+      later.segments = held;
+      ops.Sgd(on, later);
     });
   }
-  void FillNormal(Stream& s, int64_t count, uint64_t seed, uint64_t stream_id, int64_t first, float deviation,
-                  float* to) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.FillNormal(on, count, seed, stream_id, first, deviation, to); });
+  void FillNormal(Stream& s, const FillNormalArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.FillNormal(on, p); });
   }
   void BeginStep(Stream& s, double tokens, StepControl* control) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.BeginStep(on, tokens, control); });
   }
-  void SumScalars(Stream& s, const double* losses, int64_t loss_count, const double* squares, int64_t square_count,
-                  uint64_t flags, StepScalars* mine) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.SumScalars(on, losses, loss_count, squares, square_count, flags, mine); });
+  void SumScalars(Stream& s, const SumScalarsArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.SumScalars(on, p); });
   }
   void DecideStep(Stream& s, const StepScalars* ranks, int64_t count, const StepRule& rule,
                   StepControl* control) override {

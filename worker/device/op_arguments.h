@@ -1,0 +1,188 @@
+// What the ops of ops.h are given. Its legend of shapes and its rules of types hold here: a Tensor without a type is of
+// the compute type, every pointer is a device pointer.
+#ifndef ZEROFLEET_WORKER_DEVICE_OP_ARGUMENTS_H_
+#define ZEROFLEET_WORKER_DEVICE_OP_ARGUMENTS_H_
+
+#include <cstdint>
+#include <span>
+
+#include "worker/device/step_control.h"
+#include "worker/device/tensor.h"
+
+namespace zerofleet {
+
+// --- Linear layers
+
+struct LinearForwardArguments {
+  int64_t m, n, k;
+  Tensor x;              // (M,K)
+  Tensor w;              // (N,K)
+  Tensor bias = {};      // (N); may be null
+  Tensor residual = {};  // (M,N); may be null, or y
+  Tensor y;              // (M,N), overwritten
+};
+
+struct LinearGeluForwardArguments {
+  int64_t m, n, k;
+  Tensor x;       // (M,K)
+  Tensor w;       // (N,K)
+  Tensor bias;    // (N)
+  Tensor before;  // (M,N), overwritten
+  Tensor y;       // (M,N), overwritten
+};
+
+struct LinearBackwardInputArguments {
+  int64_t m, n, k;
+  Tensor dy;  // (M,N)
+  Tensor w;   // (N,K)
+  Tensor dx;  // (M,K), overwritten
+};
+
+struct LinearBackwardInputGeluArguments {
+  int64_t m, n, k;
+  Tensor dy;       // (M,N)
+  Tensor w;        // (N,K)
+  Tensor before;   // (M,K), what the GELU took
+  Tensor dbefore;  // (M,K), overwritten
+};
+
+struct LinearBackwardWeightArguments {
+  int64_t m, n, k;
+  Tensor dy;               // (M,N)
+  Tensor x;                // (M,K)
+  float* dw;               // (N,K), added to
+  float* dbias = nullptr;  // (N), added to; may be null
+};
+
+// --- Layer norm
+
+struct LayerNormForwardArguments {
+  int64_t m, c;
+  float epsilon;  // added to the variance
+  Tensor x;       // (M,C)
+  Tensor gamma;   // (C)
+  Tensor beta;    // (C)
+  Tensor y;       // (M,C), overwritten
+  float* mean;    // (M), overwritten
+  float* rstd;    // (M), overwritten: 1 / sqrt(variance + epsilon)
+};
+
+struct LayerNormBackwardArguments {
+  int64_t m, c;
+  Tensor dy;          // (M,C)
+  Tensor x;           // (M,C), as the forward had it
+  Tensor gamma;       // (C)
+  const float* mean;  // (M), from the forward
+  const float* rstd;  // (M), from the forward
+  Tensor dx;          // (M,C), added to
+  float* dgamma;      // (C), added to
+  float* dbeta;       // (C), added to
+};
+
+// --- Attention
+
+struct AttentionShape {
+  int64_t batch, time, heads, head_size;
+};
+
+struct AttentionForwardArguments {
+  AttentionShape shape;
+  Tensor qkv;        // (B,T,3C)
+  Tensor out;        // (B,T,C), overwritten
+  float* logsumexp;  // (B,H,T), overwritten
+  void* scratch;     // AttentionScratchBytes(shape)
+};
+
+struct AttentionBackwardArguments {
+  AttentionShape shape;
+  Tensor qkv;              // (B,T,3C)
+  Tensor out;              // (B,T,C), from the forward
+  const float* logsumexp;  // (B,H,T), from the forward
+  Tensor dout;             // (B,T,C)
+  Tensor dqkv;             // (B,T,3C), overwritten
+  void* scratch;           // AttentionScratchBytes(shape)
+};
+
+// --- Embeddings
+
+struct EmbeddingForwardArguments {
+  int64_t batch, time, c;
+  const int32_t* tokens;  // (B,T), each in [0, V)
+  Tensor wte;             // (V,C)
+  Tensor wpe;             // (T_max,C), T_max >= T
+  Tensor x;               // (B,T,C), overwritten
+};
+
+struct EmbeddingBackwardArguments {
+  int64_t batch, time, c;
+  const int32_t* tokens;  // (B,T), each in [0, V)
+  Tensor dx;              // (B,T,C)
+  float* dwte;            // (V,C), added to
+  float* dwpe;            // (T_max,C), added to
+};
+
+// --- Output head
+
+struct CrossEntropyArguments {
+  int64_t m, c, vocab;
+  Tensor x;                     // (M,C)
+  Tensor w;                     // (V,C)
+  const int32_t* targets;       // (M), each in [0, V)
+  const float* gradient_scale;  // one; read if dx is set
+  double* loss_sum;             // one, overwritten
+  Tensor dx = {};               // (M,C), overwritten; null for the loss alone
+  float* dw = nullptr;          // (V,C), added to if dx is set
+  void* scratch;                // CrossEntropyScratchBytes(m, c, vocab, x.dtype)
+};
+
+// --- Flat vectors
+
+// A run of elements of a flat vector with one rule of weight decay.
+struct DecaySegment {
+  int64_t offset, count;
+  bool decay;
+};
+
+// Vectors are indexed by the segments' offsets; segments are in order, next to one another.
+struct AdamWArguments {
+  std::span<const DecaySegment> segments;  // in host memory
+  const StepControl* control;
+  Tensor gradient;    // fp32 or the compute type
+  float* master;      // updated in place
+  float* exp_avg;     // updated in place
+  float* exp_avg_sq;  // updated in place
+  Tensor parameter;   // overwritten; may be master itself where it is fp32
+};
+
+// As AdamWArguments.
+struct SgdArguments {
+  std::span<const DecaySegment> segments;
+  const StepControl* control;
+  Tensor gradient;
+  float* master;
+  float* momentum;  // updated in place
+  Tensor parameter;
+};
+
+struct FillNormalArguments {
+  int64_t count;
+  uint64_t seed, stream_id;
+  int64_t first;  // number of to[0] in the stream, >= 0
+  float deviation;
+  float* to;  // (count), overwritten
+};
+
+// --- The step's own numbers
+
+struct SumScalarsArguments {
+  const double* losses;  // (loss_count)
+  int64_t loss_count;
+  const double* squares;  // (square_count)
+  int64_t square_count;
+  uint64_t flags;
+  StepScalars* mine;  // one, overwritten
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_DEVICE_OP_ARGUMENTS_H_

@@ -1,0 +1,24 @@
+// A typed pointer to the elements of an array; its shape is part of what takes it.
+#ifndef ZEROFLEET_WORKER_DEVICE_TENSOR_H_
+#define ZEROFLEET_WORKER_DEVICE_TENSOR_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "worker/device/dtype.h"
+
+namespace zerofleet {
+
+struct Tensor {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+
+  Tensor Offset(int64_t elements) const {
+    return {static_cast<std::byte*>(data) + elements * DTypeBytes(dtype), dtype};
+  }
+  explicit operator bool() const { return data != nullptr; }
+};
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_WORKER_DEVICE_TENSOR_H_
