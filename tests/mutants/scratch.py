@@ -113,7 +113,7 @@ class Scratch:
         self.configure(build)
         self.run(["ninja", "-C", self.folder / build, "-j", str(self.jobs), *targets])
         # Asked for again after each build: ctest knows a test's command only once its program is there.
-        if any(target not in self.tests.get(build, {}) for target in targets):
+        if any("command" not in self.tests.get(build, {}).get(target, {}) for target in targets):
             listed = json.loads(self.run(["ctest", "--test-dir", self.folder / build, "--show-only=json-v1"]))
             self.tests[build] = {test["name"]: test for test in listed["tests"]}
 
