@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "coordinator/ending.h"
+#include "coordinator/view.h"
 
 namespace zerofleet {
 namespace {
@@ -102,6 +103,15 @@ v1::Event CheckpointEventOf(const ManifestWritten& written, const PendingCommit&
   return event;
 }
 
+// What a recovery goes back to: the newest first, and as many as there are on storage.
+void KeepCandidate(Fleet& fleet, const ManifestWritten& written) {
+  std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
+  candidates.insert(candidates.begin(), {written.committed.path, written.step, fleet.team});
+  const int64_t keep = std::max<int64_t>(1, fleet.parameters.config.checkpoint().keep());
+  if (static_cast<int64_t>(candidates.size()) > keep) candidates.resize(keep);
+  fleet.parameters.may_fall_back = true;
+}
+
 }  // namespace
 
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard) {
@@ -145,12 +155,15 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
   fleet.commits.erase(found);
   fleet.last_committed_step = fleet.committed_by_run = written.step;
   fleet.last_committed_path = written.committed.path;
+  KeepCandidate(fleet, written);
+  std::erase_if(fleet.uncommitted, [&](const auto& entry) { return entry.first <= written.step; });
   fleet.counters.checkpoint_bytes += event.checkpoint().bytes();
   fleet.Emit(PersistState{{fleet.generation, written.step}}, "a checkpoint was committed");
   fleet.Publish(event, "a checkpoint was committed");
   for (const std::string& warning : written.committed.warnings) fleet.PublishNotice(warning);
   fleet.SendToAll(Outcome(written.step, true, ""), "a checkpoint was committed");
   CompleteIfAllFinished(fleet, now);
+  if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
 }
 
 }  // namespace zerofleet

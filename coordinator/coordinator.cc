@@ -23,7 +23,7 @@ Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
   ZF_CHECK(parameters.config.parallel().workers() >= 1);
   ZF_CHECK(parameters.config.parallel().tensor() >= 1);
   fleet_.parameters = std::move(parameters);
-  fleet_.began = fleet_.last_tick = now_seconds;
+  fleet_.began = fleet_.forming_since = fleet_.last_tick = now_seconds;
   if (!fleet_.parameters.candidates.empty()) fleet_.last_committed_step = fleet_.parameters.candidates.front().step;
 }
 
@@ -49,8 +49,10 @@ void Coordinator::Handle(const MessageReceived& received, double now) {
                          fleet_.generation, ": its state is older than the fleet; use the newest --state-dir")),
                      member->rank);
   }
-  if (Stale(message)) return;
-  member->last_heard = now;
+  const bool stale = member->state != MemberState::kSpare && Stale(message);  // a spare is in no view
+  // Until a member has heard of the next generation it speaks of the last, and is there all the same.
+  if (!stale || fleet_.phase == Phase::kRecovering) member->last_heard = now;
+  if (stale) return;
   Dispatch(*member, message, now);
 }
 
@@ -59,7 +61,8 @@ bool Coordinator::Stale(const v1::WorkerMessage& message) {
   // Sent before the worker could know its generation, and true in any.
   bool timeless = message.has_heartbeat() || message.has_failure() || message.has_stop_requested();
   if (message.generation() == 0 && (timeless || fleet_.phase == Phase::kForming)) return false;
-  ++fleet_.counters.stale_messages_rejected;
+  // Heartbeats cross the news of a new generation in every recovery.
+  if (!message.has_heartbeat()) ++fleet_.counters.stale_messages_rejected;
   return true;
 }
 
@@ -71,7 +74,7 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
     case Body::kLoadResult: return OnLoadResult(fleet_, member, message.load_result(), now);
     case Body::kHeartbeat: return OnHeartbeat(member, message.heartbeat(), now);
     case Body::kEvent:
-      if (training) OnWorkerEvent(fleet_, member, message.event());
+      if (training) OnWorkerEvent(fleet_, member, message.event(), now);
       return;
     case Body::kShardWritten:
       if (training) OnShardWritten(fleet_, member, message.shard_written());
@@ -88,7 +91,7 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
 
 void Coordinator::Handle(const SessionClosed& closed, double) {
   Member* member = fleet_.Find(closed.member);
-  if (member != nullptr) return OnSessionClosed(fleet_, *member, closed.cause);
+  if (member != nullptr) return OnSessionClosed(fleet_, *member, closed.cause, now);
   fleet_.Emit(CloseSession{closed.member}, "it never joined");
 }
 

@@ -37,7 +37,7 @@ v1::Event EndOf(const Fleet& fleet, double now) {
   int64_t step = fleet.members.front().step;
   end.set_step(step);
   end.set_seconds(now - fleet.training_began);
-  end.set_tokens((step - fleet.start_step) * config.batch().global_sequences() * config.model().context());
+  end.set_tokens((step - fleet.first_step) * config.batch().global_sequences() * config.model().context());
   for (const Member& member : fleet.members) {
     *end.add_ranks() = member.report;
     if (member.finished_early) end.set_stopped(true);
@@ -59,7 +59,9 @@ void FailFleet(Fleet& fleet, const absl::Status& status, int rank) {
   event.mutable_failure()->set_rank(rank);
   fleet.Publish(event, "the run failed");
   fleet.SendToAll(RefusedMessage(status), "the run failed");
+  fleet.SendToSpares(RefusedMessage(status), "the run failed");
   for (const Member& member : fleet.members) fleet.Emit(CloseSession{member.id}, "the run failed");
+  for (const Member& spare : fleet.spares) fleet.Emit(CloseSession{spare.id}, "the run failed");
   fleet.Emit(EndRun{status}, "the run failed");
 }
 
@@ -69,10 +71,7 @@ void RefuseSession(Fleet& fleet, MemberId member, const absl::Status& status) {
 }
 
 void OnFinished(Fleet& fleet, Member& member, const v1::Finished& finished, double now) {
-  if (fleet.phase == Phase::kTraining) {
-    fleet.phase = Phase::kFinishing;
-    fleet.training_ended = now;
-  }
+  fleet.phase = Phase::kFinishing;
   member.state = MemberState::kFinished;
   member.step = finished.step();
   member.finished_early = finished.stopped();
@@ -106,7 +105,9 @@ void CompleteIfAllFinished(Fleet& fleet, double now) {
   v1::CoordinatorMessage complete;
   complete.mutable_complete();
   fleet.SendToAll(complete, "every rank has finished");
+  fleet.SendToSpares(complete, "every rank has finished");
   for (const Member& member : fleet.members) fleet.Emit(CloseSession{member.id}, "the run is complete");
+  for (const Member& spare : fleet.spares) fleet.Emit(CloseSession{spare.id}, "the run is complete");
   fleet.Emit(EndRun{absl::OkStatus()}, "every rank has finished");
 }
 

@@ -13,6 +13,7 @@ const char* Name(Phase phase) {
     case Phase::kForming: return "forming";
     case Phase::kLoading: return "loading";
     case Phase::kTraining: return "training";
+    case Phase::kRecovering: return "recovering";
     case Phase::kFinishing: return "finishing";
     case Phase::kDone: return "done";
     case Phase::kFailed: return "failed";
@@ -22,6 +23,7 @@ const char* Name(Phase phase) {
 
 const char* Name(MemberState state) {
   switch (state) {
+    case MemberState::kSpare: return "spare";
     case MemberState::kJoined: return "joined";
     case MemberState::kReady: return "ready";
     case MemberState::kLoading: return "loading";
@@ -33,8 +35,11 @@ const char* Name(MemberState state) {
 }
 
 Member* Fleet::Find(MemberId id) {
-  auto found = std::find_if(members.begin(), members.end(), [id](const Member& member) { return member.id == id; });
-  return found == members.end() ? nullptr : &*found;
+  for (std::vector<Member>* group : {&members, &spares}) {
+    auto found = std::find_if(group->begin(), group->end(), [id](const Member& member) { return member.id == id; });
+    if (found != group->end()) return &*found;
+  }
+  return nullptr;
 }
 
 bool Fleet::All(MemberState state) const {
@@ -55,6 +60,10 @@ void Fleet::SendToAll(const v1::CoordinatorMessage& message, const std::string& 
   for (const Member& member : members) {
     if (member.state != MemberState::kLost) Send(member.id, message, reason);
   }
+}
+
+void Fleet::SendToSpares(const v1::CoordinatorMessage& message, const std::string& reason) {
+  for (const Member& spare : spares) Send(spare.id, message, reason);
 }
 
 void Fleet::Publish(v1::Event event, std::string reason) { Emit(PublishEvent{std::move(event)}, std::move(reason)); }

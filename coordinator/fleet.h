@@ -1,15 +1,18 @@
 // The coordinator's whole state, and what every decision needs of it: names, lookups, and a place for outputs.
 //
 // The decisions stand in files of their own, as functions on a Fleet: rendezvous, view, load_phase, training, commit,
-// liveness, stop, ending. A fleet in its next generation keeps this struct and clears what `view` sets.
+// liveness, recovery, stop, ending. A fleet that recovers keeps this struct, and its view is set anew.
 #ifndef ZEROFLEET_COORDINATOR_FLEET_H_
 #define ZEROFLEET_COORDINATOR_FLEET_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/event.h"
@@ -21,8 +24,8 @@
 
 namespace zerofleet {
 
-enum class Phase { kForming, kLoading, kTraining, kFinishing, kDone, kFailed };
-enum class MemberState { kJoined, kReady, kLoading, kTraining, kFinished, kLost };
+enum class Phase { kForming, kLoading, kTraining, kRecovering, kFinishing, kDone, kFailed };
+enum class MemberState { kSpare, kJoined, kReady, kLoading, kTraining, kFinished, kLost };
 
 const char* Name(Phase phase);
 const char* Name(MemberState state);
@@ -42,7 +45,7 @@ struct FleetParameters {
   std::string version;
   std::string run;                              // its name, for people and metrics
   uint64_t previous_generation = 0;             // the largest ever used
-  std::vector<CheckpointCandidate> candidates;  // newest first; none: initialise from the seed
+  std::vector<CheckpointCandidate> candidates;  // at the start, newest first; none: initialise from the seed
   bool may_fall_back = false;                   // a bad candidate makes way for the next
   std::vector<std::string> unreadable;          // step directories whose manifest is invalid
   std::vector<std::string> notices;             // what a person should know of the start, said when the fleet forms
@@ -51,7 +54,7 @@ struct FleetParameters {
 struct Member {
   MemberId id = 0;
   MemberState state = MemberState::kJoined;
-  int rank = -1;  // -1 until assigned
+  int rank = -1;  // -1 until assigned; one that joins a recovery has the place it takes at once
   v1::Hello hello;
   v1::Ready ready;
   int64_t step = 0;
@@ -62,6 +65,7 @@ struct Member {
   double progress_since = 0;  // when `progress` last changed
   bool finished_early = false;
   bool failed = false;  // has reported an error it cannot go on from: it leaves, and is not lost by that
+  bool closed = false;  // its session has ended, after it had finished
   v1::RankReport report;
 };
 
@@ -87,6 +91,30 @@ struct Suspicion {
   double deadline;
 };
 
+// A rank that was lost, for the restart budget and for the line that a run out of restarts ends with.
+struct RankLoss {
+  int rank;
+  int64_t step;  // completed by then; -1: it was not training
+  std::string text;
+};
+
+// What is known of a recovery until the fleet trains again.
+struct Recovery {
+  std::string cause;           // of the first loss
+  std::set<int> failed_ranks;  // of all
+  double began = 0;            // seconds: the first loss
+  double detect_seconds = 0;   // from the last message of the first lost rank
+  double formed = 0;           // seconds: the newest view
+};
+
+// How long the last recovery took, part by part, in seconds.
+struct RecoveryDurations {
+  double detect = 0;      // see Recovery
+  double rendezvous = 0;  // until every place is taken and every member ready
+  double load = 0;        // until every rank has entered the view and loaded
+  double first_step = 0;  // until a step is reported
+};
+
 // Figures for metrics; they only grow, except as said.
 struct FleetCounters {
   uint64_t stale_messages_rejected = 0;
@@ -94,7 +122,9 @@ struct FleetCounters {
   int64_t checkpoint_bytes = 0;
   std::map<std::string, uint64_t> rank_failures;  // by cause: session_ended | heartbeat_timeout | reported
   double rendezvous_seconds = 0;                  // of the last formation
-  int64_t lost_steps = 0;                         // done after the last commit, when the run failed
+  int64_t lost_steps = 0;                         // done after the last commit when a view was lost
+  uint64_t recoveries = 0;
+  RecoveryDurations recovery;  // the last
 };
 
 struct Fleet {
@@ -103,38 +133,50 @@ struct Fleet {
   std::string message;  // why, when failed
   uint64_t generation = 0;
   std::vector<Member> members;  // in join order; in rank order once there is a view
-  std::optional<View> view;     // none while the fleet forms
+  std::vector<Member> spares;   // beyond the places, in join order
+  std::optional<View> view;     // none while the fleet forms or recovers
+  int team = 0;                 // of the run, from its first view on
   double began = 0;             // seconds: the coordinator's start
+  double forming_since = 0;
   double last_tick = 0;
-  double load_began = 0, training_began = 0, training_ended = 0;
+  double training_began = 0;  // for the first time
 
-  size_t candidate = 0;  // index of the checkpoint being loaded
-  int64_t start_step = 0;
+  size_t candidate = 0;    // index of the checkpoint being loaded
+  int64_t first_step = 0;  // completed when the run began
+  int64_t start_step = 0;  // completed when the view began
   int64_t last_committed_step = -1;  // of this run, or what it resumed from
   int64_t committed_by_run = -1;     // of this run alone
   std::string last_committed_path;
   std::map<int64_t, PendingCommit> commits;  // by step
   std::optional<Suspicion> suspicion;
+  std::optional<Recovery> recovery;
+  double recovered_at = 0;         // seconds: training began again, and no step has been reported since; else 0
+  std::vector<int> vacant;         // ranks of the last view that nobody has taken yet, ascending
+  std::vector<RankLoss> losses;    // of the run
+  std::optional<v1::Hello> hello;  // the first worker's, which others must equal
   std::optional<std::string> stop_reason;
   v1::StepEvent last_step_event;
   v1::EvaluateEvent last_evaluation;
   int64_t last_evaluated_step = -1;
+  double productive_seconds = 0;                        // of the steps that count
+  std::deque<std::pair<int64_t, double>> uncommitted;  // steps after the last commit, and their seconds
   FleetCounters counters;
   std::vector<Output> outputs;  // of the step in progress
 
-  // Of the view; while the fleet forms, of the view that is asked for.
+  // Of the view; while the fleet forms or recovers, of the view that is to be.
   int world_size() const { return view ? view->world_size() : parameters.config.parallel().workers(); }
   double heartbeat_timeout_seconds() const { return parameters.config.restart().heartbeat_timeout_seconds(); }
   double form_timeout_seconds() const { return parameters.config.restart().form_timeout_seconds(); }
   bool ended() const { return phase == Phase::kDone || phase == Phase::kFailed; }
 
-  Member* Find(MemberId id);
+  Member* Find(MemberId id);           // spares included
   bool All(MemberState state) const;  // every place is taken, by a member in this state
   bool AllEntered() const;            // every member has entered the view
 
   // Outputs. Messages carry the fleet's generation.
   void Send(MemberId member, v1::CoordinatorMessage message, std::string reason);
-  void SendToAll(const v1::CoordinatorMessage& message, const std::string& reason);
+  void SendToAll(const v1::CoordinatorMessage& message, const std::string& reason);  // members
+  void SendToSpares(const v1::CoordinatorMessage& message, const std::string& reason);
   void Publish(v1::Event event, std::string reason);
   void PublishNotice(const std::string& text);
   void Emit(decltype(Output::action) action, std::string reason) {

@@ -6,28 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "coordinator/ending.h"
-#include "coordinator/hang.h"
+#include "coordinator/recovery.h"
 
 namespace zerofleet {
 namespace {
 
-// The run loses `lost` at once; `cause` is said of the first.
-void LoseMembers(Fleet& fleet, const std::vector<Member*>& lost, const std::string& cause, const char* counter) {
-  const Member& first = *lost.front();
-  std::vector<std::string> names;
-  for (const Member* member : lost) names.push_back(NameOf(*member));
-  std::string text = absl::StrCat("lost ", absl::StrJoin(names, ", "), " at step ", first.step, ": ", cause);
-  if (std::optional<Wait> wait = FindWait(fleet)) absl::StrAppend(&text, "; ", Describe(*wait));
-  absl::StrAppend(&text, "; ", LastCommitText(fleet));
-  for (Member* member : lost) {
-    member->state = MemberState::kLost;
-    ++fleet.counters.rank_failures[counter];
-  }
-  FailFleet(fleet, absl::UnavailableError(text), first.rank);
-}
+constexpr char kHeartbeatTimeout[] = "heartbeat_timeout";
 
 // How long this member may be silent. Before its first heartbeat it may be busy loading or opening data.
 double SilenceLimit(const Fleet& fleet, const Member& member) {
@@ -35,14 +21,24 @@ double SilenceLimit(const Fleet& fleet, const Member& member) {
   return judged ? fleet.heartbeat_timeout_seconds() : fleet.form_timeout_seconds();
 }
 
+std::string SilenceText(double seconds) { return absl::StrFormat("nothing heard for %.1f s", seconds); }
+
 bool ExplainedByAPeer(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
          code == absl::StatusCode::kDeadlineExceeded;
 }
 
+// A configuration or data that one process cannot use is no better for its replacement.
+bool MayRecover(const Fleet& fleet, const absl::Status& failure) {
+  const bool restarts = fleet.phase != Phase::kForming && fleet.parameters.config.restart().max_per_rank() > 0;
+  const int code = ExitCode(failure);
+  return restarts && code != ExitCode(absl::InvalidArgumentError("")) && code != ExitCode(absl::DataLossError(""));
+}
+
 void ForgiveOwnDelay(Fleet& fleet, double now) {
   if (now - fleet.last_tick > fleet.heartbeat_timeout_seconds() / 2) {
     for (Member& member : fleet.members) member.last_heard = now;
+    for (Member& spare : fleet.spares) spare.last_heard = now;
     if (fleet.suspicion) fleet.suspicion->deadline = now + fleet.heartbeat_timeout_seconds();
   }
   fleet.last_tick = now;
@@ -52,29 +48,40 @@ void ForgiveOwnDelay(Fleet& fleet, double now) {
 
 void CheckLiveness(Fleet& fleet, double now) {
   ForgiveOwnDelay(fleet, now);
-  std::vector<Member*> silent;
-  for (Member& member : fleet.members) {
+  std::vector<MemberId> silent;
+  for (const Member& member : fleet.members) {
     if (member.state == MemberState::kFinished || member.failed) continue;  // it waits for the others; it has left
-    if (now - member.last_heard > SilenceLimit(fleet, member)) silent.push_back(&member);
+    if (now - member.last_heard > SilenceLimit(fleet, member)) silent.push_back(member.id);
   }
   if (!silent.empty()) {
-    double seconds = now - silent.front()->last_heard;
-    return LoseMembers(fleet, silent, absl::StrFormat("nothing heard for %.1f s", seconds), "heartbeat_timeout");
+    const double seconds = now - fleet.Find(silent.front())->last_heard;
+    LoseMembers(fleet, silent, SilenceText(seconds), kHeartbeatTimeout, now);
+  } else if (fleet.suspicion && now >= fleet.suspicion->deadline) {
+    BreakView(fleet, Suspicion(*fleet.suspicion), now);
   }
-  if (fleet.suspicion && now >= fleet.suspicion->deadline) {
-    FailFleet(fleet, fleet.suspicion->status, fleet.suspicion->rank);
+  for (size_t i = 0; i < fleet.spares.size() && !fleet.ended(); ++i) {
+    const Member& spare = fleet.spares[i];
+    const double seconds = now - spare.last_heard;
+    if (seconds <= SilenceLimit(fleet, spare)) continue;
+    return LoseMembers(fleet, {spare.id}, SilenceText(seconds), kHeartbeatTimeout, now);
   }
 }
 
-void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause) {
-  if (member.state == MemberState::kFinished) return;
+void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, double now) {
+  if (member.state == MemberState::kFinished) {
+    member.closed = true;
+    return;
+  }
   if (fleet.phase == Phase::kForming) {
     fleet.Emit(CloseSession{member.id}, absl::StrCat(NameOf(member), " left before the fleet formed: ", cause));
     std::erase_if(fleet.members, [id = member.id](const Member& other) { return other.id == id; });
     return;
   }
-  if (member.failed) return;  // it said why before it went
-  LoseMembers(fleet, {&member}, cause.empty() ? "its session ended" : cause, "session_ended");
+  if (member.failed) {  // it said why before it went
+    member.closed = true;
+    return;
+  }
+  LoseMembers(fleet, {member.id}, cause.empty() ? "its session ended" : cause, "session_ended", now);
 }
 
 void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double now) {
@@ -83,12 +90,14 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
   std::string text = absl::StrCat(NameOf(member), " failed");
   if (fleet.phase != Phase::kForming) absl::StrAppend(&text, " at step ", std::max(failure.step(), member.step));
   absl::StrAppend(&text, ": ", failure.message());
+  if (!ExplainedByAPeer(status.code()) && MayRecover(fleet, status)) {
+    return LoseMembers(fleet, {member.id}, failure.message(), "reported", now);
+  }
   ++fleet.counters.rank_failures["reported"];
   if (fleet.phase == Phase::kForming || !ExplainedByAPeer(status.code())) {
     return FailFleet(fleet, MakeStatus(status.code(), text), member.rank);
   }
-  absl::StrAppend(&text, "; ", LastCommitText(fleet));
-  member.failed = true;
+  member.failed = !failure.in_view();
   if (!fleet.suspicion) {
     fleet.suspicion = Suspicion{MakeStatus(status.code(), text), member.rank, now + fleet.heartbeat_timeout_seconds()};
   }

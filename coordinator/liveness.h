@@ -1,5 +1,4 @@
-// Whether members are alive, and what a loss means. In this release a loss ends the run with one line that says which
-// rank, where, at which step, why, and what can be resumed; LoseMembers is where a new generation would begin instead.
+// Whether members are alive: silence, ended sessions, reported failures. What a loss means: recovery.h.
 #ifndef ZEROFLEET_COORDINATOR_LIVENESS_H_
 #define ZEROFLEET_COORDINATOR_LIVENESS_H_
 
@@ -14,7 +13,7 @@ namespace zerofleet {
 void CheckLiveness(Fleet& fleet, double now);
 
 // A session ended. Before the fleet has formed that only frees the place.
-void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause);
+void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, double now);
 
 // A rank reports an error it cannot go on from. One that a peer's loss would explain (a collective that failed) is held
 // back for a heartbeat timeout, so that the run's failure names the cause and not the first to feel it.

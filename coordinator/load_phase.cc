@@ -1,11 +1,16 @@
 // Loading with fallback; see load_phase.h.
 #include "coordinator/load_phase.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "coordinator/ending.h"
+#include "coordinator/recovery.h"
 
 namespace zerofleet {
 namespace {
@@ -21,7 +26,7 @@ bool IsDamage(absl::StatusCode code) {
   return code == absl::StatusCode::kDataLoss || code == absl::StatusCode::kNotFound;
 }
 
-void PublishStart(Fleet& fleet) {
+void PublishStart(Fleet& fleet, bool resumed) {
   const Member& first = fleet.members.front();
   v1::Event event;
   v1::StartEvent& start = *event.mutable_start();
@@ -31,31 +36,56 @@ void PublishStart(Fleet& fleet) {
   start.set_generation(fleet.generation);
   start.set_device(first.hello.device());
   start.set_parameters(first.ready.parameters());
-  if (HasCandidate(fleet)) start.set_resumed_from(fleet.start_step);
+  if (resumed) start.set_resumed_from(fleet.start_step);
   fleet.Publish(event, "every rank has loaded");
+}
+
+// The fleet's figures go back to the step that was loaded.
+void ReturnTo(Fleet& fleet, int64_t step) {
+  fleet.start_step = step;
+  if (HasCandidate(fleet)) {
+    fleet.last_committed_step = step;
+    fleet.last_committed_path = CandidatePath(fleet);
+  }
+  fleet.committed_by_run = std::min(fleet.committed_by_run, step);
+  fleet.last_evaluated_step = std::min(fleet.last_evaluated_step, step);
+  fleet.last_step_event.set_step(std::min(fleet.last_step_event.step(), step));
+  for (const auto& [lost, seconds] : std::exchange(fleet.uncommitted, {})) fleet.productive_seconds -= seconds;
 }
 
 void StartTraining(Fleet& fleet, double now) {
   fleet.phase = Phase::kTraining;
-  fleet.training_began = now;
-  fleet.start_step = HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].step : 0;
-  if (HasCandidate(fleet)) {
-    fleet.last_committed_step = fleet.start_step;
-    fleet.last_committed_path = CandidatePath(fleet);
-  }
+  const int64_t reached = fleet.last_step_event.step();
+  ReturnTo(fleet, HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].step : 0);
   for (Member& member : fleet.members) {
     member.state = MemberState::kTraining;
     member.step = fleet.start_step;
     member.last_heard = now;
   }
-  for (const std::string& path : fleet.parameters.unreadable) fleet.Emit(SetAside{path}, "its manifest is invalid");
-  for (size_t i = 0; i < fleet.candidate; ++i) {
-    fleet.Emit(SetAside{fleet.parameters.candidates[i].path}, "damaged; the run will reach its step again");
+  for (const std::string& path : std::exchange(fleet.parameters.unreadable, {})) {
+    fleet.Emit(SetAside{path}, "its manifest is invalid");
   }
-  PublishStart(fleet);
+  std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
+  for (size_t i = 0; i < fleet.candidate; ++i) {
+    fleet.Emit(SetAside{candidates[i].path}, "damaged; the run will reach its step again");
+  }
+  const bool resumed = HasCandidate(fleet);
+  candidates.erase(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(fleet.candidate));
+  fleet.candidate = 0;
+  if (fleet.training_began == 0) {
+    fleet.training_began = now;
+    fleet.first_step = fleet.start_step;
+    PublishStart(fleet, resumed);
+  }
   v1::CoordinatorMessage message;
+  message.mutable_start()->set_in_recovery(fleet.recovery.has_value());
+  if (fleet.recovery) EndRecovery(fleet, reached, now);
   message.mutable_start()->set_step(fleet.start_step);
   fleet.SendToAll(message, "every rank has loaded");
+  if (!fleet.stop_reason) return;
+  v1::CoordinatorMessage stop;
+  stop.mutable_stop()->set_reason(*fleet.stop_reason);
+  fleet.SendToAll(stop, "it was asked for before the loss");
 }
 
 void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& failure, double now) {
@@ -75,7 +105,6 @@ void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& fail
 }  // namespace
 
 void BeginLoad(Fleet& fleet, double now) {
-  fleet.load_began = now;
   for (Member& member : fleet.members) {
     member.state = MemberState::kLoading;
     member.last_heard = now;

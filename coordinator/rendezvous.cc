@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/agreement.h"
 #include "coordinator/ending.h"
+#include "coordinator/recovery.h"
 #include "coordinator/view.h"
 
 namespace zerofleet {
@@ -19,32 +20,52 @@ constexpr Agreement<v1::Hello> kHelloAgreements[] = {{"version", kOneExecutable,
 constexpr Agreement<v1::Ready> kReadyAgreements[] = {
     {"configuration", "give all workers the same", &v1::Ready::config_digest}};
 
+bool HasPlace(const Fleet& fleet) {
+  const bool open = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
+  return open && static_cast<int>(fleet.members.size()) < fleet.world_size();
+}
+
+bool HasRoomForASpare(const Fleet& fleet) {
+  return static_cast<int>(fleet.spares.size()) < fleet.parameters.config.restart().spares();
+}
+
 }  // namespace
 
 void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
   if (fleet.Find(id) != nullptr) return;  // a repetition
-  if (fleet.phase != Phase::kForming || static_cast<int>(fleet.members.size()) >= fleet.world_size()) {
-    RefuseSession(fleet, id,
-                  absl::FailedPreconditionError(absl::StrCat("the fleet has its ", fleet.world_size(),
-                                                             " workers (parallel.workers); no place is left for ",
-                                                             PlaceOf(hello))));
-    return;
+  const bool place = HasPlace(fleet), spare = !place && HasRoomForASpare(fleet);
+  if (!place && !spare) {
+    return RefuseSession(fleet, id,
+                         absl::FailedPreconditionError(
+                             absl::StrCat("the fleet has its ", fleet.world_size(), " workers (parallel.workers)",
+                                          fleet.spares.empty() ? "" : " and its spares (restart.spares)",
+                                          "; no place is left for ", PlaceOf(hello))));
   }
+  if (!fleet.hello) fleet.hello = hello;
+  const absl::Status agreed =
+      CheckAgreement(kHelloAgreements, PlaceOf(*fleet.hello), *fleet.hello, PlaceOf(hello), hello);
+  if (!agreed.ok() && fleet.phase != Phase::kForming) return RefuseSession(fleet, id, agreed);
   Member member;
   member.id = id;
   member.hello = hello;
   member.last_heard = member.progress_since = now;
-  fleet.members.push_back(member);
-  const v1::Hello& first = fleet.members.front().hello;
-  const absl::Status agreed = CheckAgreement(kHelloAgreements, PlaceOf(first), first, PlaceOf(hello), hello);
+  if (spare) member.state = MemberState::kSpare;
+  if (fleet.phase == Phase::kRecovering && place) TakePlace(fleet, member);
+  (spare ? fleet.spares : fleet.members).push_back(member);
   if (!agreed.ok()) return FailFleet(fleet, agreed, -1);
   v1::CoordinatorMessage message;
   *message.mutable_welcome()->mutable_config() = fleet.parameters.config;
   message.mutable_welcome()->set_run(fleet.parameters.run);
-  fleet.Send(id, message, absl::StrCat(fleet.members.size(), " of ", fleet.world_size(), " joined"));
+  fleet.Send(id, message,
+             spare ? "a spare joined" : absl::StrCat(fleet.members.size(), " of ", fleet.world_size(), " joined"));
 }
 
 void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
+  if (member.state == MemberState::kSpare) {
+    member.ready = ready;
+    if (fleet.phase == Phase::kRecovering) FillPlacesFromSpares(fleet, now);
+    return;
+  }
   if (member.state != MemberState::kJoined) return;  // a repetition
   const auto earlier = std::find_if(fleet.members.begin(), fleet.members.end(),
                                     [](const Member& other) { return other.state == MemberState::kReady; });
@@ -55,11 +76,12 @@ void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
         CheckAgreement(kReadyAgreements, PlaceOf(earlier->hello), earlier->ready, PlaceOf(member.hello), ready);
     if (!agreed.ok()) return FailFleet(fleet, agreed, -1);
   }
-  if (fleet.All(MemberState::kReady)) FormView(fleet, now);
+  FormViewIfComplete(fleet, now);
 }
 
 void CheckFormTimeout(Fleet& fleet, double now) {
-  if (fleet.phase != Phase::kForming || now - fleet.began < fleet.form_timeout_seconds()) return;
+  const bool forms = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
+  if (!forms || now - fleet.forming_since < fleet.form_timeout_seconds()) return;
   auto ready = std::count_if(fleet.members.begin(), fleet.members.end(),
                              [](const Member& member) { return member.state == MemberState::kReady; });
   std::string text =
@@ -68,6 +90,7 @@ void CheckFormTimeout(Fleet& fleet, double now) {
   for (const Member& member : fleet.members) {
     if (member.state != MemberState::kReady) absl::StrAppend(&text, "; waiting for ", NameOf(member));
   }
+  if (fleet.recovery) absl::StrAppend(&text, "; it recovers from: ", fleet.recovery->cause, "; ", LastCommitText(fleet));
   FailFleet(fleet, absl::DeadlineExceededError(text), -1);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/hang.h"
@@ -16,6 +17,10 @@ std::string MessageOf(const Fleet& fleet, double now) {
   if (fleet.stop_reason) return absl::StrCat("stopping: ", *fleet.stop_reason);
   if (fleet.phase == Phase::kForming) {
     return absl::StrCat("waiting for workers: ", fleet.members.size(), " of ", fleet.world_size(), " joined");
+  }
+  if (fleet.phase == Phase::kRecovering) {
+    return absl::StrCat("recovering, ", fleet.members.size(), " of ", fleet.world_size(),
+                        " places taken: ", fleet.recovery->cause);
   }
   std::optional<Wait> wait = FindWait(fleet);
   if (wait && now - wait->since > fleet.heartbeat_timeout_seconds()) return Describe(*wait);
@@ -41,11 +46,14 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, bool partitions) 
   if (fleet.view && partitions) {
     *status.mutable_partition() = PartitionStatusOf(fleet.view->partition, fleet.parameters.states(fleet.world_size()));
   }
-  for (const Member& member : fleet.members) {
+  std::vector<Member> everybody = fleet.members;
+  everybody.insert(everybody.end(), fleet.spares.begin(), fleet.spares.end());
+  for (const Member& member : everybody) {
     v1::MemberStatus& entry = *status.add_members();
+    const bool placed = fleet.view && member.rank >= 0;
     entry.set_rank(member.rank);
-    entry.set_node(fleet.view ? fleet.view->ranks[member.rank].node : -1);
-    entry.set_team(fleet.view ? fleet.view->ranks[member.rank].team : -1);
+    entry.set_node(placed ? fleet.view->ranks[member.rank].node : -1);
+    entry.set_team(placed ? fleet.view->ranks[member.rank].team : -1);
     entry.set_host(member.hello.host());
     entry.set_pid(member.hello.pid());
     entry.set_state(Name(member.state));
@@ -61,9 +69,8 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, bool partitions) 
 }
 
 double GoodputRatio(const Fleet& fleet, double now) {
-  if (fleet.training_began == 0 || now <= fleet.began) return 0;
-  double until = fleet.training_ended > 0 ? fleet.training_ended : now;
-  return (until - fleet.training_began) / (now - fleet.began);
+  if (now <= fleet.began) return 0;
+  return std::clamp(fleet.productive_seconds / (now - fleet.began), 0.0, 1.0);
 }
 
 }  // namespace zerofleet

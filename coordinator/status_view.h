@@ -8,7 +8,7 @@ namespace zerofleet {
 
 v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, bool partitions = false);
 
-// The share of this coordinator's life that went into training steps, from 0 to 1.
+// The share of this coordinator's life that went into training steps which were not lost again, from 0 to 1.
 double GoodputRatio(const Fleet& fleet, double now);
 
 }  // namespace zerofleet

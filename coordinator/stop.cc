@@ -12,6 +12,10 @@ void OnStop(Fleet& fleet, const std::string& reason) {
   if (fleet.phase == Phase::kForming || fleet.phase == Phase::kLoading) {
     return FailFleet(fleet, absl::CancelledError(absl::StrCat("stopped before training began: ", reason)), -1);
   }
+  if (fleet.phase == Phase::kRecovering) {
+    return FailFleet(
+        fleet, absl::CancelledError(absl::StrCat("stopped in a recovery: ", reason, "; ", LastCommitText(fleet))), -1);
+  }
   v1::CoordinatorMessage message;
   message.mutable_stop()->set_reason(reason);
   fleet.SendToAll(message, reason);

@@ -2,6 +2,7 @@
 #include "coordinator/training.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -15,6 +16,14 @@ bool SameProgress(const std::vector<v1::GroupProgress>& a, const v1::Heartbeat& 
                     });
 }
 
+void NoteProductive(Fleet& fleet, const v1::StepEvent& step, double now) {
+  constexpr size_t kMostUncommitted = 1 << 20;  // a run that never saves
+  fleet.productive_seconds += step.seconds();
+  fleet.uncommitted.emplace_back(step.step(), step.seconds());
+  if (fleet.uncommitted.size() > kMostUncommitted) fleet.uncommitted.pop_front();
+  if (fleet.recovered_at > 0) fleet.counters.recovery.first_step = now - std::exchange(fleet.recovered_at, 0);
+}
+
 }  // namespace
 
 void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now) {
@@ -26,13 +35,14 @@ void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now) {
   member.progress_since = now;
 }
 
-void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event) {
+void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event, double now) {
   if (event.has_notice()) return fleet.PublishNotice(absl::StrCat(NameOf(member), ": ", event.notice().message()));
   if (member.rank != 0) return;
   if (event.has_step() && event.step().step() > std::max(fleet.last_step_event.step(), fleet.start_step)) {
     v1::Event published = event;
     published.mutable_step()->set_generation(fleet.generation);
     fleet.last_step_event = published.step();
+    NoteProductive(fleet, published.step(), now);
     fleet.Publish(published, "rank 0 reports a step");
   }
   if (event.has_evaluate() && event.evaluate().step() > fleet.last_evaluated_step) {

@@ -10,7 +10,7 @@ void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now);
 
 // Step and evaluate events of rank 0 are published as they come, each step once; a notice is published of any rank.
 // Others are dropped.
-void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event);
+void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event, double now);
 
 }  // namespace zerofleet
 

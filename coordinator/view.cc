@@ -19,7 +19,12 @@ constexpr Agreement<v1::Entered> kEnteredAgreements[] = {
     {"layout", "all must build the same model over the same data", &v1::Entered::layout_digest},
     {"schedule of collectives", "all must run the same steps", &v1::Entered::schedule_digest}};
 
-void PutInRankOrder(std::vector<Member>& members) {
+void PutInRankOrder(Fleet& fleet) {
+  std::vector<Member>& members = fleet.members;
+  if (fleet.recovery) {
+    std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.rank < b.rank; });
+    return;
+  }
   std::vector<MemberPlace> places;
   for (const Member& member : members) places.push_back({member.hello.host(), member.hello.pid()});
   std::vector<Member> ordered;
@@ -28,7 +33,9 @@ void PutInRankOrder(std::vector<Member>& members) {
   for (size_t rank = 0; rank < members.size(); ++rank) members[rank].rank = static_cast<int>(rank);
 }
 
-int TeamOf(const FleetParameters& parameters, const std::vector<int>& nodes) {
+int TeamOf(const Fleet& fleet, const std::vector<int>& nodes) {
+  if (fleet.team > 0) return fleet.team;
+  const FleetParameters& parameters = fleet.parameters;
   const absl::StatusOr<int> configured = ConfiguredTeam(parameters.config.parallel());
   if (configured.ok() && *configured > 0) return *configured;
   if (!parameters.candidates.empty() && parameters.candidates.front().team > 0) {
@@ -41,7 +48,7 @@ View ViewOf(const Fleet& fleet) {
   std::vector<std::string> hosts;
   for (const Member& member : fleet.members) hosts.push_back(member.hello.host());
   const std::vector<int> nodes = NodesOf(hosts);
-  const int team = TeamOf(fleet.parameters, nodes);
+  const int team = TeamOf(fleet, nodes);
   std::vector<Coordinates> ranks = CoordinatesOf(nodes, fleet.parameters.config.parallel().tensor(), team);
   const int data_ranks = ranks.back().data + 1;
   return {team, std::move(ranks), PartitionMap(fleet.parameters.units, data_ranks)};
@@ -69,15 +76,30 @@ v1::Assignment AssignmentOf(const Fleet& fleet) {
 
 }  // namespace
 
-void FormView(Fleet& fleet, double now) {
-  ZF_CHECK(fleet.All(MemberState::kReady));
+void NewGeneration(Fleet& fleet) {
   fleet.generation = std::max(fleet.generation, fleet.parameters.previous_generation) + 1;
-  fleet.counters.rendezvous_seconds = now - fleet.began;
-  fleet.phase = Phase::kLoading;
-  PutInRankOrder(fleet.members);
-  fleet.view = ViewOf(fleet);
   fleet.Emit(PersistState{{fleet.generation, fleet.last_committed_step}},
              absl::StrCat("generation ", fleet.generation, " must outlive this process"));
+}
+
+void TakePlace(Fleet& fleet, Member& member) {
+  ZF_CHECK(!fleet.vacant.empty());
+  member.rank = fleet.vacant.front();
+  fleet.vacant.erase(fleet.vacant.begin());
+}
+
+void FormViewIfComplete(Fleet& fleet, double now) {
+  if (!fleet.All(MemberState::kReady) || !fleet.commits.empty()) return;
+  if (fleet.recovery) {
+    fleet.recovery->formed = now;  // in the generation that the loss began
+  } else {
+    NewGeneration(fleet);
+  }
+  fleet.counters.rendezvous_seconds = now - fleet.forming_since;
+  fleet.phase = Phase::kLoading;
+  PutInRankOrder(fleet);
+  fleet.view = ViewOf(fleet);
+  fleet.team = fleet.view->team;
   v1::CoordinatorMessage message;
   *message.mutable_assignment() = AssignmentOf(fleet);
   for (Member& member : fleet.members) {
@@ -85,9 +107,10 @@ void FormView(Fleet& fleet, double now) {
     member.last_heard = now;
     message.mutable_assignment()->set_rank(member.rank);
     SetRanges(fleet.view->OwnedBy(member.rank), message.mutable_assignment()->mutable_owned());
-    fleet.Send(member.id, message, absl::StrCat("all ", fleet.world_size(), " are ready; ranks follow hosts"));
+    fleet.Send(member.id, message, absl::StrCat("all ", fleet.world_size(), " are ready; ranks ",
+                                                fleet.recovery ? "are kept" : "follow hosts"));
   }
-  for (const std::string& notice : fleet.parameters.notices) fleet.PublishNotice(notice);
+  for (const std::string& notice : std::exchange(fleet.parameters.notices, {})) fleet.PublishNotice(notice);
 }
 
 void OnEntered(Fleet& fleet, Member& member, const v1::Entered& entered, double now) {

@@ -6,11 +6,18 @@
 
 namespace zerofleet {
 
-// Every place is taken and every member ready: puts the members in rank order and sends each its Assignment.
+// If every place is taken, every member ready and no manifest of an earlier view still being written: puts the members
+// in rank order and sends each its Assignment. In a recovery, those who had a rank keep it.
 //
 // The team is parallel.team where that is a number. Where it is auto, a run keeps the team it was first formed with,
 // which its newest checkpoint tells, whatever its nodes and its world size are now; a run that begins takes AutoTeam's.
-void FormView(Fleet& fleet, double now);
+void FormViewIfComplete(Fleet& fleet, double now);
+
+// The next generation, made durable before anything that follows.
+void NewGeneration(Fleet& fleet);
+
+// Gives the member the lowest rank that is free in a recovery.
+void TakePlace(Fleet& fleet, Member& member);
 
 // A member has built its part of the view. All must have built the same layout and the same schedule of collectives,
 // else the run fails, naming the ranks that differ. With the last one, loading begins.

@@ -51,16 +51,26 @@ constexpr CounterRow kCounters[] = {
      [](const Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_bytes); }},
     {"zerofleet_coordinator_checkpoint_verify_failures_total", "Checkpoints found damaged when a rank loaded them.",
      [](const Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_verify_failures); }},
-    {"zerofleet_coordinator_lost_steps_total", "Steps done after the last commit when the run failed.",
+    {"zerofleet_coordinator_recoveries_total", "Times the fleet went on after a loss.",
+     [](const Fleet& fleet) { return static_cast<double>(fleet.counters.recoveries); }},
+    {"zerofleet_coordinator_lost_steps_total", "Steps done after the last commit when a rank was lost.",
      [](const Fleet& fleet) { return static_cast<double>(fleet.counters.lost_steps); }},
 };
 
 constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "reported"};
-constexpr const char* kRecoveryPhases[] = {"detect", "rendezvous", "load"};
-constexpr Phase kPhases[] = {Phase::kForming,   Phase::kLoading, Phase::kTraining,
+struct RecoveryPhase {
+  const char* name;
+  double RecoveryDurations::*seconds;
+};
+constexpr RecoveryPhase kRecoveryPhases[] = {{"detect", &RecoveryDurations::detect},
+                                             {"rendezvous", &RecoveryDurations::rendezvous},
+                                             {"load", &RecoveryDurations::load},
+                                             {"first_step", &RecoveryDurations::first_step}};
+constexpr Phase kPhases[] = {Phase::kForming,   Phase::kLoading, Phase::kTraining, Phase::kRecovering,
                              Phase::kFinishing, Phase::kDone,    Phase::kFailed};
-constexpr MemberState kMemberStates[] = {MemberState::kJoined,   MemberState::kReady,    MemberState::kLoading,
-                                         MemberState::kTraining, MemberState::kFinished, MemberState::kLost};
+constexpr MemberState kMemberStates[] = {MemberState::kSpare,   MemberState::kJoined,   MemberState::kReady,
+                                         MemberState::kLoading, MemberState::kTraining, MemberState::kFinished,
+                                         MemberState::kLost};
 
 prometheus::Family<prometheus::Gauge>& GaugeFamily(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
@@ -79,7 +89,7 @@ struct CoordinatorMetrics::Families {
   std::vector<prometheus::Gauge*> gauges;      // in the order of kGauges
   std::vector<prometheus::Counter*> counters;  // in the order of kCounters
   prometheus::Family<prometheus::Gauge>*phase, *run_info, *validation_loss, *members;
-  prometheus::Family<prometheus::Gauge>* heartbeat_age;
+  prometheus::Family<prometheus::Gauge>*heartbeat_age, *recovery;
   prometheus::Family<prometheus::Counter>* rank_failures;
   prometheus::Gauge* last_commit;
 };
@@ -101,10 +111,8 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : familie
   families_->last_commit = &GaugeFamily(registry, "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds",
                                         "Unix time of the newest commit; 0 if none.")
                                 .Add({});
-  // A fleet ends with its first loss and has no recovery to time, which a dashboard reads as zero.
-  auto& recovery = GaugeFamily(registry, "zerofleet_coordinator_recovery_duration_seconds",
-                               "Time the last recovery took, by phase; 0 if there was none.");
-  for (const char* phase : kRecoveryPhases) recovery.Add({{"phase", phase}}).Set(0);
+  families_->recovery = &GaugeFamily(registry, "zerofleet_coordinator_recovery_duration_seconds",
+                                     "Time the last recovery took, by phase; 0 if there was none.");
 }
 
 CoordinatorMetrics::~CoordinatorMetrics() = default;
@@ -119,10 +127,14 @@ void CoordinatorMetrics::Observe(const Fleet& fleet, double now) {
   if (fleet.last_evaluated_step >= 0) families_->validation_loss->Add({}).Set(fleet.last_evaluation.loss());
   std::map<MemberState, int> by_state;
   for (const Member& member : fleet.members) ++by_state[member.state];
+  by_state[MemberState::kSpare] = static_cast<int>(fleet.spares.size());
   for (MemberState state : kMemberStates) families_->members->Add({{"state", Name(state)}}).Set(by_state[state]);
   for (const Member& member : fleet.members) {
     if (member.rank < 0) continue;
     families_->heartbeat_age->Add({{"rank", absl::StrCat(member.rank)}}).Set(now - member.last_heard);
+  }
+  for (const RecoveryPhase& phase : kRecoveryPhases) {
+    families_->recovery->Add({{"phase", phase.name}}).Set(fleet.counters.recovery.*phase.seconds);
   }
   for (const char* cause : kFailureCauses) {
     auto count = fleet.counters.rank_failures.find(cause);

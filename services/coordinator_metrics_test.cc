@@ -25,7 +25,9 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   fleet.members[1].rank = 1;
   fleet.members[0].last_heard = 9;
   fleet.members[1].last_heard = 7.5;
-  fleet.training_began = 2;
+  fleet.productive_seconds = 8;
+  fleet.counters.recovery.load = 1.5;
+  fleet.spares.resize(1);
   fleet.last_committed_step = 40;
   fleet.counters.stale_messages_rejected = 5;
   fleet.counters.rank_failures["session_ended"] = 1;
@@ -54,6 +56,8 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
         "zerofleet_coordinator_rank_failures_total{cause=\"session_ended\"} 1\n",
         "zerofleet_coordinator_lost_steps_total 7\n",
         "zerofleet_coordinator_recovery_duration_seconds{phase=\"detect\"} 0\n",
+        "zerofleet_coordinator_recovery_duration_seconds{phase=\"load\"} 1.5\n",
+        "zerofleet_coordinator_members{state=\"spare\"} 1\n",
         "zerofleet_coordinator_rank_failures_total{cause=\"heartbeat_timeout\"} 0\n",
         "zerofleet_coordinator_checkpoint_last_committed_step 40\n",
         "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds 1000\n",

@@ -67,6 +67,7 @@ struct SessionClient::Impl {
   double heartbeat_seconds ABSL_GUARDED_BY(mutex) = 0;  // 0: not known yet
   double next_heartbeat ABSL_GUARDED_BY(mutex) = 0;     // monotonic; 0: at once
   std::function<void(absl::Status)> on_lost ABSL_GUARDED_BY(mutex);
+  std::function<void(uint64_t, absl::Status)> on_regroup ABSL_GUARDED_BY(mutex);
   absl::Status lost ABSL_GUARDED_BY(mutex);         // why there is no session any more
   bool completed ABSL_GUARDED_BY(mutex) = false;    // a Complete has come
   bool stream_over ABSL_GUARDED_BY(mutex) = false;  // nothing more can be read
@@ -105,6 +106,7 @@ struct SessionClient::Impl {
       return MakeStatus(code == absl::StatusCode::kOk ? absl::StatusCode::kUnavailable : code,
                         message.refused().message());
     }
+    if (message.has_regroup()) NotifyRegroup(message);
     absl::MutexLock lock(&mutex);
     if (incoming.size() >= kQueueBound) {
       return absl::AbortedError(absl::StrCat("the coordinator at ", coordinator, " sent ", kQueueBound,
@@ -117,6 +119,15 @@ struct SessionClient::Impl {
     }
     incoming.push_back(std::move(message));
     return absl::OkStatus();
+  }
+
+  void NotifyRegroup(const v1::CoordinatorMessage& message) {
+    std::function<void(uint64_t, absl::Status)> handler;
+    {
+      absl::MutexLock lock(&mutex);
+      handler = on_regroup;
+    }
+    if (handler) handler(message.generation(), absl::AbortedError(message.regroup().reason()));
   }
 
   absl::Status EndOfStream(const grpc::Status& end) {
@@ -249,7 +260,7 @@ absl::Status SessionClient::Send(v1::WorkerMessage message) {
     return absl::UnavailableError(absl::StrCat("the coordinator at ", impl_->coordinator, " has left ", kQueueBound,
                                                " messages of this worker unread"));
   }
-  message.set_generation(impl_->generation);
+  if (message.generation() == 0) message.set_generation(impl_->generation);
   impl_->outgoing.push_back(std::move(message));
   return absl::OkStatus();
 }
@@ -273,6 +284,11 @@ void SessionClient::StartHeartbeats(std::function<v1::Heartbeat()> heartbeat) {
   absl::MutexLock lock(&impl_->mutex);
   impl_->heartbeat = std::move(heartbeat);
   impl_->next_heartbeat = 0;
+}
+
+void SessionClient::OnRegroup(std::function<void(uint64_t generation, absl::Status reason)> handler) {
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->on_regroup = std::move(handler);
 }
 
 void SessionClient::OnLost(std::function<void(absl::Status)> handler) {

@@ -44,6 +44,7 @@ class SessionClient : public FleetSession {
   absl::StatusOr<v1::CoordinatorMessage> Receive(double timeout_seconds) override;
   // `heartbeat` runs on the writing thread: what it takes delays what is sent.
   void StartHeartbeats(std::function<v1::Heartbeat()> heartbeat) override;
+  void OnRegroup(std::function<void(uint64_t generation, absl::Status reason)> handler) override;
   // The end of the stream after a Complete is no loss. A handler set after the loss is called too.
   void OnLost(std::function<void(absl::Status)> handler) override;
 

@@ -55,9 +55,10 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
                           ExitWatchdog& watchdog) {
   signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
   ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, Overrides(options)));
-  if (options.metrics_port + config.parallel().workers() > 65535) {
+  const int workers = config.parallel().workers() + config.restart().spares();
+  if (options.metrics_port + workers > 65535) {
     return absl::InvalidArgumentError(absl::StrCat("--metrics-port: must leave a port for each of ",
-                                                   config.parallel().workers(), " workers after it, up to 65535; got ",
+                                                   workers, " workers after it, up to 65535; got ",
                                                    options.metrics_port));
   }
   ZF_RETURN_IF_ERROR(CheckDevice(config));
@@ -82,7 +83,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
     ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(options.report));
   }
   ZF_RETURN_IF_ERROR(
-      CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + config.parallel().workers()))));
+      CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
   auto guard = std::make_unique<LaunchGuard>(kStartLimit, signals);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,
                       LocalFleet::Start({config, options.resume, options.metrics_port,

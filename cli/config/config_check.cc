@@ -53,6 +53,8 @@ std::vector<IntegerRow> IntegerRows(const v1::Config& c) {
       {"checkpoint.keep", c.checkpoint().keep(), 1, kBillion},
       {"restart.max_per_rank", c.restart().max_per_rank(), 0, 1'000'000},
       {"restart.min_workers", c.restart().min_workers(), 0, 1024},
+      {"restart.spares", c.restart().spares(), 0, 1024},
+      {"restart.window_steps", c.restart().window_steps(), 0, 1000 * kBillion},
   };
 }
 

@@ -73,10 +73,12 @@ constexpr KeyText kKeyTexts[] = {
     {"device", "Where to compute."},
     {"collectives", "What carries the collectives."},
     {"restart", "Forming the fleet and losing workers."},
-    {"restart.max_per_rank", "Restarts per rank."},
+    {"restart.max_per_rank", "How often each rank may be lost and replaced before the run ends."},
     {"restart.min_workers", "Fewest workers to continue with; 0: as many as asked for."},
     {"restart.form_timeout_seconds", "How long the fleet may take to form."},
     {"restart.heartbeat_timeout_seconds", "A worker that is silent for so long is lost."},
+    {"restart.spares", "Workers beyond parallel.workers that wait to take a lost rank's place."},
+    {"restart.window_steps", "max_per_rank counts the losses of so many steps; 0: of the whole run."},
     {"seed", "Of the weights and of the order of the data."},
 };
 

@@ -103,12 +103,17 @@ ChildProcess::ChildProcess(std::string name, std::string log_path, int64_t log_b
       pid_(pid) {}
 
 ChildProcess::~ChildProcess() {
-  if (!HasEnded()) {
-    kill(pid_, SIGKILL);
-    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
+  End();
   close(stdout_pipe_);
+}
+
+void ChildProcess::End() {
+  Kill();
+  int status = 0;
+  while (!wait_status_) {
+    const pid_t ended = waitpid(pid_, &status, 0);
+    if (ended == pid_ || errno != EINTR) wait_status_ = status;
+  }
 }
 
 absl::StatusOr<std::string> ChildProcess::ReadLine(double timeout_seconds) {

@@ -42,6 +42,7 @@ class ChildProcess {
   // Collects the process if it has ended. True once it has.
   bool HasEnded();
   void Kill();  // SIGKILL; its exit status then says nothing about it
+  void End();   // Kill, and wait until it has ended
   bool killed_by_us() const { return killed_by_us_; }
 
   // Once it has ended: the signal that killed it, 0 if none; its exit code.

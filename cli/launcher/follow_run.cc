@@ -75,8 +75,13 @@ class Follower {
       for (const v1::Event& event : watcher.Take()) Handle(event);
       all_ended = options_.fleet.Reap();
       BoundLogs();
-      if (options_.fleet.HasFailure() || (watcher.ended() && !record_.end)) SetDeadline(kGraceSeconds);
-      if (record_.end) SetDeadline(kEndSeconds);
+      if (options_.fleet.HasFailure() || (watcher.ended() && !record_.end)) {
+        SetDeadline(kGraceSeconds);
+      } else if (record_.end) {
+        SetDeadline(kEndSeconds);
+      } else {
+        deadline_ = 0;  // what had failed was replaced
+      }
       if (deadline_ > 0 && options_.clock.MonotonicSeconds() > deadline_) options_.fleet.KillAll();
     }
     for (const v1::Event& event : watcher.Take()) Handle(event);
@@ -89,7 +94,14 @@ class Follower {
     record_.Add(event);
     if (options_.report != nullptr) options_.report->Write(event);
     options_.progress.Show(event);
-    if (event.has_start()) options_.fleet.LearnRanks();
+    if (event.has_start() || event.has_recovery()) options_.fleet.LearnRanks();
+    if (event.has_lost()) Replace(event.lost());
+  }
+
+  void Replace(const v1::WorkerLostEvent& lost) {
+    if (killed_ || stop_signal_ != 0) return;
+    const absl::Status replaced = options_.fleet.ReplaceWorker(lost.pid());
+    if (!replaced.ok()) options_.progress.Note(absl::StrCat("no worker was started: ", replaced.message()));
   }
 
   void HandleSignal(int signal) {

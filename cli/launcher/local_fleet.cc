@@ -57,34 +57,39 @@ absl::Status StatusOfExit(int exit_code, const std::string& message) {
 
 absl::StatusOr<std::unique_ptr<LocalFleet>> LocalFleet::Start(const LocalFleetOptions& options,
                                                               const RunDirectory& directory) {
-  std::unique_ptr<LocalFleet> fleet(new LocalFleet());
+  std::unique_ptr<LocalFleet> fleet(new LocalFleet(options, directory));
   ZF_RETURN_IF_ERROR(WriteFileAtomically(directory.config_path(), DumpJson(ProtoToJson(options.config), 2) + "\n"));
   const std::string token = MakeToken();
   ZF_ASSIGN_OR_RETURN(fleet->token_file_, InheritedFile::Create(token));
-  ZF_RETURN_IF_ERROR(fleet->StartCoordinator(options, directory));
+  ZF_RETURN_IF_ERROR(fleet->StartCoordinator());
   ZF_ASSIGN_OR_RETURN(fleet->client_, OperatorClient::Create(fleet->address_, {}, token));
-  ZF_RETURN_IF_ERROR(fleet->StartWorkers(options, directory));
+  const int workers = options.config.parallel().workers() + options.config.restart().spares();
+  for (int number = 0; number < workers; ++number) {
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child, fleet->StartWorker(number));
+    fleet->titles_.push_back(absl::StrCat("worker ", number, " (pid ", child->pid(), ")"));
+    fleet->children_.push_back(std::move(child));
+  }
   return fleet;
 }
 
-absl::Status LocalFleet::StartCoordinator(const LocalFleetOptions& options, const RunDirectory& directory) {
+absl::Status LocalFleet::StartCoordinator() {
   std::vector<std::string> arguments = {"coordinator",
                                         "--config",
-                                        directory.config_path(),
+                                        directory_.config_path(),
                                         "--listen",
                                         absl::StrCat(kLoopback, ":0"),
                                         "--state-dir",
-                                        directory.state_dir(),
+                                        directory_.state_dir(),
                                         "--resume",
-                                        options.resume,
+                                        options_.resume,
                                         "--log-level",
                                         "info"};
   AddCommon(arguments);
-  arguments.insert(arguments.end(), {"--run-name", options.run_name});
-  AddMetrics(options.metrics_port, arguments);
+  arguments.insert(arguments.end(), {"--run-name", options_.run_name});
+  AddMetrics(options_.metrics_port, arguments);
   ZF_ASSIGN_OR_RETURN(
       std::unique_ptr<ChildProcess> child,
-      ChildProcess::Start("coordinator", arguments, directory.log_path("coordinator"), token_file_.get()));
+      ChildProcess::Start("coordinator", arguments, directory_.log_path("coordinator"), token_file_.get()));
   titles_.push_back(absl::StrCat("coordinator (pid ", child->pid(), ")"));
   children_.push_back(std::move(child));
   const absl::StatusOr<std::string> line = children_[0]->ReadLine(kCoordinatorStartSeconds);
@@ -93,31 +98,36 @@ absl::Status LocalFleet::StartCoordinator(const LocalFleetOptions& options, cons
   return absl::OkStatus();
 }
 
-absl::Status LocalFleet::StartWorkers(const LocalFleetOptions& options, const RunDirectory& directory) {
-  const int workers = options.config.parallel().workers();
-  for (int i = 0; i < workers; ++i) {
-    const std::string name = absl::StrCat("worker-", i);
-    std::vector<std::string> arguments = {"worker",
-                                          "--coordinator",
-                                          address_,
-                                          "--device",
-                                          options.config.device(),
-                                          "--threads",
-                                          absl::StrCat(ThreadsPerWorker(workers)),
-                                          "--local-rank",
-                                          absl::StrCat(i),
-                                          "--interface",
-                                          kLoopbackInterface,
-                                          "--log-level",
-                                          "info"};
-    AddCommon(arguments);
-    AddMetrics(options.metrics_port == 0 ? 0 : options.metrics_port + 1 + i, arguments);
-    ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child,
-                        ChildProcess::Start(name, arguments, directory.log_path(name), token_file_.get()));
-    titles_.push_back(absl::StrCat("worker ", i, " (pid ", child->pid(), ")"));
-    children_.push_back(std::move(child));
+absl::StatusOr<std::unique_ptr<ChildProcess>> LocalFleet::StartWorker(int number) {
+  const std::string name = absl::StrCat("worker-", number);
+  std::vector<std::string> arguments = {"worker",
+                                        "--coordinator",
+                                        address_,
+                                        "--device",
+                                        options_.config.device(),
+                                        "--threads",
+                                        absl::StrCat(ThreadsPerWorker(options_.config.parallel().workers())),
+                                        "--local-rank",
+                                        absl::StrCat(number),
+                                        "--interface",
+                                        kLoopbackInterface,
+                                        "--log-level",
+                                        "info"};
+  AddCommon(arguments);
+  AddMetrics(options_.metrics_port == 0 ? 0 : options_.metrics_port + 1 + number, arguments);
+  return ChildProcess::Start(name, arguments, directory_.log_path(name), token_file_.get());
+}
+
+absl::Status LocalFleet::ReplaceWorker(int64_t pid) {
+  for (size_t i = 1; i < children_.size(); ++i) {
+    if (children_[i]->pid() != pid) continue;
+    children_[i]->End();  // its port is free then, and nothing of it is left that could write
+    const int number = static_cast<int>(i) - 1;
+    ZF_ASSIGN_OR_RETURN(children_[i], StartWorker(number));
+    titles_[i] = absl::StrCat("worker ", number, " (pid ", children_[i]->pid(), ")");
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("no worker of this fleet has process id ", pid));
 }
 
 // The coordinator's own message, if it ended with one.

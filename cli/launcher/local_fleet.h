@@ -28,12 +28,17 @@ int ThreadsPerWorker(int workers);
 
 class LocalFleet {
  public:
-  // Starts all processes; the coordinator answers when this returns. A child that fails is detected by Reap.
+  // Starts all processes, spares included; the coordinator answers when this returns. A child that fails is detected by
+  // Reap. `directory` outlives the fleet.
   static absl::StatusOr<std::unique_ptr<LocalFleet>> Start(const LocalFleetOptions& options,
                                                            const RunDirectory& directory);
 
   OperatorClient& coordinator() { return *client_; }
   const std::string& address() const { return address_; }  // the coordinator's
+
+  // Makes sure that the worker with this process id is gone, and starts another in its place, with the same number, log
+  // and metrics port. NotFound if no worker of this fleet has that id.
+  absl::Status ReplaceWorker(int64_t pid);
 
   // Collects children that have ended. True once all have.
   bool Reap();
@@ -51,13 +56,16 @@ class LocalFleet {
   absl::Status Diagnosis(const RunRecord& record, const absl::Status& watch) const;
 
  private:
-  LocalFleet() = default;
+  LocalFleet(const LocalFleetOptions& options, const RunDirectory& directory)
+      : options_(options), directory_(directory) {}
 
-  absl::Status StartCoordinator(const LocalFleetOptions& options, const RunDirectory& directory);
-  absl::Status StartWorkers(const LocalFleetOptions& options, const RunDirectory& directory);
+  absl::Status StartCoordinator();
+  absl::StatusOr<std::unique_ptr<ChildProcess>> StartWorker(int number);
   absl::Status EarlyEnd(const absl::Status& status);
 
-  std::vector<std::unique_ptr<ChildProcess>> children_;  // the coordinator first
+  const LocalFleetOptions options_;
+  const RunDirectory& directory_;
+  std::vector<std::unique_ptr<ChildProcess>> children_;  // the coordinator first, then the workers by number
   std::vector<std::string> titles_;                      // of each, with its rank once known
   std::string address_;
   std::unique_ptr<InheritedFile> token_file_;  // with the token that the children authenticate with

@@ -41,11 +41,13 @@ void Progress::Show(const v1::Event& event) {
                                HumanBytes(event.checkpoint().bytes()), " in ",
                                HumanSeconds(event.checkpoint().write_seconds())));
     case v1::Event::kRecovery:
-      return Note(absl::StrCat("recovered from ", event.recovery().cause(), " at step ",
-                               event.recovery().resumed_step(), ", ", event.recovery().lost_steps(), " steps lost"));
+      return Note(absl::StrFormat("recovered in %.1f s: going on from step %d, with %d %s to do again",
+                                  event.recovery().seconds(), event.recovery().resumed_step(),
+                                  event.recovery().lost_steps(), event.recovery().lost_steps() == 1 ? "step" : "steps"));
     case v1::Event::kNotice: return Note(event.notice().message());
     case v1::Event::kEnd:
     case v1::Event::kFailure:
+    case v1::Event::kLost:
     case v1::Event::BODY_NOT_SET: return;
   }
 }

@@ -78,6 +78,10 @@ void RunRecord::Add(const v1::Event& event) {
     case v1::Event::kFailure: failure = event.failure(); break;
     case v1::Event::kEnd: end = event.end(); break;
     case v1::Event::kRecovery:
+      ++recoveries;
+      lost_steps += event.recovery().lost_steps();
+      break;
+    case v1::Event::kLost:
     case v1::Event::kNotice:
     case v1::Event::BODY_NOT_SET: break;
   }
@@ -118,6 +122,9 @@ std::string SummaryText(const RunRecord& record, const Terminal& terminal) {
   if (record.end) {
     line("time", HumanSeconds(record.end->seconds()));
     line("tokens", HumanCount(static_cast<double>(record.end->tokens())));
+  }
+  if (record.recoveries > 0) {
+    line("recoveries", absl::StrCat(record.recoveries, ", ", record.lost_steps, " steps done again"));
   }
   if (record.last_checkpoint) {
     line("checkpoint", absl::StrCat(record.last_checkpoint->path(), ", ", HumanBytes(record.last_checkpoint->bytes())));

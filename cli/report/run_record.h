@@ -18,7 +18,9 @@ struct RunRecord {
   std::optional<v1::CheckpointEvent> last_checkpoint;
   std::optional<v1::FailureEvent> failure;
   std::optional<v1::EndEvent> end;
-  // Over all steps but the first, which warms up caches.
+  int recoveries = 0;
+  int64_t lost_steps = 0;
+  // Over all steps but the first, which warms up caches; steps done again are counted again.
   int64_t tokens = 0;
   double seconds = 0, mfu_seconds = 0;
 

@@ -2,12 +2,15 @@
 #ifndef ZEROFLEET_WORKER_TRAINER_MEMORY_FLEET_TESTING_H_
 #define ZEROFLEET_WORKER_TRAINER_MEMORY_FLEET_TESTING_H_
 
+#include <algorithm>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -36,25 +39,44 @@ class MemoryFleet {
     Session(MemoryFleet& fleet, MemberId id) : fleet_(fleet), id_(id) {}
     ~Session() override {
       fleet_.SetHeartbeat(id_, nullptr);
-      fleet_.Feed(SessionClosed{id_, "left"});
+      fleet_.Forget(id_);
+      if (!broken_) fleet_.Feed(SessionClosed{id_, "left"});
+    }
+
+    // As if the connection had: nothing more arrives on either side.
+    void Break() {
+      if (broken_.exchange(true)) return;
+      fleet_.SetHeartbeat(id_, nullptr);
+      fleet_.TellLost(id_);
+      fleet_.Feed(SessionClosed{id_, "broke"});
     }
 
     absl::Status Send(v1::WorkerMessage message) override {
-      message.set_generation(fleet_.GenerationOf(id_));
+      if (broken_) return absl::UnavailableError("the session is broken");
+      if (message.generation() == 0) message.set_generation(fleet_.GenerationOf(id_));
       fleet_.Feed(MessageReceived{id_, std::move(message)});
       return absl::OkStatus();
     }
     absl::StatusOr<v1::CoordinatorMessage> Receive(double timeout_seconds) override {
+      if (broken_) return absl::UnavailableError("the session is broken");
       return fleet_.Take(id_, timeout_seconds);
     }
     void StartHeartbeats(std::function<v1::Heartbeat()> heartbeat) override {
       fleet_.SetHeartbeat(id_, std::move(heartbeat));
     }
-    void OnLost(std::function<void(absl::Status)>) override {}
+    void OnRegroup(std::function<void(uint64_t generation, absl::Status reason)> handler) override {
+      absl::MutexLock lock(&fleet_.mutex_);
+      fleet_.on_regroup_[id_] = std::move(handler);
+    }
+    void OnLost(std::function<void(absl::Status)> handler) override {
+      absl::MutexLock lock(&fleet_.mutex_);
+      fleet_.on_lost_[id_] = std::move(handler);
+    }
 
    private:
     MemoryFleet& fleet_;
     const MemberId id_;
+    std::atomic<bool> broken_ = false;
   };
 
   std::unique_ptr<Session> Connect() {
@@ -95,6 +117,20 @@ class MemoryFleet {
     return mutex_.AwaitWithTimeout(absl::Condition(&reported), absl::Seconds(60)) && !ended_;
   }
 
+  // Whether a worker was lost within a generous time, and may be replaced.
+  bool WaitForLoss() {
+    absl::MutexLock lock(&mutex_);
+    auto lost = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return std::any_of(published_.begin(), published_.end(), [](const v1::Event& event) { return event.has_lost(); });
+    };
+    return mutex_.AwaitWithTimeout(absl::Condition(&lost), absl::Seconds(60));
+  }
+
+  int64_t LastCommit() {
+    absl::MutexLock lock(&mutex_);
+    return coordinator_.fleet().last_committed_step;
+  }
+
   std::vector<v1::Event> events() {
     absl::MutexLock lock(&mutex_);
     return published_;
@@ -110,6 +146,17 @@ class MemoryFleet {
     return parameters;
   }
 
+  void Forget(MemberId id) {
+    absl::MutexLock lock(&mutex_);
+    on_regroup_.erase(id);
+    on_lost_.erase(id);
+  }
+
+  void TellLost(MemberId id) {
+    absl::MutexLock lock(&mutex_);
+    if (on_lost_.contains(id)) on_lost_[id](absl::UnavailableError("the session is broken"));
+  }
+
   void SetHeartbeat(MemberId id, std::function<v1::Heartbeat()> heartbeat) {
     absl::MutexLock lock(&beats_mutex_);
     if (heartbeat == nullptr) heartbeats_.erase(id);
@@ -117,9 +164,17 @@ class MemoryFleet {
   }
 
   void Carry(Output& output, std::deque<CoordinatorEvent>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (auto* send = std::get_if<SendTo>(&output.action); send != nullptr && send->message.has_regroup()) {
+      const auto handler = on_regroup_.find(send->member);
+      if (handler != on_regroup_.end()) handler->second(send->message.generation(), absl::AbortedError(send->message.regroup().reason()));
+    }
     if (auto* send = std::get_if<SendTo>(&output.action)) inboxes_[send->member].push_back(std::move(send->message));
     if (auto* publish = std::get_if<PublishEvent>(&output.action)) published_.push_back(publish->event);
-    if (auto* end = std::get_if<EndRun>(&output.action)) ended_ = end->status;
+    if (auto* end = std::get_if<EndRun>(&output.action)) {
+      ended_ = end->status;
+      if (end->status.ok()) return;
+      for (const auto& [member, handler] : on_lost_) handler(end->status);
+    }
     if (auto* write = std::get_if<WriteManifest>(&output.action)) {
       std::string path = StepDirectory(write->manifest.config().checkpoint().dir(), write->manifest.step());
       events.push_back(ManifestWritten{write->manifest.step(), CommitCheckpoint(path, write->manifest), {path, {}}});
@@ -153,6 +208,8 @@ class MemoryFleet {
   absl::Mutex mutex_;
   Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
   std::map<MemberId, std::deque<v1::CoordinatorMessage>> inboxes_ ABSL_GUARDED_BY(mutex_);
+  std::map<MemberId, std::function<void(uint64_t, absl::Status)>> on_regroup_ ABSL_GUARDED_BY(mutex_);
+  std::map<MemberId, std::function<void(absl::Status)>> on_lost_ ABSL_GUARDED_BY(mutex_);
   std::map<MemberId, uint64_t> generations_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Event> published_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);

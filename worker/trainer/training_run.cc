@@ -29,6 +29,7 @@ namespace zerofleet {
 namespace {
 
 constexpr uint64_t kStopFlag = 1;
+constexpr int kAsManyAsItTakes = -1;  // rounds of a measurement
 
 }  // namespace
 
@@ -107,8 +108,9 @@ StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifest) const
   return control;
 }
 
-absl::Status TrainingRun::Start(bool loaded, int64_t step) {
-  ZF_RETURN_IF_ERROR(MeasurePeak(/*rounds=*/0));
+absl::Status TrainingRun::Start(bool loaded, int64_t step, bool quick) {
+  const int rounds = my_peak_ > 0 ? 0 : 1;
+  ZF_RETURN_IF_ERROR(MeasurePeak(quick ? rounds : kAsManyAsItTakes));
   feed_->Seek(step, loaded ? view_->loaded_samples : 0);
   ZF_RETURN_IF_ERROR(loaded ? view_->engine->PublishLoadedState(view_->loaded_control)
                             : view_->engine->Initialize(config_.seed()));
@@ -136,15 +138,15 @@ absl::Status TrainingRun::WarmUp(int64_t step) {
 absl::Status TrainingRun::MeasurePeak(int rounds) {
   const DType dtype = view_->layout.options().dtype;
   const double datasheet = device_.datasheet_flops(dtype);
-  if (datasheet > 0) {
-    view_->my_peak = datasheet;
-  } else if (rounds > 0) {
-    view_->my_peak = std::max(view_->my_peak, device_.ops().MeasureGemmPeak(dtype, rounds));
-  } else {
+  double measured = datasheet;
+  if (datasheet <= 0 && rounds > 0) {
+    measured = device_.ops().MeasureGemmPeak(dtype, rounds);
+  } else if (datasheet <= 0 && rounds == kAsManyAsItTakes) {
     constexpr int kRounds = 3;
-    view_->my_peak = PeakMeter::BestOfSeries([&] { return device_.ops().MeasureGemmPeak(dtype, kRounds); });
+    measured = PeakMeter::BestOfSeries([&] { return device_.ops().MeasureGemmPeak(dtype, kRounds); });
   }
-  ZF_ASSIGN_OR_RETURN(std::vector<double> all, view_->engine->GatherFromRanks(view_->my_peak));
+  my_peak_ = std::max(my_peak_, measured);
+  ZF_ASSIGN_OR_RETURN(std::vector<double> all, view_->engine->GatherFromRanks(my_peak_));
   view_->peak.Offer(std::accumulate(all.begin(), all.end(), 0.0), datasheet > 0);
   return absl::OkStatus();
 }

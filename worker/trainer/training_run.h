@@ -55,6 +55,7 @@ class TrainingRun {
   // Drops what Enter built, and with it the training state. Nothing may be posted: after Finish, or after an Abort of
   // the communicators. Waits for a write in progress. Without effect outside a view.
   void Leave() { view_.reset(); }
+  bool in_view() const { return view_ != nullptr; }
 
   const Mesh& mesh() const { return view_->mesh; }
   const GroupCommunicators& groups() const { return view_->groups; }
@@ -63,8 +64,9 @@ class TrainingRun {
 
   // Reads this rank's part of a checkpoint; no collective runs, so ranks may fail independently.
   absl::Status Load(const std::string& step_dir);
-  // With every rank loaded (or none, `loaded` false: fresh weights): completes the parameters, measures the peak.
-  absl::Status Start(bool loaded, int64_t step);
+  // With every rank loaded (or none, `loaded` false: fresh weights): completes the parameters, measures the peak. `quick`
+  // measures it briefly at first, and only if this process has not measured it in an earlier view.
+  absl::Status Start(bool loaded, int64_t step, bool quick = false);
 
   struct StepOutcome {
     v1::StepEvent event;
@@ -94,7 +96,7 @@ class TrainingRun {
       : config_(config), spec_(std::move(spec)), device_(device), clock_(clock), metrics_(metrics) {}
 
   absl::Status WarmUp(int64_t step);
-  // `rounds` of a product; 0: as many as a reliable result takes.
+  // `rounds` of a product; 0: none, kAsManyAsItTakes: until the result is reliable.
   absl::Status MeasurePeak(int rounds);
   absl::Status MeasurePeakAgain();
   void ExportFigures(const StepOutcome& outcome, const StepResult& result);
@@ -111,6 +113,7 @@ class TrainingRun {
   std::unique_ptr<Model> model_;
   std::unique_ptr<ViewParts> view_;  // null outside a view; after what its parts borrow
   double memory_asked_at_ = 0;
+  double my_peak_ = 0;  // FLOP/s of this process, as far as it was measured
 };
 
 }  // namespace zerofleet

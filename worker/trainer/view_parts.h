@@ -53,8 +53,7 @@ struct ViewParts {
   std::unique_ptr<ZeroEngine> engine;
   std::unique_ptr<Checkpointer> checkpointer;
 
-  double my_peak = 0;  // FLOP/s
-  PeakMeter peak;      // of all ranks
+  PeakMeter peak;  // of all ranks
   int64_t steps_done = 0;
   int64_t loaded_samples = 0;
   StepControl loaded_control;

@@ -67,15 +67,24 @@ class WorkerRun {
       lost(reason);
       status.Abort(reason);
     });
+    session_.OnRegroup([&status = status_](uint64_t generation, const absl::Status& reason) {
+      status.EndViewsBefore(generation, reason);
+    });
     ZF_RETURN_IF_ERROR(Join());
-    ZF_RETURN_IF_ERROR(LoadUntilStart());
-    ZF_RETURN_IF_ERROR(TrainToTheEnd());
-    ZF_RETURN_IF_ERROR(Finish());
-    return result_;
+    while (true) {
+      const absl::Status status = TakePartInAView();
+      if (status.ok()) return result_;
+      ZF_RETURN_IF_ERROR(LeaveView(status));
+    }
   }
 
   absl::Status Join();
   absl::Status Prepare(const v1::Config& config);
+  // From Ready to Complete, or to the end of the view: see LeaveView.
+  absl::Status TakePartInAView();
+  // After `why`: drops what belonged to the view, with the next one announced. Otherwise `why`, or why the session ended.
+  absl::Status LeaveView(const absl::Status& why);
+  absl::Status MeetOthers();
   absl::Status Enter(const v1::Assignment& assignment, uint64_t generation);
   absl::Status LoadUntilStart();
   void TellStart(bool resumed) const;
@@ -92,8 +101,9 @@ class WorkerRun {
   absl::Status AwaitCommit(int64_t step);
   absl::Status Finish();
 
-  // The next message of this kind; others that arrive in between are handled.
+  // The next message of this kind; others that arrive in between are handled. Aborted for a Regroup that is not awaited.
   absl::StatusOr<v1::CoordinatorMessage> Await(v1::CoordinatorMessage::BodyCase kind);
+  absl::Status Regrouped(const v1::CoordinatorMessage& message);
   absl::Status Send(v1::WorkerMessage message) { return session_.Send(std::move(message)); }
   absl::Status NoticeSignal();
 
@@ -109,6 +119,7 @@ class WorkerRun {
   std::unique_ptr<TrainingRun> run_;
   int64_t committed_step_ = -1, saved_step_ = -1;  // the latest of each in this run
   bool stop_ = false, training_ = false;
+  bool regroup_ = false;  // the coordinator has ended the view
   bool told_signal_ = false;
   WorkerRunResult result_;
 };
@@ -123,9 +134,37 @@ absl::Status WorkerRun::Join() {
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage welcome, Await(v1::CoordinatorMessage::kWelcome));
   session_.StartHeartbeats([&status = status_] { return status.Heartbeat(); });
   run_name_ = welcome.welcome().run();
-  ZF_RETURN_IF_ERROR(Prepare(welcome.welcome().config()));
+  return Prepare(welcome.welcome().config());
+}
+
+absl::Status WorkerRun::TakePartInAView() {
+  ZF_RETURN_IF_ERROR(MeetOthers());
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage assigned, Await(v1::CoordinatorMessage::kAssignment));
-  return Enter(assigned.assignment(), assigned.generation());
+  ZF_RETURN_IF_ERROR(Enter(assigned.assignment(), assigned.generation()));
+  ZF_RETURN_IF_ERROR(LoadUntilStart());
+  ZF_RETURN_IF_ERROR(TrainToTheEnd());
+  return Finish();
+}
+
+absl::Status WorkerRun::LeaveView(const absl::Status& why) {
+  if (!regroup_) {
+    // A collective that failed is no fault of this worker: the coordinator knows whose, or finds out.
+    const bool of_the_view = absl::IsUnavailable(why) || absl::IsAborted(why) || absl::IsDeadlineExceeded(why);
+    if (!of_the_view || run_ == nullptr || !run_->in_view()) return why;
+    v1::WorkerMessage message;
+    *message.mutable_failure() = FailureOf(why, result_.step);
+    message.mutable_failure()->set_in_view(true);
+    ZF_RETURN_IF_ERROR(Send(std::move(message)));
+    ZF_RETURN_IF_ERROR(Await(v1::CoordinatorMessage::kRegroup).status());
+  }
+  options_.note(absl::StrCat("leaving the view: ", why.message()));
+  status_.SetPhase("joining");
+  status_.SetGroups(nullptr);
+  run_->Leave();
+  endpoint_.reset();
+  regroup_ = training_ = false;
+  committed_step_ = saved_step_ = -1;
+  return absl::OkStatus();
 }
 
 absl::Status WorkerRun::Prepare(const v1::Config& config) {
@@ -138,8 +177,11 @@ absl::Status WorkerRun::Prepare(const v1::Config& config) {
   absl::StatusOr<DataFeed::IdCheck> ids =
       run_->CheckIds(options_.device.threads, [this] { return options_.stop_signal() != 0; });
   if (absl::IsCancelled(ids.status())) return StoppedEarly("signal");
-  ZF_RETURN_IF_ERROR(ids);
-  ZF_ASSIGN_OR_RETURN(endpoint_, CreateCollectiveEndpoint(config.collectives(), *device_, {kDataGroup}));
+  return ids.status();
+}
+
+absl::Status WorkerRun::MeetOthers() {
+  ZF_ASSIGN_OR_RETURN(endpoint_, CreateCollectiveEndpoint(config_.collectives(), *device_, {kDataGroup}));
   v1::WorkerMessage message;
   v1::Ready* ready = message.mutable_ready();
   ready->set_config_digest(run_->config_digest());
@@ -191,9 +233,10 @@ absl::Status WorkerRun::LoadUntilStart() {
       status_.SetStep(result_.step);
       training_ = true;
       TellStart(loaded);
-      return run_->Start(loaded, result_.step);
+      return run_->Start(loaded, result_.step, message->start().in_recovery());
     }
     if (message->has_stop()) return StoppedEarly(message->stop().reason());
+    if (message->has_regroup()) return Regrouped(*message);
     if (!message->has_load()) continue;
     const std::string& path = message->load().path();
     loaded = !path.empty();
@@ -274,8 +317,9 @@ absl::Status WorkerRun::SaveWhatWasResumed() {
 absl::Status WorkerRun::Save(int64_t step) {
   ZF_RETURN_IF_ERROR(AwaitCommit(saved_step_));
   saved_step_ = step;
-  return run_->Save(step, [this](v1::ShardWritten written) {
+  return run_->Save(step, [this, generation = run_->mesh().generation()](v1::ShardWritten written) {
     v1::WorkerMessage message;
+    message.set_generation(generation);  // of the view it belongs to, whatever has come meanwhile
     *message.mutable_shard_written() = std::move(written);
     // A lost session ends the run by itself.
     session_.Send(std::move(message)).IgnoreError();
@@ -287,9 +331,15 @@ absl::Status WorkerRun::HandleWaitingMessages() {
     absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(0);
     if (absl::IsDeadlineExceeded(message.status())) return absl::OkStatus();
     ZF_RETURN_IF_ERROR(message);
+    if (message->has_regroup()) return Regrouped(*message);
     if (message->has_stop()) stop_ = true;
     if (message->has_checkpoint()) ZF_RETURN_IF_ERROR(HandleOutcome(message->checkpoint()));
   }
+}
+
+absl::Status WorkerRun::Regrouped(const v1::CoordinatorMessage& message) {
+  regroup_ = true;
+  return absl::AbortedError(message.regroup().reason());
 }
 
 absl::Status WorkerRun::HandleOutcome(const v1::CheckpointOutcome& outcome) {
@@ -319,6 +369,7 @@ absl::StatusOr<v1::CoordinatorMessage> WorkerRun::Await(v1::CoordinatorMessage::
     if (absl::IsDeadlineExceeded(message.status())) continue;
     ZF_RETURN_IF_ERROR(message);
     if (message->body_case() == kind) return message;
+    if (message->has_regroup()) return Regrouped(*message);
     if (message->has_stop()) {
       if (!training_) return StoppedEarly(message->stop().reason());
       stop_ = true;

@@ -1,4 +1,5 @@
-// A worker's life in the fleet: join, agree, load, train, save, finish. One function, driven by the session's messages.
+// A worker's life in the fleet: join, then take part in one view after another (agree, load, train, save) until the run
+// is finished. One function, driven by the session's messages.
 #ifndef ZEROFLEET_WORKER_TRAINER_WORKER_RUN_H_
 #define ZEROFLEET_WORKER_TRAINER_WORKER_RUN_H_
 

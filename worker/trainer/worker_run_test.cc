@@ -359,12 +359,67 @@ class ChangedAssignments : public FleetSession {
   void StartHeartbeats(std::function<v1::Heartbeat()> heartbeat) override {
     session_.StartHeartbeats(std::move(heartbeat));
   }
+  void OnRegroup(std::function<void(uint64_t generation, absl::Status reason)> handler) override {
+    session_.OnRegroup(std::move(handler));
+  }
   void OnLost(std::function<void(absl::Status)> handler) override { session_.OnLost(std::move(handler)); }
 
  private:
   FleetSession& session_;
   const std::function<void(v1::Assignment*)> change_;
 };
+
+// A rank is lost in the middle of a step and another worker takes its place: the others stay, and all go on from the last
+// commit with the bits of a run that nothing happened to.
+TEST_F(WorkerRunTest, ALostRankIsReplacedAndNoBitChanges) {
+  v1::Config config = Config(3, 2);
+  config.mutable_checkpoint()->set_every_steps(3);
+  const std::vector<double> whole = Run(config).Losses();
+  ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+  config.mutable_restart()->set_max_per_rank(1);
+  FleetParameters parameters;
+  parameters.config = config;
+  MemoryFleet fleet(parameters);
+  std::vector<absl::StatusOr<WorkerRunResult>> results(4, absl::UnknownError("did not run"));
+  const auto run = [&](int i, FleetSession& session, WorkerStatus& status, std::function<int()> signal) {
+    WorkerRunOptions options;
+    options.hello.set_pid(i);
+    options.create_device = [](const DeviceOptions&) { return std::make_unique<KnownCpu>(int64_t{1} << 40); };
+    options.stop_signal = std::move(signal);
+    NullMetrics metrics;
+    results[i] = RunWorker(options, session, status, metrics, Clock::Real());
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      if (i == 3) {
+        ASSERT_TRUE(fleet.WaitForLoss());
+      }
+      WorkerStatus status;
+      auto session = fleet.Connect();
+      const auto dies = [&]() -> int {
+        if (i == 1 && status.Heartbeat().step() > 3 && fleet.LastCommit() > 0) session->Break();
+        return 0;
+      };
+      run(i, *session, status, dies);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i : {0, 2, 3}) ASSERT_TRUE(results[i].ok()) << i << " " << results[i].status();
+  EXPECT_EQ(results[1].status().code(), absl::StatusCode::kUnavailable) << results[1].status();
+  std::map<int64_t, double> losses;
+  std::vector<v1::RecoveryEvent> recoveries;
+  for (const v1::Event& event : fleet.events()) {
+    if (event.has_step()) losses[event.step().step()] = event.step().loss();
+    if (event.has_recovery()) recoveries.push_back(event.recovery());
+  }
+  ASSERT_EQ(recoveries.size(), 1u);
+  EXPECT_EQ(recoveries[0].generation(), 2u);
+  EXPECT_GT(recoveries[0].resumed_step(), 0);
+  EXPECT_THAT(recoveries[0].failed_ranks(), ::testing::ElementsAre(1));
+  ASSERT_EQ(losses.size(), whole.size());
+  for (const auto& [step, loss] : losses) EXPECT_EQ(loss, whole[step - 1]) << "step " << step;
+}
 
 TEST_F(WorkerRunTest, AnAssignmentThatDoesNotAddUpIsRefusedAndNamesTheRank) {
   const struct {

@@ -37,14 +37,15 @@ void WorkerStatus::SetReport(const v1::RankReport& report) {
 void WorkerStatus::SetGroups(const GroupCommunicators* groups) {
   absl::MutexLock lock(&mutex_);
   groups_ = groups;
-  if (groups_ != nullptr && !aborted_.ok()) groups_->Abort(aborted_);
+  if (groups_ != nullptr && status_.generation() < over_before_) groups_->Abort(over_);
 }
 
-void WorkerStatus::Abort(const absl::Status& reason) {
+void WorkerStatus::EndViewsBefore(uint64_t generation, const absl::Status& reason) {
   absl::MutexLock lock(&mutex_);
-  if (!aborted_.ok()) return;
-  aborted_ = reason;
-  if (groups_ != nullptr) groups_->Abort(reason);
+  if (generation <= over_before_) return;
+  over_before_ = generation;
+  over_ = reason;
+  if (groups_ != nullptr && status_.generation() < over_before_) groups_->Abort(over_);
 }
 
 void WorkerStatus::AddProgress(google::protobuf::RepeatedPtrField<v1::GroupProgress>* progress) const {

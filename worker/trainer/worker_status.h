@@ -2,7 +2,8 @@
 #ifndef ZEROFLEET_WORKER_TRAINER_WORKER_STATUS_H_
 #define ZEROFLEET_WORKER_TRAINER_WORKER_STATUS_H_
 
-#include <functional>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -22,10 +23,14 @@ class WorkerStatus {
   void SetStep(int64_t step);
   void SetReport(const v1::RankReport& report);
 
-  // From here until it is set to null, progress is read from these communicators, and Abort reaches them.
+  // From here until it is set to null, progress is read from these communicators, of the view last assigned, and
+  // EndViewsBefore reaches them.
   void SetGroups(const GroupCommunicators* groups);
-  // The fleet is lost: ends every wait of the communicators with `reason`, now or once they are set.
-  void Abort(const absl::Status& reason);
+  // The views of generations before this one are over: ends every wait of their communicators with `reason`, now or
+  // once they are set.
+  void EndViewsBefore(uint64_t generation, const absl::Status& reason);
+  // The fleet is lost: all views are over.
+  void Abort(const absl::Status& reason) { EndViewsBefore(std::numeric_limits<uint64_t>::max(), reason); }
 
   v1::Heartbeat Heartbeat() const;
   v1::GetWorkerStatusResponse Snapshot() const;
@@ -34,7 +39,8 @@ class WorkerStatus {
   mutable absl::Mutex mutex_;
   v1::GetWorkerStatusResponse status_ ABSL_GUARDED_BY(mutex_) = Initial();
   const GroupCommunicators* groups_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
+  uint64_t over_before_ ABSL_GUARDED_BY(mutex_) = 0;  // the generation before which every view is over
+  absl::Status over_ ABSL_GUARDED_BY(mutex_);         // why
 
   static v1::GetWorkerStatusResponse Initial();
   void AddProgress(google::protobuf::RepeatedPtrField<v1::GroupProgress>* progress) const

@@ -1,0 +1,214 @@
+// Losses, the restart budget and new generations; see recovery.h.
+#include "coordinator/recovery.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/ending.h"
+#include "coordinator/hang.h"
+#include "coordinator/view.h"
+
+namespace zerofleet {
+namespace {
+
+constexpr size_t kMostHistory = 12;  // losses told in one line
+
+// "; lost before: rank 1 ... at step 5: killed, ..."
+std::string HistoryText(const Fleet& fleet) {
+  const size_t first = fleet.losses.size() > kMostHistory ? fleet.losses.size() - kMostHistory : 0;
+  std::vector<std::string> texts;
+  for (size_t i = first; i < fleet.losses.size(); ++i) texts.push_back(fleet.losses[i].text);
+  return absl::StrCat(fleet.losses.size(), fleet.losses.size() == 1 ? " loss: " : " losses: ",
+                      absl::StrJoin(texts, "; "));
+}
+
+int64_t LossesThatCount(const Fleet& fleet, int rank) {
+  const int64_t window = fleet.parameters.config.restart().window_steps();
+  const int64_t oldest = window == 0 ? -1 : fleet.last_step_event.step() - window;
+  return std::count_if(fleet.losses.begin(), fleet.losses.end(), [&](const RankLoss& loss) {
+    return loss.rank == rank && std::max<int64_t>(loss.step, 0) >= oldest;
+  });
+}
+
+bool IsPoison(const Fleet& fleet, int rank, int64_t step) {
+  int losses = 0;
+  for (const RankLoss& loss : fleet.losses) losses += step >= 0 && loss.rank == rank && loss.step == step;
+  return losses >= kPoisonLosses;
+}
+
+// Why the run must end with these losses, the newest of the history; none if it goes on.
+std::optional<std::string> Verdict(const Fleet& fleet, size_t newest) {
+  const int most = fleet.parameters.config.restart().max_per_rank();
+  for (size_t i = fleet.losses.size() - newest; i < fleet.losses.size(); ++i) {
+    const RankLoss& loss = fleet.losses[i];
+    if (IsPoison(fleet, loss.rank, loss.step)) {
+      return absl::StrCat("rank ", loss.rank, " was lost ", kPoisonLosses, " times after step ", loss.step,
+                          ": step ", loss.step + 1, " is poison to it; ", HistoryText(fleet));
+    }
+    if (LossesThatCount(fleet, loss.rank) > most) {
+      return absl::StrCat("rank ", loss.rank, " has used its ", most, most == 1 ? " restart" : " restarts",
+                          " (restart.max_per_rank); ", HistoryText(fleet));
+    }
+  }
+  return std::nullopt;
+}
+
+void Record(Fleet& fleet, int rank, int64_t step, const std::string& text) {
+  fleet.losses.push_back({rank, fleet.phase == Phase::kTraining ? step : -1, text});
+}
+
+void NoteRecovery(Fleet& fleet, const std::string& cause, int rank, double last_heard, double now) {
+  if (!fleet.recovery) fleet.recovery = Recovery{cause, {}, now, now - last_heard, 0};
+  fleet.recovery->failed_ranks.insert(rank);
+}
+
+// Everybody who is left leaves the view for the next generation. Shards of the old one are not waited for any more; a
+// manifest that is being written is.
+void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
+  fleet.phase = Phase::kRecovering;
+  fleet.forming_since = now;
+  fleet.suspicion.reset();
+  if (!fleet.view) return;  // the next generation has no view yet: those who are ready stay so
+  fleet.view.reset();
+  std::erase_if(fleet.commits, [](const auto& entry) { return !entry.second.writing; });
+  NewGeneration(fleet);
+  v1::CoordinatorMessage message;
+  message.mutable_regroup()->set_reason(why);
+  for (Member& member : fleet.members) {
+    member.state = MemberState::kJoined;
+    member.entered.reset();
+    member.progress.clear();
+    member.finished_early = false;
+    fleet.Send(member.id, message, "its view is lost");
+  }
+}
+
+// Ends the sessions of lost members, and frees their places.
+void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& cause) {
+  for (MemberId id : lost) {
+    const Member member = *fleet.Find(id);
+    v1::Event event;
+    event.mutable_lost()->set_rank(member.rank);
+    event.mutable_lost()->set_host(member.hello.host());
+    event.mutable_lost()->set_pid(member.hello.pid());
+    event.mutable_lost()->set_cause(cause);
+    fleet.Publish(std::move(event), "another may take its place");
+    RefuseSession(fleet, id, absl::UnavailableError(absl::StrCat(NameOf(member), " was given up: ", cause)));
+    if (member.rank >= 0) fleet.vacant.push_back(member.rank);
+    const auto is_it = [id](const Member& other) { return other.id == id; };
+    std::erase_if(fleet.members, is_it);
+    std::erase_if(fleet.spares, is_it);
+  }
+  std::sort(fleet.vacant.begin(), fleet.vacant.end());
+}
+
+// "lost rank 1 (host b, pid 12) at step 5: killed; rank 1 has not arrived at ..."
+std::string LossText(const Fleet& fleet, const std::vector<const Member*>& lost, const std::string& cause) {
+  std::vector<std::string> names;
+  for (const Member* member : lost) names.push_back(NameOf(*member));
+  std::string text = absl::StrCat("lost ", absl::StrJoin(names, ", "), " at step ", lost.front()->step, ": ", cause);
+  if (std::optional<Wait> wait = FindWait(fleet)) absl::StrAppend(&text, "; ", Describe(*wait));
+  return text;
+}
+
+// A run without restarts ends with the loss alone.
+std::string WithVerdict(const Fleet& fleet, const std::string& text, const std::string& verdict) {
+  return fleet.parameters.config.restart().max_per_rank() == 0 ? text : absl::StrCat(text, "; ", verdict);
+}
+
+// Gives up `lost`, for `cause`, and those who have left by themselves; the others meet again. `text` tells people why.
+void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause, const std::string& text, double now) {
+  fleet.PublishNotice(absl::StrCat(text, "; ", LastCommitText(fleet), "; recovering"));
+  for (const Member& member : fleet.members) {
+    if (member.state != MemberState::kLost && (member.failed || member.closed)) lost.push_back(member.id);
+  }
+  Remove(fleet, lost, cause);
+  OpenNextGeneration(fleet, text, now);
+  FillPlacesFromSpares(fleet, now);
+}
+
+// A spare costs the run nothing, as long as there are not too many losses.
+void LoseSpare(Fleet& fleet, Member& spare, const std::string& cause) {
+  fleet.losses.push_back({-1, -1, absl::StrCat("spare ", NameOf(spare), ": ", cause)});
+  fleet.PublishNotice(absl::StrCat("lost spare ", NameOf(spare), ": ", cause));
+  const bool replace = LossesThatCount(fleet, -1) <= fleet.parameters.config.restart().max_per_rank();
+  if (replace) return Remove(fleet, {spare.id}, cause);
+  RefuseSession(fleet, spare.id, absl::UnavailableError(cause));
+  std::erase_if(fleet.spares, [id = spare.id](const Member& other) { return other.id == id; });
+}
+
+}  // namespace
+
+void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& cause, const char* counter,
+                 double now) {
+  std::vector<const Member*> members;
+  for (MemberId id : lost) {
+    Member* member = fleet.Find(id);
+    if (member->state == MemberState::kSpare) return LoseSpare(fleet, *member, cause);
+    members.push_back(member);
+  }
+  const std::string text = LossText(fleet, members, cause);
+  for (MemberId id : lost) {
+    Member& member = *fleet.Find(id);
+    ++fleet.counters.rank_failures[counter];
+    Record(fleet, member.rank, member.step, absl::StrCat(NameOf(member), " at step ", member.step, ": ", cause));
+    NoteRecovery(fleet, text, member.rank, member.last_heard, now);
+    member.state = MemberState::kLost;
+  }
+  if (const std::optional<std::string> verdict = Verdict(fleet, lost.size())) {
+    const std::string why = absl::StrCat(WithVerdict(fleet, text, *verdict), "; ", LastCommitText(fleet));
+    return FailFleet(fleet, absl::UnavailableError(why), members.front()->rank);
+  }
+  Regroup(fleet, lost, cause, text, now);
+}
+
+void BreakView(Fleet& fleet, const Suspicion& suspicion, double now) {
+  const std::string text(suspicion.status.message());
+  Record(fleet, suspicion.rank, fleet.last_step_event.step(), text);
+  NoteRecovery(fleet, text, suspicion.rank, now, now);
+  if (const std::optional<std::string> verdict = Verdict(fleet, 1)) {
+    const std::string why = absl::StrCat(WithVerdict(fleet, text, *verdict), "; ", LastCommitText(fleet));
+    return FailFleet(fleet, absl::Status(suspicion.status.code(), why), suspicion.rank);
+  }
+  Regroup(fleet, {}, text, text, now);
+}
+
+void FillPlacesFromSpares(Fleet& fleet, double now) {
+  while (!fleet.vacant.empty()) {
+    const auto ready = std::find_if(fleet.spares.begin(), fleet.spares.end(),
+                                    [](const Member& spare) { return !spare.ready.config_digest().empty(); });
+    if (ready == fleet.spares.end()) break;
+    Member spare = std::move(*ready);
+    fleet.spares.erase(ready);
+    TakePlace(fleet, spare);
+    spare.state = MemberState::kReady;
+    fleet.PublishNotice(absl::StrCat("a spare (", PlaceOf(spare.hello), ") takes the place of rank ", spare.rank));
+    fleet.members.push_back(std::move(spare));
+  }
+  FormViewIfComplete(fleet, now);
+}
+
+void EndRecovery(Fleet& fleet, int64_t reached_step, double now) {
+  const Recovery recovery = *std::exchange(fleet.recovery, std::nullopt);
+  v1::Event event;
+  v1::RecoveryEvent& told = *event.mutable_recovery();
+  told.set_generation(fleet.generation);
+  told.set_cause(recovery.cause);
+  for (int rank : recovery.failed_ranks) told.add_failed_ranks(rank);
+  told.set_resumed_step(fleet.start_step);
+  told.set_lost_steps(std::max<int64_t>(0, reached_step - fleet.start_step));
+  told.set_detect_seconds(recovery.detect_seconds);
+  told.set_seconds(now - recovery.began);
+  fleet.counters.lost_steps += told.lost_steps();
+  ++fleet.counters.recoveries;
+  fleet.counters.recovery = {.detect = recovery.detect_seconds,
+                             .rendezvous = recovery.formed - recovery.began,
+                             .load = now - recovery.formed};
+  fleet.recovered_at = now;
+  fleet.Publish(std::move(event), "every rank has loaded again");
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,37 @@
+// What the loss of members means: a new generation in which the others go on with whoever takes the lost places, or the
+// end of the run when its restart budget is spent.
+//
+// Survivors keep their processes. They get Regroup, leave the view, and send Ready again; lost places are taken by
+// spares, or by workers that join. With every place taken and every member ready, the next view forms (view.h), loads
+// the newest committed checkpoint (load_phase.h) and trains on.
+#ifndef ZEROFLEET_COORDINATOR_RECOVERY_H_
+#define ZEROFLEET_COORDINATOR_RECOVERY_H_
+
+#include <string>
+#include <vector>
+
+#include "coordinator/fleet.h"
+
+namespace zerofleet {
+
+// Losses of one rank at one step, without a step in between, after which that step is taken to be what kills it.
+inline constexpr int kPoisonLosses = 3;
+
+// These members are gone: each is told so, in case it is not. `cause` is said of the first; `counter` is a row of
+// FleetCounters::rank_failures. Ends the run if restart.max_per_rank is spent for one of them, or a step is poison.
+void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& cause, const char* counter,
+                 double now);
+
+// The view cannot go on, as `suspicion` says, and no loss has explained it: all members regroup. It counts against the
+// rank that reported it.
+void BreakView(Fleet& fleet, const Suspicion& suspicion, double now);
+
+// Gives free places to spares that are ready, in the order of their joining.
+void FillPlacesFromSpares(Fleet& fleet, double now);
+
+// Every rank has loaded again: publishes the Recovery event.
+void EndRecovery(Fleet& fleet, int64_t reached_step, double now);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_COORDINATOR_RECOVERY_H_
