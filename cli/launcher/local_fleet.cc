@@ -175,7 +175,9 @@ void LocalFleet::LearnRanks() {
 
 absl::Status LocalFleet::Diagnosis(const RunRecord& record, const absl::Status& watch) const {
   const std::string step = record.last_step ? absl::StrCat(" after step ", record.last_step->step()) : " before step 1";
-  for (size_t i = 0; i < children_.size(); ++i) {
+  // Where ranks are replaced, the coordinator's line has the history that the last child's end is only a part of.
+  const bool replaces = options_.config.restart().max_per_rank() > 0 && children_[0]->signal() == 0;
+  for (size_t i = 0; i < children_.size() && !(replaces && record.failure); ++i) {
     if (children_[i]->signal() == 0 || children_[i]->killed_by_us()) continue;
     return absl::UnavailableError(absl::StrCat(titles_[i], " was killed by ", SignalName(children_[i]->signal()), step,
                                                record.CheckpointText(), "; its log is ", children_[i]->log_path()));

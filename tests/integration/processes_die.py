@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Processes of a run are killed, or cannot start: one line that says which and when, the right exit code, none left."""
+"""Processes of a run without restarts are killed, or cannot start: one line that says which and when, the right exit code, none left."""
 import os
 import pathlib
 import signal
@@ -40,12 +40,12 @@ class ProcessesDie(fleet.FleetTest):
         self.assert_nothing_left()
 
     def test_a_worker_is_killed(self):
-        process, children = self.running()
+        process, children = self.running(restart={"max_per_rank": 0})
         os.kill(children["worker"][1], signal.SIGKILL)
         self.assert_ends(process, FLEET, r"rank \d.*SIGKILL.*step \d+.*checkpoint.*step \d+")
 
     def test_a_worker_hangs(self):
-        process, children = self.running(restart={"heartbeat_timeout_seconds": 4})
+        process, children = self.running(restart={"heartbeat_timeout_seconds": 4, "max_per_rank": 0})
         os.kill(children["worker"][0], signal.SIGSTOP)
         self.assert_ends(process, FLEET, r"rank \d.*step \d+.*nothing heard for \d.*checkpoint: step \d+")
 

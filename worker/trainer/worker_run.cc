@@ -101,7 +101,8 @@ class WorkerRun {
   absl::Status AwaitCommit(int64_t step);
   absl::Status Finish();
 
-  // The next message of this kind; others that arrive in between are handled. Aborted for a Regroup that is not awaited.
+  // The next message of this kind, or Complete where a spare waits for its Assignment; others that arrive in between are
+  // handled. Aborted for a Regroup that is not awaited.
   absl::StatusOr<v1::CoordinatorMessage> Await(v1::CoordinatorMessage::BodyCase kind);
   absl::Status Regrouped(const v1::CoordinatorMessage& message);
   absl::Status Send(v1::WorkerMessage message) { return session_.Send(std::move(message)); }
@@ -140,6 +141,7 @@ absl::Status WorkerRun::Join() {
 absl::Status WorkerRun::TakePartInAView() {
   ZF_RETURN_IF_ERROR(MeetOthers());
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage assigned, Await(v1::CoordinatorMessage::kAssignment));
+  if (assigned.has_complete()) return absl::OkStatus();
   ZF_RETURN_IF_ERROR(Enter(assigned.assignment(), assigned.generation()));
   ZF_RETURN_IF_ERROR(LoadUntilStart());
   ZF_RETURN_IF_ERROR(TrainToTheEnd());
@@ -368,7 +370,8 @@ absl::StatusOr<v1::CoordinatorMessage> WorkerRun::Await(v1::CoordinatorMessage::
     absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(kPollSeconds);
     if (absl::IsDeadlineExceeded(message.status())) continue;
     ZF_RETURN_IF_ERROR(message);
-    if (message->body_case() == kind) return message;
+    const bool over_for_a_spare = message->has_complete() && kind == v1::CoordinatorMessage::kAssignment;
+    if (message->body_case() == kind || over_for_a_spare) return message;
     if (message->has_regroup()) return Regrouped(*message);
     if (message->has_stop()) {
       if (!training_) return StoppedEarly(message->stop().reason());

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Ranks of a run are killed or stop answering: others take their places, and every loss is what it would have been."""
+import os
+import pathlib
+import random
+import signal
+import time
+
+import fleet
+
+FLEET = 4
+STEPS = 300
+
+
+class RanksComeBack(fleet.FleetTest):
+    def setUp(self):
+        super().setUp()
+        self.draw = random.Random(int(os.environ.get("ZEROFLEET_SEED", "1")))
+
+    def run_config(self, name, **changes):
+        base = {"steps": STEPS, "parallel": {"workers": 3}, "batch": {"micro_sequences": 2},
+                "checkpoint": {"dir": str(self.work / name), "every_steps": 10},
+                "restart": {"max_per_rank": 20, "heartbeat_timeout_seconds": 3}}
+        return self.config(**fleet.merged(base, changes))
+
+    def undisturbed(self):
+        return self.train(self.run_config("undisturbed")).column("loss")
+
+    def started(self, config):
+        """A run whose first checkpoint is committed: its process and its report."""
+        report = self.work / f"report-{time.time_ns()}.jsonl"
+        process = self.start("train", self.write_config(config), "--report", report)
+        self.wait_for(process, report, "checkpoint", 1)
+        return process, report
+
+    def wait_for(self, process, report, event, count):
+        deadline = time.monotonic() + fleet.RUN_SECONDS
+        while time.monotonic() < deadline and process.poll() is None:
+            if report.exists() and report.read_text().count(f'"event":"{event}"') >= count:
+                return
+            time.sleep(0.01)  # polls a real process at intervals
+        self.assertIsNone(process.poll(), f"the run ended before {count} x {event}")
+        self.fail(f"no {count} x {event} in {fleet.RUN_SECONDS} s")
+
+    def workers(self):
+        pids = []
+        for pid in self.leftovers():
+            words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
+            if len(words) > 1 and words[1] == "worker":
+                pids.append(pid)
+        return sorted(pids)
+
+    def ended(self, process, report):
+        out, err = process.communicate(timeout=fleet.RUN_SECONDS)
+        return fleet.Run(process.returncode, out, err, report)
+
+    def assert_recovered(self, run, recoveries):
+        self.assertEqual(run.code, 0, run.err[-3000:])
+        told = run.of("recovery")
+        self.assertGreaterEqual(len(told), recoveries, run.err[-3000:])
+        generations = [each["generation"] for each in told]
+        self.assertEqual(generations, sorted(set(generations)), "generations do not grow")
+        for each in told:
+            self.assertLessEqual(each["lost_steps"], 2 * 10, "more steps lost than two checkpoints are apart")
+        self.assert_same_bits(self.undisturbed(), run.column("loss"), "after the recoveries")
+        self.assert_nothing_left()
+
+    def test_killed_ranks_are_replaced(self):
+        process, report = self.started(self.run_config("killed"))
+        for kill in range(1, 4):
+            os.kill(self.draw.choice(self.workers()), signal.SIGKILL)
+            self.wait_for(process, report, "recovery", kill)
+            time.sleep(self.draw.uniform(0, 0.3))  # another moment of a step each time
+        self.assert_recovered(self.ended(process, report), 3)
+
+    def test_two_ranks_at_once(self):
+        process, report = self.started(self.run_config("two"))
+        for pid in self.workers()[:2]:
+            os.kill(pid, signal.SIGKILL)
+        self.assert_recovered(self.ended(process, report), 1)
+
+    def test_a_rank_that_does_not_answer(self):
+        process, report = self.started(self.run_config("stopped"))
+        os.kill(self.workers()[1], signal.SIGSTOP)
+        run = self.ended(process, report)
+        self.assert_recovered(run, 1)
+        self.assertGreaterEqual(run.of("recovery")[0]["detect_seconds"], 3)
+
+    def test_a_spare_takes_the_place(self):
+        process, report = self.started(self.run_config("spare", restart={"spares": 1}))
+        self.assertEqual(len(self.workers()), 4)
+        os.kill(self.workers()[0], signal.SIGKILL)
+        run = self.ended(process, report)
+        self.assertRegex(run.err, r"a spare \(.*\) takes the place of rank \d")
+        self.assert_recovered(run, 1)
+
+    def test_the_restarts_are_spent(self):
+        process, report = self.started(self.run_config("spent", steps=1_000_000, restart={"max_per_rank": 1}))
+        victims = 0
+        while process.poll() is None and victims < 8:
+            os.kill(self.draw.choice(self.workers()), signal.SIGKILL)
+            victims += 1
+            time.sleep(0.7)  # for the fleet to come back, or to end
+        run = self.ended(process, report)
+        self.assertEqual(run.code, FLEET, run.err[-2000:])
+        self.assertEqual(len(run.error_lines()), 1, run.err[-2000:])
+        self.assertRegex(run.error_lines()[0], r"rank \d.*has used its 1 restart \(restart.max_per_rank\); \d losses?: .*step \d+")
+        self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    fleet.main()
