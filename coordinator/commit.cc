@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "coordinator/ending.h"
+#include "coordinator/recovery.h"
 #include "coordinator/view.h"
 
 namespace zerofleet {
@@ -164,6 +165,7 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
   fleet.SendToAll(Outcome(written.step, true, ""), "a checkpoint was committed");
   CompleteIfAllFinished(fleet, now);
   if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
+  GrowAgain(fleet, now);
 }
 
 }  // namespace zerofleet

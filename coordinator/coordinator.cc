@@ -23,6 +23,7 @@ Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
   ZF_CHECK(parameters.config.parallel().workers() >= 1);
   ZF_CHECK(parameters.config.parallel().tensor() >= 1);
   fleet_.parameters = std::move(parameters);
+  fleet_.places = fleet_.parameters.config.parallel().workers();
   fleet_.began = fleet_.forming_since = fleet_.last_tick = now_seconds;
   if (!fleet_.parameters.candidates.empty()) fleet_.last_committed_step = fleet_.parameters.candidates.front().step;
 }

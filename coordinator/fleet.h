@@ -120,7 +120,7 @@ struct FleetCounters {
   uint64_t stale_messages_rejected = 0;
   uint64_t checkpoint_verify_failures = 0;
   int64_t checkpoint_bytes = 0;
-  std::map<std::string, uint64_t> rank_failures;  // by cause: session_ended | heartbeat_timeout | reported
+  std::map<std::string, uint64_t> rank_failures;  // by cause: session_ended | heartbeat_timeout | hang | reported
   double rendezvous_seconds = 0;                  // of the last formation
   int64_t lost_steps = 0;                         // done after the last commit when a view was lost
   uint64_t recoveries = 0;
@@ -134,6 +134,7 @@ struct Fleet {
   uint64_t generation = 0;
   std::vector<Member> members;  // in join order; in rank order once there is a view
   std::vector<Member> spares;   // beyond the places, in join order
+  int places = 0;               // of the view that is, or is to be
   std::optional<View> view;     // none while the fleet forms or recovers
   int team = 0;                 // of the run, from its first view on
   double began = 0;             // seconds: the coordinator's start
@@ -164,7 +165,7 @@ struct Fleet {
   std::vector<Output> outputs;  // of the step in progress
 
   // Of the view; while the fleet forms or recovers, of the view that is to be.
-  int world_size() const { return view ? view->world_size() : parameters.config.parallel().workers(); }
+  int world_size() const { return view ? view->world_size() : places; }
   double heartbeat_timeout_seconds() const { return parameters.config.restart().heartbeat_timeout_seconds(); }
   double form_timeout_seconds() const { return parameters.config.restart().form_timeout_seconds(); }
   bool ended() const { return phase == Phase::kDone || phase == Phase::kFailed; }

@@ -2,12 +2,14 @@
 #include "coordinator/liveness.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "coordinator/ending.h"
+#include "coordinator/hang.h"
 #include "coordinator/recovery.h"
 
 namespace zerofleet {
@@ -15,10 +17,37 @@ namespace {
 
 constexpr char kHeartbeatTimeout[] = "heartbeat_timeout";
 
+// What a rank may be late without a limit of its own: far more than any step of a healthy run differs from another.
+constexpr double kHangHeartbeatTimeouts = 30, kHangSteps = 10;
+
 // How long this member may be silent. Before its first heartbeat it may be busy loading or opening data.
 double SilenceLimit(const Fleet& fleet, const Member& member) {
   bool judged = member.heartbeats || fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing;
   return judged ? fleet.heartbeat_timeout_seconds() : fleet.form_timeout_seconds();
+}
+
+double HangLimit(const Fleet& fleet) {
+  const double configured = fleet.parameters.config.restart().hang_timeout_seconds();
+  if (configured > 0) return configured;
+  return std::max(kHangHeartbeatTimeouts * fleet.heartbeat_timeout_seconds(),
+                  kHangSteps * fleet.last_step_event.seconds());
+}
+
+// Storage that is slow for one rank makes the others wait in the collective after the save.
+bool IsSaving(const Fleet& fleet, int rank) {
+  return std::any_of(fleet.commits.begin(), fleet.commits.end(),
+                     [rank](const auto& entry) { return !entry.second.shards.contains(rank); });
+}
+
+// The ranks that are there and do not arrive where the others have been waiting for too long.
+std::vector<MemberId> Hung(const Fleet& fleet, double now) {
+  std::vector<MemberId> hung;
+  const std::optional<Wait> wait = FindWait(fleet);
+  if (fleet.phase != Phase::kTraining || !wait || now - wait->since <= HangLimit(fleet)) return hung;
+  for (int rank : wait->missing) {
+    if (!IsSaving(fleet, rank)) hung.push_back(fleet.members[rank].id);
+  }
+  return hung;
 }
 
 std::string SilenceText(double seconds) { return absl::StrFormat("nothing heard for %.1f s", seconds); }
@@ -56,6 +85,9 @@ void CheckLiveness(Fleet& fleet, double now) {
   if (!silent.empty()) {
     const double seconds = now - fleet.Find(silent.front())->last_heard;
     LoseMembers(fleet, silent, SilenceText(seconds), kHeartbeatTimeout, now);
+  } else if (const std::vector<MemberId> hung = Hung(fleet, now); !hung.empty()) {
+    LoseMembers(fleet, hung, absl::StrFormat("hangs: the others have waited for %.1f s", now - FindWait(fleet)->since),
+                "hang", now);
   } else if (fleet.suspicion && now >= fleet.suspicion->deadline) {
     BreakView(fleet, Suspicion(*fleet.suspicion), now);
   }

@@ -72,6 +72,7 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   fleet.forming_since = now;
   fleet.suspicion.reset();
   if (!fleet.view) return;  // the next generation has no view yet: those who are ready stay so
+  fleet.places = fleet.view->world_size();
   fleet.view.reset();
   std::erase_if(fleet.commits, [](const auto& entry) { return !entry.second.writing; });
   NewGeneration(fleet);
@@ -103,6 +104,13 @@ void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& 
     std::erase_if(fleet.spares, is_it);
   }
   std::sort(fleet.vacant.begin(), fleet.vacant.end());
+}
+
+// The next view has so many places, and ranks are given anew.
+void Resize(Fleet& fleet, int size) {
+  fleet.places = size;
+  fleet.vacant.clear();
+  for (Member& member : fleet.members) member.rank = -1;
 }
 
 // "lost rank 1 (host b, pid 12) at step 5: killed; rank 1 has not arrived at ..."
@@ -189,6 +197,61 @@ void FillPlacesFromSpares(Fleet& fleet, double now) {
     fleet.members.push_back(std::move(spare));
   }
   FormViewIfComplete(fleet, now);
+}
+
+int LargestView(const v1::Config& config, int workers) {
+  const int tensor = config.parallel().tensor();
+  for (int size = workers - workers % tensor; size > 0; size -= tensor) {
+    const int64_t pass = size / tensor * config.batch().micro_sequences();
+    if (pass > 0 && config.batch().global_sequences() % pass == 0) return size;
+  }
+  return 0;
+}
+
+bool GoOnSmaller(Fleet& fleet, double now) {
+  const v1::Config& config = fleet.parameters.config;
+  const auto is_ready = [](const Member& member) { return member.state == MemberState::kReady; };
+  const int ready = static_cast<int>(std::count_if(fleet.members.begin(), fleet.members.end(), is_ready));
+  const int size = LargestView(config, ready);
+  if (!fleet.recovery || config.restart().min_workers() == 0 || size < config.restart().min_workers()) return false;
+  std::vector<Member> members = std::exchange(fleet.members, {});
+  for (Member& member : members) {
+    if (!is_ready(member)) {
+      RefuseSession(fleet, member.id, absl::DeadlineExceededError("the fleet went on without it: it was not ready"));
+    } else if (static_cast<int>(fleet.members.size()) < size) {
+      fleet.members.push_back(std::move(member));
+    } else {
+      member.state = MemberState::kSpare;
+      fleet.spares.push_back(std::move(member));
+    }
+  }
+  Resize(fleet, size);
+  fleet.PublishNotice(absl::StrCat("nobody came within ", fleet.form_timeout_seconds(), " s: going on with ", size,
+                                   " of ", config.parallel().workers(), " workers"));
+  FormViewIfComplete(fleet, now);
+  return true;
+}
+
+void GrowAgain(Fleet& fleet, double now) {
+  const v1::Config& config = fleet.parameters.config;
+  if (fleet.phase != Phase::kTraining || fleet.stop_reason || fleet.world_size() >= config.parallel().workers()) return;
+  const auto is_ready = [](const Member& spare) { return !spare.ready.config_digest().empty(); };
+  const auto ready = std::count_if(fleet.spares.begin(), fleet.spares.end(), is_ready);
+  const int64_t most = std::min<int64_t>(fleet.world_size() + ready, config.parallel().workers());
+  const int size = LargestView(config, static_cast<int>(most));
+  if (size <= fleet.world_size()) return;
+  const std::string text = absl::StrCat("workers have joined: from ", fleet.world_size(), " to ", size);
+  fleet.PublishNotice(text);
+  fleet.recovery = Recovery{text, {}, now, 0, 0};
+  const int before = fleet.world_size();
+  OpenNextGeneration(fleet, text, now);
+  for (int joined = before; joined < size; ++joined) {
+    const auto spare = std::find_if(fleet.spares.begin(), fleet.spares.end(), is_ready);
+    spare->state = MemberState::kReady;
+    fleet.members.push_back(std::move(*spare));
+    fleet.spares.erase(spare);
+  }
+  Resize(fleet, size);
 }
 
 void EndRecovery(Fleet& fleet, int64_t reached_step, double now) {

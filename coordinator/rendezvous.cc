@@ -26,7 +26,9 @@ bool HasPlace(const Fleet& fleet) {
 }
 
 bool HasRoomForASpare(const Fleet& fleet) {
-  return static_cast<int>(fleet.spares.size()) < fleet.parameters.config.restart().spares();
+  const v1::Config& config = fleet.parameters.config;
+  const int missing = fleet.phase == Phase::kForming ? 0 : config.parallel().workers() - fleet.world_size();
+  return static_cast<int>(fleet.spares.size()) < config.restart().spares() + missing;
 }
 
 }  // namespace
@@ -82,6 +84,7 @@ void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
 void CheckFormTimeout(Fleet& fleet, double now) {
   const bool forms = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
   if (!forms || now - fleet.forming_since < fleet.form_timeout_seconds()) return;
+  if (GoOnSmaller(fleet, now)) return;
   auto ready = std::count_if(fleet.members.begin(), fleet.members.end(),
                              [](const Member& member) { return member.state == MemberState::kReady; });
   std::string text =

@@ -1,7 +1,7 @@
 // The coordinator against written transcripts (testdata/*.txt): events in, outputs as text.
 //
 //   # a comment
-//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 team=4 candidates=ckpt/b:20,ckpt/a:10:2
+//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 minimum=0 global=8 micro=0 team=4 candidates=ckpt/b:20,ckpt/a:10:2
 //                                               a candidate is path:step or path:step:team; the model has one unit, w,
 //                                               of 64 elements
 //   0.5 from 1: hello { host: "a" pid: 11 }     at 0.5 s session 1 sends this WorkerMessage (text format); its
@@ -77,6 +77,14 @@ FleetParameters ParseSetup(const std::string& line) {
       parameters.previous_generation = ToInt(setting.second);
     else if (setting.first == "restarts")
       config.mutable_restart()->set_max_per_rank(ToInt(setting.second));
+    else if (setting.first == "hang")
+      config.mutable_restart()->set_hang_timeout_seconds(ToDouble(setting.second));
+    else if (setting.first == "minimum")
+      config.mutable_restart()->set_min_workers(ToInt(setting.second));
+    else if (setting.first == "global")
+      config.mutable_batch()->set_global_sequences(ToInt(setting.second));
+    else if (setting.first == "micro")
+      config.mutable_batch()->set_micro_sequences(ToInt(setting.second));
     else if (setting.first == "spares")
       config.mutable_restart()->set_spares(ToInt(setting.second));
     else if (setting.first == "fallback")

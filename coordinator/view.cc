@@ -21,7 +21,8 @@ constexpr Agreement<v1::Entered> kEnteredAgreements[] = {
 
 void PutInRankOrder(Fleet& fleet) {
   std::vector<Member>& members = fleet.members;
-  if (fleet.recovery) {
+  const bool kept = std::all_of(members.begin(), members.end(), [](const Member& member) { return member.rank >= 0; });
+  if (kept) {
     std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.rank < b.rank; });
     return;
   }
@@ -83,7 +84,7 @@ void NewGeneration(Fleet& fleet) {
 }
 
 void TakePlace(Fleet& fleet, Member& member) {
-  ZF_CHECK(!fleet.vacant.empty());
+  if (fleet.vacant.empty()) return;  // of a view that is resized, whose ranks are given when it forms
   member.rank = fleet.vacant.front();
   fleet.vacant.erase(fleet.vacant.begin());
 }

@@ -16,7 +16,7 @@ void FormViewIfComplete(Fleet& fleet, double now);
 // The next generation, made durable before anything that follows.
 void NewGeneration(Fleet& fleet);
 
-// Gives the member the lowest rank that is free in a recovery.
+// Gives the member the lowest rank that is free in a recovery, if it is known yet.
 void TakePlace(Fleet& fleet, Member& member);
 
 // A member has built its part of the view. All must have built the same layout and the same schedule of collectives,

@@ -57,7 +57,7 @@ constexpr CounterRow kCounters[] = {
      [](const Fleet& fleet) { return static_cast<double>(fleet.counters.lost_steps); }},
 };
 
-constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "reported"};
+constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "hang", "reported"};
 struct RecoveryPhase {
   const char* name;
   double RecoveryDurations::*seconds;

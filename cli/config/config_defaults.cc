@@ -123,6 +123,7 @@ void FillRun(ConfigDraft& draft) {
   if (!draft.Given("restart.form_timeout_seconds")) restart.set_form_timeout_seconds(300);
   if (!draft.Given("restart.heartbeat_timeout_seconds")) restart.set_heartbeat_timeout_seconds(2);
   if (!draft.Given("restart.spares")) restart.set_spares(0);
+  if (!draft.Given("restart.hang_timeout_seconds")) restart.set_hang_timeout_seconds(0);
   if (!draft.Given("restart.window_steps")) restart.set_window_steps(0);
   if (!draft.Given("seed")) config.set_seed(1);
 }

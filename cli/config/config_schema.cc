@@ -77,6 +77,8 @@ constexpr KeyText kKeyTexts[] = {
     {"restart.min_workers", "Fewest workers to continue with; 0: as many as asked for."},
     {"restart.form_timeout_seconds", "How long the fleet may take to form."},
     {"restart.heartbeat_timeout_seconds", "A worker that is silent for so long is lost."},
+    {"restart.hang_timeout_seconds",
+     "A worker for which the others wait in a collective for so long is lost; 0: 30 heartbeat timeouts or 10 steps."},
     {"restart.spares", "Workers beyond parallel.workers that wait to take a lost rank's place."},
     {"restart.window_steps", "max_per_rank counts the losses of so many steps; 0: of the whole run."},
     {"seed", "Of the weights and of the order of the data."},
