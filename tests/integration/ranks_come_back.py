@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Ranks of a run are killed or stop answering: others take their places, and every loss is what it would have been."""
+import ctypes
 import os
 import pathlib
 import random
@@ -12,7 +13,30 @@ FLEET = 4
 STEPS = 300
 
 
+PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
+WAIT_ALL = 0x40000000  # __WALL
+
+
+class StoppedThread:
+    """One thread of another process, held still: the others go on, heartbeats among them."""
+
+    def __init__(self, thread):
+        self.thread, self.libc = thread, ctypes.CDLL(None, use_errno=True)
+        self.libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        self.held = self.libc.ptrace(PTRACE_SEIZE, thread, None, None) == 0
+        if self.held:
+            self.libc.ptrace(PTRACE_INTERRUPT, thread, None, None)
+            os.waitpid(thread, WAIT_ALL)  # until it has stopped
+
+    def await_its_end(self):
+        """Until the process was killed: its parent learns of that only when the holder has."""
+        while not os.WIFSIGNALED(os.waitpid(self.thread, WAIT_ALL)[1]):
+            pass
+
+
 class RanksComeBack(fleet.FleetTest):
+    undisturbed_losses = None
+
     def setUp(self):
         super().setUp()
         self.draw = random.Random(int(os.environ.get("ZEROFLEET_SEED", "1")))
@@ -24,7 +48,10 @@ class RanksComeBack(fleet.FleetTest):
         return self.config(**fleet.merged(base, changes))
 
     def undisturbed(self):
-        return self.train(self.run_config("undisturbed")).column("loss")
+        """The losses of a run that nothing happens to; the same for every test."""
+        if RanksComeBack.undisturbed_losses is None:
+            RanksComeBack.undisturbed_losses = self.train(self.run_config("undisturbed")).column("loss")
+        return RanksComeBack.undisturbed_losses
 
     def started(self, config):
         """A run whose first checkpoint is committed: its process and its report."""
@@ -93,6 +120,44 @@ class RanksComeBack(fleet.FleetTest):
         run = self.ended(process, report)
         self.assertRegex(run.err, r"a spare \(.*\) takes the place of rank \d")
         self.assert_recovered(run, 1)
+
+    def test_a_rank_that_hangs(self):
+        process, report = self.started(self.run_config("hangs", restart={"hang_timeout_seconds": 3}))
+        stopped = StoppedThread(self.workers()[1])
+        if not stopped.held:
+            process.kill()
+            self.skipTest("this process may not hold another's thread")
+        stopped.await_its_end()
+        run = self.ended(process, report)
+        self.assert_recovered(run, 1)
+        self.assertRegex(run.of("recovery")[0]["cause"],
+                         r"^lost rank \d .*: hangs: the others have waited for \d.*rank \d has not arrived at \w+ of [\w.]+ ")
+
+    def test_fewer_workers_go_on_and_more_join(self):
+        config = self.run_config("elastic", restart={"min_workers": 2, "form_timeout_seconds": 4})
+        report = self.work / "elastic.jsonl"
+        coordinator = self.start("coordinator", "--config", self.write_config(config), "--listen", "127.0.0.1:0", "--state-dir",
+                                 self.work / "state", "--report", report)
+        address = coordinator.stdout.readline().split()[-1]
+        workers = [self.worker(address) for _ in range(3)]
+        self.wait_for(coordinator, report, "checkpoint", 1)
+        workers[0].kill()
+        self.wait_for(coordinator, report, "recovery", 1)
+        workers.append(self.worker(address))
+        self.wait_for(coordinator, report, "recovery", 2)
+        run = self.ended(coordinator, report)
+        self.assertEqual([worker.wait(60) for worker in workers], [-signal.SIGKILL, 0, 0, 0], run.err[-2000:])
+        self.assertIn("going on with 2 of 3 workers", run.err)
+        self.assertIn("workers have joined: from 2 to 3", run.err)
+        self.assertEqual(run.code, 0, run.err[-2000:])
+        # Another world size rounds differently; data and batch are the same.
+        self.assert_close(self.undisturbed(), run.column("loss"), 1e-3, "with fewer workers for a while")
+        for worker in workers:
+            worker.communicate()  # closes its pipes
+        self.assert_nothing_left()
+
+    def worker(self, address):
+        return self.start("worker", "--coordinator", address, "--device", "cpu", "--threads", 1, "--interface", "lo")
 
     def test_the_restarts_are_spent(self):
         process, report = self.started(self.run_config("spent", steps=1_000_000, restart={"max_per_rank": 1}))
