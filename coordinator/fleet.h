@@ -142,9 +142,9 @@ struct Fleet {
   double last_tick = 0;
   double training_began = 0;  // for the first time
 
-  size_t candidate = 0;    // index of the checkpoint being loaded
-  int64_t first_step = 0;  // completed when the run began
-  int64_t start_step = 0;  // completed when the view began
+  size_t candidate = 0;              // index of the checkpoint being loaded
+  int64_t first_step = 0;            // completed when the run began
+  int64_t start_step = 0;            // completed when the view began
   int64_t last_committed_step = -1;  // of this run, or what it resumed from
   int64_t committed_by_run = -1;     // of this run alone
   std::string last_committed_path;
@@ -159,7 +159,7 @@ struct Fleet {
   v1::StepEvent last_step_event;
   v1::EvaluateEvent last_evaluation;
   int64_t last_evaluated_step = -1;
-  double productive_seconds = 0;                        // of the steps that count
+  double productive_seconds = 0;                       // of the steps that count
   std::deque<std::pair<int64_t, double>> uncommitted;  // steps after the last commit, and their seconds
   FleetCounters counters;
   std::vector<Output> outputs;  // of the step in progress
@@ -170,7 +170,7 @@ struct Fleet {
   double form_timeout_seconds() const { return parameters.config.restart().form_timeout_seconds(); }
   bool ended() const { return phase == Phase::kDone || phase == Phase::kFailed; }
 
-  Member* Find(MemberId id);           // spares included
+  Member* Find(MemberId id);          // spares included
   bool All(MemberState state) const;  // every place is taken, by a member in this state
   bool AllEntered() const;            // every member has entered the view
 

@@ -21,8 +21,8 @@ std::string HistoryText(const Fleet& fleet) {
   const size_t first = fleet.losses.size() > kMostHistory ? fleet.losses.size() - kMostHistory : 0;
   std::vector<std::string> texts;
   for (size_t i = first; i < fleet.losses.size(); ++i) texts.push_back(fleet.losses[i].text);
-  return absl::StrCat(fleet.losses.size(), fleet.losses.size() == 1 ? " loss: " : " losses: ",
-                      absl::StrJoin(texts, "; "));
+  return absl::StrCat(fleet.losses.size(),
+                      fleet.losses.size() == 1 ? " loss: " : " losses: ", absl::StrJoin(texts, "; "));
 }
 
 int64_t LossesThatCount(const Fleet& fleet, int rank) {
@@ -45,8 +45,8 @@ std::optional<std::string> Verdict(const Fleet& fleet, size_t newest) {
   for (size_t i = fleet.losses.size() - newest; i < fleet.losses.size(); ++i) {
     const RankLoss& loss = fleet.losses[i];
     if (IsPoison(fleet, loss.rank, loss.step)) {
-      return absl::StrCat("rank ", loss.rank, " was lost ", kPoisonLosses, " times after step ", loss.step,
-                          ": step ", loss.step + 1, " is poison to it; ", HistoryText(fleet));
+      return absl::StrCat("rank ", loss.rank, " was lost ", kPoisonLosses, " times after step ", loss.step, ": step ",
+                          loss.step + 1, " is poison to it; ", HistoryText(fleet));
     }
     if (LossesThatCount(fleet, loss.rank) > most) {
       return absl::StrCat("rank ", loss.rank, " has used its ", most, most == 1 ? " restart" : " restarts",
@@ -267,9 +267,8 @@ void EndRecovery(Fleet& fleet, int64_t reached_step, double now) {
   told.set_seconds(now - recovery.began);
   fleet.counters.lost_steps += told.lost_steps();
   ++fleet.counters.recoveries;
-  fleet.counters.recovery = {.detect = recovery.detect_seconds,
-                             .rendezvous = recovery.formed - recovery.began,
-                             .load = now - recovery.formed};
+  fleet.counters.recovery = {
+      .detect = recovery.detect_seconds, .rendezvous = recovery.formed - recovery.began, .load = now - recovery.formed};
   fleet.recovered_at = now;
   fleet.Publish(std::move(event), "every rank has loaded again");
 }

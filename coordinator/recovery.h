@@ -29,8 +29,8 @@ void BreakView(Fleet& fleet, const Suspicion& suspicion, double now);
 // Gives free places to spares that are ready, in the order of their joining.
 void FillPlacesFromSpares(Fleet& fleet, double now);
 
-// The most of `workers` that can make a view: tensor groups are whole, and every rank has the same share of the batch. 0
-// if none can.
+// The most of `workers` that can make a view: tensor groups are whole, and every rank has the same share of the batch.
+// 0 if none can.
 int LargestView(const v1::Config& config, int workers);
 
 // No replacement has come in time: goes on with those who are ready, if restart.min_workers allows it. True if so; the

@@ -93,7 +93,8 @@ void CheckFormTimeout(Fleet& fleet, double now) {
   for (const Member& member : fleet.members) {
     if (member.state != MemberState::kReady) absl::StrAppend(&text, "; waiting for ", NameOf(member));
   }
-  if (fleet.recovery) absl::StrAppend(&text, "; it recovers from: ", fleet.recovery->cause, "; ", LastCommitText(fleet));
+  if (fleet.recovery)
+    absl::StrAppend(&text, "; it recovers from: ", fleet.recovery->cause, "; ", LastCommitText(fleet));
   FailFleet(fleet, absl::DeadlineExceededError(text), -1);
 }
 

@@ -7,8 +7,8 @@
 namespace zerofleet {
 
 // A session's first message. The first member sets what the others must equal: a differing build while the fleet forms
-// fails the run, since the coordinator cannot know which of the two is right; later it is refused alone. A member beyond
-// the fleet's size is kept as a spare, up to restart.spares, or refused.
+// fails the run, since the coordinator cannot know which of the two is right; later it is refused alone. A member
+// beyond the fleet's size is kept as a spare, up to restart.spares, or refused.
 void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now);
 
 // The member has built its layout. With the last one the view is formed.

@@ -1,7 +1,8 @@
 // The coordinator against written transcripts (testdata/*.txt): events in, outputs as text.
 //
 //   # a comment
-//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 minimum=0 global=8 micro=0 team=4 candidates=ckpt/b:20,ckpt/a:10:2
+//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 minimum=0 global=8 micro=0
+//   team=4 candidates=ckpt/b:20,ckpt/a:10:2
 //                                               a candidate is path:step or path:step:team; the model has one unit, w,
 //                                               of 64 elements
 //   0.5 from 1: hello { host: "a" pid: 11 }     at 0.5 s session 1 sends this WorkerMessage (text format); its

@@ -108,8 +108,9 @@ void FormViewIfComplete(Fleet& fleet, double now) {
     member.last_heard = now;
     message.mutable_assignment()->set_rank(member.rank);
     SetRanges(fleet.view->OwnedBy(member.rank), message.mutable_assignment()->mutable_owned());
-    fleet.Send(member.id, message, absl::StrCat("all ", fleet.world_size(), " are ready; ranks ",
-                                                fleet.recovery ? "are kept" : "follow hosts"));
+    fleet.Send(
+        member.id, message,
+        absl::StrCat("all ", fleet.world_size(), " are ready; ranks ", fleet.recovery ? "are kept" : "follow hosts"));
   }
   for (const std::string& notice : std::exchange(fleet.parameters.notices, {})) fleet.PublishNotice(notice);
 }

@@ -48,24 +48,27 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   metrics.Observe(fleet, 10);  // counters are raised to a value, not by it
   metrics.SetLastCommit(1000);
   std::string text = prometheus::TextSerializer().Serialize(registry.Collect());
-  for (const char* line :
-       {"zerofleet_coordinator_generation 3\n", "zerofleet_coordinator_members{state=\"training\"} 2\n",
-        "zerofleet_coordinator_members{state=\"lost\"} 0\n",
-        "zerofleet_coordinator_heartbeat_age_seconds{rank=\"1\"} 2.5\n",
-        "zerofleet_coordinator_stale_messages_rejected_total 5\n",
-        "zerofleet_coordinator_rank_failures_total{cause=\"session_ended\"} 1\n",
-        "zerofleet_coordinator_lost_steps_total 7\n",
-        "zerofleet_coordinator_recovery_duration_seconds{phase=\"detect\"} 0\n",
-        "zerofleet_coordinator_recovery_duration_seconds{phase=\"load\"} 1.5\n",
-        "zerofleet_coordinator_members{state=\"spare\"} 1\n",
-        "zerofleet_coordinator_rank_failures_total{cause=\"heartbeat_timeout\"} 0\n",
-        "zerofleet_coordinator_checkpoint_last_committed_step 40\n",
-        "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds 1000\n",
-        "zerofleet_coordinator_phase{phase=\"training\"} 0\n", "zerofleet_coordinator_phase{phase=\"done\"} 1\n",
-        "zerofleet_coordinator_phase{phase=\"failed\"} 0\n", "zerofleet_coordinator_step 47\n",
-        "zerofleet_coordinator_target_steps 500\n", "zerofleet_coordinator_validation_loss 2.5\n",
-        "zerofleet_coordinator_run_info{checkpoint_dir=\"/data/run\",run=\"tiny\"} 1\n",
-        "zerofleet_coordinator_goodput_ratio 0.8\n"}) {
+  for (const char* line : {"zerofleet_coordinator_generation 3\n",
+                           "zerofleet_coordinator_members{state=\"training\"} 2\n",
+                           "zerofleet_coordinator_members{state=\"lost\"} 0\n",
+                           "zerofleet_coordinator_heartbeat_age_seconds{rank=\"1\"} 2.5\n",
+                           "zerofleet_coordinator_stale_messages_rejected_total 5\n",
+                           "zerofleet_coordinator_rank_failures_total{cause=\"session_ended\"} 1\n",
+                           "zerofleet_coordinator_lost_steps_total 7\n",
+                           "zerofleet_coordinator_recovery_duration_seconds{phase=\"detect\"} 0\n",
+                           "zerofleet_coordinator_recovery_duration_seconds{phase=\"load\"} 1.5\n",
+                           "zerofleet_coordinator_members{state=\"spare\"} 1\n",
+                           "zerofleet_coordinator_rank_failures_total{cause=\"heartbeat_timeout\"} 0\n",
+                           "zerofleet_coordinator_checkpoint_last_committed_step 40\n",
+                           "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds 1000\n",
+                           "zerofleet_coordinator_phase{phase=\"training\"} 0\n",
+                           "zerofleet_coordinator_phase{phase=\"done\"} 1\n",
+                           "zerofleet_coordinator_phase{phase=\"failed\"} 0\n",
+                           "zerofleet_coordinator_step 47\n",
+                           "zerofleet_coordinator_target_steps 500\n",
+                           "zerofleet_coordinator_validation_loss 2.5\n",
+                           "zerofleet_coordinator_run_info{checkpoint_dir=\"/data/run\",run=\"tiny\"} 1\n",
+                           "zerofleet_coordinator_goodput_ratio 0.8\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

@@ -57,9 +57,8 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, Overrides(options)));
   const int workers = config.parallel().workers() + config.restart().spares();
   if (options.metrics_port + workers > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("--metrics-port: must leave a port for each of ",
-                                                   workers, " workers after it, up to 65535; got ",
-                                                   options.metrics_port));
+    return absl::InvalidArgumentError(absl::StrCat("--metrics-port: must leave a port for each of ", workers,
+                                                   " workers after it, up to 65535; got ", options.metrics_port));
   }
   ZF_RETURN_IF_ERROR(CheckDevice(config));
   ZF_RETURN_IF_ERROR(CheckDataFiles(config));
@@ -82,8 +81,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
     }
     ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(options.report));
   }
-  ZF_RETURN_IF_ERROR(
-      CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
+  ZF_RETURN_IF_ERROR(CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
   auto guard = std::make_unique<LaunchGuard>(kStartLimit, signals);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,
                       LocalFleet::Start({config, options.resume, options.metrics_port,

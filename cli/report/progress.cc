@@ -43,7 +43,8 @@ void Progress::Show(const v1::Event& event) {
     case v1::Event::kRecovery:
       return Note(absl::StrFormat("recovered in %.1f s: going on from step %d, with %d %s to do again",
                                   event.recovery().seconds(), event.recovery().resumed_step(),
-                                  event.recovery().lost_steps(), event.recovery().lost_steps() == 1 ? "step" : "steps"));
+                                  event.recovery().lost_steps(),
+                                  event.recovery().lost_steps() == 1 ? "step" : "steps"));
     case v1::Event::kNotice: return Note(event.notice().message());
     case v1::Event::kEnd:
     case v1::Event::kFailure:

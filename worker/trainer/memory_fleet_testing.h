@@ -166,7 +166,8 @@ class MemoryFleet {
   void Carry(Output& output, std::deque<CoordinatorEvent>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (auto* send = std::get_if<SendTo>(&output.action); send != nullptr && send->message.has_regroup()) {
       const auto handler = on_regroup_.find(send->member);
-      if (handler != on_regroup_.end()) handler->second(send->message.generation(), absl::AbortedError(send->message.regroup().reason()));
+      if (handler != on_regroup_.end())
+        handler->second(send->message.generation(), absl::AbortedError(send->message.regroup().reason()));
     }
     if (auto* send = std::get_if<SendTo>(&output.action)) inboxes_[send->member].push_back(std::move(send->message));
     if (auto* publish = std::get_if<PublishEvent>(&output.action)) published_.push_back(publish->event);

@@ -64,8 +64,8 @@ class TrainingRun {
 
   // Reads this rank's part of a checkpoint; no collective runs, so ranks may fail independently.
   absl::Status Load(const std::string& step_dir);
-  // With every rank loaded (or none, `loaded` false: fresh weights): completes the parameters, measures the peak. `quick`
-  // measures it briefly at first, and only if this process has not measured it in an earlier view.
+  // With every rank loaded (or none, `loaded` false: fresh weights): completes the parameters, measures the peak.
+  // `quick` measures it briefly at first, and only if this process has not measured it in an earlier view.
   absl::Status Start(bool loaded, int64_t step, bool quick = false);
 
   struct StepOutcome {

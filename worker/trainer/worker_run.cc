@@ -82,7 +82,8 @@ class WorkerRun {
   absl::Status Prepare(const v1::Config& config);
   // From Ready to Complete, or to the end of the view: see LeaveView.
   absl::Status TakePartInAView();
-  // After `why`: drops what belonged to the view, with the next one announced. Otherwise `why`, or why the session ended.
+  // After `why`: drops what belonged to the view, with the next one announced. Otherwise `why`, or why the session
+  // ended.
   absl::Status LeaveView(const absl::Status& why);
   absl::Status MeetOthers();
   absl::Status Enter(const v1::Assignment& assignment, uint64_t generation);
@@ -101,8 +102,8 @@ class WorkerRun {
   absl::Status AwaitCommit(int64_t step);
   absl::Status Finish();
 
-  // The next message of this kind, or Complete where a spare waits for its Assignment; others that arrive in between are
-  // handled. Aborted for a Regroup that is not awaited.
+  // The next message of this kind, or Complete where a spare waits for its Assignment; others that arrive in between
+  // are handled. Aborted for a Regroup that is not awaited.
   absl::StatusOr<v1::CoordinatorMessage> Await(v1::CoordinatorMessage::BodyCase kind);
   absl::Status Regrouped(const v1::CoordinatorMessage& message);
   absl::Status Send(v1::WorkerMessage message) { return session_.Send(std::move(message)); }

@@ -369,8 +369,8 @@ class ChangedAssignments : public FleetSession {
   const std::function<void(v1::Assignment*)> change_;
 };
 
-// A rank is lost in the middle of a step and another worker takes its place: the others stay, and all go on from the last
-// commit with the bits of a run that nothing happened to.
+// A rank is lost in the middle of a step and another worker takes its place: the others stay, and all go on from the
+// last commit with the bits of a run that nothing happened to.
 TEST_F(WorkerRunTest, ALostRankIsReplacedAndNoBitChanges) {
   v1::Config config = Config(3, 2);
   config.mutable_checkpoint()->set_every_steps(3);
