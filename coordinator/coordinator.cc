@@ -90,7 +90,7 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
   }
 }
 
-void Coordinator::Handle(const SessionClosed& closed, double) {
+void Coordinator::Handle(const SessionClosed& closed, double now) {
   Member* member = fleet_.Find(closed.member);
   if (member != nullptr) return OnSessionClosed(fleet_, *member, closed.cause, now);
   fleet_.Emit(CloseSession{closed.member}, "it never joined");

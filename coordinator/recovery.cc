@@ -16,6 +16,11 @@ namespace {
 
 constexpr size_t kMostHistory = 12;  // losses told in one line
 
+// Ranks move in step, so the newest report of any tells where this one is, more closely than its own last heartbeat.
+int64_t StepOf(const Fleet& fleet, const Member& member) {
+  return fleet.phase == Phase::kTraining ? std::max(member.step, fleet.last_step_event.step()) : member.step;
+}
+
 // "; lost before: rank 1 ... at step 5: killed, ..."
 std::string HistoryText(const Fleet& fleet) {
   const size_t first = fleet.losses.size() > kMostHistory ? fleet.losses.size() - kMostHistory : 0;
@@ -117,7 +122,8 @@ void Resize(Fleet& fleet, int size) {
 std::string LossText(const Fleet& fleet, const std::vector<const Member*>& lost, const std::string& cause) {
   std::vector<std::string> names;
   for (const Member* member : lost) names.push_back(NameOf(*member));
-  std::string text = absl::StrCat("lost ", absl::StrJoin(names, ", "), " at step ", lost.front()->step, ": ", cause);
+  std::string text =
+      absl::StrCat("lost ", absl::StrJoin(names, ", "), " at step ", StepOf(fleet, *lost.front()), ": ", cause);
   if (std::optional<Wait> wait = FindWait(fleet)) absl::StrAppend(&text, "; ", Describe(*wait));
   return text;
 }
@@ -162,7 +168,8 @@ void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::str
   for (MemberId id : lost) {
     Member& member = *fleet.Find(id);
     ++fleet.counters.rank_failures[counter];
-    Record(fleet, member.rank, member.step, absl::StrCat(NameOf(member), " at step ", member.step, ": ", cause));
+    const int64_t step = StepOf(fleet, member);
+    Record(fleet, member.rank, step, absl::StrCat(NameOf(member), " at step ", step, ": ", cause));
     NoteRecovery(fleet, text, member.rank, member.last_heard, now);
     member.state = MemberState::kLost;
   }

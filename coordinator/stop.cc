@@ -9,12 +9,12 @@ namespace zerofleet {
 void OnStop(Fleet& fleet, const std::string& reason) {
   if (fleet.stop_reason) return;
   fleet.stop_reason = reason;
-  if (fleet.phase == Phase::kForming || fleet.phase == Phase::kLoading) {
-    return FailFleet(fleet, absl::CancelledError(absl::StrCat("stopped before training began: ", reason)), -1);
-  }
-  if (fleet.phase == Phase::kRecovering) {
+  if (fleet.recovery) {
     return FailFleet(
         fleet, absl::CancelledError(absl::StrCat("stopped in a recovery: ", reason, "; ", LastCommitText(fleet))), -1);
+  }
+  if (fleet.phase == Phase::kForming || fleet.phase == Phase::kLoading) {
+    return FailFleet(fleet, absl::CancelledError(absl::StrCat("stopped before training began: ", reason)), -1);
   }
   v1::CoordinatorMessage message;
   message.mutable_stop()->set_reason(reason);

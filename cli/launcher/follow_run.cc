@@ -75,6 +75,7 @@ class Follower {
       for (const v1::Event& event : watcher.Take()) Handle(event);
       all_ended = options_.fleet.Reap();
       BoundLogs();
+      ReplaceUnknown();
       if (options_.fleet.HasFailure() || (watcher.ended() && !record_.end)) {
         SetDeadline(kGraceSeconds);
       } else if (record_.end) {
@@ -96,6 +97,15 @@ class Follower {
     options_.progress.Show(event);
     if (event.has_start() || event.has_recovery()) options_.fleet.LearnRanks();
     if (event.has_lost()) Replace(event.lost());
+  }
+
+  // While the run goes on; before it has begun, a worker that fails ends it.
+  void ReplaceUnknown() {
+    const bool goes_on = record_.start && !record_.end && !record_.failure;
+    if (!goes_on || killed_ || stop_signal_ != 0) return;
+    for (const std::string& line : options_.fleet.ReplaceUnknownWorkers(options_.clock.MonotonicSeconds())) {
+      options_.progress.Note(line);
+    }
   }
 
   void Replace(const v1::WorkerLostEvent& lost) {

@@ -19,6 +19,8 @@ namespace {
 
 constexpr double kCoordinatorStartSeconds = 30;
 constexpr double kStatusSeconds = 2;
+constexpr double kNoticeSeconds = 1;  // for the coordinator to notice that a worker has ended
+constexpr int kFleetLostExitCode = 4;
 constexpr char kListening[] = "listening on ";
 constexpr int64_t kMostLogBytes = 8 << 20;
 
@@ -138,6 +140,26 @@ absl::Status LocalFleet::EarlyEnd(const absl::Status& status) {
   const std::string line = child.ErrorLine();
   if (child.HasEnded() && child.exit_code() != 0 && !line.empty()) return StatusOfExit(child.exit_code(), line);
   return Annotate(status, absl::StrCat("see ", child.log_path()));
+}
+
+std::vector<std::string> LocalFleet::ReplaceUnknownWorkers(double now) {
+  std::vector<std::string> lines;
+  for (size_t i = 1; i < children_.size(); ++i) {
+    const int64_t pid = children_[i]->pid();
+    const int code = children_[i]->exit_code();
+    const bool may_be_replaced = children_[i]->signal() != 0 || code == kFleetLostExitCode;
+    if (!children_[i]->HasEnded() || !may_be_replaced ||
+        now - ended_.emplace(pid, now).first->second < kNoticeSeconds) {
+      continue;
+    }
+    if (unknown_replaced_ >= options_.config.restart().max_per_rank()) continue;
+    ++unknown_replaced_;
+    const std::string title = titles_[i];
+    const absl::Status replaced = ReplaceWorker(pid);
+    lines.push_back(absl::StrCat(title, " ended before it had joined; ",
+                                 replaced.ok() ? "another was started" : replaced.message()));
+  }
+  return lines;
 }
 
 bool LocalFleet::Reap() {

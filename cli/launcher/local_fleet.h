@@ -2,6 +2,8 @@
 #ifndef ZEROFLEET_CLI_LAUNCHER_LOCAL_FLEET_H_
 #define ZEROFLEET_CLI_LAUNCHER_LOCAL_FLEET_H_
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +42,10 @@ class LocalFleet {
   // and metrics port. NotFound if no worker of this fleet has that id.
   absl::Status ReplaceWorker(int64_t pid);
 
+  // Replaces the workers that have ended before the coordinator knew them, and so are not lost to it, a while after
+  // their end; as often as restart.max_per_rank allows. The lines say which, for a person.
+  std::vector<std::string> ReplaceUnknownWorkers(double now);
+
   // Collects children that have ended. True once all have.
   bool Reap();
   // Whether one was killed, or has ended with another exit code than 0 or that of a stop.
@@ -67,6 +73,8 @@ class LocalFleet {
   const RunDirectory& directory_;
   std::vector<std::unique_ptr<ChildProcess>> children_;  // the coordinator first, then the workers by number
   std::vector<std::string> titles_;                      // of each, with its rank once known
+  std::map<int64_t, double> ended_;                      // workers that have failed, by process id: when that was seen
+  int unknown_replaced_ = 0;
   std::string address_;
   std::unique_ptr<InheritedFile> token_file_;  // with the token that the children authenticate with
   std::unique_ptr<OperatorClient> client_;

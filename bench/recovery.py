@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""How long a fleet takes to go on after kill -9 of a rank, part by part, on this machine.
+
+    bench/recovery.py [--kills N] [--workers N] [--spares N] [--config FILE.json] [--json]
+
+Trains on made-up text with the given configuration (default: a small GPT in fp32), kills a rank drawn at random N times, each
+time after another commit, and measures from outside: from the signal to the launcher's line that says the rank
+is lost, to the `recovery` event, and to the first step that is reported after it. ZEROFLEET names the binary.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "integration"))
+import fleet  # noqa: E402
+
+
+def small_config(folder, workers, spares):
+    return {
+        "model": {"family": "gpt2", "layers": 4, "hidden": 128, "heads": 4, "context": 64},
+        "data": {"train": [str(folder / "text.txt")]},
+        "parallel": {"zero_stage": 2, "workers": workers},
+        "precision": "fp32",
+        "batch": {"global_sequences": 2 * workers, "micro_sequences": 2},
+        "steps": 100_000_000,
+        "checkpoint": {"dir": str(folder / "checkpoints"), "every_steps": 10},
+        "device": "cpu",
+        "restart": {"max_per_rank": 1_000_000, "spares": spares},
+    }
+
+
+class Watched:
+    """A run whose report and progress are read as they grow."""
+
+    def __init__(self, folder, config):
+        (folder / "run.yaml").write_text(json.dumps(config))
+        self.report, self.log = folder / "report.jsonl", folder / "log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([fleet.BINARY, "train", str(folder / "run.yaml"), "--report", str(self.report)],
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def count(self, path, text):
+        return path.read_text(errors="replace").count(text) if path.exists() else 0
+
+    def await_count(self, path, text, count, seconds=120):
+        """The time at which the text had occurred so often."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self.count(path, text) >= count:
+                return time.monotonic()
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.002)
+        sys.exit(f"no {count} x {text!r}:\n{self.log.read_text()[-2000:]}")
+
+    def workers(self):
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [int(pid) for pid in children
+                if b"\0worker\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def measure(run, draw):
+    """Seconds from one kill to: the line, the recovery, the first step."""
+    recoveries, lost = run.count(run.report, '"event":"recovery"'), run.count(run.log, "; recovering")
+    # A rank that is lost time and again after one step would end the run.
+    run.await_count(run.report, '"event":"checkpoint"', run.count(run.report, '"event":"checkpoint"') + 1)
+    run.await_count(run.report, '"event":"step"', run.count(run.report, '"event":"step"') + draw.randint(1, 8))
+    began = time.monotonic()
+    os.kill(draw.choice(run.workers()), signal.SIGKILL)
+    noticed = run.await_count(run.log, "; recovering", lost + 1)
+    recovered = run.await_count(run.report, '"event":"recovery"', recoveries + 1)
+    steps = run.count(run.report, '"event":"step"')
+    stepped = run.await_count(run.report, '"event":"step"', steps + 1)
+    return {"lost": noticed - began, "recovery": recovered - began, "first_step": stepped - began}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--spares", type=int, default=0)
+    parser.add_argument("--config", help="sections and keys that replace the default's")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    draw = random.Random(1)
+    with tempfile.TemporaryDirectory(prefix="zerofleet-recovery-", ignore_cleanup_errors=True) as name:
+        folder = pathlib.Path(name)
+        (folder / "text.txt").write_text(fleet.english_like_text(200_000))
+        config = small_config(folder, options.workers, options.spares)
+        if options.config:
+            config = fleet.merged(config, json.loads(pathlib.Path(options.config).read_text()))
+        run = Watched(folder, config)
+        try:
+            run.await_count(run.report, '"event":"checkpoint"', 1, 600)
+            figures = [measure(run, draw) for _ in range(options.kills)]
+        finally:
+            run.process.send_signal(signal.SIGTERM)
+            run.process.wait(60)
+    if options.json:
+        print(json.dumps(figures))
+        return
+    print(f"kill -9 of one of {config['parallel']['workers']} ranks, {options.kills} times, seconds from the signal to:")
+    for part, title in (("lost", "the line that names the rank"), ("recovery", "training again"), ("first_step", "a finished step")):
+        values = sorted(each[part] for each in figures)
+        print(f"  {title:30} median {statistics.median(values):6.3f}   p99 {values[min(len(values) - 1, int(0.99 * len(values)))]:6.3f}   "
+              f"longest {values[-1]:6.3f}")
+
+
+if __name__ == "__main__":
+    main()
