@@ -82,10 +82,6 @@ void StartTraining(Fleet& fleet, double now) {
   if (fleet.recovery) EndRecovery(fleet, reached, now);
   message.mutable_start()->set_step(fleet.start_step);
   fleet.SendToAll(message, "every rank has loaded");
-  if (!fleet.stop_reason) return;
-  v1::CoordinatorMessage stop;
-  stop.mutable_stop()->set_reason(*fleet.stop_reason);
-  fleet.SendToAll(stop, "it was asked for before the loss");
 }
 
 void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& failure, double now) {

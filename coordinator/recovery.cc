@@ -128,9 +128,20 @@ std::string LossText(const Fleet& fleet, const std::vector<const Member*>& lost,
   return text;
 }
 
-// A run without restarts ends with the loss alone.
-std::string WithVerdict(const Fleet& fleet, const std::string& text, const std::string& verdict) {
-  return fleet.parameters.config.restart().max_per_rank() == 0 ? text : absl::StrCat(text, "; ", verdict);
+// Ends the run if it was to stop anyway, or if its losses, of which so many are new, are more than it may have. A run
+// without restarts ends with the loss alone.
+bool EndIfItMust(Fleet& fleet, size_t newest, const absl::Status& loss, int rank) {
+  std::string text(loss.message());
+  if (fleet.stop_reason) {
+    absl::StrAppend(&text, "; the run was stopping (", *fleet.stop_reason, "); ", LastCommitText(fleet));
+    FailFleet(fleet, absl::CancelledError(text), rank);
+    return true;
+  }
+  const std::optional<std::string> verdict = Verdict(fleet, newest);
+  if (!verdict) return false;
+  if (fleet.parameters.config.restart().max_per_rank() > 0) absl::StrAppend(&text, "; ", *verdict);
+  FailFleet(fleet, absl::Status(loss.code(), absl::StrCat(text, "; ", LastCommitText(fleet))), rank);
+  return true;
 }
 
 // Gives up `lost`, for `cause`, and those who have left by themselves; the others meet again. `text` tells people why.
@@ -173,10 +184,7 @@ void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::str
     NoteRecovery(fleet, text, member.rank, member.last_heard, now);
     member.state = MemberState::kLost;
   }
-  if (const std::optional<std::string> verdict = Verdict(fleet, lost.size())) {
-    const std::string why = absl::StrCat(WithVerdict(fleet, text, *verdict), "; ", LastCommitText(fleet));
-    return FailFleet(fleet, absl::UnavailableError(why), members.front()->rank);
-  }
+  if (EndIfItMust(fleet, lost.size(), absl::UnavailableError(text), members.front()->rank)) return;
   Regroup(fleet, lost, cause, text, now);
 }
 
@@ -184,10 +192,7 @@ void BreakView(Fleet& fleet, const Suspicion& suspicion, double now) {
   const std::string text(suspicion.status.message());
   Record(fleet, suspicion.rank, fleet.last_step_event.step(), text);
   NoteRecovery(fleet, text, suspicion.rank, now, now);
-  if (const std::optional<std::string> verdict = Verdict(fleet, 1)) {
-    const std::string why = absl::StrCat(WithVerdict(fleet, text, *verdict), "; ", LastCommitText(fleet));
-    return FailFleet(fleet, absl::Status(suspicion.status.code(), why), suspicion.rank);
-  }
+  if (EndIfItMust(fleet, 1, suspicion.status, suspicion.rank)) return;
   Regroup(fleet, {}, text, text, now);
 }
 
