@@ -7,7 +7,7 @@ BUILD := build
 # Compilers of a gRPC client take about 1 GiB each; one job per core suits machines with 2 GiB per core.
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup build demo check test mutants bench lint docs format clean help
+.PHONY: all setup build demo check test mutants chaos bench lint docs format clean help
 
 all: build
 
@@ -36,6 +36,11 @@ test: ## runs every test: unit, sanitizers, fuzz targets, integration
 mutants: ## expects each of the faults in tests/mutants to turn a test red; ROOM=name for one room's
 	@scripts/setup.sh build
 	@tests/mutants/run.py --jobs $(JOBS) $(if $(ROOM),--room $(ROOM))
+
+SEED ?= 1
+ROUNDS ?= 100
+chaos: build ## kills, stops and pauses the processes of a real run from a seed: SEED=1 ROUNDS=100
+	@ZEROFLEET=$(BUILD)/zerofleet tests/chaos/run.py --seed $(SEED) --rounds $(ROUNDS)
 
 bench: build ## times one training step of GPT-2 124M and shows the GEMM peak next to it
 	$(BUILD)/zerofleet bench step

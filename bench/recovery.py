@@ -2,6 +2,7 @@
 """How long a fleet takes to go on after kill -9 of a rank, part by part, on this machine.
 
     bench/recovery.py [--kills N] [--workers N] [--spares N] [--config FILE.json] [--json]
+    bench/recovery.py --every SECONDS --seconds SECONDS ...      the share of the time that went into steps which were not lost
 
 Trains on made-up text with the given configuration (default: a small GPT in fp32), kills a rank drawn at random N times, each
 time after another commit, and measures from outside: from the signal to the launcher's line that says the rank
@@ -83,12 +84,30 @@ def measure(run, draw):
     return {"lost": noticed - began, "recovery": recovered - began, "first_step": stepped - began}
 
 
+def goodput(run, draw, every, seconds):
+    """The seconds of each step's last report, over the time, with a kill at intervals."""
+    lines = run.count(run.report, "\n")
+    began = time.monotonic()
+    kills = 0
+    while time.monotonic() - began < seconds:
+        time.sleep(max(0.0, min(every * (kills + 1), seconds) - (time.monotonic() - began)))
+        if time.monotonic() - began < seconds:
+            os.kill(draw.choice(run.workers()), signal.SIGKILL)
+            kills += 1
+    elapsed = time.monotonic() - began
+    events = map(json.loads, run.report.read_text().splitlines()[lines:])
+    steps = {each["step"]: each["seconds"] for each in events if each["event"] == "step"}
+    return sum(steps.values()) / elapsed, kills
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--spares", type=int, default=0)
     parser.add_argument("--config", help="sections and keys that replace the default's")
+    parser.add_argument("--every", type=float, help="seconds between two kills")
+    parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     draw = random.Random(1)
@@ -101,6 +120,10 @@ def main():
         run = Watched(folder, config)
         try:
             run.await_count(run.report, '"event":"checkpoint"', 1, 600)
+            if options.every:
+                share, kills = goodput(run, draw, options.every, options.seconds)
+                print(f"{kills} kills in {options.seconds:.0f} s, one each {options.every:g} s: goodput {100 * share:.1f}%")
+                return
             figures = [measure(run, draw) for _ in range(options.kills)]
         finally:
             run.process.send_signal(signal.SIGTERM)
