@@ -151,6 +151,7 @@ struct Fleet {
   std::map<int64_t, PendingCommit> commits;  // by step
   std::optional<Suspicion> suspicion;
   std::optional<Recovery> recovery;
+  v1::Flight flight;               // of the last view that was lost
   double recovered_at = 0;         // seconds: training began again, and no step has been reported since; else 0
   std::vector<int> vacant;         // ranks of the last view that nobody has taken yet, ascending
   std::vector<RankLoss> losses;    // of the run

@@ -3,8 +3,11 @@
 
 #include <google/protobuf/text_format.h>
 
+#include <vector>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace zerofleet {
 namespace {
@@ -39,6 +42,11 @@ struct Describer {
                         persist.state.last_committed_step);
   }
   std::string operator()(const SetAside& aside) const { return absl::StrCat("set aside ", aside.path); }
+  std::string operator()(const KeepFlight& keep) const {
+    std::vector<int> ranks;
+    for (const v1::FlightRecord& record : keep.flight.ranks()) ranks.push_back(record.rank());
+    return absl::StrCat("keep flight of generation ", keep.flight.generation(), ", ranks ", absl::StrJoin(ranks, " "));
+  }
   std::string operator()(const CloseSession& close) const { return absl::StrCat("close ", close.member); }
   std::string operator()(const EndRun& end) const { return absl::StrCat("end ", end.status.ToString()); }
 };

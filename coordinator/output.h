@@ -45,6 +45,11 @@ struct SetAside {
   std::string path;
 };
 
+// Keep what the ranks of a lost view were doing, for people.
+struct KeepFlight {
+  v1::Flight flight;
+};
+
 // Ends the session once what was sent to it has left.
 struct CloseSession {
   MemberId member;
@@ -56,7 +61,7 @@ struct EndRun {
 };
 
 struct Output {
-  std::variant<SendTo, WriteManifest, PublishEvent, PersistState, SetAside, CloseSession, EndRun> action;
+  std::variant<SendTo, WriteManifest, PublishEvent, PersistState, SetAside, KeepFlight, CloseSession, EndRun> action;
   std::string reason;
 };
 

@@ -92,10 +92,26 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   }
 }
 
+// What a lost member's last heartbeat told.
+v1::FlightRecord LastHeardOf(const Member& member) {
+  v1::FlightRecord record;
+  record.set_rank(member.rank);
+  for (const v1::GroupProgress& progress : member.progress) {
+    v1::FlightEntry& entry = *record.add_entries();
+    entry.set_group(progress.group());
+    entry.set_sequence(progress.sequence());
+    entry.set_operation(progress.operation());
+    entry.set_unit(progress.unit());
+    entry.set_finished(progress.completed() >= progress.sequence());
+  }
+  return record;
+}
+
 // Ends the sessions of lost members, and frees their places.
 void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& cause) {
   for (MemberId id : lost) {
     const Member member = *fleet.Find(id);
+    if (fleet.view && member.rank >= 0) AddFlight(fleet, LastHeardOf(member));
     v1::Event event;
     event.mutable_lost()->set_rank(member.rank);
     event.mutable_lost()->set_host(member.hello.host());
@@ -147,6 +163,11 @@ bool EndIfItMust(Fleet& fleet, size_t newest, const absl::Status& loss, int rank
 // Gives up `lost`, for `cause`, and those who have left by themselves; the others meet again. `text` tells people why.
 void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause, const std::string& text, double now) {
   fleet.PublishNotice(absl::StrCat(text, "; ", LastCommitText(fleet), "; recovering"));
+  if (fleet.view) {
+    fleet.flight.Clear();
+    fleet.flight.set_generation(fleet.generation);
+    fleet.flight.set_cause(text);
+  }
   for (const Member& member : fleet.members) {
     if (member.state != MemberState::kLost && (member.failed || member.closed)) lost.push_back(member.id);
   }
@@ -209,6 +230,16 @@ void FillPlacesFromSpares(Fleet& fleet, double now) {
     fleet.members.push_back(std::move(spare));
   }
   FormViewIfComplete(fleet, now);
+}
+
+void AddFlight(Fleet& fleet, v1::FlightRecord record) {
+  for (const v1::FlightRecord& known : fleet.flight.ranks()) {
+    if (known.rank() == record.rank()) return;
+  }
+  *fleet.flight.add_ranks() = std::move(record);
+  auto& ranks = *fleet.flight.mutable_ranks();
+  std::sort(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
+  if (ranks.size() == fleet.places) fleet.Emit(KeepFlight{fleet.flight}, "every rank of the lost view is in it");
 }
 
 int LargestView(const v1::Config& config, int workers) {

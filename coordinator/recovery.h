@@ -40,6 +40,9 @@ bool GoOnSmaller(Fleet& fleet, double now);
 // A fleet that went on smaller takes in those who have joined since: right after a commit, so that few steps are lost.
 void GrowAgain(Fleet& fleet, double now);
 
+// The record of a rank that left the lost view. With the last one the flight is kept.
+void AddFlight(Fleet& fleet, v1::FlightRecord record);
+
 // Every rank has loaded again: publishes the Recovery event.
 void EndRecovery(Fleet& fleet, int64_t reached_step, double now);
 

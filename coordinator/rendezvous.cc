@@ -73,6 +73,12 @@ void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
                                     [](const Member& other) { return other.state == MemberState::kReady; });
   member.state = MemberState::kReady;
   member.ready = ready;
+  if (fleet.phase == Phase::kRecovering && ready.has_flight()) {
+    v1::FlightRecord flight = ready.flight();
+    flight.set_rank(member.rank);  // a worker tells of itself alone
+    AddFlight(fleet, std::move(flight));
+  }
+  member.ready.clear_flight();
   if (earlier != fleet.members.end()) {
     const absl::Status agreed =
         CheckAgreement(kReadyAgreements, PlaceOf(earlier->hello), earlier->ready, PlaceOf(member.hello), ready);

@@ -29,7 +29,7 @@ std::string MessageOf(const Fleet& fleet, double now) {
 
 }  // namespace
 
-v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, bool partitions) {
+v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStatusRequest& request) {
   v1::GetStatusResponse status;
   status.set_phase(Name(fleet.phase));
   status.set_generation(fleet.generation);
@@ -43,9 +43,10 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, bool partitions) 
   status.set_message(MessageOf(fleet, now));
   status.set_version(fleet.parameters.version);
   if (fleet.view) status.set_team(fleet.view->team);
-  if (fleet.view && partitions) {
+  if (fleet.view && request.partitions()) {
     *status.mutable_partition() = PartitionStatusOf(fleet.view->partition, fleet.parameters.states(fleet.world_size()));
   }
+  if (request.flight() && fleet.flight.ranks_size() > 0) *status.mutable_flight() = fleet.flight;
   std::vector<Member> everybody = fleet.members;
   everybody.insert(everybody.end(), fleet.spares.begin(), fleet.spares.end());
   for (const Member& member : everybody) {

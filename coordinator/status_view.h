@@ -6,7 +6,7 @@
 
 namespace zerofleet {
 
-v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, bool partitions = false);
+v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStatusRequest& request = {});
 
 // The share of this coordinator's life that went into training steps which were not lost again, from 0 to 1.
 double GoodputRatio(const Fleet& fleet, double now);

@@ -161,8 +161,11 @@ std::string Replay(const std::string& transcript) {
     }
     std::pair<std::string, std::string> parts = absl::StrSplit(line, absl::MaxSplits(' ', 1));
     double now = ToDouble(parts.first);
-    if (parts.second == "status" || parts.second == "status partitions") {
-      const v1::GetStatusResponse status = StatusOf(coordinator->fleet(), now, parts.second != "status");
+    if (parts.second.rfind("status", 0) == 0) {
+      v1::GetStatusRequest request;
+      request.set_partitions(parts.second == "status partitions");
+      request.set_flight(parts.second == "status flight");
+      const v1::GetStatusResponse status = StatusOf(coordinator->fleet(), now, request);
       absl::StrAppend(&actual, "> ", status.ShortDebugString(), "\n");
       continue;
     }

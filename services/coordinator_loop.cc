@@ -21,6 +21,7 @@ struct IsRoutine {
   bool operator()(const WriteManifest&) const { return true; }
   bool operator()(const PersistState&) const { return true; }
   bool operator()(const SetAside&) const { return false; }
+  bool operator()(const KeepFlight&) const { return false; }
   bool operator()(const CloseSession&) const { return false; }
   bool operator()(const EndRun&) const { return false; }
 };
@@ -86,9 +87,9 @@ void CoordinatorLoop::Stop(const std::string& reason) { Step(StopAsked{reason});
 
 void CoordinatorLoop::StorageIsLost(const absl::Status& status) { Step(StorageLost{status}); }
 
-v1::GetStatusResponse CoordinatorLoop::GetStatus(bool partitions) {
+v1::GetStatusResponse CoordinatorLoop::GetStatus(const v1::GetStatusRequest& request) {
   absl::MutexLock lock(&mutex_);
-  return StatusOf(coordinator_.fleet(), clock_.MonotonicSeconds(), partitions);
+  return StatusOf(coordinator_.fleet(), clock_.MonotonicSeconds(), request);
 }
 
 int CoordinatorLoop::world_size() {
@@ -147,6 +148,12 @@ absl::Status CoordinatorLoop::Do(PublishEvent& publish) {
 absl::Status CoordinatorLoop::Do(PersistState& persist) { return hooks_.persist(persist.state); }
 
 absl::Status CoordinatorLoop::Do(SetAside& aside) { return hooks_.set_aside(aside.path); }
+
+absl::Status CoordinatorLoop::Do(KeepFlight& keep) {
+  const absl::Status kept = hooks_.keep_flight(keep.flight);
+  if (!kept.ok()) log_.Push(LogLevel::kWarning, absl::StrCat("flight records: ", kept.message()));
+  return absl::OkStatus();
+}
 
 absl::Status CoordinatorLoop::Do(CloseSession& close) {
   absl::MutexLock lock(&sessions_mutex_);

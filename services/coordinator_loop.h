@@ -40,6 +40,8 @@ struct CoordinatorHooks {
   std::function<absl::Status(const CoordinatorState&)> persist;
   // Moves a damaged step directory out of the way.
   std::function<absl::Status(const std::string&)> set_aside;
+  // Keeps what the ranks of a lost view were doing. What cannot be kept is a warning in the log.
+  std::function<absl::Status(const v1::Flight&)> keep_flight;
   // Commits a checkpoint. Called from a thread of its own.
   std::function<absl::StatusOr<CommittedStep>(const v1::CheckpointManifest&)> commit;
   // Looks at the state, for metrics; every tick and at the end. Called with the lock: quick.
@@ -70,7 +72,7 @@ class CoordinatorLoop {
 
   void Stop(const std::string& reason);
   void StorageIsLost(const absl::Status& status);
-  v1::GetStatusResponse GetStatus(bool partitions = false);
+  v1::GetStatusResponse GetStatus(const v1::GetStatusRequest& request = {});
   EventLog& events() { return events_; }
   int world_size();
 
@@ -94,6 +96,7 @@ class CoordinatorLoop {
   absl::Status Do(PublishEvent& publish);
   absl::Status Do(PersistState& persist);
   absl::Status Do(SetAside& aside);
+  absl::Status Do(KeepFlight& keep);
   absl::Status Do(CloseSession& close);
   absl::Status Do(EndRun& end);
   void OnStorageFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -27,6 +27,7 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
     return WriteCoordinatorState(dir, state);
   };
   hooks.set_aside = [&store](const std::string& step_dir) { return store.SetAside(step_dir); };
+  hooks.keep_flight = [dir = options.state_dir](const v1::Flight& flight) { return WriteFlight(dir, flight); };
   hooks.commit = [clock = options.clock, &store, metrics](const v1::CheckpointManifest& manifest) {
     int64_t now = absl::ToUnixSeconds(clock->Now());
     absl::StatusOr<CommittedStep> committed = store.Commit(manifest, now);

@@ -168,7 +168,7 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* CoordinatorS
 grpc::ServerUnaryReactor* CoordinatorService::GetStatus(grpc::CallbackServerContext* context,
                                                         const v1::GetStatusRequest* request,
                                                         v1::GetStatusResponse* response) {
-  *response = loop_.GetStatus(request->partitions());
+  *response = loop_.GetStatus(*request);
   return Answer(context, absl::OkStatus());
 }
 

@@ -1,11 +1,18 @@
 // Reading and writing the state file; see coordinator_state.h.
 #include "services/coordinator_state.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "proto/json.h"
 #include "proto/json_parse.h"
 
 namespace zerofleet {
@@ -53,6 +60,21 @@ absl::Status WriteCoordinatorState(const std::string& state_dir, const Coordinat
                                  {"generation", state.generation},
                                  {"last_committed_step", state.last_committed_step}};
   return WriteFileAtomically(CoordinatorStatePath(state_dir), json.dump() + "\n");
+}
+
+absl::Status WriteFlight(const std::string& state_dir, const v1::Flight& flight) {
+  const auto path = [&](uint64_t generation) {
+    return JoinPath(state_dir, absl::StrFormat("flight-%08d.json", generation));
+  };
+  ZF_RETURN_IF_ERROR(WriteFileAtomically(path(flight.generation()), DumpJson(ProtoToJson(flight), 1) + "\n"));
+  ZF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(state_dir));
+  std::erase_if(names, [](const std::string& name) { return !absl::StartsWith(name, "flight-"); });
+  std::sort(names.begin(), names.end());
+  for (size_t i = 0; i + kMostFlightFiles < names.size(); ++i) {
+    std::error_code ignored;  // it stays for the next time
+    std::filesystem::remove(JoinPath(state_dir, names[i]), ignored);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace zerofleet

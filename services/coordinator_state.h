@@ -22,6 +22,10 @@ absl::StatusOr<CoordinatorState> ReadCoordinatorState(const std::string& state_d
 // Durable once it returns OK. Creates `state_dir`.
 absl::Status WriteCoordinatorState(const std::string& state_dir, const CoordinatorState& state);
 
+// STATE_DIR/flight-GENERATION.json: what the ranks of a lost view were doing. The newest kMostFlightFiles are kept.
+inline constexpr int kMostFlightFiles = 16;
+absl::Status WriteFlight(const std::string& state_dir, const v1::Flight& flight);
+
 }  // namespace zerofleet
 
 #endif  // ZEROFLEET_SERVICES_COORDINATOR_STATE_H_

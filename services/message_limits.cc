@@ -51,6 +51,7 @@ constexpr HelloLimit kHelloLimits[] = {
 
 constexpr size_t kMostDigest = 128;
 
+constexpr int kMostFlightEntries = 256;
 constexpr int kMostGroups = 16;
 constexpr size_t kMostGroupName = 64, kMostUnitName = 256;
 
@@ -71,6 +72,16 @@ absl::Status CheckHello(const v1::Hello& hello) {
 }
 
 absl::Status CheckReady(const v1::Ready& ready) {
+  bool fits = ready.flight().entries_size() <= kMostFlightEntries;
+  for (const v1::FlightEntry& entry : ready.flight().entries()) {
+    for (const std::string* name : {&entry.group(), &entry.operation(), &entry.unit()}) {
+      fits = fits && name->size() <= kMostUnitName && PrintableText(*name, kMostUnitName) == *name;
+    }
+  }
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat("Ready.flight has more than ", kMostFlightEntries,
+                                                   " entries, or a name that is too long or cannot be printed"));
+  }
   return CheckText("Ready", "config_digest", ready.config_digest(), kMostDigest);
 }
 

@@ -55,11 +55,10 @@ absl::StatusOr<std::unique_ptr<OperatorClient>> OperatorClient::Create(const std
   return std::unique_ptr<OperatorClient>(new OperatorClient(std::move(impl)));
 }
 
-absl::StatusOr<v1::GetStatusResponse> OperatorClient::GetStatus(double timeout_seconds, bool partitions) {
+absl::StatusOr<v1::GetStatusResponse> OperatorClient::GetStatus(double timeout_seconds,
+                                                                const v1::GetStatusRequest& request) {
   grpc::ClientContext context;
   ZF_RETURN_IF_ERROR(impl_->Prepare(context, timeout_seconds));
-  v1::GetStatusRequest request;
-  request.set_partitions(partitions);
   v1::GetStatusResponse response;
   ZF_RETURN_IF_ERROR(impl_->Result(impl_->stub->GetStatus(&context, request, &response)));
   return response;

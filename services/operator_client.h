@@ -25,7 +25,7 @@ class OperatorClient {
 
   // Each call waits for the coordinator to be reachable, up to its timeout; then Unavailable, naming the address.
   // With `partitions`, also who owns and keeps what.
-  absl::StatusOr<v1::GetStatusResponse> GetStatus(double timeout_seconds, bool partitions = false);
+  absl::StatusOr<v1::GetStatusResponse> GetStatus(double timeout_seconds, const v1::GetStatusRequest& request = {});
   absl::Status Stop(const std::string& reason, double timeout_seconds);
 
   // Calls `on_event` for each of the run's events, from its beginning as far as the coordinator keeps it, until the run

@@ -26,7 +26,7 @@ constexpr char kHome[] = "\x1b[H", kClearLineEnd[] = "\x1b[K", kClearBelow[] = "
 
 struct StatusFlags {
   std::string coordinator;
-  bool json = false, watch = false, partitions = false;
+  bool json = false, watch = false, partitions = false, flight = false;
   TlsFiles tls;
   std::string token_file;
 };
@@ -50,8 +50,11 @@ absl::StatusOr<int> RunStatus(const StatusFlags& flags, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string token, ReadToken(flags.token_file));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<OperatorClient> client,
                       OperatorClient::Create(flags.coordinator, flags.tls, token));
+  v1::GetStatusRequest request;
+  request.set_partitions(flags.partitions);
+  request.set_flight(flags.flight);
   while (true) {
-    ZF_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, client->GetStatus(kTimeoutSeconds, flags.partitions));
+    ZF_ASSIGN_OR_RETURN(const v1::GetStatusResponse status, client->GetStatus(kTimeoutSeconds, request));
     if (flags.json) {
       output.out << DumpJson(ProtoToJson(status), flags.watch ? -1 : 2) << std::endl;
     } else {
@@ -75,6 +78,8 @@ void AddStatusCommand(CLI::App& app, CommandBody& body) {
   command->add_flag("--json", flags->json, "Print one JSON document; with --watch, one per line");
   command->add_flag("--partitions", flags->partitions,
                     "Also show which rank owns which part of each unit, and its bytes of each state");
+  command->add_flag("--flight", flags->flight,
+                    "Also show what each rank's collectives were doing when a rank was last lost");
   command->add_flag("--watch", flags->watch, "Refresh every second until the run has ended");
   AddTokenFlag(*command, flags->token_file);
   AddClientTlsFlags(*command, flags->tls);

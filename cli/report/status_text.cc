@@ -75,6 +75,25 @@ std::string UnitsText(const v1::PartitionStatus& partition, const Terminal& term
   return absl::StrCat("\nwho owns which elements: from the first to before the last\n", table.Render(0, terminal));
 }
 
+// The last few collectives of each rank: the end of the record is where it stood.
+std::string FlightText(const v1::Flight& flight, const Terminal& terminal) {
+  constexpr int kMostEntries = 6;
+  TextTable table({"rank", "group", "sequence", "operation", "unit", "bytes", "began", "took"});
+  for (const v1::FlightRecord& rank : flight.ranks()) {
+    for (int i = std::max(0, rank.entries_size() - kMostEntries); i < rank.entries_size(); ++i) {
+      const v1::FlightEntry& entry = rank.entries(i);
+      table.Add({absl::StrCat(rank.rank()), entry.group(), absl::StrCat(entry.sequence()), entry.operation(),
+                 entry.unit(), entry.bytes() > 0 ? HumanBytes(entry.bytes()) : "-",
+                 entry.began_ago() > 0 ? HumanSeconds(entry.began_ago()) + " ago" : "-",
+                 entry.finished() ? HumanSeconds(entry.seconds()) : "not finished"});
+    }
+  }
+  return absl::StrCat("\n",
+                      WrapText(absl::StrCat("flight records of generation ", flight.generation(), ": ", flight.cause()),
+                               terminal.columns(), /*indent=*/2),
+                      "\n", table.Render(0, terminal));
+}
+
 }  // namespace
 
 std::string StatusText(const v1::GetStatusResponse& status, const Terminal& terminal) {
@@ -111,8 +130,10 @@ std::string StatusText(const v1::GetStatusResponse& status, const Terminal& term
   const int missing = status.world_size() - status.members_size();
   absl::StrAppend(&text, table.Render(0, terminal),
                   missing > 0 ? absl::StrCat("waiting for ", missing, " more\n") : "");
-  if (!status.has_partition()) return text;
-  return absl::StrCat(text, StatesText(status.partition(), terminal), UnitsText(status.partition(), terminal));
+  if (status.has_partition()) {
+    absl::StrAppend(&text, StatesText(status.partition(), terminal), UnitsText(status.partition(), terminal));
+  }
+  return status.has_flight() ? absl::StrCat(text, FlightText(status.flight(), terminal)) : text;
 }
 
 }  // namespace zerofleet::cli

@@ -143,6 +143,11 @@ CollectiveProgress Communicator::progress() const {
   return progress;
 }
 
+std::vector<CollectiveFlight> Communicator::flights() const {
+  absl::MutexLock lock(&mutex_);
+  return {flights_.begin(), flights_.end()};
+}
+
 std::map<Operation, CollectiveTotals> Communicator::totals() const {
   absl::MutexLock lock(&mutex_);
   return totals_;
@@ -315,6 +320,9 @@ void Communicator::NoteArrival(Posted& posted) {
   progress_.sequence++;
   progress_.operation = posted.operation;
   progress_.unit = posted.unit;
+  if (flights_.size() >= kMostFlights) flights_.pop_front();
+  flights_.push_back(
+      {progress_.sequence, posted.operation, posted.unit, posted.gathered_bytes, Clock::Real().MonotonicSeconds(), 0});
 }
 
 void Communicator::Complete(Posted& posted) {
@@ -326,6 +334,9 @@ void Communicator::Complete(Posted& posted) {
   {
     absl::MutexLock lock(&mutex_);
     progress_.completed++;
+    for (CollectiveFlight& flight : flights_) {
+      if (flight.sequence == progress_.completed) flight.ended = Clock::Real().MonotonicSeconds();
+    }
     if (counts) {
       CollectiveTotals& totals = totals_[posted.operation];
       totals.calls++;

@@ -48,6 +48,15 @@ struct CollectiveProgress {
   std::string unit;
 };
 
+// One operation in a communicator's flight record.
+struct CollectiveFlight {
+  uint64_t sequence = 0;
+  Operation operation = Operation::kAllGather;
+  std::string unit;
+  int64_t gathered_bytes = 0;
+  double began = 0, ended = 0;  // monotonic seconds; ended 0: it has not
+};
+
 // Sums over completed operations since the communicator was made. `bytes` are those this rank sent, `to_other_nodes`
 // the part of them that left its node; `seconds` from start to completion.
 struct CollectiveTotals {
@@ -114,6 +123,9 @@ class Communicator {
   void Abort(absl::Status reason);
 
   CollectiveProgress progress() const;
+  // The newest operations, at most kMostFlights, oldest first.
+  static constexpr size_t kMostFlights = 32;
+  std::vector<CollectiveFlight> flights() const;
   std::map<Operation, CollectiveTotals> totals() const;
   void SetObserver(Observer observer);  // before the first operation
   // While it is set, an operation is complete when the function that posts it returns, and is neither counted nor
@@ -183,6 +195,7 @@ class Communicator {
   mutable absl::Mutex mutex_;
   std::deque<std::unique_ptr<Posted>> queue_ ABSL_GUARDED_BY(mutex_);
   CollectiveProgress progress_ ABSL_GUARDED_BY(mutex_);
+  std::deque<CollectiveFlight> flights_ ABSL_GUARDED_BY(mutex_);
   std::map<Operation, CollectiveTotals> totals_ ABSL_GUARDED_BY(mutex_);
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

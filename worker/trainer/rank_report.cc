@@ -39,6 +39,25 @@ v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host,
   return report;
 }
 
+v1::FlightRecord FlightOf(int rank, const GroupCommunicators& groups, double now) {
+  v1::FlightRecord record;
+  record.set_rank(rank);
+  for (const std::unique_ptr<Communicator>& communicator : groups.all()) {
+    for (const CollectiveFlight& flight : communicator->flights()) {
+      v1::FlightEntry& entry = *record.add_entries();
+      entry.set_group(communicator->group());
+      entry.set_sequence(flight.sequence);
+      entry.set_operation(OperationName(flight.operation));
+      entry.set_unit(flight.unit);
+      entry.set_bytes(flight.gathered_bytes);
+      entry.set_began_ago(now - flight.began);
+      entry.set_finished(flight.ended > 0);
+      entry.set_seconds((flight.ended > 0 ? flight.ended : now) - flight.began);
+    }
+  }
+  return record;
+}
+
 void ExportMemory(Space space, const ArenaFigures& figures, MetricsSink& metrics) {
   for (int c = 0; c < kCategories; ++c) {
     metrics.SetMemory(SpaceName(space), CategoryName(static_cast<Category>(c)), figures.categories[c].current,

@@ -12,6 +12,9 @@ namespace zerofleet {
 
 v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host, const GroupCommunicators& groups);
 
+// The newest collectives of every group.
+v1::FlightRecord FlightOf(int rank, const GroupCommunicators& groups, double now);
+
 void ExportMemory(Space space, const ArenaFigures& figures, MetricsSink& metrics);
 void ObserveCollective(const Communicator& communicator, const CollectiveRecord& record, MetricsSink& metrics);
 

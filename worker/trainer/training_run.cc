@@ -276,4 +276,8 @@ v1::RankReport TrainingRun::Report() const {
   return BuildRankReport(view_->mesh.rank(), *view_->device_arena, *view_->host_arena, view_->groups);
 }
 
+v1::FlightRecord TrainingRun::Flight() const {
+  return FlightOf(view_->mesh.rank(), view_->groups, clock_.MonotonicSeconds());
+}
+
 }  // namespace zerofleet

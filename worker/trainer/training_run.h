@@ -90,6 +90,8 @@ class TrainingRun {
   absl::Status Finish() { return view_->engine->Finish(); }
 
   v1::RankReport Report() const;
+  // What this rank's collectives were doing, for the record of a lost view.
+  v1::FlightRecord Flight() const;
 
  private:
   TrainingRun(const v1::Config& config, ModelSpec spec, Device& device, const Clock& clock, MetricsSink& metrics)

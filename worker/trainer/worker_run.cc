@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -121,7 +122,9 @@ class WorkerRun {
   std::unique_ptr<TrainingRun> run_;
   int64_t committed_step_ = -1, saved_step_ = -1;  // the latest of each in this run
   bool stop_ = false, training_ = false;
-  bool regroup_ = false;  // the coordinator has ended the view
+  bool assigned_ = false;                   // has a place in a view, whether or not it has entered it
+  bool regroup_ = false;                    // the coordinator has ended the view
+  std::optional<v1::FlightRecord> flight_;  // of the view that was left
   bool told_signal_ = false;
   WorkerRunResult result_;
 };
@@ -143,6 +146,7 @@ absl::Status WorkerRun::TakePartInAView() {
   ZF_RETURN_IF_ERROR(MeetOthers());
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage assigned, Await(v1::CoordinatorMessage::kAssignment));
   if (assigned.has_complete()) return absl::OkStatus();
+  assigned_ = true;
   ZF_RETURN_IF_ERROR(Enter(assigned.assignment(), assigned.generation()));
   ZF_RETURN_IF_ERROR(LoadUntilStart());
   ZF_RETURN_IF_ERROR(TrainToTheEnd());
@@ -153,7 +157,7 @@ absl::Status WorkerRun::LeaveView(const absl::Status& why) {
   if (!regroup_) {
     // A collective that failed is no fault of this worker: the coordinator knows whose, or finds out.
     const bool of_the_view = absl::IsUnavailable(why) || absl::IsAborted(why) || absl::IsDeadlineExceeded(why);
-    if (!of_the_view || run_ == nullptr || !run_->in_view()) return why;
+    if (!of_the_view || !assigned_) return why;
     v1::WorkerMessage message;
     *message.mutable_failure() = FailureOf(why, result_.step);
     message.mutable_failure()->set_in_view(true);
@@ -163,9 +167,10 @@ absl::Status WorkerRun::LeaveView(const absl::Status& why) {
   options_.note(absl::StrCat("leaving the view: ", why.message()));
   status_.SetPhase("joining");
   status_.SetGroups(nullptr);
+  if (run_->in_view()) flight_ = run_->Flight();
   run_->Leave();
   endpoint_.reset();
-  regroup_ = training_ = false;
+  assigned_ = regroup_ = training_ = false;
   committed_step_ = saved_step_ = -1;
   return absl::OkStatus();
 }
@@ -190,6 +195,7 @@ absl::Status WorkerRun::MeetOthers() {
   ready->set_config_digest(run_->config_digest());
   ready->set_parameters(run_->parameters());
   ready->set_transport_address(endpoint_->address());
+  if (flight_) *ready->mutable_flight() = *std::exchange(flight_, std::nullopt);
   return Send(message);
 }
 
