@@ -1,0 +1,152 @@
+// Feeding the coordinator and carrying out what it decides; see coordinator_process.h.
+#include "tests/sim/coordinator_process.h"
+
+#include <utility>
+
+namespace zerofleet::sim {
+namespace {
+
+constexpr double kTick = 0.1;
+
+FleetParameters Parameters(const RunPlan& plan, const Disk& disk) {
+  FleetParameters parameters;
+  parameters.config = plan.config;
+  parameters.units = {{"w", 0, kElements}};
+  parameters.previous_generation = disk.NewestGeneration();
+  parameters.candidates = disk.Candidates();
+  parameters.may_fall_back = true;
+  return parameters;
+}
+
+}  // namespace
+
+CoordinatorProcess::CoordinatorProcess(World& world, Network& network, Disk& disk, Invariants& invariants,
+                                       const RunPlan& plan, CoordinatorHooks hooks)
+    : world_(world),
+      network_(network),
+      disk_(disk),
+      invariants_(invariants),
+      plan_(plan),
+      hooks_(std::move(hooks)),
+      coordinator_(Parameters(plan, disk), world.now()) {}
+
+void CoordinatorProcess::Start() {
+  network_.Serve(this);
+  TickOn();
+}
+
+// A state or a manifest that was being written is there, or it is not.
+void CoordinatorProcess::Crash() {
+  if (!alive_) return;
+  world_.Trace("the coordinator is killed");
+  alive_ = false;
+  network_.Serve(nullptr);
+  if (persisting_ && world_.Chance(0.5)) disk_.state() = std::get<PersistState>(outputs_.front().action).state;
+  if (!manifests_.empty() && world_.Chance(0.5)) Commit(manifests_.front()).IgnoreError();
+}
+
+void CoordinatorProcess::Freeze(double seconds) {
+  if (std::exchange(frozen_, true)) return;
+  world_.Trace("the coordinator is stopped for ", seconds, " s");
+  world_.After(seconds, [this] {
+    frozen_ = false;
+    for (const CoordinatorEvent& event : std::exchange(held_, {})) Feed(event);
+    CarryOut();
+  });
+}
+
+void CoordinatorProcess::TickOn() {
+  if (!alive_) return;
+  if (!frozen_) Feed(Tick());
+  world_.After(kTick, [this] { TickOn(); });
+}
+
+void CoordinatorProcess::Feed(const CoordinatorEvent& event) {
+  if (!alive_) return;
+  if (frozen_) return held_.push_back(event);
+  if (const auto* received = std::get_if<MessageReceived>(&event); world_.tracing() && received != nullptr) {
+    v1::WorkerMessage shown = received->message;
+    if (shown.has_shard_written()) shown.mutable_shard_written()->clear_manifest();
+    world_.Trace("from ", received->member, ": ", shown.ShortDebugString());
+  }
+  invariants_.BeforeStep(fleet(), event);
+  std::vector<Output> outputs = coordinator_.Step(event, clock());
+  invariants_.AfterStep(fleet(), event, outputs);
+  for (Output& output : outputs) outputs_.push_back(std::move(output));
+  CarryOut();
+}
+
+void CoordinatorProcess::CarryOut() {
+  while (alive_ && !frozen_ && !persisting_ && !outputs_.empty()) {
+    const Output& front = outputs_.front();
+    if (world_.tracing()) world_.Trace("> ", Describe(front));
+    invariants_.OnOutput(fleet(), front);
+    if (const auto* persist = std::get_if<PersistState>(&front.action)) return Persist(persist->state);
+    const Output output = std::move(outputs_.front());
+    outputs_.pop_front();
+    const absl::Status status = Do(output);
+    if (!status.ok()) OnStorageFailure(status);
+  }
+}
+
+absl::Status CoordinatorProcess::Do(const Output& output) {
+  if (const auto* send = std::get_if<SendTo>(&output.action)) {
+    network_.Send(send->member, send->message);
+  } else if (const auto* close = std::get_if<CloseSession>(&output.action)) {
+    network_.CloseByCoordinator(close->member);
+  } else if (const auto* write = std::get_if<WriteManifest>(&output.action)) {
+    manifests_.push_back(write->manifest);
+    if (manifests_.size() == 1) WriteNextManifest();
+  } else if (const auto* publish = std::get_if<PublishEvent>(&output.action)) {
+    if (publish->event.has_lost()) hooks_.lost(publish->event.lost());
+    if (publish->event.has_end()) stopped_ = publish->event.end().stopped();
+  } else if (const auto* aside = std::get_if<SetAside>(&output.action)) {
+    return disk_.SetAside(aside->path);
+  } else if (const auto* end = std::get_if<EndRun>(&output.action)) {
+    hooks_.ended(end->status, stopped_);
+  }
+  return absl::OkStatus();
+}
+
+void CoordinatorProcess::Persist(const CoordinatorState& state) {
+  persisting_ = true;
+  world_.After(disk_.WriteSeconds() / 10, [this, state] {
+    if (!alive_) return;
+    persisting_ = false;
+    outputs_.pop_front();
+    if (std::exchange(state_fails_, false)) {
+      OnStorageFailure(absl::ResourceExhaustedError("no space is left for the state"));
+    } else {
+      disk_.state() = state;
+    }
+    CarryOut();
+  });
+}
+
+void CoordinatorProcess::WriteNextManifest() {
+  world_.After(disk_.WriteSeconds(), [this] { ManifestIsWritten(); });
+}
+
+void CoordinatorProcess::ManifestIsWritten() {
+  if (!alive_) return;
+  const v1::CheckpointManifest manifest = std::move(manifests_.front());
+  manifests_.pop_front();
+  absl::StatusOr<CommittedStep> committed = absl::PermissionDeniedError("read-only");
+  if (!std::exchange(manifest_fails_, false)) committed = Commit(manifest);
+  if (!manifests_.empty()) WriteNextManifest();
+  Feed(ManifestWritten{manifest.step(), committed.status(), committed.ok() ? *committed : CommittedStep()});
+}
+
+absl::StatusOr<CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest) {
+  world_.Trace("step ", manifest.step(), " of generation ", manifest.generation(), " is committed");
+  invariants_.OnCommitted(manifest);
+  return disk_.Commit(manifest, plan_.keep);
+}
+
+void CoordinatorProcess::OnStorageFailure(const absl::Status& status) {
+  if (fleet().phase == Phase::kFailed) return;
+  outputs_.clear();
+  for (Output& output : coordinator_.Step(PersistFailed{status}, clock())) outputs_.push_back(std::move(output));
+}
+
+}  // namespace zerofleet::sim

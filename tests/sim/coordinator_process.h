@@ -1,0 +1,78 @@
+// A coordinator's process: the real Coordinator, and around it a model of services/coordinator_loop: outputs are
+// carried out in order, a state that is being made durable holds those after it back, and manifests are written one at
+// a time.
+#ifndef ZEROFLEET_TESTS_SIM_COORDINATOR_PROCESS_H_
+#define ZEROFLEET_TESTS_SIM_COORDINATOR_PROCESS_H_
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "coordinator/coordinator.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/invariants.h"
+#include "tests/sim/network.h"
+#include "tests/sim/run_plan.h"
+#include "tests/sim/world.h"
+
+namespace zerofleet::sim {
+
+struct CoordinatorHooks {
+  std::function<void(const v1::WorkerLostEvent&)> lost;  // published
+  std::function<void(const absl::Status& status, bool stopped)> ended;
+};
+
+class CoordinatorProcess : public CoordinatorEnd {
+ public:
+  CoordinatorProcess(World& world, Network& network, Disk& disk, Invariants& invariants, const RunPlan& plan,
+                     CoordinatorHooks hooks);
+
+  void Start();
+  void Stop(const std::string& reason) { Feed(StopAsked{reason}); }
+
+  // What may happen to it.
+  void Crash();
+  void Freeze(double seconds);
+  void JumpClock(double seconds) { clock_offset_ += seconds; }
+  void FailNextManifest() { manifest_fails_ = true; }
+  void FailNextState() { state_fails_ = true; }
+
+  bool alive() const { return alive_; }
+  const Fleet& fleet() const { return coordinator_.fleet(); }
+
+  void Receive(MemberId member, const v1::WorkerMessage& message) override { Feed(MessageReceived{member, message}); }
+  void SessionClosed(MemberId member, const std::string& cause) override {
+    Feed(zerofleet::SessionClosed{member, cause});
+  }
+
+ private:
+  double clock() const { return world_.now() + clock_offset_; }
+  void Feed(const CoordinatorEvent& event);
+  void TickOn();
+  void CarryOut();
+  absl::Status Do(const Output& output);
+  void Persist(const CoordinatorState& state);
+  void WriteNextManifest();
+  void ManifestIsWritten();
+  absl::StatusOr<CommittedStep> Commit(const v1::CheckpointManifest& manifest);
+  void OnStorageFailure(const absl::Status& status);
+
+  World& world_;
+  Network& network_;
+  Disk& disk_;
+  Invariants& invariants_;
+  const RunPlan& plan_;
+  CoordinatorHooks hooks_;
+  Coordinator coordinator_;
+  bool alive_ = true, frozen_ = false, persisting_ = false, stopped_ = false;
+  bool manifest_fails_ = false, state_fails_ = false;
+  double clock_offset_ = 0;
+  std::vector<CoordinatorEvent> held_;  // while it is stopped
+  std::deque<Output> outputs_;
+  std::deque<v1::CheckpointManifest> manifests_;  // the first is being written
+};
+
+}  // namespace zerofleet::sim
+
+#endif  // ZEROFLEET_TESTS_SIM_COORDINATOR_PROCESS_H_

@@ -1,0 +1,114 @@
+// Shards, manifests and damage; see disk.h.
+#include "tests/sim/disk.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet::sim {
+
+uint64_t HashAfter(uint64_t state, int64_t step) {
+  uint64_t z = (state ^ static_cast<uint64_t>(step)) * 0xff51afd7ed558ccd;
+  return z ^ (z >> 33);
+}
+
+uint64_t UninterruptedHash(int64_t step) {
+  uint64_t state = kInitialState;
+  for (int64_t done = 1; done <= step; ++done) state = HashAfter(state, done);
+  return state;
+}
+
+double LossOf(uint64_t state) { return static_cast<double>(state >> 11); }
+
+int64_t Disk::StepOf(const std::string& path) {
+  int64_t step = -1;
+  const size_t digits = path.rfind('-');
+  return digits != std::string::npos && absl::SimpleAtoi(path.substr(digits + 1), &step) ? step : -1;
+}
+
+void Disk::LosePower() {
+  std::erase_if(shards_, [](const auto& entry) { return entry.second.written != Written::kDurable; });
+}
+
+std::string Disk::WhatIsWrong(const v1::CheckpointManifest& manifest) const {
+  if (manifest.files_size() != manifest.world_size()) {
+    return absl::StrCat(manifest.files_size(), " shards of ", manifest.world_size());
+  }
+  for (int rank = 0; rank < manifest.files_size(); ++rank) {
+    if (manifest.files(rank).rank() != rank) return absl::StrCat("no shard of rank ", rank);
+    const auto found = shards_.find({manifest.step(), manifest.generation(), rank});
+    if (found == shards_.end() || found->second.written != Written::kDurable) {
+      return absl::StrCat("the shard of rank ", rank, " is not durable");
+    }
+    if (found->second.hash != UninterruptedHash(manifest.step())) {
+      return absl::StrCat("the shard of rank ", rank, " holds another state");
+    }
+  }
+  return "";
+}
+
+absl::StatusOr<CommittedStep> Disk::Commit(const v1::CheckpointManifest& manifest, int keep) {
+  if (IsCommitted(manifest.step())) {
+    world_.Violate(absl::StrCat("step ", manifest.step(), " is committed twice"));
+    return absl::FailedPreconditionError("holds a committed checkpoint, which is never overwritten");
+  }
+  if (const std::string wrong = WhatIsWrong(manifest); !wrong.empty()) {
+    world_.Violate(absl::StrCat("I1: step ", manifest.step(), " is committed, and ", wrong));
+  }
+  Checkpoint& checkpoint = checkpoints_[manifest.step()];
+  checkpoint = {manifest.generation(), manifest.team(), {}, false};
+  for (int rank = 0; rank < manifest.world_size(); ++rank) {
+    checkpoint.hashes.push_back(shards_[{manifest.step(), manifest.generation(), rank}].hash);
+  }
+  while (static_cast<int>(checkpoints_.size()) > keep) checkpoints_.erase(checkpoints_.begin());
+  return CommittedStep{PathOf(manifest.step()), {}};
+}
+
+absl::Status Disk::SetAside(const std::string& path) {
+  const auto found = checkpoints_.find(StepOf(path));
+  if (found == checkpoints_.end()) return absl::NotFoundError(absl::StrCat(path, " does not exist"));
+  if (!found->second.damaged) world_.Violate(absl::StrCat("I1: ", path, " is whole and was set aside"));
+  checkpoints_.erase(found);
+  return absl::OkStatus();
+}
+
+void Disk::DamageNewest() {
+  if (checkpoints_.size() < 2 || std::next(checkpoints_.rbegin())->second.damaged) return;
+  checkpoints_.rbegin()->second.damaged = true;
+}
+
+absl::StatusOr<uint64_t> Disk::Load(const std::string& path) const {
+  if (path.empty()) return kInitialState;
+  const auto found = checkpoints_.find(StepOf(path));
+  if (found == checkpoints_.end()) return absl::NotFoundError(absl::StrCat(path, " does not exist"));
+  if (found->second.damaged) return absl::DataLossError(absl::StrCat(path, " is damaged"));
+  return found->second.hashes.front();
+}
+
+int64_t Disk::NewestWhole() const {
+  for (auto at = checkpoints_.rbegin(); at != checkpoints_.rend(); ++at) {
+    if (!at->second.damaged) return at->first;
+  }
+  return 0;
+}
+
+std::vector<CheckpointCandidate> Disk::Candidates() const {
+  std::vector<CheckpointCandidate> candidates;
+  for (auto at = checkpoints_.rbegin(); at != checkpoints_.rend(); ++at) {
+    candidates.push_back({PathOf(at->first), at->first, at->second.team});
+  }
+  return candidates;
+}
+
+uint64_t Disk::NewestGeneration() const {
+  uint64_t newest = state_.generation;
+  for (const auto& [step, checkpoint] : checkpoints_) newest = std::max(newest, checkpoint.generation);
+  for (const auto& [key, shard] : shards_) newest = std::max(newest, key.generation);
+  return newest;
+}
+
+double Disk::WriteSeconds() { return world_.now() < slow_until_ ? world_.Uniform(0.3, 2) : world_.Uniform(0.001, 0.3); }
+
+}  // namespace zerofleet::sim

@@ -1,0 +1,95 @@
+// The storage that the fleet shares: shards that may be torn or unsynced, checkpoints committed by their manifests, and
+// the coordinator's own state. And what training computes, as a hash that every step folds in.
+#ifndef ZEROFLEET_TESTS_SIM_DISK_H_
+#define ZEROFLEET_TESTS_SIM_DISK_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/fleet.h"
+#include "tests/sim/world.h"
+#include "zerofleet/v1/checkpoint.pb.h"
+
+namespace zerofleet::sim {
+
+inline constexpr uint64_t kInitialState = 0x5eed;
+
+// The training state after one more step.
+uint64_t HashAfter(uint64_t state, int64_t step);
+// That of a run that was never interrupted.
+uint64_t UninterruptedHash(int64_t step);
+// What a step reports of its state: exact in a double.
+double LossOf(uint64_t state);
+
+struct ShardKey {
+  int64_t step;
+  uint64_t generation;
+  int rank;
+  auto operator<=>(const ShardKey&) const = default;
+};
+
+class Disk {
+ public:
+  explicit Disk(World& world) : world_(world) {}
+
+  // A write is slow, in parts: begun, complete, durable.
+  void BeginShard(const ShardKey& key, uint64_t hash) { shards_[key] = {hash, Written::kBegun}; }
+  void CompleteShard(const ShardKey& key) { shards_[key].written = Written::kComplete; }
+  void SyncShard(const ShardKey& key) { shards_[key].written = Written::kDurable; }
+  // Whatever is not durable is gone.
+  void LosePower();
+
+  // Commits what this manifest lists, and prunes to the `keep` newest. Never overwrites.
+  absl::StatusOr<CommittedStep> Commit(const v1::CheckpointManifest& manifest, int keep);
+  absl::Status SetAside(const std::string& path);
+  // Flips a bit of the newest checkpoint, if an older one is whole.
+  void DamageNewest();
+
+  bool IsCommitted(int64_t step) const { return checkpoints_.contains(step); }
+  bool Lists(const std::string& path) const { return IsCommitted(StepOf(path)); }
+  // The state that all its shards hold; DataLoss if one is damaged or missing.
+  absl::StatusOr<uint64_t> Load(const std::string& path) const;
+  // The newest step whose checkpoint is listed and not damaged; 0 if there is none.
+  int64_t NewestWhole() const;
+  // What the coordinator finds when it is started.
+  std::vector<CheckpointCandidate> Candidates() const;
+  uint64_t NewestGeneration() const;
+
+  // Seconds that the next write takes.
+  double WriteSeconds();
+  void SlowDownUntil(double time) { slow_until_ = time; }
+  CoordinatorState& state() { return state_; }
+
+  static std::string PathOf(int64_t step) { return absl::StrCat("ckpt/step-", step); }
+  static int64_t StepOf(const std::string& path);
+
+ private:
+  enum class Written { kMissing, kBegun, kComplete, kDurable };
+  struct Shard {
+    uint64_t hash = 0;
+    Written written = Written::kMissing;
+  };
+  struct Checkpoint {
+    uint64_t generation = 0;
+    int team = 0;
+    std::vector<uint64_t> hashes;  // by rank
+    bool damaged = false;
+  };
+
+  // What is wrong with the shards of a manifest; empty if nothing is.
+  std::string WhatIsWrong(const v1::CheckpointManifest& manifest) const;
+
+  World& world_;
+  std::map<ShardKey, Shard> shards_;
+  std::map<int64_t, Checkpoint> checkpoints_;  // by step
+  CoordinatorState state_;
+  double slow_until_ = 0;
+};
+
+}  // namespace zerofleet::sim
+
+#endif  // ZEROFLEET_TESTS_SIM_DISK_H_

@@ -1,0 +1,236 @@
+// Launching, faults and the judgement of ends; see fleet_simulation.h. What must hold: invariants.h.
+#include "tests/sim/fleet_simulation.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/sim/coordinator_process.h"
+#include "tests/sim/invariants.h"
+#include "tests/sim/sim_worker.h"
+
+namespace zerofleet::sim {
+namespace {
+
+// Without further faults a run has ended by then: its time to form once more, and its few steps.
+constexpr double kLongestAfterFaults = 120;  // seconds
+
+class FleetSimulation {
+ public:
+  FleetSimulation(uint64_t seed, std::ostream* trace)
+      : world_(seed, trace),
+        plan_(DrawPlan(world_)),
+        disk_(world_),
+        network_(world_, plan_.repeats),
+        collectives_(world_),
+        invariants_(world_, disk_, plan_) {
+    for (int fault = 0; fault < plan_.faults; ++fault) {
+      world_.After(world_.Uniform(0, plan_.last_fault), [this] { Fault(); });
+    }
+    Launch();
+  }
+
+  SimulationResult Run() {
+    while (!done_ && world_.violation().empty() && world_.RunNext()) {
+      if (world_.now() > plan_.last_fault + kLongestAfterFaults) {
+        world_.Violate(absl::StrCat("the fleet is stuck in phase ", Name(coordinator().fleet().phase)));
+      }
+    }
+    result_.violation = world_.violation();
+    result_.seconds = world_.now();
+    return std::move(result_);
+  }
+
+ private:
+  CoordinatorProcess& coordinator() { return *coordinators_.back(); }
+  Machine machine() { return {world_, network_, disk_, collectives_, plan_, pending_}; }
+
+  void Launch();
+  void StartWorker(double after_seconds);
+  void Replace(const v1::WorkerLostEvent& lost);
+  void OnEnd(const absl::Status& status, bool stopped);
+  void LaunchAgain();
+  std::string WhyUnexpected(const absl::Status& status) const;
+
+  void Fault();
+  void FaultOfAWorker(SimWorker& worker);
+  void FaultOfStorage();
+  void FaultOfTheCoordinator();
+  SimWorker* AnyWorker();
+
+  World world_;
+  RunPlan plan_;
+  Disk disk_;
+  Network network_;
+  Collectives collectives_;
+  Invariants invariants_;
+  PendingFaults pending_;
+  std::vector<std::unique_ptr<CoordinatorProcess>> coordinators_;  // the last one serves
+  std::vector<std::unique_ptr<SimWorker>> workers_;                // of all launches; the place is the process id
+  size_t first_of_launch_ = 0;
+  bool withhold_ = false;  // the next replacement does not come
+  // Of this launch: what may explain its end.
+  bool place_may_stay_empty_ = false, storage_failed_ = false, stop_asked_ = false, worker_failed_ = false;
+  bool done_ = false;
+  SimulationResult result_;
+};
+
+void FleetSimulation::Launch() {
+  place_may_stay_empty_ = storage_failed_ = stop_asked_ = worker_failed_ = false;
+  pending_ = {};
+  first_of_launch_ = workers_.size();
+  const auto lost = [this](const v1::WorkerLostEvent& event) { Replace(event); };
+  const auto ended = [this](const absl::Status& status, bool stopped) { OnEnd(status, stopped); };
+  coordinators_.push_back(
+      std::make_unique<CoordinatorProcess>(world_, network_, disk_, invariants_, plan_, CoordinatorHooks{lost, ended}));
+  coordinator().Start();
+  const int workers = plan_.workers() + plan_.config.restart().spares() + (world_.Chance(0.1) ? 1 : 0);
+  for (int i = 0; i < workers; ++i) StartWorker(world_.Uniform(0, 1));
+}
+
+void FleetSimulation::StartWorker(double after_seconds) {
+  const std::string host = absl::StrCat("host", world_.Below(plan_.hosts));
+  workers_.push_back(std::make_unique<SimWorker>(machine(), host, static_cast<int64_t>(workers_.size())));
+  workers_.back()->Start(after_seconds);
+}
+
+// On another machine the lost one may live on.
+void FleetSimulation::Replace(const v1::WorkerLostEvent& lost) {
+  if (world_.Chance(0.5)) workers_[lost.pid()]->Kill();
+  if (std::exchange(withhold_, false)) {
+    place_may_stay_empty_ = true;
+    return;
+  }
+  StartWorker(world_.Uniform(0.1, 2));
+}
+
+void FleetSimulation::OnEnd(const absl::Status& status, bool stopped) {
+  world_.Trace("the run ends: ", status.ToString());
+  result_.ends.push_back(status);
+  result_.recoveries += static_cast<int64_t>(coordinator().fleet().counters.recoveries);
+  if (const std::string why = WhyUnexpected(status); !why.empty()) {
+    world_.Violate(absl::StrCat("I8: the run ends without a cause (", why, "): ", status.ToString()));
+  }
+  // What the workers still send reaches a coordinator that has ended.
+  if (status.ok() && !stopped) {
+    world_.After(1, [this] { done_ = true; });
+  } else {
+    LaunchAgain();
+  }
+}
+
+void FleetSimulation::LaunchAgain() {
+  world_.After(world_.Uniform(0.5, 2), [this, ended = coordinators_.size()] {
+    if (ended != coordinators_.size()) return;  // it ended, and was then killed
+    coordinator().Crash();
+    Launch();
+  });
+}
+
+std::string FleetSimulation::WhyUnexpected(const absl::Status& status) const {
+  const bool poison = absl::StrContains(status.message(), "is poison to it");
+  switch (status.code()) {
+    case absl::StatusCode::kOk: return "";
+    case absl::StatusCode::kUnavailable: return plan_.ample() && !poison ? "there were restarts left" : "";
+    case absl::StatusCode::kCancelled: return stop_asked_ ? "" : "nobody stopped it";
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kResourceExhausted: return storage_failed_ ? "" : "no storage failed";
+    case absl::StatusCode::kDeadlineExceeded: return place_may_stay_empty_ ? "" : "every place was taken again";
+    case absl::StatusCode::kInternal: return worker_failed_ ? "" : "no worker failed by itself";
+    default: return "no such thing happened";
+  }
+}
+
+// --- Faults.
+
+SimWorker* FleetSimulation::AnyWorker() {
+  std::vector<SimWorker*> running;
+  for (size_t i = first_of_launch_; i < workers_.size(); ++i) {
+    if (!workers_[i]->gone() && workers_[i]->session() != 0) running.push_back(workers_[i].get());
+  }
+  return running.empty() ? nullptr : running[world_.Below(static_cast<int>(running.size()))];
+}
+
+void FleetSimulation::Fault() {
+  const double kind = world_.Uniform(0, 1);
+  if (kind < 0.6) {
+    if (SimWorker* worker = AnyWorker()) FaultOfAWorker(*worker);
+  } else if (kind < 0.75) {
+    FaultOfStorage();
+  } else if (kind < 0.95) {
+    FaultOfTheCoordinator();
+  } else {
+    world_.Trace("an operator stops the run");
+    stop_asked_ = true;
+    coordinator().Stop("simulated");
+  }
+  // Faults come in groups: the next one finds a fleet that is recovering.
+  if (world_.Chance(0.4) && world_.now() < plan_.last_fault) world_.After(world_.Uniform(0, 1.5), [this] { Fault(); });
+}
+
+void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
+  if (coordinator().fleet().phase == Phase::kForming) place_may_stay_empty_ = true;  // nobody is told of it
+  switch (world_.Below(8)) {
+    case 0:
+    case 1: return worker.Kill();
+    case 2: return worker.Freeze(world_.Uniform(0.2, 3 * kHeartbeatTimeout));
+    case 3: {
+      const double seconds = world_.Uniform(0.2, 3 * kHeartbeatTimeout);
+      world_.Trace("session ", worker.session(), " is cut for ", seconds, " s");
+      return network_.Cut(worker.session(), seconds);
+    }
+    case 4: {
+      world_.Trace("session ", worker.session(), " breaks");
+      return network_.Break(worker.session());
+    }
+    case 5: return worker.BreakItsView();
+    case 6: {
+      worker_failed_ = true;
+      return worker.FailItself(absl::InternalError("simulated"));
+    }
+    case 7: {
+      if (world_.Chance(0.7)) {
+        withhold_ = world_.Chance(0.3);
+        return worker.Kill();
+      }
+      stop_asked_ = true;
+      return worker.Signal();
+    }
+  }
+}
+
+void FleetSimulation::FaultOfStorage() {
+  switch (world_.Below(6)) {
+    case 0: storage_failed_ = true; return coordinator().FailNextManifest();
+    case 1: storage_failed_ = true; return coordinator().FailNextState();
+    case 2: storage_failed_ = pending_.shard_fails = true; return;
+    case 3: disk_.DamageNewest(); return;
+    default: disk_.SlowDownUntil(world_.now() + world_.Uniform(1, 10));
+  }
+}
+
+void FleetSimulation::FaultOfTheCoordinator() {
+  switch (world_.Below(3)) {
+    case 0: return coordinator().JumpClock(world_.Uniform(0, 3 * kHeartbeatTimeout));
+    case 1: return coordinator().Freeze(world_.Uniform(0, 2 * kHeartbeatTimeout));
+    default: break;
+  }
+  if (done_ || !coordinator().alive()) return;
+  if (world_.Chance(0.3)) {
+    world_.Trace("the power fails");
+    for (const auto& worker : workers_) worker->Kill();
+    disk_.LosePower();
+  }
+  coordinator().Crash();
+  world_.After(world_.Uniform(0.5, 2), [this, crashed = coordinators_.size()] {
+    if (crashed == coordinators_.size()) Launch();
+  });
+}
+
+}  // namespace
+
+SimulationResult Simulate(uint64_t seed, std::ostream* trace) { return FleetSimulation(seed, trace).Run(); }
+
+}  // namespace zerofleet::sim

@@ -1,0 +1,27 @@
+// A whole fleet under one seed: coordinators, workers, network, disk, the launcher that replaces workers and is started
+// again when a run has ended early, operators, and faults. Only the coordinator is the real one.
+#ifndef ZEROFLEET_TESTS_SIM_FLEET_SIMULATION_H_
+#define ZEROFLEET_TESTS_SIM_FLEET_SIMULATION_H_
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace zerofleet::sim {
+
+struct SimulationResult {
+  std::string violation;           // empty: every property held
+  std::vector<absl::Status> ends;  // of each run but those whose coordinator was killed; the last is OK
+  int64_t recoveries = 0;
+  double seconds = 0;  // simulated
+};
+
+// `trace`: where to write every event and output; may be null.
+SimulationResult Simulate(uint64_t seed, std::ostream* trace);
+
+}  // namespace zerofleet::sim
+
+#endif  // ZEROFLEET_TESTS_SIM_FLEET_SIMULATION_H_

@@ -1,0 +1,62 @@
+// fleet_simulation: the simulated fleet by command.
+//
+//   fleet_simulation [--seeds N] [--first SEED]   runs N seeds, and ends with the first that fails
+//   fleet_simulation --seed SEED [--trace]        runs one again, and shows all that happens in it
+#include <chrono>
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "tests/sim/fleet_simulation.h"
+
+namespace {
+
+constexpr char kUsage[] = "usage: fleet_simulation [--seeds N] [--first SEED] | --seed SEED [--trace]\n";
+
+struct Arguments {
+  uint64_t first = 0, count = 2000;
+  bool trace = false;
+};
+
+bool Parse(const std::vector<std::string>& words, Arguments* arguments) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--trace") {
+      arguments->trace = true;
+      continue;
+    }
+    uint64_t* value = words[i] == "--seeds" ? &arguments->count : &arguments->first;
+    if (words[i] != "--seeds" && words[i] != "--first" && words[i] != "--seed") return false;
+    if (words[i] == "--seed") arguments->count = 1;
+    if (++i == words.size() || !absl::SimpleAtoi(words[i], value)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  if (!Parse({argv + 1, argv + argc}, &arguments)) {
+    std::cerr << kUsage;
+    return 2;
+  }
+  const auto began = std::chrono::steady_clock::now();
+  double seconds = 0;
+  int64_t recoveries = 0;
+  for (uint64_t seed = arguments.first; seed < arguments.first + arguments.count; ++seed) {
+    const zerofleet::sim::SimulationResult result =
+        zerofleet::sim::Simulate(seed, arguments.trace ? &std::cout : nullptr);
+    seconds += result.seconds;
+    recoveries += result.recoveries;
+    if (result.violation.empty()) continue;
+    std::cerr << "seed " << seed << " failed: " << result.violation << "\nfleet_simulation --seed " << seed
+              << " --trace shows it\n";
+    return 1;
+  }
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  std::cout << arguments.count << " seeds, " << seconds << " s simulated in " << took << " s, " << recoveries
+            << " recoveries\n";
+  return 0;
+}

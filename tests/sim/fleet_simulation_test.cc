@@ -1,0 +1,48 @@
+// The fleet under seeded faults: every property of invariants.h holds, and every kind of end is reached.
+#include "tests/sim/fleet_simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <map>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet::sim {
+namespace {
+
+constexpr uint64_t kSeeds = 2000;
+
+TEST(FleetSimulationTest, InvariantsHoldWhateverHappens) {
+  std::map<absl::StatusCode, int> ends;
+  int64_t recoveries = 0;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const SimulationResult result = Simulate(seed, nullptr);
+    ASSERT_EQ(result.violation, "") << "fleet_simulation --seed " << seed << " --trace shows it";
+    recoveries += result.recoveries;
+    for (const absl::Status& end : result.ends) ++ends[end.code()];
+  }
+  std::cout << recoveries << " recoveries\n";
+  for (auto [code, count] : ends) std::cout << absl::StatusCodeToString(code) << ": " << count << " runs\n";
+  // The simulation reaches what it is for.
+  EXPECT_GT(recoveries, static_cast<int64_t>(kSeeds) / 2);
+  for (absl::StatusCode code :
+       {absl::StatusCode::kOk, absl::StatusCode::kUnavailable, absl::StatusCode::kDataLoss,
+        absl::StatusCode::kCancelled, absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kResourceExhausted}) {
+    EXPECT_GT(ends[code], 0) << absl::StatusCodeToString(code);
+  }
+}
+
+TEST(FleetSimulationTest, ASeedRepeatsExactly) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    std::ostringstream first, second;
+    Simulate(seed, &first);
+    Simulate(seed, &second);
+    EXPECT_FALSE(first.str().empty());
+    EXPECT_EQ(first.str(), second.str()) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::sim

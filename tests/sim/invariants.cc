@@ -1,0 +1,175 @@
+// Checking every event and every output; see invariants.h.
+#include "tests/sim/invariants.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet::sim {
+namespace {
+
+const Member* FindMember(const Fleet& fleet, MemberId id) {
+  for (const std::vector<Member>* group : {&fleet.members, &fleet.spares}) {
+    for (const Member& member : *group) {
+      if (member.id == id) return &member;
+    }
+  }
+  return nullptr;
+}
+
+// Whatever a decision may rest on, but for when a member was last heard.
+std::string Fingerprint(const Fleet& fleet) {
+  std::string text =
+      absl::StrCat(Name(fleet.phase), " ", fleet.generation, " ", fleet.candidate, " ", fleet.start_step, " ",
+                   fleet.last_committed_step, " ", fleet.last_step_event.step(), " ", fleet.losses.size(), " ",
+                   fleet.suspicion.has_value(), " ", fleet.stop_reason.has_value());
+  for (const Member& member : fleet.members) {
+    absl::StrAppend(&text, " ", member.id, ":", member.rank, Name(member.state), member.step,
+                    member.entered.has_value(), member.failed);
+  }
+  for (const auto& [step, commit] : fleet.commits)
+    absl::StrAppend(&text, " ", step, "=", commit.shards.size(), commit.writing);
+  return text;
+}
+
+bool IsOfAnOlderView(const Fleet& fleet, const Member& member, const v1::WorkerMessage& message) {
+  if (message.generation() >= fleet.generation || member.state == MemberState::kSpare) return false;
+  const bool of_no_view = message.has_heartbeat() || message.has_failure() || message.has_stop_requested();
+  return !message.has_hello() && (message.generation() > 0 || (!of_no_view && fleet.phase != Phase::kForming));
+}
+
+bool IsFor(const Output& output, MemberId member) {
+  if (const auto* send = std::get_if<SendTo>(&output.action))
+    return send->member == member && send->message.has_refused();
+  const auto* close = std::get_if<CloseSession>(&output.action);
+  return close != nullptr && close->member == member;
+}
+
+}  // namespace
+
+void Invariants::BeforeStep(const Fleet& fleet, const CoordinatorEvent& event) {
+  before_.clear();
+  ended_before_ = fleet.ended();
+  const auto* received = std::get_if<MessageReceived>(&event);
+  if (received == nullptr || received->message.has_hello()) return;
+  const Member* member = FindMember(fleet, received->member);
+  if (member == nullptr || IsOfAnOlderView(fleet, *member, received->message)) before_ = Fingerprint(fleet);
+}
+
+void Invariants::AfterStep(const Fleet& fleet, const CoordinatorEvent& event, const std::vector<Output>& outputs) {
+  Expect(!ended_before_ || outputs.empty() || std::holds_alternative<PersistFailed>(event), "I8: the run had ended");
+  for (const Output& output : outputs) Expect(!output.reason.empty(), "an output has no reason");
+  if (before_.empty()) return;
+  const auto& received = std::get<MessageReceived>(event);
+  const bool quiet =
+      std::all_of(outputs.begin(), outputs.end(), [&](const Output& output) { return IsFor(output, received.member); });
+  Expect(quiet && Fingerprint(fleet) == before_,
+         absl::StrCat("I4: a message of generation ", received.message.generation(), " from session ", received.member,
+                      " was accepted: ", received.message.ShortDebugString().substr(0, 80)));
+}
+
+void Invariants::OnOutput(const Fleet& fleet, const Output& output) {
+  if (const auto* send = std::get_if<SendTo>(&output.action)) return OnSend(fleet, *send);
+  if (const auto* publish = std::get_if<PublishEvent>(&output.action)) return OnEvent(publish->event);
+  if (const auto* persist = std::get_if<PersistState>(&output.action)) {
+    Expect(persist->state.generation >= disk_.state().generation, "I3: the stored generation goes back");
+    Expect(persist->state.last_committed_step <= 0 || disk_.IsCommitted(persist->state.last_committed_step) ||
+               persist->state.last_committed_step < disk_.NewestWhole(),
+           "I2: the stored state names a checkpoint that is not on disk");
+  } else if (const auto* write = std::get_if<WriteManifest>(&output.action)) {
+    Expect(write->manifest.files_size() == plan_.workers(), "I1: a commit without every rank's shard");
+  }
+}
+
+void Invariants::OnSend(const Fleet& fleet, const SendTo& send) {
+  const v1::CoordinatorMessage& message = send.message;
+  Expect(message.has_refused() || message.generation() <= disk_.state().generation,
+         absl::StrCat("I3: generation ", message.generation(), " is told before it is durable"));
+  if (message.has_assignment()) OnAssignment(fleet, message.generation(), message.assignment());
+  if (message.has_load()) {
+    const std::string& path = message.load().path();
+    Expect(path.empty() || disk_.Lists(path), absl::StrCat("I2: ", path, " is to be loaded and is not on disk"));
+    Expect(views_[message.generation()].complete, "I5: loading begins before all ranks have their places");
+    loaded_generation_ = message.generation();
+    loaded_step_ = path.empty() ? 0 : Disk::StepOf(path);
+  }
+  if (message.has_start()) {
+    Expect(message.start().step() >= disk_.NewestWhole(),
+           absl::StrCat("I7: goes on from step ", message.start().step(), " though step ", disk_.NewestWhole(),
+                        " is committed"));
+  }
+}
+
+void Invariants::OnCommitted(const v1::CheckpointManifest& manifest) {
+  const bool left_behind = loaded_generation_ > manifest.generation() && loaded_step_ < manifest.step();
+  Expect(!left_behind, absl::StrCat("I7: step ", manifest.step(), " was being committed when generation ",
+                                    loaded_generation_, " went back to step ", loaded_step_));
+}
+
+void Invariants::OnAssignment(const Fleet& fleet, uint64_t generation, const v1::Assignment& view) {
+  if (!views_.contains(generation)) {
+    Expect(generation > newest_generation_, absl::StrCat("I3: generation ", generation, " after ", newest_generation_));
+    newest_generation_ = std::max(newest_generation_, generation);
+  }
+  ViewSeen& seen = views_[generation];
+  Expect(seen.ranks.insert(view.rank()).second,
+         absl::StrCat("I5: rank ", view.rank(), " of generation ", generation, " is given out twice"));
+  for (const v1::FlatRange& range : view.owned()) seen.owned.emplace_back(range.flat_begin(), range.flat_end());
+  if (static_cast<int>(seen.ranks.size()) < view.world_size()) return;
+  seen.complete = true;
+  std::sort(seen.owned.begin(), seen.owned.end());
+  int64_t end = 0;
+  for (const auto& [from, to] : seen.owned) {
+    Expect(from == end, absl::StrCat("I5: element ", std::min(from, end), " has no owner, or two"));
+    end = to;
+  }
+  Expect(end == kElements, "I5: the last elements have no owner");
+  // Replacements take the ranks of the lost, wherever they are.
+  if (!fleet.recovery) CheckPlacement(view, !fleet.parameters.candidates.empty());
+}
+
+void Invariants::CheckPlacement(const v1::Assignment& view, bool team_is_kept) {
+  std::set<std::string> hosts = {view.members(0).host()};
+  for (int rank = 1; rank < view.members_size(); ++rank) {
+    const v1::Member &before = view.members(rank - 1), &here = view.members(rank);
+    const bool another = here.host() != before.host();
+    Expect(here.node() == before.node() + another, "I5: nodes are not numbered in order");
+    Expect(!another || hosts.insert(here.host()).second, absl::StrCat("I5: ", here.host(), " has ranks apart"));
+    Expect(team_is_kept || here.team() != before.team() || !another, "I5: a team spans two nodes");
+  }
+}
+
+void Invariants::OnEvent(const v1::Event& event) {
+  if (event.has_step()) return OnStep(event.step());
+  if (event.has_end()) return OnEnd(event.end());
+  if (event.has_start()) next_step_ = event.start().resumed_from() + 1;
+  if (event.has_checkpoint()) {
+    const int64_t step = event.checkpoint().step();
+    Expect(disk_.IsCommitted(step) || step < disk_.NewestWhole(), absl::StrCat("I2: step ", step, " is acknowledged"));
+  }
+  if (event.has_recovery()) {
+    const int64_t resumed = event.recovery().resumed_step(), lost = event.recovery().lost_steps();
+    Expect(lost == std::max<int64_t>(0, next_step_ - 1 - resumed),
+           absl::StrCat("I7: ", lost, " steps are called lost"));
+    next_step_ = resumed + 1;
+  }
+}
+
+void Invariants::OnStep(const v1::StepEvent& step) {
+  Expect(step.step() == next_step_, absl::StrCat("I6: step ", step.step(), " is reported, not ", next_step_));
+  next_step_ = step.step() + 1;
+  losses_[step.step()] = step.loss();
+  Expect(step.loss() == LossOf(UninterruptedHash(step.step())),
+         absl::StrCat("I6: the loss of step ", step.step(), " differs"));
+}
+
+void Invariants::OnEnd(const v1::EndEvent& end) {
+  if (end.stopped()) return;
+  Expect(end.step() == plan_.config.steps(), absl::StrCat("I6: the run ends at step ", end.step()));
+  for (int64_t step = 1; step <= end.step(); ++step) {
+    Expect(losses_.contains(step), absl::StrCat("I6: step ", step, " was never reported"));
+  }
+  Expect(disk_.NewestWhole() == end.step() || disk_.IsCommitted(end.step()), "I2: the end is not committed");
+}
+
+}  // namespace zerofleet::sim

@@ -1,0 +1,70 @@
+// What must hold after every event, whatever happens. The properties have names, which a violation begins with:
+//
+//   I1  an acknowledged checkpoint is complete and of one step: every rank's shard, durable before the manifest
+//   (disk.cc) I2  nothing that is not on disk is called committed I3  generations only grow, over coordinators too, and
+//   are durable before anybody hears of them I4  a message of an older view changes nothing, nor does one of a worker
+//   that was given up I5  a generation has each rank once, and each element has one owner I6  what is reported of a
+//   step is what an uninterrupted run reports, and no step is left out I7  a recovery goes back to the newest whole
+//   checkpoint, never further I8  nothing follows the end of a run, and it ends for a reason that it has met
+//   (fleet_simulation.cc)
+#ifndef ZEROFLEET_TESTS_SIM_INVARIANTS_H_
+#define ZEROFLEET_TESTS_SIM_INVARIANTS_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/coordinator.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/run_plan.h"
+#include "tests/sim/world.h"
+
+namespace zerofleet::sim {
+
+class Invariants {
+ public:
+  Invariants(World& world, Disk& disk, const RunPlan& plan) : world_(world), disk_(disk), plan_(plan) {}
+
+  void BeforeStep(const Fleet& fleet, const CoordinatorEvent& event);
+  void AfterStep(const Fleet& fleet, const CoordinatorEvent& event, const std::vector<Output>& outputs);
+  // An output is about to be carried out.
+  void OnOutput(const Fleet& fleet, const Output& output);
+  // A manifest was written.
+  void OnCommitted(const v1::CheckpointManifest& manifest);
+
+ private:
+  void Expect(bool holds, const std::string& what) {
+    if (!holds) world_.Violate(what);
+  }
+  void OnSend(const Fleet& fleet, const SendTo& send);
+  void OnAssignment(const Fleet& fleet, uint64_t generation, const v1::Assignment& view);
+  void CheckPlacement(const v1::Assignment& view, bool team_is_kept);  // the checkpoint's, on whatever nodes
+  void OnEvent(const v1::Event& event);
+  void OnStep(const v1::StepEvent& step);
+  void OnEnd(const v1::EndEvent& end);
+
+  struct ViewSeen {
+    std::set<int> ranks;                             // told so far
+    std::vector<std::pair<int64_t, int64_t>> owned;  // flat ranges of those
+    bool complete = false;
+  };
+
+  World& world_;
+  Disk& disk_;
+  const RunPlan& plan_;
+  std::string before_;  // of a message that must change nothing; else empty
+  bool ended_before_ = false;
+  uint64_t newest_generation_ = 0;
+  uint64_t loaded_generation_ = 0;  // of the last view that was told to load
+  int64_t loaded_step_ = 0;
+  std::map<uint64_t, ViewSeen> views_;
+  std::map<int64_t, double> losses_;  // reported, by step
+  int64_t next_step_ = 1;             // to be reported
+};
+
+}  // namespace zerofleet::sim
+
+#endif  // ZEROFLEET_TESTS_SIM_INVARIANTS_H_

@@ -1,0 +1,94 @@
+// Ordered streams with delays, cuts and breaks; see network.h.
+#include "tests/sim/network.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace zerofleet::sim {
+
+void Network::Serve(CoordinatorEnd* coordinator) {
+  for (auto& [member, session] : sessions_) {
+    session.coordinator = false;
+    Break(member);
+  }
+  coordinator_ = coordinator;
+}
+
+MemberId Network::Open(SessionEnd* worker) {
+  sessions_[++last_].worker = worker;
+  return last_;
+}
+
+void Network::Carry(MemberId member, bool up, std::function<void()> arrival) {
+  Session& session = sessions_[member];
+  if (session.broken) return;
+  double& last = up ? session.up_at : session.down_at;
+  last = std::max(last, world_.now() + world_.Delay());
+  (up ? session.up : session.down).push_back(std::move(arrival));
+  world_.After(last - world_.now(), [this, member, up] { Arrive(member, up); });
+}
+
+void Network::Arrive(MemberId member, bool up) {
+  Session& session = sessions_[member];
+  if (session.cut_until > world_.now()) {
+    world_.After(session.cut_until - world_.now() + 1e-6, [this, member, up] { Arrive(member, up); });
+    return;
+  }
+  std::deque<std::function<void()>>& way = up ? session.up : session.down;
+  if (way.empty()) return;  // it broke
+  const std::function<void()> arrival = std::move(way.front());
+  way.pop_front();
+  arrival();
+}
+
+void Network::Send(MemberId member, const v1::WorkerMessage& message) {
+  const auto arrival = [this, member, message] {
+    if (coordinator_ != nullptr && sessions_[member].coordinator) coordinator_->Receive(member, message);
+  };
+  Carry(member, true, arrival);
+  if (!repeats_ || message.has_hello() || !world_.Chance(0.1)) return;
+  if (world_.Chance(0.5)) return Carry(member, true, arrival);
+  world_.After(world_.Uniform(0, 2), [this, member, arrival] { Carry(member, true, arrival); });
+}
+
+void Network::Send(MemberId member, const v1::CoordinatorMessage& message) {
+  Carry(member, false, [this, member, message] {
+    if (SessionEnd* worker = sessions_[member].worker) worker->Receive(message);
+  });
+}
+
+void Network::TellCoordinator(MemberId member, const std::string& cause) {
+  if (!std::exchange(sessions_[member].coordinator, false)) return;
+  if (coordinator_ != nullptr) coordinator_->SessionClosed(member, cause);
+}
+
+void Network::TellWorker(MemberId member) {
+  if (SessionEnd* worker = std::exchange(sessions_[member].worker, nullptr)) worker->SessionLost();
+}
+
+void Network::CloseByWorker(MemberId member) {
+  sessions_[member].worker = nullptr;
+  Carry(member, true, [this, member] { TellCoordinator(member, "its session ended"); });
+}
+
+void Network::CloseByCoordinator(MemberId member) {
+  Carry(member, false, [this, member] {
+    TellWorker(member);
+    Carry(member, true, [this, member] { TellCoordinator(member, "its session ended"); });
+  });
+}
+
+void Network::Break(MemberId member) {
+  Session& session = sessions_[member];
+  if (std::exchange(session.broken, true)) return;
+  session.up.clear();
+  session.down.clear();
+  const double after = std::max(0.0, session.cut_until - world_.now());
+  world_.After(after + world_.Delay(), [this, member] { TellCoordinator(member, "stream broken"); });
+  world_.After(after + world_.Delay(), [this, member] { TellWorker(member); });
+}
+
+void Network::Cut(MemberId member, double seconds) { sessions_[member].cut_until = world_.now() + seconds; }
+
+}  // namespace zerofleet::sim

@@ -1,0 +1,74 @@
+// Sessions between workers and coordinators. A stream keeps its order, as gRPC's does; streams overtake each other. One
+// that is cut holds what is sent until it heals; one that breaks loses what is on its way, and both ends hear of it.
+#ifndef ZEROFLEET_TESTS_SIM_NETWORK_H_
+#define ZEROFLEET_TESTS_SIM_NETWORK_H_
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "coordinator/event.h"
+#include "tests/sim/world.h"
+#include "zerofleet/v1/coordinator.pb.h"
+
+namespace zerofleet::sim {
+
+class SessionEnd {
+ public:
+  virtual ~SessionEnd() = default;
+  virtual void Receive(const v1::CoordinatorMessage& message) = 0;
+  virtual void SessionLost() = 0;
+};
+
+class CoordinatorEnd {
+ public:
+  virtual ~CoordinatorEnd() = default;
+  virtual void Receive(MemberId member, const v1::WorkerMessage& message) = 0;
+  virtual void SessionClosed(MemberId member, const std::string& cause) = 0;
+};
+
+class Network {
+ public:
+  Network(World& world, bool repeats) : world_(world), repeats_(repeats) {}
+
+  // New sessions go to `coordinator`; those of the one before break.
+  void Serve(CoordinatorEnd* coordinator);
+  bool serves() const { return coordinator_ != nullptr; }
+
+  MemberId Open(SessionEnd* worker);
+  void Send(MemberId member, const v1::WorkerMessage& message);
+  void Send(MemberId member, const v1::CoordinatorMessage& message);
+  // The session ends once what was sent has arrived.
+  void CloseByWorker(MemberId member);
+  void CloseByCoordinator(MemberId member);
+
+  void Break(MemberId member);
+  void Cut(MemberId member, double seconds);
+
+ private:
+  struct Session {
+    SessionEnd* worker = nullptr;  // null: it knows that the session is over
+    bool coordinator = true;       // it does not know yet that the session is over
+    bool broken = false;
+    double cut_until = 0;
+    double up_at = 0, down_at = 0;               // seconds: when the last message of each direction arrives
+    std::deque<std::function<void()>> up, down;  // on their way, in order
+  };
+
+  void Carry(MemberId member, bool up, std::function<void()> arrival);
+  void Arrive(MemberId member, bool up);
+  void TellCoordinator(MemberId member, const std::string& cause);
+  void TellWorker(MemberId member);
+
+  World& world_;
+  bool repeats_;
+  CoordinatorEnd* coordinator_ = nullptr;
+  MemberId last_ = 0;
+  std::map<MemberId, Session> sessions_;
+};
+
+}  // namespace zerofleet::sim
+
+#endif  // ZEROFLEET_TESTS_SIM_NETWORK_H_

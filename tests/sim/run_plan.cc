@@ -1,0 +1,29 @@
+// Drawing a run from the seed; see run_plan.h.
+#include "tests/sim/run_plan.h"
+
+namespace zerofleet::sim {
+
+RunPlan DrawPlan(World& world) {
+  constexpr int kRestarts[] = {0, 1, 2, kAmpleRestarts, kAmpleRestarts, kAmpleRestarts};
+  RunPlan plan;
+  v1::Config& config = plan.config;
+  config.mutable_parallel()->set_workers(1 + world.Below(4));
+  config.mutable_parallel()->set_tensor(1);
+  config.set_steps(6 + world.Below(9));
+  config.mutable_restart()->set_max_per_rank(kRestarts[world.Below(6)]);
+  config.mutable_restart()->set_window_steps(world.Chance(0.3) ? 5 : 0);
+  config.mutable_restart()->set_spares(world.Chance(0.3) ? 1 + world.Below(2) : 0);
+  config.mutable_restart()->set_heartbeat_timeout_seconds(kHeartbeatTimeout);
+  config.mutable_restart()->set_form_timeout_seconds(kFormTimeout);
+  plan.keep = 1 + world.Below(3);
+  config.mutable_checkpoint()->set_keep(plan.keep);
+  plan.save_every = 1 + world.Below(4);
+  config.mutable_checkpoint()->set_every_steps(plan.save_every);
+  plan.hosts = 1 + world.Below(3);
+  plan.repeats = world.Chance(0.3);
+  plan.faults = world.Chance(0.1) ? 0 : 1 + world.Below(8);  // some runs meet none at all
+  plan.last_fault = world.Uniform(5, 30);
+  return plan;
+}
+
+}  // namespace zerofleet::sim

@@ -1,0 +1,33 @@
+// What one seed runs: the fleet's shape, its budget, and which faults may meet it.
+#ifndef ZEROFLEET_TESTS_SIM_RUN_PLAN_H_
+#define ZEROFLEET_TESTS_SIM_RUN_PLAN_H_
+
+#include <cstdint>
+
+#include "coordinator/partition.h"
+#include "tests/sim/world.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::sim {
+
+inline constexpr int64_t kElements = 12 * kShardAlignment;  // every world size used divides it into full shards
+inline constexpr double kHeartbeatTimeout = 2, kFormTimeout = 30;
+inline constexpr int kAmpleRestarts = 1000;
+
+struct RunPlan {
+  v1::Config config;
+  int hosts = 1;
+  int64_t save_every = 2;  // steps
+  int keep = 2;            // checkpoints on disk
+  bool repeats = false;    // messages come twice
+  int faults = 0;
+  double last_fault = 0;  // seconds
+  bool ample() const { return config.restart().max_per_rank() >= kAmpleRestarts; }
+  int workers() const { return config.parallel().workers(); }
+};
+
+RunPlan DrawPlan(World& world);
+
+}  // namespace zerofleet::sim
+
+#endif  // ZEROFLEET_TESTS_SIM_RUN_PLAN_H_

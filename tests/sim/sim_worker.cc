@@ -1,0 +1,166 @@
+// A worker's life and what may happen to it; see sim_worker.h. Its views: sim_worker_view.cc.
+#include "tests/sim/sim_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet::sim {
+
+SimWorker::SimWorker(const Machine& machine, std::string host, int64_t pid)
+    : at_(machine), host_(std::move(host)), pid_(pid) {}
+
+void SimWorker::Start(double after_seconds) {
+  Later(after_seconds, [this] {
+    session_ = at_.network.Open(this);
+    v1::WorkerMessage message;
+    message.mutable_hello()->set_host(host_);
+    message.mutable_hello()->set_pid(pid_);
+    Send(message);
+  });
+}
+
+void SimWorker::Kill() {
+  if (gone_) return;
+  at_.world.Trace("pid ", pid_, " is killed");
+  gone_ = true;
+  if (session_ != 0) at_.network.Break(session_);
+  if (view_generation_ != 0) at_.collectives.Break(view_generation_);
+}
+
+void SimWorker::Freeze(double seconds) {
+  if (gone_ || frozen_) return;
+  at_.world.Trace("pid ", pid_, " is stopped for ", seconds, " s");
+  frozen_ = true;
+  at_.world.After(seconds, [this] {
+    frozen_ = false;
+    at_.world.Trace("pid ", pid_, " wakes");
+    for (const std::function<void()>& what : std::exchange(asleep_, {})) Do(what);
+  });
+}
+
+void SimWorker::FailItself(const absl::Status& status) {
+  Do([this, status] {
+    if (session_ == 0) return Exit();
+    SendFailure(status, false);
+    Exit();
+  });
+}
+
+void SimWorker::Signal() {
+  Do([this] {
+    if (stage_ != Stage::kTraining || std::exchange(asked_to_stop_, true)) return;
+    v1::WorkerMessage message;
+    message.mutable_stop_requested()->set_signal(15);
+    Send(message);
+  });
+}
+
+void SimWorker::BreakItsView() {
+  if (view_generation_ == 0) return;
+  at_.world.Trace("two ranks of generation ", view_generation_, " cannot reach each other");
+  at_.collectives.Break(view_generation_);
+}
+
+void SimWorker::Do(std::function<void()> what) {
+  if (gone_) return;
+  if (frozen_) return asleep_.push_back(std::move(what));
+  what();
+}
+
+void SimWorker::Later(double seconds, std::function<void()> what) {
+  at_.world.After(seconds, [this, what = std::move(what)] { Do(what); });
+}
+
+void SimWorker::LaterInView(double seconds, std::function<void()> what) {
+  Later(seconds, [this, view = views_, what = std::move(what)] {
+    if (view == views_) what();
+  });
+}
+
+void SimWorker::BusyFor(double seconds, std::function<void()> then) {
+  busy_ = true;
+  Later(seconds, [this, then = std::move(then)] {
+    busy_ = false;
+    then();
+    HandleWaiting();
+  });
+}
+
+void SimWorker::Receive(const v1::CoordinatorMessage& message) {
+  Do([this, message] {
+    inbox_.push_back(message);
+    HandleWaiting();
+  });
+}
+
+void SimWorker::SessionLost() {
+  Do([this] { Exit(); });
+}
+
+void SimWorker::HandleWaiting() {
+  while (!gone_ && !busy_ && !inbox_.empty()) {
+    const v1::CoordinatorMessage message = std::move(inbox_.front());
+    inbox_.pop_front();
+    generation_ = std::max(generation_, message.generation());
+    Handle(message);
+  }
+}
+
+void SimWorker::Handle(const v1::CoordinatorMessage& message) {
+  if (message.has_refused() || message.has_complete()) return Exit();
+  if (message.has_regroup()) return LeaveView();
+  if (message.has_checkpoint()) return OnOutcome(message.checkpoint());
+  if (message.has_welcome()) {
+    Beat();
+    return BusyFor(at_.world.Uniform(0.05, 1), [this] { MeetOthers(); });
+  }
+  if (message.has_assignment() && stage_ == Stage::kMeeting) return Enter(message.assignment());
+  if (message.has_load() && stage_ == Stage::kLoading) return Load(message.load().path());
+  if (message.has_start() && stage_ == Stage::kLoading) {
+    step_ = message.start().step();
+    if (state_ != UninterruptedHash(step_))
+      at_.world.Violate(absl::StrCat("pid ", pid_, " starts at another step than it loaded"));
+    stage_ = Stage::kTraining;
+    stopping_ = false;
+    return BeginStep();
+  }
+  if (!message.has_stop()) return;
+  if (stage_ == Stage::kTraining) {
+    asked_to_stop_ = true;
+  } else if (stage_ != Stage::kFinished && stage_ != Stage::kAwaitingRegroup) {
+    FailItself(absl::CancelledError("stopped before training began"));
+  }
+}
+
+void SimWorker::Send(v1::WorkerMessage message) {
+  if (message.generation() == 0) message.set_generation(generation_);
+  at_.network.Send(session_, message);
+}
+
+void SimWorker::SendFailure(const absl::Status& status, bool in_view) {
+  v1::WorkerMessage message;
+  message.mutable_failure()->set_code(static_cast<int>(status.code()));
+  message.mutable_failure()->set_message(std::string(status.message()));
+  message.mutable_failure()->set_step(step_);
+  message.mutable_failure()->set_in_view(in_view);
+  Send(message);
+}
+
+void SimWorker::Beat() {
+  v1::WorkerMessage message;
+  message.mutable_heartbeat()->set_step(step_);
+  Send(message);
+  Later(kHeartbeatTimeout / 4, [this] { Beat(); });
+}
+
+void SimWorker::Exit() {
+  if (gone_) return;
+  at_.world.Trace("pid ", pid_, " ends");
+  gone_ = true;
+  if (session_ != 0) at_.network.CloseByWorker(session_);
+  if (view_generation_ != 0) at_.collectives.Break(view_generation_);
+}
+
+}  // namespace zerofleet::sim
