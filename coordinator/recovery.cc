@@ -202,10 +202,14 @@ void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::str
     ++fleet.counters.rank_failures[counter];
     const int64_t step = StepOf(fleet, member);
     Record(fleet, member.rank, step, absl::StrCat(NameOf(member), " at step ", step, ": ", cause));
-    NoteRecovery(fleet, text, member.rank, member.last_heard, now);
+    if (fleet.phase != Phase::kForming) NoteRecovery(fleet, text, member.rank, member.last_heard, now);
     member.state = MemberState::kLost;
   }
   if (EndIfItMust(fleet, lost.size(), absl::UnavailableError(text), members.front()->rank)) return;
+  if (fleet.phase == Phase::kForming) {  // there is no view yet to recover: its place is free again
+    fleet.PublishNotice(text);
+    return Remove(fleet, lost, cause);
+  }
   Regroup(fleet, lost, cause, text, now);
 }
 
