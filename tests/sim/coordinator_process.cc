@@ -18,6 +18,20 @@ FleetParameters Parameters(const RunPlan& plan, const Disk& disk) {
   return parameters;
 }
 
+// Views end and begin, and commits.
+bool IsWorthAFault(const Output& output) {
+  const auto* send = std::get_if<SendTo>(&output.action);
+  if (send == nullptr) return std::holds_alternative<WriteManifest>(output.action);
+  const v1::CoordinatorMessage& message = send->message;
+  return message.has_regroup() || message.has_assignment() || message.has_load() || message.has_start();
+}
+
+// A run that has failed still ends, with the reason it has.
+bool RestsOnTheState(const Output& output) {
+  const auto* send = std::get_if<SendTo>(&output.action);
+  return send != nullptr ? !send->message.has_refused() : std::holds_alternative<WriteManifest>(output.action);
+}
+
 }  // namespace
 
 CoordinatorProcess::CoordinatorProcess(World& world, Network& network, Disk& disk, Invariants& invariants,
@@ -90,6 +104,7 @@ void CoordinatorProcess::CarryOut() {
 }
 
 absl::Status CoordinatorProcess::Do(const Output& output) {
+  if (IsWorthAFault(output)) hooks_.worth_a_fault();
   if (const auto* send = std::get_if<SendTo>(&output.action)) {
     network_.Send(send->member, send->message);
   } else if (const auto* close = std::get_if<CloseSession>(&output.action)) {
@@ -144,7 +159,10 @@ absl::StatusOr<CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointMan
 }
 
 void CoordinatorProcess::OnStorageFailure(const absl::Status& status) {
-  if (fleet().phase == Phase::kFailed) return;
+  if (fleet().phase == Phase::kFailed) {
+    std::erase_if(outputs_, [](const Output& output) { return RestsOnTheState(output); });
+    return;
+  }
   outputs_.clear();
   for (Output& output : coordinator_.Step(PersistFailed{status}, clock())) outputs_.push_back(std::move(output));
 }

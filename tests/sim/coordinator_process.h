@@ -21,6 +21,7 @@ namespace zerofleet::sim {
 struct CoordinatorHooks {
   std::function<void(const v1::WorkerLostEvent&)> lost;  // published
   std::function<void(const absl::Status& status, bool stopped)> ended;
+  std::function<void()> worth_a_fault;  // much is under way
 };
 
 class CoordinatorProcess : public CoordinatorEnd {

@@ -54,6 +54,8 @@ class FleetSimulation {
   void LaunchAgain();
   std::string WhyUnexpected(const absl::Status& status) const;
 
+  bool MayFail() const { return world_.now() < plan_.last_fault; }
+  bool IsMember(const SimWorker& worker);
   void Fault();
   void FaultOfAWorker(SimWorker& worker);
   void FaultOfStorage();
@@ -80,11 +82,15 @@ class FleetSimulation {
 void FleetSimulation::Launch() {
   place_may_stay_empty_ = storage_failed_ = stop_asked_ = worker_failed_ = false;
   pending_ = {};
+  withhold_ = false;
   first_of_launch_ = workers_.size();
   const auto lost = [this](const v1::WorkerLostEvent& event) { Replace(event); };
   const auto ended = [this](const absl::Status& status, bool stopped) { OnEnd(status, stopped); };
-  coordinators_.push_back(
-      std::make_unique<CoordinatorProcess>(world_, network_, disk_, invariants_, plan_, CoordinatorHooks{lost, ended}));
+  const auto worth_a_fault = [this] {
+    if (MayFail() && world_.Chance(plan_.nudges)) world_.After(world_.Uniform(0, 0.3), [this] { Fault(); });
+  };
+  coordinators_.push_back(std::make_unique<CoordinatorProcess>(world_, network_, disk_, invariants_, plan_,
+                                                               CoordinatorHooks{lost, ended, worth_a_fault}));
   coordinator().Start();
   const int workers = plan_.workers() + plan_.config.restart().spares() + (world_.Chance(0.1) ? 1 : 0);
   for (int i = 0; i < workers; ++i) StartWorker(world_.Uniform(0, 1));
@@ -101,6 +107,7 @@ void FleetSimulation::Replace(const v1::WorkerLostEvent& lost) {
   if (world_.Chance(0.5)) workers_[lost.pid()]->Kill();
   if (std::exchange(withhold_, false)) {
     place_may_stay_empty_ = true;
+    if (world_.Chance(0.5)) StartWorker(kFormTimeout + world_.Uniform(0.5, 5));
     return;
   }
   StartWorker(world_.Uniform(0.1, 2));
@@ -153,6 +160,13 @@ SimWorker* FleetSimulation::AnyWorker() {
   return running.empty() ? nullptr : running[world_.Below(static_cast<int>(running.size()))];
 }
 
+bool FleetSimulation::IsMember(const SimWorker& worker) {
+  const auto is_it = [&](const Member& member) { return member.id == worker.session(); };
+  const Fleet& fleet = coordinator().fleet();
+  return std::any_of(fleet.members.begin(), fleet.members.end(), is_it) ||
+         std::any_of(fleet.spares.begin(), fleet.spares.end(), is_it);
+}
+
 void FleetSimulation::Fault() {
   const double kind = world_.Uniform(0, 1);
   if (kind < 0.6) {
@@ -167,11 +181,12 @@ void FleetSimulation::Fault() {
     coordinator().Stop("simulated");
   }
   // Faults come in groups: the next one finds a fleet that is recovering.
-  if (world_.Chance(0.4) && world_.now() < plan_.last_fault) world_.After(world_.Uniform(0, 1.5), [this] { Fault(); });
+  if (MayFail() && world_.Chance(0.4)) world_.After(world_.Uniform(0, 1.5), [this] { Fault(); });
 }
 
 void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
-  if (coordinator().fleet().phase == Phase::kForming) place_may_stay_empty_ = true;  // nobody is told of it
+  // Nobody is told that one is lost before it has joined, or before the fleet has formed.
+  if (coordinator().fleet().phase == Phase::kForming || !IsMember(worker)) place_may_stay_empty_ = true;
   switch (world_.Below(8)) {
     case 0:
     case 1: return worker.Kill();

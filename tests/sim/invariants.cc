@@ -77,7 +77,9 @@ void Invariants::OnOutput(const Fleet& fleet, const Output& output) {
                persist->state.last_committed_step < disk_.NewestWhole(),
            "I2: the stored state names a checkpoint that is not on disk");
   } else if (const auto* write = std::get_if<WriteManifest>(&output.action)) {
-    Expect(write->manifest.files_size() == plan_.workers(), "I1: a commit without every rank's shard");
+    const ViewSeen& view = views_[write->manifest.generation()];
+    Expect(view.complete && write->manifest.files_size() == static_cast<int>(view.ranks.size()),
+           "I1: a commit without every rank's shard");
   }
 }
 

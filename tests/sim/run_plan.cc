@@ -9,10 +9,13 @@ RunPlan DrawPlan(World& world) {
   v1::Config& config = plan.config;
   config.mutable_parallel()->set_workers(1 + world.Below(4));
   config.mutable_parallel()->set_tensor(1);
-  config.set_steps(6 + world.Below(9));
+  config.set_steps(6 + world.Below(20));
+  config.mutable_batch()->set_global_sequences(12);  // every world size used divides it
+  config.mutable_batch()->set_micro_sequences(1);
   config.mutable_restart()->set_max_per_rank(kRestarts[world.Below(6)]);
   config.mutable_restart()->set_window_steps(world.Chance(0.3) ? 5 : 0);
   config.mutable_restart()->set_spares(world.Chance(0.3) ? 1 + world.Below(2) : 0);
+  config.mutable_restart()->set_min_workers(world.Chance(0.3) ? 1 + world.Below(plan.workers()) : 0);
   config.mutable_restart()->set_heartbeat_timeout_seconds(kHeartbeatTimeout);
   config.mutable_restart()->set_form_timeout_seconds(kFormTimeout);
   plan.keep = 1 + world.Below(3);
@@ -22,7 +25,8 @@ RunPlan DrawPlan(World& world) {
   plan.hosts = 1 + world.Below(3);
   plan.repeats = world.Chance(0.3);
   plan.faults = world.Chance(0.1) ? 0 : 1 + world.Below(8);  // some runs meet none at all
-  plan.last_fault = world.Uniform(5, 30);
+  plan.nudges = plan.faults > 0 && world.Chance(0.5) ? 0.1 : 0;
+  plan.last_fault = world.Uniform(5, 20);
   return plan;
 }
 

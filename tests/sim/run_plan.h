@@ -11,7 +11,7 @@
 namespace zerofleet::sim {
 
 inline constexpr int64_t kElements = 12 * kShardAlignment;  // every world size used divides it into full shards
-inline constexpr double kHeartbeatTimeout = 2, kFormTimeout = 30;
+inline constexpr double kHeartbeatTimeout = 2, kFormTimeout = 20;
 inline constexpr int kAmpleRestarts = 1000;
 
 struct RunPlan {
@@ -21,6 +21,7 @@ struct RunPlan {
   int keep = 2;            // checkpoints on disk
   bool repeats = false;    // messages come twice
   int faults = 0;
+  double nudges = 0;      // how likely a fault follows a moment that is worth one
   double last_fault = 0;  // seconds
   bool ample() const { return config.restart().max_per_rank() >= kAmpleRestarts; }
   int workers() const { return config.parallel().workers(); }

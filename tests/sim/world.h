@@ -35,7 +35,9 @@ class World {
   bool tracing() const { return trace_ != nullptr; }
   template <typename... Parts>
   void Trace(const Parts&... parts) {
-    if (trace_ != nullptr) *trace_ << absl::StrCat(now_) << " " << absl::StrCat(parts...) << std::endl;  // whole, should the next event end the process
+    if (trace_ != nullptr)
+      *trace_ << absl::StrCat(now_) << " " << absl::StrCat(parts...)
+              << std::endl;  // whole, should the next event end the process
   }
 
   // A property did not hold. The first counts: what follows may be its consequence.
