@@ -144,22 +144,26 @@ void Invariants::CheckPlacement(const v1::Assignment& view, bool team_is_kept) {
 void Invariants::OnEvent(const v1::Event& event) {
   if (event.has_step()) return OnStep(event.step());
   if (event.has_end()) return OnEnd(event.end());
-  if (event.has_start()) next_step_ = event.start().resumed_from() + 1;
+  if (event.has_start()) {
+    next_step_ = event.start().resumed_from() + 1;
+    reached_step_ = 0;
+  }
   if (event.has_checkpoint()) {
     const int64_t step = event.checkpoint().step();
     Expect(disk_.IsCommitted(step) || step < disk_.NewestWhole(), absl::StrCat("I2: step ", step, " is acknowledged"));
   }
   if (event.has_recovery()) {
     const int64_t resumed = event.recovery().resumed_step(), lost = event.recovery().lost_steps();
-    Expect(lost == std::max<int64_t>(0, next_step_ - 1 - resumed),
-           absl::StrCat("I7: ", lost, " steps are called lost"));
+    Expect(lost == std::max<int64_t>(0, reached_step_ - resumed), absl::StrCat("I7: ", lost, " steps are called lost"));
     next_step_ = resumed + 1;
+    reached_step_ = std::min(reached_step_, resumed);
   }
 }
 
 void Invariants::OnStep(const v1::StepEvent& step) {
   Expect(step.step() == next_step_, absl::StrCat("I6: step ", step.step(), " is reported, not ", next_step_));
   next_step_ = step.step() + 1;
+  reached_step_ = step.step();
   losses_[step.step()] = step.loss();
   Expect(step.loss() == LossOf(UninterruptedHash(step.step())),
          absl::StrCat("I6: the loss of step ", step.step(), " differs"));

@@ -63,6 +63,7 @@ class Invariants {
   std::map<uint64_t, ViewSeen> views_;
   std::map<int64_t, double> losses_;  // reported, by step
   int64_t next_step_ = 1;             // to be reported
+  int64_t reached_step_ = 0;          // the last that this run reported and still has
 };
 
 }  // namespace zerofleet::sim
