@@ -139,7 +139,9 @@ void CoordinatorProcess::Persist(const CoordinatorState& state) {
 }
 
 void CoordinatorProcess::WriteNextManifest() {
-  world_.After(disk_.WriteSeconds(), [this] { ManifestIsWritten(); });
+  // It first reads all shards again; a recovery may overtake it.
+  const double seconds = disk_.WriteSeconds() + (world_.Chance(0.2) ? world_.Uniform(0, 4) : 0);
+  world_.After(seconds, [this] { ManifestIsWritten(); });
 }
 
 void CoordinatorProcess::ManifestIsWritten() {

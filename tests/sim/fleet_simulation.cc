@@ -40,6 +40,7 @@ class FleetSimulation {
     }
     result_.violation = world_.violation();
     result_.seconds = world_.now();
+    result_.recoveries = invariants_.recoveries();
     return std::move(result_);
   }
 
@@ -116,7 +117,6 @@ void FleetSimulation::Replace(const v1::WorkerLostEvent& lost) {
 void FleetSimulation::OnEnd(const absl::Status& status, bool stopped) {
   world_.Trace("the run ends: ", status.ToString());
   result_.ends.push_back(status);
-  result_.recoveries += static_cast<int64_t>(coordinator().fleet().counters.recoveries);
   if (const std::string why = WhyUnexpected(status); !why.empty()) {
     world_.Violate(absl::StrCat("I8: the run ends without a cause (", why, "): ", status.ToString()));
   }
@@ -169,11 +169,11 @@ bool FleetSimulation::IsMember(const SimWorker& worker) {
 
 void FleetSimulation::Fault() {
   const double kind = world_.Uniform(0, 1);
-  if (kind < 0.6) {
+  if (kind < 0.65) {
     if (SimWorker* worker = AnyWorker()) FaultOfAWorker(*worker);
-  } else if (kind < 0.75) {
+  } else if (kind < 0.77) {
     FaultOfStorage();
-  } else if (kind < 0.95) {
+  } else if (kind < 0.97) {
     FaultOfTheCoordinator();
   } else {
     world_.Trace("an operator stops the run");

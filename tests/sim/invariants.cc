@@ -156,6 +156,7 @@ void Invariants::OnEvent(const v1::Event& event) {
     const int64_t resumed = event.recovery().resumed_step(), lost = event.recovery().lost_steps();
     Expect(lost == std::max<int64_t>(0, reached_step_ - resumed), absl::StrCat("I7: ", lost, " steps are called lost"));
     next_step_ = resumed + 1;
+    ++recoveries_;
     reached_step_ = std::min(reached_step_, resumed);
   }
 }

@@ -32,6 +32,8 @@ class Invariants {
   void AfterStep(const Fleet& fleet, const CoordinatorEvent& event, const std::vector<Output>& outputs);
   // An output is about to be carried out.
   void OnOutput(const Fleet& fleet, const Output& output);
+  int64_t recoveries() const { return recoveries_; }
+
   // A manifest was written.
   void OnCommitted(const v1::CheckpointManifest& manifest);
 
@@ -62,8 +64,9 @@ class Invariants {
   int64_t loaded_step_ = 0;
   std::map<uint64_t, ViewSeen> views_;
   std::map<int64_t, double> losses_;  // reported, by step
-  int64_t next_step_ = 1;             // to be reported
-  int64_t reached_step_ = 0;          // the last that this run reported and still has
+  int64_t recoveries_ = 0;
+  int64_t next_step_ = 1;     // to be reported
+  int64_t reached_step_ = 0;  // the last that this run reported and still has
 };
 
 }  // namespace zerofleet::sim

@@ -24,9 +24,9 @@ RunPlan DrawPlan(World& world) {
   config.mutable_checkpoint()->set_every_steps(plan.save_every);
   plan.hosts = 1 + world.Below(3);
   plan.repeats = world.Chance(0.3);
-  plan.faults = world.Chance(0.1) ? 0 : 1 + world.Below(8);  // some runs meet none at all
-  plan.nudges = plan.faults > 0 && world.Chance(0.5) ? 0.1 : 0;
-  plan.last_fault = world.Uniform(5, 20);
+  plan.faults = world.Chance(0.1) ? 0 : 2 + world.Below(8);  // some runs meet none at all
+  plan.nudges = plan.faults > 0 && world.Chance(0.6) ? 0.15 : 0;
+  plan.last_fault = world.Uniform(4, 14);
   return plan;
 }
 
