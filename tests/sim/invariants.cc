@@ -73,9 +73,7 @@ void Invariants::OnOutput(const Fleet& fleet, const Output& output) {
   if (const auto* publish = std::get_if<PublishEvent>(&output.action)) return OnEvent(publish->event);
   if (const auto* persist = std::get_if<PersistState>(&output.action)) {
     Expect(persist->state.generation >= disk_.state().generation, "I3: the stored generation goes back");
-    Expect(persist->state.last_committed_step <= 0 || disk_.IsCommitted(persist->state.last_committed_step) ||
-               persist->state.last_committed_step < disk_.NewestWhole(),
-           "I2: the stored state names a checkpoint that is not on disk");
+    CheckIsCommitted(persist->state.last_committed_step);
   } else if (const auto* write = std::get_if<WriteManifest>(&output.action)) {
     const ViewSeen& view = views_[write->manifest.generation()];
     Expect(view.complete && write->manifest.files_size() == static_cast<int>(view.ranks.size()),
@@ -88,6 +86,7 @@ void Invariants::OnSend(const Fleet& fleet, const SendTo& send) {
   Expect(message.has_refused() || message.generation() <= disk_.state().generation,
          absl::StrCat("I3: generation ", message.generation(), " is told before it is durable"));
   if (message.has_assignment()) OnAssignment(fleet, message.generation(), message.assignment());
+  if (message.checkpoint().committed()) CheckIsCommitted(message.checkpoint().step());
   if (message.has_load()) {
     const std::string& path = message.load().path();
     Expect(path.empty() || disk_.Lists(path), absl::StrCat("I2: ", path, " is to be loaded and is not on disk"));
@@ -148,10 +147,7 @@ void Invariants::OnEvent(const v1::Event& event) {
     next_step_ = event.start().resumed_from() + 1;
     reached_step_ = 0;
   }
-  if (event.has_checkpoint()) {
-    const int64_t step = event.checkpoint().step();
-    Expect(disk_.IsCommitted(step) || step < disk_.NewestWhole(), absl::StrCat("I2: step ", step, " is acknowledged"));
-  }
+  if (event.has_checkpoint()) CheckIsCommitted(event.checkpoint().step());
   if (event.has_recovery()) {
     const int64_t resumed = event.recovery().resumed_step(), lost = event.recovery().lost_steps();
     Expect(lost == std::max<int64_t>(0, reached_step_ - resumed), absl::StrCat("I7: ", lost, " steps are called lost"));
@@ -159,6 +155,12 @@ void Invariants::OnEvent(const v1::Event& event) {
     ++recoveries_;
     reached_step_ = std::min(reached_step_, resumed);
   }
+}
+
+// It may have made way for newer ones since.
+void Invariants::CheckIsCommitted(int64_t step) {
+  const bool holds = step < 0 || disk_.IsCommitted(step) || step < disk_.NewestWhole();
+  Expect(holds, absl::StrCat("I2: step ", step, " is called committed and is not on disk"));
 }
 
 void Invariants::OnStep(const v1::StepEvent& step) {

@@ -44,6 +44,7 @@ class Invariants {
   void OnSend(const Fleet& fleet, const SendTo& send);
   void OnAssignment(const Fleet& fleet, uint64_t generation, const v1::Assignment& view);
   void CheckPlacement(const v1::Assignment& view, bool team_is_kept);  // the checkpoint's, on whatever nodes
+  void CheckIsCommitted(int64_t step);
   void OnEvent(const v1::Event& event);
   void OnStep(const v1::StepEvent& step);
   void OnEnd(const v1::EndEvent& end);

@@ -4,15 +4,15 @@
 namespace zerofleet::sim {
 
 RunPlan DrawPlan(World& world) {
-  constexpr int kRestarts[] = {0, 1, 2, kAmpleRestarts, kAmpleRestarts, kAmpleRestarts};
+  constexpr int kRestarts[] = {0, 1, 3, kAmpleRestarts, kAmpleRestarts, kAmpleRestarts, kAmpleRestarts, kAmpleRestarts};
   RunPlan plan;
   v1::Config& config = plan.config;
   config.mutable_parallel()->set_workers(1 + world.Below(4));
   config.mutable_parallel()->set_tensor(1);
-  config.set_steps(6 + world.Below(20));
+  config.set_steps(6 + world.Below(30));
   config.mutable_batch()->set_global_sequences(12);  // every world size used divides it
   config.mutable_batch()->set_micro_sequences(1);
-  config.mutable_restart()->set_max_per_rank(kRestarts[world.Below(6)]);
+  config.mutable_restart()->set_max_per_rank(kRestarts[world.Below(8)]);
   config.mutable_restart()->set_window_steps(world.Chance(0.3) ? 5 : 0);
   config.mutable_restart()->set_spares(world.Chance(0.3) ? 1 + world.Below(2) : 0);
   config.mutable_restart()->set_min_workers(world.Chance(0.3) ? 1 + world.Below(plan.workers()) : 0);
