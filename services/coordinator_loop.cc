@@ -26,6 +26,12 @@ struct IsRoutine {
   bool operator()(const EndRun&) const { return false; }
 };
 
+// Of what follows a state that could not be saved: all but how a run ends that has failed already.
+bool RestsOnState(const Output& output) {
+  const auto* send = std::get_if<SendTo>(&output.action);
+  return send != nullptr ? !send->message.has_refused() : std::holds_alternative<WriteManifest>(output.action);
+}
+
 LogLevel LevelOf(const Output& output) {
   return std::visit(IsRoutine(), output.action) ? LogLevel::kDebug : LogLevel::kInfo;
 }
@@ -170,7 +176,10 @@ absl::Status CoordinatorLoop::Do(EndRun& end) {
 // What was decided on the strength of a state that is not durable is dropped, the run's completion included. A run that
 // has failed already ends with the reason it has.
 void CoordinatorLoop::OnStorageFailure(const absl::Status& status) {
-  if (coordinator_.fleet().phase == Phase::kFailed) return;
+  if (coordinator_.fleet().phase == Phase::kFailed) {
+    std::erase_if(outputs_, RestsOnState);
+    return;
+  }
   outputs_.clear();
   StepLocked(PersistFailed{status});
 }

@@ -37,6 +37,10 @@ class Sink : public SessionSink {
     auto come = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return sent_[body] > 0; };
     return mutex_.AwaitWithTimeout(absl::Condition(&come), kPatience);
   }
+  int Count(v1::CoordinatorMessage::BodyCase body) {
+    absl::MutexLock lock(&mutex_);
+    return sent_[body];
+  }
   absl::Status AwaitRefused() {
     absl::MutexLock lock(&mutex_);
     auto come = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !refused_.ok(); };
@@ -180,6 +184,23 @@ TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedFailsARunThatWouldHaveEnded) 
   EXPECT_THAT(std::string(end.message()), HasSubstr("disk full"));
   EXPECT_TRUE(sink_.Await(v1::CoordinatorMessage::kRefused));
   EXPECT_EQ(loop_->GetStatus().phase(), "failed");
+}
+
+TEST_F(CoordinatorLoopTest, ARunThatHasFailedTellsNobodyOfAStateThatCannotBeSaved) {
+  absl::Notification saving, failed;
+  hooks_.persist = [&](const CoordinatorState&) {
+    saving.Notify();
+    failed.WaitForNotification();
+    return absl::ResourceExhaustedError("disk full");
+  };
+  Start();
+  Join();
+  ASSERT_TRUE(saving.WaitForNotificationWithTimeout(kPatience));
+  loop_->Stop("an operator");  // fails the run, which has not begun to train
+  failed.Notify();
+  EXPECT_EQ(loop_->WaitForEnd().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(sink_.Await(v1::CoordinatorMessage::kRefused));
+  EXPECT_EQ(sink_.Count(v1::CoordinatorMessage::kAssignment), 0);
 }
 
 TEST_F(CoordinatorLoopTest, SessionsThatSayNothingAreBoundedInNumberAndTime) {
