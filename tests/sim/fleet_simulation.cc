@@ -168,12 +168,15 @@ bool FleetSimulation::IsMember(const SimWorker& worker) {
 }
 
 void FleetSimulation::Fault() {
+  // A fleet that forms has little to lose: most faults wait for it.
+  const bool forming = !coordinator().alive() || coordinator().fleet().phase == Phase::kForming;
+  if (forming && MayFail() && world_.Chance(0.9)) return world_.After(world_.Uniform(0.5, 3), [this] { Fault(); });
   const double kind = world_.Uniform(0, 1);
   if (kind < 0.65) {
     if (SimWorker* worker = AnyWorker()) FaultOfAWorker(*worker);
-  } else if (kind < 0.77) {
+  } else if (kind < 0.75) {
     FaultOfStorage();
-  } else if (kind < 0.97) {
+  } else if (kind < 0.98) {
     FaultOfTheCoordinator();
   } else {
     world_.Trace("an operator stops the run");
