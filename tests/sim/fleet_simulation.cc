@@ -190,7 +190,7 @@ void FleetSimulation::Fault() {
 void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
   // Nobody is told that one is lost before it has joined, or before the fleet has formed.
   if (coordinator().fleet().phase == Phase::kForming || !IsMember(worker)) place_may_stay_empty_ = true;
-  switch (world_.Below(8)) {
+  switch (world_.Below(9)) {
     case 0:
     case 1: return worker.Kill();
     case 2: return worker.Freeze(world_.Uniform(0.2, 3 * kHeartbeatTimeout));
@@ -209,6 +209,13 @@ void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
       return worker.FailItself(absl::InternalError("simulated"));
     }
     case 7: {
+      // One that hangs when another is lost does not come to meet the others.
+      place_may_stay_empty_ = true;
+      const bool others =
+          std::any_of(workers_.begin(), workers_.end(), [](const auto& other) { return other->hangs(); });
+      return others ? worker.Kill() : worker.Hang();
+    }
+    default: {
       if (world_.Chance(0.7)) {
         withhold_ = world_.Chance(0.3);
         return worker.Kill();

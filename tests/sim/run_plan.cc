@@ -16,6 +16,7 @@ RunPlan DrawPlan(World& world) {
   config.mutable_restart()->set_window_steps(world.Chance(0.3) ? 5 : 0);
   config.mutable_restart()->set_spares(world.Chance(0.3) ? 1 + world.Below(2) : 0);
   config.mutable_restart()->set_min_workers(world.Chance(0.3) ? 1 + world.Below(plan.workers()) : 0);
+  config.mutable_restart()->set_hang_timeout_seconds(kHangTimeout);
   config.mutable_restart()->set_heartbeat_timeout_seconds(kHeartbeatTimeout);
   config.mutable_restart()->set_form_timeout_seconds(kFormTimeout);
   plan.keep = 1 + world.Below(3);

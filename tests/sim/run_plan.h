@@ -11,7 +11,7 @@
 namespace zerofleet::sim {
 
 inline constexpr int64_t kElements = 12 * kShardAlignment;  // every world size used divides it into full shards
-inline constexpr double kHeartbeatTimeout = 2, kFormTimeout = 20;
+inline constexpr double kHeartbeatTimeout = 2, kFormTimeout = 20, kHangTimeout = 3;  // seconds
 inline constexpr int kAmpleRestarts = 1000;
 
 struct RunPlan {

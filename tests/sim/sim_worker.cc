@@ -90,6 +90,7 @@ void SimWorker::BusyFor(double seconds, std::function<void()> then) {
 
 void SimWorker::Receive(const v1::CoordinatorMessage& message) {
   Do([this, message] {
+    if (hung_ && message.has_refused()) return Exit();
     inbox_.push_back(message);
     HandleWaiting();
   });
@@ -124,6 +125,7 @@ void SimWorker::Handle(const v1::CoordinatorMessage& message) {
       at_.world.Violate(absl::StrCat("pid ", pid_, " starts at another step than it loaded"));
     stage_ = Stage::kTraining;
     stopping_ = false;
+    arrived_ = step_;
     return BeginStep();
   }
   if (!message.has_stop()) return;
@@ -151,6 +153,12 @@ void SimWorker::SendFailure(const absl::Status& status, bool in_view) {
 void SimWorker::Beat() {
   v1::WorkerMessage message;
   message.mutable_heartbeat()->set_step(step_);
+  if (stage_ == Stage::kTraining) {
+    v1::GroupProgress& progress = *message.mutable_heartbeat()->add_progress();
+    progress.set_group("data");
+    progress.set_sequence(static_cast<uint64_t>(std::max(arrived_, step_)));
+    progress.set_completed(static_cast<uint64_t>(step_));
+  }
   Send(message);
   Later(kHeartbeatTimeout / 4, [this] { Beat(); });
 }

@@ -46,6 +46,10 @@ class SimWorker : public SessionEnd {
   void FailItself(const absl::Status& status);
   void Signal();
   void BreakItsView();
+  // It does not come to its next collective, and is deaf to its coordinator but for the end of its session; its
+  // heartbeats go on. Where nobody would wait in that collective, nobody could tell: alone, or with another that hangs.
+  void Hang() { hangs_next_ = place_.world_size() > 1; }
+  bool hangs() const { return !gone_ && hangs_next_; }
 
   bool gone() const { return gone_; }
   int64_t pid() const { return pid_; }
@@ -91,7 +95,8 @@ class SimWorker : public SessionEnd {
   int64_t pid_;
   MemberId session_ = 0;
   Stage stage_ = Stage::kJoining;
-  bool gone_ = false, frozen_ = false, busy_ = false, asked_to_stop_ = false, stopping_ = false;
+  bool gone_ = false, frozen_ = false, busy_ = false, hung_ = false, hangs_next_ = false, asked_to_stop_ = false,
+       stopping_ = false;
   std::vector<std::function<void()>> asleep_;  // what happens when it wakes
   std::deque<v1::CoordinatorMessage> inbox_;
   uint64_t generation_ = 0;  // of the last message taken
@@ -102,6 +107,7 @@ class SimWorker : public SessionEnd {
   uint64_t state_ = 0;
   int64_t step_ = 0, committed_ = -1, saved_ = -1;
   int64_t awaited_ = -1;
+  int64_t arrived_ = 0;  // the step whose collective it has come to
   std::function<void()> when_committed_;
 };
 

@@ -60,6 +60,12 @@ bool SimWorker::SavesAfter(int64_t step) const {
 void SimWorker::BeginStep() {
   if (step_ == at_.plan.config.steps() || stopping_) return AfterSteps();
   LaterInView(at_.world.Uniform(0.05, 0.4), [this] {
+    if (hangs_next_) {
+      at_.world.Trace("pid ", pid_, " hangs");
+      hung_ = busy_ = true;
+      return;
+    }
+    arrived_ = step_ + 1;
     at_.collectives.Arrive(view_generation_, place_.rank(), place_.world_size(),
                            {step_ + 1, state_, asked_to_stop_, [this, view = views_](auto status, bool stop) {
                               Do([=, this] {
