@@ -237,6 +237,7 @@ void FleetSimulation::FaultOfStorage() {
 }
 
 void FleetSimulation::FaultOfTheCoordinator() {
+  place_may_stay_empty_ = true;  // the time that it sleeps counts as time to form
   switch (world_.Below(3)) {
     case 0: return coordinator().JumpClock(world_.Uniform(0, 3 * kHeartbeatTimeout));
     case 1: return coordinator().Freeze(world_.Uniform(0, 2 * kHeartbeatTimeout));
