@@ -60,7 +60,7 @@ bool SimWorker::SavesAfter(int64_t step) const {
 void SimWorker::BeginStep() {
   if (step_ == at_.plan.config.steps() || stopping_) return AfterSteps();
   LaterInView(at_.world.Uniform(0.05, 0.4), [this] {
-    if (hangs_next_) {
+    if (hangs_next_ && place_.world_size() > 1) {
       at_.world.Trace("pid ", pid_, " hangs");
       hung_ = busy_ = true;
       return;
