@@ -71,6 +71,7 @@ void RefuseSession(Fleet& fleet, MemberId member, const absl::Status& status) {
 }
 
 void OnFinished(Fleet& fleet, Member& member, const v1::Finished& finished, double now) {
+  if (fleet.phase != Phase::kFinishing) fleet.finishing_since = now;
   fleet.phase = Phase::kFinishing;
   member.state = MemberState::kFinished;
   member.step = finished.step();

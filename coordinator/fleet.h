@@ -141,6 +141,7 @@ struct Fleet {
   double forming_since = 0;
   double last_tick = 0;
   double training_began = 0;  // for the first time
+  double finishing_since = 0;
 
   size_t candidate = 0;              // index of the checkpoint being loaded
   int64_t first_step = 0;            // completed when the run began

@@ -39,13 +39,18 @@ bool IsSaving(const Fleet& fleet, int rank) {
                      [rank](const auto& entry) { return !entry.second.shards.contains(rank); });
 }
 
-// The ranks that are there and do not arrive where the others have been waiting for too long.
+// The ranks that are there and do not come where the others have been waiting for too long: to a collective, or to the
+// end. One that is saving has the time that a fleet may take to form.
 std::vector<MemberId> Hung(const Fleet& fleet, double now) {
   std::vector<MemberId> hung;
   const std::optional<Wait> wait = FindWait(fleet);
-  if (fleet.phase != Phase::kTraining || !wait || now - wait->since <= HangLimit(fleet)) return hung;
-  for (int rank : wait->missing) {
-    if (!IsSaving(fleet, rank)) hung.push_back(fleet.members[rank].id);
+  for (const Member& member : fleet.members) {
+    const bool late = fleet.phase == Phase::kTraining && wait &&
+                      std::find(wait->missing.begin(), wait->missing.end(), member.rank) != wait->missing.end();
+    const bool last = fleet.phase == Phase::kFinishing && member.state != MemberState::kFinished;
+    const double waited = now - (late ? wait->since : fleet.finishing_since);
+    const double limit = std::max(HangLimit(fleet), IsSaving(fleet, member.rank) ? fleet.form_timeout_seconds() : 0);
+    if ((late || last) && waited > limit) hung.push_back(member.id);
   }
   return hung;
 }
@@ -86,8 +91,9 @@ void CheckLiveness(Fleet& fleet, double now) {
     const double seconds = now - fleet.Find(silent.front())->last_heard;
     LoseMembers(fleet, silent, SilenceText(seconds), kHeartbeatTimeout, now);
   } else if (const std::vector<MemberId> hung = Hung(fleet, now); !hung.empty()) {
-    LoseMembers(fleet, hung, absl::StrFormat("hangs: the others have waited for %.1f s", now - FindWait(fleet)->since),
-                "hang", now);
+    const std::optional<Wait> wait = FindWait(fleet);
+    const double since = wait && fleet.phase == Phase::kTraining ? wait->since : fleet.finishing_since;
+    LoseMembers(fleet, hung, absl::StrFormat("hangs: the others have waited for %.1f s", now - since), "hang", now);
   } else if (fleet.suspicion && now >= fleet.suspicion->deadline) {
     BreakView(fleet, Suspicion(*fleet.suspicion), now);
   }
