@@ -110,10 +110,17 @@ class Chaos:
 
     # --- the faults
 
+    @staticmethod
+    def send(pid, number):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass  # it has just ended by itself
+
     def signal_some(self, role, number, count=1):
         pids = self.children(role)
         for pid in self.draw.sample(pids, min(count, len(pids))):
-            os.kill(pid, number)
+            self.send(pid, number)
 
     def kill_a_worker(self):
         self.signal_some("worker", signal.SIGKILL)
@@ -158,13 +165,10 @@ class Chaos:
 
     def pause(self, pids, seconds):
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+            self.send(pid, signal.SIGSTOP)
         time.sleep(seconds)
         for pid in pids:
-            try:
-                os.kill(pid, signal.SIGCONT)
-            except ProcessLookupError:
-                pass
+            self.send(pid, signal.SIGCONT)
 
     def abort_a_worker(self):
         self.signal_some("worker", self.draw.choice([signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS]))
@@ -181,7 +185,7 @@ class Chaos:
 
     def kill_everything_and_resume(self):
         for pid in [self.process.pid] + self.children("coordinator") + self.children("worker"):
-            os.kill(pid, signal.SIGKILL)
+            self.send(pid, signal.SIGKILL)
         self.process.wait()
         self.start()
 
@@ -241,7 +245,7 @@ class Chaos:
 
 
 KINDS = {name: kind for name, kind in vars(Chaos).items()
-         if name.split("_")[0] in ("kill", "stop", "abort", "term") or name.startswith("pause_")}
+         if name.split("_")[0] in ("kill", "stop", "abort", "term", "pause") and name != "pause"}
 
 
 def torment(chaos, kinds, rounds):

@@ -77,6 +77,14 @@ class RanksComeBack(fleet.FleetTest):
                 pids.append(pid)
         return sorted(pids)
 
+    def kill_one(self):
+        """Of the workers that there are at the moment, if any."""
+        for pid in self.draw.sample(self.workers(), 1) if self.workers() else []:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it has ended by itself
+
     def ended(self, process, report):
         out, err = process.communicate(timeout=fleet.RUN_SECONDS)
         return fleet.Run(process.returncode, out, err, report)
@@ -95,7 +103,7 @@ class RanksComeBack(fleet.FleetTest):
     def test_killed_ranks_are_replaced(self):
         process, report = self.started(self.run_config("killed"))
         for kill in range(1, 4):
-            os.kill(self.draw.choice(self.workers()), signal.SIGKILL)
+            self.kill_one()
             self.wait_for(process, report, "recovery", kill)
             time.sleep(self.draw.uniform(0, 0.3))  # another moment of a step each time
         self.assert_recovered(self.ended(process, report), 3)
@@ -163,7 +171,7 @@ class RanksComeBack(fleet.FleetTest):
         process, report = self.started(self.run_config("spent", steps=1_000_000, restart={"max_per_rank": 1}))
         victims = 0
         while process.poll() is None and victims < 8:
-            os.kill(self.draw.choice(self.workers()), signal.SIGKILL)
+            self.kill_one()
             victims += 1
             time.sleep(0.7)  # for the fleet to come back, or to end
         run = self.ended(process, report)
