@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "coordinator/adoption.h"
 #include "coordinator/commit.h"
 #include "coordinator/ending.h"
 #include "coordinator/liveness.h"
@@ -24,6 +25,7 @@ Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
   ZF_CHECK(parameters.config.parallel().tensor() >= 1);
   fleet_.parameters = std::move(parameters);
   fleet_.places = fleet_.parameters.config.parallel().workers();
+  fleet_.generation = fleet_.parameters.previous_generation;
   fleet_.began = fleet_.forming_since = fleet_.last_tick = now_seconds;
   if (!fleet_.parameters.candidates.empty()) fleet_.last_committed_step = fleet_.parameters.candidates.front().step;
 }
@@ -38,17 +40,16 @@ std::vector<Output> Coordinator::Step(const CoordinatorEvent& event, double now_
 
 void Coordinator::Handle(const MessageReceived& received, double now) {
   const v1::WorkerMessage& message = received.message;
-  if (message.has_hello()) return OnHello(fleet_, received.member, message.hello(), now);
   Member* member = fleet_.Find(received.member);
+  if (message.has_hello()) {
+    if (member != nullptr || OnRejoin(fleet_, received.member, message.hello(), now)) return;
+    return OnHello(fleet_, received.member, message.hello(), now);
+  }
   if (member == nullptr) {
     return RefuseSession(fleet_, received.member, absl::FailedPreconditionError("a session must begin with Hello"));
   }
   if (message.generation() > fleet_.generation) {
-    return FailFleet(fleet_,
-                     absl::FailedPreconditionError(absl::StrCat(
-                         NameOf(*member), " is in generation ", message.generation(), ", this coordinator in ",
-                         fleet_.generation, ": its state is older than the fleet; use the newest --state-dir")),
-                     member->rank);
+    return FailFleet(fleet_, OlderThanTheFleet(fleet_, NameOf(*member), message.generation()), member->rank);
   }
   const bool stale = member->state != MemberState::kSpare && Stale(message);  // a spare is in no view
   // Until a member has heard of the next generation it speaks of the last, and is there all the same.
@@ -98,6 +99,8 @@ void Coordinator::Handle(const SessionClosed& closed, double now) {
 
 void Coordinator::Handle(const Tick&, double now) {
   CheckFormTimeout(fleet_, now);
+  if (fleet_.phase == Phase::kAdopting) return CheckAdoption(fleet_, now);
+  if (fleet_.phase == Phase::kForming && fleet_.restarted) FormViewIfComplete(fleet_, now);
   if (!fleet_.ended()) CheckLiveness(fleet_, now);
 }
 

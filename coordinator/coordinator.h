@@ -2,7 +2,8 @@
 // with the time, one at a time, and carries the outputs out in order.
 //
 // The life of a run: workers join and agree (rendezvous), get ranks and a generation (view), load a checkpoint
-// (load_phase), train with heartbeats and commits (training, commit, liveness), and end (stop, ending).
+// (load_phase), train with heartbeats and commits (training, commit, liveness), and end (stop, ending). A coordinator
+// that was started again takes over the fleet of the one before (adoption).
 #ifndef ZEROFLEET_COORDINATOR_COORDINATOR_H_
 #define ZEROFLEET_COORDINATOR_COORDINATOR_H_
 

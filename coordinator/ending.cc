@@ -60,7 +60,9 @@ void FailFleet(Fleet& fleet, const absl::Status& status, int rank) {
   fleet.Publish(event, "the run failed");
   fleet.SendToAll(RefusedMessage(status), "the run failed");
   fleet.SendToSpares(RefusedMessage(status), "the run failed");
-  for (const Member& member : fleet.members) fleet.Emit(CloseSession{member.id}, "the run failed");
+  for (const Member& member : fleet.members) {
+    if (member.id < kAwayIds) fleet.Emit(CloseSession{member.id}, "the run failed");
+  }
   for (const Member& spare : fleet.spares) fleet.Emit(CloseSession{spare.id}, "the run failed");
   fleet.Emit(EndRun{status}, "the run failed");
 }
@@ -71,8 +73,10 @@ void RefuseSession(Fleet& fleet, MemberId member, const absl::Status& status) {
 }
 
 void OnFinished(Fleet& fleet, Member& member, const v1::Finished& finished, double now) {
-  if (fleet.phase != Phase::kFinishing) fleet.finishing_since = now;
-  fleet.phase = Phase::kFinishing;
+  if (fleet.phase != Phase::kAdopting) {
+    if (fleet.phase != Phase::kFinishing) fleet.finishing_since = now;
+    fleet.phase = Phase::kFinishing;
+  }
   member.state = MemberState::kFinished;
   member.step = finished.step();
   member.finished_early = finished.stopped();

@@ -11,6 +11,7 @@ namespace zerofleet {
 const char* Name(Phase phase) {
   switch (phase) {
     case Phase::kForming: return "forming";
+    case Phase::kAdopting: return "adopting";
     case Phase::kLoading: return "loading";
     case Phase::kTraining: return "training";
     case Phase::kRecovering: return "recovering";
@@ -30,6 +31,7 @@ const char* Name(MemberState state) {
     case MemberState::kTraining: return "training";
     case MemberState::kFinished: return "finished";
     case MemberState::kLost: return "lost";
+    case MemberState::kAway: return "away";
   }
   return "";
 }
@@ -58,7 +60,7 @@ void Fleet::Send(MemberId member, v1::CoordinatorMessage message, std::string re
 
 void Fleet::SendToAll(const v1::CoordinatorMessage& message, const std::string& reason) {
   for (const Member& member : members) {
-    if (member.state != MemberState::kLost) Send(member.id, message, reason);
+    if (member.state != MemberState::kLost && member.state != MemberState::kAway) Send(member.id, message, reason);
   }
 }
 

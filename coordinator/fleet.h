@@ -1,7 +1,7 @@
 // The coordinator's whole state, and what every decision needs of it: names, lookups, and a place for outputs.
 //
-// The decisions stand in files of their own, as functions on a Fleet: rendezvous, view, load_phase, training, commit,
-// liveness, recovery, stop, ending. A fleet that recovers keeps this struct, and its view is set anew.
+// The decisions stand in files of their own, as functions on a Fleet: rendezvous, adoption, view, load_phase, training,
+// commit, liveness, recovery, stop, ending. A fleet that recovers keeps this struct, and its view is set anew.
 #ifndef ZEROFLEET_COORDINATOR_FLEET_H_
 #define ZEROFLEET_COORDINATOR_FLEET_H_
 
@@ -24,8 +24,8 @@
 
 namespace zerofleet {
 
-enum class Phase { kForming, kLoading, kTraining, kRecovering, kFinishing, kDone, kFailed };
-enum class MemberState { kSpare, kJoined, kReady, kLoading, kTraining, kFinished, kLost };
+enum class Phase { kForming, kAdopting, kLoading, kTraining, kRecovering, kFinishing, kDone, kFailed };
+enum class MemberState { kSpare, kJoined, kReady, kLoading, kTraining, kFinished, kLost, kAway };
 
 const char* Name(Phase phase);
 const char* Name(MemberState state);
@@ -34,7 +34,9 @@ const char* Name(MemberState state);
 struct CheckpointCandidate {
   std::string path;
   int64_t step = 0;
-  int team = 0;  // of the run that wrote it; 0: no run has formed yet
+  int team = 0;             // of the run that wrote it; 0: no run has formed yet
+  uint64_t generation = 0;  // of the fleet that wrote it
+  int64_t bytes = 0;        // of its shards
 };
 
 struct FleetParameters {
@@ -44,18 +46,21 @@ struct FleetParameters {
   std::function<std::vector<StateVector>(int world_size)> states = [](int) { return std::vector<StateVector>(); };
   std::string version;
   std::string run;                              // its name, for people and metrics
-  uint64_t previous_generation = 0;             // the largest ever used
+  uint64_t previous_generation = 0;             // the largest ever used; a fleet of it may be running
   std::vector<CheckpointCandidate> candidates;  // at the start, newest first; none: initialise from the seed
   bool may_fall_back = false;                   // a bad candidate makes way for the next
   std::vector<std::string> unreadable;          // step directories whose manifest is invalid
   std::vector<std::string> notices;             // what a person should know of the start, said when the fleet forms
 };
 
+// Ids from here on are of ranks without a session; no session gets one.
+inline constexpr MemberId kAwayIds = MemberId{1} << 63;
+
 struct Member {
   MemberId id = 0;
   MemberState state = MemberState::kJoined;
-  int rank = -1;  // -1 until assigned; one that joins a recovery has the place it takes at once
-  v1::Hello hello;
+  int rank = -1;    // -1 until assigned; one that joins a recovery has the place it takes at once
+  v1::Hello hello;  // of an adopted view: only its host and process id until it is back
   v1::Ready ready;
   int64_t step = 0;
   double last_heard = 0;               // seconds, of any message
@@ -64,8 +69,9 @@ struct Member {
   std::vector<v1::GroupProgress> progress;
   double progress_since = 0;  // when `progress` last changed
   bool finished_early = false;
-  bool failed = false;  // has reported an error it cannot go on from: it leaves, and is not lost by that
-  bool closed = false;  // its session has ended, after it had finished
+  bool failed = false;     // has reported an error it cannot go on from: it leaves, and is not lost by that
+  bool closed = false;     // its session has ended, after it had finished
+  bool came_back = false;  // it has come from the coordinator before
   v1::RankReport report;
 };
 
@@ -152,11 +158,13 @@ struct Fleet {
   std::map<int64_t, PendingCommit> commits;  // by step
   std::optional<Suspicion> suspicion;
   std::optional<Recovery> recovery;
-  v1::Flight flight;               // of the last view that was lost
-  double recovered_at = 0;         // seconds: training began again, and no step has been reported since; else 0
-  std::vector<int> vacant;         // ranks of the last view that nobody has taken yet, ascending
-  std::vector<RankLoss> losses;    // of the run
-  std::optional<v1::Hello> hello;  // the first worker's, which others must equal
+  std::optional<v1::Assignment> adopted;  // the view that is being adopted, as its first rank told it
+  bool restarted = false;                 // a worker has come back to this coordinator from its predecessor
+  v1::Flight flight;                      // of the last view that was lost
+  double recovered_at = 0;                // seconds: training began again, and no step has been reported since; else 0
+  std::vector<int> vacant;                // ranks of the last view that nobody has taken yet, ascending
+  std::vector<RankLoss> losses;           // of the run
+  std::optional<v1::Hello> hello;         // the first worker's, which others must equal
   std::optional<std::string> stop_reason;
   v1::StepEvent last_step_event;
   v1::EvaluateEvent last_evaluation;

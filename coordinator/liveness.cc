@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "coordinator/away.h"
 #include "coordinator/ending.h"
 #include "coordinator/hang.h"
 #include "coordinator/recovery.h"
@@ -106,13 +107,16 @@ void CheckLiveness(Fleet& fleet, double now) {
 }
 
 void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, double now) {
+  if (fleet.phase == Phase::kAdopting && member.state != MemberState::kSpare) return GoAway(fleet, member);
   if (member.state == MemberState::kFinished) {
     member.closed = true;
     return;
   }
   if (fleet.phase == Phase::kForming) {
     fleet.Emit(CloseSession{member.id}, absl::StrCat(NameOf(member), " left before the fleet formed: ", cause));
-    std::erase_if(fleet.members, [id = member.id](const Member& other) { return other.id == id; });
+    const auto is_it = [id = member.id](const Member& other) { return other.id == id; };
+    std::erase_if(fleet.members, is_it);
+    std::erase_if(fleet.spares, is_it);
     return;
   }
   if (member.failed) {  // it said why before it went

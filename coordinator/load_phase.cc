@@ -26,20 +26,6 @@ bool IsDamage(absl::StatusCode code) {
   return code == absl::StatusCode::kDataLoss || code == absl::StatusCode::kNotFound;
 }
 
-void PublishStart(Fleet& fleet, bool resumed) {
-  const Member& first = fleet.members.front();
-  v1::Event event;
-  v1::StartEvent& start = *event.mutable_start();
-  start.set_version(fleet.parameters.version);
-  *start.mutable_config() = fleet.parameters.config;
-  start.set_world_size(fleet.world_size());
-  start.set_generation(fleet.generation);
-  start.set_device(first.hello.device());
-  start.set_parameters(first.ready.parameters());
-  if (resumed) start.set_resumed_from(fleet.start_step);
-  fleet.Publish(event, "every rank has loaded");
-}
-
 // The fleet's figures go back to the step that was loaded.
 void ReturnTo(Fleet& fleet, int64_t step) {
   fleet.start_step = step;
@@ -75,7 +61,7 @@ void StartTraining(Fleet& fleet, double now) {
   if (fleet.training_began == 0) {
     fleet.training_began = now;
     fleet.first_step = fleet.start_step;
-    PublishStart(fleet, resumed);
+    PublishStart(fleet, fleet.members.front(), resumed);
   }
   v1::CoordinatorMessage message;
   message.mutable_start()->set_in_recovery(fleet.recovery.has_value());
@@ -99,6 +85,19 @@ void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& fail
 }
 
 }  // namespace
+
+void PublishStart(Fleet& fleet, const Member& told, bool resumed) {
+  v1::Event event;
+  v1::StartEvent& start = *event.mutable_start();
+  start.set_version(fleet.parameters.version);
+  *start.mutable_config() = fleet.parameters.config;
+  start.set_world_size(fleet.world_size());
+  start.set_generation(fleet.generation);
+  start.set_device(told.hello.device());
+  start.set_parameters(told.ready.parameters());
+  if (resumed) start.set_resumed_from(fleet.start_step);
+  fleet.Publish(event, "every rank has loaded");
+}
 
 void BeginLoad(Fleet& fleet, double now) {
   for (Member& member : fleet.members) {

@@ -9,6 +9,9 @@ namespace zerofleet {
 // Asks every rank to load the current candidate (an empty path where there is none: initialise from the seed).
 void BeginLoad(Fleet& fleet, double now);
 
+// Publishes the Start event; `told` is any member that knows the model's size.
+void PublishStart(Fleet& fleet, const Member& told, bool resumed);
+
 // One rank's answer. All good: training starts. Damaged data: the candidate before, where falling back is allowed and
 // one is left, with a notice that names the bad file; else the run fails. Other failures fail the run as they are.
 void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now);

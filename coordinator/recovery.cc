@@ -118,7 +118,9 @@ void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& 
     event.mutable_lost()->set_pid(member.hello.pid());
     event.mutable_lost()->set_cause(cause);
     fleet.Publish(std::move(event), "another may take its place");
-    RefuseSession(fleet, id, absl::UnavailableError(absl::StrCat(NameOf(member), " was given up: ", cause)));
+    if (id < kAwayIds) {
+      RefuseSession(fleet, id, absl::UnavailableError(absl::StrCat(NameOf(member), " was given up: ", cause)));
+    }
     if (member.rank >= 0) fleet.vacant.push_back(member.rank);
     const auto is_it = [id](const Member& other) { return other.id == id; };
     std::erase_if(fleet.members, is_it);
@@ -169,7 +171,8 @@ void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause,
     fleet.flight.set_cause(text);
   }
   for (const Member& member : fleet.members) {
-    if (member.state != MemberState::kLost && (member.failed || member.closed)) lost.push_back(member.id);
+    const bool gone = member.failed || member.closed || member.state == MemberState::kAway;
+    if (member.state != MemberState::kLost && gone) lost.push_back(member.id);
   }
   Remove(fleet, lost, cause);
   OpenNextGeneration(fleet, text, now);
@@ -219,6 +222,12 @@ void BreakView(Fleet& fleet, const Suspicion& suspicion, double now) {
   NoteRecovery(fleet, text, suspicion.rank, now, now);
   if (EndIfItMust(fleet, 1, suspicion.status, suspicion.rank)) return;
   Regroup(fleet, {}, text, text, now);
+}
+
+void RegroupAll(Fleet& fleet, const std::string& why, double now) {
+  if (EndIfItMust(fleet, /*newest=*/0, absl::UnavailableError(why), -1)) return;
+  fleet.recovery = Recovery{why, {}, now, 0, 0};
+  Regroup(fleet, {}, why, why, now);
 }
 
 void FillPlacesFromSpares(Fleet& fleet, double now) {

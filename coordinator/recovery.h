@@ -26,6 +26,9 @@ void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::str
 // rank that reported it.
 void BreakView(Fleet& fleet, const Suspicion& suspicion, double now);
 
+// Nobody is lost, but the view cannot go on: all members regroup.
+void RegroupAll(Fleet& fleet, const std::string& why, double now);
+
 // Gives free places to spares that are ready, in the order of their joining.
 void FillPlacesFromSpares(Fleet& fleet, double now);
 

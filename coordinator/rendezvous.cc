@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/agreement.h"
+#include "coordinator/away.h"
 #include "coordinator/ending.h"
 #include "coordinator/recovery.h"
 #include "coordinator/view.h"
@@ -28,13 +29,13 @@ bool HasPlace(const Fleet& fleet) {
 bool HasRoomForASpare(const Fleet& fleet) {
   const v1::Config& config = fleet.parameters.config;
   const int missing = fleet.phase == Phase::kForming ? 0 : config.parallel().workers() - fleet.world_size();
-  return static_cast<int>(fleet.spares.size()) < config.restart().spares() + missing;
+  const auto away = std::count_if(fleet.members.begin(), fleet.members.end(), IsAway);
+  return static_cast<int>(fleet.spares.size()) < config.restart().spares() + missing + away;
 }
 
 }  // namespace
 
 void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
-  if (fleet.Find(id) != nullptr) return;  // a repetition
   const bool place = HasPlace(fleet), spare = !place && HasRoomForASpare(fleet);
   if (!place && !spare) {
     return RefuseSession(fleet, id,
@@ -43,23 +44,36 @@ void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
                                           fleet.spares.empty() ? "" : " and its spares (restart.spares)",
                                           "; no place is left for ", PlaceOf(hello))));
   }
-  if (!fleet.hello) fleet.hello = hello;
+  if (!fleet.hello) {
+    fleet.hello = hello;
+    fleet.hello->clear_rejoin();
+  }
   const absl::Status agreed =
       CheckAgreement(kHelloAgreements, PlaceOf(*fleet.hello), *fleet.hello, PlaceOf(hello), hello);
   if (!agreed.ok() && fleet.phase != Phase::kForming) return RefuseSession(fleet, id, agreed);
   Member member;
   member.id = id;
   member.hello = hello;
+  member.hello.clear_rejoin();
+  member.came_back = hello.has_rejoin();
   member.last_heard = member.progress_since = now;
   if (spare) member.state = MemberState::kSpare;
   if (fleet.phase == Phase::kRecovering && place) TakePlace(fleet, member);
   (spare ? fleet.spares : fleet.members).push_back(member);
   if (!agreed.ok()) return FailFleet(fleet, agreed, -1);
+  SendWelcome(fleet, id,
+              spare ? "a spare joined" : absl::StrCat(fleet.members.size(), " of ", fleet.world_size(), " joined"));
+  if (!hello.rejoin().has_assignment()) return;
+  v1::CoordinatorMessage regroup;
+  regroup.mutable_regroup()->set_reason("the fleet has left its view behind");
+  fleet.Send(id, regroup, "its view is no more");
+}
+
+void SendWelcome(Fleet& fleet, MemberId id, const std::string& reason) {
   v1::CoordinatorMessage message;
   *message.mutable_welcome()->mutable_config() = fleet.parameters.config;
   message.mutable_welcome()->set_run(fleet.parameters.run);
-  fleet.Send(id, message,
-             spare ? "a spare joined" : absl::StrCat(fleet.members.size(), " of ", fleet.world_size(), " joined"));
+  fleet.Send(id, message, reason);
 }
 
 void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {

@@ -18,6 +18,11 @@ std::string MessageOf(const Fleet& fleet, double now) {
   if (fleet.phase == Phase::kForming) {
     return absl::StrCat("waiting for workers: ", fleet.members.size(), " of ", fleet.world_size(), " joined");
   }
+  if (fleet.phase == Phase::kAdopting) {
+    const auto back = std::count_if(fleet.members.begin(), fleet.members.end(),
+                                    [](const Member& member) { return member.state != MemberState::kAway; });
+    return absl::StrCat("adopting a running fleet: ", back, " of ", fleet.world_size(), " ranks are back");
+  }
   if (fleet.phase == Phase::kRecovering) {
     return absl::StrCat("recovering, ", fleet.members.size(), " of ", fleet.world_size(),
                         " places taken: ", fleet.recovery->cause);

@@ -16,9 +16,14 @@ void OnStop(Fleet& fleet, const std::string& reason) {
   if (fleet.phase == Phase::kForming || fleet.phase == Phase::kLoading) {
     return FailFleet(fleet, absl::CancelledError(absl::StrCat("stopped before training began: ", reason)), -1);
   }
+  if (fleet.phase == Phase::kAdopting) return;  // told when all ranks are back
+  TellStop(fleet);
+}
+
+void TellStop(Fleet& fleet) {
   v1::CoordinatorMessage message;
-  message.mutable_stop()->set_reason(reason);
-  fleet.SendToAll(message, reason);
+  message.mutable_stop()->set_reason(*fleet.stop_reason);
+  fleet.SendToAll(message, *fleet.stop_reason);
 }
 
 void OnStopRequested(Fleet& fleet, const Member& member, const v1::StopRequested& requested) {

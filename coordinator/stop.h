@@ -11,6 +11,9 @@ namespace zerofleet {
 // Idempotent: the first reason counts. A fleet that does not train yet has nothing to save and ends at once, Cancelled.
 void OnStop(Fleet& fleet, const std::string& reason);
 
+// Tells all members of the stop that was asked for.
+void TellStop(Fleet& fleet);
+
 // A worker received a signal.
 void OnStopRequested(Fleet& fleet, const Member& member, const v1::StopRequested& requested);
 

@@ -144,6 +144,9 @@ CoordinatorEvent ParseEvent(const std::string& text, const Fleet& fleet) {
   if (received.message.has_shard_written() && !received.message.shard_written().manifest().has_config()) {
     *received.message.mutable_shard_written()->mutable_manifest()->mutable_config() = fleet.parameters.config;
   }
+  if (received.message.hello().rejoin().has_assignment() && !received.message.hello().rejoin().has_config()) {
+    *received.message.mutable_hello()->mutable_rejoin()->mutable_config() = fleet.parameters.config;
+  }
   return received;
 }
 

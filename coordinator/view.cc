@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "coordinator/agreement.h"
+#include "coordinator/away.h"
 #include "coordinator/ending.h"
 #include "coordinator/load_phase.h"
 
@@ -45,6 +46,8 @@ int TeamOf(const Fleet& fleet, const std::vector<int>& nodes) {
   return AutoTeam(nodes, parameters.config.parallel().tensor());
 }
 
+}  // namespace
+
 View ViewOf(const Fleet& fleet) {
   std::vector<std::string> hosts;
   for (const Member& member : fleet.members) hosts.push_back(member.hello.host());
@@ -75,10 +78,8 @@ v1::Assignment AssignmentOf(const Fleet& fleet) {
   return assignment;
 }
 
-}  // namespace
-
 void NewGeneration(Fleet& fleet) {
-  fleet.generation = std::max(fleet.generation, fleet.parameters.previous_generation) + 1;
+  ++fleet.generation;
   fleet.Emit(PersistState{{fleet.generation, fleet.last_committed_step}},
              absl::StrCat("generation ", fleet.generation, " must outlive this process"));
 }
@@ -91,6 +92,9 @@ void TakePlace(Fleet& fleet, Member& member) {
 
 void FormViewIfComplete(Fleet& fleet, double now) {
   if (!fleet.All(MemberState::kReady) || !fleet.commits.empty()) return;
+  // Whoever trains may be slower to come back than a spare.
+  const bool expected = fleet.phase == Phase::kForming && fleet.restarted;
+  if (expected && now - fleet.began < AdoptionSeconds(fleet.parameters.config.restart())) return;
   if (fleet.recovery) {
     fleet.recovery->formed = now;  // in the generation that the loss began
   } else {

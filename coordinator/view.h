@@ -6,7 +6,8 @@
 
 namespace zerofleet {
 
-// If every place is taken, every member ready and no manifest of an earlier view still being written: puts the members
+// If every place is taken, every member ready, no manifest of an earlier view still being written, and no running fleet
+// to be expected back (adoption.h): puts the members
 // in rank order and sends each its Assignment. In a recovery, those who had a rank keep it.
 //
 // The team is parallel.team where that is a number. Where it is auto, a run keeps the team it was first formed with,
@@ -15,6 +16,11 @@ void FormViewIfComplete(Fleet& fleet, double now);
 
 // The next generation, made durable before anything that follows.
 void NewGeneration(Fleet& fleet);
+
+// The view that the fleet's members make, which are in rank order.
+View ViewOf(const Fleet& fleet);
+// What all members are told of their view; without what differs between its receivers.
+v1::Assignment AssignmentOf(const Fleet& fleet);
 
 // Gives the member the lowest rank that is free in a recovery, if it is known yet.
 void TakePlace(Fleet& fleet, Member& member);

@@ -23,7 +23,10 @@ namespace {
 constexpr char kLockName[] = ".lock";
 
 void AddCandidate(ResumePlan& plan, const std::string& path, const v1::CheckpointManifest& manifest) {
-  plan.candidates.push_back({path, manifest.step(), manifest.team()});
+  CheckpointCandidate candidate{path, manifest.step(), manifest.team(), static_cast<uint64_t>(manifest.generation()),
+                                0};
+  for (const v1::ShardFile& file : manifest.files()) candidate.bytes += file.bytes();
+  plan.candidates.push_back(std::move(candidate));
   plan.newest_generation = std::max(plan.newest_generation, static_cast<uint64_t>(manifest.generation()));
   plan.newest_unix_seconds =
       std::max(plan.newest_unix_seconds, static_cast<int64_t>(manifest.committed_unix_seconds()));

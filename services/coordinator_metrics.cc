@@ -66,8 +66,8 @@ constexpr RecoveryPhase kRecoveryPhases[] = {{"detect", &RecoveryDurations::dete
                                              {"rendezvous", &RecoveryDurations::rendezvous},
                                              {"load", &RecoveryDurations::load},
                                              {"first_step", &RecoveryDurations::first_step}};
-constexpr Phase kPhases[] = {Phase::kForming,   Phase::kLoading, Phase::kTraining, Phase::kRecovering,
-                             Phase::kFinishing, Phase::kDone,    Phase::kFailed};
+constexpr Phase kPhases[] = {Phase::kForming,    Phase::kAdopting,  Phase::kLoading, Phase::kTraining,
+                             Phase::kRecovering, Phase::kFinishing, Phase::kDone,    Phase::kFailed};
 constexpr MemberState kMemberStates[] = {MemberState::kSpare,   MemberState::kJoined,   MemberState::kReady,
                                          MemberState::kLoading, MemberState::kTraining, MemberState::kFinished,
                                          MemberState::kLost};

@@ -65,7 +65,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   parameters.unreadable = plan.unreadable;
   parameters.notices = std::move(plan.notices);
 
-  store->RemoveUnfinished(parameters.previous_generation);
+  // A fleet of the newest generation may be running, and about to commit.
+  if (parameters.previous_generation > 0) store->RemoveUnfinished(parameters.previous_generation - 1);
 
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer());
   server->store_ = std::move(store);
@@ -106,6 +107,7 @@ int CoordinatorServer::port() const { return server_->port(); }
 
 absl::Status CoordinatorServer::Wait() {
   absl::Status status = loop_->WaitForEnd();
+  if (status.ok()) store_->RemoveUnfinished(loop_->GetStatus().generation());
   absl::Time deadline = absl::Now() + kDrain;
   loop_->WaitUntilNoSessions(kDrain);
   loop_->events().WaitUntilUnfollowed(std::max(absl::ZeroDuration(), deadline - absl::Now()));

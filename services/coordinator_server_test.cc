@@ -333,5 +333,20 @@ TEST_F(CoordinatorServerTest, APortInUseIsAnErrorThatNamesIt) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(options_.listen));
 }
 
+TEST_F(CoordinatorServerTest, WhatAFleetThatMayRunIsSavingIsKeptUntilARunHasEndedWell) {
+  ASSERT_TRUE(WriteCoordinatorState(options_.state_dir, {7, -1}).ok());
+  const std::string step = StepDirectory(options_.config.checkpoint().dir(), 30);
+  for (const uint64_t generation : {6, 7}) ASSERT_TRUE(CreateDirectories(PartialDirectory(step, generation)).ok());
+  Start();
+  EXPECT_FALSE(FileExists(PartialDirectory(step, 6)));
+  EXPECT_TRUE(FileExists(PartialDirectory(step, 7)));
+  Form();
+  for (auto& stream : streams_) stream->Finished(0);
+  for (auto& stream : streams_) stream->Expect(v1::CoordinatorMessage::kComplete);
+  for (auto& stream : streams_) stream->Finish();
+  EXPECT_TRUE(server_->Wait().ok());
+  EXPECT_FALSE(FileExists(PartialDirectory(step, 7)));
+}
+
 }  // namespace
 }  // namespace zerofleet

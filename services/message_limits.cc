@@ -2,6 +2,7 @@
 #include "services/message_limits.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "absl/strings/ascii.h"
@@ -35,6 +36,8 @@ constexpr SizeLimit kSizeLimits[] = {
     {Body::BODY_NOT_SET, "a message without a body", 1 << 10},
 };
 
+constexpr size_t kMostHostName = 253;  // the longest name DNS allows
+
 struct HelloLimit {
   const char* name;
   const std::string& (v1::Hello::*value)() const;
@@ -43,13 +46,15 @@ struct HelloLimit {
 constexpr HelloLimit kHelloLimits[] = {
     {"build_id", &v1::Hello::build_id, 128},
     {"version", &v1::Hello::version, 64},
-    {"host", &v1::Hello::host, 253},  // the longest name DNS allows
+    {"host", &v1::Hello::host, kMostHostName},
     {"device", &v1::Hello::device, 16},
     {"device_description", &v1::Hello::device_description, 256},
     {"metrics_address", &v1::Hello::metrics_address, 260},
+    {"incarnation", &v1::Hello::incarnation, 128},
 };
 
 constexpr size_t kMostDigest = 128;
+constexpr size_t kMostRejoin = 256 << 10;  // bytes of a Hello that describes a view: some 50 for each of its ranks
 
 constexpr int kMostFlightEntries = 256;
 constexpr int kMostGroups = 16;
@@ -68,7 +73,12 @@ absl::Status CheckHello(const v1::Hello& hello) {
   for (const HelloLimit& limit : kHelloLimits) {
     ZF_RETURN_IF_ERROR(CheckText("Hello", limit.name, (hello.*limit.value)(), limit.bytes));
   }
-  return absl::OkStatus();
+  for (const v1::Member& member : hello.rejoin().assignment().members()) {
+    ZF_RETURN_IF_ERROR(CheckText("Rejoin", "host", member.host(), kMostHostName));
+  }
+  const double seconds = hello.rejoin().training_seconds();
+  if (std::isfinite(seconds) && seconds >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("Rejoin.training_seconds must be >= 0");
 }
 
 absl::Status CheckReady(const v1::Ready& ready) {
@@ -141,9 +151,10 @@ int MostMessageBytes(const v1::Config& config) {
 
 absl::Status AdmitMessage(size_t bytes, v1::WorkerMessage& message) {
   for (const SizeLimit& limit : kSizeLimits) {
-    if (limit.body != message.body_case() || bytes <= limit.bytes) continue;
+    const size_t most = message.hello().has_rejoin() ? kMostRejoin : limit.bytes;
+    if (limit.body != message.body_case() || bytes <= most) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(limit.name, " has ", bytes, " bytes; at most ", limit.bytes, " are allowed"));
+        absl::StrCat(limit.name, " has ", bytes, " bytes; at most ", most, " are allowed"));
   }
   if (message.has_hello()) return CheckHello(message.hello());
   if (message.has_ready()) return CheckReady(message.ready());

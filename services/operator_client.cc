@@ -16,6 +16,15 @@
 
 namespace zerofleet {
 
+namespace {
+
+std::chrono::system_clock::time_point In(double seconds) {
+  return std::chrono::system_clock::now() +
+         std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
 struct OperatorClient::Impl {
   std::string coordinator, token;
   std::shared_ptr<grpc::Channel> channel;
@@ -27,8 +36,7 @@ struct OperatorClient::Impl {
 
   // Waits for the channel, so that a coordinator that is not there is told apart from one that is slow to answer.
   absl::Status Prepare(grpc::ClientContext& context, double timeout_seconds) {
-    const auto deadline = std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(
-                                                                 std::chrono::duration<double>(timeout_seconds));
+    const auto deadline = In(timeout_seconds);
     if (!channel->WaitForConnected(deadline)) {
       return NoCoordinator(channel, coordinator, timeout_seconds);
     }
@@ -72,6 +80,8 @@ absl::Status OperatorClient::Stop(const std::string& reason, double timeout_seco
   v1::StopResponse response;
   return impl_->Result(impl_->stub->Stop(&context, request, &response));
 }
+
+bool OperatorClient::WaitForCoordinator(double seconds) { return impl_->channel->WaitForConnected(In(seconds)); }
 
 absl::Status OperatorClient::Watch(const std::function<void(const v1::Event&)>& on_event) {
   grpc::ClientContext context;

@@ -28,6 +28,9 @@ class OperatorClient {
   absl::StatusOr<v1::GetStatusResponse> GetStatus(double timeout_seconds, const v1::GetStatusRequest& request = {});
   absl::Status Stop(const std::string& reason, double timeout_seconds);
 
+  // Whether a coordinator can be reached within `seconds`; tries to, also right after it was lost.
+  bool WaitForCoordinator(double seconds);
+
   // Calls `on_event` for each of the run's events, from its beginning as far as the coordinator keeps it, until the run
   // has ended (OK), the coordinator is lost (Unavailable), or CancelWatch is called (Cancelled). The coordinator keeps
   // what this watch has not read yet. One watch at a time.

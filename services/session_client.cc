@@ -1,10 +1,11 @@
-// The two threads and two queues of a session; see session_client.h.
+// The streams, threads and queues of a session; see session_client.h.
 #include "services/session_client.h"
 
 #include <algorithm>
 #include <chrono>
 #include <deque>
 #include <optional>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -18,13 +19,19 @@
 #include "grpcpp/client_context.h"
 #include "services/address.h"
 #include "services/grpc_common.h"
+#include "services/session_journal.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
 namespace zerofleet {
 namespace {
 
 // Both sides say little: a queue this long means that the other end has stopped taking part.
-constexpr size_t kQueueBound = 4096;
+constexpr size_t kQueueBound = 2 * SessionJournal::kMostEvents;
+
+// Between two streams: it doubles as long as none is answered, and every worker waits a random part of it, so that a
+// coordinator does not meet all at once.
+constexpr double kFirstPauseSeconds = 0.05, kLongestPauseSeconds = 2;
+constexpr auto kConnectSlice = std::chrono::milliseconds(100);  // how soon the end of waiting is noticed
 
 constexpr double kDefaultHeartbeatSeconds = 0.5;
 constexpr double kShortestHeartbeatSeconds = 0.05;
@@ -50,53 +57,113 @@ absl::Status WaitForCoordinator(const std::shared_ptr<grpc::Channel>& channel, c
 }  // namespace
 
 struct SessionClient::Impl {
-  // --- Set before the threads start.
-  std::string coordinator;
-  double linger_seconds = 0;
+  // How a stream ended.
+  struct StreamEnd {
+    absl::Status reason;
+    bool broke;  // without a word of the coordinator's: another may answer
+  };
+
+  // --- Set before the thread starts.
+  SessionOptions options;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Coordinator::Stub> stub;
-  grpc::ClientContext context;
+  std::thread session;
+
+  // --- Of the session's thread, and of the writing thread while a stream lasts.
   std::unique_ptr<Stream> stream;
-  std::thread reader, writer;
+  std::mt19937 random{std::random_device()()};
+  double pause = kFirstPauseSeconds;  // before the next stream
+  double broken_since = 0;            // monotonic seconds
 
   absl::Mutex mutex;
+  std::unique_ptr<grpc::ClientContext> context ABSL_GUARDED_BY(mutex);  // of the stream
   std::deque<v1::WorkerMessage> outgoing ABSL_GUARDED_BY(mutex);
   std::deque<v1::CoordinatorMessage> incoming ABSL_GUARDED_BY(mutex);
+  SessionJournal journal ABSL_GUARDED_BY(mutex);
   uint64_t generation ABSL_GUARDED_BY(mutex) = 0;  // of the last message Receive returned
   std::function<v1::Heartbeat()> heartbeat ABSL_GUARDED_BY(mutex);
   double heartbeat_seconds ABSL_GUARDED_BY(mutex) = 0;  // 0: not known yet
   double next_heartbeat ABSL_GUARDED_BY(mutex) = 0;     // monotonic; 0: at once
+  double give_up_seconds ABSL_GUARDED_BY(mutex) = 0;    // without a coordinator
   std::function<void(absl::Status)> on_lost ABSL_GUARDED_BY(mutex);
   std::function<void(uint64_t, absl::Status)> on_regroup ABSL_GUARDED_BY(mutex);
-  absl::Status lost ABSL_GUARDED_BY(mutex);         // why there is no session any more
-  bool completed ABSL_GUARDED_BY(mutex) = false;    // a Complete has come
-  bool stream_over ABSL_GUARDED_BY(mutex) = false;  // nothing more can be read
+  absl::Status lost ABSL_GUARDED_BY(mutex);       // why there is no session any more
+  bool completed ABSL_GUARDED_BY(mutex) = false;  // a Complete has come
+  bool known ABSL_GUARDED_BY(mutex) = true;       // to who answers: false until it has welcomed a worker that came back
+  bool stream_over ABSL_GUARDED_BY(mutex) = false;  // nothing more can be read from the stream
   bool closing ABSL_GUARDED_BY(mutex) = false;      // the destructor has begun
-  bool writer_done ABSL_GUARDED_BY(mutex) = false;
-  bool reader_done ABSL_GUARDED_BY(mutex) = false;  // the stream's status is known
+  bool ended ABSL_GUARDED_BY(mutex) = false;        // no stream follows
 
   // --- Conditions waited for.
   bool WriterHasWork() ABSL_SHARED_LOCKS_REQUIRED(mutex) {
-    const bool first_heartbeat = heartbeat != nullptr && next_heartbeat == 0;
+    const bool first_heartbeat = heartbeat != nullptr && next_heartbeat == 0 && known;
     return stream_over || closing || !outgoing.empty() || first_heartbeat;
   }
   bool CanReceive() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return !incoming.empty() || !lost.ok(); }
   bool CanNotify() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return on_lost != nullptr || closing; }
 
-  // --- The reading thread: messages, then the stream's end.
-  void ReadLoop() {
+  // --- The session's thread: one stream after another.
+  void Run() {
+    StreamEnd end = RunStream();
+    while (end.broke && OpenAgain(end.reason)) end = RunStream();
+    NotifyLost(end.reason);
+  }
+
+  StreamEnd RunStream() {
+    std::thread writer([this] { WriteLoop(); });
     absl::Status reason;
     v1::CoordinatorMessage message;
     while (reason.ok() && stream->Read(&message)) reason = Take(std::move(message));
-    if (!reason.ok()) context.TryCancel();
     {
       absl::MutexLock lock(&mutex);
       stream_over = true;
-      mutex.Await(absl::Condition(&writer_done));
+      if (!reason.ok()) context->TryCancel();
     }
+    writer.join();
     const grpc::Status end = stream->Finish();
-    if (reason.ok()) reason = EndOfStream(end);
-    NotifyLost(reason);
+    if (!reason.ok()) return {reason, false};
+    return EndOfStream(end);
+  }
+
+  void Open() {
+    stream.reset();  // before its context
+    auto next = std::make_unique<grpc::ClientContext>();
+    ShowToken(*next, options.token);
+    stream = stub->Session(next.get());
+    absl::MutexLock lock(&mutex);
+    context = std::move(next);
+    stream_over = false;
+    if (closing) context->TryCancel();  // too late for Close to do it
+  }
+
+  // The next stream, once the coordinator answers again, with the Hello that says what this worker was doing. False if
+  // none does in time, or nobody waits for it any more.
+  bool OpenAgain(const absl::Status& why) {
+    const double now = Clock::Real().MonotonicSeconds();
+    if (broken_since == 0) {
+      broken_since = now;
+      if (options.note) options.note(absl::StrCat(why.message(), "; going on, and connecting again"));
+    }
+    const double longest = std::exchange(pause, std::min(2 * pause, kLongestPauseSeconds));
+    const absl::Duration jittered = absl::Seconds(longest * std::uniform_real_distribution<>(0.5, 1)(random));
+    double deadline = 0;
+    {
+      absl::MutexLock lock(&mutex);
+      deadline = broken_since + give_up_seconds;
+      if (mutex.AwaitWithTimeout(absl::Condition(&closing), jittered)) return false;
+    }
+    while (!channel->WaitForConnected(std::chrono::system_clock::now() + kConnectSlice)) {
+      absl::MutexLock lock(&mutex);
+      if (closing || Clock::Real().MonotonicSeconds() > deadline) return false;
+    }
+    if (Clock::Real().MonotonicSeconds() > deadline) return false;
+    Open();
+    absl::MutexLock lock(&mutex);
+    outgoing.clear();  // the journal has what matters of it
+    const std::optional<v1::WorkerMessage> hello = journal.Hello(Clock::Real().MonotonicSeconds());
+    known = !hello;
+    if (hello) outgoing.push_back(*hello);
+    return true;
   }
 
   // OK, or why the session ends with this message.
@@ -109,16 +176,29 @@ struct SessionClient::Impl {
     if (message.has_regroup()) NotifyRegroup(message);
     absl::MutexLock lock(&mutex);
     if (incoming.size() >= kQueueBound) {
-      return absl::AbortedError(absl::StrCat("the coordinator at ", coordinator, " sent ", kQueueBound,
+      return absl::AbortedError(absl::StrCat("the coordinator at ", options.coordinator, " sent ", kQueueBound,
                                              " messages that this worker has not taken"));
     }
+    journal.Arrived(message, Clock::Real().MonotonicSeconds());
     if (message.has_complete()) completed = true;
-    if (message.has_welcome() && heartbeat_seconds == 0) {
-      const double timeout = message.welcome().config().restart().heartbeat_timeout_seconds();
-      if (timeout > 0) heartbeat_seconds = std::max(timeout / kHeartbeatsPerTimeout, kShortestHeartbeatSeconds);
-    }
+    if (message.has_welcome()) TakeWelcome(message.welcome().config().restart());
     incoming.push_back(std::move(message));
     return absl::OkStatus();
+  }
+
+  void TakeWelcome(const v1::RestartConfig& restart) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    const double timeout = restart.heartbeat_timeout_seconds();
+    if (heartbeat_seconds == 0 && timeout > 0) {
+      heartbeat_seconds = std::max(timeout / kHeartbeatsPerTimeout, kShortestHeartbeatSeconds);
+    }
+    if (!options.reconnect_seconds && restart.form_timeout_seconds() > 0) {
+      give_up_seconds = restart.form_timeout_seconds();
+    }
+    pause = kFirstPauseSeconds;
+    broken_since = 0;
+    if (std::exchange(known, true)) return;
+    for (v1::WorkerMessage& message : journal.Rest()) outgoing.push_back(std::move(message));
+    next_heartbeat = 0;
   }
 
   void NotifyRegroup(const v1::CoordinatorMessage& message) {
@@ -130,17 +210,23 @@ struct SessionClient::Impl {
     if (handler) handler(message.generation(), absl::AbortedError(message.regroup().reason()));
   }
 
-  absl::Status EndOfStream(const grpc::Status& end) {
+  StreamEnd EndOfStream(const grpc::Status& end) {
     absl::MutexLock lock(&mutex);
-    if (completed) return absl::UnavailableError("the run is complete and its session over");
+    const bool crowded = !known && end.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;  // too many come at once
+    known = false;  // until a coordinator answers, if one does
+    if (completed) return {absl::UnavailableError("the run is complete and its session over"), false};
+    const std::string& coordinator = options.coordinator;
     if (end.ok()) {
-      return absl::UnavailableError(absl::StrCat("the coordinator at ", coordinator, " ended the session"));
+      return {absl::UnavailableError(absl::StrCat("the coordinator at ", coordinator, " ended the session")), false};
     }
     const bool refused = end.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
                          end.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
                          end.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
-    return FromGrpc(end, refused ? absl::StrCat("the coordinator at ", coordinator, " refused this worker")
-                                 : absl::StrCat("lost the coordinator at ", coordinator));
+    const bool broke =
+        end.error_code() == grpc::StatusCode::UNAVAILABLE || end.error_code() == grpc::StatusCode::CANCELLED || crowded;
+    return {FromGrpc(end, refused ? absl::StrCat("the coordinator at ", coordinator, " refused this worker")
+                                  : absl::StrCat("lost the coordinator at ", coordinator)),
+            broke && !closing};
   }
 
   void NotifyLost(const absl::Status& reason) {
@@ -148,7 +234,7 @@ struct SessionClient::Impl {
     {
       absl::MutexLock lock(&mutex);
       lost = reason;
-      reader_done = true;
+      ended = true;
       if (completed) return;
       mutex.Await(absl::Condition(this, &Impl::CanNotify));
       if (closing) return;
@@ -157,7 +243,7 @@ struct SessionClient::Impl {
     handler(reason);
   }
 
-  // --- The writing thread: what is queued, and heartbeats when they are due.
+  // --- A stream's writing thread: what is queued, and heartbeats when they are due.
   void WriteLoop() {
     while (std::optional<v1::WorkerMessage> message = NextToWrite()) {
       if (!stream->Write(*message)) break;
@@ -168,8 +254,6 @@ struct SessionClient::Impl {
       half_close = closing && !stream_over;
     }
     if (half_close) stream->WritesDone();
-    absl::MutexLock lock(&mutex);
-    writer_done = true;
   }
 
   // Waits for a message to write; nothing once the stream is over, or closing and all is written.
@@ -197,7 +281,7 @@ struct SessionClient::Impl {
   }
 
   absl::Duration UntilHeartbeat() ABSL_SHARED_LOCKS_REQUIRED(mutex) {
-    if (!heartbeat) return absl::InfiniteDuration();
+    if (!heartbeat || !known) return absl::InfiniteDuration();
     return absl::Seconds(next_heartbeat - Clock::Real().MonotonicSeconds());
   }
 
@@ -206,24 +290,23 @@ struct SessionClient::Impl {
     *message.mutable_heartbeat() = std::move(beat);
     absl::MutexLock lock(&mutex);
     message.set_generation(generation);
+    journal.Sent(message);
     return message;
   }
 
   void Start() {
-    stream = stub->Session(&context);
-    reader = std::thread([this] { ReadLoop(); });
-    writer = std::thread([this] { WriteLoop(); });
+    Open();
+    session = std::thread([this] { Run(); });
   }
 
   void Close() {
     {
       absl::MutexLock lock(&mutex);
       closing = true;
-      mutex.AwaitWithTimeout(absl::Condition(&reader_done), absl::Seconds(linger_seconds));
+      mutex.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(options.linger_seconds));
+      context->TryCancel();  // no effect on a stream that has ended
     }
-    context.TryCancel();  // no effect on a stream that has ended
-    writer.join();
-    reader.join();
+    session.join();
   }
 };
 
@@ -238,15 +321,14 @@ absl::StatusOr<std::unique_ptr<SessionClient>> SessionClient::Connect(const Sess
         absl::StrCat("address \"", options.coordinator, "\" has port 0; a coordinator's port is from 1 to 65535"));
   }
   auto impl = std::make_unique<Impl>();
-  impl->coordinator = options.coordinator;
-  impl->linger_seconds = options.linger_seconds;
+  impl->options = options;
   {
     absl::MutexLock lock(&impl->mutex);
     impl->heartbeat_seconds = options.heartbeat_interval_seconds;
+    impl->give_up_seconds = options.reconnect_seconds.value_or(options.connect_timeout_seconds);
   }
   ZF_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials, ChannelCredentialsFrom(options.tls));
   impl->channel = MakeChannel(address, credentials, options.tls.server_name);
-  ShowToken(impl->context, options.token);
   ZF_RETURN_IF_ERROR(WaitForCoordinator(impl->channel, options));
   impl->stub = v1::Coordinator::NewStub(impl->channel);
   impl->Start();
@@ -257,11 +339,12 @@ absl::Status SessionClient::Send(v1::WorkerMessage message) {
   absl::MutexLock lock(&impl_->mutex);
   if (!impl_->lost.ok()) return impl_->lost;
   if (impl_->outgoing.size() >= kQueueBound) {
-    return absl::UnavailableError(absl::StrCat("the coordinator at ", impl_->coordinator, " has left ", kQueueBound,
-                                               " messages of this worker unread"));
+    return absl::UnavailableError(absl::StrCat("the coordinator at ", impl_->options.coordinator, " has left ",
+                                               kQueueBound, " messages of this worker unread"));
   }
   if (message.generation() == 0) message.set_generation(impl_->generation);
-  impl_->outgoing.push_back(std::move(message));
+  impl_->journal.Sent(message);
+  if (impl_->known) impl_->outgoing.push_back(std::move(message));
   return absl::OkStatus();
 }
 
@@ -271,7 +354,7 @@ absl::StatusOr<v1::CoordinatorMessage> SessionClient::Receive(double timeout_sec
   if (impl_->incoming.empty()) {
     if (!impl_->lost.ok()) return impl_->lost;
     return absl::DeadlineExceededError(
-        absl::StrCat("the coordinator at ", impl_->coordinator, " sent nothing for ", timeout_seconds, " s"));
+        absl::StrCat("the coordinator at ", impl_->options.coordinator, " sent nothing for ", timeout_seconds, " s"));
   }
   v1::CoordinatorMessage message = std::move(impl_->incoming.front());
   impl_->incoming.pop_front();

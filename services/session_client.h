@@ -1,13 +1,16 @@
 // A worker's session with the coordinator, over gRPC.
 //
 // One thread reads the stream and one writes it, heartbeats included; callers meet them at two bounded queues, so no
-// caller ever waits for the network. A message says the generation of the last message that Receive returned: what the
-// trainer does not yet know of, its messages do not speak for.
+// caller ever waits for the network. A stream that breaks is no loss yet: the session opens another, says what the
+// worker was doing (session_journal.h), and callers notice nothing but that messages arrive later. A message says the
+// generation of the last message that Receive returned: what the trainer does not yet know of, its messages do not
+// speak for.
 #ifndef ZEROFLEET_SERVICES_SESSION_CLIENT_H_
 #define ZEROFLEET_SERVICES_SESSION_CLIENT_H_
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,12 +25,17 @@ struct SessionOptions {
   double connect_timeout_seconds = 60;  // for a coordinator that is still starting
   // 0: a quarter of the run's heartbeat timeout, which the coordinator's Welcome tells.
   double heartbeat_interval_seconds = 0;
+  // For how long a session without a coordinator goes on. None: restart.form_timeout_seconds of the run, which the
+  // Welcome tells; until then as long as connecting may take.
+  std::optional<double> reconnect_seconds = std::nullopt;
   // The longest the destructor waits for messages already sent to arrive.
   double linger_seconds = 2;
   // Asked several times a second while connecting; true ends the attempt with Cancelled.
   std::function<bool()> cancelled = nullptr;
   TlsFiles tls = {};       // none: plaintext
   std::string token = "";  // shown to the coordinator; empty: none
+  // Called with a line for the log, from the session's thread, when a stream breaks.
+  std::function<void(const std::string& line)> note = nullptr;
 };
 
 class SessionClient : public FleetSession {

@@ -1,6 +1,8 @@
 // Sessions with a real server on loopback: exchange, refusal, loss, heartbeats.
 #include "services/session_client.h"
 
+#include <atomic>
+#include <optional>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -41,9 +43,12 @@ struct Recorder {
   }
 };
 
-std::unique_ptr<SessionClient> Connected(const TestCoordinator& coordinator) {
-  auto session = SessionClient::Connect(
-      {.coordinator = coordinator.address(), .connect_timeout_seconds = 10, .linger_seconds = kPatienceSeconds});
+std::unique_ptr<SessionClient> Connected(const TestCoordinator& coordinator,
+                                         std::optional<double> reconnect_seconds = std::nullopt) {
+  auto session = SessionClient::Connect({.coordinator = coordinator.address(),
+                                         .connect_timeout_seconds = kPatienceSeconds,
+                                         .reconnect_seconds = reconnect_seconds,
+                                         .linger_seconds = kPatienceSeconds});
   EXPECT_TRUE(session.ok()) << session.status();
   return *std::move(session);
 }
@@ -179,7 +184,7 @@ TEST(SessionClient, AKilledCoordinatorIsALossThatNamesIt) {
     Recorder().ReadAll(stream);
     return grpc::Status::OK;
   });
-  const auto session = Connected(coordinator);
+  const auto session = Connected(coordinator, /*reconnect_seconds=*/0.3);
   Loss loss;
   loss.Watch(*session);
   begun.WaitForNotification();
@@ -188,6 +193,104 @@ TEST(SessionClient, AKilledCoordinatorIsALossThatNamesIt) {
   EXPECT_EQ(loss.status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(loss.status.message()), HasSubstr(coordinator.address()));
   EXPECT_EQ(session->Receive(0).status(), loss.status);
+}
+
+// Breaks the stream as a coordinator does whose process ends.
+const grpc::Status kBroken(grpc::StatusCode::UNAVAILABLE, "gone");
+
+TEST(SessionClient, ABrokenStreamIsFollowedByAnotherThatSaysWhatTheWorkerWasDoing) {
+  std::atomic<int> streams = 0;
+  Recorder second;
+  absl::Notification back;
+  TestCoordinator coordinator([&](SessionStream& stream) {
+    if (++streams == 1) {
+      v1::WorkerMessage hello;
+      stream.Read(&hello);
+      stream.Write(Welcome(7, 2));
+      v1::CoordinatorMessage start;
+      start.set_generation(7);
+      start.mutable_assignment()->set_rank(3);
+      stream.Write(start);
+      start.mutable_start()->set_step(4);
+      stream.Write(start);
+      for (int step = 0; step < 2; ++step) stream.Read(&hello);
+      return kBroken;
+    }
+    v1::WorkerMessage hello;
+    stream.Read(&hello);
+    second.messages.push_back(hello);
+    back.WaitForNotification();  // nothing follows the Hello before it is answered
+    stream.Write(Welcome(7, 2));
+    second.ReadAll(stream);
+    return grpc::Status::OK;
+  });
+  Loss loss;
+  {
+    const auto session = Connected(coordinator);
+    loss.Watch(*session);
+    ASSERT_TRUE(session->Send(Hello("node-1")).ok());
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(session->Receive(kPatienceSeconds).ok());
+    v1::WorkerMessage step;
+    for (int number = 5; number <= 8; ++number) {
+      step.mutable_event()->mutable_step()->set_step(number);
+      ASSERT_TRUE(session->Send(step).ok());
+    }
+    back.Notify();
+    EXPECT_TRUE(session->Receive(kPatienceSeconds)->has_welcome());
+    v1::WorkerMessage finished;
+    finished.mutable_finished()->set_step(8);
+    ASSERT_TRUE(session->Send(finished).ok());
+  }
+  ASSERT_TRUE(second.ended.WaitForNotificationWithTimeout(absl::Seconds(kPatienceSeconds)));
+  EXPECT_FALSE(loss.told.HasBeenNotified());
+  ASSERT_EQ(second.messages.size(), 6u);
+  const v1::Rejoin& rejoin = second.messages[0].hello().rejoin();
+  EXPECT_EQ(second.messages[0].hello().host(), "node-1");
+  EXPECT_EQ(rejoin.generation(), 7u);
+  EXPECT_EQ(rejoin.assignment().rank(), 3);
+  EXPECT_EQ(rejoin.start().step(), 4);
+  for (int i = 1; i <= 4; ++i) EXPECT_EQ(second.messages[i].event().step().step(), 4 + i);
+  EXPECT_TRUE(second.messages[5].has_finished());
+}
+
+TEST(SessionClient, AWorkerThatIsRefusedWhenItComesBackIsLost) {
+  std::atomic<int> streams = 0;
+  TestCoordinator coordinator([&](SessionStream& stream) {
+    v1::WorkerMessage hello;
+    stream.Read(&hello);
+    if (++streams == 1) return kBroken;
+    v1::CoordinatorMessage refused;
+    refused.mutable_refused()->set_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
+    refused.mutable_refused()->set_message("left behind");
+    stream.Write(refused);
+    return grpc::Status::OK;
+  });
+  const auto session = Connected(coordinator);
+  Loss loss;
+  loss.Watch(*session);
+  ASSERT_TRUE(session->Send(Hello("a")).ok());
+  ASSERT_TRUE(loss.Told());
+  EXPECT_EQ(loss.status, absl::FailedPreconditionError("left behind"));
+  EXPECT_EQ(streams, 2);
+}
+
+TEST(SessionClient, StepsGoOnWithoutACoordinatorAndFillNoQueue) {
+  std::atomic<int> streams = 0;
+  absl::Notification unanswered;
+  TestCoordinator coordinator([&](SessionStream& stream) {
+    v1::WorkerMessage hello;
+    stream.Read(&hello);
+    if (++streams == 2) unanswered.Notify();
+    return kBroken;
+  });
+  const auto session = Connected(coordinator, /*reconnect_seconds=*/kPatienceSeconds);
+  ASSERT_TRUE(session->Send(Hello("a")).ok());
+  ASSERT_TRUE(unanswered.WaitForNotificationWithTimeout(absl::Seconds(kPatienceSeconds)));
+  v1::WorkerMessage step;
+  for (int number = 1; number <= 50'000; ++number) {
+    step.mutable_event()->mutable_step()->set_step(number);
+    ASSERT_TRUE(session->Send(step).ok()) << number;
+  }
 }
 
 TEST(SessionClient, ALossBeforeTheHandlerIsSetIsStillTold) {

@@ -83,7 +83,7 @@ class RunFollower {
 
  private:
   void Take(const v1::Event& event) {
-    record_.Add(event);
+    if (!record_.Add(event)) return;
     if (report_ != nullptr) report_->Write(event);
     if (progress_ != nullptr) progress_->Show(event);
   }

@@ -96,7 +96,8 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   Progress progress(output.err, Clock::Real(), output.err_terminal);
   progress.Note(absl::StrCat("coordinator at ", fleet->address()));
   RunRecord record;
-  ZF_ASSIGN_OR_RETURN(const int exit_code, FollowRun({*fleet, signals, progress, report.get(), Clock::Real()}, record));
+  ZF_ASSIGN_OR_RETURN(const int exit_code,
+                      FollowRun({*fleet, signals, progress, report.get(), Clock::Real(), config.restart()}, record));
   if (report != nullptr) ZF_RETURN_IF_ERROR(report->Finish(kReportSeconds));
   output.out << SummaryText(record, output.out_terminal) << std::flush;
   return exit_code;

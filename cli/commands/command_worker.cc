@@ -22,6 +22,7 @@
 #include "services/logging.h"
 #include "services/metrics_exporter.h"
 #include "services/session_client.h"
+#include "services/token.h"
 #include "services/worker_metrics.h"
 #include "services/worker_service.h"
 #include "worker/collective/network.h"
@@ -54,6 +55,7 @@ v1::Hello MakeHello(const WorkerFlags& flags) {
   hello.set_version(GetBuildInfo().version);
   hello.set_host(flags.advertise.empty() ? HostName() : flags.advertise);
   hello.set_pid(getpid());
+  hello.set_incarnation(MakeToken());
   if (flags.metrics_port != 0) hello.set_metrics_address(MetricsAddress(flags).ToString());
   return hello;
 }
@@ -105,6 +107,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   session_options.tls = flags.tls;
   session_options.token = token;
   session_options.cancelled = [&signals] { return signals.First() != 0; };
+  session_options.note = [&logger](const std::string& line) { logger.Warning(line); };
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<SessionClient> session, SessionClient::Connect(session_options));
   say(absl::StrCat("connected to the coordinator at ", flags.coordinator, "; waiting for the fleet to form"));
   WorkerRunOptions options;

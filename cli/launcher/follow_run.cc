@@ -10,7 +10,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/status.h"
+#include "coordinator/away.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -19,22 +22,41 @@ constexpr double kPollSeconds = 0.05;
 constexpr double kStopCallSeconds = 5;
 constexpr double kGraceSeconds =
     5;  // from the first failure to the end of all: the coordinator names the cause meanwhile
-constexpr double kLogSeconds = 1;   // between two checks of the logs' sizes
-constexpr double kEndSeconds = 15;  // from the run's end to the end of all
+constexpr double kLogSeconds = 1;                                 // between two checks of the logs' sizes
+constexpr double kEndSeconds = 15;                                // from the run's end to the end of all
+constexpr absl::Duration kWatchAgainSeconds = absl::Seconds(30);  // for a coordinator that was started again to answer
+constexpr double kWatchAgainSliceSeconds = 0.1;                   // how soon the end of waiting for it is noticed
 
-// The coordinator's events, received on a thread of its own.
+// The coordinator's events, received on a thread of its own. One that is started again tells some of them again.
 class Watcher {
  public:
   explicit Watcher(OperatorClient& client) : client_(client), thread_([this] { Watch(); }) {}
   ~Watcher() {
+    {
+      absl::MutexLock lock(&mutex_);
+      leaving_ = true;
+    }
     client_.CancelWatch();
     thread_.join();
+  }
+
+  // Another coordinator was started: follows it once the stream of the one before has ended.
+  void Again() {
+    absl::MutexLock lock(&mutex_);
+    again_until_ = absl::Now() + kWatchAgainSeconds;
+    ended_ = false;
   }
 
   std::vector<v1::Event> Take() {
     absl::MutexLock lock(&mutex_);
     return std::exchange(events_, {});
   }
+  // No coordinator is left that could answer.
+  void GiveUp() {
+    absl::MutexLock lock(&mutex_);
+    again_until_ = absl::InfinitePast();
+  }
+
   bool ended() const {
     absl::MutexLock lock(&mutex_);
     return ended_;
@@ -46,19 +68,34 @@ class Watcher {
 
  private:
   void Watch() {
-    const absl::Status status = client_.Watch([this](const v1::Event& event) {
-      absl::MutexLock lock(&mutex_);
-      events_.push_back(event);
-    });
+    while (true) {
+      const absl::Status status = client_.Watch([this](const v1::Event& event) {
+        absl::MutexLock lock(&mutex_);
+        events_.push_back(event);
+      });
+      {
+        absl::MutexLock lock(&mutex_);
+        status_ = status;
+        ended_ = !absl::IsUnavailable(status) || absl::Now() >= again_until_;
+        if (status.ok()) return;
+        mutex_.Await(absl::Condition(this, &Watcher::MayGoOn));
+        if (leaving_) return;
+      }
+      while (!client_.WaitForCoordinator(kWatchAgainSliceSeconds) && MayWait()) continue;
+    }
+  }
+  bool MayGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return leaving_ || !ended_; }
+  bool MayWait() const {
     absl::MutexLock lock(&mutex_);
-    ended_ = true;
-    status_ = status;
+    return !leaving_ && absl::Now() < again_until_;
   }
 
   OperatorClient& client_;
   mutable absl::Mutex mutex_;
   std::vector<v1::Event> events_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time again_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;  // last: it uses the others
 };
@@ -74,6 +111,11 @@ class Follower {
       HandleSignal(options_.signals.Wait(kPollSeconds));
       for (const v1::Event& event : watcher.Take()) Handle(event);
       all_ended = options_.fleet.Reap();
+      if (MayRestartCoordinator()) {
+        RestartCoordinator(watcher);
+        all_ended = false;
+      }
+      if (all_ended) watcher.GiveUp();
       BoundLogs();
       ReplaceUnknown();
       if (options_.fleet.HasFailure() || (watcher.ended() && !record_.end)) {
@@ -91,8 +133,25 @@ class Follower {
   }
 
  private:
+  bool MayRestartCoordinator() const {
+    return options_.fleet.CoordinatorWasKilled() && !killed_ && !record_.end && !record_.failure &&
+           coordinator_restarts_ < options_.restart.max_per_rank();
+  }
+
+  void RestartCoordinator(Watcher& watcher) {
+    ++coordinator_restarts_;
+    starting_again_ = true;
+    // A worker that is gone, too, is found by those who come back.
+    deadline_ = options_.clock.MonotonicSeconds() + kGraceSeconds + AdoptionSeconds(options_.restart);
+    options_.progress.Note("the coordinator was killed; starting it again");
+    const absl::Status restarted = options_.fleet.RestartCoordinator();
+    if (!restarted.ok()) options_.progress.Note(absl::StrCat("no coordinator was started: ", restarted.message()));
+    if (restarted.ok()) watcher.Again();
+  }
+
   void Handle(const v1::Event& event) {
-    record_.Add(event);
+    if (event.has_start() && std::exchange(starting_again_, false) && stop_signal_ != 0) TellStop();
+    if (!record_.Add(event)) return;
     if (options_.report != nullptr) options_.report->Write(event);
     options_.progress.Show(event);
     if (event.has_start() || event.has_recovery()) options_.fleet.LearnRanks();
@@ -125,9 +184,16 @@ class Follower {
     stop_signal_ = signal;
     options_.progress.Note(
         absl::StrCat(SignalName(signal), ": stopping after this step, with a checkpoint; once more kills at once"));
+    TellStop();
+  }
+
+  // A coordinator that was started again hears of it once it has found the fleet: before, it would end a run that it
+  // takes for one that never began.
+  void TellStop() {
+    if (starting_again_ || options_.fleet.CoordinatorWasKilled()) return;
     // If the coordinator is gone, the children's exits show it.
     options_.fleet.coordinator()
-        .Stop(absl::StrCat("the launcher received ", SignalName(signal)), kStopCallSeconds)
+        .Stop(absl::StrCat("the launcher received ", SignalName(stop_signal_)), kStopCallSeconds)
         .IgnoreError();
   }
 
@@ -163,6 +229,8 @@ class Follower {
   RunRecord& record_;
   int stop_signal_ = 0;
   bool killed_ = false;
+  bool starting_again_ = false;  // a coordinator that has not told of its fleet yet
+  int64_t coordinator_restarts_ = 0;
   double logs_due_ = 0;
   double deadline_ = 0;  // monotonic seconds after which all are killed; 0: none yet
 };

@@ -8,6 +8,7 @@
 #include "cli/report/progress.h"
 #include "cli/report/report.h"
 #include "cli/report/run_record.h"
+#include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::cli {
 
@@ -17,6 +18,7 @@ struct FollowOptions {
   Progress& progress;
   ReportWriter* report;  // null: none is written
   const Clock& clock;
+  const v1::RestartConfig& restart;  // a coordinator that a signal ends is started again, max_per_rank times
 };
 
 // Returns when every child has ended, killing those that do not in time. The value is the exit code: 0, or 130 or 143

@@ -13,6 +13,7 @@
 #include "cli/launcher/stop_signals.h"
 #include "proto/json.h"
 #include "services/token.h"
+#include "worker/checkpoint/catalog.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -32,6 +33,11 @@ void AddCommon(std::vector<std::string>& arguments) {
 // A fleet on one machine communicates only over loopback and shared memory: nobody outside can reach its ports.
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr char kLoopbackInterface[] = "lo";
+
+int64_t NewestCommittedStep(const v1::Config& config) {
+  const absl::StatusOr<std::vector<int64_t>> steps = ListCommittedSteps(config.checkpoint().dir());
+  return steps.ok() && !steps->empty() ? steps->back() : -1;
+}
 
 void AddMetrics(int port, std::vector<std::string>& arguments) {
   if (port == 0) return;
@@ -74,29 +80,43 @@ absl::StatusOr<std::unique_ptr<LocalFleet>> LocalFleet::Start(const LocalFleetOp
   return fleet;
 }
 
-absl::Status LocalFleet::StartCoordinator() {
+absl::StatusOr<std::unique_ptr<ChildProcess>> LocalFleet::LaunchCoordinator(const std::string& listen,
+                                                                            const std::string& resume) {
   std::vector<std::string> arguments = {"coordinator",
                                         "--config",
                                         directory_.config_path(),
                                         "--listen",
-                                        absl::StrCat(kLoopback, ":0"),
+                                        listen,
                                         "--state-dir",
                                         directory_.state_dir(),
                                         "--resume",
-                                        options_.resume,
+                                        resume,
                                         "--log-level",
                                         "info"};
   AddCommon(arguments);
   arguments.insert(arguments.end(), {"--run-name", options_.run_name});
   AddMetrics(options_.metrics_port, arguments);
-  ZF_ASSIGN_OR_RETURN(
-      std::unique_ptr<ChildProcess> child,
-      ChildProcess::Start("coordinator", arguments, directory_.log_path("coordinator"), token_file_.get()));
+  return ChildProcess::Start("coordinator", arguments, directory_.log_path("coordinator"), token_file_.get());
+}
+
+absl::Status LocalFleet::StartCoordinator() {
+  newest_step_ = NewestCommittedStep(options_.config);
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child,
+                      LaunchCoordinator(absl::StrCat(kLoopback, ":0"), options_.resume));
   titles_.push_back(absl::StrCat("coordinator (pid ", child->pid(), ")"));
   children_.push_back(std::move(child));
   const absl::StatusOr<std::string> line = children_[0]->ReadLine(kCoordinatorStartSeconds);
   if (!line.ok()) return EarlyEnd(line.status());
   address_ = std::string(absl::StripPrefix(*line, kListening));
+  return absl::OkStatus();
+}
+
+bool LocalFleet::CoordinatorWasKilled() const { return children_[0]->signal() != 0 && !children_[0]->killed_by_us(); }
+
+absl::Status LocalFleet::RestartCoordinator() {
+  const bool committed = NewestCommittedStep(options_.config) > newest_step_;
+  ZF_ASSIGN_OR_RETURN(children_[0], LaunchCoordinator(address_, committed ? "auto" : options_.resume));
+  titles_[0] = absl::StrCat("coordinator (pid ", children_[0]->pid(), ")");
   return absl::OkStatus();
 }
 

@@ -46,6 +46,12 @@ class LocalFleet {
   // their end; as often as restart.max_per_rank allows. The lines say which, for a person.
   std::vector<std::string> ReplaceUnknownWorkers(double now);
 
+  // Whether a signal ended the coordinator, not one of ours.
+  bool CoordinatorWasKilled() const;
+  // Starts another coordinator in the place of one that has ended: same address, state and log. It adopts the workers,
+  // and goes on from what the run has committed.
+  absl::Status RestartCoordinator();
+
   // Collects children that have ended. True once all have.
   bool Reap();
   // Whether one was killed, or has ended with another exit code than 0 or that of a stop.
@@ -65,6 +71,7 @@ class LocalFleet {
   LocalFleet(const LocalFleetOptions& options, const RunDirectory& directory)
       : options_(options), directory_(directory) {}
 
+  absl::StatusOr<std::unique_ptr<ChildProcess>> LaunchCoordinator(const std::string& listen, const std::string& resume);
   absl::Status StartCoordinator();
   absl::StatusOr<std::unique_ptr<ChildProcess>> StartWorker(int number);
   absl::Status EarlyEnd(const absl::Status& status);
@@ -76,6 +83,7 @@ class LocalFleet {
   std::map<int64_t, double> ended_;                      // workers that have failed, by process id: when that was seen
   int unknown_replaced_ = 0;
   std::string address_;
+  int64_t newest_step_ = -1;                   // committed before the run
   std::unique_ptr<InheritedFile> token_file_;  // with the token that the children authenticate with
   std::unique_ptr<OperatorClient> client_;
 };

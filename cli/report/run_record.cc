@@ -60,7 +60,20 @@ std::string CollectivesText(const v1::EndEvent& end, const Terminal& terminal) {
 
 }  // namespace
 
-void RunRecord::Add(const v1::Event& event) {
+bool RunRecord::IsKnown(const v1::Event& event) const {
+  switch (event.body_case()) {
+    case v1::Event::kStart: return start.has_value();
+    case v1::Event::kStep:
+      return last_step && event.step().generation() == last_step->generation() &&
+             event.step().step() <= last_step->step();
+    case v1::Event::kEvaluate: return evaluated_step >= event.evaluate().step();
+    case v1::Event::kCheckpoint: return committed_step >= event.checkpoint().step();
+    default: return false;
+  }
+}
+
+bool RunRecord::Add(const v1::Event& event) {
+  if (IsKnown(event)) return false;
   switch (event.body_case()) {
     case v1::Event::kStart: start = event.start(); break;
     case v1::Event::kStep:
@@ -73,18 +86,27 @@ void RunRecord::Add(const v1::Event& event) {
       }
       last_step = event.step();
       break;
-    case v1::Event::kEvaluate: last_evaluation = event.evaluate(); break;
-    case v1::Event::kCheckpoint: last_checkpoint = event.checkpoint(); break;
+    case v1::Event::kEvaluate:
+      last_evaluation = event.evaluate();
+      evaluated_step = event.evaluate().step();
+      break;
+    case v1::Event::kCheckpoint:
+      last_checkpoint = event.checkpoint();
+      committed_step = event.checkpoint().step();
+      break;
     case v1::Event::kFailure: failure = event.failure(); break;
     case v1::Event::kEnd: end = event.end(); break;
     case v1::Event::kRecovery:
       ++recoveries;
       lost_steps += event.recovery().lost_steps();
+      evaluated_step = std::min(evaluated_step, event.recovery().resumed_step());
+      committed_step = std::min(committed_step, event.recovery().resumed_step());
       break;
     case v1::Event::kLost:
     case v1::Event::kNotice:
     case v1::Event::BODY_NOT_SET: break;
   }
+  return true;
 }
 
 std::string RunRecord::CheckpointText() const {

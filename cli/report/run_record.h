@@ -18,13 +18,18 @@ struct RunRecord {
   std::optional<v1::CheckpointEvent> last_checkpoint;
   std::optional<v1::FailureEvent> failure;
   std::optional<v1::EndEvent> end;
+  int64_t evaluated_step = -1, committed_step = -1;  // the newest of each, not after what a recovery went back to
   int recoveries = 0;
   int64_t lost_steps = 0;
   // Over all steps but the first, which warms up caches; steps done again are counted again.
   int64_t tokens = 0;
   double seconds = 0, mfu_seconds = 0;
 
-  void Add(const v1::Event& event);
+  // False for an event that is known already, since a coordinator that was started again tells some again: nothing else
+  // should take note of it.
+  bool Add(const v1::Event& event);
+
+  bool IsKnown(const v1::Event& event) const;
 
   // "; the last committed checkpoint is step 50, checkpoints/step-00000050", or that there is none.
   std::string CheckpointText() const;

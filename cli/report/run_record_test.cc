@@ -68,5 +68,34 @@ TEST(RunRecord, SumsUpARun) {
   }
 }
 
+TEST(RunRecord, TakesNoteOnceOfWhatIsToldAgain) {
+  RunRecord record;
+  const auto add = [&](auto fill) {
+    v1::Event event;
+    fill(event);
+    return record.Add(event);
+  };
+  const auto step = [&](int64_t number, uint64_t generation) {
+    return add([&](v1::Event& event) {
+      event.mutable_step()->set_step(number);
+      event.mutable_step()->set_generation(generation);
+    });
+  };
+  const auto evaluate = [&](int64_t number) {
+    return add([&](v1::Event& event) { event.mutable_evaluate()->set_step(number); });
+  };
+  const auto checkpoint = [&](int64_t number) {
+    return add([&](v1::Event& event) { event.mutable_checkpoint()->set_step(number); });
+  };
+  const auto start = [&] { return add([](v1::Event& event) { event.mutable_start(); }); };
+  EXPECT_TRUE(start());
+  EXPECT_TRUE(step(1, 7) && step(2, 7) && evaluate(2) && checkpoint(2));
+  EXPECT_FALSE(start() || step(1, 7) || step(2, 7) || evaluate(2) || checkpoint(2));
+  EXPECT_TRUE(step(3, 7));
+  EXPECT_TRUE(add([](v1::Event& event) { event.mutable_recovery()->set_resumed_step(1); }));
+  EXPECT_TRUE(step(2, 8) && evaluate(2) && checkpoint(2));
+  EXPECT_FALSE(step(2, 8) || evaluate(2) || checkpoint(2));
+}
+
 }  // namespace
 }  // namespace zerofleet::cli

@@ -143,6 +143,19 @@ class Chaos:
         time.sleep(self.draw.uniform(0, 0.01))
         self.signal_some("worker", signal.SIGKILL)
 
+    def kill_the_coordinator(self):
+        self.signal_some("coordinator", signal.SIGKILL)
+
+    def kill_the_coordinator_again(self):
+        for _ in range(3):
+            self.signal_some("coordinator", signal.SIGKILL)
+            time.sleep(self.draw.uniform(0, 0.5))  # before, while and after it adopts the fleet
+
+    def kill_a_worker_and_the_coordinator(self):
+        for role in self.draw.sample(["worker", "coordinator"], 2):
+            self.signal_some(role, signal.SIGKILL)
+            time.sleep(self.draw.choice([0, self.draw.uniform(0, 0.3)]))  # also in the recovery
+
     def stop_a_worker(self):
         self.signal_some("worker", signal.SIGSTOP)
         time.sleep(HEARTBEAT_TIMEOUT)  # what is late is the point

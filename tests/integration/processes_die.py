@@ -50,7 +50,7 @@ class ProcessesDie(fleet.FleetTest):
         self.assert_ends(process, FLEET, r"rank \d.*step \d+.*nothing heard for \d.*checkpoint: step \d+")
 
     def test_the_coordinator_is_killed(self):
-        process, children = self.running()
+        process, children = self.running(restart={"max_per_rank": 0})
         os.kill(children["coordinator"][0], signal.SIGKILL)
         self.assert_ends(process, FLEET, r"coordinator.*SIGKILL.*step \d+")
 

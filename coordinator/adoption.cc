@@ -1,0 +1,264 @@
+// Rebuilding a view from what its ranks tell; see adoption.h.
+#include "coordinator/adoption.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/away.h"
+#include "coordinator/ending.h"
+#include "coordinator/liveness.h"
+#include "coordinator/load_phase.h"
+#include "coordinator/placement.h"
+#include "coordinator/recovery.h"
+#include "coordinator/rendezvous.h"
+#include "coordinator/stop.h"
+#include "coordinator/view.h"
+
+namespace zerofleet {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+Member* FindProcess(Fleet& fleet, const std::string& incarnation) {
+  for (std::vector<Member>* group : {&fleet.members, &fleet.spares}) {
+    for (Member& member : *group) {
+      if (!incarnation.empty() && !IsAway(member) && member.hello.incarnation() == incarnation) return &member;
+    }
+  }
+  return nullptr;
+}
+
+// What a view's ranks all know of it.
+v1::Assignment Shared(v1::Assignment assignment) {
+  assignment.clear_rank();
+  return assignment;
+}
+
+// The view that `told` describes, as this coordinator itself makes it of those members: into `fleet`.
+absl::Status Rebuild(Fleet& fleet, const v1::Assignment& told, double now) {
+  const int size = told.world_size();
+  const v1::Config& config = fleet.parameters.config;
+  if (size < 1 || size > config.parallel().workers() || told.members_size() != size ||
+      size % config.parallel().tensor() != 0 || told.team() < 1 || told.team() > kMostRanks) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("a view of ", size, " ranks in teams of ", told.team(), " is none of this run's"));
+  }
+  for (const v1::Member& each : told.members()) {
+    Member member;
+    member.rank = static_cast<int>(fleet.members.size());
+    member.id = AwayId(member.rank);
+    member.state = MemberState::kAway;
+    member.hello.set_host(each.host());
+    member.hello.set_pid(each.pid());
+    member.last_heard = member.progress_since = now;
+    fleet.members.push_back(std::move(member));
+  }
+  fleet.places = size;
+  fleet.team = told.team();
+  fleet.view = ViewOf(fleet);
+  if (MessageDifferencer::Equals(AssignmentOf(fleet), told)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "its view is not what this coordinator makes of the same members; all must run the same executable");
+}
+
+absl::Status BeginAdoption(Fleet& fleet, const v1::Hello& hello, double now) {
+  const v1::Rejoin& rejoin = hello.rejoin();
+  if (!MessageDifferencer::Equals(rejoin.config(), fleet.parameters.config)) {
+    return absl::FailedPreconditionError(
+        "the running fleet has another configuration; start its coordinator with the run's own");
+  }
+  Fleet rebuilt;
+  rebuilt.parameters = fleet.parameters;
+  const v1::Assignment told = Shared(rejoin.assignment());
+  const absl::Status status = Rebuild(rebuilt, told, now);
+  if (!status.ok()) return status;
+  for (Member& early : fleet.members) {  // new workers were faster than the ranks
+    early.state = MemberState::kSpare;
+    fleet.spares.push_back(std::move(early));
+  }
+  fleet.members = std::move(rebuilt.members);
+  fleet.view = std::move(rebuilt.view);
+  fleet.team = rebuilt.team;
+  fleet.places = rebuilt.places;
+  fleet.adopted = told;
+  fleet.hello = hello;
+  fleet.hello->clear_rejoin();
+  fleet.phase = Phase::kAdopting;
+  fleet.forming_since = now;
+  const FleetParameters& parameters = fleet.parameters;
+  if (parameters.may_fall_back && !parameters.candidates.empty()) {  // all that is committed in the run's directory
+    fleet.committed_by_run = parameters.candidates.front().step;
+    fleet.last_committed_path = parameters.candidates.front().path;
+  }
+  return absl::OkStatus();
+}
+
+// What was told to watchers before; they know which of it is new to them.
+void TellAgain(Fleet& fleet, const Member& member) {
+  PublishStart(fleet, member, fleet.start_step > 0);
+  const std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
+  if (candidates.empty() || candidates.front().generation != fleet.generation) return;
+  v1::Event event;
+  event.mutable_checkpoint()->set_step(candidates.front().step);
+  event.mutable_checkpoint()->set_path(candidates.front().path);
+  event.mutable_checkpoint()->set_bytes(candidates.front().bytes);
+  fleet.Publish(std::move(event), "this generation has committed it");
+}
+
+void NoteTraining(Fleet& fleet, Member& member, const v1::Rejoin& rejoin, double now) {
+  member.state = MemberState::kTraining;
+  member.step = std::max(rejoin.step(), rejoin.start().step());
+  const double began = now - rejoin.training_seconds();
+  if (fleet.training_began == 0) {
+    fleet.training_began = began;
+    fleet.start_step = rejoin.start().step();
+    fleet.first_step = rejoin.first_step();
+    return TellAgain(fleet, member);
+  }
+  fleet.training_began = std::min(fleet.training_began, began);
+  fleet.first_step = std::min(fleet.first_step, rejoin.first_step());
+}
+
+// New workers before those that the fleet had as spares.
+void RefuseSurplusSpares(Fleet& fleet) {
+  const v1::Config& config = fleet.parameters.config;
+  const size_t most = config.restart().spares() + config.parallel().workers() - fleet.world_size();
+  std::stable_sort(fleet.spares.begin(), fleet.spares.end(),
+                   [](const Member& a, const Member& b) { return a.came_back > b.came_back; });
+  while (fleet.spares.size() > most) {
+    RefuseSession(fleet, fleet.spares.back().id,
+                  absl::FailedPreconditionError("the running fleet is complete; no place is left"));
+    fleet.spares.pop_back();
+  }
+}
+
+void CompleteAdoption(Fleet& fleet, double now) {
+  if (fleet.training_began == 0) return RegroupAll(fleet, "the coordinator was lost before training began", now);
+  fleet.phase = Phase::kTraining;
+  v1::CoordinatorMessage start;
+  start.mutable_start()->set_step(fleet.start_step);
+  for (Member& member : fleet.members) {
+    if (member.state == MemberState::kFinished) {
+      fleet.phase = Phase::kFinishing;
+      fleet.finishing_since = now;
+    }
+    if (member.state != MemberState::kLoading) continue;
+    member.state = MemberState::kTraining;
+    member.step = fleet.start_step;
+    fleet.Send(member.id, start, "every rank had loaded, since another trains");
+  }
+  fleet.PublishNotice(absl::StrCat("the coordinator was started again: generation ", fleet.generation,
+                                   " trains on, all ", fleet.world_size(), " ranks are back"));
+  RefuseSurplusSpares(fleet);
+  if (fleet.stop_reason) TellStop(fleet);
+}
+
+void Adopt(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
+  if (fleet.phase == Phase::kForming) {
+    const absl::Status status = BeginAdoption(fleet, hello, now);
+    if (!status.ok()) return RefuseSession(fleet, id, status);
+  }
+  const v1::Rejoin& rejoin = hello.rejoin();
+  const int rank = rejoin.assignment().rank();
+  if (!MessageDifferencer::Equals(Shared(rejoin.assignment()), *fleet.adopted) || rank < 0 ||
+      rank >= fleet.world_size()) {
+    return RefuseSession(
+        fleet, id,
+        absl::FailedPreconditionError(absl::StrCat(PlaceOf(hello), " was in another view of generation ",
+                                                   fleet.generation, " than the ranks that came back before")));
+  }
+  Member& member = fleet.members[rank];
+  if (!IsAway(member)) {
+    return RefuseSession(fleet, id,
+                         absl::AlreadyExistsError(
+                             absl::StrCat(NameOf(member), " is back; ", PlaceOf(hello), " says it is that rank, too")));
+  }
+  member.id = id;
+  member.hello = hello;
+  member.hello.clear_rejoin();
+  member.ready.set_parameters(rejoin.parameters());
+  member.state = MemberState::kLoading;
+  member.last_heard = now;
+  const auto away = std::count_if(fleet.members.begin(), fleet.members.end(), IsAway);
+  SendWelcome(fleet, id, absl::StrCat(fleet.world_size() - away, " of ", fleet.world_size(), " ranks are back"));
+  if (rejoin.has_start()) NoteTraining(fleet, member, rejoin, now);
+  if (away == 0) CompleteAdoption(fleet, now);
+}
+
+// Whether the process has missed nothing that would be wrong to go on without.
+bool GoesOn(const Fleet& fleet, const Member& member, const v1::Rejoin& rejoin) {
+  const bool trains = member.state == MemberState::kTraining || member.state == MemberState::kFinished;
+  return trains && rejoin.has_start() && rejoin.generation() == fleet.generation &&
+         rejoin.assignment().rank() == member.rank;
+}
+
+void TakeSession(Fleet& fleet, Member& member, MemberId id, double now) {
+  fleet.Emit(CloseSession{member.id}, absl::StrCat(NameOf(member), " has opened another stream"));
+  member.id = id;
+  member.closed = false;
+  member.last_heard = now;
+  SendWelcome(fleet, id, "it goes on");
+  if (fleet.stop_reason && fleet.phase != Phase::kAdopting) TellStop(fleet);
+}
+
+}  // namespace
+
+absl::Status OlderThanTheFleet(const Fleet& fleet, const std::string& who, uint64_t generation) {
+  return absl::FailedPreconditionError(absl::StrCat(who, " is in generation ", generation, ", this coordinator in ",
+                                                    fleet.generation,
+                                                    ": its state is older than the fleet; use the newest --state-dir"));
+}
+
+bool OnRejoin(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
+  Member* twin = FindProcess(fleet, hello.incarnation());
+  if (!hello.has_rejoin()) {
+    if (twin == nullptr) return false;
+    const std::string who = absl::StrCat(NameOf(*twin), " is there; ", PlaceOf(hello), " is a copy of that process");
+    RefuseSession(fleet, id, absl::AlreadyExistsError(who));
+    return true;
+  }
+  const v1::Rejoin& rejoin = hello.rejoin();
+  if (rejoin.generation() > fleet.generation) {
+    const absl::Status older = OlderThanTheFleet(fleet, PlaceOf(hello), rejoin.generation());
+    RefuseSession(fleet, id, older);
+    FailFleet(fleet, older, -1);
+    return true;
+  }
+  if (twin != nullptr) {
+    if (GoesOn(fleet, *twin, rejoin)) {
+      TakeSession(fleet, *twin, id, now);
+      return true;
+    }
+    OnSessionClosed(fleet, *twin, "its process opened another stream", now);
+    if (fleet.ended()) return true;
+  }
+  const bool forming = fleet.phase == Phase::kForming;
+  fleet.restarted = fleet.restarted || forming;
+  if (!rejoin.has_assignment()) return false;
+  if ((forming || fleet.phase == Phase::kAdopting) && rejoin.generation() == fleet.generation) {
+    Adopt(fleet, id, hello, now);
+    return true;
+  }
+  if (forming || fleet.phase == Phase::kRecovering) return false;
+  ++fleet.counters.stale_messages_rejected;
+  RefuseSession(
+      fleet, id,
+      absl::FailedPreconditionError(absl::StrCat(PlaceOf(hello), " is in generation ", rejoin.generation(),
+                                                 ", which the fleet, in ", fleet.generation, ", has left behind")));
+  return true;
+}
+
+void CheckAdoption(Fleet& fleet, double now) {
+  if (now - fleet.forming_since < AdoptionSeconds(fleet.parameters.config.restart())) return;
+  std::vector<MemberId> away;
+  for (const Member& member : fleet.members) {
+    if (IsAway(member)) away.push_back(member.id);
+  }
+  LoseMembers(fleet, away, "it did not come back to the coordinator, which was started again", "session_ended", now);
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,96 @@
+// Keeping what still matters; see session_journal.h.
+#include "services/session_journal.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace zerofleet {
+
+using Body = v1::WorkerMessage::BodyCase;
+
+void SessionJournal::Sent(const v1::WorkerMessage& message) {
+  if (message.has_hello()) hello_ = message;
+  if (message.has_stop_requested()) stop_requested_ = message;
+  if (message.generation() < generation_) return;  // of a view that is over, though the worker has not taken that in
+  switch (message.body_case()) {
+    case Body::kReady:
+      ready_ = message;
+      parameters_ = message.ready().parameters();
+      return;
+    case Body::kHeartbeat: step_ = std::max(step_, message.heartbeat().step()); return;
+    case Body::kEvent:
+      events_.push_back(message);
+      if (events_.size() > kMostEvents) events_.pop_front();
+      return;
+    case Body::kShardWritten: shard_ = message; return;
+    case Body::kFailure: failure_ = message; return;
+    case Body::kFinished: finished_ = message; return;
+    case Body::kHello:
+    case Body::kEntered:
+    case Body::kLoadResult:
+    case Body::kStopRequested:
+    case Body::BODY_NOT_SET: return;
+  }
+}
+
+void SessionJournal::Arrived(const v1::CoordinatorMessage& message, double now) {
+  generation_ = std::max(generation_, message.generation());
+  if (message.has_welcome()) config_ = message.welcome().config();
+  if (message.has_regroup()) LeaveView();
+  if (message.has_assignment()) {
+    assignment_ = message.assignment();
+    assignment_->clear_owned();
+    for (v1::Member& member : *assignment_->mutable_members()) member.clear_transport_address();
+  }
+  if (message.has_start()) {
+    start_ = message.start();
+    step_ = start_->step();
+    if (!first_step_) {
+      first_step_ = start_->step();
+      training_began_ = now;
+    }
+  }
+  const bool settled =
+      message.has_checkpoint() && shard_ && shard_->shard_written().step() <= message.checkpoint().step();
+  if (settled) shard_.reset();
+}
+
+void SessionJournal::LeaveView() {
+  assignment_.reset();
+  start_.reset();
+  step_ = 0;
+  for (auto* message : {&ready_, &shard_, &failure_, &finished_}) message->reset();
+  events_.clear();
+}
+
+std::optional<v1::WorkerMessage> SessionJournal::Hello(double now) const {
+  if (!hello_) return std::nullopt;
+  v1::WorkerMessage message = *hello_;
+  v1::Rejoin& rejoin = *message.mutable_hello()->mutable_rejoin();
+  rejoin.set_generation(generation_);
+  if (!assignment_) return message;
+  *rejoin.mutable_assignment() = *assignment_;
+  *rejoin.mutable_config() = config_;
+  if (start_) *rejoin.mutable_start() = *start_;
+  rejoin.set_step(step_);
+  rejoin.set_parameters(parameters_);
+  if (!first_step_) return message;
+  rejoin.set_first_step(*first_step_);
+  rejoin.set_training_seconds(now - training_began_);
+  return message;
+}
+
+std::vector<v1::WorkerMessage> SessionJournal::Rest() const {
+  std::vector<v1::WorkerMessage> rest;
+  if (ready_ && !assignment_) {
+    rest.push_back(*ready_);
+    rest.back().set_generation(generation_);  // true in any generation, as long as no view has formed
+  }
+  rest.insert(rest.end(), events_.begin(), events_.end());
+  for (const auto* message : {&shard_, &failure_, &stop_requested_, &finished_}) {
+    if (*message) rest.push_back(**message);
+  }
+  return rest;
+}
+
+}  // namespace zerofleet

@@ -1,0 +1,104 @@
+// What is kept for the next coordinator, and what is dropped.
+#include "services/session_journal.h"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace zerofleet {
+namespace {
+
+class SessionJournalTest : public testing::Test {
+ protected:
+  void Say(const std::string& text) {
+    v1::WorkerMessage message;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+    journal_.Sent(message);
+  }
+  void Hear(const std::string& text, double now = 0) {
+    v1::CoordinatorMessage message;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+    journal_.Arrived(message, now);
+  }
+  void Join() {
+    Say("hello { host: 'a' incarnation: 'x' }");
+    Hear("generation: 6 welcome { config { steps: 9 } run: 'r' }");
+    Say("generation: 6 ready { parameters: 10 transport_address: 'addr' }");
+  }
+  void Train() {
+    Join();
+    Hear(
+        "generation: 7 assignment { rank: 1 world_size: 1 members { host: 'a' transport_address: 'addr' } owned { "
+        "flat_end: 3 } }");
+    Say("generation: 7 entered { }");
+    Hear("generation: 7 start { step: 4 }", 100);
+  }
+  std::string Rest() const {
+    std::string text;
+    for (const v1::WorkerMessage& message : journal_.Rest()) text += message.ShortDebugString() + "\n";
+    return text;
+  }
+
+  SessionJournal journal_;
+};
+
+TEST_F(SessionJournalTest, AWorkerThatHasNotSaidHelloHasNothingToRepeat) {
+  EXPECT_FALSE(journal_.Hello(0).has_value());
+}
+
+TEST_F(SessionJournalTest, BeforeAViewItIsReadyInWhateverGenerationThereIs) {
+  Join();
+  EXPECT_EQ(journal_.Hello(0)->ShortDebugString(), "hello { host: \"a\" incarnation: \"x\" rejoin { generation: 6 } }");
+  Hear("generation: 8 welcome { }");
+  EXPECT_EQ(Rest(), "generation: 8 ready { transport_address: \"addr\" parameters: 10 }\n");
+}
+
+TEST_F(SessionJournalTest, InAViewItTellsThePlaceAndTheProgress) {
+  Train();
+  Say("generation: 7 heartbeat { step: 6 }");
+  EXPECT_EQ(journal_.Hello(130)->ShortDebugString(),
+            "hello { host: \"a\" incarnation: \"x\" rejoin { generation: 7 config { steps: 9 } assignment { rank: 1 "
+            "world_size: 1 members { host: \"a\" } } start { step: 4 } step: 6 first_step: 4 training_seconds: 30 "
+            "parameters: 10 } }");
+  EXPECT_EQ(Rest(), "");
+}
+
+TEST_F(SessionJournalTest, KeepsAShardUntilItsOutcome) {
+  Train();
+  Say("generation: 7 shard_written { step: 5 ok: true }");
+  EXPECT_EQ(Rest(), "generation: 7 shard_written { step: 5 ok: true }\n");
+  Hear("generation: 7 checkpoint { step: 4 committed: true }");
+  EXPECT_NE(Rest(), "");
+  Hear("generation: 7 checkpoint { step: 5 committed: true }");
+  EXPECT_EQ(Rest(), "");
+}
+
+TEST_F(SessionJournalTest, KeepsTheNewestEventsInOrderAndTheEnd) {
+  Train();
+  const int steps = static_cast<int>(SessionJournal::kMostEvents) + 5;
+  for (int step = 1; step <= steps; ++step) Say("generation: 7 event { step { step: " + std::to_string(step) + " } }");
+  Say("generation: 7 event { evaluate { step: 3 } }");
+  Say("generation: 7 finished { step: 9 }");
+  const auto rest = journal_.Rest();
+  ASSERT_EQ(rest.size(), SessionJournal::kMostEvents + 1);
+  EXPECT_EQ(rest.front().event().step().step(), 7);
+  EXPECT_EQ(rest[SessionJournal::kMostEvents - 2].event().step().step(), steps);
+  EXPECT_EQ(rest[SessionJournal::kMostEvents - 1].event().evaluate().step(), 3);
+  EXPECT_TRUE(rest.back().has_finished());
+}
+
+TEST_F(SessionJournalTest, ARegroupEndsTheViewEvenBeforeTheWorkerHasTakenItIn) {
+  Train();
+  Say("generation: 7 shard_written { step: 5 }");
+  Hear("generation: 8 regroup { reason: 'r' }");
+  Say("generation: 7 event { step { step: 6 } }");
+  Say("generation: 7 failure { message: 'felt it' in_view: true }");
+  EXPECT_EQ(Rest(), "");
+  EXPECT_EQ(journal_.Hello(0)->hello().rejoin().ShortDebugString(), "generation: 8");
+  Say("generation: 8 ready { parameters: 10 transport_address: 'b' }");
+  EXPECT_EQ(Rest(), "generation: 8 ready { transport_address: \"b\" parameters: 10 }\n");
+}
+
+}  // namespace
+}  // namespace zerofleet
