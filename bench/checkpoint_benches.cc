@@ -17,7 +17,7 @@
 #include "worker/checkpoint/shard_writer.h"
 #include "worker/optim/optimizer.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 namespace {
 
 constexpr size_t kPlainWriteBytes = 4 << 20;
@@ -43,7 +43,7 @@ absl::StatusOr<double> PlainWriteSeconds(const std::string& path, int64_t bytes)
 }  // namespace
 
 absl::StatusOr<CheckpointRate> BenchCheckpoint(const CheckpointBenchOptions& options) {
-  const OptimizerRow& optimizer = Optimizers().front();
+  const optim::OptimizerRow& optimizer = optim::Optimizers().front();
   const int64_t vectors = static_cast<int64_t>(optimizer.vectors.size()),
                 bytes_per_element = optimizer.StateBytesPerParameter();
   const int64_t elements = options.bytes / bytes_per_element;
@@ -62,23 +62,24 @@ absl::StatusOr<CheckpointRate> BenchCheckpoint(const CheckpointBenchOptions& opt
   ZF_ASSIGN_OR_RETURN(const double plain, PlainWriteSeconds(JoinPath(scratch.path, "plain"), rate.bytes));
   rate.disk_bytes_per_second = bytes / plain;
 
-  const std::vector<PlacedRange> ranges = {{0, elements, 0}};
+  const std::vector<coordinator::PlacedRange> ranges = {{0, elements, 0}};
   std::vector<float> state(elements, 0.5f);
   const std::string step_dir = JoinPath(scratch.path, "step-00000001");
   double start = Clock::Real().MonotonicSeconds();
   v1::CheckpointManifest manifest;
   manifest.mutable_config()->mutable_optimizer()->set_name(optimizer.name);
-  ZF_ASSIGN_OR_RETURN(*manifest.add_files(),
-                      WriteShard(step_dir, 0, ranges, optimizer, std::vector<std::span<const float>>(vectors, state)));
+  ZF_ASSIGN_OR_RETURN(
+      *manifest.add_files(),
+      checkpoint::WriteShard(step_dir, 0, ranges, optimizer, std::vector<std::span<const float>>(vectors, state)));
   rate.write_bytes_per_second = bytes / (Clock::Real().MonotonicSeconds() - start);
 
   std::vector<std::vector<float>> loaded(vectors, std::vector<float>(elements));  // touched before the clock starts
   std::vector<float*> targets;
   for (std::vector<float>& vector : loaded) targets.push_back(vector.data());
   start = Clock::Real().MonotonicSeconds();
-  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, ranges, targets));
+  ZF_RETURN_IF_ERROR(checkpoint::LoadRanges(step_dir, manifest, ranges, targets));
   rate.read_bytes_per_second = bytes / (Clock::Real().MonotonicSeconds() - start);
   return rate;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 
 struct CheckpointBenchOptions {
   std::string directory;      // on the disk to measure; what is written there is removed
@@ -28,6 +28,6 @@ struct CheckpointRate {
 // disk names the path.
 absl::StatusOr<CheckpointRate> BenchCheckpoint(const CheckpointBenchOptions& options);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench
 
 #endif  // ZEROFLEET_BENCH_CHECKPOINT_BENCHES_H_

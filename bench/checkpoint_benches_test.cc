@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 namespace {
 
 TEST(CheckpointBenches, MeasuresAndCleansUp) {
@@ -33,4 +33,4 @@ TEST(CheckpointBenches, RefusesNothingToWriteAndNowhereToWriteIt) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

@@ -23,7 +23,7 @@
 #include "worker/collective/factory.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 namespace {
 
 constexpr int kMaxRanks = 64;
@@ -54,23 +54,25 @@ struct Board {
 };
 
 struct Case {
-  Operation operation;
-  DType dtype;
+  collective::Operation operation;
+  device::DType dtype;
   int64_t bytes;
   bool teams;  // in two levels
 };
 
 // The same ranks twice.
 struct Communicators {
-  std::unique_ptr<Communicator> one_team, teams;  // teams: null without them
+  std::unique_ptr<collective::Communicator> one_team, teams;  // teams: null without them
 };
 
 std::vector<Case> Cases(const CollectiveBenchOptions& options) {
   std::vector<Case> cases;
   for (int64_t bytes : options.sizes_bytes) {
-    for (Operation operation : {Operation::kAllGather, Operation::kReduceScatter, Operation::kAllReduce}) {
-      for (DType dtype : {DType::kF32, DType::kBF16}) {
-        if (operation == Operation::kAllGather && dtype == DType::kBF16) continue;  // the bytes are the same
+    for (collective::Operation operation : {collective::Operation::kAllGather, collective::Operation::kReduceScatter,
+                                            collective::Operation::kAllReduce}) {
+      for (device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+        if (operation == collective::Operation::kAllGather && dtype == device::DType::kBF16)
+          continue;  // the bytes are the same
         cases.push_back({operation, dtype, bytes, false});
         if (options.team > 0) cases.push_back({operation, dtype, bytes, true});
       }
@@ -80,14 +82,14 @@ std::vector<Case> Cases(const CollectiveBenchOptions& options) {
 }
 
 // Every rank's number, by rank; no rank continues before all have arrived.
-absl::StatusOr<std::vector<double>> GatherFromRanks(Communicator& communicator, double mine) {
+absl::StatusOr<std::vector<double>> GatherFromRanks(collective::Communicator& communicator, double mine) {
   std::vector<double> all(communicator.size());
   ZF_RETURN_IF_ERROR(communicator.AllGatherBytes(&mine, all.data(), sizeof mine, "bench").Wait());
   return all;
 }
 
 // The memory bandwidth when every rank runs this at once, summed over ranks; each rank's best of a few rounds.
-absl::StatusOr<double> MeasureMemory(Communicator& communicator) {
+absl::StatusOr<double> MeasureMemory(collective::Communicator& communicator) {
   const int64_t count = 16 << 20;
   const std::unique_ptr<float[]> a(new float[count]), b(new float[count]), c(new float[count]);
   std::fill_n(a.get(), count, 0.0f);
@@ -104,15 +106,15 @@ absl::StatusOr<double> MeasureMemory(Communicator& communicator) {
   return std::accumulate(ranks.begin(), ranks.end(), 0.0);
 }
 
-absl::StatusOr<double> TimeCase(Communicator& communicator, const Case& one, float* full, float* shard) {
-  const int64_t count = one.bytes / DTypeBytes(one.dtype);
+absl::StatusOr<double> TimeCase(collective::Communicator& communicator, const Case& one, float* full, float* shard) {
+  const int64_t count = one.bytes / device::DTypeBytes(one.dtype);
   const double start = Clock::Real().MonotonicSeconds();
-  Communicator::Pending pending;
+  collective::Communicator::Pending pending;
   switch (one.operation) {
-    case Operation::kAllGather:
+    case collective::Operation::kAllGather:
       pending = communicator.AllGather({shard, one.dtype}, {full, one.dtype}, count, "bench");
       break;
-    case Operation::kReduceScatter:
+    case collective::Operation::kReduceScatter:
       pending = communicator.ReduceScatter({full, one.dtype}, {shard, one.dtype}, count, "bench");
       break;
     default: pending = communicator.AllReduce({full, one.dtype}, count, "bench");
@@ -123,7 +125,7 @@ absl::StatusOr<double> TimeCase(Communicator& communicator, const Case& one, flo
 
 // One rank's part of the whole bench.
 absl::Status Measure(const Communicators& communicators, const CollectiveBenchOptions& options, Figures& figures) {
-  Communicator& communicator = *communicators.one_team;
+  collective::Communicator& communicator = *communicators.one_team;
   const std::vector<Case> cases = Cases(options);
   ZF_ASSIGN_OR_RETURN(figures.memory_bytes_per_second, MeasureMemory(communicator));
   const int64_t largest = *std::max_element(options.sizes_bytes.begin(), options.sizes_bytes.end()) / 4;
@@ -132,7 +134,7 @@ absl::Status Measure(const Communicators& communicators, const CollectiveBenchOp
     double best = 0;
     for (int round = -1; round < options.rounds; round++) {  // the first warms up
       ZF_RETURN_IF_ERROR(GatherFromRanks(communicator, 0).status());
-      Communicator& measured = cases[i].teams ? *communicators.teams : communicator;
+      collective::Communicator& measured = cases[i].teams ? *communicators.teams : communicator;
       ZF_ASSIGN_OR_RETURN(const double mine, TimeCase(measured, cases[i], full.data(), shard.data()));
       ZF_ASSIGN_OR_RETURN(const std::vector<double> ranks, GatherFromRanks(communicator, mine));
       const double slowest = *std::max_element(ranks.begin(), ranks.end());
@@ -148,7 +150,7 @@ std::vector<CollectiveRate> Rates(const Figures& figures, const CollectiveBenchO
   const std::vector<Case> cases = Cases(options);
   for (size_t i = 0; i < cases.size(); i++) {
     const double seconds = figures.seconds[i];
-    const double factor = (ranks - 1.0) / ranks * (cases[i].operation == Operation::kAllReduce ? 2 : 1);
+    const double factor = (ranks - 1.0) / ranks * (cases[i].operation == collective::Operation::kAllReduce ? 2 : 1);
     rates.push_back({options.backend == "auto" ? "ucx" : options.backend, cases[i].operation, cases[i].dtype, ranks,
                      cases[i].teams ? options.team : ranks, cases[i].bytes, seconds,
                      static_cast<double>(cases[i].bytes) / seconds * factor, figures.memory_bytes_per_second});
@@ -156,17 +158,18 @@ std::vector<CollectiveRate> Rates(const Figures& figures, const CollectiveBenchO
   return rates;
 }
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateEndpoint(const CollectiveBenchOptions& options,
-                                                                   Device& device) {
+absl::StatusOr<std::unique_ptr<collective::CollectiveEndpoint>> CreateEndpoint(const CollectiveBenchOptions& options,
+                                                                               device::Device& device) {
   std::vector<std::string> groups = {kOneTeamGroup};
   if (options.team > 0) groups.push_back(kTeamsGroup);
-  return CreateCollectiveEndpoint(options.backend, device, groups);
+  return collective::CreateCollectiveEndpoint(options.backend, device, groups);
 }
 
-absl::StatusOr<Communicators> JoinGroups(CollectiveEndpoint& endpoint, const CollectiveBenchOptions& options, int rank,
+absl::StatusOr<Communicators> JoinGroups(collective::CollectiveEndpoint& endpoint,
+                                         const CollectiveBenchOptions& options, int rank,
                                          const std::vector<std::string>& addresses) {
   Communicators communicators;
-  CollectiveGroup group = {.name = kOneTeamGroup, .rank = rank, .addresses = addresses};
+  collective::CollectiveGroup group = {.name = kOneTeamGroup, .rank = rank, .addresses = addresses};
   ZF_ASSIGN_OR_RETURN(communicators.one_team, endpoint.Join(group));
   if (options.team == 0) return communicators;
   group.name = kTeamsGroup;
@@ -176,9 +179,9 @@ absl::StatusOr<Communicators> JoinGroups(CollectiveEndpoint& endpoint, const Col
   return communicators;
 }
 
-absl::StatusOr<Communicators> JoinOnBoard(Board& board, const CollectiveBenchOptions& options, Device& device,
+absl::StatusOr<Communicators> JoinOnBoard(Board& board, const CollectiveBenchOptions& options, device::Device& device,
                                           int rank) {
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveEndpoint> endpoint, CreateEndpoint(options, device));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<collective::CollectiveEndpoint> endpoint, CreateEndpoint(options, device));
   const std::string address = endpoint->address();
   if (address.size() > kMaxAddressBytes) return absl::InternalError("collective address too long");
   std::memcpy(board.addresses[rank], address.data(), address.size());
@@ -192,7 +195,7 @@ absl::StatusOr<Communicators> JoinOnBoard(Board& board, const CollectiveBenchOpt
 }
 
 absl::Status RunRank(Board& board, const CollectiveBenchOptions& options, int rank) {
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({.kind = "cpu"}));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device, device::CreateDevice({.kind = "cpu"}));
   ZF_ASSIGN_OR_RETURN(const Communicators communicators, JoinOnBoard(board, options, *device, rank));
   Figures figures = {};
   ZF_RETURN_IF_ERROR(Measure(communicators, options, figures));
@@ -262,11 +265,11 @@ absl::StatusOr<std::vector<CollectiveRate>> BenchCollectivesAcrossHosts(const Co
                                                                         const std::string& host,
                                                                         const std::function<bool()>& cancelled) {
   ZF_RETURN_IF_ERROR(CheckOptions(options));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({.kind = "cpu"}));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveEndpoint> endpoint, CreateEndpoint(options, *device));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device, device::CreateDevice({.kind = "cpu"}));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<collective::CollectiveEndpoint> endpoint, CreateEndpoint(options, *device));
   ZF_ASSIGN_OR_RETURN(
-      const std::unique_ptr<RendezvousClient> group,
-      RendezvousClient::Join(
+      const std::unique_ptr<services::RendezvousClient> group,
+      services::RendezvousClient::Join(
           {.server = meeting_place, .host = host, .transport_address = endpoint->address(), .cancelled = cancelled}));
   const int ranks = static_cast<int>(group->transport_addresses().size());
   ZF_ASSIGN_OR_RETURN(Communicators joined,
@@ -283,4 +286,4 @@ absl::StatusOr<std::vector<CollectiveRate>> BenchCollectivesAcrossHosts(const Co
   return Rates(figures, options, ranks);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

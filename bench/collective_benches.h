@@ -16,7 +16,7 @@
 #include "worker/collective/communicator.h"
 #include "worker/device/dtype.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 
 struct CollectiveBenchOptions {
   std::string backend = "auto";  // as the configuration spells it
@@ -30,8 +30,8 @@ struct CollectiveBenchOptions {
 
 struct CollectiveRate {
   std::string backend;
-  Operation operation;
-  DType dtype;
+  collective::Operation operation;
+  device::DType dtype;
   int ranks, team;  // ranks per team: all of them in one level
   int64_t bytes;
   double seconds;
@@ -52,6 +52,6 @@ absl::StatusOr<std::vector<CollectiveRate>> BenchCollectivesAcrossHosts(const Co
                                                                         const std::string& host,
                                                                         const std::function<bool()>& cancelled);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench
 
 #endif  // ZEROFLEET_BENCH_COLLECTIVE_BENCHES_H_

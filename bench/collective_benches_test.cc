@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/rendezvous.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 namespace {
 
 TEST(CollectiveBenchesTest, MeasuresEveryOperationBetweenProcesses) {
@@ -18,7 +18,7 @@ TEST(CollectiveBenchesTest, MeasuresEveryOperationBetweenProcesses) {
   for (const CollectiveRate& rate : *rates) {
     EXPECT_EQ(rate.backend, "ucx");
     EXPECT_GT(rate.seconds, 0);
-    const double factor = rate.operation == Operation::kAllReduce ? 1.0 : 0.5;
+    const double factor = rate.operation == collective::Operation::kAllReduce ? 1.0 : 0.5;
     EXPECT_DOUBLE_EQ(rate.bus_bytes_per_second, (1 << 16) / rate.seconds * factor);
     EXPECT_GT(rate.memory_bytes_per_second, 0);
   }
@@ -37,7 +37,7 @@ TEST(CollectiveBenchesTest, MeasuresOneLevelAndTwoInOneRun) {
 }
 
 TEST(CollectiveBenchesTest, RanksOfSeveralHostsMeetAndMeasureTheSame) {
-  const auto server = *RendezvousServer::Start("127.0.0.1:0", 2);
+  const auto server = *services::RendezvousServer::Start("127.0.0.1:0", 2);
   const std::string place = absl::StrCat("127.0.0.1:", server->port());
   std::vector<CollectiveRate> rates[2];
   const auto run = [&](int i) {
@@ -65,4 +65,4 @@ TEST(CollectiveBenchesTest, ReportsARankThatFails) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

@@ -15,7 +15,7 @@
 #include "services/session_client.h"
 #include "worker/optim/optimizer.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 namespace {
 
 constexpr double kDefaultHeartbeatTimeoutSeconds = 2;
@@ -36,7 +36,7 @@ v1::Config BenchConfig(int members, const std::string& directory) {
   model.set_vocab(50257);
   config.mutable_parallel()->set_workers(members);
   config.mutable_parallel()->set_tensor(1);
-  config.mutable_optimizer()->set_name(Optimizers().front().name);
+  config.mutable_optimizer()->set_name(optim::Optimizers().front().name);
   config.set_steps(1);
   config.mutable_checkpoint()->set_dir(JoinPath(directory, "checkpoints"));
   config.mutable_restart()->set_form_timeout_seconds(kPatienceSeconds);
@@ -47,7 +47,7 @@ v1::Config BenchConfig(int members, const std::string& directory) {
 // One member's life without a model: it sends what a worker would send.
 class SilentMember {
  public:
-  explicit SilentMember(std::unique_ptr<SessionClient> session) : session_(std::move(session)) {}
+  explicit SilentMember(std::unique_ptr<services::SessionClient> session) : session_(std::move(session)) {}
 
   absl::Status ReachStart() {
     v1::WorkerMessage hello, ready, entered, loaded;
@@ -96,7 +96,7 @@ class SilentMember {
     }
   }
 
-  std::unique_ptr<SessionClient> session_;
+  std::unique_ptr<services::SessionClient> session_;
 };
 
 // Runs `act` on all members at the same time. Returns the first failure.
@@ -116,17 +116,18 @@ absl::StatusOr<CoordinatorRate> BenchCoordinator(const CoordinatorBenchOptions& 
   if (options.members < 1 || options.heartbeats < 1) {
     return absl::InvalidArgumentError("a coordinator bench needs at least one member and one heartbeat");
   }
-  CoordinatorOptions coordinator;
+  services::CoordinatorOptions coordinator;
   coordinator.config = BenchConfig(options.members, options.directory);
   coordinator.listen = "127.0.0.1:0";
   coordinator.state_dir = JoinPath(options.directory, "state");
   coordinator.resume = "none";
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server, CoordinatorServer::Start(coordinator));
-  SessionOptions session;
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<services::CoordinatorServer> server,
+                      services::CoordinatorServer::Start(coordinator));
+  services::SessionOptions session;
   session.coordinator = absl::StrCat("127.0.0.1:", server->port());
   std::vector<SilentMember> members;
   for (int i = 0; i < options.members; ++i) {
-    ZF_ASSIGN_OR_RETURN(std::unique_ptr<SessionClient> connected, SessionClient::Connect(session));
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<services::SessionClient> connected, services::SessionClient::Connect(session));
     members.emplace_back(std::move(connected));
   }
   const Clock& clock = Clock::Real();
@@ -144,4 +145,4 @@ absl::StatusOr<CoordinatorRate> BenchCoordinator(const CoordinatorBenchOptions& 
       .needed_per_second = options.members * kHeartbeatsPerTimeout / kDefaultHeartbeatTimeoutSeconds};
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

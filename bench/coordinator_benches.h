@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 
 struct CoordinatorBenchOptions {
   int members = 16;
@@ -26,6 +26,6 @@ struct CoordinatorRate {
 // InvalidArgument for zero members or heartbeats; an error of the coordinator is passed on.
 absl::StatusOr<CoordinatorRate> BenchCoordinator(const CoordinatorBenchOptions& options);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench
 
 #endif  // ZEROFLEET_BENCH_COORDINATOR_BENCHES_H_

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 namespace {
 
 TEST(CoordinatorBenches, FormsAFleetAndTakesItsHeartbeats) {
@@ -28,4 +28,4 @@ TEST(CoordinatorBenches, NeedsAMember) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

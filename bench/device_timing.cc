@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 namespace {
 
 // Four times the largest second-level cache of any supported GPU, 60 MB.
@@ -17,13 +17,13 @@ constexpr int64_t kLaunchesARound = 8;
 
 }  // namespace
 
-std::vector<DType> BenchTypes(const Device& device) {
-  std::vector<DType> types = {DType::kF32, DType::kBF16};
-  if (!device.host_addressable()) types.push_back(DType::kF16);
+std::vector<device::DType> BenchTypes(const device::Device& device) {
+  std::vector<device::DType> types = {device::DType::kF32, device::DType::kBF16};
+  if (!device.host_addressable()) types.push_back(device::DType::kF16);
   return types;
 }
 
-absl::StatusOr<RandomRoom> RandomRooms::Make(int64_t count, float deviation, DType dtype) {
+absl::StatusOr<RandomRoom> RandomRooms::Make(int64_t count, float deviation, device::DType dtype) {
   constexpr uint64_t kSeed = 1;
   ZF_ASSIGN_OR_RETURN(auto memory, device_.Reserve(count * int64_t{sizeof(float)}));
   RandomRoom room(std::move(memory), dtype);
@@ -34,36 +34,37 @@ absl::StatusOr<RandomRoom> RandomRooms::Make(int64_t count, float deviation, DTy
                                      .deviation = deviation,
                                      .to = room.floats()});
   // In place: the narrow values take the front half.
-  if (dtype != DType::kF32) device_.ops().Convert(stream_, count, {room.floats(), DType::kF32}, room.tensor());
+  if (dtype != device::DType::kF32)
+    device_.ops().Convert(stream_, count, {room.floats(), device::DType::kF32}, room.tensor());
   ZF_RETURN_IF_ERROR(stream_.Synchronize());
   return room;
 }
 
-int64_t SetsToRotate(const Device& device, int64_t set_bytes) {
+int64_t SetsToRotate(const device::Device& device, int64_t set_bytes) {
   if (device.host_addressable()) return 1;
   return std::clamp((kRotatedBytes + set_bytes - 1) / set_bytes, int64_t{1}, kMostSets);
 }
 
-absl::StatusOr<double> BestLaunchSeconds(const Device& device, Stream& stream, int rounds,
+absl::StatusOr<double> BestLaunchSeconds(const device::Device& device, device::Stream& stream, int rounds,
                                          const std::function<void(int64_t)>& launch) {
   const int64_t launches = device.host_addressable() ? 1 : kLaunchesARound;
   double best = std::numeric_limits<double>::infinity();
   int64_t number = 0;
   for (int round = 0; round <= rounds; ++round) {
-    const std::shared_ptr<Event> start = stream.Record();
+    const std::shared_ptr<device::Event> start = stream.Record();
     for (int64_t i = 0; i < launches; ++i) launch(number++);
-    const std::shared_ptr<Event> end = stream.Record();
+    const std::shared_ptr<device::Event> end = stream.Record();
     ZF_RETURN_IF_ERROR(stream.Synchronize());
     if (round > 0) best = std::min(best, end->SecondsSince(*start) / static_cast<double>(launches));
   }
   return best;
 }
 
-absl::StatusOr<double> MemoryBytesPerSecond(Device& device, int64_t count, int rounds) {
+absl::StatusOr<double> MemoryBytesPerSecond(device::Device& device, int64_t count, int rounds) {
   ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
   RandomRooms rooms(device, *stream);
-  ZF_ASSIGN_OR_RETURN(const RandomRoom from, rooms.Make(count, 1.0f, DType::kF32));
-  ZF_ASSIGN_OR_RETURN(const RandomRoom to, rooms.Make(count, 1.0f, DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom from, rooms.Make(count, 1.0f, device::DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom to, rooms.Make(count, 1.0f, device::DType::kF32));
   const int64_t streams = device.host_addressable() ? 3 : 2;
   const int64_t vector_bytes = count * int64_t{sizeof(float)};
   ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
@@ -76,4 +77,4 @@ absl::StatusOr<double> MemoryBytesPerSecond(Device& device, int64_t count, int r
   return static_cast<double>(streams * vector_bytes) / seconds;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

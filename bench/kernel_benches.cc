@@ -11,7 +11,7 @@
 #include "worker/device/step_control.h"
 #include "worker/optim/optimizer.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 namespace {
 
 // Of GPT-2's initial weights; values then stay near 1 through a layer.
@@ -26,18 +26,18 @@ struct LayerSet {
   RandomRoom x, y;
 };
 
-absl::Status BenchLayer(Device& device, const GemmLayer& layer, DType dtype, const Ceilings& peak, int rounds,
-                        std::vector<GemmRate>& rates) {
+absl::Status BenchLayer(device::Device& device, const GemmLayer& layer, device::DType dtype, const Ceilings& peak,
+                        int rounds, std::vector<GemmRate>& rates) {
   const int64_t m = layer.m, n = layer.n, k = layer.k;
-  Ops& ops = device.ops();
+  device::Ops& ops = device.ops();
   ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
   RandomRooms rooms(device, *stream);
   ZF_ASSIGN_OR_RETURN(const RandomRoom w, rooms.Make(n * k, kWeightDeviation, dtype));
   ZF_ASSIGN_OR_RETURN(const RandomRoom bias, rooms.Make(n, kWeightDeviation, dtype));
-  ZF_ASSIGN_OR_RETURN(const RandomRoom dw, rooms.Make(n * k, 1.0f, DType::kF32));
-  ZF_ASSIGN_OR_RETURN(const RandomRoom dbias, rooms.Make(n, 1.0f, DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom dw, rooms.Make(n * k, 1.0f, device::DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom dbias, rooms.Make(n, 1.0f, device::DType::kF32));
   std::vector<LayerSet> sets;
-  const int64_t wanted = SetsToRotate(device, m * (n + k) * DTypeBytes(dtype));
+  const int64_t wanted = SetsToRotate(device, m * (n + k) * device::DTypeBytes(dtype));
   while (static_cast<int64_t>(sets.size()) < wanted) {
     ZF_ASSIGN_OR_RETURN(RandomRoom x, rooms.Make(m * k, 1.0f, dtype));
     ZF_ASSIGN_OR_RETURN(RandomRoom y, rooms.Make(m * n, 1.0f, dtype));
@@ -71,16 +71,16 @@ absl::Status BenchLayer(Device& device, const GemmLayer& layer, DType dtype, con
   });
 }
 
-absl::Status BenchHead(Device& device, const GemmLayer& head, DType dtype, const Ceilings& peak, int rounds,
-                       std::vector<GemmRate>& rates) {
+absl::Status BenchHead(device::Device& device, const GemmLayer& head, device::DType dtype, const Ceilings& peak,
+                       int rounds, std::vector<GemmRate>& rates) {
   const int64_t m = head.m, vocab = head.n, c = head.k;
-  Ops& ops = device.ops();
+  device::Ops& ops = device.ops();
   ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
   RandomRooms rooms(device, *stream);
   ZF_ASSIGN_OR_RETURN(const RandomRoom x, rooms.Make(m * c, 1.0f, dtype));
   ZF_ASSIGN_OR_RETURN(const RandomRoom w, rooms.Make(vocab * c, kWeightDeviation, dtype));
   ZF_ASSIGN_OR_RETURN(const RandomRoom dx, rooms.Make(m * c, 1.0f, dtype));
-  ZF_ASSIGN_OR_RETURN(const RandomRoom dw, rooms.Make(vocab * c, 1.0f, DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom dw, rooms.Make(vocab * c, 1.0f, device::DType::kF32));
   ZF_ASSIGN_OR_RETURN(const auto scratch, device.Reserve(ops.CrossEntropyScratchBytes(m, c, vocab, dtype)));
   ZF_ASSIGN_OR_RETURN(const auto scale, device.Reserve(sizeof(float)));
   ZF_ASSIGN_OR_RETURN(const auto loss, device.Reserve(sizeof(double)));
@@ -118,7 +118,7 @@ void AddBlock(const std::string& model, int64_t tokens, int64_t hidden, std::vec
 
 }  // namespace
 
-GemmWork Gpt2Gemms(const Device& device) {
+GemmWork Gpt2Gemms(const device::Device& device) {
   GemmWork work;
   if (device.host_addressable()) {
     AddBlock("gpt2-124m", 1024, 768, work.layers);
@@ -139,15 +139,15 @@ GemmWork Gpt2Gemms(const Device& device) {
   return work;
 }
 
-absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const GemmWork& work, int rounds) {
+absl::StatusOr<std::vector<GemmRate>> BenchGemm(device::Device& device, const GemmWork& work, int rounds) {
   std::vector<GemmRate> rates;
-  for (const DType dtype : BenchTypes(device)) {
+  for (const device::DType dtype : BenchTypes(device)) {
     const Ceilings peak = {device.ops().MeasureGemmPeak(dtype, rounds), device.datasheet_flops(dtype)};
     for (const GemmLayer& layer : work.layers) {
       ZF_RETURN_IF_ERROR(BenchLayer(device, layer, dtype, peak, rounds, rates));
     }
     // In fp32 a GPU takes half a minute for them, and nobody trains that way.
-    if (dtype == DType::kF32 && !device.host_addressable()) continue;
+    if (dtype == device::DType::kF32 && !device.host_addressable()) continue;
     for (const GemmLayer& head : work.heads) {
       ZF_RETURN_IF_ERROR(BenchHead(device, head, dtype, peak, rounds, rates));
     }
@@ -155,51 +155,52 @@ absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const GemmWork& 
   return rates;
 }
 
-absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(Device& device, int64_t parameters, int rounds) {
+absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(device::Device& device, int64_t parameters, int rounds) {
   ZF_ASSIGN_OR_RETURN(const double memory, MemoryBytesPerSecond(device, parameters, rounds));
   ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
   RandomRooms rooms(device, *stream);
-  ZF_ASSIGN_OR_RETURN(const RandomRoom gradient, rooms.Make(parameters, 1.0f, DType::kF32));
-  ZF_ASSIGN_OR_RETURN(const RandomRoom master, rooms.Make(parameters, 1.0f, DType::kF32));
-  ZF_ASSIGN_OR_RETURN(const auto rounded, device.Reserve(parameters * DTypeBytes(DType::kBF16)));
-  ZF_ASSIGN_OR_RETURN(const auto control_room, device.Reserve(sizeof(StepControl)));
-  const StepRule rule = {.tokens = 1,
-                         .grad_clip = 0,
-                         .loss_scaling = {},
-                         .learning_rate = 1e-3,
-                         .beta1 = 0.9,
-                         .beta2 = 0.95,
-                         .epsilon = 1e-8,
-                         .momentum = 0.9,
-                         .weight_decay = 0.1};
-  const StepControl control = {.updates = 1, .apply = 1, .factors = FactorsOf(rule, 1.0, 1)};
+  ZF_ASSIGN_OR_RETURN(const RandomRoom gradient, rooms.Make(parameters, 1.0f, device::DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const RandomRoom master, rooms.Make(parameters, 1.0f, device::DType::kF32));
+  ZF_ASSIGN_OR_RETURN(const auto rounded, device.Reserve(parameters * device::DTypeBytes(device::DType::kBF16)));
+  ZF_ASSIGN_OR_RETURN(const auto control_room, device.Reserve(sizeof(device::StepControl)));
+  const device::StepRule rule = {.tokens = 1,
+                                 .grad_clip = 0,
+                                 .loss_scaling = {},
+                                 .learning_rate = 1e-3,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.95,
+                                 .epsilon = 1e-8,
+                                 .momentum = 0.9,
+                                 .weight_decay = 0.1};
+  const device::StepControl control = {.updates = 1, .apply = 1, .factors = device::FactorsOf(rule, 1.0, 1)};
   device.Copy(*stream, control_room->data(), &control, sizeof(control));
-  const DecaySegment everything[] = {{0, parameters, true}};
+  const device::DecaySegment everything[] = {{0, parameters, true}};
   std::vector<OptimizerRate> rates;
-  for (const OptimizerRow& optimizer : Optimizers()) {
+  for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
     // All but the master begin at zero; the round that is not counted makes them what they are in training.
-    StateTensors states = {master.tensor()};
-    std::vector<std::unique_ptr<Reservation>> rows;
+    optim::StateTensors states = {master.tensor()};
+    std::vector<std::unique_ptr<device::Reservation>> rows;
     for (size_t v = 1; v < optimizer.vectors.size(); ++v) {
-      const DType dtype = optimizer.vectors[v].dtype;
-      ZF_ASSIGN_OR_RETURN(rows.emplace_back(), device.Reserve(parameters * DTypeBytes(dtype)));
+      const device::DType dtype = optimizer.vectors[v].dtype;
+      ZF_ASSIGN_OR_RETURN(rows.emplace_back(), device.Reserve(parameters * device::DTypeBytes(dtype)));
       states.push_back({rows.back()->data(), dtype});
     }
-    for (const DType dtype : BenchTypes(device)) {
-      const Tensor parameter = dtype == DType::kF32 ? master.tensor() : Tensor{rounded->data(), dtype};
-      const UpdatePiece piece = {everything, reinterpret_cast<const StepControl*>(control_room->data()),
-                                 gradient.tensor(), states, parameter};
+    for (const device::DType dtype : BenchTypes(device)) {
+      const device::Tensor parameter =
+          dtype == device::DType::kF32 ? master.tensor() : device::Tensor{rounded->data(), dtype};
+      const optim::UpdatePiece piece = {everything, reinterpret_cast<const device::StepControl*>(control_room->data()),
+                                        gradient.tensor(), states, parameter};
       ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
                             optimizer.update(device.ops(), *stream, piece);
                           }));
       // The gradient is read, the states are read and written; a rounded parameter is written too.
-      const int64_t bytes = DTypeBytes(gradient.tensor().dtype) + 2 * optimizer.StateBytesPerParameter() +
-                            (dtype == DType::kF32 ? 0 : DTypeBytes(dtype));
-      rates.push_back({optimizer.name, DTypeName(dtype), parameters, bytes, seconds,
+      const int64_t bytes = device::DTypeBytes(gradient.tensor().dtype) + 2 * optimizer.StateBytesPerParameter() +
+                            (dtype == device::DType::kF32 ? 0 : device::DTypeBytes(dtype));
+      rates.push_back({optimizer.name, device::DTypeName(dtype), parameters, bytes, seconds,
                        static_cast<double>(parameters * bytes) / seconds, memory});
     }
   }
   return rates;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

@@ -11,12 +11,12 @@
 #include "worker/device/device.h"
 #include "worker/device/dtype.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 
 struct GemmRate {
   std::string layer;      // "gpt2-124m fc"
   std::string direction;  // "forward" | "backward input" | "backward weight"; of a head "forward and backward"
-  DType dtype;
+  device::DType dtype;
   int64_t m, n, k;  // tokens, outputs, inputs
   double flops_per_second;
   double peak_flops_per_second;       // Ops::MeasureGemmPeak of this type
@@ -35,10 +35,10 @@ struct GemmWork {
 
 // On the CPU the linear layers of GPT-2 124M at 1024 tokens and of a small model at 2048; on a GPU those of GPT-2 124M
 // and 1558M at 16384, and their output heads.
-GemmWork Gpt2Gemms(const Device& device);
+GemmWork Gpt2Gemms(const device::Device& device);
 
 // All of `work` in every type of BenchTypes.
-absl::StatusOr<std::vector<GemmRate>> BenchGemm(Device& device, const GemmWork& work, int rounds);
+absl::StatusOr<std::vector<GemmRate>> BenchGemm(device::Device& device, const GemmWork& work, int rounds);
 
 struct OptimizerRate {
   std::string optimizer;
@@ -51,8 +51,8 @@ struct OptimizerRate {
 };
 
 // Every optimizer over `parameters` elements with fp32 gradients.
-absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(Device& device, int64_t parameters, int rounds);
+absl::StatusOr<std::vector<OptimizerRate>> BenchOptimizer(device::Device& device, int64_t parameters, int rounds);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench
 
 #endif  // ZEROFLEET_BENCH_KERNEL_BENCHES_H_

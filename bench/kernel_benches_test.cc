@@ -3,11 +3,11 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 namespace {
 
 TEST(KernelBenchesTest, OptimizerRatesFollowFromTheirParts) {
-  const auto device = CreateDevice({.kind = "cpu"}).value();
+  const auto device = device::CreateDevice({.kind = "cpu"}).value();
   const auto rates = BenchOptimizer(*device, 100000, 2).value();
   ASSERT_EQ(rates.size(), 4u);
   EXPECT_EQ(rates[0].bytes_per_parameter, 28);  // adamw
@@ -23,7 +23,7 @@ TEST(KernelBenchesTest, OptimizerRatesFollowFromTheirParts) {
 }
 
 TEST(KernelBenchesTest, GemmCoversEveryDirectionAndHeadInBothTypes) {
-  const auto device = CreateDevice({.kind = "cpu"}).value();
+  const auto device = device::CreateDevice({.kind = "cpu"}).value();
   const GemmWork work = {.layers = {{"one", 64, 32, 16}, {"two", 8, 16, 32}}, .heads = {{"head", 8, 50, 16}}};
   const auto rates = BenchGemm(*device, work, 1).value();
   ASSERT_EQ(rates.size(), (2u * 3u + 1u) * 2u);
@@ -31,14 +31,14 @@ TEST(KernelBenchesTest, GemmCoversEveryDirectionAndHeadInBothTypes) {
     EXPECT_GT(rate.flops_per_second, 0) << rate.layer;
     EXPECT_GT(rate.peak_flops_per_second, 0) << rate.layer;
   }
-  EXPECT_EQ(rates[0].dtype, DType::kF32);
+  EXPECT_EQ(rates[0].dtype, device::DType::kF32);
   EXPECT_EQ(rates[5].direction, "backward weight");
-  EXPECT_EQ(rates.back().dtype, DType::kBF16);
+  EXPECT_EQ(rates.back().dtype, device::DType::kBF16);
   EXPECT_EQ(rates.back().direction, "forward and backward");
 }
 
 TEST(KernelBenchesTest, TheCpusWorkIsGpt2sLayers) {
-  const auto device = CreateDevice({.kind = "cpu"}).value();
+  const auto device = device::CreateDevice({.kind = "cpu"}).value();
   const GemmWork work = Gpt2Gemms(*device);
   ASSERT_EQ(work.layers.size(), 7u);
   EXPECT_TRUE(work.heads.empty());
@@ -47,4 +47,4 @@ TEST(KernelBenchesTest, TheCpusWorkIsGpt2sLayers) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

@@ -8,24 +8,24 @@
 #include "base/status.h"
 #include "bench/device_timing.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 
-std::vector<AttentionWork> Gpt2Attentions(const Device& device) {
+std::vector<AttentionWork> Gpt2Attentions(const device::Device& device) {
   if (device.host_addressable()) return {{"gpt2-124m", {.batch = 1, .time = 256, .heads = 12, .head_size = 64}}};
   return {{"gpt2-124m", {.batch = 16, .time = 1024, .heads = 12, .head_size = 64}},
           {"gpt2-1558m", {.batch = 16, .time = 1024, .heads = 25, .head_size = 64}}};
 }
 
-absl::StatusOr<std::vector<AttentionRate>> BenchAttention(Device& device, const std::vector<AttentionWork>& work,
-                                                          int rounds) {
-  Ops& ops = device.ops();
+absl::StatusOr<std::vector<AttentionRate>> BenchAttention(device::Device& device,
+                                                          const std::vector<AttentionWork>& work, int rounds) {
+  device::Ops& ops = device.ops();
   ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
   RandomRooms rooms(device, *stream);
   std::vector<AttentionRate> rates;
-  for (const DType dtype : BenchTypes(device)) {
+  for (const device::DType dtype : BenchTypes(device)) {
     const double peak = ops.MeasureGemmPeak(dtype, rounds);
     for (const AttentionWork& each : work) {
-      const AttentionShape& shape = each.shape;
+      const device::AttentionShape& shape = each.shape;
       const int64_t rows = shape.batch * shape.time, hidden = shape.heads * shape.head_size;
       ZF_ASSIGN_OR_RETURN(const RandomRoom qkv, rooms.Make(rows * 3 * hidden, 1.0f, dtype));
       ZF_ASSIGN_OR_RETURN(const RandomRoom out, rooms.Make(rows * hidden, 1.0f, dtype));
@@ -59,30 +59,32 @@ absl::StatusOr<std::vector<AttentionRate>> BenchAttention(Device& device, const 
   return rates;
 }
 
-absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(Device& device, int64_t tokens, int64_t hidden, int rounds) {
+absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(device::Device& device, int64_t tokens, int64_t hidden,
+                                                          int rounds) {
   constexpr float kEpsilon = 1e-5f;
-  Ops& ops = device.ops();
+  device::Ops& ops = device.ops();
   const int64_t count = tokens * hidden;
   ZF_ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
   RandomRooms rooms(device, *stream);
   std::vector<PointwiseRate> rates;
-  for (const DType dtype : BenchTypes(device)) {
-    ZF_ASSIGN_OR_RETURN(const double memory,
-                        MemoryBytesPerSecond(device, count * DTypeBytes(dtype) / int64_t{sizeof(float)}, rounds));
+  for (const device::DType dtype : BenchTypes(device)) {
+    ZF_ASSIGN_OR_RETURN(
+        const double memory,
+        MemoryBytesPerSecond(device, count * device::DTypeBytes(dtype) / int64_t{sizeof(float)}, rounds));
     ZF_ASSIGN_OR_RETURN(const RandomRoom x, rooms.Make(count, 1.0f, dtype));
     ZF_ASSIGN_OR_RETURN(const RandomRoom y, rooms.Make(count, 1.0f, dtype));
     ZF_ASSIGN_OR_RETURN(const RandomRoom dx, rooms.Make(count, 1.0f, dtype));
     ZF_ASSIGN_OR_RETURN(const RandomRoom gamma, rooms.Make(hidden, 1.0f, dtype));
     ZF_ASSIGN_OR_RETURN(const RandomRoom beta, rooms.Make(hidden, 1.0f, dtype));
-    ZF_ASSIGN_OR_RETURN(const RandomRoom mean, rooms.Make(tokens, 1.0f, DType::kF32));
-    ZF_ASSIGN_OR_RETURN(const RandomRoom rstd, rooms.Make(tokens, 1.0f, DType::kF32));
-    ZF_ASSIGN_OR_RETURN(const RandomRoom dgamma, rooms.Make(hidden, 1.0f, DType::kF32));
-    ZF_ASSIGN_OR_RETURN(const RandomRoom dbeta, rooms.Make(hidden, 1.0f, DType::kF32));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom mean, rooms.Make(tokens, 1.0f, device::DType::kF32));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom rstd, rooms.Make(tokens, 1.0f, device::DType::kF32));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom dgamma, rooms.Make(hidden, 1.0f, device::DType::kF32));
+    ZF_ASSIGN_OR_RETURN(const RandomRoom dbeta, rooms.Make(hidden, 1.0f, device::DType::kF32));
     // `passes` is how many times the op reads or writes an activation's bytes.
     const auto measure = [&](const char* op, int64_t passes, const std::function<void()>& run) -> absl::Status {
       ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) { run(); }));
-      rates.push_back(
-          {op, dtype, tokens, hidden, static_cast<double>(passes * count * DTypeBytes(dtype)) / seconds, memory});
+      rates.push_back({op, dtype, tokens, hidden,
+                       static_cast<double>(passes * count * device::DTypeBytes(dtype)) / seconds, memory});
       return absl::OkStatus();
     };
     ZF_RETURN_IF_ERROR(measure("layer norm forward", 2, [&] {
@@ -113,4 +115,4 @@ absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(Device& device, int64_
   return rates;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

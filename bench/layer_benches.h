@@ -12,38 +12,39 @@
 #include "worker/device/dtype.h"
 #include "worker/device/ops.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 
 struct AttentionWork {
   std::string name;
-  AttentionShape shape;
+  device::AttentionShape shape;
 };
 
 // On the CPU one sequence of 256 at GPT-2 124M's width; on a GPU 16 of 1024 at those of 124M and 1558M.
-std::vector<AttentionWork> Gpt2Attentions(const Device& device);
+std::vector<AttentionWork> Gpt2Attentions(const device::Device& device);
 
 struct AttentionRate {
   std::string name;
   std::string direction;  // "forward" | "backward"
-  DType dtype;
-  AttentionShape shape;
+  device::DType dtype;
+  device::AttentionShape shape;
   double flops_per_second;       // of the causal half: 2 B H T^2 D forward, 2.5 times as many backward
   double peak_flops_per_second;  // Ops::MeasureGemmPeak of this type
 };
 
-absl::StatusOr<std::vector<AttentionRate>> BenchAttention(Device& device, const std::vector<AttentionWork>& work,
-                                                          int rounds);
+absl::StatusOr<std::vector<AttentionRate>> BenchAttention(device::Device& device,
+                                                          const std::vector<AttentionWork>& work, int rounds);
 
 struct PointwiseRate {
   std::string op;  // "layer norm forward" | "layer norm backward" | "gelu forward"
-  DType dtype;
+  device::DType dtype;
   int64_t tokens, hidden;
   double bytes_per_second;         // of whole activations read and written, each once
   double memory_bytes_per_second;  // MemoryBytesPerSecond over the bytes of one activation
 };
 
-absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(Device& device, int64_t tokens, int64_t hidden, int rounds);
+absl::StatusOr<std::vector<PointwiseRate>> BenchPointwise(device::Device& device, int64_t tokens, int64_t hidden,
+                                                          int rounds);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::bench
 
 #endif  // ZEROFLEET_BENCH_LAYER_BENCHES_H_

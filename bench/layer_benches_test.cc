@@ -4,11 +4,11 @@
 #include "bench/device_timing.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::bench {
 namespace {
 
 TEST(LayerBenchesTest, AttentionCoversBothDirectionsInBothTypes) {
-  const auto device = CreateDevice({.kind = "cpu"}).value();
+  const auto device = device::CreateDevice({.kind = "cpu"}).value();
   const auto rates =
       BenchAttention(*device, {{"small", {.batch = 2, .time = 16, .heads = 2, .head_size = 8}}}, 1).value();
   ASSERT_EQ(rates.size(), 4u);
@@ -17,11 +17,11 @@ TEST(LayerBenchesTest, AttentionCoversBothDirectionsInBothTypes) {
     EXPECT_GT(rate.peak_flops_per_second, 0) << rate.direction;
   }
   EXPECT_EQ(rates[1].direction, "backward");
-  EXPECT_EQ(rates[2].dtype, DType::kBF16);
+  EXPECT_EQ(rates[2].dtype, device::DType::kBF16);
 }
 
 TEST(LayerBenchesTest, PointwiseCoversEveryOpInBothTypes) {
-  const auto device = CreateDevice({.kind = "cpu"}).value();
+  const auto device = device::CreateDevice({.kind = "cpu"}).value();
   const auto rates = BenchPointwise(*device, 64, 48, 1).value();
   ASSERT_EQ(rates.size(), 6u);
   for (const PointwiseRate& rate : rates) {
@@ -31,14 +31,14 @@ TEST(LayerBenchesTest, PointwiseCoversEveryOpInBothTypes) {
 }
 
 TEST(DeviceTimingTest, TheCpuKeepsOneSetOfOperands) {
-  const auto device = CreateDevice({.kind = "cpu"}).value();
+  const auto device = device::CreateDevice({.kind = "cpu"}).value();
   EXPECT_EQ(SetsToRotate(*device, 1000), 1);
   EXPECT_EQ(BenchTypes(*device).size(), 2u);
 }
 
 // Counted launches follow uncounted ones, and their numbers never repeat.
 TEST(DeviceTimingTest, LaunchNumbersGrow) {
-  const auto device = CreateDevice({.kind = "cpu"}).value();
+  const auto device = device::CreateDevice({.kind = "cpu"}).value();
   const auto stream = device->CreateStream().value();
   int64_t next = 0;
   const auto seconds = BestLaunchSeconds(*device, *stream, 3, [&](int64_t number) { EXPECT_EQ(number, next++); });
@@ -47,4 +47,4 @@ TEST(DeviceTimingTest, LaunchNumbersGrow) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::bench

@@ -18,7 +18,7 @@
 #include "coordinator/stop.h"
 #include "coordinator/view.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 using google::protobuf::util::MessageDifferencer;
@@ -261,4 +261,4 @@ void CheckAdoption(Fleet& fleet, double now) {
   LoseMembers(fleet, away, "it did not come back to the coordinator, which was started again", "session_ended", now);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

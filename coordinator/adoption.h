@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // FailedPrecondition: `who` is of a later generation than this coordinator knows of.
 absl::Status OlderThanTheFleet(const Fleet& fleet, const std::string& who, uint64_t generation);
@@ -28,6 +28,6 @@ bool OnRejoin(Fleet& fleet, MemberId id, const v1::Hello& hello, double now);
 // Gives up the ranks that have not come back in time.
 void CheckAdoption(Fleet& fleet, double now);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_ADOPTION_H_

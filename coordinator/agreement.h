@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 template <typename Message>
 struct Agreement {
@@ -31,6 +31,6 @@ absl::Status CheckAgreement(const Agreement<Message> (&rows)[kRows], const std::
   return absl::OkStatus();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_AGREEMENT_H_

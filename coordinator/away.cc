@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 constexpr double kAdoptionHeartbeatTimeouts = 3, kLeastAdoptionSeconds = 5;
@@ -24,4 +24,4 @@ void GoAway(Fleet& fleet, Member& member) {
   member.progress.clear();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -4,7 +4,7 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // How long a coordinator that was started again waits for a running fleet to come back.
 double AdoptionSeconds(const v1::RestartConfig& restart);
@@ -16,6 +16,6 @@ inline bool IsAway(const Member& member) { return member.state == MemberState::k
 // The stream of a rank that had come back broke once more: it may come back again.
 void GoAway(Fleet& fleet, Member& member);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_AWAY_H_

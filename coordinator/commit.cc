@@ -12,7 +12,7 @@
 #include "coordinator/recovery.h"
 #include "coordinator/view.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 using google::protobuf::util::MessageDifferencer;
@@ -168,4 +168,4 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
   GrowAgain(fleet, now);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

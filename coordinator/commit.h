@@ -4,7 +4,7 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // One rank's shard of one step. A failed one fails the run, naming rank, path and reason: a run whose checkpoints do
 // not reach storage must not look healthy. So does one that is not of this run: another configuration, rank, step, size
@@ -14,6 +14,6 @@ void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard)
 // The manifest is on storage, or is not.
 void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_COMMIT_H_

@@ -16,7 +16,7 @@
 #include "coordinator/training.h"
 #include "coordinator/view.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 using Body = v1::WorkerMessage::BodyCase;
 
@@ -114,4 +114,4 @@ void Coordinator::Handle(const PersistFailed& failed, double) {
   FailFleet(fleet_, Annotate(failed.status, "the coordinator could not save its state"), -1);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -13,7 +13,7 @@
 #include "coordinator/fleet.h"
 #include "coordinator/output.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 class Coordinator {
  public:
@@ -40,6 +40,6 @@ class Coordinator {
   Fleet fleet_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_COORDINATOR_H_

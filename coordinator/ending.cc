@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 v1::CoordinatorMessage RefusedMessage(const absl::Status& status) {
@@ -116,4 +116,4 @@ void CompleteIfAllFinished(Fleet& fleet, double now) {
   fleet.Emit(EndRun{absl::OkStatus()}, "every rank has finished");
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // Ends the run: a Failure event, Refused with `status` to every member still there, EndRun. `rank` is the one at
 // fault, -1 if it is not one rank's. Does nothing to a run that has ended.
@@ -23,6 +23,6 @@ void FailIfAShardCannotCome(Fleet& fleet);
 // Ends the run as complete if every rank has finished and no commit is under way.
 void CompleteIfAllFinished(Fleet& fleet, double now);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_ENDING_H_

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // One session of one worker process; chosen by the caller, never used twice.
 using MemberId = uint64_t;
@@ -62,6 +62,6 @@ struct PersistFailed {
 using CoordinatorEvent =
     std::variant<MessageReceived, SessionClosed, Tick, StopAsked, ManifestWritten, PersistFailed, StorageLost>;
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_EVENT_H_

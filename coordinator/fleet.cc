@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 const char* Name(Phase phase) {
   switch (phase) {
@@ -88,4 +88,4 @@ std::string LastCommitText(const Fleet& fleet) {
   return absl::StrCat("last committed checkpoint: step ", fleet.last_committed_step);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -22,7 +22,7 @@
 #include "coordinator/placement.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 enum class Phase { kForming, kAdopting, kLoading, kTraining, kRecovering, kFinishing, kDone, kFailed };
 enum class MemberState { kSpare, kJoined, kReady, kLoading, kTraining, kFinished, kLost, kAway };
@@ -202,6 +202,6 @@ std::string PlaceOf(const v1::Hello& hello);
 // "last committed checkpoint: step 50", or that there is none.
 std::string LastCommitText(const Fleet& fleet);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_FLEET_H_

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 const v1::GroupProgress* ProgressIn(const Member& member, const std::string& group) {
@@ -56,4 +56,4 @@ std::string Describe(const Wait& wait) {
                       wait.waiting.size() == 1 ? " waits" : " wait", " in it");
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

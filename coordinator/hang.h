@@ -8,7 +8,7 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // A collective that some ranks are in and others have not entered.
 struct Wait {
@@ -24,6 +24,6 @@ std::optional<Wait> FindWait(const Fleet& fleet);
 // "rank 1 has not arrived at reduce_scatter of block3 (group data, sequence 57); ranks 0 and 2 wait in it"
 std::string Describe(const Wait& wait);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_HANG_H_

@@ -13,7 +13,7 @@
 #include "coordinator/hang.h"
 #include "coordinator/recovery.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 constexpr char kHeartbeatTimeout[] = "heartbeat_timeout";
@@ -145,4 +145,4 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
   }
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

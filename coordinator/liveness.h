@@ -6,7 +6,7 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // Judges every member's silence. A coordinator that was itself late (the machine slept, say) first gives members a
 // full timeout to be heard.
@@ -19,6 +19,6 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
 // back for a heartbeat timeout, so that the run's failure names the cause and not the first to feel it.
 void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double now);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_LIVENESS_H_

@@ -12,7 +12,7 @@
 #include "coordinator/ending.h"
 #include "coordinator/recovery.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 bool HasCandidate(const Fleet& fleet) { return fleet.candidate < fleet.parameters.candidates.size(); }
@@ -124,4 +124,4 @@ void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, do
   FailFleet(fleet, Annotate(failure, absl::StrCat(NameOf(member), " could not load")), member.rank);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

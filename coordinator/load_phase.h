@@ -4,7 +4,7 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // Asks every rank to load the current candidate (an empty path where there is none: initialise from the seed).
 void BeginLoad(Fleet& fleet, double now);
@@ -16,6 +16,6 @@ void PublishStart(Fleet& fleet, const Member& told, bool resumed);
 // one is left, with a notice that names the bad file; else the run fails. Other failures fail the run as they are.
 void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_LOAD_PHASE_H_

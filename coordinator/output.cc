@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 std::string OneLine(const google::protobuf::Message& message) {
@@ -57,4 +57,4 @@ std::string Describe(const Output& output) {
   return absl::StrCat(std::visit(Describer(), output.action), " (", output.reason, ")");
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -12,7 +12,7 @@
 #include "coordinator/event.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 struct SendTo {
   MemberId member;
@@ -68,6 +68,6 @@ struct Output {
 // One line: "send 2 Assignment{...} (why)". Configurations are left out, being the same in every run's every message.
 std::string Describe(const Output& output);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_OUTPUT_H_

@@ -3,7 +3,7 @@
 
 #include "base/digest.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 void SetRange(const PlacedRange& range, v1::FlatRange* message) {
@@ -49,4 +49,4 @@ v1::PartitionStatus PartitionStatusOf(const PartitionMap& partition, const std::
   return status;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -10,7 +10,7 @@
 #include "zerofleet/v1/checkpoint.pb.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // One vector of the training state, as every rank keeps it between steps: split by the partition, or whole.
 struct StateVector {
@@ -29,6 +29,6 @@ std::string PartitionDigest(const PartitionMap& partition);
 // Every rank's units, and its bytes of each state at rest (padding included).
 v1::PartitionStatus PartitionStatusOf(const PartitionMap& partition, const std::vector<StateVector>& states);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_OWNERSHIP_H_

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 TEST(OwnershipTest, RangesSurviveTheWire) {
@@ -38,4 +38,4 @@ TEST(OwnershipTest, EveryRankHasItsUnitsAndBytes) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

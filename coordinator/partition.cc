@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/units.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 PartitionMap::PartitionMap(std::vector<UnitExtent> units, int world_size)
     : units_(std::move(units)), world_size_(world_size) {
@@ -55,4 +55,4 @@ std::string PartitionMap::Describe() const {
   return text;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

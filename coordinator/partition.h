@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 inline constexpr int64_t kShardAlignment = 32;  // elements; 64 bytes of bf16
 
@@ -59,6 +59,6 @@ class PartitionMap {
   int64_t total_shard_ = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_PARTITION_H_

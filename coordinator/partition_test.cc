@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 std::vector<UnitExtent> Units(const std::vector<int64_t>& sizes) {
@@ -84,4 +84,4 @@ TEST(PartitionTest, CoversAnySizesExactly) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

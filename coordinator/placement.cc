@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 std::vector<int> RankOrder(const std::vector<MemberPlace>& members) {
   std::vector<int> order(members.size());
@@ -62,4 +62,4 @@ absl::StatusOr<int> ConfiguredTeam(const v1::ParallelConfig& parallel) {
       absl::StrCat("must be auto or 1 to ", kMostRanks, ", got \"", absl::CHexEscape(text.substr(0, 60)), "\""));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 inline constexpr int kMostRanks = 1024;  // of a view
 inline constexpr int kMostAutoTeam = 8;  // ranks; the most that share a node's fastest links
@@ -51,6 +51,6 @@ int AutoTeam(const std::vector<int>& nodes, int tensor);
 // from 1 to kMostRanks.
 absl::StatusOr<int> ConfiguredTeam(const v1::ParallelConfig& parallel);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_PLACEMENT_H_

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 using ::testing::ElementsAre;
@@ -107,4 +107,4 @@ TEST(PlacementTest, TheConfiguredTeamIsAutoOrANumber) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -11,7 +11,7 @@
 #include "coordinator/hang.h"
 #include "coordinator/view.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 constexpr size_t kMostHistory = 12;  // losses told in one line
@@ -329,4 +329,4 @@ void EndRecovery(Fleet& fleet, int64_t reached_step, double now) {
   fleet.Publish(std::move(event), "every rank has loaded again");
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -12,7 +12,7 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // Losses of one rank at one step, without a step in between, after which that step is taken to be what kills it.
 inline constexpr int kPoisonLosses = 3;
@@ -49,6 +49,6 @@ void AddFlight(Fleet& fleet, v1::FlightRecord record);
 // Every rank has loaded again: publishes the Recovery event.
 void EndRecovery(Fleet& fleet, int64_t reached_step, double now);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_RECOVERY_H_

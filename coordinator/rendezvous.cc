@@ -11,7 +11,7 @@
 #include "coordinator/recovery.h"
 #include "coordinator/view.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 constexpr char kOneExecutable[] = "all must run the same executable on the same kind of device";
@@ -118,4 +118,4 @@ void CheckFormTimeout(Fleet& fleet, double now) {
   FailFleet(fleet, absl::DeadlineExceededError(text), -1);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -6,7 +6,7 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // The first message of a session that does not take up an earlier one (adoption.h). The first member sets what the
 // others must equal: a differing build while the fleet forms fails the run, since the coordinator cannot know which of
@@ -23,6 +23,6 @@ void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now);
 // The fleet has had its time to form.
 void CheckFormTimeout(Fleet& fleet, double now);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_RENDEZVOUS_H_

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 struct SourceRange {
@@ -51,4 +51,4 @@ absl::StatusOr<std::vector<RangeCopy>> Reshard(const std::vector<std::vector<Pla
   return copies;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/partition.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // `length` elements from `source_offset` in source number `source` to `target_offset` in the target.
 struct RangeCopy {
@@ -24,6 +24,6 @@ struct RangeCopy {
 absl::StatusOr<std::vector<RangeCopy>> Reshard(const std::vector<std::vector<PlacedRange>>& sources,
                                                const std::vector<PlacedRange>& target);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_RESHARD_H_

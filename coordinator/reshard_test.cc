@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 using Vectors = std::vector<std::vector<int64_t>>;  // by rank: the flat index each stored element came from
@@ -95,4 +95,4 @@ TEST(ReshardTest, AnyWorldSizeReadsAnyOther) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/hang.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 // Why the fleet is where it is, where that is not plain from its phase.
@@ -79,4 +79,4 @@ double GoodputRatio(const Fleet& fleet, double now) {
   return std::clamp(fleet.productive_seconds / (now - fleet.began), 0.0, 1.0);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -4,13 +4,13 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStatusRequest& request = {});
 
 // The share of this coordinator's life that went into training steps which were not lost again, from 0 to 1.
 double GoodputRatio(const Fleet& fleet, double now);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_STATUS_VIEW_H_

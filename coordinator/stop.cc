@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/ending.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 void OnStop(Fleet& fleet, const std::string& reason) {
   if (fleet.stop_reason) return;
@@ -30,4 +30,4 @@ void OnStopRequested(Fleet& fleet, const Member& member, const v1::StopRequested
   OnStop(fleet, absl::StrCat(NameOf(member), " received signal ", requested.signal()));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -6,7 +6,7 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // Idempotent: the first reason counts. A fleet that does not train yet has nothing to save and ends at once, Cancelled.
 void OnStop(Fleet& fleet, const std::string& reason);
@@ -17,6 +17,6 @@ void TellStop(Fleet& fleet);
 // A worker received a signal.
 void OnStopRequested(Fleet& fleet, const Member& member, const v1::StopRequested& requested);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_STOP_H_

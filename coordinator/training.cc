@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 bool SameProgress(const std::vector<v1::GroupProgress>& a, const v1::Heartbeat& b) {
@@ -52,4 +52,4 @@ void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event, d
   }
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

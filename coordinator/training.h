@@ -4,7 +4,7 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now);
 
@@ -12,6 +12,6 @@ void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now);
 // Others are dropped.
 void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event, double now);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_TRAINING_H_

@@ -36,7 +36,7 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/status_view.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 constexpr char kDirectory[] = "coordinator/testdata";
@@ -204,4 +204,4 @@ INSTANTIATE_TEST_SUITE_P(All, TranscriptTest, testing::ValuesIn(Transcripts()),
 TEST(TranscriptTest, ThereAreTranscripts) { EXPECT_GE(Transcripts().size(), 12u); }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -13,7 +13,7 @@
 #include "coordinator/ending.h"
 #include "coordinator/load_phase.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 namespace {
 
 constexpr Agreement<v1::Entered> kEnteredAgreements[] = {
@@ -132,4 +132,4 @@ void OnEntered(Fleet& fleet, Member& member, const v1::Entered& entered, double 
   if (fleet.AllEntered()) BeginLoad(fleet, now);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator

@@ -4,7 +4,7 @@
 
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::coordinator {
 
 // If every place is taken, every member ready, no manifest of an earlier view still being written, and no running fleet
 // to be expected back (adoption.h): puts the members
@@ -29,6 +29,6 @@ void TakePlace(Fleet& fleet, Member& member);
 // else the run fails, naming the ranks that differ. With the last one, loading begins.
 void OnEntered(Fleet& fleet, Member& member, const v1::Entered& entered, double now);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_VIEW_H_

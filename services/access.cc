@@ -9,7 +9,7 @@
 #include "services/message_limits.h"
 #include "services/token.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 constexpr char kBearer[] = "Bearer ";
@@ -54,4 +54,4 @@ absl::Status AccessControl::CheckCertificate(Role role, const Peer& peer) const 
       peer.names.empty() ? "none" : PrintableText(absl::StrJoin(peer.names, ", "), kMostNamesText)));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

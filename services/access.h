@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 enum class Role { kWorker, kOperator };
 
@@ -53,6 +53,6 @@ class AccessControl {
 std::string AuthorizationOf(const std::string& token);
 inline constexpr char kAuthorization[] = "authorization";
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_ACCESS_H_

@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(Access, NamesCanBeChosenAndBothWaysRequired) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

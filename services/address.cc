@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 constexpr int kLargestPort = 65535;
@@ -101,4 +101,4 @@ absl::Status CannotListen(const Address& address) {
   return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address.ToString(), ": ", reason));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

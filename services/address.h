@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 struct Address {
   std::string host;  // a name, an IPv4 address, or an IPv6 address without its brackets
@@ -35,6 +35,6 @@ std::string AddressOfPeer(const std::string& peer);
 // themselves.
 absl::Status CannotListen(const Address& address);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_ADDRESS_H_

@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::HasSubstr;
@@ -55,4 +55,4 @@ TEST(Address, SaysWhyItCannotListen) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -10,7 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 constexpr size_t kNoteAlignment = 4;
@@ -65,4 +65,4 @@ const BuildInfo& GetBuildInfo() {
   return info;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

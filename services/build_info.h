@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 struct BuildInfo {
   std::string version;   // "0.1.0"
@@ -16,6 +16,6 @@ struct BuildInfo {
 // Of the running executable; made on the first call.
 const BuildInfo& GetBuildInfo();
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_BUILD_INFO_H_

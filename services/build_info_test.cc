@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::MatchesRegex;
@@ -17,4 +17,4 @@ TEST(BuildInfo, IsComplete) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

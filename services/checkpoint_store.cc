@@ -17,14 +17,14 @@
 #include "worker/checkpoint/same_model.h"
 #include "worker/optim/schedule.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 constexpr char kLockName[] = ".lock";
 
 void AddCandidate(ResumePlan& plan, const std::string& path, const v1::CheckpointManifest& manifest) {
-  CheckpointCandidate candidate{path, manifest.step(), manifest.team(), static_cast<uint64_t>(manifest.generation()),
-                                0};
+  coordinator::CheckpointCandidate candidate{path, manifest.step(), manifest.team(),
+                                             static_cast<uint64_t>(manifest.generation()), 0};
   for (const v1::ShardFile& file : manifest.files()) candidate.bytes += file.bytes();
   plan.candidates.push_back(std::move(candidate));
   plan.newest_generation = std::max(plan.newest_generation, static_cast<uint64_t>(manifest.generation()));
@@ -35,7 +35,7 @@ void AddCandidate(ResumePlan& plan, const std::string& path, const v1::Checkpoin
 // What the run is told of the checkpoint that it goes on from.
 absl::Status JudgeNewest(const v1::Config& config, const std::string& path, const v1::CheckpointManifest& manifest,
                          ResumePlan& plan) {
-  ZF_RETURN_IF_ERROR(CheckResumable(manifest, config, path));
+  ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config, path));
   for (std::string& notice : ResumeNotices(config, path, manifest)) plan.notices.push_back(std::move(notice));
   return absl::OkStatus();
 }
@@ -44,10 +44,12 @@ absl::StatusOr<ResumePlan> PlanAuto(const v1::Config& config) {
   const std::string& dir = config.checkpoint().dir();
   ResumePlan plan;
   plan.may_fall_back = true;
-  std::vector<CheckpointProblem> problems;
-  ZF_ASSIGN_OR_RETURN(std::vector<CommittedCheckpoint> committed, ListCheckpoints(dir, &problems));
-  for (const CommittedCheckpoint& checkpoint : committed) AddCandidate(plan, checkpoint.path, checkpoint.manifest);
-  for (const CheckpointProblem& problem : problems) {
+  std::vector<checkpoint::CheckpointProblem> problems;
+  ZF_ASSIGN_OR_RETURN(std::vector<checkpoint::CommittedCheckpoint> committed,
+                      checkpoint::ListCheckpoints(dir, &problems));
+  for (const checkpoint::CommittedCheckpoint& checkpoint : committed)
+    AddCandidate(plan, checkpoint.path, checkpoint.manifest);
+  for (const checkpoint::CheckpointProblem& problem : problems) {
     plan.unreadable.push_back(problem.path);
     plan.notices.push_back(absl::StrCat("checkpoint ", problem.path, " is not used: ", problem.reason));
   }
@@ -68,12 +70,12 @@ absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Confi
   if (resume == "auto") {
     ZF_ASSIGN_OR_RETURN(plan, PlanAuto(config));
   } else if (resume != "none") {
-    ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(resume));
+    ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(resume));
     AddCandidate(plan, resume, manifest);
     ZF_RETURN_IF_ERROR(JudgeNewest(config, resume, manifest, plan));
   }
   // A worker of that generation may still be alive, and about to write.
-  ZF_ASSIGN_OR_RETURN(const uint64_t unfinished, NewestPartialGeneration(config.checkpoint().dir()));
+  ZF_ASSIGN_OR_RETURN(const uint64_t unfinished, checkpoint::NewestPartialGeneration(config.checkpoint().dir()));
   plan.newest_generation = std::max(plan.newest_generation, unfinished);
   return plan;
 }
@@ -87,10 +89,10 @@ std::vector<std::string> ResumeNotices(const v1::Config& config, const std::stri
     notices.push_back(absl::StrCat("checkpoint ", path, " has a context of ", stored, " and model.context is ", context,
                                    ": the first ", context, " rows of its position table are used"));
   }
-  if (const absl::StatusOr<int> team = ConfiguredTeam(config.parallel()); team.ok() && *team > 0) {
+  if (const absl::StatusOr<int> team = coordinator::ConfiguredTeam(config.parallel()); team.ok() && *team > 0) {
     if (manifest.team() > 0 && *team != manifest.team()) {
       const auto teams = [](int ranks) {
-        return ranks == kMostRanks ? "one team of all ranks" : absl::StrCat("teams of ", ranks, " ranks");
+        return ranks == coordinator::kMostRanks ? "one team of all ranks" : absl::StrCat("teams of ", ranks, " ranks");
       };
       notices.push_back(absl::StrCat("checkpoint ", path, " was written with ", teams(manifest.team()),
                                      " and parallel.team asks for ", teams(*team),
@@ -99,8 +101,8 @@ std::vector<std::string> ResumeNotices(const v1::Config& config, const std::stri
   }
   if (step == 0 || step >= config.steps()) return notices;
   const v1::Config& before = manifest.config();
-  const double old_rate = LearningRate(before.optimizer(), before.schedule(), before.steps(), step);
-  const double new_rate = LearningRate(config.optimizer(), config.schedule(), config.steps(), step);
+  const double old_rate = optim::LearningRate(before.optimizer(), before.schedule(), before.steps(), step);
+  const double new_rate = optim::LearningRate(config.optimizer(), config.schedule(), config.steps(), step);
   if (std::abs(new_rate - old_rate) > 1e-9 * old_rate) {
     notices.push_back(
         absl::StrFormat("the learning rate jumps on resuming: at step %d it is %.4g with the checkpoint's schedule "
@@ -127,29 +129,30 @@ absl::StatusOr<std::unique_ptr<CheckpointStore>> CheckpointStore::Open(const std
     return absl::ResourceExhaustedError(
         absl::StrCat("checkpoint.dir: ", dir, " cannot be written: ", std::string(lock.status().message())));
   }
-  ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCommittedSteps(dir));
+  ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checkpoint::ListCommittedSteps(dir));
   return std::unique_ptr<CheckpointStore>(
       new CheckpointStore(dir, std::max<int64_t>(keep, 1), *std::move(lock), {steps.begin(), steps.end()}));
 }
 
 void CheckpointStore::RemoveUnfinished(uint64_t last_generation) const {
-  const absl::StatusOr<std::vector<std::string>> partials = ListPartials(dir_, last_generation);
+  const absl::StatusOr<std::vector<std::string>> partials = checkpoint::ListPartials(dir_, last_generation);
   if (!partials.ok()) return;
-  for (const std::string& partial : *partials) RemoveCheckpointFiles(partial).IgnoreError();
+  for (const std::string& partial : *partials) checkpoint::RemoveCheckpointFiles(partial).IgnoreError();
 }
 
-absl::StatusOr<CommittedStep> CheckpointStore::Commit(v1::CheckpointManifest manifest, int64_t unix_seconds) {
+absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::CheckpointManifest manifest,
+                                                                   int64_t unix_seconds) {
   manifest.set_committed_unix_seconds(unix_seconds);
-  CommittedStep committed{StepDirectory(dir_, manifest.step()), {}};
-  ZF_RETURN_IF_ERROR(CommitCheckpoint(committed.path, manifest));
+  coordinator::CommittedStep committed{checkpoint::StepDirectory(dir_, manifest.step()), {}};
+  ZF_RETURN_IF_ERROR(checkpoint::CommitCheckpoint(committed.path, manifest));
   absl::MutexLock lock(&mutex_);
   steps_.insert(manifest.step());
   while (static_cast<int64_t>(steps_.size()) > keep_) {
     const int64_t oldest = *steps_.begin();
     steps_.erase(steps_.begin());  // whether it can be removed or not: it is not tried at every commit
-    const absl::Status removed = RemoveCheckpoint(dir_, oldest);
+    const absl::Status removed = checkpoint::RemoveCheckpoint(dir_, oldest);
     if (removed.ok()) continue;
-    committed.warnings.push_back(absl::StrCat("the old checkpoint ", StepDirectory(dir_, oldest),
+    committed.warnings.push_back(absl::StrCat("the old checkpoint ", checkpoint::StepDirectory(dir_, oldest),
                                               " could not be removed: ", std::string(removed.message())));
   }
   return committed;
@@ -160,10 +163,10 @@ absl::Status CheckpointStore::SetAside(const std::string& step_dir) {
   for (int number = 2; FileExists(target); ++number) target = absl::StrCat(step_dir, ".damaged-", number);
   ZF_RETURN_IF_ERROR(Rename(step_dir, target));
   absl::MutexLock lock(&mutex_);
-  std::erase_if(steps_, [&](int64_t step) { return StepDirectory(dir_, step) == step_dir; });
+  std::erase_if(steps_, [&](int64_t step) { return checkpoint::StepDirectory(dir_, step) == step_dir; });
   return absl::OkStatus();
 }
 
 absl::Status CheckpointStore::CheckHeld() const { return Annotate(lock_->CheckHeld(), "checkpoint.dir"); }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

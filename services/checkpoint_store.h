@@ -16,10 +16,10 @@
 #include "coordinator/fleet.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 struct ResumePlan {
-  std::vector<CheckpointCandidate> candidates;  // newest first
+  std::vector<coordinator::CheckpointCandidate> candidates;  // newest first
   bool may_fall_back = false;
   uint64_t newest_generation = 0;  // of any candidate or unfinished save; the run's own must be larger
   int64_t newest_unix_seconds = 0;
@@ -53,7 +53,7 @@ class CheckpointStore {
   // Checks and commits the shards that the ranks of `manifest`'s generation wrote, then removes the oldest checkpoints
   // beyond `keep`. What cannot be removed is a warning: the commit stands. The directory and the number kept are this
   // store's own, whatever the manifest's configuration says.
-  absl::StatusOr<CommittedStep> Commit(v1::CheckpointManifest manifest, int64_t unix_seconds);
+  absl::StatusOr<coordinator::CommittedStep> Commit(v1::CheckpointManifest manifest, int64_t unix_seconds);
 
   // Renames a damaged step directory to "<name>.damaged", or with a number behind it if that is taken.
   absl::Status SetAside(const std::string& step_dir);
@@ -72,6 +72,6 @@ class CheckpointStore {
   std::set<int64_t> steps_ ABSL_GUARDED_BY(mutex_);  // committed and not set aside
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_CHECKPOINT_STORE_H_

@@ -13,17 +13,17 @@
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class CheckpointStoreTest : public CheckpointTest {
+class CheckpointStoreTest : public checkpoint::CheckpointTest {
  protected:
   void SetUp() override {
-    CheckpointTest::SetUp();
+    checkpoint::CheckpointTest::SetUp();
     config_.mutable_checkpoint()->set_dir(directory_);
     config_.mutable_checkpoint()->set_keep(2);
     Open();
@@ -34,11 +34,11 @@ class CheckpointStoreTest : public CheckpointTest {
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
-  absl::StatusOr<CommittedStep> Commit(int64_t step) {
-    v1::CheckpointManifest manifest = WriteShards(StepDirectory(directory_, step), step, 2);
+  absl::StatusOr<coordinator::CommittedStep> Commit(int64_t step) {
+    v1::CheckpointManifest manifest = WriteShards(checkpoint::StepDirectory(directory_, step), step, 2);
     return store_->Commit(manifest, 1000 + step);
   }
-  std::vector<int64_t> Steps() { return ListCommittedSteps(directory_).value(); }
+  std::vector<int64_t> Steps() { return checkpoint::ListCommittedSteps(directory_).value(); }
 
   v1::Config config_ = SmallConfig();
   std::unique_ptr<CheckpointStore> store_;
@@ -52,9 +52,9 @@ TEST_F(CheckpointStoreTest, NothingToResume) {
 
 TEST_F(CheckpointStoreTest, CommittedOnesAreCandidatesNewestFirstAndTheOldestGo) {
   for (int64_t step : {10, 20, 30}) {
-    absl::StatusOr<CommittedStep> committed = Commit(step);
+    absl::StatusOr<coordinator::CommittedStep> committed = Commit(step);
     ASSERT_TRUE(committed.ok()) << committed.status();
-    EXPECT_EQ(committed->path, StepDirectory(directory_, step));
+    EXPECT_EQ(committed->path, checkpoint::StepDirectory(directory_, step));
     EXPECT_THAT(committed->warnings, IsEmpty());
   }
   absl::StatusOr<ResumePlan> plan = PlanResume("auto", config_);
@@ -70,7 +70,7 @@ TEST_F(CheckpointStoreTest, CommittedOnesAreCandidatesNewestFirstAndTheOldestGo)
 TEST_F(CheckpointStoreTest, AGivenPathIsTheOnlyCandidate) {
   ASSERT_TRUE(Commit(10).ok());
   ASSERT_TRUE(Commit(20).ok());
-  absl::StatusOr<ResumePlan> plan = PlanResume(StepDirectory(directory_, 10), config_);
+  absl::StatusOr<ResumePlan> plan = PlanResume(checkpoint::StepDirectory(directory_, 10), config_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->candidates.size(), 1u);
   EXPECT_EQ(plan->candidates[0].step, 10);
@@ -80,23 +80,23 @@ TEST_F(CheckpointStoreTest, AGivenPathIsTheOnlyCandidate) {
 
 TEST_F(CheckpointStoreTest, ABadManifestIsANoticeOrTheEnd) {
   ASSERT_TRUE(Commit(10).ok());
-  ASSERT_TRUE(CreateDirectory(StepDirectory(directory_, 20)).ok());
-  Overwrite(JoinPath(StepDirectory(directory_, 20), "manifest.json"), "{");
+  ASSERT_TRUE(CreateDirectory(checkpoint::StepDirectory(directory_, 20)).ok());
+  Overwrite(JoinPath(checkpoint::StepDirectory(directory_, 20), "manifest.json"), "{");
   absl::StatusOr<ResumePlan> plan = PlanResume("auto", config_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->candidates.size(), 1u);
-  EXPECT_THAT(plan->notices, ElementsAre(HasSubstr(StepDirectory(directory_, 20))));
-  ASSERT_TRUE(RemoveTree(StepDirectory(directory_, 10)).ok());
+  EXPECT_THAT(plan->notices, ElementsAre(HasSubstr(checkpoint::StepDirectory(directory_, 20))));
+  ASSERT_TRUE(RemoveTree(checkpoint::StepDirectory(directory_, 10)).ok());
   absl::Status status = PlanResume("auto", config_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(StepDirectory(directory_, 20)));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(checkpoint::StepDirectory(directory_, 20)));
 }
 
 TEST_F(CheckpointStoreTest, AnotherModelsCheckpointIsRefusedAndNothingIsSetAside) {
   ASSERT_TRUE(Commit(10).ok());
   config_.mutable_model()->set_heads(5);
   config_.mutable_model()->set_kv_heads(5);
-  for (const std::string& resume : {std::string("auto"), StepDirectory(directory_, 10)}) {
+  for (const std::string& resume : {std::string("auto"), checkpoint::StepDirectory(directory_, 10)}) {
     absl::Status status = PlanResume(resume, config_).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
     EXPECT_THAT(std::string(status.message()), HasSubstr("model.heads is 3 there and 5 in the configuration"));
@@ -132,7 +132,7 @@ TEST_F(CheckpointStoreTest, ARunKeepsItsTeamOrSaysThatItDoesNot) {
       ResumeNotices(config_, "ckpt", manifest),
       ElementsAre("checkpoint ckpt was written with teams of 8 ranks and parallel.team asks for teams of 4 ranks: "
                   "gradients are summed in another order from here on"));
-  manifest.set_team(kMostRanks);  // as a manifest without a team is read
+  manifest.set_team(coordinator::kMostRanks);  // as a manifest without a team is read
   EXPECT_THAT(ResumeNotices(config_, "ckpt", manifest),
               ElementsAre(HasSubstr("written with one team of all ranks and")));
   manifest.set_team(0);
@@ -141,7 +141,7 @@ TEST_F(CheckpointStoreTest, ARunKeepsItsTeamOrSaysThatItDoesNot) {
 
 // A run that lost its state file must not take the generation of workers that may still write.
 TEST_F(CheckpointStoreTest, AnUnfinishedSaveCountsForTheGenerationAndIsRemoved) {
-  const std::string partial = PartialDirectory(StepDirectory(directory_, 30), 41);
+  const std::string partial = checkpoint::PartialDirectory(checkpoint::StepDirectory(directory_, 30), 41);
   ASSERT_TRUE(CreateDirectory(partial).ok());
   Overwrite(JoinPath(partial, "rank-00000.safetensors"), "half");
   EXPECT_EQ(PlanResume("none", config_)->newest_generation, 41u);
@@ -154,16 +154,16 @@ TEST_F(CheckpointStoreTest, AnUnfinishedSaveCountsForTheGenerationAndIsRemoved) 
 
 TEST_F(CheckpointStoreTest, TheDirectoryAndTheNumberKeptAreItsOwn) {
   ASSERT_TRUE(Commit(10).ok());
-  v1::CheckpointManifest manifest = WriteShards(StepDirectory(directory_, 20), 20, 2);
+  v1::CheckpointManifest manifest = WriteShards(checkpoint::StepDirectory(directory_, 20), 20, 2);
   manifest.mutable_config()->mutable_checkpoint()->set_dir(Path("another"));
   manifest.mutable_config()->mutable_checkpoint()->set_keep(1);
-  EXPECT_EQ(store_->Commit(manifest, 1).value().path, StepDirectory(directory_, 20));
+  EXPECT_EQ(store_->Commit(manifest, 1).value().path, checkpoint::StepDirectory(directory_, 20));
   EXPECT_THAT(Steps(), ElementsAre(10, 20));
   EXPECT_FALSE(FileExists(Path("another")));
 }
 
 TEST_F(CheckpointStoreTest, JunkIsNotCommitted) {
-  v1::CheckpointManifest manifest = WriteShards(StepDirectory(directory_, 10), 10, 2);
+  v1::CheckpointManifest manifest = WriteShards(checkpoint::StepDirectory(directory_, 10), 10, 2);
   manifest.mutable_files(1)->set_xxh3_128(std::string(32, '0'));
   EXPECT_EQ(store_->Commit(manifest, 1).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(Steps(), IsEmpty());
@@ -171,16 +171,17 @@ TEST_F(CheckpointStoreTest, JunkIsNotCommitted) {
 
 TEST_F(CheckpointStoreTest, WhatCannotBeRemovedIsAWarningAndTheCommitStands) {
   ASSERT_TRUE(Commit(10).ok());
-  const std::string manifest = JoinPath(StepDirectory(directory_, 10), "manifest.json");
+  const std::string manifest = JoinPath(checkpoint::StepDirectory(directory_, 10), "manifest.json");
   ASSERT_TRUE(RemoveOne(manifest).ok());
   ASSERT_TRUE(CreateDirectory(manifest).ok());  // not even root can unlink a directory that is not empty
   Overwrite(JoinPath(manifest, "x"), "x");
   ASSERT_TRUE(Commit(20).ok());
-  absl::StatusOr<CommittedStep> committed = Commit(30);
+  absl::StatusOr<coordinator::CommittedStep> committed = Commit(30);
   ASSERT_TRUE(committed.ok()) << committed.status();
-  EXPECT_THAT(committed->warnings, ElementsAre(HasSubstr("the old checkpoint " + StepDirectory(directory_, 10) +
-                                                         " could not be removed: ")));
-  EXPECT_TRUE(VerifyCheckpoint(StepDirectory(directory_, 30)).ok());
+  EXPECT_THAT(committed->warnings,
+              ElementsAre(HasSubstr("the old checkpoint " + checkpoint::StepDirectory(directory_, 10) +
+                                    " could not be removed: ")));
+  EXPECT_TRUE(checkpoint::VerifyCheckpoint(checkpoint::StepDirectory(directory_, 30)).ok());
   // Said once, not with every commit.
   EXPECT_THAT(Commit(40)->warnings, IsEmpty());
 }
@@ -210,11 +211,11 @@ TEST_F(CheckpointStoreTest, OneRunHoldsADirectory) {
 TEST_F(CheckpointStoreTest, SettingAsideRenamesWithoutOverwriting) {
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(Commit(20).ok());
-    ASSERT_TRUE(store_->SetAside(StepDirectory(directory_, 20)).ok());
+    ASSERT_TRUE(store_->SetAside(checkpoint::StepDirectory(directory_, 20)).ok());
   }
   EXPECT_THAT(ListDirectory(directory_).value(),
               ElementsAre(".lock", "step-00000020.damaged", "step-00000020.damaged-2"));
-  EXPECT_FALSE(store_->SetAside(StepDirectory(directory_, 30)).ok());
+  EXPECT_FALSE(store_->SetAside(checkpoint::StepDirectory(directory_, 30)).ok());
   // What was set aside is not one of those kept.
   ASSERT_TRUE(Commit(30).ok());
   ASSERT_TRUE(Commit(40).ok());
@@ -222,4 +223,4 @@ TEST_F(CheckpointStoreTest, SettingAsideRenamesWithoutOverwriting) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

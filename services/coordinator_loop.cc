@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/status_view.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
@@ -16,29 +16,30 @@ constexpr size_t kMostLogLine = 2048;    // bytes; a manifest's tensor table alo
 
 // What happens every step, and the parts of a commit, are for debugging; the rest tells the run's story.
 struct IsRoutine {
-  bool operator()(const SendTo& send) const { return send.message.checkpoint().committed(); }
-  bool operator()(const PublishEvent& publish) const { return publish.event.has_step(); }
-  bool operator()(const WriteManifest&) const { return true; }
-  bool operator()(const PersistState&) const { return true; }
-  bool operator()(const SetAside&) const { return false; }
-  bool operator()(const KeepFlight&) const { return false; }
-  bool operator()(const CloseSession&) const { return false; }
-  bool operator()(const EndRun&) const { return false; }
+  bool operator()(const coordinator::SendTo& send) const { return send.message.checkpoint().committed(); }
+  bool operator()(const coordinator::PublishEvent& publish) const { return publish.event.has_step(); }
+  bool operator()(const coordinator::WriteManifest&) const { return true; }
+  bool operator()(const coordinator::PersistState&) const { return true; }
+  bool operator()(const coordinator::SetAside&) const { return false; }
+  bool operator()(const coordinator::KeepFlight&) const { return false; }
+  bool operator()(const coordinator::CloseSession&) const { return false; }
+  bool operator()(const coordinator::EndRun&) const { return false; }
 };
 
 // Of what follows a state that could not be saved: all but how a run ends that has failed already.
-bool RestsOnState(const Output& output) {
-  const auto* send = std::get_if<SendTo>(&output.action);
-  return send != nullptr ? !send->message.has_refused() : std::holds_alternative<WriteManifest>(output.action);
+bool RestsOnState(const coordinator::Output& output) {
+  const auto* send = std::get_if<coordinator::SendTo>(&output.action);
+  return send != nullptr ? !send->message.has_refused()
+                         : std::holds_alternative<coordinator::WriteManifest>(output.action);
 }
 
-LogLevel LevelOf(const Output& output) {
+LogLevel LevelOf(const coordinator::Output& output) {
   return std::visit(IsRoutine(), output.action) ? LogLevel::kDebug : LogLevel::kInfo;
 }
 
 }  // namespace
 
-CoordinatorLoop::CoordinatorLoop(FleetParameters parameters, CoordinatorHooks hooks, const Clock& clock)
+CoordinatorLoop::CoordinatorLoop(coordinator::FleetParameters parameters, CoordinatorHooks hooks, const Clock& clock)
     : hooks_(std::move(hooks)),
       clock_(clock),
       log_(hooks_.log),
@@ -60,7 +61,7 @@ void CoordinatorLoop::StartThreads() {
   committer_ = std::thread([this] { CommitUntilShutDown(); });
 }
 
-absl::StatusOr<MemberId> CoordinatorLoop::OpenSession(SessionSink* sink) {
+absl::StatusOr<coordinator::MemberId> CoordinatorLoop::OpenSession(SessionSink* sink) {
   absl::MutexLock lock(&sessions_mutex_);
   const auto silent =
       std::count_if(sessions_.begin(), sessions_.end(), [](const auto& entry) { return !entry.second.has_spoken; });
@@ -73,29 +74,31 @@ absl::StatusOr<MemberId> CoordinatorLoop::OpenSession(SessionSink* sink) {
   return last_member_;
 }
 
-void CoordinatorLoop::Receive(MemberId member, v1::WorkerMessage message) {
+void CoordinatorLoop::Receive(coordinator::MemberId member, v1::WorkerMessage message) {
   {
     absl::MutexLock lock(&sessions_mutex_);
     auto session = sessions_.find(member);
     if (session != sessions_.end()) session->second.has_spoken = true;
   }
-  Step(MessageReceived{member, std::move(message)});
+  Step(coordinator::MessageReceived{member, std::move(message)});
 }
 
-void CoordinatorLoop::SessionEnded(MemberId member, const std::string& cause) { Step(SessionClosed{member, cause}); }
+void CoordinatorLoop::SessionEnded(coordinator::MemberId member, const std::string& cause) {
+  Step(coordinator::SessionClosed{member, cause});
+}
 
-void CoordinatorLoop::ForgetSession(MemberId member) {
+void CoordinatorLoop::ForgetSession(coordinator::MemberId member) {
   absl::MutexLock lock(&sessions_mutex_);
   sessions_.erase(member);
 }
 
-void CoordinatorLoop::Stop(const std::string& reason) { Step(StopAsked{reason}); }
+void CoordinatorLoop::Stop(const std::string& reason) { Step(coordinator::StopAsked{reason}); }
 
-void CoordinatorLoop::StorageIsLost(const absl::Status& status) { Step(StorageLost{status}); }
+void CoordinatorLoop::StorageIsLost(const absl::Status& status) { Step(coordinator::StorageLost{status}); }
 
 v1::GetStatusResponse CoordinatorLoop::GetStatus(const v1::GetStatusRequest& request) {
   absl::MutexLock lock(&mutex_);
-  return StatusOf(coordinator_.fleet(), clock_.MonotonicSeconds(), request);
+  return coordinator::StatusOf(coordinator_.fleet(), clock_.MonotonicSeconds(), request);
 }
 
 int CoordinatorLoop::world_size() {
@@ -114,61 +117,62 @@ bool CoordinatorLoop::WaitUntilNoSessions(absl::Duration timeout) {
   return sessions_mutex_.AwaitWithTimeout(absl::Condition(this, &CoordinatorLoop::no_sessions), timeout);
 }
 
-void CoordinatorLoop::Step(const CoordinatorEvent& event) {
+void CoordinatorLoop::Step(const coordinator::CoordinatorEvent& event) {
   absl::MutexLock lock(&mutex_);
   StepLocked(event);
 }
 
-void CoordinatorLoop::StepLocked(const CoordinatorEvent& event) {
-  for (Output& output : coordinator_.Step(event, clock_.MonotonicSeconds())) outputs_.push_back(std::move(output));
+void CoordinatorLoop::StepLocked(const coordinator::CoordinatorEvent& event) {
+  for (coordinator::Output& output : coordinator_.Step(event, clock_.MonotonicSeconds()))
+    outputs_.push_back(std::move(output));
   if (outputs_.size() <= kMostOutputs || std::exchange(overflowed_, true)) return;
   const auto slow = absl::DeadlineExceededError("the coordinator's storage does not answer (--state-dir)");
-  for (Output& output : coordinator_.Step(PersistFailed{slow}, clock_.MonotonicSeconds())) {
+  for (coordinator::Output& output : coordinator_.Step(coordinator::PersistFailed{slow}, clock_.MonotonicSeconds())) {
     outputs_.push_back(std::move(output));
   }
 }
 
-absl::Status CoordinatorLoop::CarryOut(Output& output) {
+absl::Status CoordinatorLoop::CarryOut(coordinator::Output& output) {
   Log(output);
   return std::visit([this](auto& action) { return Do(action); }, output.action);
 }
 
-absl::Status CoordinatorLoop::Do(SendTo& send) {
+absl::Status CoordinatorLoop::Do(coordinator::SendTo& send) {
   absl::MutexLock lock(&sessions_mutex_);
   auto session = sessions_.find(send.member);
   if (session != sessions_.end()) session->second.sink->Send(std::move(send.message));
   return absl::OkStatus();
 }
 
-absl::Status CoordinatorLoop::Do(WriteManifest& write) {
+absl::Status CoordinatorLoop::Do(coordinator::WriteManifest& write) {
   absl::MutexLock lock(&mutex_);
   commits_.push_back(std::move(write.manifest));
   return absl::OkStatus();
 }
 
-absl::Status CoordinatorLoop::Do(PublishEvent& publish) {
+absl::Status CoordinatorLoop::Do(coordinator::PublishEvent& publish) {
   events_.Publish(std::move(publish.event));
   return absl::OkStatus();
 }
 
-absl::Status CoordinatorLoop::Do(PersistState& persist) { return hooks_.persist(persist.state); }
+absl::Status CoordinatorLoop::Do(coordinator::PersistState& persist) { return hooks_.persist(persist.state); }
 
-absl::Status CoordinatorLoop::Do(SetAside& aside) { return hooks_.set_aside(aside.path); }
+absl::Status CoordinatorLoop::Do(coordinator::SetAside& aside) { return hooks_.set_aside(aside.path); }
 
-absl::Status CoordinatorLoop::Do(KeepFlight& keep) {
+absl::Status CoordinatorLoop::Do(coordinator::KeepFlight& keep) {
   const absl::Status kept = hooks_.keep_flight(keep.flight);
   if (!kept.ok()) log_.Push(LogLevel::kWarning, absl::StrCat("flight records: ", kept.message()));
   return absl::OkStatus();
 }
 
-absl::Status CoordinatorLoop::Do(CloseSession& close) {
+absl::Status CoordinatorLoop::Do(coordinator::CloseSession& close) {
   absl::MutexLock lock(&sessions_mutex_);
   auto session = sessions_.find(close.member);
   if (session != sessions_.end()) session->second.sink->Close();
   return absl::OkStatus();
 }
 
-absl::Status CoordinatorLoop::Do(EndRun& end) {
+absl::Status CoordinatorLoop::Do(coordinator::EndRun& end) {
   CloseAll(end.status);
   return absl::OkStatus();
 }
@@ -176,12 +180,12 @@ absl::Status CoordinatorLoop::Do(EndRun& end) {
 // What was decided on the strength of a state that is not durable is dropped, the run's completion included. A run that
 // has failed already ends with the reason it has.
 void CoordinatorLoop::OnStorageFailure(const absl::Status& status) {
-  if (coordinator_.fleet().phase == Phase::kFailed) {
+  if (coordinator_.fleet().phase == coordinator::Phase::kFailed) {
     std::erase_if(outputs_, RestsOnState);
     return;
   }
   outputs_.clear();
-  StepLocked(PersistFailed{status});
+  StepLocked(coordinator::PersistFailed{status});
 }
 
 void CoordinatorLoop::CloseAll(const absl::Status& end) {
@@ -204,10 +208,10 @@ void CoordinatorLoop::RefuseTheSilent() {
   }
 }
 
-void CoordinatorLoop::Log(const Output& output) {
+void CoordinatorLoop::Log(const coordinator::Output& output) {
   const LogLevel level = LevelOf(output);
   if (!hooks_.logs(level)) return;
-  std::string line = Describe(output);
+  std::string line = coordinator::Describe(output);
   if (line.size() > kMostLogLine) {
     line = absl::StrCat(line.substr(0, kMostLogLine), "... (", line.size() - kMostLogLine, " bytes more)");
   }
@@ -219,7 +223,7 @@ void CoordinatorLoop::Observe() { hooks_.observe(coordinator_.fleet(), clock_.Mo
 void CoordinatorLoop::TickUntilShutDown() {
   absl::MutexLock lock(&mutex_);
   while (!mutex_.AwaitWithTimeout(absl::Condition(&shutting_down_), kTick)) {
-    StepLocked(Tick());
+    StepLocked(coordinator::Tick());
     Observe();
     mutex_.Unlock();
     RefuseTheSilent();
@@ -232,7 +236,7 @@ void CoordinatorLoop::CarryOutUntilShutDown() {
   while (true) {
     mutex_.Await(absl::Condition(this, &CoordinatorLoop::output_due));
     if (outputs_.empty()) return;  // shutting down
-    Output output = std::move(outputs_.front());
+    coordinator::Output output = std::move(outputs_.front());
     outputs_.pop_front();
     mutex_.Unlock();
     const absl::Status status = CarryOut(output);
@@ -249,10 +253,11 @@ void CoordinatorLoop::CommitUntilShutDown() {
     v1::CheckpointManifest manifest = std::move(commits_.front());
     commits_.pop_front();
     mutex_.Unlock();
-    absl::StatusOr<CommittedStep> committed = hooks_.commit(manifest);
+    absl::StatusOr<coordinator::CommittedStep> committed = hooks_.commit(manifest);
     mutex_.Lock();
-    StepLocked(ManifestWritten{manifest.step(), committed.status(), committed.ok() ? *committed : CommittedStep()});
+    StepLocked(coordinator::ManifestWritten{manifest.step(), committed.status(),
+                                            committed.ok() ? *committed : coordinator::CommittedStep()});
   }
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -24,7 +24,7 @@
 #include "services/log_pump.h"
 #include "services/logging.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 // A worker's session as the loop sees it. Calls only start what they do.
 class SessionSink {
@@ -37,15 +37,15 @@ class SessionSink {
 
 // What the loop asks of the world; each may block for as long as storage takes.
 struct CoordinatorHooks {
-  std::function<absl::Status(const CoordinatorState&)> persist;
+  std::function<absl::Status(const coordinator::CoordinatorState&)> persist;
   // Moves a damaged step directory out of the way.
   std::function<absl::Status(const std::string&)> set_aside;
   // Keeps what the ranks of a lost view were doing. What cannot be kept is a warning in the log.
   std::function<absl::Status(const v1::Flight&)> keep_flight;
   // Commits a checkpoint. Called from a thread of its own.
-  std::function<absl::StatusOr<CommittedStep>(const v1::CheckpointManifest&)> commit;
+  std::function<absl::StatusOr<coordinator::CommittedStep>(const v1::CheckpointManifest&)> commit;
   // Looks at the state, for metrics; every tick and at the end. Called with the lock: quick.
-  std::function<void(const Fleet&, double now)> observe;
+  std::function<void(const coordinator::Fleet&, double now)> observe;
   // Whether a line of this level is wanted, and one line for the log: an output with its reason.
   std::function<bool(LogLevel)> logs;
   std::function<void(LogLevel, const std::string& line)> log;
@@ -58,17 +58,17 @@ inline constexpr size_t kMostSilentSessions = 32;
 class CoordinatorLoop {
  public:
   // `clock` outlives the loop.
-  CoordinatorLoop(FleetParameters parameters, CoordinatorHooks hooks, const Clock& clock);
+  CoordinatorLoop(coordinator::FleetParameters parameters, CoordinatorHooks hooks, const Clock& clock);
   ~CoordinatorLoop();  // joins the threads; sessions must be gone
 
   // Time begins to pass, and outputs to be carried out.
   void StartThreads();
 
   // ResourceExhausted if too many sessions have not said Hello yet; the sink is then unknown to the loop.
-  absl::StatusOr<MemberId> OpenSession(SessionSink* sink);
-  void Receive(MemberId member, v1::WorkerMessage message);
-  void SessionEnded(MemberId member, const std::string& cause);  // nothing more will be received
-  void ForgetSession(MemberId member);                           // its sink is not used again
+  absl::StatusOr<coordinator::MemberId> OpenSession(SessionSink* sink);
+  void Receive(coordinator::MemberId member, v1::WorkerMessage message);
+  void SessionEnded(coordinator::MemberId member, const std::string& cause);  // nothing more will be received
+  void ForgetSession(coordinator::MemberId member);                           // its sink is not used again
 
   void Stop(const std::string& reason);
   void StorageIsLost(const absl::Status& status);
@@ -88,21 +88,21 @@ class CoordinatorLoop {
     bool has_spoken = false;
   };
 
-  void Step(const CoordinatorEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
-  void StepLocked(const CoordinatorEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CarryOut(Output& output) ABSL_LOCKS_EXCLUDED(mutex_, sessions_mutex_);
-  absl::Status Do(SendTo& send);
-  absl::Status Do(WriteManifest& write);
-  absl::Status Do(PublishEvent& publish);
-  absl::Status Do(PersistState& persist);
-  absl::Status Do(SetAside& aside);
-  absl::Status Do(KeepFlight& keep);
-  absl::Status Do(CloseSession& close);
-  absl::Status Do(EndRun& end);
+  void Step(const coordinator::CoordinatorEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
+  void StepLocked(const coordinator::CoordinatorEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CarryOut(coordinator::Output& output) ABSL_LOCKS_EXCLUDED(mutex_, sessions_mutex_);
+  absl::Status Do(coordinator::SendTo& send);
+  absl::Status Do(coordinator::WriteManifest& write);
+  absl::Status Do(coordinator::PublishEvent& publish);
+  absl::Status Do(coordinator::PersistState& persist);
+  absl::Status Do(coordinator::SetAside& aside);
+  absl::Status Do(coordinator::KeepFlight& keep);
+  absl::Status Do(coordinator::CloseSession& close);
+  absl::Status Do(coordinator::EndRun& end);
   void OnStorageFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseAll(const absl::Status& end);
   void RefuseTheSilent();
-  void Log(const Output& output);
+  void Log(const coordinator::Output& output);
   void Observe() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickUntilShutDown();
   void CarryOutUntilShutDown();
@@ -119,21 +119,21 @@ class CoordinatorLoop {
   LogPump log_;
 
   absl::Mutex mutex_;
-  Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Output> outputs_ ABSL_GUARDED_BY(mutex_);  // decided, not carried out yet
+  coordinator::Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
+  std::deque<coordinator::Output> outputs_ ABSL_GUARDED_BY(mutex_);  // decided, not carried out yet
   bool overflowed_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<v1::CheckpointManifest> commits_ ABSL_GUARDED_BY(mutex_);  // bounded: CheckShard in coordinator/commit.cc
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Never held together with the one above.
   absl::Mutex sessions_mutex_;
-  std::map<MemberId, Session> sessions_ ABSL_GUARDED_BY(sessions_mutex_);
-  MemberId last_member_ ABSL_GUARDED_BY(sessions_mutex_) = 0;
+  std::map<coordinator::MemberId, Session> sessions_ ABSL_GUARDED_BY(sessions_mutex_);
+  coordinator::MemberId last_member_ ABSL_GUARDED_BY(sessions_mutex_) = 0;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(sessions_mutex_);
 
   std::thread ticker_, carrier_, committer_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_COORDINATOR_LOOP_H_

@@ -12,7 +12,7 @@
 
 #include "absl/synchronization/notification.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using testing::HasSubstr;
@@ -57,10 +57,10 @@ class Sink : public SessionSink {
 class CoordinatorLoopTest : public testing::Test {
  protected:
   CoordinatorLoopTest() {
-    hooks_.persist = [](const CoordinatorState&) { return absl::OkStatus(); };
+    hooks_.persist = [](const coordinator::CoordinatorState&) { return absl::OkStatus(); };
     hooks_.set_aside = [](const std::string&) { return absl::OkStatus(); };
-    hooks_.commit = [](const v1::CheckpointManifest&) { return CommittedStep{"dir/step-1", {}}; };
-    hooks_.observe = [](const Fleet&, double) {};
+    hooks_.commit = [](const v1::CheckpointManifest&) { return coordinator::CommittedStep{"dir/step-1", {}}; };
+    hooks_.observe = [](const coordinator::Fleet&, double) {};
     hooks_.logs = [](LogLevel) { return false; };
     hooks_.log = [](LogLevel, const std::string&) {};
     parameters_.config.mutable_parallel()->set_workers(1);
@@ -130,17 +130,17 @@ class CoordinatorLoopTest : public testing::Test {
   }
 
   FakeClock clock_;
-  FleetParameters parameters_;
+  coordinator::FleetParameters parameters_;
   CoordinatorHooks hooks_;
   Sink sink_;
-  MemberId member_ = 0;
+  coordinator::MemberId member_ = 0;
   uint64_t generation_ = 0;
   std::unique_ptr<CoordinatorLoop> loop_;
 };
 
 TEST_F(CoordinatorLoopTest, SlowStorageDelaysNoMessageAndNothingIsToldBeforeItIsDurable) {
   absl::Notification saving, saved;
-  hooks_.persist = [&](const CoordinatorState&) {
+  hooks_.persist = [&](const coordinator::CoordinatorState&) {
     saving.Notify();
     saved.WaitForNotification();
     return absl::OkStatus();
@@ -165,13 +165,13 @@ TEST_F(CoordinatorLoopTest, SlowStorageDelaysNoMessageAndNothingIsToldBeforeItIs
 
 TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedFailsARunThatWouldHaveEnded) {
   absl::Notification committing, finished;
-  hooks_.persist = [](const CoordinatorState& state) {
+  hooks_.persist = [](const coordinator::CoordinatorState& state) {
     return state.last_committed_step < 0 ? absl::OkStatus() : absl::ResourceExhaustedError("disk full");
   };
   hooks_.commit = [&](const v1::CheckpointManifest&) {
     committing.Notify();
     finished.WaitForNotification();
-    return CommittedStep{"dir/step-1", {}};
+    return coordinator::CommittedStep{"dir/step-1", {}};
   };
   Start();
   Train();
@@ -188,7 +188,7 @@ TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedFailsARunThatWouldHaveEnded) 
 
 TEST_F(CoordinatorLoopTest, ARunThatHasFailedTellsNobodyOfAStateThatCannotBeSaved) {
   absl::Notification saving, failed;
-  hooks_.persist = [&](const CoordinatorState&) {
+  hooks_.persist = [&](const coordinator::CoordinatorState&) {
     saving.Notify();
     failed.WaitForNotification();
     return absl::ResourceExhaustedError("disk full");
@@ -206,7 +206,7 @@ TEST_F(CoordinatorLoopTest, ARunThatHasFailedTellsNobodyOfAStateThatCannotBeSave
 TEST_F(CoordinatorLoopTest, SessionsThatSayNothingAreBoundedInNumberAndTime) {
   Start();
   std::vector<Sink> silent(kMostSilentSessions);
-  std::vector<MemberId> members;
+  std::vector<coordinator::MemberId> members;
   for (Sink& sink : silent) members.push_back(loop_->OpenSession(&sink).value());
   EXPECT_EQ(loop_->OpenSession(&sink_).status().code(), absl::StatusCode::kResourceExhausted);
   clock_.Advance(kHelloSeconds / 2);
@@ -219,7 +219,7 @@ TEST_F(CoordinatorLoopTest, SessionsThatSayNothingAreBoundedInNumberAndTime) {
   for (size_t i = 1; i < silent.size(); ++i) {
     ASSERT_EQ(silent[i].AwaitRefused().code(), absl::StatusCode::kDeadlineExceeded);
   }
-  for (const MemberId member : members) loop_->ForgetSession(member);
+  for (const coordinator::MemberId member : members) loop_->ForgetSession(member);
 }
 
 TEST_F(CoordinatorLoopTest, StepsAreLoggedForDebuggingOnlyAndLinesAreBounded) {
@@ -251,4 +251,4 @@ TEST_F(CoordinatorLoopTest, StepsAreLoggedForDebuggingOnlyAndLinesAreBounded) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -14,63 +14,66 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/status_view.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 struct GaugeRow {
   const char* name;
   const char* help;
-  double (*value)(const Fleet&, double now);
+  double (*value)(const coordinator::Fleet&, double now);
 };
 constexpr GaugeRow kGauges[] = {
     {"zerofleet_coordinator_generation", "Generation of the fleet's view; 0 before it has formed.",
-     [](const Fleet& fleet, double) { return static_cast<double>(fleet.generation); }},
+     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.generation); }},
     {"zerofleet_coordinator_rendezvous_duration_seconds", "Time the last formation of the fleet took.",
-     [](const Fleet& fleet, double) { return fleet.counters.rendezvous_seconds; }},
+     [](const coordinator::Fleet& fleet, double) { return fleet.counters.rendezvous_seconds; }},
     {"zerofleet_coordinator_checkpoint_last_committed_step", "Step of the newest committed checkpoint; -1 if none.",
-     [](const Fleet& fleet, double) { return static_cast<double>(fleet.last_committed_step); }},
+     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.last_committed_step); }},
     {"zerofleet_coordinator_step", "Optimizer steps completed, resumed ones included.",
-     [](const Fleet& fleet, double) {
+     [](const coordinator::Fleet& fleet, double) {
        return static_cast<double>(std::max(fleet.last_step_event.step(), fleet.start_step));
      }},
     {"zerofleet_coordinator_target_steps", "Steps at which the run ends, as configured.",
-     [](const Fleet& fleet, double) { return static_cast<double>(fleet.parameters.config.steps()); }},
+     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.parameters.config.steps()); }},
     {"zerofleet_coordinator_goodput_ratio", "Share of the coordinator's life that went into training steps.",
-     [](const Fleet& fleet, double now) { return GoodputRatio(fleet, now); }},
+     [](const coordinator::Fleet& fleet, double now) { return coordinator::GoodputRatio(fleet, now); }},
 };
 
 struct CounterRow {
   const char* name;
   const char* help;
-  double (*value)(const Fleet&);
+  double (*value)(const coordinator::Fleet&);
 };
 constexpr CounterRow kCounters[] = {
     {"zerofleet_coordinator_stale_messages_rejected_total", "Messages refused because their generation had passed.",
-     [](const Fleet& fleet) { return static_cast<double>(fleet.counters.stale_messages_rejected); }},
+     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.stale_messages_rejected); }},
     {"zerofleet_coordinator_checkpoint_bytes_total", "Bytes of all shards committed.",
-     [](const Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_bytes); }},
+     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_bytes); }},
     {"zerofleet_coordinator_checkpoint_verify_failures_total", "Checkpoints found damaged when a rank loaded them.",
-     [](const Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_verify_failures); }},
+     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_verify_failures); }},
     {"zerofleet_coordinator_recoveries_total", "Times the fleet went on after a loss.",
-     [](const Fleet& fleet) { return static_cast<double>(fleet.counters.recoveries); }},
+     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.recoveries); }},
     {"zerofleet_coordinator_lost_steps_total", "Steps done after the last commit when a rank was lost.",
-     [](const Fleet& fleet) { return static_cast<double>(fleet.counters.lost_steps); }},
+     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.lost_steps); }},
 };
 
 constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "hang", "reported"};
 struct RecoveryPhase {
   const char* name;
-  double RecoveryDurations::*seconds;
+  double coordinator::RecoveryDurations::*seconds;
 };
-constexpr RecoveryPhase kRecoveryPhases[] = {{"detect", &RecoveryDurations::detect},
-                                             {"rendezvous", &RecoveryDurations::rendezvous},
-                                             {"load", &RecoveryDurations::load},
-                                             {"first_step", &RecoveryDurations::first_step}};
-constexpr Phase kPhases[] = {Phase::kForming,    Phase::kAdopting,  Phase::kLoading, Phase::kTraining,
-                             Phase::kRecovering, Phase::kFinishing, Phase::kDone,    Phase::kFailed};
-constexpr MemberState kMemberStates[] = {MemberState::kSpare,   MemberState::kJoined,   MemberState::kReady,
-                                         MemberState::kLoading, MemberState::kTraining, MemberState::kFinished,
-                                         MemberState::kLost};
+constexpr RecoveryPhase kRecoveryPhases[] = {{"detect", &coordinator::RecoveryDurations::detect},
+                                             {"rendezvous", &coordinator::RecoveryDurations::rendezvous},
+                                             {"load", &coordinator::RecoveryDurations::load},
+                                             {"first_step", &coordinator::RecoveryDurations::first_step}};
+constexpr coordinator::Phase kPhases[] = {coordinator::Phase::kForming,    coordinator::Phase::kAdopting,
+                                          coordinator::Phase::kLoading,    coordinator::Phase::kTraining,
+                                          coordinator::Phase::kRecovering, coordinator::Phase::kFinishing,
+                                          coordinator::Phase::kDone,       coordinator::Phase::kFailed};
+constexpr coordinator::MemberState kMemberStates[] = {
+    coordinator::MemberState::kSpare,   coordinator::MemberState::kJoined,   coordinator::MemberState::kReady,
+    coordinator::MemberState::kLoading, coordinator::MemberState::kTraining, coordinator::MemberState::kFinished,
+    coordinator::MemberState::kLost};
 
 prometheus::Family<prometheus::Gauge>& GaugeFamily(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
@@ -117,19 +120,21 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : familie
 
 CoordinatorMetrics::~CoordinatorMetrics() = default;
 
-void CoordinatorMetrics::Observe(const Fleet& fleet, double now) {
+void CoordinatorMetrics::Observe(const coordinator::Fleet& fleet, double now) {
   for (size_t i = 0; i < std::size(kGauges); ++i) families_->gauges[i]->Set(kGauges[i].value(fleet, now));
   for (size_t i = 0; i < std::size(kCounters); ++i) RaiseTo(*families_->counters[i], kCounters[i].value(fleet));
-  for (Phase phase : kPhases) families_->phase->Add({{"phase", Name(phase)}}).Set(phase == fleet.phase ? 1 : 0);
+  for (coordinator::Phase phase : kPhases)
+    families_->phase->Add({{"phase", coordinator::Name(phase)}}).Set(phase == fleet.phase ? 1 : 0);
   families_->run_info
       ->Add({{"run", fleet.parameters.run}, {"checkpoint_dir", fleet.parameters.config.checkpoint().dir()}})
       .Set(1);
   if (fleet.last_evaluated_step >= 0) families_->validation_loss->Add({}).Set(fleet.last_evaluation.loss());
-  std::map<MemberState, int> by_state;
-  for (const Member& member : fleet.members) ++by_state[member.state];
-  by_state[MemberState::kSpare] = static_cast<int>(fleet.spares.size());
-  for (MemberState state : kMemberStates) families_->members->Add({{"state", Name(state)}}).Set(by_state[state]);
-  for (const Member& member : fleet.members) {
+  std::map<coordinator::MemberState, int> by_state;
+  for (const coordinator::Member& member : fleet.members) ++by_state[member.state];
+  by_state[coordinator::MemberState::kSpare] = static_cast<int>(fleet.spares.size());
+  for (coordinator::MemberState state : kMemberStates)
+    families_->members->Add({{"state", coordinator::Name(state)}}).Set(by_state[state]);
+  for (const coordinator::Member& member : fleet.members) {
     if (member.rank < 0) continue;
     families_->heartbeat_age->Add({{"rank", absl::StrCat(member.rank)}}).Set(now - member.last_heard);
   }
@@ -147,4 +152,4 @@ void CoordinatorMetrics::SetLastCommit(int64_t unix_seconds) {
   families_->last_commit->Set(static_cast<double>(unix_seconds));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -11,7 +11,7 @@ namespace prometheus {
 class Registry;
 }
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 class CoordinatorMetrics {
  public:
@@ -20,7 +20,7 @@ class CoordinatorMetrics {
   ~CoordinatorMetrics();
 
   // Sets them all from the fleet's state. One thread at a time.
-  void Observe(const Fleet& fleet, double now);
+  void Observe(const coordinator::Fleet& fleet, double now);
 
   // The newest committed checkpoint's time. From any thread.
   void SetLastCommit(int64_t unix_seconds);
@@ -30,6 +30,6 @@ class CoordinatorMetrics {
   std::unique_ptr<Families> families_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_COORDINATOR_METRICS_H_

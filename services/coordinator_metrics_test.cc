@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using testing::HasSubstr;
@@ -17,11 +17,11 @@ using testing::Not;
 TEST(CoordinatorMetricsTest, FollowTheState) {
   prometheus::Registry registry;
   CoordinatorMetrics metrics(registry);
-  Fleet fleet;
+  coordinator::Fleet fleet;
   fleet.generation = 3;
   fleet.members.resize(2);
   fleet.members[0].rank = 0;
-  fleet.members[0].state = fleet.members[1].state = MemberState::kTraining;
+  fleet.members[0].state = fleet.members[1].state = coordinator::MemberState::kTraining;
   fleet.members[1].rank = 1;
   fleet.members[0].last_heard = 9;
   fleet.members[1].last_heard = 7.5;
@@ -35,13 +35,13 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   fleet.parameters.run = "tiny";
   fleet.parameters.config.set_steps(500);
   fleet.parameters.config.mutable_checkpoint()->set_dir("/data/run");
-  fleet.phase = Phase::kTraining;
+  fleet.phase = coordinator::Phase::kTraining;
   fleet.start_step = 40;
   fleet.last_step_event.set_step(47);
   metrics.Observe(fleet, 9);
   EXPECT_THAT(prometheus::TextSerializer().Serialize(registry.Collect()),
               Not(HasSubstr("zerofleet_coordinator_validation_loss ")));  // none yet
-  fleet.phase = Phase::kDone;
+  fleet.phase = coordinator::Phase::kDone;
   fleet.last_evaluated_step = 47;
   fleet.last_evaluation.set_loss(2.5);
   metrics.Observe(fleet, 10);
@@ -74,4 +74,4 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -19,7 +19,7 @@
 #include "worker/model/model_testing.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using testing::HasSubstr;
@@ -43,7 +43,7 @@ class CoordinatorSecurityTest : public testing::Test {
     options_.config.mutable_parallel()->set_workers(2);
     options_.config.mutable_parallel()->set_tensor(1);
     options_.config.mutable_optimizer()->set_name("adamw");
-    *options_.config.mutable_model() = TestModelConfig(2, 8, 1, 8, 256);
+    *options_.config.mutable_model() = model::TestModelConfig(2, 8, 1, 8, 256);
     options_.config.mutable_checkpoint()->set_dir(JoinPath(dir_, "checkpoints"));
     options_.config.mutable_restart()->set_heartbeat_timeout_seconds(60);
     options_.config.mutable_restart()->set_form_timeout_seconds(60);
@@ -211,4 +211,4 @@ TEST_F(CoordinatorCertificatesTest, AWorkerWithTheRightNameInAUriMayNotPoseAsThe
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -14,7 +14,7 @@
 #include "services/message_limits.h"
 #include "worker/trainer/fleet_state.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 // How long the last messages may take to leave, and the calls then cut off to end.
@@ -23,18 +23,18 @@ constexpr double kShutdownSeconds = 1;
 
 CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& store, CoordinatorMetrics* metrics) {
   CoordinatorHooks hooks;
-  hooks.persist = [dir = options.state_dir](const CoordinatorState& state) {
+  hooks.persist = [dir = options.state_dir](const coordinator::CoordinatorState& state) {
     return WriteCoordinatorState(dir, state);
   };
   hooks.set_aside = [&store](const std::string& step_dir) { return store.SetAside(step_dir); };
   hooks.keep_flight = [dir = options.state_dir](const v1::Flight& flight) { return WriteFlight(dir, flight); };
   hooks.commit = [clock = options.clock, &store, metrics](const v1::CheckpointManifest& manifest) {
     int64_t now = absl::ToUnixSeconds(clock->Now());
-    absl::StatusOr<CommittedStep> committed = store.Commit(manifest, now);
+    absl::StatusOr<coordinator::CommittedStep> committed = store.Commit(manifest, now);
     if (committed.ok() && metrics != nullptr) metrics->SetLastCommit(now);
     return committed;
   };
-  hooks.observe = [metrics](const Fleet& fleet, double now) {
+  hooks.observe = [metrics](const coordinator::Fleet& fleet, double now) {
     if (metrics != nullptr) metrics->Observe(fleet, now);
   };
   hooks.logs = [logger = options.logger](LogLevel level) { return logger != nullptr && logger->Logs(level); };
@@ -49,14 +49,14 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
 CoordinatorServer::CoordinatorServer() = default;
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(const CoordinatorOptions& options) {
-  ZF_ASSIGN_OR_RETURN(CoordinatorState state, ReadCoordinatorState(options.state_dir));
+  ZF_ASSIGN_OR_RETURN(coordinator::CoordinatorState state, ReadCoordinatorState(options.state_dir));
   const v1::CheckpointConfig& checkpoint = options.config.checkpoint();
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointStore> store,
                       CheckpointStore::Open(checkpoint.dir(), checkpoint.keep(), options.directory_patience));
   ZF_ASSIGN_OR_RETURN(ResumePlan plan, PlanResume(options.resume, options.config));
-  FleetParameters parameters;
+  coordinator::FleetParameters parameters;
   parameters.config = options.config;
-  ZF_RETURN_IF_ERROR(AddTrainingState(&parameters));
+  ZF_RETURN_IF_ERROR(trainer::AddTrainingState(&parameters));
   parameters.version = options.version;
   parameters.run = options.run;
   parameters.previous_generation = std::max(state.generation, plan.newest_generation);
@@ -121,4 +121,4 @@ absl::Status CoordinatorServer::Follow(const std::function<void(const v1::Event&
 
 void CoordinatorServer::Stop(const std::string& reason) { loop_->Stop(reason); }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -22,7 +22,7 @@ namespace prometheus {
 class Registry;
 }
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 class CheckpointStore;
 class CoordinatorLoop;
@@ -84,6 +84,6 @@ class CoordinatorServer {
   std::thread directory_watch_;  // last: it uses the others
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_COORDINATOR_SERVER_H_

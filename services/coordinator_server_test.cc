@@ -21,7 +21,7 @@
 #include "worker/model/model_testing.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using testing::HasSubstr;
@@ -114,7 +114,7 @@ class CoordinatorServerTest : public testing::Test {
     config.set_steps(1);
     config.mutable_optimizer()->set_name("adamw");
     config.mutable_batch()->set_global_sequences(2);
-    *config.mutable_model() = TestModelConfig(1, 8, 1, 8, 256);
+    *config.mutable_model() = model::TestModelConfig(1, 8, 1, 8, 256);
     config.mutable_batch()->set_micro_sequences(1);
     config.mutable_checkpoint()->set_dir(JoinPath(dir_, "checkpoints"));
     config.mutable_checkpoint()->set_keep(3);
@@ -335,18 +335,19 @@ TEST_F(CoordinatorServerTest, APortInUseIsAnErrorThatNamesIt) {
 
 TEST_F(CoordinatorServerTest, WhatAFleetThatMayRunIsSavingIsKeptUntilARunHasEndedWell) {
   ASSERT_TRUE(WriteCoordinatorState(options_.state_dir, {7, -1}).ok());
-  const std::string step = StepDirectory(options_.config.checkpoint().dir(), 30);
-  for (const uint64_t generation : {6, 7}) ASSERT_TRUE(CreateDirectories(PartialDirectory(step, generation)).ok());
+  const std::string step = checkpoint::StepDirectory(options_.config.checkpoint().dir(), 30);
+  for (const uint64_t generation : {6, 7})
+    ASSERT_TRUE(CreateDirectories(checkpoint::PartialDirectory(step, generation)).ok());
   Start();
-  EXPECT_FALSE(FileExists(PartialDirectory(step, 6)));
-  EXPECT_TRUE(FileExists(PartialDirectory(step, 7)));
+  EXPECT_FALSE(FileExists(checkpoint::PartialDirectory(step, 6)));
+  EXPECT_TRUE(FileExists(checkpoint::PartialDirectory(step, 7)));
   Form();
   for (auto& stream : streams_) stream->Finished(0);
   for (auto& stream : streams_) stream->Expect(v1::CoordinatorMessage::kComplete);
   for (auto& stream : streams_) stream->Finish();
   EXPECT_TRUE(server_->Wait().ok());
-  EXPECT_FALSE(FileExists(PartialDirectory(step, 7)));
+  EXPECT_FALSE(FileExists(checkpoint::PartialDirectory(step, 7)));
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

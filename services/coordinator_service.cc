@@ -11,7 +11,7 @@
 #include "services/grpc_common.h"
 #include "services/message_limits.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 // A worker that reads nothing is lost, not waited for.
@@ -35,7 +35,7 @@ class RefusedWatch : public grpc::ServerWriteReactor<v1::Event> {
 class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>, public SessionSink {
  public:
   SessionReactor(CoordinatorLoop& loop, const std::string& peer) : loop_(loop), peer_address_(AddressOfPeer(peer)) {
-    const absl::StatusOr<MemberId> member = loop.OpenSession(this);
+    const absl::StatusOr<coordinator::MemberId> member = loop.OpenSession(this);
     if (member.ok()) {
       member_ = *member;
       StartRead(&received_);
@@ -122,7 +122,7 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   // 0 until the loop knows the session; the loop may call as soon as it does.
-  MemberId member_ = 0;
+  coordinator::MemberId member_ = 0;
 };
 
 // One watcher of the run's events.
@@ -188,4 +188,4 @@ grpc::ServerUnaryReactor* CoordinatorService::Stop(grpc::CallbackServerContext* 
   return Answer(context, allowed);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -10,7 +10,7 @@
 #include "services/coordinator_loop.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 class CoordinatorService : public v1::Coordinator::CallbackService {
  public:
@@ -31,6 +31,6 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
   const AccessControl access_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_COORDINATOR_SERVICE_H_

@@ -15,7 +15,7 @@
 #include "proto/json.h"
 #include "proto/json_parse.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 constexpr int kFormatVersion = 1;
@@ -30,9 +30,9 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
 
 std::string CoordinatorStatePath(const std::string& state_dir) { return JoinPath(state_dir, "coordinator.json"); }
 
-absl::StatusOr<CoordinatorState> ReadCoordinatorState(const std::string& state_dir) {
+absl::StatusOr<coordinator::CoordinatorState> ReadCoordinatorState(const std::string& state_dir) {
   std::string path = CoordinatorStatePath(state_dir);
-  if (!FileExists(path)) return CoordinatorState();
+  if (!FileExists(path)) return coordinator::CoordinatorState();
   ZF_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kLimitBytes));
   const absl::StatusOr<nlohmann::json> parsed = ParseJson(text);
   if (!parsed.ok()) return Damaged(path, std::string(parsed.status().message()));
@@ -51,10 +51,10 @@ absl::StatusOr<CoordinatorState> ReadCoordinatorState(const std::string& state_d
   int64_t generation = json["generation"].get<int64_t>();
   int64_t step = json["last_committed_step"].get<int64_t>();
   if (version < 1 || generation < 0 || step < -1) return Damaged(path, "holds impossible values");
-  return CoordinatorState{static_cast<uint64_t>(generation), step};
+  return coordinator::CoordinatorState{static_cast<uint64_t>(generation), step};
 }
 
-absl::Status WriteCoordinatorState(const std::string& state_dir, const CoordinatorState& state) {
+absl::Status WriteCoordinatorState(const std::string& state_dir, const coordinator::CoordinatorState& state) {
   ZF_RETURN_IF_ERROR(CreateDirectories(state_dir));
   nlohmann::ordered_json json = {{"format_version", kFormatVersion},
                                  {"generation", state.generation},
@@ -77,4 +77,4 @@ absl::Status WriteFlight(const std::string& state_dir, const v1::Flight& flight)
   return absl::OkStatus();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -10,22 +10,22 @@
 #include "absl/status/statusor.h"
 #include "coordinator/output.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 // Path of the file in `state_dir`.
 std::string CoordinatorStatePath(const std::string& state_dir);
 
 // The stored state; a fresh one if there is no file. DataLoss, naming the file, if it is damaged or of a later format:
 // a coordinator that guessed its generation could undo the fencing of workers still running.
-absl::StatusOr<CoordinatorState> ReadCoordinatorState(const std::string& state_dir);
+absl::StatusOr<coordinator::CoordinatorState> ReadCoordinatorState(const std::string& state_dir);
 
 // Durable once it returns OK. Creates `state_dir`.
-absl::Status WriteCoordinatorState(const std::string& state_dir, const CoordinatorState& state);
+absl::Status WriteCoordinatorState(const std::string& state_dir, const coordinator::CoordinatorState& state);
 
 // STATE_DIR/flight-GENERATION.json: what the ranks of a lost view were doing. The newest kMostFlightFiles are kept.
 inline constexpr int kMostFlightFiles = 16;
 absl::Status WriteFlight(const std::string& state_dir, const v1::Flight& flight);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_COORDINATOR_STATE_H_

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using testing::HasSubstr;
@@ -29,17 +29,17 @@ class CoordinatorStateTest : public testing::Test {
 };
 
 TEST_F(CoordinatorStateTest, NoFileIsAFreshState) {
-  absl::StatusOr<CoordinatorState> state = ReadCoordinatorState(dir_);
+  absl::StatusOr<coordinator::CoordinatorState> state = ReadCoordinatorState(dir_);
   ASSERT_TRUE(state.ok());
-  EXPECT_EQ(*state, CoordinatorState());
+  EXPECT_EQ(*state, coordinator::CoordinatorState());
 }
 
 TEST_F(CoordinatorStateTest, WhatIsWrittenIsRead) {
   ASSERT_TRUE(WriteCoordinatorState(dir_, {7, -1}).ok());
   ASSERT_TRUE(WriteCoordinatorState(dir_, {8, 200}).ok());
-  absl::StatusOr<CoordinatorState> state = ReadCoordinatorState(dir_);
+  absl::StatusOr<coordinator::CoordinatorState> state = ReadCoordinatorState(dir_);
   ASSERT_TRUE(state.ok());
-  EXPECT_EQ(*state, (CoordinatorState{8, 200}));
+  EXPECT_EQ(*state, (coordinator::CoordinatorState{8, 200}));
 }
 
 TEST_F(CoordinatorStateTest, DamageIsRefusedByName) {
@@ -63,4 +63,4 @@ TEST_F(CoordinatorStateTest, ALaterFormatIsRefused) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 SharedEvent MissingNotice(uint64_t missing) {
@@ -172,4 +172,4 @@ void EventLog::Serve(EventFollower* follower) {
   }
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -23,7 +23,7 @@
 #include "absl/time/time.h"
 #include "zerofleet/v1/events.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 using SharedEvent = std::shared_ptr<const v1::Event>;
 
@@ -105,6 +105,6 @@ class EventLog {
   std::thread server_;  // last: it uses the others
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_EVENT_LOG_H_

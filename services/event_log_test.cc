@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using testing::ElementsAre;
@@ -236,4 +236,4 @@ TEST(EventLogTest, FollowsOnAThreadWhileEventsArePublished) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

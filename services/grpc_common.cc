@@ -11,7 +11,7 @@
 #include "grpcpp/support/channel_arguments.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 void QuietGrpcLog() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
@@ -92,4 +92,4 @@ void ShowToken(grpc::ClientContext& context, const std::string& token) {
   if (!token.empty()) context.AddMetadata(kAuthorization, AuthorizationOf(token));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -16,7 +16,7 @@
 #include "services/access.h"
 #include "services/address.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 // The largest message a client takes of its coordinator: an Assignment holds every rank's transport address, about 1 KB
 // each. What a server takes is its own choice (GrpcServerOptions).
@@ -54,6 +54,6 @@ Peer PeerOf(const grpc::ServerContextBase& context);
 // Shows `token` with a client's call; an empty one is none.
 void ShowToken(grpc::ClientContext& context, const std::string& token);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_GRPC_COMMON_H_

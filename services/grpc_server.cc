@@ -13,7 +13,7 @@
 #include "services/address.h"
 #include "services/grpc_common.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 // A client here has a handful of calls at most, and no reason to keep a connection without any.
@@ -68,4 +68,4 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOpti
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(server), port, options.health_names));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -14,7 +14,7 @@ class Service;
 class Server;
 }  // namespace grpc
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 struct GrpcServerOptions {
   std::string listen;                          // HOST:PORT; port 0 = any free one
@@ -52,6 +52,6 @@ class GrpcServer {
 // it cannot be listened on; a port that another process listens on is never shared.
 absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_GRPC_SERVER_H_

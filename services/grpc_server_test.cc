@@ -10,7 +10,7 @@
 #include "services/worker_service.h"
 #include "zerofleet/v1/worker.grpc.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::HasSubstr;
@@ -106,4 +106,4 @@ TEST(WorkerService, IsListedByReflection) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

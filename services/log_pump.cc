@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 std::string DroppedText(uint64_t lines) {
@@ -52,4 +52,4 @@ void LogPump::WriteUntilClosed() {
   if (dropped_ > 0) write_(LogLevel::kWarning, DroppedText(dropped_));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

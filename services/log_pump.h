@@ -14,7 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "services/logging.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 class LogPump {
  public:
@@ -47,6 +47,6 @@ class LogPump {
   std::thread writer_;  // last: it uses the others
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_LOG_PUMP_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using testing::ElementsAre;
@@ -52,4 +52,4 @@ TEST(LogPumpTest, WhoLogsDoesNotWaitAndWhatIsLeftOutIsSaid) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 struct LevelRow {
@@ -90,4 +90,4 @@ void Logger::Log(LogLevel level, std::string_view message) {
   impl_->logger.log(row.spdlog_level, line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

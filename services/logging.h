@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
 
@@ -50,6 +50,6 @@ class Logger {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_LOGGING_H_

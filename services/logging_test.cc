@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using nlohmann::json;
@@ -107,4 +107,4 @@ TEST(LogLevel, ComesFromTheFlagThenTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

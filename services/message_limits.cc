@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using Body = v1::WorkerMessage::BodyCase;
@@ -181,4 +181,4 @@ std::string PrintableText(const std::string& text, size_t most) {
   return printable;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

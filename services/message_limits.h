@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 // The largest message that the coordinator of this run accepts at all: a shard record, which holds the table of tensors
 // (about 100 bytes per tensor, a dozen tensors per layer).
@@ -24,6 +24,6 @@ absl::Status AdmitMessage(size_t bytes, v1::WorkerMessage& message);
 // that it was.
 std::string PrintableText(const std::string& text, size_t most);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_MESSAGE_LIMITS_H_

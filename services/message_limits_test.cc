@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::HasSubstr;
@@ -112,4 +112,4 @@ TEST(MessageLimits, AServerTakesWhatItsModelNeeds) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

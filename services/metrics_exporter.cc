@@ -19,7 +19,7 @@
 #include "services/address.h"
 #include "services/build_info.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 struct Page {
@@ -147,4 +147,4 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Me
 int MetricsExporter::port() const { return impl_->address.port; }
 prometheus::Registry& MetricsExporter::registry() { return impl_->registry; }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -13,7 +13,7 @@ namespace prometheus {
 class Registry;
 }
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 struct MetricsExporterOptions {
   std::string host = "127.0.0.1";  // an IP address of this machine; 0.0.0.0 or :: for all of them
@@ -43,6 +43,6 @@ class MetricsExporter {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_METRICS_EXPORTER_H_

@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(MetricsExporter, APortInUseIsNamed) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

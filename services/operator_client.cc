@@ -14,7 +14,7 @@
 #include "services/grpc_common.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 namespace {
 
@@ -112,4 +112,4 @@ void OperatorClient::CancelWatch() {
   if (impl_->watch != nullptr) impl_->watch->TryCancel();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -12,7 +12,7 @@
 #include "services/tls.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 class OperatorClient {
  public:
@@ -45,6 +45,6 @@ class OperatorClient {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_OPERATOR_CLIENT_H_

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "services/test_coordinator.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::ElementsAre;
@@ -69,4 +69,4 @@ TEST(OperatorClient, MalformedAddressesAreUsageErrors) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

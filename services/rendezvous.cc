@@ -20,7 +20,7 @@
 #include "services/grpc_server.h"
 #include "zerofleet/v1/rendezvous.grpc.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 // How soon a cancellation is noticed.
@@ -218,4 +218,4 @@ absl::Status RendezvousClient::Done() {
   return *impl_->end;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 class RendezvousServer {
  public:
@@ -61,6 +61,6 @@ class RendezvousClient {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_RENDEZVOUS_H_

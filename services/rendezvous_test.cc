@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::HasSubstr;
@@ -98,4 +98,4 @@ TEST_F(RendezvousTest, NobodyThereIsSaidWithTheAddress) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -22,7 +22,7 @@
 #include "services/session_journal.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 // Both sides say little: a queue this long means that the other end has stopped taking part.
@@ -380,4 +380,4 @@ void SessionClient::OnLost(std::function<void(absl::Status)> handler) {
   impl_->on_lost = std::move(handler);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

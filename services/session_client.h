@@ -18,7 +18,7 @@
 #include "services/tls.h"
 #include "worker/trainer/fleet_session.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 struct SessionOptions {
   std::string coordinator;              // HOST:PORT
@@ -38,7 +38,7 @@ struct SessionOptions {
   std::function<void(const std::string& line)> note = nullptr;
 };
 
-class SessionClient : public FleetSession {
+class SessionClient : public trainer::FleetSession {
  public:
   // Opens the session. InvalidArgument for a malformed address or a TLS file; Unavailable, naming the address, if
   // nothing answers within the timeout.
@@ -62,6 +62,6 @@ class SessionClient : public FleetSession {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_SESSION_CLIENT_H_

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "services/test_coordinator.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::HasSubstr;
@@ -395,4 +395,4 @@ TEST(SessionClient, MalformedAddressesAreUsageErrors) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 using Body = v1::WorkerMessage::BodyCase;
 
@@ -93,4 +93,4 @@ std::vector<v1::WorkerMessage> SessionJournal::Rest() const {
   return rest;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -15,7 +15,7 @@
 
 #include "zerofleet/v1/coordinator.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 class SessionJournal {
  public:
@@ -52,6 +52,6 @@ class SessionJournal {
   std::deque<v1::WorkerMessage> events_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_SESSION_JOURNAL_H_

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 class SessionJournalTest : public testing::Test {
@@ -101,4 +101,4 @@ TEST_F(SessionJournalTest, ARegroupEndsTheViewEvenBeforeTheWorkerHasTakenItIn) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

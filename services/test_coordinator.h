@@ -13,7 +13,7 @@
 #include "services/grpc_server.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 // How long a test waits for what should happen at once.
 inline constexpr double kPatienceSeconds = 20;
@@ -69,6 +69,6 @@ class TestCoordinator final : public v1::Coordinator::Service {
 // For tests that no worker joins.
 inline grpc::Status NoSession(TestCoordinator::SessionStream&) { return grpc::Status::OK; }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_TEST_COORDINATOR_H_

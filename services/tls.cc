@@ -13,7 +13,7 @@
 #include "openssl/pem.h"
 #include "openssl/x509.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 constexpr char kCaFlag[] = "--tls-ca", kCertificateFlag[] = "--tls-cert", kKeyFlag[] = "--tls-key";
@@ -113,4 +113,4 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFrom
   return grpc::SslCredentials({std::move(texts.ca), std::move(texts.key), std::move(texts.certificate)});
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -16,7 +16,7 @@ class ChannelCredentials;
 class ServerCredentials;
 }  // namespace grpc
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 // Paths of PEM files, as --tls-ca, --tls-cert and --tls-key give them; empty: not given.
 struct TlsFiles {
@@ -32,6 +32,6 @@ struct TlsFiles {
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFrom(const TlsFiles& files);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFrom(const TlsFiles& files);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_TLS_H_

@@ -12,7 +12,7 @@
 #include "services/session_client.h"
 #include "services/test_coordinator.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::AllOf;
@@ -155,4 +155,4 @@ TEST_F(Tls, WhatIsWrongWithTheFilesNamesFlagAndFile) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "openssl/crypto.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 constexpr size_t kShortest = 16, kLongest = 4096;
@@ -58,4 +58,4 @@ bool SameToken(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 // The token in the file at `path`, as `flag` names it: its text without the line's end. InvalidArgument, naming flag
 // and file, for a file that cannot be read, that every user of the machine may read, or whose text is shorter than 16
@@ -20,6 +20,6 @@ std::string MakeToken();
 // Takes the same time wherever the two differ.
 bool SameToken(std::string_view a, std::string_view b);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_TOKEN_H_

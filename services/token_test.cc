@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::AllOf;
@@ -65,4 +65,4 @@ TEST(Token, IsComparedWhole) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -15,7 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using prometheus::Counter;
@@ -177,7 +177,7 @@ std::vector<std::string> WorkerMetrics::Names() {
   return names;
 }
 
-void WorkerMetrics::SetIdentity(const WorkerIdentity& identity) {
+void WorkerMetrics::SetIdentity(const trainer::WorkerIdentity& identity) {
   const Labels labels = {{"rank", std::to_string(identity.rank)},
                          {"world_size", std::to_string(identity.world_size)},
                          {"zero_stage", std::to_string(identity.zero_stage)},
@@ -192,7 +192,7 @@ void WorkerMetrics::SetIdentity(const WorkerIdentity& identity) {
   families_->info->Set(1);
 }
 
-void WorkerMetrics::StepDone(const StepFigures& figures) {
+void WorkerMetrics::StepDone(const trainer::StepFigures& figures) {
   families_->Set(kStep, static_cast<double>(figures.step));
   families_->Set(kLoss, figures.loss);
   families_->Set(kGradNorm, figures.grad_norm);
@@ -203,7 +203,7 @@ void WorkerMetrics::StepDone(const StepFigures& figures) {
 
 void WorkerMetrics::Evaluated(double validation_loss) { families_->Set(kValidationLoss, validation_loss); }
 
-void WorkerMetrics::PhaseDone(StepPhase phase, double seconds) {
+void WorkerMetrics::PhaseDone(trainer::StepPhase phase, double seconds) {
   const auto index = static_cast<size_t>(phase);
   ZF_CHECK(index < std::size(kPhaseNames));
   families_->histograms[kStepDuration]->Add({{"phase", kPhaseNames[index]}}, PhaseBuckets()).Observe(seconds);
@@ -235,7 +235,7 @@ void WorkerMetrics::SetAllocator(std::string_view space, int64_t reserved_bytes,
   families_->Set(kFragmentation, Fragmentation(reserved_bytes - allocated_bytes, largest_free_bytes), labels);
 }
 
-void WorkerMetrics::CollectiveDone(const CollectiveFigures& figures) {
+void WorkerMetrics::CollectiveDone(const trainer::CollectiveFigures& figures) {
   const Labels labels = {{"operation", std::string(figures.operation)},
                          {"group", std::string(figures.group)},
                          {"backend", std::string(figures.backend)}};
@@ -244,4 +244,4 @@ void WorkerMetrics::CollectiveDone(const CollectiveFigures& figures) {
   families_->Set(kCollectiveBandwidth, figures.bus_bandwidth, labels);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -14,9 +14,9 @@ namespace prometheus {
 class Registry;
 }
 
-namespace zerofleet {
+namespace zerofleet::services {
 
-class WorkerMetrics : public MetricsSink {
+class WorkerMetrics : public trainer::MetricsSink {
  public:
   // Registers every metric in `registry`, which outlives this.
   explicit WorkerMetrics(prometheus::Registry& registry);
@@ -27,17 +27,17 @@ class WorkerMetrics : public MetricsSink {
   // The names of all of them, in the table's order.
   static std::vector<std::string> Names();
 
-  void SetIdentity(const WorkerIdentity& identity) override;
-  void StepDone(const StepFigures& figures) override;
+  void SetIdentity(const trainer::WorkerIdentity& identity) override;
+  void StepDone(const trainer::StepFigures& figures) override;
   void Evaluated(double validation_loss) override;
-  void PhaseDone(StepPhase phase, double seconds) override;
+  void PhaseDone(trainer::StepPhase phase, double seconds) override;
   void SetLossScale(double scale) override;
   void StepSkipped() override;
   void SetDeviceMemory(int64_t total_bytes, int64_t used_bytes, int64_t runtime_bytes) override;
   void SetMemory(std::string_view space, std::string_view category, int64_t current_bytes, int64_t peak_bytes) override;
   void SetAllocator(std::string_view space, int64_t reserved_bytes, int64_t allocated_bytes,
                     int64_t largest_free_bytes) override;
-  void CollectiveDone(const CollectiveFigures& figures) override;
+  void CollectiveDone(const trainer::CollectiveFigures& figures) override;
 
  private:
   struct Families;
@@ -46,6 +46,6 @@ class WorkerMetrics : public MetricsSink {
   std::unique_ptr<Families> families_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_WORKER_METRICS_H_

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 namespace {
 
 using ::testing::HasSubstr;
@@ -50,7 +50,7 @@ std::string Text(const prometheus::Registry& registry) {
   return prometheus::TextSerializer().Serialize(registry.Collect());
 }
 
-WorkerIdentity Identity(int rank) {
+trainer::WorkerIdentity Identity(int rank) {
   return {.rank = rank,
           .world_size = 4,
           .zero_stage = 2,
@@ -66,8 +66,10 @@ void FeedAll(WorkerMetrics& metrics) {
   metrics.SetIdentity(Identity(1));
   metrics.StepDone({.step = 12, .loss = 2.5, .grad_norm = 0.75, .learning_rate = 3e-4, .tokens = 4096, .mfu = 0.42});
   metrics.Evaluated(2.75);
-  for (StepPhase phase : {StepPhase::kForward, StepPhase::kBackward, StepPhase::kReduce, StepPhase::kOptimizer,
-                          StepPhase::kGather, StepPhase::kData, StepPhase::kCheckpoint}) {
+  for (trainer::StepPhase phase :
+       {trainer::StepPhase::kForward, trainer::StepPhase::kBackward, trainer::StepPhase::kReduce,
+        trainer::StepPhase::kOptimizer, trainer::StepPhase::kGather, trainer::StepPhase::kData,
+        trainer::StepPhase::kCheckpoint}) {
     metrics.PhaseDone(phase, 0.03);
   }
   metrics.SetLossScale(65536);
@@ -127,8 +129,8 @@ TEST(WorkerMetrics, CountersAndHistogramsAddUp) {
 TEST(WorkerMetrics, APhaseGoesByItsName) {
   prometheus::Registry registry;
   WorkerMetrics metrics(registry);
-  metrics.PhaseDone(StepPhase::kGather, 0.03);
-  metrics.PhaseDone(StepPhase::kReduce, 0.03);
+  metrics.PhaseDone(trainer::StepPhase::kGather, 0.03);
+  metrics.PhaseDone(trainer::StepPhase::kReduce, 0.03);
   EXPECT_THAT(Text(registry), HasSubstr("phase=\"gather\""));
   EXPECT_THAT(Text(registry), HasSubstr("phase=\"reduce\""));
   EXPECT_THAT(Text(registry), Not(HasSubstr("phase=\"data\"")));
@@ -166,4 +168,4 @@ TEST(WorkerMetrics, PromtoolFindsNothingToSay) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -8,7 +8,7 @@
 #include "services/grpc_server.h"
 #include "zerofleet/v1/worker.grpc.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 struct WorkerService::Impl final : v1::Worker::Service {
   std::function<v1::GetWorkerStatusResponse()> status;
@@ -40,4 +40,4 @@ absl::StatusOr<std::unique_ptr<WorkerService>> WorkerService::Start(WorkerServic
 int WorkerService::port() const { return impl_->server->port(); }
 void WorkerService::SetServing(bool serving) { impl_->server->SetServing(serving); }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services

@@ -10,7 +10,7 @@
 #include "services/tls.h"
 #include "zerofleet/v1/worker.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::services {
 
 struct WorkerServiceOptions {
   std::string listen = "127.0.0.1:0";
@@ -33,6 +33,6 @@ class WorkerService {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_WORKER_SERVICE_H_

@@ -29,11 +29,12 @@ struct Shape {
 // A reference file's tensors by name.
 class Reference {
  public:
-  explicit Reference(const std::string& path) : file_(*MappedFile::Open(path)), header_(*ReadSafetensorsHeader(path)) {}
+  explicit Reference(const std::string& path)
+      : file_(*MappedFile::Open(path)), header_(*checkpoint::ReadSafetensorsHeader(path)) {}
 
   template <typename T>
   std::vector<T> Get(const std::string& name) const {
-    for (const SafetensorsTensor& tensor : header_.tensors) {
+    for (const checkpoint::SafetensorsTensor& tensor : header_.tensors) {
       if (tensor.name != name) continue;
       std::vector<T> values((tensor.end - tensor.begin) / sizeof(T));
       std::memcpy(values.data(), file_->bytes().data() + header_.data_begin + tensor.begin, values.size() * sizeof(T));
@@ -45,29 +46,31 @@ class Reference {
 
  private:
   std::unique_ptr<MappedFile> file_;
-  SafetensorsHeader header_;
+  checkpoint::SafetensorsHeader header_;
 };
 
 // One rank of stage 2, started from the reference's weights.
 struct ParityRun {
-  ParityRun(const std::string& device_kind, const Shape& shape, DType dtype, const std::string& optimizer_name)
-      : device(*CreateDevice({.kind = device_kind, .threads = 1})),
+  ParityRun(const std::string& device_kind, const Shape& shape, device::DType dtype, const std::string& optimizer_name)
+      : device(*device::CreateDevice({.kind = device_kind, .threads = 1})),
         stream(*device->CreateStream()),
         reference(std::string("tests/oracle/data/gpt2_") + shape.name + ".safetensors"),
-        config(TestModelConfig(shape.layers, shape.hidden, shape.heads, shape.context, shape.vocab)),
-        spec(*ModelSpec::Create(config)),
-        communicator(CommunicatorOn(*device, std::move(CreateInProcessGroup("data", 1)[0]))),
-        layout(spec, {.stage = 2, .dtype = dtype, .optimizer = *FindOptimizer(optimizer_name)}),
-        model(*Model::Create(config, dtype, *device, kBatch, shape.context)),
-        arena(*Arena::Create(PlanMemory(*model, layout, kBatch * shape.context), Space::kDevice, *device)),
-        host_arena(*Arena::Create(PlanMemory(*model, layout, kBatch * shape.context), Space::kHost, *device)),
-        token_buffer(arena->TakeAs<int32_t>(kTokensRow)) {
+        config(model::TestModelConfig(shape.layers, shape.hidden, shape.heads, shape.context, shape.vocab)),
+        spec(*model::ModelSpec::Create(config)),
+        communicator(zero::CommunicatorOn(*device, std::move(collective::CreateInProcessGroup("data", 1)[0]))),
+        layout(spec, {.stage = 2, .dtype = dtype, .optimizer = *optim::FindOptimizer(optimizer_name)}),
+        model(*model::Model::Create(config, dtype, *device, kBatch, shape.context)),
+        arena(*memory::Arena::Create(zero::PlanMemory(*model, layout, kBatch * shape.context), memory::Space::kDevice,
+                                     *device)),
+        host_arena(*memory::Arena::Create(zero::PlanMemory(*model, layout, kBatch * shape.context),
+                                          memory::Space::kHost, *device)),
+        token_buffer(arena->TakeAs<int32_t>(zero::kTokensRow)) {
     v1::OptimizerConfig optimizer;
-    for (const OptimizerKey& key : layout.optimizer().keys) (optimizer.*key.set)(key.value_if_absent);
+    for (const optim::OptimizerKey& key : layout.optimizer().keys) (optimizer.*key.set)(key.value_if_absent);
     optimizer.set_weight_decay(0.1);
-    engine = std::make_unique<ZeroEngine>(
-        EngineParts{spec, layout, *model, *device, *stream, *arena, *host_arena, *communicator}, optimizer);
-    for (const TensorSpec& tensor : spec.tensors()) {
+    engine = std::make_unique<zero::ZeroEngine>(
+        zero::EngineParts{spec, layout, *model, *device, *stream, *arena, *host_arena, *communicator}, optimizer);
+    for (const model::TensorSpec& tensor : spec.tensors()) {
       std::vector<float> values = reference.Get<float>("init/" + tensor.name);
       device->Copy(*stream, MasterAt(tensor), values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
       EXPECT_TRUE(stream->Synchronize().ok());
@@ -75,22 +78,22 @@ struct ParityRun {
     EXPECT_TRUE(engine->PublishLoadedState({}).ok());
   }
 
-  std::vector<float> Read(const float* from, const TensorSpec& tensor) {
+  std::vector<float> Read(const float* from, const model::TensorSpec& tensor) {
     std::vector<float> values(tensor.elements());
     device->Copy(*stream, values.data(), from, static_cast<int64_t>(values.size() * sizeof(float)));
     EXPECT_TRUE(stream->Synchronize().ok());
     return values;
   }
-  std::vector<float> Master(const TensorSpec& tensor) { return Read(MasterAt(tensor), tensor); }
-  std::vector<float> ExpAvg(const TensorSpec& tensor) {
+  std::vector<float> Master(const model::TensorSpec& tensor) { return Read(MasterAt(tensor), tensor); }
+  std::vector<float> ExpAvg(const model::TensorSpec& tensor) {
     return Read(static_cast<const float*>(engine->state().vectors()[1].data) + Offset(tensor), tensor);
   }
-  float* MasterAt(const TensorSpec& tensor) { return engine->state().master() + Offset(tensor); }
-  int64_t Offset(const TensorSpec& tensor) const {
+  float* MasterAt(const model::TensorSpec& tensor) { return engine->state().master() + Offset(tensor); }
+  int64_t Offset(const model::TensorSpec& tensor) const {
     return layout.Updated(tensor.unit).state_offset + (tensor.flat_begin - layout.Owned(tensor.unit).flat_begin);
   }
 
-  StepResult Step(int64_t step, const int32_t* samples, double learning_rate) {
+  zero::StepResult Step(int64_t step, const int32_t* samples, double learning_rate) {
     int64_t context = config.context();
     std::vector<int32_t> tokens(2 * kBatch * context);
     for (int64_t i = 0; i < kBatch; ++i) {
@@ -100,8 +103,8 @@ struct ParityRun {
     device->Copy(*stream, token_buffer, tokens.data(), static_cast<int64_t>(tokens.size() * sizeof(int32_t)));
     EXPECT_TRUE(engine
                     ->Launch({step, learning_rate, kBatch * context},
-                             [&](int64_t) -> absl::StatusOr<MicroBatch> {
-                               return MicroBatch{kBatch, context, token_buffer, token_buffer + kBatch * context};
+                             [&](int64_t) -> absl::StatusOr<model::MicroBatch> {
+                               return model::MicroBatch{kBatch, context, token_buffer, token_buffer + kBatch * context};
                              })
                     .ok());
     return *engine->Collect();
@@ -109,17 +112,17 @@ struct ParityRun {
 
   static constexpr int64_t kBatch = 4;
   static constexpr double kLearningRate = 0.005, kSgdLearningRate = 0.05;
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Stream> stream;
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<device::Stream> stream;
   Reference reference;
   v1::ModelConfig config;
-  ModelSpec spec;
-  std::unique_ptr<Communicator> communicator;
-  ZeroLayout layout;
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Arena> arena, host_arena;
+  model::ModelSpec spec;
+  std::unique_ptr<collective::Communicator> communicator;
+  zero::ZeroLayout layout;
+  std::unique_ptr<model::Model> model;
+  std::unique_ptr<memory::Arena> arena, host_arena;
   int32_t* token_buffer;
-  std::unique_ptr<ZeroEngine> engine;
+  std::unique_ptr<zero::ZeroEngine> engine;
 };
 
 // Relative to the tensor's own size: |a - b| over the norm of b.
@@ -134,7 +137,7 @@ double RelativeError(const std::vector<float>& ours, const std::vector<float>& t
 
 class PyTorchParity : public testing::TestWithParam<std::tuple<std::string, Shape>> {
  protected:
-  ParityRun Run(DType dtype, const std::string& optimizer = "adamw") const {
+  ParityRun Run(device::DType dtype, const std::string& optimizer = "adamw") const {
     return {std::get<0>(GetParam()), std::get<1>(GetParam()), dtype, optimizer};
   }
 
@@ -145,7 +148,7 @@ class PyTorchParity : public testing::TestWithParam<std::tuple<std::string, Shap
                        norms = run.reference.Get<float>(prefix + "step_grad_norms");
     int64_t per_step = static_cast<int64_t>(tokens.size()) / 5;
     for (int64_t step = 1; step <= 5; ++step) {
-      StepResult result = run.Step(step, &tokens[(step - 1) * per_step], learning_rate);
+      zero::StepResult result = run.Step(step, &tokens[(step - 1) * per_step], learning_rate);
       EXPECT_NEAR(result.loss / losses[step - 1], 1.0, 1e-5) << "step " << step;
       EXPECT_NEAR(result.grad_norm / norms[step - 1], 1.0, 1e-5) << "step " << step;
     }
@@ -154,12 +157,12 @@ class PyTorchParity : public testing::TestWithParam<std::tuple<std::string, Shap
 
 // With beta1 = 0.9 the first moment after one step is 0.1 times the clipped gradient.
 TEST_P(PyTorchParity, LossAndEveryGradient) {
-  ParityRun run = Run(DType::kF32);
+  ParityRun run = Run(device::DType::kF32);
   std::vector<int32_t> tokens = run.reference.Get<int32_t>("tokens");
-  StepResult result = run.Step(1, tokens.data(), ParityRun::kLearningRate);
+  zero::StepResult result = run.Step(1, tokens.data(), ParityRun::kLearningRate);
   EXPECT_NEAR(result.loss / run.reference.Get<float>("loss")[0], 1.0, 1e-5);
-  double clip = ClipCoefficient(result.grad_norm, 1.0);
-  for (const TensorSpec& tensor : run.spec.tensors()) {
+  double clip = device::ClipCoefficient(result.grad_norm, 1.0);
+  for (const model::TensorSpec& tensor : run.spec.tensors()) {
     EXPECT_LT(RelativeError(run.ExpAvg(tensor), run.reference.Get<float>("grad/" + tensor.name), 1 / (0.1 * clip)),
               1e-5)
         << tensor.name;
@@ -167,9 +170,9 @@ TEST_P(PyTorchParity, LossAndEveryGradient) {
 }
 
 TEST_P(PyTorchParity, WeightsAfterFiveSteps) {
-  ParityRun run = Run(DType::kF32);
+  ParityRun run = Run(device::DType::kF32);
   RunSteps(run, "", ParityRun::kLearningRate);
-  for (const TensorSpec& tensor : run.spec.tensors()) {
+  for (const model::TensorSpec& tensor : run.spec.tensors()) {
     std::vector<float> expected = run.reference.Get<float>("after5/" + tensor.name);
     std::vector<float> ours = run.Master(tensor);
     // Softmax is invariant to the bias of the keys: its gradient is zero except for rounding, which AdamW scales up to
@@ -184,16 +187,16 @@ TEST_P(PyTorchParity, WeightsAfterFiveSteps) {
 
 // torch.optim.SGD(momentum=0.9, weight_decay=0.1, dampening=0, nesterov=False), gradients clipped.
 TEST_P(PyTorchParity, WeightsAfterFiveStepsOfSgd) {
-  ParityRun run = Run(DType::kF32, "sgd");
+  ParityRun run = Run(device::DType::kF32, "sgd");
   RunSteps(run, "sgd_", ParityRun::kSgdLearningRate);
-  for (const TensorSpec& tensor : run.spec.tensors()) {
+  for (const model::TensorSpec& tensor : run.spec.tensors()) {
     EXPECT_LT(RelativeError(run.Master(tensor), run.reference.Get<float>("sgd_after5/" + tensor.name)), 1e-6)
         << tensor.name;
   }
 }
 
 TEST_P(PyTorchParity, Bf16LossesWithinOnePercent) {
-  ParityRun run = Run(DType::kBF16);
+  ParityRun run = Run(device::DType::kBF16);
   std::vector<int32_t> tokens = run.reference.Get<int32_t>("step_tokens");
   std::vector<float> exact = run.reference.Get<float>("step_losses"),
                      bf16 = run.reference.Get<float>("bf16_step_losses");
@@ -206,7 +209,7 @@ TEST_P(PyTorchParity, Bf16LossesWithinOnePercent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpt2, PyTorchParity,
-                         testing::Combine(testing::ValuesIn(UsableDevices()),
+                         testing::Combine(testing::ValuesIn(zero::UsableDevices()),
                                           testing::Values(Shape{"a", 2, 24, 3, 12, 53}, Shape{"b", 3, 20, 5, 9, 61})),
                          [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param).name; });
 

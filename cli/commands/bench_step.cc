@@ -41,7 +41,7 @@ std::string SyntheticData(const StepBenchOptions& options, int64_t vocab) {
 
 int64_t VocabularyOf(const StepBenchOptions& options) {
   if (options.vocab != 0) return options.vocab;
-  const ModelPreset* preset = FindPreset(options.preset);
+  const model::ModelPreset* preset = model::FindPreset(options.preset);
   return preset == nullptr ? 0 : preset->vocab;
 }
 
@@ -56,7 +56,7 @@ StepRate RateOf(const v1::StartEvent& start, std::vector<v1::StepEvent> steps, c
                    .tokens_per_second = median.tokens_per_second(),
                    .mfu = median.mfu(),
                    .memory = std::nullopt};
-  const absl::StatusOr<ModelSpec> spec = ModelSpec::Create(config.model());
+  const absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(config.model());
   if (spec.ok() && median.mfu() > 0) {
     rate.peak_flops_per_second = spec->FlopsPerToken() * median.tokens_per_second() / median.mfu();
   }
@@ -113,7 +113,7 @@ absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, const StopSi
   ZF_ASSIGN_OR_RETURN(const v1::Config config, StepBenchConfig(options, directory->path()));
   ZF_RETURN_IF_ERROR(CheckDevice(config));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run, RunDirectory::Hold(config.checkpoint().dir()));
-  ZF_ASSIGN_OR_RETURN(const std::string device, ResolveDeviceKind(config.device()));
+  ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(config.device()));
   int metrics_port = 0;
   if (device != "cpu") {
     ZF_ASSIGN_OR_RETURN(metrics_port, FreePorts(1 + options.workers));

@@ -13,13 +13,14 @@ namespace zerofleet::cli {
 
 absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path) {
   if (!IsDirectory(path)) return absl::NotFoundError(absl::StrCat(path, ": no such checkpoint directory"));
-  if (FileExists(JoinPath(path, kManifestName))) return path;
-  std::vector<CheckpointProblem> problems;
-  ZF_ASSIGN_OR_RETURN(const std::vector<CommittedCheckpoint> committed, ListCheckpoints(path, &problems));
+  if (FileExists(JoinPath(path, checkpoint::kManifestName))) return path;
+  std::vector<checkpoint::CheckpointProblem> problems;
+  ZF_ASSIGN_OR_RETURN(const std::vector<checkpoint::CommittedCheckpoint> committed,
+                      checkpoint::ListCheckpoints(path, &problems));
   if (!committed.empty()) return committed.front().path;
   if (!problems.empty()) return absl::DataLossError(absl::StrCat(problems.front().path, ": ", problems.front().reason));
   return absl::NotFoundError(
-      absl::StrCat(path, ": no committed checkpoint (no ", kManifestName, ", here or in a step-* below)"));
+      absl::StrCat(path, ": no committed checkpoint (no ", checkpoint::kManifestName, ", here or in a step-* below)"));
 }
 
 }  // namespace zerofleet::cli

@@ -61,16 +61,18 @@ struct Results {
 };
 
 absl::StatusOr<Results> Gemm(const BenchFlags& flags) {
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
-  ZF_ASSIGN_OR_RETURN(const std::vector<GemmRate> rates, BenchGemm(*device, Gpt2Gemms(*device), kRounds));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
+                      device::CreateDevice({flags.device, flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::vector<bench::GemmRate> rates,
+                      bench::BenchGemm(*device, bench::Gpt2Gemms(*device), kRounds));
   Results results{TextTable({"layer", "direction", "type", "m x n x k", "GFLOP/s", "peak GFLOP/s", "of peak"})};
-  for (const GemmRate& rate : rates) {
-    results.table.Add({rate.layer, rate.direction, DTypeName(rate.dtype),
+  for (const bench::GemmRate& rate : rates) {
+    results.table.Add({rate.layer, rate.direction, device::DTypeName(rate.dtype),
                        absl::StrCat(rate.m, " x ", rate.n, " x ", rate.k), Giga(rate.flops_per_second),
                        Giga(rate.peak_flops_per_second), Percent(rate.flops_per_second, rate.peak_flops_per_second)});
     results.rows.push_back({{"layer", rate.layer},
                             {"direction", rate.direction},
-                            {"dtype", DTypeName(rate.dtype)},
+                            {"dtype", device::DTypeName(rate.dtype)},
                             {"m", rate.m},
                             {"n", rate.n},
                             {"k", rate.k},
@@ -82,19 +84,20 @@ absl::StatusOr<Results> Gemm(const BenchFlags& flags) {
 }
 
 absl::StatusOr<Results> Attention(const BenchFlags& flags) {
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
-  ZF_ASSIGN_OR_RETURN(const std::vector<AttentionRate> rates,
-                      BenchAttention(*device, Gpt2Attentions(*device), kRounds));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
+                      device::CreateDevice({flags.device, flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::vector<bench::AttentionRate> rates,
+                      bench::BenchAttention(*device, bench::Gpt2Attentions(*device), kRounds));
   Results results{TextTable({"attention", "direction", "type", "B x T x H x D", "GFLOP/s", "peak GFLOP/s", "of peak"})};
-  for (const AttentionRate& rate : rates) {
-    const AttentionShape& shape = rate.shape;
-    results.table.Add({rate.name, rate.direction, DTypeName(rate.dtype),
+  for (const bench::AttentionRate& rate : rates) {
+    const device::AttentionShape& shape = rate.shape;
+    results.table.Add({rate.name, rate.direction, device::DTypeName(rate.dtype),
                        absl::StrCat(shape.batch, " x ", shape.time, " x ", shape.heads, " x ", shape.head_size),
                        Giga(rate.flops_per_second), Giga(rate.peak_flops_per_second),
                        Percent(rate.flops_per_second, rate.peak_flops_per_second)});
     results.rows.push_back({{"attention", rate.name},
                             {"direction", rate.direction},
-                            {"dtype", DTypeName(rate.dtype)},
+                            {"dtype", device::DTypeName(rate.dtype)},
                             {"batch", shape.batch},
                             {"time", shape.time},
                             {"heads", shape.heads},
@@ -106,17 +109,19 @@ absl::StatusOr<Results> Attention(const BenchFlags& flags) {
 }
 
 absl::StatusOr<Results> Pointwise(const BenchFlags& flags) {
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
+                      device::CreateDevice({flags.device, flags.threads}));
   // On a GPU an activation outgrows every cache.
   const int64_t tokens = device->host_addressable() ? 8192 : 131072, hidden = device->host_addressable() ? 768 : 1600;
-  ZF_ASSIGN_OR_RETURN(const std::vector<PointwiseRate> rates, BenchPointwise(*device, tokens, hidden, kRounds));
+  ZF_ASSIGN_OR_RETURN(const std::vector<bench::PointwiseRate> rates,
+                      bench::BenchPointwise(*device, tokens, hidden, kRounds));
   Results results{TextTable({"op", "type", "tokens x hidden", "GB/s", "memory GB/s", "of memory"})};
-  for (const PointwiseRate& rate : rates) {
-    results.table.Add({rate.op, DTypeName(rate.dtype), absl::StrCat(rate.tokens, " x ", rate.hidden),
+  for (const bench::PointwiseRate& rate : rates) {
+    results.table.Add({rate.op, device::DTypeName(rate.dtype), absl::StrCat(rate.tokens, " x ", rate.hidden),
                        Giga(rate.bytes_per_second), Giga(rate.memory_bytes_per_second),
                        Percent(rate.bytes_per_second, rate.memory_bytes_per_second)});
     results.rows.push_back({{"op", rate.op},
-                            {"dtype", DTypeName(rate.dtype)},
+                            {"dtype", device::DTypeName(rate.dtype)},
                             {"tokens", rate.tokens},
                             {"hidden", rate.hidden},
                             {"bytes_per_second", rate.bytes_per_second},
@@ -126,10 +131,12 @@ absl::StatusOr<Results> Pointwise(const BenchFlags& flags) {
 }
 
 absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice({flags.device, flags.threads}));
-  ZF_ASSIGN_OR_RETURN(const std::vector<OptimizerRate> rates, BenchOptimizer(*device, flags.parameters, kRounds));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
+                      device::CreateDevice({flags.device, flags.threads}));
+  ZF_ASSIGN_OR_RETURN(const std::vector<bench::OptimizerRate> rates,
+                      bench::BenchOptimizer(*device, flags.parameters, kRounds));
   Results results{TextTable({"optimizer", "precision", "parameters", "seconds", "GB/s", "memory GB/s", "of memory"})};
-  for (const OptimizerRate& rate : rates) {
+  for (const bench::OptimizerRate& rate : rates) {
     results.table.Add({rate.optimizer, rate.precision, HumanCount(static_cast<double>(rate.parameters)),
                        absl::StrFormat("%.4f", rate.seconds), Giga(rate.bytes_per_second),
                        Giga(rate.memory_bytes_per_second),
@@ -145,38 +152,40 @@ absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
 }
 
 // Between processes of this machine, or, as one rank of a group, between several hosts.
-absl::StatusOr<std::vector<CollectiveRate>> CollectiveRates(const BenchFlags& flags) {
-  CollectiveBenchOptions options;
+absl::StatusOr<std::vector<bench::CollectiveRate>> CollectiveRates(const BenchFlags& flags) {
+  bench::CollectiveBenchOptions options;
   options.ranks = flags.ranks;
   options.team = flags.team;
   // First, since it changes the environment, which no other thread may read meanwhile.
   if (!flags.interface.empty()) {
-    ZF_RETURN_IF_ERROR(Annotate(UseNetworkInterface(flags.interface), "--interface"));
+    ZF_RETURN_IF_ERROR(Annotate(collective::UseNetworkInterface(flags.interface), "--interface"));
   }
-  if (flags.listen.empty() && flags.rendezvous.empty()) return BenchCollectives(options);
+  if (flags.listen.empty() && flags.rendezvous.empty()) return bench::BenchCollectives(options);
   StopSignals signals;
-  std::unique_ptr<RendezvousServer> server;
+  std::unique_ptr<services::RendezvousServer> server;
   std::string meeting_place = flags.rendezvous;
   if (!flags.listen.empty()) {
-    ZF_ASSIGN_OR_RETURN(server, RendezvousServer::Start(flags.listen, flags.ranks));
-    ZF_ASSIGN_OR_RETURN(Address address, ParseAddress(flags.listen));
+    ZF_ASSIGN_OR_RETURN(server, services::RendezvousServer::Start(flags.listen, flags.ranks));
+    ZF_ASSIGN_OR_RETURN(services::Address address, services::ParseAddress(flags.listen));
     address.port = server->port();
     meeting_place = address.ToString();
   }
-  return BenchCollectivesAcrossHosts(options, meeting_place, HostName(), [&signals] { return signals.First() != 0; });
+  return bench::BenchCollectivesAcrossHosts(options, meeting_place, services::HostName(),
+                                            [&signals] { return signals.First() != 0; });
 }
 
 absl::StatusOr<Results> Collectives(const BenchFlags& flags) {
-  ZF_ASSIGN_OR_RETURN(const std::vector<CollectiveRate> rates, CollectiveRates(flags));
+  ZF_ASSIGN_OR_RETURN(const std::vector<bench::CollectiveRate> rates, CollectiveRates(flags));
   Results results{
       TextTable({"operation", "backend", "type", "ranks", "team", "size", "seconds", "busbw GB/s", "memory GB/s"})};
-  for (const CollectiveRate& rate : rates) {
-    results.table.Add({OperationName(rate.operation), rate.backend, DTypeName(rate.dtype), absl::StrCat(rate.ranks),
-                       absl::StrCat(rate.team), HumanBytes(rate.bytes), absl::StrFormat("%.6f", rate.seconds),
-                       Giga(rate.bus_bytes_per_second), Giga(rate.memory_bytes_per_second)});
-    results.rows.push_back({{"operation", OperationName(rate.operation)},
+  for (const bench::CollectiveRate& rate : rates) {
+    results.table.Add({collective::OperationName(rate.operation), rate.backend, device::DTypeName(rate.dtype),
+                       absl::StrCat(rate.ranks), absl::StrCat(rate.team), HumanBytes(rate.bytes),
+                       absl::StrFormat("%.6f", rate.seconds), Giga(rate.bus_bytes_per_second),
+                       Giga(rate.memory_bytes_per_second)});
+    results.rows.push_back({{"operation", collective::OperationName(rate.operation)},
                             {"backend", rate.backend},
-                            {"dtype", DTypeName(rate.dtype)},
+                            {"dtype", device::DTypeName(rate.dtype)},
                             {"ranks", rate.ranks},
                             {"team", rate.team},
                             {"bytes", rate.bytes},
@@ -189,7 +198,8 @@ absl::StatusOr<Results> Collectives(const BenchFlags& flags) {
 
 absl::StatusOr<Results> Checkpoint(const BenchFlags& flags) {
   const std::string directory = flags.directory.empty() ? TemporaryParent() : flags.directory;
-  ZF_ASSIGN_OR_RETURN(const CheckpointRate rate, BenchCheckpoint({directory, flags.megabytes * 1'000'000}));
+  ZF_ASSIGN_OR_RETURN(const bench::CheckpointRate rate,
+                      bench::BenchCheckpoint({directory, flags.megabytes * 1'000'000}));
   Results results{TextTable({"directory", "shard", "write GB/s", "disk GB/s", "of disk", "read GB/s"})};
   const auto gigabytes = [](double value) { return absl::StrFormat("%.2f", value / 1e9); };
   results.table.Add(
@@ -205,8 +215,8 @@ absl::StatusOr<Results> Checkpoint(const BenchFlags& flags) {
 
 absl::StatusOr<Results> CoordinatorOfMembers(const BenchFlags& flags) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
-  ZF_ASSIGN_OR_RETURN(const CoordinatorRate rate,
-                      BenchCoordinator({.members = flags.members, .directory = directory->path()}));
+  ZF_ASSIGN_OR_RETURN(const bench::CoordinatorRate rate,
+                      bench::BenchCoordinator({.members = flags.members, .directory = directory->path()}));
   Results results{TextTable({"members", "formed in s", "heartbeats/s", "needed/s", "of need"})};
   results.table.Add({absl::StrCat(rate.members), absl::StrFormat("%.3f", rate.form_seconds),
                      absl::StrFormat("%.0f", rate.heartbeats_per_second),

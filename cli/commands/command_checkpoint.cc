@@ -39,44 +39,46 @@ std::string CommittedText(const v1::CheckpointManifest& manifest) {
 
 absl::StatusOr<int> RunList(const std::string& dir, bool json, const Output& output) {
   if (!IsDirectory(dir)) return absl::NotFoundError(absl::StrCat(dir, ": no such directory"));
-  std::vector<CheckpointProblem> problems;
-  ZF_ASSIGN_OR_RETURN(const std::vector<CommittedCheckpoint> committed, ListCheckpoints(dir, &problems));
+  std::vector<checkpoint::CheckpointProblem> problems;
+  ZF_ASSIGN_OR_RETURN(const std::vector<checkpoint::CommittedCheckpoint> committed,
+                      checkpoint::ListCheckpoints(dir, &problems));
   if (json) {
     nlohmann::ordered_json document = {{"checkpoints", nlohmann::ordered_json::array()},
                                        {"problems", nlohmann::ordered_json::array()}};
-    for (const CommittedCheckpoint& each : committed) {
+    for (const checkpoint::CommittedCheckpoint& each : committed) {
       document["checkpoints"].push_back({{"step", each.step},
                                          {"path", each.path},
                                          {"bytes", TotalBytes(each.manifest)},
-                                         {"parameters", ManifestElements(each.manifest)},
+                                         {"parameters", checkpoint::ManifestElements(each.manifest)},
                                          {"world_size", each.manifest.world_size()},
                                          {"zero_stage", each.manifest.zero_stage()},
                                          {"generation", each.manifest.generation()},
                                          {"committed_unix_seconds", each.manifest.committed_unix_seconds()}});
     }
-    for (const CheckpointProblem& each : problems) {
+    for (const checkpoint::CheckpointProblem& each : problems) {
       document["problems"].push_back({{"path", each.path}, {"reason", each.reason}});
     }
     output.out << DumpJson(document, 2) << "\n";
     return 0;
   }
   TextTable table({"path", "step", "size", "parameters", "written by", "committed"});
-  for (const CommittedCheckpoint& each : committed) {
+  for (const checkpoint::CommittedCheckpoint& each : committed) {
     table.Add({each.path, absl::StrCat(each.step), HumanBytes(TotalBytes(each.manifest)),
-               HumanCount(static_cast<double>(ManifestElements(each.manifest))),
+               HumanCount(static_cast<double>(checkpoint::ManifestElements(each.manifest))),
                absl::StrCat(each.manifest.world_size(), " workers, stage ", each.manifest.zero_stage()),
                CommittedText(each.manifest)});
   }
   output.out << (committed.empty() ? absl::StrCat("no committed checkpoint in ", dir, "\n")
                                    : table.Render(0, output.out_terminal));
-  for (const CheckpointProblem& each : problems) output.out << each.path << ": unusable: " << each.reason << "\n";
+  for (const checkpoint::CheckpointProblem& each : problems)
+    output.out << each.path << ": unusable: " << each.reason << "\n";
   return 0;
 }
 
 absl::StatusOr<int> RunVerify(const std::string& path, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
-  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(step_dir));
-  ZF_RETURN_IF_ERROR(VerifyCheckpoint(step_dir));
+  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
+  ZF_RETURN_IF_ERROR(checkpoint::VerifyCheckpoint(step_dir));
   output.out << step_dir << ": valid: step " << manifest.step() << ", " << manifest.files_size() << " files, "
              << HumanBytes(TotalBytes(manifest)) << "\n";
   return 0;
@@ -84,7 +86,7 @@ absl::StatusOr<int> RunVerify(const std::string& path, const Output& output) {
 
 absl::StatusOr<int> RunExport(const std::string& path, const std::string& out_dir, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
-  ZF_RETURN_IF_ERROR(ExportHuggingFace(step_dir, out_dir));
+  ZF_RETURN_IF_ERROR(checkpoint::ExportHuggingFace(step_dir, out_dir));
   output.out << "wrote " << JoinPath(out_dir, "model.safetensors") << " and " << JoinPath(out_dir, "config.json")
              << "\n";
   return 0;
@@ -93,8 +95,8 @@ absl::StatusOr<int> RunExport(const std::string& path, const std::string& out_di
 absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step_dir, const Output& output) {
   ZF_ASSIGN_OR_RETURN(v1::Config defaults, DefaultConfig("gpt2-124m"));
   defaults.mutable_model()->clear_preset();
-  const ImportStamp stamp = {GetBuildInfo().version, absl::ToUnixSeconds(absl::Now())};
-  ZF_RETURN_IF_ERROR(ImportHuggingFace(hf_dir, step_dir, defaults, stamp));
+  const checkpoint::ImportStamp stamp = {services::GetBuildInfo().version, absl::ToUnixSeconds(absl::Now())};
+  ZF_RETURN_IF_ERROR(checkpoint::ImportHuggingFace(hf_dir, step_dir, defaults, stamp));
   output.out << "wrote " << step_dir << "; start from it with: zerofleet train CONFIG.yaml --resume " << step_dir
              << "\n";
   return 0;

@@ -24,7 +24,7 @@ namespace {
 CompletionWords WordsToComplete() {
   CompletionWords words;
   words.keys = ConfigKeys();
-  for (const ModelPreset& preset : ModelPresets()) words.presets.push_back(preset.name);
+  for (const model::ModelPreset& preset : model::ModelPresets()) words.presets.push_back(preset.name);
   return words;
 }
 
@@ -42,7 +42,7 @@ absl::StatusOr<int> RunCompletion(const std::string& shell, const CommandInfo& r
 absl::StatusOr<int> RunHelp(const std::vector<std::string>& path, bool man, const CommandInfo& root,
                             const Output& output) {
   if (man) {
-    output.out << ManPage(root, GetBuildInfo().version);
+    output.out << ManPage(root, services::GetBuildInfo().version);
     return 0;
   }
   const CommandInfo* command = &root;

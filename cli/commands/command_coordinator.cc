@@ -37,14 +37,14 @@ struct CoordinatorFlags {
   int metrics_port = 0;
   double metrics_linger = 0;  // seconds
   bool quiet = false;
-  TlsFiles tls;
+  services::TlsFiles tls;
   AccessFlags access;
 };
 
 // Passes this process's first signal on as an orderly stop.
 class SignalForwarder {
  public:
-  SignalForwarder(StopSignals& signals, CoordinatorServer& server)
+  SignalForwarder(StopSignals& signals, services::CoordinatorServer& server)
       : thread_([this, &signals, &server] {
           while (!done_) {
             const int signal = signals.First();
@@ -65,7 +65,7 @@ class SignalForwarder {
 // The run's events as they come, on a thread of their own: to the report, to the progress, to the record.
 class RunFollower {
  public:
-  RunFollower(CoordinatorServer& server, ReportWriter* report, Progress* progress)
+  RunFollower(services::CoordinatorServer& server, ReportWriter* report, Progress* progress)
       : report_(report),
         progress_(progress),
         thread_([this, &server] { status_ = server.Follow([this](const v1::Event& event) { Take(event); }); }) {}
@@ -102,8 +102,8 @@ void Linger(double seconds, StopSignals& signals) {
 }
 
 // Waits for the run's end, passing signals on and following the run's events.
-absl::StatusOr<int> RunToTheEnd(const CoordinatorFlags& flags, CoordinatorServer& server, StopSignals& signals,
-                                ReportWriter* report, const Output& output) {
+absl::StatusOr<int> RunToTheEnd(const CoordinatorFlags& flags, services::CoordinatorServer& server,
+                                StopSignals& signals, ReportWriter* report, const Output& output) {
   Progress progress(output.err, Clock::Real(), output.err_terminal);
   RunFollower follower(server, report, flags.quiet ? nullptr : &progress);
   absl::Status run;
@@ -128,16 +128,16 @@ absl::StatusOr<int> RunToTheEnd(const CoordinatorFlags& flags, CoordinatorServer
 
 absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& output) {
   StopSignals signals;
-  ZF_ASSIGN_OR_RETURN(const LogLevel level, LogLevelFromFlagOrEnvironment(flags.log_level));
-  ZF_ASSIGN_OR_RETURN(Address address, ParseAddress(flags.listen));
-  CoordinatorOptions options;
+  ZF_ASSIGN_OR_RETURN(const services::LogLevel level, services::LogLevelFromFlagOrEnvironment(flags.log_level));
+  ZF_ASSIGN_OR_RETURN(services::Address address, services::ParseAddress(flags.listen));
+  services::CoordinatorOptions options;
   ZF_ASSIGN_OR_RETURN(options.config, LoadConfig(flags.config, {}));
-  Logger logger(level);
+  services::Logger logger(level);
   options.listen = flags.listen;
   options.state_dir = flags.state_dir;
   options.resume = flags.resume;
   options.tls = flags.tls;
-  options.version = GetBuildInfo().version;
+  options.version = services::GetBuildInfo().version;
   options.run = flags.run_name.empty() ? RunNameOf(flags.config) : flags.run_name;
   options.logger = &logger;
   ZF_ASSIGN_OR_RETURN(options.access, ReadAccess(flags.access, flags.tls));
@@ -148,19 +148,20 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   if (!flags.report.empty()) {
     ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(flags.report));
   }
-  std::unique_ptr<MetricsExporter> exporter;
+  std::unique_ptr<services::MetricsExporter> exporter;
   if (flags.metrics_port != 0) {
-    MetricsExporterOptions exporter_options;
+    services::MetricsExporterOptions exporter_options;
     exporter_options.host = flags.metrics_listen;
     exporter_options.port = flags.metrics_port;
-    ZF_ASSIGN_OR_RETURN(exporter, MetricsExporter::Start(exporter_options));
+    ZF_ASSIGN_OR_RETURN(exporter, services::MetricsExporter::Start(exporter_options));
     options.registry = &exporter->registry();
   }
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<CoordinatorServer> server, CoordinatorServer::Start(options));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::CoordinatorServer> server,
+                      services::CoordinatorServer::Start(options));
   address.port = server->port();
   output.out << "listening on " << address.ToString() << std::endl;
   if (!flags.advertise.empty()) {
-    output.out << "workers connect to " << Address{flags.advertise, address.port}.ToString() << std::endl;
+    output.out << "workers connect to " << services::Address{flags.advertise, address.port}.ToString() << std::endl;
   }
   return RunToTheEnd(flags, *server, signals, report.get(), output);
 }

@@ -35,15 +35,15 @@ absl::StatusOr<int> RunGenerate(const GenerateFlags& flags, const Output& output
   if (std::isnan(flags.temperature)) return absl::InvalidArgumentError("--temperature: must be 0 to 100, got nan");
   if (flags.prompt.empty()) return absl::InvalidArgumentError("--prompt: must not be empty");
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(flags.checkpoint));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<InferenceModel> model,
-                      InferenceModel::Load(step_dir, {"auto", flags.threads}, 1));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<inference::InferenceModel> model,
+                      inference::InferenceModel::Load(step_dir, {"auto", flags.threads}, 1));
   const v1::DataConfig& data = model->manifest().config().data();
-  if (const std::string trained = TrainedFormat(data); trained != "text" && trained != "auto") {
+  if (const std::string trained = data::TrainedFormat(data); trained != "text" && trained != "auto") {
     return absl::InvalidArgumentError(absl::StrCat("--checkpoint: ", step_dir,
                                                    " was trained on token files, whose tokenizer is not known here; "
                                                    "generate needs a model trained on text"));
   }
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Create(data.tokenizer()));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Tokenizer> tokenizer, data::Tokenizer::Create(data.tokenizer()));
   std::vector<int32_t> tokens = tokenizer->Encode(flags.prompt);
   std::mt19937_64 random(flags.seed);
   Utf8Stream shown;  // a model of bytes may produce bytes that are not text
@@ -53,7 +53,8 @@ absl::StatusOr<int> RunGenerate(const GenerateFlags& flags, const Output& output
     // A vocabulary that was rounded up has ids that occur in no text.
     const size_t known = std::min(logits.size(), static_cast<size_t>(tokenizer->vocab()));
     const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
-    const int32_t next = SampleToken(std::span(logits).first(known), flags.temperature, flags.top_k, uniform);
+    const int32_t next =
+        inference::SampleToken(std::span(logits).first(known), flags.temperature, flags.top_k, uniform);
     tokens.push_back(next);
     ZF_ASSIGN_OR_RETURN(const std::string text, tokenizer->Decode({&next, 1}));
     output.out << shown.Add(text) << std::flush;

@@ -35,7 +35,7 @@ constexpr AddCommand kCommands[] = {AddTrainCommand,  AddCoordinatorCommand, Add
                                     AddHelpCommand,   AddCompletionCommand,  AddConfigSchemaCommand};
 
 std::string VersionText() {
-  const BuildInfo& build = GetBuildInfo();
+  const services::BuildInfo& build = services::GetBuildInfo();
   return absl::StrCat("zerofleet ", build.version, " (", build.revision, build.cuda ? ", with CUDA" : ", CPU", ")");
 }
 

@@ -40,8 +40,8 @@ std::string Gigabytes(double bytes) {
 
 std::string Convention(const PlanSize& size) {
   std::vector<std::string> vectors;
-  for (const OptimizerVector& vector : size.optimizer->vectors) {
-    vectors.push_back(absl::StrCat(DTypeName(vector.dtype), " ", vector.name));
+  for (const optim::OptimizerVector& vector : size.optimizer->vectors) {
+    vectors.push_back(absl::StrCat(device::DTypeName(vector.dtype), " ", vector.name));
   }
   return absl::StrFormat(
       "%1$s: %2$.0f bytes per parameter, %2$.0f per gradient, %3$d of optimizer states (%4$s: %5$s); steps of one "

@@ -27,7 +27,7 @@ constexpr char kHome[] = "\x1b[H", kClearLineEnd[] = "\x1b[K", kClearBelow[] = "
 struct StatusFlags {
   std::string coordinator;
   bool json = false, watch = false, partitions = false, flight = false;
-  TlsFiles tls;
+  services::TlsFiles tls;
   std::string token_file;
 };
 
@@ -48,8 +48,8 @@ std::string Picture(const std::string& text, const Terminal& terminal) {
 
 absl::StatusOr<int> RunStatus(const StatusFlags& flags, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string token, ReadToken(flags.token_file));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<OperatorClient> client,
-                      OperatorClient::Create(flags.coordinator, flags.tls, token));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::OperatorClient> client,
+                      services::OperatorClient::Create(flags.coordinator, flags.tls, token));
   v1::GetStatusRequest request;
   request.set_partitions(flags.partitions);
   request.set_flight(flags.flight);

@@ -39,23 +39,23 @@ struct WorkerFlags {
   std::string interface, advertise, metrics_listen = "0.0.0.0";
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int metrics_port = 0, local_rank = 0;
-  TlsFiles tls;
+  services::TlsFiles tls;
 };
 
 // Where others find the metrics: on the address they are served on, if it is one, else on this host.
-Address MetricsAddress(const WorkerFlags& flags) {
+services::Address MetricsAddress(const WorkerFlags& flags) {
   if (!flags.advertise.empty()) return {flags.advertise, flags.metrics_port};
   const bool everywhere = flags.metrics_listen == "0.0.0.0" || flags.metrics_listen == "::";
-  return {everywhere ? HostName() : flags.metrics_listen, flags.metrics_port};
+  return {everywhere ? services::HostName() : flags.metrics_listen, flags.metrics_port};
 }
 
 v1::Hello MakeHello(const WorkerFlags& flags) {
   v1::Hello hello;
-  hello.set_build_id(GetBuildInfo().build_id);
-  hello.set_version(GetBuildInfo().version);
-  hello.set_host(flags.advertise.empty() ? HostName() : flags.advertise);
+  hello.set_build_id(services::GetBuildInfo().build_id);
+  hello.set_version(services::GetBuildInfo().version);
+  hello.set_host(flags.advertise.empty() ? services::HostName() : flags.advertise);
   hello.set_pid(getpid());
-  hello.set_incarnation(MakeToken());
+  hello.set_incarnation(services::MakeToken());
   if (flags.metrics_port != 0) hello.set_metrics_address(MetricsAddress(flags).ToString());
   return hello;
 }
@@ -63,54 +63,57 @@ v1::Hello MakeHello(const WorkerFlags& flags) {
 absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& output) {
   // First, since it changes the environment, which no other thread may read meanwhile.
   if (!flags.interface.empty()) {
-    ZF_RETURN_IF_ERROR(Annotate(UseNetworkInterface(flags.interface), "--interface"));
+    ZF_RETURN_IF_ERROR(Annotate(collective::UseNetworkInterface(flags.interface), "--interface"));
   }
   ExitWatchdog watchdog;  // destroyed after everything else
   StopSignals signals;
-  ZF_ASSIGN_OR_RETURN(const LogLevel level, LogLevelFromFlagOrEnvironment(flags.log_level));
+  ZF_ASSIGN_OR_RETURN(const services::LogLevel level, services::LogLevelFromFlagOrEnvironment(flags.log_level));
   // A missing device is reported before waiting for a coordinator; the device is set up once there is a run for it.
-  ZF_ASSIGN_OR_RETURN(const std::string device, ResolveDeviceKind(flags.device));
+  ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(flags.device));
   ZF_ASSIGN_OR_RETURN(const std::string token, ReadToken(flags.token_file));
   signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
-  Logger logger(level);
+  services::Logger logger(level);
   Progress progress(output.err, Clock::Real(), output.err_terminal);
   const absl::Cleanup close_progress = [&] { progress.Close(); };
   const auto say = [&](const std::string& line) {
     logger.Info(line);
     if (!flags.quiet) progress.Note(line);
   };
-  WorkerStatus status;
-  std::unique_ptr<MetricsExporter> exporter;
+  trainer::WorkerStatus status;
+  std::unique_ptr<services::MetricsExporter> exporter;
   if (flags.metrics_port != 0) {
-    MetricsExporterOptions options;
+    services::MetricsExporterOptions options;
     options.host = flags.metrics_listen;
     options.port = flags.metrics_port;
     options.ready = [&status] {
       const std::string phase = status.Snapshot().phase();
       return phase == "training" ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("worker is ", phase));
     };
-    ZF_ASSIGN_OR_RETURN(exporter, MetricsExporter::Start(options));
+    ZF_ASSIGN_OR_RETURN(exporter, services::MetricsExporter::Start(options));
   }
   // Without a port the figures are kept but never read: to the trainer there is no difference.
-  const std::unique_ptr<WorkerMetrics> metrics =
-      exporter == nullptr ? std::make_unique<WorkerMetrics>() : std::make_unique<WorkerMetrics>(exporter->registry());
-  WorkerServiceOptions service_options;
+  const std::unique_ptr<services::WorkerMetrics> metrics =
+      exporter == nullptr ? std::make_unique<services::WorkerMetrics>()
+                          : std::make_unique<services::WorkerMetrics>(exporter->registry());
+  services::WorkerServiceOptions service_options;
   service_options.listen = flags.listen;
   service_options.tls = flags.tls;
   service_options.status = [&status] { return status.Snapshot(); };
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerService> service, WorkerService::Start(service_options));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::WorkerService> service,
+                      services::WorkerService::Start(service_options));
   logger.Info(absl::StrCat("worker service on port ", service->port()));
   say(absl::StrCat("connecting to the coordinator at ", flags.coordinator));
 
-  SessionOptions session_options;
+  services::SessionOptions session_options;
   session_options.coordinator = flags.coordinator;
   session_options.tls = flags.tls;
   session_options.token = token;
   session_options.cancelled = [&signals] { return signals.First() != 0; };
   session_options.note = [&logger](const std::string& line) { logger.Warning(line); };
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<SessionClient> session, SessionClient::Connect(session_options));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::SessionClient> session,
+                      services::SessionClient::Connect(session_options));
   say(absl::StrCat("connected to the coordinator at ", flags.coordinator, "; waiting for the fleet to form"));
-  WorkerRunOptions options;
+  trainer::WorkerRunOptions options;
   options.hello = MakeHello(flags);
   options.device = {.kind = device, .threads = flags.threads, .local_rank = flags.local_rank};
   options.stop_signal = [&signals] { return signals.First(); };
@@ -124,7 +127,8 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   };
   options.note = [&logger](const std::string& line) { logger.Warning(line); };
   options.lost = [&watchdog](const absl::Status& reason) { watchdog.Arm(reason); };
-  const absl::StatusOr<WorkerRunResult> result = RunWorker(options, *session, status, *metrics, Clock::Real());
+  const absl::StatusOr<trainer::WorkerRunResult> result =
+      trainer::RunWorker(options, *session, status, *metrics, Clock::Real());
   progress.Close();
   if (absl::IsCancelled(result.status()) && signals.First() != 0) {
     output.err << "zerofleet: " << result.status().message() << std::endl;

@@ -19,7 +19,7 @@ bool IsLoopback(const std::string& host) {
 }  // namespace
 
 void AddAccessFlags(CLI::App& command, AccessFlags& flags) {
-  const AccessOptions defaults;
+  const services::AccessOptions defaults;
   flags.worker_name = defaults.worker_name;
   flags.operator_name = defaults.operator_name;
   command.add_option(kTokenFlag, flags.token_file, "Accept only callers that show the token in this file")
@@ -38,20 +38,20 @@ void AddAccessFlags(CLI::App& command, AccessFlags& flags) {
       ->capture_default_str();
 }
 
-absl::StatusOr<AccessOptions> ReadAccess(const AccessFlags& flags, const TlsFiles& tls) {
-  AccessOptions access;
+absl::StatusOr<services::AccessOptions> ReadAccess(const AccessFlags& flags, const services::TlsFiles& tls) {
+  services::AccessOptions access;
   access.certificates = !tls.ca.empty();
   access.worker_name = flags.worker_name;
   access.operator_name = flags.operator_name;
   if (!flags.token_file.empty()) {
-    ZF_ASSIGN_OR_RETURN(access.worker_token, ReadTokenFile(kTokenFlag, flags.token_file));
+    ZF_ASSIGN_OR_RETURN(access.worker_token, services::ReadTokenFile(kTokenFlag, flags.token_file));
   }
   if (!flags.operator_token_file.empty()) {
     if (flags.token_file.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat(kOperatorTokenFlag, ": needs ", kTokenFlag, " as well, or anybody could join the run"));
     }
-    ZF_ASSIGN_OR_RETURN(access.operator_token, ReadTokenFile(kOperatorTokenFlag, flags.operator_token_file));
+    ZF_ASSIGN_OR_RETURN(access.operator_token, services::ReadTokenFile(kOperatorTokenFlag, flags.operator_token_file));
   }
   return access;
 }
@@ -62,11 +62,11 @@ void AddTokenFlag(CLI::App& command, std::string& path) {
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   if (path.empty()) return std::string();
-  return ReadTokenFile(kTokenFlag, path);
+  return services::ReadTokenFile(kTokenFlag, path);
 }
 
-std::string ExposureWarning(const Address& address, const AccessOptions& access) {
-  if (IsLoopback(address.host) || !AccessControl(access).open()) return "";
+std::string ExposureWarning(const services::Address& address, const services::AccessOptions& access) {
+  if (IsLoopback(address.host) || !services::AccessControl(access).open()) return "";
   return absl::StrCat("listening on ", address.ToString(), " without ", kTokenFlag,
                       " or --tls-ca: whoever reaches this port can join, watch and stop the run");
 }

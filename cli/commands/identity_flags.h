@@ -22,7 +22,7 @@ struct AccessFlags {
 };
 void AddAccessFlags(CLI::App& command, AccessFlags& flags);
 // InvalidArgument, naming the flag, for an unsuitable token file or flags that conflict.
-absl::StatusOr<AccessOptions> ReadAccess(const AccessFlags& flags, const TlsFiles& tls);
+absl::StatusOr<services::AccessOptions> ReadAccess(const AccessFlags& flags, const services::TlsFiles& tls);
 
 // What a client presents: the token in `path`, none if there is no path.
 void AddTokenFlag(CLI::App& command, std::string& path);
@@ -30,7 +30,7 @@ absl::StatusOr<std::string> ReadToken(const std::string& path);
 
 // The warning to print before a coordinator serves on `address`: empty if its port is on loopback only or its callers
 // must authenticate.
-std::string ExposureWarning(const Address& address, const AccessOptions& access);
+std::string ExposureWarning(const services::Address& address, const services::AccessOptions& access);
 
 }  // namespace zerofleet::cli
 

@@ -18,7 +18,7 @@ TEST(IdentityFlags, AnOpenPortBeyondThisMachineIsWarnedOf) {
   EXPECT_THAT(ExposureWarning({"0.0.0.0", 7070}, {}), HasSubstr("0.0.0.0:7070 without --token-file or --tls-ca"));
   EXPECT_THAT(ExposureWarning({"10.0.0.1", 7070}, {}), HasSubstr("whoever reaches this port"));
   for (const char* host : {"127.0.0.1", "localhost", "::1"}) EXPECT_EQ(ExposureWarning({host, 7070}, {}), "");
-  AccessOptions token, certificates;
+  services::AccessOptions token, certificates;
   token.worker_token = "t";
   certificates.certificates = true;
   EXPECT_EQ(ExposureWarning({"0.0.0.0", 7070}, token), "");
@@ -30,13 +30,13 @@ TEST(IdentityFlags, TokensAreReadAndMustGoTogether) {
   ASSERT_TRUE(WriteFileAtomically(path, "a-token-of-some-length\n").ok());
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
   AccessFlags flags;
-  EXPECT_TRUE(AccessControl(ReadAccess(flags, {}).value()).open());
+  EXPECT_TRUE(services::AccessControl(ReadAccess(flags, {}).value()).open());
   flags.operator_token_file = path;
   EXPECT_THAT(std::string(ReadAccess(flags, {}).status().message()),
               HasSubstr("--operator-token-file: needs --token-file"));
   flags.token_file = path;
   EXPECT_EQ(ReadAccess(flags, {}).value().worker_token, "a-token-of-some-length");
-  TlsFiles tls;
+  services::TlsFiles tls;
   tls.ca = "ca.pem";
   EXPECT_TRUE(ReadAccess({}, tls).value().certificates);
   EXPECT_EQ(ReadToken("").value(), "");

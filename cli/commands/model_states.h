@@ -23,11 +23,11 @@ struct ModelStates {
 double ElementBytes(const std::string& precision);
 // Bytes of parameter, gradient and optimizer states per parameter, nothing split: with AdamW the paper's 16, or 20 in
 // fp32.
-double UnsplitBytesPerParameter(const std::string& precision, const OptimizerRow& optimizer);
+double UnsplitBytesPerParameter(const std::string& precision, const optim::OptimizerRow& optimizer);
 
 // `stage` is 0 to 3, `parameters` the model's size in elements.
 ModelStates PaperModelStates(int stage, double parameters, int64_t workers, const std::string& precision = "bf16",
-                             const OptimizerRow& optimizer = Optimizers().front());
+                             const optim::OptimizerRow& optimizer = optim::Optimizers().front());
 
 // Elements one worker sends in a step: 2 (stage 3: 3) times the parameters, times (workers - 1) / workers.
 double PaperTrafficElements(int stage, double parameters, int64_t workers);

@@ -53,12 +53,12 @@ TEST(ModelStates, PrecisionDecidesWhatParametersAndGradientsTake) {
     EXPECT_EQ(PaperModelStates(stage, 1000, 4, "fp16").total(), two_bytes[stage]) << stage;
     EXPECT_EQ(PaperModelStates(stage, 1000, 4, "fp32").total(), four_bytes[stage]) << stage;
   }
-  EXPECT_EQ(UnsplitBytesPerParameter("bf16", Optimizers().front()), 16);
-  EXPECT_EQ(UnsplitBytesPerParameter("fp32", Optimizers().front()), 20);
+  EXPECT_EQ(UnsplitBytesPerParameter("bf16", optim::Optimizers().front()), 16);
+  EXPECT_EQ(UnsplitBytesPerParameter("fp32", optim::Optimizers().front()), 20);
 }
 
 TEST(ModelStates, TheOptimizerDecidesK) {
-  const OptimizerRow& sgd = *FindOptimizer("sgd").value();
+  const optim::OptimizerRow& sgd = *optim::FindOptimizer("sgd").value();
   EXPECT_EQ(PaperModelStates(0, 1000, 4, "bf16", sgd).total(), 12000);
   EXPECT_EQ(PaperModelStates(1, 1000, 4, "bf16", sgd).optimizer, 2000);
   EXPECT_EQ(UnsplitBytesPerParameter("bf16", sgd), 12);

@@ -15,10 +15,10 @@
 namespace zerofleet::cli {
 
 struct RankMemory {
-  MemoryPlan plan;
+  memory::MemoryPlan plan;
   // Of a GPU that is set up, before the plan's rows are reserved: context, libraries and workspaces take memory in
   // addition to the rows.
-  std::optional<DeviceMemory> device;
+  std::optional<device::DeviceMemory> device;
 };
 
 // Of rank 0, as `zerofleet train` would run it on this machine. The other ranks' differ by less than the padding.

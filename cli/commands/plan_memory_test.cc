@@ -20,30 +20,31 @@ v1::Config ConfigOf(int stage, int workers) {
   return config;
 }
 
-double States(const MemoryPlan& plan) {
-  return static_cast<double>(plan.Bytes(Space::kDevice, Category::kParameters) +
-                             plan.Bytes(Space::kDevice, Category::kGradients) +
-                             plan.Bytes(Space::kDevice, Category::kOptimizer));
+double States(const memory::MemoryPlan& plan) {
+  return static_cast<double>(plan.Bytes(memory::Space::kDevice, memory::Category::kParameters) +
+                             plan.Bytes(memory::Space::kDevice, memory::Category::kGradients) +
+                             plan.Bytes(memory::Space::kDevice, memory::Category::kOptimizer));
 }
 
-double Elements(const MemoryPlan& plan, const OptimizerRow& optimizer) {
-  return static_cast<double>(plan.Bytes(Space::kDevice, Category::kOptimizer) / optimizer.StateBytesPerParameter());
+double Elements(const memory::MemoryPlan& plan, const optim::OptimizerRow& optimizer) {
+  return static_cast<double>(plan.Bytes(memory::Space::kDevice, memory::Category::kOptimizer) /
+                             optimizer.StateBytesPerParameter());
 }
 
 TEST(PlanMemory, OneRankKeepsSixteenBytesPerParameterAndPadding) {
-  const MemoryPlan whole = PlanRankZero(ConfigOf(0, 1)).value().plan;
-  EXPECT_DOUBLE_EQ(States(whole), Elements(whole, Optimizers().front()) * 16);
+  const memory::MemoryPlan whole = PlanRankZero(ConfigOf(0, 1)).value().plan;
+  EXPECT_DOUBLE_EQ(States(whole), Elements(whole, optim::Optimizers().front()) * 16);
   // Four workers split all of it in stage 3, to within the padding.
   EXPECT_NEAR(States(PlanRankZero(ConfigOf(3, 4)).value().plan) / States(whole), 0.25, 0.01);
 }
 
 TEST(PlanMemory, FormulasAndBuffersAgreeInEveryPrecisionWithEveryOptimizer) {
-  for (const OptimizerRow& optimizer : Optimizers()) {
+  for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
     for (const char* precision : {"bf16", "fp16", "fp32"}) {
       v1::Config config = ConfigOf(0, 1);
       config.set_precision(precision);
       config.mutable_optimizer()->set_name(optimizer.name);
-      const MemoryPlan plan = PlanRankZero(config).value().plan;
+      const memory::MemoryPlan plan = PlanRankZero(config).value().plan;
       EXPECT_DOUBLE_EQ(States(plan) / Elements(plan, optimizer), UnsplitBytesPerParameter(precision, optimizer))
           << precision << " " << optimizer.name;
     }
@@ -53,21 +54,21 @@ TEST(PlanMemory, FormulasAndBuffersAgreeInEveryPrecisionWithEveryOptimizer) {
 TEST(PlanMemory, TellsEveryRowAndSum) {
   const v1::Config config = ConfigOf(2, 2);
   const RankMemory rank = PlanRankZero(config).value();
-  const MemoryPlan& plan = rank.plan;
+  const memory::MemoryPlan& plan = rank.plan;
   const std::string text = MemoryPlanText(config, rank, 1e6);
   const nlohmann::ordered_json json = MemoryPlanJson(config, rank);
   ASSERT_EQ(json["rows"].size(), plan.rows.size());
-  for (const MemoryRow& row : plan.rows) EXPECT_THAT(text, HasSubstr(row.name));
-  EXPECT_EQ(json["device"]["optimizer"], plan.Bytes(Space::kDevice, Category::kOptimizer));
+  for (const memory::MemoryRow& row : plan.rows) EXPECT_THAT(text, HasSubstr(row.name));
+  EXPECT_EQ(json["device"]["optimizer"], plan.Bytes(memory::Space::kDevice, memory::Category::kOptimizer));
   EXPECT_THAT(text, HasSubstr("Memory of rank 0 of 2, stage 2, bf16"));
 }
 
 TEST(PlanMemory, AddsWhatAGpuHasInUseAlready) {
   const v1::Config config = ConfigOf(0, 1);
   RankMemory rank = PlanRankZero(config).value();
-  rank.device = DeviceMemory{.total_bytes = int64_t{80} << 30, .used_bytes = int64_t{1} << 30};
+  rank.device = device::DeviceMemory{.total_bytes = int64_t{80} << 30, .used_bytes = int64_t{1} << 30};
   const nlohmann::ordered_json json = MemoryPlanJson(config, rank);
-  EXPECT_EQ(json["gpu"]["planned_bytes"], rank.plan.Bytes(Space::kDevice) + (int64_t{1} << 30));
+  EXPECT_EQ(json["gpu"]["planned_bytes"], rank.plan.Bytes(memory::Space::kDevice) + (int64_t{1} << 30));
   EXPECT_THAT(MemoryPlanText(config, rank, 1e6), HasSubstr("of 80.0 GiB will be in use: 1.0 GiB outside the plan"));
   rank.device.reset();
   EXPECT_FALSE(MemoryPlanJson(config, rank).contains("gpu"));

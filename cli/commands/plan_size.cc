@@ -12,8 +12,8 @@ namespace zerofleet::cli {
 namespace {
 
 absl::StatusOr<PlanSize> SizeOf(const v1::Config& config, const std::string& name) {
-  ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(config.model()));
-  ZF_ASSIGN_OR_RETURN(const OptimizerRow* const optimizer, FindOptimizer(config.optimizer().name()));
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
+  ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* const optimizer, optim::FindOptimizer(config.optimizer().name()));
   return PlanSize{name, static_cast<double>(spec.parameters()), config.precision(), optimizer, config};
 }
 
@@ -63,7 +63,8 @@ absl::StatusOr<PlanSize> ChoosePlanSize(const std::string& config, const std::st
   }
   if (!parameters.empty()) {
     ZF_ASSIGN_OR_RETURN(const double count, ParseParameterCount(parameters));
-    return PlanSize{parameters, count, precision.empty() ? "bf16" : precision, &Optimizers().front(), std::nullopt};
+    return PlanSize{parameters, count, precision.empty() ? "bf16" : precision, &optim::Optimizers().front(),
+                    std::nullopt};
   }
   if (!config.empty()) {
     std::vector<ConfigOverride> all = overrides;

@@ -17,7 +17,7 @@ struct PlanSize {
   std::string name;
   double parameters = 0;
   std::string precision;  // bf16, fp16 or fp32
-  const OptimizerRow* optimizer = nullptr;
+  const optim::OptimizerRow* optimizer = nullptr;
   std::optional<v1::Config> config;  // of a file or a preset: what one rank's memory is planned from
 };
 

@@ -5,14 +5,14 @@
 
 namespace zerofleet::cli {
 
-void AddServerTlsFlags(CLI::App& command, TlsFiles& files) {
+void AddServerTlsFlags(CLI::App& command, services::TlsFiles& files) {
   command.add_option("--tls-cert", files.certificate, "Serve TLS with this certificate, PEM")->type_name("FILE");
   command.add_option("--tls-key", files.key, "The key of --tls-cert, PEM")->type_name("FILE");
   command.add_option("--tls-ca", files.ca, "Accept only clients with a certificate signed by this authority, PEM")
       ->type_name("FILE");
 }
 
-void AddClientTlsFlags(CLI::App& command, TlsFiles& files) {
+void AddClientTlsFlags(CLI::App& command, services::TlsFiles& files) {
   command.add_option("--tls-ca", files.ca, "Use TLS; the authority that signed the coordinator's certificate, PEM")
       ->type_name("FILE");
   command

@@ -11,8 +11,8 @@ class App;
 namespace zerofleet::cli {
 
 // What the flags mean differs with the side: a server asks clients for certificates, a client verifies the server.
-void AddServerTlsFlags(CLI::App& command, TlsFiles& files);
-void AddClientTlsFlags(CLI::App& command, TlsFiles& files);
+void AddServerTlsFlags(CLI::App& command, services::TlsFiles& files);
+void AddClientTlsFlags(CLI::App& command, services::TlsFiles& files);
 
 }  // namespace zerofleet::cli
 

@@ -90,7 +90,7 @@ struct ChoiceRow {
 constexpr char kNoCuda[] = "is not available: this build has no CUDA", kNotSupported[] = "is not supported";
 
 bool BuiltWithCuda() {
-  const std::vector<std::string> kinds = DeviceKindsBuilt();
+  const std::vector<std::string> kinds = device::DeviceKindsBuilt();
   return std::find(kinds.begin(), kinds.end(), "cuda") != kinds.end();
 }
 
@@ -107,10 +107,10 @@ ChoiceRow CollectivesRow(const v1::Config& c) {
 
 std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
   return {
-      {"model.family", c.model().family(), ModelFamilyNames(), {"llama"}, kNotSupported},
+      {"model.family", c.model().family(), model::ModelFamilyNames(), {"llama"}, kNotSupported},
       {"data.format", c.data().format(), {"auto", "text", "tokens_u16", "tokens_u32"}, {"megatron"}, kNotSupported},
       {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
-      {"optimizer.name", c.optimizer().name(), OptimizerNames(), {}},
+      {"optimizer.name", c.optimizer().name(), optim::OptimizerNames(), {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
       DeviceRow(c),
       CollectivesRow(c),
@@ -156,16 +156,16 @@ absl::Status CheckChoices(const ConfigDraft& draft) {
 // configuration, as `train` writes it for its processes, has them all: those that do not apply are 0.
 absl::Status CheckOptimizer(const ConfigDraft& draft) {
   const v1::OptimizerConfig& config = draft.config.optimizer();
-  ZF_ASSIGN_OR_RETURN(const OptimizerRow* const row, FindOptimizer(config.name()));
-  for (const OptimizerRow& other : Optimizers()) {
-    for (const OptimizerKey& key : other.keys) {
+  ZF_ASSIGN_OR_RETURN(const optim::OptimizerRow* const row, optim::FindOptimizer(config.name()));
+  for (const optim::OptimizerRow& other : optim::Optimizers()) {
+    for (const optim::OptimizerKey& key : other.keys) {
       const std::string name = absl::StrCat("optimizer.", key.name);
       if (!draft.Given(name) || row->HasKey(key.name) || (config.*key.get)() == 0) continue;
       return draft.Error(
           name, absl::StrCat("is a key of ", other.name, ", and optimizer.name is ", config.name(), "; leave it out"));
     }
   }
-  for (const OptimizerKey& key : row->keys) {
+  for (const optim::OptimizerKey& key : row->keys) {
     const double value = (config.*key.get)();
     if (!key.fits(value)) {
       return draft.Error(absl::StrCat("optimizer.", key.name), absl::StrCat(key.wanted, ", got ", value));
@@ -189,7 +189,7 @@ absl::Status CheckModel(const ConfigDraft& draft) {
     return draft.Error("model.heads", absl::StrCat(model.heads(), " heads do not divide hidden ", model.hidden(), "; ",
                                                    NearestDivisor(model.hidden(), model.heads()), " would"));
   }
-  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(model.family()));
+  ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
   if (!family->grouped_queries && model.kv_heads() != model.heads()) {
     return draft.Error("model.kv_heads", absl::StrCat("must equal model.heads, ", model.heads(), ", for ", family->name,
                                                       ", got ", model.kv_heads(), "; leave it out"));
@@ -238,7 +238,7 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
     return draft.Error("parallel.tensor", absl::StrCat("must be 1, got ", config.parallel().tensor(),
                                                        "; tensor parallelism is not supported"));
   }
-  if (const absl::Status team = ConfiguredTeam(config.parallel()).status(); !team.ok()) {
+  if (const absl::Status team = coordinator::ConfiguredTeam(config.parallel()).status(); !team.ok()) {
     return draft.Error("parallel.team", std::string(team.message()));
   }
   if (config.restart().min_workers() > workers) {

@@ -20,10 +20,10 @@ constexpr int64_t kByteVocabulary = 256;
 
 absl::Status FillPreset(ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
-  const ModelPreset* preset = FindPreset(model.preset());
+  const model::ModelPreset* preset = model::FindPreset(model.preset());
   if (preset == nullptr) {
     std::vector<std::string> names;
-    for (const ModelPreset& each : ModelPresets()) names.push_back(each.name);
+    for (const model::ModelPreset& each : model::ModelPresets()) names.push_back(each.name);
     const std::string nearest = Nearest(model.preset(), names);
     const std::string all = absl::StrCat("the presets are ", absl::StrJoin(names, ", "));
     return draft.Error("model.preset", nearest.empty()
@@ -47,14 +47,14 @@ absl::Status FillModel(ConfigDraft& draft) {
     for (const char* key : {"model.layers", "model.hidden", "model.heads", "model.context"}) {
       if (!draft.Given(key)) return draft.Error(key, "is missing; give it, or a model.preset such as gpt2-124m");
     }
-    if (!draft.Given("model.family")) model.set_family(ModelFamilies().front()->name);
+    if (!draft.Given("model.family")) model.set_family(model::ModelFamilies().front()->name);
   }
   if (!draft.Given("model.kv_heads")) model.set_kv_heads(model.heads());
   if (!draft.Given("model.intermediate")) {
     // The check reports an unknown family and sizes that are out of range; here they must only not overflow.
     constexpr int64_t kLargest = int64_t{1} << 60;
-    const absl::StatusOr<const ModelFamily*> found = FindModelFamily(model.family());
-    const ModelFamily& family = found.ok() ? **found : *ModelFamilies().front();
+    const absl::StatusOr<const model::ModelFamily*> found = model::FindModelFamily(model.family());
+    const model::ModelFamily& family = found.ok() ? **found : *model::ModelFamilies().front();
     model.set_intermediate(family.default_intermediate(std::clamp(model.hidden(), -kLargest, kLargest)));
   }
   const bool token_files = draft.config.data().format() == "tokens_u16" || draft.config.data().format() == "tokens_u32";
@@ -89,10 +89,10 @@ void FillParallelAndBatch(ConfigDraft& draft) {
 
 void FillOptimizerAndSchedule(ConfigDraft& draft) {
   v1::OptimizerConfig& optimizer = *draft.config.mutable_optimizer();
-  if (!draft.Given("optimizer.name")) optimizer.set_name(Optimizers().front().name);
+  if (!draft.Given("optimizer.name")) optimizer.set_name(optim::Optimizers().front().name);
   // The check reports a name that is unknown.
-  if (const absl::StatusOr<const OptimizerRow*> row = FindOptimizer(optimizer.name()); row.ok()) {
-    for (const OptimizerKey& key : (*row)->keys) {
+  if (const absl::StatusOr<const optim::OptimizerRow*> row = optim::FindOptimizer(optimizer.name()); row.ok()) {
+    for (const optim::OptimizerKey& key : (*row)->keys) {
       if (!draft.Given(absl::StrCat("optimizer.", key.name))) (optimizer.*key.set)(key.value_if_absent);
     }
   }

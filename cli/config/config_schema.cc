@@ -109,14 +109,14 @@ Json ScalarSchema(const FieldDescriptor& field, const std::string& key) {
   if (key == "parallel.team") {
     return {{"anyOf",
              {{{"type", "string"}, {"pattern", "^(auto|[1-9][0-9]*)$"}},
-              {{"type", "integer"}, {"minimum", 1}, {"maximum", kMostRanks}}}}};
+              {{"type", "integer"}, {"minimum", 1}, {"maximum", coordinator::kMostRanks}}}}};
   }
   Json schema = {{"type", "string"}};
   for (const ConfigChoices& choices : ConfigChoiceKeys()) {
     if (choices.key == key) schema["enum"] = choices.choices;
   }
   if (key == "model.preset") {
-    for (const ModelPreset& preset : ModelPresets()) schema["enum"].push_back(preset.name);
+    for (const model::ModelPreset& preset : model::ModelPresets()) schema["enum"].push_back(preset.name);
   }
   return schema;
 }

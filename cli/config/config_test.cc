@@ -151,7 +151,7 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
 }
 
 TEST(ConfigCheck, KnowsWhichDevicesTheBuildHas) {
-  const std::vector<std::string> kinds = DeviceKindsBuilt();
+  const std::vector<std::string> kinds = device::DeviceKindsBuilt();
   const bool cuda = std::find(kinds.begin(), kinds.end(), "cuda") != kinds.end();
   const auto said = [](const char* set, const char* other = "seed=1") {
     return std::string(Parse("model: {preset: gpt2-tiny}\ndata: {train: [a]}", {set, other}).status().message());

@@ -30,7 +30,7 @@ constexpr double kWatchAgainSliceSeconds = 0.1;                   // how soon th
 // The coordinator's events, received on a thread of its own. One that is started again tells some of them again.
 class Watcher {
  public:
-  explicit Watcher(OperatorClient& client) : client_(client), thread_([this] { Watch(); }) {}
+  explicit Watcher(services::OperatorClient& client) : client_(client), thread_([this] { Watch(); }) {}
   ~Watcher() {
     {
       absl::MutexLock lock(&mutex_);
@@ -90,7 +90,7 @@ class Watcher {
     return !leaving_ && absl::Now() < again_until_;
   }
 
-  OperatorClient& client_;
+  services::OperatorClient& client_;
   mutable absl::Mutex mutex_;
   std::vector<v1::Event> events_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
@@ -142,7 +142,7 @@ class Follower {
     ++coordinator_restarts_;
     starting_again_ = true;
     // A worker that is gone, too, is found by those who come back.
-    deadline_ = options_.clock.MonotonicSeconds() + kGraceSeconds + AdoptionSeconds(options_.restart);
+    deadline_ = options_.clock.MonotonicSeconds() + kGraceSeconds + coordinator::AdoptionSeconds(options_.restart);
     options_.progress.Note("the coordinator was killed; starting it again");
     const absl::Status restarted = options_.fleet.RestartCoordinator();
     if (!restarted.ok()) options_.progress.Note(absl::StrCat("no coordinator was started: ", restarted.message()));

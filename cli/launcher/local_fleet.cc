@@ -35,7 +35,7 @@ constexpr char kLoopback[] = "127.0.0.1";
 constexpr char kLoopbackInterface[] = "lo";
 
 int64_t NewestCommittedStep(const v1::Config& config) {
-  const absl::StatusOr<std::vector<int64_t>> steps = ListCommittedSteps(config.checkpoint().dir());
+  const absl::StatusOr<std::vector<int64_t>> steps = checkpoint::ListCommittedSteps(config.checkpoint().dir());
   return steps.ok() && !steps->empty() ? steps->back() : -1;
 }
 
@@ -67,10 +67,10 @@ absl::StatusOr<std::unique_ptr<LocalFleet>> LocalFleet::Start(const LocalFleetOp
                                                               const RunDirectory& directory) {
   std::unique_ptr<LocalFleet> fleet(new LocalFleet(options, directory));
   ZF_RETURN_IF_ERROR(WriteFileAtomically(directory.config_path(), DumpJson(ProtoToJson(options.config), 2) + "\n"));
-  const std::string token = MakeToken();
+  const std::string token = services::MakeToken();
   ZF_ASSIGN_OR_RETURN(fleet->token_file_, InheritedFile::Create(token));
   ZF_RETURN_IF_ERROR(fleet->StartCoordinator());
-  ZF_ASSIGN_OR_RETURN(fleet->client_, OperatorClient::Create(fleet->address_, {}, token));
+  ZF_ASSIGN_OR_RETURN(fleet->client_, services::OperatorClient::Create(fleet->address_, {}, token));
   const int workers = options.config.parallel().workers() + options.config.restart().spares();
   for (int number = 0; number < workers; ++number) {
     ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child, fleet->StartWorker(number));

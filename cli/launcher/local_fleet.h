@@ -35,7 +35,7 @@ class LocalFleet {
   static absl::StatusOr<std::unique_ptr<LocalFleet>> Start(const LocalFleetOptions& options,
                                                            const RunDirectory& directory);
 
-  OperatorClient& coordinator() { return *client_; }
+  services::OperatorClient& coordinator() { return *client_; }
   const std::string& address() const { return address_; }  // the coordinator's
 
   // Makes sure that the worker with this process id is gone, and starts another in its place, with the same number, log
@@ -85,7 +85,7 @@ class LocalFleet {
   std::string address_;
   int64_t newest_step_ = -1;                   // committed before the run
   std::unique_ptr<InheritedFile> token_file_;  // with the token that the children authenticate with
-  std::unique_ptr<OperatorClient> client_;
+  std::unique_ptr<services::OperatorClient> client_;
 };
 
 // `status`'s counterpart for a process that ended with `exit_code`: what it said, under the code that exits the same.

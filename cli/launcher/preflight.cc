@@ -27,7 +27,7 @@ namespace {
 constexpr char kStateDirectory[] = ".coordinator", kLogDirectory[] = "logs", kLockName[] = "lock";
 
 // A run that continues from step `from` commits steps after it, up to the last: none of them may exist.
-absl::Status CheckNotInTheWay(const std::vector<CommittedCheckpoint>& committed, int64_t from) {
+absl::Status CheckNotInTheWay(const std::vector<checkpoint::CommittedCheckpoint>& committed, int64_t from) {
   if (committed.empty() || committed.front().step <= from) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("checkpoint.dir: ", committed.front().path,
                                                  " is already committed, and the run would have to overwrite it; "
@@ -39,26 +39,26 @@ absl::Status CheckUsable(const v1::Config& config, const std::string& path, cons
     return absl::InvalidArgumentError(absl::StrCat("steps: checkpoint ", path, " is at step ", manifest.step(),
                                                    ", beyond the configured ", config.steps(), "; raise steps"));
   }
-  return CheckResumable(manifest, config, path);
+  return checkpoint::CheckResumable(manifest, config, path);
 }
 
 }  // namespace
 
 absl::Status CheckDevice(const v1::Config& config) {
-  ZF_ASSIGN_OR_RETURN(const std::string kind, ResolveDeviceKind(config.device()));
+  ZF_ASSIGN_OR_RETURN(const std::string kind, device::ResolveDeviceKind(config.device()));
   if (config.collectives() == "nccl" && kind != "cuda") {
     return absl::FailedPreconditionError("collectives: nccl needs a GPU, and this machine has none; use ucx or auto");
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckDataFiles(const v1::Config& config) { return DataFeed::Open(config).status(); }
+absl::Status CheckDataFiles(const v1::Config& config) { return trainer::DataFeed::Open(config).status(); }
 
 absl::Status CheckTokenIds(const v1::Config& config, std::ostream& progress, const std::function<bool()>& cancelled) {
   constexpr double kWorthALineSeconds = 1;
   const int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DataFeed> feed, DataFeed::Open(config));
-  ZF_ASSIGN_OR_RETURN(const DataFeed::IdCheck check, feed->CheckIds(threads, cancelled));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::DataFeed> feed, trainer::DataFeed::Open(config));
+  ZF_ASSIGN_OR_RETURN(const trainer::DataFeed::IdCheck check, feed->CheckIds(threads, cancelled));
   if (check.bytes > 0 && check.seconds >= kWorthALineSeconds) {
     progress << absl::StrFormat("checked %s of token ids in %s (%.1f GB/s)\n", HumanBytes(check.bytes),
                                 HumanSeconds(check.seconds), static_cast<double>(check.bytes) / check.seconds / 1e9);
@@ -68,17 +68,18 @@ absl::Status CheckTokenIds(const v1::Config& config, std::ostream& progress, con
 
 absl::StatusOr<ResumeCheck> CheckResume(const v1::Config& config, const std::string& resume) {
   ResumeCheck check;
-  ZF_ASSIGN_OR_RETURN(const std::vector<CommittedCheckpoint> committed, ListCheckpoints(config.checkpoint().dir()));
+  ZF_ASSIGN_OR_RETURN(const std::vector<checkpoint::CommittedCheckpoint> committed,
+                      checkpoint::ListCheckpoints(config.checkpoint().dir()));
   if (resume == "none") {
     ZF_RETURN_IF_ERROR(CheckNotInTheWay(committed, -1));
     return check;
   }
   if (resume == "auto") {
     if (committed.empty()) return check;
-    const CommittedCheckpoint& newest = committed.front();
+    const checkpoint::CommittedCheckpoint& newest = committed.front();
     ZF_RETURN_IF_ERROR(CheckUsable(config, newest.path, newest.manifest));
     // A checkpoint with missing files is left to the fleet, which falls back to the one before.
-    const bool whole = CheckShardLengths(newest.path, newest.manifest).ok();
+    const bool whole = checkpoint::CheckShardLengths(newest.path, newest.manifest).ok();
     if (newest.step == config.steps() && whole) check.finished = newest.path;
     return check;
   }
@@ -86,7 +87,7 @@ absl::StatusOr<ResumeCheck> CheckResume(const v1::Config& config, const std::str
     return absl::InvalidArgumentError(
         absl::StrCat("--resume: must be auto, none or a step directory of a checkpoint, got ", resume));
   }
-  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(resume));
+  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, checkpoint::ReadManifest(resume));
   ZF_RETURN_IF_ERROR(CheckNotInTheWay(committed, manifest.step()));
   ZF_RETURN_IF_ERROR(CheckUsable(config, resume, manifest));
   return check;

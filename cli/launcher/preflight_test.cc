@@ -24,7 +24,7 @@ TEST(Preflight, RefusesADeviceThatIsNotThere) {
   EXPECT_TRUE(CheckDevice(config).ok());
   config.set_collectives("nccl");
   EXPECT_EQ(CheckDevice(config).message(), "collectives: nccl needs a GPU, and this machine has none; use ucx or auto");
-  if (ResolveDeviceKind("auto").value() != "cpu") GTEST_SKIP() << "SKIPPED: this machine has a GPU";
+  if (device::ResolveDeviceKind("auto").value() != "cpu") GTEST_SKIP() << "SKIPPED: this machine has a GPU";
   config.set_collectives("auto");
   config.set_device("cuda");
   EXPECT_EQ(CheckDevice(config).code(), absl::StatusCode::kFailedPrecondition);

@@ -17,8 +17,8 @@ TEST(Scrape, ReadsSeriesAndNothingElse) {
 }
 
 TEST(Scrape, ReadsAnExporter) {
-  const auto exporter = MetricsExporter::Start({.host = "127.0.0.1", .port = 0}).value();
-  WorkerMetrics worker(exporter->registry());
+  const auto exporter = services::MetricsExporter::Start({.host = "127.0.0.1", .port = 0}).value();
+  services::WorkerMetrics worker(exporter->registry());
   worker.SetDeviceMemory(300, 200, 50);
   const auto metrics = ScrapeMetrics(exporter->port());
   ASSERT_TRUE(metrics.ok()) << metrics.status();

@@ -22,8 +22,8 @@ using Json = nlohmann::ordered_json;
 // Every category, in the order of their table, whether or not the rank used it.
 Json SpaceMemory(const google::protobuf::Map<std::string, v1::CategoryMemory>& used) {
   Json memory = Json::object();
-  for (int i = 0; i < kCategories; ++i) {
-    const char* name = CategoryName(static_cast<Category>(i));
+  for (int i = 0; i < memory::kCategories; ++i) {
+    const char* name = memory::CategoryName(static_cast<memory::Category>(i));
     const auto found = used.find(name);
     memory[name] = ProtoToJson(found == used.end() ? v1::CategoryMemory() : found->second);
   }

@@ -25,15 +25,16 @@ int64_t Peak(const v1::RankReport& rank, const char* category) {
 
 std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal) {
   std::vector<std::string> header = {"rank"};
-  for (int i = 0; i < kCategories; ++i) header.push_back(CategoryName(static_cast<Category>(i)));
+  for (int i = 0; i < memory::kCategories; ++i)
+    header.push_back(memory::CategoryName(static_cast<memory::Category>(i)));
   header.insert(header.end(), {"sum", "process peak"});
   TextTable table(header);
   for (int r = 0; r < std::min(end.ranks_size(), kMostRanks); ++r) {
     const v1::RankReport& rank = end.ranks(r);
     std::vector<std::string> row = {absl::StrCat(rank.rank())};
     int64_t sum = 0;
-    for (int i = 0; i < kCategories; ++i) {
-      const int64_t bytes = Peak(rank, CategoryName(static_cast<Category>(i)));
+    for (int i = 0; i < memory::kCategories; ++i) {
+      const int64_t bytes = Peak(rank, memory::CategoryName(static_cast<memory::Category>(i)));
       sum += bytes;
       row.push_back(HumanBytes(bytes));
     }

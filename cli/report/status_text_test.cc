@@ -62,8 +62,9 @@ TEST(StatusText, FitsTheTerminal) {
 v1::GetStatusResponse WithPartition(int extra = 0) {
   v1::GetStatusResponse status = Training();
   status.set_world_size(1);
-  const PartitionMap partition({{"embedding", 0, 100}, {"head", 100, 107}}, 2 + extra);
-  *status.mutable_partition() = PartitionStatusOf(partition, {{"parameters", 2, false}, {"exp_avg", 4, true}});
+  const coordinator::PartitionMap partition({{"embedding", 0, 100}, {"head", 100, 107}}, 2 + extra);
+  *status.mutable_partition() =
+      coordinator::PartitionStatusOf(partition, {{"parameters", 2, false}, {"exp_avg", 4, true}});
   return status;
 }
 

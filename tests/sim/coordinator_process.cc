@@ -8,8 +8,8 @@ namespace {
 
 constexpr double kTick = 0.1;
 
-FleetParameters Parameters(const RunPlan& plan, const Disk& disk) {
-  FleetParameters parameters;
+coordinator::FleetParameters Parameters(const RunPlan& plan, const Disk& disk) {
+  coordinator::FleetParameters parameters;
   parameters.config = plan.config;
   parameters.units = {{"w", 0, kElements}};
   parameters.previous_generation = disk.NewestGeneration();
@@ -19,17 +19,18 @@ FleetParameters Parameters(const RunPlan& plan, const Disk& disk) {
 }
 
 // Views end and begin, and commits.
-bool IsWorthAFault(const Output& output) {
-  const auto* send = std::get_if<SendTo>(&output.action);
-  if (send == nullptr) return std::holds_alternative<WriteManifest>(output.action);
+bool IsWorthAFault(const coordinator::Output& output) {
+  const auto* send = std::get_if<coordinator::SendTo>(&output.action);
+  if (send == nullptr) return std::holds_alternative<coordinator::WriteManifest>(output.action);
   const v1::CoordinatorMessage& message = send->message;
   return message.has_regroup() || message.has_assignment() || message.has_load() || message.has_start();
 }
 
 // A run that has failed still ends, with the reason it has.
-bool RestsOnTheState(const Output& output) {
-  const auto* send = std::get_if<SendTo>(&output.action);
-  return send != nullptr ? !send->message.has_refused() : std::holds_alternative<WriteManifest>(output.action);
+bool RestsOnTheState(const coordinator::Output& output) {
+  const auto* send = std::get_if<coordinator::SendTo>(&output.action);
+  return send != nullptr ? !send->message.has_refused()
+                         : std::holds_alternative<coordinator::WriteManifest>(output.action);
 }
 
 }  // namespace
@@ -55,7 +56,8 @@ void CoordinatorProcess::Crash() {
   world_.Trace("the coordinator is killed");
   alive_ = false;
   network_.Serve(nullptr);
-  if (persisting_ && world_.Chance(0.5)) disk_.state() = std::get<PersistState>(outputs_.front().action).state;
+  if (persisting_ && world_.Chance(0.5))
+    disk_.state() = std::get<coordinator::PersistState>(outputs_.front().action).state;
   if (!manifests_.empty() && world_.Chance(0.5)) Commit(manifests_.front()).IgnoreError();
 }
 
@@ -64,66 +66,67 @@ void CoordinatorProcess::Freeze(double seconds) {
   world_.Trace("the coordinator is stopped for ", seconds, " s");
   world_.After(seconds, [this] {
     frozen_ = false;
-    for (const CoordinatorEvent& event : std::exchange(held_, {})) Feed(event);
+    for (const coordinator::CoordinatorEvent& event : std::exchange(held_, {})) Feed(event);
     CarryOut();
   });
 }
 
 void CoordinatorProcess::TickOn() {
   if (!alive_) return;
-  if (!frozen_) Feed(Tick());
+  if (!frozen_) Feed(coordinator::Tick());
   world_.After(kTick, [this] { TickOn(); });
 }
 
-void CoordinatorProcess::Feed(const CoordinatorEvent& event) {
+void CoordinatorProcess::Feed(const coordinator::CoordinatorEvent& event) {
   if (!alive_) return;
   if (frozen_) return held_.push_back(event);
-  if (const auto* received = std::get_if<MessageReceived>(&event); world_.tracing() && received != nullptr) {
+  if (const auto* received = std::get_if<coordinator::MessageReceived>(&event);
+      world_.tracing() && received != nullptr) {
     v1::WorkerMessage shown = received->message;
     if (shown.has_shard_written()) shown.mutable_shard_written()->clear_manifest();
     world_.Trace("from ", received->member, ": ", shown.ShortDebugString());
   }
   invariants_.BeforeStep(fleet(), event);
-  std::vector<Output> outputs = coordinator_.Step(event, clock());
+  std::vector<coordinator::Output> outputs = coordinator_.Step(event, clock());
   invariants_.AfterStep(fleet(), event, outputs);
-  for (Output& output : outputs) outputs_.push_back(std::move(output));
+  for (coordinator::Output& output : outputs) outputs_.push_back(std::move(output));
   CarryOut();
 }
 
 void CoordinatorProcess::CarryOut() {
   while (alive_ && !frozen_ && !persisting_ && !outputs_.empty()) {
-    const Output& front = outputs_.front();
-    if (world_.tracing()) world_.Trace("> ", Describe(front));
+    const coordinator::Output& front = outputs_.front();
+    if (world_.tracing()) world_.Trace("> ", coordinator::Describe(front));
     invariants_.OnOutput(fleet(), front);
-    if (const auto* persist = std::get_if<PersistState>(&front.action)) return Persist(persist->state);
-    const Output output = std::move(outputs_.front());
+    if (const auto* persist = std::get_if<coordinator::PersistState>(&front.action)) return Persist(persist->state);
+    const coordinator::Output output = std::move(outputs_.front());
     outputs_.pop_front();
     const absl::Status status = Do(output);
     if (!status.ok()) OnStorageFailure(status);
   }
 }
 
-absl::Status CoordinatorProcess::Do(const Output& output) {
+absl::Status CoordinatorProcess::Do(const coordinator::Output& output) {
   if (IsWorthAFault(output)) hooks_.worth_a_fault();
-  if (const auto* send = std::get_if<SendTo>(&output.action)) {
+  if (const auto* send = std::get_if<coordinator::SendTo>(&output.action)) {
     network_.Send(send->member, send->message);
-  } else if (const auto* close = std::get_if<CloseSession>(&output.action)) {
+  } else if (const auto* close = std::get_if<coordinator::CloseSession>(&output.action)) {
     network_.CloseByCoordinator(close->member);
-  } else if (const auto* write = std::get_if<WriteManifest>(&output.action)) {
+  } else if (const auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {
     manifests_.push_back(write->manifest);
     if (manifests_.size() == 1) WriteNextManifest();
-  } else if (const auto* publish = std::get_if<PublishEvent>(&output.action)) {
+  } else if (const auto* publish = std::get_if<coordinator::PublishEvent>(&output.action)) {
     if (publish->event.has_lost()) hooks_.lost(publish->event.lost());
     if (publish->event.has_end()) stopped_ = publish->event.end().stopped();
-  } else if (const auto* aside = std::get_if<SetAside>(&output.action)) {
+  } else if (const auto* aside = std::get_if<coordinator::SetAside>(&output.action)) {
     return disk_.SetAside(aside->path);
-  } else if (const auto* end = std::get_if<EndRun>(&output.action)) {
+  } else if (const auto* end = std::get_if<coordinator::EndRun>(&output.action)) {
     hooks_.ended(end->status, stopped_);
   }
   return absl::OkStatus();
 }
 
-void CoordinatorProcess::Persist(const CoordinatorState& state) {
+void CoordinatorProcess::Persist(const coordinator::CoordinatorState& state) {
   persisting_ = true;
   world_.After(disk_.WriteSeconds() / 10, [this, state] {
     if (!alive_) return;
@@ -148,25 +151,27 @@ void CoordinatorProcess::ManifestIsWritten() {
   if (!alive_) return;
   const v1::CheckpointManifest manifest = std::move(manifests_.front());
   manifests_.pop_front();
-  absl::StatusOr<CommittedStep> committed = absl::PermissionDeniedError("read-only");
+  absl::StatusOr<coordinator::CommittedStep> committed = absl::PermissionDeniedError("read-only");
   if (!std::exchange(manifest_fails_, false)) committed = Commit(manifest);
   if (!manifests_.empty()) WriteNextManifest();
-  Feed(ManifestWritten{manifest.step(), committed.status(), committed.ok() ? *committed : CommittedStep()});
+  Feed(coordinator::ManifestWritten{manifest.step(), committed.status(),
+                                    committed.ok() ? *committed : coordinator::CommittedStep()});
 }
 
-absl::StatusOr<CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest) {
+absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest) {
   world_.Trace("step ", manifest.step(), " of generation ", manifest.generation(), " is committed");
   invariants_.OnCommitted(manifest);
   return disk_.Commit(manifest, plan_.keep);
 }
 
 void CoordinatorProcess::OnStorageFailure(const absl::Status& status) {
-  if (fleet().phase == Phase::kFailed) {
-    std::erase_if(outputs_, [](const Output& output) { return RestsOnTheState(output); });
+  if (fleet().phase == coordinator::Phase::kFailed) {
+    std::erase_if(outputs_, [](const coordinator::Output& output) { return RestsOnTheState(output); });
     return;
   }
   outputs_.clear();
-  for (Output& output : coordinator_.Step(PersistFailed{status}, clock())) outputs_.push_back(std::move(output));
+  for (coordinator::Output& output : coordinator_.Step(coordinator::PersistFailed{status}, clock()))
+    outputs_.push_back(std::move(output));
 }
 
 }  // namespace zerofleet::sim

@@ -30,7 +30,7 @@ class CoordinatorProcess : public CoordinatorEnd {
                      CoordinatorHooks hooks);
 
   void Start();
-  void Stop(const std::string& reason) { Feed(StopAsked{reason}); }
+  void Stop(const std::string& reason) { Feed(coordinator::StopAsked{reason}); }
 
   // What may happen to it.
   void Crash();
@@ -40,23 +40,25 @@ class CoordinatorProcess : public CoordinatorEnd {
   void FailNextState() { state_fails_ = true; }
 
   bool alive() const { return alive_; }
-  const Fleet& fleet() const { return coordinator_.fleet(); }
+  const coordinator::Fleet& fleet() const { return coordinator_.fleet(); }
 
-  void Receive(MemberId member, const v1::WorkerMessage& message) override { Feed(MessageReceived{member, message}); }
-  void SessionClosed(MemberId member, const std::string& cause) override {
-    Feed(zerofleet::SessionClosed{member, cause});
+  void Receive(coordinator::MemberId member, const v1::WorkerMessage& message) override {
+    Feed(coordinator::MessageReceived{member, message});
+  }
+  void SessionClosed(coordinator::MemberId member, const std::string& cause) override {
+    Feed(zerofleet::coordinator::SessionClosed{member, cause});
   }
 
  private:
   double clock() const { return world_.now() + clock_offset_; }
-  void Feed(const CoordinatorEvent& event);
+  void Feed(const coordinator::CoordinatorEvent& event);
   void TickOn();
   void CarryOut();
-  absl::Status Do(const Output& output);
-  void Persist(const CoordinatorState& state);
+  absl::Status Do(const coordinator::Output& output);
+  void Persist(const coordinator::CoordinatorState& state);
   void WriteNextManifest();
   void ManifestIsWritten();
-  absl::StatusOr<CommittedStep> Commit(const v1::CheckpointManifest& manifest);
+  absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest);
   void OnStorageFailure(const absl::Status& status);
 
   World& world_;
@@ -65,12 +67,12 @@ class CoordinatorProcess : public CoordinatorEnd {
   Invariants& invariants_;
   const RunPlan& plan_;
   CoordinatorHooks hooks_;
-  Coordinator coordinator_;
+  coordinator::Coordinator coordinator_;
   bool alive_ = true, frozen_ = false, persisting_ = false, stopped_ = false;
   bool manifest_fails_ = false, state_fails_ = false;
   double clock_offset_ = 0;
-  std::vector<CoordinatorEvent> held_;  // while it is stopped
-  std::deque<Output> outputs_;
+  std::vector<coordinator::CoordinatorEvent> held_;  // while it is stopped
+  std::deque<coordinator::Output> outputs_;
   std::deque<v1::CheckpointManifest> manifests_;  // the first is being written
 };
 

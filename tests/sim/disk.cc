@@ -49,7 +49,7 @@ std::string Disk::WhatIsWrong(const v1::CheckpointManifest& manifest) const {
   return "";
 }
 
-absl::StatusOr<CommittedStep> Disk::Commit(const v1::CheckpointManifest& manifest, int keep) {
+absl::StatusOr<coordinator::CommittedStep> Disk::Commit(const v1::CheckpointManifest& manifest, int keep) {
   if (IsCommitted(manifest.step())) {
     world_.Violate(absl::StrCat("step ", manifest.step(), " is committed twice"));
     return absl::FailedPreconditionError("holds a committed checkpoint, which is never overwritten");
@@ -63,7 +63,7 @@ absl::StatusOr<CommittedStep> Disk::Commit(const v1::CheckpointManifest& manifes
     checkpoint.hashes.push_back(shards_[{manifest.step(), manifest.generation(), rank}].hash);
   }
   while (static_cast<int>(checkpoints_.size()) > keep) checkpoints_.erase(checkpoints_.begin());
-  return CommittedStep{PathOf(manifest.step()), {}};
+  return coordinator::CommittedStep{PathOf(manifest.step()), {}};
 }
 
 absl::Status Disk::SetAside(const std::string& path) {
@@ -94,8 +94,8 @@ int64_t Disk::NewestWhole() const {
   return 0;
 }
 
-std::vector<CheckpointCandidate> Disk::Candidates() const {
-  std::vector<CheckpointCandidate> candidates;
+std::vector<coordinator::CheckpointCandidate> Disk::Candidates() const {
+  std::vector<coordinator::CheckpointCandidate> candidates;
   for (auto at = checkpoints_.rbegin(); at != checkpoints_.rend(); ++at) {
     candidates.push_back({PathOf(at->first), at->first, at->second.team});
   }

@@ -44,7 +44,7 @@ class Disk {
   void LosePower();
 
   // Commits what this manifest lists, and prunes to the `keep` newest. Never overwrites.
-  absl::StatusOr<CommittedStep> Commit(const v1::CheckpointManifest& manifest, int keep);
+  absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest, int keep);
   absl::Status SetAside(const std::string& path);
   // Flips a bit of the newest checkpoint, if an older one is whole.
   void DamageNewest();
@@ -56,13 +56,13 @@ class Disk {
   // The newest step whose checkpoint is listed and not damaged; 0 if there is none.
   int64_t NewestWhole() const;
   // What the coordinator finds when it is started.
-  std::vector<CheckpointCandidate> Candidates() const;
+  std::vector<coordinator::CheckpointCandidate> Candidates() const;
   uint64_t NewestGeneration() const;
 
   // Seconds that the next write takes.
   double WriteSeconds();
   void SlowDownUntil(double time) { slow_until_ = time; }
-  CoordinatorState& state() { return state_; }
+  coordinator::CoordinatorState& state() { return state_; }
 
   static std::string PathOf(int64_t step) { return absl::StrCat("ckpt/step-", step); }
   static int64_t StepOf(const std::string& path);
@@ -86,7 +86,7 @@ class Disk {
   World& world_;
   std::map<ShardKey, Shard> shards_;
   std::map<int64_t, Checkpoint> checkpoints_;  // by step
-  CoordinatorState state_;
+  coordinator::CoordinatorState state_;
   double slow_until_ = 0;
 };
 

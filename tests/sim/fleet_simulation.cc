@@ -35,7 +35,7 @@ class FleetSimulation {
   SimulationResult Run() {
     while (!done_ && world_.violation().empty() && world_.RunNext()) {
       if (world_.now() > plan_.last_fault + kLongestAfterFaults) {
-        world_.Violate(absl::StrCat("the fleet is stuck in phase ", Name(coordinator().fleet().phase)));
+        world_.Violate(absl::StrCat("the fleet is stuck in phase ", coordinator::Name(coordinator().fleet().phase)));
       }
     }
     result_.violation = world_.violation();
@@ -161,15 +161,15 @@ SimWorker* FleetSimulation::AnyWorker() {
 }
 
 bool FleetSimulation::IsMember(const SimWorker& worker) {
-  const auto is_it = [&](const Member& member) { return member.id == worker.session(); };
-  const Fleet& fleet = coordinator().fleet();
+  const auto is_it = [&](const coordinator::Member& member) { return member.id == worker.session(); };
+  const coordinator::Fleet& fleet = coordinator().fleet();
   return std::any_of(fleet.members.begin(), fleet.members.end(), is_it) ||
          std::any_of(fleet.spares.begin(), fleet.spares.end(), is_it);
 }
 
 void FleetSimulation::Fault() {
   // A fleet that forms has little to lose: most faults wait for it.
-  const bool forming = !coordinator().alive() || coordinator().fleet().phase == Phase::kForming;
+  const bool forming = !coordinator().alive() || coordinator().fleet().phase == coordinator::Phase::kForming;
   if (forming && MayFail() && world_.Chance(0.9)) return world_.After(world_.Uniform(0.5, 3), [this] { Fault(); });
   const double kind = world_.Uniform(0, 1);
   if (kind < 0.65) {
@@ -189,7 +189,7 @@ void FleetSimulation::Fault() {
 
 void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
   // Nobody is told that one is lost before it has joined, or before the fleet has formed.
-  if (coordinator().fleet().phase == Phase::kForming || !IsMember(worker)) place_may_stay_empty_ = true;
+  if (coordinator().fleet().phase == coordinator::Phase::kForming || !IsMember(worker)) place_may_stay_empty_ = true;
   switch (world_.Below(9)) {
     case 0:
     case 1: return worker.Kill();

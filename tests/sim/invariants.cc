@@ -8,9 +8,9 @@
 namespace zerofleet::sim {
 namespace {
 
-const Member* FindMember(const Fleet& fleet, MemberId id) {
-  for (const std::vector<Member>* group : {&fleet.members, &fleet.spares}) {
-    for (const Member& member : *group) {
+const coordinator::Member* FindMember(const coordinator::Fleet& fleet, coordinator::MemberId id) {
+  for (const std::vector<coordinator::Member>* group : {&fleet.members, &fleet.spares}) {
+    for (const coordinator::Member& member : *group) {
       if (member.id == id) return &member;
     }
   }
@@ -18,13 +18,13 @@ const Member* FindMember(const Fleet& fleet, MemberId id) {
 }
 
 // Whatever a decision may rest on, but for when a member was last heard.
-std::string Fingerprint(const Fleet& fleet) {
+std::string Fingerprint(const coordinator::Fleet& fleet) {
   std::string text =
-      absl::StrCat(Name(fleet.phase), " ", fleet.generation, " ", fleet.candidate, " ", fleet.start_step, " ",
-                   fleet.last_committed_step, " ", fleet.last_step_event.step(), " ", fleet.losses.size(), " ",
+      absl::StrCat(coordinator::Name(fleet.phase), " ", fleet.generation, " ", fleet.candidate, " ", fleet.start_step,
+                   " ", fleet.last_committed_step, " ", fleet.last_step_event.step(), " ", fleet.losses.size(), " ",
                    fleet.suspicion.has_value(), " ", fleet.stop_reason.has_value());
-  for (const Member& member : fleet.members) {
-    absl::StrAppend(&text, " ", member.id, ":", member.rank, Name(member.state), member.step,
+  for (const coordinator::Member& member : fleet.members) {
+    absl::StrAppend(&text, " ", member.id, ":", member.rank, coordinator::Name(member.state), member.step,
                     member.entered.has_value(), member.failed);
   }
   for (const auto& [step, commit] : fleet.commits)
@@ -32,56 +32,60 @@ std::string Fingerprint(const Fleet& fleet) {
   return text;
 }
 
-bool IsOfAnOlderView(const Fleet& fleet, const Member& member, const v1::WorkerMessage& message) {
-  if (message.generation() >= fleet.generation || member.state == MemberState::kSpare) return false;
+bool IsOfAnOlderView(const coordinator::Fleet& fleet, const coordinator::Member& member,
+                     const v1::WorkerMessage& message) {
+  if (message.generation() >= fleet.generation || member.state == coordinator::MemberState::kSpare) return false;
   const bool of_no_view = message.has_heartbeat() || message.has_failure() || message.has_stop_requested();
-  return !message.has_hello() && (message.generation() > 0 || (!of_no_view && fleet.phase != Phase::kForming));
+  return !message.has_hello() &&
+         (message.generation() > 0 || (!of_no_view && fleet.phase != coordinator::Phase::kForming));
 }
 
-bool IsFor(const Output& output, MemberId member) {
-  if (const auto* send = std::get_if<SendTo>(&output.action))
+bool IsFor(const coordinator::Output& output, coordinator::MemberId member) {
+  if (const auto* send = std::get_if<coordinator::SendTo>(&output.action))
     return send->member == member && send->message.has_refused();
-  const auto* close = std::get_if<CloseSession>(&output.action);
+  const auto* close = std::get_if<coordinator::CloseSession>(&output.action);
   return close != nullptr && close->member == member;
 }
 
 }  // namespace
 
-void Invariants::BeforeStep(const Fleet& fleet, const CoordinatorEvent& event) {
+void Invariants::BeforeStep(const coordinator::Fleet& fleet, const coordinator::CoordinatorEvent& event) {
   before_.clear();
   ended_before_ = fleet.ended();
-  const auto* received = std::get_if<MessageReceived>(&event);
+  const auto* received = std::get_if<coordinator::MessageReceived>(&event);
   if (received == nullptr || received->message.has_hello()) return;
-  const Member* member = FindMember(fleet, received->member);
+  const coordinator::Member* member = FindMember(fleet, received->member);
   if (member == nullptr || IsOfAnOlderView(fleet, *member, received->message)) before_ = Fingerprint(fleet);
 }
 
-void Invariants::AfterStep(const Fleet& fleet, const CoordinatorEvent& event, const std::vector<Output>& outputs) {
-  Expect(!ended_before_ || outputs.empty() || std::holds_alternative<PersistFailed>(event), "I8: the run had ended");
-  for (const Output& output : outputs) Expect(!output.reason.empty(), "an output has no reason");
+void Invariants::AfterStep(const coordinator::Fleet& fleet, const coordinator::CoordinatorEvent& event,
+                           const std::vector<coordinator::Output>& outputs) {
+  Expect(!ended_before_ || outputs.empty() || std::holds_alternative<coordinator::PersistFailed>(event),
+         "I8: the run had ended");
+  for (const coordinator::Output& output : outputs) Expect(!output.reason.empty(), "an output has no reason");
   if (before_.empty()) return;
-  const auto& received = std::get<MessageReceived>(event);
-  const bool quiet =
-      std::all_of(outputs.begin(), outputs.end(), [&](const Output& output) { return IsFor(output, received.member); });
+  const auto& received = std::get<coordinator::MessageReceived>(event);
+  const bool quiet = std::all_of(outputs.begin(), outputs.end(),
+                                 [&](const coordinator::Output& output) { return IsFor(output, received.member); });
   Expect(quiet && Fingerprint(fleet) == before_,
          absl::StrCat("I4: a message of generation ", received.message.generation(), " from session ", received.member,
                       " was accepted: ", received.message.ShortDebugString().substr(0, 80)));
 }
 
-void Invariants::OnOutput(const Fleet& fleet, const Output& output) {
-  if (const auto* send = std::get_if<SendTo>(&output.action)) return OnSend(fleet, *send);
-  if (const auto* publish = std::get_if<PublishEvent>(&output.action)) return OnEvent(publish->event);
-  if (const auto* persist = std::get_if<PersistState>(&output.action)) {
+void Invariants::OnOutput(const coordinator::Fleet& fleet, const coordinator::Output& output) {
+  if (const auto* send = std::get_if<coordinator::SendTo>(&output.action)) return OnSend(fleet, *send);
+  if (const auto* publish = std::get_if<coordinator::PublishEvent>(&output.action)) return OnEvent(publish->event);
+  if (const auto* persist = std::get_if<coordinator::PersistState>(&output.action)) {
     Expect(persist->state.generation >= disk_.state().generation, "I3: the stored generation goes back");
     CheckIsCommitted(persist->state.last_committed_step);
-  } else if (const auto* write = std::get_if<WriteManifest>(&output.action)) {
+  } else if (const auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {
     const ViewSeen& view = views_[write->manifest.generation()];
     Expect(view.complete && write->manifest.files_size() == static_cast<int>(view.ranks.size()),
            "I1: a commit without every rank's shard");
   }
 }
 
-void Invariants::OnSend(const Fleet& fleet, const SendTo& send) {
+void Invariants::OnSend(const coordinator::Fleet& fleet, const coordinator::SendTo& send) {
   const v1::CoordinatorMessage& message = send.message;
   Expect(message.has_refused() || message.generation() <= disk_.state().generation,
          absl::StrCat("I3: generation ", message.generation(), " is told before it is durable"));
@@ -107,7 +111,7 @@ void Invariants::OnCommitted(const v1::CheckpointManifest& manifest) {
                                     loaded_generation_, " went back to step ", loaded_step_));
 }
 
-void Invariants::OnAssignment(const Fleet& fleet, uint64_t generation, const v1::Assignment& view) {
+void Invariants::OnAssignment(const coordinator::Fleet& fleet, uint64_t generation, const v1::Assignment& view) {
   if (!views_.contains(generation)) {
     Expect(generation > newest_generation_, absl::StrCat("I3: generation ", generation, " after ", newest_generation_));
     newest_generation_ = std::max(newest_generation_, generation);

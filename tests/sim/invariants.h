@@ -28,10 +28,11 @@ class Invariants {
  public:
   Invariants(World& world, Disk& disk, const RunPlan& plan) : world_(world), disk_(disk), plan_(plan) {}
 
-  void BeforeStep(const Fleet& fleet, const CoordinatorEvent& event);
-  void AfterStep(const Fleet& fleet, const CoordinatorEvent& event, const std::vector<Output>& outputs);
+  void BeforeStep(const coordinator::Fleet& fleet, const coordinator::CoordinatorEvent& event);
+  void AfterStep(const coordinator::Fleet& fleet, const coordinator::CoordinatorEvent& event,
+                 const std::vector<coordinator::Output>& outputs);
   // An output is about to be carried out.
-  void OnOutput(const Fleet& fleet, const Output& output);
+  void OnOutput(const coordinator::Fleet& fleet, const coordinator::Output& output);
   int64_t recoveries() const { return recoveries_; }
 
   // A manifest was written.
@@ -41,8 +42,8 @@ class Invariants {
   void Expect(bool holds, const std::string& what) {
     if (!holds) world_.Violate(what);
   }
-  void OnSend(const Fleet& fleet, const SendTo& send);
-  void OnAssignment(const Fleet& fleet, uint64_t generation, const v1::Assignment& view);
+  void OnSend(const coordinator::Fleet& fleet, const coordinator::SendTo& send);
+  void OnAssignment(const coordinator::Fleet& fleet, uint64_t generation, const v1::Assignment& view);
   void CheckPlacement(const v1::Assignment& view, bool team_is_kept);  // the checkpoint's, on whatever nodes
   void CheckIsCommitted(int64_t step);
   void OnEvent(const v1::Event& event);

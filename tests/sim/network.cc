@@ -15,12 +15,12 @@ void Network::Serve(CoordinatorEnd* coordinator) {
   coordinator_ = coordinator;
 }
 
-MemberId Network::Open(SessionEnd* worker) {
+coordinator::MemberId Network::Open(SessionEnd* worker) {
   sessions_[++last_].worker = worker;
   return last_;
 }
 
-void Network::Carry(MemberId member, bool up, std::function<void()> arrival) {
+void Network::Carry(coordinator::MemberId member, bool up, std::function<void()> arrival) {
   Session& session = sessions_[member];
   if (session.broken) return;
   double& last = up ? session.up_at : session.down_at;
@@ -29,7 +29,7 @@ void Network::Carry(MemberId member, bool up, std::function<void()> arrival) {
   world_.After(last - world_.now(), [this, member, up] { Arrive(member, up); });
 }
 
-void Network::Arrive(MemberId member, bool up) {
+void Network::Arrive(coordinator::MemberId member, bool up) {
   Session& session = sessions_[member];
   if (session.cut_until > world_.now()) {
     world_.After(session.cut_until - world_.now() + 1e-6, [this, member, up] { Arrive(member, up); });
@@ -42,7 +42,7 @@ void Network::Arrive(MemberId member, bool up) {
   arrival();
 }
 
-void Network::Send(MemberId member, const v1::WorkerMessage& message) {
+void Network::Send(coordinator::MemberId member, const v1::WorkerMessage& message) {
   const auto arrival = [this, member, message] {
     if (coordinator_ != nullptr && sessions_[member].coordinator) coordinator_->Receive(member, message);
   };
@@ -52,34 +52,34 @@ void Network::Send(MemberId member, const v1::WorkerMessage& message) {
   world_.After(world_.Uniform(0, 2), [this, member, arrival] { Carry(member, true, arrival); });
 }
 
-void Network::Send(MemberId member, const v1::CoordinatorMessage& message) {
+void Network::Send(coordinator::MemberId member, const v1::CoordinatorMessage& message) {
   Carry(member, false, [this, member, message] {
     if (SessionEnd* worker = sessions_[member].worker) worker->Receive(message);
   });
 }
 
-void Network::TellCoordinator(MemberId member, const std::string& cause) {
+void Network::TellCoordinator(coordinator::MemberId member, const std::string& cause) {
   if (!std::exchange(sessions_[member].coordinator, false)) return;
   if (coordinator_ != nullptr) coordinator_->SessionClosed(member, cause);
 }
 
-void Network::TellWorker(MemberId member) {
+void Network::TellWorker(coordinator::MemberId member) {
   if (SessionEnd* worker = std::exchange(sessions_[member].worker, nullptr)) worker->SessionLost();
 }
 
-void Network::CloseByWorker(MemberId member) {
+void Network::CloseByWorker(coordinator::MemberId member) {
   sessions_[member].worker = nullptr;
   Carry(member, true, [this, member] { TellCoordinator(member, "its session ended"); });
 }
 
-void Network::CloseByCoordinator(MemberId member) {
+void Network::CloseByCoordinator(coordinator::MemberId member) {
   Carry(member, false, [this, member] {
     TellWorker(member);
     Carry(member, true, [this, member] { TellCoordinator(member, "its session ended"); });
   });
 }
 
-void Network::Break(MemberId member) {
+void Network::Break(coordinator::MemberId member) {
   Session& session = sessions_[member];
   if (std::exchange(session.broken, true)) return;
   session.up.clear();
@@ -89,6 +89,8 @@ void Network::Break(MemberId member) {
   world_.After(after + world_.Delay(), [this, member] { TellWorker(member); });
 }
 
-void Network::Cut(MemberId member, double seconds) { sessions_[member].cut_until = world_.now() + seconds; }
+void Network::Cut(coordinator::MemberId member, double seconds) {
+  sessions_[member].cut_until = world_.now() + seconds;
+}
 
 }  // namespace zerofleet::sim

@@ -25,8 +25,8 @@ class SessionEnd {
 class CoordinatorEnd {
  public:
   virtual ~CoordinatorEnd() = default;
-  virtual void Receive(MemberId member, const v1::WorkerMessage& message) = 0;
-  virtual void SessionClosed(MemberId member, const std::string& cause) = 0;
+  virtual void Receive(coordinator::MemberId member, const v1::WorkerMessage& message) = 0;
+  virtual void SessionClosed(coordinator::MemberId member, const std::string& cause) = 0;
 };
 
 class Network {
@@ -37,15 +37,15 @@ class Network {
   void Serve(CoordinatorEnd* coordinator);
   bool serves() const { return coordinator_ != nullptr; }
 
-  MemberId Open(SessionEnd* worker);
-  void Send(MemberId member, const v1::WorkerMessage& message);
-  void Send(MemberId member, const v1::CoordinatorMessage& message);
+  coordinator::MemberId Open(SessionEnd* worker);
+  void Send(coordinator::MemberId member, const v1::WorkerMessage& message);
+  void Send(coordinator::MemberId member, const v1::CoordinatorMessage& message);
   // The session ends once what was sent has arrived.
-  void CloseByWorker(MemberId member);
-  void CloseByCoordinator(MemberId member);
+  void CloseByWorker(coordinator::MemberId member);
+  void CloseByCoordinator(coordinator::MemberId member);
 
-  void Break(MemberId member);
-  void Cut(MemberId member, double seconds);
+  void Break(coordinator::MemberId member);
+  void Cut(coordinator::MemberId member, double seconds);
 
  private:
   struct Session {
@@ -57,16 +57,16 @@ class Network {
     std::deque<std::function<void()>> up, down;  // on their way, in order
   };
 
-  void Carry(MemberId member, bool up, std::function<void()> arrival);
-  void Arrive(MemberId member, bool up);
-  void TellCoordinator(MemberId member, const std::string& cause);
-  void TellWorker(MemberId member);
+  void Carry(coordinator::MemberId member, bool up, std::function<void()> arrival);
+  void Arrive(coordinator::MemberId member, bool up);
+  void TellCoordinator(coordinator::MemberId member, const std::string& cause);
+  void TellWorker(coordinator::MemberId member);
 
   World& world_;
   bool repeats_;
   CoordinatorEnd* coordinator_ = nullptr;
-  MemberId last_ = 0;
-  std::map<MemberId, Session> sessions_;
+  coordinator::MemberId last_ = 0;
+  std::map<coordinator::MemberId, Session> sessions_;
 };
 
 }  // namespace zerofleet::sim

@@ -53,7 +53,7 @@ class SimWorker : public SessionEnd {
 
   bool gone() const { return gone_; }
   int64_t pid() const { return pid_; }
-  MemberId session() const { return session_; }
+  coordinator::MemberId session() const { return session_; }
 
   void Receive(const v1::CoordinatorMessage& message) override;
   void SessionLost() override;
@@ -93,7 +93,7 @@ class SimWorker : public SessionEnd {
   Machine at_;
   std::string host_;
   int64_t pid_;
-  MemberId session_ = 0;
+  coordinator::MemberId session_ = 0;
   Stage stage_ = Stage::kJoining;
   bool gone_ = false, frozen_ = false, busy_ = false, hung_ = false, hangs_next_ = false, asked_to_stop_ = false,
        stopping_ = false;

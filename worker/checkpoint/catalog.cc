@@ -17,7 +17,7 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 constexpr char kStepPrefix[] = "step-";
@@ -136,4 +136,4 @@ absl::StatusOr<uint64_t> NewestPartialGeneration(const std::string& dir) {
   return newest;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

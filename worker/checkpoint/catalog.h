@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 struct CommittedCheckpoint {
   std::string path;
@@ -54,6 +54,6 @@ absl::StatusOr<uint64_t> NewestPartialGeneration(const std::string& dir);
 // left alone.
 absl::Status RemoveCheckpointFiles(const std::string& directory);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_CATALOG_H_

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::testing::ElementsAre;
@@ -100,4 +100,4 @@ TEST_F(CatalogTest, ALinkIsNotFollowedToRemoveWhatItPointsAt) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -12,7 +12,7 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_reader.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 // By the names that the directory lists: a manifest that cannot be looked at still counts.
@@ -39,4 +39,4 @@ absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointM
   return SyncDirectory(ParentOf(step_dir));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

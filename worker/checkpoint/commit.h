@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 // Commits the shards in PartialDirectory(step_dir, manifest.generation()) as `step_dir`: validates the manifest, reads
 // every shard and checks its length, header and digest, writes manifest.json by write, fsync and rename, renames the
@@ -17,6 +17,6 @@ namespace zerofleet {
 // manifest says. What a release that wrote in place left in `step_dir` without a manifest is removed.
 absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointManifest& manifest);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_COMMIT_H_

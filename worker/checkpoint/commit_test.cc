@@ -10,7 +10,7 @@
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::testing::ElementsAre;
@@ -93,11 +93,12 @@ TEST_F(CommitTest, EveryShardIsReadAndCompared) {
 TEST_F(CommitTest, AnOrphanCannotTouchWhatWasCommitted) {
   const std::string step_dir = Save(7, 2);
   const std::string before = Contents(JoinPath(step_dir, ShardFileName(0)));
-  const std::vector<PlacedRange> ranges = PartitionMap(SmallSpec().units(), 2).StoredRanges(0);
+  const std::vector<coordinator::PlacedRange> ranges =
+      coordinator::PartitionMap(SmallSpec().units(), 2).StoredRanges(0);
   const std::vector<float> other(State(0, ranges).size(), 7.0f);
   for (uint64_t generation : {0, 1}) {
-    auto written =
-        WriteShard(PartialDirectory(step_dir, generation), 0, ranges, Optimizers().front(), {other, other, other});
+    auto written = WriteShard(PartialDirectory(step_dir, generation), 0, ranges, optim::Optimizers().front(),
+                              {other, other, other});
     EXPECT_TRUE(written.ok()) << written.status();  // into a directory of its own
   }
   EXPECT_EQ(Contents(JoinPath(step_dir, ShardFileName(0))), before);
@@ -125,4 +126,4 @@ TEST_F(CommitTest, ACrashLeavesNothingCommittedAndNothingInTheWay) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 // Writes `out_dir`/model.safetensors (fp32) and config.json from the committed checkpoint `step_dir`, every byte of
 // which is checked on the way. FailedPrecondition if either file is there already. Holds the master weights in memory.
@@ -34,6 +34,6 @@ struct ImportStamp {
 absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& step_dir, const v1::Config& defaults,
                                const ImportStamp& stamp);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_H_

@@ -9,7 +9,7 @@
 #include "proto/json.h"
 #include "proto/json_parse.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -18,11 +18,11 @@ using nlohmann::json;
 nlohmann::ordered_json Constant(const char* text) { return nlohmann::ordered_json::parse(text); }
 
 // The family whose model_type config.json names; the first if it names none.
-absl::StatusOr<const ModelFamily*> FamilyOf(const json& config) {
-  if (!config.contains("model_type")) return ModelFamilies().front();
+absl::StatusOr<const model::ModelFamily*> FamilyOf(const json& config) {
+  if (!config.contains("model_type")) return model::ModelFamilies().front();
   const json& type = config["model_type"];
   std::vector<std::string> types;
-  for (const ModelFamily* family : ModelFamilies()) {
+  for (const model::ModelFamily* family : model::ModelFamilies()) {
     if (type == family->hugging_face.model_type) return family;
     types.push_back(absl::StrCat("\"", family->hugging_face.model_type, "\""));
   }
@@ -30,8 +30,8 @@ absl::StatusOr<const ModelFamily*> FamilyOf(const json& config) {
       absl::StrCat("model_type is ", DumpJson(type), ", this version needs ", absl::StrJoin(types, " or ")));
 }
 
-absl::Status CheckSettings(const HuggingFaceFormat& format, const json& config) {
-  for (const HuggingFaceFormat::Setting& setting : format.settings) {
+absl::Status CheckSettings(const model::HuggingFaceFormat& format, const json& config) {
+  for (const model::HuggingFaceFormat::Setting& setting : format.settings) {
     if (!config.contains(setting.key)) continue;
     const json& value = config[setting.key];
     const json accepted = json::parse(setting.accepted);
@@ -53,12 +53,12 @@ absl::StatusOr<int64_t> Size(const json& config, const char* key) {
 
 }  // namespace
 
-std::string HuggingFaceConfigText(const ModelFamily& family, const v1::ModelConfig& model) {
-  const HuggingFaceFormat& format = family.hugging_face;
+std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model) {
+  const model::HuggingFaceFormat& format = family.hugging_face;
   nlohmann::ordered_json config = {{"architectures", nlohmann::ordered_json::array({format.architecture})},
                                    {"model_type", format.model_type}};
-  for (const HuggingFaceFormat::Size& size : format.sizes) config[size.key] = (model.*size.get)();
-  for (const HuggingFaceFormat::Setting& setting : format.settings) {
+  for (const model::HuggingFaceFormat::Size& size : format.sizes) config[size.key] = (model.*size.get)();
+  for (const model::HuggingFaceFormat::Setting& setting : format.settings) {
     config[setting.key] = Constant(setting.accepted).front();
   }
   config.update(Constant(format.constants));
@@ -75,12 +75,12 @@ absl::StatusOr<v1::ModelConfig> ParseHuggingFaceConfig(std::string_view text) {
   if (!parsed.ok()) return absl::DataLossError(std::string(parsed.status().message()));
   const json& config = *parsed;
   if (!config.is_object()) return absl::DataLossError("not a JSON object");
-  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FamilyOf(config));
-  const HuggingFaceFormat& format = family->hugging_face;
+  ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, FamilyOf(config));
+  const model::HuggingFaceFormat& format = family->hugging_face;
   ZF_RETURN_IF_ERROR(CheckSettings(format, config));
   v1::ModelConfig model;
   model.set_family(family->name);
-  for (const HuggingFaceFormat::Size& size : format.sizes) {
+  for (const model::HuggingFaceFormat::Size& size : format.sizes) {
     if (!size.required && (!config.contains(size.key) || config[size.key].is_null())) continue;
     ZF_ASSIGN_OR_RETURN(const int64_t value, Size(config, size.key));
     (model.*size.set)(value);
@@ -90,4 +90,4 @@ absl::StatusOr<v1::ModelConfig> ParseHuggingFaceConfig(std::string_view text) {
   return model;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -9,19 +9,19 @@
 #include "worker/model/families.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 // The files of a model's directory.
 inline constexpr char kHuggingFaceConfigName[] = "config.json";
 inline constexpr char kHuggingFaceWeightsName[] = "model.safetensors";
 
 // The text of config.json for a model of `family`.
-std::string HuggingFaceConfigText(const ModelFamily& family, const v1::ModelConfig& model);
+std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model);
 
 // The model that a config.json describes. DataLoss if a size is missing or of the wrong type, InvalidArgument, naming
 // the key, for a variant whose arithmetic differs from ours.
 absl::StatusOr<v1::ModelConfig> ParseHuggingFaceConfig(std::string_view text);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_CONFIG_H_

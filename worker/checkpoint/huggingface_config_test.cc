@@ -5,7 +5,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::testing::HasSubstr;
@@ -24,7 +24,7 @@ TEST(HuggingFaceConfigTest, ReadsBackWhatItWrites) {
   EXPECT_EQ(model.kv_heads(), 12);
   EXPECT_EQ(model.family(), "gpt2");
   model.set_intermediate(1000);
-  auto back = ParseHuggingFaceConfig(HuggingFaceConfigText(**FindModelFamily("gpt2"), model));
+  auto back = ParseHuggingFaceConfig(HuggingFaceConfigText(**model::FindModelFamily("gpt2"), model));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(model, *back));
 }
@@ -32,9 +32,9 @@ TEST(HuggingFaceConfigTest, ReadsBackWhatItWrites) {
 TEST(HuggingFaceConfigTest, EndOfTextOnlyWhereTheVocabularyHasOne) {
   v1::ModelConfig model;
   model.set_vocab(50257);
-  EXPECT_THAT(HuggingFaceConfigText(**FindModelFamily("gpt2"), model), HasSubstr("\"eos_token_id\": 50256"));
+  EXPECT_THAT(HuggingFaceConfigText(**model::FindModelFamily("gpt2"), model), HasSubstr("\"eos_token_id\": 50256"));
   model.set_vocab(256);
-  EXPECT_THAT(HuggingFaceConfigText(**FindModelFamily("gpt2"), model), HasSubstr("\"eos_token_id\": null"));
+  EXPECT_THAT(HuggingFaceConfigText(**model::FindModelFamily("gpt2"), model), HasSubstr("\"eos_token_id\": null"));
 }
 
 TEST(HuggingFaceConfigTest, OtherArithmeticIsRefusedByKey) {
@@ -56,4 +56,4 @@ TEST(HuggingFaceConfigTest, SizesMustBeThere) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

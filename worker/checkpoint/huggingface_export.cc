@@ -14,14 +14,15 @@
 #include "worker/checkpoint/transpose.h"
 #include "worker/model/families.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
-bool IsTransposed(const ModelFamily& family, const v1::TensorEntry& tensor) {
+bool IsTransposed(const model::ModelFamily& family, const v1::TensorEntry& tensor) {
   return family.hugging_face.is_transposed(tensor.name()) && tensor.shape_size() == 2;
 }
 
-std::vector<SafetensorsTensor> ExportedTensors(const ModelFamily& family, const v1::CheckpointManifest& manifest) {
+std::vector<SafetensorsTensor> ExportedTensors(const model::ModelFamily& family,
+                                               const v1::CheckpointManifest& manifest) {
   std::vector<SafetensorsTensor> tensors;
   for (const v1::TensorEntry& entry : manifest.tensors()) {
     SafetensorsTensor tensor;
@@ -34,8 +35,8 @@ std::vector<SafetensorsTensor> ExportedTensors(const ModelFamily& family, const 
   return tensors;
 }
 
-absl::Status WriteWeights(const std::string& path, const ModelFamily& family, const v1::CheckpointManifest& manifest,
-                          std::span<const float> master) {
+absl::Status WriteWeights(const std::string& path, const model::ModelFamily& family,
+                          const v1::CheckpointManifest& manifest, std::span<const float> master) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(path));
   const std::string header = EncodeSafetensorsHeader(ExportedTensors(family, manifest));
   ZF_RETURN_IF_ERROR(file->Write(std::as_bytes(std::span(header))));
@@ -57,7 +58,7 @@ absl::Status WriteWeights(const std::string& path, const ModelFamily& family, co
 absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
   const v1::ModelConfig& model = manifest.config().model();
-  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(model.family()));
+  ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
   const std::string weights = JoinPath(out_dir, kHuggingFaceWeightsName),
                     config = JoinPath(out_dir, kHuggingFaceConfigName);
   for (const std::string& path : {weights, config}) {
@@ -77,4 +78,4 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
   return WriteFileAtomically(config, HuggingFaceConfigText(*family, model));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

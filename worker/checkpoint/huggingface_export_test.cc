@@ -6,7 +6,7 @@
 #include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::testing::HasSubstr;
@@ -17,12 +17,12 @@ TEST_F(HuggingFaceExportTest, TensorsCarryTheirNamesShapesAndValues) {
   std::string step_dir = Save(9, 3);
   absl::Status status = ExportHuggingFace(step_dir, Path("out"));
   ASSERT_TRUE(status.ok()) << status;
-  auto source = HuggingFaceSource::Open(Path("out"), (*FindModelFamily("gpt2"))->hugging_face);
+  auto source = HuggingFaceSource::Open(Path("out"), (*model::FindModelFamily("gpt2"))->hugging_face);
   ASSERT_TRUE(source.ok()) << source.status();
-  const ModelSpec spec = SmallSpec();
+  const model::ModelSpec spec = SmallSpec();
   EXPECT_EQ(source->Names().size(), spec.tensors().size());
-  for (const TensorSpec& tensor : spec.tensors()) {
-    const bool turned = (*FindModelFamily("gpt2"))->hugging_face.is_transposed(tensor.name);
+  for (const model::TensorSpec& tensor : spec.tensors()) {
+    const bool turned = (*model::FindModelFamily("gpt2"))->hugging_face.is_transposed(tensor.name);
     std::vector<int64_t> shape = tensor.shape;
     if (turned) std::swap(shape[0], shape[1]);
     std::vector<float> values(tensor.elements());
@@ -60,4 +60,4 @@ TEST_F(HuggingFaceExportTest, ADamagedCheckpointIsNotExported) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

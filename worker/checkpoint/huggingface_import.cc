@@ -20,14 +20,14 @@
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
 constexpr char kHeadName[] = "lm_head.weight";
 
 // A tensor's name in a source, where none has the prefix.
-std::string SourceName(const HuggingFaceFormat& format, const TensorSpec& tensor) {
+std::string SourceName(const model::HuggingFaceFormat& format, const model::TensorSpec& tensor) {
   ZF_CHECK(tensor.name.starts_with(format.prefix));
   return tensor.name.substr(format.prefix.size());
 }
@@ -40,13 +40,13 @@ absl::StatusOr<v1::ModelConfig> ReadConfig(const std::string& hf_dir) {
   return model;
 }
 
-std::vector<int64_t> SourceShape(const HuggingFaceFormat& format, const TensorSpec& tensor) {
+std::vector<int64_t> SourceShape(const model::HuggingFaceFormat& format, const model::TensorSpec& tensor) {
   if (!format.is_transposed(tensor.name)) return tensor.shape;
   return {tensor.shape[1], tensor.shape[0]};
 }
 
-absl::Status ReadTensor(const HuggingFaceSource& source, const HuggingFaceFormat& format, const TensorSpec& tensor,
-                        std::span<float> into) {
+absl::Status ReadTensor(const HuggingFaceSource& source, const model::HuggingFaceFormat& format,
+                        const model::TensorSpec& tensor, std::span<float> into) {
   const std::string name = SourceName(format, tensor);
   const std::vector<int64_t> shape = SourceShape(format, tensor);
   if (!format.is_transposed(tensor.name)) return source.Read(name, shape, into);
@@ -57,17 +57,17 @@ absl::Status ReadTensor(const HuggingFaceSource& source, const HuggingFaceFormat
 }
 
 // Every tensor of the source must have found its place; a tied head must be the token embedding again.
-absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string& hf_dir, const ModelFamily& family,
-                              const ModelSpec& spec) {
+absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string& hf_dir,
+                              const model::ModelFamily& family, const model::ModelSpec& spec) {
   std::set<std::string> known;
   if (family.tied_embedding) known.insert(kHeadName);
-  for (const TensorSpec& tensor : spec.tensors()) known.insert(SourceName(family.hugging_face, tensor));
+  for (const model::TensorSpec& tensor : spec.tensors()) known.insert(SourceName(family.hugging_face, tensor));
   for (const std::string& name : source.Names()) {
     if (!known.contains(name)) return absl::DataLossError(absl::StrCat(hf_dir, ": unknown tensor '", name, "'"));
   }
   if (!family.tied_embedding || !source.Has(kHeadName)) return absl::OkStatus();
   const std::string embedding_name(family.hugging_face.embedding);
-  for (const TensorSpec& tensor : spec.tensors()) {
+  for (const model::TensorSpec& tensor : spec.tensors()) {
     if (SourceName(family.hugging_face, tensor) != embedding_name) continue;
     std::vector<float> head(tensor.elements()), embedding(tensor.elements());
     ZF_RETURN_IF_ERROR(source.Read(kHeadName, tensor.shape, head));
@@ -80,11 +80,12 @@ absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string
   return absl::OkStatus();
 }
 
-v1::CheckpointManifest ImportedManifest(const v1::Config& config, const ModelSpec& spec, const ImportStamp& stamp) {
+v1::CheckpointManifest ImportedManifest(const v1::Config& config, const model::ModelSpec& spec,
+                                        const ImportStamp& stamp) {
   v1::CheckpointManifest manifest;
   manifest.set_format_version(kManifestFormatVersion);
   *manifest.mutable_config() = config;
-  for (const TensorSpec& tensor : spec.tensors()) {
+  for (const model::TensorSpec& tensor : spec.tensors()) {
     v1::TensorEntry* entry = manifest.add_tensors();
     entry->set_name(tensor.name);
     entry->set_dtype(kStoredDType);
@@ -108,18 +109,18 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
                                const ImportStamp& stamp) {
   v1::Config config = defaults;
   ZF_ASSIGN_OR_RETURN(*config.mutable_model(), ReadConfig(hf_dir));
-  absl::StatusOr<ModelSpec> spec = ModelSpec::Create(config.model());
+  absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(config.model());
   if (!spec.ok()) return Annotate(spec.status(), JoinPath(hf_dir, kHuggingFaceConfigName));
-  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.model().family()));
-  const HuggingFaceFormat& format = family->hugging_face;
+  ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(config.model().family()));
+  const model::HuggingFaceFormat& format = family->hugging_face;
   ZF_ASSIGN_OR_RETURN(HuggingFaceSource source, HuggingFaceSource::Open(hf_dir, format));
 
   // Every tensor is held against its file before config.json's sizes are trusted with memory.
-  for (const TensorSpec& tensor : spec->tensors()) {
+  for (const model::TensorSpec& tensor : spec->tensors()) {
     ZF_RETURN_IF_ERROR(source.Check(SourceName(format, tensor), SourceShape(format, tensor)));
   }
   std::vector<float> master(spec->parameters());
-  for (const TensorSpec& tensor : spec->tensors()) {
+  for (const model::TensorSpec& tensor : spec->tensors()) {
     std::span<float> into = std::span(master).subspan(tensor.flat_begin, tensor.elements());
     ZF_RETURN_IF_ERROR(ReadTensor(source, format, tensor, into));
   }
@@ -127,10 +128,10 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
 
   const std::vector<float> zeros(master.size());
   v1::CheckpointManifest manifest = ImportedManifest(config, *spec, stamp);
-  const OptimizerRow& optimizer = StoredOptimizer(manifest);
+  const optim::OptimizerRow& optimizer = StoredOptimizer(manifest);
   std::vector<std::span<const float>> vectors(optimizer.vectors.size(), zeros);
   vectors[0] = master;
-  const std::vector<PlacedRange> everything = {{0, spec->parameters(), 0}};
+  const std::vector<coordinator::PlacedRange> everything = {{0, spec->parameters(), 0}};
   const std::string partial_dir = PartialDirectory(step_dir, manifest.generation());
   ZF_RETURN_IF_ERROR(CreateDirectories(ParentOf(step_dir)));
   ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(partial_dir));  // of an import that was interrupted
@@ -140,4 +141,4 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
   return committed;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

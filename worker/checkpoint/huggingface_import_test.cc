@@ -7,7 +7,7 @@
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::google::protobuf::util::MessageDifferencer;
@@ -65,7 +65,7 @@ TEST_F(HuggingFaceImportTest, RoundTripGivesBackEveryWeightAndZeroMoments) {
   for (int i = 0; i < manifest.tensors_size(); ++i) {
     EXPECT_TRUE(MessageDifferencer::Equals(manifest.tensors(i), original.tensors(i)));
   }
-  std::vector<PlacedRange> all = {{0, ManifestElements(manifest), 0}};
+  std::vector<coordinator::PlacedRange> all = {{0, ManifestElements(manifest), 0}};
   std::vector<float> master(all[0].elements()), first(master.size(), 1.0f), second(master.size(), 1.0f);
   ASSERT_TRUE(LoadRanges(Path("step-00000000"), manifest, all, {master.data(), first.data(), second.data()}).ok());
   EXPECT_EQ(master, State(0, all));
@@ -112,4 +112,4 @@ TEST_F(HuggingFaceImportTest, ACommittedCheckpointIsNotReplaced) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

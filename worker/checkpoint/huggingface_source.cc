@@ -13,7 +13,7 @@
 #include "worker/checkpoint/huggingface_config.h"
 #include "worker/device/dtype.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 constexpr char kIndexName[] = "model.safetensors.index.json";
@@ -50,7 +50,7 @@ T Load(const std::byte* data, size_t index) {
 }  // namespace
 
 absl::StatusOr<HuggingFaceSource> HuggingFaceSource::Open(const std::string& directory,
-                                                          const HuggingFaceFormat& format) {
+                                                          const model::HuggingFaceFormat& format) {
   HuggingFaceSource source(directory, format);
   const std::string weights = JoinPath(directory, kHuggingFaceWeightsName), index = JoinPath(directory, kIndexName);
   if (FileExists(weights)) {
@@ -115,9 +115,11 @@ absl::Status HuggingFaceSource::Read(const std::string& name, const std::vector<
   ZF_CHECK(SafetensorsBytes("F32", shape) == static_cast<int64_t>(into.size_bytes()));
   const std::byte* data = located.file->bytes().data() + located.data_begin + located.tensor.begin;
   if (dtype == "F32") std::memcpy(into.data(), data, into.size_bytes());
-  for (size_t i = 0; dtype == "BF16" && i < into.size(); ++i) into[i] = ToFloat(BF16{Load<uint16_t>(data, i)});
-  for (size_t i = 0; dtype == "F16" && i < into.size(); ++i) into[i] = ToFloat(F16{Load<uint16_t>(data, i)});
+  for (size_t i = 0; dtype == "BF16" && i < into.size(); ++i)
+    into[i] = device::ToFloat(device::BF16{Load<uint16_t>(data, i)});
+  for (size_t i = 0; dtype == "F16" && i < into.size(); ++i)
+    into[i] = device::ToFloat(device::F16{Load<uint16_t>(data, i)});
   return absl::OkStatus();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -14,14 +14,14 @@
 #include "worker/checkpoint/safetensors.h"
 #include "worker/model/families.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 class HuggingFaceSource {
  public:
   // Opens model.safetensors, or the files that model.safetensors.index.json lists. Names lose the
   // format's prefix; buffers that are no weights are left out. DataLoss naming the file, NotFound if there is none.
   // `format` is borrowed.
-  static absl::StatusOr<HuggingFaceSource> Open(const std::string& directory, const HuggingFaceFormat& format);
+  static absl::StatusOr<HuggingFaceSource> Open(const std::string& directory, const model::HuggingFaceFormat& format);
 
   // Names without the prefix.
   std::vector<std::string> Names() const;
@@ -41,16 +41,16 @@ class HuggingFaceSource {
     int64_t data_begin;
   };
 
-  HuggingFaceSource(std::string directory, const HuggingFaceFormat& format)
+  HuggingFaceSource(std::string directory, const model::HuggingFaceFormat& format)
       : directory_(std::move(directory)), format_(format) {}
   absl::Status AddFile(const std::string& path);
 
   std::string directory_;
-  const HuggingFaceFormat& format_;
+  const model::HuggingFaceFormat& format_;
   std::vector<std::unique_ptr<MappedFile>> files_;
   std::map<std::string, Located> tensors_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_SOURCE_H_

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::testing::AllOf;
@@ -25,7 +25,7 @@ class HuggingFaceSourceTest : public CheckpointTest {
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
   }
   std::string OpenError(absl::StatusCode code) {
-    absl::Status status = HuggingFaceSource::Open(directory_, (*FindModelFamily("gpt2"))->hugging_face).status();
+    absl::Status status = HuggingFaceSource::Open(directory_, (*model::FindModelFamily("gpt2"))->hugging_face).status();
     EXPECT_EQ(status.code(), code) << status;
     return std::string(status.message());
   }
@@ -35,7 +35,7 @@ TEST_F(HuggingFaceSourceTest, ConvertsTheFloatTypesAndDropsBuffersAndPrefix) {
   WriteFile("model.safetensors",
             {{"transformer.a", "F32", {2}}, {"b", "BF16", {2}}, {"c", "F16", {2}}, {"h.0.attn.bias", "U8", {1}}},
             Bytes<float>({1.5f, -2}) + Bytes<uint16_t>({0x3fc0, 0xc000}) + Bytes<uint16_t>({0x3e00, 0xc000}) + "x");
-  auto source = HuggingFaceSource::Open(directory_, (*FindModelFamily("gpt2"))->hugging_face);
+  auto source = HuggingFaceSource::Open(directory_, (*model::FindModelFamily("gpt2"))->hugging_face);
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_THAT(source->Names(), ElementsAre("a", "b", "c"));
   for (const char* name : {"a", "b", "c"}) {
@@ -47,7 +47,7 @@ TEST_F(HuggingFaceSourceTest, ConvertsTheFloatTypesAndDropsBuffersAndPrefix) {
 
 TEST_F(HuggingFaceSourceTest, RefusesMissingMisshapenAndOtherTypes) {
   WriteFile("model.safetensors", {{"a", "F32", {1, 2}}, {"i", "I64", {1}}}, std::string(16, 'x'));
-  auto source = HuggingFaceSource::Open(directory_, (*FindModelFamily("gpt2"))->hugging_face).value();
+  auto source = HuggingFaceSource::Open(directory_, (*model::FindModelFamily("gpt2"))->hugging_face).value();
   auto message = [&](const char* name, const std::vector<int64_t>& shape) {
     return std::string(source.Check(name, shape).message());
   };
@@ -61,7 +61,7 @@ TEST_F(HuggingFaceSourceTest, ReadsAShardedDirectory) {
   WriteFile("two.safetensors", {{"b", "F32", {1}}}, Bytes<float>({2}));
   Overwrite(Path("model.safetensors.index.json"),
             R"({"metadata":{},"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
-  EXPECT_THAT(HuggingFaceSource::Open(directory_, (*FindModelFamily("gpt2"))->hugging_face).value().Names(),
+  EXPECT_THAT(HuggingFaceSource::Open(directory_, (*model::FindModelFamily("gpt2"))->hugging_face).value().Names(),
               ElementsAre("a", "b"));
 }
 
@@ -78,4 +78,4 @@ TEST_F(HuggingFaceSourceTest, BadDirectoriesAreNamed) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -13,7 +13,7 @@
 #include "proto/json.h"
 #include "proto/json_parse.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 constexpr int64_t kMaxManifestBytes = int64_t{64} << 20;
@@ -72,7 +72,7 @@ absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text) {
   // The configuration's keys grow from release to release: one that is absent has its first value, which is checked.
   if (filled.ok()) filled = CheckEveryKeyPresent(*json, *manifest.GetDescriptor(), {"config"});
   if (!filled.ok()) return absl::DataLossError(std::string(filled.message()));
-  if (version < 3 && manifest.generation() > 0) manifest.set_team(kMostRanks);
+  if (version < 3 && manifest.generation() > 0) manifest.set_team(coordinator::kMostRanks);
   ZF_RETURN_IF_ERROR(ValidateManifest(manifest));
   return manifest;
 }
@@ -88,8 +88,8 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir)
   return manifest;
 }
 
-const OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest) {
-  const absl::StatusOr<const OptimizerRow*> row = FindOptimizer(manifest.config().optimizer().name());
+const optim::OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest) {
+  const absl::StatusOr<const optim::OptimizerRow*> row = optim::FindOptimizer(manifest.config().optimizer().name());
   ZF_CHECK(row.ok());
   return **row;
 }
@@ -98,7 +98,9 @@ int64_t ManifestElements(const v1::CheckpointManifest& manifest) {
   return manifest.tensors().empty() ? 0 : manifest.tensors(manifest.tensors_size() - 1).flat_end();
 }
 
-std::vector<PlacedRange> StoredRanges(const v1::ShardFile& file) { return RangesOf(file.ranges()); }
+std::vector<coordinator::PlacedRange> StoredRanges(const v1::ShardFile& file) {
+  return coordinator::RangesOf(file.ranges());
+}
 
 int64_t StoredElements(const v1::ShardFile& file) {
   int64_t elements = 0;
@@ -106,8 +108,8 @@ int64_t StoredElements(const v1::ShardFile& file) {
   return elements;
 }
 
-void SetStoredRanges(const std::vector<PlacedRange>& ranges, v1::ShardFile* file) {
-  SetRanges(ranges, file->mutable_ranges());
+void SetStoredRanges(const std::vector<coordinator::PlacedRange>& ranges, v1::ShardFile* file) {
+  coordinator::SetRanges(ranges, file->mutable_ranges());
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

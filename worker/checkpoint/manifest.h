@@ -13,7 +13,7 @@
 #include "worker/optim/optimizer.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 // 1 had no digest of its own, 2 no team; both are still read.
 inline constexpr int kManifestFormatVersion = 3;
@@ -41,18 +41,18 @@ absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text);
 absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir);
 
 // The optimizer whose states a valid manifest's files hold.
-const OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest);
+const optim::OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest);
 
 // Elements of the flat space of a valid manifest.
 int64_t ManifestElements(const v1::CheckpointManifest& manifest);
 
 // The ranges that a file of a valid manifest holds, and the elements of each of its vectors.
-std::vector<PlacedRange> StoredRanges(const v1::ShardFile& file);
+std::vector<coordinator::PlacedRange> StoredRanges(const v1::ShardFile& file);
 int64_t StoredElements(const v1::ShardFile& file);
 
 // Fills in the ranges of a file's entry: the reverse of StoredRanges.
-void SetStoredRanges(const std::vector<PlacedRange>& ranges, v1::ShardFile* file);
+void SetStoredRanges(const std::vector<coordinator::PlacedRange>& ranges, v1::ShardFile* file);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_MANIFEST_H_

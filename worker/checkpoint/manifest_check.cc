@@ -19,7 +19,7 @@
 #include "worker/optim/loss_scaling.h"
 #include "worker/optim/optimizer.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 // Far beyond any model, far below what could overflow once multiplied by an element's bytes.
@@ -53,7 +53,7 @@ std::vector<IntegerRow> IntegerRows(const v1::CheckpointManifest& m) {
       {"config.checkpoint.every_steps", c.checkpoint().every_steps(), 0, kMaxSteps},
       {"config.checkpoint.keep", c.checkpoint().keep(), 1, kBillion},
       {"step", m.step(), 0, c.steps()},
-      {"world_size", m.world_size(), 1, kMostRanks},
+      {"world_size", m.world_size(), 1, coordinator::kMostRanks},
       {"zero_stage", m.zero_stage(), c.parallel().zero_stage(), c.parallel().zero_stage()},
       // Whatever the batch sizes were on the way, a step takes at least one sample and at most a billion.
       {"data_cursor.samples_consumed", m.data_cursor().samples_consumed(), m.step(),
@@ -90,7 +90,7 @@ absl::Status CheckConfiguration(const v1::CheckpointManifest& manifest) {
     return Wrong(row.key, absl::StrCat(row.value, ", expected ", row.smallest,
                                        row.smallest == row.largest ? "" : absl::StrCat(" to ", row.largest)));
   }
-  if (const absl::Status team = ConfiguredTeam(c.parallel()).status(); !team.ok()) {
+  if (const absl::Status team = coordinator::ConfiguredTeam(c.parallel()).status(); !team.ok()) {
     return Wrong("config.parallel.team", std::string(team.message()));
   }
   for (const NumberRow& row : NumberRows(c)) {
@@ -99,13 +99,13 @@ absl::Status CheckConfiguration(const v1::CheckpointManifest& manifest) {
   }
   for (const ChoiceRow& row :
        {ChoiceRow{"config.precision", c.precision(), {"bf16", "fp16", "fp32"}},
-        ChoiceRow{"config.optimizer.name", c.optimizer().name(), OptimizerNames()},
+        ChoiceRow{"config.optimizer.name", c.optimizer().name(), optim::OptimizerNames()},
         ChoiceRow{"config.schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}}}) {
     if (std::find(row.choices.begin(), row.choices.end(), row.value) == row.choices.end()) {
       return Wrong(row.key, absl::StrCat("unknown value '", row.value, "'"));
     }
   }
-  for (const OptimizerKey& key : StoredOptimizer(manifest).keys) {
+  for (const optim::OptimizerKey& key : StoredOptimizer(manifest).keys) {
     const double value = (c.optimizer().*key.get)();
     if (std::isfinite(value) && key.fits(value)) continue;
     return Wrong(absl::StrCat("config.optimizer.", key.name), absl::StrCat(key.wanted, ", got ", value));
@@ -119,8 +119,8 @@ absl::Status CheckRunState(const v1::CheckpointManifest& manifest) {
     return Wrong("generation", absl::StrCat(manifest.generation(), ", expected at most ", kMaxGeneration));
   }
   const int least_team = manifest.generation() > 0 ? 1 : 0;  // 0: no run has formed yet
-  if (manifest.team() < least_team || manifest.team() > kMostRanks) {
-    return Wrong("team", absl::StrCat(manifest.team(), ", expected ", least_team, " to ", kMostRanks));
+  if (manifest.team() < least_team || manifest.team() > coordinator::kMostRanks) {
+    return Wrong("team", absl::StrCat(manifest.team(), ", expected ", least_team, " to ", coordinator::kMostRanks));
   }
   if (manifest.random().seed() != manifest.config().seed()) {
     return Wrong("random.seed",
@@ -128,7 +128,7 @@ absl::Status CheckRunState(const v1::CheckpointManifest& manifest) {
   }
   const v1::LossScaleState& loss_scale = manifest.loss_scale();
   const bool scaled = manifest.config().precision() == "fp16";
-  const LossScaling& scaling = scaled ? kDynamicLossScaling : kFixedLossScaling;
+  const device::LossScaling& scaling = scaled ? optim::kDynamicLossScaling : optim::kFixedLossScaling;
   const double most = scaling.most;
   if (!(loss_scale.scale() >= 1 && loss_scale.scale() <= most)) {
     return Wrong("loss_scale.scale", absl::StrCat(loss_scale.scale(), ", expected ", scaled ? "1 to " : "", most,
@@ -170,14 +170,14 @@ absl::Status CheckTensors(const v1::CheckpointManifest& manifest) {
 }
 
 // The table must be that of the configured model, row by row.
-absl::Status CheckTensorsOfModel(const v1::CheckpointManifest& manifest, const ModelSpec& spec) {
+absl::Status CheckTensorsOfModel(const v1::CheckpointManifest& manifest, const model::ModelSpec& spec) {
   const int expected = static_cast<int>(spec.tensors().size());
   if (manifest.tensors_size() != expected) {
     return Wrong("tensors", absl::StrCat(manifest.tensors_size(), " of them, config.model has ", expected));
   }
   for (int i = 0; i < expected; ++i) {
     const v1::TensorEntry& entry = manifest.tensors(i);
-    const TensorSpec& tensor = spec.tensors()[i];
+    const model::TensorSpec& tensor = spec.tensors()[i];
     if (entry.name() == tensor.name &&
         std::equal(entry.shape().begin(), entry.shape().end(), tensor.shape.begin(), tensor.shape.end())) {
       continue;
@@ -194,9 +194,9 @@ bool IsDigest(const std::string& text) {
 }
 
 // Ranges that follow one another both in the flat space and in the file are one: an import stores the whole model so.
-std::vector<PlacedRange> Merged(const std::vector<PlacedRange>& ranges) {
-  std::vector<PlacedRange> merged;
-  for (const PlacedRange& range : ranges) {
+std::vector<coordinator::PlacedRange> Merged(const std::vector<coordinator::PlacedRange>& ranges) {
+  std::vector<coordinator::PlacedRange> merged;
+  for (const coordinator::PlacedRange& range : ranges) {
     if (!merged.empty() && merged.back().flat_end == range.flat_begin &&
         merged.back().offset + merged.back().elements() == range.offset) {
       merged.back().flat_end = range.flat_end;
@@ -207,7 +207,7 @@ std::vector<PlacedRange> Merged(const std::vector<PlacedRange>& ranges) {
   return merged;
 }
 
-absl::Status CheckRanges(const v1::ShardFile& file, const PartitionMap& map, const std::string& where) {
+absl::Status CheckRanges(const v1::ShardFile& file, const coordinator::PartitionMap& map, const std::string& where) {
   for (int r = 0; r < file.ranges_size(); ++r) {
     const v1::FlatRange& range = file.ranges(r);
     if (range.flat_begin() >= 0 && range.flat_begin() < range.flat_end() && range.flat_end() <= map.TotalElements() &&
@@ -218,11 +218,12 @@ absl::Status CheckRanges(const v1::ShardFile& file, const PartitionMap& map, con
                  absl::StrCat("[", range.flat_begin(), ", ", range.flat_end(), ") at offset ", range.offset(),
                               " is not a range within ", map.TotalElements(), " elements"));
   }
-  const std::vector<PlacedRange> expected = Merged(map.StoredRanges(file.rank())), found = Merged(StoredRanges(file));
+  const std::vector<coordinator::PlacedRange> expected = Merged(map.StoredRanges(file.rank())),
+                                              found = Merged(StoredRanges(file));
   if (found == expected) return absl::OkStatus();
   const size_t r = static_cast<size_t>(
       std::mismatch(found.begin(), found.end(), expected.begin(), expected.end()).first - found.begin());
-  const auto text = [](const std::vector<PlacedRange>& ranges, size_t i) {
+  const auto text = [](const std::vector<coordinator::PlacedRange>& ranges, size_t i) {
     if (i >= ranges.size()) return std::string("none");
     return absl::StrCat("[", ranges[i].flat_begin, ", ", ranges[i].flat_end, ") at offset ", ranges[i].offset);
   };
@@ -231,12 +232,12 @@ absl::Status CheckRanges(const v1::ShardFile& file, const PartitionMap& map, con
                             map.world_size(), " owns ", text(expected, r)));
 }
 
-absl::Status CheckFiles(const v1::CheckpointManifest& manifest, const ModelSpec& spec) {
+absl::Status CheckFiles(const v1::CheckpointManifest& manifest, const model::ModelSpec& spec) {
   if (manifest.files_size() != manifest.world_size()) {
     return Wrong("files",
                  absl::StrCat(manifest.files_size(), " of them, expected one per rank of ", manifest.world_size()));
   }
-  const PartitionMap map(spec.units(), manifest.world_size());
+  const coordinator::PartitionMap map(spec.units(), manifest.world_size());
   for (int f = 0; f < manifest.files_size(); ++f) {
     const v1::ShardFile& file = manifest.files(f);
     const std::string where = absl::StrCat("files[", f, "]");
@@ -274,10 +275,10 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
   ZF_RETURN_IF_ERROR(CheckConfiguration(manifest));
   ZF_RETURN_IF_ERROR(CheckRunState(manifest));
   ZF_RETURN_IF_ERROR(CheckTensors(manifest));
-  absl::StatusOr<ModelSpec> spec = ModelSpec::Create(manifest.config().model());
+  absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(manifest.config().model());
   if (!spec.ok()) return Wrong("config", std::string(spec.status().message()));
   const v1::ModelConfig& model = manifest.config().model();
-  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(model.family()));
+  ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
   if (!family->grouped_queries && model.kv_heads() != model.heads()) {
     return Wrong("config.model.kv_heads", absl::StrCat(model.kv_heads(), ", expected ", model.heads(), " as heads"));
   }
@@ -285,4 +286,4 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
   return CheckFiles(manifest, *spec);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -11,7 +11,7 @@
 #include "proto/json.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::google::protobuf::util::MessageDifferencer;
@@ -107,7 +107,7 @@ TEST_F(ManifestTest, TheTeamOfAnOldRunIsAllItsRanks) {
   manifest_.set_generation(1);
   manifest_.set_team(2);
   EXPECT_EQ(ParseManifest(ManifestText(manifest_))->team(), 2);
-  EXPECT_EQ(ParseManifest(Version2Text(manifest_))->team(), kMostRanks);
+  EXPECT_EQ(ParseManifest(Version2Text(manifest_))->team(), coordinator::kMostRanks);
   EXPECT_THAT(ErrorAfter([](auto* m) { m->set_team(0); }), HasSubstr("team: 0, expected 1 to 1024"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->set_team(1025); }), HasSubstr("team: 1025"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_config()->mutable_parallel()->set_team("some"); }),
@@ -273,4 +273,4 @@ TEST_F(ManifestTest, ReadingNamesThePath) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

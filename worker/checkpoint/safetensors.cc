@@ -15,7 +15,7 @@
 #include "proto/json.h"
 #include "proto/json_parse.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -176,4 +176,4 @@ std::string EncodeSafetensorsHeader(const std::vector<SafetensorsTensor>& tensor
   return encoded + text;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

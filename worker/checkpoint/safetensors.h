@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100 * 1000 * 1000;  // the format's own limit
 inline constexpr int64_t kSafetensorsLengthBytes = 8;
@@ -46,6 +46,6 @@ std::string EncodeSafetensorsHeader(const std::vector<SafetensorsTensor>& tensor
 // Bytes of a tensor of this type and shape; -1 if the type is unknown or the size exceeds 63 bits.
 int64_t SafetensorsBytes(std::string_view dtype, const std::vector<int64_t>& shape);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_SAFETENSORS_H_

@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::testing::AllOf;
@@ -84,4 +84,4 @@ TEST_F(SafetensorsTest, MetadataIsNoTensor) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

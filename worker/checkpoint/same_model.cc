@@ -9,7 +9,7 @@
 #include "proto/json.h"
 #include "worker/model/families.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::ModelConfig& model,
                             const std::string& path) {
@@ -21,7 +21,7 @@ absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::Mo
                                               DumpJson(value), " there and ", DumpJson(here[field]),
                                               " in the configuration"));
   }
-  const absl::StatusOr<const ModelFamily*> family = FindModelFamily(model.family());
+  const absl::StatusOr<const model::ModelFamily*> family = model::FindModelFamily(model.family());
   if (family.ok() && !(*family)->position_table) return absl::OkStatus();
   if (model.context() <= stored.context()) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(
@@ -37,20 +37,20 @@ absl::Status CheckResumable(const v1::CheckpointManifest& manifest, const v1::Co
                                             " there and ", name, " in the configuration"));
 }
 
-std::vector<PlacedRange> StoredPlaces(const ModelSpec& spec, const v1::CheckpointManifest& manifest,
-                                      const std::vector<PlacedRange>& wanted) {
+std::vector<coordinator::PlacedRange> StoredPlaces(const model::ModelSpec& spec, const v1::CheckpointManifest& manifest,
+                                                   const std::vector<coordinator::PlacedRange>& wanted) {
   ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
-  std::vector<PlacedRange> places;
-  for (const PlacedRange& range : wanted) {
+  std::vector<coordinator::PlacedRange> places;
+  for (const coordinator::PlacedRange& range : wanted) {
     for (size_t t = 0; t < spec.tensors().size(); ++t) {
-      const TensorSpec& tensor = spec.tensors()[t];
+      const model::TensorSpec& tensor = spec.tensors()[t];
       const v1::TensorEntry& entry = manifest.tensors(static_cast<int>(t));
       const int64_t begin = std::max(range.flat_begin, tensor.flat_begin);
       const int64_t end = std::min(range.flat_end, tensor.flat_end);
       if (begin >= end) continue;
       ZF_CHECK(tensor.elements() <= entry.flat_end() - entry.flat_begin());
       const int64_t moved = entry.flat_begin() - tensor.flat_begin;
-      const PlacedRange place = {begin + moved, end + moved, range.offset + (begin - range.flat_begin)};
+      const coordinator::PlacedRange place = {begin + moved, end + moved, range.offset + (begin - range.flat_begin)};
       const bool follows = !places.empty() && places.back().flat_end == place.flat_begin &&
                            places.back().offset + places.back().elements() == place.offset;
       if (follows) places.back().flat_end = place.flat_end;
@@ -60,4 +60,4 @@ std::vector<PlacedRange> StoredPlaces(const ModelSpec& spec, const v1::Checkpoin
   return places;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -10,7 +10,7 @@
 #include "worker/model/spec.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 // OutOfRange, naming the field and both values, unless every field of the stored model that changes what it computes
 // equals the configured one. The context may be shorter than the stored one: a position table's first rows are a table.
@@ -23,9 +23,9 @@ absl::Status CheckResumable(const v1::CheckpointManifest& manifest, const v1::Co
 
 // `wanted`, ranges of the configured model's flat space, as ranges of the stored one's: what to give to LoadRanges.
 // Equal but for a shorter context, where all that follows the position table is elsewhere. CheckSameModel has passed.
-std::vector<PlacedRange> StoredPlaces(const ModelSpec& spec, const v1::CheckpointManifest& manifest,
-                                      const std::vector<PlacedRange>& wanted);
+std::vector<coordinator::PlacedRange> StoredPlaces(const model::ModelSpec& spec, const v1::CheckpointManifest& manifest,
+                                                   const std::vector<coordinator::PlacedRange>& wanted);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_SAME_MODEL_H_

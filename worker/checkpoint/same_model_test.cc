@@ -5,7 +5,7 @@
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::testing::HasSubstr;
@@ -58,12 +58,13 @@ TEST_F(SameModelTest, AShorterContextTakesTheFirstRows) {
   v1::ModelConfig model = SmallConfig().model();
   model.set_context(4);
   ASSERT_TRUE(CheckSameModel(manifest, model, step_dir).ok());
-  const ModelSpec spec = ModelSpec::Create(model).value();
+  const model::ModelSpec spec = model::ModelSpec::Create(model).value();
   for (int world_size : {1, 2, 5}) {
     for (int rank = 0; rank < world_size; ++rank) {
-      const std::vector<PlacedRange> wanted = PartitionMap(spec.units(), world_size).StoredRanges(rank);
+      const std::vector<coordinator::PlacedRange> wanted =
+          coordinator::PartitionMap(spec.units(), world_size).StoredRanges(rank);
       std::vector<float> moment(State(1, wanted).size(), -1.0f), expected;
-      for (const PlacedRange& range : wanted) {
+      for (const coordinator::PlacedRange& range : wanted) {
         for (int64_t i = range.flat_begin; i < range.flat_end; ++i) {
           // 31 rows of tokens, then positions, of 15 each: three rows less before all that follows.
           expected.push_back(Value(1, i < (31 + 4) * 15 ? i : i + 3 * 15));
@@ -78,10 +79,11 @@ TEST_F(SameModelTest, AShorterContextTakesTheFirstRows) {
 }
 
 TEST_F(SameModelTest, TheSameContextKeepsEveryRange) {
-  const std::vector<PlacedRange> wanted = PartitionMap(SmallSpec().units(), 1).StoredRanges(0);
+  const std::vector<coordinator::PlacedRange> wanted =
+      coordinator::PartitionMap(SmallSpec().units(), 1).StoredRanges(0);
   EXPECT_EQ(StoredPlaces(SmallSpec(), Manifest(1, 2), wanted),
-            (std::vector<PlacedRange>{{0, SmallSpec().parameters(), 0}}));
+            (std::vector<coordinator::PlacedRange>{{0, SmallSpec().parameters(), 0}}));
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "worker/checkpoint/manifest.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 std::string ShardFileName(int rank) { return absl::StrFormat("rank-%05d.safetensors", rank); }
 
@@ -14,10 +14,10 @@ bool IsShardFileName(const std::string& name) {
   return absl::StartsWith(name, "rank-") && absl::EndsWith(name, ".safetensors");
 }
 
-std::vector<SafetensorsTensor> ShardTensors(const OptimizerRow& optimizer, int64_t elements) {
+std::vector<SafetensorsTensor> ShardTensors(const optim::OptimizerRow& optimizer, int64_t elements) {
   std::vector<SafetensorsTensor> tensors;
-  for (const OptimizerVector& vector : optimizer.vectors) {
-    ZF_CHECK(vector.dtype == DType::kF32);  // all that this version of the format stores
+  for (const optim::OptimizerVector& vector : optimizer.vectors) {
+    ZF_CHECK(vector.dtype == device::DType::kF32);  // all that this version of the format stores
     SafetensorsTensor tensor;
     tensor.name = vector.name;
     tensor.dtype = kStoredDType;
@@ -27,4 +27,4 @@ std::vector<SafetensorsTensor> ShardTensors(const OptimizerRow& optimizer, int64
   return tensors;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -9,7 +9,7 @@
 #include "worker/checkpoint/safetensors.h"
 #include "worker/optim/optimizer.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 // Bytes read, hashed and written at a time.
 inline constexpr int64_t kShardChunkBytes = int64_t{4} << 20;
@@ -19,8 +19,8 @@ std::string ShardFileName(int rank);
 bool IsShardFileName(const std::string& name);
 
 // The vectors of a shard of `elements`, in file order, which is that of the optimizer's table.
-std::vector<SafetensorsTensor> ShardTensors(const OptimizerRow& optimizer, int64_t elements);
+std::vector<SafetensorsTensor> ShardTensors(const optim::OptimizerRow& optimizer, int64_t elements);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_SHARD_FORMAT_H_

@@ -3,7 +3,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 TEST(ShardFormatTest, NamesHaveFiveDigits) {
@@ -15,4 +15,4 @@ TEST(ShardFormatTest, NamesHaveFiveDigits) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -13,7 +13,7 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 absl::Status Bad(const std::string& path, const std::string& what) {
@@ -46,7 +46,7 @@ class HashedReader {
 };
 
 // The file's vectors must be the optimizer's, of the length that the manifest says.
-absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, const OptimizerRow& optimizer,
+absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, const optim::OptimizerRow& optimizer,
                                              HashedReader& reader) {
   ZF_ASSIGN_OR_RETURN(std::string first, reader.ReadText(std::min(file.bytes(), kSafetensorsLengthBytes)));
   absl::StatusOr<int64_t> length = ParseSafetensorsLength(first, file.bytes());
@@ -70,10 +70,10 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(const v1::ShardFile& file, const Op
 }
 
 // Hands on what `copies`, sorted by source offset, want of elements [first, first + chunk.size()) of a vector.
-absl::Status PlaceWanted(std::span<const float> chunk, int64_t first, std::span<const RangeCopy> copies, int vector,
-                         const ShardSink& sink) {
+absl::Status PlaceWanted(std::span<const float> chunk, int64_t first, std::span<const coordinator::RangeCopy> copies,
+                         int vector, const ShardSink& sink) {
   const int64_t last = first + static_cast<int64_t>(chunk.size());
-  for (const RangeCopy& copy : copies) {
+  for (const coordinator::RangeCopy& copy : copies) {
     if (copy.source_offset >= last) break;
     const int64_t begin = std::max(first, copy.source_offset);
     const int64_t end = std::min(last, copy.source_offset + copy.length);
@@ -93,8 +93,8 @@ absl::Status CheckLength(const std::string& path, const v1::ShardFile& file) {
                                 *bytes < file.bytes() ? ": truncated" : ": too long"));
 }
 
-absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, const OptimizerRow& optimizer,
-                       std::span<const RangeCopy> copies, const ShardSink& sink, std::span<float> buffer) {
+absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, const optim::OptimizerRow& optimizer,
+                       std::span<const coordinator::RangeCopy> copies, const ShardSink& sink, std::span<float> buffer) {
   ZF_RETURN_IF_ERROR(CheckLength(path, file));
   HashedReader reader(path);
   ZF_RETURN_IF_ERROR(ReadHeader(file, optimizer, reader));
@@ -121,15 +121,16 @@ size_t BufferElements(const v1::CheckpointManifest& manifest) {
 }  // namespace
 
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                        const std::vector<PlacedRange>& wanted, const ShardSink& sink) {
-  std::vector<std::vector<PlacedRange>> sources;
+                        const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink) {
+  std::vector<std::vector<coordinator::PlacedRange>> sources;
   for (const v1::ShardFile& file : manifest.files()) sources.push_back(StoredRanges(file));
-  absl::StatusOr<std::vector<RangeCopy>> copies = Reshard(sources, wanted);
+  absl::StatusOr<std::vector<coordinator::RangeCopy>> copies = coordinator::Reshard(sources, wanted);
   if (!copies.ok()) return Annotate(copies.status(), step_dir);
-  const OptimizerRow& optimizer = StoredOptimizer(manifest);
+  const optim::OptimizerRow& optimizer = StoredOptimizer(manifest);
   std::vector<float> buffer(BufferElements(manifest));
   for (auto begin = copies->begin(); begin != copies->end();) {
-    auto end = std::find_if(begin, copies->end(), [&](const RangeCopy& copy) { return copy.source != begin->source; });
+    auto end = std::find_if(begin, copies->end(),
+                            [&](const coordinator::RangeCopy& copy) { return copy.source != begin->source; });
     const v1::ShardFile& file = manifest.files(begin->source);
     ZF_RETURN_IF_ERROR(
         ReadShard(JoinPath(step_dir, file.name()), file, optimizer, std::span(begin, end), sink, buffer));
@@ -139,7 +140,7 @@ absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifes
 }
 
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                        const std::vector<PlacedRange>& wanted, const std::vector<float*>& targets) {
+                        const std::vector<coordinator::PlacedRange>& wanted, const std::vector<float*>& targets) {
   return LoadRanges(step_dir, manifest, wanted, [&](int vector, int64_t offset, std::span<const float> values) {
     float* const target = vector < static_cast<int>(targets.size()) ? targets[vector] : nullptr;
     if (target != nullptr) std::ranges::copy(values, target + offset);
@@ -167,4 +168,4 @@ absl::Status VerifyCheckpoint(const std::string& step_dir) {
   return VerifyShards(step_dir, manifest);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

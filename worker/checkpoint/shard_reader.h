@@ -11,7 +11,7 @@
 #include "coordinator/partition.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 // Where elements go: `values` belong at `offset` of vector `vector` of the stored optimizer's table (0: the master
 // weights). They are valid only during the call.
@@ -24,12 +24,12 @@ using ShardSink = std::function<absl::Status(int vector, int64_t offset, std::sp
 // each file's length, header and XXH3-128. DataLoss names the file and what is wrong with it; what the sink was given
 // must then be discarded.
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                        const std::vector<PlacedRange>& wanted, const ShardSink& sink);
+                        const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink);
 
 // As LoadRanges, to offsets of vectors in memory, in the order of the table; those beyond the last of `targets`, and
 // null ones, are left out.
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                        const std::vector<PlacedRange>& wanted, const std::vector<float*>& targets);
+                        const std::vector<coordinator::PlacedRange>& wanted, const std::vector<float*>& targets);
 
 // Checks that every file of the checkpoint is there with the length that the manifest gives: then memory for what it
 // holds may be allocated. DataLoss names the file.
@@ -41,6 +41,6 @@ absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& 
 // Reads and checks the manifest and every file of the checkpoint.
 absl::Status VerifyCheckpoint(const std::string& step_dir);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_SHARD_READER_H_

@@ -9,7 +9,7 @@
 #include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::testing::AllOf;
@@ -21,7 +21,8 @@ class ShardReaderTest : public CheckpointTest {
   static void ExpectLoads(const std::string& step_dir, int rank, int world_size) {
     auto manifest = ReadManifest(step_dir);
     ASSERT_TRUE(manifest.ok()) << manifest.status();
-    std::vector<PlacedRange> wanted = PartitionMap(SmallSpec().units(), world_size).StoredRanges(rank);
+    std::vector<coordinator::PlacedRange> wanted =
+        coordinator::PartitionMap(SmallSpec().units(), world_size).StoredRanges(rank);
     std::vector<std::vector<float>> loaded(3, std::vector<float>(State(0, wanted).size(), -1.0f));
     absl::Status status =
         LoadRanges(step_dir, *manifest, wanted, {loaded[0].data(), loaded[1].data(), loaded[2].data()});
@@ -62,17 +63,17 @@ TEST_F(ShardReaderTest, AnyWorldSizeReadsAnyOther) {
 TEST_F(ShardReaderTest, LargeShardsAreReadInPieces) {
   v1::CheckpointManifest manifest = Manifest(1, 2);
   manifest.mutable_config()->mutable_model()->set_vocab(2 * kShardChunkBytes / 4 / 15);
-  const ModelSpec spec = ModelSpec::Create(manifest.config().model()).value();
+  const model::ModelSpec spec = model::ModelSpec::Create(manifest.config().model()).value();
   SetTensors(spec, &manifest);
-  const PartitionMap map(spec.units(), 2);
+  const coordinator::PartitionMap map(spec.units(), 2);
   ASSERT_TRUE(CreateDirectory(Path("s")).ok());
   for (int rank = 0; rank < 2; ++rank) {
-    std::vector<PlacedRange> ranges = map.StoredRanges(rank);
+    std::vector<coordinator::PlacedRange> ranges = map.StoredRanges(rank);
     ASSERT_GT(ranges[0].elements(), kShardChunkBytes / 4);
     *manifest.add_files() = WriteState(Path("s"), rank, ranges).value();
   }
   ASSERT_TRUE(ValidateManifest(manifest).ok()) << ValidateManifest(manifest);
-  std::vector<PlacedRange> wanted = {{map.ShardElements(0) - 1000, spec.parameters() - 5, 0}};
+  std::vector<coordinator::PlacedRange> wanted = {{map.ShardElements(0) - 1000, spec.parameters() - 5, 0}};
   std::vector<float> moment(wanted[0].elements());
   ASSERT_TRUE(LoadRanges(Path("s"), manifest, wanted, {nullptr, nullptr, moment.data()}).ok());
   EXPECT_EQ(moment, State(2, wanted));
@@ -157,4 +158,4 @@ TEST_F(ShardReaderTest, VerifyingWhatIsNotCommittedIsNotFound) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -11,7 +11,7 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using Vectors = std::vector<std::span<const float>>;
@@ -35,9 +35,9 @@ struct HashedFile {
   }
 };
 
-void CheckRangesFit(const std::vector<PlacedRange>& ranges, const Vectors& vectors) {
+void CheckRangesFit(const std::vector<coordinator::PlacedRange>& ranges, const Vectors& vectors) {
   int64_t elements = 0;
-  for (const PlacedRange& range : ranges) {
+  for (const coordinator::PlacedRange& range : ranges) {
     ZF_CHECK(range.elements() > 0);
     ZF_CHECK(range.offset == elements);
     elements += range.elements();
@@ -45,7 +45,7 @@ void CheckRangesFit(const std::vector<PlacedRange>& ranges, const Vectors& vecto
   for (std::span<const float> vector : vectors) ZF_CHECK(static_cast<int64_t>(vector.size()) == elements);
 }
 
-absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const OptimizerRow& optimizer, const Vectors& vectors) {
+absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const optim::OptimizerRow& optimizer, const Vectors& vectors) {
   const std::string header = EncodeSafetensorsHeader(ShardTensors(optimizer, static_cast<int64_t>(vectors[0].size())));
   ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(std::span(header))));
   for (std::span<const float> vector : vectors) ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(vector)));
@@ -59,7 +59,8 @@ absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const OptimizerRow& opt
 }  // namespace
 
 absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
-                                         const std::vector<PlacedRange>& stored_ranges, const OptimizerRow& optimizer,
+                                         const std::vector<coordinator::PlacedRange>& stored_ranges,
+                                         const optim::OptimizerRow& optimizer,
                                          const std::vector<std::span<const float>>& vectors) {
   ZF_CHECK(vectors.size() == optimizer.vectors.size());
   CheckRangesFit(stored_ranges, vectors);
@@ -82,4 +83,4 @@ absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int ran
   return entry;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -11,7 +11,7 @@
 #include "worker/optim/optimizer.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 // Writes rank `rank`'s file into `partial_dir` (PartialDirectory; made if missing, its parent must exist) and returns
 // its manifest entry once the bytes are durable. `stored_ranges` (PartitionMap::StoredRanges) say which elements the
@@ -21,9 +21,10 @@ namespace zerofleet {
 // The file is created exclusively: AlreadyExists if it is there, whoever wrote it. On any other error the file is
 // removed and nothing is to be committed: a failed fsync is not retried.
 absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
-                                         const std::vector<PlacedRange>& stored_ranges, const OptimizerRow& optimizer,
+                                         const std::vector<coordinator::PlacedRange>& stored_ranges,
+                                         const optim::OptimizerRow& optimizer,
                                          const std::vector<std::span<const float>>& vectors);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_SHARD_WRITER_H_

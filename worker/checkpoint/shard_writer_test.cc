@@ -14,7 +14,7 @@
 #include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/test_support.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 using ::testing::ElementsAre;
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 class ShardWriterTest : public CheckpointTest {
  protected:
   absl::StatusOr<v1::ShardFile> Write(const std::string& step_dir, int64_t elements) {
-    std::vector<PlacedRange> ranges;
+    std::vector<coordinator::PlacedRange> ranges;
     if (elements > 0) ranges = {{0, elements, 0}};
     return WriteState(step_dir, 0, ranges);
   }
@@ -49,7 +49,7 @@ TEST_F(ShardWriterTest, WritesSafetensorsAndReportsItsDigest) {
 }
 
 TEST_F(ShardWriterTest, HoldsTheVectorsOfItsOptimizer) {
-  for (const OptimizerRow& optimizer : Optimizers()) {
+  for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
     ASSERT_TRUE(WriteState(Path(optimizer.name), 0, {{0, 1000, 0}}, optimizer).ok());
     const std::string path = Path(std::string(optimizer.name) + "/rank-00000.safetensors");
     const SafetensorsHeader header = ReadSafetensorsHeader(path).value();
@@ -121,4 +121,4 @@ TEST_F(ShardWriterTest, ADirectoryThatCannotBeMadeIsNamed) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -16,7 +16,7 @@
 #include "worker/checkpoint/shard_writer.h"
 #include "worker/model/spec.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 class CheckpointTest : public testing::Test {
  protected:
@@ -57,15 +57,15 @@ class CheckpointTest : public testing::Test {
     config.set_seed(5);
     return config;
   }
-  static ModelSpec SmallSpec() { return ModelSpec::Create(SmallConfig().model()).value(); }
+  static model::ModelSpec SmallSpec() { return model::ModelSpec::Create(SmallConfig().model()).value(); }
 
   // The state of element `i` in vector `vector` of the optimizer's table: no two alike.
   static float Value(size_t vector, int64_t i) {
     return static_cast<float>(static_cast<int64_t>(vector) * 1000000 + i) * 0.125f;
   }
-  static std::vector<float> State(size_t vector, const std::vector<PlacedRange>& ranges) {
+  static std::vector<float> State(size_t vector, const std::vector<coordinator::PlacedRange>& ranges) {
     std::vector<float> state;
-    for (const PlacedRange& range : ranges) {
+    for (const coordinator::PlacedRange& range : ranges) {
       for (int64_t i = range.flat_begin; i < range.flat_end; ++i) state.push_back(Value(vector, i));
     }
     return state;
@@ -73,16 +73,16 @@ class CheckpointTest : public testing::Test {
 
   // What WriteShard is given of a rank's state.
   static absl::StatusOr<v1::ShardFile> WriteState(const std::string& partial_dir, int rank,
-                                                  const std::vector<PlacedRange>& ranges,
-                                                  const OptimizerRow& optimizer = Optimizers().front()) {
+                                                  const std::vector<coordinator::PlacedRange>& ranges,
+                                                  const optim::OptimizerRow& optimizer = optim::Optimizers().front()) {
     std::vector<std::vector<float>> states;
     for (size_t v = 0; v < optimizer.vectors.size(); ++v) states.push_back(State(v, ranges));
     return WriteShard(partial_dir, rank, ranges, optimizer, {states.begin(), states.end()});
   }
 
-  static void SetTensors(const ModelSpec& spec, v1::CheckpointManifest* manifest) {
+  static void SetTensors(const model::ModelSpec& spec, v1::CheckpointManifest* manifest) {
     manifest->clear_tensors();
-    for (const TensorSpec& tensor : spec.tensors()) {
+    for (const model::TensorSpec& tensor : spec.tensors()) {
       v1::TensorEntry* entry = manifest->add_tensors();
       entry->set_name(tensor.name);
       entry->set_dtype(kStoredDType);
@@ -110,9 +110,9 @@ class CheckpointTest : public testing::Test {
   // What a fleet of `world_size` does to save the small model as `step_dir`; everything but the commit.
   static v1::CheckpointManifest WriteShards(const std::string& step_dir, int64_t step, int world_size) {
     v1::CheckpointManifest manifest = Manifest(step, world_size);
-    PartitionMap map(SmallSpec().units(), world_size);
+    coordinator::PartitionMap map(SmallSpec().units(), world_size);
     for (int rank = 0; rank < world_size; ++rank) {
-      std::vector<PlacedRange> ranges = map.StoredRanges(rank);
+      std::vector<coordinator::PlacedRange> ranges = map.StoredRanges(rank);
       auto file =
           WriteState(PartialDirectory(step_dir, manifest.generation()), rank, ranges, StoredOptimizer(manifest));
       EXPECT_TRUE(file.ok()) << file.status();
@@ -135,6 +135,6 @@ class CheckpointTest : public testing::Test {
   const std::string directory_ = JoinPath(testing::TempDir(), "zerofleet_checkpoint_test_" + std::to_string(getpid()));
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_TEST_SUPPORT_H_

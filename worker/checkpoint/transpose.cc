@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 void Transpose(std::span<const float> from, int64_t rows, int64_t columns, std::span<float> to) {
   constexpr int64_t kBlock = 32;
@@ -22,4 +22,4 @@ void Transpose(std::span<const float> from, int64_t rows, int64_t columns, std::
   }
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <span>
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 
 // `to` (columns, rows) becomes the transpose of `from` (rows, columns); they do not overlap.
 void Transpose(std::span<const float> from, int64_t rows, int64_t columns, std::span<float> to);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint
 
 #endif  // ZEROFLEET_WORKER_CHECKPOINT_TRANSPOSE_H_

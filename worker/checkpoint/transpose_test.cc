@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::checkpoint {
 namespace {
 
 TEST(TransposeTest, TurnsEveryShape) {
@@ -25,4 +25,4 @@ TEST(TransposeTest, TurnsEveryShape) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::checkpoint

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 uint64_t Digest(const std::string& bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
@@ -80,4 +80,4 @@ std::optional<SharedDevice> FindSharedDevice(std::span<const std::string> device
   return std::nullopt;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -15,7 +15,7 @@
 #include "worker/collective/endpoint.h"
 #include "zerofleet/v1/collective.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 inline constexpr int kNcclIdBytes = 128;
 
@@ -46,6 +46,6 @@ struct SharedDevice {
 // The lowest two ranks that are on the same GPU, which NCCL refuses. Every rank finds the same two.
 std::optional<SharedDevice> FindSharedDevice(std::span<const std::string> device_ids);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_ADDRESS_H_

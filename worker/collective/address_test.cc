@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 v1::CollectiveAddress Example() {
@@ -75,4 +75,4 @@ TEST(AddressTest, FindsTheFirstTwoRanksOnOneDevice) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -30,7 +30,7 @@
 #include "worker/collective/ucx.h"
 #include "worker/collective/watchdog_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 std::string ReadLine() {
@@ -50,7 +50,7 @@ int Sums(Communicator& communicator) {
   for (int64_t count : {1, 1000, 100'000, 3'000'001}) {
     std::vector<float> data(count);
     for (int64_t i = 0; i < count; i++) data[i] = static_cast<float>(communicator.rank() + i % 100);
-    const absl::Status status = communicator.AllReduce({data.data(), DType::kF32}, count, "sums").Wait();
+    const absl::Status status = communicator.AllReduce({data.data(), device::DType::kF32}, count, "sums").Wait();
     if (!status.ok()) return Fail(status.ToString());
     for (int64_t i = 0; i < count; i++) {
       const float expected = static_cast<float>(sum_of_ranks + size * (i % 100));
@@ -72,7 +72,7 @@ int Streams(Communicator& communicator, int64_t count) {
   std::vector<float> data(count);
   absl::Status status;
   for (int i = 0; status.ok(); i++) {
-    status = communicator.AllReduce({data.data(), DType::kF32}, count, "streams").Wait();
+    status = communicator.AllReduce({data.data(), device::DType::kF32}, count, "streams").Wait();
     if (i == 0) std::cout << "running" << std::endl;
   }
   const double failed_at = Clock::Real().MonotonicSeconds();
@@ -84,30 +84,31 @@ int Streams(Communicator& communicator, int64_t count) {
 
 constexpr int64_t kCounted = 3'000'001;  // elements, in several chunks
 
-std::vector<BF16> ValuesOf(int rank) {
-  std::vector<BF16> values(kCounted);
-  for (int64_t i = 0; i < kCounted; i++) values[i] = ToBF16(1.0f / static_cast<float>(3 + i % 1000 * (rank + 1)));
+std::vector<device::BF16> ValuesOf(int rank) {
+  std::vector<device::BF16> values(kCounted);
+  for (int64_t i = 0; i < kCounted; i++)
+    values[i] = device::ToBF16(1.0f / static_cast<float>(3 + i % 1000 * (rank + 1)));
   return values;
 }
 
 // What the reduce-scatter and the gather behind it give every rank, on threads of this process.
-std::vector<BF16> SumInProcess(const CollectiveGroup& group) {
-  std::vector<BF16> sum(kCounted);
+std::vector<device::BF16> SumInProcess(const CollectiveGroup& group) {
+  std::vector<device::BF16> sum(kCounted);
   auto communicators = CreateInProcessGroup(group.name, group.size(), group.team);
-  std::vector<std::vector<BF16>> values;
+  std::vector<std::vector<device::BF16>> values;
   std::vector<Communicator::Pending> pending;
   for (int rank = 0; rank < group.size(); rank++) {
     values.push_back(ValuesOf(rank));
-    BF16* const mine = &sum[ShardRange(kCounted, group.size(), rank).begin];
-    pending.push_back(communicators[rank]->ReduceScatter({values.back().data(), DType::kBF16}, {mine, DType::kBF16},
-                                                         kCounted, "counts"));
+    device::BF16* const mine = &sum[ShardRange(kCounted, group.size(), rank).begin];
+    pending.push_back(communicators[rank]->ReduceScatter({values.back().data(), device::DType::kBF16},
+                                                         {mine, device::DType::kBF16}, kCounted, "counts"));
   }
   for (const auto& one : pending) ZF_CHECK(one.Wait().ok());
   return sum;
 }
 
 int Counts(Communicator& communicator, const CollectiveGroup& group) {
-  const std::vector<BF16> expected = SumInProcess(group);
+  const std::vector<device::BF16> expected = SumInProcess(group);
   const auto write_totals = [&] {
     Traffic all;
     for (const auto& [operation, totals] : communicator.totals()) {
@@ -117,18 +118,19 @@ int Counts(Communicator& communicator, const CollectiveGroup& group) {
     std::cout << all.sent << " " << all.to_other_nodes << std::endl;
     ReadLine();
   };
-  std::vector<BF16> data = ValuesOf(communicator.rank());
+  std::vector<device::BF16> data = ValuesOf(communicator.rank());
   std::vector<char> greetings(group.size());
   absl::Status status = communicator.AllGatherBytes(nullptr, greetings.data(), 1, "connect").Wait();
   write_totals();
-  BF16* const mine = &data[ShardRange(kCounted, group.size(), group.rank).begin];
+  device::BF16* const mine = &data[ShardRange(kCounted, group.size(), group.rank).begin];
   status.Update(
-      communicator.ReduceScatter({data.data(), DType::kBF16}, {mine, DType::kBF16}, kCounted, "counts").Wait());
+      communicator.ReduceScatter({data.data(), device::DType::kBF16}, {mine, device::DType::kBF16}, kCounted, "counts")
+          .Wait());
   write_totals();
-  status.Update(communicator.AllGather({}, {data.data(), DType::kBF16}, kCounted, "counts").Wait());
+  status.Update(communicator.AllGather({}, {data.data(), device::DType::kBF16}, kCounted, "counts").Wait());
   write_totals();
   if (!status.ok()) return Fail(status.ToString());
-  return std::memcmp(data.data(), expected.data(), kCounted * sizeof(BF16)) == 0 ? 0 : Fail("a sum is wrong");
+  return std::memcmp(data.data(), expected.data(), kCounted * sizeof(device::BF16)) == 0 ? 0 : Fail("a sum is wrong");
 }
 
 int Main(int argc, char** argv) {
@@ -159,6 +161,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
-int main(int argc, char** argv) { return zerofleet::Main(argc, argv); }
+int main(int argc, char** argv) { return zerofleet::collective::Main(argc, argv); }

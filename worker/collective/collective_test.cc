@@ -21,7 +21,7 @@
 #include "worker/collective/ucx.h"
 #include "worker/collective/watchdog_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -49,11 +49,11 @@ void Put(T value, Bytes& bytes, int64_t i) {
   std::memcpy(&bytes[i * sizeof value], &value, sizeof value);
 }
 
-void PutElement(float value, Bytes& bytes, DType dtype, int64_t i) {
+void PutElement(float value, Bytes& bytes, device::DType dtype, int64_t i) {
   switch (dtype) {
-    case DType::kF32: return Put(value, bytes, i);
-    case DType::kBF16: return Put(ToBF16(value), bytes, i);
-    case DType::kF16: return Put(ToF16(value), bytes, i);
+    case device::DType::kF32: return Put(value, bytes, i);
+    case device::DType::kBF16: return Put(device::ToBF16(value), bytes, i);
+    case device::DType::kF16: return Put(device::ToF16(value), bytes, i);
   }
 }
 
@@ -61,22 +61,22 @@ template <typename T>
 float Get(const Bytes& bytes, int64_t i) {
   T value;
   std::memcpy(&value, &bytes[i * sizeof value], sizeof value);
-  return ToFloat(value);
+  return device::ToFloat(value);
 }
 
-float Element(const Bytes& bytes, DType dtype, int64_t i) {
+float Element(const Bytes& bytes, device::DType dtype, int64_t i) {
   switch (dtype) {
-    case DType::kF32: return Get<float>(bytes, i);
-    case DType::kBF16: return Get<BF16>(bytes, i);
-    case DType::kF16: return Get<F16>(bytes, i);
+    case device::DType::kF32: return Get<float>(bytes, i);
+    case device::DType::kBF16: return Get<device::BF16>(bytes, i);
+    case device::DType::kF16: return Get<device::F16>(bytes, i);
   }
   return 0;
 }
 
 // Values whose sum depends on the order of summation.
-Bytes Values(int64_t count, DType dtype, int seed) {
+Bytes Values(int64_t count, device::DType dtype, int seed) {
   std::mt19937 random(seed);
-  Bytes bytes(count * DTypeBytes(dtype));
+  Bytes bytes(count * device::DTypeBytes(dtype));
   for (int64_t i = 0; i < count; i++) {
     const float value = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-30f;
     PutElement(value * (i % 3 == 0 ? 1e4f : 1e-2f), bytes, dtype, i);
@@ -85,9 +85,9 @@ Bytes Values(int64_t count, DType dtype, int seed) {
 }
 
 // The reference: per team a serial sum in rank order, in fp32; their serial sum in team order, in fp32, rounded once.
-Bytes SerialSum(const std::vector<Bytes>& inputs, int team, DType dtype, DType to, int64_t count) {
+Bytes SerialSum(const std::vector<Bytes>& inputs, int team, device::DType dtype, device::DType to, int64_t count) {
   const int size = static_cast<int>(inputs.size());
-  Bytes sum(count * DTypeBytes(to));
+  Bytes sum(count * device::DTypeBytes(to));
   for (int64_t i = 0; i < count; i++) {
     float total = 0;
     for (int first = 0; first < size; first += team) {
@@ -140,16 +140,16 @@ class ConformanceTest : public testing::TestWithParam<std::tuple<std::string, Sh
 TEST_P(ConformanceTest, AllGatherPutsEveryPartInPlace) {
   Group group = CreateGroup();
   const Watchdog watchdog(group);
-  for (DType dtype : {DType::kF32, DType::kBF16}) {
-    for (int64_t count : Counts(dtype == DType::kBF16)) {
+  for (device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+    for (int64_t count : Counts(dtype == device::DType::kBF16)) {
       const Bytes whole = Values(count, dtype, 1);
       std::vector<Bytes> separate(size(), Bytes(whole.size())), in_place = separate;
       OnEveryRank(size(), [&](int rank) {
         const Range mine = ShardRange(count, size(), rank);
-        Bytes part = Slice(whole, mine, DTypeBytes(dtype));
+        Bytes part = Slice(whole, mine, device::DTypeBytes(dtype));
         ASSERT_EQ(group[rank]->AllGather({part.data(), dtype}, {separate[rank].data(), dtype}, count, "u").Wait(),
                   absl::OkStatus());
-        std::copy(part.begin(), part.end(), in_place[rank].begin() + mine.begin * DTypeBytes(dtype));
+        std::copy(part.begin(), part.end(), in_place[rank].begin() + mine.begin * device::DTypeBytes(dtype));
         ASSERT_EQ(group[rank]->AllGather({}, {in_place[rank].data(), dtype}, count, "u").Wait(), absl::OkStatus());
       });
       EXPECT_THAT(separate, testing::Each(whole)) << count;
@@ -162,15 +162,16 @@ TEST_P(ConformanceTest, AllGatherPutsEveryPartInPlace) {
 TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
   Group group = CreateGroup();
   const Watchdog watchdog(group);
-  const std::vector<std::pair<DType, DType>> types = {{DType::kF32, DType::kF32},  {DType::kBF16, DType::kBF16},
-                                                      {DType::kF16, DType::kF16},  {DType::kF32, DType::kBF16},
-                                                      {DType::kBF16, DType::kF32}, {DType::kF16, DType::kF32}};
+  const std::vector<std::pair<device::DType, device::DType>> types = {
+      {device::DType::kF32, device::DType::kF32},  {device::DType::kBF16, device::DType::kBF16},
+      {device::DType::kF16, device::DType::kF16},  {device::DType::kF32, device::DType::kBF16},
+      {device::DType::kBF16, device::DType::kF32}, {device::DType::kF16, device::DType::kF32}};
   for (auto [from, to] : types) {
-    for (int64_t count : Counts(from == to && from != DType::kF16)) {
+    for (int64_t count : Counts(from == to && from != device::DType::kF16)) {
       std::vector<Bytes> inputs, shards;
       for (int rank = 0; rank < size(); rank++) {
         inputs.push_back(Values(count, from, rank + 10));
-        shards.push_back(Bytes(ShardRange(count, size(), rank).size() * DTypeBytes(to)));
+        shards.push_back(Bytes(ShardRange(count, size(), rank).size() * device::DTypeBytes(to)));
       }
       const Bytes sum = SerialSum(inputs, team(), from, to, count);
       OnEveryRank(size(), [&, from = from, to = to](int rank) {
@@ -179,8 +180,9 @@ TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
         ASSERT_EQ(reduced.Wait(), absl::OkStatus());
       });
       for (int rank = 0; rank < size(); rank++) {
-        EXPECT_TRUE(shards[rank] == Slice(sum, ShardRange(count, size(), rank), DTypeBytes(to)))
-            << "count " << count << ", rank " << rank << ", " << DTypeName(from) << " to " << DTypeName(to);
+        EXPECT_TRUE(shards[rank] == Slice(sum, ShardRange(count, size(), rank), device::DTypeBytes(to)))
+            << "count " << count << ", rank " << rank << ", " << device::DTypeName(from) << " to "
+            << device::DTypeName(to);
       }
     }
   }
@@ -190,17 +192,17 @@ TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
 TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
   Group group = CreateGroup();
   const Watchdog watchdog(group);
-  for (DType to : {DType::kF32, DType::kBF16}) {
+  for (device::DType to : {device::DType::kF32, device::DType::kBF16}) {
     const int64_t count = LongCount();
     std::vector<Bytes> inputs;
-    for (int rank = 0; rank < size(); rank++) inputs.push_back(Values(count, DType::kF32, rank));
-    const Bytes sum = SerialSum(inputs, team(), DType::kF32, to, count);
+    for (int rank = 0; rank < size(); rank++) inputs.push_back(Values(count, device::DType::kF32, rank));
+    const Bytes sum = SerialSum(inputs, team(), device::DType::kF32, to, count);
     OnEveryRank(size(), [&](int rank) {
       const Range mine = ShardRange(count, size(), rank);
       std::byte* place = inputs[rank].data() + mine.begin * 4;
-      ASSERT_EQ(group[rank]->ReduceScatter({inputs[rank].data(), DType::kF32}, {place, to}, count, "u").Wait(),
+      ASSERT_EQ(group[rank]->ReduceScatter({inputs[rank].data(), device::DType::kF32}, {place, to}, count, "u").Wait(),
                 absl::OkStatus());
-      EXPECT_EQ(std::memcmp(place, &sum[mine.begin * DTypeBytes(to)], mine.size() * DTypeBytes(to)), 0);
+      EXPECT_EQ(std::memcmp(place, &sum[mine.begin * device::DTypeBytes(to)], mine.size() * device::DTypeBytes(to)), 0);
     });
   }
   Destroy(group);
@@ -209,8 +211,8 @@ TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
 TEST_P(ConformanceTest, AllReduceGivesEveryRankTheSerialSum) {
   Group group = CreateGroup();
   const Watchdog watchdog(group);
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    for (int64_t count : Counts(dtype == DType::kBF16)) {
+  for (device::DType dtype : {device::DType::kF32, device::DType::kBF16, device::DType::kF16}) {
+    for (int64_t count : Counts(dtype == device::DType::kBF16)) {
       std::vector<Bytes> data;
       for (int rank = 0; rank < size(); rank++) data.push_back(Values(count, dtype, rank + 30));
       const Bytes sum = SerialSum(data, team(), dtype, dtype, count);
@@ -227,7 +229,7 @@ TEST_P(ConformanceTest, RawBytesReachEveryRank) {
   Group group = CreateGroup();
   const Watchdog watchdog(group);
   for (int64_t bytes : {0, 1, 1000, 300'001}) {
-    const Bytes repeated = Slice(Values(bytes * size() / 4 + 1, DType::kF32, 1), {0, bytes * size()}, 1);
+    const Bytes repeated = Slice(Values(bytes * size() / 4 + 1, device::DType::kF32, 1), {0, bytes * size()}, 1);
     std::vector<Bytes> all(size(), Bytes(bytes * size()));
     OnEveryRank(size(), [&](int rank) {
       ASSERT_EQ(group[rank]->AllGatherBytes(repeated.data() + rank * bytes, all[rank].data(), bytes, "u").Wait(),
@@ -249,7 +251,7 @@ TEST_P(ConformanceTest, PostedOperationsOverlapAndStayInOrder) {
     std::vector<Communicator::Pending> pending;
     for (int i = 0; i < kOperations; i++) {
       data[rank][i].assign(1 + i * 37, static_cast<float>(rank + i));
-      pending.push_back(group[rank]->AllReduce({data[rank][i].data(), DType::kF32}, 1 + i * 37, "u"));
+      pending.push_back(group[rank]->AllReduce({data[rank][i].data(), device::DType::kF32}, 1 + i * 37, "u"));
     }
     for (const auto& one : pending) ASSERT_EQ(one.Wait(), absl::OkStatus());
   });
@@ -282,11 +284,13 @@ TEST_P(ConformanceTest, TotalsCountExactlyTheBytesSent) {
       observed.to_other_nodes += record.traffic.to_other_nodes;
     });
     std::vector<float> full(count, 1), shard(count);
-    std::vector<BF16> small(count);
-    ASSERT_EQ(communicator.ReduceScatter({full.data(), DType::kF32}, {shard.data(), DType::kF32}, count, "u").Wait(),
-              absl::OkStatus());
-    ASSERT_EQ(communicator.AllGather({}, {small.data(), DType::kBF16}, count, "u").Wait(), absl::OkStatus());
-    ASSERT_EQ(communicator.AllReduce({small.data(), DType::kBF16}, count, "u").Wait(), absl::OkStatus());
+    std::vector<device::BF16> small(count);
+    ASSERT_EQ(
+        communicator.ReduceScatter({full.data(), device::DType::kF32}, {shard.data(), device::DType::kF32}, count, "u")
+            .Wait(),
+        absl::OkStatus());
+    ASSERT_EQ(communicator.AllGather({}, {small.data(), device::DType::kBF16}, count, "u").Wait(), absl::OkStatus());
+    ASSERT_EQ(communicator.AllReduce({small.data(), device::DType::kBF16}, count, "u").Wait(), absl::OkStatus());
     totals[rank] = communicator.totals();
     const Traffic scattered = ReduceScatterTraffic(communicator.topology(), count, 4),
                   narrow = ReduceScatterTraffic(communicator.topology(), count, 2),
@@ -353,7 +357,7 @@ TEST_P(LifeTest, ProgressNamesTheOperationThatWaits) {
   Group group = CreateGroup(2);
   const Watchdog watchdog(group);
   std::vector<float> data(10), other(10);
-  const auto pending = group[0]->AllReduce({data.data(), DType::kF32}, 10, "block 3");
+  const auto pending = group[0]->AllReduce({data.data(), device::DType::kF32}, 10, "block 3");
   AwaitStarted(*group[0], 1);
   const CollectiveProgress progress = group[0]->progress();
   EXPECT_EQ(progress.group, "data");
@@ -362,7 +366,7 @@ TEST_P(LifeTest, ProgressNamesTheOperationThatWaits) {
   EXPECT_EQ(progress.operation, Operation::kAllReduce);
   EXPECT_EQ(progress.unit, "block 3");
   EXPECT_EQ(group[1]->progress().sequence, 0u);
-  EXPECT_EQ(group[1]->AllReduce({other.data(), DType::kF32}, 10, "block 3").Wait(), absl::OkStatus());
+  EXPECT_EQ(group[1]->AllReduce({other.data(), device::DType::kF32}, 10, "block 3").Wait(), absl::OkStatus());
   EXPECT_EQ(pending.Wait(), absl::OkStatus());
   EXPECT_EQ(group[0]->progress().completed, 1u);
   Destroy(group);
@@ -378,7 +382,7 @@ TEST_P(LifeTest, ARankThatNeverComesIsFoundByTheWatchdog) {
           return DescribeProgress(group);
         },
         absl::ZeroDuration());
-    group[0]->AllReduce({data.data(), DType::kF32}, 10, "block.3").Wait().IgnoreError();
+    group[0]->AllReduce({data.data(), device::DType::kF32}, 10, "block.3").Wait().IgnoreError();
   };
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(wait_for_ever(), "stuck: rank 0 is in all_reduce #1 of block.3; rank 1 has completed 0 and is in none");
@@ -391,8 +395,8 @@ TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
     const absl::Status reason = absl::UnavailableError("rank 2 is gone");
     OnEveryRank(2, [&](int rank) {
       std::vector<float> data(count), more(count);
-      const auto first = group[rank]->AllReduce({data.data(), DType::kF32}, count, "u");
-      const auto second = group[rank]->AllGather({}, {more.data(), DType::kF32}, count, "u");
+      const auto first = group[rank]->AllReduce({data.data(), device::DType::kF32}, count, "u");
+      const auto second = group[rank]->AllGather({}, {more.data(), device::DType::kF32}, count, "u");
       AwaitStarted(*group[rank], 1);
       const double start = Clock::Real().MonotonicSeconds();
       group[rank]->Abort(reason);
@@ -400,7 +404,7 @@ TEST_P(LifeTest, AbortEndsTheWaitForARankThatNeverComes) {
       EXPECT_EQ(second.Wait(), reason);
       EXPECT_LT(Clock::Real().MonotonicSeconds() - start, 10.0);
       group[rank]->Abort(absl::InternalError("a later reason"));
-      EXPECT_EQ(group[rank]->AllReduce({data.data(), DType::kF32}, 1, "u").Wait(), reason);
+      EXPECT_EQ(group[rank]->AllReduce({data.data(), device::DType::kF32}, 1, "u").Wait(), reason);
     });
     group.resize(2);  // rank 2 dies first, the others follow one by one
     group[0].reset();
@@ -416,7 +420,7 @@ TEST_P(LifeTest, ABufferIsItsOwnersAfterAnAbort) {
     const Watchdog watchdog(group);
     std::vector<std::vector<float>> buffers(2, std::vector<float>(2 * count));
     const auto gather = [&](int rank) {
-      return group[rank]->AllGather({}, {buffers[rank].data(), DType::kF32}, 2 * count, "u");
+      return group[rank]->AllGather({}, {buffers[rank].data(), device::DType::kF32}, 2 * count, "u");
     };
     OnEveryRank(2, [&](int rank) { EXPECT_EQ(gather(rank).Wait(), absl::OkStatus()); });  // connects them
     const absl::Status reason = absl::UnavailableError("a rank is gone");
@@ -443,7 +447,7 @@ TEST_P(LifeTest, AbortMayComeAtAnyMomentOfTheFirstOperation) {
     const Watchdog watchdog(group);
     OnEveryRank(3, [&](int rank) {
       std::vector<float> data(100'000);
-      const auto pending = group[rank]->AllReduce({data.data(), DType::kF32}, 100'000, "u");
+      const auto pending = group[rank]->AllReduce({data.data(), device::DType::kF32}, 100'000, "u");
       absl::SleepFor(round * absl::Microseconds(150));
       group[rank]->Abort(reason);
       const absl::Status status = pending.Wait();  // another rank may have left before this one's own abort
@@ -460,8 +464,8 @@ TEST_P(LifeTest, ARankThatFinishesFirstMayLeaveAtOnce) {
     OnEveryRank(3, [&](int rank) {
       const int64_t count = round % 2 == 0 ? 100 : 200'000;
       std::vector<float> data(count, static_cast<float>(rank));
-      EXPECT_EQ(group[rank]->AllReduce({data.data(), DType::kF32}, count, "u").Wait(), absl::OkStatus());
-      EXPECT_EQ(group[rank]->AllGather({}, {data.data(), DType::kF32}, count, "u").Wait(), absl::OkStatus());
+      EXPECT_EQ(group[rank]->AllReduce({data.data(), device::DType::kF32}, count, "u").Wait(), absl::OkStatus());
+      EXPECT_EQ(group[rank]->AllGather({}, {data.data(), device::DType::kF32}, count, "u").Wait(), absl::OkStatus());
       group[rank].reset();
       EXPECT_EQ(std::count(data.begin(), data.end(), 3.0f), count);
     });
@@ -472,8 +476,8 @@ TEST_P(LifeTest, RanksThatDisagreeOnTheScheduleAreTold) {
   Group group = CreateGroup(2);
   const Watchdog watchdog(group);
   std::vector<float> data(100), other(100);
-  const auto pending = group[0]->AllGather({}, {data.data(), DType::kF32}, 100, "u");
-  const auto longer = group[1]->AllGather({}, {other.data(), DType::kF32}, 50, "u");
+  const auto pending = group[0]->AllGather({}, {data.data(), device::DType::kF32}, 100, "u");
+  const auto longer = group[1]->AllGather({}, {other.data(), device::DType::kF32}, 50, "u");
   EXPECT_EQ(pending.Wait().code(), absl::StatusCode::kInternal) << pending.Wait();
   group[1]->Abort(absl::UnavailableError("rank 0 failed"));
   longer.Wait().IgnoreError();
@@ -484,4 +488,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, LifeTest, testing::ValuesIn(BackendNames()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

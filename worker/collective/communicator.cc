@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 const char* OperationName(Operation operation) {
   switch (operation) {
@@ -27,7 +27,7 @@ struct Communicator::Pending::State {
     done = true;
   }
 
-  void Issue(std::shared_ptr<Event> event) {
+  void Issue(std::shared_ptr<device::Event> event) {
     absl::MutexLock lock(&mutex);
     issued = std::move(event);
   }
@@ -36,7 +36,7 @@ struct Communicator::Pending::State {
 
   absl::Mutex mutex;
   bool done ABSL_GUARDED_BY(mutex) = false;
-  std::shared_ptr<Event> issued ABSL_GUARDED_BY(mutex);
+  std::shared_ptr<device::Event> issued ABSL_GUARDED_BY(mutex);
   absl::Status status ABSL_GUARDED_BY(mutex);
 };
 
@@ -47,9 +47,9 @@ absl::Status Communicator::Pending::Wait() const {
   return state_->status;
 }
 
-absl::Status Communicator::Pending::MakeStreamWait(Stream& stream) const {
+absl::Status Communicator::Pending::MakeStreamWait(device::Stream& stream) const {
   if (state_ == nullptr) return absl::OkStatus();
-  std::shared_ptr<Event> issued;
+  std::shared_ptr<device::Event> issued;
   absl::Status status;
   {
     absl::MutexLock lock(&state_->mutex);
@@ -65,7 +65,7 @@ struct Communicator::Posted {
   Operation operation;
   int64_t gathered_bytes;
   std::string unit;
-  std::shared_ptr<Event> after;
+  std::shared_ptr<device::Event> after;
   std::function<absl::Status()> run;
   std::shared_ptr<Pending::State> state;
 
@@ -73,7 +73,7 @@ struct Communicator::Posted {
   bool arrived = false;
   Traffic traffic = {};
   double host_start = 0;
-  std::shared_ptr<Event> start = nullptr, done = nullptr;  // on the device, where it was issued there
+  std::shared_ptr<device::Event> start = nullptr, done = nullptr;  // on the device, where it was issued there
 };
 
 Communicator::Communicator(std::string group, Topology topology)
@@ -94,31 +94,31 @@ void Communicator::StopThread() {
   if (thread_.joinable()) thread_.join();
 }
 
-Communicator::Pending Communicator::AllGather(Tensor shard, Tensor full, int64_t count, std::string unit,
-                                              std::shared_ptr<Event> after) {
+Communicator::Pending Communicator::AllGather(device::Tensor shard, device::Tensor full, int64_t count,
+                                              std::string unit, std::shared_ptr<device::Event> after) {
   ZF_CHECK(!shard || shard.dtype == full.dtype);
-  const int64_t element_bytes = DTypeBytes(full.dtype);
+  const int64_t element_bytes = device::DTypeBytes(full.dtype);
   return Post(Operation::kAllGather, count * element_bytes, std::move(unit), std::move(after),
               [=, this] { return RunAllGather(shard.data, full.data, count, element_bytes); });
 }
 
 Communicator::Pending Communicator::AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit,
-                                                   std::shared_ptr<Event> after) {
+                                                   std::shared_ptr<device::Event> after) {
   const int64_t count = shard_bytes * size();
   return Post(Operation::kAllGather, count, std::move(unit), std::move(after),
               [=, this] { return RunAllGather(shard, full, count, 1); });
 }
 
-Communicator::Pending Communicator::ReduceScatter(Tensor full, Tensor shard, int64_t count, std::string unit,
-                                                  std::shared_ptr<Event> after) {
-  return Post(Operation::kReduceScatter, count * DTypeBytes(full.dtype), std::move(unit), std::move(after),
+Communicator::Pending Communicator::ReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
+                                                  std::string unit, std::shared_ptr<device::Event> after) {
+  return Post(Operation::kReduceScatter, count * device::DTypeBytes(full.dtype), std::move(unit), std::move(after),
               [=, this] { return RunReduceScatter(full, shard, count); });
 }
 
-Communicator::Pending Communicator::AllReduce(Tensor data, int64_t count, std::string unit,
-                                              std::shared_ptr<Event> after) {
-  const int64_t element_bytes = DTypeBytes(data.dtype);
-  const Tensor mine = data.Offset(ShardRange(count, size(), rank()).begin);
+Communicator::Pending Communicator::AllReduce(device::Tensor data, int64_t count, std::string unit,
+                                              std::shared_ptr<device::Event> after) {
+  const int64_t element_bytes = device::DTypeBytes(data.dtype);
+  const device::Tensor mine = data.Offset(ShardRange(count, size(), rank()).begin);
   return Post(Operation::kAllReduce, count * element_bytes, std::move(unit), std::move(after),
               [=, this]() -> absl::Status {
                 ZF_RETURN_IF_ERROR(RunReduceScatter(data, mine, count));
@@ -169,7 +169,7 @@ void Communicator::CountSent(int peer, int64_t bytes) {
   CountSent({.sent = bytes, .to_other_nodes = topology_.SameNode(rank(), peer) ? 0 : bytes});
 }
 
-void Communicator::Issued(std::shared_ptr<Event> start, std::shared_ptr<Event> done) {
+void Communicator::Issued(std::shared_ptr<device::Event> start, std::shared_ptr<device::Event> done) {
   ZF_CHECK(running_ != nullptr);
   if (running_->start == nullptr) running_->start = std::move(start);
   running_->done = std::move(done);
@@ -177,7 +177,7 @@ void Communicator::Issued(std::shared_ptr<Event> start, std::shared_ptr<Event> d
 
 absl::Status Communicator::CheckIssued(Operation) { return is_aborted() ? aborted() : absl::OkStatus(); }
 
-absl::Status Communicator::AwaitInputs(const Event& after) {
+absl::Status Communicator::AwaitInputs(const device::Event& after) {
   while (true) {
     ZF_ASSIGN_OR_RETURN(const bool reached, after.Reached());
     if (reached) return absl::OkStatus();
@@ -192,7 +192,7 @@ void Communicator::Idle() {
 }
 
 Communicator::Pending Communicator::Post(Operation operation, int64_t gathered_bytes, std::string unit,
-                                         std::shared_ptr<Event> after, std::function<absl::Status()> run) {
+                                         std::shared_ptr<device::Event> after, std::function<absl::Status()> run) {
   ZF_CHECK(gathered_bytes >= 0);
   Pending pending;
   pending.state_ = std::make_shared<Pending::State>();
@@ -350,4 +350,4 @@ void Communicator::Complete(Posted& posted) {
   posted.state->Complete(absl::OkStatus());
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -34,7 +34,7 @@
 #include "worker/device/device.h"
 #include "worker/device/tensor.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 enum class Operation : uint8_t { kAllGather, kReduceScatter, kAllReduce };
 const char* OperationName(Operation operation);  // "all_gather", ... as metrics and reports spell it
@@ -83,7 +83,7 @@ class Communicator {
     absl::Status Wait() const;
     // Makes what is enqueued on `stream` from now on run after the operation; returns once that is arranged: when the
     // operation has been issued to the device, or is complete. A failure that comes later is for Wait to tell.
-    absl::Status MakeStreamWait(Stream& stream) const;
+    absl::Status MakeStreamWait(device::Stream& stream) const;
 
    private:
     friend class Communicator;
@@ -108,16 +108,18 @@ class Communicator {
 
   // full(count) from each rank's part. `shard` is this rank's ShardRange, of full's type, or null when it is
   // already in place in `full`.
-  Pending AllGather(Tensor shard, Tensor full, int64_t count, std::string unit, std::shared_ptr<Event> after = nullptr);
+  Pending AllGather(device::Tensor shard, device::Tensor full, int64_t count, std::string unit,
+                    std::shared_ptr<device::Event> after = nullptr);
   // As AllGather, for raw bytes: `shard_bytes` from every rank, in rank order.
   Pending AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit,
-                         std::shared_ptr<Event> after = nullptr);
+                         std::shared_ptr<device::Event> after = nullptr);
   // shard = this rank's ShardRange of the sum over ranks of `full`: fp32 accumulation in the order of topology.h, then
   // one rounding to shard's type. `shard` may point at this rank's place inside `full`.
-  Pending ReduceScatter(Tensor full, Tensor shard, int64_t count, std::string unit,
-                        std::shared_ptr<Event> after = nullptr);
+  Pending ReduceScatter(device::Tensor full, device::Tensor shard, int64_t count, std::string unit,
+                        std::shared_ptr<device::Event> after = nullptr);
   // As ReduceScatter followed by AllGather, in place.
-  Pending AllReduce(Tensor data, int64_t count, std::string unit, std::shared_ptr<Event> after = nullptr);
+  Pending AllReduce(device::Tensor data, int64_t count, std::string unit,
+                    std::shared_ptr<device::Event> after = nullptr);
 
   // Makes the operation in progress and all later ones return `reason` at once. Any thread; idempotent.
   void Abort(absl::Status reason);
@@ -149,7 +151,7 @@ class Communicator {
 
   // Called by Run* of a backend that works on the device, when all is enqueued between `start` and `done`: the
   // operation is complete when the device has reached the last `done`. More may be issued before that.
-  void Issued(std::shared_ptr<Event> start, std::shared_ptr<Event> done);
+  void Issued(std::shared_ptr<device::Event> start, std::shared_ptr<device::Event> done);
   // Asked, at least every 50 ms, while the device works on what was issued; an error fails all of it. `first` is the
   // operation whose turn it is.
   virtual absl::Status CheckIssued(Operation first);
@@ -157,7 +159,7 @@ class Communicator {
   virtual void Abandon() {}
 
   // Returns when `after` is reached, or is enqueued before what the Run* that follows enqueues. This one polls.
-  virtual absl::Status AwaitInputs(const Event& after);
+  virtual absl::Status AwaitInputs(const device::Event& after);
 
   // Called on the communicator's thread while nothing is posted. Returns when something may have been, after 50 ms
   // at the latest; meanwhile the backend may keep its transport moving. This one waits on a condition.
@@ -167,13 +169,13 @@ class Communicator {
 
   // An all-gather only moves bytes, so it has no type.
   virtual absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) = 0;
-  virtual absl::Status RunReduceScatter(Tensor full, Tensor shard, int64_t count) = 0;
+  virtual absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) = 0;
 
  private:
   struct Posted;
   // Operations on the device at a time; more would only fill the driver's queue.
   static constexpr size_t kMostIssued = 32;
-  Pending Post(Operation operation, int64_t gathered_bytes, std::string unit, std::shared_ptr<Event> after,
+  Pending Post(Operation operation, int64_t gathered_bytes, std::string unit, std::shared_ptr<device::Event> after,
                std::function<absl::Status()> run);
   void Loop();
   void AwaitWork();
@@ -202,6 +204,6 @@ class Communicator {
   std::thread thread_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_COMMUNICATOR_H_

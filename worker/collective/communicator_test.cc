@@ -8,7 +8,7 @@
 
 #include "absl/synchronization/notification.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 class ScriptedCommunicator : public Communicator {
@@ -24,12 +24,12 @@ class ScriptedCommunicator : public Communicator {
   std::atomic<int> abandoned = 0;
 
  protected:
-  absl::Status AwaitInputs(const Event& after) override {
+  absl::Status AwaitInputs(const device::Event& after) override {
     return on_device_ ? absl::OkStatus() : Communicator::AwaitInputs(after);
   }
   void Abandon() override { abandoned++; }
   absl::Status RunAllGather(const void*, void*, int64_t, int64_t) override { return run_(); }
-  absl::Status RunReduceScatter(Tensor, Tensor, int64_t) override { return run_(); }
+  absl::Status RunReduceScatter(device::Tensor, device::Tensor, int64_t) override { return run_(); }
   void Wake() override { wake_(); }
 
  private:
@@ -76,7 +76,7 @@ TEST(CommunicatorTest, AFailedOperationFailsAllThatFollow) {
 TEST(CommunicatorTest, AnEmptyPendingIsComplete) { EXPECT_EQ(Communicator::Pending().Wait(), absl::OkStatus()); }
 
 // Reached when the test says so.
-class ManualEvent : public Event {
+class ManualEvent : public device::Event {
  public:
   absl::StatusOr<bool> Reached() const override {
     looks++;
@@ -85,7 +85,7 @@ class ManualEvent : public Event {
     return reached_;
   }
   absl::Status Wait() const override { return absl::InternalError("nobody waits for it but by looking"); }
-  double SecondsSince(const Event&) const override { return 7.5; }
+  double SecondsSince(const device::Event&) const override { return 7.5; }
   void Reach() {
     absl::MutexLock lock(&mutex_);
     reached_ = true;
@@ -107,14 +107,14 @@ class ManualEvent : public Event {
 };
 
 // Keeps what it was told to wait for.
-class RecordingStream : public Stream {
+class RecordingStream : public device::Stream {
  public:
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::Status failure() const override { return absl::OkStatus(); }
-  std::shared_ptr<Event> Record() override { return std::make_shared<ManualEvent>(); }
-  void Wait(const Event& event) override { waited_for.push_back(&event); }
+  std::shared_ptr<device::Event> Record() override { return std::make_shared<ManualEvent>(); }
+  void Wait(const device::Event& event) override { waited_for.push_back(&event); }
 
-  std::vector<const Event*> waited_for;
+  std::vector<const device::Event*> waited_for;
 };
 
 TEST(CommunicatorTest, AnOperationRunsAfterItsInputs) {
@@ -153,7 +153,7 @@ class DeviceGroup {
  public:
   explicit DeviceGroup(std::vector<std::shared_ptr<ManualEvent>> ends) : ends_(std::move(ends)) {}
 
-  Communicator::Pending Post(const std::string& unit, std::shared_ptr<Event> after = nullptr) {
+  Communicator::Pending Post(const std::string& unit, std::shared_ptr<device::Event> after = nullptr) {
     return communicator.AllGatherBytes(nullptr, nullptr, 0, unit, std::move(after));
   }
   void AwaitIssued(int count) const {
@@ -175,7 +175,7 @@ class DeviceGroup {
 };
 
 // Posts so many operations and orders the stream behind each, as it is issued.
-std::vector<Communicator::Pending> PostInOrder(DeviceGroup& group, int count, Stream& stream) {
+std::vector<Communicator::Pending> PostInOrder(DeviceGroup& group, int count, device::Stream& stream) {
   std::vector<Communicator::Pending> pending;
   for (int i = 0; i < count; i++) {
     pending.push_back(group.Post("u"));
@@ -196,7 +196,7 @@ TEST(CommunicatorTest, OperationsOnTheDeviceAreIssuedWithoutWaitingForEachOther)
   DeviceGroup group(ends);
   RecordingStream stream;
   const auto pending = PostInOrder(group, 3, stream);
-  EXPECT_EQ(stream.waited_for, (std::vector<const Event*>{ends[0].get(), ends[1].get(), ends[2].get()}));
+  EXPECT_EQ(stream.waited_for, (std::vector<const device::Event*>{ends[0].get(), ends[1].get(), ends[2].get()}));
   EXPECT_EQ(group.communicator.progress().completed, 0u);
   for (const auto& end : ends) end->Reach();
   for (const auto& one : pending) EXPECT_EQ(one.Wait(), absl::OkStatus());
@@ -278,4 +278,4 @@ TEST(CommunicatorTest, OrderWaitsForAnOperationThatCompletesOnTheHost) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -17,7 +17,7 @@
 #include "worker/collective/communicator.h"
 #include "worker/collective/endpoint.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // By rank.
 using Group = std::vector<std::unique_ptr<Communicator>>;
@@ -88,8 +88,8 @@ inline void ExpectEveryGroupJoined(
   constexpr int64_t kCount = 50'000;
   OnEveryRank(4, [&](int rank) {
     std::vector<float> a(kCount, static_cast<float>(rank)), b = a;
-    const auto in_data = data[rank]->AllReduce({a.data(), DType::kF32}, kCount, "u");
-    const auto in_tensor = tensor[rank]->AllReduce({b.data(), DType::kF32}, kCount, "u");
+    const auto in_data = data[rank]->AllReduce({a.data(), device::DType::kF32}, kCount, "u");
+    const auto in_tensor = tensor[rank]->AllReduce({b.data(), device::DType::kF32}, kCount, "u");
     EXPECT_EQ(in_data.Wait(), absl::OkStatus());
     EXPECT_EQ(in_tensor.Wait(), absl::OkStatus());
     EXPECT_EQ(std::count(a.begin(), a.end(), static_cast<float>(rank + (rank ^ 2))), kCount);
@@ -98,7 +98,7 @@ inline void ExpectEveryGroupJoined(
   OnEveryRank(4, [&](int rank) {
     std::vector<float> b(kCount);
     data[rank]->Abort(absl::UnavailableError("a rank is gone"));
-    EXPECT_EQ(tensor[rank]->AllReduce({b.data(), DType::kF32}, kCount, "u").Wait(), absl::OkStatus());
+    EXPECT_EQ(tensor[rank]->AllReduce({b.data(), device::DType::kF32}, kCount, "u").Wait(), absl::OkStatus());
   });
   Destroy(data);
   Destroy(tensor);
@@ -109,6 +109,6 @@ struct AddConformanceBackend {
   AddConformanceBackend(const std::string& name, GroupMaker maker) { ConformanceBackends()[name] = std::move(maker); }
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_CONFORMANCE_H_

@@ -12,13 +12,13 @@
 #include "worker/collective/in_process.h"
 #include "worker/collective/nccl.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 class DeviceMemoryTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto device = CreateDevice({.kind = "cuda"});
+    auto device = device::CreateDevice({.kind = "cuda"});
     if (!device.ok()) GTEST_SKIP() << device.status().message();
     device_ = *std::move(device);
   }
@@ -33,8 +33,8 @@ class DeviceMemoryTest : public testing::Test {
       std::vector<float> values(kCount);
       for (int64_t i = 0; i < kCount; i++) values[i] = 1.0f / static_cast<float>(3 + i * (rank + 1));
       const Range mine = ShardRange(kCount, size, rank);
-      std::vector<BF16> shard(mine.size());
-      using enum DType;
+      std::vector<device::BF16> shard(mine.size());
+      using enum device::DType;
       ASSERT_EQ(expected[rank]->ReduceScatter({values.data(), kF32}, {shard.data(), kBF16}, kCount, "u").Wait(),
                 absl::OkStatus());
       std::vector<float> sum = values, got(kCount);
@@ -48,7 +48,7 @@ class DeviceMemoryTest : public testing::Test {
           communicator.ReduceScatter({full->data(), kF32}, {reduced->data(), kBF16}, kCount, "u", stream->Record());
       const auto all = communicator.AllReduce({full->data(), kF32}, kCount, "u");
       ASSERT_EQ(all.MakeStreamWait(*stream), absl::OkStatus());
-      std::vector<BF16> got_shard(mine.size());
+      std::vector<device::BF16> got_shard(mine.size());
       device_->Copy(*stream, got.data(), full->data(), kCount * 4);
       device_->Copy(*stream, got_shard.data(), reduced->data(), mine.size() * 2);
       ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
@@ -60,7 +60,7 @@ class DeviceMemoryTest : public testing::Test {
     OnEveryRank(size, [&](int rank) { group[rank].reset(); });
   }
 
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<device::Device> device_;
 };
 
 TEST_F(DeviceMemoryTest, NcclAlone) {
@@ -79,7 +79,7 @@ TEST_F(DeviceMemoryTest, AbortEndsAConnectionToARankThatNeverComes) {
   const std::vector<std::string> addresses = {endpoint->address(), SealAddress(elsewhere)};
   auto communicator = endpoint->Join({.name = "data", .rank = 0, .addresses = addresses}).value();
   const auto data = device_->Reserve(4096).value();
-  const auto pending = communicator->AllReduce({data->data(), DType::kF32}, 1024, "u");
+  const auto pending = communicator->AllReduce({data->data(), device::DType::kF32}, 1024, "u");
   while (communicator->progress().sequence == 0) std::this_thread::yield();
   const double start = Clock::Real().MonotonicSeconds();
   communicator->Abort(absl::UnavailableError("rank 1 is gone"));
@@ -102,4 +102,4 @@ TEST_F(DeviceMemoryTest, TwoRanksShareAGpuThroughStaging) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

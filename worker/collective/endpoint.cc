@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 absl::Status CheckGroup(const CollectiveGroup& group) {
   const auto invalid = [&](const auto&... text) {
@@ -22,4 +22,4 @@ Topology TopologyOf(const CollectiveGroup& group) {
   return Topology(group.rank, group.size(), group.team, group.nodes);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "worker/collective/communicator.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // A group as one of its ranks joins it. All but `rank` must be the same on every rank.
 struct CollectiveGroup {
@@ -55,6 +55,6 @@ class CollectiveEndpoint {
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_ENDPOINT_H_

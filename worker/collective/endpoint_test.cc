@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 TEST(CheckGroupTest, AcceptsAGroupWithAndWithoutTeamsAndNodes) {
@@ -29,4 +29,4 @@ TEST(CheckGroupTest, SaysWhichGroupContradictsItselfAndHow) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

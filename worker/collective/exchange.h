@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "worker/device/tensor.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // Steps in flight: one being summed, the next arriving.
 inline constexpr int kExchangeDepth = 2;
@@ -45,7 +45,8 @@ class ExchangeTransport {
   // What follows reads what `step` has received.
   virtual absl::Status Arrive(int64_t step) = 0;
   // As SumInOrder (sum.h).
-  virtual void Sum(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count) = 0;
+  virtual void Sum(std::span<const void* const> contributions, device::DType dtype, device::Tensor to,
+                   int64_t count) = 0;
   virtual absl::Status Release(int64_t step) = 0;
 };
 
@@ -69,6 +70,6 @@ inline absl::Status RunExchange(ExchangeTransport& transport, int64_t steps,
   return absl::OkStatus();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_EXCHANGE_H_

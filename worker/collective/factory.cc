@@ -15,7 +15,7 @@
 #include "worker/collective/nccl.h"
 #endif
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 using Groups = std::vector<std::string>;
@@ -27,8 +27,8 @@ absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateHostEndpoint(const std
   return absl::InvalidArgumentError("collectives: \"" + backend + "\" is not one of auto, ucx, nccl, in_process");
 }
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateStagedEndpoint(const std::string& backend, Device& device,
-                                                                         const Groups& groups) {
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateStagedEndpoint(const std::string& backend,
+                                                                         device::Device& device, const Groups& groups) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveEndpoint> host, CreateHostEndpoint(backend, groups));
   return std::make_unique<StagedEndpoint>(device, std::move(host));
 }
@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateStagedEndpoint(const s
 // they tell every rank the same. So the address is both.
 class AutoEndpoint : public CollectiveEndpoint {
  public:
-  static absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> Create(Device& device, const Groups& groups) {
+  static absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> Create(device::Device& device, const Groups& groups) {
     absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> nccl = NcclEndpoint::Create(device, {}, groups);
     v1::CollectiveAddress address;
     address.set_device_id(device.unique_id());
@@ -98,7 +98,7 @@ class AutoEndpoint : public CollectiveEndpoint {
   std::string fallback_reason_;
 };
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(Device& device, const Groups& groups) {
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(device::Device& device, const Groups& groups) {
   if (device.host_addressable()) {
     return absl::FailedPreconditionError("collectives: nccl moves GPU memory and this worker's device is " +
                                          device.kind() + "; use auto or ucx");
@@ -106,18 +106,18 @@ absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(Device& d
   return NcclEndpoint::Create(device, {}, groups);
 }
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(Device& device, const Groups& groups) {
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(device::Device& device, const Groups& groups) {
   if (device.host_addressable()) return CreateHostEndpoint("ucx", groups);
   return AutoEndpoint::Create(device, groups);
 }
 
 #else
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(Device&, const Groups&) {
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateNcclEndpoint(device::Device&, const Groups&) {
   return absl::FailedPreconditionError("collectives: nccl needs a build with CUDA; use auto or ucx");
 }
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(Device& device, const Groups& groups) {
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(device::Device& device, const Groups& groups) {
   if (device.host_addressable()) return CreateHostEndpoint("ucx", groups);
   return CreateStagedEndpoint("ucx", device, groups);
 }
@@ -126,7 +126,8 @@ absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateAutoEndpoint(Device& d
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend, Device& device,
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend,
+                                                                             device::Device& device,
                                                                              const Groups& groups) {
   if (backend == "nccl") return CreateNcclEndpoint(device, groups);
   if (backend == "auto") return CreateAutoEndpoint(device, groups);
@@ -134,4 +135,4 @@ absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(con
                                    : CreateStagedEndpoint(backend, device, groups);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

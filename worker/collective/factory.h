@@ -10,7 +10,7 @@
 #include "worker/collective/endpoint.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // The endpoint that joins groups of the names `groups`; of the name "data" where none are given. `backend` as the
 // configuration spells it: "auto", "ucx", "nccl" or "in_process", for buffers in the memory of `device`, which outlives
@@ -21,13 +21,14 @@ namespace zerofleet {
 // is ucx.
 //
 // FailedPrecondition for one that is not in this build or not for this device, InvalidArgument for any other name.
-absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend, Device& device,
+absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend,
+                                                                             device::Device& device,
                                                                              const std::vector<std::string>& groups);
 inline absl::StatusOr<std::unique_ptr<CollectiveEndpoint>> CreateCollectiveEndpoint(const std::string& backend,
-                                                                                    Device& device) {
+                                                                                    device::Device& device) {
   return CreateCollectiveEndpoint(backend, device, {"data"});
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_FACTORY_H_

@@ -6,11 +6,11 @@
 #include "worker/collective/late_device.h"
 #include "worker/device/cpu/cpu_device.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
-CpuDevice& Cpu() {
-  static CpuDevice& device = *new CpuDevice(1);
+device::CpuDevice& Cpu() {
+  static device::CpuDevice& device = *new device::CpuDevice(1);
   return device;
 }
 
@@ -64,13 +64,14 @@ TEST(FactoryTest, StagesHostBackendsOnAFarDevice) {
     auto communicator = endpoint->Join({.name = "data", .rank = 0, .addresses = {endpoint->address()}}).value();
     EXPECT_EQ(communicator->backend(), backend);
     std::vector<float> full(10, 2.0f);
-    std::vector<BF16> shard(10);
-    const auto pending = communicator->ReduceScatter({full.data(), DType::kF32}, {shard.data(), DType::kBF16}, 10, "u");
+    std::vector<device::BF16> shard(10);
+    const auto pending =
+        communicator->ReduceScatter({full.data(), device::DType::kF32}, {shard.data(), device::DType::kBF16}, 10, "u");
     ASSERT_EQ(pending.Wait(), absl::OkStatus());
-    EXPECT_EQ(ToFloat(shard[9]), 2.0f);
+    EXPECT_EQ(device::ToFloat(shard[9]), 2.0f);
   }
   EXPECT_TRUE(absl::IsInvalidArgument(CreateCollectiveEndpoint("mpi", far).status()));
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "worker/collective/sum.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 // What a rank contributes to an operation. All but the buffers must be the same on every rank.
@@ -121,15 +121,15 @@ class InProcessCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  absl::Status RunReduceScatter(Tensor full, Tensor shard, int64_t count) override {
+  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) override {
     const Call call{.operation = Operation::kReduceScatter,
                     .count = count,
-                    .element_bytes = DTypeBytes(full.dtype),
+                    .element_bytes = device::DTypeBytes(full.dtype),
                     .full = static_cast<const std::byte*>(full.data)};
     ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
     SumPart(calls, full.dtype, shard);
     meeting_->Synchronize();
-    CountSent(ReduceScatterTraffic(topology(), count, DTypeBytes(full.dtype)));
+    CountSent(ReduceScatterTraffic(topology(), count, device::DTypeBytes(full.dtype)));
     return absl::OkStatus();
   }
 
@@ -154,7 +154,7 @@ class InProcessCommunicator : public Communicator {
 
   // Sums this rank's part of every call's `full`; in several teams a block at a time, one sum per team and one of
   // those.
-  void SumPart(const std::vector<Call>& calls, DType dtype, Tensor to) {
+  void SumPart(const std::vector<Call>& calls, device::DType dtype, device::Tensor to) {
     constexpr int64_t kBlock = 4096;
     const Range mine = ShardRange(calls[0].count, size(), rank());
     const int teams = topology().teams();
@@ -165,9 +165,10 @@ class InProcessCommunicator : public Communicator {
     for (int64_t begin = 0; begin < mine.size(); begin += kBlock) {
       const Range block = Within(mine, begin, kBlock);
       for (int team = 0; team < teams; team++) {
-        SumInOrder(Contributions(calls, team, block.begin), dtype, {&sums[team * kBlock], DType::kF32}, block.size());
+        SumInOrder(Contributions(calls, team, block.begin), dtype, {&sums[team * kBlock], device::DType::kF32},
+                   block.size());
       }
-      SumInOrder(team_sums, DType::kF32, to.Offset(begin), block.size());
+      SumInOrder(team_sums, device::DType::kF32, to.Offset(begin), block.size());
     }
   }
 
@@ -203,4 +204,4 @@ std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(const std::strin
   return communicators;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -9,7 +9,7 @@
 #include "worker/collective/communicator.h"
 #include "worker/collective/endpoint.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // The communicators of ranks 0, 1, ..., size-1; each may be used and destroyed on a thread of its own. `team` and
 // `nodes` as in CollectiveGroup; the bytes are counted as if they went over the routes of the other backends.
@@ -19,6 +19,6 @@ std::vector<std::unique_ptr<Communicator>> CreateInProcessGroup(const std::strin
 // The endpoint of a fleet of one: it joins groups of a single rank.
 std::unique_ptr<CollectiveEndpoint> CreateInProcessEndpoint();
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_IN_PROCESS_H_

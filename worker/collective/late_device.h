@@ -18,7 +18,7 @@
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // What a stream shares with its events.
 class LateQueue {
@@ -49,7 +49,7 @@ class LateQueue {
   int64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-class LateEvent : public Event {
+class LateEvent : public device::Event {
  public:
   LateEvent(std::shared_ptr<LateQueue> queue, int64_t place) : queue_(std::move(queue)), place_(place) {}
   absl::StatusOr<bool> Reached() const override {
@@ -60,7 +60,7 @@ class LateEvent : public Event {
     queue_->RunTo(place_);
     return absl::OkStatus();
   }
-  double SecondsSince(const Event&) const override { return 0; }
+  double SecondsSince(const device::Event&) const override { return 0; }
 
  private:
   static constexpr int kLooks = 3;
@@ -69,16 +69,16 @@ class LateEvent : public Event {
   mutable std::atomic<int> looks_ = 0;
 };
 
-class LateStream : public Stream {
+class LateStream : public device::Stream {
  public:
   absl::Status Synchronize() override {
     queue_->RunTo(queue_->end());
     return absl::OkStatus();
   }
   absl::Status failure() const override { return absl::OkStatus(); }
-  std::shared_ptr<Event> Record() override { return std::make_shared<LateEvent>(queue_, queue_->end()); }
+  std::shared_ptr<device::Event> Record() override { return std::make_shared<LateEvent>(queue_, queue_->end()); }
   // The event must outlive the work, which in these tests it does.
-  void Wait(const Event& event) override {
+  void Wait(const device::Event& event) override {
     queue_->Add([&event] { ZF_CHECK(event.Wait().ok()); });
   }
   void Add(std::function<void()> work) { queue_->Add(std::move(work)); }
@@ -87,34 +87,36 @@ class LateStream : public Stream {
   const std::shared_ptr<LateQueue> queue_ = std::make_shared<LateQueue>();
 };
 
-class LateDevice : public Device {
+class LateDevice : public device::Device {
  public:
   explicit LateDevice(std::string unique_id = "late") : unique_id_(std::move(unique_id)) {}
 
   std::string kind() const override { return "late"; }
   std::string description() const override { return "a device for tests"; }
   std::string unique_id() const override { return unique_id_; }
-  absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override { return memory_.Reserve(bytes); }
-  absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override {
+  absl::StatusOr<std::unique_ptr<device::Reservation>> Reserve(int64_t bytes) override {
+    return memory_.Reserve(bytes);
+  }
+  absl::StatusOr<std::unique_ptr<device::Reservation>> ReserveHost(int64_t bytes) override {
     if (bytes > most_host_bytes) return absl::ResourceExhaustedError("the host cannot pin so much");
     return memory_.Reserve(bytes);
   }
-  absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override { return std::make_unique<LateStream>(); }
-  void Copy(Stream& stream, void* to, const void* from, int64_t bytes) override {
+  absl::StatusOr<std::unique_ptr<device::Stream>> CreateStream() override { return std::make_unique<LateStream>(); }
+  void Copy(device::Stream& stream, void* to, const void* from, int64_t bytes) override {
     static_cast<LateStream&>(stream).Add([=] { std::memmove(to, from, bytes); });
   }
   bool host_addressable() const override { return false; }
-  double datasheet_flops(DType) const override { return 0; }
-  std::optional<DeviceMemory> memory() const override { return std::nullopt; }
-  Ops& ops() override { return memory_.ops(); }
+  double datasheet_flops(device::DType) const override { return 0; }
+  std::optional<device::DeviceMemory> memory() const override { return std::nullopt; }
+  device::Ops& ops() override { return memory_.ops(); }
 
   int64_t most_host_bytes = int64_t{1} << 40;
 
  private:
   const std::string unique_id_;
-  CpuDevice memory_{1};
+  device::CpuDevice memory_{1};
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_LATE_DEVICE_H_

@@ -17,7 +17,7 @@
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/sum_in_order.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 // How long a communicator that was not aborted waits for the other ranks of its host to leave too.
@@ -25,12 +25,12 @@ constexpr double kFinishLimitSeconds = 5;
 // How long failed operations wait for each stream to release their buffers.
 constexpr double kDrainLimitSeconds = 10;
 
-std::unique_ptr<cuda::CudaStream> AsCuda(std::unique_ptr<Stream> stream) {
-  return std::unique_ptr<cuda::CudaStream>(static_cast<cuda::CudaStream*>(stream.release()));
+std::unique_ptr<device::cuda::CudaStream> AsCuda(std::unique_ptr<device::Stream> stream) {
+  return std::unique_ptr<device::cuda::CudaStream>(static_cast<device::cuda::CudaStream*>(stream.release()));
 }
 
 struct Streams {
-  std::unique_ptr<cuda::CudaStream> wire, sums;
+  std::unique_ptr<device::cuda::CudaStream> wire, sums;
 };
 
 // A chunk is as long as the scratch memory allows: each is several launches.
@@ -38,7 +38,7 @@ ReduceLimits Limits(int64_t scratch_bytes) { return {.scratch_bytes = scratch_by
 
 class NcclCommunicator : public Communicator, private ExchangeTransport {
  public:
-  NcclCommunicator(Device& device, Streams streams, std::unique_ptr<Reservation> scratch,
+  NcclCommunicator(device::Device& device, Streams streams, std::unique_ptr<device::Reservation> scratch,
                    std::unique_ptr<NcclTransport> transport, const NcclOptions& options, std::string group,
                    const Topology& topology)
       : Communicator(std::move(group), topology),
@@ -66,7 +66,7 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
   std::string backend() const override { return "nccl"; }
 
  protected:
-  absl::Status AwaitInputs(const Event& after) override {
+  absl::Status AwaitInputs(const device::Event& after) override {
     wire_->Wait(after);
     return wire_->failure();
   }
@@ -78,10 +78,10 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
     return Enqueue([&] { return Gather(shard, static_cast<std::byte*>(full), count, element_bytes); });
   }
 
-  absl::Status RunReduceScatter(Tensor full, Tensor shard, int64_t count) override {
+  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) override {
     return Enqueue([&]() -> absl::Status {
       ZF_RETURN_IF_ERROR(reduce_.Run(*this, full, shard, count));
-      for (std::shared_ptr<Event>& last : summed_) {
+      for (std::shared_ptr<device::Event>& last : summed_) {
         if (last != nullptr) wire_->Wait(*std::exchange(last, nullptr));
       }
       return absl::OkStatus();
@@ -101,8 +101,8 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
     sums_->Wait(*arrived_[step % kExchangeDepth]);
     return absl::OkStatus();
   }
-  void Sum(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count) override {
-    cuda::EnqueueSumInOrder(*sums_, contributions, dtype, to, count);
+  void Sum(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count) override {
+    device::cuda::EnqueueSumInOrder(*sums_, contributions, dtype, to, count);
   }
   absl::Status Release(int64_t step) override {
     summed_[step % kExchangeDepth] = sums_->Record();
@@ -118,30 +118,31 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
     if (bytes > 0 && to != from) device_.Copy(*wire_, to, from, bytes);
   }
 
-  Device& device_;
+  device::Device& device_;
   const Clock& clock_;
-  const std::unique_ptr<cuda::CudaStream> wire_, sums_;
-  const std::unique_ptr<Reservation> scratch_;
+  const std::unique_ptr<device::cuda::CudaStream> wire_, sums_;
+  const std::unique_ptr<device::Reservation> scratch_;
   OrderedReduce reduce_;
-  std::array<std::shared_ptr<Event>, kExchangeDepth> arrived_, summed_;  // of the reduction in progress, by step
-  const std::unique_ptr<NcclTransport> transport_;                       // null in a group of one rank
+  std::array<std::shared_ptr<device::Event>, kExchangeDepth> arrived_,
+      summed_;                                      // of the reduction in progress, by step
+  const std::unique_ptr<NcclTransport> transport_;  // null in a group of one rank
 };
 
 // Runs each summation kernel once, before there is any collective: the driver loads a kernel at its first launch and
 // may wait for the device to be idle then, which can deadlock while a collective waits for another rank. A failure
 // sticks to the stream, and the first operation finds it.
 void NcclCommunicator::LoadSums() {
-  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  constexpr device::DType kTypes[] = {device::DType::kF32, device::DType::kBF16, device::DType::kF16};
   std::byte* const to = scratch_->data() + sizeof(float);
   // Kernels differ by how many they add: the ranks of a team, of the last team, the teams.
   for (const int count : {topology().team(), topology().SizeOf(topology().teams() - 1), topology().teams()}) {
     const std::vector<const void*> contributions(count, scratch_->data());
-    for (const DType full : kTypes) {
-      for (const DType shard : kTypes) {
-        cuda::EnqueueSumInOrder(*sums_, contributions, full, {to, shard}, 1);
+    for (const device::DType full : kTypes) {
+      for (const device::DType shard : kTypes) {
+        device::cuda::EnqueueSumInOrder(*sums_, contributions, full, {to, shard}, 1);
         // Narrowing in place uses a separate kernel.
-        if (DTypeBytes(shard) < DTypeBytes(full)) {
-          cuda::EnqueueSumInOrder(*sums_, contributions, full, {scratch_->data(), shard}, 1);
+        if (device::DTypeBytes(shard) < device::DTypeBytes(full)) {
+          device::cuda::EnqueueSumInOrder(*sums_, contributions, full, {scratch_->data(), shard}, 1);
         }
       }
     }
@@ -154,7 +155,7 @@ absl::Status NcclCommunicator::Enqueue(absl::FunctionRef<absl::Status()> enqueue
     wire_->MakeCurrent();
     ZF_RETURN_IF_ERROR(transport_->Connect(clock_, [this] { return Watch(); }));
   }
-  std::shared_ptr<Event> start = wire_->Record();
+  std::shared_ptr<device::Event> start = wire_->Record();
   ZF_RETURN_IF_ERROR(enqueue());
   Issued(std::move(start), wire_->Record());
   ZF_RETURN_IF_ERROR(sums_->failure());
@@ -200,7 +201,7 @@ absl::Status NcclCommunicator::Gather(const void* shard, std::byte* full, int64_
 }
 
 absl::Status NcclCommunicator::Post(int64_t step, const Messages& messages) {
-  const std::shared_ptr<Event>& summed = summed_[step % kExchangeDepth];
+  const std::shared_ptr<device::Event>& summed = summed_[step % kExchangeDepth];
   if (summed != nullptr) wire_->Wait(*summed);
   if (!messages.incoming.empty() || !messages.outgoing.empty()) {
     ZF_RETURN_IF_ERROR(Group("reduce_scatter", [&]() -> absl::Status {
@@ -218,7 +219,7 @@ absl::Status NcclCommunicator::Post(int64_t step, const Messages& messages) {
   return absl::OkStatus();
 }
 
-std::string NcclAddressOf(const Device& device, const std::map<std::string, std::string>& ids) {
+std::string NcclAddressOf(const device::Device& device, const std::map<std::string, std::string>& ids) {
   v1::CollectiveAddress address;
   address.set_device_id(device.unique_id());
   for (const auto& [group, id] : ids) (*address.mutable_groups())[group].set_nccl_id(id);
@@ -227,7 +228,7 @@ std::string NcclAddressOf(const Device& device, const std::map<std::string, std:
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NcclEndpoint>> NcclEndpoint::Create(Device& device, NcclOptions options,
+absl::StatusOr<std::unique_ptr<NcclEndpoint>> NcclEndpoint::Create(device::Device& device, NcclOptions options,
                                                                    const std::vector<std::string>& groups) {
   Ids ids;
   for (const std::string& group : groups) {
@@ -236,15 +237,15 @@ absl::StatusOr<std::unique_ptr<NcclEndpoint>> NcclEndpoint::Create(Device& devic
   return std::unique_ptr<NcclEndpoint>(new NcclEndpoint(device, options, std::move(ids)));
 }
 
-NcclEndpoint::NcclEndpoint(Device& device, NcclOptions options, Ids ids)
+NcclEndpoint::NcclEndpoint(device::Device& device, NcclOptions options, Ids ids)
     : device_(device), options_(options), ids_(std::move(ids)), address_(NcclAddressOf(device, ids_)) {}
 
 absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const CollectiveGroup& group) {
   ZF_RETURN_IF_ERROR(CheckGroup(group));
   const int rank = group.rank, size = group.size();
-  if (size > cuda::kMostContributions) {
+  if (size > device::cuda::kMostContributions) {
     return absl::InvalidArgumentError(absl::StrCat("collectives: group ", group.name, ": ", size,
-                                                   " ranks; nccl sums at most ", cuda::kMostContributions));
+                                                   " ranks; nccl sums at most ", device::cuda::kMostContributions));
   }
   ZF_ASSIGN_OR_RETURN(const GroupAddresses addresses, OpenGroupAddresses(group));
   const auto id = ids_.find(group.name);
@@ -262,12 +263,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const Collectiv
                      ", which nccl refuses; give each worker a GPU of its own, or set collectives to auto or ucx"));
   }
   Streams streams;
-  for (std::unique_ptr<cuda::CudaStream>* stream : {&streams.wire, &streams.sums}) {
+  for (std::unique_ptr<device::cuda::CudaStream>* stream : {&streams.wire, &streams.sums}) {
     // Other work waits for this: behind a matrix product's blocks a short kernel would wait for whole waves of them.
-    ZF_ASSIGN_OR_RETURN(std::unique_ptr<Stream> created, device_.CreateUrgentStream());
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Stream> created, device_.CreateUrgentStream());
     *stream = AsCuda(std::move(created));
   }
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Reservation> scratch, device_.Reserve(size == 1 ? 0 : options_.scratch_bytes));
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Reservation> scratch,
+                      device_.Reserve(size == 1 ? 0 : options_.scratch_bytes));
   std::unique_ptr<NcclTransport> transport;
   if (size > 1 || options_.alone) {
     transport = std::make_unique<NcclTransport>(addresses.ranks[0].nccl_id(), rank, size,
@@ -278,4 +280,4 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const Collectiv
                                             options_, group.name, TopologyOf(group));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

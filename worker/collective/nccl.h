@@ -21,7 +21,7 @@
 #include "worker/collective/endpoint.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // Device memory that a communicator with several ranks keeps for the chunks of its reductions.
 inline constexpr int64_t kNcclScratchBytes = 64 << 20;
@@ -41,7 +41,7 @@ class NcclEndpoint : public CollectiveEndpoint {
   // 0's, which travels as part of the address. It costs the other ranks a listening socket and a sleeping thread each,
   // until the process ends. Otherwise rank 0 would have to publish its id after ranks are assigned: one more message
   // and one more wait in every join.
-  static absl::StatusOr<std::unique_ptr<NcclEndpoint>> Create(Device& device, NcclOptions options = {},
+  static absl::StatusOr<std::unique_ptr<NcclEndpoint>> Create(device::Device& device, NcclOptions options = {},
                                                               const std::vector<std::string>& groups = {"data"});
 
   std::string backend() const override { return "nccl"; }
@@ -53,14 +53,14 @@ class NcclEndpoint : public CollectiveEndpoint {
 
  private:
   using Ids = std::map<std::string, std::string>;
-  NcclEndpoint(Device& device, NcclOptions options, Ids ids);
+  NcclEndpoint(device::Device& device, NcclOptions options, Ids ids);
 
-  Device& device_;
+  device::Device& device_;
   const NcclOptions options_;
   Ids ids_;  // by group's name; empty once joined
   const std::string address_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_NCCL_H_

@@ -21,39 +21,46 @@
 #include "worker/device/cuda/emulation/machine.h"
 #include "worker/device/cuda/emulation/streams.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 constexpr int kGpus = 16;
 
 // A GPU without ops: host memory and the streams of the emulated CUDA runtime.
-class PlainGpu : public Device {
+class PlainGpu : public device::Device {
  public:
   PlainGpu(int ordinal, std::string unique_id) : ordinal_(ordinal), unique_id_(std::move(unique_id)) {}
 
   std::string kind() const override { return "cuda"; }
   std::string description() const override { return unique_id_; }
   std::string unique_id() const override { return unique_id_; }
-  absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override { return memory_.Reserve(bytes); }
-  absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override { return memory_.Reserve(bytes); }
-  absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override { return cuda::CudaStream::Create(ordinal_); }
-  void Copy(Stream& stream, void* to, const void* from, int64_t bytes) override {
-    cuda::emulation::Enqueue(static_cast<cuda::CudaStream&>(stream).handle(), [=] { std::memmove(to, from, bytes); });
+  absl::StatusOr<std::unique_ptr<device::Reservation>> Reserve(int64_t bytes) override {
+    return memory_.Reserve(bytes);
+  }
+  absl::StatusOr<std::unique_ptr<device::Reservation>> ReserveHost(int64_t bytes) override {
+    return memory_.Reserve(bytes);
+  }
+  absl::StatusOr<std::unique_ptr<device::Stream>> CreateStream() override {
+    return device::cuda::CudaStream::Create(ordinal_);
+  }
+  void Copy(device::Stream& stream, void* to, const void* from, int64_t bytes) override {
+    device::cuda::emulation::Enqueue(static_cast<device::cuda::CudaStream&>(stream).handle(),
+                                     [=] { std::memmove(to, from, bytes); });
   }
   bool host_addressable() const override { return false; }
-  double datasheet_flops(DType) const override { return 0; }
-  std::optional<DeviceMemory> memory() const override { return std::nullopt; }
-  Ops& ops() override { return memory_.ops(); }
+  double datasheet_flops(device::DType) const override { return 0; }
+  std::optional<device::DeviceMemory> memory() const override { return std::nullopt; }
+  device::Ops& ops() override { return memory_.ops(); }
 
  private:
   const int ordinal_;
   const std::string unique_id_;
-  CpuDevice memory_{1};
+  device::CpuDevice memory_{1};
 };
 
 PlainGpu& Gpu(int ordinal) {
   static auto& gpus = *[] {
-    cuda::emulation::SetMachine({.gpus = kGpus});
+    device::cuda::emulation::SetMachine({.gpus = kGpus});
     auto* all = new std::vector<std::unique_ptr<PlainGpu>>;
     for (int i = 0; i < kGpus; i++) all->push_back(std::make_unique<PlainGpu>(i, absl::StrCat("GPU-", i)));
     return all;
@@ -97,9 +104,9 @@ Outcome Reduce(Group& group, int64_t count) {
     for (int64_t i = 0; i < count; i++) data[i] = 1.0f / static_cast<float>(3 + i * (rank + 1));
     std::vector<float> shard(ShardRange(count, size, rank).size());
     const auto scattered =
-        group[rank]->ReduceScatter({data.data(), DType::kF32}, {shard.data(), DType::kF32}, count, "u");
+        group[rank]->ReduceScatter({data.data(), device::DType::kF32}, {shard.data(), device::DType::kF32}, count, "u");
     ASSERT_EQ(scattered.Wait(), absl::OkStatus());
-    ASSERT_EQ(group[rank]->AllReduce({data.data(), DType::kF32}, count, "u").Wait(), absl::OkStatus());
+    ASSERT_EQ(group[rank]->AllReduce({data.data(), device::DType::kF32}, count, "u").Wait(), absl::OkStatus());
     outcome.sums[rank] = data;
     outcome.shards[rank] = shard;
   });
@@ -123,8 +130,9 @@ TEST_F(NcclTest, ARankAloneCallsNcclOnlyWhenAsked) {
     auto endpoint = NcclEndpoint::Create(Gpu(0), {.alone = alone}).value();
     auto communicator = endpoint->Join({.name = "data", .rank = 0, .addresses = {endpoint->address()}}).value();
     std::vector<float> part = {1, 2, 3}, whole(3);
-    ASSERT_EQ(communicator->AllGather({part.data(), DType::kF32}, {whole.data(), DType::kF32}, 3, "u").Wait(),
-              absl::OkStatus());
+    ASSERT_EQ(
+        communicator->AllGather({part.data(), device::DType::kF32}, {whole.data(), device::DType::kF32}, 3, "u").Wait(),
+        absl::OkStatus());
     EXPECT_EQ(whole, part);
     EXPECT_EQ(nccl_emulation::LiveCommunicators(), alone ? 1 : 0);
   }
@@ -133,7 +141,7 @@ TEST_F(NcclTest, ARankAloneCallsNcclOnlyWhenAsked) {
 TEST_F(NcclTest, AbortEndsTheWaitForARankThatNeverConnects) {
   Group group = CreateNcclGroup({.size = 3}, {});
   std::vector<float> data(10);
-  const auto pending = group[0]->AllReduce({data.data(), DType::kF32}, 10, "u");
+  const auto pending = group[0]->AllReduce({data.data(), device::DType::kF32}, 10, "u");
   while (nccl_emulation::LiveCommunicators() == 0) std::this_thread::yield();
   group[0]->Abort(absl::UnavailableError("rank 2 is gone"));
   EXPECT_EQ(pending.Wait(), absl::UnavailableError("rank 2 is gone"));
@@ -152,7 +160,7 @@ TEST_F(NcclTest, ConnectingHasADeadlineThatNamesRankAndGroup) {
   SharedClock clock;
   Group group = CreateNcclGroup({.size = 3}, {.clock = &clock});
   std::vector<float> data(10);
-  const auto pending = group[1]->AllReduce({data.data(), DType::kF32}, 10, "u");
+  const auto pending = group[1]->AllReduce({data.data(), device::DType::kF32}, 10, "u");
   while (nccl_emulation::LiveCommunicators() == 0) std::this_thread::yield();
   clock.seconds = 299;
   clock.seconds = 301;
@@ -168,7 +176,7 @@ TEST_F(NcclTest, AFailureOfNcclIsUnavailableOnEveryRank) {
   OnEveryRank(3, [&](int rank) {
     std::vector<float> data(10);
     if (rank == 1) nccl_emulation::SetAsyncError(1, ncclRemoteError);
-    const absl::Status status = group[rank]->AllReduce({data.data(), DType::kF32}, 10, "u").Wait();
+    const absl::Status status = group[rank]->AllReduce({data.data(), device::DType::kF32}, 10, "u").Wait();
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     const std::string place = absl::StrCat("group data, rank ", rank, " of 3");
     EXPECT_NE(status.message().find(place), absl::string_view::npos) << status;
@@ -186,7 +194,7 @@ TEST_F(NcclTest, OtherFailuresAreTheProgramsOrTheUsers) {
     Group group = CreateNcclGroup({.size = 2}, {});
     nccl_emulation::SetAsyncError(0, result);
     float value = 0;
-    EXPECT_EQ(group[0]->AllReduce({&value, DType::kF32}, 1, "u").Wait().code(), code);
+    EXPECT_EQ(group[0]->AllReduce({&value, device::DType::kF32}, 1, "u").Wait().code(), code);
     nccl_emulation::SetAsyncError(0, ncclSuccess);
     Destroy(group);
   }
@@ -195,9 +203,9 @@ TEST_F(NcclTest, OtherFailuresAreTheProgramsOrTheUsers) {
 TEST_F(NcclTest, OrdersAComputeStreamBehindAnOperation) {
   Group group = CreateNcclGroup({.size = 2}, {});
   OnEveryRank(2, [&](int rank) {
-    const std::unique_ptr<Stream> compute = Gpu(rank).CreateStream().value();
+    const std::unique_ptr<device::Stream> compute = Gpu(rank).CreateStream().value();
     std::vector<float> data(1000, 1.0f);
-    const auto pending = group[rank]->AllReduce({data.data(), DType::kF32}, 1000, "u", compute->Record());
+    const auto pending = group[rank]->AllReduce({data.data(), device::DType::kF32}, 1000, "u", compute->Record());
     EXPECT_EQ(pending.MakeStreamWait(*compute), absl::OkStatus());
     EXPECT_EQ(compute->Synchronize(), absl::OkStatus());
     EXPECT_EQ(data, std::vector<float>(1000, 2.0f));
@@ -232,18 +240,18 @@ TEST_F(NcclTest, RefusesGroupsThatAreNotItsOwn) {
       absl::IsFailedPrecondition(endpoint->Join({.name = "data", .rank = 0, .addresses = {mine, theirs}}).status()));
 }
 
-Group JoinAuto(std::vector<Device*> devices) {
+Group JoinAuto(std::vector<device::Device*> devices) {
   std::vector<std::unique_ptr<CollectiveEndpoint>> endpoints;
-  for (Device* device : devices) endpoints.push_back(CreateCollectiveEndpoint("auto", *device).value());
+  for (device::Device* device : devices) endpoints.push_back(CreateCollectiveEndpoint("auto", *device).value());
   EXPECT_EQ(endpoints[0]->backend(), "auto");
   return JoinAll({}, endpoints);
 }
 
 TEST_F(NcclTest, AutoIsNcclWhereEveryRankHasAGpuAndUcxWhereTwoShareOne) {
   PlainGpu same(1, "GPU-1");
-  for (auto [devices, backend] : {std::pair(std::vector<Device*>{&Gpu(0), &Gpu(1), &Gpu(2)}, "nccl"),
-                                  std::pair(std::vector<Device*>{&Gpu(0), &Gpu(1), &same}, "ucx"),
-                                  std::pair(std::vector<Device*>{&Gpu(0)}, "nccl")}) {
+  for (auto [devices, backend] : {std::pair(std::vector<device::Device*>{&Gpu(0), &Gpu(1), &Gpu(2)}, "nccl"),
+                                  std::pair(std::vector<device::Device*>{&Gpu(0), &Gpu(1), &same}, "ucx"),
+                                  std::pair(std::vector<device::Device*>{&Gpu(0)}, "nccl")}) {
     Group group = JoinAuto(devices), expected = CreateInProcessGroup("data", static_cast<int>(devices.size()));
     for (const auto& communicator : group) EXPECT_EQ(communicator->backend(), backend);
     EXPECT_TRUE(Reduce(group, 1001) == Reduce(expected, 1001));
@@ -285,7 +293,7 @@ TEST_F(NcclTest, AutoIsUcxWhereNcclRefuses) {
 }
 
 TEST_F(NcclTest, TheFactoryKeepsNcclToGpus) {
-  CpuDevice cpu(1);
+  device::CpuDevice cpu(1);
   EXPECT_EQ(CreateCollectiveEndpoint("nccl", Gpu(0)).value()->backend(), "nccl");
   EXPECT_EQ(CreateCollectiveEndpoint("auto", cpu).value()->backend(), "ucx");
   const absl::Status status = CreateCollectiveEndpoint("nccl", cpu).status();
@@ -294,4 +302,4 @@ TEST_F(NcclTest, TheFactoryKeepsNcclToGpus) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -12,7 +12,7 @@
 #include "worker/collective/address.h"
 #include "worker/device/cuda/libraries/vendor_library.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 static_assert(kNcclIdBytes == NCCL_UNIQUE_ID_BYTES);
@@ -51,7 +51,7 @@ class Pause {
 }  // namespace
 
 absl::StatusOr<std::string> NcclTransport::CreateId() {
-  ZF_RETURN_IF_ERROR(cuda::OpenNccl());
+  ZF_RETURN_IF_ERROR(device::cuda::OpenNccl());
   ncclUniqueId id;
   const ncclResult_t result = ncclGetUniqueId(&id);
   if (result != ncclSuccess) return MakeError(result, "ncclGetUniqueId", ncclGetLastError(nullptr));
@@ -148,4 +148,4 @@ void NcclTransport::Finish(const Clock& clock, double limit_seconds) {
   Abort();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

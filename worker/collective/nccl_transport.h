@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // How long the ranks of a group may take to reach their first operation.
 inline constexpr double kNcclConnectLimitSeconds = 300;
@@ -72,6 +72,6 @@ class NcclTransport {
   bool connected_ = false;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_NCCL_TRANSPORT_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 std::vector<std::string> InterfaceNames() {
@@ -33,4 +33,4 @@ absl::Status UseNetworkInterface(const std::string& name) {
   return absl::OkStatus();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // Holds UCX and NCCL to the network interface `name` ("eth0", "lo") and shared memory: nothing of theirs listens on
 // another one. They are told through their own variables, UCX_NET_DEVICES and NCCL_SOCKET_IFNAME, in the environment of
@@ -14,6 +14,6 @@ namespace zerofleet {
 // with the names there are, for an interface this machine does not have.
 absl::Status UseNetworkInterface(const std::string& name);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_NETWORK_H_

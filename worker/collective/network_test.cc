@@ -12,7 +12,7 @@
 
 #include "worker/collective/ucx_transport.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 using ::testing::HasSubstr;
@@ -65,4 +65,4 @@ TEST(NetworkTest, AnInterfaceThatDoesNotExistIsNamed) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/units.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 constexpr int64_t kSumBytes = sizeof(float);  // of an element of a team's sum
@@ -55,8 +55,9 @@ int64_t OrderedReduce::Slots::ChunkElements(const ReduceLimits& limits, int64_t 
 int64_t OrderedReduce::ScratchBytes(const Topology& topology, const ReduceLimits& limits) {
   const Slots slots(topology);
   int64_t bytes = 0;
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    bytes = std::max(bytes, slots.Bytes(DTypeBytes(dtype)) * slots.ChunkElements(limits, DTypeBytes(dtype)));
+  for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16, device::DType::kF16}) {
+    bytes = std::max(bytes,
+                     slots.Bytes(device::DTypeBytes(dtype)) * slots.ChunkElements(limits, device::DTypeBytes(dtype)));
   }
   return bytes;
 }
@@ -71,11 +72,12 @@ OrderedReduce::OrderedReduce(const Topology& topology, const ReduceLimits& limit
       mates_(topology.SizeOf(team_)),
       collected_(CollectedByMate(topology)) {}
 
-absl::Status OrderedReduce::Run(ExchangeTransport& transport, Tensor full, Tensor shard, int64_t count) {
+absl::Status OrderedReduce::Run(ExchangeTransport& transport, device::Tensor full, device::Tensor shard,
+                                int64_t count) {
   const Reduction reduction = {.full = full,
                                .shard = shard,
                                .count = count,
-                               .chunk_elements = slots_.ChunkElements(limits_, DTypeBytes(full.dtype))};
+                               .chunk_elements = slots_.ChunkElements(limits_, device::DTypeBytes(full.dtype))};
   // Shard 0 is the longest, so every rank counts the same steps.
   const int64_t chunks = CeilDivide(ShardRange(count, topology_.size(), 0).size(), reduction.chunk_elements);
   const bool one_team = topology_.teams() == 1;
@@ -99,13 +101,13 @@ Range OrderedReduce::Chunk(const Reduction& reduction, int shard, int64_t chunk)
 }
 
 // A narrower result in this rank's place inside `full` ends before the chunks that are still to be read.
-Tensor OrderedReduce::Result(const Reduction& reduction, int64_t chunk) const {
+device::Tensor OrderedReduce::Result(const Reduction& reduction, int64_t chunk) const {
   return reduction.shard.Offset(chunk * reduction.chunk_elements);
 }
 
 void OrderedReduce::ListContributions(const Reduction& reduction, int64_t chunk,
                                       ExchangeTransport::Messages& messages) const {
-  const int64_t element_bytes = DTypeBytes(reduction.full.dtype);
+  const int64_t element_bytes = device::DTypeBytes(reduction.full.dtype);
   const int first = topology_.FirstOf(team_);
   // Each rank turns to another mate first.
   for (int distance = 1; distance < mates_; distance++) {
@@ -156,7 +158,7 @@ void OrderedReduce::SumRanks(ExchangeTransport& transport, const Reduction& redu
       transport.Sum(contributions_, reduction.full.dtype, Result(reduction, chunk), part.size());
     } else {
       transport.Sum(contributions_, reduction.full.dtype,
-                    {TeamSum(reduction, chunk, static_cast<int>(index)), DType::kF32}, part.size());
+                    {TeamSum(reduction, chunk, static_cast<int>(index)), device::DType::kF32}, part.size());
     }
   }
 }
@@ -173,13 +175,13 @@ void OrderedReduce::SumTeams(ExchangeTransport& transport, const Reduction& redu
     contributions_.push_back(team == team_ ? TeamSum(reduction, chunk, own_index)
                                            : OtherTeamSum(reduction, chunk, team));
   }
-  transport.Sum(contributions_, DType::kF32, Result(reduction, chunk), part.size());
+  transport.Sum(contributions_, device::DType::kF32, Result(reduction, chunk), part.size());
 }
 
 std::byte* OrderedReduce::Contribution(const Reduction& reduction, int64_t chunk, int mate, int index) const {
   const int64_t collected = static_cast<int64_t>(collected_[place_].size());
   const int64_t slot = (chunk % kExchangeDepth * (mates_ - 1) + (mate < place_ ? mate : mate - 1)) * collected + index;
-  return scratch_ + slot * reduction.chunk_elements * DTypeBytes(reduction.full.dtype);
+  return scratch_ + slot * reduction.chunk_elements * device::DTypeBytes(reduction.full.dtype);
 }
 
 std::byte* OrderedReduce::TeamSum(const Reduction& reduction, int64_t chunk, int index) const {
@@ -194,7 +196,7 @@ std::byte* OrderedReduce::OtherTeamSum(const Reduction& reduction, int64_t chunk
 }
 
 std::byte* OrderedReduce::Sums(const Reduction& reduction) const {
-  return scratch_ + slots_.contributions * reduction.chunk_elements * DTypeBytes(reduction.full.dtype);
+  return scratch_ + slots_.contributions * reduction.chunk_elements * device::DTypeBytes(reduction.full.dtype);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

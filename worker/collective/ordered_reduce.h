@@ -20,7 +20,7 @@
 #include "worker/collective/topology.h"
 #include "worker/device/tensor.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // How a reduction is cut: a chunk is as long as fits `scratch_bytes`, and no longer than `chunk_bytes`.
 struct ReduceLimits {
@@ -37,12 +37,12 @@ class OrderedReduce {
   OrderedReduce(const Topology& topology, const ReduceLimits& limits, std::byte* scratch);
 
   // As Communicator::ReduceScatter.
-  absl::Status Run(ExchangeTransport& transport, Tensor full, Tensor shard, int64_t count);
+  absl::Status Run(ExchangeTransport& transport, device::Tensor full, device::Tensor shard, int64_t count);
 
  private:
   // The reduction in progress.
   struct Reduction {
-    Tensor full, shard;
+    device::Tensor full, shard;
     int64_t count, chunk_elements;
 
     const std::byte* At(int64_t element) const { return static_cast<const std::byte*>(full.Offset(element).data); }
@@ -59,7 +59,7 @@ class OrderedReduce {
   };
 
   Range Chunk(const Reduction& reduction, int shard, int64_t chunk) const;
-  Tensor Result(const Reduction& reduction, int64_t chunk) const;
+  device::Tensor Result(const Reduction& reduction, int64_t chunk) const;
   void ListContributions(const Reduction& reduction, int64_t chunk, ExchangeTransport::Messages& messages) const;
   void ListTeamSums(const Reduction& reduction, int64_t chunk, ExchangeTransport::Messages& messages) const;
   void SumRanks(ExchangeTransport& transport, const Reduction& reduction, int64_t chunk);
@@ -81,6 +81,6 @@ class OrderedReduce {
   std::vector<const void*> contributions_;         // to one sum
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_ORDERED_REDUCE_H_

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 // A rank's process, with a pipe to its stdin and one from its stdout.
@@ -176,4 +176,4 @@ INSTANTIATE_TEST_SUITE_P(Transports, ProcessTest,
                          });
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

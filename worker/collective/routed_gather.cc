@@ -5,7 +5,7 @@
 
 #include "base/units.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 // Of a shard on several nodes: long enough for a connection's full speed, short against the shards of a large unit.
@@ -64,4 +64,4 @@ absl::Status RoutedGather::Run(ExchangeTransport& transport, const std::byte* sh
       [](int64_t) {});
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -15,7 +15,7 @@
 #include "worker/collective/exchange.h"
 #include "worker/collective/topology.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 class RoutedGather {
  public:
@@ -38,6 +38,6 @@ class RoutedGather {
   Route direct_, passed_on_;  // between a shard's owner and another rank; between ranks of one node
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_ROUTED_GATHER_H_

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "base/units.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 // One round of a message of `count` elements: at most `width` elements of every rank's part, beginning `begin` elements
@@ -36,8 +36,8 @@ class Round {
 
 class StagedCommunicator : public Communicator {
  public:
-  StagedCommunicator(Device& device, std::unique_ptr<Stream> stream, std::unique_ptr<Reservation> staging,
-                     std::unique_ptr<Communicator> inner)
+  StagedCommunicator(device::Device& device, std::unique_ptr<device::Stream> stream,
+                     std::unique_ptr<device::Reservation> staging, std::unique_ptr<Communicator> inner)
       : Communicator(inner->group(), inner->topology()),
         device_(device),
         stream_(std::move(stream)),
@@ -54,7 +54,7 @@ class StagedCommunicator : public Communicator {
 
  protected:
   absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) override;
-  absl::Status RunReduceScatter(Tensor full, Tensor shard, int64_t count) override;
+  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) override;
 
   // The inner communicator is where a staged operation waits for its peers, so an abort is passed on to it.
   void Wake() override {
@@ -100,14 +100,15 @@ class StagedCommunicator : public Communicator {
 
   Pending PostInnerGather(int64_t count, int64_t element_bytes) {
     if (element_bytes == 1) return inner_->AllGatherBytes(nullptr, staging_, count / size(), kUnit);
-    return inner_->AllGather({}, {staging_, element_bytes == 4 ? DType::kF32 : DType::kBF16}, count, kUnit);
+    return inner_->AllGather({}, {staging_, element_bytes == 4 ? device::DType::kF32 : device::DType::kBF16}, count,
+                             kUnit);
   }
 
   static constexpr const char* kUnit = "staged";  // traffic is reported by this communicator, not by the inner one
 
-  Device& device_;
-  const std::unique_ptr<Stream> stream_;
-  const std::unique_ptr<Reservation> reservation_;
+  device::Device& device_;
+  const std::unique_ptr<device::Stream> stream_;
+  const std::unique_ptr<device::Reservation> reservation_;
   std::byte* const staging_;
   const std::unique_ptr<Communicator> inner_;  // after the buffer it works on
 };
@@ -128,8 +129,8 @@ absl::Status StagedCommunicator::RunAllGather(const void* shard, void* full, int
   });
 }
 
-absl::Status StagedCommunicator::RunReduceScatter(Tensor full, Tensor shard, int64_t count) {
-  const int64_t full_bytes = DTypeBytes(full.dtype), shard_bytes = DTypeBytes(shard.dtype);
+absl::Status StagedCommunicator::RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) {
+  const int64_t full_bytes = device::DTypeBytes(full.dtype), shard_bytes = device::DTypeBytes(shard.dtype);
   if (size() == 1 && full.dtype == shard.dtype) {
     Copy(shard.data, full.data, count * full_bytes);
     return FinishCopies();
@@ -154,11 +155,11 @@ absl::Status StagedCommunicator::RunReduceScatter(Tensor full, Tensor shard, int
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Communicator>> CreateStagedCommunicator(Device& device,
+absl::StatusOr<std::unique_ptr<Communicator>> CreateStagedCommunicator(device::Device& device,
                                                                        std::unique_ptr<Communicator> inner,
                                                                        int64_t staging_bytes) {
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.CreateStream());
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Reservation> staging, device.ReserveHost(staging_bytes));
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Stream> stream, device.CreateStream());
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Reservation> staging, device.ReserveHost(staging_bytes));
   return std::make_unique<StagedCommunicator>(device, std::move(stream), std::move(staging), std::move(inner));
 }
 
@@ -167,4 +168,4 @@ absl::StatusOr<std::unique_ptr<Communicator>> StagedEndpoint::Join(const Collect
   return CreateStagedCommunicator(device_, std::move(inner));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -18,13 +18,13 @@
 #include "worker/collective/endpoint.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 inline constexpr int64_t kStagingBytes = 32 << 20;  // of pinned host memory per communicator
 
 // The communicator of `inner`'s group and rank for buffers in the memory of `device`, which outlives it.
 // ResourceExhausted when the host cannot pin `staging_bytes`.
-absl::StatusOr<std::unique_ptr<Communicator>> CreateStagedCommunicator(Device& device,
+absl::StatusOr<std::unique_ptr<Communicator>> CreateStagedCommunicator(device::Device& device,
                                                                        std::unique_ptr<Communicator> inner,
                                                                        int64_t staging_bytes = kStagingBytes);
 
@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateStagedCommunicator(Device& d
 class StagedEndpoint : public CollectiveEndpoint {
  public:
   // `device` outlives the endpoint and its communicator.
-  StagedEndpoint(Device& device, std::unique_ptr<CollectiveEndpoint> inner)
+  StagedEndpoint(device::Device& device, std::unique_ptr<CollectiveEndpoint> inner)
       : device_(device), inner_(std::move(inner)) {}
 
   std::string backend() const override { return inner_->backend(); }
@@ -40,10 +40,10 @@ class StagedEndpoint : public CollectiveEndpoint {
   absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override;
 
  private:
-  Device& device_;
+  device::Device& device_;
   const std::unique_ptr<CollectiveEndpoint> inner_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_STAGED_H_

@@ -9,7 +9,7 @@
 #include "worker/collective/late_device.h"
 #include "worker/collective/ucx.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 LateDevice& TheDevice() {
@@ -46,12 +46,12 @@ Outcome RunAll(Group group, int64_t count) {
     Communicator& communicator = *group[rank];
     const int64_t mine = ShardRange(count, size, rank).size();
     std::vector<float> full(count), shard(count), reduced(count), sum(count), gathered(count);
-    std::vector<BF16> small(count);
+    std::vector<device::BF16> small(count);
     std::vector<float> widened(count);
     for (int64_t i = 0; i < count; i++) full[i] = sum[i] = 1.0f / static_cast<float>(i + 2 + rank * 100);
-    for (int64_t i = 0; i < count; i++) small[i] = ToBF16(full[i]);
+    for (int64_t i = 0; i < count; i++) small[i] = device::ToBF16(full[i]);
     for (int64_t i = 0; i < mine; i++) shard[i] = full[i] + static_cast<float>(rank);
-    using enum DType;
+    using enum device::DType;
     const std::vector<Communicator::Pending> pending = {
         communicator.AllGather({shard.data(), kF32}, {gathered.data(), kF32}, count, "u"),
         communicator.ReduceScatter({full.data(), kF32}, {reduced.data(), kF32}, count, "u"),
@@ -91,10 +91,10 @@ TEST(StagedTest, GivesTheInnerBackendsBitsAndBytes) {
 TEST(StagedTest, TouchesItsBuffersAfterTheirEvent) {
   Group group = Stage(CreateInProcessGroup("data", 2), 1 << 10);
   OnEveryRank(2, [&](int rank) {
-    const std::unique_ptr<Stream> compute = TheDevice().CreateStream().value();
+    const std::unique_ptr<device::Stream> compute = TheDevice().CreateStream().value();
     std::vector<float> values(100, static_cast<float>(rank + 1)), data(100, 1000.0f);
     TheDevice().Copy(*compute, data.data(), values.data(), 400);  // runs when the event is polled
-    const auto pending = group[rank]->AllReduce({data.data(), DType::kF32}, 100, "u", compute->Record());
+    const auto pending = group[rank]->AllReduce({data.data(), device::DType::kF32}, 100, "u", compute->Record());
     ASSERT_EQ(pending.MakeStreamWait(*compute), absl::OkStatus());
     EXPECT_EQ(data, std::vector<float>(100, 3.0f));
   });
@@ -121,11 +121,11 @@ TEST(StagedTest, JoinsThroughTheInnerEndpoint) {
     ASSERT_TRUE(communicator.ok()) << communicator.status();
     EXPECT_EQ((*communicator)->backend(), "ucx");
     EXPECT_EQ((*communicator)->group(), "tensor");
-    std::vector<F16> data(1001, ToF16(static_cast<float>(rank + 1)));
-    ASSERT_EQ((*communicator)->AllReduce({data.data(), DType::kF16}, 1001, "u").Wait(), absl::OkStatus());
-    for (F16 value : data) ASSERT_EQ(ToFloat(value), 3.0f);
+    std::vector<device::F16> data(1001, device::ToF16(static_cast<float>(rank + 1)));
+    ASSERT_EQ((*communicator)->AllReduce({data.data(), device::DType::kF16}, 1001, "u").Wait(), absl::OkStatus());
+    for (device::F16 value : data) ASSERT_EQ(device::ToFloat(value), 3.0f);
   });
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -10,7 +10,14 @@
 #include "worker/device/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace zerofleet::kernels::HWY_NAMESPACE {
+namespace zerofleet::collective::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using device::kernels::HWY_NAMESPACE::FloatVec;
+using device::kernels::HWY_NAMESPACE::ForVectors;
+using device::kernels::HWY_NAMESPACE::Read;
+using device::kernels::HWY_NAMESPACE::WithType;
+using device::kernels::HWY_NAMESPACE::Write;
 
 template <typename From, typename To>
 void SumRows(std::span<const void* const> contributions, To* to, int64_t count) {
@@ -23,31 +30,32 @@ void SumRows(std::span<const void* const> contributions, To* to, int64_t count) 
   });
 }
 
-void SumInOrderImpl(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count) {
+void SumInOrderImpl(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count) {
   WithType({const_cast<void*>(contributions[0]), dtype}, [&](auto* from) HWY_ATTR {
     WithType(to, [&](auto* result)
                      HWY_ATTR { SumRows<std::remove_pointer_t<decltype(from)>>(contributions, result, count); });
   });
 }
 
-}  // namespace zerofleet::kernels::HWY_NAMESPACE
+}  // namespace zerofleet::collective::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace kernels {
 
 HWY_EXPORT(SumInOrderImpl);
 
-static void SumRowsInOrder(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count) {
+static void SumRowsInOrder(std::span<const void* const> contributions, device::DType dtype, device::Tensor to,
+                           int64_t count) {
   HWY_DYNAMIC_DISPATCH(SumInOrderImpl)(contributions, dtype, to, count);
 }
 
 }  // namespace kernels
 
-void SumInOrder(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count) {
+void SumInOrder(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count) {
   kernels::SumRowsInOrder(contributions, dtype, to, count);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 #endif

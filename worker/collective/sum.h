@@ -7,14 +7,14 @@
 
 #include "worker/device/tensor.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // to[i] = contributions[0][i] + contributions[1][i] + ..., for i < count: left to right in fp32, then one rounding to
 // its type. `to` may be one of the contributions itself if its elements are not wider than theirs.
 //
 // A sum in teams (topology.h) is one such sum per team, to fp32, and one of the teams' sums.
-void SumInOrder(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count);
+void SumInOrder(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_SUM_H_

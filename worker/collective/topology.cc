@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 Range ShardRange(int64_t count, int size, int rank) {
   const int64_t part = (count + size - 1) / size;
@@ -80,4 +80,4 @@ Traffic AllGatherTraffic(const Topology& topology, int64_t count, int64_t elemen
   return traffic;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

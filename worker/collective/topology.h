@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 struct Range {
   int64_t begin = 0, end = 0;
@@ -75,6 +75,6 @@ Traffic ReduceScatterTraffic(const Topology& topology, int64_t count, int64_t el
 // What it sends in an all-gather: its own shard, and the shards that it passes on.
 Traffic AllGatherTraffic(const Topology& topology, int64_t count, int64_t element_bytes);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_TOPOLOGY_H_

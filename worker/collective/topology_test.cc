@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 TEST(ShardRangeTest, CoversTheArrayInOrderWithEqualPartsButTheLast) {
@@ -132,4 +132,4 @@ TEST(TopologyTest, AShardEntersANodeOnce) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -17,7 +17,7 @@
 #include "worker/collective/routed_gather.h"
 #include "worker/collective/sum.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 using Request = UcxTransport::Request;
@@ -59,7 +59,7 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
     });
   }
 
-  absl::Status RunReduceScatter(Tensor full, Tensor shard, int64_t count) override {
+  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) override {
     return Operate([&] { return reduce_.Run(*this, full, shard, count); });
   }
 
@@ -91,7 +91,7 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
   absl::Status Arrive(int64_t step) override { return Wait(receives_[step % kExchangeDepth]); }
   absl::Status Release(int64_t step) override { return Wait(sends_[step % kExchangeDepth]); }
 
-  void Sum(std::span<const void* const> contributions, DType dtype, Tensor to, int64_t count) override {
+  void Sum(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count) override {
     SumInOrder(contributions, dtype, to, count);
   }
 
@@ -170,4 +170,4 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Join(const Collective
   return std::make_unique<UcxCommunicator>(std::move(transport->second), group.name, TopologyOf(group));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

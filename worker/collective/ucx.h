@@ -12,7 +12,7 @@
 #include "worker/collective/endpoint.h"
 #include "worker/collective/ucx_transport.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 class UcxEndpoint : public CollectiveEndpoint {
  public:
@@ -31,6 +31,6 @@ class UcxEndpoint : public CollectiveEndpoint {
   const std::string address_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_UCX_H_

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 // Before sleeping, so that a message between running peers costs no system call; short enough to leave the core to
@@ -276,4 +276,4 @@ void UcxTransport::Flush(absl::Duration limit) {
   if (request.handle != nullptr) ucp_request_free(request.handle);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

@@ -25,7 +25,7 @@ struct ucp_context;
 struct ucp_worker;
 struct ucp_ep;
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 class UcxTransport {
  public:
@@ -93,6 +93,6 @@ class UcxTransport {
   std::vector<uint32_t> sent_, received_;  // messages so far, by peer
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_UCX_TRANSPORT_H_

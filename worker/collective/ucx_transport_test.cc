@@ -12,7 +12,7 @@
 #include "worker/collective/conformance.h"
 #include "worker/collective/watchdog_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::collective {
 namespace {
 
 using Pair = std::array<std::unique_ptr<UcxTransport>, 2>;
@@ -57,4 +57,4 @@ TEST(UcxTransportTest, RanksOfDifferentGenerationsExchangeNothing) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::collective

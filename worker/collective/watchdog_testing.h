@@ -25,7 +25,7 @@
 #endif
 #endif
 
-namespace zerofleet {
+namespace zerofleet::collective {
 
 // The longest of these tests takes 3 seconds alone, and 42 on a machine with 15 processes per core.
 #ifdef ZEROFLEET_WATCHDOG_SLOW
@@ -80,6 +80,6 @@ class Watchdog {
   std::thread thread_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::collective
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_WATCHDOG_TESTING_H_

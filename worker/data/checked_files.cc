@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 constexpr std::string_view kFirstLine = "zerofleet-checked-files 1\n";
@@ -96,4 +96,4 @@ void CheckedFiles::Save() const {
   if (!fresh || rename(temporary.c_str(), path_.c_str()) != 0) unlink(temporary.c_str());
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data

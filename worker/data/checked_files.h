@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace zerofleet {
+namespace zerofleet::data {
 
 class CheckedFiles {
  public:
@@ -36,6 +36,6 @@ class CheckedFiles {
 // The keys in a list's text, oldest first; none if it is not whole.
 std::vector<std::string> ParseCheckedFiles(std::string_view text);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data
 
 #endif  // ZEROFLEET_WORKER_DATA_CHECKED_FILES_H_

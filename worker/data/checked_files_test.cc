@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 class CheckedFilesTest : public testing::Test {
@@ -79,4 +79,4 @@ TEST_F(CheckedFilesTest, NowhereToWriteIsNoError) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::data

@@ -17,7 +17,7 @@
 #include "worker/data/id_scan.h"
 #include "worker/data/tokenizer.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 // Descriptors are few (often 1024 for a process): the files of a large directory beyond these are opened for each read.
@@ -193,4 +193,4 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trai
   return Dataset::Open(data, {path}, context, vocab);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data

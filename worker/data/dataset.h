@@ -21,7 +21,7 @@
 #include "worker/data/token_file.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 
 // A path, and who asked for it: a configuration's key or a flag, which errors begin with.
 struct DataPath {
@@ -82,6 +82,6 @@ class Dataset {
 absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trained, const DataPath& path,
                                                       int64_t context, int64_t vocab);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data
 
 #endif  // ZEROFLEET_WORKER_DATA_DATASET_H_

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 using ::testing::AllOf;
@@ -309,4 +309,4 @@ TEST_F(DatasetTest, WhatIsNotSupportedIsNamedByKey) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::data

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 constexpr char kText[] = "text", kAuto[] = "auto";
@@ -298,4 +298,4 @@ absl::StatusOr<std::string> FormatForModel(const FileFacts& file, const v1::Data
   return token_name ? RowOfEnding(file.path).name : model;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data

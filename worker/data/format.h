@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 
 inline constexpr int64_t kFormatHeadBytes = 4096;
 
@@ -51,6 +51,6 @@ std::string TrainedFormat(const v1::DataConfig& trained);
 // tokens, and for tokens where it knows text.
 absl::StatusOr<std::string> FormatForModel(const FileFacts& file, const v1::DataConfig& trained);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data
 
 #endif  // ZEROFLEET_WORKER_DATA_FORMAT_H_

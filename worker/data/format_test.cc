@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 using ::testing::AllOf;
@@ -125,4 +125,4 @@ TEST(Format, UnknownNamesAreRefusedByKey) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::data

@@ -12,7 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 constexpr int64_t kChunkBytes = 512 * 1024;
@@ -118,4 +118,4 @@ absl::StatusOr<std::optional<FoundId>> FindIdNotBelow(const TokenFile& file, con
   return scan.Result();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data

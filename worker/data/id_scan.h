@@ -10,7 +10,7 @@
 #include "worker/data/format.h"
 #include "worker/data/token_file.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 
 struct FoundId {
   int64_t position = 0;  // in tokens
@@ -26,6 +26,6 @@ absl::StatusOr<std::optional<FoundId>> FindIdNotBelow(const TokenFile& file, con
                                                       int64_t vocab, int threads,
                                                       const std::function<bool()>& cancelled);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data
 
 #endif  // ZEROFLEET_WORKER_DATA_ID_SCAN_H_

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 class IdScanTest : public testing::Test {
@@ -85,4 +85,4 @@ TEST(MayExceed, DependsOnTheWidth) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::data

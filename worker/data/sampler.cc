@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 constexpr int kRounds = 6;
@@ -48,4 +48,4 @@ int64_t Sampler::Sample(int64_t position) const {
   return static_cast<int64_t>(index);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace zerofleet {
+namespace zerofleet::data {
 
 class Sampler {
  public:
@@ -25,6 +25,6 @@ class Sampler {
   int half_bits_;  // the Feistel network permutes [0, 4^half_bits), the smallest such domain that holds all samples
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data
 
 #endif  // ZEROFLEET_WORKER_DATA_SAMPLER_H_

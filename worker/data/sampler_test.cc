@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 std::vector<int64_t> Epoch(const Sampler& sampler, int64_t samples, int64_t epoch) {
@@ -75,4 +75,4 @@ TEST(SamplerTest, HugeCountsStayInRange) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::data

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "worker/data/format.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 // The digest of a file's contents takes its first and last block and some between them.
@@ -148,4 +148,4 @@ int64_t TokenFile::SkipHole(int64_t offset) const {
   return errno == ENXIO ? bytes() : offset;  // no data after it; or a file system that does not tell
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data

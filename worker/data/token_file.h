@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 
 class TokenFile {
  public:
@@ -53,6 +53,6 @@ class TokenFile {
   mutable std::atomic<int64_t> modified_ns_{0};  // the latest time at which the contents were seen unchanged
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data
 
 #endif  // ZEROFLEET_WORKER_DATA_TOKEN_FILE_H_

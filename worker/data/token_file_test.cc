@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -109,4 +109,4 @@ TEST(TokenFile, AReplacedFileIsNamedUnlessItIsKeptOpen) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::data

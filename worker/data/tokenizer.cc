@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(const std::string& name) {
   if (name == "bytes") return std::make_unique<ByteTokenizer>();
@@ -29,4 +29,4 @@ absl::StatusOr<std::string> ByteTokenizer::Decode(std::span<const int32_t> token
   return text;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 
 class Tokenizer {
  public:
@@ -36,6 +36,6 @@ class ByteTokenizer : public Tokenizer {
   absl::StatusOr<std::string> Decode(std::span<const int32_t> tokens) const override;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::data
 
 #endif  // ZEROFLEET_WORKER_DATA_TOKENIZER_H_

@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -34,4 +34,4 @@ TEST(TokenizerTest, UnknownNamesAreRefusedByKey) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::data

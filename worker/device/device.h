@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "worker/device/dtype.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 class Ops;
 
@@ -113,6 +113,6 @@ absl::StatusOr<std::string> ResolveDeviceKind(const std::string& kind);
 // Errors as from ResolveDeviceKind, and any error from setting up the device.
 absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const DeviceOptions& options);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_DEVICE_H_

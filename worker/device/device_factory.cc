@@ -7,7 +7,7 @@
 #include "worker/device/cuda/cuda_device.h"
 #endif
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 #ifdef ZEROFLEET_CUDA
 
@@ -60,4 +60,4 @@ absl::StatusOr<std::unique_ptr<Device>> CreateDevice(const DeviceOptions& option
   return device;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 using ::testing::HasSubstr;
@@ -82,4 +82,4 @@ TEST(DeviceFactoryTest, CopyCopiesEveryByte) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

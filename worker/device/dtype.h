@@ -7,7 +7,7 @@
 
 #include "worker/device/host_device.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 enum class DType : uint8_t { kF32, kBF16, kF16 };
 
@@ -83,6 +83,6 @@ ZF_HOST_DEVICE constexpr F16 FromFloat<F16>(float value) {
   return ToF16(value);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_DTYPE_H_

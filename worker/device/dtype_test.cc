@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 // What a binary16 stands for, from its definition.
@@ -51,4 +51,4 @@ TEST(DTypeTest, ToF16BeyondItsRange) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

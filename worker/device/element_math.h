@@ -7,7 +7,7 @@
 #include "worker/device/host_device.h"
 #include "worker/device/step_control.h"
 
-namespace zerofleet::element {
+namespace zerofleet::device::element {
 
 struct FloatMath {
   using V = float;
@@ -32,6 +32,6 @@ struct FloatMath {
 #include "worker/device/element_math.inc"
 #undef ZF_ELEMENT
 
-}  // namespace zerofleet::element
+}  // namespace zerofleet::device::element
 
 #endif  // ZEROFLEET_WORKER_DEVICE_ELEMENT_MATH_H_

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 bool Event::SettledWithin(double seconds) const {
   const double start = Clock::Real().MonotonicSeconds();
@@ -15,4 +15,4 @@ bool Event::SettledWithin(double seconds) const {
   }
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

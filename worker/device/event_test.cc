@@ -3,7 +3,7 @@
 
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 // Answers NotReady `looks` times, then `end`.
@@ -30,4 +30,4 @@ TEST(EventTest, AnEventThatIsNotReachedDoesNotSettle) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

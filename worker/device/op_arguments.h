@@ -9,7 +9,7 @@
 #include "worker/device/step_control.h"
 #include "worker/device/tensor.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 // --- Linear layers
 
@@ -183,6 +183,6 @@ struct SumScalarsArguments {
   StepScalars* mine;  // one, overwritten
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_OP_ARGUMENTS_H_

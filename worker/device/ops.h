@@ -17,7 +17,7 @@
 #include "worker/device/step_control.h"
 #include "worker/device/tensor.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 class Ops {
  public:
@@ -111,6 +111,6 @@ class Ops {
   virtual double MeasureGemmPeak(DType dtype, int rounds) = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_OPS_H_

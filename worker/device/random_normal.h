@@ -9,7 +9,7 @@
 
 #include "worker/device/host_device.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 struct PhiloxWords {
   uint32_t word[4];
@@ -47,6 +47,6 @@ ZF_HOST_DEVICE inline FourNormals NormalsOfBlock(uint64_t seed, uint64_t stream_
   return normals;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_RANDOM_NORMAL_H_

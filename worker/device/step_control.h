@@ -14,7 +14,7 @@
 
 #include "worker/device/host_device.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 // Of one rank, or of all.
 struct StepScalars {
@@ -146,6 +146,6 @@ ZF_HOST_DEVICE inline void DecideStep(const StepScalars& total, const StepRule& 
   if (rule.loss_scaling.dynamic) NextLossScale(finite, rule.loss_scaling, control);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_STEP_CONTROL_H_

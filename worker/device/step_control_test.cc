@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 // As PyTorch's clip_grad_norm_.
@@ -90,4 +90,4 @@ TEST(FactorsOf, WithoutBetasTheStepIsTheLearningRate) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

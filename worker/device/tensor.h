@@ -7,7 +7,7 @@
 
 #include "worker/device/dtype.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 struct Tensor {
   void* data = nullptr;
@@ -19,6 +19,6 @@ struct Tensor {
   explicit operator bool() const { return data != nullptr; }
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_TENSOR_H_

@@ -14,41 +14,41 @@
 #include "worker/data/dataset.h"
 #include "worker/zero/memory_plan.h"
 
-namespace zerofleet {
+namespace zerofleet::inference {
 namespace {
 
 constexpr const char* kLogitsRow = "logits";
 
 }  // namespace
 
-class InferenceModel::ResidentParameters : public ParameterSource {
+class InferenceModel::ResidentParameters : public model::ParameterSource {
  public:
-  ResidentParameters(const ModelSpec& spec, float* weights) : spec_(spec), weights_(weights) {}
+  ResidentParameters(const model::ModelSpec& spec, float* weights) : spec_(spec), weights_(weights) {}
 
-  absl::StatusOr<Tensor> Acquire(int unit) override {
-    return Tensor{weights_ + spec_.units()[unit].flat_begin, DType::kF32};
+  absl::StatusOr<device::Tensor> Acquire(int unit) override {
+    return device::Tensor{weights_ + spec_.units()[unit].flat_begin, device::DType::kF32};
   }
   void Release(int) override {}
   absl::StatusOr<float*> Gradient(int) override { return absl::InternalError("inference has no gradients"); }
   absl::Status DeliverGradient(int) override { return absl::InternalError("inference has no gradients"); }
 
  private:
-  const ModelSpec& spec_;
+  const model::ModelSpec& spec_;
   float* const weights_;
 };
 
-InferenceModel::InferenceModel(v1::CheckpointManifest manifest, ModelSpec spec, std::unique_ptr<Device> device,
-                               int64_t sequences)
+InferenceModel::InferenceModel(v1::CheckpointManifest manifest, model::ModelSpec spec,
+                               std::unique_ptr<device::Device> device, int64_t sequences)
     : manifest_(std::move(manifest)), spec_(std::move(spec)), sequences_(sequences), device_(std::move(device)) {}
 
 InferenceModel::~InferenceModel() = default;
 
 absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::string& step_dir,
-                                                                     const DeviceOptions& device_options,
+                                                                     const device::DeviceOptions& device_options,
                                                                      int64_t sequences) {
-  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
-  ZF_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::Create(manifest.config().model()));
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(device_options));
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
+  ZF_ASSIGN_OR_RETURN(model::ModelSpec spec, model::ModelSpec::Create(manifest.config().model()));
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Device> device, device::CreateDevice(device_options));
   std::unique_ptr<InferenceModel> model(
       new InferenceModel(std::move(manifest), std::move(spec), std::move(device), sequences));
   ZF_RETURN_IF_ERROR(model->ReadWeights(step_dir));
@@ -58,34 +58,36 @@ absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::
 absl::Status InferenceModel::ReadWeights(const std::string& step_dir) {
   const v1::ModelConfig& config = manifest_.config().model();
   ZF_ASSIGN_OR_RETURN(stream_, device_->CreateStream());
-  ZF_ASSIGN_OR_RETURN(model_, Model::Create(config, DType::kF32, *device_, sequences_, config.context()));
-  MemoryPlan plan{{{Space::kDevice, Category::kParameters, kParametersRow, spec_.parameters() * 4},
-                   {Space::kDevice, Category::kActivations, kActivationsRow, model_->ActivationBytes()},
-                   {Space::kDevice, Category::kBuffers, kModelScratchRow, model_->ScratchBytes()},
-                   {Space::kDevice, Category::kBuffers, kTokensRow, 2 * sequences_ * config.context() * 4},
-                   {Space::kDevice, Category::kBuffers, kLogitsRow, config.vocab() * 4},
-                   {Space::kDevice, Category::kBuffers, kSumsRow, 8}}};
-  ZF_ASSIGN_OR_RETURN(arena_, Arena::Create(plan, Space::kDevice, *device_));
-  float* weights = arena_->TakeAs<float>(kParametersRow);
-  model_->SetMemory({arena_->Take(kActivationsRow), arena_->Take(kModelScratchRow)});
-  tokens_ = arena_->TakeAs<int32_t>(kTokensRow);
+  ZF_ASSIGN_OR_RETURN(model_,
+                      model::Model::Create(config, device::DType::kF32, *device_, sequences_, config.context()));
+  memory::MemoryPlan plan{
+      {{memory::Space::kDevice, memory::Category::kParameters, zero::kParametersRow, spec_.parameters() * 4},
+       {memory::Space::kDevice, memory::Category::kActivations, zero::kActivationsRow, model_->ActivationBytes()},
+       {memory::Space::kDevice, memory::Category::kBuffers, zero::kModelScratchRow, model_->ScratchBytes()},
+       {memory::Space::kDevice, memory::Category::kBuffers, zero::kTokensRow, 2 * sequences_ * config.context() * 4},
+       {memory::Space::kDevice, memory::Category::kBuffers, kLogitsRow, config.vocab() * 4},
+       {memory::Space::kDevice, memory::Category::kBuffers, zero::kSumsRow, 8}}};
+  ZF_ASSIGN_OR_RETURN(arena_, memory::Arena::Create(plan, memory::Space::kDevice, *device_));
+  float* weights = arena_->TakeAs<float>(zero::kParametersRow);
+  model_->SetMemory({arena_->Take(zero::kActivationsRow), arena_->Take(zero::kModelScratchRow)});
+  tokens_ = arena_->TakeAs<int32_t>(zero::kTokensRow);
   logits_ = arena_->TakeAs<float>(kLogitsRow);
-  loss_sum_ = arena_->TakeAs<double>(kSumsRow);
+  loss_sum_ = arena_->TakeAs<double>(zero::kSumsRow);
   parameters_ = std::make_unique<ResidentParameters>(spec_, weights);
-  return LoadRanges(step_dir, manifest_, {{0, spec_.parameters(), 0}},
-                    [&](int vector, int64_t offset, std::span<const float> values) {
-                      if (vector != 0) return absl::OkStatus();
-                      device_->Copy(*stream_, weights + offset, values.data(),
-                                    static_cast<int64_t>(values.size_bytes()));
-                      return stream_->Synchronize();
-                    });
+  return checkpoint::LoadRanges(step_dir, manifest_, {{0, spec_.parameters(), 0}},
+                                [&](int vector, int64_t offset, std::span<const float> values) {
+                                  if (vector != 0) return absl::OkStatus();
+                                  device_->Copy(*stream_, weights + offset, values.data(),
+                                                static_cast<int64_t>(values.size_bytes()));
+                                  return stream_->Synchronize();
+                                });
 }
 
-absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const DataPath& path) {
+absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPath& path) {
   const v1::Config& config = manifest_.config();
   int64_t context = config.model().context();
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset,
-                      OpenForModel(config.data(), path, context, config.model().vocab()));
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
+                      data::OpenForModel(config.data(), path, context, config.model().vocab()));
   std::vector<int32_t> sample(context + 1), staging(2 * sequences_ * context);
   double total = 0;
   for (int64_t first = 0; first < dataset->samples(); first += sequences_) {
@@ -119,7 +121,8 @@ absl::StatusOr<std::vector<float>> InferenceModel::NextLogits(std::span<const in
   }
   const int64_t seen = static_cast<int64_t>(tokens.size());
   device_->Copy(*stream_, tokens_, tokens.data(), seen * static_cast<int64_t>(sizeof(int32_t)));
-  ZF_RETURN_IF_ERROR(model_->Logits({1, seen, tokens_, nullptr}, *parameters_, *stream_, {logits_, DType::kF32}));
+  ZF_RETURN_IF_ERROR(
+      model_->Logits({1, seen, tokens_, nullptr}, *parameters_, *stream_, {logits_, device::DType::kF32}));
   std::vector<float> logits(config.vocab());
   device_->Copy(*stream_, logits.data(), logits_, config.vocab() * static_cast<int64_t>(sizeof(float)));
   ZF_RETURN_IF_ERROR(stream_->Synchronize());
@@ -149,4 +152,4 @@ int32_t SampleToken(std::span<const float> logits, double temperature, int64_t t
   return order[kept - 1];
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::inference

@@ -16,13 +16,13 @@
 #include "worker/model/spec.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::inference {
 
 class InferenceModel {
  public:
   // Reads the weights of a committed checkpoint. `sequences` bounds the batch of MeanLoss.
-  static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(const std::string& step_dir, const DeviceOptions& device,
-                                                              int64_t sequences);
+  static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(const std::string& step_dir,
+                                                              const device::DeviceOptions& device, int64_t sequences);
   ~InferenceModel();
 
   const v1::CheckpointManifest& manifest() const { return manifest_; }
@@ -32,7 +32,7 @@ class InferenceModel {
     int64_t tokens = 0;
   };
   // Over every sample of a file or directory, in the format that the model was trained on (OpenForModel).
-  absl::StatusOr<Loss> MeanLoss(const DataPath& path);
+  absl::StatusOr<Loss> MeanLoss(const data::DataPath& path);
 
   // Scores of the token after `tokens`; only the last `context` of them are used. InvalidArgument if there are none, or
   // if one of those ids is not in the vocabulary; DataLoss for scores that are not finite.
@@ -41,16 +41,17 @@ class InferenceModel {
  private:
   class ResidentParameters;
 
-  InferenceModel(v1::CheckpointManifest manifest, ModelSpec spec, std::unique_ptr<Device> device, int64_t sequences);
+  InferenceModel(v1::CheckpointManifest manifest, model::ModelSpec spec, std::unique_ptr<device::Device> device,
+                 int64_t sequences);
   absl::Status ReadWeights(const std::string& step_dir);
 
   const v1::CheckpointManifest manifest_;
-  const ModelSpec spec_;
+  const model::ModelSpec spec_;
   const int64_t sequences_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Model> model_;
-  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<model::Model> model_;
+  std::unique_ptr<memory::Arena> arena_;
   std::unique_ptr<ResidentParameters> parameters_;
   int32_t* tokens_ = nullptr;   // device
   float* logits_ = nullptr;     // device
@@ -60,6 +61,6 @@ class InferenceModel {
 // Samples a token at a temperature (0: the likeliest) from the `top_k` likeliest (0: all); `uniform` is in [0, 1).
 int32_t SampleToken(std::span<const float> logits, double temperature, int64_t top_k, double uniform);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::inference
 
 #endif  // ZEROFLEET_WORKER_INFERENCE_INFERENCE_H_

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::inference {
 namespace {
 
 TEST(SampleToken, TemperatureZeroTakesTheLikeliest) {
@@ -31,4 +31,4 @@ TEST(InferenceModel, AMissingCheckpointIsNamed) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::inference

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/units.h"
 
-namespace zerofleet {
+namespace zerofleet::memory {
 namespace {
 
 constexpr int64_t kAlignment = 64;
@@ -18,7 +18,7 @@ constexpr int64_t kAlignment = 64;
 // The place a row of `bytes` takes; never empty, so that every row has its own address.
 int64_t PlaceBytes(int64_t bytes) { return std::max(RoundUp(bytes, kAlignment), kAlignment); }
 
-absl::StatusOr<std::unique_ptr<Reservation>> ReserveIn(Space space, Device& device, int64_t bytes) {
+absl::StatusOr<std::unique_ptr<device::Reservation>> ReserveIn(Space space, device::Device& device, int64_t bytes) {
   return space == Space::kDevice ? device.Reserve(bytes) : device.ReserveHost(bytes);
 }
 
@@ -49,7 +49,7 @@ double ArenaFigures::FragmentationRatio() const {
   return free <= 0 ? 0.0 : 1.0 - static_cast<double>(largest_free_block) / static_cast<double>(free);
 }
 
-absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(const MemoryPlan& plan, Space space, Device& device) {
+absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(const MemoryPlan& plan, Space space, device::Device& device) {
   int64_t total = 0;
   const MemoryRow* largest = nullptr;
   std::map<std::string, MemoryRow> rows;
@@ -62,7 +62,8 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(const MemoryPlan& plan, Spa
     total += PlaceBytes(row.bytes);
     if (largest == nullptr || row.bytes > largest->bytes) largest = &row;
   }
-  absl::StatusOr<std::unique_ptr<Reservation>> reservation = ReserveIn(space, device, std::max(total, kAlignment));
+  absl::StatusOr<std::unique_ptr<device::Reservation>> reservation =
+      ReserveIn(space, device, std::max(total, kAlignment));
   if (!reservation.ok()) {
     return Annotate(reservation.status(), absl::StrCat(SpaceName(space), " memory plan of ", HumanBytes(total),
                                                        " (largest: ", largest == nullptr ? "nothing" : largest->name,
@@ -71,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(const MemoryPlan& plan, Spa
   return std::unique_ptr<Arena>(new Arena(space, device, *std::move(reservation), std::move(rows)));
 }
 
-Arena::Arena(Space space, Device& device, std::unique_ptr<Reservation> reservation,
+Arena::Arena(Space space, device::Device& device, std::unique_ptr<device::Reservation> reservation,
              std::map<std::string, MemoryRow> rows)
     : space_(space), device_(device), reservation_(std::move(reservation)), left_(std::move(rows)) {}
 
@@ -106,7 +107,7 @@ absl::StatusOr<std::byte*> Arena::TakeLate(const std::string& name) {
     absl::MutexLock lock(&mutex_);
     row = Claim(name, /*late=*/true);
   }
-  absl::StatusOr<std::unique_ptr<Reservation>> reservation = ReserveIn(space_, device_, PlaceBytes(row.bytes));
+  absl::StatusOr<std::unique_ptr<device::Reservation>> reservation = ReserveIn(space_, device_, PlaceBytes(row.bytes));
   absl::MutexLock lock(&mutex_);
   if (!reservation.ok()) {
     left_.emplace(name, std::move(row));
@@ -123,7 +124,7 @@ ArenaFigures Arena::figures() const {
   figures.reserved = reservation_->bytes();
   figures.allocated = used_;
   figures.largest_free_block = figures.reserved - used_;
-  for (const std::unique_ptr<Reservation>& late : late_) {
+  for (const std::unique_ptr<device::Reservation>& late : late_) {
     figures.reserved += late->bytes();
     figures.allocated += late->bytes();
   }
@@ -143,4 +144,4 @@ int64_t PeakResidentBytes() {
   return static_cast<int64_t>(kibibytes) * 1024;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::memory

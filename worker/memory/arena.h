@@ -20,7 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::memory {
 
 enum class Space : uint8_t { kDevice, kHost };
 enum class Category : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kGathered, kBuffers };
@@ -61,7 +61,7 @@ class Arena {
  public:
   // Reserves the plan's rows of `space` on `device`, late ones excepted; ResourceExhausted, with the largest of these
   // rows, if they do not fit. `device` outlives the arena.
-  static absl::StatusOr<std::unique_ptr<Arena>> Create(const MemoryPlan& plan, Space space, Device& device);
+  static absl::StatusOr<std::unique_ptr<Arena>> Create(const MemoryPlan& plan, Space space, device::Device& device);
 
   // The row's memory, zeroed, aligned to 64 bytes. Each row is taken once. Thread-safe.
   std::byte* Take(const std::string& name);
@@ -77,24 +77,25 @@ class Arena {
   ArenaFigures figures() const;
 
  private:
-  Arena(Space space, Device& device, std::unique_ptr<Reservation> reservation, std::map<std::string, MemoryRow> rows);
+  Arena(Space space, device::Device& device, std::unique_ptr<device::Reservation> reservation,
+        std::map<std::string, MemoryRow> rows);
 
   MemoryRow Claim(const std::string& name, bool late) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Count(const MemoryRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Space space_;
-  Device& device_;
-  const std::unique_ptr<Reservation> reservation_;
+  device::Device& device_;
+  const std::unique_ptr<device::Reservation> reservation_;
   mutable absl::Mutex mutex_;
   std::map<std::string, MemoryRow> left_ ABSL_GUARDED_BY(mutex_);  // rows not taken yet, by name
   int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;                       // bytes from the reservation's begin
-  std::vector<std::unique_ptr<Reservation>> late_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<device::Reservation>> late_ ABSL_GUARDED_BY(mutex_);
   std::array<CategoryUse, kCategories> categories_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Peak resident set of this process in bytes, as the kernel counts it; 0 if it cannot be read.
 int64_t PeakResidentBytes();
 
-}  // namespace zerofleet
+}  // namespace zerofleet::memory
 
 #endif  // ZEROFLEET_WORKER_MEMORY_ARENA_H_

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/cpu/cpu_device.h"
 
-namespace zerofleet {
+namespace zerofleet::memory {
 namespace {
 
 using ::testing::ElementsAre;
@@ -16,7 +16,7 @@ class ArenaTest : public testing::Test {
   std::unique_ptr<Arena> Make(std::vector<MemoryRow> rows) {
     return *Arena::Create(MemoryPlan{std::move(rows)}, Space::kDevice, *device_);
   }
-  std::unique_ptr<Device> device_ = *CreateDevice({.kind = "cpu", .threads = 1});
+  std::unique_ptr<device::Device> device_ = *device::CreateDevice({.kind = "cpu", .threads = 1});
 };
 
 TEST_F(ArenaTest, HandsOutPlannedRowsApartFromEachOther) {
@@ -48,13 +48,13 @@ TEST_F(ArenaTest, WhatIsNotTakenYetIsOneFreeBlock) {
 }
 
 // Each reservation is seen, and refused while `full`.
-class SeenDevice : public CpuDevice {
+class SeenDevice : public device::CpuDevice {
  public:
-  SeenDevice() : CpuDevice(1) {}
-  absl::StatusOr<std::unique_ptr<Reservation>> Reserve(int64_t bytes) override {
+  SeenDevice() : device::CpuDevice(1) {}
+  absl::StatusOr<std::unique_ptr<device::Reservation>> Reserve(int64_t bytes) override {
     if (full) return absl::ResourceExhaustedError("full");
     reserved.push_back(bytes);
-    return CpuDevice::Reserve(bytes);
+    return device::CpuDevice::Reserve(bytes);
   }
   bool full = false;
   std::vector<int64_t> reserved;
@@ -120,4 +120,4 @@ TEST_F(ArenaTest, UnplannedMemoryIsABug) {
 TEST(PeakResidentBytes, IsMoreThanNothing) { EXPECT_GT(PeakResidentBytes(), 1 << 20); }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::memory

@@ -8,7 +8,7 @@
 #include "worker/model/gpt2_family.h"
 #include "worker/model/unit_uses.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 constexpr const ModelFamily* kFamilies[] = {&kGpt2Family};
@@ -67,13 +67,13 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config) {
   return spec;
 }
 
-absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& config, DType dtype, Device& device,
-                                                     int64_t sequences, int64_t time) {
+absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& config, device::DType dtype,
+                                                     device::Device& device, int64_t sequences, int64_t time) {
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
   std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time);
-  DryDevice dry;
+  device::DryDevice dry;
   ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(*family->create(config, dtype, dry, 1, 1), dtype));
   return model;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model

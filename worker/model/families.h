@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "worker/model/family.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 
 // Every family; the first is the default.
 std::span<const ModelFamily* const> ModelFamilies();
@@ -22,6 +22,6 @@ std::vector<std::string> ModelFamilyNames();
 // InvalidArgument, with the names of those there are, for another.
 absl::StatusOr<const ModelFamily*> FindModelFamily(std::string_view name);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model
 
 #endif  // ZEROFLEET_WORKER_MODEL_FAMILIES_H_

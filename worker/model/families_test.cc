@@ -8,7 +8,7 @@
 #include "worker/model/model_testing.h"
 #include "worker/model/presets.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -31,10 +31,10 @@ TEST(ModelFamilies, EveryPresetIsOfOne) {
 }
 
 TEST(ModelFamilies, AnUnknownFamilyIsNamed) {
-  std::unique_ptr<Device> device = *CreateDevice({.kind = "cpu", .threads = 1});
+  std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   v1::ModelConfig config = TestModelConfig(1, 8, 2, 4, 11);
   config.set_family("mamba");
-  EXPECT_THAT(std::string(Model::Create(config, DType::kF32, *device, 1, 4).status().message()),
+  EXPECT_THAT(std::string(Model::Create(config, device::DType::kF32, *device, 1, 4).status().message()),
               HasSubstr("model.family is 'mamba'; this version trains gpt2"));
   EXPECT_THAT(std::string(ModelSpec::Create(config).status().message()), HasSubstr("mamba"));
 }
@@ -50,4 +50,4 @@ TEST(Gpt2Family, OnlyTheFourProjectionsAreStoredTransposed) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::model

@@ -11,7 +11,7 @@
 #include "worker/model/spec.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 
 // How Hugging Face's transformers spells a model of the family, in config.json and in model.safetensors.
 struct HuggingFaceFormat {
@@ -49,11 +49,11 @@ struct ModelFamily {
   void (*add_tensors)(const v1::ModelConfig& config, ModelSpec& spec);
   // Model FLOPs of training on one token, forward and backward (ModelSpec::FlopsPerToken).
   double (*flops_per_token)(const v1::ModelConfig& config, int64_t parameters);
-  std::unique_ptr<Model> (*create)(const v1::ModelConfig& config, DType dtype, Device& device, int64_t sequences,
-                                   int64_t time);
+  std::unique_ptr<Model> (*create)(const v1::ModelConfig& config, device::DType dtype, device::Device& device,
+                                   int64_t sequences, int64_t time);
   HuggingFaceFormat hugging_face;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model
 
 #endif  // ZEROFLEET_WORKER_MODEL_FAMILY_H_

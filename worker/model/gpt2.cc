@@ -4,14 +4,14 @@
 #include "base/check.h"
 #include "base/status.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 constexpr float kLayerNormEpsilon = 1e-5f;
 
 }  // namespace
 
-Gpt2::Gpt2(const v1::ModelConfig& config, DType dtype, Device& device, int64_t sequences, int64_t time)
+Gpt2::Gpt2(const v1::ModelConfig& config, device::DType dtype, device::Device& device, int64_t sequences, int64_t time)
     : config_(config),
       dtype_(dtype),
       ops_(device.ops()),
@@ -22,7 +22,7 @@ Gpt2::Gpt2(const v1::ModelConfig& config, DType dtype, Device& device, int64_t s
       head_(config) {}
 
 absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
-                         Stream& stream, double* loss_sum, const std::function<void()>& on_backward) {
+                         device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) {
   ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));
   on_backward();
   ZF_RETURN_IF_ERROR(Head(batch, gradient_scale, /*backward=*/true, parameters, stream, loss_sum));
@@ -41,17 +41,19 @@ absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, P
   return parameters.DeliverGradient(embedding_unit());
 }
 
-absl::Status Gpt2::Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, double* loss_sum) {
+absl::Status Gpt2::Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
+                            double* loss_sum) {
   ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));
   return Head(batch, nullptr, /*backward=*/false, parameters, stream, loss_sum);
 }
 
-absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, Tensor logits) {
+absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
+                          device::Tensor logits) {
   ZF_CHECK(batch.sequences == 1);
   ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));
   Scratch scratch = ScratchMemory();
-  ZF_ASSIGN_OR_RETURN(Tensor head, parameters.Acquire(head_unit()));
-  Tensor last = FinalInput().Offset((batch.time - 1) * config_.hidden());
+  ZF_ASSIGN_OR_RETURN(device::Tensor head, parameters.Acquire(head_unit()));
+  device::Tensor last = FinalInput().Offset((batch.time - 1) * config_.hidden());
   ops_.LayerNormForward(stream, {.m = 1,
                                  .c = config_.hidden(),
                                  .epsilon = kLayerNormEpsilon,
@@ -61,7 +63,7 @@ absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, 
                                  .y = scratch.narrow_a,
                                  .mean = scratch.head_mean,
                                  .rstd = scratch.head_rstd});
-  ZF_ASSIGN_OR_RETURN(Tensor embedding, parameters.Acquire(embedding_unit()));
+  ZF_ASSIGN_OR_RETURN(device::Tensor embedding, parameters.Acquire(embedding_unit()));
   ops_.LinearForward(stream, {.m = 1,
                               .n = config_.vocab(),
                               .k = config_.hidden(),
@@ -73,9 +75,9 @@ absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, 
   return absl::OkStatus();
 }
 
-absl::Status Gpt2::ForwardBlocks(const MicroBatch& batch, ParameterSource& parameters, Stream& stream) {
+absl::Status Gpt2::ForwardBlocks(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream) {
   ZF_CHECK(batch.sequences <= most_sequences_ && batch.time <= most_time_);
-  ZF_ASSIGN_OR_RETURN(Tensor w, parameters.Acquire(embedding_unit()));
+  ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(embedding_unit()));
   ops_.EmbeddingForward(stream, {.batch = batch.sequences,
                                  .time = batch.time,
                                  .c = config_.hidden(),
@@ -90,13 +92,14 @@ absl::Status Gpt2::ForwardBlocks(const MicroBatch& batch, ParameterSource& param
   return absl::OkStatus();
 }
 
-absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters, Stream& stream) {
+absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
+                                device::Stream& stream) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden(), inner = config_.intermediate();
   BlockActivations kept = Activations(layer);
-  Tensor output = layer + 1 < config_.layers() ? Activations(layer + 1).input : FinalInput();
+  device::Tensor output = layer + 1 < config_.layers() ? Activations(layer + 1).input : FinalInput();
   Scratch scratch = ScratchMemory();
-  Tensor normed = scratch.narrow_a;
-  ZF_ASSIGN_OR_RETURN(Tensor w, parameters.Acquire(block_unit(layer)));
+  device::Tensor normed = scratch.narrow_a;
+  ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(block_unit(layer)));
 
   ops_.LayerNormForward(stream, {.m = m,
                                  .c = hidden,
@@ -159,13 +162,13 @@ absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, Paramete
 
 // The gradient of the residual stream lives in FinalInput's place from here to the end of the backward.
 absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bool backward,
-                        ParameterSource& parameters, Stream& stream, double* loss_sum) {
+                        ParameterSource& parameters, device::Stream& stream, double* loss_sum) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
   Scratch scratch = ScratchMemory();
-  Tensor normed = scratch.narrow_a, dnormed = backward ? scratch.narrow_b : Tensor{};
-  Tensor input = FinalInput();
+  device::Tensor normed = scratch.narrow_a, dnormed = backward ? scratch.narrow_b : device::Tensor{};
+  device::Tensor input = FinalInput();
 
-  ZF_ASSIGN_OR_RETURN(Tensor w, parameters.Acquire(head_unit()));
+  ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(head_unit()));
   ops_.LayerNormForward(stream, {.m = m,
                                  .c = hidden,
                                  .epsilon = kLayerNormEpsilon,
@@ -175,7 +178,7 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
                                  .y = normed,
                                  .mean = scratch.head_mean,
                                  .rstd = scratch.head_rstd});
-  ZF_ASSIGN_OR_RETURN(Tensor embedding, parameters.Acquire(embedding_unit()));
+  ZF_ASSIGN_OR_RETURN(device::Tensor embedding, parameters.Acquire(embedding_unit()));
   float* dembedding = nullptr;
   if (backward) {
     ZF_ASSIGN_OR_RETURN(float* gradient, parameters.Gradient(embedding_unit()));
@@ -199,8 +202,8 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
   }
 
   ZF_ASSIGN_OR_RETURN(float* dw, parameters.Gradient(head_unit()));
-  Tensor dinput = scratch.wide_a;
-  ops_.Zero(stream, dinput.data, m * hidden * DTypeBytes(dtype_));
+  device::Tensor dinput = scratch.wide_a;
+  ops_.Zero(stream, dinput.data, m * hidden * device::DTypeBytes(dtype_));
   ops_.LayerNormBackward(stream, {.m = m,
                                   .c = hidden,
                                   .dy = dnormed,
@@ -216,8 +219,9 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
   return parameters.DeliverGradient(head_unit());
 }
 
-absl::Status Gpt2::BackwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters, Stream& stream) {
-  ZF_ASSIGN_OR_RETURN(Tensor w, parameters.Acquire(block_unit(layer)));
+absl::Status Gpt2::BackwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
+                                 device::Stream& stream) {
+  ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(block_unit(layer)));
   ZF_ASSIGN_OR_RETURN(float* dw, parameters.Gradient(block_unit(layer)));
   BlockActivations kept = Activations(layer);
   BackwardMlp(batch.sequences * batch.time, kept, w, dw, stream);
@@ -227,11 +231,11 @@ absl::Status Gpt2::BackwardBlock(const MicroBatch& batch, int64_t layer, Paramet
 }
 
 // dx, the gradient of the residual stream, comes in as that of the block's output and leaves as that of its middle.
-void Gpt2::BackwardMlp(int64_t m, const BlockActivations& kept, Tensor w, float* dw, Stream& stream) {
+void Gpt2::BackwardMlp(int64_t m, const BlockActivations& kept, device::Tensor w, float* dw, device::Stream& stream) {
   int64_t hidden = config_.hidden(), inner = config_.intermediate();
   Scratch scratch = ScratchMemory();
-  Tensor dx = FinalInput(), activated = scratch.wide_a, dhidden = scratch.wide_b;
-  Tensor normed = scratch.narrow_a, dnormed = scratch.narrow_b;
+  device::Tensor dx = FinalInput(), activated = scratch.wide_a, dhidden = scratch.wide_b;
+  device::Tensor normed = scratch.narrow_a, dnormed = scratch.narrow_b;
 
   ops_.GeluForward(stream, m * inner, kept.mlp_hidden, activated);
   ops_.LinearBackwardWeight(stream, {.m = m,
@@ -279,12 +283,12 @@ void Gpt2::BackwardMlp(int64_t m, const BlockActivations& kept, Tensor w, float*
 }
 
 // dx comes in as the gradient of the block's middle and leaves as that of its input.
-void Gpt2::BackwardAttention(const MicroBatch& batch, const BlockActivations& kept, Tensor w, float* dw,
-                             Stream& stream) {
+void Gpt2::BackwardAttention(const MicroBatch& batch, const BlockActivations& kept, device::Tensor w, float* dw,
+                             device::Stream& stream) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
   Scratch scratch = ScratchMemory();
-  Tensor dx = FinalInput(), dqkv = scratch.wide_a, dattention = scratch.narrow_b;
-  Tensor normed = scratch.narrow_a, dnormed = scratch.narrow_b;
+  device::Tensor dx = FinalInput(), dqkv = scratch.wide_a, dattention = scratch.narrow_b;
+  device::Tensor normed = scratch.narrow_a, dnormed = scratch.narrow_b;
 
   ops_.LinearBackwardWeight(stream, {.m = m,
                                      .n = hidden,
@@ -332,4 +336,4 @@ void Gpt2::BackwardAttention(const MicroBatch& batch, const BlockActivations& ke
                                   .dbeta = dw + block_.ln_1_bias});
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model

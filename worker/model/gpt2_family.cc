@@ -5,7 +5,7 @@
 #include "worker/model/gpt2.h"
 #include "worker/model/gpt2_spec.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 using Config = v1::ModelConfig;
@@ -19,7 +19,8 @@ double FlopsPerToken(const Config& config, int64_t parameters) {
          12.0 * static_cast<double>(config.layers() * config.hidden()) * static_cast<double>(config.context());
 }
 
-std::unique_ptr<Model> CreateGpt2(const Config& config, DType dtype, Device& device, int64_t sequences, int64_t time) {
+std::unique_ptr<Model> CreateGpt2(const Config& config, device::DType dtype, device::Device& device, int64_t sequences,
+                                  int64_t time) {
   return std::make_unique<Gpt2>(config, dtype, device, sequences, time);
 }
 
@@ -80,4 +81,4 @@ constexpr ModelFamily kGpt2Family = {
                      .is_buffer = IsMask},
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model

@@ -4,10 +4,10 @@
 
 #include "worker/model/family.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 
 extern const ModelFamily kGpt2Family;
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model
 
 #endif  // ZEROFLEET_WORKER_MODEL_GPT2_FAMILY_H_

@@ -5,7 +5,7 @@
 #include "base/units.h"
 #include "worker/model/gpt2.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 constexpr int64_t kAlignment = 64;
@@ -19,7 +19,9 @@ class Carver {
     used_ += RoundUp(bytes, kAlignment);
     return at;
   }
-  Tensor Matrix(int64_t elements, DType dtype) { return {Bytes(elements * DTypeBytes(dtype)), dtype}; }
+  device::Tensor Matrix(int64_t elements, device::DType dtype) {
+    return {Bytes(elements * device::DTypeBytes(dtype)), dtype};
+  }
   float* Floats(int64_t elements) { return static_cast<float*>(Bytes(elements * 4)); }
   int64_t used() const { return used_; }
 
@@ -57,7 +59,7 @@ class Gpt2::Layout {
     scratch.wide_b = carver.Matrix(tokens() * wide, dtype());
     scratch.narrow_a = carver.Matrix(tokens() * hidden(), dtype());
     scratch.narrow_b = carver.Matrix(tokens() * hidden(), dtype());
-    AttentionShape shape = model_.attention_shape(model_.most_sequences_, model_.most_time_);
+    device::AttentionShape shape = model_.attention_shape(model_.most_sequences_, model_.most_time_);
     scratch.head_mean = carver.Floats(tokens());
     scratch.head_rstd = carver.Floats(tokens());
     scratch.attention = carver.Bytes(model_.ops_.AttentionScratchBytes(shape));
@@ -76,13 +78,14 @@ class Gpt2::Layout {
   int64_t tokens() const { return model_.most_sequences_ * model_.most_time_; }
   int64_t hidden() const { return model_.config_.hidden(); }
   int64_t inner() const { return model_.config_.intermediate(); }
-  DType dtype() const { return model_.dtype_; }
+  device::DType dtype() const { return model_.dtype_; }
 
   const Gpt2& model_;
 };
 
 int64_t Gpt2::ActivationBytes() const {
-  int64_t final_input = RoundUp(most_sequences_ * most_time_ * config_.hidden() * DTypeBytes(dtype_), kAlignment);
+  int64_t final_input =
+      RoundUp(most_sequences_ * most_time_ * config_.hidden() * device::DTypeBytes(dtype_), kAlignment);
   return config_.layers() * Layout(*this).BlockBytes() + final_input;
 }
 
@@ -92,7 +95,7 @@ int64_t Gpt2::ScratchBytes() const {
   return carver.used();
 }
 
-AttentionShape Gpt2::attention_shape(int64_t sequences, int64_t time) const {
+device::AttentionShape Gpt2::attention_shape(int64_t sequences, int64_t time) const {
   return {sequences, time, config_.heads(), config_.hidden() / config_.heads()};
 }
 
@@ -102,7 +105,7 @@ Gpt2::BlockActivations Gpt2::Activations(int64_t layer) const {
   return layout.Block(carver);
 }
 
-Tensor Gpt2::FinalInput() const {
+device::Tensor Gpt2::FinalInput() const {
   return {static_cast<std::byte*>(memory_.activations) + config_.layers() * Layout(*this).BlockBytes(), dtype_};
 }
 
@@ -111,4 +114,4 @@ Gpt2::Scratch Gpt2::ScratchMemory() const {
   return Layout(*this).Work(carver);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model

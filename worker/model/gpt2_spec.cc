@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 struct Row {
@@ -87,4 +87,4 @@ Gpt2HeadOffsets::Gpt2HeadOffsets(const v1::ModelConfig& config) {
   AssignOffsets(HeadRows(config), {&ln_f_weight, &ln_f_bias, &end});
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model

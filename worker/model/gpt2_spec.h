@@ -5,7 +5,7 @@
 #include "worker/model/spec.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 
 // Units: "embedding" (wte, wpe), "block.0" ... "block.<layers-1>", "head" (ln_f). The output embedding is wte (tied).
 void AddGpt2Tensors(const v1::ModelConfig& config, ModelSpec& spec);
@@ -25,6 +25,6 @@ struct Gpt2HeadOffsets {
   int64_t ln_f_weight, ln_f_bias, end;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model
 
 #endif  // ZEROFLEET_WORKER_MODEL_GPT2_SPEC_H_

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "worker/model/model_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 TEST(Gpt2Spec, OffsetsMatchTheTensorTable) {
@@ -38,4 +38,4 @@ TEST(Gpt2Spec, TheTwoProjectionsIntoTheResidualStartSmaller) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::model

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "worker/model/model_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 // Whole parameters and gradients in memory; records what the model asks for.
@@ -19,10 +19,10 @@ class MemoryParameters : public ParameterSource {
   MemoryParameters(const ModelSpec& spec, std::vector<float> values)
       : spec_(spec), values_(std::move(values)), gradients_(values_.size()), open_(spec.units().size()) {}
 
-  absl::StatusOr<Tensor> Acquire(int unit) override {
+  absl::StatusOr<device::Tensor> Acquire(int unit) override {
     uses.push_back(unit);
     ++open_[unit];
-    return Tensor{values_.data() + spec_.units()[unit].flat_begin, DType::kF32};
+    return device::Tensor{values_.data() + spec_.units()[unit].flat_begin, device::DType::kF32};
   }
   void Release(int unit) override { --open_[unit]; }
   absl::StatusOr<float*> Gradient(int unit) override { return gradients_.data() + spec_.units()[unit].flat_begin; }
@@ -70,9 +70,9 @@ class Gpt2Test : public testing::Test {
 
   v1::ModelConfig config_ = TestModelConfig(2, 12, 3, 6, 17);
   ModelSpec spec_ = *ModelSpec::Create(config_);
-  std::unique_ptr<Device> device_ = *CreateDevice({.kind = "cpu", .threads = 1});
-  std::unique_ptr<Stream> stream_ = *device_->CreateStream();
-  std::unique_ptr<Model> model_ = *Model::Create(config_, DType::kF32, *device_, 2, 6);
+  std::unique_ptr<device::Device> device_ = *device::CreateDevice({.kind = "cpu", .threads = 1});
+  std::unique_ptr<device::Stream> stream_ = *device_->CreateStream();
+  std::unique_ptr<Model> model_ = *Model::Create(config_, device::DType::kF32, *device_, 2, 6);
   std::unique_ptr<MemoryParameters> parameters_;
   std::vector<int32_t> tokens_ = std::vector<int32_t>(20);
   std::vector<std::byte> activations_, scratch_;
@@ -126,7 +126,7 @@ TEST_F(Gpt2Test, GradientsMatchFiniteDifferencesTensorByTensor) {
 TEST_F(Gpt2Test, LogitsAreThoseOfTheLastPosition) {
   MicroBatch one{1, 5, tokens_.data(), nullptr};
   std::vector<float> logits(config_.vocab());
-  ASSERT_TRUE(model_->Logits(one, *parameters_, *stream_, {logits.data(), DType::kF32}).ok());
+  ASSERT_TRUE(model_->Logits(one, *parameters_, *stream_, {logits.data(), device::DType::kF32}).ok());
   double denominator = 0;
   for (float logit : logits) denominator += std::exp(logit);
   double all = 0, but_last = 0;
@@ -138,4 +138,4 @@ TEST_F(Gpt2Test, LogitsAreThoseOfTheLastPosition) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::model

@@ -18,7 +18,7 @@
 #include "worker/model/spec.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 
 // One micro-batch on the device: inputs and targets are (sequences, time) int32.
 struct MicroBatch {
@@ -42,8 +42,8 @@ class Model {
  public:
   // By the family's row (families.cc). `sequences` and `time` bound every micro-batch; memory must be set before the
   // first pass.
-  static absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelConfig& config, DType dtype, Device& device,
-                                                       int64_t sequences, int64_t time);
+  static absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelConfig& config, device::DType dtype,
+                                                       device::Device& device, int64_t sequences, int64_t time);
   virtual ~Model() = default;
 
   virtual int64_t ActivationBytes() const = 0;
@@ -56,12 +56,13 @@ class Model {
   // Forward, loss and backward. *loss_sum (device) = sum over tokens of cross-entropy in nats; gradients are of
   // loss_sum * *gradient_scale (device). `on_backward` is called when the forward pass is over.
   virtual absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
-                             Stream& stream, double* loss_sum, const std::function<void()>& on_backward) = 0;
+                             device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) = 0;
   // Forward and loss only.
-  virtual absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, Stream& stream,
+  virtual absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
                                 double* loss_sum) = 0;
   // logits(V) fp32 or bf16, of the position after the last of one sequence; batch.targets is not read.
-  virtual absl::Status Logits(const MicroBatch& batch, ParameterSource& parameters, Stream& stream, Tensor logits) = 0;
+  virtual absl::Status Logits(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
+                              device::Tensor logits) = 0;
 
  protected:
   ModelMemory memory_{};
@@ -70,6 +71,6 @@ class Model {
   UnitUses uses_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model
 
 #endif  // ZEROFLEET_WORKER_MODEL_MODEL_H_

@@ -4,7 +4,7 @@
 
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 
 inline v1::ModelConfig TestModelConfig(int64_t layers, int64_t hidden, int64_t heads, int64_t context, int64_t vocab) {
   v1::ModelConfig config;
@@ -19,6 +19,6 @@ inline v1::ModelConfig TestModelConfig(int64_t layers, int64_t hidden, int64_t h
   return config;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model
 
 #endif  // ZEROFLEET_WORKER_MODEL_MODEL_TESTING_H_

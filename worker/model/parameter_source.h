@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "worker/device/ops.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 
 class ParameterSource {
  public:
@@ -17,7 +17,7 @@ class ParameterSource {
 
   // The whole unit in the compute type, its tensors in table order; valid until Release. Uses come in the model's
   // order.
-  virtual absl::StatusOr<Tensor> Acquire(int unit) = 0;
+  virtual absl::StatusOr<device::Tensor> Acquire(int unit) = 0;
   virtual void Release(int unit) = 0;
 
   // Where the unit's gradient is summed, fp32, whole unit; the first call of a micro-batch makes it fit to add to.
@@ -26,6 +26,6 @@ class ParameterSource {
   virtual absl::Status DeliverGradient(int unit) = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model
 
 #endif  // ZEROFLEET_WORKER_MODEL_PARAMETER_SOURCE_H_

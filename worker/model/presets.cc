@@ -1,7 +1,7 @@
 // The table of named sizes: GPT-2's four (Radford et al. 2019, table 2) and small ones for one machine.
 #include "worker/model/presets.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 constexpr ModelPreset kPresets[] = {
@@ -26,4 +26,4 @@ const ModelPreset* FindPreset(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model

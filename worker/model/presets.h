@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace zerofleet {
+namespace zerofleet::model {
 
 struct ModelPreset {
   const char* name;
@@ -20,6 +20,6 @@ std::span<const ModelPreset> ModelPresets();
 // Null if there is none of that name.
 const ModelPreset* FindPreset(std::string_view name);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model
 
 #endif  // ZEROFLEET_WORKER_MODEL_PRESETS_H_

@@ -3,7 +3,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 TEST(Presets, AreFoundByName) {
@@ -17,4 +17,4 @@ TEST(Presets, HeadsDivideHiddenEverywhere) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::model

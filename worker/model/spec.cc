@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 constexpr double kInitDeviation = 0.02;
@@ -32,4 +32,4 @@ void ModelSpec::AddTensor(std::string name, std::vector<int64_t> shape, bool dec
       {std::move(name), std::move(shape), static_cast<int>(units_.size()) - 1, decay, init, begin, begin + elements});
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model

@@ -13,7 +13,7 @@
 #include "coordinator/partition.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 
 enum class Init : uint8_t {
   kNormal,              // N(0, 0.02)
@@ -38,7 +38,7 @@ class ModelSpec {
   static absl::StatusOr<ModelSpec> Create(const v1::ModelConfig& config);
 
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
-  const std::vector<UnitExtent>& units() const { return units_; }
+  const std::vector<coordinator::UnitExtent>& units() const { return units_; }
   int64_t parameters() const { return tensors_.back().flat_end; }
 
   // Model FLOPs of training on one token, forward and backward, as the family counts them.
@@ -55,11 +55,11 @@ class ModelSpec {
   ModelSpec() = default;
 
   std::vector<TensorSpec> tensors_;
-  std::vector<UnitExtent> units_;
+  std::vector<coordinator::UnitExtent> units_;
   int64_t layers_ = 0;
   double flops_per_token_ = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model
 
 #endif  // ZEROFLEET_WORKER_MODEL_SPEC_H_

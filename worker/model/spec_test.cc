@@ -6,7 +6,7 @@
 #include "worker/model/model_testing.h"
 #include "worker/model/presets.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -66,4 +66,4 @@ TEST(ModelSpec, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::model

@@ -6,34 +6,34 @@
 #include "base/status.h"
 #include "worker/device/dry/dry_device.h"
 
-namespace zerofleet {
+namespace zerofleet::model {
 namespace {
 
 class UseRecorder : public ParameterSource {
  public:
-  explicit UseRecorder(DType dtype) : dtype_(dtype) {}
+  explicit UseRecorder(device::DType dtype) : dtype_(dtype) {}
 
-  absl::StatusOr<Tensor> Acquire(int unit) override {
+  absl::StatusOr<device::Tensor> Acquire(int unit) override {
     uses_.push_back(unit);
-    return Tensor{DryDevice::Address(), dtype_};
+    return device::Tensor{device::DryDevice::Address(), dtype_};
   }
   void Release(int) override {}
-  absl::StatusOr<float*> Gradient(int) override { return static_cast<float*>(DryDevice::Address()); }
+  absl::StatusOr<float*> Gradient(int) override { return static_cast<float*>(device::DryDevice::Address()); }
   absl::Status DeliverGradient(int) override { return absl::OkStatus(); }
 
   std::vector<int> TakeUses() { return std::exchange(uses_, {}); }
 
  private:
-  const DType dtype_;
+  const device::DType dtype_;
   std::vector<int> uses_;
 };
 
 }  // namespace
 
-absl::StatusOr<UnitUses> RecordUses(Model& model, DType dtype) {
-  DryDevice device;
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.CreateStream());
-  void* const address = DryDevice::Address();
+absl::StatusOr<UnitUses> RecordUses(Model& model, device::DType dtype) {
+  device::DryDevice device;
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.CreateStream());
+  void* const address = device::DryDevice::Address();
   model.SetMemory({.activations = address, .scratch = address});
   const int32_t* const tokens = static_cast<int32_t*>(address);
   const MicroBatch batch = {.sequences = 1, .time = 1, .inputs = tokens, .targets = tokens};
@@ -47,4 +47,4 @@ absl::StatusOr<UnitUses> RecordUses(Model& model, DType dtype) {
   return uses;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::model

@@ -8,17 +8,17 @@
 #include "worker/device/dtype.h"
 #include "worker/device/step_control.h"
 
-namespace zerofleet {
+namespace zerofleet::optim {
 
-inline constexpr LossScaling kDynamicLossScaling = {
+inline constexpr device::LossScaling kDynamicLossScaling = {
     .dynamic = true, .first = 65536.0, .most = 16777216.0, .clean_steps_to_double = 2000};
-inline constexpr LossScaling kFixedLossScaling = {};  // always 1
+inline constexpr device::LossScaling kFixedLossScaling = {};  // always 1
 
 // bf16 and fp32 have the range of the gradients as they are.
-constexpr const LossScaling& LossScalingOf(DType compute_type) {
-  return compute_type == DType::kF16 ? kDynamicLossScaling : kFixedLossScaling;
+constexpr const device::LossScaling& LossScalingOf(device::DType compute_type) {
+  return compute_type == device::DType::kF16 ? kDynamicLossScaling : kFixedLossScaling;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::optim
 
 #endif  // ZEROFLEET_WORKER_OPTIM_LOSS_SCALING_H_

@@ -7,13 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace zerofleet {
+namespace zerofleet::optim {
 namespace {
 
 using Config = v1::OptimizerConfig;
 using enum OptimizerVector::Initial;
 
-constexpr OptimizerVector kMaster = {"master", DType::kF32, kWeights};
+constexpr OptimizerVector kMaster = {"master", device::DType::kF32, kWeights};
 
 bool IsPositive(double value) { return value > 0; }
 bool IsNotNegative(double value) { return value >= 0; }
@@ -31,9 +31,9 @@ std::vector<OptimizerKey> KeysWith(double learning_rate, double weight_decay, st
   return keys;
 }
 
-float* Floats(const Tensor& tensor) { return static_cast<float*>(tensor.data); }
+float* Floats(const device::Tensor& tensor) { return static_cast<float*>(tensor.data); }
 
-void UpdateAdamW(Ops& ops, Stream& stream, const UpdatePiece& piece) {
+void UpdateAdamW(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece) {
   ops.AdamW(stream, {.segments = piece.segments,
                      .control = piece.control,
                      .gradient = piece.gradient,
@@ -43,7 +43,7 @@ void UpdateAdamW(Ops& ops, Stream& stream, const UpdatePiece& piece) {
                      .parameter = piece.parameter});
 }
 
-void UpdateSgd(Ops& ops, Stream& stream, const UpdatePiece& piece) {
+void UpdateSgd(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece) {
   ops.Sgd(stream, {.segments = piece.segments,
                    .control = piece.control,
                    .gradient = piece.gradient,
@@ -56,7 +56,7 @@ void UpdateSgd(Ops& ops, Stream& stream, const UpdatePiece& piece) {
 OptimizerRow AdamW() {
   return {
       .name = "adamw",
-      .vectors = {kMaster, {"exp_avg", DType::kF32, kZeros}, {"exp_avg_sq", DType::kF32, kZeros}},
+      .vectors = {kMaster, {"exp_avg", device::DType::kF32, kZeros}, {"exp_avg_sq", device::DType::kF32, kZeros}},
       .keys = KeysWith(
           3e-4, 0.1,
           {{"beta1", &Config::beta1, &Config::set_beta1, 0.9, IsFractionBelowOne, "must be >= 0 and < 1, such as 0.9"},
@@ -69,7 +69,7 @@ OptimizerRow AdamW() {
 // SGD with momentum, as torch.optim.SGD with dampening 0: weight decay is added to the gradient.
 OptimizerRow Sgd() {
   return {.name = "sgd",
-          .vectors = {kMaster, {"momentum_buffer", DType::kF32, kZeros}},
+          .vectors = {kMaster, {"momentum_buffer", device::DType::kF32, kZeros}},
           .keys = KeysWith(0.1, 0.0,
                            {{"momentum", &Config::momentum, &Config::set_momentum, 0.9, IsFractionBelowOne,
                              "must be >= 0 and < 1, such as 0.9"}}),
@@ -80,7 +80,7 @@ OptimizerRow Sgd() {
 
 int64_t OptimizerRow::StateBytesPerParameter() const {
   int64_t bytes = 0;
-  for (const OptimizerVector& vector : vectors) bytes += DTypeBytes(vector.dtype);
+  for (const OptimizerVector& vector : vectors) bytes += device::DTypeBytes(vector.dtype);
   return bytes;
 }
 
@@ -107,4 +107,4 @@ absl::StatusOr<const OptimizerRow*> FindOptimizer(const std::string& name) {
                                                  ", got \"", absl::CHexEscape(name), "\""));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::optim

@@ -17,25 +17,25 @@
 #include "worker/device/step_control.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::optim {
 
 // One value per parameter, kept from step to step.
 struct OptimizerVector {
   const char* name;  // as in PyTorch; in the memory plan and in a rank's checkpoint file
-  DType dtype;
+  device::DType dtype;
   enum class Initial { kWeights, kZeros } initial;
 };
 
 // Pieces of the state vectors that hold the same elements, in the table's order.
-using StateTensors = absl::InlinedVector<Tensor, 4>;
+using StateTensors = absl::InlinedVector<device::Tensor, 4>;
 
 // What an update works on: one piece of the flat model, in device memory.
 struct UpdatePiece {
-  std::span<const DecaySegment> segments;
-  const StepControl* control;
-  Tensor gradient;
+  std::span<const device::DecaySegment> segments;
+  const device::StepControl* control;
+  device::Tensor gradient;
   StateTensors states;
-  Tensor parameter;  // in the compute type; the result is stored here too
+  device::Tensor parameter;  // in the compute type; the result is stored here too
 };
 
 // A number of the configuration's optimizer section.
@@ -52,7 +52,7 @@ struct OptimizerRow {
   const char* name;
   std::vector<OptimizerVector> vectors;  // the first is the fp32 master weights
   std::vector<OptimizerKey> keys;        // all that it has; those of other optimizers do not apply to it
-  void (*update)(Ops& ops, Stream& stream, const UpdatePiece& piece);
+  void (*update)(device::Ops& ops, device::Stream& stream, const UpdatePiece& piece);
 
   // K of ZeRO §3.1: bytes of optimizer states per parameter.
   int64_t StateBytesPerParameter() const;
@@ -65,6 +65,6 @@ std::vector<std::string> OptimizerNames();
 // InvalidArgument, with the names there are, for any other.
 absl::StatusOr<const OptimizerRow*> FindOptimizer(const std::string& name);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::optim
 
 #endif  // ZEROFLEET_WORKER_OPTIM_OPTIMIZER_H_

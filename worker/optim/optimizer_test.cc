@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::optim {
 namespace {
 
 using ::testing::ElementsAre;
@@ -32,9 +32,9 @@ TEST(Optimizers, EveryRowHoldsTogether) {
     int64_t bytes = 0;
     for (const OptimizerVector& vector : row.vectors) {
       EXPECT_TRUE(vectors.insert(vector.name).second) << vector.name;
-      EXPECT_EQ(vector.dtype, DType::kF32) << vector.name << ": checkpoints store fp32 alone";
+      EXPECT_EQ(vector.dtype, device::DType::kF32) << vector.name << ": checkpoints store fp32 alone";
       EXPECT_EQ(vector.initial == OptimizerVector::Initial::kWeights, &vector == &row.vectors[0]) << vector.name;
-      bytes += DTypeBytes(vector.dtype);
+      bytes += device::DTypeBytes(vector.dtype);
     }
     EXPECT_EQ(row.StateBytesPerParameter(), bytes);
     EXPECT_NE(row.update, nullptr);
@@ -89,4 +89,4 @@ TEST(Optimizers, AnUnknownNameIsAnsweredWithThoseThereAre) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::optim

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace zerofleet {
+namespace zerofleet::optim {
 
 double LearningRate(const v1::OptimizerConfig& optimizer, const v1::ScheduleConfig& schedule, int64_t steps,
                     int64_t step) {
@@ -19,4 +19,4 @@ double LearningRate(const v1::OptimizerConfig& optimizer, const v1::ScheduleConf
   return low + (peak - low) * share;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::optim

@@ -6,13 +6,13 @@
 
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::optim {
 
 // The rate used by `step` (1-based) of `steps`: linear from 0 to the peak over warmup_steps (step 1 uses peak/warmup),
 // then cosine or linear down to min_learning_rate, reached at the last step, or constant.
 double LearningRate(const v1::OptimizerConfig& optimizer, const v1::ScheduleConfig& schedule, int64_t steps,
                     int64_t step);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::optim
 
 #endif  // ZEROFLEET_WORKER_OPTIM_SCHEDULE_H_

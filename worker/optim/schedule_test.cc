@@ -3,7 +3,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::optim {
 namespace {
 
 double Rate(const char* decay, int64_t step) {
@@ -39,4 +39,4 @@ TEST(LearningRate, NeedsNoWarmup) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::optim

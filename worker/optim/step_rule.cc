@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-namespace zerofleet {
+namespace zerofleet::optim {
 
-std::vector<DecaySegment> DecaySegments(const ModelSpec& spec, int64_t begin, int64_t end) {
-  std::vector<DecaySegment> segments;
-  for (const TensorSpec& tensor : spec.tensors()) {
+std::vector<device::DecaySegment> DecaySegments(const model::ModelSpec& spec, int64_t begin, int64_t end) {
+  std::vector<device::DecaySegment> segments;
+  for (const model::TensorSpec& tensor : spec.tensors()) {
     int64_t from = std::max(begin, tensor.flat_begin), to = std::min(end, tensor.flat_end);
     if (from >= to) continue;
     if (!segments.empty() && segments.back().decay == tensor.decay) {
@@ -19,8 +19,8 @@ std::vector<DecaySegment> DecaySegments(const ModelSpec& spec, int64_t begin, in
   return segments;
 }
 
-StepRule StepRuleOf(const v1::OptimizerConfig& config, double tokens, double learning_rate,
-                    const LossScaling& loss_scaling) {
+device::StepRule StepRuleOf(const v1::OptimizerConfig& config, double tokens, double learning_rate,
+                            const device::LossScaling& loss_scaling) {
   return {.tokens = tokens,
           .grad_clip = config.grad_clip(),
           .loss_scaling = loss_scaling,
@@ -32,4 +32,4 @@ StepRule StepRuleOf(const v1::OptimizerConfig& config, double tokens, double lea
           .weight_decay = config.weight_decay()};
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::optim

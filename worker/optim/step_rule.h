@@ -10,15 +10,15 @@
 #include "worker/model/spec.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::optim {
 
 // The segments of flat range [begin, end), in order, neighbours of one rule merged; offsets are from `begin`.
-std::vector<DecaySegment> DecaySegments(const ModelSpec& spec, int64_t begin, int64_t end);
+std::vector<device::DecaySegment> DecaySegments(const model::ModelSpec& spec, int64_t begin, int64_t end);
 
 // The inputs of one step's update. `tokens` is that of the global batch.
-StepRule StepRuleOf(const v1::OptimizerConfig& config, double tokens, double learning_rate,
-                    const LossScaling& loss_scaling);
+device::StepRule StepRuleOf(const v1::OptimizerConfig& config, double tokens, double learning_rate,
+                            const device::LossScaling& loss_scaling);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::optim
 
 #endif  // ZEROFLEET_WORKER_OPTIM_STEP_RULE_H_

@@ -5,14 +5,14 @@
 #include "worker/model/model_testing.h"
 #include "worker/optim/loss_scaling.h"
 
-namespace zerofleet {
+namespace zerofleet::optim {
 namespace {
 
 TEST(DecaySegments, CoverAnyPieceWithoutOverlap) {
-  ModelSpec spec = *ModelSpec::Create(TestModelConfig(2, 12, 3, 7, 31));
+  model::ModelSpec spec = *model::ModelSpec::Create(model::TestModelConfig(2, 12, 3, 7, 31));
   for (int64_t begin = 0; begin < spec.parameters(); begin += 97) {
     int64_t end = std::min(begin + 513, spec.parameters()), next = 0;
-    for (const DecaySegment& segment : DecaySegments(spec, begin, end)) {
+    for (const device::DecaySegment& segment : DecaySegments(spec, begin, end)) {
       EXPECT_EQ(segment.offset, next);
       next += segment.count;
     }
@@ -21,8 +21,8 @@ TEST(DecaySegments, CoverAnyPieceWithoutOverlap) {
 }
 
 TEST(DecaySegments, FollowTheTable) {
-  ModelSpec spec = *ModelSpec::Create(TestModelConfig(1, 12, 3, 7, 31));
-  std::vector<DecaySegment> segments = DecaySegments(spec, 0, spec.units()[0].flat_end);
+  model::ModelSpec spec = *model::ModelSpec::Create(model::TestModelConfig(1, 12, 3, 7, 31));
+  std::vector<device::DecaySegment> segments = DecaySegments(spec, 0, spec.units()[0].flat_end);
   ASSERT_EQ(segments.size(), 2u);  // wte, then wpe
   EXPECT_TRUE(segments[0].decay);
   EXPECT_EQ(segments[0].count, 31 * 12);
@@ -37,7 +37,7 @@ TEST(StepRuleOf, TakesEachValueFromItsOwnKey) {
   config.set_momentum(0.375);
   config.set_weight_decay(0.25);
   config.set_grad_clip(2);
-  StepRule rule = StepRuleOf(config, /*tokens=*/64, /*learning_rate=*/0.0625, kDynamicLossScaling);
+  device::StepRule rule = StepRuleOf(config, /*tokens=*/64, /*learning_rate=*/0.0625, kDynamicLossScaling);
   EXPECT_EQ(rule.beta1, 0.5);
   EXPECT_EQ(rule.beta2, 0.75);
   EXPECT_EQ(rule.epsilon, 0.125);
@@ -52,13 +52,13 @@ TEST(StepRuleOf, TakesEachValueFromItsOwnKey) {
 
 // Micikevicius et al. 2018, §3.2: only fp16 is scaled.
 TEST(LossScaling, IsDynamicInFp16Alone) {
-  EXPECT_TRUE(LossScalingOf(DType::kF16).dynamic);
-  EXPECT_EQ(LossScalingOf(DType::kF16).first, 0x1p16);
-  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+  EXPECT_TRUE(LossScalingOf(device::DType::kF16).dynamic);
+  EXPECT_EQ(LossScalingOf(device::DType::kF16).first, 0x1p16);
+  for (const device::DType dtype : {device::DType::kBF16, device::DType::kF32}) {
     EXPECT_FALSE(LossScalingOf(dtype).dynamic);
     EXPECT_EQ(LossScalingOf(dtype).first, 1);
   }
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::optim

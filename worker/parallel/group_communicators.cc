@@ -6,31 +6,31 @@
 #include "base/check.h"
 #include "base/status.h"
 
-namespace zerofleet {
+namespace zerofleet::parallel {
 
 absl::StatusOr<GroupCommunicators> GroupCommunicators::Join(const Mesh& mesh, const std::vector<std::string>& addresses,
-                                                            CollectiveEndpoint& endpoint) {
+                                                            collective::CollectiveEndpoint& endpoint) {
   ZF_CHECK(static_cast<int>(addresses.size()) == mesh.world_size());
-  std::vector<std::unique_ptr<Communicator>> communicators;
+  std::vector<std::unique_ptr<collective::Communicator>> communicators;
   for (const Group* group : {&mesh.data(), &mesh.tensor()}) {
     if (group == &mesh.tensor() && group->size() == 1) continue;
-    CollectiveGroup joining{.name = group->name,
-                            .rank = group->rank,
-                            .generation = mesh.generation(),
-                            .team = group->team,
-                            .nodes = group->nodes};
+    collective::CollectiveGroup joining{.name = group->name,
+                                        .rank = group->rank,
+                                        .generation = mesh.generation(),
+                                        .team = group->team,
+                                        .nodes = group->nodes};
     for (int rank : group->ranks) joining.addresses.push_back(addresses[rank]);
-    ZF_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator, endpoint.Join(joining));
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<collective::Communicator> communicator, endpoint.Join(joining));
     communicators.push_back(std::move(communicator));
   }
   return GroupCommunicators(std::move(communicators));
 }
 
-GroupCommunicators::GroupCommunicators(std::vector<std::unique_ptr<Communicator>> communicators)
+GroupCommunicators::GroupCommunicators(std::vector<std::unique_ptr<collective::Communicator>> communicators)
     : communicators_(std::move(communicators)) {}
 
-Communicator& GroupCommunicators::Of(std::string_view group) const {
-  for (const std::unique_ptr<Communicator>& communicator : communicators_) {
+collective::Communicator& GroupCommunicators::Of(std::string_view group) const {
+  for (const std::unique_ptr<collective::Communicator>& communicator : communicators_) {
     if (communicator->group() == group) return *communicator;
   }
   ZF_CHECK(false && "a group that was not joined");
@@ -38,7 +38,7 @@ Communicator& GroupCommunicators::Of(std::string_view group) const {
 }
 
 void GroupCommunicators::Abort(const absl::Status& reason) const {
-  for (const std::unique_ptr<Communicator>& communicator : communicators_) communicator->Abort(reason);
+  for (const std::unique_ptr<collective::Communicator>& communicator : communicators_) communicator->Abort(reason);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::parallel

@@ -13,29 +13,29 @@
 #include "worker/collective/endpoint.h"
 #include "worker/parallel/mesh.h"
 
-namespace zerofleet {
+namespace zerofleet::parallel {
 
 class GroupCommunicators {
  public:
   // Joins the data group, and the tensor group where it has several ranks. `addresses` are those of the view's ranks,
   // by rank. Errors are CollectiveEndpoint::Join's.
   static absl::StatusOr<GroupCommunicators> Join(const Mesh& mesh, const std::vector<std::string>& addresses,
-                                                 CollectiveEndpoint& endpoint);
+                                                 collective::CollectiveEndpoint& endpoint);
   // Of communicators made elsewhere, the data group's among them.
-  explicit GroupCommunicators(std::vector<std::unique_ptr<Communicator>> communicators);
+  explicit GroupCommunicators(std::vector<std::unique_ptr<collective::Communicator>> communicators);
 
-  Communicator& data() const { return Of(kDataGroup); }
+  collective::Communicator& data() const { return Of(kDataGroup); }
   // The communicator of a group that was joined.
-  Communicator& Of(std::string_view group) const;
-  const std::vector<std::unique_ptr<Communicator>>& all() const { return communicators_; }
+  collective::Communicator& Of(std::string_view group) const;
+  const std::vector<std::unique_ptr<collective::Communicator>>& all() const { return communicators_; }
 
   // Every operation of every group, the one in progress included, returns `reason` at once. Any thread; idempotent.
   void Abort(const absl::Status& reason) const;
 
  private:
-  std::vector<std::unique_ptr<Communicator>> communicators_;
+  std::vector<std::unique_ptr<collective::Communicator>> communicators_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::parallel
 
 #endif  // ZEROFLEET_WORKER_PARALLEL_GROUP_COMMUNICATORS_H_

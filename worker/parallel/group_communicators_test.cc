@@ -7,11 +7,11 @@
 #include "gtest/gtest.h"
 #include "worker/collective/in_process.h"
 
-namespace zerofleet {
+namespace zerofleet::parallel {
 namespace {
 
 TEST(GroupCommunicators, ALoneRankJoinsItsDataGroupOnly) {
-  const std::unique_ptr<CollectiveEndpoint> endpoint = CreateInProcessEndpoint();
+  const std::unique_ptr<collective::CollectiveEndpoint> endpoint = collective::CreateInProcessEndpoint();
   const GroupCommunicators groups = *GroupCommunicators::Join(Mesh::OfOneNode(0, 1), {endpoint->address()}, *endpoint);
   ASSERT_EQ(groups.all().size(), 1u);
   EXPECT_EQ(groups.data().group(), kDataGroup);
@@ -19,14 +19,15 @@ TEST(GroupCommunicators, ALoneRankJoinsItsDataGroupOnly) {
 }
 
 TEST(GroupCommunicators, AnEndpointsRefusalIsReturned) {
-  const std::unique_ptr<CollectiveEndpoint> endpoint = CreateInProcessEndpoint();
+  const std::unique_ptr<collective::CollectiveEndpoint> endpoint = collective::CreateInProcessEndpoint();
   const std::vector<std::string> addresses = {endpoint->address(), endpoint->address()};
   EXPECT_FALSE(GroupCommunicators::Join(Mesh::OfOneNode(1, 2), addresses, *endpoint).ok());
 }
 
 TEST(GroupCommunicators, AnAbortReachesEveryGroup) {
-  std::vector<std::unique_ptr<Communicator>> data = CreateInProcessGroup(kDataGroup, 2),
-                                             tensor = CreateInProcessGroup(kTensorGroup, 2), mine;
+  std::vector<std::unique_ptr<collective::Communicator>> data = collective::CreateInProcessGroup(kDataGroup, 2),
+                                                         tensor = collective::CreateInProcessGroup(kTensorGroup, 2),
+                                                         mine;
   mine.push_back(std::move(tensor[0]));
   mine.push_back(std::move(data[0]));
   const GroupCommunicators groups(std::move(mine));
@@ -35,9 +36,9 @@ TEST(GroupCommunicators, AnAbortReachesEveryGroup) {
   groups.Abort(absl::UnavailableError("the view is over"));
   float value = 1;
   for (const char* group : {kDataGroup, kTensorGroup}) {
-    EXPECT_EQ(groups.Of(group).AllReduce({&value, DType::kF32}, 1, "x").Wait().message(), "the view is over");
+    EXPECT_EQ(groups.Of(group).AllReduce({&value, device::DType::kF32}, 1, "x").Wait().message(), "the view is over");
   }
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::parallel

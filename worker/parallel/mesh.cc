@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/status.h"
 
-namespace zerofleet {
+namespace zerofleet::parallel {
 namespace {
 
 absl::Status Wrong(const std::string& field, const std::string& what) {
@@ -20,7 +20,7 @@ absl::Status CheckRange(const std::string& field, int value, int smallest, int l
   return Wrong(field, absl::StrCat("must be ", smallest, " to ", largest, ", got ", value));
 }
 
-std::string TextOf(const Coordinates& at) {
+std::string TextOf(const coordinator::Coordinates& at) {
   return absl::StrCat("node ", at.node, ", team ", at.team, ", data ", at.data, ", tensor ", at.tensor);
 }
 
@@ -42,10 +42,10 @@ absl::Status CheckMembers(const v1::Assignment& assignment) {
     return Wrong("members", absl::StrCat("form tensor groups of ", tensor, ", which does not divide the world size of ",
                                          assignment.world_size()));
   }
-  const std::vector<Coordinates> expected = CoordinatesOf(nodes, tensor, assignment.team());
+  const std::vector<coordinator::Coordinates> expected = coordinator::CoordinatesOf(nodes, tensor, assignment.team());
   for (int rank = 0; rank < assignment.members_size(); ++rank) {
     const v1::Member& member = assignment.members(rank);
-    const Coordinates at{member.node(), member.team(), member.data(), member.tensor()};
+    const coordinator::Coordinates at{member.node(), member.team(), member.data(), member.tensor()};
     if (at == expected[rank]) continue;
     return Wrong(absl::StrCat("members[", rank, "]"),
                  absl::StrCat("is at ", TextOf(at), ", expected ", TextOf(expected[rank])));
@@ -56,13 +56,13 @@ absl::Status CheckMembers(const v1::Assignment& assignment) {
 }  // namespace
 
 absl::StatusOr<Mesh> Mesh::Create(const v1::Assignment& assignment, uint64_t generation) {
-  ZF_RETURN_IF_ERROR(CheckRange("world_size", assignment.world_size(), 1, kMostRanks));
+  ZF_RETURN_IF_ERROR(CheckRange("world_size", assignment.world_size(), 1, coordinator::kMostRanks));
   ZF_RETURN_IF_ERROR(CheckRange("rank", assignment.rank(), 0, assignment.world_size() - 1));
-  ZF_RETURN_IF_ERROR(CheckRange("team", assignment.team(), 1, kMostRanks));
+  ZF_RETURN_IF_ERROR(CheckRange("team", assignment.team(), 1, coordinator::kMostRanks));
   ZF_RETURN_IF_ERROR(
       CheckRange("the number of members", assignment.members_size(), assignment.world_size(), assignment.world_size()));
   ZF_RETURN_IF_ERROR(CheckMembers(assignment));
-  std::vector<Coordinates> ranks;
+  std::vector<coordinator::Coordinates> ranks;
   for (const v1::Member& member : assignment.members()) {
     ranks.push_back({member.node(), member.team(), member.data(), member.tensor()});
   }
@@ -71,16 +71,16 @@ absl::StatusOr<Mesh> Mesh::Create(const v1::Assignment& assignment, uint64_t gen
 
 Mesh Mesh::OfOneNode(int rank, int world_size) {
   return Mesh(/*generation=*/1, rank, /*team=*/world_size,
-              CoordinatesOf(std::vector<int>(world_size, 0), /*tensor=*/1, /*team=*/world_size));
+              coordinator::CoordinatesOf(std::vector<int>(world_size, 0), /*tensor=*/1, /*team=*/world_size));
 }
 
-Mesh::Mesh(uint64_t generation, int rank, int team, std::vector<Coordinates> ranks)
+Mesh::Mesh(uint64_t generation, int rank, int team, std::vector<coordinator::Coordinates> ranks)
     : generation_(generation), rank_(rank), team_(team), ranks_(std::move(ranks)) {
   ZF_CHECK(rank_ >= 0);
   ZF_CHECK(rank_ < world_size());
-  const Coordinates mine = ranks_[rank_];
-  data_ = GroupOf(kDataGroup, [mine](const Coordinates& other) { return other.tensor == mine.tensor; });
-  tensor_ = GroupOf(kTensorGroup, [mine](const Coordinates& other) { return other.data == mine.data; });
+  const coordinator::Coordinates mine = ranks_[rank_];
+  data_ = GroupOf(kDataGroup, [mine](const coordinator::Coordinates& other) { return other.tensor == mine.tensor; });
+  tensor_ = GroupOf(kTensorGroup, [mine](const coordinator::Coordinates& other) { return other.data == mine.data; });
   data_.team = std::min(team_, data_.size());
   tensor_.team = tensor_.size();
 }
@@ -98,4 +98,4 @@ Group Mesh::GroupOf(const char* name, Belongs belongs) const {
   return group;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::parallel

@@ -13,7 +13,7 @@
 #include "coordinator/placement.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::parallel {
 
 // The groups' names, in collectives, schedules, reports and metrics.
 inline constexpr char kDataGroup[] = "data";      // ranks that train the same parameters on different samples
@@ -45,23 +45,23 @@ class Mesh {
   int nodes() const { return ranks_.back().node + 1; }
   // As the coordinator decided; may be larger than a group.
   int team() const { return team_; }
-  const Coordinates& coordinates() const { return ranks_[rank_]; }
+  const coordinator::Coordinates& coordinates() const { return ranks_[rank_]; }
 
   const Group& data() const { return data_; }
   const Group& tensor() const { return tensor_; }
 
  private:
-  Mesh(uint64_t generation, int rank, int team, std::vector<Coordinates> ranks);
+  Mesh(uint64_t generation, int rank, int team, std::vector<coordinator::Coordinates> ranks);
   // The ranks for which `belongs` holds, in rank order.
   template <typename Belongs>
   Group GroupOf(const char* name, Belongs belongs) const;
 
   uint64_t generation_;
   int rank_, team_;
-  std::vector<Coordinates> ranks_;
+  std::vector<coordinator::Coordinates> ranks_;
   Group data_, tensor_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::parallel
 
 #endif  // ZEROFLEET_WORKER_PARALLEL_MESH_H_

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::parallel {
 namespace {
 
 using ::testing::ElementsAre;
@@ -18,7 +18,7 @@ v1::Assignment AssignmentOf(int rank, const std::vector<int>& nodes, int tensor,
   assignment.set_rank(rank);
   assignment.set_world_size(static_cast<int>(nodes.size()));
   assignment.set_team(team);
-  const std::vector<Coordinates> ranks = CoordinatesOf(nodes, tensor, team);
+  const std::vector<coordinator::Coordinates> ranks = coordinator::CoordinatesOf(nodes, tensor, team);
   for (size_t r = 0; r < ranks.size(); ++r) {
     v1::Member& member = *assignment.add_members();
     member.set_rank(static_cast<int>(r));
@@ -36,7 +36,7 @@ TEST(Mesh, WithoutTensorParallelismTheDataGroupIsTheView) {
   EXPECT_EQ(mesh.rank(), 3);
   EXPECT_EQ(mesh.world_size(), 5);
   EXPECT_EQ(mesh.nodes(), 2);
-  EXPECT_EQ(mesh.coordinates(), (Coordinates{.node = 1, .team = 1, .data = 3, .tensor = 0}));
+  EXPECT_EQ(mesh.coordinates(), (coordinator::Coordinates{.node = 1, .team = 1, .data = 3, .tensor = 0}));
   EXPECT_EQ(mesh.data().name, "data");
   EXPECT_EQ(mesh.data().rank, 3);
   EXPECT_THAT(mesh.data().ranks, ElementsAre(0, 1, 2, 3, 4));
@@ -103,4 +103,4 @@ TEST(Mesh, RefusesWhatNoCoordinatorAssigns) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::parallel

@@ -9,12 +9,13 @@
 #include "worker/checkpoint/shard_writer.h"
 #include "worker/zero/memory_plan.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
-int64_t StoredElements(const ZeroLayout& layout) {
+int64_t StoredElements(const zero::ZeroLayout& layout) {
   int64_t elements = 0;
-  for (const PlacedRange& range : layout.partition().StoredRanges(layout.options().rank)) elements += range.elements();
+  for (const coordinator::PlacedRange& range : layout.partition().StoredRanges(layout.options().rank))
+    elements += range.elements();
   return elements;
 }
 
@@ -26,8 +27,8 @@ void SetFailure(const absl::Status& status, v1::ShardWritten& outcome) {
 
 }  // namespace
 
-Checkpointer::Checkpointer(const ZeroLayout& layout, const TrainingState& state, Device& device, Stream& stream,
-                           Arena& host_arena, const Clock& clock)
+Checkpointer::Checkpointer(const zero::ZeroLayout& layout, const zero::TrainingState& state, device::Device& device,
+                           device::Stream& stream, memory::Arena& host_arena, const Clock& clock)
     : layout_(layout),
       state_(state),
       device_(device),
@@ -48,7 +49,7 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
   outcome.set_step(manifest.step());
   *outcome.mutable_manifest() = manifest;
   if (MustReserve()) {
-    absl::StatusOr<std::byte*> reserved = host_arena_.TakeLate(kSnapshotRow);
+    absl::StatusOr<std::byte*> reserved = host_arena_.TakeLate(zero::kSnapshotRow);
     if (!reserved.ok()) {
       SetFailure(reserved.status(), outcome);
       written(std::move(outcome));
@@ -67,9 +68,9 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
 
 absl::Status Checkpointer::CopyState() {
   float* to = snapshot_;
-  for (const Tensor& vector : state_.vectors()) {
-    for (const PlacedRange& range : state_.RangesToStore()) {
-      device_.Copy(stream_, to, vector.Offset(range.offset).data, range.elements() * DTypeBytes(vector.dtype));
+  for (const device::Tensor& vector : state_.vectors()) {
+    for (const coordinator::PlacedRange& range : state_.RangesToStore()) {
+      device_.Copy(stream_, to, vector.Offset(range.offset).data, range.elements() * device::DTypeBytes(vector.dtype));
       to += range.elements();
     }
   }
@@ -85,7 +86,7 @@ void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcom
     vectors.emplace_back(snapshot_ + static_cast<int64_t>(v) * elements_, static_cast<size_t>(elements_));
   }
   absl::StatusOr<v1::ShardFile> file =
-      WriteShard(partial_dir, rank, layout_.partition().StoredRanges(rank), layout_.optimizer(), vectors);
+      checkpoint::WriteShard(partial_dir, rank, layout_.partition().StoredRanges(rank), layout_.optimizer(), vectors);
   outcome.set_ok(file.ok());
   outcome.set_write_seconds(clock_.MonotonicSeconds() - start);
   if (file.ok()) {
@@ -96,4 +97,4 @@ void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcom
   written(std::move(outcome));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

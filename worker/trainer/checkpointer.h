@@ -21,13 +21,13 @@
 #include "worker/zero/training_state.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 class Checkpointer {
  public:
   // `host_arena` has PlanMemory's row for the snapshot: the state vectors of the stored elements.
-  Checkpointer(const ZeroLayout& layout, const TrainingState& state, Device& device, Stream& stream, Arena& host_arena,
-               const Clock& clock);
+  Checkpointer(const zero::ZeroLayout& layout, const zero::TrainingState& state, device::Device& device,
+               device::Stream& stream, memory::Arena& host_arena, const Clock& clock);
   ~Checkpointer();  // waits for the write in progress
 
   // Whether the next save reserves memory first. A GPU's driver may wait for the device to be idle then, so no
@@ -45,17 +45,17 @@ class Checkpointer {
   void Write(const std::string& partial_dir, v1::ShardWritten outcome,
              const std::function<void(v1::ShardWritten)>& written);
 
-  const ZeroLayout& layout_;
-  const TrainingState& state_;
-  Device& device_;
-  Stream& stream_;
-  Arena& host_arena_;
+  const zero::ZeroLayout& layout_;
+  const zero::TrainingState& state_;
+  device::Device& device_;
+  device::Stream& stream_;
+  memory::Arena& host_arena_;
   float* snapshot_ = nullptr;  // from the first save on
   const Clock& clock_;
   const int64_t elements_;  // of one stored vector
   std::thread writer_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_

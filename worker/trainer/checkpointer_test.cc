@@ -19,19 +19,19 @@
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/zero/fleet_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
 using ::testing::ElementsAre;
 
 // Records what is reserved on the host, and refuses to reserve more than `limit` at a time.
-class CountingDevice : public CpuDevice {
+class CountingDevice : public device::CpuDevice {
  public:
-  CountingDevice() : CpuDevice(1) {}
-  absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override {
+  CountingDevice() : device::CpuDevice(1) {}
+  absl::StatusOr<std::unique_ptr<device::Reservation>> ReserveHost(int64_t bytes) override {
     if (bytes > limit) return absl::ResourceExhaustedError("the host cannot pin that much");
     reserved.push_back(bytes);
-    return CpuDevice::ReserveHost(bytes);
+    return device::CpuDevice::ReserveHost(bytes);
   }
   int64_t limit = int64_t{1} << 40;
   std::vector<int64_t> reserved;
@@ -43,15 +43,15 @@ class CheckpointerTest : public testing::Test {
   void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
 
   // Runs `body` on one rank of a small model that has its first weights.
-  void WithRank(const std::function<void(TestRank&, CountingDevice&, Checkpointer&)>& body) {
+  void WithRank(const std::function<void(zero::TestRank&, CountingDevice&, Checkpointer&)>& body) {
     CountingDevice* device = nullptr;
-    FleetSetup setup{.model = TestModelConfig(1, 8, 2, 6, 17), .stage = 2, .global_sequences = 2};
+    zero::FleetSetup setup{.model = model::TestModelConfig(1, 8, 2, 6, 17), .stage = 2, .global_sequences = 2};
     setup.make_device = [&device](int) {
       auto made = std::make_unique<CountingDevice>();
       device = made.get();
       return made;
     };
-    RunFleet(setup, [&](TestRank& rank) {
+    zero::RunFleet(setup, [&](zero::TestRank& rank) {
       ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
       Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(), rank.host_arena(),
                                 Clock::Real());
@@ -79,15 +79,15 @@ class CheckpointerTest : public testing::Test {
     return *outcome;
   }
 
-  static int64_t HostBuffers(TestRank& rank) {
-    return rank.host_arena().figures().categories[static_cast<int>(Category::kBuffers)].peak;
+  static int64_t HostBuffers(zero::TestRank& rank) {
+    return rank.host_arena().figures().categories[static_cast<int>(memory::Category::kBuffers)].peak;
   }
 
   const std::string directory_ = JoinPath(testing::TempDir(), absl::StrCat("zerofleet_checkpointer_", getpid()));
 };
 
 TEST_F(CheckpointerTest, TheSnapshotIsReservedByTheFirstSave) {
-  WithRank([this](TestRank& rank, CountingDevice& device, Checkpointer& checkpointer) {
+  WithRank([this](zero::TestRank& rank, CountingDevice& device, Checkpointer& checkpointer) {
     const int64_t snapshot = RoundUp(12 * rank.spec().parameters(), 64);
     const int64_t before = rank.host_arena().figures().reserved, peak = HostBuffers(rank);
     EXPECT_LT(before, snapshot);
@@ -107,7 +107,7 @@ TEST_F(CheckpointerTest, TheSnapshotIsReservedByTheFirstSave) {
 // A failed save like any other: one report with the reason, and the state is as it was. When there is memory again, it
 // is saved as it would have been.
 TEST_F(CheckpointerTest, ASnapshotThatDoesNotFitIsOneFailedSave) {
-  WithRank([this](TestRank& rank, CountingDevice& device, Checkpointer& checkpointer) {
+  WithRank([this](zero::TestRank& rank, CountingDevice& device, Checkpointer& checkpointer) {
     const int64_t reserved = rank.host_arena().figures().reserved;
     device.limit = 12 * rank.spec().parameters() - 1;
     v1::ShardWritten failed = Save(checkpointer, 7);
@@ -127,4 +127,4 @@ TEST_F(CheckpointerTest, ASnapshotThatDoesNotFitIsOneFailedSave) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

@@ -9,14 +9,15 @@
 #include "base/status.h"
 #include "base/units.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
 constexpr char kCheckedFilesName[] = ".checked-data";
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenFiles(const v1::Config& config, const std::string& key,
-                                                   const google::protobuf::RepeatedPtrField<std::string>& paths) {
-  return Dataset::Open(config.data(), ConfiguredPaths(key, paths), config.model().context(), config.model().vocab());
+absl::StatusOr<std::unique_ptr<data::Dataset>> OpenFiles(const v1::Config& config, const std::string& key,
+                                                         const google::protobuf::RepeatedPtrField<std::string>& paths) {
+  return data::Dataset::Open(config.data(), data::ConfiguredPaths(key, paths), config.model().context(),
+                             config.model().vocab());
 }
 
 }  // namespace
@@ -27,17 +28,17 @@ absl::StatusOr<std::unique_ptr<DataFeed>> DataFeed::Open(const v1::Config& confi
   if (!config.data().validation().empty()) {
     ZF_ASSIGN_OR_RETURN(feed->validation_, OpenFiles(config, "data.validation", config.data().validation()));
   }
-  feed->sampler_ = std::make_unique<Sampler>(config.seed(), feed->training_->samples());
+  feed->sampler_ = std::make_unique<data::Sampler>(config.seed(), feed->training_->samples());
   feed->sample_.resize(config.model().context() + 1);
   return feed;
 }
 
 absl::StatusOr<DataFeed::IdCheck> DataFeed::CheckIds(int threads, const std::function<bool()>& cancelled) const {
   const std::string& dir = config_.checkpoint().dir();
-  CheckedFiles checked = CheckedFiles::Load(dir.empty() ? "" : JoinPath(dir, kCheckedFilesName));
+  data::CheckedFiles checked = data::CheckedFiles::Load(dir.empty() ? "" : JoinPath(dir, kCheckedFilesName));
   const double start = Clock::Real().MonotonicSeconds();
   IdCheck result;
-  for (const Dataset* dataset : {training_.get(), validation_.get()}) {
+  for (const data::Dataset* dataset : {training_.get(), validation_.get()}) {
     if (dataset == nullptr) continue;
     ZF_ASSIGN_OR_RETURN(const int64_t bytes, dataset->CheckIds(threads, checked, cancelled));
     result.bytes += bytes;
@@ -47,13 +48,14 @@ absl::StatusOr<DataFeed::IdCheck> DataFeed::CheckIds(int threads, const std::fun
   return result;
 }
 
-void DataFeed::Attach(const Group& data, Device& device, Stream& stream, int32_t* tokens, int32_t* staging) {
+void DataFeed::Attach(const parallel::Group& data, device::Device& device, device::Stream& stream, int32_t* tokens,
+                      int32_t* staging) {
   rank_ = data.rank;
   ranks_ = data.size();
   device_ = &device;
   stream_ = &stream;
   device_tokens_ = tokens;
-  for (int i = 0; i < kTokenStages; ++i) {
+  for (int i = 0; i < zero::kTokenStages; ++i) {
     stages_[i] = {staging + i * 2 * config_.batch().micro_sequences() * config_.model().context(), nullptr};
   }
   stage_ = 0;
@@ -64,7 +66,7 @@ void DataFeed::Seek(int64_t step, int64_t samples_consumed) {
   cursor_ = samples_consumed;
 }
 
-absl::StatusOr<MicroBatch> DataFeed::TrainingBatch(int64_t step, int64_t micro_batch) {
+absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int64_t micro_batch) {
   int64_t sequences = config_.batch().micro_sequences();
   int64_t per_rank = config_.batch().global_sequences() / ranks_;
   int64_t first = SamplesConsumed(step - 1) + rank_ * per_rank + micro_batch * sequences;
@@ -81,22 +83,22 @@ int64_t DataFeed::EvaluationPasses() const {
   return CeilDivide(CeilDivide(EvaluationSamples(), ranks_), config_.batch().micro_sequences());
 }
 
-absl::StatusOr<EvaluationBatch> DataFeed::Evaluation(int64_t pass) {
+absl::StatusOr<zero::EvaluationBatch> DataFeed::Evaluation(int64_t pass) {
   int64_t samples = EvaluationSamples();
   int64_t begin = samples * rank_ / ranks_ + pass * config_.batch().micro_sequences();
   int64_t end = std::min(samples * (rank_ + 1) / ranks_, begin + config_.batch().micro_sequences());
   bool counts = begin < end;
-  ZF_ASSIGN_OR_RETURN(MicroBatch batch,
+  ZF_ASSIGN_OR_RETURN(model::MicroBatch batch,
                       Fill(*validation_, counts ? end - begin : 1, [&](int64_t i) { return counts ? begin + i : 0; }));
-  return EvaluationBatch{batch, counts};
+  return zero::EvaluationBatch{batch, counts};
 }
 
-absl::StatusOr<MicroBatch> DataFeed::Fill(const Dataset& dataset, int64_t sequences,
-                                          const std::function<int64_t(int64_t)>& sample) {
+absl::StatusOr<model::MicroBatch> DataFeed::Fill(const data::Dataset& dataset, int64_t sequences,
+                                                 const std::function<int64_t(int64_t)>& sample) {
   ZF_CHECK(device_ != nullptr);
   int64_t context = config_.model().context(), tokens = sequences * context;
   Stage& stage = stages_[stage_];
-  stage_ = (stage_ + 1) % kTokenStages;
+  stage_ = (stage_ + 1) % zero::kTokenStages;
   if (stage.copied != nullptr) ZF_RETURN_IF_ERROR(stage.copied->Wait());
   for (int64_t i = 0; i < sequences; ++i) {
     ZF_RETURN_IF_ERROR(dataset.Read(sample(i), std::span(sample_)));
@@ -105,7 +107,7 @@ absl::StatusOr<MicroBatch> DataFeed::Fill(const Dataset& dataset, int64_t sequen
   }
   device_->Copy(*stream_, device_tokens_, stage.tokens, 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
   stage.copied = stream_->Record();
-  return MicroBatch{sequences, context, device_tokens_, device_tokens_ + tokens};
+  return model::MicroBatch{sequences, context, device_tokens_, device_tokens_ + tokens};
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

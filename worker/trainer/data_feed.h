@@ -21,7 +21,7 @@
 #include "worker/zero/memory_plan.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 class DataFeed {
  public:
@@ -38,46 +38,47 @@ class DataFeed {
 
   // Before a view's first batch: this rank's data group, device memory for 2 * micro_sequences * context tokens, and
   // host memory from the device for kTokenStages times as many.
-  void Attach(const Group& data, Device& device, Stream& stream, int32_t* tokens, int32_t* staging);
+  void Attach(const parallel::Group& data, device::Device& device, device::Stream& stream, int32_t* tokens,
+              int32_t* staging);
   // The global position that the step after `step` starts at.
   void Seek(int64_t step, int64_t samples_consumed);
   int64_t SamplesConsumed(int64_t step) const {
     return cursor_ + (step - cursor_step_) * config_.batch().global_sequences();
   }
 
-  absl::StatusOr<MicroBatch> TrainingBatch(int64_t step, int64_t micro_batch);
+  absl::StatusOr<model::MicroBatch> TrainingBatch(int64_t step, int64_t micro_batch);
 
   bool has_validation() const { return validation_ != nullptr; }
   // Evaluation visits the first evaluate.batches * G samples, or all if there are fewer, split evenly over the ranks.
   // Every rank makes the same number of passes; a rank without samples left repeats one that is not counted.
   int64_t EvaluationPasses() const;
   int64_t EvaluationTokens() const;
-  absl::StatusOr<EvaluationBatch> Evaluation(int64_t pass);
+  absl::StatusOr<zero::EvaluationBatch> Evaluation(int64_t pass);
 
  private:
   explicit DataFeed(const v1::Config& config) : config_(config) {}
   int64_t EvaluationSamples() const;
-  absl::StatusOr<MicroBatch> Fill(const Dataset& dataset, int64_t sequences,
-                                  const std::function<int64_t(int64_t)>& sample);
+  absl::StatusOr<model::MicroBatch> Fill(const data::Dataset& dataset, int64_t sequences,
+                                         const std::function<int64_t(int64_t)>& sample);
 
   const v1::Config config_;
-  std::unique_ptr<Dataset> training_, validation_;
-  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<data::Dataset> training_, validation_;
+  std::unique_ptr<data::Sampler> sampler_;
   int rank_ = 0, ranks_ = 1;  // of the data group
-  Device* device_ = nullptr;
-  Stream* stream_ = nullptr;
+  device::Device* device_ = nullptr;
+  device::Stream* stream_ = nullptr;
   int32_t* device_tokens_ = nullptr;
   std::vector<int32_t> sample_;
   // Used in rotation, so that one is filled while the other is being copied.
   struct Stage {
     int32_t* tokens = nullptr;
-    std::shared_ptr<Event> copied;
+    std::shared_ptr<device::Event> copied;
   };
-  std::array<Stage, kTokenStages> stages_;
+  std::array<Stage, zero::kTokenStages> stages_;
   int stage_ = 0;
   int64_t cursor_ = 0, cursor_step_ = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "worker/model/model_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
 constexpr int64_t kContext = 4;
@@ -26,7 +26,7 @@ class DataFeedTest : public testing::Test {
 
   v1::Config Config(int workers, int64_t micro_sequences) const {
     v1::Config config;
-    *config.mutable_model() = TestModelConfig(1, 4, 1, kContext, 256);
+    *config.mutable_model() = model::TestModelConfig(1, 4, 1, kContext, 256);
     config.mutable_data()->add_train(path_);
     config.mutable_data()->add_validation(path_);
     config.mutable_data()->set_format("text");
@@ -41,11 +41,12 @@ class DataFeedTest : public testing::Test {
 
   std::unique_ptr<DataFeed> Open(const v1::Config& config, int rank) {
     std::unique_ptr<DataFeed> feed = *DataFeed::Open(config);
-    feed->Attach(Mesh::OfOneNode(rank, config.parallel().workers()).data(), *device_, *stream_, tokens_, staging_);
+    feed->Attach(parallel::Mesh::OfOneNode(rank, config.parallel().workers()).data(), *device_, *stream_, tokens_,
+                 staging_);
     return feed;
   }
 
-  std::vector<int> Samples(const MicroBatch& batch) const {
+  std::vector<int> Samples(const model::MicroBatch& batch) const {
     std::vector<int> samples;
     for (int64_t i = 0; i < batch.sequences; ++i) {
       EXPECT_EQ(batch.targets[i * kContext], batch.inputs[i * kContext] + 1);
@@ -71,9 +72,9 @@ class DataFeedTest : public testing::Test {
   }
 
   const std::string path_ = JoinPath(testing::TempDir(), "zerofleet_data_feed_" + std::to_string(getpid()));
-  std::unique_ptr<Device> device_ = *CreateDevice({.kind = "cpu", .threads = 1});
-  std::unique_ptr<Stream> stream_ = *device_->CreateStream();
-  int32_t tokens_[2 * 12 * kContext], staging_[kTokenStages * 2 * 12 * kContext];
+  std::unique_ptr<device::Device> device_ = *device::CreateDevice({.kind = "cpu", .threads = 1});
+  std::unique_ptr<device::Stream> stream_ = *device_->CreateStream();
+  int32_t tokens_[2 * 12 * kContext], staging_[zero::kTokenStages * 2 * 12 * kContext];
 };
 
 TEST_F(DataFeedTest, AStepsSamplesDoNotDependOnTheFleet) {
@@ -109,7 +110,7 @@ TEST_F(DataFeedTest, EvaluationVisitsItsSamplesOnceInEqualPasses) {
       std::unique_ptr<DataFeed> feed = Open(config, rank);
       passes.insert(feed->EvaluationPasses());
       for (int64_t pass = 0; pass < feed->EvaluationPasses(); ++pass) {
-        EvaluationBatch one = *feed->Evaluation(pass);
+        zero::EvaluationBatch one = *feed->Evaluation(pass);
         if (!one.counts) continue;
         for (int sample : Samples(one.batch)) seen.insert(sample);
       }
@@ -145,4 +146,4 @@ TEST_F(DataFeedTest, ErrorsNameTheKey) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

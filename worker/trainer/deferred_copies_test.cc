@@ -15,10 +15,10 @@
 #include "worker/trainer/data_feed.h"
 #include "worker/zero/fleet_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
-using cuda::emulation::FastDevice;
+using device::cuda::emulation::FastDevice;
 
 constexpr int64_t kCopiedContext = 4, kSequences = 2, kTokens = 2 * kSequences * kCopiedContext;
 constexpr uint64_t kSeeds = 20;
@@ -27,7 +27,7 @@ class DeferredCopies : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(CreateDirectories(directory_).ok()); }
   void TearDown() override {
-    cuda::emulation::ScheduleEagerly();
+    device::cuda::emulation::ScheduleEagerly();
     ASSERT_TRUE(RemoveTree(directory_).ok());
   }
 
@@ -40,13 +40,13 @@ std::vector<int32_t> Feed(const v1::Config& config) {
   FastDevice device(0);
   const auto stream = device.CreateStream().value();
   const auto tokens = device.Reserve(kTokens * 4).value();
-  const auto staging = device.ReserveHost(kTokenStages * kTokens * 4).value();
+  const auto staging = device.ReserveHost(zero::kTokenStages * kTokens * 4).value();
   const auto kept = device.Reserve(kBatches * kTokens * 4).value();
   const auto feed = DataFeed::Open(config).value();
-  feed->Attach(Mesh::OfOneNode(0, 1).data(), device, *stream, reinterpret_cast<int32_t*>(tokens->data()),
+  feed->Attach(parallel::Mesh::OfOneNode(0, 1).data(), device, *stream, reinterpret_cast<int32_t*>(tokens->data()),
                reinterpret_cast<int32_t*>(staging->data()));
   for (int i = 0; i < kBatches; ++i) {
-    const MicroBatch batch = feed->TrainingBatch(i + 1, 0).value();
+    const model::MicroBatch batch = feed->TrainingBatch(i + 1, 0).value();
     device.Copy(*stream, kept->data() + i * kTokens * 4, batch.inputs, kTokens * 4);
   }
   std::vector<int32_t> all(kBatches * kTokens);
@@ -61,7 +61,7 @@ TEST_F(DeferredCopies, TokensAreStagedUntilTheyAreCopied) {
   const std::string path = JoinPath(directory_, "text.txt");
   ASSERT_TRUE(WriteFileAtomically(path, text).ok());
   v1::Config config;
-  *config.mutable_model() = TestModelConfig(1, 4, 1, kCopiedContext, 256);
+  *config.mutable_model() = model::TestModelConfig(1, 4, 1, kCopiedContext, 256);
   config.mutable_data()->add_train(path);
   config.mutable_data()->set_format("text");
   config.mutable_data()->set_tokenizer("bytes");
@@ -70,16 +70,16 @@ TEST_F(DeferredCopies, TokensAreStagedUntilTheyAreCopied) {
   config.mutable_batch()->set_micro_sequences(kSequences);
   const std::vector<int32_t> expected = Feed(config);
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    cuda::emulation::ScheduleBySeed(seed);
+    device::cuda::emulation::ScheduleBySeed(seed);
     ASSERT_EQ(Feed(config), expected) << "seed " << seed;
-    cuda::emulation::ScheduleEagerly();
+    device::cuda::emulation::ScheduleEagerly();
   }
 }
 
 // Trains a step, saves, and continues training while the file is written.
-std::string SavedDigest(const FleetSetup& setup, const std::string& step_dir) {
+std::string SavedDigest(const zero::FleetSetup& setup, const std::string& step_dir) {
   std::string digest;
-  RunFleet(setup, [&](TestRank& rank) {
+  zero::RunFleet(setup, [&](zero::TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
     rank.Step(1);
     {
@@ -101,29 +101,29 @@ std::string SavedDigest(const FleetSetup& setup, const std::string& step_dir) {
 }
 
 TEST_F(DeferredCopies, ACheckpointIsOfItsStep) {
-  FleetSetup setup{.model = TestModelConfig(1, 8, 2, 6, 17), .stage = 2, .global_sequences = 2};
+  zero::FleetSetup setup{.model = model::TestModelConfig(1, 8, 2, 6, 17), .stage = 2, .global_sequences = 2};
   setup.make_device = [](int) { return std::make_unique<FastDevice>(0); };
   const std::string expected = SavedDigest(setup, JoinPath(directory_, "eager"));
   ASSERT_FALSE(expected.empty());
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    cuda::emulation::ScheduleBySeed(seed);
+    device::cuda::emulation::ScheduleBySeed(seed);
     EXPECT_EQ(SavedDigest(setup, JoinPath(directory_, "seed-" + std::to_string(seed))), expected) << "seed " << seed;
-    cuda::emulation::ScheduleEagerly();
+    device::cuda::emulation::ScheduleEagerly();
   }
 }
 
 // Pinned by the first save and kept; where that is more than the host can pin, the save has failed and says so.
 TEST_F(DeferredCopies, ASnapshotIsPinnedByTheFirstSave) {
-  FleetSetup setup{.model = TestModelConfig(1, 8, 2, 6, 17), .stage = 2, .global_sequences = 2};
+  zero::FleetSetup setup{.model = model::TestModelConfig(1, 8, 2, 6, 17), .stage = 2, .global_sequences = 2};
   setup.make_device = [](int) { return std::make_unique<FastDevice>(0); };
-  const int64_t snapshot = RoundUp(12 * ModelSpec::Create(setup.model)->parameters(), 64);
+  const int64_t snapshot = RoundUp(12 * model::ModelSpec::Create(setup.model)->parameters(), 64);
   int64_t before = 0;  // bytes that everything else has pinned
   for (const bool fits : {true, false}) {
-    if (!fits) cuda::emulation::SetMachine({.pinned_bytes = before + snapshot - 1});
-    RunFleet(setup, [&](TestRank& rank) {
+    if (!fits) device::cuda::emulation::SetMachine({.pinned_bytes = before + snapshot - 1});
+    zero::RunFleet(setup, [&](zero::TestRank& rank) {
       ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
       std::vector<v1::ShardWritten> outcomes;  // from one thread at a time
-      before = cuda::emulation::PinnedBytesHeld();
+      before = device::cuda::emulation::PinnedBytesHeld();
       {
         Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(), rank.host_arena(),
                                   Clock::Real());
@@ -134,7 +134,7 @@ TEST_F(DeferredCopies, ASnapshotIsPinnedByTheFirstSave) {
                        .Save(JoinPath(directory_, std::to_string(step)), manifest,
                              [&](v1::ShardWritten outcome) { outcomes.push_back(std::move(outcome)); })
                        .ok());
-          EXPECT_EQ(cuda::emulation::PinnedBytesHeld() - before, fits ? snapshot : 0);
+          EXPECT_EQ(device::cuda::emulation::PinnedBytesHeld() - before, fits ? snapshot : 0);
         }
       }
       ASSERT_EQ(outcomes.size(), 2u);
@@ -146,8 +146,8 @@ TEST_F(DeferredCopies, ASnapshotIsPinnedByTheFirstSave) {
       }
     });
   }
-  cuda::emulation::SetMachine({});
+  device::cuda::emulation::SetMachine({});
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 class FleetSession {
  public:
@@ -36,6 +36,6 @@ class FleetSession {
   virtual void OnLost(std::function<void(absl::Status)> handler) = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_FLEET_SESSION_H_

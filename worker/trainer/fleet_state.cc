@@ -7,16 +7,17 @@
 #include "worker/trainer/view_parts.h"
 #include "worker/zero/state_vectors.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
-absl::Status AddTrainingState(FleetParameters* parameters) {
-  ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(parameters->config.model()));
-  ZF_RETURN_IF_ERROR(FindOptimizer(parameters->config.optimizer().name()).status());
+absl::Status AddTrainingState(coordinator::FleetParameters* parameters) {
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(parameters->config.model()));
+  ZF_RETURN_IF_ERROR(optim::FindOptimizer(parameters->config.optimizer().name()).status());
   parameters->units = spec.units();
   parameters->states = [config = parameters->config, spec](int world_size) {
-    return StateVectors(ZeroLayout(spec, ZeroOptionsOf(config, Mesh::OfOneNode(0, world_size).data())));
+    return zero::StateVectors(
+        zero::ZeroLayout(spec, ZeroOptionsOf(config, parallel::Mesh::OfOneNode(0, world_size).data())));
   };
   return absl::OkStatus();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

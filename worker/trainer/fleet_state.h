@@ -5,12 +5,12 @@
 #include "absl/status/status.h"
 #include "coordinator/fleet.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 // Fills in the units and the state vectors of the model that the parameters' configuration describes. InvalidArgument
 // for one that no model can have.
-absl::Status AddTrainingState(FleetParameters* parameters);
+absl::Status AddTrainingState(coordinator::FleetParameters* parameters);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_FLEET_STATE_H_

@@ -7,23 +7,24 @@
 
 #include "worker/device/cpu/cpu_device.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 // A CPU whose peak is known, since measuring it takes longer than a small model's whole run, and whose host memory has
 // a limit.
-class KnownCpu : public CpuDevice {
+class KnownCpu : public device::CpuDevice {
  public:
-  explicit KnownCpu(int64_t most_host_bytes = int64_t{1} << 40) : CpuDevice(1), most_host_bytes_(most_host_bytes) {}
-  double datasheet_flops(DType) const override { return 1e15; }
-  absl::StatusOr<std::unique_ptr<Reservation>> ReserveHost(int64_t bytes) override {
+  explicit KnownCpu(int64_t most_host_bytes = int64_t{1} << 40)
+      : device::CpuDevice(1), most_host_bytes_(most_host_bytes) {}
+  double datasheet_flops(device::DType) const override { return 1e15; }
+  absl::StatusOr<std::unique_ptr<device::Reservation>> ReserveHost(int64_t bytes) override {
     if (bytes > most_host_bytes_) return absl::ResourceExhaustedError("no more memory");
-    return CpuDevice::ReserveHost(bytes);
+    return device::CpuDevice::ReserveHost(bytes);
   }
 
  private:
   const int64_t most_host_bytes_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_KNOWN_CPU_TESTING_H_

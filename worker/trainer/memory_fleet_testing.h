@@ -23,12 +23,12 @@
 #include "worker/trainer/fleet_session.h"
 #include "worker/trainer/fleet_state.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 class MemoryFleet {
  public:
   // `clock` is used by the coordinator only.
-  explicit MemoryFleet(FleetParameters parameters, const Clock& clock = Clock::Real())
+  explicit MemoryFleet(coordinator::FleetParameters parameters, const Clock& clock = Clock::Real())
       : clock_(clock), coordinator_(WithTrainingState(std::move(parameters)), clock.MonotonicSeconds()) {
     absl::MutexLock lock(&mutex_);
     CreateDirectories(coordinator_.fleet().parameters.config.checkpoint().dir()).IgnoreError();
@@ -36,11 +36,11 @@ class MemoryFleet {
 
   class Session : public FleetSession {
    public:
-    Session(MemoryFleet& fleet, MemberId id) : fleet_(fleet), id_(id) {}
+    Session(MemoryFleet& fleet, coordinator::MemberId id) : fleet_(fleet), id_(id) {}
     ~Session() override {
       fleet_.SetHeartbeat(id_, nullptr);
       fleet_.Forget(id_);
-      if (!broken_) fleet_.Feed(SessionClosed{id_, "left"});
+      if (!broken_) fleet_.Feed(coordinator::SessionClosed{id_, "left"});
     }
 
     // As if the connection had: nothing more arrives on either side.
@@ -48,13 +48,13 @@ class MemoryFleet {
       if (broken_.exchange(true)) return;
       fleet_.SetHeartbeat(id_, nullptr);
       fleet_.TellLost(id_);
-      fleet_.Feed(SessionClosed{id_, "broke"});
+      fleet_.Feed(coordinator::SessionClosed{id_, "broke"});
     }
 
     absl::Status Send(v1::WorkerMessage message) override {
       if (broken_) return absl::UnavailableError("the session is broken");
       if (message.generation() == 0) message.set_generation(fleet_.GenerationOf(id_));
-      fleet_.Feed(MessageReceived{id_, std::move(message)});
+      fleet_.Feed(coordinator::MessageReceived{id_, std::move(message)});
       return absl::OkStatus();
     }
     absl::StatusOr<v1::CoordinatorMessage> Receive(double timeout_seconds) override {
@@ -75,7 +75,7 @@ class MemoryFleet {
 
    private:
     MemoryFleet& fleet_;
-    const MemberId id_;
+    const coordinator::MemberId id_;
     std::atomic<bool> broken_ = false;
   };
 
@@ -84,13 +84,13 @@ class MemoryFleet {
     return std::make_unique<Session>(*this, ++last_id_);
   }
 
-  void Feed(const CoordinatorEvent& event) {
+  void Feed(const coordinator::CoordinatorEvent& event) {
     absl::MutexLock lock(&mutex_);
-    std::deque<CoordinatorEvent> events = {event};
+    std::deque<coordinator::CoordinatorEvent> events = {event};
     while (!events.empty()) {
-      std::vector<Output> outputs = coordinator_.Step(events.front(), clock_.MonotonicSeconds());
+      std::vector<coordinator::Output> outputs = coordinator_.Step(events.front(), clock_.MonotonicSeconds());
       events.pop_front();
-      for (Output& output : outputs) Carry(output, events);
+      for (coordinator::Output& output : outputs) Carry(output, events);
     }
   }
 
@@ -102,10 +102,10 @@ class MemoryFleet {
         v1::WorkerMessage message;
         *message.mutable_heartbeat() = heartbeat();
         message.set_generation(GenerationOf(id));
-        Feed(MessageReceived{id, std::move(message)});
+        Feed(coordinator::MessageReceived{id, std::move(message)});
       }
     }
-    Feed(Tick());
+    Feed(coordinator::Tick());
   }
 
   // Whether rank 0 has reported `step` within a generous time.
@@ -141,53 +141,56 @@ class MemoryFleet {
   }
 
  private:
-  static FleetParameters WithTrainingState(FleetParameters parameters) {
+  static coordinator::FleetParameters WithTrainingState(coordinator::FleetParameters parameters) {
     ZF_CHECK(AddTrainingState(&parameters).ok());
     return parameters;
   }
 
-  void Forget(MemberId id) {
+  void Forget(coordinator::MemberId id) {
     absl::MutexLock lock(&mutex_);
     on_regroup_.erase(id);
     on_lost_.erase(id);
   }
 
-  void TellLost(MemberId id) {
+  void TellLost(coordinator::MemberId id) {
     absl::MutexLock lock(&mutex_);
     if (on_lost_.contains(id)) on_lost_[id](absl::UnavailableError("the session is broken"));
   }
 
-  void SetHeartbeat(MemberId id, std::function<v1::Heartbeat()> heartbeat) {
+  void SetHeartbeat(coordinator::MemberId id, std::function<v1::Heartbeat()> heartbeat) {
     absl::MutexLock lock(&beats_mutex_);
     if (heartbeat == nullptr) heartbeats_.erase(id);
     if (heartbeat != nullptr) heartbeats_[id] = std::move(heartbeat);
   }
 
-  void Carry(Output& output, std::deque<CoordinatorEvent>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (auto* send = std::get_if<SendTo>(&output.action); send != nullptr && send->message.has_regroup()) {
+  void Carry(coordinator::Output& output, std::deque<coordinator::CoordinatorEvent>& events)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (auto* send = std::get_if<coordinator::SendTo>(&output.action); send != nullptr && send->message.has_regroup()) {
       const auto handler = on_regroup_.find(send->member);
       if (handler != on_regroup_.end())
         handler->second(send->message.generation(), absl::AbortedError(send->message.regroup().reason()));
     }
-    if (auto* send = std::get_if<SendTo>(&output.action)) inboxes_[send->member].push_back(std::move(send->message));
-    if (auto* publish = std::get_if<PublishEvent>(&output.action)) published_.push_back(publish->event);
-    if (auto* end = std::get_if<EndRun>(&output.action)) {
+    if (auto* send = std::get_if<coordinator::SendTo>(&output.action))
+      inboxes_[send->member].push_back(std::move(send->message));
+    if (auto* publish = std::get_if<coordinator::PublishEvent>(&output.action)) published_.push_back(publish->event);
+    if (auto* end = std::get_if<coordinator::EndRun>(&output.action)) {
       ended_ = end->status;
       if (end->status.ok()) return;
       for (const auto& [member, handler] : on_lost_) handler(end->status);
     }
-    if (auto* write = std::get_if<WriteManifest>(&output.action)) {
-      std::string path = StepDirectory(write->manifest.config().checkpoint().dir(), write->manifest.step());
-      events.push_back(ManifestWritten{write->manifest.step(), CommitCheckpoint(path, write->manifest), {path, {}}});
+    if (auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {
+      std::string path = checkpoint::StepDirectory(write->manifest.config().checkpoint().dir(), write->manifest.step());
+      events.push_back(coordinator::ManifestWritten{
+          write->manifest.step(), checkpoint::CommitCheckpoint(path, write->manifest), {path, {}}});
     }
   }
 
-  uint64_t GenerationOf(MemberId id) {
+  uint64_t GenerationOf(coordinator::MemberId id) {
     absl::MutexLock lock(&mutex_);
     return generations_[id];
   }
 
-  absl::StatusOr<v1::CoordinatorMessage> Take(MemberId id, double timeout_seconds) {
+  absl::StatusOr<v1::CoordinatorMessage> Take(coordinator::MemberId id, double timeout_seconds) {
     absl::MutexLock lock(&mutex_);
     auto arrived = [this, id]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !inboxes_[id].empty() || ended_; };
     if (!mutex_.AwaitWithTimeout(absl::Condition(&arrived), absl::Seconds(timeout_seconds))) {
@@ -205,18 +208,18 @@ class MemoryFleet {
 
   const Clock& clock_;
   absl::Mutex beats_mutex_;  // taken before mutex_
-  std::map<MemberId, std::function<v1::Heartbeat()>> heartbeats_ ABSL_GUARDED_BY(beats_mutex_);
+  std::map<coordinator::MemberId, std::function<v1::Heartbeat()>> heartbeats_ ABSL_GUARDED_BY(beats_mutex_);
   absl::Mutex mutex_;
-  Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
-  std::map<MemberId, std::deque<v1::CoordinatorMessage>> inboxes_ ABSL_GUARDED_BY(mutex_);
-  std::map<MemberId, std::function<void(uint64_t, absl::Status)>> on_regroup_ ABSL_GUARDED_BY(mutex_);
-  std::map<MemberId, std::function<void(absl::Status)>> on_lost_ ABSL_GUARDED_BY(mutex_);
-  std::map<MemberId, uint64_t> generations_ ABSL_GUARDED_BY(mutex_);
+  coordinator::Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
+  std::map<coordinator::MemberId, std::deque<v1::CoordinatorMessage>> inboxes_ ABSL_GUARDED_BY(mutex_);
+  std::map<coordinator::MemberId, std::function<void(uint64_t, absl::Status)>> on_regroup_ ABSL_GUARDED_BY(mutex_);
+  std::map<coordinator::MemberId, std::function<void(absl::Status)>> on_lost_ ABSL_GUARDED_BY(mutex_);
+  std::map<coordinator::MemberId, uint64_t> generations_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Event> published_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
-  MemberId last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  coordinator::MemberId last_id_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_MEMORY_FLEET_TESTING_H_

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 // Values that do not change between two recoveries.
 struct WorkerIdentity {
@@ -66,6 +66,6 @@ class MetricsSink {
   virtual void CollectiveDone(const CollectiveFigures& figures) = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_METRICS_SINK_H_

@@ -4,7 +4,7 @@
 
 #include "worker/trainer/metrics_sink.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 class NullMetrics : public MetricsSink {
  public:
@@ -20,6 +20,6 @@ class NullMetrics : public MetricsSink {
   void CollectiveDone(const CollectiveFigures&) override {}
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_NULL_METRICS_H_

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 double PeakMeter::BestOfSeries(const std::function<double()>& measure) {
   constexpr double kClose = 0.97;
@@ -49,4 +49,4 @@ double PeakMeter::Utilization(int64_t step, double flops_per_second, std::string
   return 1;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

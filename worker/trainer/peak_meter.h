@@ -10,7 +10,7 @@
 #include <functional>
 #include <string>
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 class PeakMeter {
  public:
@@ -35,6 +35,6 @@ class PeakMeter {
   bool datasheet_ = false;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_PEAK_METER_H_

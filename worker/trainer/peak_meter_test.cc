@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
 using ::testing::AllOf;
@@ -75,4 +75,4 @@ TEST(PeakMeter, ADatasheetIsNotRaised) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

@@ -3,12 +3,12 @@
 
 #include <string>
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
-void SetMemory(const ArenaFigures& figures, google::protobuf::Map<std::string, v1::CategoryMemory>* memory) {
-  for (int c = 0; c < kCategories; ++c) {
-    v1::CategoryMemory& entry = (*memory)[CategoryName(static_cast<Category>(c))];
+void SetMemory(const memory::ArenaFigures& figures, google::protobuf::Map<std::string, v1::CategoryMemory>* memory) {
+  for (int c = 0; c < memory::kCategories; ++c) {
+    v1::CategoryMemory& entry = (*memory)[memory::CategoryName(static_cast<memory::Category>(c))];
     entry.set_current(figures.categories[c].current);
     entry.set_peak(figures.categories[c].peak);
   }
@@ -16,19 +16,20 @@ void SetMemory(const ArenaFigures& figures, google::protobuf::Map<std::string, v
 
 }  // namespace
 
-v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host, const GroupCommunicators& groups) {
+v1::RankReport BuildRankReport(int rank, const memory::Arena& device, const memory::Arena& host,
+                               const parallel::GroupCommunicators& groups) {
   v1::RankReport report;
   report.set_rank(rank);
-  ArenaFigures device_figures = device.figures(), host_figures = host.figures();
+  memory::ArenaFigures device_figures = device.figures(), host_figures = host.figures();
   SetMemory(device_figures, report.mutable_device_memory());
   SetMemory(host_figures, report.mutable_host_memory());
   report.set_device_fragmentation_ratio(device_figures.FragmentationRatio());
   report.set_host_fragmentation_ratio(host_figures.FragmentationRatio());
-  report.set_rss_peak_bytes(PeakResidentBytes());
-  for (const std::unique_ptr<Communicator>& communicator : groups.all()) {
+  report.set_rss_peak_bytes(memory::PeakResidentBytes());
+  for (const std::unique_ptr<collective::Communicator>& communicator : groups.all()) {
     for (const auto& [operation, totals] : communicator->totals()) {
       v1::CollectiveReport* collective = report.add_collectives();
-      collective->set_operation(OperationName(operation));
+      collective->set_operation(collective::OperationName(operation));
       collective->set_group(communicator->group());
       collective->set_backend(communicator->backend());
       collective->set_calls(totals.calls);
@@ -39,15 +40,15 @@ v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host,
   return report;
 }
 
-v1::FlightRecord FlightOf(int rank, const GroupCommunicators& groups, double now) {
+v1::FlightRecord FlightOf(int rank, const parallel::GroupCommunicators& groups, double now) {
   v1::FlightRecord record;
   record.set_rank(rank);
-  for (const std::unique_ptr<Communicator>& communicator : groups.all()) {
-    for (const CollectiveFlight& flight : communicator->flights()) {
+  for (const std::unique_ptr<collective::Communicator>& communicator : groups.all()) {
+    for (const collective::CollectiveFlight& flight : communicator->flights()) {
       v1::FlightEntry& entry = *record.add_entries();
       entry.set_group(communicator->group());
       entry.set_sequence(flight.sequence);
-      entry.set_operation(OperationName(flight.operation));
+      entry.set_operation(collective::OperationName(flight.operation));
       entry.set_unit(flight.unit);
       entry.set_bytes(flight.gathered_bytes);
       entry.set_began_ago(now - flight.began);
@@ -58,18 +59,19 @@ v1::FlightRecord FlightOf(int rank, const GroupCommunicators& groups, double now
   return record;
 }
 
-void ExportMemory(Space space, const ArenaFigures& figures, MetricsSink& metrics) {
-  for (int c = 0; c < kCategories; ++c) {
-    metrics.SetMemory(SpaceName(space), CategoryName(static_cast<Category>(c)), figures.categories[c].current,
-                      figures.categories[c].peak);
+void ExportMemory(memory::Space space, const memory::ArenaFigures& figures, MetricsSink& metrics) {
+  for (int c = 0; c < memory::kCategories; ++c) {
+    metrics.SetMemory(memory::SpaceName(space), memory::CategoryName(static_cast<memory::Category>(c)),
+                      figures.categories[c].current, figures.categories[c].peak);
   }
-  metrics.SetAllocator(SpaceName(space), figures.reserved, figures.allocated, figures.largest_free_block);
+  metrics.SetAllocator(memory::SpaceName(space), figures.reserved, figures.allocated, figures.largest_free_block);
 }
 
-void ObserveCollective(const Communicator& communicator, const CollectiveRecord& record, MetricsSink& metrics) {
+void ObserveCollective(const collective::Communicator& communicator, const collective::CollectiveRecord& record,
+                       MetricsSink& metrics) {
   std::string backend = communicator.backend();
   metrics.CollectiveDone(
-      {.operation = OperationName(record.operation),
+      {.operation = collective::OperationName(record.operation),
        .group = communicator.group(),
        .backend = backend,
        .sent_bytes = record.traffic.sent,
@@ -77,16 +79,16 @@ void ObserveCollective(const Communicator& communicator, const CollectiveRecord&
        .bus_bandwidth = BusBandwidth(record.operation, communicator.size(), record.gathered_bytes, record.seconds)});
 }
 
-double BusBandwidth(Operation operation, int ranks, int64_t gathered_bytes, double seconds) {
+double BusBandwidth(collective::Operation operation, int ranks, int64_t gathered_bytes, double seconds) {
   if (seconds <= 0) return 0;
   double algorithm = static_cast<double>(gathered_bytes) / seconds;
   double share = static_cast<double>(ranks - 1) / ranks;
   switch (operation) {
-    case Operation::kAllGather:
-    case Operation::kReduceScatter: return algorithm * share;
-    case Operation::kAllReduce: return 2 * algorithm * share;
+    case collective::Operation::kAllGather:
+    case collective::Operation::kReduceScatter: return algorithm * share;
+    case collective::Operation::kAllReduce: return 2 * algorithm * share;
   }
   return 0;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

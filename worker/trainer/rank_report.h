@@ -8,20 +8,22 @@
 #include "worker/trainer/metrics_sink.h"
 #include "zerofleet/v1/events.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
-v1::RankReport BuildRankReport(int rank, const Arena& device, const Arena& host, const GroupCommunicators& groups);
+v1::RankReport BuildRankReport(int rank, const memory::Arena& device, const memory::Arena& host,
+                               const parallel::GroupCommunicators& groups);
 
 // The newest collectives of every group.
-v1::FlightRecord FlightOf(int rank, const GroupCommunicators& groups, double now);
+v1::FlightRecord FlightOf(int rank, const parallel::GroupCommunicators& groups, double now);
 
-void ExportMemory(Space space, const ArenaFigures& figures, MetricsSink& metrics);
-void ObserveCollective(const Communicator& communicator, const CollectiveRecord& record, MetricsSink& metrics);
+void ExportMemory(memory::Space space, const memory::ArenaFigures& figures, MetricsSink& metrics);
+void ObserveCollective(const collective::Communicator& communicator, const collective::CollectiveRecord& record,
+                       MetricsSink& metrics);
 
 // Bytes per second over the slowest link, as nccl-tests defines it: the whole (gathered) size over the time, times
 // (n-1)/n, twice that for an all-reduce.
-double BusBandwidth(Operation operation, int ranks, int64_t gathered_bytes, double seconds);
+double BusBandwidth(collective::Operation operation, int ranks, int64_t gathered_bytes, double seconds);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_RANK_REPORT_H_

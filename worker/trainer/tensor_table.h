@@ -5,10 +5,10 @@
 #include "worker/model/spec.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
-void SetTensorTable(const ModelSpec& spec, v1::CheckpointManifest* manifest);
+void SetTensorTable(const model::ModelSpec& spec, v1::CheckpointManifest* manifest);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_TENSOR_TABLE_H_

@@ -25,7 +25,7 @@
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/schedule.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
 constexpr uint64_t kStopFlag = 1;
@@ -33,74 +33,76 @@ constexpr int kAsManyAsItTakes = -1;  // rounds of a measurement
 
 }  // namespace
 
-absl::StatusOr<MemoryPlan> PlanRankMemory(const v1::Config& config, const Mesh& mesh, Device& device) {
-  ZF_ASSIGN_OR_RETURN(const ModelSpec spec, ModelSpec::Create(config.model()));
-  ZF_RETURN_IF_ERROR(FindOptimizer(config.optimizer().name()).status());
-  const ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
+absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
+                                                  device::Device& device) {
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
+  ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
+  const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
   const int64_t sequences = config.batch().micro_sequences(), context = config.model().context();
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
-                      Model::Create(config.model(), layout.options().dtype, device, sequences, context));
-  return PlanMemory(*model, layout, sequences * context);
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model,
+                      model::Model::Create(config.model(), layout.options().dtype, device, sequences, context));
+  return zero::PlanMemory(*model, layout, sequences * context);
 }
 
-absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, Device& device,
+absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, device::Device& device,
                                                                   const Clock& clock, MetricsSink& metrics) {
-  ZF_ASSIGN_OR_RETURN(ModelSpec spec, ModelSpec::Create(config.model()));
+  ZF_ASSIGN_OR_RETURN(model::ModelSpec spec, model::ModelSpec::Create(config.model()));
   std::unique_ptr<TrainingRun> run(new TrainingRun(config, std::move(spec), device, clock, metrics));
-  ZF_RETURN_IF_ERROR(FindOptimizer(config.optimizer().name()).status());
-  ZF_ASSIGN_OR_RETURN(run->model_, Model::Create(config.model(), ComputeType(config), device,
-                                                 config.batch().micro_sequences(), config.model().context()));
+  ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
+  ZF_ASSIGN_OR_RETURN(run->model_, model::Model::Create(config.model(), ComputeType(config), device,
+                                                        config.batch().micro_sequences(), config.model().context()));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
   return run;
 }
 
 std::string TrainingRun::config_digest() const { return Digest128(config_.SerializeAsString()); }
 
-absl::Status TrainingRun::Enter(const Mesh& mesh, GroupCommunicators groups) {
+absl::Status TrainingRun::Enter(const parallel::Mesh& mesh, parallel::GroupCommunicators groups) {
   ZF_CHECK(view_ == nullptr);
   ZF_ASSIGN_OR_RETURN(view_, ViewParts::Build({config_, spec_, *model_, device_, clock_}, mesh, std::move(groups)));
-  for (const std::unique_ptr<Communicator>& communicator : view_->groups.all()) {
-    communicator->SetObserver(
-        [this, &group = *communicator](const CollectiveRecord& record) { ObserveCollective(group, record, metrics_); });
+  for (const std::unique_ptr<collective::Communicator>& communicator : view_->groups.all()) {
+    communicator->SetObserver([this, &group = *communicator](const collective::CollectiveRecord& record) {
+      ObserveCollective(group, record, metrics_);
+    });
   }
-  feed_->Attach(mesh.data(), device_, *view_->stream, view_->device_arena->TakeAs<int32_t>(kTokensRow),
-                view_->host_arena->TakeAs<int32_t>(kTokenStagingRow));
+  feed_->Attach(mesh.data(), device_, *view_->stream, view_->device_arena->TakeAs<int32_t>(zero::kTokensRow),
+                view_->host_arena->TakeAs<int32_t>(zero::kTokenStagingRow));
   return absl::OkStatus();
 }
 
 absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
-  ZF_ASSIGN_OR_RETURN(const std::vector<ScheduledCollective> schedule,
-                      StepSchedule(config_.model(), config_.optimizer(), spec_, view_->layout));
+  ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule,
+                      zero::StepSchedule(config_.model(), config_.optimizer(), spec_, view_->layout));
   return ViewDigests{.layout = Digest128(view_->layout.Describe(spec_)),
-                     .schedule = Digest128(DescribeSchedule(schedule))};
+                     .schedule = Digest128(zero::DescribeSchedule(schedule))};
 }
 
 absl::Status TrainingRun::Load(const std::string& step_dir) {
-  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
-  ZF_RETURN_IF_ERROR(CheckResumable(manifest, config_, step_dir));
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
+  ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
   // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
-  const bool same_optimizer = &StoredOptimizer(manifest) == &view_->layout.optimizer();
+  const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_->layout.optimizer();
   if (!same_optimizer) ZF_RETURN_IF_ERROR(view_->engine->Initialize(config_.seed()));
-  const StateTensors& vectors = view_->engine->state().vectors();
-  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest,
-                                StoredPlaces(spec_, manifest, view_->engine->state().RangesToLoad()),
-                                [&](int vector, int64_t offset, std::span<const float> values) {
-                                  if (vector > 0 && !same_optimizer) return absl::OkStatus();
-                                  device_.Copy(*view_->stream, vectors[vector].Offset(offset).data, values.data(),
-                                               static_cast<int64_t>(values.size_bytes()));
-                                  return view_->stream->Synchronize();
-                                }));
+  const optim::StateTensors& vectors = view_->engine->state().vectors();
+  ZF_RETURN_IF_ERROR(checkpoint::LoadRanges(
+      step_dir, manifest, checkpoint::StoredPlaces(spec_, manifest, view_->engine->state().RangesToLoad()),
+      [&](int vector, int64_t offset, std::span<const float> values) {
+        if (vector > 0 && !same_optimizer) return absl::OkStatus();
+        device_.Copy(*view_->stream, vectors[vector].Offset(offset).data, values.data(),
+                     static_cast<int64_t>(values.size_bytes()));
+        return view_->stream->Synchronize();
+      }));
   view_->loaded_samples = manifest.data_cursor().samples_consumed();
   view_->loaded_control = ControlOf(manifest);
   return absl::OkStatus();
 }
 
 // The counts of a checkpoint of another precision are kept; the loss scale then starts anew.
-StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifest) const {
-  StepControl control;
+device::StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifest) const {
+  device::StepControl control;
   control.skipped = manifest.loss_scale().skipped_steps();
   control.updates = manifest.step() - control.skipped;
-  const LossScaling& scaling = LossScalingOf(view_->layout.options().dtype);
+  const device::LossScaling& scaling = optim::LossScalingOf(view_->layout.options().dtype);
   if (!scaling.dynamic) return control;
   const bool scaled = manifest.config().precision() == config_.precision() && manifest.loss_scale().scale() >= 1;
   control.loss_scale = scaled ? manifest.loss_scale().scale() : scaling.first;
@@ -121,9 +123,9 @@ absl::Status TrainingRun::Start(bool loaded, int64_t step, bool quick) {
 // this takes of the device's memory shows in its figures from the start.
 absl::Status TrainingRun::WarmUp(int64_t step) {
   if (device_.host_addressable()) return absl::OkStatus();
-  const StepInput input{.step = step + 1,
-                        .learning_rate = config_.optimizer().learning_rate(),
-                        .tokens = config_.batch().global_sequences() * config_.model().context()};
+  const zero::StepInput input{.step = step + 1,
+                              .learning_rate = config_.optimizer().learning_rate(),
+                              .tokens = config_.batch().global_sequences() * config_.model().context()};
   const bool evaluates = feed_->has_validation() && config_.evaluate().every_steps() > 0;
   ZF_RETURN_IF_ERROR(view_->engine->WarmUp(
       input, [&](int64_t micro) { return feed_->TrainingBatch(step + 1, micro); }, evaluates ? 1 : 0,
@@ -136,7 +138,7 @@ absl::Status TrainingRun::WarmUp(int64_t step) {
 // The datasheet's peak if there is one. Otherwise all ranks measure at the same time, so that they share the machine as
 // they will in training.
 absl::Status TrainingRun::MeasurePeak(int rounds) {
-  const DType dtype = view_->layout.options().dtype;
+  const device::DType dtype = view_->layout.options().dtype;
   const double datasheet = device_.datasheet_flops(dtype);
   double measured = datasheet;
   if (datasheet <= 0 && rounds > 0) {
@@ -161,16 +163,16 @@ absl::Status TrainingRun::MeasurePeakAgain() {
 absl::Status TrainingRun::Launch(int64_t step, bool stop) {
   ZF_RETURN_IF_ERROR(MeasurePeakAgain());
   view_->launches.push_back(
-      {clock_.MonotonicSeconds(), LearningRate(config_.optimizer(), config_.schedule(), config_.steps(), step)});
-  StepInput input{.step = step,
-                  .learning_rate = view_->launches.back().learning_rate,
-                  .tokens = config_.batch().global_sequences() * config_.model().context(),
-                  .flags = stop ? kStopFlag : 0};
+      {clock_.MonotonicSeconds(), optim::LearningRate(config_.optimizer(), config_.schedule(), config_.steps(), step)});
+  zero::StepInput input{.step = step,
+                        .learning_rate = view_->launches.back().learning_rate,
+                        .tokens = config_.batch().global_sequences() * config_.model().context(),
+                        .flags = stop ? kStopFlag : 0};
   return view_->engine->Launch(input, [&](int64_t micro) { return feed_->TrainingBatch(step, micro); });
 }
 
 absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
-  ZF_ASSIGN_OR_RETURN(StepResult result, view_->engine->Collect());
+  ZF_ASSIGN_OR_RETURN(zero::StepResult result, view_->engine->Collect());
   const ViewParts::LaunchedStep launched = view_->launches.front();
   view_->launches.pop_front();
   // A step begins when it is launched, or when the one before it is done.
@@ -196,8 +198,8 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   return outcome;
 }
 
-void TrainingRun::ExportFigures(const StepOutcome& outcome, const StepResult& result) {
-  const PhaseSeconds& phases = result.phases;
+void TrainingRun::ExportFigures(const StepOutcome& outcome, const zero::StepResult& result) {
+  const zero::PhaseSeconds& phases = result.phases;
   const v1::StepEvent& event = outcome.event;
   metrics_.StepDone({.step = event.step(),
                      .loss = event.loss(),
@@ -213,8 +215,8 @@ void TrainingRun::ExportFigures(const StepOutcome& outcome, const StepResult& re
   metrics_.PhaseDone(StepPhase::kData, phases.data);
   metrics_.SetLossScale(result.loss_scale);
   if (result.skipped) metrics_.StepSkipped();
-  ExportMemory(Space::kDevice, view_->device_arena->figures(), metrics_);
-  ExportMemory(Space::kHost, view_->host_arena->figures(), metrics_);
+  ExportMemory(memory::Space::kDevice, view_->device_arena->figures(), metrics_);
+  ExportMemory(memory::Space::kHost, view_->host_arena->figures(), metrics_);
   ExportDeviceMemory();
 }
 
@@ -223,7 +225,7 @@ void TrainingRun::ExportDeviceMemory() {
   const double now = clock_.MonotonicSeconds();
   if (memory_asked_at_ != 0 && now - memory_asked_at_ < 1) return;
   memory_asked_at_ = now;
-  if (std::optional<DeviceMemory> memory = device_.memory(); memory.has_value()) {
+  if (std::optional<device::DeviceMemory> memory = device_.memory(); memory.has_value()) {
     metrics_.SetDeviceMemory(memory->total_bytes, memory->used_bytes,
                              memory->used_bytes - view_->device_arena->figures().reserved);
   }
@@ -245,8 +247,8 @@ absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
 }
 
 absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten)> written) {
-  const std::string partial_dir =
-      PartialDirectory(StepDirectory(config_.checkpoint().dir(), step), view_->mesh.generation());
+  const std::string partial_dir = checkpoint::PartialDirectory(
+      checkpoint::StepDirectory(config_.checkpoint().dir(), step), view_->mesh.generation());
   if (view_->checkpointer->MustReserve()) ZF_RETURN_IF_ERROR(view_->engine->Finish());
   ZF_ASSIGN_OR_RETURN(double stall, view_->checkpointer->Save(partial_dir, Manifest(step), std::move(written)));
   metrics_.PhaseDone(StepPhase::kCheckpoint, stall);
@@ -255,13 +257,13 @@ absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten
 
 v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
   v1::CheckpointManifest manifest;
-  manifest.set_format_version(kManifestFormatVersion);
+  manifest.set_format_version(checkpoint::kManifestFormatVersion);
   manifest.set_step(step);
   manifest.set_generation(view_->mesh.generation());
   *manifest.mutable_config() = config_;
   SetTensorTable(spec_, &manifest);
   manifest.mutable_data_cursor()->set_samples_consumed(feed_->SamplesConsumed(step));
-  const StepControl& control = view_->engine->control();
+  const device::StepControl& control = view_->engine->control();
   manifest.mutable_loss_scale()->set_scale(control.loss_scale);
   manifest.mutable_loss_scale()->set_clean_steps(control.clean_steps);
   manifest.mutable_loss_scale()->set_skipped_steps(control.skipped);
@@ -280,4 +282,4 @@ v1::FlightRecord TrainingRun::Flight() const {
   return FlightOf(view_->mesh.rank(), view_->groups, clock_.MonotonicSeconds());
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

@@ -26,7 +26,7 @@
 #include "zerofleet/v1/config.pb.h"
 #include "zerofleet/v1/events.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 // What the ranks of a view must agree on before they train; equal on every rank.
 struct ViewDigests {
@@ -35,12 +35,13 @@ struct ViewDigests {
 
 // Every buffer of a rank at this place, as the run will reserve it. `device` has as many compute threads as the run's:
 // scratch memory grows with them.
-absl::StatusOr<MemoryPlan> PlanRankMemory(const v1::Config& config, const Mesh& mesh, Device& device);
+absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
+                                                  device::Device& device);
 
 class TrainingRun {
  public:
   // The parts that no view changes: model, data. `device` and `clock` outlive the run.
-  static absl::StatusOr<std::unique_ptr<TrainingRun>> Prepare(const v1::Config& config, Device& device,
+  static absl::StatusOr<std::unique_ptr<TrainingRun>> Prepare(const v1::Config& config, device::Device& device,
                                                               const Clock& clock, MetricsSink& metrics);
   std::string config_digest() const;
   int64_t parameters() const { return spec_.parameters(); }
@@ -51,15 +52,15 @@ class TrainingRun {
 
   // Takes this place in a view, of which `groups` are the communicators; not within another view. Everything from here
   // to Report is for a run within a view.
-  absl::Status Enter(const Mesh& mesh, GroupCommunicators groups);
+  absl::Status Enter(const parallel::Mesh& mesh, parallel::GroupCommunicators groups);
   // Drops what Enter built, and with it the training state. Nothing may be posted: after Finish, or after an Abort of
   // the communicators. Waits for a write in progress. Without effect outside a view.
   void Leave() { view_.reset(); }
   bool in_view() const { return view_ != nullptr; }
 
-  const Mesh& mesh() const { return view_->mesh; }
-  const GroupCommunicators& groups() const { return view_->groups; }
-  const PartitionMap& partition() const { return view_->layout.partition(); }
+  const parallel::Mesh& mesh() const { return view_->mesh; }
+  const parallel::GroupCommunicators& groups() const { return view_->groups; }
+  const coordinator::PartitionMap& partition() const { return view_->layout.partition(); }
   absl::StatusOr<ViewDigests> view_digests() const;
 
   // Reads this rank's part of a checkpoint; no collective runs, so ranks may fail independently.
@@ -78,7 +79,9 @@ class TrainingRun {
   absl::Status Launch(int64_t step, bool stop);
   bool HasLaunched() const { return view_->engine->launched() > 0; }
   // Whether a step's outcome may wait until the next step is launched: an asynchronous device is then never idle.
-  bool MayCollectLate() const { return !device_.host_addressable() && view_->engine->launched() < kMostLaunchedSteps; }
+  bool MayCollectLate() const {
+    return !device_.host_addressable() && view_->engine->launched() < zero::kMostLaunchedSteps;
+  }
   absl::StatusOr<StepOutcome> Collect();
   bool EvaluatesAfter(int64_t step) const;
   absl::StatusOr<v1::EvaluateEvent> Evaluate(int64_t step);
@@ -94,30 +97,31 @@ class TrainingRun {
   v1::FlightRecord Flight() const;
 
  private:
-  TrainingRun(const v1::Config& config, ModelSpec spec, Device& device, const Clock& clock, MetricsSink& metrics)
+  TrainingRun(const v1::Config& config, model::ModelSpec spec, device::Device& device, const Clock& clock,
+              MetricsSink& metrics)
       : config_(config), spec_(std::move(spec)), device_(device), clock_(clock), metrics_(metrics) {}
 
   absl::Status WarmUp(int64_t step);
   // `rounds` of a product; 0: none, kAsManyAsItTakes: until the result is reliable.
   absl::Status MeasurePeak(int rounds);
   absl::Status MeasurePeakAgain();
-  void ExportFigures(const StepOutcome& outcome, const StepResult& result);
+  void ExportFigures(const StepOutcome& outcome, const zero::StepResult& result);
   void ExportDeviceMemory();
-  StepControl ControlOf(const v1::CheckpointManifest& manifest) const;
+  device::StepControl ControlOf(const v1::CheckpointManifest& manifest) const;
   v1::CheckpointManifest Manifest(int64_t step) const;
 
   const v1::Config config_;
-  const ModelSpec spec_;
-  Device& device_;
+  const model::ModelSpec spec_;
+  device::Device& device_;
   const Clock& clock_;
   MetricsSink& metrics_;
   std::unique_ptr<DataFeed> feed_;
-  std::unique_ptr<Model> model_;
+  std::unique_ptr<model::Model> model_;
   std::unique_ptr<ViewParts> view_;  // null outside a view; after what its parts borrow
   double memory_asked_at_ = 0;
   double my_peak_ = 0;  // FLOP/s of this process, as far as it was measured
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_TRAINING_RUN_H_

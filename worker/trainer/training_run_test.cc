@@ -19,7 +19,7 @@
 #include "worker/trainer/known_cpu_testing.h"
 #include "worker/trainer/null_metrics.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
 using ::testing::HasSubstr;
@@ -40,7 +40,7 @@ class TrainingRunTest : public testing::Test {
 
   v1::Config Config(int stage) const {
     v1::Config config;
-    *config.mutable_model() = TestModelConfig(2, 16, 2, 8, 256);
+    *config.mutable_model() = model::TestModelConfig(2, 16, 2, 8, 256);
     config.mutable_data()->add_train(JoinPath(directory_, "text.txt"));
     config.mutable_data()->add_validation(JoinPath(directory_, "text.txt"));
     config.mutable_data()->set_format("text");
@@ -78,14 +78,15 @@ class TrainingRunTest : public testing::Test {
   // Every worker enters a view of them all, as the rank that its place in the list is, does `body`, and leaves.
   static void InOneView(const std::vector<Worker*>& workers, const std::function<void(TrainingRun&)>& body) {
     const int size = static_cast<int>(workers.size());
-    std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup(kDataGroup, size);
+    std::vector<std::unique_ptr<collective::Communicator>> group =
+        collective::CreateInProcessGroup(parallel::kDataGroup, size);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank] {
-        std::vector<std::unique_ptr<Communicator>> mine;
+        std::vector<std::unique_ptr<collective::Communicator>> mine;
         mine.push_back(std::move(group[rank]));
         TrainingRun& run = *workers[rank]->run;
-        ZF_CHECK(run.Enter(Mesh::OfOneNode(rank, size), GroupCommunicators(std::move(mine))).ok());
+        ZF_CHECK(run.Enter(parallel::Mesh::OfOneNode(rank, size), parallel::GroupCommunicators(std::move(mine))).ok());
         body(run);
         ZF_CHECK(run.Finish().ok());
         run.Leave();
@@ -108,7 +109,7 @@ class TrainingRunTest : public testing::Test {
 
   // From the seed to kLeftAfter, committed. The checkpoint's directory.
   std::string TrainAndSave(const std::vector<Worker*>& workers) const {
-    const std::string path = StepDirectory(JoinPath(directory_, "checkpoints"), kLeftAfter);
+    const std::string path = checkpoint::StepDirectory(JoinPath(directory_, "checkpoints"), kLeftAfter);
     std::mutex mutex;
     v1::CheckpointManifest manifest;
     std::vector<v1::ShardFile> files(workers.size());
@@ -127,7 +128,7 @@ class TrainingRunTest : public testing::Test {
                    .ok());
     });
     for (const v1::ShardFile& file : files) *manifest.add_files() = file;
-    ZF_CHECK(CommitCheckpoint(path, manifest).ok());
+    ZF_CHECK(checkpoint::CommitCheckpoint(path, manifest).ok());
     return path;
   }
 
@@ -163,9 +164,11 @@ TEST_F(TrainingRunTest, AViewLeftLeavesNothingBehind) {
 
 TEST_F(TrainingRunTest, AViewThatCannotShareTheBatchIsRefused) {
   Worker worker(Config(2));
-  std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup(kDataGroup, 5);
+  std::vector<std::unique_ptr<collective::Communicator>> group =
+      collective::CreateInProcessGroup(parallel::kDataGroup, 5);
   group.erase(group.begin() + 1, group.end());
-  const absl::Status status = worker.run->Enter(Mesh::OfOneNode(0, 5), GroupCommunicators(std::move(group)));
+  const absl::Status status =
+      worker.run->Enter(parallel::Mesh::OfOneNode(0, 5), parallel::GroupCommunicators(std::move(group)));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("batch.global_sequences: 12 cannot be shared equally by 5 ranks in micro-batches of 2"));
@@ -173,4 +176,4 @@ TEST_F(TrainingRunTest, AViewThatCannotShareTheBatchIsRefused) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

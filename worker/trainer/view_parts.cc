@@ -10,10 +10,10 @@
 #include "worker/optim/optimizer.h"
 #include "worker/zero/memory_plan.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
-absl::Status CheckShares(const v1::BatchConfig& batch, const Group& data) {
+absl::Status CheckShares(const v1::BatchConfig& batch, const parallel::Group& data) {
   if (batch.global_sequences() % (data.size() * batch.micro_sequences()) == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("batch.global_sequences: ", batch.global_sequences(), " cannot be shared equally by ", data.size(),
@@ -22,16 +22,16 @@ absl::Status CheckShares(const v1::BatchConfig& batch, const Group& data) {
 
 }  // namespace
 
-DType ComputeType(const v1::Config& config) {
-  for (DType dtype : {DType::kF32, DType::kF16}) {
-    if (config.precision() == DTypeName(dtype)) return dtype;
+device::DType ComputeType(const v1::Config& config) {
+  for (device::DType dtype : {device::DType::kF32, device::DType::kF16}) {
+    if (config.precision() == device::DTypeName(dtype)) return dtype;
   }
-  return DType::kBF16;
+  return device::DType::kBF16;
 }
 
-ZeroOptions ZeroOptionsOf(const v1::Config& config, const Group& data) {
+zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data) {
   const v1::BatchConfig& batch = config.batch();
-  const absl::StatusOr<const OptimizerRow*> optimizer = FindOptimizer(config.optimizer().name());
+  const absl::StatusOr<const optim::OptimizerRow*> optimizer = optim::FindOptimizer(config.optimizer().name());
   ZF_CHECK(optimizer.ok());
   return {.stage = config.parallel().zero_stage(),
           .dtype = ComputeType(config),
@@ -41,22 +41,22 @@ ZeroOptions ZeroOptionsOf(const v1::Config& config, const Group& data) {
           .optimizer = *optimizer};
 }
 
-ViewParts::ViewParts(const Run& run, const Mesh& where, GroupCommunicators joined)
+ViewParts::ViewParts(const Run& run, const parallel::Mesh& where, parallel::GroupCommunicators joined)
     : mesh(where), layout(run.spec, ZeroOptionsOf(run.config, where.data())), groups(std::move(joined)) {}
 
-absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, const Mesh& mesh,
-                                                            GroupCommunicators groups) {
+absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, const parallel::Mesh& mesh,
+                                                            parallel::GroupCommunicators groups) {
   ZF_RETURN_IF_ERROR(CheckShares(run.config.batch(), mesh.data()));
   std::unique_ptr<ViewParts> parts(new ViewParts(run, mesh, std::move(groups)));
   ZF_ASSIGN_OR_RETURN(parts->stream, run.device.CreateStream());
   const int64_t tokens = run.config.batch().micro_sequences() * run.config.model().context();
-  const MemoryPlan plan = PlanMemory(run.model, parts->layout, tokens);
-  ZF_ASSIGN_OR_RETURN(parts->device_arena, Arena::Create(plan, Space::kDevice, run.device));
-  ZF_ASSIGN_OR_RETURN(parts->host_arena, Arena::Create(plan, Space::kHost, run.device));
-  parts->engine =
-      std::make_unique<ZeroEngine>(EngineParts{run.spec, parts->layout, run.model, run.device, *parts->stream,
-                                               *parts->device_arena, *parts->host_arena, parts->groups.data()},
-                                   run.config.optimizer());
+  const memory::MemoryPlan plan = zero::PlanMemory(run.model, parts->layout, tokens);
+  ZF_ASSIGN_OR_RETURN(parts->device_arena, memory::Arena::Create(plan, memory::Space::kDevice, run.device));
+  ZF_ASSIGN_OR_RETURN(parts->host_arena, memory::Arena::Create(plan, memory::Space::kHost, run.device));
+  parts->engine = std::make_unique<zero::ZeroEngine>(
+      zero::EngineParts{run.spec, parts->layout, run.model, run.device, *parts->stream, *parts->device_arena,
+                        *parts->host_arena, parts->groups.data()},
+      run.config.optimizer());
   parts->checkpointer = std::make_unique<Checkpointer>(parts->layout, parts->engine->state(), run.device,
                                                        *parts->stream, *parts->host_arena, run.clock);
   return parts;
@@ -67,8 +67,8 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
 ViewParts::~ViewParts() {
   constexpr double kDrainLimitSeconds = 10;
   checkpointer.reset();
-  groups = GroupCommunicators({});
+  groups = parallel::GroupCommunicators({});
   if (stream != nullptr) stream->Record()->SettledWithin(kDrainLimitSeconds);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

@@ -22,41 +22,42 @@
 #include "worker/zero/layout.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 // Of parameters, activations, and gradients on the wire.
-DType ComputeType(const v1::Config& config);
+device::DType ComputeType(const v1::Config& config);
 
 // What a rank of this data group keeps, and where. The configuration's optimizer is one that FindOptimizer knows.
-ZeroOptions ZeroOptionsOf(const v1::Config& config, const Group& data);
+zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data);
 
 struct ViewParts {
   // What the parts are built from; borrowed, and longer lived than they are.
   struct Run {
     const v1::Config& config;
-    const ModelSpec& spec;
-    Model& model;
-    Device& device;
+    const model::ModelSpec& spec;
+    model::Model& model;
+    device::Device& device;
     const Clock& clock;
   };
 
   // FailedPrecondition if the global batch cannot be shared by the view's ranks, ResourceExhausted if memory is short.
-  static absl::StatusOr<std::unique_ptr<ViewParts>> Build(const Run& run, const Mesh& mesh, GroupCommunicators groups);
+  static absl::StatusOr<std::unique_ptr<ViewParts>> Build(const Run& run, const parallel::Mesh& mesh,
+                                                          parallel::GroupCommunicators groups);
   // Waits for a write in progress, and for the device to let go of the memory.
   ~ViewParts();
 
-  const Mesh mesh;
-  const ZeroLayout layout;
-  GroupCommunicators groups;
-  std::unique_ptr<Stream> stream;
-  std::unique_ptr<Arena> device_arena, host_arena;
-  std::unique_ptr<ZeroEngine> engine;
+  const parallel::Mesh mesh;
+  const zero::ZeroLayout layout;
+  parallel::GroupCommunicators groups;
+  std::unique_ptr<device::Stream> stream;
+  std::unique_ptr<memory::Arena> device_arena, host_arena;
+  std::unique_ptr<zero::ZeroEngine> engine;
   std::unique_ptr<Checkpointer> checkpointer;
 
   PeakMeter peak;  // of all ranks
   int64_t steps_done = 0;
   int64_t loaded_samples = 0;
-  StepControl loaded_control;
+  device::StepControl loaded_control;
   struct LaunchedStep {
     double at, learning_rate;
   };
@@ -64,9 +65,9 @@ struct ViewParts {
   double collected_at = 0;
 
  private:
-  ViewParts(const Run& run, const Mesh& where, GroupCommunicators joined);
+  ViewParts(const Run& run, const parallel::Mesh& where, parallel::GroupCommunicators joined);
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_VIEW_PARTS_H_

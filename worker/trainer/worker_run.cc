@@ -15,7 +15,7 @@
 #include "worker/collective/factory.h"
 #include "worker/trainer/training_run.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
 constexpr double kPollSeconds = 0.1;
@@ -33,10 +33,11 @@ absl::Status StoppedEarly(const std::string& reason) {
 }
 
 // Both sides compute who owns what with one function (PartitionMap): this worker must come to what it was told.
-absl::Status CheckPartition(const v1::Assignment& assignment, const Group& data, const PartitionMap& partition) {
-  const std::string mine = PartitionDigest(partition);
-  const bool same =
-      assignment.partition_digest() == mine && RangesOf(assignment.owned()) == partition.StoredRanges(data.rank);
+absl::Status CheckPartition(const v1::Assignment& assignment, const parallel::Group& data,
+                            const coordinator::PartitionMap& partition) {
+  const std::string mine = coordinator::PartitionDigest(partition);
+  const bool same = assignment.partition_digest() == mine &&
+                    coordinator::RangesOf(assignment.owned()) == partition.StoredRanges(data.rank);
   if (same) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the partition of the training state differs: the coordinator has ",
@@ -117,8 +118,8 @@ class WorkerRun {
   const Clock& clock_;
   v1::Config config_;
   std::string run_name_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<CollectiveEndpoint> endpoint_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<collective::CollectiveEndpoint> endpoint_;
   std::unique_ptr<TrainingRun> run_;
   int64_t committed_step_ = -1, saved_step_ = -1;  // the latest of each in this run
   bool stop_ = false, training_ = false;
@@ -189,7 +190,8 @@ absl::Status WorkerRun::Prepare(const v1::Config& config) {
 }
 
 absl::Status WorkerRun::MeetOthers() {
-  ZF_ASSIGN_OR_RETURN(endpoint_, CreateCollectiveEndpoint(config_.collectives(), *device_, {kDataGroup}));
+  ZF_ASSIGN_OR_RETURN(endpoint_,
+                      collective::CreateCollectiveEndpoint(config_.collectives(), *device_, {parallel::kDataGroup}));
   v1::WorkerMessage message;
   v1::Ready* ready = message.mutable_ready();
   ready->set_config_digest(run_->config_digest());
@@ -200,7 +202,7 @@ absl::Status WorkerRun::MeetOthers() {
 }
 
 absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generation) {
-  ZF_ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Create(assignment, generation));
+  ZF_ASSIGN_OR_RETURN(const parallel::Mesh mesh, parallel::Mesh::Create(assignment, generation));
   status_.SetAssignment(mesh.rank(), mesh.world_size(), generation);
   status_.SetPhase("loading");
   metrics_.SetIdentity({.rank = mesh.rank(),
@@ -213,7 +215,8 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
                         .run = run_name_});
   std::vector<std::string> addresses;
   for (const v1::Member& member : assignment.members()) addresses.push_back(member.transport_address());
-  ZF_ASSIGN_OR_RETURN(GroupCommunicators groups, GroupCommunicators::Join(mesh, addresses, *endpoint_));
+  ZF_ASSIGN_OR_RETURN(parallel::GroupCommunicators groups,
+                      parallel::GroupCommunicators::Join(mesh, addresses, *endpoint_));
   const std::string reason = endpoint_->fallback_reason();
   options_.placed(
       mesh.rank(), generation,
@@ -318,7 +321,8 @@ absl::Status WorkerRun::AfterStep(int64_t step, bool stopping) {
 // The end always saves. With no step left to do, what was resumed goes to this run's directory, unless it lies there:
 // every rank sees the same, since a commit needs them all.
 absl::Status WorkerRun::SaveWhatWasResumed() {
-  if (saved_step_ == result_.step || IsCommitted(config_.checkpoint().dir(), result_.step)) return absl::OkStatus();
+  if (saved_step_ == result_.step || checkpoint::IsCommitted(config_.checkpoint().dir(), result_.step))
+    return absl::OkStatus();
   return Save(result_.step);
 }
 
@@ -427,4 +431,4 @@ absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, Fleet
   return result;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

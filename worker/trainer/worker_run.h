@@ -16,12 +16,13 @@
 #include "worker/trainer/worker_status.h"
 #include "zerofleet/v1/events.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 struct WorkerRunOptions {
-  v1::Hello hello;       // who this worker is; the device fields are filled in
-  DeviceOptions device;  // "auto" yields to the configuration's device
-  std::function<absl::StatusOr<std::unique_ptr<Device>>(const DeviceOptions&)> create_device = CreateDevice;
+  v1::Hello hello;               // who this worker is; the device fields are filled in
+  device::DeviceOptions device;  // "auto" yields to the configuration's device
+  std::function<absl::StatusOr<std::unique_ptr<device::Device>>(const device::DeviceOptions&)> create_device =
+      device::CreateDevice;
   // The signal this process has received, 0 if none; asked between steps and while waiting.
   std::function<int()> stop_signal = [] { return 0; };
   // Called with this worker's place once it has one, as numbers and as a line for the process's log.
@@ -47,6 +48,6 @@ struct WorkerRunResult {
 absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, FleetSession& session, WorkerStatus& status,
                                           MetricsSink& metrics, const Clock& clock);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_WORKER_RUN_H_

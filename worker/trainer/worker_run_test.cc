@@ -20,7 +20,7 @@
 #include "worker/trainer/null_metrics.h"
 #include "worker/zero/fleet_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
 using ::testing::HasSubstr;
@@ -45,7 +45,7 @@ class WorkerRunTest : public testing::Test {
 
   v1::Config Config(int workers, int stage) const {
     v1::Config config;
-    *config.mutable_model() = TestModelConfig(2, 16, 2, 8, 256);
+    *config.mutable_model() = model::TestModelConfig(2, 16, 2, 8, 256);
     config.mutable_data()->add_train(JoinPath(directory_, "text.txt"));
     config.mutable_data()->add_validation(JoinPath(directory_, "text.txt"));
     config.mutable_data()->set_format("text");
@@ -92,8 +92,9 @@ class WorkerRunTest : public testing::Test {
       return losses;
     }
   };
-  Outcome Run(const v1::Config& config, std::vector<CheckpointCandidate> candidates = {}, int64_t stop_after = -1) {
-    FleetParameters parameters;
+  Outcome Run(const v1::Config& config, std::vector<coordinator::CheckpointCandidate> candidates = {},
+              int64_t stop_after = -1) {
+    coordinator::FleetParameters parameters;
     parameters.config = config;
     parameters.version = "test";
     parameters.candidates = std::move(candidates);
@@ -117,7 +118,7 @@ class WorkerRunTest : public testing::Test {
         options.hello.set_version("test");
         options.device = {.kind = config.device(), .threads = 1, .local_rank = i};
         if (config.device() == "cpu" && !measure_peak_) {
-          options.create_device = [this, i](const DeviceOptions&) {
+          options.create_device = [this, i](const device::DeviceOptions&) {
             return std::make_unique<KnownCpu>(i == 0 ? int64_t{1} << 40 : most_host_bytes_);
           };
         }
@@ -169,7 +170,7 @@ TEST_F(WorkerRunTest, TrainsEvaluatesSavesAndReports) {
   ASSERT_TRUE(outcome.events.back().has_end());
   ASSERT_EQ(outcome.events.back().end().ranks_size(), 2);
   EXPECT_GT(outcome.events.back().end().ranks(1).device_memory().at("optimizer").current(), 0);
-  EXPECT_EQ(ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front().step, 8);
+  EXPECT_EQ(checkpoint::ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front().step, 8);
 }
 
 TEST_F(WorkerRunTest, AStoppedRunGoesOnToTheBitAtAnyWorldSizeAndStage) {
@@ -180,7 +181,8 @@ TEST_F(WorkerRunTest, AStoppedRunGoesOnToTheBitAtAnyWorldSizeAndStage) {
   EXPECT_TRUE(first.results[1]->stopped);
   int64_t stopped_at = first.results[1]->step;
   EXPECT_EQ(stopped_at, 4);
-  CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
+  checkpoint::CommittedCheckpoint saved =
+      checkpoint::ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
   EXPECT_EQ(saved.step, stopped_at);
   for (int stage : {1, 3}) {
     Outcome second = Run(Config(2, stage), {{saved.path, saved.step}});
@@ -197,7 +199,7 @@ TEST_F(WorkerRunTest, AStoppedRunGoesOnToTheBitAtAnyWorldSizeAndStage) {
 
 // On a machine with a GPU this is also a run whose steps are read one late, stopped between two.
 TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
-  for (const std::string& device : UsableDevices()) {
+  for (const std::string& device : zero::UsableDevices()) {
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
     v1::Config config = Config(2, 2);
     config.set_device(device);
@@ -208,40 +210,45 @@ TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
     config.set_steps(6);
     std::vector<double> whole = Run(config).Losses();
     ASSERT_EQ(whole.size(), 6u);
-    v1::LossScaleState end = ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
-    EXPECT_EQ(end.scale(), kDynamicLossScaling.first);
+    v1::LossScaleState end =
+        checkpoint::ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
+    EXPECT_EQ(end.scale(), optim::kDynamicLossScaling.first);
     EXPECT_EQ(end.clean_steps(), 6);
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
 
     Outcome first = Run(config, {}, /*stop_after=*/2);
     ASSERT_TRUE(first.results[0].ok()) << first.results[0].status();
-    CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
+    checkpoint::CommittedCheckpoint saved =
+        checkpoint::ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
     ASSERT_LT(saved.step, 6);
-    EXPECT_EQ(ReadManifest(saved.path).value().loss_scale().clean_steps(), saved.step);
+    EXPECT_EQ(checkpoint::ReadManifest(saved.path).value().loss_scale().clean_steps(), saved.step);
     std::vector<double> losses = first.Losses(), rest = Run(config, {{saved.path, saved.step}}).Losses();
     losses.insert(losses.end(), rest.begin(), rest.end());
     EXPECT_EQ(losses, whole) << device;
-    EXPECT_EQ(ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale().clean_steps(), 6);
+    EXPECT_EQ(
+        checkpoint::ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale().clean_steps(),
+        6);
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints/step-00000006")).ok());
 
     // With a scale that no gradient survives, steps are skipped, and reported as skipped, until it has fallen far
     // enough.
-    v1::CheckpointManifest manifest = ReadManifest(saved.path).value();
-    manifest.mutable_loss_scale()->set_scale(kDynamicLossScaling.most);
-    ASSERT_TRUE(WriteFileAtomically(JoinPath(saved.path, "manifest.json"), ManifestText(manifest)).ok());
+    v1::CheckpointManifest manifest = checkpoint::ReadManifest(saved.path).value();
+    manifest.mutable_loss_scale()->set_scale(optim::kDynamicLossScaling.most);
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(saved.path, "manifest.json"), checkpoint::ManifestText(manifest)).ok());
     Outcome skipping = Run(config, {{saved.path, saved.step}});
     ASSERT_TRUE(skipping.results[0].ok()) << skipping.results[0].status();
-    end = ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
+    end = checkpoint::ReadManifest(JoinPath(directory_, "checkpoints/step-00000006")).value().loss_scale();
     EXPECT_GT(end.skipped_steps(), 0);
     EXPECT_EQ(end.skipped_steps(), skipping.skipped);
-    EXPECT_EQ(end.scale(), kDynamicLossScaling.most / static_cast<double>(1 << skipping.skipped));
+    EXPECT_EQ(end.scale(), optim::kDynamicLossScaling.most / static_cast<double>(1 << skipping.skipped));
     EXPECT_EQ(skipping.Losses().size(), 6u - saved.step);
   }
 }
 
 TEST_F(WorkerRunTest, WithNoStepLeftWhatWasResumedIsSavedWhereItIsNotYet) {
   Run(Config(2, 2));
-  CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
+  checkpoint::CommittedCheckpoint saved =
+      checkpoint::ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
   Outcome here = Run(Config(2, 2), {{saved.path, saved.step}});
   ASSERT_TRUE(here.results[0].ok()) << here.results[0].status();
   EXPECT_TRUE(here.Losses().empty());
@@ -251,7 +258,7 @@ TEST_F(WorkerRunTest, WithNoStepLeftWhatWasResumedIsSavedWhereItIsNotYet) {
   Outcome outcome = Run(elsewhere, {{saved.path, saved.step}});
   ASSERT_TRUE(outcome.results[2].ok()) << outcome.results[2].status();
   ASSERT_TRUE(outcome.events.back().has_end());
-  CommittedCheckpoint again = ListCheckpoints(elsewhere.checkpoint().dir()).value().front();
+  checkpoint::CommittedCheckpoint again = checkpoint::ListCheckpoints(elsewhere.checkpoint().dir()).value().front();
   EXPECT_EQ(again.step, saved.step);
   EXPECT_EQ(again.manifest.files_size(), 3);
 }
@@ -260,7 +267,7 @@ TEST_F(WorkerRunTest, ADamagedCheckpointGivesWayToTheOneBefore) {
   v1::Config config = Config(2, 2);
   config.mutable_checkpoint()->set_every_steps(4);
   Run(config);
-  std::vector<CommittedCheckpoint> saved = ListCheckpoints(config.checkpoint().dir()).value();
+  std::vector<checkpoint::CommittedCheckpoint> saved = checkpoint::ListCheckpoints(config.checkpoint().dir()).value();
   ASSERT_EQ(saved.size(), 2u);
   std::fstream file(JoinPath(saved[0].path, "rank-00001.safetensors"), std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(-5, std::ios::end);
@@ -281,7 +288,7 @@ TEST_F(WorkerRunTest, ADamagedCheckpointGivesWayToTheOneBefore) {
 TEST_F(WorkerRunTest, ASlowDiskHoldsUpNeitherStepsNorHeartbeats) {
   v1::Config config = Config(2, 2);
   config.mutable_checkpoint()->set_every_steps(4);
-  FleetParameters parameters;
+  coordinator::FleetParameters parameters;
   parameters.config = config;
   parameters.version = "test";
   FakeClock clock;
@@ -297,18 +304,18 @@ TEST_F(WorkerRunTest, ASlowDiskHoldsUpNeitherStepsNorHeartbeats) {
     fleet.Beat();
   }
   EXPECT_FALSE(fleet.ended().has_value()) << *fleet.ended();
-  EXPECT_THAT(ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::IsEmpty());
+  EXPECT_THAT(checkpoint::ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::IsEmpty());
   files.ReleaseFsync();
   run.join();
   for (const auto& result : outcome.results) EXPECT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::ElementsAre(4, 8));
+  EXPECT_THAT(checkpoint::ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::ElementsAre(4, 8));
 }
 
 // Storage that cannot keep up: the next save waits for the commit of the last one, and a stop is still obeyed.
 TEST_F(WorkerRunTest, TrainingWaitsForACommitThatIsLate) {
   v1::Config config = Config(2, 2);
   config.mutable_checkpoint()->set_every_steps(1);
-  FleetParameters parameters;
+  coordinator::FleetParameters parameters;
   parameters.config = config;
   parameters.version = "test";
   MemoryFleet fleet(parameters);
@@ -318,7 +325,7 @@ TEST_F(WorkerRunTest, TrainingWaitsForACommitThatIsLate) {
   std::thread run([&] { outcome = RunIn(fleet, config); });
   files.WaitUntilHeld();
   EXPECT_TRUE(fleet.WaitForStep(2));
-  fleet.Feed(StopAsked{"enough"});
+  fleet.Feed(coordinator::StopAsked{"enough"});
   files.ReleaseFsync();
   run.join();
   for (const auto& result : outcome.results) {
@@ -332,7 +339,7 @@ TEST_F(WorkerRunTest, TrainingWaitsForACommitThatIsLate) {
 // that names it, and what was trained until then was trained.
 TEST_F(WorkerRunTest, ASnapshotThatDoesNotFitEndsTheRunAsAFailedSave) {
   v1::Config config = Config(2, 2);
-  most_host_bytes_ = 12 * ModelSpec::Create(config.model())->parameters() / 2 - 4096;
+  most_host_bytes_ = 12 * model::ModelSpec::Create(config.model())->parameters() / 2 - 4096;
   const Outcome outcome = Run(config);
   EXPECT_EQ(outcome.Losses().size(), 8u);
   ASSERT_TRUE(outcome.ended.has_value());
@@ -342,7 +349,7 @@ TEST_F(WorkerRunTest, ASnapshotThatDoesNotFitEndsTheRunAsAFailedSave) {
   int failures = 0;
   for (const v1::Event& event : outcome.events) failures += event.has_failure();
   EXPECT_EQ(failures, 1);
-  EXPECT_THAT(ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::IsEmpty());
+  EXPECT_THAT(checkpoint::ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::IsEmpty());
 }
 
 // A session whose coordinator assigns something else than the fleet's.
@@ -377,14 +384,14 @@ TEST_F(WorkerRunTest, ALostRankIsReplacedAndNoBitChanges) {
   const std::vector<double> whole = Run(config).Losses();
   ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
   config.mutable_restart()->set_max_per_rank(1);
-  FleetParameters parameters;
+  coordinator::FleetParameters parameters;
   parameters.config = config;
   MemoryFleet fleet(parameters);
   std::vector<absl::StatusOr<WorkerRunResult>> results(4, absl::UnknownError("did not run"));
   const auto run = [&](int i, FleetSession& session, WorkerStatus& status, std::function<int()> signal) {
     WorkerRunOptions options;
     options.hello.set_pid(i);
-    options.create_device = [](const DeviceOptions&) { return std::make_unique<KnownCpu>(int64_t{1} << 40); };
+    options.create_device = [](const device::DeviceOptions&) { return std::make_unique<KnownCpu>(int64_t{1} << 40); };
     options.stop_signal = std::move(signal);
     NullMetrics metrics;
     results[i] = RunWorker(options, session, status, metrics, Clock::Real());
@@ -435,7 +442,7 @@ TEST_F(WorkerRunTest, AnAssignmentThatDoesNotAddUpIsRefusedAndNamesTheRank) {
        [](v1::Assignment* assignment) { assignment->set_rank(1); }},
   };
   for (const auto& [code, message, change] : kCases) {
-    FleetParameters parameters;
+    coordinator::FleetParameters parameters;
     parameters.config = Config(1, 2);
     MemoryFleet fleet(parameters);
     const std::unique_ptr<FleetSession> inner = fleet.Connect();
@@ -455,7 +462,8 @@ TEST_F(WorkerRunTest, AnAssignmentThatDoesNotAddUpIsRefusedAndNamesTheRank) {
 
 TEST_F(WorkerRunTest, AShorterContextIsTakenFromALongerOne) {
   Run(Config(1, 0));
-  CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
+  checkpoint::CommittedCheckpoint saved =
+      checkpoint::ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
   v1::Config shorter = Config(2, 3);
   shorter.mutable_model()->set_context(4);
   shorter.set_steps(10);
@@ -468,9 +476,10 @@ TEST_F(WorkerRunTest, AShorterContextIsTakenFromALongerOne) {
 
 TEST_F(WorkerRunTest, AnotherModelsCheckpointIsRefusedByName) {
   Run(Config(1, 0));
-  CommittedCheckpoint saved = ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
+  checkpoint::CommittedCheckpoint saved =
+      checkpoint::ListCheckpoints(JoinPath(directory_, "checkpoints")).value().front();
   v1::Config other = Config(1, 0);
-  *other.mutable_model() = TestModelConfig(2, 32, 2, 8, 256);
+  *other.mutable_model() = model::TestModelConfig(2, 32, 2, 8, 256);
   Outcome outcome = Run(other, {{saved.path, saved.step}});
   EXPECT_EQ(outcome.results[0].status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(std::string(outcome.results[0].status().message()),
@@ -493,4 +502,4 @@ TEST_F(WorkerRunTest, ABadFileOfOneRankEndsTheFleetWithItsReason) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 v1::GetWorkerStatusResponse WorkerStatus::Initial() {
   v1::GetWorkerStatusResponse status;
@@ -34,7 +34,7 @@ void WorkerStatus::SetReport(const v1::RankReport& report) {
   *status_.mutable_report() = report;
 }
 
-void WorkerStatus::SetGroups(const GroupCommunicators* groups) {
+void WorkerStatus::SetGroups(const parallel::GroupCommunicators* groups) {
   absl::MutexLock lock(&mutex_);
   groups_ = groups;
   if (groups_ != nullptr && status_.generation() < over_before_) groups_->Abort(over_);
@@ -50,13 +50,13 @@ void WorkerStatus::EndViewsBefore(uint64_t generation, const absl::Status& reaso
 
 void WorkerStatus::AddProgress(google::protobuf::RepeatedPtrField<v1::GroupProgress>* progress) const {
   if (groups_ == nullptr) return;
-  for (const std::unique_ptr<Communicator>& communicator : groups_->all()) {
-    CollectiveProgress now = communicator->progress();
+  for (const std::unique_ptr<collective::Communicator>& communicator : groups_->all()) {
+    collective::CollectiveProgress now = communicator->progress();
     v1::GroupProgress* entry = progress->Add();
     entry->set_group(now.group);
     entry->set_sequence(now.sequence);
     entry->set_completed(now.completed);
-    entry->set_operation(OperationName(now.operation));
+    entry->set_operation(collective::OperationName(now.operation));
     entry->set_unit(now.unit);
   }
 }
@@ -76,4 +76,4 @@ v1::GetWorkerStatusResponse WorkerStatus::Snapshot() const {
   return snapshot;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

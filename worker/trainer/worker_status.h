@@ -14,7 +14,7 @@
 #include "zerofleet/v1/coordinator.pb.h"
 #include "zerofleet/v1/worker.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 
 class WorkerStatus {
  public:
@@ -25,7 +25,7 @@ class WorkerStatus {
 
   // From here until it is set to null, progress is read from these communicators, of the view last assigned, and
   // EndViewsBefore reaches them.
-  void SetGroups(const GroupCommunicators* groups);
+  void SetGroups(const parallel::GroupCommunicators* groups);
   // The views of generations before this one are over: ends every wait of their communicators with `reason`, now or
   // once they are set.
   void EndViewsBefore(uint64_t generation, const absl::Status& reason);
@@ -38,7 +38,7 @@ class WorkerStatus {
  private:
   mutable absl::Mutex mutex_;
   v1::GetWorkerStatusResponse status_ ABSL_GUARDED_BY(mutex_) = Initial();
-  const GroupCommunicators* groups_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  const parallel::GroupCommunicators* groups_ ABSL_GUARDED_BY(mutex_) = nullptr;
   uint64_t over_before_ ABSL_GUARDED_BY(mutex_) = 0;  // the generation before which every view is over
   absl::Status over_ ABSL_GUARDED_BY(mutex_);         // why
 
@@ -47,6 +47,6 @@ class WorkerStatus {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer
 
 #endif  // ZEROFLEET_WORKER_TRAINER_WORKER_STATUS_H_

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "worker/collective/in_process.h"
 
-namespace zerofleet {
+namespace zerofleet::trainer {
 namespace {
 
 TEST(WorkerStatus, SaysWhatItWasTold) {
@@ -21,29 +21,30 @@ TEST(WorkerStatus, SaysWhatItWasTold) {
   EXPECT_EQ(status.Heartbeat().progress_size(), 0);
 }
 
-GroupCommunicators Only(std::unique_ptr<Communicator> data) {
-  std::vector<std::unique_ptr<Communicator>> communicators;
+parallel::GroupCommunicators Only(std::unique_ptr<collective::Communicator> data) {
+  std::vector<std::unique_ptr<collective::Communicator>> communicators;
   communicators.push_back(std::move(data));
-  return GroupCommunicators(std::move(communicators));
+  return parallel::GroupCommunicators(std::move(communicators));
 }
 
 TEST(WorkerStatus, AbortsTheCommunicatorsNowOrLater) {
-  std::vector<std::unique_ptr<Communicator>> group = CreateInProcessGroup(kDataGroup, 2);
-  const GroupCommunicators first = Only(std::move(group[0])), second = Only(std::move(group[1]));
+  std::vector<std::unique_ptr<collective::Communicator>> group =
+      collective::CreateInProcessGroup(parallel::kDataGroup, 2);
+  const parallel::GroupCommunicators first = Only(std::move(group[0])), second = Only(std::move(group[1]));
   WorkerStatus now, later;
   now.SetGroups(&first);
   float value = 1;
-  Communicator::Pending waiting = first.data().AllReduce({&value, DType::kF32}, 1, "head");
+  collective::Communicator::Pending waiting = first.data().AllReduce({&value, device::DType::kF32}, 1, "head");
   while (first.data().progress().sequence == 0) std::this_thread::yield();
   now.Abort(absl::UnavailableError("rank 1 is gone"));
   EXPECT_EQ(waiting.Wait().message(), "rank 1 is gone");
   EXPECT_EQ(now.Heartbeat().progress(0).unit(), "head");
   later.Abort(absl::UnavailableError("too late"));
   later.SetGroups(&second);
-  EXPECT_FALSE(second.data().AllReduce({&value, DType::kF32}, 1, "head").Wait().ok());
+  EXPECT_FALSE(second.data().AllReduce({&value, device::DType::kF32}, 1, "head").Wait().ok());
   now.SetGroups(nullptr);
   later.SetGroups(nullptr);
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::trainer

@@ -17,10 +17,10 @@
 #include "worker/device/cuda/emulation/streams.h"
 #include "worker/zero/fleet_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
-using cuda::emulation::FastDevice;
+using device::cuda::emulation::FastDevice;
 
 int64_t Setting(const char* name, int64_t otherwise) {
   const char* const text = std::getenv(name);
@@ -28,14 +28,15 @@ int64_t Setting(const char* name, int64_t otherwise) {
 }
 
 // Each rank on a GPU of its own, reductions in several chunks.
-std::vector<std::unique_ptr<Communicator>> NcclGroup(const std::vector<Device*>& devices, int team) {
-  std::vector<std::unique_ptr<NcclEndpoint>> endpoints;
+std::vector<std::unique_ptr<collective::Communicator>> NcclGroup(const std::vector<device::Device*>& devices,
+                                                                 int team) {
+  std::vector<std::unique_ptr<collective::NcclEndpoint>> endpoints;
   std::vector<std::string> addresses;
-  for (Device* const device : devices) {
-    endpoints.push_back(NcclEndpoint::Create(*device, {.scratch_bytes = 8 << 10}).value());
+  for (device::Device* const device : devices) {
+    endpoints.push_back(collective::NcclEndpoint::Create(*device, {.scratch_bytes = 8 << 10}).value());
     addresses.push_back(endpoints.back()->address());
   }
-  std::vector<std::unique_ptr<Communicator>> group;
+  std::vector<std::unique_ptr<collective::Communicator>> group;
   for (int rank = 0; rank < static_cast<int>(devices.size()); ++rank) {
     group.push_back(
         endpoints[rank]->Join({.name = "data", .rank = rank, .addresses = addresses, .team = team}).value());
@@ -46,20 +47,20 @@ std::vector<std::unique_ptr<Communicator>> NcclGroup(const std::vector<Device*>&
 class DeferredStreams : public testing::Test {
  protected:
   void TearDown() override {
-    cuda::emulation::ScheduleEagerly();
-    cuda::emulation::SetMachine({});
+    device::cuda::emulation::ScheduleEagerly();
+    device::cuda::emulation::SetMachine({});
   }
 
   // Two ranks, steps launched one ahead. Three blocks share two slots.
   static FleetSetup Fleet(bool nccl) {
-    FleetSetup setup{.model = TestModelConfig(3, 8, 2, 6, 17),
+    FleetSetup setup{.model = model::TestModelConfig(3, 8, 2, 6, 17),
                      .world_size = 2,
-                     .dtype = DType::kBF16,
+                     .dtype = device::DType::kBF16,
                      .global_sequences = 4,
                      .steps = 3,
                      .steps_ahead = 1};
     setup.make_device = [nccl](int rank) { return std::make_unique<FastDevice>(nccl ? rank : 0); };
-    if (nccl) setup.make_group = [](const std::vector<Device*>& devices) { return NcclGroup(devices, 0); };
+    if (nccl) setup.make_group = [](const std::vector<device::Device*>& devices) { return NcclGroup(devices, 0); };
     return setup;
   }
 
@@ -69,9 +70,9 @@ class DeferredStreams : public testing::Test {
     const auto expected = test();
     const int64_t first = Setting("ZEROFLEET_STREAM_FIRST_SEED", 1), seeds = Setting("ZEROFLEET_STREAM_SEEDS", 4);
     for (int64_t seed = first; seed < first + seeds; ++seed) {
-      cuda::emulation::ScheduleBySeed(static_cast<uint64_t>(seed));
+      device::cuda::emulation::ScheduleBySeed(static_cast<uint64_t>(seed));
       const auto result = test();
-      cuda::emulation::ScheduleEagerly();
+      device::cuda::emulation::ScheduleEagerly();
       ASSERT_TRUE(result == expected) << what << ", seed " << seed;
     }
   }
@@ -96,11 +97,11 @@ TEST_F(DeferredStreams, EveryStageThroughStaging) { ExpectEveryStage(false, 2); 
 
 // Sums of two levels pass through more buffers: those of a team's sums, and of the other teams'.
 TEST_F(DeferredStreams, TeamsOverNccl) {
-  cuda::emulation::SetMachine({.gpus = 4});
+  device::cuda::emulation::SetMachine({.gpus = 4});
   FleetSetup setup = Fleet(true);
   setup.world_size = 4;
   setup.steps = 2;
-  setup.make_group = [](const std::vector<Device*>& devices) { return NcclGroup(devices, 2); };
+  setup.make_group = [](const std::vector<device::Device*>& devices) { return NcclGroup(devices, 2); };
   for (const int stage : {1, 3}) {
     setup.stage = stage;
     UnderEverySeed([&] { return TrainFleet(setup).master(); }, absl::StrCat("stage ", stage, ", two teams of two"));
@@ -140,7 +141,7 @@ TEST_F(DeferredStreams, WarmUpLoadsEveryOpBeforeTheFirstStep) {
     setup.stage = stage;
     setup.micro_batches = 2;
     const int64_t tokens = setup.global_sequences * setup.model.context();
-    cuda::emulation::ScheduleBySeed(1);
+    device::cuda::emulation::ScheduleBySeed(1);
     const std::vector<double> expected = TrainFleet(setup).losses;
     RunFleet(setup, [&](TestRank& rank) {
       const auto& ops = static_cast<FastDevice&>(rank.device()).ops();
@@ -159,19 +160,19 @@ TEST_F(DeferredStreams, WarmUpLoadsEveryOpBeforeTheFirstStep) {
       EXPECT_EQ(losses, expected) << "stage " << stage;
       EXPECT_EQ(ops.loaded_beside_collectives(), 0) << "stage " << stage;
     });
-    cuda::emulation::ScheduleEagerly();
+    device::cuda::emulation::ScheduleEagerly();
   }
 }
 
 // What a rank keeps of its state: vectors and the step's control.
 struct Kept {
   std::vector<std::vector<float>> vectors;
-  StepControl control;
+  device::StepControl control;
 };
 
 Kept Keep(TestRank& rank) {
   Kept kept;
-  for (const Tensor& vector : rank.engine().state().vectors()) {
+  for (const device::Tensor& vector : rank.engine().state().vectors()) {
     kept.vectors.push_back(rank.Read(vector.data, rank.layout().optimizer_elements()));
   }
   kept.control = rank.engine().control();
@@ -199,7 +200,7 @@ TEST_F(DeferredStreams, Resume) {
           });
           RunFleet(setup, [&](TestRank& rank) {
             const Kept& from = kept[rank.layout().options().rank];
-            const StateTensors& to = rank.engine().state().vectors();
+            const optim::StateTensors& to = rank.engine().state().vectors();
             for (size_t v = 0; v < to.size(); ++v) rank.Write(to[v].data, from.vectors[v]);
             ZF_CHECK(rank.engine().PublishLoadedState(from.control).ok());
             for (const int64_t step : {3, 4}) note(rank, rank.Step(step).loss);
@@ -212,4 +213,4 @@ TEST_F(DeferredStreams, Resume) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -1,7 +1,7 @@
 // One op of the optimizer per unit; see device_updater.h. A failure of theirs sticks to the stream.
 #include "worker/zero/device_updater.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 DeviceUpdater::DeviceUpdater(const UpdaterParts& parts)
     : parts_(parts), state_(parts.spec, parts.layout, parts.device_arena) {}
@@ -11,7 +11,8 @@ absl::Status DeviceUpdater::Initialize(uint64_t seed) {
   return absl::OkStatus();
 }
 
-absl::Status DeviceUpdater::Update(const StepControl* control, Tensor gradients, Tensor parameters) {
+absl::Status DeviceUpdater::Update(const device::StepControl* control, device::Tensor gradients,
+                                   device::Tensor parameters) {
   for (int u = 0; u < parts_.layout.units(); ++u) {
     const ZeroLayout::Piece piece = parts_.layout.Updated(u);
     parts_.layout.optimizer().update(parts_.device.ops(), parts_.stream,
@@ -24,7 +25,7 @@ absl::Status DeviceUpdater::Update(const StepControl* control, Tensor gradients,
   return absl::OkStatus();
 }
 
-absl::Status DeviceUpdater::Publish(Tensor parameters) {
+absl::Status DeviceUpdater::Publish(device::Tensor parameters) {
   for (int u = 0; u < parts_.layout.units(); ++u) {
     const ZeroLayout::Piece piece = parts_.layout.Updated(u);
     parts_.device.ops().Convert(parts_.stream, piece.elements(), state_.At(piece.state_offset)[0],
@@ -33,4 +34,4 @@ absl::Status DeviceUpdater::Publish(Tensor parameters) {
   return absl::OkStatus();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

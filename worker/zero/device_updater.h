@@ -4,7 +4,7 @@
 
 #include "worker/zero/updater.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 class DeviceUpdater : public Updater {
  public:
@@ -12,14 +12,14 @@ class DeviceUpdater : public Updater {
 
   TrainingState& state() override { return state_; }
   absl::Status Initialize(uint64_t seed) override;
-  absl::Status Update(const StepControl* control, Tensor gradients, Tensor parameters) override;
-  absl::Status Publish(Tensor parameters) override;
+  absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters) override;
+  absl::Status Publish(device::Tensor parameters) override;
 
  private:
   const UpdaterParts parts_;
   TrainingState state_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_DEVICE_UPDATER_H_

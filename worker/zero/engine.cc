@@ -12,7 +12,7 @@
 #include "worker/zero/norm.h"
 #include "worker/zero/updater_factory.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& optimizer)
     : parts_(parts),
@@ -24,15 +24,15 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       scratch_(parts.device_arena.Take(kModelScratchRow)),
       losses_(parts.device_arena.TakeAs<double>(kSumsRow)),
       squares_(losses_ + parts.layout.options().micro_batches),
-      my_scalars_(parts.device_arena.TakeAs<StepScalars>(kScalarsRow)),
+      my_scalars_(parts.device_arena.TakeAs<device::StepScalars>(kScalarsRow)),
       all_scalars_(my_scalars_ + 1),
-      control_(parts.device_arena.TakeAs<StepControl>(kControlRow)),
-      results_(parts.host_arena.TakeAs<StepControl>(kResultsRow)) {
+      control_(parts.device_arena.TakeAs<device::StepControl>(kControlRow)),
+      results_(parts.host_arena.TakeAs<device::StepControl>(kResultsRow)) {
   parts_.model.SetMemory({parts_.device_arena.Take(kActivationsRow), scratch_});
 }
 
 absl::Status ZeroEngine::Initialize(uint64_t seed) {
-  StepControl control;
+  device::StepControl control;
   control.loss_scale = loss_scaling().first;
   ZF_RETURN_IF_ERROR(SetControl(control));
   ZF_RETURN_IF_ERROR(updater_->Initialize(seed));
@@ -40,7 +40,7 @@ absl::Status ZeroEngine::Initialize(uint64_t seed) {
   return parts_.stream.Synchronize();
 }
 
-absl::Status ZeroEngine::PublishLoadedState(const StepControl& control) {
+absl::Status ZeroEngine::PublishLoadedState(const device::StepControl& control) {
   ZF_RETURN_IF_ERROR(SetControl(control));
   ZF_RETURN_IF_ERROR(updater_->Publish(gatherer_.resting()));
   ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
@@ -49,7 +49,7 @@ absl::Status ZeroEngine::PublishLoadedState(const StepControl& control) {
 }
 
 // Nothing still being published of an older state may land on the one made next.
-absl::Status ZeroEngine::SetControl(const StepControl& control) {
+absl::Status ZeroEngine::SetControl(const device::StepControl& control) {
   ZF_CHECK(launched_.empty());
   ZF_RETURN_IF_ERROR(Finish());
   results_[last_slot_] = control;
@@ -63,11 +63,11 @@ void ZeroEngine::MakeRestingParameters(uint64_t seed) {
   int64_t most = parts_.model.ScratchBytes() / static_cast<int64_t>(sizeof(float));
   float* values = static_cast<float*>(scratch_);
   for (int u = 0; u < parts_.layout.units(); ++u) {
-    PlacedRange rest = parts_.layout.RestingParameters(u);
+    coordinator::PlacedRange rest = parts_.layout.RestingParameters(u);
     for (int64_t begin = rest.flat_begin; begin < rest.flat_end; begin += most) {
       int64_t end = std::min(begin + most, rest.flat_end);
       state().FillInitial(begin, end, seed, parts_.device.ops(), parts_.stream, values);
-      parts_.device.ops().Convert(parts_.stream, end - begin, {values, DType::kF32},
+      parts_.device.ops().Convert(parts_.stream, end - begin, {values, device::DType::kF32},
                                   gatherer_.resting().Offset(rest.offset + begin - rest.flat_begin));
     }
   }
@@ -85,13 +85,13 @@ absl::Status ZeroEngine::WarmUp(const StepInput& input, const MicroBatchSource& 
 
 absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                           const EvaluationSource& evaluation) {
-  const StepControl kept = control();
+  const device::StepControl kept = control();
   parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
   ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
   ZF_RETURN_IF_ERROR(reducer_.Finish());
   ZF_RETURN_IF_ERROR(DecideStep(input).status());
   // The update runs and is told to do nothing.
-  StepControl nothing = kept;
+  device::StepControl nothing = kept;
   nothing.apply = 0;
   ZF_RETURN_IF_ERROR(SetControl(nothing));
   ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting()));
@@ -111,7 +111,7 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
   // Every gradient reduced and at rest with its owner; every rank decides alike.
   marks_.Mark(EnginePhase::kReduce);
   ZF_RETURN_IF_ERROR(reducer_.Finish());
-  ZF_ASSIGN_OR_RETURN(Communicator::Pending scalars, DecideStep(input));
+  ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending scalars, DecideStep(input));
 
   // The owners update their parts; where parameters rest whole, the parts are then gathered.
   marks_.Mark(EnginePhase::kOptimizer);
@@ -119,7 +119,7 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
   gatherer_.PublishUpdate();
 
   last_slot_ = (last_slot_ + 1) % kMostLaunchedSteps;
-  parts_.device.Copy(parts_.stream, &results_[last_slot_], control_, sizeof(StepControl));
+  parts_.device.Copy(parts_.stream, &results_[last_slot_], control_, sizeof(device::StepControl));
   launched_.push_back({input.step, last_slot_, std::move(scalars), marks_.Take(), parts_.stream.Record()});
   return parts_.stream.failure();
 }
@@ -132,7 +132,7 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
   ZF_RETURN_IF_ERROR(launched.scalars.Wait());
   ZF_RETURN_IF_ERROR(launched.end->Wait());
   ZF_RETURN_IF_ERROR(parts_.stream.failure());
-  const StepControl& control = results_[launched.slot];
+  const device::StepControl& control = results_[launched.slot];
   if (control.apply == 0 && !(loss_scaling().dynamic && control.loss_scale > 1)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "step ", launched.step, ": loss ", control.loss, ", gradient norm ", control.grad_norm,
@@ -147,7 +147,7 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
                     .phases = SumPhases(launched.marks, *launched.end)};
 }
 
-const StepControl& ZeroEngine::control() const {
+const device::StepControl& ZeroEngine::control() const {
   ZF_CHECK(launched_.empty());
   return results_[last_slot_];
 }
@@ -161,7 +161,7 @@ absl::Status ZeroEngine::RunMicroBatches(const MicroBatchSource& batches) {
   const std::vector<int>& uses = parts_.model.uses().training;
   for (int64_t micro = 0; micro < parts_.layout.options().micro_batches; ++micro) {
     marks_.Mark(EnginePhase::kData);
-    ZF_ASSIGN_OR_RETURN(MicroBatch batch, batches(micro));
+    ZF_ASSIGN_OR_RETURN(model::MicroBatch batch, batches(micro));
     marks_.Mark(EnginePhase::kForward);
     reducer_.BeginMicroBatch(micro);
     gatherer_.Begin(uses);
@@ -171,8 +171,8 @@ absl::Status ZeroEngine::RunMicroBatches(const MicroBatchSource& batches) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Communicator::Pending> ZeroEngine::DecideStep(const StepInput& input) {
-  Ops& ops = parts_.device.ops();
+absl::StatusOr<collective::Communicator::Pending> ZeroEngine::DecideStep(const StepInput& input) {
+  device::Ops& ops = parts_.device.ops();
   SumOwnedSquares(parts_.layout, reducer_.resting(), ops, parts_.stream, squares_);
   ops.SumScalars(parts_.stream, {.losses = losses_,
                                  .loss_count = parts_.layout.options().micro_batches,
@@ -180,11 +180,11 @@ absl::StatusOr<Communicator::Pending> ZeroEngine::DecideStep(const StepInput& in
                                  .square_count = parts_.layout.units(),
                                  .flags = input.flags,
                                  .mine = my_scalars_});
-  Communicator::Pending gathered = parts_.communicator.AllGatherBytes(my_scalars_, all_scalars_, sizeof(StepScalars),
-                                                                      kScalarsUnit, parts_.stream.Record());
+  collective::Communicator::Pending gathered = parts_.communicator.AllGatherBytes(
+      my_scalars_, all_scalars_, sizeof(device::StepScalars), kScalarsUnit, parts_.stream.Record());
   ZF_RETURN_IF_ERROR(gathered.MakeStreamWait(parts_.stream));
   ops.DecideStep(parts_.stream, all_scalars_, parts_.communicator.size(),
-                 StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling()),
+                 optim::StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling()),
                  control_);
   return gathered;
 }
@@ -209,18 +209,18 @@ absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const Evaluat
 }
 
 absl::StatusOr<std::vector<double>> ZeroEngine::GatherFromRanks(double mine) {
-  StepScalars scalars{.loss_sum = mine};
+  device::StepScalars scalars{.loss_sum = mine};
   parts_.device.Copy(parts_.stream, my_scalars_, &scalars, sizeof scalars);
   ZF_RETURN_IF_ERROR(
       parts_.communicator
           .AllGatherBytes(my_scalars_, all_scalars_, sizeof scalars, kScalarsUnit, parts_.stream.Record())
           .Wait());
-  std::vector<StepScalars> all(parts_.communicator.size());
+  std::vector<device::StepScalars> all(parts_.communicator.size());
   parts_.device.Copy(parts_.stream, all.data(), all_scalars_, static_cast<int64_t>(all.size() * sizeof scalars));
   ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
   std::vector<double> values;
-  for (const StepScalars& one : all) values.push_back(one.loss_sum);
+  for (const device::StepScalars& one : all) values.push_back(one.loss_sum);
   return values;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

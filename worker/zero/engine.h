@@ -29,18 +29,18 @@
 #include "worker/zero/updater.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 // What an engine works with; borrowed, and longer lived than the engine.
 struct EngineParts {
-  const ModelSpec& spec;
+  const model::ModelSpec& spec;
   const ZeroLayout& layout;
-  Model& model;
-  Device& device;
-  Stream& stream;
-  Arena& device_arena;         // of PlanMemory's device rows
-  Arena& host_arena;           // and of its host rows
-  Communicator& communicator;  // the data group
+  model::Model& model;
+  device::Device& device;
+  device::Stream& stream;
+  memory::Arena& device_arena;             // of PlanMemory's device rows
+  memory::Arena& host_arena;               // and of its host rows
+  collective::Communicator& communicator;  // the data group
 };
 
 // The unit of the scalars every step ends with: loss, squared norm and flags of each rank.
@@ -64,15 +64,15 @@ struct StepResult {
 };
 
 // Fills the device's token buffers (MicroBatch::inputs, targets) with micro-batch i and returns its shape.
-using MicroBatchSource = std::function<absl::StatusOr<MicroBatch>(int64_t micro_batch)>;
+using MicroBatchSource = std::function<absl::StatusOr<model::MicroBatch>(int64_t micro_batch)>;
 
 struct EvaluationBatch {
-  MicroBatch batch;
+  model::MicroBatch batch;
   bool counts;  // false: run only so that every rank makes the same passes
 };
 using EvaluationSource = std::function<absl::StatusOr<EvaluationBatch>(int64_t pass)>;
 
-class ZeroEngine : private ParameterSource {
+class ZeroEngine : private model::ParameterSource {
  public:
   ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& optimizer);
 
@@ -80,7 +80,7 @@ class ZeroEngine : private ParameterSource {
 
   // Fresh weights from the seed. Or, after the state was loaded: makes the parameters from the master weights.
   absl::Status Initialize(uint64_t seed);
-  absl::Status PublishLoadedState(const StepControl& control);
+  absl::Status PublishLoadedState(const device::StepControl& control);
 
   // A step, and with `passes` an evaluation, that changes nothing: every op runs once with no collective in flight, and
   // every collective with no op behind it. A GPU's driver loads a kernel at its first launch and may wait for the
@@ -97,7 +97,7 @@ class ZeroEngine : private ParameterSource {
   absl::StatusOr<StepResult> Collect();
 
   // What the last step collected leaves to the next: loss scale and counts. Nothing may be launched.
-  const StepControl& control() const;
+  const device::StepControl& control() const;
 
   // Waits for what the last step has posted.
   absl::Status Finish();
@@ -111,23 +111,23 @@ class ZeroEngine : private ParameterSource {
   struct LaunchedStep {
     int64_t step;
     int slot;  // of results_
-    Communicator::Pending scalars;
+    collective::Communicator::Pending scalars;
     std::vector<PhaseMark> marks;
-    std::shared_ptr<Event> end;
+    std::shared_ptr<device::Event> end;
   };
 
-  absl::StatusOr<Tensor> Acquire(int unit) override { return gatherer_.Acquire(unit); }
+  absl::StatusOr<device::Tensor> Acquire(int unit) override { return gatherer_.Acquire(unit); }
   void Release(int unit) override { gatherer_.Release(unit); }
   absl::StatusOr<float*> Gradient(int unit) override { return reducer_.Gradient(unit); }
   absl::Status DeliverGradient(int unit) override { return reducer_.Deliver(unit); }
 
-  absl::Status SetControl(const StepControl& control);
+  absl::Status SetControl(const device::StepControl& control);
   absl::Status RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                 const EvaluationSource& evaluation);
   absl::Status RunMicroBatches(const MicroBatchSource& batches);
-  absl::StatusOr<Communicator::Pending> DecideStep(const StepInput& input);
+  absl::StatusOr<collective::Communicator::Pending> DecideStep(const StepInput& input);
   void MakeRestingParameters(uint64_t seed);
-  const LossScaling& loss_scaling() const { return LossScalingOf(parts_.layout.options().dtype); }
+  const device::LossScaling& loss_scaling() const { return optim::LossScalingOf(parts_.layout.options().dtype); }
 
   const EngineParts parts_;
   const v1::OptimizerConfig optimizer_;
@@ -138,14 +138,14 @@ class ZeroEngine : private ParameterSource {
   void* scratch_;    // the model's, free between passes
   double* losses_;   // of each micro-batch; device memory, as all that follow
   double* squares_;  // sums of squares of each unit's owned gradients
-  StepScalars* my_scalars_;
-  StepScalars* all_scalars_;  // every rank's, by rank
-  StepControl* control_;
-  StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn
+  device::StepScalars* my_scalars_;
+  device::StepScalars* all_scalars_;  // every rank's, by rank
+  device::StepControl* control_;
+  device::StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn
   int last_slot_ = 0;
   std::deque<LaunchedStep> launched_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_ENGINE_H_

@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "worker/zero/fleet_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -28,7 +28,7 @@ double RelativeDifference(const std::vector<double>& a, const std::vector<double
 
 struct BitsCase {
   int world_size;
-  DType dtype;
+  device::DType dtype;
   std::string optimizer = "adamw";
 };
 
@@ -39,7 +39,7 @@ class SameBits : public testing::TestWithParam<std::tuple<std::string, BitsCase>
     FleetSetup setup{.world_size = bits.world_size, .dtype = bits.dtype, .device = device, .optimizer = bits.optimizer};
     // An emulated GPU takes tens of milliseconds per sequence. Two steps show what differs between stages.
     if (device != "cpu") {
-      setup.model = TestModelConfig(2, 24, 2, 10, 53);
+      setup.model = model::TestModelConfig(2, 24, 2, 10, 53);
       setup.global_sequences = std::max(2, bits.world_size);
       setup.steps = 2;
     }
@@ -61,11 +61,11 @@ TEST_P(SameBits, InEveryStage) {
 
 // Every world size and type together on the CPU; each of them once elsewhere, where an emulated fleet takes seconds.
 std::vector<std::tuple<std::string, BitsCase>> BitsCases() {
-  using enum DType;
+  using enum device::DType;
   std::vector<std::tuple<std::string, BitsCase>> cases;
   for (const std::string& device : UsableDevices()) {
     if (device == "cpu") {
-      for (const DType dtype : {kF32, kBF16}) {
+      for (const device::DType dtype : {kF32, kBF16}) {
         for (int world_size = 1; world_size <= 4; world_size++) cases.push_back({device, {world_size, dtype}});
       }
       cases.push_back({device, {2, kF16}});
@@ -81,7 +81,7 @@ std::vector<std::tuple<std::string, BitsCase>> BitsCases() {
 
 INSTANTIATE_TEST_SUITE_P(Fleets, SameBits, testing::ValuesIn(BitsCases()), [](const auto& info) {
   const BitsCase& bits = std::get<1>(info.param);
-  return std::get<0>(info.param) + "_" + DTypeName(bits.dtype) + "_" + std::to_string(bits.world_size) +
+  return std::get<0>(info.param) + "_" + device::DTypeName(bits.dtype) + "_" + std::to_string(bits.world_size) +
          (bits.optimizer == "adamw" ? "" : "_" + bits.optimizer);
 });
 
@@ -89,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(Fleets, SameBits, testing::ValuesIn(BitsCases()), [](co
 TEST(Engine, EveryDeviceTrainsAsTheCpuDoes) {
   for (const std::string& device : UsableDevices()) {
     if (device == "cpu") continue;
-    for (DType dtype : {DType::kF32, DType::kBF16}) {
-      FleetSetup setup{.model = TestModelConfig(2, 24, 2, 10, 53),
+    for (device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+      FleetSetup setup{.model = model::TestModelConfig(2, 24, 2, 10, 53),
                        .stage = 2,
                        .world_size = 2,
                        .dtype = dtype,
@@ -98,8 +98,8 @@ TEST(Engine, EveryDeviceTrainsAsTheCpuDoes) {
                        .steps = 3};
       std::vector<double> cpu = TrainFleet(setup).losses;
       setup.device = device;
-      EXPECT_LT(RelativeDifference(cpu, TrainFleet(setup).losses), dtype == DType::kF32 ? 1e-4 : 1e-2)
-          << device << " " << DTypeName(dtype);
+      EXPECT_LT(RelativeDifference(cpu, TrainFleet(setup).losses), dtype == device::DType::kF32 ? 1e-4 : 1e-2)
+          << device << " " << device::DTypeName(dtype);
     }
   }
 }
@@ -132,17 +132,17 @@ TEST_P(Memory, IsThePapers) {
   const auto& [optimizer, k] = GetParam();
   for (int world_size : {1, 2, 4}) {
     for (int stage = 0; stage <= 3; ++stage) {
-      FleetSetup setup{.stage = stage, .world_size = world_size, .dtype = DType::kBF16, .optimizer = optimizer};
+      FleetSetup setup{.stage = stage, .world_size = world_size, .dtype = device::DType::kBF16, .optimizer = optimizer};
       RunFleet(setup, [&, k = k](TestRank& rank) {
         int64_t padded = rank.layout().partition().TotalPaddedElements();
-        auto current = [&](Category category) {
+        auto current = [&](memory::Category category) {
           return rank.arena().figures().categories[static_cast<int>(category)].current;
         };
-        EXPECT_EQ(current(Category::kParameters), 2 * padded / (stage >= 3 ? world_size : 1));
-        EXPECT_EQ(current(Category::kGradients), 2 * padded / (stage >= 2 ? world_size : 1));
-        EXPECT_EQ(current(Category::kOptimizer), k * padded / (stage >= 1 ? world_size : 1));
+        EXPECT_EQ(current(memory::Category::kParameters), 2 * padded / (stage >= 3 ? world_size : 1));
+        EXPECT_EQ(current(memory::Category::kGradients), 2 * padded / (stage >= 2 ? world_size : 1));
+        EXPECT_EQ(current(memory::Category::kOptimizer), k * padded / (stage >= 1 ? world_size : 1));
         int64_t units = rank.layout().units();
-        EXPECT_LT(padded - rank.spec().parameters(), units * world_size * kShardAlignment);
+        EXPECT_LT(padded - rank.spec().parameters(), units * world_size * coordinator::kShardAlignment);
       });
     }
   }
@@ -181,20 +181,21 @@ TEST(Engine, TrafficIsThePapers) {
 
 // Runs one step of `setup` and compares what was posted with the schedule.
 void ExpectTheSchedule(const FleetSetup& setup) {
-  SCOPED_TRACE(
-      absl::StrCat("stage ", setup.stage, ", ", DTypeName(setup.dtype), ", ", setup.micro_batches, " micro-batches"));
+  SCOPED_TRACE(absl::StrCat("stage ", setup.stage, ", ", device::DTypeName(setup.dtype), ", ", setup.micro_batches,
+                            " micro-batches"));
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
     rank.Step(1);
     ZF_CHECK(rank.engine().Finish().ok());
     const std::vector<ScheduledCollective> schedule =
         *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout());
-    std::vector<CollectiveRecord> records = rank.StopAndTakeRecords();
+    std::vector<collective::CollectiveRecord> records = rank.StopAndTakeRecords();
     ASSERT_GE(records.size(), schedule.size());
     records.erase(records.begin(), records.end() - static_cast<int64_t>(schedule.size()));  // before step 1
     for (size_t i = 0; i < schedule.size(); ++i) {
-      EXPECT_EQ((ScheduledCollective{kDataGroup, records[i].operation, records[i].unit, records[i].gathered_bytes}),
-                schedule[i])
+      EXPECT_EQ(
+          (ScheduledCollective{parallel::kDataGroup, records[i].operation, records[i].unit, records[i].gathered_bytes}),
+          schedule[i])
           << "operation " << i;
     }
   });
@@ -202,7 +203,7 @@ void ExpectTheSchedule(const FleetSetup& setup) {
 
 // Types matter: with several micro-batches gradients rest in fp32 and, where they are split, travel in bf16.
 TEST(Engine, PostsExactlyTheSchedule) {
-  for (DType dtype : {DType::kF32, DType::kBF16}) {
+  for (device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
     for (int64_t micro_batches : {1, 3}) {
       for (int stage = 0; stage <= 3; ++stage) {
         ExpectTheSchedule({.stage = stage, .world_size = 2, .dtype = dtype, .micro_batches = micro_batches});
@@ -227,7 +228,7 @@ TEST(Engine, DivergenceIsSaidAndTheStateKept) {
 
 // A step launched before the one before it is read sees the same numbers as one launched after.
 TEST(Engine, StepsMayBeReadOneLate) {
-  FleetSetup setup{.stage = 2, .world_size = 2, .dtype = DType::kBF16};
+  FleetSetup setup{.stage = 2, .world_size = 2, .dtype = device::DType::kBF16};
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
     std::vector<double> plain, late;
@@ -245,11 +246,11 @@ TEST(Engine, StepsMayBeReadOneLate) {
 
 // Micikevicius et al. 2018 §3.2: the scale starts at 2^16; a step that overflows halves it and changes nothing else.
 TEST(Engine, Fp16OverflowSkipsTheStepAndHalvesTheScale) {
-  FleetSetup setup{.stage = 2, .world_size = 2, .dtype = DType::kF16};
+  FleetSetup setup{.stage = 2, .world_size = 2, .dtype = device::DType::kF16};
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
     EXPECT_EQ(rank.engine().control().loss_scale, 65536);
-    StepControl control;
+    device::StepControl control;
     control.loss_scale = 0x1p40;  // far past what fp16 gradients hold
     ZF_CHECK(rank.engine().PublishLoadedState(control).ok());
     float* master = rank.engine().state().master();
@@ -270,10 +271,10 @@ TEST(Engine, Fp16OverflowSkipsTheStepAndHalvesTheScale) {
 TEST(Engine, Fp16TrainsAsFp32Does) {
   FleetSetup setup{.stage = 1, .world_size = 2, .steps = 12};
   std::vector<double> exact = TrainFleet(setup).losses;
-  setup.dtype = DType::kF16;
+  setup.dtype = device::DType::kF16;
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
-    StepControl control = rank.engine().control();
+    device::StepControl control = rank.engine().control();
     control.loss_scale = 1024;  // no step of this run overflows
     ZF_CHECK(rank.engine().PublishLoadedState(control).ok());
     std::vector<double> losses;
@@ -293,4 +294,4 @@ TEST(Engine, FlagsReachEveryRank) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -21,12 +21,12 @@
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/schedule.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 inline v1::OptimizerConfig TestOptimizer(const std::string& name = "adamw") {
   v1::OptimizerConfig optimizer;
   optimizer.set_name(name);
-  for (const OptimizerKey& key : (*FindOptimizer(name))->keys) (optimizer.*key.set)(key.value_if_absent);
+  for (const optim::OptimizerKey& key : (*optim::FindOptimizer(name))->keys) (optimizer.*key.set)(key.value_if_absent);
   optimizer.set_learning_rate(1e-2);
   optimizer.set_weight_decay(0.1);
   optimizer.set_grad_clip(0.5);
@@ -34,53 +34,56 @@ inline v1::OptimizerConfig TestOptimizer(const std::string& name = "adamw") {
 }
 
 struct FleetSetup {
-  v1::ModelConfig model = TestModelConfig(3, 24, 3, 10, 53);
+  v1::ModelConfig model = model::TestModelConfig(3, 24, 3, 10, 53);
   int stage = 0, world_size = 1;
-  DType dtype = DType::kF32;
+  device::DType dtype = device::DType::kF32;
   int64_t global_sequences = 12, micro_batches = 1;
   int64_t steps = 4;
   int steps_ahead = 0;  // launched before the one before them is read; 1 as the trainer does
   uint64_t seed = 5;
   std::string device = "cpu", optimizer = "adamw";
   // Another device for each rank than CreateDevice's, and another group than threads of one process.
-  std::function<std::unique_ptr<Device>(int rank)> make_device = nullptr;
-  std::function<std::vector<std::unique_ptr<Communicator>>(const std::vector<Device*>& devices)> make_group = nullptr;
+  std::function<std::unique_ptr<device::Device>(int rank)> make_device = nullptr;
+  std::function<std::vector<std::unique_ptr<collective::Communicator>>(const std::vector<device::Device*>& devices)>
+      make_group = nullptr;
 };
 
 // The device kinds this build has and this machine can make: what a fleet's tests run on.
 inline std::vector<std::string> UsableDevices() {
   std::vector<std::string> kinds;
-  for (const std::string& kind : DeviceKindsBuilt()) {
-    if (ResolveDeviceKind(kind).ok()) kinds.push_back(kind);
+  for (const std::string& kind : device::DeviceKindsBuilt()) {
+    if (device::ResolveDeviceKind(kind).ok()) kinds.push_back(kind);
   }
   return kinds;
 }
 
 // `inner` as it is, or through host memory where the device's cannot be read.
-inline std::unique_ptr<Communicator> CommunicatorOn(Device& device, std::unique_ptr<Communicator> inner) {
-  return device.host_addressable() ? std::move(inner) : *CreateStagedCommunicator(device, std::move(inner));
+inline std::unique_ptr<collective::Communicator> CommunicatorOn(device::Device& device,
+                                                                std::unique_ptr<collective::Communicator> inner) {
+  return device.host_addressable() ? std::move(inner) : *collective::CreateStagedCommunicator(device, std::move(inner));
 }
 
 // One rank with all its parts.
 class TestRank {
  public:
-  TestRank(const FleetSetup& setup, std::unique_ptr<Device> device, std::unique_ptr<Communicator> communicator)
+  TestRank(const FleetSetup& setup, std::unique_ptr<device::Device> device,
+           std::unique_ptr<collective::Communicator> communicator)
       : setup_(setup),
         device_(std::move(device)),
         communicator_(std::move(communicator)),
-        spec_(*ModelSpec::Create(setup.model)),
+        spec_(*model::ModelSpec::Create(setup.model)),
         stream_(*device_->CreateStream()),
-        model_(*Model::Create(setup.model, setup.dtype, *device_, sequences(), setup.model.context())),
+        model_(*model::Model::Create(setup.model, setup.dtype, *device_, sequences(), setup.model.context())),
         layout_(spec_, {.stage = setup.stage,
                         .dtype = setup.dtype,
                         .micro_batches = setup.micro_batches,
                         .rank = communicator_->rank(),
                         .world_size = setup.world_size,
-                        .optimizer = *FindOptimizer(setup.optimizer)}) {
-    communicator_->SetObserver([this](const CollectiveRecord& record) { records_.push_back(record); });
-    MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
-    arena_ = *Arena::Create(plan, Space::kDevice, *device_);
-    host_arena_ = *Arena::Create(plan, Space::kHost, *device_);
+                        .optimizer = *optim::FindOptimizer(setup.optimizer)}) {
+    communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
+    memory::MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
+    arena_ = *memory::Arena::Create(plan, memory::Space::kDevice, *device_);
+    host_arena_ = *memory::Arena::Create(plan, memory::Space::kHost, *device_);
     engine_ = std::make_unique<ZeroEngine>(
         EngineParts{spec_, layout_, *model_, *device_, *stream_, *arena_, *host_arena_, *communicator_},
         TestOptimizer(setup.optimizer));
@@ -91,7 +94,7 @@ class TestRank {
   bool Finish() { return engine_ == nullptr || engine_->Finish().ok(); }
 
   // Records of operations are complete only once the communicator has stopped.
-  std::vector<CollectiveRecord> StopAndTakeRecords() {
+  std::vector<collective::CollectiveRecord> StopAndTakeRecords() {
     engine_.reset();
     communicator_.reset();
     return std::move(records_);
@@ -124,17 +127,17 @@ class TestRank {
   }
 
   ZeroEngine& engine() { return *engine_; }
-  Device& device() { return *device_; }
-  Stream& stream() { return *stream_; }
-  Arena& arena() { return *arena_; }
-  Arena& host_arena() { return *host_arena_; }
-  Communicator& communicator() { return *communicator_; }
+  device::Device& device() { return *device_; }
+  device::Stream& stream() { return *stream_; }
+  memory::Arena& arena() { return *arena_; }
+  memory::Arena& host_arena() { return *host_arena_; }
+  collective::Communicator& communicator() { return *communicator_; }
   const ZeroLayout& layout() const { return layout_; }
-  const ModelSpec& spec() const { return spec_; }
-  const Model& model() const { return *model_; }
+  const model::ModelSpec& spec() const { return spec_; }
+  const model::Model& model() const { return *model_; }
 
   // The global batch depends on the step alone; this rank's part is cut out of it.
-  absl::StatusOr<MicroBatch> Batch(int64_t step, int64_t micro) {
+  absl::StatusOr<model::MicroBatch> Batch(int64_t step, int64_t micro) {
     int64_t context = setup_.model.context(), count = sequences();
     std::mt19937 random(static_cast<uint32_t>(step));
     std::vector<int32_t> all(setup_.global_sequences * (context + 1));
@@ -150,40 +153,40 @@ class TestRank {
       std::copy_n(sample + 1, context, &mine[(count + i) * context]);
     }
     device_->Copy(*stream_, tokens_, mine, bytes);
-    return MicroBatch{count, context, tokens_, tokens_ + count * context};
+    return model::MicroBatch{count, context, tokens_, tokens_ + count * context};
   }
 
  private:
   int64_t sequences() const { return setup_.global_sequences / (setup_.world_size * setup_.micro_batches); }
 
   const FleetSetup setup_;
-  std::unique_ptr<Device> device_;
-  std::vector<std::unique_ptr<Reservation>> batches_;
-  std::unique_ptr<Communicator> communicator_;
-  std::vector<CollectiveRecord> records_;
-  ModelSpec spec_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Model> model_;
+  std::unique_ptr<device::Device> device_;
+  std::vector<std::unique_ptr<device::Reservation>> batches_;
+  std::unique_ptr<collective::Communicator> communicator_;
+  std::vector<collective::CollectiveRecord> records_;
+  model::ModelSpec spec_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<model::Model> model_;
   ZeroLayout layout_;
-  std::unique_ptr<Arena> arena_, host_arena_;
+  std::unique_ptr<memory::Arena> arena_, host_arena_;
   std::unique_ptr<ZeroEngine> engine_;
   int32_t* tokens_;
 };
 
 // Runs `body` on every rank, each in its own thread.
 inline void RunFleet(const FleetSetup& setup, const std::function<void(TestRank&)>& body) {
-  std::vector<std::unique_ptr<Device>> devices;
-  std::vector<Device*> borrowed;
+  std::vector<std::unique_ptr<device::Device>> devices;
+  std::vector<device::Device*> borrowed;
   for (int rank = 0; rank < setup.world_size; ++rank) {
     devices.push_back(setup.make_device ? setup.make_device(rank)
-                                        : *CreateDevice({.kind = setup.device, .threads = 1}));
+                                        : *device::CreateDevice({.kind = setup.device, .threads = 1}));
     borrowed.push_back(devices.back().get());
   }
-  std::vector<std::unique_ptr<Communicator>> group;
+  std::vector<std::unique_ptr<collective::Communicator>> group;
   if (setup.make_group) {
     group = setup.make_group(borrowed);
   } else {
-    group = CreateInProcessGroup(kDataGroup, setup.world_size);
+    group = collective::CreateInProcessGroup(parallel::kDataGroup, setup.world_size);
     for (int rank = 0; rank < setup.world_size; ++rank)
       group[rank] = CommunicatorOn(*devices[rank], std::move(group[rank]));
   }
@@ -208,8 +211,8 @@ struct FleetResult {
 // Trains from the seed and collects what every stage must agree on.
 inline FleetResult TrainFleet(const FleetSetup& setup) {
   FleetResult result;
-  int64_t parameters = ModelSpec::Create(setup.model)->parameters();
-  result.states.assign((*FindOptimizer(setup.optimizer))->vectors.size(), std::vector<float>(parameters));
+  int64_t parameters = model::ModelSpec::Create(setup.model)->parameters();
+  result.states.assign((*optim::FindOptimizer(setup.optimizer))->vectors.size(), std::vector<float>(parameters));
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
     const auto collect = [&] {
@@ -224,8 +227,8 @@ inline FleetResult TrainFleet(const FleetSetup& setup) {
       while (rank.engine().launched() > setup.steps_ahead) collect();
     }
     while (rank.engine().launched() > 0) collect();
-    for (const PlacedRange& range : rank.engine().state().RangesToStore()) {
-      const StateTensors at = rank.engine().state().At(range.offset);
+    for (const coordinator::PlacedRange& range : rank.engine().state().RangesToStore()) {
+      const optim::StateTensors at = rank.engine().state().At(range.offset);
       for (size_t v = 0; v < at.size(); ++v) {
         std::ranges::copy(rank.Read(at[v].data, range.elements()), &result.states[v][range.flat_begin]);
       }
@@ -234,6 +237,6 @@ inline FleetResult TrainFleet(const FleetSetup& setup) {
   return result;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_FLEET_TESTING_H_

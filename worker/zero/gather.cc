@@ -7,10 +7,10 @@
 #include "base/status.h"
 #include "worker/zero/memory_plan.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
-ParameterGatherer::ParameterGatherer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Stream& stream,
-                                     PhaseMarks& marks)
+ParameterGatherer::ParameterGatherer(const ZeroLayout& layout, memory::Arena& arena,
+                                     collective::Communicator& communicator, device::Stream& stream, PhaseMarks& marks)
     : layout_(layout),
       communicator_(communicator),
       stream_(stream),
@@ -30,7 +30,7 @@ void ParameterGatherer::Begin(std::vector<int> uses) {
   if (layout_.stage().gather == ParameterGather::kBeforeUse) prefetch_.Begin(std::move(uses));
 }
 
-absl::StatusOr<Tensor> ParameterGatherer::Acquire(int unit) {
+absl::StatusOr<device::Tensor> ParameterGatherer::Acquire(int unit) {
   if (layout_.stage().gather == ParameterGather::kBeforeUse) {
     for (int wanted : prefetch_.Acquire(unit)) Post(wanted);
   }
@@ -41,7 +41,7 @@ absl::StatusOr<Tensor> ParameterGatherer::Acquire(int unit) {
   return Whole(unit);
 }
 
-Tensor ParameterGatherer::Whole(int unit) const {
+device::Tensor ParameterGatherer::Whole(int unit) const {
   return layout_.stage().gather == ParameterGather::kBeforeUse ? slot_memory_[slots_.slot_of_unit[unit]]
                                                                : resting_.Offset(layout_.UnitOffset(unit));
 }
@@ -59,7 +59,7 @@ void ParameterGatherer::Post(int unit) {
 
 void ParameterGatherer::PublishUpdate() {
   if (layout_.stage().gather != ParameterGather::kAfterUpdate) return;
-  std::shared_ptr<Event> updated = stream_.Record();
+  std::shared_ptr<device::Event> updated = stream_.Record();
   for (int u = 0; u < layout_.units(); ++u) {
     stream_waits_[u] = false;
     unit_ready_[u] =
@@ -69,8 +69,8 @@ void ParameterGatherer::PublishUpdate() {
 }
 
 absl::Status ParameterGatherer::Finish() {
-  for (const Communicator::Pending& pending : unit_ready_) ZF_RETURN_IF_ERROR(pending.Wait());
+  for (const collective::Communicator::Pending& pending : unit_ready_) ZF_RETURN_IF_ERROR(pending.Wait());
   return absl::OkStatus();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

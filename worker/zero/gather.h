@@ -18,21 +18,21 @@
 #include "worker/zero/prefetch.h"
 #include "worker/zero/slots.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 class ParameterGatherer {
  public:
   // Every use is enqueued on `stream`; waits are marked in `marks`.
-  ParameterGatherer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Stream& stream,
-                    PhaseMarks& marks);
+  ParameterGatherer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
+                    device::Stream& stream, PhaseMarks& marks);
 
   // This rank's resting parameters: whole units, or its shards.
-  Tensor resting() const { return resting_; }
+  device::Tensor resting() const { return resting_; }
 
   // Announces the uses of the next pass, in order; the pass before must be over.
   void Begin(std::vector<int> uses);
   // The whole unit, which must be the next use announced. The stream waits for its gather; posts the next one's.
-  absl::StatusOr<Tensor> Acquire(int unit);
+  absl::StatusOr<device::Tensor> Acquire(int unit);
   void Release(int unit);
 
   // After the optimizer: posts what makes every unit whole again on every rank, where the stage keeps whole units split
@@ -43,20 +43,20 @@ class ParameterGatherer {
 
  private:
   void Post(int unit);
-  Tensor Whole(int unit) const;
+  device::Tensor Whole(int unit) const;
 
   const ZeroLayout& layout_;
-  Communicator& communicator_;
-  Stream& stream_;
+  collective::Communicator& communicator_;
+  device::Stream& stream_;
   PhaseMarks& marks_;
-  Tensor resting_;
+  device::Tensor resting_;
   SlotPlan slots_;
   PrefetchOrder prefetch_;
-  std::vector<Tensor> slot_memory_;                // stage 3 only
-  std::vector<Communicator::Pending> unit_ready_;  // by unit: its latest gather
-  std::vector<bool> stream_waits_;                 // by unit: whether the stream has been made to wait for it
+  std::vector<device::Tensor> slot_memory_;                    // stage 3 only
+  std::vector<collective::Communicator::Pending> unit_ready_;  // by unit: its latest gather
+  std::vector<bool> stream_waits_;  // by unit: whether the stream has been made to wait for it
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_GATHER_H_

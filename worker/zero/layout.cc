@@ -4,9 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
-ZeroLayout::ZeroLayout(const ModelSpec& spec, const ZeroOptions& options)
+ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
     : options_(options), stage_(Stage(options.stage)), partition_(spec.units(), options.world_size) {
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
@@ -19,30 +19,31 @@ int64_t ZeroLayout::ShardOffset(int unit, bool split) const {
   return split ? partition_.ShardOffset(unit) : UnitOffset(unit) + options_.rank * partition_.ShardElements(unit);
 }
 
-PlacedRange ZeroLayout::RestingParameters(int unit) const {
+coordinator::PlacedRange ZeroLayout::RestingParameters(int unit) const {
   if (stage_.split_parameters) return Owned(unit);
-  const UnitExtent& extent = partition_.unit(unit);
+  const coordinator::UnitExtent& extent = partition_.unit(unit);
   return {extent.flat_begin, extent.flat_end, UnitOffset(unit)};
 }
 
 ZeroLayout::Piece ZeroLayout::Updated(int unit) const {
   if (!stage_.split_optimizer) {
-    const UnitExtent& extent = partition_.unit(unit);
+    const coordinator::UnitExtent& extent = partition_.unit(unit);
     int64_t offset = UnitOffset(unit);
     return {extent.flat_begin, extent.flat_end, offset, offset, offset};
   }
-  PlacedRange owned = Owned(unit);
+  coordinator::PlacedRange owned = Owned(unit);
   return {owned.flat_begin, owned.flat_end, ShardOffset(unit, stage_.split_parameters),
           ShardOffset(unit, stage_.split_gradients), ShardOffset(unit, true)};
 }
 
-std::string ZeroLayout::Describe(const ModelSpec& spec) const {
-  std::string text = absl::StrCat("stage ", options_.stage, " dtype ", DTypeName(options_.dtype), " micro-batches ",
-                                  options_.micro_batches, " optimizer ", optimizer().name, "\n", partition_.Describe());
-  for (const TensorSpec& tensor : spec.tensors()) {
+std::string ZeroLayout::Describe(const model::ModelSpec& spec) const {
+  std::string text =
+      absl::StrCat("stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ",
+                   options_.micro_batches, " optimizer ", optimizer().name, "\n", partition_.Describe());
+  for (const model::TensorSpec& tensor : spec.tensors()) {
     absl::StrAppend(&text, tensor.name, " [", absl::StrJoin(tensor.shape, ","), "] ", tensor.flat_begin, "\n");
   }
   return text;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

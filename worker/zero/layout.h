@@ -16,34 +16,34 @@
 #include "worker/optim/optimizer.h"
 #include "worker/zero/stage.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 struct ZeroOptions {
   int stage = 0;
-  DType dtype = DType::kBF16;    // of parameters, activations, and gradients on the wire
-  int64_t micro_batches = 1;     // per optimizer step
-  int rank = 0, world_size = 1;  // of the data group
-  const OptimizerRow* optimizer = &Optimizers().front();
+  device::DType dtype = device::DType::kBF16;  // of parameters, activations, and gradients on the wire
+  int64_t micro_batches = 1;                   // per optimizer step
+  int rank = 0, world_size = 1;                // of the data group
+  const optim::OptimizerRow* optimizer = &optim::Optimizers().front();
 };
 
 class ZeroLayout {
  public:
-  ZeroLayout(const ModelSpec& spec, const ZeroOptions& options);
+  ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options);
 
   const ZeroOptions& options() const { return options_; }
   const StageRow& stage() const { return stage_; }
-  const OptimizerRow& optimizer() const { return *options_.optimizer; }
-  const PartitionMap& partition() const { return partition_; }
+  const optim::OptimizerRow& optimizer() const { return *options_.optimizer; }
+  const coordinator::PartitionMap& partition() const { return partition_; }
   int units() const { return partition_.unit_count(); }
 
   // One micro-batch: gradients travel and rest in the compute type. Several: they are summed in fp32, so they rest in
   // fp32; stages that keep them whole then also reduce them in fp32, once; those that split them reduce each
   // micro-batch's in the compute type and sum the shards.
   bool accumulates() const { return options_.micro_batches > 1; }
-  DType gradient_dtype() const { return accumulates() ? DType::kF32 : options_.dtype; }
+  device::DType gradient_dtype() const { return accumulates() ? device::DType::kF32 : options_.dtype; }
 
   // Whether a whole unit's gradient needs memory outside the resting gradients while the backward sums it.
-  bool needs_gradient_slots() const { return stage_.split_gradients || gradient_dtype() != DType::kF32; }
+  bool needs_gradient_slots() const { return stage_.split_gradients || gradient_dtype() != device::DType::kF32; }
 
   int64_t parameter_elements() const { return VectorElements(stage_.split_parameters); }
   int64_t gradient_elements() const { return VectorElements(stage_.split_gradients); }
@@ -55,10 +55,10 @@ class ZeroLayout {
   int64_t ShardOffset(int unit, bool split) const;
 
   // The unpadded flat range of a unit this rank owns: its gradient norm, its checkpoint (offset in a split vector).
-  PlacedRange Owned(int unit) const { return partition_.Owned(unit, options_.rank); }
+  coordinator::PlacedRange Owned(int unit) const { return partition_.Owned(unit, options_.rank); }
   // The unpadded flat range of a unit whose parameters rest with this rank between steps: the whole unit, or in stage 3
   // what it owns; offset in the vector of resting parameters.
-  PlacedRange RestingParameters(int unit) const;
+  coordinator::PlacedRange RestingParameters(int unit) const;
   // The unpadded flat range of a unit this rank updates: what it owns, or in stage 0 the whole unit; and where it
   // is stored in each vector.
   struct Piece {
@@ -69,7 +69,7 @@ class ZeroLayout {
   Piece Updated(int unit) const;
 
   // Equal text on every rank is equal layout.
-  std::string Describe(const ModelSpec& spec) const;
+  std::string Describe(const model::ModelSpec& spec) const;
 
  private:
   int64_t VectorElements(bool split) const {
@@ -78,10 +78,10 @@ class ZeroLayout {
 
   ZeroOptions options_;
   const StageRow& stage_;
-  PartitionMap partition_;
+  coordinator::PartitionMap partition_;
   std::vector<int64_t> unit_offset_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_LAYOUT_H_

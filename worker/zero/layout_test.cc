@@ -4,13 +4,13 @@
 #include "gtest/gtest.h"
 #include "worker/model/model_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
-ModelSpec Spec() { return *ModelSpec::Create(TestModelConfig(2, 12, 3, 7, 31)); }
+model::ModelSpec Spec() { return *model::ModelSpec::Create(model::TestModelConfig(2, 12, 3, 7, 31)); }
 
 TEST(ZeroLayout, OwnersDoNotDependOnTheStage) {
-  ModelSpec spec = Spec();
+  model::ModelSpec spec = Spec();
   for (int rank = 0; rank < 3; ++rank) {
     ZeroLayout plain(spec, {.stage = 0, .rank = rank, .world_size = 3});
     ZeroLayout split(spec, {.stage = 3, .rank = rank, .world_size = 3});
@@ -19,7 +19,7 @@ TEST(ZeroLayout, OwnersDoNotDependOnTheStage) {
 }
 
 TEST(ZeroLayout, VectorsAreWholeOrSplit) {
-  ModelSpec spec = Spec();
+  model::ModelSpec spec = Spec();
   for (int stage = 0; stage <= 3; ++stage) {
     ZeroLayout layout(spec, {.stage = stage, .rank = 1, .world_size = 4});
     int64_t whole = layout.partition().TotalPaddedElements();
@@ -27,7 +27,7 @@ TEST(ZeroLayout, VectorsAreWholeOrSplit) {
     EXPECT_EQ(layout.gradient_elements(), stage >= 2 ? whole / 4 : whole);
     EXPECT_EQ(layout.parameter_elements(), stage >= 3 ? whole / 4 : whole);
     for (int u = 0; u < layout.units(); ++u) {
-      PlacedRange rest = layout.RestingParameters(u);
+      coordinator::PlacedRange rest = layout.RestingParameters(u);
       EXPECT_EQ(rest.elements(), stage == 3 ? layout.Owned(u).elements() : layout.partition().unit(u).elements());
       EXPECT_LE(rest.offset + rest.elements(), layout.parameter_elements());
       ZeroLayout::Piece piece = layout.Updated(u);
@@ -41,20 +41,22 @@ TEST(ZeroLayout, VectorsAreWholeOrSplit) {
 }
 
 TEST(ZeroLayout, SeveralMicroBatchesRestInFp32) {
-  ModelSpec spec = Spec();
-  EXPECT_EQ(ZeroLayout(spec, {.dtype = DType::kBF16, .micro_batches = 1}).gradient_dtype(), DType::kBF16);
-  EXPECT_EQ(ZeroLayout(spec, {.dtype = DType::kBF16, .micro_batches = 2}).gradient_dtype(), DType::kF32);
+  model::ModelSpec spec = Spec();
+  EXPECT_EQ(ZeroLayout(spec, {.dtype = device::DType::kBF16, .micro_batches = 1}).gradient_dtype(),
+            device::DType::kBF16);
+  EXPECT_EQ(ZeroLayout(spec, {.dtype = device::DType::kBF16, .micro_batches = 2}).gradient_dtype(),
+            device::DType::kF32);
 }
 
 TEST(ZeroLayout, DescriptionsTellLayoutsApartButNotRanks) {
-  ModelSpec spec = Spec();
+  model::ModelSpec spec = Spec();
   auto describe = [&](ZeroOptions options) { return ZeroLayout(spec, options).Describe(spec); };
   std::string base = describe({.stage = 1, .rank = 0, .world_size = 2});
   EXPECT_EQ(base, describe({.stage = 1, .rank = 1, .world_size = 2}));
   EXPECT_NE(base, describe({.stage = 2, .rank = 0, .world_size = 2}));
   EXPECT_NE(base, describe({.stage = 1, .rank = 0, .world_size = 3}));
-  EXPECT_NE(base, describe({.stage = 1, .dtype = DType::kF32, .rank = 0, .world_size = 2}));
+  EXPECT_NE(base, describe({.stage = 1, .dtype = device::DType::kF32, .rank = 0, .world_size = 2}));
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -8,7 +8,7 @@
 #include "worker/model/model.h"
 #include "worker/zero/layout.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 // Names of the rows, as the parts of the engine ask for them; those of the optimizer's states are its table's names.
 inline constexpr const char* kParametersRow = "parameters";
@@ -32,8 +32,8 @@ inline constexpr int kMostLaunchedSteps = 2;
 inline constexpr int kTokenStages = 2;
 
 // `tokens_per_micro_batch` of inputs, and as many targets.
-MemoryPlan PlanMemory(const Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch);
+memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_MEMORY_PLAN_H_

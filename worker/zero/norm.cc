@@ -1,13 +1,14 @@
 // See norm.h.
 #include "worker/zero/norm.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
-void SumOwnedSquares(const ZeroLayout& layout, Tensor gradients, Ops& ops, Stream& stream, double* squares) {
+void SumOwnedSquares(const ZeroLayout& layout, device::Tensor gradients, device::Ops& ops, device::Stream& stream,
+                     double* squares) {
   for (int u = 0; u < layout.units(); ++u) {
-    Tensor shard = gradients.Offset(layout.ShardOffset(u, layout.stage().split_gradients));
+    device::Tensor shard = gradients.Offset(layout.ShardOffset(u, layout.stage().split_gradients));
     ops.SumSquares(stream, layout.Owned(u).elements(), shard, squares + u);
   }
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -9,12 +9,13 @@
 #include "worker/device/ops.h"
 #include "worker/zero/layout.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 // squares[u] = the sum of squares of the owned shard of unit u in `gradients` (resting, reduced); device memory for
 // layout.units() doubles.
-void SumOwnedSquares(const ZeroLayout& layout, Tensor gradients, Ops& ops, Stream& stream, double* squares);
+void SumOwnedSquares(const ZeroLayout& layout, device::Tensor gradients, device::Ops& ops, device::Stream& stream,
+                     double* squares);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_NORM_H_

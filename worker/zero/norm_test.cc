@@ -7,21 +7,21 @@
 #include "gtest/gtest.h"
 #include "worker/zero/fleet_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 TEST(Norm, OwnersTogetherSeeEachElementOnce) {
-  ModelSpec spec = *ModelSpec::Create(FleetSetup().model);
-  std::unique_ptr<Device> device = *CreateDevice({.kind = "cpu", .threads = 1});
-  std::unique_ptr<Stream> stream = *device->CreateStream();
+  model::ModelSpec spec = *model::ModelSpec::Create(FleetSetup().model);
+  std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
+  std::unique_ptr<device::Stream> stream = *device->CreateStream();
   for (int stage : {0, 2}) {
     double total = 0;
     for (int rank = 0; rank < 3; ++rank) {
-      ZeroLayout layout(spec, {stage, DType::kF32, 1, rank, 3});
+      ZeroLayout layout(spec, {stage, device::DType::kF32, 1, rank, 3});
       // Ones everywhere, padding too, which must not be seen.
       std::vector<float> gradients(layout.gradient_elements(), 1.0f);
       std::vector<double> squares(layout.units());
-      SumOwnedSquares(layout, {gradients.data(), DType::kF32}, device->ops(), *stream, squares.data());
+      SumOwnedSquares(layout, {gradients.data(), device::DType::kF32}, device->ops(), *stream, squares.data());
       total += std::accumulate(squares.begin(), squares.end(), 0.0);
     }
     EXPECT_EQ(total, static_cast<double>(spec.parameters())) << "stage " << stage;
@@ -29,4 +29,4 @@ TEST(Norm, OwnersTogetherSeeEachElementOnce) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

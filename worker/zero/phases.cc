@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 double& SecondsOf(PhaseSeconds& seconds, EnginePhase phase) {
@@ -27,13 +27,13 @@ void PhaseMarks::Mark(EnginePhase phase) {
 
 std::vector<PhaseMark> PhaseMarks::Take() { return std::exchange(marks_, {}); }
 
-PhaseSeconds SumPhases(const std::vector<PhaseMark>& marks, const Event& end) {
+PhaseSeconds SumPhases(const std::vector<PhaseMark>& marks, const device::Event& end) {
   PhaseSeconds seconds;
   for (size_t i = 0; i < marks.size(); ++i) {
-    const Event& next = i + 1 < marks.size() ? *marks[i + 1].event : end;
+    const device::Event& next = i + 1 < marks.size() ? *marks[i + 1].event : end;
     SecondsOf(seconds, marks[i].phase) += next.SecondsSince(*marks[i].event);
   }
   return seconds;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

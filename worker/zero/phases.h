@@ -11,7 +11,7 @@
 
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 // As the metrics name them; a wait counts as the phase waited for.
 enum class EnginePhase : uint8_t { kData, kForward, kBackward, kGather, kReduce, kOptimizer };
@@ -22,12 +22,12 @@ struct PhaseSeconds {
 
 struct PhaseMark {
   EnginePhase phase;
-  std::shared_ptr<Event> event;
+  std::shared_ptr<device::Event> event;
 };
 
 class PhaseMarks {
  public:
-  explicit PhaseMarks(Stream& stream) : stream_(stream) {}
+  explicit PhaseMarks(device::Stream& stream) : stream_(stream) {}
 
   // What the stream does from here on belongs to `phase`.
   void Mark(EnginePhase phase);
@@ -48,14 +48,14 @@ class PhaseMarks {
   };
 
  private:
-  Stream& stream_;
+  device::Stream& stream_;
   EnginePhase current_ = EnginePhase::kData;
   std::vector<PhaseMark> marks_;
 };
 
 // The time from each mark to the next, and from the last to `end`; all of them must have been reached.
-PhaseSeconds SumPhases(const std::vector<PhaseMark>& marks, const Event& end);
+PhaseSeconds SumPhases(const std::vector<PhaseMark>& marks, const device::Event& end);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_PHASES_H_

@@ -3,27 +3,29 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 // A device whose clock moves only when told to.
-class FakeEvent : public Event {
+class FakeEvent : public device::Event {
  public:
   explicit FakeEvent(double at) : at_(at) {}
   absl::StatusOr<bool> Reached() const override { return true; }
   absl::Status Wait() const override { return absl::OkStatus(); }
-  double SecondsSince(const Event& earlier) const override { return at_ - static_cast<const FakeEvent&>(earlier).at_; }
+  double SecondsSince(const device::Event& earlier) const override {
+    return at_ - static_cast<const FakeEvent&>(earlier).at_;
+  }
 
  private:
   const double at_;
 };
 
-class FakeStream : public Stream {
+class FakeStream : public device::Stream {
  public:
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::Status failure() const override { return absl::OkStatus(); }
-  std::shared_ptr<Event> Record() override { return std::make_shared<FakeEvent>(now); }
-  void Wait(const Event&) override {}
+  std::shared_ptr<device::Event> Record() override { return std::make_shared<FakeEvent>(now); }
+  void Wait(const device::Event&) override {}
   double now = 0;
 };
 
@@ -51,4 +53,4 @@ TEST(Phases, EachMarkLastsUntilTheNext) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 void PrefetchOrder::Begin(std::vector<int> uses) {
   ZF_CHECK(next_acquire_ == uses_.size());
@@ -38,4 +38,4 @@ int PrefetchOrder::Post() {
   return unit;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

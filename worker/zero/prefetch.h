@@ -7,7 +7,7 @@
 
 #include "worker/zero/slots.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 class PrefetchOrder {
  public:
@@ -29,6 +29,6 @@ class PrefetchOrder {
   size_t next_acquire_ = 0, next_post_ = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_PREFETCH_H_

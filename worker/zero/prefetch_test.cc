@@ -4,14 +4,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-PartitionMap Units() {
-  return PartitionMap(
+coordinator::PartitionMap Units() {
+  return coordinator::PartitionMap(
       {{"embedding", 0, 100}, {"block.0", 100, 150}, {"block.1", 150, 200}, {"block.2", 200, 250}, {"head", 250, 260}},
       2);
 }
@@ -55,4 +55,4 @@ TEST(PrefetchOrder, OutOfOrderUseIsABug) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -7,10 +7,10 @@
 #include "base/status.h"
 #include "worker/zero/memory_plan.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
-GradientReducer::GradientReducer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Ops& ops,
-                                 Stream& stream, PhaseMarks& marks)
+GradientReducer::GradientReducer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
+                                 device::Ops& ops, device::Stream& stream, PhaseMarks& marks)
     : layout_(layout),
       communicator_(communicator),
       ops_(ops),
@@ -23,7 +23,7 @@ GradientReducer::GradientReducer(const ZeroLayout& layout, Arena& arena, Communi
   if (!layout_.needs_gradient_slots()) return;
   for (int s = 0; s < static_cast<int>(slot_plan_.unit_of_slot.size()); ++s) {
     Slot slot;
-    slot.memory = {arena.Take(GradientSlotRow(s)), DType::kF32};
+    slot.memory = {arena.Take(GradientSlotRow(s)), device::DType::kF32};
     if (layout_.stage().split_gradients && layout_.accumulates())
       slot.staging = arena.TakeAs<float>(GradientStagingRow(s));
     slots_.push_back(slot);
@@ -37,7 +37,7 @@ void GradientReducer::BeginMicroBatch(int64_t micro_batch) {
 }
 
 absl::StatusOr<float*> GradientReducer::Gradient(int unit) {
-  int64_t bytes = layout_.partition().PaddedElements(unit) * DTypeBytes(DType::kF32);
+  int64_t bytes = layout_.partition().PaddedElements(unit) * device::DTypeBytes(device::DType::kF32);
   if (!layout_.needs_gradient_slots()) {
     // Whole and fp32: micro-batches add to the same sum, begun once per step.
     float* sum = static_cast<float*>(resting_.Offset(layout_.UnitOffset(unit)).data);
@@ -68,8 +68,8 @@ absl::Status GradientReducer::Deliver(int unit) {
 void GradientReducer::DeliverWhole(int unit) {
   int64_t elements = layout_.partition().PaddedElements(unit);
   const std::string& name = layout_.partition().unit(unit).name;
-  Tensor whole = resting_.Offset(layout_.UnitOffset(unit));
-  Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/false));
+  device::Tensor whole = resting_.Offset(layout_.UnitOffset(unit));
+  device::Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/false));
   if (layout_.needs_gradient_slots())
     ops_.Convert(stream_, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
   unit_reduced_[unit] = communicator_.ReduceScatter(whole, shard, elements, name, stream_.Record());
@@ -82,10 +82,10 @@ void GradientReducer::DeliverWhole(int unit) {
 void GradientReducer::DeliverSplit(int unit) {
   Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
   int64_t elements = layout_.partition().PaddedElements(unit);
-  Tensor wire{slot.memory.data, layout_.options().dtype};
-  if (wire.dtype != DType::kF32) ops_.Convert(stream_, elements, slot.memory, wire);
-  Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/true));
-  if (micro_batch_ > 0) shard = {slot.staging, DType::kF32};
+  device::Tensor wire{slot.memory.data, layout_.options().dtype};
+  if (wire.dtype != device::DType::kF32) ops_.Convert(stream_, elements, slot.memory, wire);
+  device::Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/true));
+  if (micro_batch_ > 0) shard = {slot.staging, device::DType::kF32};
   slot.sent = communicator_.ReduceScatter(wire, shard, elements, layout_.partition().unit(unit).name, stream_.Record());
   slot.draining = unit;
 }
@@ -98,8 +98,8 @@ absl::Status GradientReducer::Drain(Slot& slot) {
   int unit = std::exchange(slot.draining, -1);
   // A slot is drained before its next use: what it holds is of the micro-batch its unit was begun for.
   if (zeroed_for_[unit] > 0) {
-    Tensor rest = resting_.Offset(layout_.ShardOffset(unit, /*split=*/true));
-    ops_.Accumulate(stream_, layout_.partition().ShardElements(unit), Tensor{slot.staging, DType::kF32},
+    device::Tensor rest = resting_.Offset(layout_.ShardOffset(unit, /*split=*/true));
+    ops_.Accumulate(stream_, layout_.partition().ShardElements(unit), device::Tensor{slot.staging, device::DType::kF32},
                     static_cast<float*>(rest.data));
   }
   return absl::OkStatus();
@@ -107,8 +107,9 @@ absl::Status GradientReducer::Drain(Slot& slot) {
 
 absl::Status GradientReducer::Finish() {
   for (Slot& slot : slots_) ZF_RETURN_IF_ERROR(Drain(slot));
-  for (const Communicator::Pending& pending : unit_reduced_) ZF_RETURN_IF_ERROR(pending.MakeStreamWait(stream_));
+  for (const collective::Communicator::Pending& pending : unit_reduced_)
+    ZF_RETURN_IF_ERROR(pending.MakeStreamWait(stream_));
   return absl::OkStatus();
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

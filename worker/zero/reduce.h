@@ -18,15 +18,15 @@
 #include "worker/zero/phases.h"
 #include "worker/zero/slots.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 class GradientReducer {
  public:
-  GradientReducer(const ZeroLayout& layout, Arena& arena, Communicator& communicator, Ops& ops, Stream& stream,
-                  PhaseMarks& marks);
+  GradientReducer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
+                  device::Ops& ops, device::Stream& stream, PhaseMarks& marks);
 
   // The resting gradients, of layout.gradient_dtype(); complete after Finish.
-  Tensor resting() const { return resting_; }
+  device::Tensor resting() const { return resting_; }
 
   void BeginMicroBatch(int64_t micro_batch);
   // Where the unit's gradient is summed; zeroed by the first call for it in a micro-batch that starts from zero.
@@ -37,10 +37,10 @@ class GradientReducer {
 
  private:
   struct Slot {
-    Tensor memory;             // fp32, a whole unit; narrowed in place before it is sent
+    device::Tensor memory;     // fp32, a whole unit; narrowed in place before it is sent
     float* staging = nullptr;  // this rank's shard of a later micro-batch, on its way to being added
     int draining = -1;         // unit whose reduction still reads this slot, or -1
-    Communicator::Pending sent;
+    collective::Communicator::Pending sent;
   };
 
   bool last_micro_batch() const { return micro_batch_ + 1 == layout_.options().micro_batches; }
@@ -49,18 +49,18 @@ class GradientReducer {
   absl::Status Drain(Slot& slot);
 
   const ZeroLayout& layout_;
-  Communicator& communicator_;
-  Ops& ops_;
-  Stream& stream_;
+  collective::Communicator& communicator_;
+  device::Ops& ops_;
+  device::Stream& stream_;
   PhaseMarks& marks_;
-  Tensor resting_;
+  device::Tensor resting_;
   SlotPlan slot_plan_;
   std::vector<Slot> slots_;
   std::vector<int64_t> zeroed_for_;  // by unit: the micro-batch its sum was last begun for, or -1
-  std::vector<Communicator::Pending> unit_reduced_;
+  std::vector<collective::Communicator::Pending> unit_reduced_;
   int64_t micro_batch_ = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_REDUCE_H_

@@ -12,14 +12,15 @@
 #include "worker/zero/engine.h"
 #include "worker/zero/memory_plan.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 // Every operation is complete at once, and noted.
-class DryCommunicator : public Communicator {
+class DryCommunicator : public collective::Communicator {
  public:
-  DryCommunicator(std::string group, int rank, int size) : Communicator(std::move(group), Topology(rank, size)) {
-    SetObserver([this](const CollectiveRecord& record) {
+  DryCommunicator(std::string group, int rank, int size)
+      : collective::Communicator(std::move(group), collective::Topology(rank, size)) {
+    SetObserver([this](const collective::CollectiveRecord& record) {
       posted_.push_back({this->group(), record.operation, record.unit, record.gathered_bytes});
     });
     StartThread();
@@ -36,7 +37,7 @@ class DryCommunicator : public Communicator {
 
  protected:
   absl::Status RunAllGather(const void*, void*, int64_t, int64_t) override { return absl::OkStatus(); }
-  absl::Status RunReduceScatter(Tensor, Tensor, int64_t) override { return absl::OkStatus(); }
+  absl::Status RunReduceScatter(device::Tensor, device::Tensor, int64_t) override { return absl::OkStatus(); }
 
  private:
   std::vector<ScheduledCollective> posted_;
@@ -46,17 +47,19 @@ class DryCommunicator : public Communicator {
 
 absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelConfig& model,
                                                               const v1::OptimizerConfig& optimizer,
-                                                              const ModelSpec& spec, const ZeroLayout& layout) {
-  DryDevice device;
-  const int32_t* const tokens = static_cast<int32_t*>(DryDevice::Address());
-  const MicroBatch batch = {.sequences = 1, .time = 1, .inputs = tokens, .targets = tokens};
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Model> dry_model,
-                      Model::Create(model, layout.options().dtype, device, batch.sequences, batch.time));
-  const MemoryPlan plan = PlanMemory(*dry_model, layout, batch.sequences * batch.time);
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Arena> device_arena, Arena::Create(plan, Space::kDevice, device));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Arena> host_arena, Arena::Create(plan, Space::kHost, device));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.CreateStream());
-  DryCommunicator communicator(kDataGroup, layout.options().rank, layout.options().world_size);
+                                                              const model::ModelSpec& spec, const ZeroLayout& layout) {
+  device::DryDevice device;
+  const int32_t* const tokens = static_cast<int32_t*>(device::DryDevice::Address());
+  const model::MicroBatch batch = {.sequences = 1, .time = 1, .inputs = tokens, .targets = tokens};
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> dry_model,
+                      model::Model::Create(model, layout.options().dtype, device, batch.sequences, batch.time));
+  const memory::MemoryPlan plan = PlanMemory(*dry_model, layout, batch.sequences * batch.time);
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<memory::Arena> device_arena,
+                      memory::Arena::Create(plan, memory::Space::kDevice, device));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<memory::Arena> host_arena,
+                      memory::Arena::Create(plan, memory::Space::kHost, device));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.CreateStream());
+  DryCommunicator communicator(parallel::kDataGroup, layout.options().rank, layout.options().world_size);
   ZeroEngine engine({spec, layout, *dry_model, device, *stream, *device_arena, *host_arena, communicator}, optimizer);
   const StepInput input = {.step = 1, .learning_rate = 0, .tokens = 1};
   ZF_RETURN_IF_ERROR(engine.Launch(input, [&](int64_t) { return batch; }));
@@ -67,9 +70,10 @@ absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelCon
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule) {
   std::string text;
   for (const ScheduledCollective& one : schedule) {
-    absl::StrAppend(&text, one.group, " ", OperationName(one.operation), " ", one.unit, " ", one.bytes, "\n");
+    absl::StrAppend(&text, one.group, " ", collective::OperationName(one.operation), " ", one.unit, " ", one.bytes,
+                    "\n");
   }
   return text;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -15,11 +15,11 @@
 #include "worker/zero/layout.h"
 #include "zerofleet/v1/config.pb.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 struct ScheduledCollective {
   std::string group;  // of the mesh
-  Operation operation;
+  collective::Operation operation;
   std::string unit;
   int64_t bytes;  // whole (gathered) size
   bool operator==(const ScheduledCollective&) const = default;
@@ -28,11 +28,11 @@ struct ScheduledCollective {
 // Of a step of `model`, whose tensors `spec` has, under `layout`. Errors as from Model::Create.
 absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelConfig& model,
                                                               const v1::OptimizerConfig& optimizer,
-                                                              const ModelSpec& spec, const ZeroLayout& layout);
+                                                              const model::ModelSpec& spec, const ZeroLayout& layout);
 
 // Two schedules are equal exactly when their texts are.
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_SCHEDULE_H_

@@ -7,16 +7,17 @@
 #include "gtest/gtest.h"
 #include "worker/zero/fleet_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 std::vector<ScheduledCollective> Schedule(int stage, int64_t micro_batches = 1, int64_t layers = 3) {
-  v1::ModelConfig config = TestModelConfig(layers, 24, 3, 10, 53);
-  ModelSpec spec = *ModelSpec::Create(config);
-  return *StepSchedule(config, TestOptimizer(), spec, ZeroLayout(spec, {stage, DType::kBF16, micro_batches, 0, 2}));
+  v1::ModelConfig config = model::TestModelConfig(layers, 24, 3, 10, 53);
+  model::ModelSpec spec = *model::ModelSpec::Create(config);
+  return *StepSchedule(config, TestOptimizer(), spec,
+                       ZeroLayout(spec, {stage, device::DType::kBF16, micro_batches, 0, 2}));
 }
 
-int64_t Count(const std::vector<ScheduledCollective>& schedule, Operation operation) {
+int64_t Count(const std::vector<ScheduledCollective>& schedule, collective::Operation operation) {
   return std::count_if(schedule.begin(), schedule.end(), [&](const ScheduledCollective& one) {
     return one.operation == operation && one.unit != kScalarsUnit;
   });
@@ -24,14 +25,15 @@ int64_t Count(const std::vector<ScheduledCollective>& schedule, Operation operat
 
 TEST(StepSchedule, OneReductionAUnitAndTheGathersOfTheStage) {
   constexpr int kUnits = 5;  // embedding, three blocks, head
-  for (int stage = 0; stage <= 3; ++stage) EXPECT_EQ(Count(Schedule(stage), Operation::kReduceScatter), kUnits);
-  for (int stage = 0; stage <= 2; ++stage) EXPECT_EQ(Count(Schedule(stage), Operation::kAllGather), kUnits);
-  EXPECT_EQ(Count(Schedule(3), Operation::kAllGather), 2 * kUnits - 1);  // the head's norm is used once
+  for (int stage = 0; stage <= 3; ++stage)
+    EXPECT_EQ(Count(Schedule(stage), collective::Operation::kReduceScatter), kUnits);
+  for (int stage = 0; stage <= 2; ++stage) EXPECT_EQ(Count(Schedule(stage), collective::Operation::kAllGather), kUnits);
+  EXPECT_EQ(Count(Schedule(3), collective::Operation::kAllGather), 2 * kUnits - 1);  // the head's norm is used once
 }
 
 TEST(StepSchedule, OnlySplitGradientsAreReducedEveryMicroBatch) {
-  EXPECT_EQ(Count(Schedule(1, 4), Operation::kReduceScatter), 5);
-  EXPECT_EQ(Count(Schedule(2, 4), Operation::kReduceScatter), 20);
+  EXPECT_EQ(Count(Schedule(1, 4), collective::Operation::kReduceScatter), 5);
+  EXPECT_EQ(Count(Schedule(2, 4), collective::Operation::kReduceScatter), 20);
 }
 
 TEST(StepSchedule, DescriptionsDifferWhereFleetsDo) {
@@ -45,12 +47,13 @@ TEST(StepSchedule, DescriptionsDifferWhereFleetsDo) {
 
 // No op runs and no memory is taken, so a model that no machine holds has a schedule too.
 TEST(StepSchedule, IsKnownForModelsThatFitNowhere) {
-  v1::ModelConfig config = TestModelConfig(100, 16384, 128, 8192, 100000);
-  ModelSpec spec = *ModelSpec::Create(config);
-  const auto schedule = StepSchedule(config, TestOptimizer(), spec, ZeroLayout(spec, {3, DType::kBF16, 1, 5, 64}));
+  v1::ModelConfig config = model::TestModelConfig(100, 16384, 128, 8192, 100000);
+  model::ModelSpec spec = *model::ModelSpec::Create(config);
+  const auto schedule =
+      StepSchedule(config, TestOptimizer(), spec, ZeroLayout(spec, {3, device::DType::kBF16, 1, 5, 64}));
   ASSERT_TRUE(schedule.ok()) << schedule.status();
-  EXPECT_EQ(Count(*schedule, Operation::kReduceScatter), 102);
+  EXPECT_EQ(Count(*schedule, collective::Operation::kReduceScatter), 102);
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -3,15 +3,15 @@
 
 #include <string>
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 // "block.3" -> "block": units of one kind are equal in shape.
-std::string Kind(const UnitExtent& unit) { return unit.name.substr(0, unit.name.find('.')); }
+std::string Kind(const coordinator::UnitExtent& unit) { return unit.name.substr(0, unit.name.find('.')); }
 
 }  // namespace
 
-SlotPlan PlanSlots(const PartitionMap& partition) {
+SlotPlan PlanSlots(const coordinator::PartitionMap& partition) {
   SlotPlan plan;
   for (int u = 0; u < partition.unit_count();) {
     int end = u + 1;
@@ -25,4 +25,4 @@ SlotPlan PlanSlots(const PartitionMap& partition) {
   return plan;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -12,7 +12,7 @@
 
 #include "coordinator/partition.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 struct SlotPlan {
   std::vector<int> slot_of_unit;
@@ -20,8 +20,8 @@ struct SlotPlan {
 };
 
 // Neighbouring units of one kind (the part of the name before the dot) share two slots, alternately.
-SlotPlan PlanSlots(const PartitionMap& partition);
+SlotPlan PlanSlots(const coordinator::PartitionMap& partition);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_SLOTS_H_

@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 constexpr StageRow kStages[] = {
@@ -21,4 +21,4 @@ const StageRow& Stage(int stage) {
   return kStages[stage];
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -5,7 +5,7 @@
 #ifndef ZEROFLEET_WORKER_ZERO_STAGE_H_
 #define ZEROFLEET_WORKER_ZERO_STAGE_H_
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 // What makes whole parameters out of what the ranks updated.
 enum class ParameterGather {
@@ -23,6 +23,6 @@ struct StageRow {
 // `stage` is 0 to 3.
 const StageRow& Stage(int stage);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_STAGE_H_

@@ -3,7 +3,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 TEST(Stage, EachSplitsOneThingMore) {
@@ -23,4 +23,4 @@ TEST(Stage, ThereIsNoOther) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -3,16 +3,17 @@
 
 #include "worker/zero/memory_plan.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
-std::vector<StateVector> StateVectors(const ZeroLayout& layout) {
+std::vector<coordinator::StateVector> StateVectors(const ZeroLayout& layout) {
   const StageRow& stage = layout.stage();
-  std::vector<StateVector> states = {{kParametersRow, DTypeBytes(layout.options().dtype), stage.split_parameters},
-                                     {kGradientsRow, DTypeBytes(layout.gradient_dtype()), stage.split_gradients}};
-  for (const OptimizerVector& vector : layout.optimizer().vectors) {
-    states.push_back({vector.name, DTypeBytes(vector.dtype), stage.split_optimizer});
+  std::vector<coordinator::StateVector> states = {
+      {kParametersRow, device::DTypeBytes(layout.options().dtype), stage.split_parameters},
+      {kGradientsRow, device::DTypeBytes(layout.gradient_dtype()), stage.split_gradients}};
+  for (const optim::OptimizerVector& vector : layout.optimizer().vectors) {
+    states.push_back({vector.name, device::DTypeBytes(vector.dtype), stage.split_optimizer});
   }
   return states;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

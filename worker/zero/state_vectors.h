@@ -7,11 +7,11 @@
 #include "coordinator/ownership.h"
 #include "worker/zero/layout.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 // Parameters, gradients, then the optimizer's states by name. The bytes are those of PlanMemory's rows.
-std::vector<StateVector> StateVectors(const ZeroLayout& layout);
+std::vector<coordinator::StateVector> StateVectors(const ZeroLayout& layout);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_STATE_VECTORS_H_

@@ -5,44 +5,46 @@
 
 #include "worker/optim/step_rule.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
-std::vector<MemoryRow> TrainingState::Rows(const ZeroLayout& layout, Space space) {
-  std::vector<MemoryRow> rows;
-  for (const OptimizerVector& vector : layout.optimizer().vectors) {
-    rows.push_back({space, Category::kOptimizer, vector.name, layout.optimizer_elements() * DTypeBytes(vector.dtype)});
+std::vector<memory::MemoryRow> TrainingState::Rows(const ZeroLayout& layout, memory::Space space) {
+  std::vector<memory::MemoryRow> rows;
+  for (const optim::OptimizerVector& vector : layout.optimizer().vectors) {
+    rows.push_back({space, memory::Category::kOptimizer, vector.name,
+                    layout.optimizer_elements() * device::DTypeBytes(vector.dtype)});
   }
   return rows;
 }
 
 int64_t TrainingState::StoredBytes(const ZeroLayout& layout) {
   int64_t elements = 0;
-  for (const PlacedRange& range : layout.partition().StoredRanges(layout.options().rank)) elements += range.elements();
+  for (const coordinator::PlacedRange& range : layout.partition().StoredRanges(layout.options().rank))
+    elements += range.elements();
   return elements * layout.optimizer().StateBytesPerParameter();
 }
 
-TrainingState::TrainingState(const ModelSpec& spec, const ZeroLayout& layout, Arena& arena)
+TrainingState::TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& arena)
     : spec_(spec), layout_(layout) {
-  for (const OptimizerVector& vector : layout_.optimizer().vectors) {
+  for (const optim::OptimizerVector& vector : layout_.optimizer().vectors) {
     vectors_.push_back({arena.Take(vector.name), vector.dtype});
   }
   for (int u = 0; u < layout_.units(); ++u) {
     ZeroLayout::Piece piece = layout_.Updated(u);
-    segments_.push_back(DecaySegments(spec_, piece.flat_begin, piece.flat_end));
+    segments_.push_back(optim::DecaySegments(spec_, piece.flat_begin, piece.flat_end));
   }
 }
 
-StateTensors TrainingState::At(int64_t offset) const {
-  StateTensors at;
-  for (const Tensor& vector : vectors_) at.push_back(vector.Offset(offset));
+optim::StateTensors TrainingState::At(int64_t offset) const {
+  optim::StateTensors at;
+  for (const device::Tensor& vector : vectors_) at.push_back(vector.Offset(offset));
   return at;
 }
 
-void TrainingState::Initialize(uint64_t seed, Ops& ops, Stream& stream) {
+void TrainingState::Initialize(uint64_t seed, device::Ops& ops, device::Stream& stream) {
   for (size_t v = 0; v < vectors_.size(); ++v) {
-    const Tensor& vector = vectors_[v];
-    ops.Zero(stream, vector.data, layout_.optimizer_elements() * DTypeBytes(vector.dtype));  // the padding, too
-    if (layout_.optimizer().vectors[v].initial != OptimizerVector::Initial::kWeights) continue;
+    const device::Tensor& vector = vectors_[v];
+    ops.Zero(stream, vector.data, layout_.optimizer_elements() * device::DTypeBytes(vector.dtype));  // the padding, too
+    if (layout_.optimizer().vectors[v].initial != optim::OptimizerVector::Initial::kWeights) continue;
     for (int u = 0; u < layout_.units(); ++u) {
       ZeroLayout::Piece piece = layout_.Updated(u);
       FillInitial(piece.flat_begin, piece.flat_end, seed, ops, stream,
@@ -51,15 +53,15 @@ void TrainingState::Initialize(uint64_t seed, Ops& ops, Stream& stream) {
   }
 }
 
-void TrainingState::FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t seed, Ops& ops, Stream& stream,
-                                float* to) const {
+void TrainingState::FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t seed, device::Ops& ops,
+                                device::Stream& stream, float* to) const {
   for (size_t t = 0; t < spec_.tensors().size(); ++t) {
-    const TensorSpec& tensor = spec_.tensors()[t];
+    const model::TensorSpec& tensor = spec_.tensors()[t];
     int64_t begin = std::max(tensor.flat_begin, flat_begin), end = std::min(tensor.flat_end, flat_end);
     if (begin >= end) continue;
     float* at = to + (begin - flat_begin);
-    if (tensor.init == Init::kOnes || tensor.init == Init::kZeros) {
-      ops.Fill(stream, end - begin, tensor.init == Init::kOnes ? 1.0f : 0.0f, at);
+    if (tensor.init == model::Init::kOnes || tensor.init == model::Init::kZeros) {
+      ops.Fill(stream, end - begin, tensor.init == model::Init::kOnes ? 1.0f : 0.0f, at);
     } else {
       ops.FillNormal(stream, {.count = end - begin,
                               .seed = seed,
@@ -71,8 +73,8 @@ void TrainingState::FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t s
   }
 }
 
-std::vector<PlacedRange> TrainingState::RangesToLoad() const {
-  std::vector<PlacedRange> ranges;
+std::vector<coordinator::PlacedRange> TrainingState::RangesToLoad() const {
+  std::vector<coordinator::PlacedRange> ranges;
   for (int u = 0; u < layout_.units(); ++u) {
     ZeroLayout::Piece piece = layout_.Updated(u);
     if (piece.elements() > 0) ranges.push_back({piece.flat_begin, piece.flat_end, piece.state_offset});
@@ -80,10 +82,10 @@ std::vector<PlacedRange> TrainingState::RangesToLoad() const {
   return ranges;
 }
 
-std::vector<PlacedRange> TrainingState::RangesToStore() const {
-  std::vector<PlacedRange> ranges;
+std::vector<coordinator::PlacedRange> TrainingState::RangesToStore() const {
+  std::vector<coordinator::PlacedRange> ranges;
   for (int u = 0; u < layout_.units(); ++u) {
-    PlacedRange owned = layout_.Owned(u);
+    coordinator::PlacedRange owned = layout_.Owned(u);
     if (owned.elements() == 0) continue;
     owned.offset = layout_.ShardOffset(u, layout_.stage().split_optimizer);
     ranges.push_back(owned);
@@ -91,4 +93,4 @@ std::vector<PlacedRange> TrainingState::RangesToStore() const {
   return ranges;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

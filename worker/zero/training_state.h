@@ -17,44 +17,45 @@
 #include "worker/optim/optimizer.h"
 #include "worker/zero/layout.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 class TrainingState {
  public:
   // The rows of the plan that hold it, one per vector and named after it, in the space where the state is kept.
-  static std::vector<MemoryRow> Rows(const ZeroLayout& layout, Space space);
+  static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout, memory::Space space);
   // Bytes of what a rank stores in a checkpoint.
   static int64_t StoredBytes(const ZeroLayout& layout);
 
   // `arena` is of a plan with those rows.
-  TrainingState(const ModelSpec& spec, const ZeroLayout& layout, Arena& arena);
+  TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& arena);
 
   // The vectors, in the order of the optimizer's table, whole or from `offset` on.
-  const StateTensors& vectors() const { return vectors_; }
-  StateTensors At(int64_t offset) const;
+  const optim::StateTensors& vectors() const { return vectors_; }
+  optim::StateTensors At(int64_t offset) const;
   float* master() const { return static_cast<float*>(vectors_[0].data); }
 
   // Master weights as the tensor table says, from the seed alone; the other vectors as the optimizer's table says.
-  void Initialize(uint64_t seed, Ops& ops, Stream& stream);
+  void Initialize(uint64_t seed, device::Ops& ops, device::Stream& stream);
 
   // The initial values of flat range [flat_begin, flat_end), which any rank can make of any part of the model.
-  void FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t seed, Ops& ops, Stream& stream, float* to) const;
+  void FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t seed, device::Ops& ops, device::Stream& stream,
+                   float* to) const;
 
   // What to read of a checkpoint, and where it goes in the vectors.
-  std::vector<PlacedRange> RangesToLoad() const;
+  std::vector<coordinator::PlacedRange> RangesToLoad() const;
   // What to store: owned ranges with their places in the vectors, in the order of PartitionMap::StoredRanges.
-  std::vector<PlacedRange> RangesToStore() const;
+  std::vector<coordinator::PlacedRange> RangesToStore() const;
 
   // The decay rules of what this rank updates of a unit.
-  const std::vector<DecaySegment>& Segments(int unit) const { return segments_[unit]; }
+  const std::vector<device::DecaySegment>& Segments(int unit) const { return segments_[unit]; }
 
  private:
-  const ModelSpec& spec_;
+  const model::ModelSpec& spec_;
   const ZeroLayout& layout_;
-  StateTensors vectors_;
-  std::vector<std::vector<DecaySegment>> segments_;
+  optim::StateTensors vectors_;
+  std::vector<std::vector<device::DecaySegment>> segments_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_TRAINING_STATE_H_

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "worker/zero/fleet_testing.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 namespace {
 
 TEST(TrainingState, InitialWeightsDoNotDependOnTheFleet) {
@@ -22,8 +22,8 @@ TEST(TrainingState, InitialWeightsDoNotDependOnTheFleet) {
 
 TEST(TrainingState, AnyPartOfTheModelCanBeMade) {
   RunFleet({}, [](TestRank& rank) {
-    std::unique_ptr<Device> device = *CreateDevice({.kind = "cpu", .threads = 1});
-    std::unique_ptr<Stream> stream = *device->CreateStream();
+    std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
+    std::unique_ptr<device::Stream> stream = *device->CreateStream();
     int64_t parameters = rank.spec().parameters();
     std::vector<float> whole(parameters), pieces(parameters, -1.0f);
     rank.engine().state().FillInitial(0, parameters, 5, device->ops(), *stream, whole.data());
@@ -37,9 +37,9 @@ TEST(TrainingState, AnyPartOfTheModelCanBeMade) {
 
 TEST(TrainingState, OwnersStoreEveryElementOnce) {
   for (int stage : {0, 3}) {
-    std::vector<std::atomic<int>> stored(ModelSpec::Create(FleetSetup().model)->parameters());
+    std::vector<std::atomic<int>> stored(model::ModelSpec::Create(FleetSetup().model)->parameters());
     RunFleet({.stage = stage, .world_size = 3}, [&](TestRank& rank) {
-      for (const PlacedRange& range : rank.engine().state().RangesToStore()) {
+      for (const coordinator::PlacedRange& range : rank.engine().state().RangesToStore()) {
         for (int64_t i = range.flat_begin; i < range.flat_end; ++i) ++stored[i];
       }
     });
@@ -48,4 +48,4 @@ TEST(TrainingState, OwnersStoreEveryElementOnce) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

@@ -16,15 +16,15 @@
 #include "worker/zero/layout.h"
 #include "worker/zero/training_state.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 // What an updater works with; borrowed, and longer lived than the updater.
 struct UpdaterParts {
-  const ModelSpec& spec;
+  const model::ModelSpec& spec;
   const ZeroLayout& layout;
-  Device& device;
-  Stream& stream;
-  Arena& device_arena;
+  device::Device& device;
+  device::Stream& stream;
+  memory::Arena& device_arena;
 };
 
 // Not thread-safe. What a call enqueues is done when the stream is.
@@ -41,12 +41,13 @@ class Updater {
   // One step for what this rank updates: the states from its part of `gradients` (at rest, reduced), then its part of
   // `parameters` (at rest, in the compute type) from the new master weights. Clipping, loss scale and whether there is
   // an update at all are in `control`, device memory that the stream has written by then.
-  virtual absl::Status Update(const StepControl* control, Tensor gradients, Tensor parameters) = 0;
+  virtual absl::Status Update(const device::StepControl* control, device::Tensor gradients,
+                              device::Tensor parameters) = 0;
 
   // This rank's part of `parameters` from the master weights, after the state was loaded.
-  virtual absl::Status Publish(Tensor parameters) = 0;
+  virtual absl::Status Publish(device::Tensor parameters) = 0;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_UPDATER_H_

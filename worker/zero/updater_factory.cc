@@ -4,10 +4,12 @@
 #include "worker/zero/device_updater.h"
 #include "worker/zero/training_state.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 std::unique_ptr<Updater> CreateUpdater(const UpdaterParts& parts) { return std::make_unique<DeviceUpdater>(parts); }
 
-std::vector<MemoryRow> UpdaterRows(const ZeroLayout& layout) { return TrainingState::Rows(layout, Space::kDevice); }
+std::vector<memory::MemoryRow> UpdaterRows(const ZeroLayout& layout) {
+  return TrainingState::Rows(layout, memory::Space::kDevice);
+}
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero

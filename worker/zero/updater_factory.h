@@ -9,13 +9,13 @@
 #include "worker/zero/layout.h"
 #include "worker/zero/updater.h"
 
-namespace zerofleet {
+namespace zerofleet::zero {
 
 std::unique_ptr<Updater> CreateUpdater(const UpdaterParts& parts);
 
 // The rows that CreateUpdater of this layout finds in its arenas.
-std::vector<MemoryRow> UpdaterRows(const ZeroLayout& layout);
+std::vector<memory::MemoryRow> UpdaterRows(const ZeroLayout& layout);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::zero
 
 #endif  // ZEROFLEET_WORKER_ZERO_UPDATER_FACTORY_H_

@@ -23,7 +23,7 @@
 #include "worker/collective/emulation/nccl_control.h"
 #include "worker/device/cuda/emulation/streams.h"
 
-namespace zerofleet::nccl_emulation {
+namespace zerofleet::collective::nccl_emulation {
 namespace {
 
 constexpr int kLooksInProgress = 5;
@@ -72,14 +72,14 @@ Registry& TheRegistry() {
 }
 
 }  // namespace
-}  // namespace zerofleet::nccl_emulation
+}  // namespace zerofleet::collective::nccl_emulation
 
-using namespace zerofleet::nccl_emulation;
+using namespace zerofleet::collective::nccl_emulation;
 
-namespace zerofleet::nccl_emulation {
+namespace zerofleet::collective::nccl_emulation {
 namespace {
 
-using cuda::emulation::Progress;
+using device::cuda::emulation::Progress;
 
 enum class Phase { kJoining, kReady, kWorking, kFinalizing };
 
@@ -96,13 +96,13 @@ struct Rank {
 };
 
 }  // namespace
-}  // namespace zerofleet::nccl_emulation
+}  // namespace zerofleet::collective::nccl_emulation
 
 struct ncclComm {
   std::shared_ptr<Rank> rank;
 };
 
-namespace zerofleet::nccl_emulation {
+namespace zerofleet::collective::nccl_emulation {
 namespace {
 
 Progress Fail(Rank& rank, ncclResult_t result) {
@@ -187,12 +187,14 @@ ncclResult_t Add(ncclComm* comm, cudaStream_t stream, const std::vector<Transfer
 
 // Puts a group on its stream.
 void EnqueueGroup(const std::shared_ptr<Rank>& rank, cudaStream_t stream, std::vector<Transfer> transfers) {
-  cuda::emulation::CountCollective(stream, 1);
-  cuda::emulation::EnqueueSteps(stream, [rank, stream, transfers = std::move(transfers), begun = false]() mutable {
-    const Progress progress = Step(*rank, transfers, begun);
-    if (progress == Progress::kDone) cuda::emulation::CountCollective(stream, -1);
-    return progress;
-  });
+  device::cuda::emulation::CountCollective(stream, 1);
+  device::cuda::emulation::EnqueueSteps(stream,
+                                        [rank, stream, transfers = std::move(transfers), begun = false]() mutable {
+                                          const Progress progress = Step(*rank, transfers, begun);
+                                          if (progress == Progress::kDone)
+                                            device::cuda::emulation::CountCollective(stream, -1);
+                                          return progress;
+                                        });
 }
 
 // Ends the handle; its rank is gone for those that wait for it, and the caller may reuse its memory.
@@ -205,7 +207,7 @@ void Release(ncclComm* comm, bool abort) {
     for (int peer = 0; abort && peer < rank.size; peer++) rank.world->mail[{rank.rank, peer}].clear();
   }
   delete comm;
-  cuda::emulation::WakeStreams();
+  device::cuda::emulation::WakeStreams();
   absl::MutexLock lock(&TheRegistry().mutex);
   TheRegistry().live--;
 }
@@ -227,7 +229,7 @@ int LiveCommunicators() {
   return TheRegistry().live;
 }
 
-}  // namespace zerofleet::nccl_emulation
+}  // namespace zerofleet::collective::nccl_emulation
 
 extern "C" {
 

@@ -4,7 +4,7 @@
 
 #include <nccl.h>
 
-namespace zerofleet::nccl_emulation {
+namespace zerofleet::collective::nccl_emulation {
 
 // From now on the communicators of `rank` report this asynchronous error, until it is set to ncclSuccess.
 void SetAsyncError(int rank, ncclResult_t error);
@@ -15,6 +15,6 @@ void SetUniqueIdResult(ncclResult_t result);
 // Communicators that have not been destroyed or aborted.
 int LiveCommunicators();
 
-}  // namespace zerofleet::nccl_emulation
+}  // namespace zerofleet::collective::nccl_emulation
 
 #endif  // ZEROFLEET_WORKER_COLLECTIVE_EMULATION_NCCL_CONTROL_H_

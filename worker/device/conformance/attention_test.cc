@@ -4,7 +4,7 @@
 
 #include "worker/device/conformance/device_fixture.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 int64_t Tokens(const AttentionShape& s) { return s.batch * s.time; }
@@ -144,4 +144,4 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
 ZF_CONFORMANCE(AttentionTest);
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -3,7 +3,7 @@
 
 #include "worker/device/conformance/device_fixture.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 struct LossShape {
@@ -134,4 +134,4 @@ TEST_P(CrossEntropyTest, NaNReachesTheLoss) {
 ZF_CONFORMANCE(CrossEntropyTest);
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -3,7 +3,7 @@
 
 #include "worker/device/conformance/device_fixture.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 // One device's run of every op whose work is shared among threads, on shapes of several uneven blocks.
@@ -165,4 +165,4 @@ TEST_P(DeterminismTest, SameBitsWithAnyNumberOfThreads) {
 ZF_CONFORMANCE(DeterminismTest);
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

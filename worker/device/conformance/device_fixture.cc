@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 std::vector<std::string> DeviceKinds() { return {"cpu", "cuda"}; }
 
@@ -102,4 +102,4 @@ double Dot(const std::vector<float>& a, const std::vector<float>& b) {
   return sum;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

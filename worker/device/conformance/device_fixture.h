@@ -15,7 +15,7 @@
 #include "worker/device/device.h"
 #include "worker/device/ops.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 std::vector<std::string> DeviceKinds();
 
@@ -82,6 +82,6 @@ double Dot(const std::vector<float>& a, const std::vector<float>& b);
                          ::testing::Values(DType::kF32, DType::kBF16, DType::kF16)), \
       [](const auto& info) { return std::get<0>(info.param) + "_" + DTypeName(std::get<1>(info.param)); })
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CONFORMANCE_DEVICE_FIXTURE_H_

@@ -4,7 +4,7 @@
 
 #include "worker/device/conformance/device_fixture.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 class ElementwiseTest : public DeviceTest {
@@ -68,4 +68,4 @@ TEST_P(ElementwiseTest, GeluOfExtremes) {
 ZF_CONFORMANCE(ElementwiseTest);
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -1,7 +1,7 @@
 // Embeddings on every device.
 #include "worker/device/conformance/device_fixture.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 constexpr int64_t kBatch = 3, kTime = 5, kVocab = 7, kWidth = 133;
@@ -62,4 +62,4 @@ TEST_P(EmbeddingTest, BackwardIsTheTransposeOfTheForward) {
 ZF_CONFORMANCE(EmbeddingTest);
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

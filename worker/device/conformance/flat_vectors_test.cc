@@ -5,7 +5,7 @@
 
 #include "worker/device/conformance/device_fixture.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 constexpr int64_t kCount = 40003;  // several blocks and a ragged end
@@ -301,4 +301,4 @@ TEST_P(FlatVectorsTest, FillNormalIsNormal) {
 ZF_CONFORMANCE(FlatVectorsTest);
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -3,7 +3,7 @@
 
 #include "worker/device/conformance/device_fixture.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 class LinearTest : public DeviceTest {
@@ -165,4 +165,4 @@ TEST_P(LinearTest, GradientsMatchFiniteDifferences) {
 ZF_CONFORMANCE(LinearTest);
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

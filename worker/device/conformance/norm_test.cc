@@ -3,7 +3,7 @@
 
 #include "worker/device/conformance/device_fixture.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 constexpr float kEpsilon = 1e-5f;
@@ -112,4 +112,4 @@ TEST_P(NormTest, BackwardAgreesWithFloat) {
 ZF_CONFORMANCE(NormTest);
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -3,7 +3,7 @@
 
 #include "worker/device/conformance/device_fixture.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 class StepScalarsTest : public DeviceTest {
@@ -119,4 +119,4 @@ TEST_P(StepScalarsTest, AFixedScaleStaysOne) {
 ZF_CONFORMANCE(StepScalarsTest);
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -13,7 +13,7 @@
 #include "worker/device/cpu/kernels.h"
 #include "worker/device/cpu/matmul.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 constexpr int64_t kRows = 64;         // queries per tile
@@ -191,4 +191,4 @@ int64_t CpuOps::AttentionScratchBytes(const AttentionShape& shape) const {
   return pool_.threads() * ScratchSizes(shape).thread() * static_cast<int64_t>(sizeof(float));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -13,7 +13,7 @@
 #include "worker/device/cpu/cpu_stream.h"
 #include "worker/device/cpu/isa.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 constexpr int64_t kCopyBlockBytes = int64_t{1} << 20;
@@ -75,4 +75,4 @@ void CpuDevice::Copy(Stream&, void* to, const void* from, int64_t bytes) {
   });
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -10,7 +10,7 @@
 #include "worker/device/cpu/thread_pool.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 class CpuDevice : public Device {
  public:
@@ -34,6 +34,6 @@ class CpuDevice : public Device {
   CpuOps ops_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CPU_CPU_DEVICE_H_

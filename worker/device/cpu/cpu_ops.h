@@ -9,7 +9,7 @@
 #include "worker/device/cpu/thread_pool.h"
 #include "worker/device/ops.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 class CpuOps : public Ops {
  public:
@@ -58,6 +58,6 @@ class CpuOps : public Ops {
   ThreadPool& pool_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_

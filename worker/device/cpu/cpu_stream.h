@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "worker/device/device.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 // Already reached when it is created.
 class CpuEvent : public Event {
@@ -53,6 +53,6 @@ class CpuStream : public Stream {
   absl::Status first_failure_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CPU_CPU_STREAM_H_

@@ -3,7 +3,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 TEST(CpuStreamTest, FirstFailureSticksUntilSynchronize) {
@@ -18,4 +18,4 @@ TEST(CpuStreamTest, FirstFailureSticksUntilSynchronize) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -12,7 +12,7 @@
 #include "worker/device/cpu/matmul.h"
 #include "worker/device/cpu/matmul_primitive.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 constexpr int64_t kLogitsBytes = int64_t{32} << 20;
@@ -84,4 +84,4 @@ int64_t CpuOps::CrossEntropyScratchBytes(int64_t m, int64_t, int64_t vocab, DTyp
   return Plan(m, vocab, dtype).bytes;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -6,7 +6,7 @@
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/kernels.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 void CpuOps::EmbeddingForward(Stream&, const EmbeddingForwardArguments& p) {
   pool_.RunBlocks(p.batch * p.time, RowBlock(p.c), [&](int64_t begin, int64_t end) {
@@ -26,4 +26,4 @@ void CpuOps::EmbeddingBackward(Stream&, const EmbeddingBackwardArguments& p) {
   });
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -9,7 +9,7 @@
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/kernels.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 constexpr int64_t kMostPartials = 256;  // partial sums of squares, one per block
@@ -79,4 +79,4 @@ void CpuOps::Sgd(Stream&, const SgdArguments& p) {
   });
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -8,7 +8,7 @@
 #include "worker/device/cpu/matmul.h"
 #include "worker/device/cpu/matmul_primitive.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 double CpuOps::MeasureGemmPeak(DType dtype, int rounds) {
   constexpr int64_t kSide = 960;  // large, and no power of two, whose rows would share cache sets
@@ -32,4 +32,4 @@ double CpuOps::MeasureGemmPeak(DType dtype, int rounds) {
   return 2.0 * kSide * kSide * kSide / best_seconds;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

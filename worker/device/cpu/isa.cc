@@ -4,7 +4,7 @@
 #include "worker/device/cpu/kernels.h"
 #include "worker/device/cpu/matmul_primitive.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 std::string IsaName() {
   std::string name = kernels::TargetName();
@@ -12,4 +12,4 @@ std::string IsaName() {
   return name;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -12,7 +12,7 @@
 
 #include "worker/device/ops.h"
 
-namespace zerofleet::kernels {
+namespace zerofleet::device::kernels {
 
 // --- Element-wise; names as in ops.h.
 void Gelu(int64_t count, Tensor x, Tensor y);
@@ -50,6 +50,6 @@ void LayerNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Ten
 // The name of the instruction set in use.
 const char* TargetName();
 
-}  // namespace zerofleet::kernels
+}  // namespace zerofleet::device::kernels
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CPU_KERNELS_H_

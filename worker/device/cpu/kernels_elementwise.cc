@@ -7,7 +7,7 @@
 #include "worker/device/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace zerofleet::kernels::HWY_NAMESPACE {
+namespace zerofleet::device::kernels::HWY_NAMESPACE {
 
 void GeluImpl(int64_t count, Tensor x, Tensor y) {
   WithType(x, [&](auto* from) HWY_ATTR {
@@ -136,11 +136,11 @@ void SgdImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gra
 
 const char* TargetNameImpl() { return hwy::TargetName(HWY_TARGET); }
 
-}  // namespace zerofleet::kernels::HWY_NAMESPACE
+}  // namespace zerofleet::device::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zerofleet::kernels {
+namespace zerofleet::device::kernels {
 
 HWY_EXPORT(GeluImpl);
 HWY_EXPORT(GeluGradientImpl);
@@ -172,5 +172,5 @@ void Sgd(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradien
 }
 const char* TargetName() { return HWY_DYNAMIC_DISPATCH(TargetNameImpl)(); }
 
-}  // namespace zerofleet::kernels
+}  // namespace zerofleet::device::kernels
 #endif  // HWY_ONCE

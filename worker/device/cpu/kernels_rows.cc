@@ -10,7 +10,7 @@
 #include "worker/device/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace zerofleet::kernels::HWY_NAMESPACE {
+namespace zerofleet::device::kernels::HWY_NAMESPACE {
 
 // Rows whose partial sums are added to the total at once: shorter chains of fp32 additions, less rounding.
 constexpr int64_t kRowsPerPartial = 64;
@@ -192,11 +192,11 @@ void LayerNormColumnsImpl(int64_t m, int64_t stride, int64_t begin, int64_t end,
   }
 }
 
-}  // namespace zerofleet::kernels::HWY_NAMESPACE
+}  // namespace zerofleet::device::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace zerofleet::kernels {
+namespace zerofleet::device::kernels {
 
 HWY_EXPORT(LayerNormRowImpl);
 HWY_EXPORT(LayerNormRowGradientImpl);
@@ -231,5 +231,5 @@ void LayerNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Ten
   HWY_DYNAMIC_DISPATCH(LayerNormColumnsImpl)(m, stride, begin, end, dy, x, mean, rstd, dgamma, dbeta);
 }
 
-}  // namespace zerofleet::kernels
+}  // namespace zerofleet::device::kernels
 #endif  // HWY_ONCE

@@ -9,7 +9,7 @@
 #include "hwy/targets.h"
 #include "worker/device/element_math.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 std::vector<float> Values(int64_t count, uint32_t state) {
@@ -151,4 +151,4 @@ TEST(KernelsTest, InstructionSetsAgree) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -5,7 +5,7 @@
 #include "worker/device/cpu/kernels.h"
 #include "worker/device/cpu/matmul.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 void CpuOps::LinearForward(Stream& stream, const LinearForwardArguments& p) {
   const MatmulArguments product{.m = p.m,
@@ -53,4 +53,4 @@ void CpuOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArgu
                   [&](int64_t begin, int64_t end) { kernels::ColumnSums(p.m, p.n, begin, end, p.dy, p.dbias); });
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

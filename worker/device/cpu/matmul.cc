@@ -17,7 +17,7 @@
 // From GCC's OpenMP library, which oneDNN is built on; declared here since only one compiler ships its header.
 extern "C" void omp_set_num_threads(int threads);
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 constexpr int64_t kPanelDepth = 512;
@@ -205,4 +205,4 @@ absl::Status SerialMatmul(const MatmulArguments& arguments) {
   return RunTilesInTurn(arguments, TilingFor(ChoosePath(arguments), arguments));
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -13,7 +13,7 @@
 #include "worker/device/cpu/matmul_arguments.h"
 #include "worker/device/cpu/thread_pool.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 // Cuts the output into tiles for the pool. ResourceExhausted if oneDNN finds no memory.
 absl::Status Matmul(ThreadPool& pool, const MatmulArguments& arguments);
@@ -21,6 +21,6 @@ absl::Status Matmul(ThreadPool& pool, const MatmulArguments& arguments);
 // The same on the calling thread, for the small products inside the pool's tasks: fp32 always in place.
 absl::Status SerialMatmul(const MatmulArguments& arguments);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_H_

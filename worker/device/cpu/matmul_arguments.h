@@ -6,7 +6,7 @@
 
 #include "worker/device/ops.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 // A row-major matrix with `stride` elements from row to row. `transposed` means that what is stored is the transpose
 // of what the product uses: rows and columns swap roles in memory, not in m, n and k.
@@ -23,6 +23,6 @@ struct MatmulArguments {
   Tensor bias = {};               // n values added to each row; may be null; not with accumulate
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_ARGUMENTS_H_

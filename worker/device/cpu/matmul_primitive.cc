@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 using dnnl::memory;
@@ -119,4 +119,4 @@ absl::Status PrimitiveMatmul(const MatmulArguments& arguments) {
   }
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

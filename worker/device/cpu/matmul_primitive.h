@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "worker/device/cpu/matmul_arguments.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 // Whether this CPU multiplies bf16 faster than fp32, and oneDNN makes such a primitive here.
 bool HasBF16Instructions();
@@ -15,6 +15,6 @@ bool HasBF16Instructions();
 // One whole product on the calling thread; a and b of one type. Works in fp32 on every CPU.
 absl::Status PrimitiveMatmul(const MatmulArguments& arguments);
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CPU_MATMUL_PRIMITIVE_H_

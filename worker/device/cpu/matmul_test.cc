@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/cpu/matmul_primitive.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 // A matrix with spare columns between its rows, filled with reproducible values in [-1, 1).
@@ -131,4 +131,4 @@ TEST(MatmulTest, PrimitiveInBF16) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

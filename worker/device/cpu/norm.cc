@@ -3,7 +3,7 @@
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/kernels.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 void CpuOps::LayerNormForward(Stream&, const LayerNormForwardArguments& p) {
   pool_.RunBlocks(p.m, RowBlock(p.c), [&](int64_t begin, int64_t end) {
@@ -27,4 +27,4 @@ void CpuOps::LayerNormBackward(Stream&, const LayerNormBackwardArguments& p) {
   });
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

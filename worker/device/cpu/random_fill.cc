@@ -3,7 +3,7 @@
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/random_normal.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 void CpuOps::FillNormal(Stream&, const FillNormalArguments& p) {
   pool_.RunBlocks(p.count, kElementBlock, [&](int64_t begin, int64_t end) {
@@ -16,4 +16,4 @@ void CpuOps::FillNormal(Stream&, const FillNormalArguments& p) {
   });
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -15,7 +15,7 @@
 #include "worker/device/step_control.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace zerofleet::kernels::HWY_NAMESPACE {
+namespace zerofleet::device::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -154,7 +154,7 @@ struct VectorMath {
 #include "worker/device/element_math.inc"
 #undef ZF_ELEMENT
 
-}  // namespace zerofleet::kernels::HWY_NAMESPACE
+}  // namespace zerofleet::device::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

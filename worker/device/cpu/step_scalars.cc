@@ -2,16 +2,16 @@
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/step_control.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
-void CpuOps::BeginStep(Stream&, double tokens, StepControl* control) { zerofleet::BeginStep(tokens, *control); }
+void CpuOps::BeginStep(Stream&, double tokens, StepControl* control) { zerofleet::device::BeginStep(tokens, *control); }
 
 void CpuOps::SumScalars(Stream&, const SumScalarsArguments& p) {
   *p.mine = SumOfScalars(p.losses, p.loss_count, p.squares, p.square_count, p.flags);
 }
 
 void CpuOps::DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule, StepControl* control) {
-  zerofleet::DecideStep(SumOverRanks(ranks, count), rule, *control);
+  zerofleet::device::DecideStep(SumOverRanks(ranks, count), rule, *control);
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/units.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 ThreadPool::ThreadPool(int threads) {
   ZF_CHECK(threads >= 1);
@@ -84,4 +84,4 @@ void ThreadPool::WorkerLoop(int thread) {
   }
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

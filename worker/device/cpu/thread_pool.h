@@ -14,7 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 class ThreadPool {
  public:
@@ -54,6 +54,6 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CPU_THREAD_POOL_H_

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 TEST(ThreadPoolTest, EveryTaskRunsOnce) {
@@ -58,4 +58,4 @@ TEST(ThreadPoolTest, TwoCallersTakeTurns) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -7,7 +7,7 @@
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/update.cuh"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 struct AdamWRule {
@@ -28,4 +28,4 @@ void CudaOps::AdamW(Stream& stream, const AdamWArguments& p) {
   LaunchUpdate<AdamWRule>(stream, p.segments, p.control, p.gradient, p.master, {p.exp_avg, p.exp_avg_sq}, p.parameter);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -7,7 +7,7 @@
 #include "worker/device/cuda/attention_tiled.h"
 #include "worker/device/cuda/cuda_ops.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 void CudaOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
   if (fused_attention_ != nullptr && fused_attention_->ForwardSupport(p.shape, p.qkv.dtype).ok()) {
@@ -31,4 +31,4 @@ int64_t CudaOps::AttentionScratchBytes(const AttentionShape& shape) const {
   return shape.batch * shape.heads * shape.time * static_cast<int64_t>(sizeof(float));
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

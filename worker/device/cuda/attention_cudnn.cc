@@ -28,7 +28,7 @@
 #include "worker/device/cuda/cudnn_plan.h"
 #include "worker/device/cuda/libraries/vendor_library.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr int64_t kLargestHeadSize = 256;
@@ -250,4 +250,4 @@ absl::StatusOr<std::unique_ptr<FusedAttention>> FusedAttention::Create(void* wor
   return std::make_unique<CudnnAttention>(handle, device, major, workspace, workspace_bytes);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "worker/device/ops.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // Used by one thread at a time, on the GPU that was current at Create.
 class FusedAttention {
@@ -31,6 +31,6 @@ class FusedAttention {
                         Tensor dout, Tensor dqkv, float* delta) = 0;
 };
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_CUDNN_H_

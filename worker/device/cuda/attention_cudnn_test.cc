@@ -10,7 +10,7 @@
 #include "worker/device/cuda/cuda_device.h"
 #include "worker/device/cuda/workspace.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 // Results of forward and backward, from the same inputs.
@@ -144,4 +144,4 @@ INSTANTIATE_TEST_SUITE_P(Types, FusedAttentionTest, ::testing::Values(DType::kBF
                          [](const auto& info) { return DTypeName(info.param); });
 
 }  // namespace
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

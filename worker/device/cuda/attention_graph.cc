@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/status.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr int64_t kFullAlignment = 16, kF32Bytes = 4;
@@ -247,4 +247,4 @@ absl::StatusOr<CudnnGraph> AttentionBackwardGraph(cudnnHandle_t handle, const At
   return g.Finish(handle);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

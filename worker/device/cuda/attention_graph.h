@@ -23,7 +23,7 @@
 #include "worker/device/cuda/cudnn_plan.h"
 #include "worker/device/ops.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // The tensors that a run of a graph binds to memory.
 enum AttentionTensor : int64_t {
@@ -57,6 +57,6 @@ absl::StatusOr<CudnnGraph> AttentionForwardGraph(cudnnHandle_t handle, const Att
 absl::StatusOr<CudnnGraph> AttentionBackwardGraph(cudnnHandle_t handle, const AttentionShape& part, int64_t row_heads,
                                                   DType dtype);
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_GRAPH_H_

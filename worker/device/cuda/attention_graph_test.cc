@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/cuda/libraries/vendor_library.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 using ::testing::Combine;
@@ -69,4 +69,4 @@ TEST(CudnnStatusTest, SaysWhoseFaultItIs) {
 }
 
 }  // namespace
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -19,7 +19,7 @@
 #include "worker/device/cuda/launch.cuh"
 #include "worker/device/cuda/vector.cuh"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr int kSide = 16;  // side of the square of threads
@@ -376,4 +376,4 @@ void TiledAttentionBackward(Stream& stream, const AttentionShape& shape, Tensor 
   WithType(qkv.dtype, [&](auto tag) { BackwardOf<typename decltype(tag)::Type>(stream, arguments); });
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

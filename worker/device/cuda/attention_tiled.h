@@ -5,7 +5,7 @@
 
 #include "worker/device/ops.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 inline constexpr int64_t kMaxHeadSize = 256;
 
@@ -16,6 +16,6 @@ void TiledAttentionForward(Stream& stream, const AttentionShape& shape, Tensor q
 void TiledAttentionBackward(Stream& stream, const AttentionShape& shape, Tensor qkv, Tensor out, const float* logsumexp,
                             Tensor dout, Tensor dqkv, float* delta);
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_ATTENTION_TILED_H_

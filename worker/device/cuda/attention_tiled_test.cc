@@ -8,7 +8,7 @@
 #include "worker/device/conformance/device_fixture.h"
 #include "worker/device/cuda/cuda_device.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 struct Reference {
@@ -107,4 +107,4 @@ INSTANTIATE_TEST_SUITE_P(Types, TiledAttentionTest, ::testing::Values(DType::kF3
                          [](const auto& info) { return DTypeName(info.param); });
 
 }  // namespace
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

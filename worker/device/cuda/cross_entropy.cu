@@ -20,7 +20,7 @@
 #include "worker/device/cuda/vector.cuh"
 #include "worker/device/element_math.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr char kOp[] = "CrossEntropy";
@@ -195,4 +195,4 @@ int64_t CudaOps::CrossEntropyScratchBytes(int64_t m, int64_t, int64_t vocab, DTy
   return CrossEntropyPlan(m, vocab, dtype).bytes;
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

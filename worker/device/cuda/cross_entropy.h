@@ -7,7 +7,7 @@
 #include "worker/device/cuda/matmul.h"
 #include "worker/device/ops.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // Size of one chunk's logits. With gpt2's vocabulary in bf16 that is 5000 tokens, enough to fill an H200 with tiles; a
 // larger chunk would only take memory that activations can use.
@@ -26,6 +26,6 @@ struct CrossEntropyPlan {
 void RunCrossEntropy(Stream& stream, Matmul& matmul, const CrossEntropyPlan& plan,
                      const CrossEntropyArguments& arguments);
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_CROSS_ENTROPY_H_

@@ -15,7 +15,7 @@
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/datasheet.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 // The oldest compute capability that the build compiles for, major * 10 + minor.
@@ -231,4 +231,4 @@ std::optional<DeviceMemory> CudaDevice::memory() const {
                       .workspace_bytes = ops_->workspace_bytes()};
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

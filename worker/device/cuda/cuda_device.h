@@ -8,7 +8,7 @@
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/device.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // Whether this machine has GPUs that this build can use. FailedPrecondition, with one line that says what is missing,
 // if there is no driver, no GPU, or none that this build has code for. Sets nothing up on the GPU.
@@ -45,6 +45,6 @@ class CudaDevice : public Device {
   std::unique_ptr<CudaOps> ops_;
 };
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_DEVICE_H_

@@ -15,7 +15,7 @@
 #include "worker/device/cuda/emulation/machine.h"
 #include "worker/device/cuda/workspace.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 class CudaDeviceTest : public ::testing::Test {
@@ -170,4 +170,4 @@ TEST(DatasheetTest, KnowsTheVariants) {
 }
 
 }  // namespace
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

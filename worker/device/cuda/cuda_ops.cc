@@ -7,7 +7,7 @@
 #include "worker/device/cuda/attention_cudnn.h"
 #include "worker/device/cuda/matmul.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create() {
   ZF_ASSIGN_OR_RETURN(Workspace workspace, Workspace::Create());
@@ -27,4 +27,4 @@ CudaOps::CudaOps(Workspace workspace) : workspace_(std::move(workspace)) {}
 // Here the types that the header only declares are complete.
 CudaOps::~CudaOps() = default;
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

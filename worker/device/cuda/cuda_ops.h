@@ -11,7 +11,7 @@
 #include "worker/device/cuda/workspace.h"
 #include "worker/device/ops.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 class Matmul;          // matmul.h
 class FusedAttention;  // attention_cudnn.h
@@ -74,6 +74,6 @@ class CudaOps : public Ops {
   std::string fused_attention_refusal_;              // and then the reason
 };
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_

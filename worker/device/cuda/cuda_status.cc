@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 absl::Status CudaStatus(cudaError_t code, std::string_view op) {
   if (code == cudaSuccess) return absl::OkStatus();
@@ -21,4 +21,4 @@ absl::Status CudaStatus(cudaError_t code, std::string_view op) {
   }
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

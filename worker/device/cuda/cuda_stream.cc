@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "worker/device/cuda/cuda_status.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // One stream's events that are free for reuse. Creating an event takes the driver's lock and some microseconds; a
 // training step records dozens. Any thread may be the last to release one.
@@ -151,4 +151,4 @@ void CudaStream::Keep(const absl::Status& status) {
   first_failure_.Update(status);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

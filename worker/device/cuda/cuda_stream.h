@@ -15,7 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "worker/device/device.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 class EventPool;
 
@@ -73,6 +73,6 @@ class CudaStream : public Stream {
   absl::Status first_failure_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_STREAM_H_

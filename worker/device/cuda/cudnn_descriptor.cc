@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 absl::Status CudnnStatus(cudnnStatus_t code, std::string_view what) {
   if (code == CUDNN_STATUS_SUCCESS) return absl::OkStatus();
@@ -51,4 +51,4 @@ absl::StatusOr<int64_t> CudnnDescriptor::Get(cudnnBackendAttributeName_t name, c
   return count;
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

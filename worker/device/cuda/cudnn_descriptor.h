@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // OK for success. kUnimplemented for what cuDNN does not support here, FailedPrecondition where it finds no usable GPU
 // or driver, ResourceExhausted for lack of memory, Internal for the rest; the message contains cuDNN's last error text.
@@ -65,6 +65,6 @@ class CudnnDescriptor {
   absl::Status status_;
 };
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_CUDNN_DESCRIPTOR_H_

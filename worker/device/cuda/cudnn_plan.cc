@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 // cuDNN's suggestions for a graph in one mode, best first, of those it considers able to run.
@@ -99,4 +99,4 @@ absl::Status CudnnPlan::Run(cudnnHandle_t handle, std::span<const CudnnBinding> 
   return CudnnStatus(cudnnBackendExecute(handle, plan_.get(), pack.get()), "cudnnBackendExecute");
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

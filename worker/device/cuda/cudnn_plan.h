@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "worker/device/cuda/cudnn_descriptor.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 struct CudnnGraph {
   std::deque<CudnnDescriptor> parts;  // tensors and nodes, which `graph` refers to
@@ -48,6 +48,6 @@ class CudnnPlan {
   int64_t workspace_bytes_;
 };
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_CUDNN_PLAN_H_

@@ -1,7 +1,7 @@
 // See datasheet.h.
 #include "worker/device/cuda/datasheet.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 struct Model {
@@ -39,4 +39,4 @@ double DatasheetFlops(std::string_view name, DType dtype) {
   return 0;
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -6,12 +6,12 @@
 
 #include "worker/device/dtype.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // FLOP/s of dense products in `dtype` of the model `name`, as the driver spells it; 0 for an unknown model. fp32 is
 // fp32: this product never computes in tf32.
 double DatasheetFlops(std::string_view name, DType dtype);
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_DATASHEET_H_

@@ -6,7 +6,7 @@
 
 #include "worker/device/dtype.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 template <typename T>
 struct TypeTag {
@@ -29,6 +29,6 @@ void WithTypes(DType first, DType second, Body&& body) {
   WithType(first, [&](auto a) { WithType(second, [&](auto b) { body(a, b); }); });
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_DISPATCH_H_

@@ -4,7 +4,7 @@
 #include "worker/device/cuda/map.cuh"
 #include "worker/device/element_math.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 template <typename T>
@@ -32,4 +32,4 @@ void CudaOps::GeluForward(Stream& stream, int64_t count, Tensor x, Tensor y) {
   });
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

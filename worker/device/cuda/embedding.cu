@@ -14,7 +14,7 @@
 #include "worker/device/cuda/reduce.cuh"
 #include "worker/device/cuda/vector.cuh"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr int kTokenLanes = 4;
@@ -196,4 +196,4 @@ void CudaOps::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArguments
   });
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -10,7 +10,7 @@
 #include "worker/device/cuda/map.cuh"
 #include "worker/device/cuda/reduce.cuh"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 // --- Convert.
@@ -140,4 +140,4 @@ void CudaOps::Fill(Stream& stream, int64_t count, float value, float* to) {
   LaunchMap<kMapLanes<float>>(stream, "Fill", 0, count, ConstantSource{value}, to);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

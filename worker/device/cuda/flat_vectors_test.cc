@@ -12,7 +12,7 @@
 #include "worker/device/element_math.h"
 #include "worker/device/random_normal.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr int64_t kCounts[] = {0, 1, 3, 4, 7, 8, 33, 250, 1000, 2051};
@@ -312,4 +312,4 @@ TEST_F(KernelTest, FillNormalIsTheGeneratorsAtEveryOffset) {
 }
 
 }  // namespace
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -12,7 +12,7 @@
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/matmul.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr char kOp[] = "MeasureGemmPeak";
@@ -96,4 +96,4 @@ double CudaOps::MeasureGemmPeak(DType dtype, int rounds) {
   return Measure(*this, *matmul_, workspace_, dtype, rounds).value_or(0);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -13,7 +13,7 @@
 #include "worker/device/cuda/cuda_device.h"
 #include "worker/device/cuda/emulation/fibers.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 inline constexpr DType kAllTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 
@@ -109,6 +109,6 @@ inline void ExpectNear(const Vector& got, const std::vector<double>& want, doubl
   for (int64_t i = 0; i < got.count(); ++i) ASSERT_NEAR(got.Get(i), want[i], tolerance) << "element " << i;
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_KERNEL_TESTING_H_

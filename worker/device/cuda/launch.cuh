@@ -14,7 +14,7 @@
 #include "worker/device/cuda/cuda_status.h"
 #include "worker/device/cuda/cuda_stream.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
@@ -54,6 +54,6 @@ void Launch(Stream& stream, const char* op, void (*kernel)(Parameters...), dim3 
   cuda_stream.Keep(CudaStatus(cudaGetLastError(), op));
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_LAUNCH_CUH_

@@ -7,7 +7,7 @@
 #include "worker/device/cuda/linear_kernels.h"
 #include "worker/device/cuda/matmul.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 // y = product + bias; bias may be null.
@@ -95,4 +95,4 @@ void CudaOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArg
   AddColumnSums(stream, kOp, p.m, p.n, p.dy, partials, p.dbias);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -16,7 +16,7 @@
 #include "worker/device/cuda/workspace.h"
 #include "worker/device/element_math.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -134,4 +134,4 @@ void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t n, Tensor 
   });
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -8,7 +8,7 @@
 
 #include "worker/device/ops.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // y(M,N) += bias(N) in each row, both of one type.
 void AddBias(Stream& stream, const char* op, int64_t m, int64_t n, Tensor bias, Tensor y);
@@ -20,6 +20,6 @@ void MultiplyByGeluSlope(Stream& stream, const char* op, int64_t count, Tensor b
 // (workspace.h) of device memory.
 void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t n, Tensor x, float* partials, float* sums);
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_LINEAR_KERNELS_H_

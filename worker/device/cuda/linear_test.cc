@@ -10,7 +10,7 @@
 #include "worker/device/cuda/linear_kernels.h"
 #include "worker/device/cuda/test_tensor.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 struct Shape {
@@ -285,4 +285,4 @@ TEST(CrossEntropyPlanTest, ChunksAreEvenAndWithinTheirBytes) {
 }
 
 }  // namespace
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -19,7 +19,7 @@
 #include "worker/device/cuda/launch.cuh"
 #include "worker/device/cuda/vector.cuh"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 inline constexpr int kMapThreads = 256;
 
@@ -129,6 +129,6 @@ void LaunchNarrowingMap(Stream& stream, const char* op, int64_t count, Source so
   LaunchDoublingMap<kLanes>(stream, op, kStagedElements, count, source, to);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_MAP_CUH_

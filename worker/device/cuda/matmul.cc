@@ -20,7 +20,7 @@
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/libraries/vendor_library.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 // The alignment of a matrix that the widest loads and the copy engines need. cuBLASLt's default is 256; told only this,
@@ -284,4 +284,4 @@ bool Matmul::Run(Stream& stream, const char* op, const MatmulArguments& argument
   return true;
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -20,7 +20,7 @@
 
 struct cublasLtContext;
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // A row-major matrix with `stride` elements from row to row. `transposed` means that what is stored is the transpose
 // of what the product uses: rows and columns swap roles in memory, not in m, n and k.
@@ -78,6 +78,6 @@ class Matmul {
   const std::unique_ptr<Plans> plans_;
 };
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_MATMUL_H_

@@ -7,7 +7,7 @@
 #include "worker/device/cuda/emulation/cublaslt.h"
 #include "worker/device/cuda/test_tensor.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 struct Case {
@@ -256,4 +256,4 @@ TEST_F(MatmulTest, CreateSaysWhyInOneLine) {
 }
 
 }  // namespace
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

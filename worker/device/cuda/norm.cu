@@ -21,7 +21,7 @@
 #include "worker/device/cuda/vector.cuh"
 #include "worker/device/element_math.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr int kMostRowThreads = 512;
@@ -252,4 +252,4 @@ void CudaOps::LayerNormBackward(Stream& stream, const LayerNormBackwardArguments
          dim3(kChunkSumThreads), 0, p.c, chunks, partials, p.dgamma, p.dbeta);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

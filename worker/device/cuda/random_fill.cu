@@ -10,7 +10,7 @@
 #include "worker/device/cuda/vector.cuh"
 #include "worker/device/random_normal.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr int kFillThreads = 256;
@@ -44,4 +44,4 @@ void CudaOps::FillNormal(Stream& stream, const FillNormalArguments& p) {
          dim3(kFillThreads), 0, Range{p.seed, p.stream_id, p.first, p.count}, p.deviation, vector, p.to);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

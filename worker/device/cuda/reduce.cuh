@@ -4,7 +4,7 @@
 
 #include "worker/device/cuda/launch.cuh"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 inline constexpr int kMostWarps = 32;  // of a block
 
@@ -40,6 +40,6 @@ __device__ inline T BlockSum(T value) {
   return values[0];
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_REDUCE_CUH_

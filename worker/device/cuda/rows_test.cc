@@ -6,7 +6,7 @@
 
 #include "worker/device/cuda/kernel_testing.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr int64_t kWidths[] = {1, 7, 33, 64, 250, 1000, 1600, 5000};
@@ -199,4 +199,4 @@ TEST_F(EmbeddingTest, MoreTokensThanTheWorkspaceChainsAreRefused) {
 }
 
 }  // namespace
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

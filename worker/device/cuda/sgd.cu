@@ -5,7 +5,7 @@
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/update.cuh"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 struct SgdRule {
@@ -26,4 +26,4 @@ void CudaOps::Sgd(Stream& stream, const SgdArguments& p) {
   LaunchUpdate<SgdRule>(stream, p.segments, p.control, p.gradient, p.master, {p.momentum}, p.parameter);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

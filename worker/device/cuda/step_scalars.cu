@@ -4,11 +4,11 @@
 #include "worker/device/cuda/launch.cuh"
 #include "worker/device/step_control.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 __global__ void __launch_bounds__(1) BeginStepKernel(double tokens, StepControl* control) {
-  zerofleet::BeginStep(tokens, *control);
+  zerofleet::device::BeginStep(tokens, *control);
 }
 
 __global__ void __launch_bounds__(1) SumScalarsKernel(const double* losses, int64_t loss_count, const double* squares,
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(1) SumScalarsKernel(const double* losses, int6
 
 __global__ void __launch_bounds__(1)
     DecideStepKernel(const StepScalars* ranks, int64_t count, StepRule rule, StepControl* control) {
-  zerofleet::DecideStep(SumOverRanks(ranks, count), rule, *control);
+  zerofleet::device::DecideStep(SumOverRanks(ranks, count), rule, *control);
 }
 
 }  // namespace
@@ -37,4 +37,4 @@ void CudaOps::DecideStep(Stream& stream, const StepScalars* ranks, int64_t count
   Launch(stream, "DecideStep", DecideStepKernel, dim3(1), dim3(1), 0, ranks, count, rule, control);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

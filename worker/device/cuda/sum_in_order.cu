@@ -10,7 +10,7 @@
 #include "worker/device/cuda/map.cuh"
 #include "worker/device/cuda/sum_in_order.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 constexpr int kFew = 16, kSome = 256;
@@ -68,4 +68,4 @@ void EnqueueSumInOrder(CudaStream& stream, std::span<const void* const> contribu
   });
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -8,7 +8,7 @@
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/tensor.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // As many pointers as a kernel's parameters hold (32764 bytes from compute capability 7.0 on), less some slack.
 inline constexpr int kMostContributions = 4000;
@@ -19,6 +19,6 @@ inline constexpr int kMostContributions = 4000;
 void EnqueueSumInOrder(CudaStream& stream, std::span<const void* const> contributions, DType dtype, Tensor to,
                        int64_t count);
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_SUM_IN_ORDER_H_

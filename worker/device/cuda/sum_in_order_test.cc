@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/cuda/test_tensor.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 // Left to right in fp32, one rounding: the definition.
@@ -93,4 +93,4 @@ TEST_F(SumInOrderDeathTest, AWiderResultMayNot) {
 }
 
 }  // namespace
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

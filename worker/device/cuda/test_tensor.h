@@ -13,7 +13,7 @@
 
 #include "worker/device/ops.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 class TestTensor {
  public:
@@ -89,6 +89,6 @@ inline double ReferenceGeluSlope(double x) {
 
 inline constexpr DType kTestTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_TEST_TENSOR_H_

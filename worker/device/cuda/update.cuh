@@ -18,7 +18,7 @@
 #include "worker/device/element_math.h"
 #include "worker/device/ops.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 inline constexpr int kUpdateLanes = 4;
 inline constexpr int kMostSegments = 32;
@@ -125,6 +125,6 @@ void LaunchUpdate(Stream& stream, std::span<const DecaySegment> segments, const 
   });
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_UPDATE_CUH_

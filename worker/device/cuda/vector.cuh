@@ -17,7 +17,7 @@
 #include <cuda_fp16.h>
 #endif
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // ToFloat and FromFloat as kernels should call them: by the GPU's own instructions, where it has any. They round as
 // dtype.h does; only the bits of a NaN may differ.
@@ -124,6 +124,6 @@ __device__ inline void StoreLanes(const float (&lanes)[kLanes], bool vector, int
   }
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_VECTOR_CUH_

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "worker/device/cuda/cuda_status.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 absl::StatusOr<Workspace> Workspace::Create() {
   constexpr const char* kWhat = "cudaMalloc of the ops' workspace";
@@ -26,4 +26,4 @@ Workspace::~Workspace() {
   cudaFree(partials_);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

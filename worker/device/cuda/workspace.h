@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 inline constexpr int64_t kLibraryBytes = int64_t{256} << 20;
 inline constexpr int64_t kPartialBytes = int64_t{32} << 20;
@@ -35,6 +35,6 @@ class Workspace {
   void *library_ = nullptr, *partials_ = nullptr;
 };
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_WORKSPACE_H_

@@ -1,7 +1,7 @@
 // Memory that is only addresses, and streams that are always done; see dry_device.h.
 #include "worker/device/dry/dry_device.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 class DryReservation : public Reservation {
@@ -42,4 +42,4 @@ void* DryDevice::Address() {
   return address;
 }
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device

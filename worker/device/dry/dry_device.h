@@ -13,7 +13,7 @@
 #include "worker/device/device.h"
 #include "worker/device/dry/dry_ops.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 class DryDevice : public Device {
  public:
@@ -36,6 +36,6 @@ class DryDevice : public Device {
   DryOps ops_;
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_DRY_DRY_DEVICE_H_

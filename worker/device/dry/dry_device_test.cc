@@ -3,7 +3,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 namespace {
 
 TEST(DryDevice, GrantsMoreThanAnyMachineHas) {
@@ -25,4 +25,4 @@ TEST(DryDevice, HasDoneWhateverIsEnqueued) {
 }
 
 }  // namespace
-}  // namespace zerofleet
+}  // namespace zerofleet::device

@@ -6,7 +6,7 @@
 
 #include "worker/device/ops.h"
 
-namespace zerofleet {
+namespace zerofleet::device {
 
 class DryOps : public Ops {
  public:
@@ -39,6 +39,6 @@ class DryOps : public Ops {
   double MeasureGemmPeak(DType, int) override { return 0; }
 };
 
-}  // namespace zerofleet
+}  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_DRY_DRY_OPS_H_

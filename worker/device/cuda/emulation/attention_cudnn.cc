@@ -1,10 +1,10 @@
 // attention_cudnn.h in a build without cuDNN: the tiled kernels take every shape.
 #include "worker/device/cuda/attention_cudnn.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 absl::StatusOr<std::unique_ptr<FusedAttention>> FusedAttention::Create(void*, int64_t) {
   return absl::UnimplementedError("this build runs kernels on the host, without cuDNN");
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

@@ -19,7 +19,7 @@
 #include "worker/device/cuda/emulation/streams.h"
 #include "worker/device/dtype.h"
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 
 CublasLt& cublaslt() {
   static CublasLt library;
@@ -279,9 +279,9 @@ bool Overlap(const Layout& x, const void* x_data, const Layout& y, const void* y
 }
 
 }  // namespace
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation
 
-using namespace zerofleet::cuda::emulation;  // the C functions below are in no namespace
+using namespace zerofleet::device::cuda::emulation;  // the C functions below are in no namespace
 
 extern "C" {
 

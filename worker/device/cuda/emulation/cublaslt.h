@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 
 struct CublasLt {
   // When false: as on a GPU whose algorithms have no epilogue beyond the plain product.
@@ -23,6 +23,6 @@ struct CublasLt {
 // The library's only state, for single-threaded tests. Assign {} to reset it.
 CublasLt& cublaslt();
 
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_CUBLASLT_H_

@@ -17,7 +17,7 @@
 #include "worker/device/cuda/cuda_stream.h"
 #include "worker/device/cuda/emulation/streams.h"
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 
 class FastOps : public Ops {
  public:
@@ -152,6 +152,6 @@ class FastDevice : public Device {
   FastOps ops_;
 };
 
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_FAST_DEVICE_H_

@@ -18,7 +18,7 @@
 #include "worker/device/cuda/emulation/machine.h"
 #include "worker/device/cuda/emulation/switch.h"
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 namespace {
 
 constexpr int kWarp = 32;
@@ -301,4 +301,4 @@ void Barrier(int line) { ThisThread().Barrier(line); }
 uint64_t ExchangeXor(uint64_t value, int lanes, int line) { return ThisThread().ExchangeXor(value, lanes, line); }
 void* DynamicShared() { return ThisThread().shared(); }
 
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation

@@ -16,7 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 
 struct ThreadPlace {
   dim3 thread, block, block_size, grid_size;
@@ -40,6 +40,6 @@ void Barrier(int line);
 uint64_t ExchangeXor(uint64_t value, int lanes, int line);
 void* DynamicShared();  // aligned to 16 bytes and no more, as a GPU promises
 
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_FIBERS_H_

@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 namespace {
 
 constexpr ThreadOrder kOrders[] = {ThreadOrder::kForward, ThreadOrder::kBackward, ThreadOrder::kShuffled};
@@ -161,4 +161,4 @@ TEST(FibersDeathTest, MoreThanAGpuHas) {
 }
 
 }  // namespace
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 
 // Each byte of memory that has not been written: as floats of any width, NaN.
 inline constexpr int kPoison = 0xff;
@@ -33,6 +33,6 @@ void SetMachine(Machine machine);
 int64_t DeviceBytesHeld();
 int64_t PinnedBytesHeld();
 
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_MACHINE_H_

@@ -22,7 +22,7 @@
 #include "worker/device/cuda/emulation/machine.h"
 #include "worker/device/cuda/emulation/streams.h"
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 namespace {
 
 constexpr size_t kAlignment = 256;  // what cudaMalloc promises
@@ -135,9 +135,10 @@ int64_t DeviceBytesHeld() {
 
 int64_t PinnedBytesHeld() { return State::Get().HeldBytes(kHost); }
 
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation
 
-using namespace zerofleet::cuda::emulation;  // NOLINT: the functions below are CUDA's own, outside any namespace
+using namespace zerofleet::device::cuda::emulation;  // NOLINT: the functions below are CUDA's own, outside any
+                                                     // namespace
 
 // --- Errors.
 

@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "worker/device/cuda/emulation/machine.h"
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 namespace {
 
 // One recording of an event. Guarded by the scheduler's lock.
@@ -37,23 +37,23 @@ struct QueuedOperation {
 };
 
 }  // namespace
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation
 
 // Guarded by the scheduler's lock, except `device`.
 struct CUstream_st {
   int device;
   bool busy = false, destroyed = false;
-  std::deque<zerofleet::cuda::emulation::QueuedOperation> queue = {};
+  std::deque<zerofleet::device::cuda::emulation::QueuedOperation> queue = {};
 
   bool idle() const { return queue.empty() && !busy; }
 };
 
 struct CUevent_st {
   int device;
-  std::shared_ptr<zerofleet::cuda::emulation::Mark> mark = nullptr;  // of the latest recording
+  std::shared_ptr<zerofleet::device::cuda::emulation::Mark> mark = nullptr;  // of the latest recording
 };
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(100);
@@ -261,9 +261,9 @@ int CollectivesInFlight(cudaStream_t stream) { return collectives_in_flight[stre
 void WakeStreams() { StreamScheduler::Get().Wake(); }
 void DrainStreams() { StreamScheduler::Get().Drain(); }
 
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation
 
-using namespace zerofleet::cuda::emulation;  // NOLINT: the functions below are CUDA's own, outside any namespace
+using namespace zerofleet::device::cuda::emulation;  // NOLINT: the functions below are CUDA's own, in no namespace
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;

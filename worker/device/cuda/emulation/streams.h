@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 
 // For all threads. Until one is called, the environment variable ZEROFLEET_EMULATION_SEED gives the seed; eager if it
 // is not set. What is already enqueued stays.
@@ -43,6 +43,6 @@ void WakeStreams();
 // Runs everything that can run now.
 void DrainStreams();
 
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_STREAMS_H_

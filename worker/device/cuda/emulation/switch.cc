@@ -44,7 +44,7 @@ zf_fiber_jump:
 )");
 #endif
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 namespace {
 
 // A kernel's frame is small; under ASan it is a few times larger. Only pages that are touched take memory.
@@ -134,4 +134,4 @@ void Context::Leave(Context& from, Context& to) {
   std::abort();  // nothing switches back
 }
 
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation

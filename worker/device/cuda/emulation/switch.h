@@ -28,7 +28,7 @@
 #endif
 #endif
 
-namespace zerofleet::cuda::emulation {
+namespace zerofleet::device::cuda::emulation {
 
 // A stack and where to continue on it. The sanitizers are told of every switch.
 class Context {
@@ -64,6 +64,6 @@ class Context {
   [[maybe_unused]] void* sanitizer_fiber_ = nullptr;  // TSan's
 };
 
-}  // namespace zerofleet::cuda::emulation
+}  // namespace zerofleet::device::cuda::emulation
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_SWITCH_H_

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/device/cuda/libraries/vendor_library.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 const VendorLibrary& CublasLt() {
@@ -16,9 +16,9 @@ const VendorLibrary& CublasLt() {
 
 absl::Status OpenCublasLt() { return CublasLt().status(); }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
-using zerofleet::cuda::CublasLt;
+using zerofleet::device::cuda::CublasLt;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   ZF_PASS_ON(CublasLt, cublasLtCreate, CUBLAS_STATUS_NOT_INITIALIZED, handle);

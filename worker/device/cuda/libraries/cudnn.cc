@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/device/cuda/libraries/vendor_library.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 const VendorLibrary& Cudnn() {
@@ -18,9 +18,9 @@ const VendorLibrary& Cudnn() {
 
 absl::Status OpenCudnn() { return Cudnn().status(); }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
-using zerofleet::cuda::Cudnn;
+using zerofleet::device::cuda::Cudnn;
 
 size_t cudnnGetVersion(void) { ZF_PASS_ON(Cudnn, cudnnGetVersion, 0); }
 

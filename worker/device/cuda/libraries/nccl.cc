@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/device/cuda/libraries/vendor_library.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 const VendorLibrary& Nccl() {
@@ -16,9 +16,9 @@ const VendorLibrary& Nccl() {
 
 absl::Status OpenNccl() { return Nccl().status(); }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
-using zerofleet::cuda::Nccl;
+using zerofleet::device::cuda::Nccl;
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) { ZF_PASS_ON(Nccl, ncclGetUniqueId, ncclSystemError, id); }
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 VendorLibrary::VendorLibrary(const std::string& file) : handle_(dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
   if (handle_ != nullptr) return;
@@ -18,4 +18,4 @@ void* VendorLibrary::Find(const char* function) const {
   return handle_ == nullptr ? nullptr : dlsym(handle_, function);
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

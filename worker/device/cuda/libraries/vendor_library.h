@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 // FailedPrecondition, in the loader's words, when the library is not on this machine. Cheap after the first call; any
 // thread.
@@ -34,7 +34,7 @@ class VendorLibrary {
   absl::Status status_;
 };
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 // The body of a function that passes its arguments on to the function of the same name in `library()`.
 #define ZF_PASS_ON(library, function, missing, ...)                                           \

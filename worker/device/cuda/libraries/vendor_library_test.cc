@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 namespace {
 
 using ::testing::HasSubstr;
@@ -26,4 +26,4 @@ TEST(VendorLibraryTest, FindsWhatALibraryHas) {
 }
 
 }  // namespace
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda

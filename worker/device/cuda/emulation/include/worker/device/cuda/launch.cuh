@@ -23,12 +23,12 @@
 #define __shared__ static thread_local
 #undef __launch_bounds__
 #define __launch_bounds__(...)
-#define threadIdx (::zerofleet::cuda::emulation::CurrentThread().thread)
-#define blockIdx (::zerofleet::cuda::emulation::CurrentThread().block)
-#define blockDim (::zerofleet::cuda::emulation::CurrentThread().block_size)
-#define gridDim (::zerofleet::cuda::emulation::CurrentThread().grid_size)
+#define threadIdx (::zerofleet::device::cuda::emulation::CurrentThread().thread)
+#define blockIdx (::zerofleet::device::cuda::emulation::CurrentThread().block)
+#define blockDim (::zerofleet::device::cuda::emulation::CurrentThread().block_size)
+#define gridDim (::zerofleet::device::cuda::emulation::CurrentThread().grid_size)
 
-namespace zerofleet::cuda {
+namespace zerofleet::device::cuda {
 
 inline constexpr int kWarp = 32;
 
@@ -62,6 +62,6 @@ void Launch(Stream& stream, const char* op, void (*kernel)(Parameters...), dim3 
                      });
 }
 
-}  // namespace zerofleet::cuda
+}  // namespace zerofleet::device::cuda
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CUDA_EMULATION_LAUNCH_CUH_
