@@ -120,7 +120,8 @@ class CoordinatorComesBack(fleet.FleetTest):
         out, err = process.communicate(timeout=fleet.RUN_SECONDS)
         run = fleet.Run(process.returncode, out, err, report)
         self.assertEqual(run.code, 0, err[-3000:])
-        self.assertEqual(len(run.of("recovery")), 1)
+        # Which of the two coordinators noticed the loss is a matter of milliseconds: a next generation began in any case.
+        self.assertGreater(len({each["generation"] for each in run.of("step")}), 1)
         self.assert_same_bits(self.undisturbed().column("loss"), run.column("loss"), "after the recovery")
         self.assert_nothing_left()
 

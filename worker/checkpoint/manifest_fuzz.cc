@@ -9,6 +9,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace zerofleet;
+  using namespace zerofleet::checkpoint;
   absl::StatusOr<v1::CheckpointManifest> manifest = ParseManifest({reinterpret_cast<const char*>(data), size});
   if (!manifest.ok()) return 0;
   std::string text = ManifestText(*manifest);

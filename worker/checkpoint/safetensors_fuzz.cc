@@ -8,6 +8,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace zerofleet;
+  using namespace zerofleet::checkpoint;
   std::string_view file(reinterpret_cast<const char*>(data), size);
   const int64_t file_bytes = static_cast<int64_t>(size);
   absl::StatusOr<int64_t> length = ParseSafetensorsLength(file, file_bytes);

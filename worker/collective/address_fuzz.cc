@@ -10,6 +10,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace zerofleet;
+  using namespace zerofleet::collective;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   v1::SealedCollectiveAddress sealed;
   sealed.set_address(data, size);

@@ -16,6 +16,7 @@
 
 namespace {
 using namespace zerofleet;
+using namespace zerofleet::data;
 
 // Every header against every name, without a file: the size may be any.
 void Recognise(const std::string& format, std::string_view bytes, int64_t file_bytes) {
