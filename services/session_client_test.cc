@@ -364,7 +364,7 @@ TEST(SessionClient, ACoordinatorThatReadsNothingHoldsNobodyUp) {
         {.coordinator = coordinator.address(), .connect_timeout_seconds = 10, .linger_seconds = 0.05});
     ASSERT_TRUE(session.ok());
     absl::Status sent;
-    for (int i = 0; i < 10'000 && sent.ok(); ++i) sent = (*session)->Send(Hello(std::string(1000, 'x')));
+    for (int i = 0; i < 100'000 && sent.ok(); ++i) sent = (*session)->Send(Hello(std::string(1000, 'x')));
     EXPECT_EQ(sent.code(), absl::StatusCode::kUnavailable) << sent;
   }
   over.Notify();
