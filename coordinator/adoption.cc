@@ -100,13 +100,16 @@ absl::Status BeginAdoption(Fleet& fleet, const v1::Hello& hello, double now) {
 // What was told to watchers before; they know which of it is new to them.
 void TellAgain(Fleet& fleet, const Member& member) {
   PublishStart(fleet, member, fleet.start_step > 0);
-  const std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
-  if (candidates.empty() || candidates.front().generation != fleet.generation) return;
-  v1::Event event;
-  event.mutable_checkpoint()->set_step(candidates.front().step);
-  event.mutable_checkpoint()->set_path(candidates.front().path);
-  event.mutable_checkpoint()->set_bytes(candidates.front().bytes);
-  fleet.Publish(std::move(event), "this generation has committed it");
+  std::vector<CheckpointCandidate> candidates = fleet.parameters.candidates;
+  std::reverse(candidates.begin(), candidates.end());
+  for (const CheckpointCandidate& candidate : candidates) {
+    if (candidate.generation != fleet.generation) continue;
+    v1::Event event;
+    event.mutable_checkpoint()->set_step(candidate.step);
+    event.mutable_checkpoint()->set_path(candidate.path);
+    event.mutable_checkpoint()->set_bytes(candidate.bytes);
+    fleet.Publish(std::move(event), "this generation has committed it");
+  }
 }
 
 void NoteTraining(Fleet& fleet, Member& member, const v1::Rejoin& rejoin, double now) {

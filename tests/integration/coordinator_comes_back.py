@@ -35,7 +35,10 @@ class CoordinatorComesBack(fleet.FleetTest):
         """role -> the arguments of each such process, by its id."""
         found = {"coordinator": {}, "worker": {}}
         for pid in self.leftovers():
-            words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
+            try:
+                words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
+            except FileNotFoundError:
+                continue  # it has just ended
             if len(words) > 1 and words[1] in found:
                 found[words[1]][pid] = words
         return found

@@ -72,7 +72,10 @@ class RanksComeBack(fleet.FleetTest):
     def workers(self):
         pids = []
         for pid in self.leftovers():
-            words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
+            try:
+                words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
+            except FileNotFoundError:
+                continue  # it has just ended
             if len(words) > 1 and words[1] == "worker":
                 pids.append(pid)
         return sorted(pids)
