@@ -63,7 +63,7 @@ std::string CollectivesText(const v1::EndEvent& end, const Terminal& terminal) {
 
 bool RunRecord::IsKnown(const v1::Event& event) const {
   switch (event.body_case()) {
-    case v1::Event::kStart: return start.has_value();
+    case v1::Event::kStart: return start.has_value() && event.start().generation() <= generation;
     case v1::Event::kStep:
       return last_step && event.step().generation() == last_step->generation() &&
              event.step().step() <= last_step->step();
@@ -76,8 +76,12 @@ bool RunRecord::IsKnown(const v1::Event& event) const {
 bool RunRecord::Add(const v1::Event& event) {
   if (IsKnown(event)) return false;
   switch (event.body_case()) {
-    case v1::Event::kStart: start = event.start(); break;
+    case v1::Event::kStart:
+      start = event.start();
+      generation = start->generation();
+      break;
     case v1::Event::kStep:
+      generation = event.step().generation();
       if (first_step) {
         tokens += event.step().tokens();
         seconds += event.step().seconds();
@@ -99,6 +103,7 @@ bool RunRecord::Add(const v1::Event& event) {
     case v1::Event::kEnd: end = event.end(); break;
     case v1::Event::kRecovery:
       ++recoveries;
+      generation = event.recovery().generation();
       lost_steps += event.recovery().lost_steps();
       evaluated_step = std::min(evaluated_step, event.recovery().resumed_step());
       committed_step = std::min(committed_step, event.recovery().resumed_step());

@@ -19,6 +19,7 @@ struct RunRecord {
   std::optional<v1::FailureEvent> failure;
   std::optional<v1::EndEvent> end;
   int64_t evaluated_step = -1, committed_step = -1;  // the newest of each, not after what a recovery went back to
+  uint64_t generation = 0;                           // of the newest event that has one
   int recoveries = 0;
   int64_t lost_steps = 0;
   // Over all steps but the first, which warms up caches; steps done again are counted again.

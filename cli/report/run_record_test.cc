@@ -97,5 +97,19 @@ TEST(RunRecord, TakesNoteOnceOfWhatIsToldAgain) {
   EXPECT_FALSE(step(2, 8) || evaluate(2) || checkpoint(2));
 }
 
+TEST(RunRecord, AStartIsNewsOnlyInAGenerationThatWasNotHeardOf) {
+  RunRecord record;
+  v1::Event start, recovery;
+  start.mutable_start()->set_generation(1);
+  recovery.mutable_recovery()->set_generation(2);
+  EXPECT_TRUE(record.Add(start));
+  EXPECT_FALSE(record.Add(start));
+  EXPECT_TRUE(record.Add(recovery));
+  start.mutable_start()->set_generation(2);  // told again by a coordinator that adopted the fleet
+  EXPECT_FALSE(record.Add(start));
+  start.mutable_start()->set_generation(3);  // one that was started again in the next recovery
+  EXPECT_TRUE(record.Add(start));
+}
+
 }  // namespace
 }  // namespace zerofleet::cli

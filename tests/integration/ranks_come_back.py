@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Ranks of a run are killed or stop answering: others take their places, and every loss is what it would have been."""
 import ctypes
+import json
 import os
 import pathlib
 import random
@@ -126,8 +127,12 @@ class RanksComeBack(fleet.FleetTest):
 
     def test_a_spare_takes_the_place(self):
         process, report = self.started(self.run_config("spare", restart={"spares": 1}))
-        self.assertEqual(len(self.workers()), 4)
-        os.kill(self.workers()[0], signal.SIGKILL)
+        workers = self.workers()
+        self.assertEqual(len(workers), 4)
+        words = pathlib.Path("/proc", str(workers[0]), "cmdline").read_bytes().decode().split("\0")
+        status = self.run_command("status", "--coordinator", words[words.index("--coordinator") + 1], "--json")
+        ranks = [member["pid"] for member in json.loads(status.out)["members"] if member["state"] != "spare"]
+        os.kill(ranks[0], signal.SIGKILL)
         run = self.ended(process, report)
         self.assertRegex(run.err, r"a spare \(.*\) takes the place of rank \d")
         self.assert_recovered(run, 1)
