@@ -75,7 +75,8 @@ std::vector<NumberRow> NumberRows(const v1::Config& c) {
       {"restart.form_timeout_seconds", form, form > 0 && form <= 1e6, "must be > 0 and <= 1e6 seconds"},
       {"restart.heartbeat_timeout_seconds", heartbeat, heartbeat >= 0.1 && heartbeat <= 1e6,
        "must be 0.1 to 1e6 seconds"},
-      {"restart.hang_timeout_seconds", hang, hang >= 0 && hang <= 1e6, "must be 0 to 1e6 seconds"},
+      {"restart.hang_timeout_seconds", hang, hang == 0 || (hang >= heartbeat && hang <= 1e6),
+       "must be 0, or restart.heartbeat_timeout_seconds to 1e6 seconds"},
   };
 }
 
@@ -240,6 +241,11 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
   }
   if (const absl::Status team = coordinator::ConfiguredTeam(config.parallel()).status(); !team.ok()) {
     return draft.Error("parallel.team", std::string(team.message()));
+  }
+  if (config.restart().spares() > 0 && config.restart().max_per_rank() == 0) {
+    return draft.Error("restart.spares",
+                       absl::StrCat("must be 0 where restart.max_per_rank is 0 and the first loss ends ",
+                                    "the run, got ", config.restart().spares()));
   }
   if (config.restart().min_workers() > workers) {
     return draft.Error("restart.min_workers", absl::StrCat("must be <= parallel.workers, ", workers, ", got ",
