@@ -67,7 +67,7 @@ class EventLog {
   absl::Status Add(EventFollower* follower, bool hold);
   void WriteDone(EventFollower* follower, bool ok);
   void Leave(EventFollower* follower);   // needs no more; its Finish is called
-  void Remove(EventFollower* follower);  // is gone; not touched again
+  void Remove(EventFollower* follower);  // after its Finish; not touched again, so that it may be deleted
 
   // Follows on the calling thread, holding what is not read yet, until the log has ended. ResourceExhausted if
   // `on_event` was so slow that events were dropped.

@@ -67,6 +67,13 @@ class Follower : public EventFollower {
     absl::MutexLock lock(&mutex_);
     return finished_ > 0;
   }
+  // Before it is destroyed: the log's thread may still be inside a call until Finish.
+  void LeaveForGood(EventLog& log) {
+    log.Leave(this);
+    log.WriteDone(this, true);
+    Finished();
+    log.Remove(this);
+  }
 
  private:
   EventLog* const log_;
@@ -88,7 +95,7 @@ TEST(EventLogTest, ALateFollowerReadsTheWindowOneEventAtATime) {
   log.Publish(Notice("c"));
   log.WriteDone(&follower, true);
   EXPECT_THAT(follower.Texts(3), ElementsAre("a", "b", "c"));
-  log.Remove(&follower);
+  follower.LeaveForGood(log);
 }
 
 TEST(EventLogTest, TheEndComesAfterTheLastEvent) {
@@ -211,10 +218,10 @@ TEST(EventLogTest, FollowersAreBoundedInNumber) {
   ASSERT_TRUE(log.Add(&first, false).ok());
   ASSERT_TRUE(log.Add(&second, false).ok());
   EXPECT_EQ(log.Add(&third, false).code(), absl::StatusCode::kResourceExhausted);
-  log.Remove(&first);
+  first.LeaveForGood(log);
   EXPECT_TRUE(log.Add(&third, false).ok());
-  log.Remove(&second);
-  log.Remove(&third);
+  second.LeaveForGood(log);
+  third.LeaveForGood(log);
 }
 
 TEST(EventLogTest, FollowsOnAThreadWhileEventsArePublished) {
