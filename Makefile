@@ -7,12 +7,12 @@ BUILD := build
 # Compilers of a gRPC client take about 1 GiB each; one job per core suits machines with 2 GiB per core.
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup build demo check test mutants chaos bench lint docs format clean help
+.PHONY: all setup build demo check test mutants chaos chaos-kill-points bench lint docs format clean help
 
 all: build
 
 help: ## lists the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 setup: ## installs the missing Debian packages that a build needs
 	@scripts/setup.sh build
@@ -41,6 +41,11 @@ SEED ?= 1
 ROUNDS ?= 100
 chaos: build ## kills, stops and pauses the processes of a real run from a seed: SEED=1 ROUNDS=100
 	@ZEROFLEET=$(BUILD)/zerofleet tests/chaos/run.py --seed $(SEED) --rounds $(ROUNDS)
+
+RUNS ?= 1
+chaos-kill-points: setup ## kills a process of a small fleet at each named point of the sources: RUNS=1
+	@scripts/build.sh build-kill-points $(JOBS) -DZEROFLEET_KILL_POINTS=ON zerofleet
+	@ZEROFLEET=build-kill-points/zerofleet tests/chaos/kill_points.py --runs $(RUNS)
 
 bench: build ## times one training step of GPT-2 124M and shows the GEMM peak next to it
 	$(BUILD)/zerofleet bench step

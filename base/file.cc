@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/kill_point.h"
 #include "base/status.h"
 
 namespace zerofleet {
@@ -125,12 +126,19 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view conte
   std::string temporary = absl::StrCat(path, ".tmp");
   if (unlink(temporary.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(temporary, "remove", errno);
   {
+    ZF_FILE_KILL_POINT("file/before-create", path);
     ZF_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(temporary));
+    ZF_FILE_KILL_POINT("file/created", path);
     ZF_RETURN_IF_ERROR(file->Write(std::as_bytes(std::span(contents))));
+    ZF_FILE_KILL_POINT("file/before-fsync", path);
     ZF_RETURN_IF_ERROR(file->Sync());
   }
+  ZF_FILE_KILL_POINT("file/before-rename", path);
   ZF_RETURN_IF_ERROR(Rename(temporary, path));
-  return SyncDirectory(ParentOf(path));
+  ZF_FILE_KILL_POINT("file/renamed", path);
+  ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(path)));
+  ZF_FILE_KILL_POINT("file/rename-synced", path);
+  return absl::OkStatus();
 }
 
 absl::Status Rename(const std::string& from, const std::string& to) {

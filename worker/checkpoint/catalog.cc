@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/file.h"
+#include "base/kill_point.h"
 #include "base/status.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
@@ -102,7 +103,9 @@ absl::Status RemoveCheckpoint(const std::string& dir, int64_t step) {
 absl::Status RemoveCheckpointFiles(const std::string& directory) {
   if (IsSymlink(directory) || !IsDirectory(directory)) return absl::OkStatus();
   if (FileExists(JoinPath(directory, kManifestName))) {
+    ZF_KILL_POINT("prune/before");
     ZF_RETURN_IF_ERROR(RemoveOne(JoinPath(directory, kManifestName)));
+    ZF_KILL_POINT("prune/manifest-removed");
     ZF_RETURN_IF_ERROR(SyncDirectory(directory));
   }
   ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
@@ -110,6 +113,7 @@ absl::Status RemoveCheckpointFiles(const std::string& directory) {
   for (const std::string& name : names) {
     if (IsShardFileName(name) || name == absl::StrCat(kManifestName, ".tmp")) {
       ZF_RETURN_IF_ERROR(RemoveOne(JoinPath(directory, name)));
+      ZF_KILL_POINT("prune/shard-removed");
     } else {
       empty = false;
     }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/kill_point.h"
 #include "base/status.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
@@ -30,13 +31,23 @@ absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointM
   ZF_RETURN_IF_ERROR(Annotate(ValidateManifest(manifest), JoinPath(step_dir, kManifestName)));
   ZF_RETURN_IF_ERROR(CheckNotCommitted(step_dir));
   const std::string partial_dir = PartialDirectory(step_dir, manifest.generation());
+  ZF_KILL_POINT("commit/before-verify");
   ZF_RETURN_IF_ERROR(VerifyShards(partial_dir, manifest));
   // The shards' names must be durable before a manifest lists them.
+  ZF_KILL_POINT("commit/verified");
   ZF_RETURN_IF_ERROR(SyncDirectory(partial_dir));
+  ZF_KILL_POINT("commit/shard-names-synced");
   ZF_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(partial_dir, kManifestName), ManifestText(manifest)));
+  ZF_KILL_POINT("commit/manifest-written");
   ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(step_dir));
+  ZF_KILL_POINT("commit/before-rename");
   ZF_RETURN_IF_ERROR(Rename(partial_dir, step_dir));
-  return SyncDirectory(ParentOf(step_dir));
+  ZF_KILL_POINT("commit/renamed");
+  const absl::Status durable = SyncDirectory(ParentOf(step_dir));
+  // Nobody hears of a commit that may not be durable, so it must not be listed.
+  if (!durable.ok()) Rename(step_dir, partial_dir).IgnoreError();
+  ZF_KILL_POINT("commit/rename-synced");
+  return durable;
 }
 
 }  // namespace zerofleet::checkpoint

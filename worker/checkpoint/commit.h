@@ -11,7 +11,8 @@ namespace zerofleet::checkpoint {
 
 // Commits the shards in PartialDirectory(step_dir, manifest.generation()) as `step_dir`: validates the manifest, reads
 // every shard and checks its length, header and digest, writes manifest.json by write, fsync and rename, renames the
-// directory and syncs its parent. The rename is the commit: before it there is no `step_dir`, after it a whole one.
+// directory and syncs its parent. The rename is the commit: before it there is no `step_dir`, after it a whole one. It
+// is taken back if the parent cannot be synced.
 //
 // FailedPrecondition if `step_dir` is committed already; DataLoss naming the file for a shard that is not what the
 // manifest says. What a release that wrote in place left in `step_dir` without a manifest is removed.

@@ -62,6 +62,7 @@ TEST_F(CommitTest, AFailedSyncCommitsNothing) {
   FileCallLog log(directory_);
   log.FailFsync(".", EIO);
   EXPECT_FALSE(CommitCheckpoint(StepDir(7), manifest).ok());
+  EXPECT_FALSE(FileExists(StepDir(7))) << "listed, though nobody hears of it";
 }
 
 TEST_F(CommitTest, EveryShardIsReadAndCompared) {

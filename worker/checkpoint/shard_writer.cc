@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/kill_point.h"
 #include "base/status.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
@@ -48,8 +49,13 @@ void CheckRangesFit(const std::vector<coordinator::PlacedRange>& ranges, const V
 absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const optim::OptimizerRow& optimizer, const Vectors& vectors) {
   const std::string header = EncodeSafetensorsHeader(ShardTensors(optimizer, static_cast<int64_t>(vectors[0].size())));
   ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(std::span(header))));
-  for (std::span<const float> vector : vectors) ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(vector)));
+  for (std::span<const float> vector : vectors) {
+    ZF_KILL_POINT("shard/between-vectors");
+    ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(vector)));
+  }
+  ZF_KILL_POINT("shard/before-fsync");
   ZF_RETURN_IF_ERROR(out.file->Sync());
+  ZF_KILL_POINT("shard/synced");
   v1::ShardFile entry;
   entry.set_bytes(out.bytes);
   entry.set_xxh3_128(out.digest.Hex());
@@ -64,11 +70,14 @@ absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int ran
                                          const std::vector<std::span<const float>>& vectors) {
   ZF_CHECK(vectors.size() == optimizer.vectors.size());
   CheckRangesFit(stored_ranges, vectors);
+  ZF_KILL_POINT("shard/before-directory");
   absl::Status made = CreateDirectory(partial_dir);  // by whichever rank comes first
   if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
   const std::string path = JoinPath(partial_dir, ShardFileName(rank));
   HashedFile out;
+  ZF_KILL_POINT("shard/before-create");
   ZF_ASSIGN_OR_RETURN(out.file, DurableFile::Create(path));
+  ZF_KILL_POINT("shard/created");
   absl::StatusOr<v1::ShardFile> entry = WriteFile(out, optimizer, vectors);
   absl::Status written = entry.status();
   if (written.ok()) written = SyncDirectory(partial_dir);
@@ -77,6 +86,7 @@ absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int ran
     RemoveOne(path).IgnoreError();
     return written;
   }
+  ZF_KILL_POINT("shard/name-synced");
   entry->set_name(ShardFileName(rank));
   entry->set_rank(rank);
   SetStoredRanges(stored_ranges, &*entry);
