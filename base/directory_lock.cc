@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.h"
@@ -43,6 +44,27 @@ absl::StatusOr<int> BindName(const std::string& path) {
   return absl::ResourceExhaustedError(absl::StrCat("cannot bind the lock of ", path, ": ", std::strerror(error)));
 }
 
+// The lock on the file: its descriptor; -1 if another process has it.
+absl::StatusOr<int> LockFile(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (file < 0) return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
+  if (flock(file, LOCK_EX | LOCK_NB) == 0) return file;
+  const int error = errno;
+  close(file);
+  if (error == EWOULDBLOCK) return -1;
+  return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot lock: ", std::strerror(error)));
+}
+
+// Whether what is left of the way to `path` is on this device.
+bool IsOnDevice(std::filesystem::path path, dev_t device) {
+  struct stat there;
+  while (stat(path.c_str(), &there) != 0) {
+    if (errno != ENOENT || path == path.parent_path()) return false;
+    path = path.parent_path();
+  }
+  return there.st_dev == device;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Acquire(const std::string& dir, const std::string& name) {
@@ -51,18 +73,17 @@ absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Acquire(const std:
   const std::string canonical = std::filesystem::canonical(dir, error);
   if (error) return absl::ResourceExhaustedError(absl::StrCat(dir, ": ", error.message()));
   const std::string path = JoinPath(canonical, name);
+  struct stat there;
+  if (stat(canonical.c_str(), &there) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(dir, ": ", std::strerror(errno)));
+  }
   ZF_ASSIGN_OR_RETURN(const int socket, BindName(path));
   if (socket < 0) return Held(dir);
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (file < 0) {
-    const std::string why = std::strerror(errno);
-    close(socket);
-    return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot open: ", why));
-  }
-  std::unique_ptr<DirectoryLock> lock(new DirectoryLock(dir, path, file, socket));
-  if (flock(file, LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK) return Held(dir);
-  return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot lock: ", std::strerror(errno)));
+  const absl::StatusOr<int> file = LockFile(path);
+  if (!file.ok() || *file < 0) close(socket);
+  ZF_RETURN_IF_ERROR(file);
+  if (*file < 0) return Held(dir);
+  return std::unique_ptr<DirectoryLock>(new DirectoryLock(dir, path, there.st_dev, *file, socket));
 }
 
 DirectoryLock::~DirectoryLock() {
@@ -70,13 +91,24 @@ DirectoryLock::~DirectoryLock() {
   close(socket_);
 }
 
-absl::Status DirectoryLock::CheckHeld() const {
+absl::Status DirectoryLock::Replaced() const {
+  return absl::AlreadyExistsError(absl::StrCat(dir_, " was replaced while it was in use"));
+}
+
+absl::StatusOr<bool> DirectoryLock::Renew() {
   struct stat ours, there;
-  const bool found = stat(path_.c_str(), &there) == 0;
-  const bool gone = !found && (errno == ENOENT || errno == ENOTDIR);
-  if (fstat(file_, &ours) != 0) return absl::OkStatus();
-  if (!gone && (!found || (ours.st_dev == there.st_dev && ours.st_ino == there.st_ino))) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat(dir_, " was removed or replaced while it was in use"));
+  if (fstat(file_, &ours) != 0) return false;
+  if (stat(path_.c_str(), &there) == 0) {
+    if (ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) return false;
+    return Replaced();
+  }
+  if (errno != ENOENT && errno != ENOTDIR) return false;
+  if (!IsOnDevice(path_, device_)) return Replaced();
+  ZF_RETURN_IF_ERROR(CreateDirectories(ParentOf(path_)));
+  ZF_ASSIGN_OR_RETURN(const int file, LockFile(path_));
+  if (file < 0) return Replaced();
+  close(std::exchange(file_, file));
+  return true;
 }
 
 }  // namespace zerofleet

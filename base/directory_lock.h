@@ -1,6 +1,8 @@
-// A directory held by one process at a time, and the means to notice that it was taken away.
+// A directory held by one process at a time, also when it is removed in the meantime.
 #ifndef ZEROFLEET_BASE_DIRECTORY_LOCK_H_
 #define ZEROFLEET_BASE_DIRECTORY_LOCK_H_
+
+#include <sys/types.h>
 
 #include <memory>
 #include <string>
@@ -24,16 +26,22 @@ class DirectoryLock {
   DirectoryLock(const DirectoryLock&) = delete;
   DirectoryLock& operator=(const DirectoryLock&) = delete;
 
-  // NotFound, saying so, if the directory or the lock file was removed or replaced. Whatever else keeps a look at it
-  // from succeeding is not a loss.
-  absl::Status CheckHeld() const;
+  // Makes the directory and the lock file anew if they were removed, and holds them: true; false if nothing had
+  // happened. AlreadyExists, saying so, if the lock is lost: something else is in their place, another process holds
+  // it, or the place is on another file system now (unmounted, say). Any other error, naming the path: they could not
+  // be made yet. Whatever else keeps a look at them from succeeding is not a loss. From one thread at a time.
+  absl::StatusOr<bool> Renew();
 
  private:
-  DirectoryLock(std::string dir, std::string path, int file, int socket)
-      : dir_(std::move(dir)), path_(std::move(path)), file_(file), socket_(socket) {}
+  DirectoryLock(std::string dir, std::string path, dev_t device, int file, int socket)
+      : dir_(std::move(dir)), path_(std::move(path)), device_(device), file_(file), socket_(socket) {}
+
+  absl::Status Replaced() const;
 
   const std::string dir_, path_;
-  const int file_, socket_;
+  const dev_t device_;  // of the directory
+  int file_;
+  const int socket_;
 };
 
 }  // namespace zerofleet

@@ -1,4 +1,4 @@
-// One holder at a time, noticed when the directory goes.
+// One holder at a time, also when the directory goes.
 #include "base/directory_lock.h"
 
 #include <fcntl.h>
@@ -25,22 +25,41 @@ TEST_F(DirectoryLockTest, OneAtATimeAndFreeAgainAfterwards) {
     EXPECT_EQ(DirectoryLock::Acquire(dir_, ".lock").status().code(), absl::StatusCode::kAlreadyExists);
     EXPECT_EQ(DirectoryLock::Acquire(dir_ + "/.", ".lock").status().code(), absl::StatusCode::kAlreadyExists);
     EXPECT_TRUE(DirectoryLock::Acquire(dir_, "other").ok());
-    EXPECT_TRUE((*first)->CheckHeld().ok());
+    EXPECT_FALSE((*first)->Renew().value());
   }
   EXPECT_TRUE(DirectoryLock::Acquire(dir_, ".lock").ok());
 }
 
-TEST_F(DirectoryLockTest, ARemovedDirectoryIsNoticedAndNobodyElseGetsIn) {
+TEST_F(DirectoryLockTest, ARemovedDirectoryIsMadeAnewAndNobodyElseGetsIn) {
+  const auto lock = DirectoryLock::Acquire(dir_, ".lock");
+  ASSERT_TRUE(lock.ok());
+  EXPECT_FALSE((*lock)->Renew().value());
+  ASSERT_TRUE(RemoveTree(dir_).ok());
+  EXPECT_EQ(DirectoryLock::Acquire(dir_, ".lock").status().code(), absl::StatusCode::kAlreadyExists);  // made by that
+  ASSERT_TRUE(IsDirectory(dir_));
+  EXPECT_TRUE((*lock)->Renew().value());
+  EXPECT_FALSE((*lock)->Renew().value());
+  const int file = open(JoinPath(dir_, ".lock").c_str(), O_RDWR);
+  ASSERT_GE(file, 0);
+  EXPECT_NE(flock(file, LOCK_EX | LOCK_NB), 0);  // another machine does not get in, either
+  close(file);
+  ASSERT_TRUE(RemoveTree(dir_).ok());
+  EXPECT_TRUE((*lock)->Renew().value());
+}
+
+TEST_F(DirectoryLockTest, AReplacedDirectoryIsLost) {
   const auto lock = DirectoryLock::Acquire(dir_, ".lock");
   ASSERT_TRUE(lock.ok());
   ASSERT_TRUE(RemoveTree(dir_).ok());
-  EXPECT_EQ((*lock)->CheckHeld().code(), absl::StatusCode::kNotFound);
-  // Made anew, it is another directory with the same name.
-  EXPECT_EQ(DirectoryLock::Acquire(dir_, ".lock").status().code(), absl::StatusCode::kAlreadyExists);
-  ASSERT_TRUE(IsDirectory(dir_));
-  EXPECT_EQ((*lock)->CheckHeld().message(), dir_ + " was removed or replaced while it was in use");
-  ASSERT_TRUE(WriteFileAtomically(JoinPath(dir_, ".lock"), "").ok());
-  EXPECT_EQ((*lock)->CheckHeld().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(CreateDirectory(dir_).ok());
+  const std::string path = JoinPath(dir_, ".lock");
+  ASSERT_TRUE(WriteFileAtomically(path, "").ok());
+  EXPECT_EQ((*lock)->Renew().status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ((*lock)->Renew().status().message(), dir_ + " was replaced while it was in use");
+  // Something that is no directory.
+  ASSERT_TRUE(RemoveTree(dir_).ok());
+  ASSERT_TRUE(WriteFileAtomically(dir_, "").ok());
+  EXPECT_EQ((*lock)->Renew().status().code(), absl::StatusCode::kAlreadyExists);
 }
 
 // What another machine's lock on a shared directory looks like from here.
