@@ -170,6 +170,17 @@ absl::Status Dataset::Read(int64_t sample, std::span<int32_t> tokens) const {
   return absl::OkStatus();
 }
 
+absl::Status Dataset::ReadBatch(int64_t count, const std::function<int64_t(int64_t)>& sample, int32_t* into) const {
+  std::vector<int32_t> tokens(context_ + 1);
+  int32_t* const targets = into + count * context_;
+  for (int64_t i = 0; i < count; ++i) {
+    ZF_RETURN_IF_ERROR(Read(sample(i), std::span(tokens)));
+    std::copy_n(tokens.begin(), context_, into + i * context_);
+    std::copy_n(tokens.begin() + 1, context_, targets + i * context_);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trained, const DataPath& path,
                                                       int64_t context, int64_t vocab) {
   // Of a directory its first file tells.

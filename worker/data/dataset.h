@@ -56,6 +56,10 @@ class Dataset {
   // one that has changed since it was opened, and for an id that is not below the vocabulary: none reaches a device.
   // Thread-safe; allocates nothing.
   absl::Status Read(int64_t sample, std::span<int32_t> tokens) const;
+  // Reads samples `sample(0)` to `sample(count - 1)` as a model takes them: inputs(count, context()), then
+  // targets(count, context()), which are the inputs shifted by one. `into` holds 2 * count * context() elements. Errors
+  // are Read's.
+  absl::Status ReadBatch(int64_t count, const std::function<int64_t(int64_t)>& sample, int32_t* into) const;
 
  private:
   struct Source {

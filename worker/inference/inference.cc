@@ -88,15 +88,12 @@ absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPa
   int64_t context = config.model().context();
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
                       data::OpenForModel(config.data(), path, context, config.model().vocab()));
-  std::vector<int32_t> sample(context + 1), staging(2 * sequences_ * context);
+  std::vector<int32_t> staging(2 * sequences_ * context);
   double total = 0;
   for (int64_t first = 0; first < dataset->samples(); first += sequences_) {
     int64_t sequences = std::min(sequences_, dataset->samples() - first), tokens = sequences * context;
-    for (int64_t i = 0; i < sequences; ++i) {
-      ZF_RETURN_IF_ERROR(dataset->Read(first + i, std::span(sample)));
-      std::copy_n(sample.begin(), context, staging.begin() + i * context);
-      std::copy_n(sample.begin() + 1, context, staging.begin() + tokens + i * context);
-    }
+    ZF_RETURN_IF_ERROR(dataset->ReadBatch(
+        sequences, [&](int64_t i) { return first + i; }, staging.data()));
     device_->Copy(*stream_, tokens_, staging.data(), 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
     ZF_RETURN_IF_ERROR(
         model_->Evaluate({sequences, context, tokens_, tokens_ + tokens}, *parameters_, *stream_, loss_sum_));

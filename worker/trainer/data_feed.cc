@@ -29,7 +29,6 @@ absl::StatusOr<std::unique_ptr<DataFeed>> DataFeed::Open(const v1::Config& confi
     ZF_ASSIGN_OR_RETURN(feed->validation_, OpenFiles(config, "data.validation", config.data().validation()));
   }
   feed->sampler_ = std::make_unique<data::Sampler>(config.seed(), feed->training_->samples());
-  feed->sample_.resize(config.model().context() + 1);
   return feed;
 }
 
@@ -66,10 +65,10 @@ void DataFeed::Seek(int64_t step, int64_t samples_consumed) {
   cursor_ = samples_consumed;
 }
 
-absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int64_t micro_batch) {
+absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int number, int64_t micro_batch) {
   int64_t sequences = config_.batch().micro_sequences();
   int64_t per_rank = config_.batch().global_sequences() / ranks_;
-  int64_t first = SamplesConsumed(step - 1) + rank_ * per_rank + micro_batch * sequences;
+  int64_t first = SamplesConsumed(step - 1) + number * per_rank + micro_batch * sequences;
   return Fill(*training_, sequences, [&](int64_t i) { return sampler_->Sample(first + i); });
 }
 
@@ -100,11 +99,7 @@ absl::StatusOr<model::MicroBatch> DataFeed::Fill(const data::Dataset& dataset, i
   Stage& stage = stages_[stage_];
   stage_ = (stage_ + 1) % zero::kTokenStages;
   if (stage.copied != nullptr) ZF_RETURN_IF_ERROR(stage.copied->Wait());
-  for (int64_t i = 0; i < sequences; ++i) {
-    ZF_RETURN_IF_ERROR(dataset.Read(sample(i), std::span(sample_)));
-    std::copy_n(sample_.begin(), context, stage.tokens + i * context);
-    std::copy_n(sample_.begin() + 1, context, stage.tokens + tokens + i * context);
-  }
+  ZF_RETURN_IF_ERROR(dataset.ReadBatch(sequences, sample, stage.tokens));
   device_->Copy(*stream_, device_tokens_, stage.tokens, 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
   stage.copied = stream_->Record();
   return model::MicroBatch{sequences, context, device_tokens_, device_tokens_ + tokens};

@@ -46,7 +46,8 @@ class DataFeed {
     return cursor_ + (step - cursor_step_) * config_.batch().global_sequences();
   }
 
-  absl::StatusOr<model::MicroBatch> TrainingBatch(int64_t step, int64_t micro_batch);
+  // Of the rank with this number in the data group: any rank can make any rank's.
+  absl::StatusOr<model::MicroBatch> TrainingBatch(int64_t step, int number, int64_t micro_batch);
 
   bool has_validation() const { return validation_ != nullptr; }
   // Evaluation visits the first evaluate.batches * G samples, or all if there are fewer, split evenly over the ranks.
@@ -68,7 +69,6 @@ class DataFeed {
   device::Device* device_ = nullptr;
   device::Stream* stream_ = nullptr;
   int32_t* device_tokens_ = nullptr;
-  std::vector<int32_t> sample_;
   // Used in rotation, so that one is filled while the other is being copied.
   struct Stage {
     int32_t* tokens = nullptr;

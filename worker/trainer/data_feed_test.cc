@@ -64,7 +64,7 @@ class DataFeedTest : public testing::Test {
       std::unique_ptr<DataFeed> feed = Open(config, rank);
       feed->Seek(cursor_step, cursor);
       for (int64_t micro = 0; micro < 12 / (workers * micro_sequences); ++micro) {
-        std::vector<int> samples = Samples(*feed->TrainingBatch(step, micro));
+        std::vector<int> samples = Samples(*feed->TrainingBatch(step, rank, micro));
         all.insert(all.end(), samples.begin(), samples.end());
       }
     }
