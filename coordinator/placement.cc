@@ -52,6 +52,13 @@ int AutoTeam(const std::vector<int>& nodes, int tensor) {
   return team;
 }
 
+int ReplicaShift(const std::vector<int>& nodes) {
+  const int ranks = static_cast<int>(nodes.size());
+  int largest = 0;
+  for (int node : nodes) largest = std::max(largest, static_cast<int>(std::count(nodes.begin(), nodes.end(), node)));
+  return largest == ranks ? (ranks > 1 ? 1 : 0) : largest;
+}
+
 absl::StatusOr<int> ConfiguredTeam(const v1::ParallelConfig& parallel) {
   const std::string& text = parallel.team();
   if (text.empty() || text == "auto") return 0;

@@ -47,6 +47,11 @@ std::vector<Coordinates> CoordinatesOf(const std::vector<int>& nodes, int tensor
 // nodes.
 int AutoTeam(const std::vector<int>& nodes, int tensor);
 
+// Which rank keeps the copies of a rank's snapshots: the one so many after it, counted round. On another node where the
+// largest node has at most half of the ranks, so that the loss of a node loses no snapshot; 0 for a lone rank. `nodes`
+// by rank.
+int ReplicaShift(const std::vector<int>& nodes);
+
 // What parallel.team asks for: 0 for auto, and where the key is absent. InvalidArgument unless it is auto or a number
 // from 1 to kMostRanks.
 absl::StatusOr<int> ConfiguredTeam(const v1::ParallelConfig& parallel);

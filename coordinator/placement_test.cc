@@ -93,6 +93,20 @@ TEST(PlacementTest, NoTeamSpansTwoNodes) {
   }
 }
 
+TEST(PlacementTest, CopiesAreOnAnotherNodeWhereNoNodeHasMoreThanHalf) {
+  EXPECT_EQ(ReplicaShift(Nodes({1})), 0);
+  EXPECT_EQ(ReplicaShift(Nodes({4})), 1);
+  for (const std::vector<int>& counts :
+       std::vector<std::vector<int>>{{1, 1}, {4, 4}, {2, 2, 2}, {3, 1, 2}, {1, 2, 1, 2}, {8, 8, 8, 8}}) {
+    const std::vector<int> nodes = Nodes(counts);
+    const size_t shift = static_cast<size_t>(ReplicaShift(nodes));
+    for (size_t rank = 0; rank < nodes.size(); ++rank) {
+      EXPECT_NE(nodes[(rank + shift) % nodes.size()], nodes[rank]) << rank << " of " << nodes.size();
+    }
+  }
+  EXPECT_NE(ReplicaShift(Nodes({3, 1})), 0);  // most on one node: at least on another rank
+}
+
 TEST(PlacementTest, TheConfiguredTeamIsAutoOrANumber) {
   v1::ParallelConfig parallel;
   EXPECT_EQ(*ConfiguredTeam(parallel), 0);

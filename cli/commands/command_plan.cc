@@ -17,6 +17,7 @@
 #include "cli/commands/plan_size.h"
 #include "cli/config/config.h"
 #include "cli/report/table.h"
+#include "coordinator/placement.h"
 #include "nlohmann/json.hpp"
 
 namespace zerofleet::cli {
@@ -28,8 +29,19 @@ struct PlanOptions {
   std::string config, preset, parameters, precision;
   std::vector<std::string> sets;
   std::vector<int64_t> workers = {1, 4, 16, 64, 256, 1024};
+  int node_gpus = coordinator::kMostAutoTeam;
   bool json = false;
 };
+
+// The team a run of `workers` would form on nodes of `node_gpus` workers, unless its configuration names one.
+int TeamOf(const PlanSize& size, int64_t workers, int node_gpus) {
+  const v1::ParallelConfig parallel = size.config ? size.config->parallel() : v1::ParallelConfig();
+  const absl::StatusOr<int> configured = coordinator::ConfiguredTeam(parallel);
+  if (configured.ok() && *configured > 0) return *configured;
+  std::vector<int> nodes(workers);
+  for (size_t rank = 0; rank < nodes.size(); ++rank) nodes[rank] = static_cast<int>(rank) / node_gpus;
+  return coordinator::AutoTeam(nodes, /*tensor=*/1);
+}
 
 // Roughly as the paper prints them: no decimal from 100 GB, one from 10, two from 1, three digits below.
 std::string Gigabytes(double bytes) {
@@ -50,7 +62,7 @@ std::string Convention(const PlanSize& size) {
       absl::StrJoin(vectors, ", "));
 }
 
-nlohmann::ordered_json PlanJson(const PlanSize& size, const std::vector<int64_t>& workers) {
+nlohmann::ordered_json PlanJson(const PlanSize& size, const PlanOptions& options) {
   nlohmann::ordered_json document = {{"model", size.name},
                                      {"parameters", size.parameters},
                                      {"precision", size.precision},
@@ -58,39 +70,42 @@ nlohmann::ordered_json PlanJson(const PlanSize& size, const std::vector<int64_t>
                                      {"convention", Convention(size)}};
   auto& rows = document["rows"] = nlohmann::ordered_json::array();
   const auto whole = [](double bytes) { return std::llround(bytes); };
-  for (const int64_t n : workers) {
+  for (const int64_t n : options.workers) {
+    const int team = TeamOf(size, n, options.node_gpus);
     for (int stage = 0; stage < kStages; ++stage) {
       const ModelStates states = PaperModelStates(stage, size.parameters, n, size.precision, *size.optimizer);
       const double elements = PaperTrafficElements(stage, size.parameters, n);
       rows.push_back({{"workers", n},
+                      {"team", team},
                       {"zero_stage", stage},
                       {"parameters_bytes", whole(states.parameters)},
                       {"gradients_bytes", whole(states.gradients)},
                       {"optimizer_bytes", whole(states.optimizer)},
                       {"total_bytes", whole(states.total())},
                       {"sent_elements_per_step", whole(elements)},
-                      {"sent_bytes_per_step", whole(elements * ElementBytes(size.precision))}});
+                      {"sent_bytes_per_step", whole(SentBytes(stage, size.parameters, n, size.precision, team))}});
     }
   }
   return document;
 }
 
-std::string PlanText(const PlanSize& size, const std::vector<int64_t>& workers, const Terminal& terminal) {
+std::string PlanText(const PlanSize& size, const PlanOptions& options, const Terminal& terminal) {
   std::string text =
       absl::StrCat(size.name, ", ", HumanCount(size.parameters), " parameters\n\nModel states per worker, GB\n");
   TextTable states({"workers", "stage 0", "stage 1", "stage 2", "stage 3"}), traffic = states;
-  for (const int64_t n : workers) {
+  for (const int64_t n : options.workers) {
+    const int team = TeamOf(size, n, options.node_gpus);
     std::vector<std::string> bytes = {absl::StrCat(n)}, sent = bytes;
     for (int stage = 0; stage < kStages; ++stage) {
       bytes.push_back(Gigabytes(PaperModelStates(stage, size.parameters, n, size.precision, *size.optimizer).total()));
-      sent.push_back(Gigabytes(PaperTrafficElements(stage, size.parameters, n) * ElementBytes(size.precision)));
+      sent.push_back(Gigabytes(SentBytes(stage, size.parameters, n, size.precision, team)));
     }
     states.Add(bytes);
     traffic.Add(sent);
   }
   absl::StrAppend(&text, states.Render(2, terminal), "\nSent per worker and step, GB at ", ElementBytes(size.precision),
-                  " bytes per element\n", traffic.Render(2, terminal), "\n",
-                  WrapText(Convention(size), terminal.columns()),
+                  " bytes per element, 4 for sums between nodes of ", options.node_gpus, "\n",
+                  traffic.Render(2, terminal), "\n", WrapText(Convention(size), terminal.columns()),
                   "\nPadding, activations and buffers are not included.\n");
   return text;
 }
@@ -109,11 +124,11 @@ absl::StatusOr<int> RunPlan(const PlanOptions& options, const Output& output) {
     ZF_ASSIGN_OR_RETURN(rank, PlanRankZero(*size.config));
   }
   if (options.json) {
-    nlohmann::ordered_json document = PlanJson(size, options.workers);
+    nlohmann::ordered_json document = PlanJson(size, options);
     if (size.config) document["rank_memory"] = MemoryPlanJson(*size.config, rank);
     output.out << document.dump(2) << "\n";
   } else {
-    output.out << PlanText(size, options.workers, output.out_terminal);
+    output.out << PlanText(size, options, output.out_terminal);
     if (size.config) output.out << "\n" << MemoryPlanText(*size.config, rank, size.parameters, output.out_terminal);
   }
   return 0;
@@ -141,6 +156,10 @@ void AddPlanCommand(CLI::App& app, CommandBody& body) {
   command->add_option("--workers", options->workers, "Numbers of workers, separated by commas")
       ->type_name("N,...")
       ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--node-gpus", options->node_gpus, "Workers on a node; their gradients are summed first")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print one JSON document");
   command->footer(

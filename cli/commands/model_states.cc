@@ -1,9 +1,17 @@
 // The paper's formulas, read off the table of stages; see model_states.h.
 #include "cli/commands/model_states.h"
 
+#include "worker/collective/topology.h"
 #include "worker/zero/stage.h"
 
 namespace zerofleet::cli {
+namespace {
+
+// A step's all-gathers of the parameters, beside its one reduce-scatter: gathering before each of the two passes
+// instead of once adds one (ZeRO §7).
+int Gathers(int stage) { return zero::Stage(stage).gather == zero::ParameterGather::kBeforeUse ? 2 : 1; }
+
+}  // namespace
 
 double ElementBytes(const std::string& precision) { return precision == "fp32" ? 4 : 2; }
 
@@ -23,9 +31,17 @@ ModelStates PaperModelStates(int stage, double parameters, int64_t workers, cons
 }
 
 double PaperTrafficElements(int stage, double parameters, int64_t workers) {
-  // A reduce-scatter and an all-gather; gathering before each of the two passes instead of once adds one (ZeRO §7).
-  const double passes = zero::Stage(stage).gather == zero::ParameterGather::kBeforeUse ? 3 : 2;
-  return passes * parameters * static_cast<double>(workers - 1) / static_cast<double>(workers);
+  return (Gathers(stage) + 1) * parameters * static_cast<double>(workers - 1) / static_cast<double>(workers);
+}
+
+double SentBytes(int stage, double parameters, int64_t workers, const std::string& precision, int team) {
+  const collective::Topology topology(/*rank=*/0, static_cast<int>(workers), team);
+  const double element = ElementBytes(precision), shard = parameters / static_cast<double>(workers);
+  // Of each shard that another member of the team collects, its contribution; of those it collects for other teams,
+  // sums.
+  const auto collected = static_cast<double>(topology.Collected(0).size()), all = static_cast<double>(workers);
+  const double reduced = shard * ((all - collected) * element + (collected - 1) * sizeof(float));
+  return reduced + Gathers(stage) * shard * (all - 1) * element;
 }
 
 }  // namespace zerofleet::cli

@@ -31,6 +31,9 @@ ModelStates PaperModelStates(int stage, double parameters, int64_t workers, cons
 
 // Elements one worker sends in a step: 2 (stage 3: 3) times the parameters, times (workers - 1) / workers.
 double PaperTrafficElements(int stage, double parameters, int64_t workers);
+// Bytes rank 0 sends in a step. With one team these are the paper's elements in the type of parameters and gradients;
+// with several, gradients travel in that type within a team of `team` consecutive ranks, and in fp32 between teams.
+double SentBytes(int stage, double parameters, int64_t workers, const std::string& precision, int team);
 
 }  // namespace zerofleet::cli
 

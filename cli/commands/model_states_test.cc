@@ -68,6 +68,17 @@ TEST(ModelStates, TrafficIsTwoOrThreeTimesTheModel) {
   for (int stage = 0; stage <= 2; ++stage) EXPECT_EQ(PaperTrafficElements(stage, 1000, 4), 1500);
   EXPECT_EQ(PaperTrafficElements(3, 1000, 4), 2250);
   EXPECT_EQ(PaperTrafficElements(3, 1000, 1), 0);
+  for (int stage = 0; stage <= 3; ++stage) {
+    EXPECT_DOUBLE_EQ(SentBytes(stage, 1000, 4, "bf16", 4), 2 * PaperTrafficElements(stage, 1000, 4));
+  }
+}
+
+TEST(ModelStates, SumsBetweenTeamsTravelInFp32) {
+  // 800 elements on 8 ranks in 2 teams of 4: a rank sends 3/4 of them within its team, the sums of one shard of 100 to
+  // the other team, and its updated shard to 7 ranks.
+  EXPECT_DOUBLE_EQ(SentBytes(2, 800, 8, "bf16", 4), 600 * 2 + 100 * 4 + 700 * 2);
+  EXPECT_DOUBLE_EQ(SentBytes(3, 800, 8, "bf16", 4), 600 * 2 + 100 * 4 + 2 * 700 * 2);
+  EXPECT_DOUBLE_EQ(SentBytes(2, 800, 8, "fp32", 4), 600 * 4 + 100 * 4 + 700 * 4);
 }
 
 }  // namespace

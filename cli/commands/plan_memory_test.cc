@@ -27,8 +27,8 @@ double States(const memory::MemoryPlan& plan) {
 }
 
 double Elements(const memory::MemoryPlan& plan, const optim::OptimizerRow& optimizer) {
-  return static_cast<double>(plan.Bytes(memory::Space::kDevice, memory::Category::kOptimizer) /
-                             optimizer.StateBytesPerParameter());
+  return static_cast<double>(plan.Bytes(memory::Space::kDevice, memory::Category::kOptimizer)) /
+         static_cast<double>(optimizer.StateBytesPerParameter());
 }
 
 TEST(PlanMemory, OneRankKeepsSixteenBytesPerParameterAndPadding) {
