@@ -275,7 +275,7 @@ absl::StatusOr<std::vector<CollectiveRate>> BenchCollectivesAcrossHosts(const Co
   ZF_ASSIGN_OR_RETURN(Communicators joined,
                       JoinGroups(*endpoint, options, group->rank(), group->transport_addresses()));
   const auto communicators = std::make_shared<const Communicators>(std::move(joined));
-  group->OnLost([communicators](absl::Status reason) {
+  group->OnLost([communicators](const absl::Status& reason) {
     for (const auto* each : {&communicators->one_team, &communicators->teams}) {
       if (*each != nullptr) (*each)->Abort(reason);
     }

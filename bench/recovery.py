@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a fleet takes to go on after kill -9 of a rank, part by part, on this machine.
 
-    bench/recovery.py [--kills N] [--workers N] [--spares N] [--config FILE.json] [--json]
+    bench/recovery.py [--kills N] [--workers N] [--spares N] [--snapshots K] [--config FILE.json] [--json]
     bench/recovery.py --every SECONDS --seconds SECONDS ...      the share of the time that went into steps which were not lost
 
 Trains on made-up text with the given configuration (default: a small GPT in fp32), kills a rank drawn at random N times, each
@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "tests" / "integration"))
 import fleet  # noqa: E402
 
 
-def small_config(folder, workers, spares):
+def small_config(folder, workers, spares, snapshots):
     return {
         "model": {"family": "gpt2", "layers": 4, "hidden": 128, "heads": 4, "context": 64},
         "data": {"train": [str(folder / "text.txt")]},
@@ -33,7 +33,8 @@ def small_config(folder, workers, spares):
         "precision": "fp32",
         "batch": {"global_sequences": 2 * workers, "micro_sequences": 2},
         "steps": 100_000_000,
-        "checkpoint": {"dir": str(folder / "checkpoints"), "every_steps": 10},
+        "checkpoint": {"dir": str(folder / "checkpoints"), "every_steps": 10, "snapshot_every_steps": snapshots,
+                       "replicate": int(snapshots > 0)},
         "device": "cpu",
         "restart": {"max_per_rank": 1_000_000, "spares": spares},
     }
@@ -69,19 +70,37 @@ class Watched:
                 if b"\0worker\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+def kill_a_rank(run, draw, lost):
+    """Kills workers until one was a rank and no spare, so that more than `lost` recoveries have begun. The time of that kill."""
+    def spares_lost():
+        return run.count(run.log, "lost spare") + run.count(run.log, "ended before it had joined")
+
+    while True:
+        spares = spares_lost()
+        began = time.monotonic()
+        os.kill(draw.choice(run.workers()), signal.SIGKILL)
+        while spares_lost() == spares:
+            if run.count(run.log, "; recovering") > lost:
+                return began
+            if run.process.poll() is not None:
+                sys.exit(f"the run ended:\n{run.log.read_text()[-2000:]}")
+            time.sleep(0.002)
+
+
 def measure(run, draw):
     """Seconds from one kill to: the line, the recovery, the first step."""
     recoveries, lost = run.count(run.report, '"event":"recovery"'), run.count(run.log, "; recovering")
     # A rank that is lost time and again after one step would end the run.
     run.await_count(run.report, '"event":"checkpoint"', run.count(run.report, '"event":"checkpoint"') + 1)
     run.await_count(run.report, '"event":"step"', run.count(run.report, '"event":"step"') + draw.randint(1, 8))
-    began = time.monotonic()
-    os.kill(draw.choice(run.workers()), signal.SIGKILL)
+    began = kill_a_rank(run, draw, lost)
     noticed = run.await_count(run.log, "; recovering", lost + 1)
     recovered = run.await_count(run.report, '"event":"recovery"', recoveries + 1)
     steps = run.count(run.report, '"event":"step"')
     stepped = run.await_count(run.report, '"event":"step"', steps + 1)
-    return {"lost": noticed - began, "recovery": recovered - began, "first_step": stepped - began}
+    told = [json.loads(line) for line in run.report.read_text().splitlines() if '"event":"recovery"' in line][recoveries]
+    return {"lost": noticed - began, "recovery": recovered - began, "first_step": stepped - began,
+            "lost_steps": told["lost_steps"]}
 
 
 def goodput(run, draw, every, seconds):
@@ -105,6 +124,8 @@ def main():
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--spares", type=int, default=0)
+    parser.add_argument("--snapshots", type=int, default=0, metavar="K",
+                        help="keep snapshots every K steps and copies of them, so that a recovery reads a peer's memory")
     parser.add_argument("--config", help="sections and keys that replace the default's")
     parser.add_argument("--every", type=float, help="seconds between two kills")
     parser.add_argument("--seconds", type=float, default=120)
@@ -114,7 +135,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="zerofleet-recovery-", ignore_cleanup_errors=True) as name:
         folder = pathlib.Path(name)
         (folder / "text.txt").write_text(fleet.english_like_text(200_000))
-        config = small_config(folder, options.workers, options.spares)
+        config = small_config(folder, options.workers, options.spares, options.snapshots)
         if options.config:
             config = fleet.merged(config, json.loads(pathlib.Path(options.config).read_text()))
         run = Watched(folder, config)
@@ -136,6 +157,7 @@ def main():
         values = sorted(each[part] for each in figures)
         print(f"  {title:30} median {statistics.median(values):6.3f}   p99 {values[min(len(values) - 1, int(0.99 * len(values)))]:6.3f}   "
               f"longest {values[-1]:6.3f}")
+    print(f"steps done again: {statistics.mean(each['lost_steps'] for each in figures):.1f} in the mean")
 
 
 if __name__ == "__main__":

@@ -282,8 +282,8 @@ absl::StatusOr<Results> Step(const BenchFlags& flags) {
 
 using Bench = absl::StatusOr<Results> (*)(const BenchFlags& flags);
 
-CLI::App* AddBench(CLI::App& bench, const char* name, const char* what, Bench run, std::shared_ptr<BenchFlags> flags,
-                   CommandBody& body) {
+CLI::App* AddBench(CLI::App& bench, const char* name, const char* what, Bench run,
+                   const std::shared_ptr<BenchFlags>& flags, CommandBody& body) {
   CLI::App* command = bench.add_subcommand(name, what);
   command->add_flag("--json", flags->json, "Print one JSON document");
   command->footer(absl::StrCat("Example:\n  zerofleet bench ", name));

@@ -54,7 +54,7 @@ class DeviceMemoryTest : public testing::Test {
       ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
       for (const auto* one : {&scattered, &all}) ASSERT_EQ(one->Wait(), absl::OkStatus());
       EXPECT_EQ(std::memcmp(got_shard.data(), shard.data(), mine.size() * 2), 0);
-      EXPECT_EQ(std::memcmp(got.data(), sum.data(), kCount * 4), 0);
+      EXPECT_EQ(got, sum);
       EXPECT_GT(communicator.totals()[Operation::kAllReduce].seconds, 0);
     });
     OnEveryRank(size, [&](int rank) { group[rank].reset(); });

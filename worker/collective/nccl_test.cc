@@ -240,7 +240,7 @@ TEST_F(NcclTest, RefusesGroupsThatAreNotItsOwn) {
       absl::IsFailedPrecondition(endpoint->Join({.name = "data", .rank = 0, .addresses = {mine, theirs}}).status()));
 }
 
-Group JoinAuto(std::vector<device::Device*> devices) {
+Group JoinAuto(const std::vector<device::Device*>& devices) {
   std::vector<std::unique_ptr<CollectiveEndpoint>> endpoints;
   for (device::Device* device : devices) endpoints.push_back(CreateCollectiveEndpoint("auto", *device).value());
   EXPECT_EQ(endpoints[0]->backend(), "auto");

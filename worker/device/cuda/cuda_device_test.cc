@@ -6,6 +6,7 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -25,7 +26,7 @@ class CudaDeviceTest : public ::testing::Test {
     emulation::SetMachine({});
   }
   static std::string WhyNot(emulation::Machine machine) {
-    emulation::SetMachine(machine);
+    emulation::SetMachine(std::move(machine));
     const auto device = CudaDevice::Create(0);
     EXPECT_EQ(device.status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(CheckCudaDevice(), device.status());

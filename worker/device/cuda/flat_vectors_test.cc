@@ -289,6 +289,7 @@ TEST_F(StepTest, TheHostsOwnNumbers) {
     DecideStep(SumOverRanks(ranks, 3), rule, want);
     EXPECT_EQ(want.flags, 7u);
     EXPECT_EQ(want.apply, std::isnan(bad) ? 0u : 1u);
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): bits are compared, of floats without padding
     EXPECT_EQ(std::memcmp(&control->factors, &want.factors, sizeof want.factors), 0);
     EXPECT_EQ(std::tuple(control->apply, control->loss, control->updates, control->skipped, control->loss_scale),
               std::tuple(want.apply, want.loss, want.updates, want.skipped, want.loss_scale));

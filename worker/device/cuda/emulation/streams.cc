@@ -144,12 +144,9 @@ class StreamScheduler {
     absl::MutexLock lock(&mutex_);
     int idle_looks = 0;
     while (!reached()) {
-      if (RunOne())
-        idle_looks = 0;
-      else if (changed_.WaitWithTimeout(&mutex_, kLook))
-        ZF_CHECK(AnyBusy() || ++idle_looks < kMostIdleLooks);  // else it waits for work that was never enqueued
-      else
-        idle_looks = 0;
+      const bool idle = !RunOne() && changed_.WaitWithTimeout(&mutex_, kLook);
+      if (!idle) idle_looks = 0;
+      ZF_CHECK(!idle || AnyBusy() || ++idle_looks < kMostIdleLooks);  // else it waits for work that was never enqueued
     }
   }
 
