@@ -33,4 +33,9 @@ void StreamingDigest::Update(std::span<const std::byte> bytes) {
 
 std::string StreamingDigest::Hex() const { return Spell(XXH3_128bits_digest(state_->xxh)); }
 
+DigestBits StreamingDigest::Bits() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_->xxh);
+  return {hash.high64, hash.low64};
+}
+
 }  // namespace zerofleet

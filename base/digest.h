@@ -3,6 +3,7 @@
 #define ZEROFLEET_BASE_DIGEST_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,12 @@ namespace zerofleet {
 // 32 hexadecimal digits.
 std::string Digest128(std::string_view text);
 
+// A digest as numbers; two that were made of equal bytes are equal.
+struct DigestBits {
+  uint64_t high = 0, low = 0;
+  bool operator==(const DigestBits&) const = default;
+};
+
 // The same, of bytes that come in pieces.
 class StreamingDigest {
  public:
@@ -20,6 +27,7 @@ class StreamingDigest {
   ~StreamingDigest();
   void Update(std::span<const std::byte> bytes);
   std::string Hex() const;
+  DigestBits Bits() const;
 
  private:
   struct State;

@@ -101,7 +101,7 @@ std::byte* Arena::Take(const std::string& name) {
   return place;
 }
 
-absl::StatusOr<std::byte*> Arena::TakeLate(const std::string& name) {
+absl::StatusOr<std::shared_ptr<device::Reservation>> Arena::TakeLate(const std::string& name) {
   MemoryRow row;
   {
     absl::MutexLock lock(&mutex_);
@@ -115,7 +115,15 @@ absl::StatusOr<std::byte*> Arena::TakeLate(const std::string& name) {
   }
   Count(row);
   late_.push_back(*std::move(reservation));
-  return late_.back()->data();
+  return late_.back();
+}
+
+void Arena::KeepLate(const std::string& name, std::shared_ptr<device::Reservation> kept) {
+  absl::MutexLock lock(&mutex_);
+  const MemoryRow row = Claim(name, /*late=*/true);
+  ZF_CHECK(kept->bytes() >= row.bytes);
+  Count(row);
+  late_.push_back(std::move(kept));
 }
 
 ArenaFigures Arena::figures() const {
@@ -124,7 +132,7 @@ ArenaFigures Arena::figures() const {
   figures.reserved = reservation_->bytes();
   figures.allocated = used_;
   figures.largest_free_block = figures.reserved - used_;
-  for (const std::unique_ptr<device::Reservation>& late : late_) {
+  for (const std::shared_ptr<device::Reservation>& late : late_) {
     figures.reserved += late->bytes();
     figures.allocated += late->bytes();
   }

@@ -3,7 +3,7 @@
 // A MemoryPlan is rows: every buffer of a run, by name, with its space, category and size. An Arena reserves the sum of
 // a space's rows in one piece and hands each row out by name, one after another; what is measured is what was planned,
 // because there is nowhere else to get memory from. A late row is planned as well, but reserved by itself when it is
-// taken. Rows live as long as the arena, which is a whole run.
+// taken. Rows live as long as the arena, which is a view; the memory of a late row may be kept for the next one's.
 #ifndef ZEROFLEET_WORKER_MEMORY_ARENA_H_
 #define ZEROFLEET_WORKER_MEMORY_ARENA_H_
 
@@ -66,8 +66,11 @@ class Arena {
   // The row's memory, zeroed, aligned to 64 bytes. Each row is taken once. Thread-safe.
   std::byte* Take(const std::string& name);
   // The same of a late row, which is reserved now: seconds for tens of GB of pinned memory, during which other calls
-  // don't wait. ResourceExhausted, with its name, if it does not fit; it may then be tried again.
-  absl::StatusOr<std::byte*> TakeLate(const std::string& name);
+  // don't wait. ResourceExhausted, with its name, if it does not fit; it may then be tried again. Who shares the memory
+  // may outlive the arena.
+  absl::StatusOr<std::shared_ptr<device::Reservation>> TakeLate(const std::string& name);
+  // A late row that has the memory which an earlier arena reserved for a row of this size.
+  void KeepLate(const std::string& name, std::shared_ptr<device::Reservation> kept);
   template <typename T>
   T* TakeAs(const std::string& name) {
     return reinterpret_cast<T*>(Take(name));
@@ -89,7 +92,7 @@ class Arena {
   mutable absl::Mutex mutex_;
   std::map<std::string, MemoryRow> left_ ABSL_GUARDED_BY(mutex_);  // rows not taken yet, by name
   int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;                       // bytes from the reservation's begin
-  std::vector<std::unique_ptr<device::Reservation>> late_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<device::Reservation>> late_ ABSL_GUARDED_BY(mutex_);
   std::array<CategoryUse, kCategories> categories_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -77,7 +77,8 @@ TEST(ArenaLateRows, AreReservedWhenTheyAreTaken) {
   EXPECT_EQ(arena->figures().categories[static_cast<int>(Category::kBuffers)].peak, 64);
 
   device.full = false;
-  std::byte* const place = *arena->TakeLate("later");
+  const std::shared_ptr<device::Reservation> later = *arena->TakeLate("later");
+  std::byte* const place = later->data();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(place) % 64, 0u);
   EXPECT_EQ(place[999], std::byte{0});
   EXPECT_THAT(device.reserved, ElementsAre(64, 1024));
@@ -87,6 +88,23 @@ TEST(ArenaLateRows, AreReservedWhenTheyAreTaken) {
   EXPECT_EQ(figures.largest_free_block, 0);
   EXPECT_EQ(figures.categories[static_cast<int>(Category::kBuffers)].current, 1064);
   EXPECT_EQ(figures.categories[static_cast<int>(Category::kBuffers)].peak, 1064);
+}
+
+TEST(ArenaLateRows, AreKeptFromOneArenaToTheNext) {
+  SeenDevice device;
+  const MemoryPlan plan{{{Space::kHost, Category::kBuffers, "later", 1000, /*late=*/true}}};
+  auto first = *Arena::Create(plan, Space::kHost, device);
+  const std::shared_ptr<device::Reservation> later = *first->TakeLate("later");
+  later->data()[999] = std::byte{7};
+  first.reset();
+  const auto second = *Arena::Create(plan, Space::kHost, device);
+  device.reserved.clear();
+  second->KeepLate("later", later);
+  EXPECT_THAT(device.reserved, ElementsAre());
+  EXPECT_EQ(later->data()[999], std::byte{7});
+  EXPECT_EQ(second->figures().reserved, 64 + 1024);
+  EXPECT_EQ(second->figures().categories[static_cast<int>(Category::kBuffers)].current, 1000);
+  EXPECT_DEATH(second->TakeLate("later").IgnoreError(), "check failed");
 }
 
 TEST(ArenaFigures, FragmentationIsTheShareOfFreeMemoryOutsideTheLargestBlock) {

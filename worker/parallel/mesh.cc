@@ -85,6 +85,11 @@ Mesh::Mesh(uint64_t generation, int rank, int team, std::vector<coordinator::Coo
   tensor_.team = tensor_.size();
 }
 
+int Mesh::ShiftedInData(int direction) const {
+  const int shift = direction * coordinator::ReplicaShift(data_.nodes);
+  return data_.ranks[static_cast<size_t>((data_.rank + shift + data_.size()) % data_.size())];
+}
+
 template <typename Belongs>
 Group Mesh::GroupOf(const char* name, Belongs belongs) const {
   Group group;

@@ -47,11 +47,17 @@ class Mesh {
   int team() const { return team_; }
   const coordinator::Coordinates& coordinates() const { return ranks_[rank_]; }
 
+  // Ranks of the view: which one keeps the copies of this rank's snapshots, and for which one it keeps them itself.
+  // Both are this rank where it is alone.
+  int replica_holder() const { return ShiftedInData(+1); }
+  int replica_owner() const { return ShiftedInData(-1); }
+
   const Group& data() const { return data_; }
   const Group& tensor() const { return tensor_; }
 
  private:
   Mesh(uint64_t generation, int rank, int team, std::vector<coordinator::Coordinates> ranks);
+  int ShiftedInData(int direction) const;
   // The ranks for which `belongs` holds, in rank order.
   template <typename Belongs>
   Group GroupOf(const char* name, Belongs belongs) const;
