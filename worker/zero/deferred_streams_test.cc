@@ -91,6 +91,26 @@ class DeferredStreams : public testing::Test {
   }
 };
 
+// The host may use its memory again as soon as a copy has been asked for, in both directions.
+TEST_F(DeferredStreams, PageableMemoryIsCopiedBeforeTheCallReturns) {
+  UnderEverySeed(
+      [] {
+        FastDevice device(0);
+        const auto stream = device.CreateStream().value();
+        const auto memory = device.Reserve(sizeof(int)).value();
+        std::vector<int> seen;
+        for (int i = 0; i < 20; ++i) {
+          int value = i, back = -1;
+          device.Copy(*stream, memory->data(), &value, sizeof value);
+          value = -1;
+          device.Copy(*stream, &back, memory->data(), sizeof back);
+          seen.push_back(back);
+        }
+        return seen;
+      },
+      "pageable memory");
+}
+
 TEST_F(DeferredStreams, EveryStageOverNccl) { ExpectEveryStage(true, 1); }
 TEST_F(DeferredStreams, EveryStageOverNcclWithMicroBatches) { ExpectEveryStage(true, 2); }
 TEST_F(DeferredStreams, EveryStageThroughStaging) { ExpectEveryStage(false, 2); }
@@ -151,7 +171,7 @@ TEST_F(DeferredStreams, WarmUpLoadsEveryOpBeforeTheFirstStep) {
       ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
       ZF_CHECK(rank.engine()
                    .WarmUp(
-                       {1, 1e-2, tokens, 0}, [&](int64_t micro) { return rank.Batch(1, micro); }, 1, evaluation)
+                       {1, 1e-2, tokens, 0}, [&](int, int64_t micro) { return rank.Batch(1, micro); }, 1, evaluation)
                    .ok());
       for (const auto& [operation, totals] : rank.communicator().totals()) EXPECT_EQ(totals.bytes, 0);
       std::vector<double> losses;

@@ -20,6 +20,7 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       marks_(parts.stream),
       gatherer_(parts.layout, parts.device_arena, parts.communicator, parts.stream, marks_),
       reducer_(parts.layout, parts.device_arena, parts.communicator, parts.device.ops(), parts.stream, marks_),
+      integrity_(parts.layout, parts.device, parts.stream, parts.communicator, parts.ranks),
       updater_(CreateUpdater({parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena})),
       scratch_(parts.device_arena.Take(kModelScratchRow)),
       losses_(parts.device_arena.TakeAs<double>(kSumsRow)),
@@ -46,6 +47,20 @@ absl::Status ZeroEngine::PublishLoadedState(const device::StepControl& control) 
   ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
   gatherer_.PublishUpdate();
   return Finish();
+}
+
+absl::Status ZeroEngine::GatherLoadedState() {
+  ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+  for (const device::Tensor& vector : state().vectors()) {
+    for (int u = 0; u < parts_.layout.units(); ++u) {
+      ZF_RETURN_IF_ERROR(parts_.communicator
+                             .AllGather({}, vector.Offset(parts_.layout.UnitOffset(u)),
+                                        parts_.layout.partition().PaddedElements(u),
+                                        parts_.layout.partition().unit(u).name, parts_.stream.Record())
+                             .Wait());
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Nothing still being published of an older state may land on the one made next.
@@ -87,7 +102,7 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
                                           const EvaluationSource& evaluation) {
   const device::StepControl kept = control();
   parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
-  ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
+  ZF_RETURN_IF_ERROR(RunMicroBatches(batches, nullptr));
   ZF_RETURN_IF_ERROR(reducer_.Finish());
   ZF_RETURN_IF_ERROR(DecideStep(input).status());
   // The update runs and is told to do nothing.
@@ -103,18 +118,31 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
 
 absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& batches) {
   ZF_CHECK(launched() < kMostLaunchedSteps);
-  // Forward and backward of every micro-batch; units are gathered before their use, gradients leave behind it.
-  marks_.Mark(EnginePhase::kData);
+  marks_.Mark(StepPhase::kData);
   parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
-  ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
+  // Another rank's micro-batch goes first, while nothing is in the gradients' memory that the step needs.
+  const bool replays = input.checks.replay && integrity_.compares();
+  DigestBits own, replayed;
+  if (replays) {
+    ZF_ASSIGN_OR_RETURN(replayed, Replay(integrity_.Neighbour(kFirstReplay), batches));
+  }
 
-  // Every gradient reduced and at rest with its owner; every rank decides alike.
-  marks_.Mark(EnginePhase::kReduce);
+  // Forward and backward of every micro-batch; units are gathered before their use, gradients leave behind it.
+  ZF_RETURN_IF_ERROR(RunMicroBatches(batches, replays ? &own : nullptr));
+
+  // Every gradient reduced and at rest with its owner; every rank decides alike. What the step checks is compared
+  // before anything changes.
+  marks_.Mark(StepPhase::kReduce);
+  if (input.checks.parameters) ZF_RETURN_IF_ERROR(integrity_.CheckParameters(input.step, gatherer_.resting()));
   ZF_RETURN_IF_ERROR(reducer_.Finish());
+  if (replays) {
+    ZF_RETURN_IF_ERROR(
+        integrity_.CompareReplays(input.step, own, replayed, [&](int number) { return Replay(number, batches); }));
+  }
   ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending scalars, DecideStep(input));
 
   // The owners update their parts; where parameters rest whole, the parts are then gathered.
-  marks_.Mark(EnginePhase::kOptimizer);
+  marks_.Mark(StepPhase::kOptimizer);
   ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting()));
   gatherer_.PublishUpdate();
 
@@ -157,18 +185,52 @@ absl::Status ZeroEngine::Finish() {
   return parts_.stream.Synchronize();
 }
 
-absl::Status ZeroEngine::RunMicroBatches(const MicroBatchSource& batches) {
-  const std::vector<int>& uses = parts_.model.uses().training;
+absl::Status ZeroEngine::RunMicroBatches(const MicroBatchSource& batches, DigestBits* first) {
+  const int me = parts_.communicator.rank();
   for (int64_t micro = 0; micro < parts_.layout.options().micro_batches; ++micro) {
-    marks_.Mark(EnginePhase::kData);
-    ZF_ASSIGN_OR_RETURN(model::MicroBatch batch, batches(micro));
-    marks_.Mark(EnginePhase::kForward);
-    reducer_.BeginMicroBatch(micro);
-    gatherer_.Begin(uses);
-    ZF_RETURN_IF_ERROR(parts_.model.Train(batch, &control_->gradient_scale, *this, parts_.stream, losses_ + micro,
-                                          [this] { marks_.Mark(EnginePhase::kBackward); }));
+    if (micro == 0 && first != nullptr) {
+      ZF_ASSIGN_OR_RETURN(*first, RunDigested(me, batches));
+    } else {
+      ZF_RETURN_IF_ERROR(RunMicroBatch(me, micro, batches));
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status ZeroEngine::RunMicroBatch(int number, int64_t micro, const MicroBatchSource& batches) {
+  marks_.Mark(StepPhase::kData);
+  ZF_ASSIGN_OR_RETURN(model::MicroBatch batch, batches(number, micro));
+  marks_.Mark(StepPhase::kForward);
+  reducer_.BeginMicroBatch(micro);
+  gatherer_.Begin(parts_.model.uses().training);
+  return parts_.model.Train(batch, &control_->gradient_scale, *this, parts_.stream, losses_ + micro,
+                            [this] { marks_.Mark(StepPhase::kBackward); });
+}
+
+absl::StatusOr<DigestBits> ZeroEngine::RunDigested(int number, const MicroBatchSource& batches) {
+  PassDigest digest(parts_.device, parts_.stream);
+  digest_ = &digest;
+  const absl::Status status = RunMicroBatch(number, /*micro=*/0, batches);
+  digest_ = nullptr;
+  ZF_RETURN_IF_ERROR(status);
+  ZF_RETURN_IF_ERROR(digest.Add(losses_, sizeof *losses_));
+  return digest.Bits();
+}
+
+absl::StatusOr<DigestBits> ZeroEngine::Replay(int number, const MicroBatchSource& batches) {
+  replaying_ = true;
+  absl::StatusOr<DigestBits> digest = RunDigested(number, batches);
+  replaying_ = false;
+  return digest;
+}
+
+absl::Status ZeroEngine::DeliverGradient(int unit) {
+  if (digest_ != nullptr) {
+    ZF_ASSIGN_OR_RETURN(const float* gradient, reducer_.Gradient(unit));
+    const int64_t elements = parts_.layout.partition().unit(unit).elements();
+    ZF_RETURN_IF_ERROR(digest_->Add(gradient, elements * device::DTypeBytes(device::DType::kF32)));
+  }
+  return replaying_ ? absl::OkStatus() : reducer_.Deliver(unit);
 }
 
 absl::StatusOr<collective::Communicator::Pending> ZeroEngine::DecideStep(const StepInput& input) {

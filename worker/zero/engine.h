@@ -22,6 +22,7 @@
 #include "worker/model/spec.h"
 #include "worker/optim/loss_scaling.h"
 #include "worker/zero/gather.h"
+#include "worker/zero/integrity.h"
 #include "worker/zero/layout.h"
 #include "worker/zero/phases.h"
 #include "worker/zero/reduce.h"
@@ -41,6 +42,7 @@ struct EngineParts {
   memory::Arena& device_arena;             // of PlanMemory's device rows
   memory::Arena& host_arena;               // and of its host rows
   collective::Communicator& communicator;  // the data group
+  std::vector<int> ranks = {};             // of the view, by number in that group; empty: those numbers
 };
 
 // The unit of the scalars every step ends with: loss, squared norm and flags of each rank.
@@ -51,6 +53,7 @@ struct StepInput {
   double learning_rate;
   int64_t tokens;      // of the global batch
   uint64_t flags = 0;  // or-ed over the ranks into StepResult::flags
+  StepChecks checks = {};
 };
 
 struct StepResult {
@@ -63,8 +66,9 @@ struct StepResult {
   PhaseSeconds phases;
 };
 
-// Fills the device's token buffers (MicroBatch::inputs, targets) with micro-batch i and returns its shape.
-using MicroBatchSource = std::function<absl::StatusOr<model::MicroBatch>(int64_t micro_batch)>;
+// Fills the device's token buffers (MicroBatch::inputs, targets) with micro-batch i of the rank with this number in the
+// group, and returns its shape.
+using MicroBatchSource = std::function<absl::StatusOr<model::MicroBatch>(int number, int64_t micro_batch)>;
 
 struct EvaluationBatch {
   model::MicroBatch batch;
@@ -81,6 +85,9 @@ class ZeroEngine : private model::ParameterSource {
   // Fresh weights from the seed. Or, after the state was loaded: makes the parameters from the master weights.
   absl::Status Initialize(uint64_t seed);
   absl::Status PublishLoadedState(const device::StepControl& control);
+  // Before the latter, where every rank has loaded what it stores and the stage keeps more than that: the rest, from
+  // the ranks that own it.
+  absl::Status GatherLoadedState();
 
   // A step, and with `passes` an evaluation, that changes nothing: every op runs once with no collective in flight, and
   // every collective with no op behind it. A GPU's driver loads a kernel at its first launch and may wait for the
@@ -89,7 +96,8 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status WarmUp(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                       const EvaluationSource& evaluation);
 
-  // At most kMostLaunchedSteps at a time.
+  // At most kMostLaunchedSteps at a time. Aborted on every rank, with the verdict (DisagreementOf), where ranks
+  // disagree in what the step checks: the state is as before the step.
   absl::Status Launch(const StepInput& input, const MicroBatchSource& batches);
   int launched() const { return static_cast<int>(launched_.size()); }
   // Of the oldest step launched. FailedPrecondition when its loss or gradient was not finite and no smaller loss scale
@@ -119,12 +127,18 @@ class ZeroEngine : private model::ParameterSource {
   absl::StatusOr<device::Tensor> Acquire(int unit) override { return gatherer_.Acquire(unit); }
   void Release(int unit) override { gatherer_.Release(unit); }
   absl::StatusOr<float*> Gradient(int unit) override { return reducer_.Gradient(unit); }
-  absl::Status DeliverGradient(int unit) override { return reducer_.Deliver(unit); }
+  absl::Status DeliverGradient(int unit) override;
 
   absl::Status SetControl(const device::StepControl& control);
   absl::Status RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                 const EvaluationSource& evaluation);
-  absl::Status RunMicroBatches(const MicroBatchSource& batches);
+  // `first`: where to put the digest of the first one's gradients and loss; null: none is made.
+  absl::Status RunMicroBatches(const MicroBatchSource& batches, DigestBits* first);
+  absl::Status RunMicroBatch(int number, int64_t micro, const MicroBatchSource& batches);
+  // The first micro-batch of a rank, and its digest.
+  absl::StatusOr<DigestBits> RunDigested(int number, const MicroBatchSource& batches);
+  // As RunDigested, and no gradient is reduced. Not between the first micro-batch of a step that counts and its end.
+  absl::StatusOr<DigestBits> Replay(int number, const MicroBatchSource& batches);
   absl::StatusOr<collective::Communicator::Pending> DecideStep(const StepInput& input);
   void MakeRestingParameters(uint64_t seed);
   const device::LossScaling& loss_scaling() const { return optim::LossScalingOf(parts_.layout.options().dtype); }
@@ -134,6 +148,7 @@ class ZeroEngine : private model::ParameterSource {
   PhaseMarks marks_;
   ParameterGatherer gatherer_;
   GradientReducer reducer_;
+  IntegrityChecker integrity_;
   const std::unique_ptr<Updater> updater_;
   void* scratch_;    // the model's, free between passes
   double* losses_;   // of each micro-batch; device memory, as all that follow
@@ -143,6 +158,8 @@ class ZeroEngine : private model::ParameterSource {
   device::StepControl* control_;
   device::StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn
   int last_slot_ = 0;
+  PassDigest* digest_ = nullptr;  // of the pass in progress; null: none is made
+  bool replaying_ = false;
   std::deque<LaunchedStep> launched_;
 };
 

@@ -188,8 +188,9 @@ void ExpectTheSchedule(const FleetSetup& setup) {
     rank.Step(1);
     ZF_CHECK(rank.engine().Finish().ok());
     const std::vector<ScheduledCollective> schedule =
-        *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout());
+        *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout(), setup.checks);
     std::vector<collective::CollectiveRecord> records = rank.StopAndTakeRecords();
+    ASSERT_FALSE(schedule.empty());
     ASSERT_GE(records.size(), schedule.size());
     records.erase(records.begin(), records.end() - static_cast<int64_t>(schedule.size()));  // before step 1
     for (size_t i = 0; i < schedule.size(); ++i) {
@@ -207,6 +208,11 @@ TEST(Engine, PostsExactlyTheSchedule) {
     for (int64_t micro_batches : {1, 3}) {
       for (int stage = 0; stage <= 3; ++stage) {
         ExpectTheSchedule({.stage = stage, .world_size = 2, .dtype = dtype, .micro_batches = micro_batches});
+        ExpectTheSchedule({.stage = stage,
+                           .world_size = 2,
+                           .dtype = dtype,
+                           .micro_batches = micro_batches,
+                           .checks = {.parameters = true, .replay = true}});
       }
     }
   }

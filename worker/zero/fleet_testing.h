@@ -18,6 +18,7 @@
 #include "worker/model/model_testing.h"
 #include "worker/parallel/mesh.h"
 #include "worker/zero/engine.h"
+#include "worker/zero/faulty_model_testing.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/schedule.h"
 
@@ -42,6 +43,10 @@ struct FleetSetup {
   int steps_ahead = 0;  // launched before the one before them is read; 1 as the trainer does
   uint64_t seed = 5;
   std::string device = "cpu", optimizer = "adamw";
+  StepChecks checks = {};  // of every check_every-th step
+  int64_t check_every = 1;
+  int faulty_rank = -1;  // the rank whose model has the fault; -1: none has
+  Fault fault = {};
   // Another device for each rank than CreateDevice's, and another group than threads of one process.
   std::function<std::unique_ptr<device::Device>(int rank)> make_device = nullptr;
   std::function<std::vector<std::unique_ptr<collective::Communicator>>(const std::vector<device::Device*>& devices)>
@@ -73,7 +78,7 @@ class TestRank {
         communicator_(std::move(communicator)),
         spec_(*model::ModelSpec::Create(setup.model)),
         stream_(*device_->CreateStream()),
-        model_(*model::Model::Create(setup.model, setup.dtype, *device_, sequences(), setup.model.context())),
+        model_(CreateModel()),
         layout_(spec_, {.stage = setup.stage,
                         .dtype = setup.dtype,
                         .micro_batches = setup.micro_batches,
@@ -111,7 +116,9 @@ class TestRank {
   }
   absl::Status Launch(int64_t step, uint64_t flags = 0) {
     int64_t tokens = setup_.global_sequences * setup_.model.context();
-    return engine_->Launch({step, 1e-2, tokens, flags}, [&](int64_t micro) { return Batch(step, micro); });
+    const StepChecks checks = step % setup_.check_every == 0 ? setup_.checks : StepChecks();
+    return engine_->Launch({step, 1e-2, tokens, flags, checks},
+                           [&](int number, int64_t micro) { return BatchOf(number, step, micro); });
   }
 
   // `count` floats of device memory, as they are when everything enqueued is done.
@@ -136,13 +143,16 @@ class TestRank {
   const model::ModelSpec& spec() const { return spec_; }
   const model::Model& model() const { return *model_; }
 
-  // The global batch depends on the step alone; this rank's part is cut out of it.
   absl::StatusOr<model::MicroBatch> Batch(int64_t step, int64_t micro) {
+    return BatchOf(layout_.options().rank, step, micro);
+  }
+  // The global batch depends on the step alone; a rank's part is cut out of it.
+  absl::StatusOr<model::MicroBatch> BatchOf(int number, int64_t step, int64_t micro) {
     int64_t context = setup_.model.context(), count = sequences();
     std::mt19937 random(static_cast<uint32_t>(step));
     std::vector<int32_t> all(setup_.global_sequences * (context + 1));
     for (int32_t& token : all) token = static_cast<int32_t>(random() % setup_.model.vocab());
-    int64_t first = layout_.options().rank * count * setup_.micro_batches + micro * count;
+    int64_t first = number * count * setup_.micro_batches + micro * count;
     // Pinned and never written again, so that the host does not wait for the copy.
     const int64_t bytes = 2 * count * context * static_cast<int64_t>(sizeof(int32_t));
     batches_.push_back(*device_->ReserveHost(bytes));
@@ -157,6 +167,12 @@ class TestRank {
   }
 
  private:
+  std::unique_ptr<model::Model> CreateModel() {
+    std::unique_ptr<model::Model> model =
+        *model::Model::Create(setup_.model, setup_.dtype, *device_, sequences(), setup_.model.context());
+    if (communicator_->rank() != setup_.faulty_rank) return model;
+    return std::make_unique<FaultyModel>(std::move(model), spec_, setup_.fault);
+  }
   int64_t sequences() const { return setup_.global_sequences / (setup_.world_size * setup_.micro_batches); }
 
   const FleetSetup setup_;

@@ -35,7 +35,7 @@ absl::StatusOr<device::Tensor> ParameterGatherer::Acquire(int unit) {
     for (int wanted : prefetch_.Acquire(unit)) Post(wanted);
   }
   if (stream_waits_[unit]) return Whole(unit);
-  PhaseMarks::Within wait(marks_, EnginePhase::kGather);
+  PhaseMarks::Within wait(marks_, StepPhase::kGather);
   ZF_RETURN_IF_ERROR(unit_ready_[unit].MakeStreamWait(stream_));
   stream_waits_[unit] = true;
   return Whole(unit);

@@ -12,6 +12,8 @@
 
 namespace zerofleet::zero {
 
+std::string OwnSnapshotRow(int which) { return absl::StrCat("snapshot ", which); }
+std::string ReplicaRow(int which) { return absl::StrCat("replica ", which); }
 std::string ParameterSlotRow(int slot) { return absl::StrCat("parameter slot ", slot); }
 std::string GradientSlotRow(int slot) { return absl::StrCat("gradient slot ", slot); }
 std::string GradientStagingRow(int slot) { return absl::StrCat("gradient staging ", slot); }
@@ -19,6 +21,17 @@ std::string GradientStagingRow(int slot) { return absl::StrCat("gradient staging
 namespace {
 
 constexpr int64_t kF32Bytes = 4;
+
+// Each holds what any rank stores, so that a change of neighbours moves nothing.
+void AddSnapshots(const ZeroLayout& layout, memory::MemoryPlan& plan) {
+  const int64_t bytes = TrainingState::MostStoredBytes(layout);
+  for (int i = 0; i < kSnapshotsKept && layout.options().snapshots; ++i) {
+    plan.rows.push_back({memory::Space::kHost, memory::Category::kBuffers, OwnSnapshotRow(i), bytes, /*late=*/true});
+  }
+  for (int i = 0; i < kSnapshotsKept && layout.options().replicas; ++i) {
+    plan.rows.push_back({memory::Space::kHost, memory::Category::kBuffers, ReplicaRow(i), bytes, /*late=*/true});
+  }
+}
 
 // Whole units outside the resting vectors: stage 3's gathered parameters, and gradients on their way.
 void AddSlots(const ZeroLayout& layout, memory::MemoryPlan& plan) {
@@ -71,6 +84,7 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
       {memory::Space::kHost, memory::Category::kBuffers, kSnapshotRow, TrainingState::StoredBytes(layout),
        /*late=*/true},
   });
+  AddSnapshots(layout, plan);
   AddSlots(layout, plan);
   return plan;
 }

@@ -22,6 +22,11 @@ inline constexpr const char* kControlRow = "step control";
 inline constexpr const char* kResultsRow = "step results";
 inline constexpr const char* kTokenStagingRow = "token staging";
 inline constexpr const char* kSnapshotRow = "snapshot";  // late: reserved by the first save
+// Late, too, since their memory is kept from view to view; reserved when a view is entered. A new snapshot must not
+// overwrite the last one before every rank has it, so there are two of each.
+inline constexpr int kSnapshotsKept = 2;
+std::string OwnSnapshotRow(int which);
+std::string ReplicaRow(int which);
 std::string ParameterSlotRow(int slot);
 std::string GradientSlotRow(int slot);
 std::string GradientStagingRow(int slot);

@@ -3,6 +3,7 @@
 
 #include "gtest/gtest.h"
 #include "worker/model/model_testing.h"
+#include "worker/zero/training_state.h"
 
 namespace zerofleet::zero {
 namespace {
@@ -66,6 +67,23 @@ TEST(MemoryPlan, TheHostHoldsOneSnapshotOfTheOwnedState) {
     EXPECT_EQ(snapshot, optimizer.StateBytesPerParameter() * planned.parameters) << optimizer.name;
     EXPECT_LT(planned.plan.Bytes(memory::Space::kHost) - snapshot, 4096) << optimizer.name;
   }
+}
+
+// Two of its own and two of another rank, each with room for what any rank owns.
+TEST(MemoryPlan, SnapshotsAreOnTheHost) {
+  std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
+  const v1::ModelConfig config = model::TestModelConfig(4, 32, 2, 16, 64);
+  const model::ModelSpec spec = *model::ModelSpec::Create(config);
+  const auto model = *model::Model::Create(config, device::DType::kBF16, *device, 2, 16);
+  const auto host_bytes = [&](bool snapshots, bool replicas) {
+    const ZeroLayout layout(spec,
+                            {.stage = 2, .rank = 2, .world_size = 3, .snapshots = snapshots, .replicas = replicas});
+    return PlanMemory(*model, layout, 32).Bytes(memory::Space::kHost);
+  };
+  const int64_t most = TrainingState::MostStoredBytes(ZeroLayout(spec, {.stage = 2, .rank = 2, .world_size = 3}));
+  EXPECT_GE(3 * most, 12 * spec.parameters());
+  EXPECT_EQ(host_bytes(true, false) - host_bytes(false, false), 2 * most);
+  EXPECT_EQ(host_bytes(true, true) - host_bytes(false, false), 4 * most);
 }
 
 TEST(MemoryPlan, EveryStateVectorIsARow) {

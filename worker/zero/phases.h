@@ -5,7 +5,10 @@
 #ifndef ZEROFLEET_WORKER_ZERO_PHASES_H_
 #define ZEROFLEET_WORKER_ZERO_PHASES_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -13,15 +16,24 @@
 
 namespace zerofleet::zero {
 
-// As the metrics name them; a wait counts as the phase waited for.
-enum class EnginePhase : uint8_t { kData, kForward, kBackward, kGather, kReduce, kOptimizer };
+// Where a step's time goes; a wait counts as the phase waited for. Phases may overlap (reduce overlaps backward), so
+// they need not add up to the step. The last lies between two steps, and no stream has a mark for it.
+enum class StepPhase : uint8_t { kData, kForward, kBackward, kGather, kReduce, kOptimizer, kCheckpoint };
+inline constexpr const char* kPhaseNames[] = {"data",   "forward",   "backward",  "gather",
+                                              "reduce", "optimizer", "checkpoint"};
+inline constexpr size_t kMarkedPhases = std::size(kPhaseNames) - 1;
 
-struct PhaseSeconds {
-  double data = 0, forward = 0, backward = 0, gather = 0, reduce = 0, optimizer = 0;
+class PhaseSeconds {
+ public:
+  double& operator[](StepPhase phase) { return seconds_[static_cast<size_t>(phase)]; }
+  double operator[](StepPhase phase) const { return seconds_[static_cast<size_t>(phase)]; }
+
+ private:
+  std::array<double, kMarkedPhases> seconds_ = {};
 };
 
 struct PhaseMark {
-  EnginePhase phase;
+  StepPhase phase;
   std::shared_ptr<device::Event> event;
 };
 
@@ -30,26 +42,26 @@ class PhaseMarks {
   explicit PhaseMarks(device::Stream& stream) : stream_(stream) {}
 
   // What the stream does from here on belongs to `phase`.
-  void Mark(EnginePhase phase);
+  void Mark(StepPhase phase);
   // The marks since the last call.
   std::vector<PhaseMark> Take();
 
   // A wait within another phase: the object's end goes back to that one.
   class Within {
    public:
-    Within(PhaseMarks& marks, EnginePhase phase) : marks_(marks), before_(marks.current_) { marks_.Mark(phase); }
+    Within(PhaseMarks& marks, StepPhase phase) : marks_(marks), before_(marks.current_) { marks_.Mark(phase); }
     ~Within() { marks_.Mark(before_); }
     Within(const Within&) = delete;
     Within& operator=(const Within&) = delete;
 
    private:
     PhaseMarks& marks_;
-    const EnginePhase before_;
+    const StepPhase before_;
   };
 
  private:
   device::Stream& stream_;
-  EnginePhase current_ = EnginePhase::kData;
+  StepPhase current_ = StepPhase::kData;
   std::vector<PhaseMark> marks_;
 };
 

@@ -32,23 +32,23 @@ class FakeStream : public device::Stream {
 TEST(Phases, EachMarkLastsUntilTheNext) {
   FakeStream stream;
   PhaseMarks marks(stream);
-  marks.Mark(EnginePhase::kData);
+  marks.Mark(StepPhase::kData);
   stream.now = 1;
-  marks.Mark(EnginePhase::kForward);
+  marks.Mark(StepPhase::kForward);
   stream.now = 3;
   {
-    PhaseMarks::Within wait(marks, EnginePhase::kGather);
+    PhaseMarks::Within wait(marks, StepPhase::kGather);
     stream.now = 7;
   }
   stream.now = 15;
-  marks.Mark(EnginePhase::kOptimizer);
+  marks.Mark(StepPhase::kOptimizer);
   stream.now = 31;
   const PhaseSeconds seconds = SumPhases(marks.Take(), *stream.Record());
-  EXPECT_EQ(seconds.data, 1);
-  EXPECT_EQ(seconds.forward, 2 + 8);
-  EXPECT_EQ(seconds.gather, 4);
-  EXPECT_EQ(seconds.optimizer, 16);
-  EXPECT_EQ(seconds.backward + seconds.reduce, 0);
+  EXPECT_EQ(seconds[StepPhase::kData], 1);
+  EXPECT_EQ(seconds[StepPhase::kForward], 2 + 8);
+  EXPECT_EQ(seconds[StepPhase::kGather], 4);
+  EXPECT_EQ(seconds[StepPhase::kOptimizer], 16);
+  EXPECT_EQ(seconds[StepPhase::kBackward] + seconds[StepPhase::kReduce], 0);
   EXPECT_TRUE(marks.Take().empty());
 }
 

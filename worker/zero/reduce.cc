@@ -93,7 +93,7 @@ void GradientReducer::DeliverSplit(int unit) {
 // The stream waits until the slot's unit has been sent, and adds a later micro-batch's shard to the resting one.
 absl::Status GradientReducer::Drain(Slot& slot) {
   if (slot.draining == -1) return absl::OkStatus();
-  PhaseMarks::Within wait(marks_, EnginePhase::kReduce);
+  PhaseMarks::Within wait(marks_, StepPhase::kReduce);
   ZF_RETURN_IF_ERROR(slot.sent.MakeStreamWait(stream_));
   int unit = std::exchange(slot.draining, -1);
   // A slot is drained before its next use: what it holds is of the micro-batch its unit was begun for.

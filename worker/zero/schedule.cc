@@ -47,7 +47,8 @@ class DryCommunicator : public collective::Communicator {
 
 absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelConfig& model,
                                                               const v1::OptimizerConfig& optimizer,
-                                                              const model::ModelSpec& spec, const ZeroLayout& layout) {
+                                                              const model::ModelSpec& spec, const ZeroLayout& layout,
+                                                              const StepChecks& checks) {
   device::DryDevice device;
   const int32_t* const tokens = static_cast<int32_t*>(device::DryDevice::Address());
   const model::MicroBatch batch = {.sequences = 1, .time = 1, .inputs = tokens, .targets = tokens};
@@ -61,8 +62,8 @@ absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelCon
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.CreateStream());
   DryCommunicator communicator(parallel::kDataGroup, layout.options().rank, layout.options().world_size);
   ZeroEngine engine({spec, layout, *dry_model, device, *stream, *device_arena, *host_arena, communicator}, optimizer);
-  const StepInput input = {.step = 1, .learning_rate = 0, .tokens = 1};
-  ZF_RETURN_IF_ERROR(engine.Launch(input, [&](int64_t) { return batch; }));
+  const StepInput input = {.step = 1, .learning_rate = 0, .tokens = 1, .checks = checks};
+  ZF_RETURN_IF_ERROR(engine.Launch(input, [&](int, int64_t) { return batch; }));
   ZF_RETURN_IF_ERROR(engine.Finish());
   return communicator.TakePosted();
 }

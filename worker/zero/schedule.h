@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "worker/collective/communicator.h"
 #include "worker/model/spec.h"
+#include "worker/zero/integrity.h"
 #include "worker/zero/layout.h"
 #include "zerofleet/v1/config.pb.h"
 
@@ -25,10 +26,12 @@ struct ScheduledCollective {
   bool operator==(const ScheduledCollective&) const = default;
 };
 
-// Of a step of `model`, whose tensors `spec` has, under `layout`. Errors as from Model::Create.
+// Of a step of `model`, whose tensors `spec` has, under `layout`, that makes these checks. Errors as from
+// Model::Create.
 absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelConfig& model,
                                                               const v1::OptimizerConfig& optimizer,
-                                                              const model::ModelSpec& spec, const ZeroLayout& layout);
+                                                              const model::ModelSpec& spec, const ZeroLayout& layout,
+                                                              const StepChecks& checks = {});
 
 // Two schedules are equal exactly when their texts are.
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule);

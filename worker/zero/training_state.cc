@@ -16,11 +16,16 @@ std::vector<memory::MemoryRow> TrainingState::Rows(const ZeroLayout& layout, mem
   return rows;
 }
 
-int64_t TrainingState::StoredBytes(const ZeroLayout& layout) {
+int64_t TrainingState::StoredBytes(const ZeroLayout& layout, int rank) {
   int64_t elements = 0;
-  for (const coordinator::PlacedRange& range : layout.partition().StoredRanges(layout.options().rank))
-    elements += range.elements();
+  for (const coordinator::PlacedRange& range : layout.partition().StoredRanges(rank)) elements += range.elements();
   return elements * layout.optimizer().StateBytesPerParameter();
+}
+
+int64_t TrainingState::MostStoredBytes(const ZeroLayout& layout) {
+  int64_t most = 0;
+  for (int rank = 0; rank < layout.options().world_size; ++rank) most = std::max(most, StoredBytes(layout, rank));
+  return most;
 }
 
 TrainingState::TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& arena)

@@ -23,8 +23,10 @@ class TrainingState {
  public:
   // The rows of the plan that hold it, one per vector and named after it, in the space where the state is kept.
   static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout, memory::Space space);
-  // Bytes of what a rank stores in a checkpoint.
-  static int64_t StoredBytes(const ZeroLayout& layout);
+  // Bytes of what a rank of the data group stores in a checkpoint: this one, that one, or the one that stores most.
+  static int64_t StoredBytes(const ZeroLayout& layout) { return StoredBytes(layout, layout.options().rank); }
+  static int64_t StoredBytes(const ZeroLayout& layout, int rank);
+  static int64_t MostStoredBytes(const ZeroLayout& layout);
 
   // `arena` is of a plan with those rows.
   TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& arena);
@@ -45,6 +47,8 @@ class TrainingState {
   std::vector<coordinator::PlacedRange> RangesToLoad() const;
   // What to store: owned ranges with their places in the vectors, in the order of PartitionMap::StoredRanges.
   std::vector<coordinator::PlacedRange> RangesToStore() const;
+  // Whether what it stores is all that it loads: not in stage 0 with several ranks.
+  bool LoadsWhatItStores() const { return RangesToLoad() == RangesToStore(); }
 
   // The decay rules of what this rank updates of a unit.
   const std::vector<device::DecaySegment>& Segments(int unit) const { return segments_[unit]; }

@@ -1,0 +1,41 @@
+// Digests of bits that must be equal on several ranks: whether they are, and if not, which ranks a majority
+// contradicts.
+//
+// Every rank judges the same answers, so all come to one verdict. It travels with the status that ends the step, and
+// from there to the coordinator (Failure.disagreement), which replaces the ranks that are wrong.
+#ifndef ZEROFLEET_WORKER_ZERO_DISAGREEMENT_H_
+#define ZEROFLEET_WORKER_ZERO_DISAGREEMENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/digest.h"
+#include "zerofleet/v1/coordinator.pb.h"
+
+namespace zerofleet::zero {
+
+// What one rank says the digest is. A rank may answer more than once.
+struct Answer {
+  int rank;  // of the view
+  DigestBits digest;
+};
+
+// None if all answers are equal. If more than half of them are, the ranks of the others are wrong; otherwise nothing is
+// decided, and all ranks are named. Ranks are ascending, each once.
+std::optional<v1::Disagreement> Judge(const std::vector<Answer>& answers);
+
+// Of several comparisons, of which every one found a disagreement: the ranks that a majority contradicts in any of
+// them; if there is none, all that were named.
+v1::Disagreement JoinVerdicts(const std::vector<v1::Disagreement>& verdicts);
+
+// Aborted: the view cannot go on. `what` is what was compared: "the parameters".
+absl::Status DisagreementError(const v1::Disagreement& disagreement, int64_t step, const std::string& what);
+// The verdict of such a status; none for any other.
+std::optional<v1::Disagreement> DisagreementOf(const absl::Status& status);
+
+}  // namespace zerofleet::zero
+
+#endif  // ZEROFLEET_WORKER_ZERO_DISAGREEMENT_H_
