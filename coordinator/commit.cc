@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "coordinator/ending.h"
+#include "coordinator/failed_save.h"
 #include "coordinator/recovery.h"
 #include "coordinator/view.h"
 
@@ -19,29 +20,6 @@ using google::protobuf::util::MessageDifferencer;
 
 // A rank saves only once its last save is committed, so that one commit is under way while the next is written.
 constexpr size_t kMostPendingCommits = 2;
-
-v1::CoordinatorMessage Outcome(int64_t step, bool committed, const std::string& text) {
-  v1::CoordinatorMessage message;
-  message.mutable_checkpoint()->set_step(step);
-  message.mutable_checkpoint()->set_committed(committed);
-  message.mutable_checkpoint()->set_message(text);
-  return message;
-}
-
-// The save of `step` failed: every rank hears it, then the run ends.
-void FailSave(Fleet& fleet, int64_t step, const absl::Status& status, int rank) {
-  fleet.SendToAll(Outcome(step, false, std::string(status.message())), "the save failed");
-  fleet.commits.erase(step);
-  FailFleet(fleet, status, rank);
-}
-
-// What went wrong with storage is the data's fault to the user, whatever code the system gave.
-absl::Status StorageStatus(const v1::Failure& failure, const std::string& context) {
-  absl::Status status = MakeStatus(static_cast<absl::StatusCode>(failure.code()), failure.message());
-  bool keeps_code = ExitCode(status) == ExitCode(absl::DataLossError(""));
-  return MakeStatus(keeps_code ? status.code() : absl::StatusCode::kDataLoss,
-                    absl::StrCat(context, ": ", failure.message()));
-}
 
 // The manifest all shards agree on, with their files in rank order. Each file holds what its rank owns (CheckShard), so
 // together they hold each element once.
@@ -61,31 +39,43 @@ int64_t ElementsOf(const v1::CheckpointManifest& manifest) {
   return manifest.tensors().empty() ? 0 : manifest.tensors(manifest.tensors_size() - 1).flat_end();
 }
 
+// Whether this run may save `shard`'s step now. No message makes the coordinator keep more than it needs.
+std::string WhatIsWrongWithTheSave(const Fleet& fleet, const v1::ShardWritten& shard) {
+  const v1::Config& config = fleet.parameters.config;
+  if (shard.step() < fleet.start_step || shard.step() > config.steps()) {
+    return absl::StrCat("the run is of steps ", fleet.start_step, " to ", config.steps());
+  }
+  if (shard.retry() < 0 || shard.retry() >= kMostLastSaveTries) {
+    return absl::StrCat("it is try ", shard.retry() + 1, " of ", kMostLastSaveTries);
+  }
+  if (fleet.commits.contains(shard.step()) || fleet.commits.size() < kMostPendingCommits) return "";
+  return absl::StrCat(fleet.commits.size(), " earlier ones are not committed yet");
+}
+
 // What a worker says of its shard is held against what this run is: a manifest is never taken from a worker that trains
-// something else, and no message makes the coordinator keep more than it needs.
-absl::Status CheckShard(const Fleet& fleet, const Member& member, const v1::ShardWritten& shard) {
+// something else.
+std::string WhatIsWrongWithTheShard(const Fleet& fleet, const Member& member, const v1::ShardWritten& shard) {
   const v1::Config& config = fleet.parameters.config;
   const v1::CheckpointManifest& manifest = shard.manifest();
-  std::string wrong;
-  if (shard.step() < fleet.start_step || shard.step() > config.steps()) {
-    wrong = absl::StrCat("the run is of steps ", fleet.start_step, " to ", config.steps());
-  } else if (!fleet.commits.contains(shard.step()) && fleet.commits.size() >= kMostPendingCommits) {
-    wrong = absl::StrCat(fleet.commits.size(), " earlier ones are not committed yet");
-  } else if (manifest.step() != shard.step() || manifest.files_size() != 0) {
-    wrong = absl::StrCat("its manifest is of step ", manifest.step(), " with ", manifest.files_size(), " files");
-  } else if (!MessageDifferencer::Equals(manifest.config(), config)) {
-    wrong = "it has another configuration";
-  } else if (manifest.world_size() != fleet.world_size() || manifest.zero_stage() != config.parallel().zero_stage()) {
-    wrong = absl::StrCat("it has world size ", manifest.world_size(), " and stage ", manifest.zero_stage());
-  } else if (manifest.team() != fleet.view->team) {
-    wrong = absl::StrCat("it has teams of ", manifest.team());
-  } else if (shard.file().rank() != member.rank) {
-    wrong = absl::StrCat("it names rank ", shard.file().rank());
-  } else if (ElementsOf(manifest) != fleet.view->partition.TotalElements()) {
-    wrong = absl::StrCat("its tensors have ", ElementsOf(manifest), " elements");
-  } else if (RangesOf(shard.file().ranges()) != fleet.view->OwnedBy(member.rank)) {
-    wrong = "it holds other ranges than that rank owns";
+  if (manifest.step() != shard.step() || manifest.files_size() != 0) {
+    return absl::StrCat("its manifest is of step ", manifest.step(), " with ", manifest.files_size(), " files");
   }
+  if (!MessageDifferencer::Equals(manifest.config(), config)) return "it has another configuration";
+  if (manifest.world_size() != fleet.world_size() || manifest.zero_stage() != config.parallel().zero_stage()) {
+    return absl::StrCat("it has world size ", manifest.world_size(), " and stage ", manifest.zero_stage());
+  }
+  if (manifest.team() != fleet.view->team) return absl::StrCat("it has teams of ", manifest.team());
+  if (shard.file().rank() != member.rank) return absl::StrCat("it names rank ", shard.file().rank());
+  if (ElementsOf(manifest) != fleet.view->partition.TotalElements()) {
+    return absl::StrCat("its tensors have ", ElementsOf(manifest), " elements");
+  }
+  const bool owned = RangesOf(shard.file().ranges()) == fleet.view->OwnedBy(member.rank);
+  return owned ? "" : "it holds other ranges than that rank owns";
+}
+
+absl::Status CheckShard(const Fleet& fleet, const Member& member, const v1::ShardWritten& shard) {
+  std::string wrong = WhatIsWrongWithTheSave(fleet, shard);
+  if (wrong.empty() && shard.ok()) wrong = WhatIsWrongWithTheShard(fleet, member, shard);
   if (wrong.empty()) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("the shard of step ", shard.step(), " from ", NameOf(member), " was refused: ", wrong));
@@ -117,43 +107,47 @@ void KeepCandidate(Fleet& fleet, const ManifestWritten& written) {
 
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard) {
   if (shard.step() <= fleet.committed_by_run) {  // a duplicate
-    return fleet.Send(member.id, Outcome(shard.step(), true, ""), "that step is committed already");
+    return fleet.Send(member.id, OutcomeOf(shard.step(), shard.retry(), true, ""), "that step is committed already");
   }
-  if (!shard.ok()) {
-    std::string context = absl::StrCat(NameOf(member), " could not write its shard of step ", shard.step());
-    v1::Failure failure = shard.failure();
-    failure.set_message(absl::StrCat(failure.message(), "; ", LastCommitText(fleet)));
-    return FailSave(fleet, shard.step(), StorageStatus(failure, context), member.rank);
-  }
+  if (IsOfAFailedSave(fleet, member, shard)) return;
   const absl::Status checked = CheckShard(fleet, member, shard);
-  if (!checked.ok()) return FailSave(fleet, shard.step(), checked, member.rank);
+  if (!checked.ok()) return FailFleet(fleet, checked, member.rank);  // no storage is at fault
   PendingCommit& commit = fleet.commits[shard.step()];
-  if (!commit.shards.emplace(member.rank, shard).second) return;  // a duplicate
-  if (static_cast<int>(commit.shards.size()) < fleet.world_size()) return FailIfAShardCannotCome(fleet);
-  absl::StatusOr<v1::CheckpointManifest> manifest = Assemble(fleet, shard.step(), commit);
-  if (!manifest.ok()) {
-    return FailSave(
-        fleet, shard.step(),
-        Annotate(manifest.status(), absl::StrCat("checkpoint of step ", shard.step(), " was not committed")), -1);
+  if (commit.shards.empty()) {
+    commit.generation = fleet.generation;
+    commit.retry = shard.retry();
   }
-  commit.writing = true;
+  const bool collecting = commit.stage == PendingCommit::Stage::kCollecting;
+  if (!collecting || !commit.shards.emplace(member.rank, shard).second) return;  // a duplicate
+  if (!shard.ok()) NoteFailedShard(commit, member, shard);
+  if (static_cast<int>(commit.shards.size()) < fleet.world_size()) return FailIfAShardCannotCome(fleet);
+  if (commit.failure) return DiscardFailedSave(fleet, shard.step());
+  const absl::StatusOr<v1::CheckpointManifest> manifest = Assemble(fleet, shard.step(), commit);
+  if (!manifest.ok()) {
+    return FailFleet(
+        fleet, Annotate(manifest.status(), absl::StrCat("checkpoint of step ", shard.step(), " was not committed")),
+        -1);
+  }
+  commit.stage = PendingCommit::Stage::kCommitting;
   fleet.Emit(WriteManifest{*manifest},
              absl::StrCat("all ", fleet.world_size(), " shards of step ", shard.step(), " are durable"));
 }
 
 void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now) {
   auto found = fleet.commits.find(written.step);
-  if (found == fleet.commits.end() || !found->second.writing) return;
+  if (found == fleet.commits.end() || found->second.stage != PendingCommit::Stage::kCommitting) return;
   if (!written.status.ok()) {
-    v1::Failure failure;
-    failure.set_code(static_cast<int>(written.status.code()));
-    failure.set_message(std::string(written.status.message()));
-    return FailSave(fleet, written.step,
-                    StorageStatus(failure, absl::StrCat("checkpoint of step ", written.step, " was not committed")),
-                    -1);
+    const std::string text =
+        absl::StrCat("checkpoint of step ", written.step, " was not committed: ", written.status.message());
+    found->second.failure = {StorageStatus(written.status.code(), text), -1, 0};
+    DiscardFailedSave(fleet, written.step);
+    if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
+    return;
   }
   v1::Event event = CheckpointEventOf(written, found->second);
+  const int retry = found->second.retry;
   fleet.commits.erase(found);
+  fleet.failed_save.reset();
   fleet.last_committed_step = fleet.committed_by_run = written.step;
   fleet.last_committed_path = written.committed.path;
   KeepCandidate(fleet, written);
@@ -162,7 +156,7 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
   fleet.Emit(PersistState{{fleet.generation, written.step}}, "a checkpoint was committed");
   fleet.Publish(event, "a checkpoint was committed");
   for (const std::string& warning : written.committed.warnings) fleet.PublishNotice(warning);
-  fleet.SendToAll(Outcome(written.step, true, ""), "a checkpoint was committed");
+  fleet.SendToAll(OutcomeOf(written.step, retry, true, ""), "a checkpoint was committed");
   CompleteIfAllFinished(fleet, now);
   if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
   GrowAgain(fleet, now);

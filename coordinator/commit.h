@@ -6,9 +6,8 @@
 
 namespace zerofleet::coordinator {
 
-// One rank's shard of one step. A failed one fails the run, naming rank, path and reason: a run whose checkpoints do
-// not reach storage must not look healthy. So does one that is not of this run: another configuration, rank, step, size
-// or part of the state. What was committed before stays. With the last shard the manifest goes out.
+// One rank's shard of one step. With the last one the manifest goes out, or the save has failed (failed_save.h). One
+// that is not of this run ends it: another configuration, rank, step, size or part of the state.
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard);
 
 // The manifest is on storage, or is not.

@@ -9,10 +9,12 @@
 #include "coordinator/adoption.h"
 #include "coordinator/commit.h"
 #include "coordinator/ending.h"
+#include "coordinator/failed_save.h"
 #include "coordinator/liveness.h"
 #include "coordinator/load_phase.h"
 #include "coordinator/rendezvous.h"
 #include "coordinator/stop.h"
+#include "coordinator/straggler.h"
 #include "coordinator/training.h"
 #include "coordinator/view.h"
 
@@ -102,11 +104,16 @@ void Coordinator::Handle(const Tick&, double now) {
   if (fleet_.phase == Phase::kAdopting) return CheckAdoption(fleet_, now);
   if (fleet_.phase == Phase::kForming && fleet_.restarted) FormViewIfComplete(fleet_, now);
   if (!fleet_.ended()) CheckLiveness(fleet_, now);
+  CheckStragglers(fleet_, now);
 }
 
 void Coordinator::Handle(const StopAsked& stop, double) { OnStop(fleet_, stop.reason); }
 
 void Coordinator::Handle(const ManifestWritten& written, double now) { OnManifestWritten(fleet_, written, now); }
+
+void Coordinator::Handle(const SaveDiscarded& discarded, double) { OnSaveDiscarded(fleet_, discarded); }
+
+void Coordinator::Handle(const StorageNotice& notice, double) { fleet_.PublishNotice(notice.message); }
 
 void Coordinator::Handle(const StorageLost& lost, double) { FailFleet(fleet_, lost.status, -1); }
 

@@ -30,6 +30,8 @@ class Coordinator {
   void Handle(const Tick& tick, double now);
   void Handle(const StopAsked& stop, double now);
   void Handle(const ManifestWritten& written, double now);
+  void Handle(const SaveDiscarded& discarded, double now);
+  void Handle(const StorageNotice& notice, double now);
   void Handle(const StorageLost& lost, double now);
   void Handle(const PersistFailed& failed, double now);
 

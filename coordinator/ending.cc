@@ -101,7 +101,7 @@ void FailIfAShardCannotCome(Fleet& fleet) {
 void CompleteIfAllFinished(Fleet& fleet, double now) {
   if (fleet.ended() || !fleet.All(MemberState::kFinished)) return;
   for (const auto& [step, commit] : fleet.commits) {
-    if (commit.writing) return;
+    if (commit.stage == PendingCommit::Stage::kCommitting) return;
   }
   absl::Status status = SameStep(fleet);
   if (!status.ok()) return FailFleet(fleet, status, -1);

@@ -49,7 +49,18 @@ struct ManifestWritten {
   CommittedStep committed;
 };
 
-// The run can no longer store anything: its directory is gone.
+// The DiscardSave output was carried out.
+struct SaveDiscarded {
+  int64_t step;
+  uint64_t generation;
+};
+
+// A person should know this of the run's storage.
+struct StorageNotice {
+  std::string message;
+};
+
+// The run can no longer store anything: its directory is another's.
 struct StorageLost {
   absl::Status status;
 };
@@ -59,8 +70,8 @@ struct PersistFailed {
   absl::Status status;
 };
 
-using CoordinatorEvent =
-    std::variant<MessageReceived, SessionClosed, Tick, StopAsked, ManifestWritten, PersistFailed, StorageLost>;
+using CoordinatorEvent = std::variant<MessageReceived, SessionClosed, Tick, StopAsked, ManifestWritten, SaveDiscarded,
+                                      PersistFailed, StorageNotice, StorageLost>;
 
 }  // namespace zerofleet::coordinator
 

@@ -1,7 +1,8 @@
 // The coordinator's whole state, and what every decision needs of it: names, lookups, and a place for outputs.
 //
 // The decisions stand in files of their own, as functions on a Fleet: rendezvous, adoption, view, load_phase, training,
-// commit, liveness, recovery, stop, ending. A fleet that recovers keeps this struct, and its view is set anew.
+// commit, liveness, disagreement, recovery, stop, ending. A fleet that recovers keeps this struct, and its view is set
+// anew.
 #ifndef ZEROFLEET_COORDINATOR_FLEET_H_
 #define ZEROFLEET_COORDINATOR_FLEET_H_
 
@@ -39,6 +40,12 @@ struct CheckpointCandidate {
   int64_t bytes = 0;        // of its shards
 };
 
+// A snapshot in the memory of the members, to which the run goes back.
+struct SnapshotChoice {
+  v1::SnapshotId id;
+  std::vector<std::string> holders;  // by rank: the service address of who holds its part; empty: the rank itself
+};
+
 struct FleetParameters {
   v1::Config config;              // complete
   std::vector<UnitExtent> units;  // of its model
@@ -68,6 +75,7 @@ struct Member {
   bool heartbeats = false;             // has sent one, so its silence is judged by the heartbeat timeout
   std::vector<v1::GroupProgress> progress;
   double progress_since = 0;  // when `progress` last changed
+  v1::Pace pace;              // in this view
   bool finished_early = false;
   bool failed = false;     // has reported an error it cannot go on from: it leaves, and is not lost by that
   bool closed = false;     // its session has ended, after it had finished
@@ -84,10 +92,30 @@ struct View {
   int world_size() const { return static_cast<int>(ranks.size()); }
 };
 
-// The shards of one step that have been reported, until the manifest is written.
+// Why a checkpoint cannot be stored.
+struct SaveFailure {
+  absl::Status status;
+  int rank = -1;   // that could not write its shard; -1: all could
+  int others = 0;  // ranks that could not, either
+};
+
+// The shards of one step that have been reported, until the checkpoint is committed, or what there is of it removed.
 struct PendingCommit {
-  std::map<int, v1::ShardWritten> shards;  // by rank
-  bool writing = false;                    // WriteManifest is out, its answer is not in
+  uint64_t generation = 0;
+  int retry = 0;                           // of ShardWritten
+  std::map<int, v1::ShardWritten> shards;  // by rank, those that could not be written included
+  std::optional<SaveFailure> failure;
+  // From kCommitting and kDiscarding on, the answer to WriteManifest or DiscardSave is awaited.
+  enum class Stage { kCollecting, kCommitting, kDiscarding } stage = Stage::kCollecting;
+};
+
+// The last save, if it failed.
+struct FailedSave {
+  uint64_t generation = 0;
+  int64_t step = 0;
+  int retry = 0;
+  int64_t in_a_row = 0;  // saves that failed since the last commit
+  std::string text;
 };
 
 // A rank's report of a failure that another rank's loss may explain; decided at `deadline`.
@@ -106,11 +134,12 @@ struct RankLoss {
 
 // What is known of a recovery until the fleet trains again.
 struct Recovery {
-  std::string cause;           // of the first loss
-  std::set<int> failed_ranks;  // of all
-  double began = 0;            // seconds: the first loss
-  double detect_seconds = 0;   // from the last message of the first lost rank
-  double formed = 0;           // seconds: the newest view
+  std::string cause;               // of the first loss
+  std::set<int> failed_ranks;      // of all
+  double began = 0;                // seconds: the first loss
+  double detect_seconds = 0;       // from the last message of the first lost rank
+  double formed = 0;               // seconds: the newest view
+  bool memory_is_doubted = false;  // ranks have computed wrong numbers, which may be in their snapshots
 };
 
 // How long the last recovery took, part by part, in seconds.
@@ -125,10 +154,11 @@ struct RecoveryDurations {
 struct FleetCounters {
   uint64_t stale_messages_rejected = 0;
   uint64_t checkpoint_verify_failures = 0;
+  uint64_t save_failures = 0;
   int64_t checkpoint_bytes = 0;
-  std::map<std::string, uint64_t> rank_failures;  // by cause: session_ended | heartbeat_timeout | hang | reported
+  std::map<std::string, uint64_t> rank_failures;  // by cause: see metrics.md
   double rendezvous_seconds = 0;                  // of the last formation
-  int64_t lost_steps = 0;                         // done after the last commit when a view was lost
+  int64_t lost_steps = 0;                         // done after the step that a recovery went back to
   uint64_t recoveries = 0;
   RecoveryDurations recovery;  // the last
 };
@@ -149,13 +179,15 @@ struct Fleet {
   double training_began = 0;  // for the first time
   double finishing_since = 0;
 
-  size_t candidate = 0;              // index of the checkpoint being loaded
-  int64_t first_step = 0;            // completed when the run began
-  int64_t start_step = 0;            // completed when the view began
-  int64_t last_committed_step = -1;  // of this run, or what it resumed from
-  int64_t committed_by_run = -1;     // of this run alone
+  size_t candidate = 0;                    // index of the checkpoint being loaded
+  std::optional<SnapshotChoice> snapshot;  // being loaded instead
+  int64_t first_step = 0;                  // completed when the run began
+  int64_t start_step = 0;                  // completed when the view began
+  int64_t last_committed_step = -1;        // of this run, or what it resumed from
+  int64_t committed_by_run = -1;           // of this run alone
   std::string last_committed_path;
   std::map<int64_t, PendingCommit> commits;  // by step
+  std::optional<FailedSave> failed_save;     // until the next commit
   std::optional<Suspicion> suspicion;
   std::optional<Recovery> recovery;
   std::optional<v1::Assignment> adopted;  // the view that is being adopted, as its first rank told it
@@ -165,6 +197,8 @@ struct Fleet {
   std::vector<int> vacant;                // ranks of the last view that nobody has taken yet, ascending
   std::vector<RankLoss> losses;           // of the run
   std::optional<v1::Hello> hello;         // the first worker's, which others must equal
+  std::set<int> stragglers;               // ranks that have been named, and do not keep up yet
+  double stragglers_checked = 0;          // seconds
   std::optional<std::string> stop_reason;
   v1::StepEvent last_step_event;
   v1::EvaluateEvent last_evaluation;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "coordinator/away.h"
+#include "coordinator/disagreement.h"
 #include "coordinator/ending.h"
 #include "coordinator/hang.h"
 #include "coordinator/recovery.h"
@@ -96,7 +97,8 @@ void CheckLiveness(Fleet& fleet, double now) {
     const double since = wait && fleet.phase == Phase::kTraining ? wait->since : fleet.finishing_since;
     LoseMembers(fleet, hung, absl::StrFormat("hangs: the others have waited for %.1f s", now - since), "hang", now);
   } else if (fleet.suspicion && now >= fleet.suspicion->deadline) {
-    BreakView(fleet, Suspicion(*fleet.suspicion), now);
+    const Suspicion suspicion = *fleet.suspicion;
+    BreakView(fleet, suspicion.status, {suspicion.rank}, now);
   }
   for (size_t i = 0; i < fleet.spares.size() && !fleet.ended(); ++i) {
     const Member& spare = fleet.spares[i];
@@ -127,6 +129,7 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
 }
 
 void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double now) {
+  if (failure.in_view() && OnDisagreement(fleet, failure, now)) return;
   absl::Status status = MakeStatus(static_cast<absl::StatusCode>(failure.code()), failure.message());
   if (status.ok()) status = absl::InternalError("failed without a reason");
   std::string text = absl::StrCat(NameOf(member), " failed");

@@ -15,8 +15,9 @@ void CheckLiveness(Fleet& fleet, double now);
 // A session ended. Before the fleet has formed that only frees the place.
 void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, double now);
 
-// A rank reports an error it cannot go on from. One that a peer's loss would explain (a collective that failed) is held
-// back for a heartbeat timeout, so that the run's failure names the cause and not the first to feel it.
+// A rank reports an error it cannot go on from, or that ranks disagree (disagreement.h). One that a peer's loss would
+// explain (a collective that failed) is held back for a heartbeat timeout, so that the run's failure names the cause
+// and not the first to feel it.
 void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double now);
 
 }  // namespace zerofleet::coordinator

@@ -1,6 +1,8 @@
 // Loading with fallback; see load_phase.h.
 #include "coordinator/load_phase.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -11,14 +13,22 @@
 #include "base/status.h"
 #include "coordinator/ending.h"
 #include "coordinator/recovery.h"
+#include "coordinator/snapshots.h"
 
 namespace zerofleet::coordinator {
 namespace {
+
+using google::protobuf::util::MessageDifferencer;
 
 bool HasCandidate(const Fleet& fleet) { return fleet.candidate < fleet.parameters.candidates.size(); }
 
 std::string CandidatePath(const Fleet& fleet) {
   return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].path : "";
+}
+
+int64_t StepToLoad(const Fleet& fleet) {
+  if (fleet.snapshot) return fleet.snapshot->id.step();
+  return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].step : 0;
 }
 
 // The stored bytes are at fault, and an older checkpoint may be whole; a mismatch with the configuration is not that.
@@ -30,19 +40,23 @@ bool IsDamage(absl::StatusCode code) {
 void ReturnTo(Fleet& fleet, int64_t step) {
   fleet.start_step = step;
   if (HasCandidate(fleet)) {
-    fleet.last_committed_step = step;
+    fleet.last_committed_step = fleet.parameters.candidates[fleet.candidate].step;
     fleet.last_committed_path = CandidatePath(fleet);
   }
   fleet.committed_by_run = std::min(fleet.committed_by_run, step);
   fleet.last_evaluated_step = std::min(fleet.last_evaluated_step, step);
   fleet.last_step_event.set_step(std::min(fleet.last_step_event.step(), step));
-  for (const auto& [lost, seconds] : std::exchange(fleet.uncommitted, {})) fleet.productive_seconds -= seconds;
+  while (!fleet.uncommitted.empty() && fleet.uncommitted.back().first > step) {
+    fleet.productive_seconds -= fleet.uncommitted.back().second;
+    fleet.uncommitted.pop_back();
+  }
 }
 
 void StartTraining(Fleet& fleet, double now) {
   fleet.phase = Phase::kTraining;
   const int64_t reached = fleet.last_step_event.step();
-  ReturnTo(fleet, HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].step : 0);
+  ReturnTo(fleet, StepToLoad(fleet));
+  fleet.snapshot.reset();
   for (Member& member : fleet.members) {
     member.state = MemberState::kTraining;
     member.step = fleet.start_step;
@@ -70,6 +84,34 @@ void StartTraining(Fleet& fleet, double now) {
   fleet.SendToAll(message, "every rank has loaded");
 }
 
+void AskToLoad(Fleet& fleet, double now) {
+  v1::CoordinatorMessage message;
+  v1::Load& load = *message.mutable_load();
+  if (fleet.snapshot) {
+    *load.mutable_snapshot() = fleet.snapshot->id;
+  } else {
+    load.set_path(CandidatePath(fleet));
+  }
+  const char* why = fleet.snapshot        ? "the newest snapshot that is held whole"
+                    : HasCandidate(fleet) ? "the newest checkpoint not known to be bad"
+                                          : "no checkpoint to resume";
+  for (Member& member : fleet.members) {
+    member.state = MemberState::kLoading;
+    member.last_heard = now;
+    if (fleet.snapshot) load.set_peer(fleet.snapshot->holders[member.rank]);
+    fleet.Send(member.id, message, why);
+  }
+}
+
+void GiveUpSnapshot(Fleet& fleet, const Member& member, const v1::Failure& failure, double now) {
+  const int64_t step = fleet.snapshot->id.step();
+  fleet.snapshot.reset();
+  fleet.PublishNotice(
+      absl::StrCat(NameOf(member), " could not load the snapshot of step ", step, ": ", failure.message(), "; ",
+                   HasCandidate(fleet) ? absl::StrCat("falling back to ", CandidatePath(fleet)) : "starting again"));
+  AskToLoad(fleet, now);
+}
+
 void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& failure, double now) {
   std::string bad = CandidatePath(fleet);
   std::string text = absl::StrCat(NameOf(member), " could not load checkpoint ", bad, ": ", failure.message());
@@ -81,7 +123,7 @@ void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& fail
   }
   ++fleet.candidate;
   fleet.PublishNotice(absl::StrCat(text, "; falling back to ", CandidatePath(fleet)));
-  BeginLoad(fleet, now);
+  AskToLoad(fleet, now);
 }
 
 }  // namespace
@@ -100,24 +142,24 @@ void PublishStart(Fleet& fleet, const Member& told, bool resumed) {
 }
 
 void BeginLoad(Fleet& fleet, double now) {
-  for (Member& member : fleet.members) {
-    member.state = MemberState::kLoading;
-    member.last_heard = now;
-  }
-  v1::CoordinatorMessage message;
-  message.mutable_load()->set_path(CandidatePath(fleet));
-  fleet.SendToAll(message,
-                  HasCandidate(fleet) ? "the newest checkpoint not known to be bad" : "no checkpoint to resume");
+  const bool from_memory = fleet.recovery && !fleet.recovery->memory_is_doubted;
+  fleet.snapshot = from_memory ? NewestSnapshot(fleet) : std::nullopt;
+  const int64_t committed = HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].step : 0;
+  if (fleet.snapshot && fleet.snapshot->id.step() < committed) fleet.snapshot.reset();
+  AskToLoad(fleet, now);
 }
 
 void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now) {
   if (fleet.phase != Phase::kLoading || !fleet.AllEntered()) return;
-  if (result.path() != CandidatePath(fleet)) return;  // of a candidate given up
+  const bool awaited = fleet.snapshot ? MessageDifferencer::Equals(result.snapshot(), fleet.snapshot->id)
+                                      : !result.has_snapshot() && result.path() == CandidatePath(fleet);
+  if (!awaited) return;  // of a candidate given up
   if (result.ok()) {
     member.state = MemberState::kReady;
     if (fleet.All(MemberState::kReady)) StartTraining(fleet, now);
     return;
   }
+  if (fleet.snapshot) return GiveUpSnapshot(fleet, member, result.failure(), now);
   absl::Status failure = MakeStatus(static_cast<absl::StatusCode>(result.failure().code()), result.failure().message());
   if (HasCandidate(fleet) && IsDamage(failure.code())) return FallBackOrFail(fleet, member, failure, now);
   if (failure.ok()) failure = absl::InternalError("load failed without a reason");

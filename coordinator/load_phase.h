@@ -1,4 +1,5 @@
-// Which checkpoint the run starts from: the newest that every rank can load.
+// What the run starts from: the newest checkpoint that every rank can load; in a recovery, a snapshot in the members'
+// memory if there is one that is no older.
 #ifndef ZEROFLEET_COORDINATOR_LOAD_PHASE_H_
 #define ZEROFLEET_COORDINATOR_LOAD_PHASE_H_
 
@@ -6,13 +7,15 @@
 
 namespace zerofleet::coordinator {
 
-// Asks every rank to load the current candidate (an empty path where there is none: initialise from the seed).
+// Asks every rank to load the snapshot, or the current candidate (neither where there is none: initialise from the
+// seed).
 void BeginLoad(Fleet& fleet, double now);
 
 // Publishes the Start event; `told` is any member that knows the model's size.
 void PublishStart(Fleet& fleet, const Member& told, bool resumed);
 
-// One rank's answer. All good: training starts. Damaged data: the candidate before, where falling back is allowed and
+// One rank's answer. All good: training starts. A snapshot that one cannot load makes way for the candidate, with a
+// notice. Damaged data: the candidate before, where falling back is allowed and
 // one is left, with a notice that names the bad file; else the run fails. Other failures fail the run as they are.
 void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now);
 

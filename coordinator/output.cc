@@ -32,6 +32,9 @@ struct Describer {
     manifest.clear_config();
     return absl::StrCat("write manifest ", OneLine(manifest));
   }
+  std::string operator()(const DiscardSave& discard) const {
+    return absl::StrCat("discard the save of step ", discard.step, " of generation ", discard.generation);
+  }
   std::string operator()(const PublishEvent& publish) const {
     v1::Event event = publish.event;
     if (event.has_start()) event.mutable_start()->clear_config();

@@ -24,6 +24,13 @@ struct WriteManifest {
   v1::CheckpointManifest manifest;
 };
 
+// Remove what the ranks of this generation wrote for a checkpoint of `step` that is not to be, and what older
+// generations left unfinished. What cannot be removed stays for the next time. Answered by SaveDiscarded.
+struct DiscardSave {
+  int64_t step = 0;
+  uint64_t generation = 0;
+};
+
 struct PublishEvent {
   v1::Event event;
 };
@@ -61,7 +68,9 @@ struct EndRun {
 };
 
 struct Output {
-  std::variant<SendTo, WriteManifest, PublishEvent, PersistState, SetAside, KeepFlight, CloseSession, EndRun> action;
+  std::variant<SendTo, WriteManifest, DiscardSave, PublishEvent, PersistState, SetAside, KeepFlight, CloseSession,
+               EndRun>
+      action;
   std::string reason;
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/ending.h"
+#include "coordinator/failed_save.h"
 #include "coordinator/hang.h"
 #include "coordinator/view.h"
 
@@ -76,10 +77,11 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   fleet.phase = Phase::kRecovering;
   fleet.forming_since = now;
   fleet.suspicion.reset();
+  fleet.stragglers.clear();
   if (!fleet.view) return;  // the next generation has no view yet: those who are ready stay so
   fleet.places = fleet.view->world_size();
   fleet.view.reset();
-  std::erase_if(fleet.commits, [](const auto& entry) { return !entry.second.writing; });
+  DropUnfinishedSaves(fleet);
   NewGeneration(fleet);
   v1::CoordinatorMessage message;
   message.mutable_regroup()->set_reason(why);
@@ -87,6 +89,7 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
     member.state = MemberState::kJoined;
     member.entered.reset();
     member.progress.clear();
+    member.pace.Clear();
     member.finished_early = false;
     fleet.Send(member.id, message, "its view is lost");
   }
@@ -216,11 +219,14 @@ void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::str
   Regroup(fleet, lost, cause, text, now);
 }
 
-void BreakView(Fleet& fleet, const Suspicion& suspicion, double now) {
-  const std::string text(suspicion.status.message());
-  Record(fleet, suspicion.rank, fleet.last_step_event.step(), text);
-  NoteRecovery(fleet, text, suspicion.rank, now, now);
-  if (EndIfItMust(fleet, 1, suspicion.status, suspicion.rank)) return;
+void BreakView(Fleet& fleet, const absl::Status& status, const std::vector<int>& ranks, double now) {
+  const std::string text(status.message());
+  for (int rank : ranks) {
+    Record(fleet, rank, fleet.last_step_event.step(),
+           ranks.size() > 1 ? absl::StrCat("rank ", rank, ": ", text) : text);
+    NoteRecovery(fleet, text, rank, now, now);
+  }
+  if (EndIfItMust(fleet, ranks.size(), status, ranks.front())) return;
   Regroup(fleet, {}, text, text, now);
 }
 

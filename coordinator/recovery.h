@@ -22,9 +22,9 @@ inline constexpr int kPoisonLosses = 3;
 void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& cause, const char* counter,
                  double now);
 
-// The view cannot go on, as `suspicion` says, and no loss has explained it: all members regroup. It counts against the
-// rank that reported it.
-void BreakView(Fleet& fleet, const Suspicion& suspicion, double now);
+// The view cannot go on, as `status` says, and nobody is lost for it: all members regroup. It counts against each of
+// `ranks`.
+void BreakView(Fleet& fleet, const absl::Status& status, const std::vector<int>& ranks, double now);
 
 // Nobody is lost, but the view cannot go on: all members regroup.
 void RegroupAll(Fleet& fleet, const std::string& why, double now);

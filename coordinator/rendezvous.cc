@@ -114,7 +114,7 @@ void CheckFormTimeout(Fleet& fleet, double now) {
     if (member.state != MemberState::kReady) absl::StrAppend(&text, "; waiting for ", NameOf(member));
   }
   if (fleet.recovery)
-    absl::StrAppend(&text, "; it recovers from: ", fleet.recovery->cause, "; ", LastCommitText(fleet));
+    absl::StrAppend(&text, "; it was recovering from: ", fleet.recovery->cause, "; ", LastCommitText(fleet));
   FailFleet(fleet, absl::DeadlineExceededError(text), -1);
 }
 

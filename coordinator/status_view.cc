@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/hang.h"
+#include "coordinator/straggler.h"
 
 namespace zerofleet::coordinator {
 namespace {
@@ -29,7 +30,7 @@ std::string MessageOf(const Fleet& fleet, double now) {
   }
   std::optional<Wait> wait = FindWait(fleet);
   if (wait && now - wait->since > fleet.heartbeat_timeout_seconds()) return Describe(*wait);
-  return "";
+  return StragglerText(fleet).value_or("");
 }
 
 }  // namespace
@@ -46,6 +47,7 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStat
   status.set_mfu(fleet.last_step_event.mfu());
   status.set_last_checkpoint_step(fleet.last_committed_step);
   status.set_message(MessageOf(fleet, now));
+  if (fleet.failed_save) status.set_save_failure(fleet.failed_save->text);
   status.set_version(fleet.parameters.version);
   if (fleet.view) status.set_team(fleet.view->team);
   if (fleet.view && request.partitions()) {

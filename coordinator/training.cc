@@ -30,6 +30,7 @@ void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now) {
   member.heartbeats = true;
   if (member.state != MemberState::kTraining) return;
   member.step = std::max(member.step, heartbeat.step());
+  if (heartbeat.has_pace()) member.pace = heartbeat.pace();
   if (SameProgress(member.progress, heartbeat)) return;
   member.progress.assign(heartbeat.progress().begin(), heartbeat.progress().end());
   member.progress_since = now;

@@ -1,19 +1,22 @@
 // The coordinator against written transcripts (testdata/*.txt): events in, outputs as text.
 //
+// clang-format off
 //   # a comment
-//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 minimum=0 global=8 micro=0
-//   team=4 candidates=ckpt/b:20,ckpt/a:10:2
-//                                               a candidate is path:step or path:step:team; the model has one unit, w,
-//                                               of 64 elements
-//   0.5 from 1: hello { host: "a" pid: 11 }     at 0.5 s session 1 sends this WorkerMessage (text format); its
-//   generation
+//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 minimum=0 global=8 micro=0 team=4
+//         candidates=ckpt/b:20,ckpt/a:10:2
+//                                               on one line; a candidate is path:step or path:step:team; the model has one
+//                                               unit, w, of 64 elements
+//   0.5 from 1: hello { host: "a" pid: 11 }     at 0.5 s session 1 sends this WorkerMessage (text format); its generation
 //                                               is the fleet's unless it is written out
 //   1.0 closed 1: stream reset                  the session ended
 //   1.0 tick
 //   1.0 stop: an operator asked
-//   1.0 written 20: DATA_LOSS no space          the answer to a manifest: a code and a message, "OK", or "OK; a
-//   warning" 1.0 storage lost                            the checkpoint directory was removed 1.0 status prints the
-//   operator's view > send 1 {...} (why)                        what came out of the event above
+//   1.0 written 20: DATA_LOSS no space          the answer to a manifest: a code and a message, "OK", or "OK; a warning"
+//   1.0 discarded 20:                           the answer to the removal of what a failed save left
+//   1.0 storage lost                            the checkpoint directory is another's
+//   1.0 status                                  prints the operator's view
+//   > send 1 {...} (why)                        what came out of the event above
+// clang-format on
 //
 // With ZF_UPDATE_TRANSCRIPTS=1 the outputs are rewritten in place; read the difference before committing it.
 #include <gmock/gmock.h>
@@ -130,6 +133,7 @@ CoordinatorEvent ParseEvent(const std::string& text, const Fleet& fleet) {
   if (verb == "storage") return StorageLost{absl::NotFoundError("checkpoint.dir: ckpt was removed")};
   if (verb == "stop") return StopAsked{std::string(absl::StripAsciiWhitespace(rest))};
   auto [number, body] = NumberAndRest(rest);
+  if (verb == "discarded") return SaveDiscarded{number, fleet.generation};
   if (verb == "closed") return SessionClosed{static_cast<MemberId>(number), body};
   if (verb == "written") {
     const std::pair<std::string, std::string> answer = absl::StrSplit(body, absl::MaxSplits("; ", 1));

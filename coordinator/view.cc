@@ -70,6 +70,7 @@ v1::Assignment AssignmentOf(const Fleet& fleet) {
     entry.set_host(member.hello.host());
     entry.set_pid(member.hello.pid());
     entry.set_transport_address(member.ready.transport_address());
+    entry.set_service_address(member.hello.service_address());
     entry.set_node(at.node);
     entry.set_team(at.team);
     entry.set_data(at.data);

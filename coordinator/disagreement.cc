@@ -1,0 +1,35 @@
+// Evicting the wrong, or nobody; see disagreement.h. The first report decides: with it the view is over, and those of
+// the other ranks are stale.
+#include "coordinator/disagreement.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "coordinator/recovery.h"
+
+namespace zerofleet::coordinator {
+
+bool OnDisagreement(Fleet& fleet, const v1::Failure& failure, double now) {
+  constexpr char kCounter[] = "integrity";
+  const auto& named = failure.disagreement().ranks();
+  std::vector<int> ranks;
+  std::vector<MemberId> members;
+  for (const Member& member : fleet.members) {
+    if (std::find(named.begin(), named.end(), member.rank) == named.end()) continue;
+    ranks.push_back(member.rank);
+    members.push_back(member.id);
+  }
+  if (ranks.empty()) return false;
+  // Not all can be wrong.
+  if (failure.disagreement().undecided() || members.size() == fleet.members.size()) {
+    ++fleet.counters.rank_failures[kCounter];
+    BreakView(fleet, absl::UnavailableError(failure.message()), ranks, now);
+  } else {
+    LoseMembers(fleet, members, failure.message(), kCounter, now);
+  }
+  if (fleet.recovery) fleet.recovery->memory_is_doubted = true;
+  return true;
+}
+
+}  // namespace zerofleet::coordinator

@@ -1,0 +1,49 @@
+// Who holds what, step by step; see snapshots.h.
+#include "coordinator/snapshots.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace zerofleet::coordinator {
+namespace {
+
+// Of one snapshot, by rank: who serves its part; empty for the rank itself.
+using Holders = std::map<int, std::string>;
+
+void Note(const Member& member, const v1::SnapshotShard& shard, Holders& holders) {
+  if (shard.rank() == member.rank) {
+    holders[shard.rank()] = "";
+  } else if (!member.hello.service_address().empty()) {
+    holders.emplace(shard.rank(), member.hello.service_address());
+  }
+}
+
+}  // namespace
+
+std::optional<SnapshotChoice> NewestSnapshot(const Fleet& fleet) {
+  // A step whose loss nobody has heard is done again.
+  const int64_t told = std::max(fleet.last_step_event.step(), fleet.start_step);
+  std::map<std::pair<int64_t, uint64_t>, Holders> snapshots;  // by step, then generation
+  for (const Member& member : fleet.members) {
+    for (const v1::SnapshotShard& shard : member.ready.snapshots()) {
+      const v1::SnapshotId& id = shard.snapshot();
+      const bool fits = shard.world_size() == fleet.world_size() && shard.rank() >= 0 &&
+                        shard.rank() < fleet.world_size() && id.generation() < fleet.generation && id.step() >= 0 &&
+                        id.step() <= told;
+      if (fits) Note(member, shard, snapshots[{id.step(), id.generation()}]);
+    }
+  }
+  for (auto newest = snapshots.rbegin(); newest != snapshots.rend(); ++newest) {
+    if (static_cast<int>(newest->second.size()) < fleet.world_size()) continue;
+    SnapshotChoice choice;
+    choice.id.set_step(newest->first.first);
+    choice.id.set_generation(newest->first.second);
+    for (auto& [rank, holder] : newest->second) choice.holders.push_back(std::move(holder));
+    return choice;
+  }
+  return std::nullopt;
+}
+
+}  // namespace zerofleet::coordinator

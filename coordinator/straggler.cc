@@ -1,0 +1,86 @@
+// Comparing the ranks' medians; see straggler.h.
+#include "coordinator/straggler.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace zerofleet::coordinator {
+namespace {
+
+constexpr int kLeastSteps = 16;      // whose median counts
+constexpr double kStraggles = 1.5;   // times the fleet's median
+constexpr double kKeepsUp = 1.25;    // from here on it no longer straggles; in between nothing is said
+constexpr double kLeastShare = 0.1;  // of a step that must be lost by it: less is not worth a person's time
+
+struct PhaseOfPace {
+  const char* name;
+  double (v1::Pace::*seconds)() const;
+};
+constexpr PhaseOfPace kPhases[] = {{"data", &v1::Pace::data},
+                                   {"forward", &v1::Pace::forward},
+                                   {"backward", &v1::Pace::backward},
+                                   {"optimizer", &v1::Pace::optimizer}};
+
+bool Counts(const Member& member) { return member.pace.steps() >= kLeastSteps; }
+
+bool Straggles(const Fleet& fleet, const Lag& lag) {
+  const double lost = lag.seconds - lag.fleet_seconds;
+  return lag.ratio() > kStraggles && lost > kLeastShare * fleet.last_step_event.seconds();
+}
+
+std::string Describe(const Fleet& fleet, const Lag& lag) {
+  return absl::StrFormat("%s holds up every step: %s takes %.3g s, %.1f times the others'",
+                         NameOf(fleet.members[lag.rank]), lag.phase, lag.seconds, lag.ratio());
+}
+
+}  // namespace
+
+std::vector<Lag> LagsOf(const Fleet& fleet) {
+  std::vector<Lag> lags;
+  for (const Member& member : fleet.members) {
+    if (Counts(member)) lags.push_back({.rank = member.rank});
+  }
+  if (lags.size() < 2 || !fleet.view) return {};
+  for (const PhaseOfPace& phase : kPhases) {
+    std::vector<double> seconds;
+    for (const Member& member : fleet.members) {
+      if (Counts(member)) seconds.push_back((member.pace.*phase.seconds)());
+    }
+    std::vector<double> sorted = seconds;
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((sorted.size() - 1) / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    for (size_t i = 0; i < lags.size(); ++i) {
+      if (seconds[i] - *middle <= lags[i].seconds - lags[i].fleet_seconds && !lags[i].phase.empty()) continue;
+      lags[i] = {lags[i].rank, phase.name, seconds[i], *middle};
+    }
+  }
+  return lags;
+}
+
+void CheckStragglers(Fleet& fleet, double now) {
+  if (fleet.phase != Phase::kTraining || now - fleet.stragglers_checked < fleet.heartbeat_timeout_seconds()) return;
+  fleet.stragglers_checked = now;
+  for (const Lag& lag : LagsOf(fleet)) {
+    const bool known = fleet.stragglers.contains(lag.rank);
+    if (!known && Straggles(fleet, lag)) {
+      fleet.stragglers.insert(lag.rank);
+      fleet.PublishNotice(Describe(fleet, lag));
+    } else if (known && lag.ratio() < kKeepsUp) {
+      fleet.stragglers.erase(lag.rank);
+      fleet.PublishNotice(absl::StrCat(NameOf(fleet.members[lag.rank]), " keeps up with the others again"));
+    }
+  }
+}
+
+std::optional<std::string> StragglerText(const Fleet& fleet) {
+  if (fleet.stragglers.empty()) return std::nullopt;
+  for (const Lag& lag : LagsOf(fleet)) {
+    if (fleet.stragglers.contains(lag.rank)) return Describe(fleet, lag);
+  }
+  return std::nullopt;
+}
+
+}  // namespace zerofleet::coordinator
