@@ -140,6 +140,12 @@ void CheckpointStore::RemoveUnfinished(uint64_t last_generation) const {
   for (const std::string& partial : *partials) checkpoint::RemoveCheckpointFiles(partial).IgnoreError();
 }
 
+void CheckpointStore::Discard(const coordinator::DiscardSave& discard) const {
+  const std::string step_dir = checkpoint::StepDirectory(dir_, discard.step);
+  checkpoint::RemoveCheckpointFiles(checkpoint::PartialDirectory(step_dir, discard.generation)).IgnoreError();
+  if (discard.generation > 0) RemoveUnfinished(discard.generation - 1);
+}
+
 absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::CheckpointManifest manifest,
                                                                    int64_t unix_seconds) {
   manifest.set_committed_unix_seconds(unix_seconds);
@@ -167,6 +173,12 @@ absl::Status CheckpointStore::SetAside(const std::string& step_dir) {
   return absl::OkStatus();
 }
 
-absl::Status CheckpointStore::CheckHeld() const { return Annotate(lock_->CheckHeld(), "checkpoint.dir"); }
+absl::StatusOr<bool> CheckpointStore::Renew() {
+  ZF_ASSIGN_OR_RETURN(const bool made, lock_->Renew());
+  if (!made) return false;
+  absl::MutexLock lock(&mutex_);
+  steps_.clear();
+  return true;
+}
 
 }  // namespace zerofleet::services

@@ -55,11 +55,15 @@ class CheckpointStore {
   // store's own, whatever the manifest's configuration says.
   absl::StatusOr<coordinator::CommittedStep> Commit(v1::CheckpointManifest manifest, int64_t unix_seconds);
 
+  // Removes what the ranks of that generation wrote for a save that failed, and what older generations left: on a full
+  // disk the next save needs the room. No rank of that generation may write for that step any more.
+  void Discard(const coordinator::DiscardSave& discard) const;
+
   // Renames a damaged step directory to "<name>.damaged", or with a number behind it if that is taken.
   absl::Status SetAside(const std::string& step_dir);
 
-  // NotFound, in one line for the user, once the directory was removed or replaced.
-  absl::Status CheckHeld() const;
+  // DirectoryLock::Renew of the directory: true if it was removed and is there again, empty. From one thread.
+  absl::StatusOr<bool> Renew();
 
  private:
   CheckpointStore(std::string dir, int64_t keep, std::unique_ptr<DirectoryLock> lock, std::set<int64_t> steps)

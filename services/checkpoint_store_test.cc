@@ -201,11 +201,36 @@ TEST_F(CheckpointStoreTest, OneRunHoldsADirectory) {
   absl::Status second = CheckpointStore::Open(directory_, 2).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(second.message(), "checkpoint.dir: another run holds " + directory_ + "; use another directory");
-  EXPECT_TRUE(store_->CheckHeld().ok());
+  EXPECT_FALSE(store_->Renew().value());
   ASSERT_TRUE(RemoveTree(directory_).ok());
-  EXPECT_EQ(store_->CheckHeld().message(),
-            "checkpoint.dir: " + directory_ + " was removed or replaced while it was in use");
   EXPECT_EQ(CheckpointStore::Open(directory_, 2).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(CheckpointStoreTest, ARemovedDirectoryIsMadeAnewAndKeepsWhatIsCommittedFromThenOn) {
+  for (int64_t step : {10, 20}) ASSERT_TRUE(Commit(step).ok());
+  ASSERT_TRUE(RemoveTree(directory_).ok());
+  EXPECT_TRUE(store_->Renew().value());
+  for (int64_t step : {30, 40}) ASSERT_TRUE(Commit(step).ok());
+  EXPECT_THAT(Steps(), ElementsAre(30, 40));
+}
+
+// What a failed save left makes room for the next, and so does what older generations left; a newer one is at work.
+TEST_F(CheckpointStoreTest, DiscardingRemovesThatSaveAndWhatIsOlder) {
+  ASSERT_TRUE(Commit(10).ok());
+  const auto partial = [this](int64_t step, uint64_t generation) {
+    const std::string path = checkpoint::PartialDirectory(checkpoint::StepDirectory(directory_, step), generation);
+    EXPECT_TRUE(CreateDirectory(path).ok());
+    EXPECT_TRUE(WriteFileAtomically(JoinPath(path, "rank-00000.safetensors"), "shard").ok());
+    EXPECT_TRUE(WriteFileAtomically(JoinPath(path, "manifest.json.tmp"), "torn").ok());
+    return path;
+  };
+  const std::string failed = partial(20, 4), older = partial(15, 3), next = partial(25, 4), newer = partial(20, 5);
+  store_->Discard({20, 4});
+  EXPECT_FALSE(FileExists(failed));
+  EXPECT_FALSE(FileExists(older));
+  EXPECT_TRUE(FileExists(next));
+  EXPECT_TRUE(FileExists(newer));
+  EXPECT_THAT(Steps(), ElementsAre(10));
 }
 
 TEST_F(CheckpointStoreTest, SettingAsideRenamesWithoutOverwriting) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/kill_point.h"
 #include "coordinator/status_view.h"
 
 namespace zerofleet::services {
@@ -19,6 +20,7 @@ struct IsRoutine {
   bool operator()(const coordinator::SendTo& send) const { return send.message.checkpoint().committed(); }
   bool operator()(const coordinator::PublishEvent& publish) const { return publish.event.has_step(); }
   bool operator()(const coordinator::WriteManifest&) const { return true; }
+  bool operator()(const coordinator::DiscardSave&) const { return false; }
   bool operator()(const coordinator::PersistState&) const { return true; }
   bool operator()(const coordinator::SetAside&) const { return false; }
   bool operator()(const coordinator::KeepFlight&) const { return false; }
@@ -37,11 +39,46 @@ LogLevel LevelOf(const coordinator::Output& output) {
   return std::visit(IsRoutine(), output.action) ? LogLevel::kDebug : LogLevel::kInfo;
 }
 
+// Where a test may end the coordinator: before it takes a message of a worker in,
+// NOLINTBEGIN(bugprone-branch-clone): the branches differ where kill points are built
+void PassKillPoints(const v1::WorkerMessage& message) {
+  using Body = v1::WorkerMessage::BodyCase;
+  switch (message.body_case()) {
+    case Body::kHello:
+      ZF_KILL_POINT("coordinator/hello-received");
+      if (message.hello().has_rejoin()) ZF_KILL_POINT("coordinator/rejoin-received");
+      return;
+    case Body::kReady: return ZF_KILL_POINT("coordinator/ready-received");
+    case Body::kEntered: return ZF_KILL_POINT("coordinator/entered-received");
+    case Body::kLoadResult: return ZF_KILL_POINT("coordinator/load-result-received");
+    case Body::kShardWritten: return ZF_KILL_POINT("coordinator/shard-received");
+    case Body::kFinished: return ZF_KILL_POINT("coordinator/finished-received");
+    default: return;
+  }
+}
+
+// and before it sends one.
+void PassKillPoints(const v1::CoordinatorMessage& message) {
+  using Body = v1::CoordinatorMessage::BodyCase;
+  switch (message.body_case()) {
+    case Body::kWelcome: return ZF_KILL_POINT("coordinator/welcome");
+    case Body::kAssignment: return ZF_KILL_POINT("coordinator/assignment");
+    case Body::kLoad: return ZF_KILL_POINT("coordinator/load");
+    case Body::kStart: return ZF_KILL_POINT("coordinator/start");
+    case Body::kCheckpoint: return ZF_KILL_POINT("coordinator/outcome");
+    case Body::kRegroup: return ZF_KILL_POINT("coordinator/regroup");
+    case Body::kComplete: return ZF_KILL_POINT("coordinator/complete");
+    default: return;
+  }
+}
+// NOLINTEND(bugprone-branch-clone)
+
 }  // namespace
 
 CoordinatorLoop::CoordinatorLoop(coordinator::FleetParameters parameters, CoordinatorHooks hooks, const Clock& clock)
     : hooks_(std::move(hooks)),
       clock_(clock),
+      most_silent_(kMostSilentSessions + parameters.config.parallel().workers() + parameters.config.restart().spares()),
       log_(hooks_.log),
       coordinator_(std::move(parameters), clock.MonotonicSeconds()) {}
 
@@ -50,7 +87,7 @@ CoordinatorLoop::~CoordinatorLoop() {
     absl::MutexLock lock(&mutex_);
     shutting_down_ = true;
   }
-  for (std::thread* thread : {&ticker_, &carrier_, &committer_}) {
+  for (std::thread* thread : {&ticker_, &carrier_, &storer_}) {
     if (thread->joinable()) thread->join();
   }
 }
@@ -58,17 +95,16 @@ CoordinatorLoop::~CoordinatorLoop() {
 void CoordinatorLoop::StartThreads() {
   ticker_ = std::thread([this] { TickUntilShutDown(); });
   carrier_ = std::thread([this] { CarryOutUntilShutDown(); });
-  committer_ = std::thread([this] { CommitUntilShutDown(); });
+  storer_ = std::thread([this] { StoreUntilShutDown(); });
 }
 
 absl::StatusOr<coordinator::MemberId> CoordinatorLoop::OpenSession(SessionSink* sink) {
   absl::MutexLock lock(&sessions_mutex_);
-  const auto silent =
-      std::count_if(sessions_.begin(), sessions_.end(), [](const auto& entry) { return !entry.second.has_spoken; });
-  if (static_cast<size_t>(silent) >= kMostSilentSessions) {
+  if (silent_ >= most_silent_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(silent, " sessions have not said who they are yet; no more are taken until they do"));
+        absl::StrCat(silent_, " sessions have not said who they are yet; no more are taken until they do"));
   }
+  ++silent_;
   sessions_[++last_member_] = {sink, clock_.MonotonicSeconds()};
   if (end_) sink->Close();  // came after the run
   return last_member_;
@@ -78,8 +114,9 @@ void CoordinatorLoop::Receive(coordinator::MemberId member, v1::WorkerMessage me
   {
     absl::MutexLock lock(&sessions_mutex_);
     auto session = sessions_.find(member);
-    if (session != sessions_.end()) session->second.has_spoken = true;
+    if (session != sessions_.end() && !std::exchange(session->second.has_spoken, true)) --silent_;
   }
+  PassKillPoints(message);
   Step(coordinator::MessageReceived{member, std::move(message)});
 }
 
@@ -89,12 +126,17 @@ void CoordinatorLoop::SessionEnded(coordinator::MemberId member, const std::stri
 
 void CoordinatorLoop::ForgetSession(coordinator::MemberId member) {
   absl::MutexLock lock(&sessions_mutex_);
-  sessions_.erase(member);
+  const auto session = sessions_.find(member);
+  if (session == sessions_.end()) return;
+  if (!session->second.has_spoken) --silent_;
+  sessions_.erase(session);
 }
 
 void CoordinatorLoop::Stop(const std::string& reason) { Step(coordinator::StopAsked{reason}); }
 
 void CoordinatorLoop::StorageIsLost(const absl::Status& status) { Step(coordinator::StorageLost{status}); }
+
+void CoordinatorLoop::NoteStorage(const std::string& message) { Step(coordinator::StorageNotice{message}); }
 
 v1::GetStatusResponse CoordinatorLoop::GetStatus(const v1::GetStatusRequest& request) {
   absl::MutexLock lock(&mutex_);
@@ -138,6 +180,7 @@ absl::Status CoordinatorLoop::CarryOut(coordinator::Output& output) {
 }
 
 absl::Status CoordinatorLoop::Do(coordinator::SendTo& send) {
+  PassKillPoints(send.message);
   absl::MutexLock lock(&sessions_mutex_);
   auto session = sessions_.find(send.member);
   if (session != sessions_.end()) session->second.sink->Send(std::move(send.message));
@@ -145,8 +188,15 @@ absl::Status CoordinatorLoop::Do(coordinator::SendTo& send) {
 }
 
 absl::Status CoordinatorLoop::Do(coordinator::WriteManifest& write) {
+  ZF_KILL_POINT("coordinator/manifest-due");
   absl::MutexLock lock(&mutex_);
-  commits_.push_back(std::move(write.manifest));
+  saves_.push_back(std::move(write));
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorLoop::Do(coordinator::DiscardSave& discard) {
+  absl::MutexLock lock(&mutex_);
+  saves_.push_back(discard);
   return absl::OkStatus();
 }
 
@@ -202,6 +252,7 @@ void CoordinatorLoop::CloseAll(const absl::Status& end) {
 void CoordinatorLoop::RefuseTheSilent() {
   const double now = clock_.MonotonicSeconds();
   absl::MutexLock lock(&sessions_mutex_);
+  if (silent_ == 0) return;
   for (auto& [member, session] : sessions_) {
     if (session.has_spoken || now - session.opened <= kHelloSeconds) continue;
     session.sink->Refuse(absl::DeadlineExceededError(absl::StrCat("no Hello within ", kHelloSeconds, " s")));
@@ -245,18 +296,29 @@ void CoordinatorLoop::CarryOutUntilShutDown() {
   }
 }
 
-void CoordinatorLoop::CommitUntilShutDown() {
+coordinator::CoordinatorEvent CoordinatorLoop::Store(const coordinator::WriteManifest& write) {
+  const absl::StatusOr<coordinator::CommittedStep> committed = hooks_.commit(write.manifest);
+  return coordinator::ManifestWritten{write.manifest.step(), committed.status(),
+                                      committed.ok() ? *committed : coordinator::CommittedStep()};
+}
+
+coordinator::CoordinatorEvent CoordinatorLoop::Store(const coordinator::DiscardSave& discard) {
+  hooks_.discard(discard);
+  return coordinator::SaveDiscarded{discard.step, discard.generation};
+}
+
+void CoordinatorLoop::StoreUntilShutDown() {
   absl::MutexLock lock(&mutex_);
   while (true) {
-    mutex_.Await(absl::Condition(this, &CoordinatorLoop::commit_due));
+    mutex_.Await(absl::Condition(this, &CoordinatorLoop::save_due));
     if (shutting_down_) return;
-    v1::CheckpointManifest manifest = std::move(commits_.front());
-    commits_.pop_front();
+    const std::variant<coordinator::WriteManifest, coordinator::DiscardSave> save = std::move(saves_.front());
+    saves_.pop_front();
     mutex_.Unlock();
-    absl::StatusOr<coordinator::CommittedStep> committed = hooks_.commit(manifest);
+    const coordinator::CoordinatorEvent stored = std::visit([this](const auto& what) { return Store(what); }, save);
+    ZF_KILL_POINT("coordinator/stored");
     mutex_.Lock();
-    StepLocked(coordinator::ManifestWritten{manifest.step(), committed.status(),
-                                            committed.ok() ? *committed : coordinator::CommittedStep()});
+    StepLocked(stored);
   }
 }
 

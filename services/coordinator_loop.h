@@ -1,5 +1,5 @@
 // Runs the pure coordinator: one lock around it, a thread that lets time pass, one that carries its outputs out in
-// order, and one that commits checkpoints. Knows nothing of gRPC.
+// order, and one that commits checkpoints or discards them. Knows nothing of gRPC.
 //
 // Under the lock there is only the decision: sending, publishing, logging and storage happen on the carrier's thread,
 // so that a slow disk or peer delays no heartbeat.
@@ -8,10 +8,11 @@
 
 #include <deque>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -44,6 +45,8 @@ struct CoordinatorHooks {
   std::function<absl::Status(const v1::Flight&)> keep_flight;
   // Commits a checkpoint. Called from a thread of its own.
   std::function<absl::StatusOr<coordinator::CommittedStep>(const v1::CheckpointManifest&)> commit;
+  // Removes what a failed save left, as far as it can. From the same thread as commits, one at a time.
+  std::function<void(const coordinator::DiscardSave&)> discard;
   // Looks at the state, for metrics; every tick and at the end. Called with the lock: quick.
   std::function<void(const coordinator::Fleet&, double now)> observe;
   // Whether a line of this level is wanted, and one line for the log: an output with its reason.
@@ -51,7 +54,8 @@ struct CoordinatorHooks {
   std::function<void(LogLevel, const std::string& line)> log;
 };
 
-// A session has this long to say Hello, and so many sessions may be without one at a time.
+// A session has this long to say Hello. So many sessions may be without one at a time, beside those of the workers and
+// spares that the run has, which may all come at once.
 inline constexpr double kHelloSeconds = 10;
 inline constexpr size_t kMostSilentSessions = 32;
 
@@ -72,6 +76,7 @@ class CoordinatorLoop {
 
   void Stop(const std::string& reason);
   void StorageIsLost(const absl::Status& status);
+  void NoteStorage(const std::string& message);  // for people
   v1::GetStatusResponse GetStatus(const v1::GetStatusRequest& request = {});
   EventLog& events() { return events_; }
   int world_size();
@@ -93,6 +98,7 @@ class CoordinatorLoop {
   absl::Status CarryOut(coordinator::Output& output) ABSL_LOCKS_EXCLUDED(mutex_, sessions_mutex_);
   absl::Status Do(coordinator::SendTo& send);
   absl::Status Do(coordinator::WriteManifest& write);
+  absl::Status Do(coordinator::DiscardSave& discard);
   absl::Status Do(coordinator::PublishEvent& publish);
   absl::Status Do(coordinator::PersistState& persist);
   absl::Status Do(coordinator::SetAside& aside);
@@ -106,15 +112,18 @@ class CoordinatorLoop {
   void Observe() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickUntilShutDown();
   void CarryOutUntilShutDown();
-  void CommitUntilShutDown();
+  coordinator::CoordinatorEvent Store(const coordinator::WriteManifest& write) ABSL_LOCKS_EXCLUDED(mutex_);
+  coordinator::CoordinatorEvent Store(const coordinator::DiscardSave& discard) ABSL_LOCKS_EXCLUDED(mutex_);
+  void StoreUntilShutDown();
 
   bool ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mutex_) { return end_.has_value(); }
   bool no_sessions() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mutex_) { return sessions_.empty(); }
   bool output_due() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shutting_down_ || !outputs_.empty(); }
-  bool commit_due() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shutting_down_ || !commits_.empty(); }
+  bool save_due() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shutting_down_ || !saves_.empty(); }
 
   const CoordinatorHooks hooks_;
   const Clock& clock_;
+  const size_t most_silent_;
   EventLog events_;
   LogPump log_;
 
@@ -122,16 +131,18 @@ class CoordinatorLoop {
   coordinator::Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
   std::deque<coordinator::Output> outputs_ ABSL_GUARDED_BY(mutex_);  // decided, not carried out yet
   bool overflowed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::deque<v1::CheckpointManifest> commits_ ABSL_GUARDED_BY(mutex_);  // bounded: CheckShard in coordinator/commit.cc
+  // Bounded: CheckShard in coordinator/commit.cc.
+  std::deque<std::variant<coordinator::WriteManifest, coordinator::DiscardSave>> saves_ ABSL_GUARDED_BY(mutex_);
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Never held together with the one above.
   absl::Mutex sessions_mutex_;
-  std::map<coordinator::MemberId, Session> sessions_ ABSL_GUARDED_BY(sessions_mutex_);
+  std::unordered_map<coordinator::MemberId, Session> sessions_ ABSL_GUARDED_BY(sessions_mutex_);
+  size_t silent_ ABSL_GUARDED_BY(sessions_mutex_) = 0;  // sessions that have not spoken
   coordinator::MemberId last_member_ ABSL_GUARDED_BY(sessions_mutex_) = 0;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(sessions_mutex_);
 
-  std::thread ticker_, carrier_, committer_;
+  std::thread ticker_, carrier_, storer_;
 };
 
 }  // namespace zerofleet::services

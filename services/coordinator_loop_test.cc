@@ -59,6 +59,7 @@ class CoordinatorLoopTest : public testing::Test {
   CoordinatorLoopTest() {
     hooks_.persist = [](const coordinator::CoordinatorState&) { return absl::OkStatus(); };
     hooks_.set_aside = [](const std::string&) { return absl::OkStatus(); };
+    hooks_.discard = [](const coordinator::DiscardSave&) {};
     hooks_.commit = [](const v1::CheckpointManifest&) { return coordinator::CommittedStep{"dir/step-1", {}}; };
     hooks_.observe = [](const coordinator::Fleet&, double) {};
     hooks_.logs = [](LogLevel) { return false; };
@@ -205,7 +206,7 @@ TEST_F(CoordinatorLoopTest, ARunThatHasFailedTellsNobodyOfAStateThatCannotBeSave
 
 TEST_F(CoordinatorLoopTest, SessionsThatSayNothingAreBoundedInNumberAndTime) {
   Start();
-  std::vector<Sink> silent(kMostSilentSessions);
+  std::vector<Sink> silent(kMostSilentSessions + 1);  // one is the run's worker
   std::vector<coordinator::MemberId> members;
   for (Sink& sink : silent) members.push_back(loop_->OpenSession(&sink).value());
   EXPECT_EQ(loop_->OpenSession(&sink_).status().code(), absl::StatusCode::kResourceExhausted);
@@ -219,6 +220,19 @@ TEST_F(CoordinatorLoopTest, SessionsThatSayNothingAreBoundedInNumberAndTime) {
   for (size_t i = 1; i < silent.size(); ++i) {
     ASSERT_EQ(silent[i].AwaitRefused().code(), absl::StatusCode::kDeadlineExceeded);
   }
+  for (const coordinator::MemberId member : members) loop_->ForgetSession(member);
+}
+
+TEST_F(CoordinatorLoopTest, AllWorkersOfARunMayComeAtOnce) {
+  parameters_.config.mutable_parallel()->set_workers(200);
+  parameters_.config.mutable_restart()->set_spares(5);
+  Start();
+  std::vector<Sink> workers(205 + kMostSilentSessions);
+  std::vector<coordinator::MemberId> members;
+  for (Sink& sink : workers) members.push_back(loop_->OpenSession(&sink).value());
+  EXPECT_EQ(loop_->OpenSession(&sink_).status().code(), absl::StatusCode::kResourceExhausted);
+  loop_->ForgetSession(members.back());
+  members.back() = loop_->OpenSession(&workers.back()).value();  // one has left: there is room
   for (const coordinator::MemberId member : members) loop_->ForgetSession(member);
 }
 

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/status_view.h"
+#include "coordinator/straggler.h"
 
 namespace zerofleet::services {
 namespace {
@@ -51,13 +52,15 @@ constexpr CounterRow kCounters[] = {
      [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_bytes); }},
     {"zerofleet_coordinator_checkpoint_verify_failures_total", "Checkpoints found damaged when a rank loaded them.",
      [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_verify_failures); }},
+    {"zerofleet_coordinator_save_failures_total", "Checkpoints that could not be stored.",
+     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.save_failures); }},
     {"zerofleet_coordinator_recoveries_total", "Times the fleet went on after a loss.",
      [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.recoveries); }},
     {"zerofleet_coordinator_lost_steps_total", "Steps done after the last commit when a rank was lost.",
      [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.lost_steps); }},
 };
 
-constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "hang", "reported"};
+constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "hang", "reported", "integrity"};
 struct RecoveryPhase {
   const char* name;
   double coordinator::RecoveryDurations::*seconds;
@@ -92,7 +95,7 @@ struct CoordinatorMetrics::Families {
   std::vector<prometheus::Gauge*> gauges;      // in the order of kGauges
   std::vector<prometheus::Counter*> counters;  // in the order of kCounters
   prometheus::Family<prometheus::Gauge>*phase, *run_info, *validation_loss, *members;
-  prometheus::Family<prometheus::Gauge>*heartbeat_age, *recovery;
+  prometheus::Family<prometheus::Gauge>*heartbeat_age, *straggler, *recovery;
   prometheus::Family<prometheus::Counter>* rank_failures;
   prometheus::Gauge* last_commit;
 };
@@ -109,6 +112,9 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : familie
   families_->members = &GaugeFamily(registry, "zerofleet_coordinator_members", "Workers known to it, by state.");
   families_->heartbeat_age =
       &GaugeFamily(registry, "zerofleet_coordinator_heartbeat_age_seconds", "Time since a rank was last heard.");
+  families_->straggler = &GaugeFamily(registry, "zerofleet_coordinator_straggler_ratio",
+                                      "Time a rank's own part of a step takes over the median of all ranks, of the "
+                                      "phase in which it is furthest behind.");
   families_->rank_failures =
       &CounterFamily(registry, "zerofleet_coordinator_rank_failures_total", "Ranks lost or failed, by cause.");
   families_->last_commit = &GaugeFamily(registry, "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds",
@@ -137,6 +143,9 @@ void CoordinatorMetrics::Observe(const coordinator::Fleet& fleet, double now) {
   for (const coordinator::Member& member : fleet.members) {
     if (member.rank < 0) continue;
     families_->heartbeat_age->Add({{"rank", absl::StrCat(member.rank)}}).Set(now - member.last_heard);
+  }
+  for (const coordinator::Lag& lag : coordinator::LagsOf(fleet)) {
+    families_->straggler->Add({{"rank", absl::StrCat(lag.rank)}}).Set(lag.ratio());
   }
   for (const RecoveryPhase& phase : kRecoveryPhases) {
     families_->recovery->Add({{"phase", phase.name}}).Set(fleet.counters.recovery.*phase.seconds);

@@ -28,10 +28,16 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   fleet.productive_seconds = 8;
   fleet.counters.recovery.load = 1.5;
   fleet.spares.resize(1);
+  fleet.view = coordinator::View{1, {}, coordinator::PartitionMap({{"w", 0, 64}}, 2)};
+  for (coordinator::Member& member : fleet.members) {
+    member.pace.set_steps(32);
+    member.pace.set_backward(member.rank == 1 ? 0.75 : 0.5);
+  }
   fleet.last_committed_step = 40;
   fleet.counters.stale_messages_rejected = 5;
   fleet.counters.rank_failures["session_ended"] = 1;
   fleet.counters.lost_steps = 7;
+  fleet.counters.save_failures = 2;
   fleet.parameters.run = "tiny";
   fleet.parameters.config.set_steps(500);
   fleet.parameters.config.mutable_checkpoint()->set_dir("/data/run");
@@ -52,9 +58,12 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
                            "zerofleet_coordinator_members{state=\"training\"} 2\n",
                            "zerofleet_coordinator_members{state=\"lost\"} 0\n",
                            "zerofleet_coordinator_heartbeat_age_seconds{rank=\"1\"} 2.5\n",
+                           "zerofleet_coordinator_straggler_ratio{rank=\"0\"} 1\n",
+                           "zerofleet_coordinator_straggler_ratio{rank=\"1\"} 1.5\n",
                            "zerofleet_coordinator_stale_messages_rejected_total 5\n",
                            "zerofleet_coordinator_rank_failures_total{cause=\"session_ended\"} 1\n",
                            "zerofleet_coordinator_lost_steps_total 7\n",
+                           "zerofleet_coordinator_save_failures_total 2\n",
                            "zerofleet_coordinator_recovery_duration_seconds{phase=\"detect\"} 0\n",
                            "zerofleet_coordinator_recovery_duration_seconds{phase=\"load\"} 1.5\n",
                            "zerofleet_coordinator_members{state=\"spare\"} 1\n",

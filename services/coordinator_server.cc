@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "services/checkpoint_store.h"
 #include "services/coordinator_loop.h"
@@ -34,6 +35,7 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
     if (committed.ok() && metrics != nullptr) metrics->SetLastCommit(now);
     return committed;
   };
+  hooks.discard = [&store](const coordinator::DiscardSave& discard) { store.Discard(discard); };
   hooks.observe = [metrics](const coordinator::Fleet& fleet, double now) {
     if (metrics != nullptr) metrics->Observe(fleet, now);
   };
@@ -85,8 +87,10 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   grpc_options.health_names = {v1::Coordinator::service_full_name()};
   ZF_ASSIGN_OR_RETURN(server->server_, StartGrpcServer(grpc_options));
   server->loop_->StartThreads();
-  server->directory_watch_ = std::thread(
-      [server = server.get(), interval = options.directory_check_interval] { server->WatchDirectory(interval); });
+  server->directory_watch_ =
+      std::thread([server = server.get(), dir = checkpoint.dir(), interval = options.directory_check_interval] {
+        server->WatchDirectory(dir, interval);
+      });
   return server;
 }
 
@@ -96,10 +100,22 @@ CoordinatorServer::~CoordinatorServer() {
   if (server_ != nullptr) server_->Shutdown(0);
 }
 
-void CoordinatorServer::WatchDirectory(absl::Duration interval) {
+void CoordinatorServer::WatchDirectory(const std::string& dir, absl::Duration interval) {
+  std::string told;
   while (!closing_.WaitForNotificationWithTimeout(interval)) {
-    const absl::Status held = store_->CheckHeld();
-    if (!held.ok()) return loop_->StorageIsLost(held);
+    const absl::StatusOr<bool> made = store_->Renew();
+    const std::string why(made.status().message());
+    if (absl::IsAlreadyExists(made.status())) {
+      return loop_->StorageIsLost(absl::NotFoundError(absl::StrCat("checkpoint.dir: ", why)));
+    }
+    std::string notice;
+    if (!made.ok()) {
+      notice = absl::StrCat("checkpoint.dir: ", dir, " was removed, and no save can succeed: ", why);
+    } else if (*made) {
+      notice = absl::StrCat("checkpoint.dir: ", dir, " was removed and is made anew, empty; the next save goes there");
+    }
+    if (!notice.empty() && notice != told) loop_->NoteStorage(notice);
+    told = notice;
   }
 }
 

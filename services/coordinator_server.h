@@ -72,8 +72,9 @@ class CoordinatorServer {
  private:
   CoordinatorServer();
 
-  // Ends the run, from a thread of its own, if the checkpoint directory is removed under it.
-  void WatchDirectory(absl::Duration interval);
+  // On a thread of its own: makes the checkpoint directory `dir` anew if it is removed under the run, and ends the run
+  // if it is replaced.
+  void WatchDirectory(const std::string& dir, absl::Duration interval);
 
   std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<CoordinatorMetrics> metrics_;

@@ -310,13 +310,13 @@ TEST_F(CoordinatorServerTest, ACheckpointDirectoryServesOneCoordinator) {
             "checkpoint.dir: another run holds " + options_.config.checkpoint().dir() + "; use another directory");
 }
 
-TEST_F(CoordinatorServerTest, ARemovedCheckpointDirectoryEndsTheRun) {
+TEST_F(CoordinatorServerTest, AReplacedCheckpointDirectoryEndsTheRun) {
   options_.directory_check_interval = absl::Milliseconds(5);
   Start();
   Form();
-  ASSERT_TRUE(RemoveTree(options_.config.checkpoint().dir()).ok());
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(options_.config.checkpoint().dir(), ".lock"), "").ok());
   EXPECT_THAT(streams_[0]->Expect(v1::CoordinatorMessage::kRefused).refused().message(),
-              HasSubstr("was removed or replaced while it was in use"));
+              HasSubstr("was replaced while it was in use"));
   EXPECT_TRUE(streams_[1]->Expect(v1::CoordinatorMessage::kRefused).has_refused());
   for (auto& stream : streams_) EXPECT_TRUE(stream->Finish().ok());
   EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kNotFound);

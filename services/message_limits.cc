@@ -50,6 +50,7 @@ constexpr HelloLimit kHelloLimits[] = {
     {"device", &v1::Hello::device, 16},
     {"device_description", &v1::Hello::device_description, 256},
     {"metrics_address", &v1::Hello::metrics_address, 260},
+    {"service_address", &v1::Hello::service_address, 260},
     {"incarnation", &v1::Hello::incarnation, 128},
 };
 
@@ -57,6 +58,7 @@ constexpr size_t kMostDigest = 128;
 constexpr size_t kMostRejoin = 256 << 10;  // bytes of a Hello that describes a view: some 50 for each of its ranks
 
 constexpr int kMostFlightEntries = 256;
+constexpr int kMostSnapshots = 8;
 constexpr int kMostGroups = 16;
 constexpr size_t kMostGroupName = 64, kMostUnitName = 256;
 
@@ -92,6 +94,10 @@ absl::Status CheckReady(const v1::Ready& ready) {
     return absl::InvalidArgumentError(absl::StrCat("Ready.flight has more than ", kMostFlightEntries,
                                                    " entries, or a name that is too long or cannot be printed"));
   }
+  if (ready.snapshots_size() > kMostSnapshots) {
+    return absl::InvalidArgumentError(absl::StrCat("Ready.snapshots has ", ready.snapshots_size(), " entries; at most ",
+                                                   kMostSnapshots, " are allowed"));
+  }
   return CheckText("Ready", "config_digest", ready.config_digest(), kMostDigest);
 }
 
@@ -105,6 +111,12 @@ absl::Status CheckHeartbeat(const v1::Heartbeat& heartbeat) {
   for (const v1::GroupProgress& progress : heartbeat.progress()) {
     fits = fits && progress.group().size() <= kMostGroupName && progress.operation().size() <= kMostGroupName &&
            progress.unit().size() <= kMostUnitName;
+  }
+  const v1::Pace& pace = heartbeat.pace();
+  for (const double seconds : {pace.data(), pace.forward(), pace.backward(), pace.optimizer()}) {
+    if (!(seconds >= 0 && std::isfinite(seconds))) {
+      return absl::InvalidArgumentError(absl::StrCat("Heartbeat.pace must be >= 0 seconds, got ", seconds));
+    }
   }
   if (fits) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -1,6 +1,8 @@
 // What a hostile worker may send: sizes, names, texts.
 #include "services/message_limits.h"
 
+#include <cmath>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -80,6 +82,11 @@ TEST(MessageLimits, WhoAWorkerIsFitsOneLine) {
   EXPECT_THAT(std::string(Admit(message).message()), HasSubstr("Entered.schedule_digest has characters"));
   for (int group = 0; group < 17; ++group) message.mutable_heartbeat()->add_progress();
   EXPECT_THAT(std::string(Admit(message).message()), HasSubstr("more than 16 groups"));
+  message.mutable_heartbeat()->clear_progress();
+  for (const double seconds : {-1.0, std::nan(""), HUGE_VAL}) {
+    message.mutable_heartbeat()->mutable_pace()->set_backward(seconds);
+    EXPECT_THAT(std::string(Admit(message).message()), HasSubstr("Heartbeat.pace must be >= 0 seconds"));
+  }
 }
 
 TEST(MessageLimits, TextsForPeopleAreCutAndPrintable) {

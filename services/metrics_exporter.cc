@@ -77,7 +77,7 @@ void Knock(const Address& address) {
   if (getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) != 0) return;
   const int connection = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (connection >= 0) {
-    connect(connection, found->ai_addr, found->ai_addrlen);
+    static_cast<void>(connect(connection, found->ai_addr, found->ai_addrlen));
     close(connection);
   }
   freeaddrinfo(found);

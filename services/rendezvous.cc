@@ -193,7 +193,7 @@ absl::StatusOr<std::unique_ptr<RendezvousClient>> RendezvousClient::Join(const R
   return std::unique_ptr<RendezvousClient>(new RendezvousClient(std::move(impl)));
 }
 
-void RendezvousClient::OnLost(std::function<void(absl::Status)> handler) {
+void RendezvousClient::OnLost(const std::function<void(absl::Status)>& handler) {
   absl::Status lost;
   {
     absl::MutexLock lock(&impl_->mutex);

@@ -50,7 +50,7 @@ class RendezvousClient {
 
   // Called once, from another thread, when a rank has left without Done or the server is gone; also if that has
   // happened before. Set once.
-  void OnLost(std::function<void(absl::Status)> handler);
+  void OnLost(const std::function<void(absl::Status)>& handler);
 
   // This rank needs the others no longer; returns when that holds for all, or with what OnLost's handler is told.
   absl::Status Done();

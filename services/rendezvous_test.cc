@@ -46,7 +46,7 @@ TEST_F(RendezvousTest, AGroupMeetsAndPartsWhenAllAreDone) {
   auto ranks = JoinBoth();
   EXPECT_THAT(ranks[0]->transport_addresses(), UnorderedElementsAre("a", "b"));
   std::atomic<int> lost = 0;
-  for (auto& rank : ranks) rank->OnLost([&](absl::Status) { lost++; });
+  for (auto& rank : ranks) rank->OnLost([&](const absl::Status&) { lost++; });
   std::thread first([&] { EXPECT_EQ(ranks[0]->Done(), absl::OkStatus()); });
   EXPECT_EQ(ranks[1]->Done(), absl::OkStatus());
   first.join();

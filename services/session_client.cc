@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/kill_point.h"
 #include "base/status.h"
 #include "grpcpp/client_context.h"
 #include "services/address.h"
@@ -35,7 +36,7 @@ constexpr auto kConnectSlice = std::chrono::milliseconds(100);  // how soon the 
 
 constexpr double kDefaultHeartbeatSeconds = 0.5;
 constexpr double kShortestHeartbeatSeconds = 0.05;
-constexpr double kHeartbeatsPerTimeout = 4;  // three may be late or lost before the coordinator worries
+constexpr double kHeartbeatsPerTimeout = 4;
 
 using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>;
 
@@ -55,6 +56,10 @@ absl::Status WaitForCoordinator(const std::shared_ptr<grpc::Channel>& channel, c
 }
 
 }  // namespace
+
+double HeartbeatSeconds(double timeout_seconds) {
+  return std::max(timeout_seconds / kHeartbeatsPerTimeout, kShortestHeartbeatSeconds);
+}
 
 struct SessionClient::Impl {
   // How a stream ended.
@@ -141,6 +146,7 @@ struct SessionClient::Impl {
   bool OpenAgain(const absl::Status& why) {
     const double now = Clock::Real().MonotonicSeconds();
     if (broken_since == 0) {
+      ZF_KILL_POINT("session/broken");
       broken_since = now;
       if (options.note) options.note(absl::StrCat(why.message(), "; going on, and connecting again"));
     }
@@ -157,6 +163,7 @@ struct SessionClient::Impl {
       if (closing || Clock::Real().MonotonicSeconds() > deadline) return false;
     }
     if (Clock::Real().MonotonicSeconds() > deadline) return false;
+    ZF_KILL_POINT("session/coordinator-is-back");
     Open();
     absl::MutexLock lock(&mutex);
     outgoing.clear();  // the journal has what matters of it
@@ -189,7 +196,7 @@ struct SessionClient::Impl {
   void TakeWelcome(const v1::RestartConfig& restart) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     const double timeout = restart.heartbeat_timeout_seconds();
     if (heartbeat_seconds == 0 && timeout > 0) {
-      heartbeat_seconds = std::max(timeout / kHeartbeatsPerTimeout, kShortestHeartbeatSeconds);
+      heartbeat_seconds = HeartbeatSeconds(timeout);
     }
     if (!options.reconnect_seconds && restart.form_timeout_seconds() > 0) {
       give_up_seconds = restart.form_timeout_seconds();
@@ -197,6 +204,7 @@ struct SessionClient::Impl {
     pause = kFirstPauseSeconds;
     broken_since = 0;
     if (std::exchange(known, true)) return;
+    ZF_KILL_POINT("session/adopted");
     for (v1::WorkerMessage& message : journal.Rest()) outgoing.push_back(std::move(message));
     next_heartbeat = 0;
   }

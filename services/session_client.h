@@ -23,7 +23,7 @@ namespace zerofleet::services {
 struct SessionOptions {
   std::string coordinator;              // HOST:PORT
   double connect_timeout_seconds = 60;  // for a coordinator that is still starting
-  // 0: a quarter of the run's heartbeat timeout, which the coordinator's Welcome tells.
+  // 0: HeartbeatSeconds of the run's heartbeat timeout, which the coordinator's Welcome tells.
   double heartbeat_interval_seconds = 0;
   // For how long a session without a coordinator goes on. None: restart.form_timeout_seconds of the run, which the
   // Welcome tells; until then as long as connecting may take.
@@ -37,6 +37,10 @@ struct SessionOptions {
   // Called with a line for the log, from the session's thread, when a stream breaks.
   std::function<void(const std::string& line)> note = nullptr;
 };
+
+// How often a worker beats in a run of this heartbeat timeout: four times, so that three beats may be late or lost
+// before the coordinator worries, and at most 20 times a second.
+double HeartbeatSeconds(double timeout_seconds);
 
 class SessionClient : public trainer::FleetSession {
  public:

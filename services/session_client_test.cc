@@ -59,7 +59,7 @@ struct Loss {
   absl::Status status;
 
   void Watch(SessionClient& session) {
-    session.OnLost([this](absl::Status reason) {
+    session.OnLost([this](const absl::Status& reason) {
       status = reason;
       told.Notify();
     });
@@ -130,6 +130,8 @@ TEST(SessionClient, ReceiveTimesOutWhileTheSessionStands) {
 }
 
 TEST(SessionClient, BeatsAtAQuarterOfTheTimeoutThatTheWelcomeTells) {
+  EXPECT_EQ(HeartbeatSeconds(2), 0.5);
+  EXPECT_EQ(HeartbeatSeconds(0.001), 0.05);
   constexpr double kTimeoutSeconds = 0.8;
   std::vector<double> beats;
   absl::Notification enough;
@@ -326,7 +328,7 @@ TEST(SessionClient, TheEndAfterCompleteIsNoLoss) {
   bool told = false;
   {
     const auto session = Connected(coordinator);
-    session->OnLost([&](absl::Status) { told = true; });
+    session->OnLost([&](const absl::Status&) { told = true; });
     const auto message = session->Receive(kPatienceSeconds);
     ASSERT_TRUE(message.ok()) << message.status();
     EXPECT_TRUE(message->has_complete());

@@ -40,7 +40,10 @@ void SessionJournal::Arrived(const v1::CoordinatorMessage& message, double now) 
   if (message.has_assignment()) {
     assignment_ = message.assignment();
     assignment_->clear_owned();
-    for (v1::Member& member : *assignment_->mutable_members()) member.clear_transport_address();
+    for (v1::Member& member : *assignment_->mutable_members()) {
+      member.clear_transport_address();
+      member.clear_service_address();
+    }
   }
   if (message.has_start()) {
     start_ = message.start();

@@ -12,6 +12,7 @@
 #include "openssl/err.h"
 #include "openssl/pem.h"
 #include "openssl/x509.h"
+#include "services/access.h"
 
 namespace zerofleet::services {
 namespace {
@@ -100,6 +101,18 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFrom(c
   options.pem_root_certs = std::move(texts.ca);
   options.pem_key_cert_pairs.push_back({std::move(texts.key), std::move(texts.certificate)});
   return grpc::SslServerCredentials(options);
+}
+
+absl::StatusOr<TlsFiles> PeerTls(const TlsFiles& files) {
+  if (!files.any()) return files;
+  if (files.certificate.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("workers exchange snapshots under TLS only, where ", kCaFlag,
+                                                      " is given: give ", kCertificateFlag, " and ", kKeyFlag,
+                                                      " as well"));
+  }
+  TlsFiles peers = files;
+  peers.server_name = AccessOptions().worker_name;
+  return peers;
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFrom(const TlsFiles& files) {

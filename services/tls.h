@@ -32,6 +32,11 @@ struct TlsFiles {
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFrom(const TlsFiles& files);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFrom(const TlsFiles& files);
 
+// What workers of a fleet use among each other, of the files that each has as the coordinator's client: TLS on both
+// sides, with certificates that hold the workers' name. FailedPrecondition for a worker that could only verify others:
+// what it sends in plaintext would show its token.
+absl::StatusOr<TlsFiles> PeerTls(const TlsFiles& files);
+
 }  // namespace zerofleet::services
 
 #endif  // ZEROFLEET_SERVICES_TLS_H_

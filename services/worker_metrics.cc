@@ -123,8 +123,6 @@ const Histogram::BucketBoundaries& CollectiveBuckets() {
   return buckets;
 }
 
-constexpr const char* kPhaseNames[] = {"forward", "backward", "reduce", "optimizer", "gather", "data", "checkpoint"};
-
 double Fragmentation(int64_t free_bytes, int64_t largest_free_bytes) {
   if (free_bytes <= 0) return 0;
   return 1 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes);
@@ -203,10 +201,10 @@ void WorkerMetrics::StepDone(const trainer::StepFigures& figures) {
 
 void WorkerMetrics::Evaluated(double validation_loss) { families_->Set(kValidationLoss, validation_loss); }
 
-void WorkerMetrics::PhaseDone(trainer::StepPhase phase, double seconds) {
+void WorkerMetrics::PhaseDone(zero::StepPhase phase, double seconds) {
   const auto index = static_cast<size_t>(phase);
-  ZF_CHECK(index < std::size(kPhaseNames));
-  families_->histograms[kStepDuration]->Add({{"phase", kPhaseNames[index]}}, PhaseBuckets()).Observe(seconds);
+  ZF_CHECK(index < std::size(zero::kPhaseNames));
+  families_->histograms[kStepDuration]->Add({{"phase", zero::kPhaseNames[index]}}, PhaseBuckets()).Observe(seconds);
 }
 
 void WorkerMetrics::SetLossScale(double scale) { families_->Set(kLossScale, scale); }

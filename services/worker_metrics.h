@@ -30,7 +30,7 @@ class WorkerMetrics : public trainer::MetricsSink {
   void SetIdentity(const trainer::WorkerIdentity& identity) override;
   void StepDone(const trainer::StepFigures& figures) override;
   void Evaluated(double validation_loss) override;
-  void PhaseDone(trainer::StepPhase phase, double seconds) override;
+  void PhaseDone(zero::StepPhase phase, double seconds) override;
   void SetLossScale(double scale) override;
   void StepSkipped() override;
   void SetDeviceMemory(int64_t total_bytes, int64_t used_bytes, int64_t runtime_bytes) override;

@@ -1,23 +1,67 @@
-// A worker's status over gRPC; see worker_service.h.
+// A worker's snapshots over gRPC; see worker_service.h.
 #include "services/worker_service.h"
 
+#include <atomic>
+#include <functional>
+#include <optional>
 #include <utility>
 
-#include "base/check.h"
+#include "absl/cleanup/cleanup.h"
 #include "base/status.h"
+#include "services/access.h"
+#include "services/grpc_common.h"
 #include "services/grpc_server.h"
+#include "worker/trainer/snapshot_transfer.h"
 #include "zerofleet/v1/worker.grpc.pb.h"
 
 namespace zerofleet::services {
 
+namespace {
+
+constexpr int kMostTransfers = 4;  // at a time; a rank has one neighbour on either side
+constexpr int kMostPieceBytes = trainer::kSnapshotPieceBytes + (64 << 10);  // with room for a header's configuration
+
+}  // namespace
+
 struct WorkerService::Impl final : v1::Worker::Service {
-  std::function<v1::GetWorkerStatusResponse()> status;
+  std::shared_ptr<trainer::SnapshotStore> snapshots;
+  std::optional<AccessControl> access;
+  std::atomic<int> transfers = 0;
   std::unique_ptr<GrpcServer> server;
 
-  grpc::Status GetWorkerStatus(grpc::ServerContext*, const v1::GetWorkerStatusRequest*,
-                               v1::GetWorkerStatusResponse* response) override {
-    *response = status();
-    return grpc::Status::OK;
+  grpc::Status PutReplica(grpc::ServerContext* context, grpc::ServerReader<v1::ReplicaPiece>* stream,
+                          v1::PutReplicaResponse*) override {
+    return ToGrpc(Transfer(*context, [&] { return Receive(*stream); }));
+  }
+
+  grpc::Status GetReplica(grpc::ServerContext* context, const v1::SnapshotShard* shard,
+                          grpc::ServerWriter<v1::ReplicaPiece>* stream) override {
+    return ToGrpc(Transfer(*context, [&] { return Serve(*shard, *stream); }));
+  }
+
+  absl::Status Transfer(const grpc::ServerContext& context, const std::function<absl::Status()>& body) {
+    ZF_RETURN_IF_ERROR(access->Check(Role::kWorker, PeerOf(context)));
+    if (snapshots == nullptr) return absl::FailedPreconditionError("this worker keeps no snapshots for others");
+    const int before = transfers.fetch_add(1);
+    const absl::Cleanup done = [this] { --transfers; };
+    if (before >= kMostTransfers) return absl::ResourceExhaustedError("too many snapshots are on their way");
+    return body();
+  }
+
+  absl::Status Receive(grpc::ServerReader<v1::ReplicaPiece>& stream) {
+    trainer::IncomingSnapshot snapshot(*snapshots);
+    v1::ReplicaPiece piece;
+    while (stream.Read(&piece)) ZF_RETURN_IF_ERROR(snapshot.Take(piece));
+    return snapshot.complete() ? absl::OkStatus() : absl::DataLossError("the snapshot ended before its digest");
+  }
+
+  absl::Status Serve(const v1::SnapshotShard& shard, grpc::ServerWriter<v1::ReplicaPiece>& stream) {
+    trainer::OutgoingSnapshot snapshot(*snapshots, shard);
+    while (true) {
+      ZF_ASSIGN_OR_RETURN(const std::optional<v1::ReplicaPiece> piece, snapshot.Next());
+      if (!piece) return absl::OkStatus();
+      if (!stream.Write(*piece)) return absl::AbortedError("the caller has left");
+    }
   }
 };
 
@@ -25,15 +69,19 @@ WorkerService::WorkerService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)
 WorkerService::~WorkerService() { impl_->server.reset(); }  // before the service it serves
 
 absl::StatusOr<std::unique_ptr<WorkerService>> WorkerService::Start(WorkerServiceOptions options) {
-  ZF_CHECK(options.status != nullptr);
   auto impl = std::make_unique<Impl>();
-  impl->status = std::move(options.status);
+  impl->snapshots = std::move(options.snapshots);
+  AccessOptions access;
+  access.worker_token = options.token;
+  access.certificates = !options.tls.certificate.empty();
+  impl->access.emplace(std::move(access));
   // A worker that only verifies the coordinator has nothing to serve TLS with.
   const TlsFiles tls = options.tls.certificate.empty() ? TlsFiles{} : options.tls;
   ZF_ASSIGN_OR_RETURN(impl->server, StartGrpcServer({.listen = options.listen,
                                                      .services = {impl.get()},
                                                      .health_names = {v1::Worker::service_full_name()},
-                                                     .tls = tls}));
+                                                     .tls = tls,
+                                                     .most_message_bytes = kMostPieceBytes}));
   return std::unique_ptr<WorkerService>(new WorkerService(std::move(impl)));
 }
 

@@ -1,22 +1,24 @@
-// The worker's gRPC service: what this rank is doing, for operators; it serves health and reflection too.
+// The worker's gRPC service: its snapshots, for other workers; health and reflection.
 #ifndef ZEROFLEET_SERVICES_WORKER_SERVICE_H_
 #define ZEROFLEET_SERVICES_WORKER_SERVICE_H_
 
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "services/tls.h"
+#include "worker/trainer/snapshot_store.h"
 #include "zerofleet/v1/worker.pb.h"
 
 namespace zerofleet::services {
 
 struct WorkerServiceOptions {
   std::string listen = "127.0.0.1:0";
-  // Called for each request, from the server's threads; quick, thread-safe, alive as long as the service.
-  std::function<v1::GetWorkerStatusResponse()> status;
   TlsFiles tls = {};  // served under TLS if there is a certificate among them
+  // What other workers may read and write; outlives the service. They show `token`, where there is one, and a worker's
+  // certificate under TLS. None: refused.
+  std::shared_ptr<trainer::SnapshotStore> snapshots = nullptr;
+  std::string token = "";
 };
 
 class WorkerService {

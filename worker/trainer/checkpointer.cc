@@ -1,23 +1,14 @@
 // Copy, then write in the background; see checkpointer.h.
 #include "worker/trainer/checkpointer.h"
 
-#include <span>
 #include <utility>
-#include <vector>
 
+#include "base/kill_point.h"
 #include "base/status.h"
 #include "worker/checkpoint/shard_writer.h"
-#include "worker/zero/memory_plan.h"
 
 namespace zerofleet::trainer {
 namespace {
-
-int64_t StoredElements(const zero::ZeroLayout& layout) {
-  int64_t elements = 0;
-  for (const coordinator::PlacedRange& range : layout.partition().StoredRanges(layout.options().rank))
-    elements += range.elements();
-  return elements;
-}
 
 void SetFailure(const absl::Status& status, v1::ShardWritten& outcome) {
   outcome.mutable_failure()->set_code(static_cast<int>(status.code()));
@@ -28,14 +19,14 @@ void SetFailure(const absl::Status& status, v1::ShardWritten& outcome) {
 }  // namespace
 
 Checkpointer::Checkpointer(const zero::ZeroLayout& layout, const zero::TrainingState& state, device::Device& device,
-                           device::Stream& stream, memory::Arena& host_arena, const Clock& clock)
+                           device::Stream& stream, memory::Arena& host_arena, Snapshot& snapshot, const Clock& clock)
     : layout_(layout),
       state_(state),
       device_(device),
       stream_(stream),
       host_arena_(host_arena),
-      clock_(clock),
-      elements_(StoredElements(layout)) {}
+      snapshot_(snapshot),
+      clock_(clock) {}
 
 Checkpointer::~Checkpointer() {
   if (writer_.joinable()) writer_.join();
@@ -49,15 +40,22 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
   outcome.set_step(manifest.step());
   *outcome.mutable_manifest() = manifest;
   if (MustReserve()) {
-    absl::StatusOr<std::byte*> reserved = host_arena_.TakeLate(zero::kSnapshotRow);
+    const absl::Status reserved = snapshot_.Reserve(host_arena_);
     if (!reserved.ok()) {
-      SetFailure(reserved.status(), outcome);
+      SetFailure(reserved, outcome);
       written(std::move(outcome));
       return clock_.MonotonicSeconds() - start;
     }
-    snapshot_ = reinterpret_cast<float*>(*reserved);
   }
-  ZF_RETURN_IF_ERROR(CopyState());
+  ZF_KILL_POINT("save/before-snapshot");
+  snapshot_.Clear();
+  v1::ReplicaHeader header;
+  header.set_rank(layout_.options().rank);
+  *header.mutable_manifest() = manifest;
+  ZF_ASSIGN_OR_RETURN(const int64_t filled, snapshot_.FillFrom(state_, device_, stream_));
+  header.set_bytes(filled);
+  snapshot_.Hold(std::move(header));
+  ZF_KILL_POINT("save/snapshot-taken");
   double stall = clock_.MonotonicSeconds() - start;
   outcome.set_stall_seconds(stall);
   writer_ = std::thread([this, partial_dir, outcome = std::move(outcome), written = std::move(written)]() mutable {
@@ -66,35 +64,24 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
   return stall;
 }
 
-absl::Status Checkpointer::CopyState() {
-  float* to = snapshot_;
-  for (const device::Tensor& vector : state_.vectors()) {
-    for (const coordinator::PlacedRange& range : state_.RangesToStore()) {
-      device_.Copy(stream_, to, vector.Offset(range.offset).data, range.elements() * device::DTypeBytes(vector.dtype));
-      to += range.elements();
-    }
-  }
-  return stream_.Synchronize();
-}
-
 void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcome,
                          const std::function<void(v1::ShardWritten)>& written) {
   double start = clock_.MonotonicSeconds();
   int rank = layout_.options().rank;
-  std::vector<std::span<const float>> vectors;
-  for (size_t v = 0; v < state_.vectors().size(); ++v) {
-    vectors.emplace_back(snapshot_ + static_cast<int64_t>(v) * elements_, static_cast<size_t>(elements_));
-  }
   absl::StatusOr<v1::ShardFile> file =
-      checkpoint::WriteShard(partial_dir, rank, layout_.partition().StoredRanges(rank), layout_.optimizer(), vectors);
+      checkpoint::WriteShard(partial_dir, rank, layout_.partition().StoredRanges(rank), layout_.optimizer(),
+                             snapshot_.Vectors(static_cast<int>(state_.vectors().size())));
   outcome.set_ok(file.ok());
   outcome.set_write_seconds(clock_.MonotonicSeconds() - start);
   if (file.ok()) {
+    snapshot_.SetFile(*file);
     *outcome.mutable_file() = *std::move(file);
   } else {
     SetFailure(file.status(), outcome);
   }
+  ZF_KILL_POINT("save/before-report");
   written(std::move(outcome));
+  ZF_KILL_POINT("save/reported");
 }
 
 }  // namespace zerofleet::trainer

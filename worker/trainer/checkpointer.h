@@ -1,10 +1,11 @@
-// Saving without delaying steps: a snapshot of the owned state in memory, written in the background during the next
-// steps.
+// Saving without delaying steps: a snapshot of the owned state in memory (snapshot.h), written in the background during
+// the next steps.
 //
 // The step waits only while the snapshot is copied (K bytes per owned parameter, 12 with AdamW), and for an earlier
 // write that is still in progress. The first save also reserves the snapshot's memory: on a GPU's host it is pinned,
 // which takes seconds for tens of GB, and which a run that never saves does without. The snapshot belongs to one step
-// from copy to fsync, so a file never mixes two steps.
+// from copy to fsync, so a file never mixes two steps, and it holds that step until the next save: the run may return
+// to it without reading the file.
 #ifndef ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
 #define ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
 
@@ -17,6 +18,7 @@
 #include "base/clock.h"
 #include "worker/device/device.h"
 #include "worker/memory/arena.h"
+#include "worker/trainer/snapshot.h"
 #include "worker/zero/layout.h"
 #include "worker/zero/training_state.h"
 #include "zerofleet/v1/coordinator.pb.h"
@@ -25,14 +27,14 @@ namespace zerofleet::trainer {
 
 class Checkpointer {
  public:
-  // `host_arena` has PlanMemory's row for the snapshot: the state vectors of the stored elements.
+  // `snapshot` is in the view of `host_arena`.
   Checkpointer(const zero::ZeroLayout& layout, const zero::TrainingState& state, device::Device& device,
-               device::Stream& stream, memory::Arena& host_arena, const Clock& clock);
+               device::Stream& stream, memory::Arena& host_arena, Snapshot& snapshot, const Clock& clock);
   ~Checkpointer();  // waits for the write in progress
 
   // Whether the next save reserves memory first. A GPU's driver may wait for the device to be idle then, so no
   // collective should be in flight.
-  bool MustReserve() const { return snapshot_ == nullptr; }
+  bool MustReserve() const { return !snapshot_.reserved(); }
 
   // Snapshots now and writes this rank's file into `partial_dir` in the background; `written` is called with the
   // outcome from the writing thread, or from this one if the snapshot's memory could not be reserved, which is a
@@ -41,7 +43,6 @@ class Checkpointer {
                               std::function<void(v1::ShardWritten)> written);
 
  private:
-  absl::Status CopyState();
   void Write(const std::string& partial_dir, v1::ShardWritten outcome,
              const std::function<void(v1::ShardWritten)>& written);
 
@@ -50,9 +51,8 @@ class Checkpointer {
   device::Device& device_;
   device::Stream& stream_;
   memory::Arena& host_arena_;
-  float* snapshot_ = nullptr;  // from the first save on
+  Snapshot& snapshot_;
   const Clock& clock_;
-  const int64_t elements_;  // of one stored vector
   std::thread writer_;
 };
 

@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/zero/fleet_testing.h"
+#include "worker/zero/memory_plan.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -53,8 +54,10 @@ class CheckpointerTest : public testing::Test {
     };
     zero::RunFleet(setup, [&](zero::TestRank& rank) {
       ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+      Snapshot snapshot(zero::kSnapshotRow);
+      snapshot.EnterView(zero::TrainingState::StoredBytes(rank.layout()), rank.host_arena());
       Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(), rank.host_arena(),
-                                Clock::Real());
+                                snapshot, Clock::Real());
       body(rank, *device, checkpointer);
     });
   }

@@ -14,6 +14,7 @@
 #include "worker/trainer/checkpointer.h"
 #include "worker/trainer/data_feed.h"
 #include "worker/zero/fleet_testing.h"
+#include "worker/zero/memory_plan.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -46,7 +47,7 @@ std::vector<int32_t> Feed(const v1::Config& config) {
   feed->Attach(parallel::Mesh::OfOneNode(0, 1).data(), device, *stream, reinterpret_cast<int32_t*>(tokens->data()),
                reinterpret_cast<int32_t*>(staging->data()));
   for (int i = 0; i < kBatches; ++i) {
-    const model::MicroBatch batch = feed->TrainingBatch(i + 1, 0).value();
+    const model::MicroBatch batch = feed->TrainingBatch(i + 1, 0, 0).value();
     device.Copy(*stream, kept->data() + i * kTokens * 4, batch.inputs, kTokens * 4);
   }
   std::vector<int32_t> all(kBatches * kTokens);
@@ -83,13 +84,15 @@ std::string SavedDigest(const zero::FleetSetup& setup, const std::string& step_d
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
     rank.Step(1);
     {
+      Snapshot snapshot(zero::kSnapshotRow);
+      snapshot.EnterView(zero::TrainingState::StoredBytes(rank.layout()), rank.host_arena());
       Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(), rank.host_arena(),
-                                Clock::Real());
+                                snapshot, Clock::Real());
       v1::CheckpointManifest manifest;
       manifest.set_step(1);
       ZF_CHECK(checkpointer
                    .Save(step_dir, manifest,
-                         [&](v1::ShardWritten outcome) {
+                         [&](const v1::ShardWritten& outcome) {
                            ZF_CHECK(outcome.ok());
                            digest = outcome.file().SerializeAsString();
                          })
@@ -116,25 +119,27 @@ TEST_F(DeferredCopies, ACheckpointIsOfItsStep) {
 TEST_F(DeferredCopies, ASnapshotIsPinnedByTheFirstSave) {
   zero::FleetSetup setup{.model = model::TestModelConfig(1, 8, 2, 6, 17), .stage = 2, .global_sequences = 2};
   setup.make_device = [](int) { return std::make_unique<FastDevice>(0); };
-  const int64_t snapshot = RoundUp(12 * model::ModelSpec::Create(setup.model)->parameters(), 64);
+  const int64_t snapshot_bytes = RoundUp(12 * model::ModelSpec::Create(setup.model)->parameters(), 64);
   int64_t before = 0;  // bytes that everything else has pinned
   for (const bool fits : {true, false}) {
-    if (!fits) device::cuda::emulation::SetMachine({.pinned_bytes = before + snapshot - 1});
+    if (!fits) device::cuda::emulation::SetMachine({.pinned_bytes = before + snapshot_bytes - 1});
     zero::RunFleet(setup, [&](zero::TestRank& rank) {
       ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
       std::vector<v1::ShardWritten> outcomes;  // from one thread at a time
       before = device::cuda::emulation::PinnedBytesHeld();
       {
+        Snapshot snapshot(zero::kSnapshotRow);
+        snapshot.EnterView(zero::TrainingState::StoredBytes(rank.layout()), rank.host_arena());
         Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(), rank.host_arena(),
-                                  Clock::Real());
+                                  snapshot, Clock::Real());
         for (int64_t step = 1; step <= 2; ++step) {
           v1::CheckpointManifest manifest;
           manifest.set_step(step);
           ZF_CHECK(checkpointer
                        .Save(JoinPath(directory_, std::to_string(step)), manifest,
-                             [&](v1::ShardWritten outcome) { outcomes.push_back(std::move(outcome)); })
+                             [&](const v1::ShardWritten& outcome) { outcomes.push_back(outcome); })
                        .ok());
-          EXPECT_EQ(device::cuda::emulation::PinnedBytesHeld() - before, fits ? snapshot : 0);
+          EXPECT_EQ(device::cuda::emulation::PinnedBytesHeld() - before, fits ? snapshot_bytes : 0);
         }
       }
       ASSERT_EQ(outcomes.size(), 2u);
@@ -142,7 +147,7 @@ TEST_F(DeferredCopies, ASnapshotIsPinnedByTheFirstSave) {
         EXPECT_EQ(outcome.ok(), fits);
         EXPECT_EQ(outcome.failure().message(), fits ? ""
                                                     : "host memory for the snapshot: the host cannot pin " +
-                                                          HumanBytes(snapshot) + " for the cuda device");
+                                                          HumanBytes(snapshot_bytes) + " for the cuda device");
       }
     });
   }

@@ -94,6 +94,9 @@ class MemoryFleet {
     }
   }
 
+  // Called with each save that failed, before what it left is removed. Set before the fleet runs.
+  std::function<void(const coordinator::DiscardSave&)> on_discard = [](const coordinator::DiscardSave&) {};
+
   // Simulates the passing of time: a heartbeat from every session that sends them, then a tick.
   void Beat() {
     {
@@ -177,6 +180,13 @@ class MemoryFleet {
       ended_ = end->status;
       if (end->status.ok()) return;
       for (const auto& [member, handler] : on_lost_) handler(end->status);
+    }
+    if (auto* discard = std::get_if<coordinator::DiscardSave>(&output.action)) {
+      on_discard(*discard);
+      const std::string dir = coordinator_.fleet().parameters.config.checkpoint().dir();
+      const std::string step_dir = checkpoint::StepDirectory(dir, discard->step);
+      checkpoint::RemoveCheckpointFiles(checkpoint::PartialDirectory(step_dir, discard->generation)).IgnoreError();
+      events.push_back(coordinator::SaveDiscarded{discard->step, discard->generation});
     }
     if (auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {
       std::string path = checkpoint::StepDirectory(write->manifest.config().checkpoint().dir(), write->manifest.step());

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "worker/zero/phases.h"
+
 namespace zerofleet::trainer {
 
 // Values that do not change between two recoveries.
@@ -33,9 +35,6 @@ struct StepFigures {
   double mfu = 0;
 };
 
-// Where a step's time goes. Phases may overlap (reduce overlaps backward), so they need not add up to the step.
-enum class StepPhase : uint8_t { kForward, kBackward, kReduce, kOptimizer, kGather, kData, kCheckpoint };
-
 // One collective operation, as this rank saw it. `gathered_bytes` is the size of the whole array it concerned.
 struct CollectiveFigures {
   std::string_view operation;  // all_gather | reduce_scatter | all_reduce
@@ -53,7 +52,7 @@ class MetricsSink {
   virtual void SetIdentity(const WorkerIdentity& identity) = 0;  // replaces the one before
   virtual void StepDone(const StepFigures& figures) = 0;
   virtual void Evaluated(double validation_loss) = 0;
-  virtual void PhaseDone(StepPhase phase, double seconds) = 0;
+  virtual void PhaseDone(zero::StepPhase phase, double seconds) = 0;
   virtual void SetLossScale(double scale) = 0;
   virtual void StepSkipped() = 0;
   // As counted by the device's driver; `runtime_bytes` is the part used by context and libraries, outside the arena.

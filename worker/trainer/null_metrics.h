@@ -11,7 +11,7 @@ class NullMetrics : public MetricsSink {
   void SetIdentity(const WorkerIdentity&) override {}
   void StepDone(const StepFigures&) override {}
   void Evaluated(double) override {}
-  void PhaseDone(StepPhase, double) override {}
+  void PhaseDone(zero::StepPhase, double) override {}
   void SetLossScale(double) override {}
   void StepSkipped() override {}
   void SetDeviceMemory(int64_t, int64_t, int64_t) override {}

@@ -28,8 +28,20 @@
 namespace zerofleet::trainer {
 namespace {
 
-constexpr uint64_t kStopFlag = 1;
+constexpr uint64_t kStopFlag = 1, kSendingFlag = 2;
 constexpr int kAsManyAsItTakes = -1;  // rounds of a measurement
+
+zero::StepChecks ChecksOf(const v1::IntegrityConfig& config, int64_t step) {
+  const auto is_due = [step](int64_t every) { return every > 0 && step % every == 0; };
+  return {.parameters = is_due(config.every_steps()), .replay = is_due(config.replay_every_steps())};
+}
+
+// Digests are made by the host.
+absl::Status CheckIntegrityOn(const v1::IntegrityConfig& config, const device::Device& device) {
+  if (config.every_steps() + config.replay_every_steps() == 0 || device.host_addressable()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("integrity: is not supported on device ", device.kind(),
+                                                    "; every_steps and replay_every_steps must be 0"));
+}
 
 }  // namespace
 
@@ -45,10 +57,14 @@ absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, cons
 }
 
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, device::Device& device,
-                                                                  const Clock& clock, MetricsSink& metrics) {
+                                                                  const Clock& clock, MetricsSink& metrics,
+                                                                  std::shared_ptr<SnapshotStore> snapshots) {
   ZF_ASSIGN_OR_RETURN(model::ModelSpec spec, model::ModelSpec::Create(config.model()));
-  std::unique_ptr<TrainingRun> run(new TrainingRun(config, std::move(spec), device, clock, metrics));
+  if (snapshots == nullptr) snapshots = std::make_shared<SnapshotStore>();
+  std::unique_ptr<TrainingRun> run(
+      new TrainingRun(config, std::move(spec), device, clock, metrics, std::move(snapshots)));
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
+  ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
   ZF_ASSIGN_OR_RETURN(run->model_, model::Model::Create(config.model(), ComputeType(config), device,
                                                         config.batch().micro_sequences(), config.model().context()));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
@@ -57,9 +73,15 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
 
 std::string TrainingRun::config_digest() const { return Digest128(config_.SerializeAsString()); }
 
+TrainingRun::~TrainingRun() {
+  Leave();
+  snapshots_->Release();
+}
+
 absl::Status TrainingRun::Enter(const parallel::Mesh& mesh, parallel::GroupCommunicators groups) {
   ZF_CHECK(view_ == nullptr);
-  ZF_ASSIGN_OR_RETURN(view_, ViewParts::Build({config_, spec_, *model_, device_, clock_}, mesh, std::move(groups)));
+  ZF_ASSIGN_OR_RETURN(view_,
+                      ViewParts::Build({config_, spec_, *model_, device_, clock_, saved_}, mesh, std::move(groups)));
   for (const std::unique_ptr<collective::Communicator>& communicator : view_->groups.all()) {
     communicator->SetObserver([this, &group = *communicator](const collective::CollectiveRecord& record) {
       ObserveCollective(group, record, metrics_);
@@ -67,34 +89,82 @@ absl::Status TrainingRun::Enter(const parallel::Mesh& mesh, parallel::GroupCommu
   }
   feed_->Attach(mesh.data(), device_, *view_->stream, view_->device_arena->TakeAs<int32_t>(zero::kTokensRow),
                 view_->host_arena->TakeAs<int32_t>(zero::kTokenStagingRow));
+  return view_->layout.options().snapshots ? snapshots_->EnterView(PlaceInView(), *view_->host_arena)
+                                           : absl::OkStatus();
+}
+
+void TrainingRun::Leave() {
+  snapshots_->LeaveView();
+  view_.reset();
+}
+
+SnapshotPlace TrainingRun::PlaceInView() const {
+  const parallel::Mesh& mesh = view_->mesh;
+  SnapshotPlace place{.generation = mesh.generation(),
+                      .rank = mesh.rank(),
+                      .world_size = mesh.world_size(),
+                      .bytes = zero::TrainingState::StoredBytes(view_->layout),
+                      .most_bytes = zero::TrainingState::MostStoredBytes(view_->layout),
+                      .config = config_};
+  if (!view_->layout.options().replicas) return place;
+  place.replica_owner = mesh.replica_owner();
+  const std::vector<int>& ranks = mesh.data().ranks;
+  const auto number = std::find(ranks.begin(), ranks.end(), place.replica_owner) - ranks.begin();
+  place.replica_bytes = zero::TrainingState::StoredBytes(view_->layout, static_cast<int>(number));
+  return place;
+}
+
+// The schedule is that of a plain step, and where some steps check more, that of such a step behind it.
+absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
+  std::vector<zero::StepChecks> kinds = {{}};
+  const v1::IntegrityConfig& integrity = config_.integrity();
+  if (integrity.every_steps() + integrity.replay_every_steps() > 0) {
+    kinds.push_back({.parameters = integrity.every_steps() > 0, .replay = integrity.replay_every_steps() > 0});
+  }
+  std::string text;
+  for (const zero::StepChecks& checks : kinds) {
+    ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule,
+                        zero::StepSchedule(config_.model(), config_.optimizer(), spec_, view_->layout, checks));
+    absl::StrAppend(&text, zero::DescribeSchedule(schedule));
+  }
+  return ViewDigests{.layout = Digest128(view_->layout.Describe(spec_)), .schedule = Digest128(text)};
+}
+
+absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& step_dir) {
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
+  ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
+  zero::TrainingState& state = view_->engine->state();
+  const bool kept =
+      state.LoadsWhatItStores() && saved_.IsIn(manifest, partition().StoredRanges(view_->layout.options().rank));
+  ZF_RETURN_IF_ERROR(kept ? saved_.CopyTo(state, device_, *view_->stream) : ReadShards(step_dir, manifest));
+  view_->loaded_samples = manifest.data_cursor().samples_consumed();
+  view_->loaded_control = ControlOf(manifest);
+  view_->loaded_own_part = false;
+  return kept ? LoadedFrom::kMemory : LoadedFrom::kStorage;
+}
+
+absl::Status TrainingRun::Restore(const v1::SnapshotId& snapshot) {
+  ZF_ASSIGN_OR_RETURN(const v1::ReplicaHeader held,
+                      snapshots_->CopyTo(snapshot, view_->engine->state(), device_, *view_->stream));
+  view_->loaded_samples = held.manifest().data_cursor().samples_consumed();
+  view_->loaded_control = ControlOf(held.manifest());
+  view_->loaded_own_part = true;
   return absl::OkStatus();
 }
 
-absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
-  ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule,
-                      zero::StepSchedule(config_.model(), config_.optimizer(), spec_, view_->layout));
-  return ViewDigests{.layout = Digest128(view_->layout.Describe(spec_)),
-                     .schedule = Digest128(zero::DescribeSchedule(schedule))};
-}
-
-absl::Status TrainingRun::Load(const std::string& step_dir) {
-  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
-  ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
+absl::Status TrainingRun::ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
   // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
   const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_->layout.optimizer();
   if (!same_optimizer) ZF_RETURN_IF_ERROR(view_->engine->Initialize(config_.seed()));
   const optim::StateTensors& vectors = view_->engine->state().vectors();
-  ZF_RETURN_IF_ERROR(checkpoint::LoadRanges(
-      step_dir, manifest, checkpoint::StoredPlaces(spec_, manifest, view_->engine->state().RangesToLoad()),
-      [&](int vector, int64_t offset, std::span<const float> values) {
-        if (vector > 0 && !same_optimizer) return absl::OkStatus();
-        device_.Copy(*view_->stream, vectors[vector].Offset(offset).data, values.data(),
-                     static_cast<int64_t>(values.size_bytes()));
-        return view_->stream->Synchronize();
-      }));
-  view_->loaded_samples = manifest.data_cursor().samples_consumed();
-  view_->loaded_control = ControlOf(manifest);
-  return absl::OkStatus();
+  return checkpoint::LoadRanges(step_dir, manifest,
+                                checkpoint::StoredPlaces(spec_, manifest, view_->engine->state().RangesToLoad()),
+                                [&](int vector, int64_t offset, std::span<const float> values) {
+                                  if (vector > 0 && !same_optimizer) return absl::OkStatus();
+                                  device_.Copy(*view_->stream, vectors[vector].Offset(offset).data, values.data(),
+                                               static_cast<int64_t>(values.size_bytes()));
+                                  return view_->stream->Synchronize();
+                                });
 }
 
 // The counts of a checkpoint of another precision are kept; the loss scale then starts anew.
@@ -114,13 +184,15 @@ absl::Status TrainingRun::Start(bool loaded, int64_t step, bool quick) {
   const int rounds = my_peak_ > 0 ? 0 : 1;
   ZF_RETURN_IF_ERROR(MeasurePeak(quick ? rounds : kAsManyAsItTakes));
   feed_->Seek(step, loaded ? view_->loaded_samples : 0);
+  const bool gathers = loaded && view_->loaded_own_part && !view_->engine->state().LoadsWhatItStores();
+  if (gathers) ZF_RETURN_IF_ERROR(view_->engine->GatherLoadedState());
   ZF_RETURN_IF_ERROR(loaded ? view_->engine->PublishLoadedState(view_->loaded_control)
                             : view_->engine->Initialize(config_.seed()));
   return WarmUp(step);
 }
 
-// A GPU loads code when it is first used, which can deadlock during a collective (ZeroEngine::WarmUp). The memory that
-// this takes of the device's memory shows in its figures from the start.
+// A GPU loads code when it is first used, which can deadlock during a collective (ZeroEngine::WarmUp). The memory
+// that this takes of the device's memory shows in its figures from the start.
 absl::Status TrainingRun::WarmUp(int64_t step) {
   if (device_.host_addressable()) return absl::OkStatus();
   const zero::StepInput input{.step = step + 1,
@@ -128,15 +200,15 @@ absl::Status TrainingRun::WarmUp(int64_t step) {
                               .tokens = config_.batch().global_sequences() * config_.model().context()};
   const bool evaluates = feed_->has_validation() && config_.evaluate().every_steps() > 0;
   ZF_RETURN_IF_ERROR(view_->engine->WarmUp(
-      input, [&](int64_t micro) { return feed_->TrainingBatch(step + 1, micro); }, evaluates ? 1 : 0,
-      [&](int64_t pass) { return feed_->Evaluation(pass); }));
+      input, [&](int number, int64_t micro) { return feed_->TrainingBatch(step + 1, number, micro); },
+      evaluates ? 1 : 0, [&](int64_t pass) { return feed_->Evaluation(pass); }));
   memory_asked_at_ = 0;
   ExportDeviceMemory();
   return absl::OkStatus();
 }
 
-// The datasheet's peak if there is one. Otherwise all ranks measure at the same time, so that they share the machine as
-// they will in training.
+// The datasheet's peak if there is one. Otherwise all ranks measure at the same time, so that they share the machine
+// as they will in training.
 absl::Status TrainingRun::MeasurePeak(int rounds) {
   const device::DType dtype = view_->layout.options().dtype;
   const double datasheet = device_.datasheet_flops(dtype);
@@ -160,15 +232,17 @@ absl::Status TrainingRun::MeasurePeakAgain() {
   return MeasurePeak(kRounds);
 }
 
-absl::Status TrainingRun::Launch(int64_t step, bool stop) {
+absl::Status TrainingRun::Launch(int64_t step, bool stop, bool sending) {
   ZF_RETURN_IF_ERROR(MeasurePeakAgain());
   view_->launches.push_back(
       {clock_.MonotonicSeconds(), optim::LearningRate(config_.optimizer(), config_.schedule(), config_.steps(), step)});
   zero::StepInput input{.step = step,
                         .learning_rate = view_->launches.back().learning_rate,
                         .tokens = config_.batch().global_sequences() * config_.model().context(),
-                        .flags = stop ? kStopFlag : 0};
-  return view_->engine->Launch(input, [&](int64_t micro) { return feed_->TrainingBatch(step, micro); });
+                        .flags = (stop ? kStopFlag : 0) | (sending ? kSendingFlag : 0),
+                        .checks = ChecksOf(config_.integrity(), step)};
+  return view_->engine->Launch(input,
+                               [&](int number, int64_t micro) { return feed_->TrainingBatch(step, number, micro); });
 }
 
 absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
@@ -182,6 +256,7 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   int64_t tokens = config_.batch().global_sequences() * config_.model().context();
   StepOutcome outcome;
   outcome.stop = (result.flags & kStopFlag) != 0;
+  outcome.sending = (result.flags & kSendingFlag) != 0;
   v1::StepEvent& event = outcome.event;
   event.set_step(result.step);
   event.set_loss(result.loss);
@@ -194,12 +269,12 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   event.set_mfu(
       view_->peak.Utilization(result.step, spec_.FlopsPerToken() * event.tokens_per_second(), &outcome.peak_note));
   event.set_generation(view_->mesh.generation());
+  view_->pace.Add(result.phases);
   ExportFigures(outcome, result);
   return outcome;
 }
 
 void TrainingRun::ExportFigures(const StepOutcome& outcome, const zero::StepResult& result) {
-  const zero::PhaseSeconds& phases = result.phases;
   const v1::StepEvent& event = outcome.event;
   metrics_.StepDone({.step = event.step(),
                      .loss = event.loss(),
@@ -207,12 +282,10 @@ void TrainingRun::ExportFigures(const StepOutcome& outcome, const zero::StepResu
                      .learning_rate = event.learning_rate(),
                      .tokens = event.tokens() / view_->mesh.data().size(),
                      .mfu = event.mfu()});
-  metrics_.PhaseDone(StepPhase::kForward, phases.forward);
-  metrics_.PhaseDone(StepPhase::kBackward, phases.backward);
-  metrics_.PhaseDone(StepPhase::kReduce, phases.reduce);
-  metrics_.PhaseDone(StepPhase::kOptimizer, phases.optimizer);
-  metrics_.PhaseDone(StepPhase::kGather, phases.gather);
-  metrics_.PhaseDone(StepPhase::kData, phases.data);
+  for (size_t i = 0; i < zero::kMarkedPhases; ++i) {
+    const auto phase = static_cast<zero::StepPhase>(i);
+    metrics_.PhaseDone(phase, result.phases[phase]);
+  }
   metrics_.SetLossScale(result.loss_scale);
   if (result.skipped) metrics_.StepSkipped();
   ExportMemory(memory::Space::kDevice, view_->device_arena->figures(), metrics_);
@@ -251,8 +324,18 @@ absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten
       checkpoint::StepDirectory(config_.checkpoint().dir(), step), view_->mesh.generation());
   if (view_->checkpointer->MustReserve()) ZF_RETURN_IF_ERROR(view_->engine->Finish());
   ZF_ASSIGN_OR_RETURN(double stall, view_->checkpointer->Save(partial_dir, Manifest(step), std::move(written)));
-  metrics_.PhaseDone(StepPhase::kCheckpoint, stall);
+  metrics_.PhaseDone(zero::StepPhase::kCheckpoint, stall);
   return absl::OkStatus();
+}
+
+absl::StatusOr<v1::SnapshotShard> TrainingRun::TakeSnapshot(int64_t step) {
+  const double start = clock_.MonotonicSeconds();
+  v1::CheckpointManifest manifest = Manifest(step);
+  manifest.clear_tensors();
+  ZF_ASSIGN_OR_RETURN(v1::SnapshotShard shard,
+                      snapshots_->Take(manifest, view_->engine->state(), device_, *view_->stream));
+  metrics_.PhaseDone(zero::StepPhase::kCheckpoint, clock_.MonotonicSeconds() - start);
+  return shard;
 }
 
 v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
@@ -277,6 +360,8 @@ v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
 v1::RankReport TrainingRun::Report() const {
   return BuildRankReport(view_->mesh.rank(), *view_->device_arena, *view_->host_arena, view_->groups);
 }
+
+v1::Pace TrainingRun::pace() const { return view_->pace.Median(); }
 
 v1::FlightRecord TrainingRun::Flight() const {
   return FlightOf(view_->mesh.rank(), view_->groups, clock_.MonotonicSeconds());

@@ -20,6 +20,8 @@
 #include "worker/model/spec.h"
 #include "worker/trainer/data_feed.h"
 #include "worker/trainer/metrics_sink.h"
+#include "worker/trainer/snapshot.h"
+#include "worker/trainer/snapshot_store.h"
 #include "worker/trainer/view_parts.h"
 #include "worker/zero/memory_plan.h"
 #include "zerofleet/v1/checkpoint.pb.h"
@@ -40,9 +42,12 @@ absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, cons
 
 class TrainingRun {
  public:
-  // The parts that no view changes: model, data. `device` and `clock` outlive the run.
+  // The parts that no view changes: model, data. `device` and `clock` outlive the run, which gives up the memory of
+  // `snapshots` at its end. Without a store the run has one of its own.
   static absl::StatusOr<std::unique_ptr<TrainingRun>> Prepare(const v1::Config& config, device::Device& device,
-                                                              const Clock& clock, MetricsSink& metrics);
+                                                              const Clock& clock, MetricsSink& metrics,
+                                                              std::shared_ptr<SnapshotStore> snapshots = nullptr);
+  ~TrainingRun();
   std::string config_digest() const;
   int64_t parameters() const { return spec_.parameters(); }
   // Checks every id of the data before any step uses it (DataFeed::CheckIds).
@@ -53,9 +58,10 @@ class TrainingRun {
   // Takes this place in a view, of which `groups` are the communicators; not within another view. Everything from here
   // to Report is for a run within a view.
   absl::Status Enter(const parallel::Mesh& mesh, parallel::GroupCommunicators groups);
-  // Drops what Enter built, and with it the training state. Nothing may be posted: after Finish, or after an Abort of
-  // the communicators. Waits for a write in progress. Without effect outside a view.
-  void Leave() { view_.reset(); }
+  // Drops what Enter built, and with it the training state, but no snapshot. Nothing may be
+  // posted: after Finish, or after an Abort of the communicators. Waits for a write in progress. Without effect outside
+  // a view.
+  void Leave();
   bool in_view() const { return view_ != nullptr; }
 
   const parallel::Mesh& mesh() const { return view_->mesh; }
@@ -63,8 +69,12 @@ class TrainingRun {
   const coordinator::PartitionMap& partition() const { return view_->layout.partition(); }
   absl::StatusOr<ViewDigests> view_digests() const;
 
-  // Reads this rank's part of a checkpoint; no collective runs, so ranks may fail independently.
-  absl::Status Load(const std::string& step_dir);
+  enum class LoadedFrom { kStorage, kMemory };
+  // Loads this rank's part of a checkpoint; no collective runs, so ranks may fail independently. Reads no shard if the
+  // snapshot of the last save is all that this rank needs of it.
+  absl::StatusOr<LoadedFrom> Load(const std::string& step_dir);
+  // This rank's part of a snapshot that is in its store. NotFound if it is not.
+  absl::Status Restore(const v1::SnapshotId& snapshot);
   // With every rank loaded (or none, `loaded` false: fresh weights): completes the parameters, measures the peak.
   // `quick` measures it briefly at first, and only if this process has not measured it in an earlier view.
   absl::Status Start(bool loaded, int64_t step, bool quick = false);
@@ -72,11 +82,13 @@ class TrainingRun {
   struct StepOutcome {
     v1::StepEvent event;
     bool stop = false;      // requested by some rank
+    bool sending = false;   // some rank was still sending a snapshot when the step began
     std::string peak_note;  // a line for the log if the step was faster than the peak
   };
-  // Launches a step; `stop` asks every rank to stop. Its outcome must be fetched by Collect, at the latest before the
-  // step after next is launched, and before an evaluation, a checkpoint or the end.
-  absl::Status Launch(int64_t step, bool stop);
+  // Launches a step; `stop` asks every rank to stop, `sending` tells every rank that this one sends a snapshot. Its
+  // outcome must be fetched by Collect, at the latest before the step after next is launched, and before an evaluation,
+  // a checkpoint, a snapshot or the end.
+  absl::Status Launch(int64_t step, bool stop, bool sending = false);
   bool HasLaunched() const { return view_->engine->launched() > 0; }
   // Whether a step's outcome may wait until the next step is launched: an asynchronous device is then never idle.
   bool MayCollectLate() const {
@@ -89,18 +101,29 @@ class TrainingRun {
   // Starts saving; `written` is called from the writing thread.
   absl::Status Save(int64_t step, std::function<void(v1::ShardWritten)> written);
 
+  // Takes a snapshot of the state after `step` into the store.
+  absl::StatusOr<v1::SnapshotShard> TakeSnapshot(int64_t step);
+
   // Waits for all operations that the last step has posted: only then may a rank leave.
   absl::Status Finish() { return view_->engine->Finish(); }
 
+  v1::Pace pace() const;
   v1::RankReport Report() const;
   // What this rank's collectives were doing, for the record of a lost view.
   v1::FlightRecord Flight() const;
 
  private:
   TrainingRun(const v1::Config& config, model::ModelSpec spec, device::Device& device, const Clock& clock,
-              MetricsSink& metrics)
-      : config_(config), spec_(std::move(spec)), device_(device), clock_(clock), metrics_(metrics) {}
+              MetricsSink& metrics, std::shared_ptr<SnapshotStore> snapshots)
+      : config_(config),
+        spec_(std::move(spec)),
+        device_(device),
+        clock_(clock),
+        metrics_(metrics),
+        snapshots_(std::move(snapshots)) {}
 
+  SnapshotPlace PlaceInView() const;
+  absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest);
   absl::Status WarmUp(int64_t step);
   // `rounds` of a product; 0: none, kAsManyAsItTakes: until the result is reliable.
   absl::Status MeasurePeak(int rounds);
@@ -117,6 +140,8 @@ class TrainingRun {
   MetricsSink& metrics_;
   std::unique_ptr<DataFeed> feed_;
   std::unique_ptr<model::Model> model_;
+  const std::shared_ptr<SnapshotStore> snapshots_;
+  Snapshot saved_{zero::kSnapshotRow};
   std::unique_ptr<ViewParts> view_;  // null outside a view; after what its parts borrow
   double memory_asked_at_ = 0;
   double my_peak_ = 0;  // FLOP/s of this process, as far as it was measured

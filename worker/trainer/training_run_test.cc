@@ -162,6 +162,40 @@ TEST_F(TrainingRunTest, AViewLeftLeavesNothingBehind) {
   }
 }
 
+// Who saved has in memory what the file of its rank holds, and reads nothing; whoever is new reads that rank's file
+// alone. In stage 0 every rank needs all of them.
+TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
+  using From = TrainingRun::LoadedFrom;
+  for (int stage = 0; stage <= 3; ++stage) {
+    const v1::Config config = Config(stage);
+    Worker a(config), b(config), x(config), y(config), z(config);
+    const std::string path = TrainAndSave({&a, &b});
+    const std::vector<double> expected = GoOn({&x, &y}, path);
+    if (stage > 0) {
+      ASSERT_TRUE(RemoveOne(JoinPath(path, "rank-00000.safetensors")).ok());
+    }
+    for (int view = 0; view < 2; ++view) {
+      std::vector<From> from(2, From::kStorage);
+      std::vector<double> losses;
+      InOneView({&a, &z}, [&](TrainingRun& run) {
+        const absl::StatusOr<From> loaded = run.Load(path);
+        ZF_CHECK(loaded.ok());
+        from[run.mesh().rank()] = *loaded;
+        ZF_CHECK(run.Start(/*loaded=*/true, kLeftAfter).ok());
+        Train(run, kLeftAfter, kSteps, losses);
+      });
+      EXPECT_EQ(losses, expected) << "stage " << stage;
+      EXPECT_EQ(from, (std::vector<From>{stage > 0 ? From::kMemory : From::kStorage, From::kStorage})) << stage;
+    }
+    // In the other's place its own snapshot is of no use.
+    InOneView({&y, &a}, [&](TrainingRun& run) {
+      if (run.mesh().rank() == 0) return;
+      EXPECT_EQ(run.Load(path).value(), From::kStorage);
+    });
+    ASSERT_TRUE(RemoveTree(path).ok());
+  }
+}
+
 TEST_F(TrainingRunTest, AViewThatCannotShareTheBatchIsRefused) {
   Worker worker(Config(2));
   std::vector<std::unique_ptr<collective::Communicator>> group =

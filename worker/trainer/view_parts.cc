@@ -38,7 +38,9 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .micro_batches = batch.global_sequences() / (data.size() * batch.micro_sequences()),
           .rank = data.rank,
           .world_size = data.size(),
-          .optimizer = *optimizer};
+          .optimizer = *optimizer,
+          .snapshots = config.checkpoint().snapshot_every_steps() > 0,
+          .replicas = config.checkpoint().replicate() > 0 && data.size() > 1};
 }
 
 ViewParts::ViewParts(const Run& run, const parallel::Mesh& where, parallel::GroupCommunicators joined)
@@ -55,10 +57,11 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
   ZF_ASSIGN_OR_RETURN(parts->host_arena, memory::Arena::Create(plan, memory::Space::kHost, run.device));
   parts->engine = std::make_unique<zero::ZeroEngine>(
       zero::EngineParts{run.spec, parts->layout, run.model, run.device, *parts->stream, *parts->device_arena,
-                        *parts->host_arena, parts->groups.data()},
+                        *parts->host_arena, parts->groups.data(), mesh.data().ranks},
       run.config.optimizer());
+  run.saved.EnterView(zero::TrainingState::StoredBytes(parts->layout), *parts->host_arena);
   parts->checkpointer = std::make_unique<Checkpointer>(parts->layout, parts->engine->state(), run.device,
-                                                       *parts->stream, *parts->host_arena, run.clock);
+                                                       *parts->stream, *parts->host_arena, run.saved, run.clock);
   return parts;
 }
 

@@ -17,7 +17,9 @@
 #include "worker/parallel/group_communicators.h"
 #include "worker/parallel/mesh.h"
 #include "worker/trainer/checkpointer.h"
+#include "worker/trainer/pace.h"
 #include "worker/trainer/peak_meter.h"
+#include "worker/trainer/snapshot.h"
 #include "worker/zero/engine.h"
 #include "worker/zero/layout.h"
 #include "zerofleet/v1/config.pb.h"
@@ -38,6 +40,7 @@ struct ViewParts {
     model::Model& model;
     device::Device& device;
     const Clock& clock;
+    Snapshot& saved;  // what the last save has left
   };
 
   // FailedPrecondition if the global batch cannot be shared by the view's ranks, ResourceExhausted if memory is short.
@@ -55,9 +58,11 @@ struct ViewParts {
   std::unique_ptr<Checkpointer> checkpointer;
 
   PeakMeter peak;  // of all ranks
+  Pace pace;
   int64_t steps_done = 0;
   int64_t loaded_samples = 0;
   device::StepControl loaded_control;
+  bool loaded_own_part = false;  // of the state, and nothing that other ranks own
   struct LaunchedStep {
     double at, learning_rate;
   };

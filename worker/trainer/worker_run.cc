@@ -2,6 +2,7 @@
 #include "worker/trainer/worker_run.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,22 +10,35 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/kill_point.h"
 #include "base/status.h"
 #include "coordinator/ownership.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/collective/factory.h"
+#include "worker/trainer/snapshot_rounds.h"
 #include "worker/trainer/training_run.h"
+#include "worker/zero/disagreement.h"
 
 namespace zerofleet::trainer {
 namespace {
 
 constexpr double kPollSeconds = 0.1;
 
+// One try to save a step. A rank's tries are in this order.
+struct SaveTry {
+  int64_t step = -1;
+  int retry = 0;
+  auto operator<=>(const SaveTry&) const = default;  // NOLINT(modernize-use-nullptr): of its own making
+};
+
 v1::Failure FailureOf(const absl::Status& status, int64_t step) {
   v1::Failure failure;
   failure.set_code(static_cast<int>(status.code()));
   failure.set_message(std::string(status.message()));
   failure.set_step(step);
+  if (std::optional<v1::Disagreement> disagreement = zero::DisagreementOf(status)) {
+    *failure.mutable_disagreement() = *std::move(disagreement);
+  }
   return failure;
 }
 
@@ -49,7 +63,12 @@ class WorkerRun {
  public:
   WorkerRun(const WorkerRunOptions& options, FleetSession& session, WorkerStatus& status, MetricsSink& metrics,
             const Clock& clock)
-      : options_(options), session_(session), status_(status), metrics_(metrics), clock_(clock) {}
+      : options_(options),
+        session_(session),
+        status_(status),
+        metrics_(metrics),
+        clock_(clock),
+        rounds_(*options.snapshots, options.peers, [this](const std::string& line) { TellPeople(line); }) {}
 
   ~WorkerRun() { status_.SetGroups(nullptr); }
 
@@ -65,12 +84,14 @@ class WorkerRun {
 
  private:
   absl::StatusOr<WorkerRunResult> RunToTheEnd() {
-    session_.OnLost([&status = status_, lost = options_.lost](absl::Status reason) {
+    session_.OnLost([&status = status_, peers = options_.peers, lost = options_.lost](const absl::Status& reason) {
       lost(reason);
       status.Abort(reason);
+      if (peers != nullptr) peers->EndViewsBefore(std::numeric_limits<uint64_t>::max());
     });
-    session_.OnRegroup([&status = status_](uint64_t generation, const absl::Status& reason) {
+    session_.OnRegroup([&status = status_, peers = options_.peers](uint64_t generation, const absl::Status& reason) {
       status.EndViewsBefore(generation, reason);
+      if (peers != nullptr) peers->EndViewsBefore(generation);
     });
     ZF_RETURN_IF_ERROR(Join());
     while (true) {
@@ -90,18 +111,25 @@ class WorkerRun {
   absl::Status MeetOthers();
   absl::Status Enter(const v1::Assignment& assignment, uint64_t generation);
   absl::Status LoadUntilStart();
+  absl::Status Load(const v1::Load& load);
+  absl::Status Restore(const v1::SnapshotId& snapshot, const std::string& peer);
+  absl::Status TakeSnapshotIfDue(int64_t step);
+  // A line for whoever watches the run.
+  void TellPeople(const std::string& line);
   void TellStart(bool resumed) const;
   absl::Status TrainToTheEnd();
   bool SavesAfter(int64_t step) const;
   // Whether something after this step needs its outcome, and that of all before it.
-  bool Settles(int64_t step) const { return SavesAfter(step) || run_->EvaluatesAfter(step); }
+  bool Settles(int64_t step) const { return SavesAfter(step) || run_->EvaluatesAfter(step) || rounds_.Due(step); }
   absl::Status CollectStep(bool* stopping);
   absl::Status AfterStep(int64_t step, bool stopping);
   absl::Status SaveWhatWasResumed();
-  absl::Status Save(int64_t step);
+  absl::Status Save(const SaveTry& save);
   absl::Status HandleWaitingMessages();
-  absl::Status HandleOutcome(const v1::CheckpointOutcome& outcome);
-  absl::Status AwaitCommit(int64_t step);
+  void HandleOutcome(const v1::CheckpointOutcome& outcome);
+  absl::Status AwaitOutcome();
+  absl::Status CommitTheLastSave();
+  absl::Status Pause(double seconds);
   absl::Status Finish();
 
   // The next message of this kind, or Complete where a spare waits for its Assignment; others that arrive in between
@@ -121,7 +149,11 @@ class WorkerRun {
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<collective::CollectiveEndpoint> endpoint_;
   std::unique_ptr<TrainingRun> run_;
-  int64_t committed_step_ = -1, saved_step_ = -1;  // the latest of each in this run
+  SnapshotRounds rounds_;
+  std::string replica_holder_;      // the service address in this view; empty: none
+  bool sending_somewhere_ = false;  // a snapshot, when the last step collected began
+  SaveTry saved_, settled_;         // in this view: the last that began, and the last whose outcome was heard
+  int64_t committed_step_ = -1;     // of those, the last that was committed
   bool stop_ = false, training_ = false;
   bool assigned_ = false;                   // has a place in a view, whether or not it has entered it
   bool regroup_ = false;                    // the coordinator has ended the view
@@ -136,8 +168,10 @@ absl::Status WorkerRun::Join() {
   *hello.mutable_hello() = options_.hello;
   hello.mutable_hello()->set_device(device_->kind());
   hello.mutable_hello()->set_device_description(device_->description());
+  ZF_KILL_POINT("worker/hello");
   ZF_RETURN_IF_ERROR(Send(hello));
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage welcome, Await(v1::CoordinatorMessage::kWelcome));
+  ZF_KILL_POINT("worker/welcome");
   session_.StartHeartbeats([&status = status_] { return status.Heartbeat(); });
   run_name_ = welcome.welcome().run();
   return Prepare(welcome.welcome().config());
@@ -148,7 +182,9 @@ absl::Status WorkerRun::TakePartInAView() {
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage assigned, Await(v1::CoordinatorMessage::kAssignment));
   if (assigned.has_complete()) return absl::OkStatus();
   assigned_ = true;
+  ZF_KILL_POINT("worker/assignment");
   ZF_RETURN_IF_ERROR(Enter(assigned.assignment(), assigned.generation()));
+  ZF_KILL_POINT("worker/entered");
   ZF_RETURN_IF_ERROR(LoadUntilStart());
   ZF_RETURN_IF_ERROR(TrainToTheEnd());
   return Finish();
@@ -165,14 +201,16 @@ absl::Status WorkerRun::LeaveView(const absl::Status& why) {
     ZF_RETURN_IF_ERROR(Send(std::move(message)));
     ZF_RETURN_IF_ERROR(Await(v1::CoordinatorMessage::kRegroup).status());
   }
+  ZF_KILL_POINT("worker/regroup");
   options_.note(absl::StrCat("leaving the view: ", why.message()));
   status_.SetPhase("joining");
   status_.SetGroups(nullptr);
   if (run_->in_view()) flight_ = run_->Flight();
+  rounds_.EndView();
   run_->Leave();
   endpoint_.reset();
+  ZF_KILL_POINT("worker/view-left");
   assigned_ = regroup_ = training_ = false;
-  committed_step_ = saved_step_ = -1;
   return absl::OkStatus();
 }
 
@@ -182,7 +220,7 @@ absl::Status WorkerRun::Prepare(const v1::Config& config) {
     return absl::FailedPreconditionError(
         absl::StrCat("the configuration's device is ", config.device(), ", this worker's is ", device_->kind()));
   }
-  ZF_ASSIGN_OR_RETURN(run_, TrainingRun::Prepare(config, *device_, clock_, metrics_));
+  ZF_ASSIGN_OR_RETURN(run_, TrainingRun::Prepare(config, *device_, clock_, metrics_, options_.snapshots));
   absl::StatusOr<DataFeed::IdCheck> ids =
       run_->CheckIds(options_.device.threads, [this] { return options_.stop_signal() != 0; });
   if (absl::IsCancelled(ids.status())) return StoppedEarly("signal");
@@ -192,18 +230,24 @@ absl::Status WorkerRun::Prepare(const v1::Config& config) {
 absl::Status WorkerRun::MeetOthers() {
   ZF_ASSIGN_OR_RETURN(endpoint_,
                       collective::CreateCollectiveEndpoint(config_.collectives(), *device_, {parallel::kDataGroup}));
+  ZF_KILL_POINT("worker/endpoint-made");
   v1::WorkerMessage message;
   v1::Ready* ready = message.mutable_ready();
   ready->set_config_digest(run_->config_digest());
   ready->set_parameters(run_->parameters());
   ready->set_transport_address(endpoint_->address());
   if (flight_) *ready->mutable_flight() = *std::exchange(flight_, std::nullopt);
-  return Send(message);
+  for (v1::SnapshotShard& shard : options_.snapshots->Held()) *ready->add_snapshots() = std::move(shard);
+  ZF_RETURN_IF_ERROR(Send(message));
+  ZF_KILL_POINT("worker/ready-told");
+  return absl::OkStatus();
 }
 
 absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generation) {
+  saved_ = settled_ = SaveTry();
+  committed_step_ = -1;
   ZF_ASSIGN_OR_RETURN(const parallel::Mesh mesh, parallel::Mesh::Create(assignment, generation));
-  status_.SetAssignment(mesh.rank(), mesh.world_size(), generation);
+  status_.SetGeneration(generation);
   status_.SetPhase("loading");
   metrics_.SetIdentity({.rank = mesh.rank(),
                         .world_size = mesh.world_size(),
@@ -217,11 +261,14 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
   for (const v1::Member& member : assignment.members()) addresses.push_back(member.transport_address());
   ZF_ASSIGN_OR_RETURN(parallel::GroupCommunicators groups,
                       parallel::GroupCommunicators::Join(mesh, addresses, *endpoint_));
+  ZF_KILL_POINT("worker/groups-joined");
   const std::string reason = endpoint_->fallback_reason();
   options_.placed(
       mesh.rank(), generation,
       absl::StrCat("rank ", mesh.rank(), " of ", mesh.world_size(), ", ", device_->description(), ", collectives over ",
                    groups.data().backend(), reason.empty() ? "" : absl::StrCat(": ", reason)));
+  const bool copied = config_.checkpoint().replicate() > 0 && mesh.replica_holder() != mesh.rank();
+  replica_holder_ = copied ? assignment.members(mesh.replica_holder()).service_address() : "";
   ZF_RETURN_IF_ERROR(run_->Enter(mesh, std::move(groups)));
   status_.SetGroups(&run_->groups());
   ZF_RETURN_IF_ERROR(CheckPartition(assignment, mesh.data(), run_->partition()));
@@ -244,21 +291,63 @@ absl::Status WorkerRun::LoadUntilStart() {
       status_.SetPhase("training");
       status_.SetStep(result_.step);
       training_ = true;
+      ZF_KILL_POINT("worker/start");
       TellStart(loaded);
+      sending_somewhere_ = false;
+      rounds_.BeginView(config_, run_->mesh().generation(), result_.step, replica_holder_);
       return run_->Start(loaded, result_.step, message->start().in_recovery());
     }
     if (message->has_stop()) return StoppedEarly(message->stop().reason());
     if (message->has_regroup()) return Regrouped(*message);
     if (!message->has_load()) continue;
-    const std::string& path = message->load().path();
-    loaded = !path.empty();
-    absl::Status status = loaded ? run_->Load(path) : absl::OkStatus();
+    const v1::Load& load = message->load();
+    loaded = load.has_snapshot() || !load.path().empty();
+    ZF_KILL_POINT("worker/load");
+    const absl::Status status = Load(load);
     v1::WorkerMessage answer;
     answer.mutable_load_result()->set_ok(status.ok());
-    answer.mutable_load_result()->set_path(path);
+    answer.mutable_load_result()->set_path(load.path());
+    if (load.has_snapshot()) *answer.mutable_load_result()->mutable_snapshot() = load.snapshot();
     if (!status.ok()) *answer.mutable_load_result()->mutable_failure() = FailureOf(status, 0);
+    ZF_KILL_POINT("worker/loaded");
     ZF_RETURN_IF_ERROR(Send(answer));
+    ZF_KILL_POINT("worker/load-told");
   }
+}
+
+absl::Status WorkerRun::Load(const v1::Load& load) {
+  if (load.has_snapshot()) return Restore(load.snapshot(), load.peer());
+  options_.snapshots->KeepOnly(std::nullopt);
+  if (load.path().empty()) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const TrainingRun::LoadedFrom from, run_->Load(load.path()));
+  if (from == TrainingRun::LoadedFrom::kMemory) {
+    options_.note(absl::StrCat("has ", load.path(), " in memory: read no shard"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::Restore(const v1::SnapshotId& snapshot, const std::string& peer) {
+  if (!peer.empty()) {
+    if (options_.peers == nullptr) return absl::FailedPreconditionError("this worker reaches no others");
+    v1::SnapshotShard wanted;
+    *wanted.mutable_snapshot() = snapshot;
+    wanted.set_rank(run_->mesh().rank());
+    wanted.set_world_size(run_->mesh().world_size());
+    IncomingSnapshot incoming(*options_.snapshots, wanted);
+    ZF_RETURN_IF_ERROR(options_.peers->Get(peer, run_->mesh().generation(), config_.restart().form_timeout_seconds(),
+                                           wanted, incoming));
+  }
+  ZF_RETURN_IF_ERROR(run_->Restore(snapshot));
+  options_.snapshots->KeepOnly(snapshot);
+  options_.note(absl::StrCat("has the snapshot of step ", snapshot.step(),
+                             peer.empty() ? " in memory" : absl::StrCat(" from ", peer), ": read no storage"));
+  return absl::OkStatus();
+}
+
+void WorkerRun::TellPeople(const std::string& line) {
+  v1::WorkerMessage message;
+  message.mutable_event()->mutable_notice()->set_message(line);
+  Send(std::move(message)).IgnoreError();  // a lost session ends the run by itself
 }
 
 void WorkerRun::TellStart(bool resumed) const {
@@ -279,7 +368,7 @@ absl::Status WorkerRun::TrainToTheEnd() {
   while (result_.step < config_.steps() && !stopping) {
     ZF_RETURN_IF_ERROR(HandleWaitingMessages());
     ZF_RETURN_IF_ERROR(NoticeSignal());
-    ZF_RETURN_IF_ERROR(run_->Launch(++launched, stop_));
+    ZF_RETURN_IF_ERROR(run_->Launch(++launched, stop_, rounds_.sending()));
     while (run_->HasLaunched() && (Settles(launched) || stopping || !run_->MayCollectLate())) {
       ZF_RETURN_IF_ERROR(CollectStep(&stopping));
     }
@@ -296,9 +385,12 @@ bool WorkerRun::SavesAfter(int64_t step) const {
 
 absl::Status WorkerRun::CollectStep(bool* stopping) {
   ZF_ASSIGN_OR_RETURN(TrainingRun::StepOutcome outcome, run_->Collect());
+  ZF_KILL_POINT("worker/first-step");
   result_.step = outcome.event.step();
   status_.SetStep(result_.step);
+  status_.SetPace(run_->pace());
   *stopping = *stopping || outcome.stop;
+  sending_somewhere_ = outcome.sending;
   if (run_->mesh().rank() == 0 && !outcome.peak_note.empty()) options_.note(outcome.peak_note);
   v1::WorkerMessage message;
   *message.mutable_event()->mutable_step() = outcome.event;
@@ -315,24 +407,34 @@ absl::Status WorkerRun::AfterStep(int64_t step, bool stopping) {
     options_.event(message.event());
     if (run_->mesh().rank() == 0) ZF_RETURN_IF_ERROR(Send(message));
   }
-  return SavesAfter(step) || stopping ? Save(step) : absl::OkStatus();
+  ZF_RETURN_IF_ERROR(TakeSnapshotIfDue(step));
+  return SavesAfter(step) || stopping ? Save({step, 0}) : absl::OkStatus();
+}
+
+// All ranks decide alike: on the step, and on what all know of it.
+absl::Status WorkerRun::TakeSnapshotIfDue(int64_t step) {
+  if (!rounds_.Due(step) || sending_somewhere_) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const v1::SnapshotShard shard, run_->TakeSnapshot(step));
+  rounds_.Taken(shard);
+  return absl::OkStatus();
 }
 
 // The end always saves. With no step left to do, what was resumed goes to this run's directory, unless it lies there:
 // every rank sees the same, since a commit needs them all.
 absl::Status WorkerRun::SaveWhatWasResumed() {
-  if (saved_step_ == result_.step || checkpoint::IsCommitted(config_.checkpoint().dir(), result_.step))
+  if (saved_.step == result_.step || checkpoint::IsCommitted(config_.checkpoint().dir(), result_.step))
     return absl::OkStatus();
-  return Save(result_.step);
+  return Save({result_.step, 0});
 }
 
-// One commit at a time: storage that cannot keep up delays training, and commits do not pile up.
-absl::Status WorkerRun::Save(int64_t step) {
-  ZF_RETURN_IF_ERROR(AwaitCommit(saved_step_));
-  saved_step_ = step;
-  return run_->Save(step, [this, generation = run_->mesh().generation()](v1::ShardWritten written) {
+// One save at a time: storage that cannot keep up delays training, and commits do not pile up.
+absl::Status WorkerRun::Save(const SaveTry& save) {
+  ZF_RETURN_IF_ERROR(AwaitOutcome());
+  saved_ = save;
+  return run_->Save(save.step, [this, save, generation = run_->mesh().generation()](v1::ShardWritten written) {
     v1::WorkerMessage message;
     message.set_generation(generation);  // of the view it belongs to, whatever has come meanwhile
+    written.set_retry(save.retry);
     *message.mutable_shard_written() = std::move(written);
     // A lost session ends the run by itself.
     session_.Send(std::move(message)).IgnoreError();
@@ -346,7 +448,7 @@ absl::Status WorkerRun::HandleWaitingMessages() {
     ZF_RETURN_IF_ERROR(message);
     if (message->has_regroup()) return Regrouped(*message);
     if (message->has_stop()) stop_ = true;
-    if (message->has_checkpoint()) ZF_RETURN_IF_ERROR(HandleOutcome(message->checkpoint()));
+    if (message->has_checkpoint()) HandleOutcome(message->checkpoint());
   }
 }
 
@@ -355,10 +457,11 @@ absl::Status WorkerRun::Regrouped(const v1::CoordinatorMessage& message) {
   return absl::AbortedError(message.regroup().reason());
 }
 
-absl::Status WorkerRun::HandleOutcome(const v1::CheckpointOutcome& outcome) {
-  if (!outcome.committed()) return absl::ResourceExhaustedError(outcome.message());
-  committed_step_ = std::max(committed_step_, outcome.step());
-  return absl::OkStatus();
+// A save that failed is settled, too: the coordinator has told why, and the next one tries again.
+void WorkerRun::HandleOutcome(const v1::CheckpointOutcome& outcome) {
+  ZF_KILL_POINT("worker/outcome");
+  settled_ = std::max(settled_, SaveTry{outcome.step(), outcome.retry()});
+  if (outcome.committed()) committed_step_ = std::max(committed_step_, outcome.step());
 }
 
 // The first signal stops the fleet after the step in progress: the ranks learn of it with the step's scalars.
@@ -388,30 +491,59 @@ absl::StatusOr<v1::CoordinatorMessage> WorkerRun::Await(v1::CoordinatorMessage::
       if (!training_) return StoppedEarly(message->stop().reason());
       stop_ = true;
     }
-    if (message->has_checkpoint()) ZF_RETURN_IF_ERROR(HandleOutcome(message->checkpoint()));
+    if (message->has_checkpoint()) HandleOutcome(message->checkpoint());
   }
 }
 
-absl::Status WorkerRun::AwaitCommit(int64_t step) {
-  while (committed_step_ < step) {
+absl::Status WorkerRun::AwaitOutcome() {
+  while (settled_ < saved_) {
     ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage message, Await(v1::CoordinatorMessage::kCheckpoint));
-    ZF_RETURN_IF_ERROR(HandleOutcome(message.checkpoint()));
+    HandleOutcome(message.checkpoint());
+  }
+  return absl::OkStatus();
+}
+
+// No later save makes up for this one, so it is tried again. Every rank hears the same outcomes, so all try the same;
+// the coordinator ends the run when it has failed too often.
+absl::Status WorkerRun::CommitTheLastSave() {
+  ZF_RETURN_IF_ERROR(AwaitOutcome());
+  double pause = options_.save_pause_seconds;
+  while (committed_step_ < saved_.step) {
+    ZF_RETURN_IF_ERROR(Pause(std::exchange(pause, 2 * pause)));
+    ZF_RETURN_IF_ERROR(Save({saved_.step, saved_.retry + 1}));
+    ZF_RETURN_IF_ERROR(AwaitOutcome());
+  }
+  return absl::OkStatus();
+}
+
+// The end of the view or of the run ends it.
+absl::Status WorkerRun::Pause(double seconds) {
+  for (double left = seconds; left > 0; left -= kPollSeconds) {
+    absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(std::min(left, kPollSeconds));
+    if (absl::IsDeadlineExceeded(message.status())) continue;
+    ZF_RETURN_IF_ERROR(message);
+    if (message->has_regroup()) return Regrouped(*message);
+    if (message->has_checkpoint()) HandleOutcome(message->checkpoint());
   }
   return absl::OkStatus();
 }
 
 absl::Status WorkerRun::Finish() {
   status_.SetPhase("finishing");
+  rounds_.EndView();
   ZF_RETURN_IF_ERROR(run_->Finish());
-  ZF_RETURN_IF_ERROR(AwaitCommit(saved_step_));
+  ZF_RETURN_IF_ERROR(CommitTheLastSave());
+  ZF_KILL_POINT("worker/last-save-committed");
   v1::RankReport report = run_->Report();
-  status_.SetReport(report);
   v1::WorkerMessage message;
   message.mutable_finished()->set_step(result_.step);
   message.mutable_finished()->set_stopped(result_.stopped);
   *message.mutable_finished()->mutable_report() = report;
   ZF_RETURN_IF_ERROR(Send(message));
-  return Await(v1::CoordinatorMessage::kComplete).status();
+  ZF_KILL_POINT("worker/finished");
+  ZF_RETURN_IF_ERROR(Await(v1::CoordinatorMessage::kComplete).status());
+  ZF_KILL_POINT("worker/complete");
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include "worker/device/device.h"
 #include "worker/trainer/fleet_session.h"
 #include "worker/trainer/metrics_sink.h"
+#include "worker/trainer/snapshot_peers.h"
+#include "worker/trainer/snapshot_store.h"
 #include "worker/trainer/worker_status.h"
 #include "zerofleet/v1/events.pb.h"
 
@@ -25,6 +27,8 @@ struct WorkerRunOptions {
       device::CreateDevice;
   // The signal this process has received, 0 if none; asked between steps and while waiting.
   std::function<int()> stop_signal = [] { return 0; };
+  // Before the second try of the run's last save; it doubles with every further try.
+  double save_pause_seconds = 1;
   // Called with this worker's place once it has one, as numbers and as a line for the process's log.
   std::function<void(int rank, uint64_t generation, const std::string& line)> placed = [](int, uint64_t,
                                                                                           const std::string&) {};
@@ -32,6 +36,10 @@ struct WorkerRunOptions {
   std::function<void(const std::string& line)> note = [](const std::string&) {};
   // Called with what this rank sees of the run: its start, every step, evaluations. From the calling thread.
   std::function<void(const v1::Event&)> event = [](const v1::Event&) {};
+  // Where the run keeps its snapshots, which other workers may be served from, and how it reaches theirs. Without peers
+  // none can be copied to another worker, or fetched.
+  std::shared_ptr<SnapshotStore> snapshots = std::make_shared<SnapshotStore>();
+  SnapshotPeers* peers = nullptr;
   // Called, from any thread and perhaps more than once, when the run is lost: from then on the call is about to return,
   // unless a device that hangs prevents it.
   std::function<void(const absl::Status&)> lost = [](const absl::Status&) {};

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "base/file.h"
-#include "base/file_calls_testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/manifest.h"
@@ -18,131 +17,13 @@
 #include "worker/trainer/known_cpu_testing.h"
 #include "worker/trainer/memory_fleet_testing.h"
 #include "worker/trainer/null_metrics.h"
+#include "worker/trainer/worker_run_testing.h"
 #include "worker/zero/fleet_testing.h"
 
 namespace zerofleet::trainer {
 namespace {
 
 using ::testing::HasSubstr;
-
-class SkipCounter : public NullMetrics {
- public:
-  void StepSkipped() override { ++skipped; }
-  int skipped = 0;
-};
-
-class WorkerRunTest : public testing::Test {
- protected:
-  void SetUp() override {
-    directory_ = JoinPath(testing::TempDir(), "zerofleet_worker_run_" + std::to_string(getpid()));
-    ASSERT_TRUE(RemoveTree(directory_).ok());
-    ASSERT_TRUE(CreateDirectories(directory_).ok());
-    std::string text;
-    for (int i = 0; i < 4000; ++i) text += "abcdefgh "[(i * i + i / 7) % 9];
-    ASSERT_TRUE(WriteFileAtomically(JoinPath(directory_, "text.txt"), text).ok());
-  }
-  void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
-
-  v1::Config Config(int workers, int stage) const {
-    v1::Config config;
-    *config.mutable_model() = model::TestModelConfig(2, 16, 2, 8, 256);
-    config.mutable_data()->add_train(JoinPath(directory_, "text.txt"));
-    config.mutable_data()->add_validation(JoinPath(directory_, "text.txt"));
-    config.mutable_data()->set_format("text");
-    config.mutable_data()->set_tokenizer("bytes");
-    config.mutable_parallel()->set_workers(workers);
-    config.mutable_parallel()->set_zero_stage(stage);
-    config.mutable_parallel()->set_tensor(1);
-    config.set_precision("fp32");
-    config.mutable_batch()->set_global_sequences(12);
-    config.mutable_batch()->set_micro_sequences(12 / workers);
-    config.mutable_optimizer()->set_name("adamw");
-    config.mutable_optimizer()->set_learning_rate(1e-3);
-    config.mutable_optimizer()->set_beta1(0.9);
-    config.mutable_optimizer()->set_beta2(0.95);
-    config.mutable_optimizer()->set_epsilon(1e-8);
-    config.mutable_schedule()->set_decay("constant");
-    config.set_steps(8);
-    config.mutable_evaluate()->set_every_steps(4);
-    config.mutable_evaluate()->set_batches(2);
-    config.mutable_checkpoint()->set_dir(JoinPath(directory_, "checkpoints"));
-    config.mutable_checkpoint()->set_keep(10);
-    config.set_device("cpu");
-    config.set_collectives("auto");
-    config.mutable_restart()->set_form_timeout_seconds(60);
-    config.mutable_restart()->set_heartbeat_timeout_seconds(60);
-    config.set_seed(3);
-    return config;
-  }
-
-  // Runs every worker of `config` in a thread; rank 0's process "receives a signal" once `stop_after` steps are known.
-  struct Outcome {
-    std::vector<absl::StatusOr<WorkerRunResult>> results;
-    std::vector<v1::Event> events;
-    std::optional<absl::Status> ended;
-    int skipped = 0;                  // steps, from rank 0's metrics
-    std::vector<std::string> places;  // what each worker was told of its own
-    std::vector<absl::Status> lost;   // and of the end of its run
-    std::vector<v1::Event> seen;      // what the last worker saw of the run
-    std::vector<double> Losses() const {
-      std::vector<double> losses;
-      for (const v1::Event& event : events) {
-        if (event.has_step()) losses.push_back(event.step().loss());
-      }
-      return losses;
-    }
-  };
-  Outcome Run(const v1::Config& config, std::vector<coordinator::CheckpointCandidate> candidates = {},
-              int64_t stop_after = -1) {
-    coordinator::FleetParameters parameters;
-    parameters.config = config;
-    parameters.version = "test";
-    parameters.candidates = std::move(candidates);
-    parameters.may_fall_back = true;
-    MemoryFleet fleet(std::move(parameters));
-    return RunIn(fleet, config, stop_after);
-  }
-  Outcome RunIn(MemoryFleet& fleet, const v1::Config& config, int64_t stop_after = -1) {
-    int workers = config.parallel().workers();
-    std::vector<absl::StatusOr<WorkerRunResult>> results(workers, absl::UnknownError("did not run"));
-    std::vector<SkipCounter> metrics(workers);
-    std::vector<std::string> places(workers);
-    std::vector<absl::Status> lost(workers);
-    std::vector<v1::Event> seen;
-    std::vector<std::thread> threads;
-    for (int i = 0; i < workers; ++i) {
-      threads.emplace_back([&, i] {
-        WorkerStatus status;
-        WorkerRunOptions options;
-        options.hello.set_build_id("b");
-        options.hello.set_version("test");
-        options.device = {.kind = config.device(), .threads = 1, .local_rank = i};
-        if (config.device() == "cpu" && !measure_peak_) {
-          options.create_device = [this, i](const device::DeviceOptions&) {
-            return std::make_unique<KnownCpu>(i == 0 ? int64_t{1} << 40 : most_host_bytes_);
-          };
-        }
-        options.stop_signal = [&] {
-          return i == 0 && stop_after >= 0 && status.Heartbeat().step() >= stop_after ? 2 : 0;
-        };
-        options.placed = [&](int, uint64_t, const std::string& line) { places[i] = line; };
-        options.lost = [&](const absl::Status& reason) { lost[i] = reason; };
-        options.event = [&](const v1::Event& event) {
-          if (i == workers - 1) seen.push_back(event);
-        };
-        std::unique_ptr<FleetSession> session = fleet.Connect();
-        results[i] = RunWorker(options, *session, status, metrics[i], Clock::Real());
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return {std::move(results), fleet.events(),  fleet.ended(),  metrics[0].skipped,
-            std::move(places),  std::move(lost), std::move(seen)};
-  }
-
-  std::string directory_;
-  bool measure_peak_ = false;
-  int64_t most_host_bytes_ = int64_t{1} << 40;  // in one piece, of every rank but the first
-};
 
 TEST_F(WorkerRunTest, TrainsEvaluatesSavesAndReports) {
   measure_peak_ = true;
@@ -283,75 +164,6 @@ TEST_F(WorkerRunTest, ADamagedCheckpointGivesWayToTheOneBefore) {
   EXPECT_THAT(notice, HasSubstr("rank-00001.safetensors"));
 }
 
-// An fsync that takes three heartbeat timeouts: the ranks train on up to their next save, their heartbeats continue,
-// and nobody is lost.
-TEST_F(WorkerRunTest, ASlowDiskHoldsUpNeitherStepsNorHeartbeats) {
-  v1::Config config = Config(2, 2);
-  config.mutable_checkpoint()->set_every_steps(4);
-  coordinator::FleetParameters parameters;
-  parameters.config = config;
-  parameters.version = "test";
-  FakeClock clock;
-  MemoryFleet fleet(parameters, clock);
-  FileCallLog files(directory_);
-  files.HoldFsync("rank-00001.safetensors");
-  Outcome outcome;
-  std::thread run([&] { outcome = RunIn(fleet, config); });
-  files.WaitUntilHeld();
-  EXPECT_TRUE(fleet.WaitForStep(8));
-  for (int quarter = 0; quarter < 12; ++quarter) {
-    clock.Advance(config.restart().heartbeat_timeout_seconds() / 4);
-    fleet.Beat();
-  }
-  EXPECT_FALSE(fleet.ended().has_value()) << *fleet.ended();
-  EXPECT_THAT(checkpoint::ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::IsEmpty());
-  files.ReleaseFsync();
-  run.join();
-  for (const auto& result : outcome.results) EXPECT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(checkpoint::ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::ElementsAre(4, 8));
-}
-
-// Storage that cannot keep up: the next save waits for the commit of the last one, and a stop is still obeyed.
-TEST_F(WorkerRunTest, TrainingWaitsForACommitThatIsLate) {
-  v1::Config config = Config(2, 2);
-  config.mutable_checkpoint()->set_every_steps(1);
-  coordinator::FleetParameters parameters;
-  parameters.config = config;
-  parameters.version = "test";
-  MemoryFleet fleet(parameters);
-  FileCallLog files(directory_);
-  files.HoldFsync("rank-00000.safetensors");
-  Outcome outcome;
-  std::thread run([&] { outcome = RunIn(fleet, config); });
-  files.WaitUntilHeld();
-  EXPECT_TRUE(fleet.WaitForStep(2));
-  fleet.Feed(coordinator::StopAsked{"enough"});
-  files.ReleaseFsync();
-  run.join();
-  for (const auto& result : outcome.results) {
-    ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_TRUE(result->stopped);
-    EXPECT_LE(result->step, 3);  // step 2 was done, and step 3 may have carried the flag
-  }
-}
-
-// A rank that cannot hold the snapshot has failed to save, as one with a full disk has: the run ends with one error
-// that names it, and what was trained until then was trained.
-TEST_F(WorkerRunTest, ASnapshotThatDoesNotFitEndsTheRunAsAFailedSave) {
-  v1::Config config = Config(2, 2);
-  most_host_bytes_ = 12 * model::ModelSpec::Create(config.model())->parameters() / 2 - 4096;
-  const Outcome outcome = Run(config);
-  EXPECT_EQ(outcome.Losses().size(), 8u);
-  ASSERT_TRUE(outcome.ended.has_value());
-  EXPECT_EQ(outcome.ended->code(), absl::StatusCode::kResourceExhausted) << *outcome.ended;
-  EXPECT_THAT(std::string(outcome.ended->message()),
-              HasSubstr("could not write its shard of step 8: host memory for the snapshot: no more memory"));
-  int failures = 0;
-  for (const v1::Event& event : outcome.events) failures += event.has_failure();
-  EXPECT_EQ(failures, 1);
-  EXPECT_THAT(checkpoint::ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::IsEmpty());
-}
-
 // A session whose coordinator assigns something else than the fleet's.
 class ChangedAssignments : public FleetSession {
  public:
@@ -376,26 +188,69 @@ class ChangedAssignments : public FleetSession {
   const std::function<void(v1::Assignment*)> change_;
 };
 
-// A rank is lost in the middle of a step and another worker takes its place: the others stay, and all go on from the
-// last commit with the bits of a run that nothing happened to.
-TEST_F(WorkerRunTest, ALostRankIsReplacedAndNoBitChanges) {
-  v1::Config config = Config(3, 2);
-  config.mutable_checkpoint()->set_every_steps(3);
-  const std::vector<double> whole = Run(config).Losses();
-  ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
-  config.mutable_restart()->set_max_per_rank(1);
+// The stores of all workers, in one process.
+class MemoryPeers : public SnapshotPeers {
+ public:
+  void Add(const std::string& address, std::shared_ptr<SnapshotStore> store) {
+    absl::MutexLock lock(&mutex_);
+    stores_[address] = std::move(store);
+  }
+  // Copies that have arrived.
+  int copies() {
+    absl::MutexLock lock(&mutex_);
+    return copies_;
+  }
+
+  absl::Status Put(const std::string& address, uint64_t, double, OutgoingSnapshot& snapshot) override {
+    IncomingSnapshot kept(*StoreAt(address));
+    ZF_RETURN_IF_ERROR(Pass(snapshot, kept));
+    absl::MutexLock lock(&mutex_);
+    ++copies_;
+    return absl::OkStatus();
+  }
+  absl::Status Get(const std::string& address, uint64_t, double, const v1::SnapshotShard& shard,
+                   IncomingSnapshot& snapshot) override {
+    OutgoingSnapshot served(*StoreAt(address), shard);
+    return Pass(served, snapshot);
+  }
+  void EndViewsBefore(uint64_t) override {}
+
+ private:
+  std::shared_ptr<SnapshotStore> StoreAt(const std::string& address) {
+    absl::MutexLock lock(&mutex_);
+    return stores_.at(address);
+  }
+  static absl::Status Pass(OutgoingSnapshot& from, IncomingSnapshot& to) {
+    while (true) {
+      ZF_ASSIGN_OR_RETURN(const std::optional<v1::ReplicaPiece> piece, from.Next());
+      if (!piece) return absl::OkStatus();
+      ZF_RETURN_IF_ERROR(to.Take(*piece));
+    }
+  }
+
+  absl::Mutex mutex_;
+  std::map<std::string, std::shared_ptr<SnapshotStore>> stores_ ABSL_GUARDED_BY(mutex_);
+  int copies_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// Four workers for three places: worker 1 meets a fault, and worker 3 comes when a rank is lost.
+struct Replacement {
+  std::vector<absl::StatusOr<WorkerRunResult>> results{4, absl::UnknownError("did not run")};
+  std::vector<v1::RecoveryEvent> recoveries;
+  std::map<int64_t, double> losses;  // by step: the last that was reported
+};
+
+// The fault: once this holds, worker 1 may end its session and its device may go wrong.
+using FaultTime = std::function<bool()>;
+
+Replacement RunWithAReplacement(
+    const v1::Config& config, bool breaks,
+    const std::function<std::unique_ptr<device::Device>(int worker, FaultTime now)>& create_device) {
   coordinator::FleetParameters parameters;
   parameters.config = config;
   MemoryFleet fleet(parameters);
-  std::vector<absl::StatusOr<WorkerRunResult>> results(4, absl::UnknownError("did not run"));
-  const auto run = [&](int i, FleetSession& session, WorkerStatus& status, std::function<int()> signal) {
-    WorkerRunOptions options;
-    options.hello.set_pid(i);
-    options.create_device = [](const device::DeviceOptions&) { return std::make_unique<KnownCpu>(int64_t{1} << 40); };
-    options.stop_signal = std::move(signal);
-    NullMetrics metrics;
-    results[i] = RunWorker(options, session, status, metrics, Clock::Real());
-  };
+  MemoryPeers peers;
+  Replacement outcome;
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
@@ -404,28 +259,130 @@ TEST_F(WorkerRunTest, ALostRankIsReplacedAndNoBitChanges) {
       }
       WorkerStatus status;
       auto session = fleet.Connect();
-      const auto dies = [&]() -> int {
-        if (i == 1 && status.Heartbeat().step() > 3 && fleet.LastCommit() > 0) session->Break();
+      // There is something to go back to.
+      const auto kept = [&] { return fleet.LastCommit() > 0 || peers.copies() >= 3; };
+      const FaultTime now = [&, i] { return i == 1 && status.Heartbeat().step() > 3 && kept(); };
+      WorkerRunOptions options;
+      options.hello.set_pid(i);
+      options.hello.set_service_address(absl::StrCat("worker ", i));
+      options.peers = &peers;
+      peers.Add(options.hello.service_address(), options.snapshots);
+      options.create_device = [&](const device::DeviceOptions&) { return create_device(i, now); };
+      options.stop_signal = [&] {
+        if (breaks && now()) session->Break();
         return 0;
       };
-      run(i, *session, status, dies);
+      NullMetrics metrics;
+      outcome.results[i] = RunWorker(options, *session, status, metrics, Clock::Real());
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (int i : {0, 2, 3}) ASSERT_TRUE(results[i].ok()) << i << " " << results[i].status();
-  EXPECT_EQ(results[1].status().code(), absl::StatusCode::kUnavailable) << results[1].status();
-  std::map<int64_t, double> losses;
-  std::vector<v1::RecoveryEvent> recoveries;
   for (const v1::Event& event : fleet.events()) {
-    if (event.has_step()) losses[event.step().step()] = event.step().loss();
-    if (event.has_recovery()) recoveries.push_back(event.recovery());
+    if (event.has_step()) outcome.losses[event.step().step()] = event.step().loss();
+    if (event.has_recovery()) outcome.recoveries.push_back(event.recovery());
   }
-  ASSERT_EQ(recoveries.size(), 1u);
-  EXPECT_EQ(recoveries[0].generation(), 2u);
-  EXPECT_GT(recoveries[0].resumed_step(), 0);
-  EXPECT_THAT(recoveries[0].failed_ranks(), ::testing::ElementsAre(1));
-  ASSERT_EQ(losses.size(), whole.size());
-  for (const auto& [step, loss] : losses) EXPECT_EQ(loss, whole[step - 1]) << "step " << step;
+  return outcome;
+}
+
+void ExpectTheBitsOf(const std::vector<double>& whole, const Replacement& outcome) {
+  for (int i : {0, 2, 3}) ASSERT_TRUE(outcome.results[i].ok()) << i << " " << outcome.results[i].status();
+  EXPECT_EQ(outcome.results[1].status().code(), absl::StatusCode::kUnavailable) << outcome.results[1].status();
+  ASSERT_EQ(outcome.recoveries.size(), 1u);
+  EXPECT_EQ(outcome.recoveries[0].generation(), 2u);
+  EXPECT_GT(outcome.recoveries[0].resumed_step(), 0);
+  EXPECT_THAT(outcome.recoveries[0].failed_ranks(), ::testing::ElementsAre(1));
+  ASSERT_EQ(outcome.losses.size(), whole.size());
+  for (const auto& [step, loss] : outcome.losses) EXPECT_EQ(loss, whole[step - 1]) << "step " << step;
+}
+
+// A rank is lost in the middle of a step and another worker takes its place: the others stay, and all go on from the
+// last commit with the bits of a run that nothing happened to.
+TEST_F(WorkerRunTest, ALostRankIsReplacedAndNoBitChanges) {
+  v1::Config config = Config(3, 2);
+  config.mutable_checkpoint()->set_every_steps(3);
+  const std::vector<double> whole = Run(config).Losses();
+  ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+  config.mutable_restart()->set_max_per_rank(1);
+  ExpectTheBitsOf(whole, RunWithAReplacement(config, /*breaks=*/true, [](int, const FaultTime&) {
+                    return std::make_unique<KnownCpu>(int64_t{1} << 40);
+                  }));
+}
+
+// Nothing has been saved: the survivors return to what they have in memory, and the replacement gets its part from the
+// rank that kept the copy. In stage 0 every rank needs all parts.
+TEST_F(WorkerRunTest, ALostRankComesBackFromAPeersMemory) {
+  for (int stage : {0, 2, 3}) {
+    v1::Config config = Config(3, stage);
+    config.set_steps(60);
+    config.mutable_evaluate()->set_every_steps(0);
+    config.mutable_restart()->set_max_per_rank(1);
+    const std::vector<double> whole = Run(config).Losses();
+    ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+    config.mutable_checkpoint()->set_snapshot_every_steps(2);
+    config.mutable_checkpoint()->set_replicate(1);
+    ExpectTheBitsOf(whole, RunWithAReplacement(config, /*breaks=*/true, [](int, const FaultTime&) {
+                      return std::make_unique<KnownCpu>(int64_t{1} << 40);
+                    }));
+    ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+  }
+}
+
+// A CPU whose memory changes by itself: once it is `now`, and tokens come, one bit of byte `place` of what was reserved
+// last for the device.
+class FaultyCpu : public KnownCpu {
+ public:
+  FaultyCpu(int64_t token_bytes, int64_t place, FaultTime now)
+      : token_bytes_(token_bytes), place_(place), now_(std::move(now)) {}
+
+  absl::StatusOr<std::unique_ptr<device::Reservation>> Reserve(int64_t bytes) override {
+    ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Reservation> reservation, KnownCpu::Reserve(bytes));
+    reserved_ = reservation->data();
+    return reservation;
+  }
+  absl::StatusOr<std::unique_ptr<device::Reservation>> ReserveHost(int64_t bytes) override {
+    std::byte* const reserved = reserved_;
+    absl::StatusOr<std::unique_ptr<device::Reservation>> reservation = KnownCpu::ReserveHost(bytes);
+    reserved_ = reserved;  // the CPU reserves both alike
+    return reservation;
+  }
+  void Copy(device::Stream& stream, void* to, const void* from, int64_t bytes) override {
+    KnownCpu::Copy(stream, to, from, bytes);
+    if (bytes != token_bytes_ || done_ || !now_()) return;
+    done_ = true;
+    reserved_[place_] ^= std::byte{4};
+  }
+
+ private:
+  const int64_t token_bytes_, place_;
+  const FaultTime now_;
+  std::byte* reserved_ = nullptr;
+  bool done_ = false;
+};
+
+// A parameter of one rank's copy changes in silence: whatever notices, the rank is named, evicted and replaced before
+// the step counts.
+TEST_F(WorkerRunTest, ARankWhoseBitsDifferIsReplacedAndNoBitChanges) {
+  v1::Config config = Config(3, 0);
+  config.mutable_checkpoint()->set_every_steps(3);
+  const std::vector<double> whole = Run(config).Losses();
+  config.mutable_restart()->set_max_per_rank(1);
+  const int64_t token_bytes = 2 * config.batch().micro_sequences() * config.model().context() * 4;
+  const struct {
+    int64_t every_steps, replay_every_steps;
+    const char* cause;
+  } kCases[] = {{1, 0, "rank 1 disagrees with the majority on the parameters"},
+                {0, 1, "rank 1 disagrees with the majority on the gradients of a micro-batch"}};
+  for (const auto& [every_steps, replay_every_steps, cause] : kCases) {
+    ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+    config.mutable_integrity()->set_every_steps(every_steps);
+    config.mutable_integrity()->set_replay_every_steps(replay_every_steps);
+    const Replacement outcome = RunWithAReplacement(config, /*breaks=*/false, [&](int worker, FaultTime now) {
+      return std::make_unique<FaultyCpu>(worker == 1 ? token_bytes : -1, /*place=*/2, std::move(now));
+    });
+    ExpectTheBitsOf(whole, outcome);
+    ASSERT_EQ(outcome.recoveries.size(), 1u);
+    EXPECT_THAT(outcome.recoveries[0].cause(), HasSubstr(cause));
+  }
 }
 
 TEST_F(WorkerRunTest, AnAssignmentThatDoesNotAddUpIsRefusedAndNamesTheRank) {

@@ -5,39 +5,31 @@
 
 namespace zerofleet::trainer {
 
-v1::GetWorkerStatusResponse WorkerStatus::Initial() {
-  v1::GetWorkerStatusResponse status;
-  status.set_rank(-1);
-  status.set_phase("joining");
-  return status;
-}
-
 void WorkerStatus::SetPhase(std::string phase) {
   absl::MutexLock lock(&mutex_);
-  status_.set_phase(std::move(phase));
+  phase_ = std::move(phase);
 }
 
-void WorkerStatus::SetAssignment(int rank, int world_size, uint64_t generation) {
+void WorkerStatus::SetGeneration(uint64_t generation) {
   absl::MutexLock lock(&mutex_);
-  status_.set_rank(rank);
-  status_.set_world_size(world_size);
-  status_.set_generation(generation);
+  generation_ = generation;
+  pace_.Clear();
 }
 
 void WorkerStatus::SetStep(int64_t step) {
   absl::MutexLock lock(&mutex_);
-  status_.set_step(step);
+  step_ = step;
 }
 
-void WorkerStatus::SetReport(const v1::RankReport& report) {
+void WorkerStatus::SetPace(const v1::Pace& pace) {
   absl::MutexLock lock(&mutex_);
-  *status_.mutable_report() = report;
+  pace_ = pace;
 }
 
 void WorkerStatus::SetGroups(const parallel::GroupCommunicators* groups) {
   absl::MutexLock lock(&mutex_);
   groups_ = groups;
-  if (groups_ != nullptr && status_.generation() < over_before_) groups_->Abort(over_);
+  if (groups_ != nullptr && generation_ < over_before_) groups_->Abort(over_);
 }
 
 void WorkerStatus::EndViewsBefore(uint64_t generation, const absl::Status& reason) {
@@ -45,7 +37,7 @@ void WorkerStatus::EndViewsBefore(uint64_t generation, const absl::Status& reaso
   if (generation <= over_before_) return;
   over_before_ = generation;
   over_ = reason;
-  if (groups_ != nullptr && status_.generation() < over_before_) groups_->Abort(over_);
+  if (groups_ != nullptr && generation_ < over_before_) groups_->Abort(over_);
 }
 
 void WorkerStatus::AddProgress(google::protobuf::RepeatedPtrField<v1::GroupProgress>* progress) const {
@@ -64,16 +56,15 @@ void WorkerStatus::AddProgress(google::protobuf::RepeatedPtrField<v1::GroupProgr
 v1::Heartbeat WorkerStatus::Heartbeat() const {
   absl::MutexLock lock(&mutex_);
   v1::Heartbeat heartbeat;
-  heartbeat.set_step(status_.step());
+  heartbeat.set_step(step_);
+  if (pace_.steps() > 0) *heartbeat.mutable_pace() = pace_;
   AddProgress(heartbeat.mutable_progress());
   return heartbeat;
 }
 
-v1::GetWorkerStatusResponse WorkerStatus::Snapshot() const {
+std::string WorkerStatus::phase() const {
   absl::MutexLock lock(&mutex_);
-  v1::GetWorkerStatusResponse snapshot = status_;
-  AddProgress(snapshot.mutable_progress());
-  return snapshot;
+  return phase_;
 }
 
 }  // namespace zerofleet::trainer

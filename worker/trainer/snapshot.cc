@@ -1,0 +1,86 @@
+// Copies out of the state and back into it; see snapshot.h.
+#include "worker/trainer/snapshot.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "worker/checkpoint/manifest.h"
+
+namespace zerofleet::trainer {
+
+using google::protobuf::util::MessageDifferencer;
+
+void Snapshot::EnterView(int64_t bytes, memory::Arena& arena) {
+  if (bytes_ != bytes) Release();
+  bytes_ = bytes;
+  if (memory_ != nullptr) arena.KeepLate(row_, memory_);
+}
+
+absl::Status Snapshot::Reserve(memory::Arena& arena) {
+  ZF_CHECK(!reserved());
+  ZF_ASSIGN_OR_RETURN(memory_, arena.TakeLate(row_));
+  return absl::OkStatus();
+}
+
+void Snapshot::Release() {
+  Clear();
+  memory_.reset();
+}
+
+void Snapshot::Clear() {
+  held_.reset();
+  file_.reset();
+}
+
+absl::StatusOr<int64_t> Snapshot::FillFrom(const zero::TrainingState& state, device::Device& device,
+                                           device::Stream& stream) {
+  ZF_CHECK(held() == nullptr);
+  std::byte* to = memory().data();
+  for (const device::Tensor& vector : state.vectors()) {
+    for (const coordinator::PlacedRange& range : state.RangesToStore()) {
+      const int64_t bytes = range.elements() * device::DTypeBytes(vector.dtype);
+      device.Copy(stream, to, vector.Offset(range.offset).data, bytes);
+      to += bytes;
+    }
+  }
+  const int64_t filled = to - memory().data();
+  ZF_CHECK(filled <= bytes_);
+  ZF_RETURN_IF_ERROR(stream.Synchronize());
+  return filled;
+}
+
+absl::Status Snapshot::CopyTo(zero::TrainingState& state, device::Device& device, device::Stream& stream) const {
+  ZF_CHECK(held() != nullptr);
+  const std::byte* from = memory().data();
+  for (const device::Tensor& vector : state.vectors()) {
+    for (const coordinator::PlacedRange& range : state.RangesToStore()) {
+      const int64_t bytes = range.elements() * device::DTypeBytes(vector.dtype);
+      device.Copy(stream, vector.Offset(range.offset).data, from, bytes);
+      from += bytes;
+    }
+  }
+  ZF_CHECK(from - memory().data() == held()->bytes());
+  return stream.Synchronize();
+}
+
+std::vector<std::span<const float>> Snapshot::Vectors(int count) const {
+  const size_t elements = static_cast<size_t>(held()->bytes()) / sizeof(float) / static_cast<size_t>(count);
+  const float* const first = reinterpret_cast<const float*>(memory().data());
+  std::vector<std::span<const float>> vectors;
+  for (int v = 0; v < count; ++v) vectors.emplace_back(first + static_cast<size_t>(v) * elements, elements);
+  return vectors;
+}
+
+bool Snapshot::IsIn(const v1::CheckpointManifest& committed,
+                    const std::vector<coordinator::PlacedRange>& ranges) const {
+  if (!held_ || !file_ || checkpoint::StoredRanges(*file_) != ranges) return false;
+  if (held_->manifest().step() != committed.step()) return false;
+  if (held_->manifest().generation() != committed.generation()) return false;
+  return std::any_of(committed.files().begin(), committed.files().end(),
+                     [this](const v1::ShardFile& file) { return MessageDifferencer::Equals(file, *file_); });
+}
+
+}  // namespace zerofleet::trainer

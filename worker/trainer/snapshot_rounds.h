@@ -1,0 +1,67 @@
+// When the ranks of a view take a snapshot, and how its copies leave.
+//
+// All ranks take a snapshot after the same step. A rank that has come to a later step knows that all have taken the one
+// before, since every step's collectives need all. Where copies are kept, a rank says with each step's scalars whether
+// its copy is still on its way (decision 0004 stops a run in the same way), so that all learn of a step after which
+// none is, and only then overwrite the older of their two snapshots with the next. So there is always one step of which
+// every part and every copy is held, without a message to the coordinator.
+#ifndef ZEROFLEET_WORKER_TRAINER_SNAPSHOT_ROUNDS_H_
+#define ZEROFLEET_WORKER_TRAINER_SNAPSHOT_ROUNDS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "worker/trainer/snapshot_peers.h"
+#include "worker/trainer/snapshot_store.h"
+#include "zerofleet/v1/config.pb.h"
+#include "zerofleet/v1/coordinator.pb.h"
+
+namespace zerofleet::trainer {
+
+// Used by one thread.
+class SnapshotRounds {
+ public:
+  // `note` is called with a line for people when a copy could not be sent although its view went on, once a view. What
+  // is passed in outlives this; without `peers` no copy is sent.
+  SnapshotRounds(const SnapshotStore& store, SnapshotPeers* peers, std::function<void(const std::string& line)> note)
+      : store_(store), peers_(peers), note_(std::move(note)) {}
+  ~SnapshotRounds() { EndView(); }
+
+  // Training goes on after `step` in the view of `generation`; `holder` is the service address of the rank that keeps
+  // copies, empty where none does. The first snapshot follows the next step: until then copies of the last view may
+  // be lost with the ranks that kept them.
+  void BeginView(const v1::Config& config, uint64_t generation, int64_t step, std::string holder);
+  // Ends what is still being sent.
+  void EndView();
+
+  // Whether one is due after this step; it is taken if no rank was sending at that step.
+  bool Due(int64_t step) const { return every_ > 0 && step >= due_; }
+  // Whether this rank's last copy is still on its way.
+  bool sending() const { return sending_; }
+  // It was taken: sends the copy in the background.
+  void Taken(const v1::SnapshotShard& shard);
+
+ private:
+  void Send(const v1::SnapshotShard& shard);
+  void NoteFailure();
+
+  const SnapshotStore& store_;
+  SnapshotPeers* const peers_;
+  const std::function<void(const std::string& line)> note_;
+  int64_t every_ = 0, due_ = 0;
+  double limit_seconds_ = 0;
+  uint64_t generation_ = 0;
+  std::string holder_;
+  absl::Status failure_;  // the first of this view; the sender's while it runs
+  bool noted_ = false;
+  std::atomic<bool> sending_ = false;
+  std::thread sender_;
+};
+
+}  // namespace zerofleet::trainer
+
+#endif  // ZEROFLEET_WORKER_TRAINER_SNAPSHOT_ROUNDS_H_

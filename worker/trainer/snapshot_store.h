@@ -1,0 +1,112 @@
+// The snapshots that a worker keeps at intervals: its own last two, and copies of another rank's last two.
+//
+// Two, because a snapshot counts only when every rank has it, and where copies are kept, every copy too: until then the
+// one before must be there (snapshot_rounds.h). A view that has loaded a snapshot keeps that one; one that has loaded
+// anything else begins with none, so that nothing is left of steps which the run has given up.
+#ifndef ZEROFLEET_WORKER_TRAINER_SNAPSHOT_STORE_H_
+#define ZEROFLEET_WORKER_TRAINER_SNAPSHOT_STORE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/device/device.h"
+#include "worker/memory/arena.h"
+#include "worker/trainer/snapshot.h"
+#include "worker/zero/memory_plan.h"
+#include "worker/zero/training_state.h"
+#include "zerofleet/v1/config.pb.h"
+#include "zerofleet/v1/coordinator.pb.h"
+#include "zerofleet/v1/worker.pb.h"
+
+namespace zerofleet::trainer {
+
+// What a worker's place in a view means for its snapshots.
+struct SnapshotPlace {
+  uint64_t generation = 0;
+  int rank = 0, world_size = 1;
+  int64_t bytes = 0;       // that this rank stores
+  int64_t most_bytes = 0;  // that any rank stores
+  int replica_owner = -1;  // the rank of which it keeps copies; -1: of none
+  int64_t replica_bytes = 0;
+  v1::Config config = {};
+};
+
+// Which part of which snapshot this is.
+v1::SnapshotShard ShardOf(const v1::ReplicaHeader& header);
+
+// Thread-safe; Take, CopyTo and what concerns views is called by the trainer's thread alone.
+class SnapshotStore {
+ public:
+  // Reserves what the place needs, or keeps it from the view before; ResourceExhausted if the host does not have it.
+  absl::Status EnterView(SnapshotPlace place, memory::Arena& arena);
+  // Until the next EnterView no copy is taken in. What is held stays.
+  void LeaveView();
+  // Gives up all memory; before the device is.
+  void Release();
+
+  // This rank's part of the step that `manifest` (without tensors and files) describes, over the older of its own.
+  absl::StatusOr<v1::SnapshotShard> Take(const v1::CheckpointManifest& manifest, const zero::TrainingState& state,
+                                         device::Device& device, device::Stream& stream);
+  // Into the state, if it is this rank's part, whole; with what it says of itself. NotFound if it is not here.
+  absl::StatusOr<v1::ReplicaHeader> CopyTo(const v1::SnapshotId& snapshot, zero::TrainingState& state,
+                                           device::Device& device, device::Stream& stream) const;
+  // Drops every other snapshot; all without one.
+  void KeepOnly(const std::optional<v1::SnapshotId>& snapshot);
+  // All that is whole.
+  std::vector<v1::SnapshotShard> Held() const;
+
+  // What another worker reads of a snapshot that is here whole; NotFound, also once it has been overwritten.
+  struct Description {
+    v1::ReplicaHeader header;
+    std::string digest;  // as it came with a copy; empty for this rank's own
+  };
+  absl::StatusOr<Description> Describe(const v1::SnapshotShard& shard) const;
+  absl::Status Read(const v1::SnapshotShard& shard, int64_t offset, std::span<std::byte> into) const;
+
+  // What another worker writes: a copy of its own, which only the rank before may send, of the view's generation and of
+  // the size that this rank owns; or this rank's own part, which it has asked for (`wanted`). InvalidArgument or
+  // FailedPrecondition says what is wrong. The transfer's number, which a later transfer to the same place ends.
+  absl::StatusOr<uint64_t> BeginReplica(const v1::ReplicaHeader& header);
+  absl::StatusOr<uint64_t> BeginOwn(const v1::ReplicaHeader& header, const v1::SnapshotShard& wanted);
+  absl::Status Append(uint64_t transfer, std::span<const std::byte> data);
+  // All has arrived, and its digest is `digest`.
+  absl::Status End(uint64_t transfer, const std::string& digest);
+
+ private:
+  struct Slot {
+    explicit Slot(std::string row) : snapshot(std::move(row)) {}
+    Snapshot snapshot;
+    uint64_t transfer = 0;  // in progress; 0: none
+    v1::ReplicaHeader arriving;
+    int64_t arrived = 0;  // bytes
+    std::string digest;
+  };
+  using Slots = std::array<Slot, zero::kSnapshotsKept>;
+
+  // The slot without a snapshot, else the one with the oldest.
+  static Slot& Oldest(Slots& slots);
+  const Slot* Find(const v1::SnapshotShard& shard) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckHeader(const v1::ReplicaHeader& header, int rank, int64_t bytes) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  uint64_t Begin(const v1::ReplicaHeader& header, Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Slot*> FindTransfer(uint64_t transfer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable absl::Mutex mutex_;
+  std::optional<SnapshotPlace> place_ ABSL_GUARDED_BY(mutex_);
+  Slots own_ ABSL_GUARDED_BY(mutex_) = {Slot(zero::OwnSnapshotRow(0)), Slot(zero::OwnSnapshotRow(1))};
+  Slots replicas_ ABSL_GUARDED_BY(mutex_) = {Slot(zero::ReplicaRow(0)), Slot(zero::ReplicaRow(1))};
+  uint64_t last_transfer_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace zerofleet::trainer
+
+#endif  // ZEROFLEET_WORKER_TRAINER_SNAPSHOT_STORE_H_

@@ -1,0 +1,64 @@
+// Pieces out of a store and into another; see snapshot_transfer.h.
+#include "worker/trainer/snapshot_transfer.h"
+
+#include <algorithm>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace zerofleet::trainer {
+
+absl::StatusOr<std::optional<v1::ReplicaPiece>> OutgoingSnapshot::Next() {
+  if (over_) return std::nullopt;
+  v1::ReplicaPiece piece;
+  if (!description_) {
+    ZF_ASSIGN_OR_RETURN(description_, store_.Describe(shard_));
+    *piece.mutable_header() = description_->header;
+    return piece;
+  }
+  const int64_t left = description_->header.bytes() - offset_;
+  if (left > 0) {
+    std::string& data = *piece.mutable_data();
+    data.resize(static_cast<size_t>(std::min(left, kSnapshotPieceBytes)));
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(data));
+    ZF_RETURN_IF_ERROR(store_.Read(shard_, offset_, bytes));
+    digest_.Update(bytes);
+    offset_ += static_cast<int64_t>(data.size());
+    return piece;
+  }
+  over_ = true;
+  // A copy is passed on with the digest of the rank that made it: what has changed since is found by whoever takes it.
+  piece.set_xxh3_128(description_->digest.empty() ? digest_.Hex() : description_->digest);
+  return piece;
+}
+
+absl::Status IncomingSnapshot::Begin(const v1::ReplicaHeader& header) {
+  if (transfer_) return absl::InvalidArgumentError("a second header has come");
+  ZF_ASSIGN_OR_RETURN(transfer_, wanted_ ? store_.BeginOwn(header, *wanted_) : store_.BeginReplica(header));
+  return absl::OkStatus();
+}
+
+absl::Status IncomingSnapshot::Take(const v1::ReplicaPiece& piece) {
+  if (piece.has_header()) return Begin(piece.header());
+  if (!transfer_ || complete_) {
+    return absl::InvalidArgumentError(complete_ ? "a piece follows the digest" : "the first piece is no header");
+  }
+  if (piece.has_data()) {
+    if (static_cast<int64_t>(piece.data().size()) > kSnapshotPieceBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("a piece of ", piece.data().size(), " bytes has come; at most ",
+                                                     kSnapshotPieceBytes, " are allowed"));
+    }
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(piece.data()));
+    digest_.Update(bytes);
+    return store_.Append(*transfer_, bytes);
+  }
+  if (piece.xxh3_128() != digest_.Hex()) {
+    return absl::DataLossError(
+        absl::StrCat("the XXH3-128 of what has come is ", digest_.Hex(), ", another than that of what was sent"));
+  }
+  complete_ = true;
+  return store_.End(*transfer_, piece.xxh3_128());
+}
+
+}  // namespace zerofleet::trainer
