@@ -181,7 +181,7 @@ int RunCommandLine(int argc, const char* const* argv, const Output& output) {
   } catch (const std::system_error& error) {  // std::thread's
     return PrintError(output,
                       absl::StrCat("this process may start no more threads: ", error.code().message(),
-                                   "; raise the limit on processes (ulimit -u)"),
+                                   "; raise the limit on processes (ulimit -u) or on memory (ulimit -v)"),
                       kResources);
   } catch (const std::bad_alloc&) {
     return PrintError(output, "out of memory", kResources);

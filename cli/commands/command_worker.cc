@@ -22,11 +22,13 @@
 #include "services/logging.h"
 #include "services/metrics_exporter.h"
 #include "services/session_client.h"
+#include "services/snapshot_client.h"
 #include "services/token.h"
 #include "services/worker_metrics.h"
 #include "services/worker_service.h"
 #include "worker/collective/network.h"
 #include "worker/device/device.h"
+#include "worker/trainer/snapshot_store.h"
 #include "worker/trainer/worker_run.h"
 
 namespace zerofleet::cli {
@@ -42,11 +44,19 @@ struct WorkerFlags {
   services::TlsFiles tls;
 };
 
+bool IsEverywhere(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
+
 // Where others find the metrics: on the address they are served on, if it is one, else on this host.
 services::Address MetricsAddress(const WorkerFlags& flags) {
   if (!flags.advertise.empty()) return {flags.advertise, flags.metrics_port};
-  const bool everywhere = flags.metrics_listen == "0.0.0.0" || flags.metrics_listen == "::";
-  return {everywhere ? services::HostName() : flags.metrics_listen, flags.metrics_port};
+  return {IsEverywhere(flags.metrics_listen) ? services::HostName() : flags.metrics_listen, flags.metrics_port};
+}
+
+// Where other workers find this one's service, of which `port` is the port.
+services::Address ServiceAddress(const WorkerFlags& flags, int port) {
+  const absl::StatusOr<services::Address> listen = services::ParseAddress(flags.listen);
+  if (listen.ok() && !IsEverywhere(listen->host)) return {listen->host, port};
+  return {flags.advertise.empty() ? services::HostName() : flags.advertise, port};
 }
 
 v1::Hello MakeHello(const WorkerFlags& flags) {
@@ -86,7 +96,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
     options.host = flags.metrics_listen;
     options.port = flags.metrics_port;
     options.ready = [&status] {
-      const std::string phase = status.Snapshot().phase();
+      const std::string phase = status.phase();
       return phase == "training" ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("worker is ", phase));
     };
     ZF_ASSIGN_OR_RETURN(exporter, services::MetricsExporter::Start(options));
@@ -98,7 +108,10 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   services::WorkerServiceOptions service_options;
   service_options.listen = flags.listen;
   service_options.tls = flags.tls;
-  service_options.status = [&status] { return status.Snapshot(); };
+  const auto snapshots = std::make_shared<trainer::SnapshotStore>();
+  // Who could serve others in plaintext only, while it verifies the coordinator, keeps its snapshots to itself.
+  if (services::PeerTls(flags.tls).ok()) service_options.snapshots = snapshots;
+  service_options.token = token;
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::WorkerService> service,
                       services::WorkerService::Start(service_options));
   logger.Info(absl::StrCat("worker service on port ", service->port()));
@@ -114,7 +127,11 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
                       services::SessionClient::Connect(session_options));
   say(absl::StrCat("connected to the coordinator at ", flags.coordinator, "; waiting for the fleet to form"));
   trainer::WorkerRunOptions options;
+  services::SnapshotClient peers({.tls = flags.tls, .token = token});
+  options.snapshots = snapshots;
+  options.peers = &peers;
   options.hello = MakeHello(flags);
+  options.hello.set_service_address(ServiceAddress(flags, service->port()).ToString());
   options.device = {.kind = device, .threads = flags.threads, .local_rank = flags.local_rank};
   options.stop_signal = [&signals] { return signals.First(); };
   options.placed = [&](int rank, uint64_t generation, const std::string& line) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/commands/command_line.h"
 #include "gmock/gmock.h"
@@ -37,7 +38,7 @@ std::vector<std::string> AllCommands(const std::string& path = "zerofleet") {
        std::vector<std::string>(absl::StrSplit(help.substr(list + 11, help.find("\n\n", list) - list - 11), '\n'))) {
     if (line.size() < 3 || line[2] == ' ') continue;
     const std::string name = line.substr(2, line.find(' ', 2) - 2);
-    for (const std::string& below : AllCommands(path + " " + name)) all.push_back(below);
+    for (const std::string& below : AllCommands(absl::StrCat(path, " ", name))) all.push_back(below);
   }
   return all;
 }

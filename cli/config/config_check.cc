@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -51,10 +52,14 @@ std::vector<IntegerRow> IntegerRows(const v1::Config& c) {
       {"evaluate.batches", c.evaluate().batches(), 1, kBillion},
       {"checkpoint.every_steps", c.checkpoint().every_steps(), 0, 1000 * kBillion},
       {"checkpoint.keep", c.checkpoint().keep(), 1, kBillion},
+      {"checkpoint.replicate", c.checkpoint().replicate(), 0, 1},
+      {"checkpoint.snapshot_every_steps", c.checkpoint().snapshot_every_steps(), 0, 1000 * kBillion},
       {"restart.max_per_rank", c.restart().max_per_rank(), 0, 1'000'000},
       {"restart.min_workers", c.restart().min_workers(), 0, 1024},
       {"restart.spares", c.restart().spares(), 0, 1024},
       {"restart.window_steps", c.restart().window_steps(), 0, 1000 * kBillion},
+      {"integrity.every_steps", c.integrity().every_steps(), 0, 1000 * kBillion},
+      {"integrity.replay_every_steps", c.integrity().replay_every_steps(), 0, 1000 * kBillion},
   };
 }
 
@@ -247,6 +252,10 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
                        absl::StrCat("must be 0 where restart.max_per_rank is 0 and the first loss ends ",
                                     "the run, got ", config.restart().spares()));
   }
+  if (config.checkpoint().replicate() > 0 && config.checkpoint().snapshot_every_steps() == 0) {
+    return draft.Error("checkpoint.replicate", absl::StrCat("needs checkpoint.snapshot_every_steps, which is 0; got ",
+                                                            config.checkpoint().replicate()));
+  }
   if (config.restart().min_workers() > workers) {
     return draft.Error("restart.min_workers", absl::StrCat("must be <= parallel.workers, ", workers, ", got ",
                                                            config.restart().min_workers()));
@@ -266,6 +275,22 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
       "batch.global_sequences",
       absl::StrCat(global, " is not a multiple of parallel.workers x batch.micro_sequences = ", workers, " x ", micro,
                    " = ", pass, "; ", below > 0 ? absl::StrCat(below, " or ") : "", below + pass, " is"));
+}
+
+// A check that has nothing to compare would be a promise that is not kept.
+absl::Status CheckIntegrity(const ConfigDraft& draft) {
+  const v1::Config& config = draft.config;
+  constexpr char kParameters[] = "integrity.every_steps", kReplays[] = "integrity.replay_every_steps";
+  for (const auto& [key, every] : {std::pair{kParameters, config.integrity().every_steps()},
+                                   std::pair{kReplays, config.integrity().replay_every_steps()}}) {
+    if (every == 0) continue;
+    if (config.parallel().workers() == 1) return draft.Error(key, "must be 0 for a single worker: nothing is compared");
+    if (config.device() == "cuda") return draft.Error(key, "is not supported on device cuda; must be 0");
+  }
+  if (config.integrity().every_steps() > 0 && config.parallel().zero_stage() == 3) {
+    return draft.Error(kParameters, "must be 0 in parallel.zero_stage 3, where no parameter is kept twice");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRun(const ConfigDraft& draft) {
@@ -293,6 +318,7 @@ absl::Status CheckConfig(const ConfigDraft& draft) {
   ZF_RETURN_IF_ERROR(CheckModel(draft));
   ZF_RETURN_IF_ERROR(CheckData(draft));
   ZF_RETURN_IF_ERROR(CheckParallel(draft));
+  ZF_RETURN_IF_ERROR(CheckIntegrity(draft));
   return CheckRun(draft);
 }
 

@@ -115,6 +115,8 @@ void FillRun(ConfigDraft& draft) {
   if (!draft.Given("checkpoint.dir")) checkpoint.set_dir("checkpoints");
   if (!draft.Given("checkpoint.every_steps")) checkpoint.set_every_steps(100);
   if (!draft.Given("checkpoint.keep")) checkpoint.set_keep(3);
+  if (!draft.Given("checkpoint.replicate")) checkpoint.set_replicate(0);
+  if (!draft.Given("checkpoint.snapshot_every_steps")) checkpoint.set_snapshot_every_steps(0);
   if (!draft.Given("device")) config.set_device("auto");
   if (!draft.Given("collectives")) config.set_collectives("auto");
   v1::RestartConfig& restart = *config.mutable_restart();
@@ -126,6 +128,9 @@ void FillRun(ConfigDraft& draft) {
   if (!draft.Given("restart.hang_timeout_seconds")) restart.set_hang_timeout_seconds(0);
   if (!draft.Given("restart.window_steps")) restart.set_window_steps(0);
   if (!draft.Given("seed")) config.set_seed(1);
+  v1::IntegrityConfig& integrity = *config.mutable_integrity();
+  if (!draft.Given("integrity.every_steps")) integrity.set_every_steps(0);
+  if (!draft.Given("integrity.replay_every_steps")) integrity.set_replay_every_steps(0);
 }
 
 }  // namespace

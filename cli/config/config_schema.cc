@@ -70,6 +70,8 @@ constexpr KeyText kKeyTexts[] = {
     {"checkpoint.dir", "Directory of checkpoints, logs and the local coordinator's state."},
     {"checkpoint.every_steps", "Steps between checkpoints; 0: only at the end."},
     {"checkpoint.keep", "Committed checkpoints to keep."},
+    {"checkpoint.replicate", "1: another rank, on another node if possible, keeps copies of each rank's snapshots."},
+    {"checkpoint.snapshot_every_steps", "Steps between snapshots in host memory; 0: none."},
     {"device", "Where to compute."},
     {"collectives", "What carries the collectives."},
     {"restart", "Forming the fleet and losing workers."},
@@ -82,6 +84,10 @@ constexpr KeyText kKeyTexts[] = {
     {"restart.spares", "Workers beyond parallel.workers that wait to take a lost rank's place."},
     {"restart.window_steps", "max_per_rank counts the losses of so many steps; 0: of the whole run."},
     {"seed", "Of the weights and of the order of the data."},
+    {"integrity", "Finding numbers that went wrong in silence."},
+    {"integrity.every_steps", "Steps between comparisons of the ranks' copies of the parameters; 0: never."},
+    {"integrity.replay_every_steps",
+     "Steps between those at which another rank computes a rank's first micro-batch again; 0: never."},
 };
 
 Json FieldSchema(const FieldDescriptor& field, const std::string& key);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "cli/config/config.h"
 #include "gmock/gmock.h"
@@ -29,8 +30,8 @@ std::string Invalid(const Json& schema, const Json& value, const std::string& pa
   if (type == "object") {
     if (!value.is_object()) return path + ": not an object";
     for (const auto& [name, member] : value.items()) {
-      if (!schema["properties"].contains(name)) return path + "." + name + ": unknown";
-      const std::string wrong = Invalid(schema["properties"][name], member, path + "." + name);
+      if (!schema["properties"].contains(name)) return absl::StrCat(path, ".", name, ": unknown");
+      const std::string wrong = Invalid(schema["properties"][name], member, absl::StrCat(path, ".", name));
       if (!wrong.empty()) return wrong;
     }
     return "";
@@ -59,7 +60,7 @@ std::string Invalid(const Json& schema, const Json& value, const std::string& pa
 // Every leaf of the schema, with its own schema.
 void Leaves(const Json& schema, const std::string& path, std::map<std::string, Json>& leaves) {
   for (const auto& [name, member] : schema["properties"].items()) {
-    const std::string key = path.empty() ? name : path + "." + name;
+    const std::string key = path.empty() ? name : absl::StrCat(path, ".", name);
     EXPECT_TRUE(member.contains("description")) << key << ": add it to the table in config_schema.cc";
     if (member.value("type", "") == "object") {
       EXPECT_EQ(member["additionalProperties"], false) << key;
@@ -106,7 +107,7 @@ TEST(ConfigSchema, ExamplesValidate) {
     const absl::StatusOr<v1::Config> config = LoadConfig("examples/" + name, {});
     ASSERT_TRUE(config.ok()) << config.status();
     Json document = ProtoToJson(*config);
-    if (document["model"]["preset"] == "") document["model"].erase("preset");
+    if (document["model"]["preset"].get<std::string>().empty()) document["model"].erase("preset");
     EXPECT_EQ(Invalid(schema, document), "") << name;
   }
 }

@@ -33,7 +33,8 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
             "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 } "
             "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 } "
             "device: \"auto\" collectives: \"auto\" "
-            "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1");
+            "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1 "
+            "integrity { }");
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {
@@ -136,6 +137,9 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"steps=1000000000000", "batch.global_sequences=1000000000"},
        "--set: steps: steps x batch.global_sequences x model.context = 1.0e+24 tokens; at most 4.0e+18 can be counted"},
       {{"checkpoint.dir="}, "--set: checkpoint.dir: must name a directory, such as checkpoints"},
+      {{"checkpoint.replicate=2"}, "--set: checkpoint.replicate: must be 0 to 1, got 2"},
+      {{"checkpoint.replicate=1"},
+       "--set: checkpoint.replicate: needs checkpoint.snapshot_every_steps, which is 0; got 1"},
       {{"checkpoint.keep=0"}, "--set: checkpoint.keep: must be 1 to 1000000000, got 0"},
       {{"collectives=in_process", "parallel.workers=2"},
        "--set: collectives: in_process supports a single worker, got 2; use ucx"},
@@ -144,6 +148,12 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"restart.spares=2", "restart.max_per_rank=0"},
        "--set: restart.spares: must be 0 where restart.max_per_rank is 0 and the first loss ends the run, got 2"},
       {{"restart.min_workers=2"}, "--set: restart.min_workers: must be <= parallel.workers, 1, got 2"},
+      {{"integrity.every_steps=-1"}, "--set: integrity.every_steps: must be 0 to 1000000000000, got -1"},
+      {{"integrity.every_steps=5"}, "--set: integrity.every_steps: must be 0 for a single worker: nothing is compared"},
+      {{"integrity.replay_every_steps=5"},
+       "--set: integrity.replay_every_steps: must be 0 for a single worker: nothing is compared"},
+      {{"integrity.every_steps=5", "parallel.workers=2", "parallel.zero_stage=3"},
+       "--set: integrity.every_steps: must be 0 in parallel.zero_stage 3, where no parameter is kept twice"},
       {{"restart.heartbeat_timeout_seconds=0"},
        "--set: restart.heartbeat_timeout_seconds: must be 0.1 to 1e6 seconds, got 0"},
   };

@@ -5,9 +5,6 @@
 #include <string>
 
 #include "cli/config/key_words.h"
-
-#include <string>
-
 #include "gtest/gtest.h"
 
 namespace zerofleet::cli {
@@ -110,7 +107,8 @@ TEST(ConfigText, SuggestsByMeaningBeforeSpelling) {
       "workers)");
   EXPECT_EQ(said("dropout: 0.1"), "run.yaml:1: dropout: unknown key; there is no dropout");
   EXPECT_EQ(said("every_steps: 5"),
-            "run.yaml:1: every_steps: unknown key; did you mean evaluate.every_steps or checkpoint.every_steps?");
+            "run.yaml:1: every_steps: unknown key; did you mean evaluate.every_steps, checkpoint.every_steps or "
+            "integrity.every_steps?");
   EXPECT_EQ(said("learning_rat: 5"), "run.yaml:1: learning_rat: unknown key; did you mean optimizer.learning_rate?");
   EXPECT_EQ(said("evaluate: {zzz: 5}"),
             "run.yaml:1: evaluate.zzz: unknown key; the keys of evaluate are every_steps, batches");

@@ -215,7 +215,8 @@ class Follower {
           absl::StrCat("zerofleet: killed by a second ", SignalName(stop_signal_), record_.CheckpointText()));
       return stopped_code;
     }
-    if (record_.end && !options_.fleet.HasFailure()) {
+    // Who is killed once the run's end is told has nothing left to do.
+    if (record_.end && !options_.fleet.HasFaultyChild()) {
       if (options_.report != nullptr) ZF_RETURN_IF_ERROR(options_.report->status());
       return record_.end->stopped() ? stopped_code : 0;
     }

@@ -2,6 +2,7 @@
 #include "cli/launcher/local_fleet.h"
 
 #include <sched.h>
+#include <signal.h>
 
 #include <algorithm>
 
@@ -189,10 +190,15 @@ bool LocalFleet::Reap() {
 }
 
 bool LocalFleet::HasFailure() const {
+  return HasFaultyChild() ||
+         std::any_of(children_.begin(), children_.end(), [](const auto& child) { return child->signal() == SIGKILL; });
+}
+
+bool LocalFleet::HasFaultyChild() const {
   // A child that was sent a signal to stop has stopped the run in an orderly way; the run's events show the outcome.
   return std::any_of(children_.begin(), children_.end(), [](const auto& child) {
-    const int code = child->exit_code();
-    return child->signal() != 0 || (code != 0 && code != 130 && code != 143);
+    const int code = child->exit_code(), signal = child->signal();
+    return (signal != 0 && signal != SIGKILL) || (signal == 0 && code != 0 && code != 130 && code != 143);
   });
 }
 

@@ -56,6 +56,8 @@ class LocalFleet {
   bool Reap();
   // Whether one was killed, or has ended with another exit code than 0 or that of a stop.
   bool HasFailure() const;
+  // Whether one has ended by a fault of its own: all of these but SIGKILL, which comes from outside.
+  bool HasFaultyChild() const;
   void KillAll();
   // Keeps the children's logs from growing without bound; to be called now and then.
   void BoundLogs();

@@ -1,4 +1,7 @@
 // A process's Prometheus metrics as numbers: what `zerofleet bench` reads from the workers it has started.
+//
+// By hand, since it is one GET of a page that a worker of our own serves on loopback: an HTTP client library would be
+// linked into every executable for this alone.
 #ifndef ZEROFLEET_CLI_LAUNCHER_SCRAPE_H_
 #define ZEROFLEET_CLI_LAUNCHER_SCRAPE_H_
 

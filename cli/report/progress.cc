@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <ostream>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,9 +13,10 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr double kLineSeconds = 2;      // between two plain lines
-constexpr double kRedrawSeconds = 0.1;  // between two drawings of the bar
-constexpr int64_t kShortRun = 20;       // steps; all steps of such a run are shown
+constexpr double kLineSeconds = 2;        // between two plain lines
+constexpr double kFailedSaveSeconds = 5;  // between two saves that fail in a row
+constexpr double kRedrawSeconds = 0.1;    // between two drawings of the bar
+constexpr int64_t kShortRun = 20;         // steps; all steps of such a run are shown
 constexpr int kLeastCells = 6, kMostCells = 24;
 constexpr int kBarFrame = 3;  // "[", "] "
 constexpr char kClearLine[] = "\r\x1b[K";
@@ -28,7 +28,7 @@ constexpr double kNewestWeight = 0.1;
 }  // namespace
 
 Progress::Progress(std::ostream& out, const Clock& clock, Terminal terminal)
-    : out_(out), clock_(clock), terminal_(std::move(terminal)), started_(clock.MonotonicSeconds()) {}
+    : out_(out), clock_(clock), terminal_(terminal), started_(clock.MonotonicSeconds()) {}
 
 void Progress::Show(const v1::Event& event) {
   switch (event.body_case()) {
@@ -40,6 +40,7 @@ void Progress::Show(const v1::Event& event) {
       return Note(absl::StrCat("step ", event.checkpoint().step(), ": checkpoint ", event.checkpoint().path(), ", ",
                                HumanBytes(event.checkpoint().bytes()), " in ",
                                HumanSeconds(event.checkpoint().write_seconds())));
+    case v1::Event::kSaveFailed: return ShowFailedSave(event.save_failed());
     case v1::Event::kRecovery:
       return Note(absl::StrFormat("recovered in %.1f s: going on from step %d, with %d %s to do again",
                                   event.recovery().seconds(), event.recovery().resumed_step(),
@@ -51,6 +52,16 @@ void Progress::Show(const v1::Event& event) {
     case v1::Event::kLost:
     case v1::Event::BODY_NOT_SET: return;
   }
+}
+
+// Each one, unless they follow each other too closely to be read.
+void Progress::ShowFailedSave(const v1::SaveFailedEvent& failed) {
+  const double now = clock_.MonotonicSeconds();
+  if (failed.in_a_row() > 1 && now - failed_save_shown_ < kFailedSaveSeconds) return;
+  failed_save_shown_ = now;
+  const std::string again =
+      failed.in_a_row() > 1 ? absl::StrCat("; ", failed.in_a_row(), " saves in a row have failed") : "";
+  Note(absl::StrCat("step ", failed.step(), ": no checkpoint: ", failed.message(), again));
 }
 
 void Progress::ShowStart(const v1::StartEvent& start) {

@@ -29,6 +29,7 @@ class Progress {
 
  private:
   void ShowStart(const v1::StartEvent& start);
+  void ShowFailedSave(const v1::SaveFailedEvent& failed);
   void ShowStep(const v1::StepEvent& step);
   // The figures of a step, the least important left out where `columns` (0: any) do not hold them all.
   std::string StepText(const v1::StepEvent& step, int columns) const;
@@ -40,6 +41,7 @@ class Progress {
   const Terminal terminal_;
   int64_t steps_ = 0, first_step_ = 0;  // of the run; completed before it
   double started_ = 0, shown_ = 0;      // monotonic seconds
+  double failed_save_shown_ = 0;        // too
   double step_seconds_ = 0;             // a running mean, for the time left
   v1::StepEvent step_;                  // the one that the bar shows
   bool line_drawn_ = false;

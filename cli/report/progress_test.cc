@@ -148,5 +148,27 @@ TEST(Progress, TellsEvaluationsAndCheckpoints) {
   EXPECT_EQ(out.str(), "step 10: validation loss 1.2500\nstep 10: checkpoint c/step-00000010, 3.0 MiB in 0.2s\n");
 }
 
+// Each by itself, and not more than can be read.
+TEST(Progress, TellsFailedSavesWithoutAFlood) {
+  std::ostringstream out;
+  FakeClock clock;
+  Progress progress(out, clock, Terminal());
+  const auto fail = [&](int64_t step, int64_t in_a_row) {
+    v1::Event event;
+    event.mutable_save_failed()->set_step(step);
+    event.mutable_save_failed()->set_message("disk full");
+    event.mutable_save_failed()->set_in_a_row(in_a_row);
+    progress.Show(event);
+    return std::exchange(out, std::ostringstream()).str();
+  };
+  clock.Advance(100);
+  EXPECT_EQ(fail(10, 1), "step 10: no checkpoint: disk full\n");
+  clock.Advance(1);
+  EXPECT_EQ(fail(20, 2), "");
+  clock.Advance(5);
+  EXPECT_EQ(fail(30, 3), "step 30: no checkpoint: disk full; 3 saves in a row have failed\n");
+  EXPECT_EQ(fail(50, 1), "step 50: no checkpoint: disk full\n") << "the first after a commit is always told";
+}
+
 }  // namespace
 }  // namespace zerofleet::cli

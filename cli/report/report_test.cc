@@ -47,6 +47,15 @@ TEST(Report, StartSaysWhetherItResumed) {
   EXPECT_NE(ReportLine(event).find(R"("resumed_from":0})"), std::string::npos);
 }
 
+TEST(Report, AFailedSaveIsALine) {
+  v1::Event event;
+  event.mutable_save_failed()->set_step(20);
+  event.mutable_save_failed()->set_rank(-1);
+  event.mutable_save_failed()->set_message("disk full");
+  event.mutable_save_failed()->set_in_a_row(2);
+  EXPECT_EQ(ReportLine(event), R"({"event":"save_failed","step":20,"rank":-1,"message":"disk full","in_a_row":2})");
+}
+
 TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
   v1::Event event;
   v1::EndEvent& end = *event.mutable_end();

@@ -99,6 +99,7 @@ bool RunRecord::Add(const v1::Event& event) {
       last_checkpoint = event.checkpoint();
       committed_step = event.checkpoint().step();
       break;
+    case v1::Event::kSaveFailed: ++failed_saves; break;
     case v1::Event::kFailure: failure = event.failure(); break;
     case v1::Event::kEnd: end = event.end(); break;
     case v1::Event::kRecovery:
@@ -154,6 +155,7 @@ std::string SummaryText(const RunRecord& record, const Terminal& terminal) {
   if (record.recoveries > 0) {
     line("recoveries", absl::StrCat(record.recoveries, ", ", record.lost_steps, " steps done again"));
   }
+  if (record.failed_saves > 0) line("failed saves", absl::StrCat(record.failed_saves));
   if (record.last_checkpoint) {
     line("checkpoint", absl::StrCat(record.last_checkpoint->path(), ", ", HumanBytes(record.last_checkpoint->bytes())));
   }

@@ -44,6 +44,14 @@ TEST(StatusText, ShowsTheRunAndItsMembers) {
             "waiting for 1 more\n");
 }
 
+TEST(StatusText, ShowsASaveThatFailed) {
+  v1::GetStatusResponse status = Training();
+  EXPECT_EQ(StatusText(status).find("last save"), std::string::npos);
+  status.set_save_failure("rank 0 could not write its shard of step 12: disk full");
+  EXPECT_NE(StatusText(status).find("\nlast save failed: rank 0 could not write its shard of step 12: disk full\n"),
+            std::string::npos);
+}
+
 TEST(StatusText, FitsTheTerminal) {
   v1::GetStatusResponse status = Training();
   status.set_message(
@@ -114,7 +122,7 @@ TEST(StatusText, HostsOfOneNameShowTheirAddresses) {
   EXPECT_NE(text_of(status).find("trainer (10.0.0.3)"), std::string::npos) << text_of(status);
   EXPECT_NE(text_of(status).find("trainer (10.0.0.4)"), std::string::npos);
   status.mutable_members(1)->set_address("10.0.0.3");
-  EXPECT_EQ(text_of(status).find("("), std::string::npos) << text_of(status);
+  EXPECT_EQ(text_of(status).find('('), std::string::npos) << text_of(status);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace zerofleet::cli {
 namespace {
 
-Terminal::Environment Environment(std::map<std::string, std::string> variables) {
+Terminal::Environment Environment(const std::map<std::string, std::string>& variables) {
   return [variables](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
@@ -75,8 +75,8 @@ TEST(Terminal, AFileHasAnyWidthAndNoColor) {
 
 TEST(Terminal, ColorIsWhereItIsWelcome) {
   Screen screen(80, 24);
-  const auto painted = [&](std::map<std::string, std::string> variables) {
-    return Terminal::Of(screen.descriptor(), Environment(std::move(variables))).Paint(Style::kError, "x");
+  const auto painted = [&](const std::map<std::string, std::string>& variables) {
+    return Terminal::Of(screen.descriptor(), Environment(variables)).Paint(Style::kError, "x");
   };
   EXPECT_EQ(painted({{"TERM", "xterm"}}), "\x1b[1;31mx\x1b[0m");
   EXPECT_EQ(painted({{"TERM", "xterm"}, {"NO_COLOR", ""}}), "\x1b[1;31mx\x1b[0m") << "empty: as if it were not set";
