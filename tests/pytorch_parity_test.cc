@@ -103,7 +103,7 @@ struct ParityRun {
     device->Copy(*stream, token_buffer, tokens.data(), static_cast<int64_t>(tokens.size() * sizeof(int32_t)));
     EXPECT_TRUE(engine
                     ->Launch({step, learning_rate, kBatch * context},
-                             [&](int64_t) -> absl::StatusOr<model::MicroBatch> {
+                             [&](int, int64_t) -> absl::StatusOr<model::MicroBatch> {
                                return model::MicroBatch{kBatch, context, token_buffer, token_buffer + kBatch * context};
                              })
                     .ok());

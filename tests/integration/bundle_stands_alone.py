@@ -51,6 +51,10 @@ class BundleStandsAlone(fleet.FleetTest):
                 place = pathlib.Path(found.group(1)).resolve()
                 self.assertTrue(place.is_relative_to(self.bundle.resolve()), f"{program.name}: {line}")
 
+    def test_no_kill_point_is_in_it(self):
+        for program in self.programs():
+            self.assertNotIn(b"ZEROFLEET_KILL_AT", program.read_bytes(), f"{program.name} can be told to kill itself")
+
     def test_shells_and_man_find_their_files(self):
         share = self.bundle / "share"
         for file, begin in (("man/man1/zerofleet.1", '.\\"'), ("bash-completion/completions/zerofleet", "# Completion"),

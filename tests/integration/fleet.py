@@ -118,6 +118,17 @@ class FleetTest(unittest.TestCase):
         path.write_text(json.dumps(config, indent=1))  # JSON is YAML
         return path
 
+    def small_disk(self, size):
+        """A file system of its own with so much room, which only root can have; skips the test elsewhere."""
+        if os.geteuid() != 0:
+            self.skipTest("SKIPPED: mounting a small file system needs root")
+        disk = self.work / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)], capture_output=True).returncode != 0:
+            self.skipTest("SKIPPED: this machine lets no one mount a file system")
+        self.addCleanup(subprocess.run, ["umount", str(disk)])
+        return disk
+
     # --- commands
 
     def environment(self):

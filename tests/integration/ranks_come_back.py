@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import signal
+import struct
 import time
 
 import fleet
@@ -33,6 +34,35 @@ class StoppedThread:
         """Until the process was killed: its parent learns of that only when the holder has."""
         while not os.WIFSIGNALED(os.waitpid(self.thread, WAIT_ALL)[1]):
             pass
+
+
+def arenas(pid):
+    """(begin, end) of what a process has reserved for itself: private, writable, without a name."""
+    lines = pathlib.Path("/proc", str(pid), "maps").read_text(encoding="utf-8").splitlines()
+    ranges = [line.split()[0] for line in lines if line.split()[1] == "rw-p" and len(line.split()) == 5]
+    return [tuple(int(word, 16) for word in each.split("-")) for each in ranges]
+
+
+def change_weights(pid):
+    """One bit of every layer norm's gains in the memory of another process: how many there were until it was gone.
+
+    Where nothing has been learnt yet, the gains are 1."""
+    gains, changed = struct.pack("<24f", *[1.0] * 24), 0
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        try:
+            for begin, end in arenas(pid):
+                memory.seek(begin)
+                content = memory.read(end - begin)
+                at = content.find(gains)
+                while at >= 0:
+                    memory.seek(begin + at + 2)
+                    memory.write(bytes([content[at + 2] ^ 0x40]))
+                    changed += 1
+                    at = content.find(gains, at + len(gains))
+        except OSError as error:
+            if changed == 0:
+                raise error
+    return changed
 
 
 class RanksComeBack(fleet.FleetTest):
@@ -112,6 +142,30 @@ class RanksComeBack(fleet.FleetTest):
             time.sleep(self.draw.uniform(0, 0.3))  # another moment of a step each time
         self.assert_recovered(self.ended(process, report), 3)
 
+    def test_a_peers_memory_replaces_storage(self):
+        # Nothing is saved before the end, so that whatever is loaded comes from memory.
+        config = self.run_config("memory", checkpoint={"every_steps": 0, "snapshot_every_steps": 2, "replicate": 1})
+        report = self.work / "memory.jsonl"
+        process = self.start("train", self.write_config(config), "--report", report)
+        self.wait_for(process, report, "step", 30)
+        for kill in range(1, 4):
+            self.kill_one()
+            self.wait_for(process, report, "recovery", kill)
+            self.wait_for(process, report, "step", 30 + 40 * kill)
+            self.assertEqual(list((self.work / "memory").glob("step-*")), [])
+        run = self.ended(process, report)
+        self.assert_recovered(run, 3)
+        for told in run.of("recovery"):
+            self.assertGreater(told["resumed_step"], 0, "a recovery began again from the seed")
+        self.assertNotIn("could not", run.err)
+
+    def test_without_copies_a_loss_goes_back_to_the_checkpoint(self):
+        process, report = self.started(self.run_config("own", checkpoint={"snapshot_every_steps": 3}))
+        self.kill_one()
+        run = self.ended(process, report)
+        self.assert_recovered(run, 1)
+        self.assertEqual(run.of("recovery")[0]["resumed_step"] % 10, 0)
+
     def test_two_ranks_at_once(self):
         process, report = self.started(self.run_config("two"))
         for pid in self.workers()[:2]:
@@ -148,6 +202,26 @@ class RanksComeBack(fleet.FleetTest):
         self.assert_recovered(run, 1)
         self.assertRegex(run.of("recovery")[0]["cause"],
                          r"^lost rank \d .*: hangs: the others have waited for \d.*rank \d has not arrived at \w+ of [\w.]+ ")
+
+    def test_a_rank_whose_memory_changes(self):
+        # So small a learning rate that all steps see the weights of the first. In stage 0 each rank updates its own copy.
+        still = {"parallel": {"zero_stage": 0}, "optimizer": {"learning_rate": 1e-12}}
+        losses = self.train(self.run_config("still", **still)).column("loss")
+        for key, compared in (("every_steps", "parameters"), ("replay_every_steps", "gradients of a micro-batch")):
+            with self.subTest(key):
+                process, report = self.started(self.run_config(key, integrity={key: 2}, **still))
+                try:
+                    self.assertGreater(change_weights(self.workers()[1]), 0)
+                except PermissionError:
+                    process.kill()
+                    self.skipTest("this process may not write to another's memory")
+                run = self.ended(process, report)
+                self.assertEqual(run.code, 0, run.err[-3000:])
+                self.assertEqual(len(run.of("recovery")), 1, run.err[-3000:])
+                self.assertRegex(run.of("recovery")[0]["cause"], r"^lost rank 1 .*silent data corruption at step \d+: rank 1 "
+                                 rf"disagrees with the majority on the {compared}")
+                self.assert_same_bits(losses, run.column("loss"), "after the recovery")
+                self.assert_nothing_left()
 
     def test_fewer_workers_go_on_and_more_join(self):
         config = self.run_config("elastic", restart={"min_workers": 2, "form_timeout_seconds": 4})

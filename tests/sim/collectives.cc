@@ -1,4 +1,4 @@
-// Barriers that carry a stop flag; see collectives.h.
+// Barriers that carry two flags; see collectives.h.
 #include "tests/sim/collectives.h"
 
 #include <utility>
@@ -30,11 +30,27 @@ void Collectives::Break(uint64_t generation) {
                [this, generation] { Finish(groups_[generation], absl::UnavailableError("a peer was lost")); });
 }
 
+// Ranks that are corrupt differ from each other too, so that the others are the majority, if they are one.
+Collectives::Outcome Collectives::Compare(const Group& group) {
+  Outcome outcome;
+  for (const auto& [rank, arrival] : group.arrived) {
+    outcome.stop = outcome.stop || arrival.stop;
+    outcome.sending = outcome.sending || arrival.sending;
+    if (arrival.corrupt) outcome.disagreement.add_ranks(rank);
+  }
+  if (outcome.disagreement.ranks().empty()) return outcome;
+  outcome.status = absl::AbortedError("the ranks disagree");
+  if (2 * outcome.disagreement.ranks_size() < static_cast<int>(group.arrived.size())) return outcome;
+  outcome.disagreement.set_undecided(true);
+  outcome.disagreement.clear_ranks();
+  for (const auto& [rank, arrival] : group.arrived) outcome.disagreement.add_ranks(rank);
+  return outcome;
+}
+
 void Collectives::Finish(Group& group, const absl::Status& status) {
-  bool stop = false;
-  for (const auto& [rank, arrival] : group.arrived) stop = stop || arrival.stop;
+  const Outcome outcome = status.ok() ? Compare(group) : Outcome{status, false, false, {}};
   for (auto& [rank, arrival] : std::exchange(group.arrived, {})) {
-    world_.After(world_.Delay(), [done = std::move(arrival.done), status, stop] { done(status, stop); });
+    world_.After(world_.Delay(), [done = std::move(arrival.done), outcome] { done(outcome); });
   }
 }
 

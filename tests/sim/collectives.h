@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "tests/sim/world.h"
+#include "zerofleet/v1/coordinator.pb.h"
 
 namespace zerofleet::sim {
 
@@ -16,11 +17,17 @@ class Collectives {
  public:
   explicit Collectives(World& world) : world_(world) {}
 
+  struct Outcome {
+    absl::Status status;
+    bool stop = false, sending = false;  // of any rank
+    v1::Disagreement disagreement;       // of a status that is not OK: what every rank found the others to be
+  };
   struct Arrival {
     int64_t sequence = 0;  // all ranks run the same collectives
     uint64_t state = 0;    // and have the same state
-    bool stop = false;
-    std::function<void(const absl::Status& status, bool stop)> done;  // stop: of any rank
+    bool stop = false, sending = false;
+    bool corrupt = false;  // this rank has computed something else, which the ranks find by comparing
+    std::function<void(const Outcome& outcome)> done;
   };
 
   void Arrive(uint64_t generation, int rank, int world_size, Arrival arrival);
@@ -34,6 +41,7 @@ class Collectives {
   };
 
   void Finish(Group& group, const absl::Status& status);
+  static Outcome Compare(const Group& group);
 
   World& world_;
   std::map<uint64_t, Group> groups_;  // by generation

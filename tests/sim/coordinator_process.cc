@@ -58,7 +58,9 @@ void CoordinatorProcess::Crash() {
   network_.Serve(nullptr);
   if (persisting_ && world_.Chance(0.5))
     disk_.state() = std::get<coordinator::PersistState>(outputs_.front().action).state;
-  if (!manifests_.empty() && world_.Chance(0.5)) Commit(manifests_.front()).IgnoreError();
+  if (saves_.empty() || !world_.Chance(0.5)) return;
+  if (const auto* write = std::get_if<coordinator::WriteManifest>(&saves_.front()))
+    Commit(write->manifest).IgnoreError();
 }
 
 void CoordinatorProcess::Freeze(double seconds) {
@@ -113,8 +115,9 @@ absl::Status CoordinatorProcess::Do(const coordinator::Output& output) {
   } else if (const auto* close = std::get_if<coordinator::CloseSession>(&output.action)) {
     network_.CloseByCoordinator(close->member);
   } else if (const auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {
-    manifests_.push_back(write->manifest);
-    if (manifests_.size() == 1) WriteNextManifest();
+    Store(*write);
+  } else if (const auto* discard = std::get_if<coordinator::DiscardSave>(&output.action)) {
+    Store(*discard);
   } else if (const auto* publish = std::get_if<coordinator::PublishEvent>(&output.action)) {
     if (publish->event.has_lost()) hooks_.lost(publish->event.lost());
     if (publish->event.has_end()) stopped_ = publish->event.end().stopped();
@@ -141,21 +144,34 @@ void CoordinatorProcess::Persist(const coordinator::CoordinatorState& state) {
   });
 }
 
-void CoordinatorProcess::WriteNextManifest() {
-  // It first reads all shards again; a recovery may overtake it.
-  const double seconds = disk_.WriteSeconds() + (world_.Chance(0.2) ? world_.Uniform(0, 4) : 0);
-  world_.After(seconds, [this] { ManifestIsWritten(); });
+void CoordinatorProcess::Store(std::variant<coordinator::WriteManifest, coordinator::DiscardSave> save) {
+  saves_.push_back(std::move(save));
+  if (saves_.size() == 1) StoreNext();
 }
 
-void CoordinatorProcess::ManifestIsWritten() {
-  if (!alive_) return;
-  const v1::CheckpointManifest manifest = std::move(manifests_.front());
-  manifests_.pop_front();
+void CoordinatorProcess::StoreNext() {
+  // A commit first reads all shards again; a recovery may overtake it.
+  const double seconds = disk_.WriteSeconds() + (world_.Chance(0.2) ? world_.Uniform(0, 4) : 0);
+  world_.After(seconds, [this] {
+    if (!alive_) return;
+    const auto save = std::move(saves_.front());
+    saves_.pop_front();
+    const coordinator::CoordinatorEvent stored = std::visit([this](const auto& what) { return Stored(what); }, save);
+    if (!saves_.empty()) StoreNext();
+    Feed(stored);
+  });
+}
+
+coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::WriteManifest& write) {
   absl::StatusOr<coordinator::CommittedStep> committed = absl::PermissionDeniedError("read-only");
-  if (!std::exchange(manifest_fails_, false)) committed = Commit(manifest);
-  if (!manifests_.empty()) WriteNextManifest();
-  Feed(coordinator::ManifestWritten{manifest.step(), committed.status(),
-                                    committed.ok() ? *committed : coordinator::CommittedStep()});
+  if (!std::exchange(manifest_fails_, false) && !disk_.IsFull()) committed = Commit(write.manifest);
+  return coordinator::ManifestWritten{write.manifest.step(), committed.status(),
+                                      committed.ok() ? *committed : coordinator::CommittedStep()};
+}
+
+coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::DiscardSave& discard) {
+  disk_.Discard(discard);
+  return coordinator::SaveDiscarded{discard.step, discard.generation};
 }
 
 absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest) {

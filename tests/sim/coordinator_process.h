@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "coordinator/coordinator.h"
@@ -56,8 +57,10 @@ class CoordinatorProcess : public CoordinatorEnd {
   void CarryOut();
   absl::Status Do(const coordinator::Output& output);
   void Persist(const coordinator::CoordinatorState& state);
-  void WriteNextManifest();
-  void ManifestIsWritten();
+  void Store(std::variant<coordinator::WriteManifest, coordinator::DiscardSave> save);
+  void StoreNext();
+  coordinator::CoordinatorEvent Stored(const coordinator::WriteManifest& write);
+  coordinator::CoordinatorEvent Stored(const coordinator::DiscardSave& discard);
   absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest);
   void OnStorageFailure(const absl::Status& status);
 
@@ -73,7 +76,8 @@ class CoordinatorProcess : public CoordinatorEnd {
   double clock_offset_ = 0;
   std::vector<coordinator::CoordinatorEvent> held_;  // while it is stopped
   std::deque<coordinator::Output> outputs_;
-  std::deque<v1::CheckpointManifest> manifests_;  // the first is being written
+  // The first is being carried out.
+  std::deque<std::variant<coordinator::WriteManifest, coordinator::DiscardSave>> saves_;
 };
 
 }  // namespace zerofleet::sim

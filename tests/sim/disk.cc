@@ -66,6 +66,27 @@ absl::StatusOr<coordinator::CommittedStep> Disk::Commit(const v1::CheckpointMani
   return coordinator::CommittedStep{PathOf(manifest.step()), {}};
 }
 
+void Disk::Advance(const ShardKey& key, Written written) {
+  if (const auto found = shards_.find(key); found != shards_.end()) found->second.written = written;
+}
+
+void Disk::Discard(const coordinator::DiscardSave& discard) {
+  std::erase_if(shards_, [&](const auto& entry) {
+    const bool failed = entry.first.step == discard.step && entry.first.generation == discard.generation;
+    if (failed && entry.second.written != Written::kDurable) {
+      world_.Violate(absl::StrCat("I2: a failed save of step ", discard.step, " is removed while rank ",
+                                  entry.first.rank, " writes into it"));
+    }
+    return failed || entry.first.generation < discard.generation;
+  });
+}
+
+bool Disk::HasShards(int64_t step, uint64_t generation) const {
+  return std::any_of(shards_.begin(), shards_.end(), [&](const auto& entry) {
+    return entry.first.step == step && entry.first.generation == generation;
+  });
+}
+
 absl::Status Disk::SetAside(const std::string& path) {
   const auto found = checkpoints_.find(StepOf(path));
   if (found == checkpoints_.end()) return absl::NotFoundError(absl::StrCat(path, " does not exist"));

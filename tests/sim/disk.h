@@ -29,7 +29,7 @@ struct ShardKey {
   int64_t step;
   uint64_t generation;
   int rank;
-  auto operator<=>(const ShardKey&) const = default;
+  auto operator<=>(const ShardKey&) const = default;  // NOLINT(modernize-use-nullptr): of its own making
 };
 
 class Disk {
@@ -38,17 +38,22 @@ class Disk {
 
   // A write is slow, in parts: begun, complete, durable.
   void BeginShard(const ShardKey& key, uint64_t hash) { shards_[key] = {hash, Written::kBegun}; }
-  void CompleteShard(const ShardKey& key) { shards_[key].written = Written::kComplete; }
-  void SyncShard(const ShardKey& key) { shards_[key].written = Written::kDurable; }
+  void CompleteShard(const ShardKey& key) { Advance(key, Written::kComplete); }
+  void SyncShard(const ShardKey& key) { Advance(key, Written::kDurable); }
+  // Its write failed, and its rank has removed it.
+  void RemoveShard(const ShardKey& key) { shards_.erase(key); }
   // Whatever is not durable is gone.
   void LosePower();
 
   // Commits what this manifest lists, and prunes to the `keep` newest. Never overwrites.
   absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest, int keep);
+  // Removes the shards of a save that failed, and those of older generations.
+  void Discard(const coordinator::DiscardSave& discard);
   absl::Status SetAside(const std::string& path);
   // Flips a bit of the newest checkpoint, if an older one is whole.
   void DamageNewest();
 
+  bool HasShards(int64_t step, uint64_t generation) const;
   bool IsCommitted(int64_t step) const { return checkpoints_.contains(step); }
   bool Lists(const std::string& path) const { return IsCommitted(StepOf(path)); }
   // The state that all its shards hold; DataLoss if one is damaged or missing.
@@ -62,6 +67,9 @@ class Disk {
   // Seconds that the next write takes.
   double WriteSeconds();
   void SlowDownUntil(double time) { slow_until_ = time; }
+  // Until then, whatever a checkpoint needs cannot be written.
+  void FillUntil(double time) { full_until_ = time; }
+  bool IsFull() const { return world_.now() < full_until_; }
   coordinator::CoordinatorState& state() { return state_; }
 
   static std::string PathOf(int64_t step) { return absl::StrCat("ckpt/step-", step); }
@@ -80,6 +88,8 @@ class Disk {
     bool damaged = false;
   };
 
+  // What was removed in the meantime stays so.
+  void Advance(const ShardKey& key, Written written);
   // What is wrong with the shards of a manifest; empty if nothing is.
   std::string WhatIsWrong(const v1::CheckpointManifest& manifest) const;
 
@@ -87,7 +97,7 @@ class Disk {
   std::map<ShardKey, Shard> shards_;
   std::map<int64_t, Checkpoint> checkpoints_;  // by step
   coordinator::CoordinatorState state_;
-  double slow_until_ = 0;
+  double slow_until_ = 0, full_until_ = 0;
 };
 
 }  // namespace zerofleet::sim

@@ -21,7 +21,7 @@ class FleetSimulation {
  public:
   FleetSimulation(uint64_t seed, std::ostream* trace)
       : world_(seed, trace),
-        plan_(DrawPlan(world_)),
+        plan_(DrawPlan(world_, seed)),
         disk_(world_),
         network_(world_, plan_.repeats),
         collectives_(world_),
@@ -41,12 +41,14 @@ class FleetSimulation {
     result_.violation = world_.violation();
     result_.seconds = world_.now();
     result_.recoveries = invariants_.recoveries();
+    result_.failed_saves = invariants_.failed_saves();
+    result_.restored = invariants_.restored();
     return std::move(result_);
   }
 
  private:
   CoordinatorProcess& coordinator() { return *coordinators_.back(); }
-  Machine machine() { return {world_, network_, disk_, collectives_, plan_, pending_}; }
+  Machine machine() { return {world_, network_, disk_, collectives_, plan_, pending_, peers_}; }
 
   void Launch();
   void StartWorker(double after_seconds);
@@ -70,18 +72,21 @@ class FleetSimulation {
   Collectives collectives_;
   Invariants invariants_;
   PendingFaults pending_;
+  Peers peers_;
   std::vector<std::unique_ptr<CoordinatorProcess>> coordinators_;  // the last one serves
   std::vector<std::unique_ptr<SimWorker>> workers_;                // of all launches; the place is the process id
   size_t first_of_launch_ = 0;
   bool withhold_ = false;  // the next replacement does not come
   // Of this launch: what may explain its end.
-  bool place_may_stay_empty_ = false, storage_failed_ = false, stop_asked_ = false, worker_failed_ = false;
+  bool place_may_stay_empty_ = false, save_failed_ = false, state_failed_ = false, stop_asked_ = false,
+       worker_failed_ = false;
   bool done_ = false;
   SimulationResult result_;
 };
 
 void FleetSimulation::Launch() {
-  place_may_stay_empty_ = storage_failed_ = stop_asked_ = worker_failed_ = false;
+  place_may_stay_empty_ = state_failed_ = stop_asked_ = worker_failed_ = false;
+  save_failed_ = disk_.IsFull();
   pending_ = {};
   withhold_ = false;
   first_of_launch_ = workers_.size();
@@ -143,7 +148,10 @@ std::string FleetSimulation::WhyUnexpected(const absl::Status& status) const {
     case absl::StatusCode::kUnavailable: return plan_.ample() && !poison ? "there were restarts left" : "";
     case absl::StatusCode::kCancelled: return stop_asked_ ? "" : "nobody stopped it";
     case absl::StatusCode::kDataLoss:
-    case absl::StatusCode::kResourceExhausted: return storage_failed_ ? "" : "no storage failed";
+    case absl::StatusCode::kResourceExhausted: {
+      const bool last_save = save_failed_ && absl::StrContains(status.message(), "the last save was tried");
+      return state_failed_ || last_save ? "" : "no storage failed, or another save could have been tried";
+    }
     case absl::StatusCode::kDeadlineExceeded: return place_may_stay_empty_ ? "" : "every place was taken again";
     case absl::StatusCode::kInternal: return worker_failed_ ? "" : "no worker failed by itself";
     default: return "no such thing happened";
@@ -190,7 +198,7 @@ void FleetSimulation::Fault() {
 void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
   // Nobody is told that one is lost before it has joined, or before the fleet has formed.
   if (coordinator().fleet().phase == coordinator::Phase::kForming || !IsMember(worker)) place_may_stay_empty_ = true;
-  switch (world_.Below(9)) {
+  switch (world_.Below(10)) {
     case 0:
     case 1: return worker.Kill();
     case 2: return worker.Freeze(world_.Uniform(0.2, 3 * kHeartbeatTimeout));
@@ -208,7 +216,8 @@ void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
       worker_failed_ = true;
       return worker.FailItself(absl::InternalError("simulated"));
     }
-    case 7: {
+    case 7: return worker.Corrupt();
+    case 8: {
       // One that hangs when another is lost does not come to meet the others.
       place_may_stay_empty_ = true;
       const bool others =
@@ -227,11 +236,17 @@ void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
 }
 
 void FleetSimulation::FaultOfStorage() {
-  switch (world_.Below(6)) {
-    case 0: storage_failed_ = true; return coordinator().FailNextManifest();
-    case 1: storage_failed_ = true; return coordinator().FailNextState();
-    case 2: storage_failed_ = pending_.shard_fails = true; return;
+  switch (world_.Below(7)) {
+    case 0: save_failed_ = true; return coordinator().FailNextManifest();
+    case 1: state_failed_ = true; return coordinator().FailNextState();
+    case 2: save_failed_ = pending_.shard_fails = true; return;
     case 3: disk_.DamageNewest(); return;
+    case 4: {
+      const double seconds = world_.Chance(0.3) ? world_.Uniform(10, 40) : world_.Uniform(0.5, 5);
+      world_.Trace("the disk is full for ", seconds, " s");
+      save_failed_ = true;
+      return disk_.FillUntil(world_.now() + seconds);
+    }
     default: disk_.SlowDownUntil(world_.now() + world_.Uniform(1, 10));
   }
 }

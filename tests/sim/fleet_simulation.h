@@ -16,6 +16,8 @@ struct SimulationResult {
   std::string violation;           // empty: every property held
   std::vector<absl::Status> ends;  // of each run but those whose coordinator was killed; the last is OK
   int64_t recoveries = 0;
+  int64_t restored = 0;  // of these, from memory
+  int64_t failed_saves = 0;
   double seconds = 0;  // simulated
 };
 

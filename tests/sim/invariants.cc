@@ -28,7 +28,7 @@ std::string Fingerprint(const coordinator::Fleet& fleet) {
                     member.entered.has_value(), member.failed);
   }
   for (const auto& [step, commit] : fleet.commits)
-    absl::StrAppend(&text, " ", step, "=", commit.shards.size(), commit.writing);
+    absl::StrAppend(&text, " ", step, "=", commit.shards.size(), static_cast<int>(commit.stage));
   return text;
 }
 
@@ -91,14 +91,24 @@ void Invariants::OnSend(const coordinator::Fleet& fleet, const coordinator::Send
          absl::StrCat("I3: generation ", message.generation(), " is told before it is durable"));
   if (message.has_assignment()) OnAssignment(fleet, message.generation(), message.assignment());
   if (message.checkpoint().committed()) CheckIsCommitted(message.checkpoint().step());
+  if (message.has_checkpoint() && !message.checkpoint().committed()) {
+    const v1::CheckpointOutcome& outcome = message.checkpoint();
+    const bool first = told_failed_.insert({message.generation(), outcome.step(), outcome.retry()}).second;
+    Expect(!first || !disk_.HasShards(outcome.step(), message.generation()),
+           absl::StrCat("I2: step ", outcome.step(), " is called failed before nothing is left of it"));
+  }
   if (message.has_load()) {
     const std::string& path = message.load().path();
+    const bool snapshot = message.load().has_snapshot();
     Expect(path.empty() || disk_.Lists(path), absl::StrCat("I2: ", path, " is to be loaded and is not on disk"));
     Expect(views_[message.generation()].complete, "I5: loading begins before all ranks have their places");
     loaded_generation_ = message.generation();
-    loaded_step_ = path.empty() ? 0 : Disk::StepOf(path);
+    loaded_step_ = snapshot ? message.load().snapshot().step() : path.empty() ? 0 : Disk::StepOf(path);
+    from_memory_ = snapshot;
   }
   if (message.has_start()) {
+    restored_ += from_memory_;
+    from_memory_ = false;
     Expect(message.start().step() >= disk_.NewestWhole(),
            absl::StrCat("I7: goes on from step ", message.start().step(), " though step ", disk_.NewestWhole(),
                         " is committed"));
@@ -152,6 +162,7 @@ void Invariants::OnEvent(const v1::Event& event) {
     reached_step_ = 0;
   }
   if (event.has_checkpoint()) CheckIsCommitted(event.checkpoint().step());
+  if (event.has_save_failed()) ++failed_saves_;
   if (event.has_recovery()) {
     const int64_t resumed = event.recovery().resumed_step(), lost = event.recovery().lost_steps();
     Expect(lost == std::max<int64_t>(0, reached_step_ - resumed), absl::StrCat("I7: ", lost, " steps are called lost"));

@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,8 @@ class Invariants {
   // An output is about to be carried out.
   void OnOutput(const coordinator::Fleet& fleet, const coordinator::Output& output);
   int64_t recoveries() const { return recoveries_; }
+  int64_t failed_saves() const { return failed_saves_; }
+  int64_t restored() const { return restored_; }  // views that began with a snapshot
 
   // A manifest was written.
   void OnCommitted(const v1::CheckpointManifest& manifest);
@@ -64,9 +67,12 @@ class Invariants {
   uint64_t newest_generation_ = 0;
   uint64_t loaded_generation_ = 0;  // of the last view that was told to load
   int64_t loaded_step_ = 0;
+  bool from_memory_ = false;  // what they were told to load last is a snapshot
+  int64_t restored_ = 0;
   std::map<uint64_t, ViewSeen> views_;
-  std::map<int64_t, double> losses_;  // reported, by step
-  int64_t recoveries_ = 0;
+  std::set<std::tuple<uint64_t, int64_t, int>> told_failed_;  // generation, step, retry
+  std::map<int64_t, double> losses_;                          // reported, by step
+  int64_t recoveries_ = 0, failed_saves_ = 0;
   int64_t next_step_ = 1;     // to be reported
   int64_t reached_step_ = 0;  // the last that this run reported and still has
 };

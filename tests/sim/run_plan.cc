@@ -3,7 +3,7 @@
 
 namespace zerofleet::sim {
 
-RunPlan DrawPlan(World& world) {
+RunPlan DrawPlan(World& world, uint64_t seed) {
   constexpr int kRestarts[] = {0, 1, 3, kAmpleRestarts, kAmpleRestarts, kAmpleRestarts, kAmpleRestarts, kAmpleRestarts};
   RunPlan plan;
   v1::Config& config = plan.config;
@@ -23,6 +23,12 @@ RunPlan DrawPlan(World& world) {
   config.mutable_checkpoint()->set_keep(plan.keep);
   plan.save_every = 1 + world.Below(4);
   config.mutable_checkpoint()->set_every_steps(plan.save_every);
+  if (seed % 5 == 1 || seed % 5 == 4) {
+    config.mutable_checkpoint()->set_snapshot_every_steps(1 + world.Below(3));
+    config.mutable_checkpoint()->set_replicate(world.Chance(0.7) ? 1 : 0);
+    if (world.Chance(0.7)) plan.save_every = 20;  // so that what is in memory is newer
+    config.mutable_checkpoint()->set_every_steps(plan.save_every);
+  }
   plan.hosts = 1 + world.Below(3);
   plan.repeats = world.Chance(0.3);
   plan.faults = world.Chance(0.1) ? 0 : 2 + world.Below(8);  // some runs meet none at all

@@ -28,7 +28,8 @@ struct RunPlan {
   int workers() const { return config.parallel().workers(); }
 };
 
-RunPlan DrawPlan(World& world);
+// Some seeds have snapshots, which their numbers say: what the others do is not changed by drawing that.
+RunPlan DrawPlan(World& world, uint64_t seed);
 
 }  // namespace zerofleet::sim
 

@@ -9,7 +9,9 @@
 namespace zerofleet::sim {
 
 SimWorker::SimWorker(const Machine& machine, std::string host, int64_t pid)
-    : at_(machine), host_(std::move(host)), pid_(pid) {}
+    : at_(machine), host_(std::move(host)), pid_(pid) {
+  at_.peers[service_address()] = this;
+}
 
 void SimWorker::Start(double after_seconds) {
   Later(after_seconds, [this] {
@@ -17,6 +19,7 @@ void SimWorker::Start(double after_seconds) {
     v1::WorkerMessage message;
     message.mutable_hello()->set_host(host_);
     message.mutable_hello()->set_pid(pid_);
+    message.mutable_hello()->set_service_address(service_address());
     Send(message);
   });
 }
@@ -43,7 +46,7 @@ void SimWorker::Freeze(double seconds) {
 void SimWorker::FailItself(const absl::Status& status) {
   Do([this, status] {
     if (session_ == 0) return Exit();
-    SendFailure(status, false);
+    SendFailure({status, false, false, {}}, false);
     Exit();
   });
 }
@@ -61,6 +64,11 @@ void SimWorker::BreakItsView() {
   if (view_generation_ == 0) return;
   at_.world.Trace("two ranks of generation ", view_generation_, " cannot reach each other");
   at_.collectives.Break(view_generation_);
+}
+
+void SimWorker::Corrupt() {
+  at_.world.Trace("pid ", pid_, " computes something else");
+  corrupt_ = true;
 }
 
 void SimWorker::Do(std::function<void()> what) {
@@ -118,7 +126,7 @@ void SimWorker::Handle(const v1::CoordinatorMessage& message) {
     return BusyFor(at_.world.Uniform(0.05, 1), [this] { MeetOthers(); });
   }
   if (message.has_assignment() && stage_ == Stage::kMeeting) return Enter(message.assignment());
-  if (message.has_load() && stage_ == Stage::kLoading) return Load(message.load().path());
+  if (message.has_load() && stage_ == Stage::kLoading) return Load(message.load());
   if (message.has_start() && stage_ == Stage::kLoading) {
     step_ = message.start().step();
     if (state_ != UninterruptedHash(step_))
@@ -126,6 +134,8 @@ void SimWorker::Handle(const v1::CoordinatorMessage& message) {
     stage_ = Stage::kTraining;
     stopping_ = false;
     arrived_ = step_;
+    snapshot_due_ = step_ + 1;
+    sending_ = false;
     return BeginStep();
   }
   if (!message.has_stop()) return;
@@ -141,12 +151,14 @@ void SimWorker::Send(v1::WorkerMessage message) {
   at_.network.Send(session_, message);
 }
 
-void SimWorker::SendFailure(const absl::Status& status, bool in_view) {
+void SimWorker::SendFailure(const Collectives::Outcome& outcome, bool in_view) {
   v1::WorkerMessage message;
-  message.mutable_failure()->set_code(static_cast<int>(status.code()));
-  message.mutable_failure()->set_message(std::string(status.message()));
-  message.mutable_failure()->set_step(step_);
-  message.mutable_failure()->set_in_view(in_view);
+  v1::Failure& failure = *message.mutable_failure();
+  failure.set_code(static_cast<int>(outcome.status.code()));
+  failure.set_message(std::string(outcome.status.message()));
+  failure.set_step(step_);
+  failure.set_in_view(in_view);
+  if (!outcome.disagreement.ranks().empty()) *failure.mutable_disagreement() = outcome.disagreement;
   Send(message);
 }
 

@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "tests/sim/collectives.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/network.h"
@@ -25,6 +28,9 @@ struct PendingFaults {
   bool shard_fails = false;
 };
 
+class SimWorker;
+using Peers = std::map<std::string, SimWorker*>;  // by service address
+
 struct Machine {
   World& world;
   Network& network;
@@ -32,6 +38,7 @@ struct Machine {
   Collectives& collectives;
   const RunPlan& plan;
   PendingFaults& faults;
+  Peers& peers;
 };
 
 class SimWorker : public SessionEnd {
@@ -49,10 +56,13 @@ class SimWorker : public SessionEnd {
   // It does not come to its next collective, and is deaf to its coordinator but for the end of its session; its
   // heartbeats go on. Where nobody would wait in that collective, nobody could tell: alone, or with another that hangs.
   void Hang() { hangs_next_ = true; }
+  // What it computes next is wrong, without its noticing; the others notice, if there are any.
+  void Corrupt();
   bool hangs() const { return !gone_ && hangs_next_; }
 
   bool gone() const { return gone_; }
   int64_t pid() const { return pid_; }
+  std::string service_address() const { return absl::StrCat("peer:", 1 + pid_); }
   coordinator::MemberId session() const { return session_; }
 
   void Receive(const v1::CoordinatorMessage& message) override;
@@ -71,32 +81,47 @@ class SimWorker : public SessionEnd {
   void Handle(const v1::CoordinatorMessage& message);
 
   void Send(v1::WorkerMessage message);
-  void SendFailure(const absl::Status& status, bool in_view);
+  void SendFailure(const Collectives::Outcome& outcome, bool in_view);
   void Beat();
   void Exit();
 
   void MeetOthers();
   void Enter(const v1::Assignment& assignment);
-  void Load(const std::string& path);
+  void Load(const v1::Load& load);
+  void AnswerLoad(const v1::Load& load, const absl::StatusOr<uint64_t>& state);
+  absl::StatusOr<uint64_t> Restore(const v1::Load& load);
   void BeginStep();
-  void StepDone(const absl::Status& status, bool stop);
+  void StepDone(const Collectives::Outcome& outcome);
+  void TakeSnapshot();
+  void SendCopy(const v1::SnapshotShard& shard, uint64_t state);
   void AfterSteps();
-  void OnViewFailed(const absl::Status& status);
+  void OnViewFailed(const Collectives::Outcome& outcome);
   void LeaveView();
-  void AwaitCommit(int64_t step, std::function<void()> then);
+  void AwaitOutcome(std::function<void()> then);
+  void CommitTheLastSave(std::function<void()> then);
   void OnOutcome(const v1::CheckpointOutcome& outcome);
-  void Save(std::function<void()> then);
+  void Save(int retry, std::function<void()> then);
   void WriteShard();
   void Report(v1::ShardWritten shard, uint64_t generation);
+  void ReportFailed(v1::ShardWritten shard, uint64_t generation);
   bool SavesAfter(int64_t step) const;
+
+  // One part of a snapshot in memory; of its own and of another rank's parts it has the last two.
+  struct Part {
+    v1::SnapshotShard shard;
+    uint64_t state;
+  };
+  using Parts = std::deque<Part>;  // oldest first
+  const Part* Find(const v1::SnapshotShard& shard) const;
+  void KeepOnly(const v1::SnapshotId* snapshot);
 
   Machine at_;
   std::string host_;
   int64_t pid_;
   coordinator::MemberId session_ = 0;
   Stage stage_ = Stage::kJoining;
-  bool gone_ = false, frozen_ = false, busy_ = false, hung_ = false, hangs_next_ = false, asked_to_stop_ = false,
-       stopping_ = false;
+  bool gone_ = false, frozen_ = false, busy_ = false, hung_ = false, hangs_next_ = false, corrupt_ = false,
+       asked_to_stop_ = false, stopping_ = false;
   std::vector<std::function<void()>> asleep_;  // what happens when it wakes
   std::deque<v1::CoordinatorMessage> inbox_;
   uint64_t generation_ = 0;  // of the last message taken
@@ -105,10 +130,15 @@ class SimWorker : public SessionEnd {
   uint64_t views_ = 0;  // entered or left: what a view was about to do is void in the next
   v1::Assignment place_;
   uint64_t state_ = 0;
-  int64_t step_ = 0, committed_ = -1, saved_ = -1;
-  int64_t awaited_ = -1;
+  using SaveTry = std::pair<int64_t, int>;  // step and retry
+  static constexpr SaveTry kNoSave = {-1, 0};
+  int64_t step_ = 0, committed_ = -1;
+  SaveTry saved_ = kNoSave, settled_ = kNoSave;
+  Parts own_, replicas_;
+  int64_t snapshot_due_ = 0;
+  bool sending_ = false;
   int64_t arrived_ = 0;  // the step whose collective it has come to
-  std::function<void()> when_committed_;
+  std::function<void()> when_settled_;
 };
 
 }  // namespace zerofleet::sim

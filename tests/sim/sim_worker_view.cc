@@ -1,17 +1,26 @@
 // A worker in its views: entering, loading, training, saving, leaving; see sim_worker.h.
+#include <google/protobuf/util/message_differencer.h>
+
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/placement.h"
 #include "tests/sim/sim_worker.h"
 
 namespace zerofleet::sim {
+
+using google::protobuf::util::MessageDifferencer;
 
 void SimWorker::MeetOthers() {
   stage_ = Stage::kMeeting;
   v1::WorkerMessage message;
   message.mutable_ready()->set_config_digest("same");
+  for (const Parts* parts : {&own_, &replicas_}) {
+    for (const Part& part : *parts) *message.mutable_ready()->add_snapshots() = part.shard;
+  }
   Send(message);
 }
 
@@ -19,7 +28,7 @@ void SimWorker::Enter(const v1::Assignment& assignment) {
   stage_ = Stage::kEntering;
   place_ = assignment;
   view_generation_ = generation_;
-  const auto entered = [this, view = ++views_](const absl::Status& status, bool) {
+  const auto entered = [this, view = ++views_](const absl::Status& status) {
     if (view != views_) return;
     // It has no groups yet to wait in for Regroup.
     if (!status.ok()) return FailItself(status);
@@ -30,26 +39,106 @@ void SimWorker::Enter(const v1::Assignment& assignment) {
     HandleWaiting();
   };
   LaterInView(at_.world.Uniform(0.01, 0.2), [this, entered] {
-    at_.collectives.Arrive(
-        view_generation_, place_.rank(), place_.world_size(),
-        {0, 0, false, [this, entered](auto status, bool stop) { Do([=] { entered(status, stop); }); }});
+    at_.collectives.Arrive(view_generation_, place_.rank(), place_.world_size(),
+                           {.done = [this, entered](const auto& outcome) { Do([=] { entered(outcome.status); }); }});
   });
 }
 
-void SimWorker::Load(const std::string& path) {
-  BusyFor(at_.world.Uniform(0.05, 0.8), [this, path] {
-    const absl::StatusOr<uint64_t> state = at_.disk.Load(path);
-    v1::WorkerMessage message;
-    v1::LoadResult& result = *message.mutable_load_result();
-    result.set_ok(state.ok());
-    result.set_path(path);
-    if (state.ok()) {
-      state_ = *state;
-    } else {
-      result.mutable_failure()->set_code(static_cast<int>(state.status().code()));
-      result.mutable_failure()->set_message(std::string(state.status().message()));
+void SimWorker::Load(const v1::Load& load) {
+  BusyFor(at_.world.Uniform(0.05, 0.8), [this, load] {
+    if (load.has_snapshot()) return AnswerLoad(load, Restore(load));
+    KeepOnly(nullptr);
+    AnswerLoad(load, at_.disk.Load(load.path()));
+  });
+}
+
+void SimWorker::AnswerLoad(const v1::Load& load, const absl::StatusOr<uint64_t>& state) {
+  v1::WorkerMessage message;
+  v1::LoadResult& result = *message.mutable_load_result();
+  result.set_ok(state.ok());
+  result.set_path(load.path());
+  if (load.has_snapshot()) *result.mutable_snapshot() = load.snapshot();
+  if (state.ok()) {
+    state_ = *state;
+  } else {
+    result.mutable_failure()->set_code(static_cast<int>(state.status().code()));
+    result.mutable_failure()->set_message(std::string(state.status().message()));
+  }
+  Send(message);
+}
+
+// From its own memory, or from a peer's that is there and answers.
+absl::StatusOr<uint64_t> SimWorker::Restore(const v1::Load& load) {
+  Part mine;
+  *mine.shard.mutable_snapshot() = load.snapshot();
+  mine.shard.set_rank(place_.rank());
+  mine.shard.set_world_size(place_.world_size());
+  const SimWorker* holder = load.peer().empty() ? this : at_.peers[load.peer()];
+  if (holder == nullptr || holder->gone_ || holder->frozen_) return absl::UnavailableError("the peer does not answer");
+  const Part* part = holder->Find(mine.shard);
+  if (part == nullptr) return absl::NotFoundError("the snapshot is not held");
+  mine.state = part->state;
+  KeepOnly(&load.snapshot());
+  if (own_.empty()) own_.push_back(mine);
+  return mine.state;
+}
+
+const SimWorker::Part* SimWorker::Find(const v1::SnapshotShard& shard) const {
+  for (const Parts* parts : {&own_, &replicas_}) {
+    for (const Part& part : *parts) {
+      if (MessageDifferencer::Equals(part.shard, shard)) return &part;
     }
-    Send(message);
+  }
+  return nullptr;
+}
+
+void SimWorker::KeepOnly(const v1::SnapshotId* snapshot) {
+  for (Parts* parts : {&own_, &replicas_}) {
+    std::erase_if(*parts, [snapshot](const Part& part) {
+      return snapshot == nullptr || !MessageDifferencer::Equals(part.shard.snapshot(), *snapshot);
+    });
+  }
+}
+
+// Over the older of its two; where copies are kept, the copy is sent meanwhile, and the flag of the next steps says so.
+void SimWorker::TakeSnapshot() {
+  const v1::CheckpointConfig& config = at_.plan.config.checkpoint();
+  Part part;
+  part.shard.mutable_snapshot()->set_generation(view_generation_);
+  part.shard.mutable_snapshot()->set_step(step_);
+  part.shard.set_rank(place_.rank());
+  part.shard.set_world_size(place_.world_size());
+  part.state = state_;
+  if (own_.size() == 2) own_.pop_front();
+  own_.push_back(part);
+  snapshot_due_ = (step_ / config.snapshot_every_steps() + 1) * config.snapshot_every_steps();
+  if (config.replicate() > 0 && place_.world_size() > 1) SendCopy(part.shard, part.state);
+}
+
+void SimWorker::SendCopy(const v1::SnapshotShard& shard, uint64_t state) {
+  std::vector<int> nodes;
+  for (const v1::Member& member : place_.members()) nodes.push_back(member.node());
+  const int holder = (place_.rank() + coordinator::ReplicaShift(nodes)) % place_.world_size();
+  SimWorker* const peer = at_.peers[place_.members(holder).service_address()];
+  const auto in_view = [peer, generation = view_generation_] { return peer->view_generation_ == generation; };
+  const auto answered = [this, view = views_] {
+    Do([this, view] {
+      if (view == views_) sending_ = false;
+    });
+  };
+  sending_ = true;
+  LaterInView(at_.world.Uniform(0.01, 0.1), [=, this] {
+    peer->Do([=, this] {
+      if (!in_view()) return;
+      if (peer->replicas_.size() == 2) peer->replicas_.pop_front();  // what arrives is written over it
+      at_.world.After(at_.world.Uniform(0.01, 0.6), [=] {
+        peer->Do([=] {
+          if (!in_view()) return;
+          peer->replicas_.push_back({shard, state});
+          answered();
+        });
+      });
+    });
   });
 }
 
@@ -67,31 +156,38 @@ void SimWorker::BeginStep() {
     }
     arrived_ = step_ + 1;
     at_.collectives.Arrive(view_generation_, place_.rank(), place_.world_size(),
-                           {step_ + 1, state_, asked_to_stop_, [this, view = views_](auto status, bool stop) {
+                           {.sequence = step_ + 1,
+                            .state = state_,
+                            .stop = asked_to_stop_,
+                            .sending = sending_,
+                            .corrupt = std::exchange(corrupt_, false) && place_.world_size() > 1,
+                            .done = [this, view = views_](const auto& outcome) {
                               Do([=, this] {
-                                if (view == views_) StepDone(status, stop);
+                                if (view == views_) StepDone(outcome);
                               });
                             }});
   });
 }
 
-void SimWorker::StepDone(const absl::Status& status, bool stop) {
-  if (!status.ok()) return OnViewFailed(status);
+void SimWorker::StepDone(const Collectives::Outcome& outcome) {
+  if (!outcome.status.ok()) return OnViewFailed(outcome);
   state_ = HashAfter(state_, ++step_);
-  stopping_ = stopping_ || stop;
+  stopping_ = stopping_ || outcome.stop;
   if (place_.rank() == 0) {
     v1::WorkerMessage message;
     message.mutable_event()->mutable_step()->set_step(step_);
     message.mutable_event()->mutable_step()->set_loss(LossOf(state_));
     Send(message);
   }
-  if (SavesAfter(step_) || stopping_) return Save([this] { BeginStep(); });
+  const bool snapshots = at_.plan.config.checkpoint().snapshot_every_steps() > 0;
+  if (snapshots && step_ >= snapshot_due_ && !outcome.sending) TakeSnapshot();
+  if (SavesAfter(step_) || stopping_) return Save(0, [this] { BeginStep(); });
   BeginStep();
 }
 
 void SimWorker::AfterSteps() {
   const auto finish = [this] {
-    AwaitCommit(saved_, [this] {
+    CommitTheLastSave([this] {
       stage_ = Stage::kFinished;
       v1::WorkerMessage message;
       message.mutable_finished()->set_step(step_);
@@ -99,13 +195,13 @@ void SimWorker::AfterSteps() {
       Send(message);
     });
   };
-  if (saved_ == step_ || at_.disk.IsCommitted(step_)) return finish();
-  Save(finish);
+  if (saved_.first == step_ || at_.disk.IsCommitted(step_)) return finish();
+  Save(0, finish);
 }
 
-// A collective failed: that is no fault of this worker.
-void SimWorker::OnViewFailed(const absl::Status& status) {
-  SendFailure(status, true);
+// A collective failed, or the ranks disagree: the coordinator knows whose fault that is.
+void SimWorker::OnViewFailed(const Collectives::Outcome& outcome) {
+  SendFailure(outcome, true);
   ++views_;
   stage_ = Stage::kAwaitingRegroup;
 }
@@ -114,27 +210,36 @@ void SimWorker::LeaveView() {
   if (view_generation_ != 0) at_.collectives.Break(std::exchange(view_generation_, 0));
   ++views_;
   stage_ = Stage::kMeeting;
-  committed_ = saved_ = awaited_ = -1;
-  when_committed_ = nullptr;
+  committed_ = -1;
+  saved_ = settled_ = kNoSave;
+  when_settled_ = nullptr;
   BusyFor(at_.world.Uniform(0.02, 0.4), [this] { MeetOthers(); });
 }
 
-void SimWorker::AwaitCommit(int64_t step, std::function<void()> then) {
-  if (committed_ >= step) return then();
-  awaited_ = step;
-  when_committed_ = std::move(then);
+void SimWorker::AwaitOutcome(std::function<void()> then) {
+  if (settled_ >= saved_) return then();
+  when_settled_ = std::move(then);
 }
 
 void SimWorker::OnOutcome(const v1::CheckpointOutcome& outcome) {
-  if (!outcome.committed()) return FailItself(absl::ResourceExhaustedError(outcome.message()));
-  committed_ = std::max(committed_, outcome.step());
-  if (when_committed_ && committed_ >= awaited_) std::exchange(when_committed_, nullptr)();
+  if (view_generation_ == 0) return;  // of a view that it has left
+  settled_ = std::max(settled_, {outcome.step(), outcome.retry()});
+  if (outcome.committed()) committed_ = std::max(committed_, outcome.step());
+  if (when_settled_ && settled_ >= saved_) std::exchange(when_settled_, nullptr)();
 }
 
-// One commit at a time; the shard is written while the next steps are done.
-void SimWorker::Save(std::function<void()> then) {
-  AwaitCommit(saved_, [this, then = std::move(then)] {
-    saved_ = step_;
+void SimWorker::CommitTheLastSave(std::function<void()> then) {
+  AwaitOutcome([this, then = std::move(then)] {
+    if (committed_ >= saved_.first) return then();
+    LaterInView(at_.world.Uniform(0.2, 1) * (1 << saved_.second),
+                [this, then] { Save(saved_.second + 1, [this, then] { CommitTheLastSave(then); }); });
+  });
+}
+
+// One save at a time; the shard is written while the next steps are done.
+void SimWorker::Save(int retry, std::function<void()> then) {
+  AwaitOutcome([this, retry, then = std::move(then)] {
+    saved_ = {step_, retry};
     WriteShard();
     then();
   });
@@ -145,6 +250,7 @@ void SimWorker::WriteShard() {
   const ShardKey key{step_, generation, place_.rank()};
   v1::ShardWritten shard;
   shard.set_step(step_);
+  shard.set_retry(saved_.second);
   shard.set_ok(!std::exchange(at_.faults.shard_fails, false));
   v1::CheckpointManifest& manifest = *shard.mutable_manifest();
   manifest.set_step(step_);
@@ -156,13 +262,23 @@ void SimWorker::WriteShard() {
   *shard.mutable_file()->mutable_ranges() = place_.owned();
   at_.disk.BeginShard(key, state_);
   Later(at_.disk.WriteSeconds(), [this, key, generation, shard = std::move(shard)] {
-    if (!shard.ok()) return Report(shard, generation);
+    if (!shard.ok() || at_.disk.IsFull()) {
+      at_.disk.RemoveShard(key);
+      return ReportFailed(shard, generation);
+    }
     at_.disk.CompleteShard(key);
     Later(at_.disk.WriteSeconds(), [this, key, generation, shard] {
       at_.disk.SyncShard(key);
       Report(shard, generation);
     });
   });
+}
+
+void SimWorker::ReportFailed(v1::ShardWritten shard, uint64_t generation) {
+  shard.set_ok(false);
+  shard.mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+  shard.mutable_failure()->set_message("no space is left");
+  Report(std::move(shard), generation);
 }
 
 // Of the view it belongs to, whatever has come meanwhile.

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Saves that fail end nothing: a disk that is full for a while, and a checkpoint directory that is removed in mid-run."""
+import shutil
+import time
+
+import fleet
+
+STEPS = 400
+EVERY = 10
+
+
+class SavesFail(fleet.FleetTest):
+    def run_config(self, directory, **changes):
+        return self.config(**fleet.merged({"steps": STEPS, "checkpoint": {"dir": str(directory), "every_steps": EVERY, "keep": 2}},
+                                          changes))
+
+    def started(self, config):
+        report = self.work / f"report-{time.time_ns()}.jsonl"
+        return self.start("train", self.write_config(config), "--report", report), report
+
+    def wait_for(self, process, report, event, count):
+        deadline = time.monotonic() + fleet.RUN_SECONDS
+        while not report.exists() or report.read_text().count(f'"event":"{event}"') < count:
+            self.assertIsNone(process.poll(), f"the run ended before {count} of {event}")
+            self.assertLess(time.monotonic(), deadline, f"{count} of {event}: not in {fleet.RUN_SECONDS} s")
+            time.sleep(0.002)  # polls a real process at intervals
+
+    def finished(self, process, report):
+        out, err = process.communicate(timeout=fleet.RUN_SECONDS)
+        run = fleet.Run(process.returncode, out, err, report)
+        self.assertEqual(run.code, 0, err[-3000:])
+        self.assertEqual(run.of("recovery"), [], "a failed save is no loss")
+        self.assert_same_bits(self.train(self.run_config(self.work / "undisturbed")).column("loss"), run.column("loss"), "losses")
+        return run
+
+    def assert_last_is_whole(self, directory):
+        last = fleet.latest_checkpoint(directory)
+        self.assertEqual(last.name, f"step-{STEPS:08}")
+        verified = self.run_command("checkpoint", "verify", last)
+        self.assertEqual(verified.code, 0, verified.err)
+        self.assertEqual(list(directory.glob(".step-*")), [], "what failed saves wrote was left")
+
+    def test_a_disk_that_is_full_for_a_while(self):
+        disk = self.small_disk("8m")
+        process, report = self.started(self.run_config(disk / "checkpoints"))
+        self.wait_for(process, report, "checkpoint", 2)
+        filler = disk / "filler"
+        with open(filler, "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass  # no space is left
+        self.wait_for(process, report, "save_failed", 3)
+        kept = fleet.latest_checkpoint(disk / "checkpoints")
+        verified = self.run_command("checkpoint", "verify", kept)
+        self.assertEqual(verified.code, 0, f"what was committed before is not readable: {verified.err}")
+        filler.unlink()
+        run = self.finished(process, report)
+        failed = run.of("save_failed")
+        self.assertEqual([each["in_a_row"] for each in failed], list(range(1, len(failed) + 1)))
+        self.assertRegex(failed[0]["message"], r"rank [01] \(host .*, pid \d+\) could not write its shard of step \d+: .*"
+                                               r"rank-0000[01].safetensors: cannot \w+: No space left on device")
+        self.assertIn("no checkpoint: rank", run.err)
+        self.assertGreater(len(run.of("checkpoint")), 2)
+        self.assert_last_is_whole(disk / "checkpoints")
+
+    def test_a_checkpoint_directory_that_is_removed(self):
+        directory = self.work / "checkpoints"
+        process, report = self.started(self.run_config(directory))
+        self.wait_for(process, report, "checkpoint", 2)
+        shutil.rmtree(directory, ignore_errors=True)
+        deadline = time.monotonic() + fleet.RUN_SECONDS
+        while process.poll() is None and not (directory / ".lock").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)  # polls a real process at intervals
+        second = self.train_anyhow(self.run_config(directory))
+        self.assertNotEqual(second.code, 0, "a second run took the directory that the first made anew")
+        self.assertIn("another run holds", second.err)
+        run = self.finished(process, report)
+        self.assertRegex(run.err, r"was\s+removed\s+and\s+is\s+made\s+anew")
+        self.assert_last_is_whole(directory)
+
+
+if __name__ == "__main__":
+    fleet.main()
