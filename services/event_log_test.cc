@@ -71,7 +71,7 @@ class Follower : public EventFollower {
   void LeaveForGood(EventLog& log) {
     log.Leave(this);
     log.WriteDone(this, true);
-    Finished();
+    EXPECT_TRUE(Finished().ok());
     log.Remove(this);
   }
 
