@@ -80,7 +80,9 @@ def write_config(work, steps, workers):
         "model": {"family": "gpt2", "layers": 1, "hidden": 16, "heads": 1, "context": 8},
         "data": {"train": [str(text)]}, "parallel": {"zero_stage": 2, "workers": workers}, "precision": "fp32",
         "batch": {"global_sequences": workers}, "steps": steps, "device": "cpu",
-        "checkpoint": {"dir": str(work / "checkpoints"), "every_steps": max(100, steps // 20), "keep": 2},
+        "checkpoint": {"dir": str(work / "checkpoints"), "every_steps": max(100, steps // 20), "keep": 2,
+                       "snapshot_every_steps": 50, "replicate": 1},
+        "integrity": {"every_steps": 100, "replay_every_steps": 100},
         "restart": {"heartbeat_timeout_seconds": 20},
     }
     path = work / "soak.yaml"
