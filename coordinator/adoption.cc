@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/away.h"
+#include "coordinator/divergence.h"
 #include "coordinator/ending.h"
 #include "coordinator/liveness.h"
 #include "coordinator/load_phase.h"
@@ -120,6 +121,7 @@ void NoteTraining(Fleet& fleet, Member& member, const v1::Rejoin& rejoin, double
     fleet.training_began = began;
     fleet.start_step = rejoin.start().step();
     fleet.first_step = rejoin.first_step();
+    TakeStart(fleet, rejoin.start());
     return TellAgain(fleet, member);
   }
   fleet.training_began = std::min(fleet.training_began, began);
@@ -143,7 +145,7 @@ void CompleteAdoption(Fleet& fleet, double now) {
   if (fleet.training_began == 0) return RegroupAll(fleet, "the coordinator was lost before training began", now);
   fleet.phase = Phase::kTraining;
   v1::CoordinatorMessage start;
-  start.mutable_start()->set_step(fleet.start_step);
+  *start.mutable_start() = fleet.start;
   for (Member& member : fleet.members) {
     if (member.state == MemberState::kFinished) {
       fleet.phase = Phase::kFinishing;
@@ -158,6 +160,7 @@ void CompleteAdoption(Fleet& fleet, double now) {
                                    " trains on, all ", fleet.world_size(), " ranks are back"));
   RefuseSurplusSpares(fleet);
   if (fleet.stop_reason) TellStop(fleet);
+  if (fleet.diverged) GoBack(fleet, *fleet.diverged, now);
 }
 
 void Adopt(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {

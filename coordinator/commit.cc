@@ -153,7 +153,7 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
   KeepCandidate(fleet, written);
   std::erase_if(fleet.uncommitted, [&](const auto& entry) { return entry.first <= written.step; });
   fleet.counters.checkpoint_bytes += event.checkpoint().bytes();
-  fleet.Emit(PersistState{{fleet.generation, written.step}}, "a checkpoint was committed");
+  fleet.Emit(PersistState{StateOf(fleet)}, "a checkpoint was committed");
   fleet.Publish(event, "a checkpoint was committed");
   for (const std::string& warning : written.committed.warnings) fleet.PublishNotice(warning);
   fleet.SendToAll(OutcomeOf(written.step, retry, true, ""), "a checkpoint was committed");

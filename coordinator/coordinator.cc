@@ -28,6 +28,7 @@ Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
   fleet_.parameters = std::move(parameters);
   fleet_.places = fleet_.parameters.config.parallel().workers();
   fleet_.generation = fleet_.parameters.previous_generation;
+  fleet_.rollbacks = fleet_.parameters.rollbacks;
   fleet_.began = fleet_.forming_since = fleet_.last_tick = now_seconds;
   if (!fleet_.parameters.candidates.empty()) fleet_.last_committed_step = fleet_.parameters.candidates.front().step;
 }

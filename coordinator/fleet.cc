@@ -83,6 +83,8 @@ std::string NameOf(const Member& member) {
   return absl::StrCat(who, " (", PlaceOf(member.hello), ")");
 }
 
+CoordinatorState StateOf(const Fleet& fleet) { return {fleet.generation, fleet.last_committed_step, fleet.rollbacks}; }
+
 std::string LastCommitText(const Fleet& fleet) {
   if (fleet.last_committed_step < 0) return "no checkpoint was committed";
   return absl::StrCat("last committed checkpoint: step ", fleet.last_committed_step);

@@ -58,6 +58,7 @@ struct FleetParameters {
   bool may_fall_back = false;                   // a bad candidate makes way for the next
   std::vector<std::string> unreadable;          // step directories whose manifest is invalid
   std::vector<std::string> notices;             // what a person should know of the start, said when the fleet forms
+  std::vector<Rollback> rollbacks;              // of the run before it was resumed, or its coordinator lost
 };
 
 // Ids from here on are of ranks without a session; no session gets one.
@@ -74,8 +75,9 @@ struct Member {
   std::optional<v1::Entered> entered;  // what it said on entering the view
   bool heartbeats = false;             // has sent one, so its silence is judged by the heartbeat timeout
   std::vector<v1::GroupProgress> progress;
-  double progress_since = 0;  // when `progress` last changed
-  v1::Pace pace;              // in this view
+  double progress_since = 0;     // when `progress` last changed
+  v1::Pace pace;                 // in this view
+  int64_t samples_consumed = 0;  // by what it has loaded
   bool finished_early = false;
   bool failed = false;     // has reported an error it cannot go on from: it leaves, and is not lost by that
   bool closed = false;     // its session has ended, after it had finished
@@ -160,6 +162,7 @@ struct FleetCounters {
   double rendezvous_seconds = 0;                  // of the last formation
   int64_t lost_steps = 0;                         // done after the step that a recovery went back to
   uint64_t recoveries = 0;
+  uint64_t rollbacks = 0;
   RecoveryDurations recovery;  // the last
 };
 
@@ -196,9 +199,13 @@ struct Fleet {
   double recovered_at = 0;                // seconds: training began again, and no step has been reported since; else 0
   std::vector<int> vacant;                // ranks of the last view that nobody has taken yet, ascending
   std::vector<RankLoss> losses;           // of the run
-  std::optional<v1::Hello> hello;         // the first worker's, which others must equal
-  std::set<int> stragglers;               // ranks that have been named, and do not keep up yet
-  double stragglers_checked = 0;          // seconds
+  v1::Start start;                        // what the ranks of the view were told
+  std::vector<Rollback> rollbacks;  // of the run, oldest first; of the last step that diverged perhaps not done yet
+  std::optional<v1::Divergence> diverged;  // while a fleet is adopted: it goes back when all ranks are there
+  std::deque<std::pair<int64_t, double>> step_losses;  // the newest steps that count, and their losses
+  std::optional<v1::Hello> hello;                      // the first worker's, which others must equal
+  std::set<int> stragglers;                            // ranks that have been named, and do not keep up yet
+  double stragglers_checked = 0;                       // seconds
   std::optional<std::string> stop_reason;
   v1::StepEvent last_step_event;
   v1::EvaluateEvent last_evaluation;
@@ -233,6 +240,8 @@ struct Fleet {
 std::string NameOf(const Member& member);
 // "host b, pid 12"
 std::string PlaceOf(const v1::Hello& hello);
+// What must be durable.
+CoordinatorState StateOf(const Fleet& fleet);
 // "last committed checkpoint: step 50", or that there is none.
 std::string LastCommitText(const Fleet& fleet);
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "coordinator/away.h"
 #include "coordinator/disagreement.h"
+#include "coordinator/divergence.h"
 #include "coordinator/ending.h"
 #include "coordinator/hang.h"
 #include "coordinator/recovery.h"
@@ -129,7 +130,7 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
 }
 
 void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double now) {
-  if (failure.in_view() && OnDisagreement(fleet, failure, now)) return;
+  if (failure.in_view() && (OnDisagreement(fleet, failure, now) || OnDivergence(fleet, failure, now))) return;
   absl::Status status = MakeStatus(static_cast<absl::StatusCode>(failure.code()), failure.message());
   if (status.ok()) status = absl::InternalError("failed without a reason");
   std::string text = absl::StrCat(NameOf(member), " failed");

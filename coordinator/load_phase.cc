@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "coordinator/divergence.h"
 #include "coordinator/ending.h"
 #include "coordinator/recovery.h"
 #include "coordinator/snapshots.h"
@@ -46,6 +47,7 @@ void ReturnTo(Fleet& fleet, int64_t step) {
   fleet.committed_by_run = std::min(fleet.committed_by_run, step);
   fleet.last_evaluated_step = std::min(fleet.last_evaluated_step, step);
   fleet.last_step_event.set_step(std::min(fleet.last_step_event.step(), step));
+  while (!fleet.step_losses.empty() && fleet.step_losses.back().first > step) fleet.step_losses.pop_back();
   while (!fleet.uncommitted.empty() && fleet.uncommitted.back().first > step) {
     fleet.productive_seconds -= fleet.uncommitted.back().second;
     fleet.uncommitted.pop_back();
@@ -53,9 +55,11 @@ void ReturnTo(Fleet& fleet, int64_t step) {
 }
 
 void StartTraining(Fleet& fleet, double now) {
+  const int64_t loaded = StepToLoad(fleet);
+  if (!SettleRollback(fleet, loaded)) return;
   fleet.phase = Phase::kTraining;
   const int64_t reached = fleet.last_step_event.step();
-  ReturnTo(fleet, StepToLoad(fleet));
+  ReturnTo(fleet, loaded);
   fleet.snapshot.reset();
   for (Member& member : fleet.members) {
     member.state = MemberState::kTraining;
@@ -78,9 +82,9 @@ void StartTraining(Fleet& fleet, double now) {
     PublishStart(fleet, fleet.members.front(), resumed);
   }
   v1::CoordinatorMessage message;
-  message.mutable_start()->set_in_recovery(fleet.recovery.has_value());
+  fleet.start = StartOf(fleet);
   if (fleet.recovery) EndRecovery(fleet, reached, now);
-  message.mutable_start()->set_step(fleet.start_step);
+  *message.mutable_start() = fleet.start;
   fleet.SendToAll(message, "every rank has loaded");
 }
 
@@ -156,6 +160,7 @@ void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, do
   if (!awaited) return;  // of a candidate given up
   if (result.ok()) {
     member.state = MemberState::kReady;
+    member.samples_consumed = result.samples_consumed();
     if (fleet.All(MemberState::kReady)) StartTraining(fleet, now);
     return;
   }

@@ -41,8 +41,13 @@ struct Describer {
     return absl::StrCat("publish ", OneLine(event));
   }
   std::string operator()(const PersistState& persist) const {
-    return absl::StrCat("persist generation ", persist.state.generation, " last commit ",
-                        persist.state.last_committed_step);
+    std::string text = absl::StrCat("persist generation ", persist.state.generation, " last commit ",
+                                    persist.state.last_committed_step);
+    for (const Rollback& each : persist.state.rollbacks) {
+      absl::StrAppend(&text, " rollback {step ", each.step, " to ", each.resumed_step, " skips ", each.first_sample,
+                      " to ", each.end_sample, "}");
+    }
+    return text;
   }
   std::string operator()(const SetAside& aside) const { return absl::StrCat("set aside ", aside.path); }
   std::string operator()(const KeepFlight& keep) const {

@@ -35,10 +35,21 @@ struct PublishEvent {
   v1::Event event;
 };
 
+// A step that diverged, and the samples that the run leaves out because of it.
+struct Rollback {
+  int64_t step = 0;           // that diverged
+  int64_t resumed_step = -1;  // that the run went back to; -1: it is about to
+  int64_t first_sample = 0;   // left out: from here to before `end_sample`, in the order of global samples; none until
+  int64_t end_sample = 0;     // it has gone back
+  std::string cause;
+  bool operator==(const Rollback&) const = default;
+};
+
 // What survives the coordinator's own end. Must be durable before the outputs after it are carried out.
 struct CoordinatorState {
   uint64_t generation = 0;
   int64_t last_committed_step = -1;  // -1: none
+  std::vector<Rollback> rollbacks;   // of the run, oldest first
   bool operator==(const CoordinatorState&) const = default;
 };
 

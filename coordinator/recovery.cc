@@ -77,6 +77,7 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   fleet.phase = Phase::kRecovering;
   fleet.forming_since = now;
   fleet.suspicion.reset();
+  fleet.diverged.reset();
   fleet.stragglers.clear();
   if (!fleet.view) return;  // the next generation has no view yet: those who are ready stay so
   fleet.places = fleet.view->world_size();

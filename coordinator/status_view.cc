@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/divergence.h"
 #include "coordinator/hang.h"
 #include "coordinator/straggler.h"
 
@@ -48,6 +49,7 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStat
   status.set_last_checkpoint_step(fleet.last_committed_step);
   status.set_message(MessageOf(fleet, now));
   if (fleet.failed_save) status.set_save_failure(fleet.failed_save->text);
+  status.set_rollback(RollbackText(fleet));
   status.set_version(fleet.parameters.version);
   if (fleet.view) status.set_team(fleet.view->team);
   if (fleet.view && request.partitions()) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/divergence.h"
 
 namespace zerofleet::coordinator {
 namespace {
@@ -18,6 +19,7 @@ bool SameProgress(const std::vector<v1::GroupProgress>& a, const v1::Heartbeat& 
 
 void NoteProductive(Fleet& fleet, const v1::StepEvent& step, double now) {
   constexpr size_t kMostUncommitted = 1 << 20;  // a run that never saves
+  NoteLoss(fleet, step);
   fleet.productive_seconds += step.seconds();
   fleet.uncommitted.emplace_back(step.step(), step.seconds());
   if (fleet.uncommitted.size() > kMostUncommitted) fleet.uncommitted.pop_front();

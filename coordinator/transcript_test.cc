@@ -3,9 +3,10 @@
 // clang-format off
 //   # a comment
 //   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 minimum=0 global=8 micro=0 team=4
-//         candidates=ckpt/b:20,ckpt/a:10:2
-//                                               on one line; a candidate is path:step or path:step:team; the model has one
-//                                               unit, w, of 64 elements
+//         candidates=ckpt/b:20,ckpt/a:10:2 rollbacks=3 window=0 skipped=15:10:80:120
+//                                               on one line; a candidate is path:step or path:step:team; rollbacks is
+//                                               how many there may be in a row; skipped is step:resumed:first:end of one
+//                                               before; the model has one unit, w, of 64 elements
 //   0.5 from 1: hello { host: "a" pid: 11 }     at 0.5 s session 1 sends this WorkerMessage (text format); its generation
 //                                               is the fleet's unless it is written out
 //   1.0 closed 1: stream reset                  the session ended
@@ -95,7 +96,16 @@ FleetParameters ParseSetup(const std::string& line) {
       parameters.may_fall_back = setting.second == "1";
     else if (setting.first == "team")
       config.mutable_parallel()->set_team(setting.second);
-    else if (setting.first == "candidates") {
+    else if (setting.first == "rollbacks") {
+      config.set_on_divergence("rollback");
+      config.mutable_divergence()->set_max_rollbacks(ToInt(setting.second));
+    } else if (setting.first == "window") {
+      config.mutable_divergence()->set_spike_factor(2);
+      config.mutable_divergence()->set_window_steps(ToInt(setting.second));
+    } else if (setting.first == "skipped") {
+      const std::vector<std::string> parts = absl::StrSplit(setting.second, ':');
+      parameters.rollbacks.push_back({ToInt(parts[0]), ToInt(parts[1]), ToInt(parts[2]), ToInt(parts[3]), "loss inf"});
+    } else if (setting.first == "candidates") {
       for (const std::string& candidate : std::vector<std::string>(absl::StrSplit(setting.second, ','))) {
         const std::vector<std::string> parts = absl::StrSplit(candidate, ':');
         const int team = parts.size() > 2 ? static_cast<int>(ToInt(parts[2])) : 0;

@@ -81,8 +81,7 @@ v1::Assignment AssignmentOf(const Fleet& fleet) {
 
 void NewGeneration(Fleet& fleet) {
   ++fleet.generation;
-  fleet.Emit(PersistState{{fleet.generation, fleet.last_committed_step}},
-             absl::StrCat("generation ", fleet.generation, " must outlive this process"));
+  fleet.Emit(PersistState{StateOf(fleet)}, absl::StrCat("generation ", fleet.generation, " must outlive this process"));
 }
 
 void TakePlace(Fleet& fleet, Member& member) {

@@ -56,6 +56,8 @@ constexpr CounterRow kCounters[] = {
      [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.save_failures); }},
     {"zerofleet_coordinator_recoveries_total", "Times the fleet went on after a loss.",
      [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.recoveries); }},
+    {"zerofleet_coordinator_rollbacks_total", "Times the fleet went back from a step that diverged.",
+     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.rollbacks); }},
     {"zerofleet_coordinator_lost_steps_total", "Steps done after the last commit when a rank was lost.",
      [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.lost_steps); }},
 };

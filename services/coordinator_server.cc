@@ -66,6 +66,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   parameters.may_fall_back = plan.may_fall_back;
   parameters.unreadable = plan.unreadable;
   parameters.notices = std::move(plan.notices);
+  // Of the same run; one that begins elsewhere leaves nothing out.
+  if (options.resume == "auto") parameters.rollbacks = std::move(state.rollbacks);
 
   // A fleet of the newest generation may be running, and about to commit.
   if (parameters.previous_generation > 0) store->RemoveUnfinished(parameters.previous_generation - 1);

@@ -222,7 +222,7 @@ TEST_F(CoordinatorServerTest, AWholeRunIsServedAndWatched) {
 }
 
 TEST_F(CoordinatorServerTest, GenerationsGrowAcrossRestarts) {
-  ASSERT_TRUE(WriteCoordinatorState(options_.state_dir, {41, -1}).ok());
+  ASSERT_TRUE(WriteCoordinatorState(options_.state_dir, {41, -1, {}}).ok());
   Start();
   Form();
   EXPECT_EQ(Status().generation(), 42u);
@@ -334,7 +334,7 @@ TEST_F(CoordinatorServerTest, APortInUseIsAnErrorThatNamesIt) {
 }
 
 TEST_F(CoordinatorServerTest, WhatAFleetThatMayRunIsSavingIsKeptUntilARunHasEndedWell) {
-  ASSERT_TRUE(WriteCoordinatorState(options_.state_dir, {7, -1}).ok());
+  ASSERT_TRUE(WriteCoordinatorState(options_.state_dir, {7, -1, {}}).ok());
   const std::string step = checkpoint::StepDirectory(options_.config.checkpoint().dir(), 30);
   for (const uint64_t generation : {6, 7})
     ASSERT_TRUE(CreateDirectories(checkpoint::PartialDirectory(step, generation)).ok());

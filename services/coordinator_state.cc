@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -18,12 +19,43 @@
 namespace zerofleet::services {
 namespace {
 
-constexpr int kFormatVersion = 1;
-constexpr int64_t kLimitBytes = 4096;
+constexpr int kFormatVersion = 2;  // 1 had no rollbacks; it is still read
+constexpr int64_t kLimitBytes = 4 << 20;
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
   return absl::DataLossError(
       absl::StrCat(path, ": ", what, "; restore it, or move it away if no worker of an earlier run is still running"));
+}
+
+constexpr char kRollbacksKey[] = "rollbacks";
+struct RollbackKey {
+  const char* name;
+  int64_t coordinator::Rollback::*value;
+  int64_t smallest;
+};
+constexpr RollbackKey kRollbackKeys[] = {{"step", &coordinator::Rollback::step, 0},
+                                         {"resumed_step", &coordinator::Rollback::resumed_step, -1},
+                                         {"first_sample", &coordinator::Rollback::first_sample, 0},
+                                         {"end_sample", &coordinator::Rollback::end_sample, 0}};
+constexpr char kCauseKey[] = "cause";
+
+absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::string& path, const nlohmann::json& json) {
+  if (!json.contains(kRollbacksKey) || !json[kRollbacksKey].is_array()) {
+    return Damaged(path, absl::StrCat("has no array \"", kRollbacksKey, "\""));
+  }
+  std::vector<coordinator::Rollback> rollbacks;
+  for (const nlohmann::json& entry : json[kRollbacksKey]) {
+    coordinator::Rollback& rollback = rollbacks.emplace_back();
+    bool good = entry.is_object() && entry.contains(kCauseKey) && entry[kCauseKey].is_string();
+    for (const RollbackKey& key : kRollbackKeys) {
+      good = good && entry.contains(key.name) && entry[key.name].is_number_integer();
+      if (good) rollback.*key.value = entry[key.name].get<int64_t>();
+      good = good && rollback.*key.value >= key.smallest;
+    }
+    if (!good || rollback.first_sample > rollback.end_sample) return Damaged(path, "holds a rollback that cannot be");
+    rollback.cause = entry[kCauseKey].get<std::string>();
+  }
+  return rollbacks;
 }
 
 }  // namespace
@@ -51,15 +83,26 @@ absl::StatusOr<coordinator::CoordinatorState> ReadCoordinatorState(const std::st
   int64_t generation = json["generation"].get<int64_t>();
   int64_t step = json["last_committed_step"].get<int64_t>();
   if (version < 1 || generation < 0 || step < -1) return Damaged(path, "holds impossible values");
-  return coordinator::CoordinatorState{static_cast<uint64_t>(generation), step};
+  std::vector<coordinator::Rollback> rollbacks;
+  if (version >= 2) {
+    ZF_ASSIGN_OR_RETURN(rollbacks, ReadRollbacks(path, json));
+  }
+  return coordinator::CoordinatorState{static_cast<uint64_t>(generation), step, std::move(rollbacks)};
 }
 
 absl::Status WriteCoordinatorState(const std::string& state_dir, const coordinator::CoordinatorState& state) {
   ZF_RETURN_IF_ERROR(CreateDirectories(state_dir));
   nlohmann::ordered_json json = {{"format_version", kFormatVersion},
                                  {"generation", state.generation},
-                                 {"last_committed_step", state.last_committed_step}};
-  return WriteFileAtomically(CoordinatorStatePath(state_dir), json.dump() + "\n");
+                                 {"last_committed_step", state.last_committed_step},
+                                 {kRollbacksKey, nlohmann::ordered_json::array()}};
+  for (const coordinator::Rollback& rollback : state.rollbacks) {
+    nlohmann::ordered_json entry;
+    for (const RollbackKey& key : kRollbackKeys) entry[key.name] = rollback.*key.value;
+    entry[kCauseKey] = rollback.cause;
+    json[kRollbacksKey].push_back(std::move(entry));
+  }
+  return WriteFileAtomically(CoordinatorStatePath(state_dir), DumpJson(json) + "\n");
 }
 
 absl::Status WriteFlight(const std::string& state_dir, const v1::Flight& flight) {

@@ -1,6 +1,9 @@
 // The coordinator's durable state: one small JSON file in its --state-dir.
 //
-//   {"format_version": 1, "generation": 3, "last_committed_step": 200}
+//   {"format_version": 2, "generation": 3, "last_committed_step": 200, "rollbacks": []}
+//
+// `rollbacks`: what the run leaves out (coordinator/divergence.h), {"step": 231, "resumed_step": 200, "first_sample":
+// 3200, "end_sample": 3696, "cause": "loss nan, gradient norm nan"}.
 #ifndef ZEROFLEET_SERVICES_COORDINATOR_STATE_H_
 #define ZEROFLEET_SERVICES_COORDINATOR_STATE_H_
 

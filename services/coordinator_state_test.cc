@@ -35,11 +35,21 @@ TEST_F(CoordinatorStateTest, NoFileIsAFreshState) {
 }
 
 TEST_F(CoordinatorStateTest, WhatIsWrittenIsRead) {
-  ASSERT_TRUE(WriteCoordinatorState(dir_, {7, -1}).ok());
-  ASSERT_TRUE(WriteCoordinatorState(dir_, {8, 200}).ok());
-  absl::StatusOr<coordinator::CoordinatorState> state = ReadCoordinatorState(dir_);
-  ASSERT_TRUE(state.ok());
-  EXPECT_EQ(*state, (coordinator::CoordinatorState{8, 200}));
+  ASSERT_TRUE(WriteCoordinatorState(dir_, {7, -1, {}}).ok());
+  for (const coordinator::CoordinatorState& written :
+       {coordinator::CoordinatorState{8, 200, {}},
+        coordinator::CoordinatorState{
+            9, 200, {{210, 200, 3200, 3360, "loss nan, gradient norm nan"}, {205, -1, 3440, 3440, "a \"spike\""}}}}) {
+    ASSERT_TRUE(WriteCoordinatorState(dir_, written).ok());
+    absl::StatusOr<coordinator::CoordinatorState> state = ReadCoordinatorState(dir_);
+    ASSERT_TRUE(state.ok()) << state.status();
+    EXPECT_EQ(*state, written);
+  }
+}
+
+TEST_F(CoordinatorStateTest, OneWithoutRollbacksIsRead) {
+  EXPECT_TRUE(StatusOfText("{\"format_version\": 1, \"generation\": 7, \"last_committed_step\": 1}").ok());
+  EXPECT_EQ(*ReadCoordinatorState(dir_), (coordinator::CoordinatorState{7, 1, {}}));
 }
 
 TEST_F(CoordinatorStateTest, DamageIsRefusedByName) {
@@ -49,7 +59,12 @@ TEST_F(CoordinatorStateTest, DamageIsRefusedByName) {
                            "{\"format_version\": 1, \"generation\": 18446744073709551615, \"last_committed_step\": 1}",
                            "{\"format_version\": 1, \"generation\": 9223372036854775808, \"last_committed_step\": 1}",
                            "{\"format_version\": 1, \"generation\": 7, \"generation\": 1, \"last_committed_step\": 1}",
-                           "{\"format_version\": 1, \"generation\": 7, \"last_committed_step\": 1} x"}) {
+                           "{\"format_version\": 1, \"generation\": 7, \"last_committed_step\": 1} x",
+                           "{\"format_version\": 2, \"generation\": 7, \"last_committed_step\": 1}",
+                           "{\"format_version\": 2, \"generation\": 7, \"last_committed_step\": 1, \"rollbacks\": [1]}",
+                           "{\"format_version\": 2, \"generation\": 7, \"last_committed_step\": 1, \"rollbacks\": "
+                           "[{\"step\": 3, \"resumed_step\": 0, \"first_sample\": 9, \"end_sample\": 8, "
+                           "\"cause\": \"nan\"}]}"}) {
     absl::Status status = StatusOfText(text);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(CoordinatorStatePath(dir_))) << text;
@@ -57,9 +72,9 @@ TEST_F(CoordinatorStateTest, DamageIsRefusedByName) {
 }
 
 TEST_F(CoordinatorStateTest, ALaterFormatIsRefused) {
-  absl::Status status = StatusOfText("{\"format_version\": 2, \"generation\": 1, \"last_committed_step\": 1}");
+  absl::Status status = StatusOfText("{\"format_version\": 3, \"generation\": 1, \"last_committed_step\": 1}");
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("format version 2"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("format version 3"));
 }
 
 }  // namespace

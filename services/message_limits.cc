@@ -123,7 +123,11 @@ absl::Status CheckHeartbeat(const v1::Heartbeat& heartbeat) {
       absl::StrCat("Heartbeat.progress has more than ", kMostGroups, " groups or a name that is too long"));
 }
 
-void CutText(v1::Failure* failure) { failure->set_message(PrintableText(failure->message(), kMostText)); }
+void CutText(v1::Failure* failure) {
+  failure->set_message(PrintableText(failure->message(), kMostText));
+  if (!failure->has_divergence()) return;
+  failure->mutable_divergence()->set_cause(PrintableText(failure->divergence().cause(), kMostText));
+}
 
 void CutTexts(v1::WorkerMessage& message) {
   if (message.has_failure()) CutText(message.mutable_failure());

@@ -60,6 +60,8 @@ std::vector<IntegerRow> IntegerRows(const v1::Config& c) {
       {"restart.window_steps", c.restart().window_steps(), 0, 1000 * kBillion},
       {"integrity.every_steps", c.integrity().every_steps(), 0, 1000 * kBillion},
       {"integrity.replay_every_steps", c.integrity().replay_every_steps(), 0, 1000 * kBillion},
+      {"divergence.window_steps", c.divergence().window_steps(), 1, 1000},
+      {"divergence.max_rollbacks", c.divergence().max_rollbacks(), 1, 1000},
   };
 }
 
@@ -73,7 +75,7 @@ struct NumberRow {
 std::vector<NumberRow> NumberRows(const v1::Config& c) {
   const double floor = c.schedule().min_learning_rate();
   const double form = c.restart().form_timeout_seconds(), heartbeat = c.restart().heartbeat_timeout_seconds();
-  const double hang = c.restart().hang_timeout_seconds();
+  const double hang = c.restart().hang_timeout_seconds(), spike = c.divergence().spike_factor();
   return {
       {"schedule.min_learning_rate", floor, floor >= 0 && floor <= c.optimizer().learning_rate(),
        "must be >= 0 and <= optimizer.learning_rate"},
@@ -82,6 +84,7 @@ std::vector<NumberRow> NumberRows(const v1::Config& c) {
        "must be 0.1 to 1e6 seconds"},
       {"restart.hang_timeout_seconds", hang, hang == 0 || (hang >= heartbeat && hang <= 1e6),
        "must be 0, or restart.heartbeat_timeout_seconds to 1e6 seconds"},
+      {"divergence.spike_factor", spike, spike == 0 || (spike > 1 && spike <= 1e6), "must be 0, or > 1 and <= 1e6"},
   };
 }
 
@@ -118,6 +121,7 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
       {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
       {"optimizer.name", c.optimizer().name(), optim::OptimizerNames(), {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
+      {"on_divergence", c.on_divergence(), {"stop", "rollback"}, {}},
       DeviceRow(c),
       CollectivesRow(c),
   };

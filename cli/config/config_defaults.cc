@@ -17,6 +17,8 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr int64_t kByteVocabulary = 256;
+constexpr char kStopOnDivergence[] = "stop";
+constexpr double kSpikeFactor = 2;  // of a run that goes back
 
 absl::Status FillPreset(ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
@@ -131,6 +133,13 @@ void FillRun(ConfigDraft& draft) {
   v1::IntegrityConfig& integrity = *config.mutable_integrity();
   if (!draft.Given("integrity.every_steps")) integrity.set_every_steps(0);
   if (!draft.Given("integrity.replay_every_steps")) integrity.set_replay_every_steps(0);
+  if (!draft.Given("on_divergence")) config.set_on_divergence(kStopOnDivergence);
+  v1::DivergenceConfig& divergence = *config.mutable_divergence();
+  if (!draft.Given("divergence.spike_factor")) {
+    divergence.set_spike_factor(config.on_divergence() == kStopOnDivergence ? 0 : kSpikeFactor);
+  }
+  if (!draft.Given("divergence.window_steps")) divergence.set_window_steps(32);
+  if (!draft.Given("divergence.max_rollbacks")) divergence.set_max_rollbacks(3);
 }
 
 }  // namespace

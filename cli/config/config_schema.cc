@@ -88,6 +88,14 @@ constexpr KeyText kKeyTexts[] = {
     {"integrity.every_steps", "Steps between comparisons of the ranks' copies of the parameters; 0: never."},
     {"integrity.replay_every_steps",
      "Steps between those at which another rank computes a rank's first micro-batch again; 0: never."},
+    {"on_divergence",
+     "After a loss that is not finite, or a spike: end the run, or go back and leave out what led there."},
+    {"divergence", "When training has diverged, and how often it may go back."},
+    {"divergence.spike_factor",
+     "A loss of more than so many times the median of the steps before is a spike; 0: none is. By default 2 with "
+     "on_divergence: rollback, otherwise 0."},
+    {"divergence.window_steps", "Steps of that median; before there are so many, no loss is a spike."},
+    {"divergence.max_rollbacks", "How often to go back before a step beyond those that diverged is committed."},
 };
 
 Json FieldSchema(const FieldDescriptor& field, const std::string& key);

@@ -34,7 +34,7 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
             "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 } "
             "device: \"auto\" collectives: \"auto\" "
             "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1 "
-            "integrity { }");
+            "integrity { } on_divergence: \"stop\" divergence { window_steps: 32 max_rollbacks: 3 }");
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {
@@ -47,6 +47,7 @@ TEST(ConfigDefaults, FollowOtherKeys) {
   EXPECT_EQ(config->batch().micro_sequences(), 4);
   EXPECT_EQ(config->schedule().warmup_steps(), 5);
   EXPECT_EQ(config->evaluate().every_steps(), 100);
+  EXPECT_EQ(Parse(kSmallest, {"on_divergence=rollback"})->divergence().spike_factor(), 2);
 }
 
 TEST(ConfigDefaults, AreTheOptimizersOwn) {
@@ -154,6 +155,11 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "--set: integrity.replay_every_steps: must be 0 for a single worker: nothing is compared"},
       {{"integrity.every_steps=5", "parallel.workers=2", "parallel.zero_stage=3"},
        "--set: integrity.every_steps: must be 0 in parallel.zero_stage 3, where no parameter is kept twice"},
+      {{"on_divergence=rolback"},
+       "--set: on_divergence: must be stop or rollback, got \"rolback\"; did you mean rollback?"},
+      {{"divergence.spike_factor=1"}, "--set: divergence.spike_factor: must be 0, or > 1 and <= 1e6, got 1"},
+      {{"divergence.window_steps=0"}, "--set: divergence.window_steps: must be 1 to 1000, got 0"},
+      {{"divergence.max_rollbacks=0"}, "--set: divergence.max_rollbacks: must be 1 to 1000, got 0"},
       {{"restart.heartbeat_timeout_seconds=0"},
        "--set: restart.heartbeat_timeout_seconds: must be 0.1 to 1e6 seconds, got 0"},
   };

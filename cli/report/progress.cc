@@ -46,6 +46,10 @@ void Progress::Show(const v1::Event& event) {
                                   event.recovery().seconds(), event.recovery().resumed_step(),
                                   event.recovery().lost_steps(),
                                   event.recovery().lost_steps() == 1 ? "step" : "steps"));
+    case v1::Event::kRollback:
+      return Note(absl::StrFormat("step %d had diverged (%s): back at step %d, leaving out %d samples",
+                                  event.rollback().step(), event.rollback().cause(), event.rollback().resumed_step(),
+                                  event.rollback().skipped_samples()));
     case v1::Event::kNotice: return Note(event.notice().message());
     case v1::Event::kEnd:
     case v1::Event::kFailure:

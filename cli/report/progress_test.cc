@@ -148,6 +148,19 @@ TEST(Progress, TellsEvaluationsAndCheckpoints) {
   EXPECT_EQ(out.str(), "step 10: validation loss 1.2500\nstep 10: checkpoint c/step-00000010, 3.0 MiB in 0.2s\n");
 }
 
+TEST(Progress, TellsWhatIsLeftOutAfterADivergence) {
+  std::ostringstream out;
+  FakeClock clock;
+  Progress progress(out, clock, Terminal());
+  v1::Event event;
+  event.mutable_rollback()->set_step(25);
+  event.mutable_rollback()->set_cause("loss nan");
+  event.mutable_rollback()->set_resumed_step(20);
+  event.mutable_rollback()->set_skipped_samples(40);
+  progress.Show(event);
+  EXPECT_EQ(out.str(), "step 25 had diverged (loss nan): back at step 20, leaving out 40 samples\n");
+}
+
 // Each by itself, and not more than can be read.
 TEST(Progress, TellsFailedSavesWithoutAFlood) {
   std::ostringstream out;

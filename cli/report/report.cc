@@ -60,6 +60,7 @@ std::string ReportLine(const v1::Event& event) {
     case v1::Event::kEvaluate: name = "evaluate", fields = ProtoToJson(event.evaluate()); break;
     case v1::Event::kCheckpoint: name = "checkpoint", fields = ProtoToJson(event.checkpoint()); break;
     case v1::Event::kSaveFailed: name = "save_failed", fields = ProtoToJson(event.save_failed()); break;
+    case v1::Event::kRollback: name = "rollback", fields = ProtoToJson(event.rollback()); break;
     case v1::Event::kRecovery: name = "recovery", fields = ProtoToJson(event.recovery()); break;
     case v1::Event::kEnd: name = "end", fields = EndJson(event.end()); break;
     case v1::Event::kFailure:

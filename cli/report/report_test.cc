@@ -56,6 +56,18 @@ TEST(Report, AFailedSaveIsALine) {
   EXPECT_EQ(ReportLine(event), R"({"event":"save_failed","step":20,"rank":-1,"message":"disk full","in_a_row":2})");
 }
 
+TEST(Report, ARollbackIsALine) {
+  v1::Event event;
+  event.mutable_rollback()->set_generation(3);
+  event.mutable_rollback()->set_step(25);
+  event.mutable_rollback()->set_cause("loss nan");
+  event.mutable_rollback()->set_resumed_step(20);
+  event.mutable_rollback()->set_first_sample(160);
+  event.mutable_rollback()->set_skipped_samples(40);
+  EXPECT_EQ(ReportLine(event), R"({"event":"rollback","generation":3,"step":25,"cause":"loss nan","resumed_step":20,)"
+                               R"("first_sample":160,"skipped_samples":40})");
+}
+
 TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
   v1::Event event;
   v1::EndEvent& end = *event.mutable_end();

@@ -100,6 +100,10 @@ bool RunRecord::Add(const v1::Event& event) {
       committed_step = event.checkpoint().step();
       break;
     case v1::Event::kSaveFailed: ++failed_saves; break;
+    case v1::Event::kRollback:
+      ++rollbacks;
+      skipped_samples += event.rollback().skipped_samples();
+      break;
     case v1::Event::kFailure: failure = event.failure(); break;
     case v1::Event::kEnd: end = event.end(); break;
     case v1::Event::kRecovery:
@@ -154,6 +158,9 @@ std::string SummaryText(const RunRecord& record, const Terminal& terminal) {
   }
   if (record.recoveries > 0) {
     line("recoveries", absl::StrCat(record.recoveries, ", ", record.lost_steps, " steps done again"));
+  }
+  if (record.rollbacks > 0) {
+    line("rollbacks", absl::StrCat(record.rollbacks, ", ", record.skipped_samples, " samples left out"));
   }
   if (record.failed_saves > 0) line("failed saves", absl::StrCat(record.failed_saves));
   if (record.last_checkpoint) {

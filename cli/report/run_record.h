@@ -22,7 +22,8 @@ struct RunRecord {
   uint64_t generation = 0;                           // of the newest event that has one
   int recoveries = 0;
   int64_t lost_steps = 0;
-  int failed_saves = 0;
+  int failed_saves = 0, rollbacks = 0;
+  int64_t skipped_samples = 0;
   // Over all steps but the first, which warms up caches; steps done again are counted again.
   int64_t tokens = 0;
   double seconds = 0, mfu_seconds = 0;

@@ -110,6 +110,7 @@ std::string StatusText(const v1::GetStatusResponse& status, const Terminal& term
   std::string text = absl::StrCat(terminal.Paint(style, status.phase()),
                                   WrapText(run, columns, /*indent=*/2, /*used=*/DisplayWidth(status.phase())), "\n");
   if (!status.message().empty()) absl::StrAppend(&text, WrapText(status.message(), columns, /*indent=*/2), "\n");
+  if (!status.rollback().empty()) absl::StrAppend(&text, WrapText(status.rollback(), columns, /*indent=*/2), "\n");
   if (!status.save_failure().empty()) {
     absl::StrAppend(&text, WrapText(absl::StrCat("last save failed: ", status.save_failure()), columns, /*indent=*/2),
                     "\n");

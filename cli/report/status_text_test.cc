@@ -52,6 +52,12 @@ TEST(StatusText, ShowsASaveThatFailed) {
             std::string::npos);
 }
 
+TEST(StatusText, ShowsTheLastRollback) {
+  v1::GetStatusResponse status = Training();
+  status.set_rollback("training has diverged at step 9: loss nan");
+  EXPECT_NE(StatusText(status).find("\ntraining has diverged at step 9: loss nan\n"), std::string::npos);
+}
+
 TEST(StatusText, FitsTheTerminal) {
   v1::GetStatusResponse status = Training();
   status.set_message(

@@ -2,6 +2,7 @@
 #include "worker/trainer/data_feed.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -60,16 +61,19 @@ void DataFeed::Attach(const parallel::Group& data, device::Device& device, devic
   stage_ = 0;
 }
 
-void DataFeed::Seek(int64_t step, int64_t samples_consumed) {
+void DataFeed::Seek(int64_t step, int64_t samples_consumed, coordinator::SkippedSamples skipped) {
   cursor_step_ = step;
   cursor_ = samples_consumed;
+  skipped_ = std::move(skipped);
 }
 
 absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int number, int64_t micro_batch) {
   int64_t sequences = config_.batch().micro_sequences();
   int64_t per_rank = config_.batch().global_sequences() / ranks_;
-  int64_t first = SamplesConsumed(step - 1) + number * per_rank + micro_batch * sequences;
-  return Fill(*training_, sequences, [&](int64_t i) { return sampler_->Sample(first + i); });
+  // Of those taken since the cursor.
+  const int64_t step_begins = (step - 1 - cursor_step_) * config_.batch().global_sequences();
+  const int64_t first = step_begins + number * per_rank + micro_batch * sequences;
+  return Fill(*training_, sequences, [&](int64_t i) { return sampler_->Sample(skipped_.Place(cursor_, first + i)); });
 }
 
 int64_t DataFeed::EvaluationSamples() const {

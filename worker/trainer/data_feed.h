@@ -1,7 +1,8 @@
 // Which samples this rank trains and evaluates on, and their way into the device's token buffers.
 //
 // Step s consumes global positions [cursor + (s-first)*G, ...+G) of the sampler's endless order, for any number of
-// ranks; rank r of a data group takes the r-th of N equal parts, its micro-batches one after another.
+// ranks, and passes over those that the run leaves out (coordinator/skipped_samples.h); rank r of a data group takes
+// the r-th of N equal parts, its micro-batches one after another.
 #ifndef ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 #define ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/skipped_samples.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/device/device.h"
@@ -40,10 +42,10 @@ class DataFeed {
   // host memory from the device for kTokenStages times as many.
   void Attach(const parallel::Group& data, device::Device& device, device::Stream& stream, int32_t* tokens,
               int32_t* staging);
-  // The global position that the step after `step` starts at.
-  void Seek(int64_t step, int64_t samples_consumed);
+  // The global position that the step after `step` starts at, and what is left out from there on.
+  void Seek(int64_t step, int64_t samples_consumed, coordinator::SkippedSamples skipped = {});
   int64_t SamplesConsumed(int64_t step) const {
-    return cursor_ + (step - cursor_step_) * config_.batch().global_sequences();
+    return skipped_.After(cursor_, (step - cursor_step_) * config_.batch().global_sequences());
   }
 
   // Of the rank with this number in the data group: any rank can make any rank's.
@@ -77,6 +79,7 @@ class DataFeed {
   std::array<Stage, zero::kTokenStages> stages_;
   int stage_ = 0;
   int64_t cursor_ = 0, cursor_step_ = 0;
+  coordinator::SkippedSamples skipped_;
 };
 
 }  // namespace zerofleet::trainer

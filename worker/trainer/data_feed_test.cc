@@ -57,12 +57,12 @@ class DataFeedTest : public testing::Test {
 
   // Of the whole fleet, rank by rank.
   std::vector<int> StepSamples(int workers, int64_t micro_sequences, int64_t step, int64_t cursor_step = 0,
-                               int64_t cursor = 0) {
+                               int64_t cursor = 0, const coordinator::SkippedSamples& skipped = {}) {
     v1::Config config = Config(workers, micro_sequences);
     std::vector<int> all;
     for (int rank = 0; rank < workers; ++rank) {
       std::unique_ptr<DataFeed> feed = Open(config, rank);
-      feed->Seek(cursor_step, cursor);
+      feed->Seek(cursor_step, cursor, skipped);
       for (int64_t micro = 0; micro < 12 / (workers * micro_sequences); ++micro) {
         std::vector<int> samples = Samples(*feed->TrainingBatch(step, rank, micro));
         all.insert(all.end(), samples.begin(), samples.end());
@@ -99,6 +99,32 @@ TEST_F(DataFeedTest, AResumedRunContinuesWhereItWas) {
   feed->Seek(0, 0);
   EXPECT_EQ(feed->SamplesConsumed(3), 36);
   EXPECT_EQ(StepSamples(1, 12, 4, /*cursor_step=*/3, /*cursor=*/36), StepSamples(1, 12, 4));
+}
+
+TEST_F(DataFeedTest, WhatIsLeftOutIsPassedOver) {
+  coordinator::SkippedSamples skipped;
+  skipped.Add(12, 24);
+  skipped.Add(40, 43);
+  for (const auto& [workers, micro] : {std::pair{1, 12}, {3, 2}}) {
+    std::vector<int> taken;
+    for (int64_t step = 1; step <= 3; ++step) {
+      const std::vector<int> samples = StepSamples(workers, micro, step, 0, 0, skipped);
+      taken.insert(taken.end(), samples.begin(), samples.end());
+    }
+    std::vector<int> all;
+    for (int64_t step = 1; step <= 5; ++step) {
+      const std::vector<int> samples = StepSamples(1, 12, step);
+      all.insert(all.end(), samples.begin(), samples.end());
+    }
+    all.erase(all.begin() + 40, all.begin() + 43);
+    all.erase(all.begin() + 12, all.begin() + 24);
+    EXPECT_EQ(taken, std::vector<int>(all.begin(), all.begin() + 36)) << workers;
+  }
+  std::unique_ptr<DataFeed> feed = Open(Config(1, 12), 0);
+  feed->Seek(1, 12, skipped);
+  EXPECT_EQ(feed->SamplesConsumed(1), 12);
+  EXPECT_EQ(feed->SamplesConsumed(2), 36);
+  EXPECT_EQ(feed->SamplesConsumed(3), 51);
 }
 
 TEST_F(DataFeedTest, EvaluationVisitsItsSamplesOnceInEqualPasses) {

@@ -2,6 +2,7 @@
 #include "worker/trainer/training_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -22,6 +23,7 @@
 #include "worker/optim/schedule.h"
 #include "worker/trainer/rank_report.h"
 #include "worker/trainer/tensor_table.h"
+#include "worker/zero/divergence.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/schedule.h"
 
@@ -180,15 +182,16 @@ device::StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifes
   return control;
 }
 
-absl::Status TrainingRun::Start(bool loaded, int64_t step, bool quick) {
+absl::Status TrainingRun::Start(bool loaded, const v1::Start& start) {
   const int rounds = my_peak_ > 0 ? 0 : 1;
-  ZF_RETURN_IF_ERROR(MeasurePeak(quick ? rounds : kAsManyAsItTakes));
-  feed_->Seek(step, loaded ? view_->loaded_samples : 0);
+  ZF_RETURN_IF_ERROR(MeasurePeak(start.in_recovery() ? rounds : kAsManyAsItTakes));
+  feed_->Seek(start.step(), loaded ? view_->loaded_samples : 0, coordinator::SkippedSamples(start.skipped()));
+  view_->spikes.emplace(config_.divergence(), std::vector<double>(start.losses().begin(), start.losses().end()));
   const bool gathers = loaded && view_->loaded_own_part && !view_->engine->state().LoadsWhatItStores();
   if (gathers) ZF_RETURN_IF_ERROR(view_->engine->GatherLoadedState());
   ZF_RETURN_IF_ERROR(loaded ? view_->engine->PublishLoadedState(view_->loaded_control)
                             : view_->engine->Initialize(config_.seed()));
-  return WarmUp(step);
+  return WarmUp(start.step());
 }
 
 // A GPU loads code when it is first used, which can deadlock during a collective (ZeroEngine::WarmUp). The memory
@@ -245,8 +248,23 @@ absl::Status TrainingRun::Launch(int64_t step, bool stop, bool sending) {
                                [&](int number, int64_t micro) { return feed_->TrainingBatch(step, number, micro); });
 }
 
+// All ranks judge alike: they have the same numbers.
+absl::StatusOr<zero::StepResult> TrainingRun::CollectStep() {
+  absl::StatusOr<zero::StepResult> result = view_->engine->Collect();
+  std::optional<v1::Divergence> divergence = zero::DivergenceOf(result.status());
+  if (result.ok() && std::isfinite(result->loss) && std::isfinite(result->grad_norm)) {
+    if (std::string wrong = view_->spikes->Judge(result->loss); !wrong.empty()) {
+      divergence.emplace().set_step(result->step);
+      divergence->set_cause(std::move(wrong));
+    }
+  }
+  if (!divergence) return result;
+  divergence->set_samples_consumed(feed_->SamplesConsumed(divergence->step()));
+  return zero::DivergenceError(*divergence);
+}
+
 absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
-  ZF_ASSIGN_OR_RETURN(zero::StepResult result, view_->engine->Collect());
+  ZF_ASSIGN_OR_RETURN(zero::StepResult result, CollectStep());
   const ViewParts::LaunchedStep launched = view_->launches.front();
   view_->launches.pop_front();
   // A step begins when it is launched, or when the one before it is done.

@@ -26,6 +26,7 @@
 #include "worker/zero/memory_plan.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 #include "zerofleet/v1/config.pb.h"
+#include "zerofleet/v1/coordinator.pb.h"
 #include "zerofleet/v1/events.pb.h"
 
 namespace zerofleet::trainer {
@@ -75,9 +76,11 @@ class TrainingRun {
   absl::StatusOr<LoadedFrom> Load(const std::string& step_dir);
   // This rank's part of a snapshot that is in its store. NotFound if it is not.
   absl::Status Restore(const v1::SnapshotId& snapshot);
-  // With every rank loaded (or none, `loaded` false: fresh weights): completes the parameters, measures the peak.
-  // `quick` measures it briefly at first, and only if this process has not measured it in an earlier view.
-  absl::Status Start(bool loaded, int64_t step, bool quick = false);
+  // By what it has loaded; 0 without.
+  int64_t samples_loaded() const { return view_->loaded_samples; }
+  // With every rank loaded (or none, `loaded` false: fresh weights): completes the parameters, measures the peak. In a
+  // recovery that is measured briefly at first, and only if this process has not measured it in an earlier view.
+  absl::Status Start(bool loaded, const v1::Start& start);
 
   struct StepOutcome {
     v1::StepEvent event;
@@ -94,6 +97,7 @@ class TrainingRun {
   bool MayCollectLate() const {
     return !device_.host_addressable() && view_->engine->launched() < zero::kMostLaunchedSteps;
   }
+  // FailedPrecondition, with the verdict (zero::DivergenceOf), if the step has diverged; the view cannot go on then.
   absl::StatusOr<StepOutcome> Collect();
   bool EvaluatesAfter(int64_t step) const;
   absl::StatusOr<v1::EvaluateEvent> Evaluate(int64_t step);
@@ -123,6 +127,7 @@ class TrainingRun {
         snapshots_(std::move(snapshots)) {}
 
   SnapshotPlace PlaceInView() const;
+  absl::StatusOr<zero::StepResult> CollectStep();
   absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest);
   absl::Status WarmUp(int64_t step);
   // `rounds` of a product; 0: none, kAsManyAsItTakes: until the result is reliable.

@@ -26,6 +26,12 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kLeftAfter = 3, kSteps = 6;
 
+v1::Start StartAt(int64_t step) {
+  v1::Start start;
+  start.set_step(step);
+  return start;
+}
+
 class TrainingRunTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -115,7 +121,7 @@ class TrainingRunTest : public testing::Test {
     std::vector<v1::ShardFile> files(workers.size());
     InOneView(workers, [&](TrainingRun& run) {
       std::vector<double> losses;
-      ZF_CHECK(run.Start(/*loaded=*/false, 0).ok());
+      ZF_CHECK(run.Start(/*loaded=*/false, {}).ok());
       Train(run, 0, kLeftAfter, losses);
       const int rank = run.mesh().rank();
       ZF_CHECK(run.Save(kLeftAfter,
@@ -136,7 +142,7 @@ class TrainingRunTest : public testing::Test {
     std::vector<double> losses;
     InOneView(workers, [&](TrainingRun& run) {
       ZF_CHECK(run.Load(path).ok());
-      ZF_CHECK(run.Start(/*loaded=*/true, kLeftAfter).ok());
+      ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());
       Train(run, kLeftAfter, kSteps, losses);
     });
     return losses;
@@ -181,7 +187,7 @@ TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
         const absl::StatusOr<From> loaded = run.Load(path);
         ZF_CHECK(loaded.ok());
         from[run.mesh().rank()] = *loaded;
-        ZF_CHECK(run.Start(/*loaded=*/true, kLeftAfter).ok());
+        ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());
         Train(run, kLeftAfter, kSteps, losses);
       });
       EXPECT_EQ(losses, expected) << "stage " << stage;

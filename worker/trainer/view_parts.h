@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -20,6 +21,7 @@
 #include "worker/trainer/pace.h"
 #include "worker/trainer/peak_meter.h"
 #include "worker/trainer/snapshot.h"
+#include "worker/trainer/spike_rule.h"
 #include "worker/zero/engine.h"
 #include "worker/zero/layout.h"
 #include "zerofleet/v1/config.pb.h"
@@ -59,6 +61,7 @@ struct ViewParts {
 
   PeakMeter peak;  // of all ranks
   Pace pace;
+  std::optional<SpikeRule> spikes;  // once it has begun to train
   int64_t steps_done = 0;
   int64_t loaded_samples = 0;
   device::StepControl loaded_control;

@@ -18,6 +18,7 @@
 #include "worker/trainer/snapshot_rounds.h"
 #include "worker/trainer/training_run.h"
 #include "worker/zero/disagreement.h"
+#include "worker/zero/divergence.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -38,6 +39,9 @@ v1::Failure FailureOf(const absl::Status& status, int64_t step) {
   failure.set_step(step);
   if (std::optional<v1::Disagreement> disagreement = zero::DisagreementOf(status)) {
     *failure.mutable_disagreement() = *std::move(disagreement);
+  }
+  if (std::optional<v1::Divergence> divergence = zero::DivergenceOf(status)) {
+    *failure.mutable_divergence() = *std::move(divergence);
   }
   return failure;
 }
@@ -194,7 +198,8 @@ absl::Status WorkerRun::LeaveView(const absl::Status& why) {
   if (!regroup_) {
     // A collective that failed is no fault of this worker: the coordinator knows whose, or finds out.
     const bool of_the_view = absl::IsUnavailable(why) || absl::IsAborted(why) || absl::IsDeadlineExceeded(why);
-    if (!of_the_view || !assigned_) return why;
+    const bool goes_back = config_.on_divergence() == "rollback" && zero::DivergenceOf(why).has_value();
+    if ((!of_the_view && !goes_back) || !assigned_) return why;
     v1::WorkerMessage message;
     *message.mutable_failure() = FailureOf(why, result_.step);
     message.mutable_failure()->set_in_view(true);
@@ -295,7 +300,7 @@ absl::Status WorkerRun::LoadUntilStart() {
       TellStart(loaded);
       sending_somewhere_ = false;
       rounds_.BeginView(config_, run_->mesh().generation(), result_.step, replica_holder_);
-      return run_->Start(loaded, result_.step, message->start().in_recovery());
+      return run_->Start(loaded, message->start());
     }
     if (message->has_stop()) return StoppedEarly(message->stop().reason());
     if (message->has_regroup()) return Regrouped(*message);
@@ -307,6 +312,7 @@ absl::Status WorkerRun::LoadUntilStart() {
     v1::WorkerMessage answer;
     answer.mutable_load_result()->set_ok(status.ok());
     answer.mutable_load_result()->set_path(load.path());
+    answer.mutable_load_result()->set_samples_consumed(loaded && status.ok() ? run_->samples_loaded() : 0);
     if (load.has_snapshot()) *answer.mutable_load_result()->mutable_snapshot() = load.snapshot();
     if (!status.ok()) *answer.mutable_load_result()->mutable_failure() = FailureOf(status, 0);
     ZF_KILL_POINT("worker/loaded");

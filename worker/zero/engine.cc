@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "worker/optim/step_rule.h"
+#include "worker/zero/divergence.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/norm.h"
 #include "worker/zero/updater_factory.h"
@@ -162,9 +163,10 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
   ZF_RETURN_IF_ERROR(parts_.stream.failure());
   const device::StepControl& control = results_[launched.slot];
   if (control.apply == 0 && !(loss_scaling().dynamic && control.loss_scale > 1)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "step ", launched.step, ": loss ", control.loss, ", gradient norm ", control.grad_norm,
-        ": training has diverged; a lower ", "optimizer.learning_rate or longer schedule.warmup_steps may help"));
+    v1::Divergence divergence;
+    divergence.set_step(launched.step);
+    divergence.set_cause(absl::StrCat("loss ", control.loss, ", gradient norm ", control.grad_norm));
+    return DivergenceError(divergence);
   }
   return StepResult{.step = launched.step,
                     .loss = control.loss,

@@ -1,0 +1,35 @@
+// Which loss is a spike: one of more than so many times the median of the steps before it.
+//
+// Deterministic from the losses, so that all ranks of a view judge alike: they begin with the same losses, which the
+// coordinator tells (Start.losses), and add those of the same steps.
+#ifndef ZEROFLEET_WORKER_TRAINER_SPIKE_RULE_H_
+#define ZEROFLEET_WORKER_TRAINER_SPIKE_RULE_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::trainer {
+
+class SpikeRule {
+ public:
+  // `losses`: of the steps before the first that is judged, oldest first.
+  SpikeRule(const v1::DivergenceConfig& config, const std::vector<double>& losses);
+
+  // What is wrong with the next step's loss; empty if nothing is. A loss that is wrong is not part of any later median,
+  // nor is one of a step that was skipped, which is not to be judged.
+  std::string Judge(double loss);
+
+ private:
+  void Add(double loss);
+
+  const v1::DivergenceConfig config_;
+  std::deque<double> window_;  // oldest first
+};
+
+}  // namespace zerofleet::trainer
+
+#endif  // ZEROFLEET_WORKER_TRAINER_SPIKE_RULE_H_

@@ -1,0 +1,22 @@
+// A step that must not count because its numbers say that training has diverged: the verdict as a status.
+//
+// Every rank has the same loss and gradient norm of a step, so all come to one verdict. It travels with the status that
+// ends the step, and from there to the coordinator (Failure.divergence) where the run goes back (on_divergence).
+#ifndef ZEROFLEET_WORKER_ZERO_DIVERGENCE_H_
+#define ZEROFLEET_WORKER_ZERO_DIVERGENCE_H_
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "zerofleet/v1/coordinator.pb.h"
+
+namespace zerofleet::zero {
+
+// FailedPrecondition, with the cause and what may help.
+absl::Status DivergenceError(const v1::Divergence& divergence);
+// The verdict of such a status; none for any other.
+std::optional<v1::Divergence> DivergenceOf(const absl::Status& status);
+
+}  // namespace zerofleet::zero
+
+#endif  // ZEROFLEET_WORKER_ZERO_DIVERGENCE_H_
