@@ -48,7 +48,7 @@ Collectives::Outcome Collectives::Compare(const Group& group) {
 }
 
 void Collectives::Finish(Group& group, const absl::Status& status) {
-  const Outcome outcome = status.ok() ? Compare(group) : Outcome{status, false, false, {}};
+  const Outcome outcome = status.ok() ? Compare(group) : Outcome{status, false, false, {}, {}};
   for (auto& [rank, arrival] : std::exchange(group.arrived, {})) {
     world_.After(world_.Delay(), [done = std::move(arrival.done), outcome] { done(outcome); });
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "tests/sim/world.h"
@@ -19,8 +20,9 @@ class Collectives {
 
   struct Outcome {
     absl::Status status;
-    bool stop = false, sending = false;  // of any rank
-    v1::Disagreement disagreement;       // of a status that is not OK: what every rank found the others to be
+    bool stop = false, sending = false;        // of any rank
+    v1::Disagreement disagreement;             // of a status that is not OK: what every rank found the others to be
+    std::optional<v1::Divergence> divergence;  // and what every rank found of the step
   };
   struct Arrival {
     int64_t sequence = 0;  // all ranks run the same collectives

@@ -8,13 +8,14 @@ namespace {
 
 constexpr double kTick = 0.1;
 
-coordinator::FleetParameters Parameters(const RunPlan& plan, const Disk& disk) {
+coordinator::FleetParameters Parameters(const RunPlan& plan, Disk& disk) {
   coordinator::FleetParameters parameters;
   parameters.config = plan.config;
   parameters.units = {{"w", 0, kElements}};
   parameters.previous_generation = disk.NewestGeneration();
   parameters.candidates = disk.Candidates();
   parameters.may_fall_back = true;
+  parameters.rollbacks = disk.state().rollbacks;
   return parameters;
 }
 

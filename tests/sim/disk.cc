@@ -9,19 +9,6 @@
 
 namespace zerofleet::sim {
 
-uint64_t HashAfter(uint64_t state, int64_t step) {
-  uint64_t z = (state ^ static_cast<uint64_t>(step)) * 0xff51afd7ed558ccd;
-  return z ^ (z >> 33);
-}
-
-uint64_t UninterruptedHash(int64_t step) {
-  uint64_t state = kInitialState;
-  for (int64_t done = 1; done <= step; ++done) state = HashAfter(state, done);
-  return state;
-}
-
-double LossOf(uint64_t state) { return static_cast<double>(state >> 11); }
-
 int64_t Disk::StepOf(const std::string& path) {
   int64_t step = -1;
   const size_t digits = path.rfind('-');
@@ -33,6 +20,9 @@ void Disk::LosePower() {
 }
 
 std::string Disk::WhatIsWrong(const v1::CheckpointManifest& manifest) const {
+  if (manifest.data_cursor().samples_consumed() != curriculum_.SamplesAfter(manifest.step())) {
+    return absl::StrCat("its data cursor is at sample ", manifest.data_cursor().samples_consumed());
+  }
   if (manifest.files_size() != manifest.world_size()) {
     return absl::StrCat(manifest.files_size(), " shards of ", manifest.world_size());
   }
@@ -42,7 +32,7 @@ std::string Disk::WhatIsWrong(const v1::CheckpointManifest& manifest) const {
     if (found == shards_.end() || found->second.written != Written::kDurable) {
       return absl::StrCat("the shard of rank ", rank, " is not durable");
     }
-    if (found->second.hash != UninterruptedHash(manifest.step())) {
+    if (found->second.hash != curriculum_.StateAfter(manifest.step())) {
       return absl::StrCat("the shard of rank ", rank, " holds another state");
     }
   }
@@ -58,10 +48,10 @@ absl::StatusOr<coordinator::CommittedStep> Disk::Commit(const v1::CheckpointMani
     world_.Violate(absl::StrCat("I1: step ", manifest.step(), " is committed, and ", wrong));
   }
   Checkpoint& checkpoint = checkpoints_[manifest.step()];
-  checkpoint = {manifest.generation(), manifest.team(), {}, false};
-  for (int rank = 0; rank < manifest.world_size(); ++rank) {
-    checkpoint.hashes.push_back(shards_[{manifest.step(), manifest.generation(), rank}].hash);
-  }
+  checkpoint = {manifest.generation(),
+                manifest.team(),
+                {shards_[{manifest.step(), manifest.generation(), 0}].hash, manifest.data_cursor().samples_consumed()},
+                false};
   while (static_cast<int>(checkpoints_.size()) > keep) checkpoints_.erase(checkpoints_.begin());
   return coordinator::CommittedStep{PathOf(manifest.step()), {}};
 }
@@ -100,12 +90,12 @@ void Disk::DamageNewest() {
   checkpoints_.rbegin()->second.damaged = true;
 }
 
-absl::StatusOr<uint64_t> Disk::Load(const std::string& path) const {
-  if (path.empty()) return kInitialState;
+absl::StatusOr<TrainingState> Disk::Load(const std::string& path) const {
+  if (path.empty()) return TrainingState{kInitialState, 0};
   const auto found = checkpoints_.find(StepOf(path));
   if (found == checkpoints_.end()) return absl::NotFoundError(absl::StrCat(path, " does not exist"));
   if (found->second.damaged) return absl::DataLossError(absl::StrCat(path, " is damaged"));
-  return found->second.hashes.front();
+  return found->second.state;
 }
 
 int64_t Disk::NewestWhole() const {

@@ -1,5 +1,5 @@
 // The storage that the fleet shares: shards that may be torn or unsynced, checkpoints committed by their manifests, and
-// the coordinator's own state. And what training computes, as a hash that every step folds in.
+// the coordinator's own state.
 #ifndef ZEROFLEET_TESTS_SIM_DISK_H_
 #define ZEROFLEET_TESTS_SIM_DISK_H_
 
@@ -11,19 +11,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/fleet.h"
+#include "tests/sim/curriculum.h"
 #include "tests/sim/world.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet::sim {
 
-inline constexpr uint64_t kInitialState = 0x5eed;
-
-// The training state after one more step.
-uint64_t HashAfter(uint64_t state, int64_t step);
-// That of a run that was never interrupted.
-uint64_t UninterruptedHash(int64_t step);
-// What a step reports of its state: exact in a double.
-double LossOf(uint64_t state);
+// What a checkpoint holds, and a rank in its memory.
+struct TrainingState {
+  uint64_t hash = 0;
+  int64_t samples_consumed = 0;
+};
 
 struct ShardKey {
   int64_t step;
@@ -34,7 +32,7 @@ struct ShardKey {
 
 class Disk {
  public:
-  explicit Disk(World& world) : world_(world) {}
+  Disk(World& world, const Curriculum& curriculum) : world_(world), curriculum_(curriculum) {}
 
   // A write is slow, in parts: begun, complete, durable.
   void BeginShard(const ShardKey& key, uint64_t hash) { shards_[key] = {hash, Written::kBegun}; }
@@ -57,7 +55,7 @@ class Disk {
   bool IsCommitted(int64_t step) const { return checkpoints_.contains(step); }
   bool Lists(const std::string& path) const { return IsCommitted(StepOf(path)); }
   // The state that all its shards hold; DataLoss if one is damaged or missing.
-  absl::StatusOr<uint64_t> Load(const std::string& path) const;
+  absl::StatusOr<TrainingState> Load(const std::string& path) const;
   // The newest step whose checkpoint is listed and not damaged; 0 if there is none.
   int64_t NewestWhole() const;
   // What the coordinator finds when it is started.
@@ -84,7 +82,7 @@ class Disk {
   struct Checkpoint {
     uint64_t generation = 0;
     int team = 0;
-    std::vector<uint64_t> hashes;  // by rank
+    TrainingState state;  // that all its shards hold
     bool damaged = false;
   };
 
@@ -94,6 +92,7 @@ class Disk {
   std::string WhatIsWrong(const v1::CheckpointManifest& manifest) const;
 
   World& world_;
+  const Curriculum& curriculum_;
   std::map<ShardKey, Shard> shards_;
   std::map<int64_t, Checkpoint> checkpoints_;  // by step
   coordinator::CoordinatorState state_;

@@ -22,10 +22,11 @@ class FleetSimulation {
   FleetSimulation(uint64_t seed, std::ostream* trace)
       : world_(seed, trace),
         plan_(DrawPlan(world_, seed)),
-        disk_(world_),
+        curriculum_(plan_.bad_batches),
+        disk_(world_, curriculum_),
         network_(world_, plan_.repeats),
         collectives_(world_),
-        invariants_(world_, disk_, plan_) {
+        invariants_(world_, disk_, curriculum_, plan_) {
     for (int fault = 0; fault < plan_.faults; ++fault) {
       world_.After(world_.Uniform(0, plan_.last_fault), [this] { Fault(); });
     }
@@ -43,12 +44,13 @@ class FleetSimulation {
     result_.recoveries = invariants_.recoveries();
     result_.failed_saves = invariants_.failed_saves();
     result_.restored = invariants_.restored();
+    result_.rollbacks = invariants_.rollbacks();
     return std::move(result_);
   }
 
  private:
   CoordinatorProcess& coordinator() { return *coordinators_.back(); }
-  Machine machine() { return {world_, network_, disk_, collectives_, plan_, pending_, peers_}; }
+  Machine machine() { return {world_, network_, disk_, curriculum_, collectives_, plan_, pending_, peers_}; }
 
   void Launch();
   void StartWorker(double after_seconds);
@@ -67,6 +69,7 @@ class FleetSimulation {
 
   World world_;
   RunPlan plan_;
+  Curriculum curriculum_;
   Disk disk_;
   Network network_;
   Collectives collectives_;
@@ -153,6 +156,10 @@ std::string FleetSimulation::WhyUnexpected(const absl::Status& status) const {
       return state_failed_ || last_save ? "" : "no storage failed, or another save could have been tried";
     }
     case absl::StatusCode::kDeadlineExceeded: return place_may_stay_empty_ ? "" : "every place was taken again";
+    case absl::StatusCode::kFailedPrecondition: {
+      const auto tried = static_cast<int64_t>(curriculum_.diverged().size()) - 1;
+      return tried >= plan_.config.divergence().max_rollbacks() ? "" : "it could have gone back";
+    }
     case absl::StatusCode::kInternal: return worker_failed_ ? "" : "no worker failed by itself";
     default: return "no such thing happened";
   }

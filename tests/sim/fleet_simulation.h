@@ -18,6 +18,7 @@ struct SimulationResult {
   int64_t recoveries = 0;
   int64_t restored = 0;  // of these, from memory
   int64_t failed_saves = 0;
+  int64_t rollbacks = 0;
   double seconds = 0;  // simulated
 };
 

@@ -44,13 +44,14 @@ int main(int argc, char** argv) {
   }
   const auto began = std::chrono::steady_clock::now();
   double seconds = 0;
-  int64_t recoveries = 0, restored = 0;
+  int64_t recoveries = 0, restored = 0, rollbacks = 0;
   for (uint64_t seed = arguments.first; seed < arguments.first + arguments.count; ++seed) {
     const zerofleet::sim::SimulationResult result =
         zerofleet::sim::Simulate(seed, arguments.trace ? &std::cout : nullptr);
     seconds += result.seconds;
     recoveries += result.recoveries;
     restored += result.restored;
+    rollbacks += result.rollbacks;
     if (result.violation.empty()) continue;
     std::cerr << "seed " << seed << " failed: " << result.violation << "\nfleet_simulation --seed " << seed
               << " --trace shows it\n";
@@ -58,6 +59,6 @@ int main(int argc, char** argv) {
   }
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   std::cout << arguments.count << " seeds, " << seconds << " s simulated in " << took << " s, " << recoveries
-            << " recoveries, " << restored << " of them from memory\n";
+            << " recoveries, " << restored << " of them from memory, " << rollbacks << " rollbacks\n";
   return 0;
 }

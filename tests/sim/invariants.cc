@@ -76,8 +76,7 @@ void Invariants::OnOutput(const coordinator::Fleet& fleet, const coordinator::Ou
   if (const auto* send = std::get_if<coordinator::SendTo>(&output.action)) return OnSend(fleet, *send);
   if (const auto* publish = std::get_if<coordinator::PublishEvent>(&output.action)) return OnEvent(publish->event);
   if (const auto* persist = std::get_if<coordinator::PersistState>(&output.action)) {
-    Expect(persist->state.generation >= disk_.state().generation, "I3: the stored generation goes back");
-    CheckIsCommitted(persist->state.last_committed_step);
+    OnPersist(persist->state);
   } else if (const auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {
     const ViewSeen& view = views_[write->manifest.generation()];
     Expect(view.complete && write->manifest.files_size() == static_cast<int>(view.ranks.size()),
@@ -109,10 +108,46 @@ void Invariants::OnSend(const coordinator::Fleet& fleet, const coordinator::Send
   if (message.has_start()) {
     restored_ += from_memory_;
     from_memory_ = false;
+    OnStart(message.start());
     Expect(message.start().step() >= disk_.NewestWhole(),
            absl::StrCat("I7: goes on from step ", message.start().step(), " though step ", disk_.NewestWhole(),
                         " is committed"));
   }
+}
+
+void Invariants::OnPersist(const coordinator::CoordinatorState& state) {
+  Expect(state.generation >= disk_.state().generation, "I3: the stored generation goes back");
+  CheckIsCommitted(state.last_committed_step);
+  const std::vector<coordinator::Rollback>& before = disk_.state().rollbacks;
+  bool kept = state.rollbacks.size() >= before.size();
+  for (size_t i = 0; kept && i < before.size(); ++i) {
+    const bool settled = before[i].resumed_step < 0 && state.rollbacks[i].end_sample == before[i].end_sample;
+    kept = settled || state.rollbacks[i] == before[i];
+  }
+  Expect(kept, "I9: a rollback is forgotten");
+}
+
+// Every rank of a view is told the same; the first to be told is judged.
+void Invariants::OnStart(const v1::Start& start) {
+  coordinator::SkippedSamples durable;
+  for (const coordinator::Rollback& rollback : disk_.state().rollbacks) {
+    durable.Add(rollback.first_sample, rollback.end_sample);
+    Expect(rollback.resumed_step >= 0, "I9: goes on though it is not settled what is left out");
+  }
+  const coordinator::SkippedSamples told(start.skipped());
+  Expect(told == durable, "I9: what is left out is told before it is durable");
+  if (told == curriculum_.left_out()) return;
+  bool fits = false;
+  for (const int64_t batch : curriculum_.diverged()) {
+    coordinator::SkippedSamples wanted = curriculum_.left_out();
+    wanted.Add(curriculum_.SamplesAfter(start.step()), (batch + 1) * kBatch);
+    fits = fits || told == wanted;
+  }
+  Expect(fits,
+         absl::StrCat("I9: goes on from step ", start.step(), " and leaves out other samples than led to a batch ",
+                      "that diverged: ", start.ShortDebugString()));
+  ++rollbacks_;
+  curriculum_.LeaveOut(told);
 }
 
 void Invariants::OnCommitted(const v1::CheckpointManifest& manifest) {
@@ -183,7 +218,7 @@ void Invariants::OnStep(const v1::StepEvent& step) {
   next_step_ = step.step() + 1;
   reached_step_ = step.step();
   losses_[step.step()] = step.loss();
-  Expect(step.loss() == LossOf(UninterruptedHash(step.step())),
+  Expect(step.loss() == LossOf(curriculum_.StateAfter(step.step())),
          absl::StrCat("I6: the loss of step ", step.step(), " differs"));
 }
 

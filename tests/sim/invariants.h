@@ -6,7 +6,8 @@
 //   that was given up I5  a generation has each rank once, and each element has one owner I6  what is reported of a
 //   step is what an uninterrupted run reports, and no step is left out I7  a recovery goes back to the newest whole
 //   checkpoint, never further I8  nothing follows the end of a run, and it ends for a reason that it has met
-//   (fleet_simulation.cc)
+//   (fleet_simulation.cc) I9  what a run leaves out is what lies between where it went on and a batch that diverged, is
+//   durable before anybody hears of it, and is never forgotten
 #ifndef ZEROFLEET_TESTS_SIM_INVARIANTS_H_
 #define ZEROFLEET_TESTS_SIM_INVARIANTS_H_
 
@@ -27,7 +28,8 @@ namespace zerofleet::sim {
 
 class Invariants {
  public:
-  Invariants(World& world, Disk& disk, const RunPlan& plan) : world_(world), disk_(disk), plan_(plan) {}
+  Invariants(World& world, Disk& disk, Curriculum& curriculum, const RunPlan& plan)
+      : world_(world), disk_(disk), curriculum_(curriculum), plan_(plan) {}
 
   void BeforeStep(const coordinator::Fleet& fleet, const coordinator::CoordinatorEvent& event);
   void AfterStep(const coordinator::Fleet& fleet, const coordinator::CoordinatorEvent& event,
@@ -35,6 +37,7 @@ class Invariants {
   // An output is about to be carried out.
   void OnOutput(const coordinator::Fleet& fleet, const coordinator::Output& output);
   int64_t recoveries() const { return recoveries_; }
+  int64_t rollbacks() const { return rollbacks_; }  // after which training went on
   int64_t failed_saves() const { return failed_saves_; }
   int64_t restored() const { return restored_; }  // views that began with a snapshot
 
@@ -46,6 +49,8 @@ class Invariants {
     if (!holds) world_.Violate(what);
   }
   void OnSend(const coordinator::Fleet& fleet, const coordinator::SendTo& send);
+  void OnStart(const v1::Start& start);
+  void OnPersist(const coordinator::CoordinatorState& state);
   void OnAssignment(const coordinator::Fleet& fleet, uint64_t generation, const v1::Assignment& view);
   void CheckPlacement(const v1::Assignment& view, bool team_is_kept);  // the checkpoint's, on whatever nodes
   void CheckIsCommitted(int64_t step);
@@ -61,6 +66,7 @@ class Invariants {
 
   World& world_;
   Disk& disk_;
+  Curriculum& curriculum_;
   const RunPlan& plan_;
   std::string before_;  // of a message that must change nothing; else empty
   bool ended_before_ = false;
@@ -72,7 +78,7 @@ class Invariants {
   std::map<uint64_t, ViewSeen> views_;
   std::set<std::tuple<uint64_t, int64_t, int>> told_failed_;  // generation, step, retry
   std::map<int64_t, double> losses_;                          // reported, by step
-  int64_t recoveries_ = 0, failed_saves_ = 0;
+  int64_t recoveries_ = 0, failed_saves_ = 0, rollbacks_ = 0;
   int64_t next_step_ = 1;     // to be reported
   int64_t reached_step_ = 0;  // the last that this run reported and still has
 };

@@ -1,6 +1,8 @@
 // Drawing a run from the seed; see run_plan.h.
 #include "tests/sim/run_plan.h"
 
+#include "tests/sim/curriculum.h"
+
 namespace zerofleet::sim {
 
 RunPlan DrawPlan(World& world, uint64_t seed) {
@@ -10,7 +12,7 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
   config.mutable_parallel()->set_workers(1 + world.Below(4));
   config.mutable_parallel()->set_tensor(1);
   config.set_steps(6 + world.Below(30));
-  config.mutable_batch()->set_global_sequences(12);  // every world size used divides it
+  config.mutable_batch()->set_global_sequences(kBatch);  // every world size used divides it
   config.mutable_batch()->set_micro_sequences(1);
   config.mutable_restart()->set_max_per_rank(kRestarts[world.Below(8)]);
   config.mutable_restart()->set_window_steps(world.Chance(0.3) ? 5 : 0);
@@ -34,6 +36,13 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
   plan.faults = world.Chance(0.1) ? 0 : 2 + world.Below(8);  // some runs meet none at all
   plan.nudges = plan.faults > 0 && world.Chance(0.6) ? 0.15 : 0;
   plan.last_fault = world.Uniform(4, 14);
+  if (seed % 7 == 2 || seed % 7 == 5) {
+    config.set_on_divergence("rollback");
+    config.mutable_divergence()->set_max_rollbacks(1 + world.Below(3));
+    for (int left = 1 + world.Below(4); left > 0; --left) {
+      plan.bad_batches.insert(world.Below(static_cast<int>(config.steps()) + 4));
+    }
+  }
   return plan;
 }
 

@@ -3,6 +3,7 @@
 #define ZEROFLEET_TESTS_SIM_RUN_PLAN_H_
 
 #include <cstdint>
+#include <set>
 
 #include "coordinator/partition.h"
 #include "tests/sim/world.h"
@@ -22,13 +23,15 @@ struct RunPlan {
   int keep = 2;            // checkpoints on disk
   bool repeats = false;    // messages come twice
   int faults = 0;
-  double nudges = 0;      // how likely a fault follows a moment that is worth one
-  double last_fault = 0;  // seconds
+  double nudges = 0;              // how likely a fault follows a moment that is worth one
+  double last_fault = 0;          // seconds
+  std::set<int64_t> bad_batches;  // with which training diverges
   bool ample() const { return config.restart().max_per_rank() >= kAmpleRestarts; }
   int workers() const { return config.parallel().workers(); }
 };
 
-// Some seeds have snapshots, which their numbers say: what the others do is not changed by drawing that.
+// Some seeds have snapshots, or batches with which training diverges, which their numbers say: what the others do is
+// not changed by drawing that.
 RunPlan DrawPlan(World& world, uint64_t seed);
 
 }  // namespace zerofleet::sim

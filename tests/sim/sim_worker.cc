@@ -46,7 +46,7 @@ void SimWorker::Freeze(double seconds) {
 void SimWorker::FailItself(const absl::Status& status) {
   Do([this, status] {
     if (session_ == 0) return Exit();
-    SendFailure({status, false, false, {}}, false);
+    SendFailure({status, false, false, {}, {}}, false);
     Exit();
   });
 }
@@ -129,7 +129,8 @@ void SimWorker::Handle(const v1::CoordinatorMessage& message) {
   if (message.has_load() && stage_ == Stage::kLoading) return Load(message.load());
   if (message.has_start() && stage_ == Stage::kLoading) {
     step_ = message.start().step();
-    if (state_ != UninterruptedHash(step_))
+    left_out_ = coordinator::SkippedSamples(message.start().skipped());
+    if (state_.hash != at_.curriculum.StateAfter(step_))
       at_.world.Violate(absl::StrCat("pid ", pid_, " starts at another step than it loaded"));
     stage_ = Stage::kTraining;
     stopping_ = false;
@@ -159,6 +160,7 @@ void SimWorker::SendFailure(const Collectives::Outcome& outcome, bool in_view) {
   failure.set_step(step_);
   failure.set_in_view(in_view);
   if (!outcome.disagreement.ranks().empty()) *failure.mutable_disagreement() = outcome.disagreement;
+  if (outcome.divergence) *failure.mutable_divergence() = *outcome.divergence;
   Send(message);
 }
 

@@ -35,6 +35,7 @@ struct Machine {
   World& world;
   Network& network;
   Disk& disk;
+  Curriculum& curriculum;
   Collectives& collectives;
   const RunPlan& plan;
   PendingFaults& faults;
@@ -71,6 +72,13 @@ class SimWorker : public SessionEnd {
  private:
   enum class Stage { kJoining, kMeeting, kEntering, kLoading, kTraining, kAwaitingRegroup, kFinished };
 
+  // One part of a snapshot in memory; of its own and of another rank's parts it has the last two.
+  struct Part {
+    v1::SnapshotShard shard;
+    TrainingState state;
+  };
+  using Parts = std::deque<Part>;  // oldest first
+
   // `what` is done by this process: not when it is gone, and when it wakes if it is stopped.
   void Do(std::function<void()> what);
   void Later(double seconds, std::function<void()> what);
@@ -88,12 +96,13 @@ class SimWorker : public SessionEnd {
   void MeetOthers();
   void Enter(const v1::Assignment& assignment);
   void Load(const v1::Load& load);
-  void AnswerLoad(const v1::Load& load, const absl::StatusOr<uint64_t>& state);
-  absl::StatusOr<uint64_t> Restore(const v1::Load& load);
+  void AnswerLoad(const v1::Load& load, const absl::StatusOr<TrainingState>& state);
+  absl::StatusOr<TrainingState> Restore(const v1::Load& load);
   void BeginStep();
   void StepDone(const Collectives::Outcome& outcome);
+  void Diverge(int64_t end_sample);
   void TakeSnapshot();
-  void SendCopy(const v1::SnapshotShard& shard, uint64_t state);
+  void SendCopy(const Part& part);
   void AfterSteps();
   void OnViewFailed(const Collectives::Outcome& outcome);
   void LeaveView();
@@ -106,12 +115,6 @@ class SimWorker : public SessionEnd {
   void ReportFailed(v1::ShardWritten shard, uint64_t generation);
   bool SavesAfter(int64_t step) const;
 
-  // One part of a snapshot in memory; of its own and of another rank's parts it has the last two.
-  struct Part {
-    v1::SnapshotShard shard;
-    uint64_t state;
-  };
-  using Parts = std::deque<Part>;  // oldest first
   const Part* Find(const v1::SnapshotShard& shard) const;
   void KeepOnly(const v1::SnapshotId* snapshot);
 
@@ -129,7 +132,8 @@ class SimWorker : public SessionEnd {
   uint64_t view_generation_ = 0;
   uint64_t views_ = 0;  // entered or left: what a view was about to do is void in the next
   v1::Assignment place_;
-  uint64_t state_ = 0;
+  TrainingState state_;
+  coordinator::SkippedSamples left_out_;
   using SaveTry = std::pair<int64_t, int>;  // step and retry
   static constexpr SaveTry kNoSave = {-1, 0};
   int64_t step_ = 0, committed_ = -1;

@@ -52,7 +52,7 @@ void SimWorker::Load(const v1::Load& load) {
   });
 }
 
-void SimWorker::AnswerLoad(const v1::Load& load, const absl::StatusOr<uint64_t>& state) {
+void SimWorker::AnswerLoad(const v1::Load& load, const absl::StatusOr<TrainingState>& state) {
   v1::WorkerMessage message;
   v1::LoadResult& result = *message.mutable_load_result();
   result.set_ok(state.ok());
@@ -60,6 +60,7 @@ void SimWorker::AnswerLoad(const v1::Load& load, const absl::StatusOr<uint64_t>&
   if (load.has_snapshot()) *result.mutable_snapshot() = load.snapshot();
   if (state.ok()) {
     state_ = *state;
+    result.set_samples_consumed(state_.samples_consumed);
   } else {
     result.mutable_failure()->set_code(static_cast<int>(state.status().code()));
     result.mutable_failure()->set_message(std::string(state.status().message()));
@@ -68,7 +69,7 @@ void SimWorker::AnswerLoad(const v1::Load& load, const absl::StatusOr<uint64_t>&
 }
 
 // From its own memory, or from a peer's that is there and answers.
-absl::StatusOr<uint64_t> SimWorker::Restore(const v1::Load& load) {
+absl::StatusOr<TrainingState> SimWorker::Restore(const v1::Load& load) {
   Part mine;
   *mine.shard.mutable_snapshot() = load.snapshot();
   mine.shard.set_rank(place_.rank());
@@ -100,6 +101,17 @@ void SimWorker::KeepOnly(const v1::SnapshotId* snapshot) {
   }
 }
 
+// As every rank does, having the same loss.
+void SimWorker::Diverge(int64_t end_sample) {
+  Collectives::Outcome outcome;
+  outcome.status = absl::FailedPreconditionError("training has diverged");
+  v1::Divergence& divergence = outcome.divergence.emplace();
+  divergence.set_step(step_ + 1);
+  divergence.set_cause("simulated");
+  divergence.set_samples_consumed(end_sample);
+  OnViewFailed(outcome);
+}
+
 // Over the older of its two; where copies are kept, the copy is sent meanwhile, and the flag of the next steps says so.
 void SimWorker::TakeSnapshot() {
   const v1::CheckpointConfig& config = at_.plan.config.checkpoint();
@@ -112,10 +124,10 @@ void SimWorker::TakeSnapshot() {
   if (own_.size() == 2) own_.pop_front();
   own_.push_back(part);
   snapshot_due_ = (step_ / config.snapshot_every_steps() + 1) * config.snapshot_every_steps();
-  if (config.replicate() > 0 && place_.world_size() > 1) SendCopy(part.shard, part.state);
+  if (config.replicate() > 0 && place_.world_size() > 1) SendCopy(part);
 }
 
-void SimWorker::SendCopy(const v1::SnapshotShard& shard, uint64_t state) {
+void SimWorker::SendCopy(const Part& part) {
   std::vector<int> nodes;
   for (const v1::Member& member : place_.members()) nodes.push_back(member.node());
   const int holder = (place_.rank() + coordinator::ReplicaShift(nodes)) % place_.world_size();
@@ -134,7 +146,7 @@ void SimWorker::SendCopy(const v1::SnapshotShard& shard, uint64_t state) {
       at_.world.After(at_.world.Uniform(0.01, 0.6), [=] {
         peer->Do([=] {
           if (!in_view()) return;
-          peer->replicas_.push_back({shard, state});
+          peer->replicas_.push_back(part);
           answered();
         });
       });
@@ -157,7 +169,7 @@ void SimWorker::BeginStep() {
     arrived_ = step_ + 1;
     at_.collectives.Arrive(view_generation_, place_.rank(), place_.world_size(),
                            {.sequence = step_ + 1,
-                            .state = state_,
+                            .state = state_.hash,
                             .stop = asked_to_stop_,
                             .sending = sending_,
                             .corrupt = std::exchange(corrupt_, false) && place_.world_size() > 1,
@@ -171,12 +183,15 @@ void SimWorker::BeginStep() {
 
 void SimWorker::StepDone(const Collectives::Outcome& outcome) {
   if (!outcome.status.ok()) return OnViewFailed(outcome);
-  state_ = HashAfter(state_, ++step_);
+  const int64_t first = left_out_.Place(state_.samples_consumed, 0), end = left_out_.After(first, kBatch);
+  if (at_.curriculum.Diverges(first / kBatch)) return Diverge(end);
+  state_ = {HashAfter(state_.hash, first / kBatch), end};
+  ++step_;
   stopping_ = stopping_ || outcome.stop;
   if (place_.rank() == 0) {
     v1::WorkerMessage message;
     message.mutable_event()->mutable_step()->set_step(step_);
-    message.mutable_event()->mutable_step()->set_loss(LossOf(state_));
+    message.mutable_event()->mutable_step()->set_loss(LossOf(state_.hash));
     Send(message);
   }
   const bool snapshots = at_.plan.config.checkpoint().snapshot_every_steps() > 0;
@@ -258,9 +273,10 @@ void SimWorker::WriteShard() {
   manifest.set_world_size(place_.world_size());
   manifest.set_team(place_.team());
   manifest.add_tensors()->set_flat_end(kElements);
+  manifest.mutable_data_cursor()->set_samples_consumed(state_.samples_consumed);
   shard.mutable_file()->set_rank(place_.rank());
   *shard.mutable_file()->mutable_ranges() = place_.owned();
-  at_.disk.BeginShard(key, state_);
+  at_.disk.BeginShard(key, state_.hash);
   Later(at_.disk.WriteSeconds(), [this, key, generation, shard = std::move(shard)] {
     if (!shard.ok() || at_.disk.IsFull()) {
       at_.disk.RemoveShard(key);

@@ -1,0 +1,51 @@
+// What training computes, as a hash that every step folds its batch into, and with which batches it diverges.
+//
+// It hears what the run is told to leave out, and so knows the state and the loss that each step must come to, whatever
+// happened on the way.
+#ifndef ZEROFLEET_TESTS_SIM_CURRICULUM_H_
+#define ZEROFLEET_TESTS_SIM_CURRICULUM_H_
+
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "coordinator/skipped_samples.h"
+
+namespace zerofleet::sim {
+
+inline constexpr int64_t kBatch = 12;  // samples
+inline constexpr uint64_t kInitialState = 0x5eed;
+
+// The training state after one more batch.
+uint64_t HashAfter(uint64_t state, int64_t batch);
+// What a step reports of its state: exact in a double.
+double LossOf(uint64_t state);
+
+class Curriculum {
+ public:
+  explicit Curriculum(std::set<int64_t> bad_batches) : bad_batches_(std::move(bad_batches)) {}
+
+  // A rank has come to this batch: whether its loss is not finite.
+  bool Diverges(int64_t batch) {
+    if (bad_batches_.contains(batch)) diverged_.insert(batch);
+    return bad_batches_.contains(batch);
+  }
+  const std::set<int64_t>& diverged() const { return diverged_; }  // so far
+
+  // What the run leaves out from now on.
+  void LeaveOut(coordinator::SkippedSamples left_out) { left_out_ = std::move(left_out); }
+  const coordinator::SkippedSamples& left_out() const { return left_out_; }
+
+  // After so many steps of a run to which nothing else happens.
+  uint64_t StateAfter(int64_t steps) const;
+  int64_t SamplesAfter(int64_t steps) const { return left_out_.After(0, steps * kBatch); }
+
+ private:
+  const std::set<int64_t> bad_batches_;
+  std::set<int64_t> diverged_;
+  coordinator::SkippedSamples left_out_;
+};
+
+}  // namespace zerofleet::sim
+
+#endif  // ZEROFLEET_TESTS_SIM_CURRICULUM_H_
