@@ -18,11 +18,13 @@
 
 namespace zerofleet::services {
 
-// The largest message a client takes of its coordinator: an Assignment holds every rank's transport address, about 1 KB
-// each. What a server takes is its own choice (GrpcServerOptions).
-inline constexpr int kMostClientMessageBytes = 16 << 20;
+// The largest message a client takes of its coordinator: the status, or the end, of a run with coordinator::kMostRanks
+// ranks has 1 or 2 KB for each. What a server takes is its own choice (GrpcServerOptions).
+inline constexpr int kMostClientMessageBytes = 64 << 20;
 
-// A peer that vanished without closing its connection is noticed after these two, where no heartbeat notices it before.
+// A peer that vanished without closing its connection is noticed after these two, where no heartbeat notices it before:
+// by HTTP/2 pings, at both ends and however little is said. The second is also what gRPC sets as TCP_USER_TIMEOUT of
+// the connection, so that bytes which nobody acknowledges end it as soon, not after the kernel's 15 minutes or so.
 inline constexpr int kKeepaliveTimeMs = 10'000;
 inline constexpr int kKeepaliveTimeoutMs = 10'000;
 

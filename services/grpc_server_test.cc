@@ -1,6 +1,14 @@
 // Health, reflection and a port in use, on real sockets.
 #include "services/grpc_server.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
@@ -63,6 +71,31 @@ TEST(GrpcServer, AnswersHealthChecksForItselfAndForNamedServices) {
   (*server)->SetServing(false);
   EXPECT_EQ(Health(port, ""), kNotServing);
   EXPECT_EQ(Health(port, "zerofleet.v1.Worker"), kNotServing);
+}
+
+// TCP_USER_TIMEOUT of every established TCP connection of this process whose local or remote port is `port`.
+std::vector<unsigned> UserTimeouts(int port) {
+  std::vector<unsigned> timeouts;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in local = {}, remote = {};
+    socklen_t local_size = sizeof(local), remote_size = sizeof(remote);
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&local), &local_size) != 0) continue;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&remote), &remote_size) != 0) continue;
+    if (ntohs(local.sin_port) != port && ntohs(remote.sin_port) != port) continue;
+    unsigned timeout = 0;
+    socklen_t size = sizeof(timeout);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, &size) == 0) timeouts.push_back(timeout);
+  }
+  return timeouts;
+}
+
+TEST(GrpcServer, BothEndsOfAConnectionEndItWhenNobodyAcknowledges) {
+  const auto server = StartGrpcServer({.listen = "127.0.0.1:0"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel({"127.0.0.1", (*server)->port()});
+  ASSERT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
+  EXPECT_THAT(UserTimeouts((*server)->port()),
+              ::testing::UnorderedElementsAre(kKeepaliveTimeoutMs, kKeepaliveTimeoutMs));
 }
 
 TEST(GrpcServer, APortInUseIsNamed) {
