@@ -13,6 +13,7 @@
 #include "coordinator/ending.h"
 #include "coordinator/liveness.h"
 #include "coordinator/load_phase.h"
+#include "coordinator/node_runs.h"
 #include "coordinator/placement.h"
 #include "coordinator/recovery.h"
 #include "coordinator/rendezvous.h"
@@ -25,12 +26,8 @@ namespace {
 using google::protobuf::util::MessageDifferencer;
 
 Member* FindProcess(Fleet& fleet, const std::string& incarnation) {
-  for (std::vector<Member>* group : {&fleet.members, &fleet.spares}) {
-    for (Member& member : *group) {
-      if (!incarnation.empty() && !IsAway(member) && member.hello.incarnation() == incarnation) return &member;
-    }
-  }
-  return nullptr;
+  Member* member = fleet.members.FindProcess(incarnation);
+  return member != nullptr ? member : fleet.spares.FindProcess(incarnation);
 }
 
 // What a view's ranks all know of it.
@@ -43,24 +40,27 @@ v1::Assignment Shared(v1::Assignment assignment) {
 absl::Status Rebuild(Fleet& fleet, const v1::Assignment& told, double now) {
   const int size = told.world_size();
   const v1::Config& config = fleet.parameters.config;
-  if (size < 1 || size > config.parallel().workers() || told.members_size() != size ||
-      size % config.parallel().tensor() != 0 || told.team() < 1 || told.team() > kMostRanks) {
+  const absl::StatusOr<std::vector<int>> nodes = NodesOf(told);
+  if (size < 1 || size > config.parallel().workers() || !nodes.ok() || size % config.parallel().tensor() != 0 ||
+      told.team() < 1 || told.team() > kMostRanks) {
     return absl::FailedPreconditionError(
         absl::StrCat("a view of ", size, " ranks in teams of ", told.team(), " is none of this run's"));
   }
-  for (const v1::Member& each : told.members()) {
+  for (int rank = 0; rank < size; ++rank) {
     Member member;
-    member.rank = static_cast<int>(fleet.members.size());
+    member.rank = rank;
     member.id = AwayId(member.rank);
     member.state = MemberState::kAway;
-    member.hello.set_host(each.host());
-    member.hello.set_pid(each.pid());
+    if (rank < told.members_size()) {
+      member.hello.set_host(told.members(rank).host());
+      member.hello.set_pid(told.members(rank).pid());
+    }
     member.last_heard = member.progress_since = now;
     fleet.members.push_back(std::move(member));
   }
   fleet.places = size;
   fleet.team = told.team();
-  fleet.view = ViewOf(fleet);
+  fleet.view = told.members().empty() ? ViewOf(fleet, *nodes) : ViewOf(fleet);
   if (MessageDifferencer::Equals(AssignmentOf(fleet), told)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "its view is not what this coordinator makes of the same members; all must run the same executable");
@@ -77,7 +77,7 @@ absl::Status BeginAdoption(Fleet& fleet, const v1::Hello& hello, double now) {
   const v1::Assignment told = Shared(rejoin.assignment());
   const absl::Status status = Rebuild(rebuilt, told, now);
   if (!status.ok()) return status;
-  for (Member& early : fleet.members) {  // new workers were faster than the ranks
+  for (Member& early : fleet.members.TakeAll()) {  // new workers were faster than the ranks
     early.state = MemberState::kSpare;
     fleet.spares.push_back(std::move(early));
   }
@@ -132,8 +132,7 @@ void NoteTraining(Fleet& fleet, Member& member, const v1::Rejoin& rejoin, double
 void RefuseSurplusSpares(Fleet& fleet) {
   const v1::Config& config = fleet.parameters.config;
   const size_t most = config.restart().spares() + config.parallel().workers() - fleet.world_size();
-  std::stable_sort(fleet.spares.begin(), fleet.spares.end(),
-                   [](const Member& a, const Member& b) { return a.came_back > b.came_back; });
+  fleet.spares.StableSort([](const Member& a, const Member& b) { return a.came_back > b.came_back; });
   while (fleet.spares.size() > most) {
     RefuseSession(fleet, fleet.spares.back().id,
                   absl::FailedPreconditionError("the running fleet is complete; no place is left"));
@@ -183,13 +182,13 @@ void Adopt(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
                          absl::AlreadyExistsError(
                              absl::StrCat(NameOf(member), " is back; ", PlaceOf(hello), " says it is that rank, too")));
   }
-  member.id = id;
-  member.hello = hello;
-  member.hello.clear_rejoin();
+  v1::Hello known = hello;
+  known.clear_rejoin();
+  fleet.members.Rename(member, id, std::move(known));
   member.ready.set_parameters(rejoin.parameters());
   member.state = MemberState::kLoading;
   member.last_heard = now;
-  const auto away = std::count_if(fleet.members.begin(), fleet.members.end(), IsAway);
+  const int away = fleet.members.away();
   SendWelcome(fleet, id, absl::StrCat(fleet.world_size() - away, " of ", fleet.world_size(), " ranks are back"));
   if (rejoin.has_start()) NoteTraining(fleet, member, rejoin, now);
   if (away == 0) CompleteAdoption(fleet, now);
@@ -204,7 +203,7 @@ bool GoesOn(const Fleet& fleet, const Member& member, const v1::Rejoin& rejoin) 
 
 void TakeSession(Fleet& fleet, Member& member, MemberId id, double now) {
   fleet.Emit(CloseSession{member.id}, absl::StrCat(NameOf(member), " has opened another stream"));
-  member.id = id;
+  fleet.members.Rename(member, id);
   member.closed = false;
   member.last_heard = now;
   SendWelcome(fleet, id, "it goes on");

@@ -18,7 +18,7 @@ double AdoptionSeconds(const v1::RestartConfig& restart) {
 
 void GoAway(Fleet& fleet, Member& member) {
   fleet.Emit(CloseSession{member.id}, absl::StrCat(NameOf(member), " may come back once more"));
-  member.id = AwayId(member.rank);
+  fleet.members.Rename(member, AwayId(member.rank));
   member.state = MemberState::kAway;
   member.heartbeats = member.failed = false;
   member.progress.clear();

@@ -24,12 +24,11 @@ constexpr size_t kMostPendingCommits = 2;
 // The manifest all shards agree on, with their files in rank order. Each file holds what its rank owns (CheckShard), so
 // together they hold each element once.
 absl::StatusOr<v1::CheckpointManifest> Assemble(const Fleet& fleet, int64_t step, const PendingCommit& commit) {
-  v1::CheckpointManifest manifest = commit.shards.begin()->second.manifest();
-  for (const auto& [rank, shard] : commit.shards) {
-    if (!MessageDifferencer::Equals(manifest, shard.manifest())) {
-      return absl::InternalError(absl::StrCat("ranks 0 and ", rank, " describe step ", step, " differently"));
-    }
+  if (commit.differs) {
+    return absl::InternalError(absl::StrCat("ranks ", *commit.described_by, " and ", *commit.differs, " describe step ",
+                                            step, " differently"));
   }
+  v1::CheckpointManifest manifest = commit.manifest;
   manifest.set_generation(fleet.generation);
   for (const auto& [rank, shard] : commit.shards) *manifest.add_files() = shard.file();
   return manifest;
@@ -81,6 +80,22 @@ absl::Status CheckShard(const Fleet& fleet, const Member& member, const v1::Shar
       absl::StrCat("the shard of step ", shard.step(), " from ", NameOf(member), " was refused: ", wrong));
 }
 
+// Keeps the shard, and its manifest only if it is the first: the others' are the same, and the tables of thousands of
+// ranks would be too much to keep. False for a duplicate.
+bool Keep(PendingCommit& commit, int rank, const v1::ShardWritten& shard) {
+  const auto [kept, added] = commit.shards.emplace(rank, shard);
+  if (!added) return false;
+  kept->second.clear_manifest();
+  if (!shard.ok()) return true;
+  if (!commit.described_by) {
+    commit.described_by = rank;
+    commit.manifest = shard.manifest();
+  } else if (!commit.differs && !MessageDifferencer::Equals(commit.manifest, shard.manifest())) {
+    commit.differs = rank;
+  }
+  return true;
+}
+
 v1::Event CheckpointEventOf(const ManifestWritten& written, const PendingCommit& commit) {
   v1::Event event;
   v1::CheckpointEvent& checkpoint = *event.mutable_checkpoint();
@@ -118,7 +133,7 @@ void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard)
     commit.retry = shard.retry();
   }
   const bool collecting = commit.stage == PendingCommit::Stage::kCollecting;
-  if (!collecting || !commit.shards.emplace(member.rank, shard).second) return;  // a duplicate
+  if (!collecting || !Keep(commit, member.rank, shard)) return;  // a duplicate
   if (!shard.ok()) NoteFailedShard(commit, member, shard);
   if (static_cast<int>(commit.shards.size()) < fleet.world_size()) return FailIfAShardCannotCome(fleet);
   if (commit.failure) return DiscardFailedSave(fleet, shard.step());

@@ -76,6 +76,7 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
   switch (message.body_case()) {
     case Body::kReady: return OnReady(fleet_, member, message.ready(), now);
     case Body::kEntered: return OnEntered(fleet_, member, message.entered(), now);
+    case Body::kPeersWanted: return OnPeersWanted(fleet_, member, message.peers_wanted());
     case Body::kLoadResult: return OnLoadResult(fleet_, member, message.load_result(), now);
     case Body::kHeartbeat: return OnHeartbeat(member, message.heartbeat(), now);
     case Body::kEvent:

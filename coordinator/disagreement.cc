@@ -12,11 +12,11 @@ namespace zerofleet::coordinator {
 
 bool OnDisagreement(Fleet& fleet, const v1::Failure& failure, double now) {
   constexpr char kCounter[] = "integrity";
-  const auto& named = failure.disagreement().ranks();
+  const std::set<int> named(failure.disagreement().ranks().begin(), failure.disagreement().ranks().end());
   std::vector<int> ranks;
   std::vector<MemberId> members;
   for (const Member& member : fleet.members) {
-    if (std::find(named.begin(), named.end(), member.rank) == named.end()) continue;
+    if (!named.contains(member.rank)) continue;
     ranks.push_back(member.rank);
     members.push_back(member.id);
   }

@@ -22,36 +22,16 @@ const char* Name(Phase phase) {
   return "";
 }
 
-const char* Name(MemberState state) {
-  switch (state) {
-    case MemberState::kSpare: return "spare";
-    case MemberState::kJoined: return "joined";
-    case MemberState::kReady: return "ready";
-    case MemberState::kLoading: return "loading";
-    case MemberState::kTraining: return "training";
-    case MemberState::kFinished: return "finished";
-    case MemberState::kLost: return "lost";
-    case MemberState::kAway: return "away";
-  }
-  return "";
-}
-
 Member* Fleet::Find(MemberId id) {
-  for (std::vector<Member>* group : {&members, &spares}) {
-    auto found = std::find_if(group->begin(), group->end(), [id](const Member& member) { return member.id == id; });
-    if (found != group->end()) return &*found;
-  }
-  return nullptr;
+  Member* member = members.Find(id);
+  return member != nullptr ? member : spares.Find(id);
 }
 
 bool Fleet::All(MemberState state) const {
-  return static_cast<int>(members.size()) == world_size() &&
-         std::all_of(members.begin(), members.end(), [state](const Member& member) { return member.state == state; });
+  return static_cast<int>(members.size()) == world_size() && members.All(state);
 }
 
-bool Fleet::AllEntered() const {
-  return std::all_of(members.begin(), members.end(), [](const Member& member) { return member.entered.has_value(); });
-}
+bool Fleet::AllEntered() const { return view && view->entered == world_size(); }
 
 void Fleet::Send(MemberId member, v1::CoordinatorMessage message, std::string reason) {
   message.set_generation(generation);
@@ -74,13 +54,6 @@ void Fleet::PublishNotice(const std::string& text) {
   v1::Event event;
   event.mutable_notice()->set_message(text);
   Publish(std::move(event), "a person should know");
-}
-
-std::string PlaceOf(const v1::Hello& hello) { return absl::StrCat("host ", hello.host(), ", pid ", hello.pid()); }
-
-std::string NameOf(const Member& member) {
-  std::string who = member.rank < 0 ? "worker" : absl::StrCat("rank ", member.rank);
-  return absl::StrCat(who, " (", PlaceOf(member.hello), ")");
 }
 
 CoordinatorState StateOf(const Fleet& fleet) { return {fleet.generation, fleet.last_committed_step, fleet.rollbacks}; }

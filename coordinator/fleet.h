@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "coordinator/event.h"
+#include "coordinator/member_list.h"
 #include "coordinator/output.h"
 #include "coordinator/ownership.h"
 #include "coordinator/partition.h"
@@ -26,10 +27,8 @@
 namespace zerofleet::coordinator {
 
 enum class Phase { kForming, kAdopting, kLoading, kTraining, kRecovering, kFinishing, kDone, kFailed };
-enum class MemberState { kSpare, kJoined, kReady, kLoading, kTraining, kFinished, kLost, kAway };
 
 const char* Name(Phase phase);
-const char* Name(MemberState state);
 
 // A committed checkpoint the run may start from.
 struct CheckpointCandidate {
@@ -59,30 +58,7 @@ struct FleetParameters {
   std::vector<std::string> unreadable;          // step directories whose manifest is invalid
   std::vector<std::string> notices;             // what a person should know of the start, said when the fleet forms
   std::vector<Rollback> rollbacks;              // of the run before it was resumed, or its coordinator lost
-};
-
-// Ids from here on are of ranks without a session; no session gets one.
-inline constexpr MemberId kAwayIds = MemberId{1} << 63;
-
-struct Member {
-  MemberId id = 0;
-  MemberState state = MemberState::kJoined;
-  int rank = -1;    // -1 until assigned; one that joins a recovery has the place it takes at once
-  v1::Hello hello;  // of an adopted view: only its host and process id until it is back
-  v1::Ready ready;
-  int64_t step = 0;
-  double last_heard = 0;               // seconds, of any message
-  std::optional<v1::Entered> entered;  // what it said on entering the view
-  bool heartbeats = false;             // has sent one, so its silence is judged by the heartbeat timeout
-  std::vector<v1::GroupProgress> progress;
-  double progress_since = 0;     // when `progress` last changed
-  v1::Pace pace;                 // in this view
-  int64_t samples_consumed = 0;  // by what it has loaded
-  bool finished_early = false;
-  bool failed = false;     // has reported an error it cannot go on from: it leaves, and is not lost by that
-  bool closed = false;     // its session has ended, after it had finished
-  bool came_back = false;  // it has come from the coordinator before
-  v1::RankReport report;
+  int most_inline_ranks = kMostInlineRanks;     // a larger view's assignments have no members
 };
 
 // What a generation's members share, set by FormView.
@@ -90,6 +66,7 @@ struct View {
   int team;                        // ranks that are summed together first
   std::vector<Coordinates> ranks;  // by rank
   PartitionMap partition;          // of the state over a data group
+  int entered = 0;                 // members that have said so
   std::vector<PlacedRange> OwnedBy(int rank) const { return partition.StoredRanges(ranks[rank].data); }
   int world_size() const { return static_cast<int>(ranks.size()); }
 };
@@ -105,7 +82,10 @@ struct SaveFailure {
 struct PendingCommit {
   uint64_t generation = 0;
   int retry = 0;                           // of ShardWritten
-  std::map<int, v1::ShardWritten> shards;  // by rank, those that could not be written included
+  std::map<int, v1::ShardWritten> shards;  // by rank, without manifest; those that could not be written included
+  v1::CheckpointManifest manifest;         // that all of them sent
+  std::optional<int> described_by;         // the rank that sent it first
+  std::optional<int> differs;              // a rank that sent another
   std::optional<SaveFailure> failure;
   // From kCommitting and kDiscarding on, the answer to WriteManifest or DiscardSave is awaited.
   enum class Stage { kCollecting, kCommitting, kDiscarding } stage = Stage::kCollecting;
@@ -166,17 +146,19 @@ struct FleetCounters {
   RecoveryDurations recovery;  // the last
 };
 
+inline constexpr size_t kMostNamed = 8;  // members that one line names, of however many
+
 struct Fleet {
   FleetParameters parameters;
   Phase phase = Phase::kForming;
   std::string message;  // why, when failed
   uint64_t generation = 0;
-  std::vector<Member> members;  // in join order; in rank order once there is a view
-  std::vector<Member> spares;   // beyond the places, in join order
-  int places = 0;               // of the view that is, or is to be
-  std::optional<View> view;     // none while the fleet forms or recovers
-  int team = 0;                 // of the run, from its first view on
-  double began = 0;             // seconds: the coordinator's start
+  MemberList members;        // in join order; in rank order once there is a view
+  MemberList spares;         // beyond the places, in join order
+  int places = 0;            // of the view that is, or is to be
+  std::optional<View> view;  // none while the fleet forms or recovers
+  int team = 0;              // of the run, from its first view on
+  double began = 0;          // seconds: the coordinator's start
   double forming_since = 0;
   double last_tick = 0;
   double training_began = 0;  // for the first time
@@ -236,10 +218,6 @@ struct Fleet {
   }
 };
 
-// "rank 1 (host b, pid 12)", or "worker (host b, pid 12)" before it has a rank.
-std::string NameOf(const Member& member);
-// "host b, pid 12"
-std::string PlaceOf(const v1::Hello& hello);
 // What must be durable.
 CoordinatorState StateOf(const Fleet& fleet);
 // "last committed checkpoint: step 50", or that there is none.

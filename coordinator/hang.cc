@@ -19,6 +19,10 @@ const v1::GroupProgress* ProgressIn(const Member& member, const std::string& gro
 // "rank 1", "ranks 0 and 2", "ranks 0, 1 and 3"
 std::string Ranks(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return absl::StrCat("rank ", ranks[0]);
+  if (ranks.size() > kMostNamed) {
+    return absl::StrCat("ranks ", absl::StrJoin(ranks.begin(), ranks.begin() + kMostNamed, ", "), " and ",
+                        ranks.size() - kMostNamed, " more");
+  }
   std::vector<int> head(ranks.begin(), ranks.end() - 1);
   return absl::StrCat("ranks ", absl::StrJoin(head, ", "), " and ", ranks.back());
 }

@@ -14,7 +14,7 @@ namespace zerofleet::coordinator {
 struct Wait {
   std::string group, operation, unit;
   uint64_t sequence = 0;
-  std::vector<int> waiting, missing;  // ranks
+  std::vector<int> waiting, missing;  // ranks, ascending
   double since = 0;                   // when the last of the waiting ranks showed progress
 };
 

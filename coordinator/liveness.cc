@@ -44,12 +44,12 @@ bool IsSaving(const Fleet& fleet, int rank) {
 
 // The ranks that are there and do not come where the others have been waiting for too long: to a collective, or to the
 // end. One that is saving has the time that a fleet may take to form.
-std::vector<MemberId> Hung(const Fleet& fleet, double now) {
+std::vector<MemberId> Hung(const Fleet& fleet, const std::optional<Wait>& wait, double now) {
   std::vector<MemberId> hung;
-  const std::optional<Wait> wait = FindWait(fleet);
+  if (!wait && fleet.phase != Phase::kFinishing) return hung;
   for (const Member& member : fleet.members) {
     const bool late = fleet.phase == Phase::kTraining && wait &&
-                      std::find(wait->missing.begin(), wait->missing.end(), member.rank) != wait->missing.end();
+                      std::binary_search(wait->missing.begin(), wait->missing.end(), member.rank);
     const bool last = fleet.phase == Phase::kFinishing && member.state != MemberState::kFinished;
     const double waited = now - (late ? wait->since : fleet.finishing_since);
     const double limit = std::max(HangLimit(fleet), IsSaving(fleet, member.rank) ? fleet.form_timeout_seconds() : 0);
@@ -72,6 +72,15 @@ bool MayRecover(const Fleet& fleet, const absl::Status& failure) {
   return restarts && code != ExitCode(absl::InvalidArgumentError("")) && code != ExitCode(absl::DataLossError(""));
 }
 
+void LoseSilentSpare(Fleet& fleet, double now) {
+  for (size_t i = 0; i < fleet.spares.size() && !fleet.ended(); ++i) {
+    const Member& spare = fleet.spares[i];
+    const double seconds = now - spare.last_heard;
+    if (seconds <= SilenceLimit(fleet, spare)) continue;
+    return LoseMembers(fleet, {spare.id}, SilenceText(seconds), kHeartbeatTimeout, now);
+  }
+}
+
 void ForgiveOwnDelay(Fleet& fleet, double now) {
   if (now - fleet.last_tick > fleet.heartbeat_timeout_seconds() / 2) {
     for (Member& member : fleet.members) member.last_heard = now;
@@ -86,27 +95,27 @@ void ForgiveOwnDelay(Fleet& fleet, double now) {
 void CheckLiveness(Fleet& fleet, double now) {
   ForgiveOwnDelay(fleet, now);
   std::vector<MemberId> silent;
+  bool stuck = false;  // no rank waits for longer than the one that has stood still the longest
+  const double hang_limit = HangLimit(fleet);
   for (const Member& member : fleet.members) {
+    stuck = stuck || now - member.progress_since > hang_limit;
     if (member.state == MemberState::kFinished || member.failed) continue;  // it waits for the others; it has left
     if (now - member.last_heard > SilenceLimit(fleet, member)) silent.push_back(member.id);
   }
   if (!silent.empty()) {
     const double seconds = now - fleet.Find(silent.front())->last_heard;
     LoseMembers(fleet, silent, SilenceText(seconds), kHeartbeatTimeout, now);
-  } else if (const std::vector<MemberId> hung = Hung(fleet, now); !hung.empty()) {
-    const std::optional<Wait> wait = FindWait(fleet);
+    return LoseSilentSpare(fleet, now);
+  }
+  const std::optional<Wait> wait = stuck ? FindWait(fleet) : std::nullopt;
+  if (const std::vector<MemberId> hung = Hung(fleet, wait, now); !hung.empty()) {
     const double since = wait && fleet.phase == Phase::kTraining ? wait->since : fleet.finishing_since;
     LoseMembers(fleet, hung, absl::StrFormat("hangs: the others have waited for %.1f s", now - since), "hang", now);
   } else if (fleet.suspicion && now >= fleet.suspicion->deadline) {
     const Suspicion suspicion = *fleet.suspicion;
     BreakView(fleet, suspicion.status, {suspicion.rank}, now);
   }
-  for (size_t i = 0; i < fleet.spares.size() && !fleet.ended(); ++i) {
-    const Member& spare = fleet.spares[i];
-    const double seconds = now - spare.last_heard;
-    if (seconds <= SilenceLimit(fleet, spare)) continue;
-    return LoseMembers(fleet, {spare.id}, SilenceText(seconds), kHeartbeatTimeout, now);
-  }
+  LoseSilentSpare(fleet, now);
 }
 
 void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, double now) {
@@ -118,8 +127,8 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
   if (fleet.phase == Phase::kForming) {
     fleet.Emit(CloseSession{member.id}, absl::StrCat(NameOf(member), " left before the fleet formed: ", cause));
     const auto is_it = [id = member.id](const Member& other) { return other.id == id; };
-    std::erase_if(fleet.members, is_it);
-    std::erase_if(fleet.spares, is_it);
+    fleet.members.EraseIf(is_it);
+    fleet.spares.EraseIf(is_it);
     return;
   }
   if (member.failed) {  // it said why before it went

@@ -54,8 +54,11 @@ int AutoTeam(const std::vector<int>& nodes, int tensor) {
 
 int ReplicaShift(const std::vector<int>& nodes) {
   const int ranks = static_cast<int>(nodes.size());
-  int largest = 0;
-  for (int node : nodes) largest = std::max(largest, static_cast<int>(std::count(nodes.begin(), nodes.end(), node)));
+  int largest = 0, run = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    run = rank > 0 && nodes[rank] == nodes[rank - 1] ? run + 1 : 1;
+    largest = std::max(largest, run);
+  }
   return largest == ranks ? (ranks > 1 ? 1 : 0) : largest;
 }
 

@@ -16,8 +16,10 @@
 
 namespace zerofleet::coordinator {
 
-inline constexpr int kMostRanks = 1024;  // of a view
-inline constexpr int kMostAutoTeam = 8;  // ranks; the most that share a node's fastest links
+inline constexpr int kMostRanks = 16'384;    // of a view
+inline constexpr int kMostInlineRanks = 64;  // of a view whose assignments name all of its members
+inline constexpr int kMostPeersWanted = 64;  // ranks that one message asks for
+inline constexpr int kMostAutoTeam = 8;      // ranks; the most that share a node's fastest links
 
 struct Coordinates {
   int node = 0;    // from 0, in rank order

@@ -112,11 +112,11 @@ TEST(PlacementTest, TheConfiguredTeamIsAutoOrANumber) {
   EXPECT_EQ(*ConfiguredTeam(parallel), 0);
   parallel.set_team("auto");
   EXPECT_EQ(*ConfiguredTeam(parallel), 0);
-  parallel.set_team("1024");
-  EXPECT_EQ(*ConfiguredTeam(parallel), 1024);
-  for (const char* wrong : {"0", "-4", "1025", "4x", "four", " 4", "4.0", "99999999999999999999"}) {
+  parallel.set_team("16384");
+  EXPECT_EQ(*ConfiguredTeam(parallel), 16384);
+  for (const char* wrong : {"0", "-4", "16385", "4x", "four", " 4", "4.0", "99999999999999999999"}) {
     parallel.set_team(wrong);
-    EXPECT_THAT(std::string(ConfiguredTeam(parallel).status().message()), HasSubstr("must be auto or 1 to 1024"));
+    EXPECT_THAT(std::string(ConfiguredTeam(parallel).status().message()), HasSubstr("must be auto or 1 to 16384"));
   }
 }
 

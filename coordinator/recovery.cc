@@ -17,6 +17,9 @@ namespace {
 
 constexpr size_t kMostHistory = 12;  // losses told in one line
 
+// Of all flight records together, and yet of each: how many of a rank's newest collectives are kept.
+constexpr int kMostFlightEntries = 1 << 17, kLeastFlightEntries = 4;
+
 // Ranks move in step, so the newest report of any tells where this one is, more closely than its own last heartbeat.
 int64_t StepOf(const Fleet& fleet, const Member& member) {
   return fleet.phase == Phase::kTraining ? std::max(member.step, fleet.last_step_event.step()) : member.step;
@@ -114,7 +117,7 @@ v1::FlightRecord LastHeardOf(const Member& member) {
 // Ends the sessions of lost members, and frees their places.
 void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& cause) {
   for (MemberId id : lost) {
-    const Member member = *fleet.Find(id);
+    const Member& member = *fleet.Find(id);
     if (fleet.view && member.rank >= 0) AddFlight(fleet, LastHeardOf(member));
     v1::Event event;
     event.mutable_lost()->set_rank(member.rank);
@@ -126,10 +129,11 @@ void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& 
       RefuseSession(fleet, id, absl::UnavailableError(absl::StrCat(NameOf(member), " was given up: ", cause)));
     }
     if (member.rank >= 0) fleet.vacant.push_back(member.rank);
-    const auto is_it = [id](const Member& other) { return other.id == id; };
-    std::erase_if(fleet.members, is_it);
-    std::erase_if(fleet.spares, is_it);
   }
+  const std::set<MemberId> ids(lost.begin(), lost.end());
+  const auto is_lost = [&ids](const Member& member) { return ids.contains(member.id); };
+  fleet.members.EraseIf(is_lost);
+  fleet.spares.EraseIf(is_lost);
   std::sort(fleet.vacant.begin(), fleet.vacant.end());
 }
 
@@ -143,7 +147,8 @@ void Resize(Fleet& fleet, int size) {
 // "lost rank 1 (host b, pid 12) at step 5: killed; rank 1 has not arrived at ..."
 std::string LossText(const Fleet& fleet, const std::vector<const Member*>& lost, const std::string& cause) {
   std::vector<std::string> names;
-  for (const Member* member : lost) names.push_back(NameOf(*member));
+  for (size_t i = 0; i < lost.size() && i < kMostNamed; ++i) names.push_back(NameOf(*lost[i]));
+  if (lost.size() > kMostNamed) names.push_back(absl::StrCat("and ", lost.size() - kMostNamed, " more"));
   std::string text =
       absl::StrCat("lost ", absl::StrJoin(names, ", "), " at step ", StepOf(fleet, *lost.front()), ": ", cause);
   if (std::optional<Wait> wait = FindWait(fleet)) absl::StrAppend(&text, "; ", Describe(*wait));
@@ -190,7 +195,7 @@ void LoseSpare(Fleet& fleet, Member& spare, const std::string& cause) {
   const bool replace = LossesThatCount(fleet, -1) <= fleet.parameters.config.restart().max_per_rank();
   if (replace) return Remove(fleet, {spare.id}, cause);
   RefuseSession(fleet, spare.id, absl::UnavailableError(cause));
-  std::erase_if(fleet.spares, [id = spare.id](const Member& other) { return other.id == id; });
+  fleet.spares.EraseIf([id = spare.id](const Member& other) { return other.id == id; });
 }
 
 }  // namespace
@@ -242,8 +247,7 @@ void FillPlacesFromSpares(Fleet& fleet, double now) {
     const auto ready = std::find_if(fleet.spares.begin(), fleet.spares.end(),
                                     [](const Member& spare) { return !spare.ready.config_digest().empty(); });
     if (ready == fleet.spares.end()) break;
-    Member spare = std::move(*ready);
-    fleet.spares.erase(ready);
+    Member spare = fleet.spares.Take(ready);
     TakePlace(fleet, spare);
     spare.state = MemberState::kReady;
     fleet.PublishNotice(absl::StrCat("a spare (", PlaceOf(spare.hello), ") takes the place of rank ", spare.rank));
@@ -253,12 +257,16 @@ void FillPlacesFromSpares(Fleet& fleet, double now) {
 }
 
 void AddFlight(Fleet& fleet, v1::FlightRecord record) {
-  for (const v1::FlightRecord& known : fleet.flight.ranks()) {
-    if (known.rank() == record.rank()) return;
-  }
-  *fleet.flight.add_ranks() = std::move(record);
   auto& ranks = *fleet.flight.mutable_ranks();
-  std::sort(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
+  const auto at = std::lower_bound(ranks.begin(), ranks.end(), record.rank(),
+                                   [](const v1::FlightRecord& known, int rank) { return known.rank() < rank; });
+  if (at != ranks.end() && at->rank() == record.rank()) return;
+  const int most = std::max(kLeastFlightEntries, kMostFlightEntries / std::max(1, fleet.places));
+  auto& entries = *record.mutable_entries();
+  if (entries.size() > most) entries.DeleteSubrange(0, entries.size() - most);  // the oldest
+  const auto place = static_cast<int>(at - ranks.begin());
+  *ranks.Add() = std::move(record);
+  for (int i = ranks.size() - 1; i > place; --i) ranks.SwapElements(i, i - 1);
   if (ranks.size() == fleet.places) fleet.Emit(KeepFlight{fleet.flight}, "every rank of the lost view is in it");
 }
 
@@ -277,8 +285,7 @@ bool GoOnSmaller(Fleet& fleet, double now) {
   const int ready = static_cast<int>(std::count_if(fleet.members.begin(), fleet.members.end(), is_ready));
   const int size = LargestView(config, ready);
   if (!fleet.recovery || config.restart().min_workers() == 0 || size < config.restart().min_workers()) return false;
-  std::vector<Member> members = std::exchange(fleet.members, {});
-  for (Member& member : members) {
+  for (Member& member : fleet.members.TakeAll()) {
     if (!is_ready(member)) {
       RefuseSession(fleet, member.id, absl::DeadlineExceededError("the fleet went on without it: it was not ready"));
     } else if (static_cast<int>(fleet.members.size()) < size) {
@@ -311,8 +318,7 @@ void GrowAgain(Fleet& fleet, double now) {
   for (int joined = before; joined < size; ++joined) {
     const auto spare = std::find_if(fleet.spares.begin(), fleet.spares.end(), is_ready);
     spare->state = MemberState::kReady;
-    fleet.members.push_back(std::move(*spare));
-    fleet.spares.erase(spare);
+    fleet.members.push_back(fleet.spares.Take(spare));
   }
   Resize(fleet, size);
 }

@@ -29,8 +29,7 @@ bool HasPlace(const Fleet& fleet) {
 bool HasRoomForASpare(const Fleet& fleet) {
   const v1::Config& config = fleet.parameters.config;
   const int missing = fleet.phase == Phase::kForming ? 0 : config.parallel().workers() - fleet.world_size();
-  const auto away = std::count_if(fleet.members.begin(), fleet.members.end(), IsAway);
-  return static_cast<int>(fleet.spares.size()) < config.restart().spares() + missing + away;
+  return static_cast<int>(fleet.spares.size()) < config.restart().spares() + missing + fleet.members.away();
 }
 
 }  // namespace
@@ -110,9 +109,12 @@ void CheckFormTimeout(Fleet& fleet, double now) {
   std::string text =
       absl::StrCat("the fleet did not form in ", fleet.form_timeout_seconds(), " s: ", fleet.members.size(), " of ",
                    fleet.world_size(), " workers joined, ", ready, " were ready");
+  size_t waiting = 0;
   for (const Member& member : fleet.members) {
-    if (member.state != MemberState::kReady) absl::StrAppend(&text, "; waiting for ", NameOf(member));
+    if (member.state == MemberState::kReady || ++waiting > kMostNamed) continue;
+    absl::StrAppend(&text, "; waiting for ", NameOf(member));
   }
+  if (waiting > kMostNamed) absl::StrAppend(&text, "; and for ", waiting - kMostNamed, " more");
   if (fleet.recovery)
     absl::StrAppend(&text, "; it was recovering from: ", fleet.recovery->cause, "; ", LastCommitText(fleet));
   FailFleet(fleet, absl::DeadlineExceededError(text), -1);

@@ -21,9 +21,8 @@ std::string MessageOf(const Fleet& fleet, double now) {
     return absl::StrCat("waiting for workers: ", fleet.members.size(), " of ", fleet.world_size(), " joined");
   }
   if (fleet.phase == Phase::kAdopting) {
-    const auto back = std::count_if(fleet.members.begin(), fleet.members.end(),
-                                    [](const Member& member) { return member.state != MemberState::kAway; });
-    return absl::StrCat("adopting a running fleet: ", back, " of ", fleet.world_size(), " ranks are back");
+    return absl::StrCat("adopting a running fleet: ", fleet.world_size() - fleet.members.away(), " of ",
+                        fleet.world_size(), " ranks are back");
   }
   if (fleet.phase == Phase::kRecovering) {
     return absl::StrCat("recovering, ", fleet.members.size(), " of ", fleet.world_size(),
@@ -32,6 +31,25 @@ std::string MessageOf(const Fleet& fleet, double now) {
   std::optional<Wait> wait = FindWait(fleet);
   if (wait && now - wait->since > fleet.heartbeat_timeout_seconds()) return Describe(*wait);
   return StragglerText(fleet).value_or("");
+}
+
+v1::MemberStatus StatusOf(const Fleet& fleet, const Member& member, double now) {
+  v1::MemberStatus entry;
+  const bool placed = fleet.view && member.rank >= 0;
+  entry.set_rank(member.rank);
+  entry.set_node(placed ? fleet.view->ranks[member.rank].node : -1);
+  entry.set_team(placed ? fleet.view->ranks[member.rank].team : -1);
+  entry.set_host(member.hello.host());
+  entry.set_pid(member.hello.pid());
+  entry.set_state(Name(member.state));
+  entry.set_step(member.step);
+  entry.set_heartbeat_age_seconds(now - member.last_heard);
+  *entry.mutable_progress() = {member.progress.begin(), member.progress.end()};
+  entry.set_device(member.hello.device());
+  entry.set_device_description(member.hello.device_description());
+  entry.set_metrics_address(member.hello.metrics_address());
+  entry.set_address(member.hello.address());
+  return entry;
 }
 
 }  // namespace
@@ -56,24 +74,8 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStat
     *status.mutable_partition() = PartitionStatusOf(fleet.view->partition, fleet.parameters.states(fleet.world_size()));
   }
   if (request.flight() && fleet.flight.ranks_size() > 0) *status.mutable_flight() = fleet.flight;
-  std::vector<Member> everybody = fleet.members;
-  everybody.insert(everybody.end(), fleet.spares.begin(), fleet.spares.end());
-  for (const Member& member : everybody) {
-    v1::MemberStatus& entry = *status.add_members();
-    const bool placed = fleet.view && member.rank >= 0;
-    entry.set_rank(member.rank);
-    entry.set_node(placed ? fleet.view->ranks[member.rank].node : -1);
-    entry.set_team(placed ? fleet.view->ranks[member.rank].team : -1);
-    entry.set_host(member.hello.host());
-    entry.set_pid(member.hello.pid());
-    entry.set_state(Name(member.state));
-    entry.set_step(member.step);
-    entry.set_heartbeat_age_seconds(now - member.last_heard);
-    *entry.mutable_progress() = {member.progress.begin(), member.progress.end()};
-    entry.set_device(member.hello.device());
-    entry.set_device_description(member.hello.device_description());
-    entry.set_metrics_address(member.hello.metrics_address());
-    entry.set_address(member.hello.address());
+  for (const MemberList* group : {&fleet.members, &fleet.spares}) {
+    for (const Member& member : *group) *status.add_members() = StatusOf(fleet, member, now);
   }
   return status;
 }

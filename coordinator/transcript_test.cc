@@ -3,7 +3,7 @@
 // clang-format off
 //   # a comment
 //   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 minimum=0 global=8 micro=0 team=4
-//         candidates=ckpt/b:20,ckpt/a:10:2 rollbacks=3 window=0 skipped=15:10:80:120
+//         candidates=ckpt/b:20,ckpt/a:10:2 rollbacks=3 window=0 skipped=15:10:80:120 inline=64
 //                                               on one line; a candidate is path:step or path:step:team; rollbacks is
 //                                               how many there may be in a row; skipped is step:resumed:first:end of one
 //                                               before; the model has one unit, w, of 64 elements
@@ -94,6 +94,8 @@ FleetParameters ParseSetup(const std::string& line) {
       config.mutable_restart()->set_spares(ToInt(setting.second));
     else if (setting.first == "fallback")
       parameters.may_fall_back = setting.second == "1";
+    else if (setting.first == "inline")
+      parameters.most_inline_ranks = static_cast<int>(ToInt(setting.second));
     else if (setting.first == "team")
       config.mutable_parallel()->set_team(setting.second);
     else if (setting.first == "rollbacks") {

@@ -12,6 +12,7 @@
 #include "coordinator/away.h"
 #include "coordinator/ending.h"
 #include "coordinator/load_phase.h"
+#include "coordinator/node_runs.h"
 
 namespace zerofleet::coordinator {
 namespace {
@@ -21,18 +22,31 @@ constexpr Agreement<v1::Entered> kEnteredAgreements[] = {
     {"schedule of collectives", "all must run the same steps", &v1::Entered::schedule_digest}};
 
 void PutInRankOrder(Fleet& fleet) {
-  std::vector<Member>& members = fleet.members;
+  MemberList& members = fleet.members;
   const bool kept = std::all_of(members.begin(), members.end(), [](const Member& member) { return member.rank >= 0; });
-  if (kept) {
-    std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.rank < b.rank; });
-    return;
-  }
+  if (kept) return members.StableSort([](const Member& a, const Member& b) { return a.rank < b.rank; });
   std::vector<MemberPlace> places;
   for (const Member& member : members) places.push_back({member.hello.host(), member.hello.pid()});
-  std::vector<Member> ordered;
-  for (int index : RankOrder(places)) ordered.push_back(std::move(members[index]));
-  members = std::move(ordered);
-  for (size_t rank = 0; rank < members.size(); ++rank) members[rank].rank = static_cast<int>(rank);
+  std::vector<Member> joined = members.TakeAll();
+  for (int index : RankOrder(places)) {
+    joined[index].rank = static_cast<int>(members.size());
+    members.push_back(std::move(joined[index]));
+  }
+}
+
+v1::Member EntryOf(const View& view, const Member& member) {
+  const Coordinates& at = view.ranks[member.rank];
+  v1::Member entry;
+  entry.set_rank(member.rank);
+  entry.set_host(member.hello.host());
+  entry.set_pid(member.hello.pid());
+  entry.set_transport_address(member.ready.transport_address());
+  entry.set_service_address(member.hello.service_address());
+  entry.set_node(at.node);
+  entry.set_team(at.team);
+  entry.set_data(at.data);
+  entry.set_tensor(at.tensor);
+  return entry;
 }
 
 int TeamOf(const Fleet& fleet, const std::vector<int>& nodes) {
@@ -51,7 +65,10 @@ int TeamOf(const Fleet& fleet, const std::vector<int>& nodes) {
 View ViewOf(const Fleet& fleet) {
   std::vector<std::string> hosts;
   for (const Member& member : fleet.members) hosts.push_back(member.hello.host());
-  const std::vector<int> nodes = NodesOf(hosts);
+  return ViewOf(fleet, NodesOf(hosts));
+}
+
+View ViewOf(const Fleet& fleet, const std::vector<int>& nodes) {
   const int team = TeamOf(fleet, nodes);
   std::vector<Coordinates> ranks = CoordinatesOf(nodes, fleet.parameters.config.parallel().tensor(), team);
   const int data_ranks = ranks.back().data + 1;
@@ -63,20 +80,24 @@ v1::Assignment AssignmentOf(const Fleet& fleet) {
   assignment.set_world_size(fleet.world_size());
   assignment.set_team(fleet.view->team);
   assignment.set_partition_digest(PartitionDigest(fleet.view->partition));
-  for (const Member& member : fleet.members) {
-    const Coordinates& at = fleet.view->ranks[member.rank];
-    v1::Member& entry = *assignment.add_members();
-    entry.set_rank(member.rank);
-    entry.set_host(member.hello.host());
-    entry.set_pid(member.hello.pid());
-    entry.set_transport_address(member.ready.transport_address());
-    entry.set_service_address(member.hello.service_address());
-    entry.set_node(at.node);
-    entry.set_team(at.team);
-    entry.set_data(at.data);
-    entry.set_tensor(at.tensor);
+  if (fleet.world_size() <= fleet.parameters.most_inline_ranks) {
+    for (const Member& member : fleet.members) *assignment.add_members() = EntryOf(*fleet.view, member);
+    return assignment;
   }
+  assignment.set_tensor(fleet.parameters.config.parallel().tensor());
+  SetNodeRuns(*fleet.view, &assignment);
   return assignment;
+}
+
+void OnPeersWanted(Fleet& fleet, const Member& member, const v1::PeersWanted& wanted) {
+  if (!fleet.view) return;
+  v1::CoordinatorMessage message;
+  v1::Peers& peers = *message.mutable_peers();
+  for (int rank : wanted.ranks()) {
+    const bool known = rank >= 0 && rank < fleet.world_size();
+    if (known) *peers.add_members() = EntryOf(*fleet.view, fleet.members[rank]);
+  }
+  fleet.Send(member.id, std::move(message), "it wants to reach them");
 }
 
 void NewGeneration(Fleet& fleet) {
@@ -124,6 +145,7 @@ void OnEntered(Fleet& fleet, Member& member, const v1::Entered& entered, double 
   const auto earlier = std::find_if(fleet.members.begin(), fleet.members.end(),
                                     [](const Member& other) { return other.entered.has_value(); });
   member.entered = entered;
+  ++fleet.view->entered;
   if (earlier != fleet.members.end()) {
     const absl::Status agreed =
         CheckAgreement(kEnteredAgreements, NameOf(*earlier), *earlier->entered, NameOf(member), entered);

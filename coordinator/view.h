@@ -19,8 +19,13 @@ void NewGeneration(Fleet& fleet);
 
 // The view that the fleet's members make, which are in rank order.
 View ViewOf(const Fleet& fleet);
-// What all members are told of their view; without what differs between its receivers.
+// The same, of members whose nodes are known by their numbers only, by rank.
+View ViewOf(const Fleet& fleet, const std::vector<int>& nodes);
+// What all members are told of their view; without what differs between its receivers. In a large view it does not name
+// the members, or what all are told would grow with the square of their number.
 v1::Assignment AssignmentOf(const Fleet& fleet);
+// How to reach some of the others in its view.
+void OnPeersWanted(Fleet& fleet, const Member& member, const v1::PeersWanted& wanted);
 
 // Gives the member the lowest rank that is free in a recovery, if it is known yet.
 void TakePlace(Fleet& fleet, Member& member);

@@ -17,7 +17,9 @@ constexpr size_t kMostLogLine = 2048;    // bytes; a manifest's tensor table alo
 
 // What happens every step, and the parts of a commit, are for debugging; the rest tells the run's story.
 struct IsRoutine {
-  bool operator()(const coordinator::SendTo& send) const { return send.message.checkpoint().committed(); }
+  bool operator()(const coordinator::SendTo& send) const {
+    return send.message.checkpoint().committed() || send.message.has_peers();
+  }
   bool operator()(const coordinator::PublishEvent& publish) const { return publish.event.has_step(); }
   bool operator()(const coordinator::WriteManifest&) const { return true; }
   bool operator()(const coordinator::DiscardSave&) const { return false; }

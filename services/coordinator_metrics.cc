@@ -62,6 +62,9 @@ constexpr CounterRow kCounters[] = {
      [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.lost_steps); }},
 };
 
+// How often what takes a look at every member of a large fleet is set. A scrape is seldom more frequent.
+constexpr double kMembersSeconds = 1;
+
 constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "hang", "reported", "integrity"};
 struct RecoveryPhase {
   const char* name;
@@ -89,6 +92,15 @@ prometheus::Family<prometheus::Counter>& CounterFamily(prometheus::Registry& reg
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
 }
 
+// Looking a series up by its label costs far more than setting it.
+prometheus::Gauge& OfRank(prometheus::Family<prometheus::Gauge>& family, std::vector<prometheus::Gauge*>& ranks,
+                          int rank) {
+  const auto at = static_cast<size_t>(rank);
+  if (ranks.size() <= at) ranks.resize(at + 1);
+  if (ranks[at] == nullptr) ranks[at] = &family.Add({{"rank", absl::StrCat(rank)}});
+  return *ranks[at];
+}
+
 void RaiseTo(prometheus::Counter& counter, double value) { counter.Increment(value - counter.Value()); }
 
 }  // namespace
@@ -100,6 +112,10 @@ struct CoordinatorMetrics::Families {
   prometheus::Family<prometheus::Gauge>*heartbeat_age, *straggler, *recovery;
   prometheus::Family<prometheus::Counter>* rank_failures;
   prometheus::Gauge* last_commit;
+  std::vector<prometheus::Gauge*> heartbeat_age_of, straggler_of;  // by rank, as far as there was one
+  double members_observed = -kMembersSeconds;
+
+  void ObserveMembers(const coordinator::Fleet& fleet, double now);
 };
 
 CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : families_(std::make_unique<Families>()) {
@@ -128,6 +144,21 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : familie
 
 CoordinatorMetrics::~CoordinatorMetrics() = default;
 
+void CoordinatorMetrics::Families::ObserveMembers(const coordinator::Fleet& fleet, double now) {
+  members_observed = now;
+  std::map<coordinator::MemberState, int> by_state;
+  for (const coordinator::Member& member : fleet.members) {
+    ++by_state[member.state];
+    if (member.rank >= 0) OfRank(*heartbeat_age, heartbeat_age_of, member.rank).Set(now - member.last_heard);
+  }
+  by_state[coordinator::MemberState::kSpare] = static_cast<int>(fleet.spares.size());
+  for (coordinator::MemberState state : kMemberStates)
+    members->Add({{"state", coordinator::Name(state)}}).Set(by_state[state]);
+  for (const coordinator::Lag& lag : coordinator::LagsOf(fleet)) {
+    OfRank(*straggler, straggler_of, lag.rank).Set(lag.ratio());
+  }
+}
+
 void CoordinatorMetrics::Observe(const coordinator::Fleet& fleet, double now) {
   for (size_t i = 0; i < std::size(kGauges); ++i) families_->gauges[i]->Set(kGauges[i].value(fleet, now));
   for (size_t i = 0; i < std::size(kCounters); ++i) RaiseTo(*families_->counters[i], kCounters[i].value(fleet));
@@ -137,17 +168,9 @@ void CoordinatorMetrics::Observe(const coordinator::Fleet& fleet, double now) {
       ->Add({{"run", fleet.parameters.run}, {"checkpoint_dir", fleet.parameters.config.checkpoint().dir()}})
       .Set(1);
   if (fleet.last_evaluated_step >= 0) families_->validation_loss->Add({}).Set(fleet.last_evaluation.loss());
-  std::map<coordinator::MemberState, int> by_state;
-  for (const coordinator::Member& member : fleet.members) ++by_state[member.state];
-  by_state[coordinator::MemberState::kSpare] = static_cast<int>(fleet.spares.size());
-  for (coordinator::MemberState state : kMemberStates)
-    families_->members->Add({{"state", coordinator::Name(state)}}).Set(by_state[state]);
-  for (const coordinator::Member& member : fleet.members) {
-    if (member.rank < 0) continue;
-    families_->heartbeat_age->Add({{"rank", absl::StrCat(member.rank)}}).Set(now - member.last_heard);
-  }
-  for (const coordinator::Lag& lag : coordinator::LagsOf(fleet)) {
-    families_->straggler->Add({{"rank", absl::StrCat(lag.rank)}}).Set(lag.ratio());
+  const bool is_large = fleet.members.size() > coordinator::kMostInlineRanks;
+  if (!is_large || fleet.ended() || now - families_->members_observed >= kMembersSeconds) {
+    families_->ObserveMembers(fleet, now);
   }
   for (const RecoveryPhase& phase : kRecoveryPhases) {
     families_->recovery->Add({{"phase", phase.name}}).Set(fleet.counters.recovery.*phase.seconds);

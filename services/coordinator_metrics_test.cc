@@ -19,7 +19,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   CoordinatorMetrics metrics(registry);
   coordinator::Fleet fleet;
   fleet.generation = 3;
-  fleet.members.resize(2);
+  for (int i = 0; i < 2; ++i) fleet.members.push_back({});
   fleet.members[0].rank = 0;
   fleet.members[0].state = fleet.members[1].state = coordinator::MemberState::kTraining;
   fleet.members[1].rank = 1;
@@ -27,7 +27,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   fleet.members[1].last_heard = 7.5;
   fleet.productive_seconds = 8;
   fleet.counters.recovery.load = 1.5;
-  fleet.spares.resize(1);
+  fleet.spares.push_back({});
   fleet.view = coordinator::View{1, {}, coordinator::PartitionMap({{"w", 0, 64}}, 2)};
   for (coordinator::Member& member : fleet.members) {
     member.pace.set_steps(32);
@@ -82,6 +82,26 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
                            "zerofleet_coordinator_goodput_ratio 0.8\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+}
+
+// Of a large fleet the members are looked at once a second, and once more at the end.
+TEST(CoordinatorMetricsTest, OfALargeFleetAreCheap) {
+  prometheus::Registry registry;
+  CoordinatorMetrics metrics(registry);
+  coordinator::Fleet fleet;
+  for (int rank = 0; rank < 100; ++rank) {
+    fleet.members.push_back({});
+    fleet.members[rank].rank = rank;
+  }
+  const auto text = [&](double now) {
+    metrics.Observe(fleet, now);
+    return prometheus::TextSerializer().Serialize(registry.Collect());
+  };
+  EXPECT_THAT(text(10), HasSubstr("heartbeat_age_seconds{rank=\"99\"} 10\n"));
+  EXPECT_THAT(text(10.5), HasSubstr("heartbeat_age_seconds{rank=\"99\"} 10\n"));
+  EXPECT_THAT(text(11), HasSubstr("heartbeat_age_seconds{rank=\"99\"} 11\n"));
+  fleet.phase = coordinator::Phase::kDone;
+  EXPECT_THAT(text(11.5), HasSubstr("heartbeat_age_seconds{rank=\"99\"} 11.5\n"));
 }
 
 }  // namespace

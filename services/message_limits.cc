@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "coordinator/placement.h"
 
 namespace zerofleet::services {
 namespace {
@@ -26,6 +27,7 @@ constexpr SizeLimit kSizeLimits[] = {
     {Body::kHello, "Hello", 4 << 10},
     {Body::kReady, "Ready", 64 << 10},  // holds a transport address, 1 or 2 KB per network device
     {Body::kEntered, "Entered", 1 << 10},
+    {Body::kPeersWanted, "PeersWanted", 1 << 10},
     {Body::kLoadResult, "LoadResult", 16 << 10},
     {Body::kHeartbeat, "Heartbeat", 16 << 10},
     {Body::kEvent, "Event", 16 << 10},
@@ -55,7 +57,8 @@ constexpr HelloLimit kHelloLimits[] = {
 };
 
 constexpr size_t kMostDigest = 128;
-constexpr size_t kMostRejoin = 256 << 10;  // bytes of a Hello that describes a view: some 50 for each of its ranks
+// Bytes of a Hello that describes a view: some 50 for each rank of a small one, at most 8 for each node of a large one.
+constexpr size_t kMostRejoin = 256 << 10;
 
 constexpr int kMostFlightEntries = 256;
 constexpr int kMostSnapshots = 8;
@@ -104,6 +107,12 @@ absl::Status CheckReady(const v1::Ready& ready) {
 absl::Status CheckEntered(const v1::Entered& entered) {
   ZF_RETURN_IF_ERROR(CheckText("Entered", "layout_digest", entered.layout_digest(), kMostDigest));
   return CheckText("Entered", "schedule_digest", entered.schedule_digest(), kMostDigest);
+}
+
+absl::Status CheckPeersWanted(const v1::PeersWanted& wanted) {
+  if (wanted.ranks_size() <= coordinator::kMostPeersWanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("PeersWanted.ranks has ", wanted.ranks_size(), " entries; at most ",
+                                                 coordinator::kMostPeersWanted, " are allowed"));
 }
 
 absl::Status CheckHeartbeat(const v1::Heartbeat& heartbeat) {
@@ -175,6 +184,7 @@ absl::Status AdmitMessage(size_t bytes, v1::WorkerMessage& message) {
   if (message.has_hello()) return CheckHello(message.hello());
   if (message.has_ready()) return CheckReady(message.ready());
   if (message.has_entered()) return CheckEntered(message.entered());
+  if (message.has_peers_wanted()) return CheckPeersWanted(message.peers_wanted());
   if (message.has_heartbeat()) return CheckHeartbeat(message.heartbeat());
   CutTexts(message);
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "coordinator/placement.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -37,6 +38,26 @@ TEST(MessageLimits, AWorkersOwnMessagesPass) {
   }
   EXPECT_TRUE(Admit(message).ok());
   EXPECT_LT(message.ByteSizeLong(), 256u << 10);
+}
+
+TEST(MessageLimits, WhatTheLargestFleetSaysPasses) {
+  v1::WorkerMessage message;
+  for (int i = 0; i < coordinator::kMostPeersWanted; ++i) {
+    message.mutable_peers_wanted()->add_ranks(coordinator::kMostRanks - 1);
+  }
+  EXPECT_TRUE(Admit(message).ok());
+  message.mutable_peers_wanted()->add_ranks(0);
+  EXPECT_THAT(std::string(Admit(message).message()), HasSubstr("PeersWanted.ranks has 65 entries; at most 64"));
+  message = GoodHello();
+  for (int node = 0; node < coordinator::kMostRanks; node += 3) {  // no node has as many ranks as the next
+    for (int ranks : {2, 1}) {
+      v1::NodeRun& run = *message.mutable_hello()->mutable_rejoin()->mutable_assignment()->add_nodes();
+      run.set_nodes(1);
+      run.set_ranks(ranks);
+    }
+  }
+  EXPECT_TRUE(Admit(message).ok());
+  EXPECT_LE(static_cast<int>(message.ByteSizeLong()), MostMessageBytes(v1::Config()));
 }
 
 TEST(MessageLimits, EveryKindIsBounded) {

@@ -28,6 +28,7 @@ void SessionJournal::Sent(const v1::WorkerMessage& message) {
     case Body::kHello:
     case Body::kEntered:
     case Body::kLoadResult:
+    case Body::kPeersWanted:
     case Body::kStopRequested:
     case Body::BODY_NOT_SET: return;
   }

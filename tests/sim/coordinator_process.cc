@@ -12,6 +12,7 @@ coordinator::FleetParameters Parameters(const RunPlan& plan, Disk& disk) {
   coordinator::FleetParameters parameters;
   parameters.config = plan.config;
   parameters.units = {{"w", 0, kElements}};
+  parameters.most_inline_ranks = plan.most_inline_ranks;
   parameters.previous_generation = disk.NewestGeneration();
   parameters.candidates = disk.Candidates();
   parameters.may_fall_back = true;
@@ -24,7 +25,8 @@ bool IsWorthAFault(const coordinator::Output& output) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
   if (send == nullptr) return std::holds_alternative<coordinator::WriteManifest>(output.action);
   const v1::CoordinatorMessage& message = send->message;
-  return message.has_regroup() || message.has_assignment() || message.has_load() || message.has_start();
+  return message.has_regroup() || message.has_assignment() || message.has_peers() || message.has_load() ||
+         message.has_start();
 }
 
 // A run that has failed still ends, with the reason it has.

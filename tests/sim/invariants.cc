@@ -9,7 +9,7 @@ namespace zerofleet::sim {
 namespace {
 
 const coordinator::Member* FindMember(const coordinator::Fleet& fleet, coordinator::MemberId id) {
-  for (const std::vector<coordinator::Member>* group : {&fleet.members, &fleet.spares}) {
+  for (const coordinator::MemberList* group : {&fleet.members, &fleet.spares}) {
     for (const coordinator::Member& member : *group) {
       if (member.id == id) return &member;
     }
@@ -175,7 +175,7 @@ void Invariants::OnAssignment(const coordinator::Fleet& fleet, uint64_t generati
   }
   Expect(end == kElements, "I5: the last elements have no owner");
   // Replacements take the ranks of the lost, wherever they are.
-  if (!fleet.recovery) CheckPlacement(view, !fleet.parameters.candidates.empty());
+  if (!fleet.recovery && !view.members().empty()) CheckPlacement(view, !fleet.parameters.candidates.empty());
 }
 
 void Invariants::CheckPlacement(const v1::Assignment& view, bool team_is_kept) {

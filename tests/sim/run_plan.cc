@@ -31,6 +31,7 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
     if (world.Chance(0.7)) plan.save_every = 20;  // so that what is in memory is newer
     config.mutable_checkpoint()->set_every_steps(plan.save_every);
   }
+  if (seed % 3 == 2) plan.most_inline_ranks = 1;
   plan.hosts = 1 + world.Below(3);
   plan.repeats = world.Chance(0.3);
   plan.faults = world.Chance(0.1) ? 0 : 2 + world.Below(8);  // some runs meet none at all

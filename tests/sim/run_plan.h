@@ -6,6 +6,7 @@
 #include <set>
 
 #include "coordinator/partition.h"
+#include "coordinator/placement.h"
 #include "tests/sim/world.h"
 #include "zerofleet/v1/config.pb.h"
 
@@ -19,9 +20,10 @@ inline constexpr int kAmpleRestarts = 1000;
 struct RunPlan {
   v1::Config config;
   int hosts = 1;
-  int64_t save_every = 2;  // steps
-  int keep = 2;            // checkpoints on disk
-  bool repeats = false;    // messages come twice
+  int64_t save_every = 2;                                 // steps
+  int keep = 2;                                           // checkpoints on disk
+  bool repeats = false;                                   // messages come twice
+  int most_inline_ranks = coordinator::kMostInlineRanks;  // a larger view's workers ask for each other's addresses
   int faults = 0;
   double nudges = 0;              // how likely a fault follows a moment that is worth one
   double last_fault = 0;          // seconds
@@ -30,8 +32,8 @@ struct RunPlan {
   int workers() const { return config.parallel().workers(); }
 };
 
-// Some seeds have snapshots, or batches with which training diverges, which their numbers say: what the others do is
-// not changed by drawing that.
+// Some seeds have snapshots, batches with which training diverges, or assignments without members, which their numbers
+// say: what the others do is not changed by drawing that.
 RunPlan DrawPlan(World& world, uint64_t seed);
 
 }  // namespace zerofleet::sim

@@ -125,7 +125,8 @@ void SimWorker::Handle(const v1::CoordinatorMessage& message) {
     Beat();
     return BusyFor(at_.world.Uniform(0.05, 1), [this] { MeetOthers(); });
   }
-  if (message.has_assignment() && stage_ == Stage::kMeeting) return Enter(message.assignment());
+  if (message.has_assignment() && stage_ == Stage::kMeeting) return TakePlace(message.assignment());
+  if (message.has_peers() && stage_ == Stage::kAwaitingPeers) return TakePeers(message.peers());
   if (message.has_load() && stage_ == Stage::kLoading) return Load(message.load());
   if (message.has_start() && stage_ == Stage::kLoading) {
     step_ = message.start().step();

@@ -70,7 +70,7 @@ class SimWorker : public SessionEnd {
   void SessionLost() override;
 
  private:
-  enum class Stage { kJoining, kMeeting, kEntering, kLoading, kTraining, kAwaitingRegroup, kFinished };
+  enum class Stage { kJoining, kMeeting, kAwaitingPeers, kEntering, kLoading, kTraining, kAwaitingRegroup, kFinished };
 
   // One part of a snapshot in memory; of its own and of another rank's parts it has the last two.
   struct Part {
@@ -94,7 +94,10 @@ class SimWorker : public SessionEnd {
   void Exit();
 
   void MeetOthers();
-  void Enter(const v1::Assignment& assignment);
+  void TakePlace(const v1::Assignment& assignment);
+  void AskForAPeer();
+  void TakePeers(const v1::Peers& peers);
+  void Enter();
   void Load(const v1::Load& load);
   void AnswerLoad(const v1::Load& load, const absl::StatusOr<TrainingState>& state);
   absl::StatusOr<TrainingState> Restore(const v1::Load& load);

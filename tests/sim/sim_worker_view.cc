@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/node_runs.h"
 #include "coordinator/placement.h"
 #include "tests/sim/sim_worker.h"
 
@@ -24,9 +25,36 @@ void SimWorker::MeetOthers() {
   Send(message);
 }
 
-void SimWorker::Enter(const v1::Assignment& assignment) {
-  stage_ = Stage::kEntering;
+void SimWorker::TakePlace(const v1::Assignment& assignment) {
   place_ = assignment;
+  if (!place_.members().empty()) return Enter();
+  stage_ = Stage::kAwaitingPeers;
+  AskForAPeer();
+}
+
+// One rank at a time, so that what ends a view meets every number of pages.
+void SimWorker::AskForAPeer() {
+  v1::WorkerMessage message;
+  message.mutable_peers_wanted()->add_ranks(place_.members_size());
+  Send(message);
+}
+
+void SimWorker::TakePeers(const v1::Peers& peers) {
+  if (peers.members(0).rank() != place_.members_size()) return;  // of a message that came twice
+  *place_.add_members() = peers.members(0);
+  if (place_.members_size() < place_.world_size()) return AskForAPeer();
+  v1::Assignment told = place_;
+  told.clear_members();
+  const absl::StatusOr<std::vector<int>> nodes = coordinator::NodesOf(told);
+  if (!nodes.ok()) return at_.world.Violate("I5: the nodes told are not those of the view");
+  for (const v1::Member& member : place_.members()) {
+    if (member.node() != (*nodes)[member.rank()]) at_.world.Violate("I5: a rank is not on the node that was told");
+  }
+  Enter();
+}
+
+void SimWorker::Enter() {
+  stage_ = Stage::kEntering;
   view_generation_ = generation_;
   const auto entered = [this, view = ++views_](const absl::Status& status) {
     if (view != views_) return;

@@ -42,9 +42,9 @@ struct IntegerRow {
 std::vector<IntegerRow> IntegerRows(const v1::CheckpointManifest& m) {
   const v1::Config& c = m.config();
   return {
-      {"config.parallel.workers", c.parallel().workers(), 1, 1024},
+      {"config.parallel.workers", c.parallel().workers(), 1, coordinator::kMostRanks},
       {"config.parallel.zero_stage", c.parallel().zero_stage(), 0, 3},
-      {"config.parallel.tensor", c.parallel().tensor(), 1, 1024},
+      {"config.parallel.tensor", c.parallel().tensor(), 1, coordinator::kMostRanks},
       {"config.batch.global_sequences", c.batch().global_sequences(), 1, kBillion},
       {"config.batch.micro_sequences", c.batch().micro_sequences(), 1, kBillion},
       {"config.steps", c.steps(), 1, kMaxSteps},

@@ -108,10 +108,10 @@ TEST_F(ManifestTest, TheTeamOfAnOldRunIsAllItsRanks) {
   manifest_.set_team(2);
   EXPECT_EQ(ParseManifest(ManifestText(manifest_))->team(), 2);
   EXPECT_EQ(ParseManifest(Version2Text(manifest_))->team(), coordinator::kMostRanks);
-  EXPECT_THAT(ErrorAfter([](auto* m) { m->set_team(0); }), HasSubstr("team: 0, expected 1 to 1024"));
-  EXPECT_THAT(ErrorAfter([](auto* m) { m->set_team(1025); }), HasSubstr("team: 1025"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->set_team(0); }), HasSubstr("team: 0, expected 1 to 16384"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->set_team(16385); }), HasSubstr("team: 16385"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_config()->mutable_parallel()->set_team("some"); }),
-              HasSubstr("config.parallel.team: must be auto or 1 to 1024, got \"some\""));
+              HasSubstr("config.parallel.team: must be auto or 1 to 16384, got \"some\""));
 }
 
 // Without a seed that is accepted the fuzzer would never get behind the first check.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "coordinator/node_runs.h"
 
 namespace zerofleet::parallel {
 namespace {
@@ -26,6 +27,8 @@ std::string TextOf(const coordinator::Coordinates& at) {
 
 // Ranks in order, each with the coordinates that its place has under the tensor degree and the team told.
 absl::Status CheckMembers(const v1::Assignment& assignment) {
+  ZF_RETURN_IF_ERROR(
+      CheckRange("the number of members", assignment.members_size(), assignment.world_size(), assignment.world_size()));
   std::vector<int> nodes;
   int tensor = 0;
   for (int rank = 0; rank < assignment.members_size(); ++rank) {
@@ -53,16 +56,30 @@ absl::Status CheckMembers(const v1::Assignment& assignment) {
   return absl::OkStatus();
 }
 
+// Of an assignment that counts its nodes and names no members.
+absl::StatusOr<std::vector<coordinator::Coordinates>> RanksOnNodes(const v1::Assignment& assignment) {
+  const absl::StatusOr<std::vector<int>> nodes = coordinator::NodesOf(assignment);
+  if (!nodes.ok()) return Wrong("nodes", absl::StrCat("are wrong: ", nodes.status().message()));
+  ZF_RETURN_IF_ERROR(CheckRange("tensor", assignment.tensor(), 1, assignment.world_size()));
+  if (assignment.world_size() % assignment.tensor() == 0) {
+    return coordinator::CoordinatesOf(*nodes, assignment.tensor(), assignment.team());
+  }
+  return Wrong("tensor", absl::StrCat("is ", assignment.tensor(), ", which does not divide the world size of ",
+                                      assignment.world_size()));
+}
+
 }  // namespace
 
 absl::StatusOr<Mesh> Mesh::Create(const v1::Assignment& assignment, uint64_t generation) {
   ZF_RETURN_IF_ERROR(CheckRange("world_size", assignment.world_size(), 1, coordinator::kMostRanks));
   ZF_RETURN_IF_ERROR(CheckRange("rank", assignment.rank(), 0, assignment.world_size() - 1));
   ZF_RETURN_IF_ERROR(CheckRange("team", assignment.team(), 1, coordinator::kMostRanks));
-  ZF_RETURN_IF_ERROR(
-      CheckRange("the number of members", assignment.members_size(), assignment.world_size(), assignment.world_size()));
-  ZF_RETURN_IF_ERROR(CheckMembers(assignment));
   std::vector<coordinator::Coordinates> ranks;
+  if (assignment.members().empty()) {
+    ZF_ASSIGN_OR_RETURN(ranks, RanksOnNodes(assignment));
+    return Mesh(generation, assignment.rank(), assignment.team(), std::move(ranks));
+  }
+  ZF_RETURN_IF_ERROR(CheckMembers(assignment));
   for (const v1::Member& member : assignment.members()) {
     ranks.push_back({member.node(), member.team(), member.data(), member.tensor()});
   }

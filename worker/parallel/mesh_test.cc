@@ -56,6 +56,50 @@ TEST(Mesh, GroupsAreRowsAndColumns) {
   EXPECT_EQ(mesh.data().team, 2);
 }
 
+// An assignment of a large view counts its nodes instead of naming its members.
+v1::Assignment CountedAssignment(const v1::Assignment& named, int tensor) {
+  v1::Assignment assignment = named;
+  assignment.clear_members();
+  assignment.set_tensor(tensor);
+  for (const v1::Member& member : named.members()) {
+    if (member.node() == assignment.nodes_size()) assignment.add_nodes()->set_nodes(1);
+    v1::NodeRun& run = *assignment.mutable_nodes(member.node());
+    run.set_ranks(run.ranks() + 1);
+  }
+  return assignment;
+}
+
+TEST(Mesh, IsTheSameOfCountedNodes) {
+  const v1::Assignment named = AssignmentOf(5, {0, 0, 0, 0, 1, 1, 1, 1, 2, 2}, 2, 2);
+  const Mesh expected = *Mesh::Create(named, 1);
+  const auto mesh = Mesh::Create(CountedAssignment(named, 2), 1);
+  ASSERT_TRUE(mesh.ok()) << mesh.status();
+  EXPECT_EQ(mesh->coordinates(), expected.coordinates());
+  EXPECT_EQ(mesh->team(), expected.team());
+  for (const auto& [counted, told] :
+       {std::pair(&mesh->data(), &expected.data()), std::pair(&mesh->tensor(), &expected.tensor())}) {
+    EXPECT_EQ(counted->ranks, told->ranks);
+    EXPECT_EQ(counted->nodes, told->nodes);
+  }
+  EXPECT_EQ(mesh->replica_holder(), expected.replica_holder());
+}
+
+TEST(Mesh, CountedNodesMustMakeTheWorld) {
+  const v1::Assignment good = CountedAssignment(AssignmentOf(0, {0, 0, 1, 1}, 2, 1), 2);
+  ASSERT_TRUE(Mesh::Create(good, 1).ok());
+  const std::vector<std::pair<std::string, std::function<void(v1::Assignment&)>>> faults = {
+      {"nodes are wrong: its members or its nodes do not make 4 ranks", [](v1::Assignment& a) { a.clear_nodes(); }},
+      {"do not make 5 ranks", [](v1::Assignment& a) { a.set_world_size(5); }},
+      {"do not make 4 ranks", [](v1::Assignment& a) { a.mutable_nodes(1)->set_ranks(-2); }},
+      {"tensor must be 1 to 4, got 0", [](v1::Assignment& a) { a.clear_tensor(); }},
+      {"tensor is 3, which does not divide the world size of 4", [](v1::Assignment& a) { a.set_tensor(3); }}};
+  for (const auto& [message, fault] : faults) {
+    v1::Assignment bad = good;
+    fault(bad);
+    EXPECT_THAT(std::string(Mesh::Create(bad, 1).status().message()), HasSubstr(message));
+  }
+}
+
 TEST(Mesh, ATeamLargerThanTheGroupIsTheGroup) {
   const Mesh mesh = *Mesh::Create(AssignmentOf(1, {0, 0}, 1, 1024), 1);
   EXPECT_EQ(mesh.team(), 1024);
@@ -75,12 +119,12 @@ TEST(Mesh, RefusesWhatNoCoordinatorAssigns) {
     const char* message;
     std::function<void(v1::Assignment&)> change;
   } kCases[] = {
-      {"world_size must be 1 to 1024, got 0", [](v1::Assignment& a) { a.set_world_size(0); }},
-      {"world_size must be 1 to 1024, got 1025", [](v1::Assignment& a) { a.set_world_size(1025); }},
+      {"world_size must be 1 to 16384, got 0", [](v1::Assignment& a) { a.set_world_size(0); }},
+      {"world_size must be 1 to 16384, got 16385", [](v1::Assignment& a) { a.set_world_size(16385); }},
       {"rank must be 0 to 3, got 4", [](v1::Assignment& a) { a.set_rank(4); }},
       {"rank must be 0 to 3, got -1", [](v1::Assignment& a) { a.set_rank(-1); }},
-      {"team must be 1 to 1024, got 0", [](v1::Assignment& a) { a.set_team(0); }},
-      {"team must be 1 to 1024, got -2147483648", [](v1::Assignment& a) { a.set_team(INT32_MIN); }},
+      {"team must be 1 to 16384, got 0", [](v1::Assignment& a) { a.set_team(0); }},
+      {"team must be 1 to 16384, got -2147483648", [](v1::Assignment& a) { a.set_team(INT32_MIN); }},
       {"the number of members must be 4 to 4, got 3", [](v1::Assignment& a) { a.mutable_members()->RemoveLast(); }},
       {"members[1].rank must be 1 to 1, got 2", [](v1::Assignment& a) { a.mutable_members(1)->set_rank(2); }},
       {"members[0].node must be 0 to 0, got 1", [](v1::Assignment& a) { a.mutable_members(0)->set_node(1); }},

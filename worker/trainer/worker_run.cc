@@ -15,6 +15,7 @@
 #include "coordinator/ownership.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/collective/factory.h"
+#include "worker/trainer/peer_pages.h"
 #include "worker/trainer/snapshot_rounds.h"
 #include "worker/trainer/training_run.h"
 #include "worker/zero/disagreement.h"
@@ -114,6 +115,7 @@ class WorkerRun {
   absl::Status LeaveView(const absl::Status& why);
   absl::Status MeetOthers();
   absl::Status Enter(const v1::Assignment& assignment, uint64_t generation);
+  absl::StatusOr<v1::Peers> Ask(const v1::PeersWanted& wanted);
   absl::Status LoadUntilStart();
   absl::Status Load(const v1::Load& load);
   absl::Status Restore(const v1::SnapshotId& snapshot, const std::string& peer);
@@ -262,10 +264,10 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
                         .device_description = device_->description(),
                         .version = options_.hello.version(),
                         .run = run_name_});
-  std::vector<std::string> addresses;
-  for (const v1::Member& member : assignment.members()) addresses.push_back(member.transport_address());
+  ZF_ASSIGN_OR_RETURN(const PeerAddresses peers,
+                      PeersOf(assignment, mesh, [this](const v1::PeersWanted& wanted) { return Ask(wanted); }));
   ZF_ASSIGN_OR_RETURN(parallel::GroupCommunicators groups,
-                      parallel::GroupCommunicators::Join(mesh, addresses, *endpoint_));
+                      parallel::GroupCommunicators::Join(mesh, peers.transport, *endpoint_));
   ZF_KILL_POINT("worker/groups-joined");
   const std::string reason = endpoint_->fallback_reason();
   options_.placed(
@@ -273,7 +275,7 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
       absl::StrCat("rank ", mesh.rank(), " of ", mesh.world_size(), ", ", device_->description(), ", collectives over ",
                    groups.data().backend(), reason.empty() ? "" : absl::StrCat(": ", reason)));
   const bool copied = config_.checkpoint().replicate() > 0 && mesh.replica_holder() != mesh.rank();
-  replica_holder_ = copied ? assignment.members(mesh.replica_holder()).service_address() : "";
+  replica_holder_ = copied ? peers.replica_holder : "";
   ZF_RETURN_IF_ERROR(run_->Enter(mesh, std::move(groups)));
   status_.SetGroups(&run_->groups());
   ZF_RETURN_IF_ERROR(CheckPartition(assignment, mesh.data(), run_->partition()));
@@ -282,6 +284,14 @@ absl::Status WorkerRun::Enter(const v1::Assignment& assignment, uint64_t generat
   message.mutable_entered()->set_layout_digest(digests.layout);
   message.mutable_entered()->set_schedule_digest(digests.schedule);
   return Send(message);
+}
+
+absl::StatusOr<v1::Peers> WorkerRun::Ask(const v1::PeersWanted& wanted) {
+  v1::WorkerMessage message;
+  *message.mutable_peers_wanted() = wanted;
+  ZF_RETURN_IF_ERROR(Send(std::move(message)));
+  ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage answer, Await(v1::CoordinatorMessage::kPeers));
+  return std::move(*answer.mutable_peers());
 }
 
 absl::Status WorkerRun::LoadUntilStart() {

@@ -96,7 +96,7 @@ TEST_F(WorkerRunTest, ASaveThatFailsIsTriedAgainAtTheNext) {
   const std::vector<v1::SaveFailedEvent> failed = FailedSaves(outcome.events);
   ASSERT_EQ(failed.size(), 1u);
   EXPECT_EQ(failed[0].step(), 4);
-  EXPECT_THAT(failed[0].message(), ::testing::ContainsRegex("rank [0-2] .* could not write its shard of step 4: .*"
+  EXPECT_THAT(failed[0].message(), ::testing::ContainsRegex("rank [0-2].* could not write its shard of step 4: .*"
                                                             "rank-0000[0-2].safetensors: cannot create: Not a dir"));
   EXPECT_THAT(failed[0].message(), HasSubstr("; 2 other ranks failed as well; last committed checkpoint: step 2"));
   config.mutable_checkpoint()->set_dir(JoinPath(directory_, "elsewhere"));

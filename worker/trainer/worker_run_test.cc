@@ -245,9 +245,11 @@ using FaultTime = std::function<bool()>;
 
 Replacement RunWithAReplacement(
     const v1::Config& config, bool breaks,
-    const std::function<std::unique_ptr<device::Device>(int worker, FaultTime now)>& create_device) {
+    const std::function<std::unique_ptr<device::Device>(int worker, FaultTime now)>& create_device,
+    int most_inline_ranks = coordinator::kMostInlineRanks) {
   coordinator::FleetParameters parameters;
   parameters.config = config;
+  parameters.most_inline_ranks = most_inline_ranks;
   MemoryFleet fleet(parameters);
   MemoryPeers peers;
   Replacement outcome;
@@ -320,9 +322,10 @@ TEST_F(WorkerRunTest, ALostRankComesBackFromAPeersMemory) {
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
     config.mutable_checkpoint()->set_snapshot_every_steps(2);
     config.mutable_checkpoint()->set_replicate(1);
-    ExpectTheBitsOf(whole, RunWithAReplacement(config, /*breaks=*/true, [](int, const FaultTime&) {
-                      return std::make_unique<KnownCpu>(int64_t{1} << 40);
-                    }));
+    // In one of the runs the addresses of all, and of who keeps the copies, are asked for as in a large view.
+    const int most_inline_ranks = stage == 2 ? 1 : coordinator::kMostInlineRanks;
+    const auto create = [](int, const FaultTime&) { return std::make_unique<KnownCpu>(int64_t{1} << 40); };
+    ExpectTheBitsOf(whole, RunWithAReplacement(config, /*breaks=*/true, create, most_inline_ranks));
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
   }
 }
@@ -413,7 +416,7 @@ TEST_F(WorkerRunTest, AnAssignmentThatDoesNotAddUpIsRefusedAndNamesTheRank) {
     EXPECT_THAT(std::string(result.message()), HasSubstr(message));
     ASSERT_TRUE(fleet.ended().has_value());
     EXPECT_EQ(fleet.ended()->code(), code);
-    EXPECT_THAT(std::string(fleet.ended()->message()), HasSubstr("rank 0 (host , pid 0) failed"));
+    EXPECT_THAT(std::string(fleet.ended()->message()), HasSubstr("rank 0 failed"));
   }
 }
 

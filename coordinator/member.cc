@@ -1,0 +1,29 @@
+// Names of members; see member.h.
+#include "coordinator/member.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace zerofleet::coordinator {
+
+const char* Name(MemberState state) {
+  switch (state) {
+    case MemberState::kSpare: return "spare";
+    case MemberState::kJoined: return "joined";
+    case MemberState::kReady: return "ready";
+    case MemberState::kLoading: return "loading";
+    case MemberState::kTraining: return "training";
+    case MemberState::kFinished: return "finished";
+    case MemberState::kLost: return "lost";
+    case MemberState::kAway: return "away";
+  }
+  return "";
+}
+
+std::string PlaceOf(const v1::Hello& hello) { return absl::StrCat("host ", hello.host(), ", pid ", hello.pid()); }
+
+std::string NameOf(const Member& member) {
+  const std::string who = member.rank < 0 ? "worker" : absl::StrCat("rank ", member.rank);
+  return member.hello.host().empty() ? who : absl::StrCat(who, " (", PlaceOf(member.hello), ")");
+}
+
+}  // namespace zerofleet::coordinator

@@ -1,0 +1,50 @@
+// A worker process as the coordinator knows it.
+#ifndef ZEROFLEET_COORDINATOR_MEMBER_H_
+#define ZEROFLEET_COORDINATOR_MEMBER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/event.h"
+#include "zerofleet/v1/coordinator.pb.h"
+
+namespace zerofleet::coordinator {
+
+enum class MemberState { kSpare, kJoined, kReady, kLoading, kTraining, kFinished, kLost, kAway };
+
+const char* Name(MemberState state);
+
+// Ids from here on are of ranks without a session; no session gets one.
+inline constexpr MemberId kAwayIds = MemberId{1} << 63;
+
+struct Member {
+  MemberId id = 0;
+  MemberState state = MemberState::kJoined;
+  int rank = -1;    // -1 until assigned; one that joins a recovery has the place it takes at once
+  v1::Hello hello;  // of an adopted view: until it is back, only its host and process id, or nothing
+  v1::Ready ready;
+  int64_t step = 0;
+  double last_heard = 0;               // seconds, of any message
+  std::optional<v1::Entered> entered;  // what it said on entering the view
+  bool heartbeats = false;             // has sent one, so its silence is judged by the heartbeat timeout
+  std::vector<v1::GroupProgress> progress;
+  double progress_since = 0;     // when `progress` last changed
+  v1::Pace pace;                 // in this view
+  int64_t samples_consumed = 0;  // by what it has loaded
+  bool finished_early = false;
+  bool failed = false;     // has reported an error it cannot go on from: it leaves, and is not lost by that
+  bool closed = false;     // its session has ended, after it had finished
+  bool came_back = false;  // it has come from the coordinator before
+  v1::RankReport report;
+};
+
+// "rank 1 (host b, pid 12)", or "worker (host b, pid 12)" before it has a rank.
+std::string NameOf(const Member& member);
+// "host b, pid 12"
+std::string PlaceOf(const v1::Hello& hello);
+
+}  // namespace zerofleet::coordinator
+
+#endif  // ZEROFLEET_COORDINATOR_MEMBER_H_
