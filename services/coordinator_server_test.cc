@@ -63,8 +63,16 @@ class Stream {
 
   void Cancel() { context_.TryCancel(); }
 
-  void Ready() {
+  // The end of the stream, whatever has been left unread before it.
+  grpc::Status End() {
+    v1::CoordinatorMessage message;
+    while (stream_->Read(&message)) continue;
+    return stream_->Finish();
+  }
+
+  void Ready(const std::string& transport_address = "") {
     v1::WorkerMessage message;
+    message.mutable_ready()->set_transport_address(transport_address);
     message.mutable_ready()->set_config_digest("configuration");
     message.mutable_ready()->set_parameters(10);
     Send(message);
@@ -135,11 +143,11 @@ class CoordinatorServerTest : public testing::Test {
   }
 
   // Both workers up to Start.
-  void Form() {
+  void Form(const std::string& transport_address = "") {
     for (int worker = 0; worker < 2; ++worker) {
       streams_.push_back(std::make_unique<Stream>(*stub_, 100 + worker));
       streams_[worker]->Expect(v1::CoordinatorMessage::kWelcome);
-      streams_[worker]->Ready();
+      streams_[worker]->Ready(transport_address);
     }
     for (int worker = 0; worker < 2; ++worker) EXPECT_EQ(streams_[worker]->Enter(), worker);
     for (auto& stream : streams_) stream->Loaded();
@@ -239,6 +247,19 @@ TEST_F(CoordinatorServerTest, ALostStreamEndsTheRunForTheOthers) {
   EXPECT_TRUE(streams_[0]->Finish().ok());
   absl::Status status = server_->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+}
+
+// What waits for one that does not read is bounded in bytes, too: it asks for much and takes nothing.
+TEST_F(CoordinatorServerTest, AWorkerThatDoesNotReadIsCutOff) {
+  Start();
+  Form(std::string(60'000, 'a'));
+  v1::WorkerMessage question;
+  for (int i = 0; i < 64; ++i) question.mutable_peers_wanted()->add_ranks(1);
+  for (int i = 0; i < 6; ++i) streams_[0]->Send(question);  // 23 MB
+  const v1::CoordinatorMessage refused = streams_[1]->Expect(v1::CoordinatorMessage::kRefused);
+  EXPECT_THAT(refused.refused().message(), HasSubstr("rank 0 (host host, pid 100) at step 0: it does not read"));
+  EXPECT_FALSE(streams_[0]->End().ok());
+  EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(CoordinatorServerTest, ASilentWorkerIsLostByTheClock) {

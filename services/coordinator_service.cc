@@ -14,8 +14,10 @@
 namespace zerofleet::services {
 namespace {
 
-// A worker that reads nothing is lost, not waited for.
+// A worker that reads nothing is lost, not waited for. What waits for it is bounded in number and in bytes, so that
+// thousands of them cannot fill the coordinator's memory; the largest answer to PeersWanted fits.
 constexpr size_t kMaxQueuedMessages = 1024;
+constexpr size_t kMaxQueuedBytes = 8 << 20;
 
 constexpr size_t kMostReason = 256;  // bytes of an operator's reason to stop
 
@@ -34,7 +36,8 @@ class RefusedWatch : public grpc::ServerWriteReactor<v1::Event> {
 // One worker's session. Lock order: the loop's, then this one's.
 class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>, public SessionSink {
  public:
-  SessionReactor(CoordinatorLoop& loop, const std::string& peer) : loop_(loop), peer_address_(AddressOfPeer(peer)) {
+  SessionReactor(CoordinatorLoop& loop, grpc::CallbackServerContext& context)
+      : loop_(loop), context_(context), peer_address_(AddressOfPeer(context.peer())) {
     const absl::StatusOr<coordinator::MemberId> member = loop.OpenSession(this);
     if (member.ok()) {
       member_ = *member;
@@ -47,11 +50,11 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
   void Send(v1::CoordinatorMessage message) override {
     absl::MutexLock lock(&mutex_);
     if (closing_) return;
-    if (queue_.size() >= kMaxQueuedMessages) {
-      closing_ = true;
-      return FinishOnce(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the worker does not read its messages"));
-    }
+    const size_t bytes = message.ByteSizeLong();
+    const bool full = queue_.size() >= kMaxQueuedMessages || queued_bytes_ + bytes > kMaxQueuedBytes;
+    if (full && !queue_.empty()) return CutOff();
     queue_.push_back(std::move(message));
+    queued_bytes_ += bytes;
     if (queue_.size() == 1) StartWrite(&queue_.front());
   }
 
@@ -78,7 +81,7 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
       Refuse(admitted);  // before the loop closes the session, which would end it without the reason
       return loop_.SessionEnded(member_, std::string(admitted.message()));
     }
-    loop_.SessionEnded(member_, "its session ended");
+    loop_.SessionEnded(member_, IsCutOff() ? "it does not read its messages" : "its session ended");
     absl::MutexLock lock(&mutex_);
     reading_ended_ = true;
     // A worker that left early is owed nothing; one that has finished still waits for Complete.
@@ -87,6 +90,7 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
 
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&mutex_);
+    queued_bytes_ -= queue_.front().ByteSizeLong();
     queue_.pop_front();
     if (!ok) queue_.clear();
     if (!queue_.empty()) return StartWrite(&queue_.front());
@@ -111,16 +115,31 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
     Finish(status);
   }
 
+  // At once: an end in good order would wait behind what is not read.
+  void CutOff() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    cut_off_ = true;
+    FinishOnce(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the worker does not read its messages"));
+    queue_.resize(1);  // the one that is being written
+    context_.TryCancel();
+  }
+  bool IsCutOff() {
+    absl::MutexLock lock(&mutex_);
+    return cut_off_;
+  }
+
   CoordinatorLoop& loop_;
+  grpc::CallbackServerContext& context_;
   const std::string peer_address_;
   v1::WorkerMessage received_;
 
   absl::Mutex mutex_;
   std::deque<v1::CoordinatorMessage> queue_ ABSL_GUARDED_BY(mutex_);  // the front is being written
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;                      // nothing more is queued
+  size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more is queued
   bool reading_ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool cut_off_ ABSL_GUARDED_BY(mutex_) = false;
   // 0 until the loop knows the session; the loop may call as soon as it does.
   coordinator::MemberId member_ = 0;
 };
@@ -162,7 +181,7 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* CoordinatorS
     grpc::CallbackServerContext* context) {
   const absl::Status allowed = access_.Check(Role::kWorker, PeerOf(*context));
   if (!allowed.ok()) return new RefusedSession(allowed);
-  return new SessionReactor(loop_, context->peer());
+  return new SessionReactor(loop_, *context);
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::GetStatus(grpc::CallbackServerContext* context,
