@@ -1,148 +1,115 @@
-// Members as threads with real sessions; see coordinator_benches.h.
+// A swarm of sessions and the figures of one process; see coordinator_benches.h.
 #include "bench/coordinator_benches.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <memory>
-#include <thread>
+#include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/status.h"
-#include "services/coordinator_server.h"
-#include "services/session_client.h"
-#include "worker/optim/optimizer.h"
+#include "services/session_swarm.h"
 
 namespace zerofleet::bench {
 namespace {
 
-constexpr double kDefaultHeartbeatTimeoutSeconds = 2;
-constexpr double kHeartbeatsPerTimeout = 4;
-constexpr double kPatienceSeconds = 60;
-
-v1::Config BenchConfig(int members, const std::string& directory) {
-  v1::Config config;
-  // GPT-2 124M: it is divided, and never built.
-  v1::ModelConfig& model = *config.mutable_model();
-  model.set_family("gpt2");
-  model.set_layers(12);
-  model.set_hidden(768);
-  model.set_heads(12);
-  model.set_kv_heads(12);
-  model.set_intermediate(3072);
-  model.set_context(1024);
-  model.set_vocab(50257);
-  config.mutable_parallel()->set_workers(members);
-  config.mutable_parallel()->set_tensor(1);
-  config.mutable_optimizer()->set_name(optim::Optimizers().front().name);
-  config.set_steps(1);
-  config.mutable_checkpoint()->set_dir(JoinPath(directory, "checkpoints"));
-  config.mutable_restart()->set_form_timeout_seconds(kPatienceSeconds);
-  config.mutable_restart()->set_heartbeat_timeout_seconds(kPatienceSeconds);
-  return config;
+// A file of the process's in /proc, whose size is not known before it is read. Empty if there is none.
+std::string ProcText(pid_t pid, const char* name) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/", name));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// One member's life without a model: it sends what a worker would send.
-class SilentMember {
- public:
-  explicit SilentMember(std::unique_ptr<services::SessionClient> session) : session_(std::move(session)) {}
-
-  absl::Status ReachStart() {
-    v1::WorkerMessage hello, ready, entered, loaded;
-    hello.mutable_hello()->set_device("cpu");
-    ZF_RETURN_IF_ERROR(session_->Send(hello));
-    ZF_RETURN_IF_ERROR(Await(v1::CoordinatorMessage::kWelcome));
-    ready.mutable_ready()->set_parameters(1);
-    ZF_RETURN_IF_ERROR(session_->Send(ready));
-    ZF_RETURN_IF_ERROR(Await(v1::CoordinatorMessage::kAssignment));
-    entered.mutable_entered();
-    ZF_RETURN_IF_ERROR(session_->Send(entered));
-    ZF_RETURN_IF_ERROR(Await(v1::CoordinatorMessage::kLoad));
-    loaded.mutable_load_result()->set_ok(true);
-    ZF_RETURN_IF_ERROR(session_->Send(loaded));
-    return Await(v1::CoordinatorMessage::kStart);
+// Seconds of processor time that the process has used, of all its threads.
+absl::StatusOr<double> ProcessorSeconds(pid_t pid) {
+  const std::string text = ProcText(pid, "stat");
+  // After the name, which may have spaces: the state, and from there the 12th and 13th are user and system time.
+  const std::vector<std::string> words =
+      absl::StrSplit(text.substr(std::min(text.size(), text.rfind(')') + 1)), ' ', absl::SkipEmpty());
+  int64_t user = 0, system = 0;
+  if (words.size() < 13 || !absl::SimpleAtoi(words[11], &user) || !absl::SimpleAtoi(words[12], &system)) {
+    return absl::InternalError(absl::StrCat("/proc/", pid, "/stat is not as expected"));
   }
+  return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
 
-  // Ends with Finished and its Complete, so that every heartbeat has been handled.
-  absl::Status BeatAndFinish(int64_t heartbeats) {
-    v1::WorkerMessage beat, finished;
-    for (int64_t i = 0; i < heartbeats; ++i) {
-      beat.mutable_heartbeat()->set_step(i);
-      ZF_RETURN_IF_ERROR(SendWhenTaken(beat));
-    }
-    finished.mutable_finished()->set_step(1);
-    ZF_RETURN_IF_ERROR(SendWhenTaken(finished));
-    return Await(v1::CoordinatorMessage::kComplete);
+// A row of the process's status, "VmRSS" or "VmHWM".
+absl::StatusOr<int64_t> MemoryBytes(pid_t pid, const std::string& row) {
+  const std::string text = ProcText(pid, "status");
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
+    const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(": \t"), absl::SkipEmpty());
+    int64_t kib = 0;
+    if (words.size() >= 2 && words[0] == row && absl::SimpleAtoi(words[1], &kib)) return kib << 10;
   }
+  return absl::InternalError(absl::StrCat("/proc/", pid, "/status has no ", row));
+}
 
- private:
-  // The session's queue is bounded and refuses when it is full; it empties as fast as the coordinator reads.
-  absl::Status SendWhenTaken(const v1::WorkerMessage& message) {
-    const double deadline = Clock::Real().MonotonicSeconds() + kPatienceSeconds;
-    absl::Status status = session_->Send(message);
-    while (absl::IsUnavailable(status) && Clock::Real().MonotonicSeconds() < deadline) {
-      absl::SleepFor(absl::Microseconds(200));
-      status = session_->Send(message);
-    }
-    return status;
+absl::Status CheckOptions(const CoordinatorBenchOptions& options) {
+  const bool fits = options.members >= 1 && options.sessions_per_connection >= 1 &&
+                    options.sessions_per_connection <= 32 && options.peers >= 0 && options.peers <= 64 &&
+                    options.losses >= 0 && options.losses <= options.members && options.heartbeats_per_second > 0 &&
+                    options.heartbeat_seconds > 0;
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "a coordinator bench needs at least one member, 1 to 32 sessions per connection, 0 to 64 peers, at most as many "
+      "losses as members, and a positive rate and duration of heartbeats");
+}
+
+// Loses one member after another; a new spare comes for each.
+absl::Status Lose(const CoordinatorBenchOptions& options, services::SessionSwarm& swarm,
+                  services::SessionSwarm::View view, CoordinatorRate& rate) {
+  std::vector<double> seconds;
+  for (int loss = 0; loss < options.losses; ++loss) {
+    const double began = Clock::Real().MonotonicSeconds();
+    ZF_RETURN_IF_ERROR(swarm.Break(loss));  // another each time: one rank lost again and again ends a run
+    ZF_ASSIGN_OR_RETURN(view, swarm.AwaitView(options.members, view.generation));
+    seconds.push_back(view.assigned - began);
+    ZF_RETURN_IF_ERROR(swarm.Add());
   }
+  if (seconds.empty()) return absl::OkStatus();
+  std::sort(seconds.begin(), seconds.end());
+  rate.reform_seconds = seconds[seconds.size() / 2];
+  rate.reform_most_seconds = seconds.back();
+  return absl::OkStatus();
+}
 
-  absl::Status Await(v1::CoordinatorMessage::BodyCase kind) {
-    while (true) {
-      ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage message, session_->Receive(kPatienceSeconds));
-      if (message.body_case() == kind) return absl::OkStatus();
-    }
-  }
-
-  std::unique_ptr<services::SessionClient> session_;
-};
-
-// Runs `act` on all members at the same time. Returns the first failure.
-template <typename Act>
-absl::Status OnAll(std::vector<SilentMember>& members, const Act& act) {
-  std::vector<absl::Status> statuses(members.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < members.size(); ++i) threads.emplace_back([&, i] { statuses[i] = act(members[i]); });
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& status : statuses) ZF_RETURN_IF_ERROR(status);
+absl::Status Beat(const CoordinatorBenchOptions& options, services::SessionSwarm& swarm, CoordinatorRate& rate) {
+  const double began = Clock::Real().MonotonicSeconds();
+  ZF_ASSIGN_OR_RETURN(const double before, ProcessorSeconds(options.pid));
+  rate.heartbeats_per_second = swarm.Beat(options.heartbeats_per_second, options.heartbeat_seconds);
+  ZF_ASSIGN_OR_RETURN(const double after, ProcessorSeconds(options.pid));
+  rate.heartbeat_cores = (after - before) / (Clock::Real().MonotonicSeconds() - began);
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<CoordinatorRate> BenchCoordinator(const CoordinatorBenchOptions& options) {
-  if (options.members < 1 || options.heartbeats < 1) {
-    return absl::InvalidArgumentError("a coordinator bench needs at least one member and one heartbeat");
-  }
-  services::CoordinatorOptions coordinator;
-  coordinator.config = BenchConfig(options.members, options.directory);
-  coordinator.listen = "127.0.0.1:0";
-  coordinator.state_dir = JoinPath(options.directory, "state");
-  coordinator.resume = "none";
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<services::CoordinatorServer> server,
-                      services::CoordinatorServer::Start(coordinator));
-  services::SessionOptions session;
-  session.coordinator = absl::StrCat("127.0.0.1:", server->port());
-  std::vector<SilentMember> members;
-  for (int i = 0; i < options.members; ++i) {
-    ZF_ASSIGN_OR_RETURN(std::unique_ptr<services::SessionClient> connected, services::SessionClient::Connect(session));
-    members.emplace_back(std::move(connected));
-  }
-  const Clock& clock = Clock::Real();
-  const double began = clock.MonotonicSeconds();
-  ZF_RETURN_IF_ERROR(OnAll(members, [](SilentMember& member) { return member.ReachStart(); }));
-  const double formed = clock.MonotonicSeconds();
-  ZF_RETURN_IF_ERROR(OnAll(members, [&](SilentMember& member) { return member.BeatAndFinish(options.heartbeats); }));
-  const double ended = clock.MonotonicSeconds();
-  members.clear();
-  ZF_RETURN_IF_ERROR(server->Wait());
-  return CoordinatorRate{
-      .members = options.members,
-      .form_seconds = formed - began,
-      .heartbeats_per_second = static_cast<double>(options.members * options.heartbeats) / (ended - formed),
-      .needed_per_second = options.members * kHeartbeatsPerTimeout / kDefaultHeartbeatTimeoutSeconds};
+  ZF_RETURN_IF_ERROR(CheckOptions(options));
+  const int sessions = options.members + 1, each = options.sessions_per_connection;
+  CoordinatorRate rate{.members = options.members, .connections = (sessions + each - 1) / each};
+  const double began = Clock::Real().MonotonicSeconds();
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::SessionSwarm> swarm,
+                      services::SessionSwarm::Start({.coordinator = options.coordinator,
+                                                     .sessions = sessions,
+                                                     .sessions_per_connection = each,
+                                                     .peers = options.peers}));
+  ZF_ASSIGN_OR_RETURN(const services::SessionSwarm::View view, swarm->AwaitView(options.members, 0));
+  rate.view_seconds = view.assigned - began;
+  rate.start_seconds = view.started - began;
+  ZF_ASSIGN_OR_RETURN(rate.formed_bytes, MemoryBytes(options.pid, "VmRSS"));
+  ZF_RETURN_IF_ERROR(Beat(options, *swarm, rate));
+  ZF_RETURN_IF_ERROR(Lose(options, *swarm, view, rate));
+  ZF_ASSIGN_OR_RETURN(rate.last_bytes, MemoryBytes(options.pid, "VmRSS"));
+  ZF_ASSIGN_OR_RETURN(rate.peak_bytes, MemoryBytes(options.pid, "VmHWM"));
+  ZF_RETURN_IF_ERROR(swarm->Finish());
+  return rate;
 }
 
 }  // namespace zerofleet::bench

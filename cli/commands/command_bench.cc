@@ -18,6 +18,7 @@
 #include "bench/coordinator_benches.h"
 #include "bench/kernel_benches.h"
 #include "bench/layer_benches.h"
+#include "cli/commands/bench_coordinator.h"
 #include "cli/commands/bench_step.h"
 #include "cli/commands/command.h"
 #include "cli/launcher/stop_signals.h"
@@ -40,7 +41,7 @@ struct BenchFlags {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int ranks = 2, team = 0;
   std::string rendezvous, listen, interface;
-  int members = 16;
+  bench::CoordinatorBenchOptions coordinator;
   int64_t parameters = 50'000'000;
   int64_t megabytes = 512;
   std::string directory;  // empty: the temporary directory
@@ -214,18 +215,25 @@ absl::StatusOr<Results> Checkpoint(const BenchFlags& flags) {
 }
 
 absl::StatusOr<Results> CoordinatorOfMembers(const BenchFlags& flags) {
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
-  ZF_ASSIGN_OR_RETURN(const bench::CoordinatorRate rate,
-                      bench::BenchCoordinator({.members = flags.members, .directory = directory->path()}));
-  Results results{TextTable({"members", "formed in s", "heartbeats/s", "needed/s", "of need"})};
-  results.table.Add({absl::StrCat(rate.members), absl::StrFormat("%.3f", rate.form_seconds),
-                     absl::StrFormat("%.0f", rate.heartbeats_per_second),
-                     absl::StrFormat("%.0f", rate.needed_per_second),
-                     absl::StrFormat("%.0fx", rate.heartbeats_per_second / rate.needed_per_second)});
+  ZF_ASSIGN_OR_RETURN(const bench::CoordinatorRate rate, BenchOwnCoordinator(flags.coordinator));
+  Results results{TextTable({"members", "connections", "view in s", "training in s", "again in s", "at most",
+                             "heartbeats/s", "cores", "memory formed", "at the end", "peak"})};
+  results.table.Add({absl::StrCat(rate.members), absl::StrCat(rate.connections),
+                     absl::StrFormat("%.3f", rate.view_seconds), absl::StrFormat("%.3f", rate.start_seconds),
+                     absl::StrFormat("%.3f", rate.reform_seconds), absl::StrFormat("%.3f", rate.reform_most_seconds),
+                     absl::StrFormat("%.0f", rate.heartbeats_per_second), absl::StrFormat("%.2f", rate.heartbeat_cores),
+                     HumanBytes(rate.formed_bytes), HumanBytes(rate.last_bytes), HumanBytes(rate.peak_bytes)});
   results.rows.push_back({{"members", rate.members},
-                          {"form_seconds", rate.form_seconds},
+                          {"connections", rate.connections},
+                          {"view_seconds", rate.view_seconds},
+                          {"start_seconds", rate.start_seconds},
+                          {"reform_seconds", rate.reform_seconds},
+                          {"reform_most_seconds", rate.reform_most_seconds},
                           {"heartbeats_per_second", rate.heartbeats_per_second},
-                          {"needed_per_second", rate.needed_per_second}});
+                          {"heartbeat_cores", rate.heartbeat_cores},
+                          {"formed_bytes", rate.formed_bytes},
+                          {"last_bytes", rate.last_bytes},
+                          {"peak_bytes", rate.peak_bytes}});
   return results;
 }
 
@@ -388,11 +396,9 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
 
-  CLI::App* coordinator = AddBench(*bench, "coordinator", "Form a fleet and take its heartbeats, over gRPC.",
-                                   CoordinatorOfMembers, flags, body);
-  coordinator->add_option("--members", flags->members, "Members, which only send heartbeats")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  AddCoordinatorFlags(*AddBench(*bench, "coordinator", "Form a fleet, lose members, take heartbeats, over gRPC.",
+                                CoordinatorOfMembers, flags, body),
+                      flags->coordinator);
 
   CLI::App* step =
       AddBench(*bench, "step", "A training step of a whole fleet, against its workers' GEMM peak.", Step, flags, body);

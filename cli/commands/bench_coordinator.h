@@ -1,0 +1,18 @@
+// `zerofleet bench coordinator`: a coordinator in a process of its own, as a run has it, for members without a model.
+#ifndef ZEROFLEET_CLI_COMMANDS_BENCH_COORDINATOR_H_
+#define ZEROFLEET_CLI_COMMANDS_BENCH_COORDINATOR_H_
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "bench/coordinator_benches.h"
+
+namespace zerofleet::cli {
+
+void AddCoordinatorFlags(CLI::App& command, bench::CoordinatorBenchOptions& options);
+
+// Starts the coordinator that `options` leaves out, and runs the bench against it.
+absl::StatusOr<bench::CoordinatorRate> BenchOwnCoordinator(bench::CoordinatorBenchOptions options);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_COMMANDS_BENCH_COORDINATOR_H_
