@@ -147,9 +147,9 @@ TEST(LargeFleetTest, FlightRecordsHaveABound) {
   ASSERT_EQ(flight.ranks_size(), kMembers);
   for (int rank = 0; rank < kMembers; ++rank) ASSERT_EQ(flight.ranks(rank).rank(), rank);
   const v1::FlightRecord& first = flight.ranks(0);
-  EXPECT_EQ(first.entries_size(), 131);
-  EXPECT_EQ(first.entries(0).sequence(), 126u);
-  EXPECT_EQ(first.entries(130).sequence(), 256u);
+  EXPECT_EQ(first.entries_size(), 65);
+  EXPECT_EQ(first.entries(0).sequence(), 192u);
+  EXPECT_EQ(first.entries(64).sequence(), 256u);
 }
 
 }  // namespace

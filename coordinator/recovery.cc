@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMostHistory = 12;  // losses told in one line
 
 // Of all flight records together, and yet of each: how many of a rank's newest collectives are kept.
-constexpr int kMostFlightEntries = 1 << 17, kLeastFlightEntries = 4;
+constexpr int kMostFlightEntries = 1 << 16, kLeastFlightEntries = 4;
 
 // Ranks move in step, so the newest report of any tells where this one is, more closely than its own last heartbeat.
 int64_t StepOf(const Fleet& fleet, const Member& member) {

@@ -37,8 +37,11 @@ bool RestsOnState(const coordinator::Output& output) {
                          : std::holds_alternative<coordinator::WriteManifest>(output.action);
 }
 
-LogLevel LevelOf(const coordinator::Output& output) {
-  return std::visit(IsRoutine(), output.action) ? LogLevel::kDebug : LogLevel::kInfo;
+// In a large fleet what is sent to each member is not the run's story, either: that has a line per view, not per rank.
+LogLevel LevelOf(const coordinator::Output& output, bool is_large) {
+  const auto* send = std::get_if<coordinator::SendTo>(&output.action);
+  const bool of_one_rank = is_large && send != nullptr && !send->message.has_refused();
+  return of_one_rank || std::visit(IsRoutine(), output.action) ? LogLevel::kDebug : LogLevel::kInfo;
 }
 
 // Where a test may end the coordinator: before it takes a message of a worker in,
@@ -81,6 +84,7 @@ CoordinatorLoop::CoordinatorLoop(coordinator::FleetParameters parameters, Coordi
     : hooks_(std::move(hooks)),
       clock_(clock),
       most_silent_(kMostSilentSessions + parameters.config.parallel().workers() + parameters.config.restart().spares()),
+      is_large_(parameters.config.parallel().workers() > parameters.most_inline_ranks),
       log_(hooks_.log),
       coordinator_(std::move(parameters), clock.MonotonicSeconds()) {}
 
@@ -211,9 +215,11 @@ absl::Status CoordinatorLoop::Do(coordinator::PersistState& persist) { return ho
 
 absl::Status CoordinatorLoop::Do(coordinator::SetAside& aside) { return hooks_.set_aside(aside.path); }
 
+// Not by this thread: the next view's assignments are behind it, and the records of a large fleet are megabytes.
 absl::Status CoordinatorLoop::Do(coordinator::KeepFlight& keep) {
-  const absl::Status kept = hooks_.keep_flight(keep.flight);
-  if (!kept.ok()) log_.Push(LogLevel::kWarning, absl::StrCat("flight records: ", kept.message()));
+  absl::MutexLock lock(&mutex_);
+  std::erase_if(saves_, [](const Save& save) { return std::holds_alternative<coordinator::KeepFlight>(save); });
+  saves_.push_back(std::move(keep));
   return absl::OkStatus();
 }
 
@@ -262,7 +268,7 @@ void CoordinatorLoop::RefuseTheSilent() {
 }
 
 void CoordinatorLoop::Log(const coordinator::Output& output) {
-  const LogLevel level = LevelOf(output);
+  const LogLevel level = LevelOf(output, is_large_);
   if (!hooks_.logs(level)) return;
   std::string line = coordinator::Describe(output);
   if (line.size() > kMostLogLine) {
@@ -298,29 +304,36 @@ void CoordinatorLoop::CarryOutUntilShutDown() {
   }
 }
 
-coordinator::CoordinatorEvent CoordinatorLoop::Store(const coordinator::WriteManifest& write) {
+std::optional<coordinator::CoordinatorEvent> CoordinatorLoop::Store(const coordinator::WriteManifest& write) {
   const absl::StatusOr<coordinator::CommittedStep> committed = hooks_.commit(write.manifest);
   return coordinator::ManifestWritten{write.manifest.step(), committed.status(),
                                       committed.ok() ? *committed : coordinator::CommittedStep()};
 }
 
-coordinator::CoordinatorEvent CoordinatorLoop::Store(const coordinator::DiscardSave& discard) {
+std::optional<coordinator::CoordinatorEvent> CoordinatorLoop::Store(const coordinator::DiscardSave& discard) {
   hooks_.discard(discard);
   return coordinator::SaveDiscarded{discard.step, discard.generation};
+}
+
+std::optional<coordinator::CoordinatorEvent> CoordinatorLoop::Store(const coordinator::KeepFlight& keep) {
+  const absl::Status kept = hooks_.keep_flight(keep.flight);
+  if (!kept.ok()) log_.Push(LogLevel::kWarning, absl::StrCat("flight records: ", kept.message()));
+  return std::nullopt;
 }
 
 void CoordinatorLoop::StoreUntilShutDown() {
   absl::MutexLock lock(&mutex_);
   while (true) {
     mutex_.Await(absl::Condition(this, &CoordinatorLoop::save_due));
-    if (shutting_down_) return;
-    const std::variant<coordinator::WriteManifest, coordinator::DiscardSave> save = std::move(saves_.front());
+    if (saves_.empty()) return;  // shutting down
+    const Save save = std::move(saves_.front());
     saves_.pop_front();
+    if (shutting_down_ && !std::holds_alternative<coordinator::KeepFlight>(save)) continue;
     mutex_.Unlock();
-    const coordinator::CoordinatorEvent stored = std::visit([this](const auto& what) { return Store(what); }, save);
-    ZF_KILL_POINT("coordinator/stored");
+    const auto stored = std::visit([this](const auto& what) { return Store(what); }, save);
+    if (stored) ZF_KILL_POINT("coordinator/stored");
     mutex_.Lock();
-    StepLocked(stored);
+    if (stored) StepLocked(*stored);
   }
 }
 

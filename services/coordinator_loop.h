@@ -1,5 +1,5 @@
 // Runs the pure coordinator: one lock around it, a thread that lets time pass, one that carries its outputs out in
-// order, and one that commits checkpoints or discards them. Knows nothing of gRPC.
+// order, and one that stores: commits checkpoints or discards them, keeps flight records. Knows nothing of gRPC.
 //
 // Under the lock there is only the decision: sending, publishing, logging and storage happen on the carrier's thread,
 // so that a slow disk or peer delays no heartbeat.
@@ -112,8 +112,12 @@ class CoordinatorLoop {
   void Observe() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickUntilShutDown();
   void CarryOutUntilShutDown();
-  coordinator::CoordinatorEvent Store(const coordinator::WriteManifest& write) ABSL_LOCKS_EXCLUDED(mutex_);
-  coordinator::CoordinatorEvent Store(const coordinator::DiscardSave& discard) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Each answers with what the coordinator is to be told, if anything.
+  std::optional<coordinator::CoordinatorEvent> Store(const coordinator::WriteManifest& write)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<coordinator::CoordinatorEvent> Store(const coordinator::DiscardSave& discard)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<coordinator::CoordinatorEvent> Store(const coordinator::KeepFlight& keep) ABSL_LOCKS_EXCLUDED(mutex_);
   void StoreUntilShutDown();
 
   bool ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mutex_) { return end_.has_value(); }
@@ -124,6 +128,7 @@ class CoordinatorLoop {
   const CoordinatorHooks hooks_;
   const Clock& clock_;
   const size_t most_silent_;
+  const bool is_large_;  // so large that a line of the log for each rank is too much
   EventLog events_;
   LogPump log_;
 
@@ -131,8 +136,9 @@ class CoordinatorLoop {
   coordinator::Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
   std::deque<coordinator::Output> outputs_ ABSL_GUARDED_BY(mutex_);  // decided, not carried out yet
   bool overflowed_ ABSL_GUARDED_BY(mutex_) = false;
-  // Bounded: CheckShard in coordinator/commit.cc.
-  std::deque<std::variant<coordinator::WriteManifest, coordinator::DiscardSave>> saves_ ABSL_GUARDED_BY(mutex_);
+  // Bounded: CheckShard in coordinator/commit.cc; and the newest flight.
+  using Save = std::variant<coordinator::WriteManifest, coordinator::DiscardSave, coordinator::KeepFlight>;
+  std::deque<Save> saves_ ABSL_GUARDED_BY(mutex_);
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Never held together with the one above.
