@@ -27,7 +27,8 @@ class Ops {
 
   // y(M,N) = x(M,K) w^T + bias(N) + residual(M,N); bias and residual may be null.
   virtual void LinearForward(Stream&, const LinearForwardArguments&) = 0;
-  // before(M,N) = x(M,K) w^T + bias(N), y(M,N) = gelu(before).
+  // before(M,N) = x(M,K) w^T + bias(N), y(M,N) = gelu(before), of what is stored: GeluForward gives the same bits
+  // again.
   virtual void LinearGeluForward(Stream&, const LinearGeluForwardArguments&) = 0;
   // dx(M,K) = dy(M,N) w, overwritten.
   virtual void LinearBackwardInput(Stream&, const LinearBackwardInputArguments&) = 0;

@@ -1,8 +1,10 @@
-// Linear layers (ops.h): products of cuBLASLt, with bias, residual, GELU and bias gradient in their epilogues.
+// Linear layers (ops.h): products of cuBLASLt, with bias, residual, GELU's slope and bias gradient in their epilogues.
 //
 // Where the library has no algorithm with an epilogue (fp32 without tensor cores, odd widths, older GPUs), the product
-// runs alone and a kernel of linear_kernels.h finishes it. GELU in fp32 is always our own: the library's uses the GPU's
-// approximate tanh, accurate to 2^-11, an error that only rounding to half types hides.
+// runs alone and a kernel of linear_kernels.h finishes it. GELU itself is always our own, of its input as it is stored:
+// the library's takes the sum before it is rounded, so that a backward that has only what is stored would not get the
+// same bits again. In fp32 the slope is our own too: the library uses the GPU's approximate tanh, accurate to 2^-11, an
+// error that only rounding to half types hides.
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/linear_kernels.h"
 #include "worker/device/cuda/matmul.h"
@@ -33,7 +35,7 @@ MatmulArguments BackwardProduct(int64_t m, int64_t n, int64_t k, Tensor dy, Tens
   return {.m = m, .n = k, .k = n, .a = {dy, n}, .b = {w, k}, .d = {dx, k}};
 }
 
-bool FusesGelu(DType dtype) { return dtype != DType::kF32; }
+bool FusesGeluSlope(DType dtype) { return dtype != DType::kF32; }
 
 }  // namespace
 
@@ -44,13 +46,7 @@ void CudaOps::LinearForward(Stream& stream, const LinearForwardArguments& p) {
 }
 
 void CudaOps::LinearGeluForward(Stream& stream, const LinearGeluForwardArguments& p) {
-  constexpr char kOp[] = "LinearGeluForward";
-  MatmulArguments product = ForwardProduct(p.m, p.n, p.k, p.x, p.w, p.y);
-  product.epilogue = Epilogue::kGelu;
-  product.bias = p.bias;
-  product.aux = {p.before, p.n};
-  if (FusesGelu(p.y.dtype) && matmul_->Run(stream, kOp, product)) return;
-  RunWithBias(*matmul_, stream, kOp, ForwardProduct(p.m, p.n, p.k, p.x, p.w, p.before), p.bias);
+  RunWithBias(*matmul_, stream, "LinearGeluForward", ForwardProduct(p.m, p.n, p.k, p.x, p.w, p.before), p.bias);
   GeluForward(stream, p.m * p.n, p.before, p.y);
 }
 
@@ -63,7 +59,7 @@ void CudaOps::LinearBackwardInputGelu(Stream& stream, const LinearBackwardInputG
   MatmulArguments product = BackwardProduct(p.m, p.n, p.k, p.dy, p.w, p.dbefore);
   product.epilogue = Epilogue::kGeluSlope;
   product.aux = {p.before, p.k};
-  if (FusesGelu(p.dy.dtype) && matmul_->Run(stream, kOp, product)) return;
+  if (FusesGeluSlope(p.dy.dtype) && matmul_->Run(stream, kOp, product)) return;
   matmul_->Run(stream, kOp, BackwardProduct(p.m, p.n, p.k, p.dy, p.w, p.dbefore));
   MultiplyByGeluSlope(stream, kOp, p.m * p.k, p.before, p.dbefore);
 }

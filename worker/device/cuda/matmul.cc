@@ -58,11 +58,10 @@ cudaDataType_t LibraryType(DType dtype) {
   return CUDA_R_32F;
 }
 
-cublasLtEpilogue_t LibraryEpilogue(Epilogue epilogue, bool bias) {
+cublasLtEpilogue_t LibraryEpilogue(Epilogue epilogue) {
   switch (epilogue) {
     case Epilogue::kNone: return CUBLASLT_EPILOGUE_DEFAULT;
     case Epilogue::kBias: return CUBLASLT_EPILOGUE_BIAS;
-    case Epilogue::kGelu: return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     case Epilogue::kGeluSlope: return CUBLASLT_EPILOGUE_DGELU;
     // The library's B is this interface's a, and the columns of its D are d's rows.
     case Epilogue::kBiasGradient: return CUBLASLT_EPILOGUE_BGRADB;
@@ -79,7 +78,7 @@ uint32_t Alignment(const void* data) {
 // An address of exactly this alignment, to be inspected but not read.
 void* AddressAligned(uint32_t alignment) { return reinterpret_cast<void*>((uintptr_t{1} << 32) + alignment); }
 
-bool HasAux(Epilogue epilogue) { return epilogue == Epilogue::kGelu || epilogue == Epilogue::kGeluSlope; }
+bool HasAux(Epilogue epilogue) { return epilogue == Epilogue::kGeluSlope; }
 
 // Where c is not given, beta is 0 and the library is given d, which it then does not read.
 const Matrix& Addend(const MatmulArguments& p) { return p.c.data ? p.c : p.d; }
@@ -138,8 +137,7 @@ absl::Status DescribeOperation(const MatmulArguments& p, cublasLtMatmulDescOpaqu
       LibraryStatus(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit"));
   ZF_RETURN_IF_ERROR(Set<int32_t>(operation, CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
   ZF_RETURN_IF_ERROR(Set<int32_t>(operation, CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
-  ZF_RETURN_IF_ERROR(
-      Set<uint32_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, LibraryEpilogue(p.epilogue, static_cast<bool>(p.bias))));
+  ZF_RETURN_IF_ERROR(Set<uint32_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, LibraryEpilogue(p.epilogue)));
   if (HasAux(p.epilogue)) {
     ZF_RETURN_IF_ERROR(Set<int64_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.aux.stride));
   }

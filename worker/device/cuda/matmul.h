@@ -34,8 +34,7 @@ struct Matrix {
 enum class Epilogue : uint8_t {
   kNone,          // d = s
   kBias,          // d = s + bias, n values added to each row
-  kGelu,          // aux = s + bias, d = gelu(aux) by the tanh approximation; bias may be null, c is
-  kGeluSlope,     // d = s * gelu'(aux); c is null
+  kGeluSlope,     // d = s * gelu'(aux), GELU by the tanh approximation; c is null
   kBiasGradient,  // d = s, and bias = the m sums of a's rows, overwritten
 };
 
