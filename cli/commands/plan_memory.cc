@@ -29,6 +29,7 @@ absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
   rank.device = device->memory();
   ZF_ASSIGN_OR_RETURN(
       rank.plan, trainer::PlanRankMemory(config, parallel::Mesh::OfOneNode(0, config.parallel().workers()), *device));
+  ZF_ASSIGN_OR_RETURN(rank.checkpointing, PlanCheckpointing(config, *device));
   return rank;
 }
 
@@ -69,7 +70,8 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
       states / parameters,
       UnsplitBytesPerParameter(config.precision(), **optim::FindOptimizer(config.optimizer().name())));
   return absl::StrCat(WrapText(title, terminal.columns()), "\n", rows.Render(2, terminal), "\nBy category\n",
-                      sums.Render(2, terminal), "\n", WrapText(per_parameter, terminal.columns()), "\n", driver);
+                      sums.Render(2, terminal), "\n", WrapText(per_parameter, terminal.columns()), "\n\n",
+                      CheckpointingText(rank.checkpointing, terminal), driver);
 }
 
 nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank) {
@@ -94,6 +96,7 @@ nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory
           plan.Bytes(space, static_cast<memory::Category>(c));
     }
   }
+  document["checkpointing"] = CheckpointingJson(rank.checkpointing);
   if (rank.device) {
     document["gpu"] = {{"planned_bytes", plan.Bytes(memory::Space::kDevice) + rank.device->used_bytes},
                        {"outside_the_plan_bytes", rank.device->used_bytes},

@@ -4,8 +4,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/commands/plan_checkpointing.h"
 #include "cli/report/terminal.h"
 #include "nlohmann/json.hpp"
 #include "worker/device/device.h"
@@ -19,12 +21,13 @@ struct RankMemory {
   // Of a GPU that is set up, before the plan's rows are reserved: context, libraries and workspaces take memory in
   // addition to the rows.
   std::optional<device::DeviceMemory> device;
+  std::vector<CheckpointingCost> checkpointing;
 };
 
 // Of rank 0, as `zerofleet train` would run it on this machine. The other ranks' differ by less than the padding.
 absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config);
 
-// Rows in bytes, a sum per space and category, and the bytes of model states per parameter.
+// Rows in bytes, a sum per space and category, the bytes of model states per parameter, and the kinds of checkpointing.
 std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, double parameters,
                            const Terminal& terminal = {});
 nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank);

@@ -51,6 +51,28 @@ TEST(PlanMemory, FormulasAndBuffersAgreeInEveryPrecisionWithEveryOptimizer) {
   }
 }
 
+// gpt2-tiny has 2 blocks. Only block computes products again: those of a block, less its last.
+TEST(PlanMemory, TellsWhatEveryKindOfCheckpointingTakes) {
+  v1::Config config = ConfigOf(3, 1);
+  config.mutable_activation()->set_checkpointing("{every: 7}");
+  const RankMemory rank = PlanRankZero(config).value();
+  std::vector<std::string> names;
+  for (const CheckpointingCost& cost : rank.checkpointing) {
+    names.push_back(cost.checkpointing);
+    EXPECT_EQ(cost.chosen, cost.checkpointing == "{every: 7}");
+    config.mutable_activation()->set_checkpointing(cost.checkpointing);
+    EXPECT_EQ(cost.activation_bytes,
+              PlanRankZero(config).value().plan.Bytes(memory::Space::kDevice, memory::Category::kActivations));
+    const bool nothing = cost.checkpointing != "block";
+    EXPECT_EQ(cost.recomputed_flops == 0, nothing) << cost.checkpointing;
+    EXPECT_LT(cost.share_of_model, 1.0 / 3);
+  }
+  EXPECT_EQ(names.front(), "none");
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("none", "selective", "block", "{every: 7}"));
+  EXPECT_EQ(MemoryPlanJson(config, rank)["checkpointing"].size(), names.size());
+  EXPECT_THAT(MemoryPlanText(config, rank, 1e6), HasSubstr("{every: 7} (chosen)"));
+}
+
 TEST(PlanMemory, TellsEveryRowAndSum) {
   const v1::Config config = ConfigOf(2, 2);
   const RankMemory rank = PlanRankZero(config).value();

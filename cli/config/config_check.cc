@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -17,6 +18,7 @@
 #include "cli/config/nearest.h"
 #include "coordinator/placement.h"
 #include "worker/device/device.h"
+#include "worker/model/checkpointing.h"
 #include "worker/model/families.h"
 #include "worker/optim/optimizer.h"
 
@@ -24,6 +26,7 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr int64_t kBillion = 1'000'000'000;
+constexpr int64_t kMostLayers = 10'000;
 constexpr double kLargestModel = 4e12;  // parameters; keeps every byte count far inside 64 bits
 constexpr double kMostTokens = 4e18;    // of a run; they are counted in 64 bits
 
@@ -34,7 +37,7 @@ struct IntegerRow {
 
 std::vector<IntegerRow> IntegerRows(const v1::Config& c) {
   return {
-      {"model.layers", c.model().layers(), 1, 10'000},
+      {"model.layers", c.model().layers(), 1, kMostLayers},
       {"model.hidden", c.model().hidden(), 1, 1'000'000},
       {"model.heads", c.model().heads(), 1, 1'000'000},
       {"model.kv_heads", c.model().kv_heads(), 1, 1'000'000},
@@ -108,6 +111,15 @@ ChoiceRow DeviceRow(const v1::Config& c) {
   return {"device", c.device(), {"auto", "cpu"}, {"cuda"}, kNoCuda};
 }
 
+// Whose number CheckActivation looks at.
+bool IsEvery(const std::string& checkpointing) { return absl::StartsWith(checkpointing, "{every"); }
+
+ChoiceRow CheckpointingRow(const v1::Config& c) {
+  std::string value = c.activation().checkpointing();
+  if (IsEvery(value)) value = model::kEveryWord;
+  return {"activation.checkpointing", std::move(value), model::CheckpointingWords(), {}};
+}
+
 ChoiceRow CollectivesRow(const v1::Config& c) {
   if (!BuiltWithCuda()) return {"collectives", c.collectives(), {"auto", "ucx", "in_process"}, {"nccl"}, kNoCuda};
   if (c.device() != "cpu") return {"collectives", c.collectives(), {"auto", "ucx", "in_process", "nccl"}, {}};
@@ -119,6 +131,7 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
       {"model.family", c.model().family(), model::ModelFamilyNames(), {"llama"}, kNotSupported},
       {"data.format", c.data().format(), {"auto", "text", "tokens_u16", "tokens_u32"}, {"megatron"}, kNotSupported},
       {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
+      CheckpointingRow(c),
       {"optimizer.name", c.optimizer().name(), optim::OptimizerNames(), {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
       {"on_divergence", c.on_divergence(), {"stop", "rollback"}, {}},
@@ -160,6 +173,13 @@ absl::Status CheckChoices(const ConfigDraft& draft) {
                               nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckActivation(const ConfigDraft& draft) {
+  const std::string& value = draft.config.activation().checkpointing();
+  if (!IsEvery(value) || model::ParseCheckpointing(value).ok()) return absl::OkStatus();
+  return draft.Error("activation.checkpointing", absl::StrCat("must be {every: n} with n of 1 to ", kMostLayers,
+                                                              ", got \"", absl::CHexEscape(value), "\""));
 }
 
 // The keys of the chosen optimizer are in range, and no key of another is given: it would have no effect. A complete
@@ -317,6 +337,7 @@ absl::Status CheckRun(const ConfigDraft& draft) {
 absl::Status CheckConfig(const ConfigDraft& draft) {
   ZF_RETURN_IF_ERROR(CheckIntegers(draft));
   ZF_RETURN_IF_ERROR(CheckChoices(draft));
+  ZF_RETURN_IF_ERROR(CheckActivation(draft));
   ZF_RETURN_IF_ERROR(CheckOptimizer(draft));
   ZF_RETURN_IF_ERROR(CheckNumbers(draft));
   ZF_RETURN_IF_ERROR(CheckModel(draft));

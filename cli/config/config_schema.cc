@@ -45,6 +45,10 @@ constexpr KeyText kKeyTexts[] = {
     {"parallel.tensor", "Tensor-parallel degree."},
     {"parallel.team", "Ranks summed together first; auto: a node's, at most 8."},
     {"precision", "Type of parameters, activations and messages; the optimizer's states are fp32."},
+    {"activation", "What the backward pass needs of the forward pass."},
+    {"activation.checkpointing",
+     "What the backward computes again instead of keeping it: nothing; every block; each block's norms and "
+     "GELU; or n blocks at a time."},
     {"batch", "Sequences per step and per forward pass."},
     {"batch.global_sequences",
      "Sequences per optimizer step, over all workers; a multiple of workers x micro_sequences."},
@@ -124,6 +128,13 @@ Json ScalarSchema(const FieldDescriptor& field, const std::string& key) {
     return {{"anyOf",
              {{{"type", "string"}, {"pattern", "^(auto|[1-9][0-9]*)$"}},
               {{"type", "integer"}, {"minimum", 1}, {"maximum", coordinator::kMostRanks}}}}};
+  }
+  if (key == "activation.checkpointing") {
+    const Json every = {{"type", "object"},
+                        {"additionalProperties", false},
+                        {"required", {"every"}},
+                        {"properties", {{"every", {{"type", "integer"}, {"minimum", 1}, {"maximum", 10'000}}}}}};
+    return {{"anyOf", {{{"type", "string"}, {"pattern", "^(none|block|selective|\\{every: [1-9][0-9]*\\})$"}}, every}}};
   }
   Json schema = {{"type", "string"}};
   for (const ConfigChoices& choices : ConfigChoiceKeys()) {

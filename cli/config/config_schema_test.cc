@@ -121,6 +121,9 @@ TEST(ConfigSchema, RefusesWhatTheReaderRefuses) {
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"data": {"train": "a.txt"}})")), ".data.train: not an array");
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"parallel": {"team": 0}})")), ".parallel.team: none of its kinds");
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"parallel": {"team": 4}})")), "");
+  EXPECT_EQ(Invalid(schema, Json::parse(R"({"activation": {"checkpointing": {"every": 4}}})")), "");
+  EXPECT_EQ(Invalid(schema, Json::parse(R"({"activation": {"checkpointing": {"every": 0}}})")),
+            ".activation.checkpointing: none of its kinds");
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
             "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 } "
             "device: \"auto\" collectives: \"auto\" "
             "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1 "
-            "integrity { } on_divergence: \"stop\" divergence { window_steps: 32 max_rollbacks: 3 }");
+            "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" } "
+            "divergence { window_steps: 32 max_rollbacks: 3 }");
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {
@@ -116,6 +117,11 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "run.yaml: batch.global_sequences: 16 is not a multiple of parallel.workers x batch.micro_sequences = 2 x 3 = "
        "6; "
        "12 or 18 is"},
+      {{"activation.checkpointing=blok"},
+       "--set: activation.checkpointing: must be none, block, selective or {every: n}, got \"blok\"; did you mean "
+       "block?"},
+      {{"activation.checkpointing={every: 0}"},
+       "--set: activation.checkpointing: must be {every: n} with n of 1 to 10000, got \"{every: 0}\""},
       {{"precision=bf61"}, "--set: precision: must be bf16, fp16 or fp32, got \"bf61\"; did you mean bf16?"},
       {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw or sgd, got \"adam\"; did you mean adamw?"},
       {{"optimizer.momentum=0.9"},

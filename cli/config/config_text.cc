@@ -27,6 +27,8 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
+constexpr char kCheckpointingKey[] = "activation.checkpointing";  // a word, or a section with one key
+
 // Text from a file, safe on one line of a terminal.
 std::string Quoted(const std::string& text) {
   constexpr size_t kLongest = 60;
@@ -151,6 +153,7 @@ class Reader {
       if (!node.IsMap()) return WrongType(node, key, field);
       return ReadSection(node, key, *reflection.MutableMessage(&message, &field));
     }
+    if (key == kCheckpointingKey && node.IsMap()) return ReadCheckpointing(node, key, field, message);
     if (!node.IsScalar()) return WrongType(node, key, field);
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
       ZF_RETURN_IF_ERROR(CheckText(node, key));
@@ -162,6 +165,19 @@ class Reader {
   }
 
  private:
+  // {every: n}, which the message holds as this text; the check says whether n will do.
+  absl::Status ReadCheckpointing(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
+                                 Message& message) const {
+    for (const auto& entry : node) {
+      if (node.size() == 1 && entry.first.IsScalar() && entry.first.Scalar() == "every" && entry.second.IsScalar()) {
+        ZF_RETURN_IF_ERROR(CheckText(entry.second, key));
+        message.GetReflection()->SetString(&message, &field, absl::StrCat("{every: ", entry.second.Scalar(), "}"));
+        return absl::OkStatus();
+      }
+    }
+    return Error(node, key, "must be none, block, selective or {every: n}, got another section of keys");
+  }
+
   std::string Place(const YAML::Node& node) const {
     return flag_.empty() ? absl::StrCat(draft_.file, ":", node.Mark().line + 1) : flag_;
   }

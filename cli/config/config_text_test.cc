@@ -46,6 +46,17 @@ TEST(ConfigText, ReadsNothingAndJson) {
   EXPECT_EQ(json.config.steps(), 5);
 }
 
+TEST(ConfigText, ReadsCheckpointingAsAWordOrASection) {
+  for (const auto& [yaml, wanted] : {std::pair{"activation: {checkpointing: block}", "block"},
+                                     {"activation: {checkpointing: {every: 4}}", "{every: 4}"},
+                                     {"activation:\n  checkpointing:\n    every: 4", "{every: 4}"},
+                                     {"{\"activation\": {\"checkpointing\": \"{every: 4}\"}}", "{every: 4}"}}) {
+    ConfigDraft draft;
+    ASSERT_TRUE(Read(yaml, draft).ok()) << yaml;
+    EXPECT_EQ(draft.config.activation().checkpointing(), wanted) << yaml;
+  }
+}
+
 struct BadText {
   const char* yaml;
   const char* message;
@@ -53,6 +64,9 @@ struct BadText {
 
 TEST(ConfigText, AnswersBadTextWithOneLine) {
   const BadText cases[] = {
+      {"activation: {checkpointing: {each: 4}}",
+       "run.yaml:1: activation.checkpointing: must be none, block, selective or {every: n}, got another section of "
+       "keys"},
       {"modle: {layers: 2}", "run.yaml:1: modle: unknown key; did you mean model?"},
       {"model:\n  layers: 2\n  haeds: 4", "run.yaml:3: model.haeds: unknown key; did you mean model.heads?"},
       {"steps: 1\nlearning_rate: 1", "run.yaml:2: learning_rate: unknown key; did you mean optimizer.learning_rate?"},

@@ -24,6 +24,7 @@ constexpr char kReport[] = "give --report FILE on the command line; every step i
 constexpr char kResume[] = "give --resume auto, none or PATH on the command line";
 constexpr char kFitted[] = "the decay always ends at steps";
 constexpr char kStage[] = "0, 1, 2 or 3; buckets and overlap need no settings";
+constexpr char kCheckpointing[] = "none, block, selective or {every: n}";
 constexpr char kLoss[] = "the loss is scaled dynamically with precision: fp16";
 constexpr char kBetas[] = "optimizer.beta1 and optimizer.beta2 are two keys";
 constexpr char kPlainMomentum[] = "sgd has plain momentum, without dampening and without Nesterov's variant";
@@ -95,6 +96,10 @@ constexpr KeyWord kWords[] = {
     {"accumulate_grad_batches", "batch.global_sequences", kAccumulation},
     {"grad_accum", "batch.global_sequences", kAccumulation},
     {"micro_batch", "batch.micro_sequences", kPerWorker},
+    {"gradient_checkpointing", "activation.checkpointing", kCheckpointing},
+    {"activation_checkpointing", "activation.checkpointing", kCheckpointing},
+    {"recompute_granularity", "activation.checkpointing", kCheckpointing},
+    {"recompute_num_layers", "activation.checkpointing", kCheckpointing},
     {"micro_batch_size", "batch.micro_sequences", kPerWorker},
     {"microbatch_size", "batch.micro_sequences", kPerWorker},
     {"local_batch_size", "batch.micro_sequences", kPerWorker},
@@ -315,6 +320,7 @@ constexpr ValueWord kValues[] = {
     {"gloo", "ucx"},
     {"mpi", "ucx"},
     {"tcp", "ucx"},
+    {"full", "block"},
     {"gpt-2", "gpt2"},
     {"gpt", "gpt2"},
     {"uint16", "tokens_u16"},

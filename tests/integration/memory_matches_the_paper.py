@@ -3,6 +3,7 @@
 
 A model of 10.8M parameters in bf16: 2 bytes per parameter, 2 per gradient and K of optimizer state (12 with AdamW, 8 with SGD), split
 as the stage says. `zerofleet plan` promises the same bytes for rank 0.
+Activations are those that the plan lists for each kind of checkpointing, with the same losses to the bit.
 The process's resident memory agrees with the sum of all categories and the stated constant of libraries and code.
 """
 import json
@@ -37,6 +38,27 @@ class MemoryMatchesThePaper(fleet.FleetTest):
         for stage in (0, 1, 2, 3) if fleet.full_size() else (0, 2):
             with self.subTest(stage=stage):
                 self.check(stage, 2, "sgd")
+
+    def test_checkpointing(self):
+        losses, measured = {}, {}
+        for kind in ("none", "selective", "{every: 2}", "block"):
+            config = self.config(
+                model=MODEL, precision="bf16", steps=3, batch={"global_sequences": 4, "micro_sequences": 2},
+                parallel={"zero_stage": 3, "workers": 2},
+                activation={"checkpointing": {"every": 2} if kind == "{every: 2}" else kind},
+                checkpoint={"dir": str(self.work / f"checkpointing-{kind}"), "keep": 1})
+            run = self.train(config)
+            planned = self.run_command("plan", self.write_config(config), "--json")
+            self.assertEqual(planned.code, 0, planned.err)
+            rows = json.loads(planned.out)["rank_memory"]["checkpointing"]
+            chosen = [row for row in rows if row["chosen"]]
+            self.assertEqual([row["checkpointing"] for row in chosen], [kind])
+            measured[kind] = chosen[0]["activation_bytes"]
+            for rank in run.of("end")[0]["ranks"]:
+                self.assertEqual(rank["memory"]["device"]["activations"]["peak"], measured[kind], kind)
+            losses[kind] = run.column("loss")
+            self.assert_same_bits(losses["none"], losses[kind], f"checkpointing {kind}")
+        self.assertEqual(sorted(measured, key=measured.get, reverse=True), ["none", "selective", "{every: 2}", "block"])
 
     def check(self, stage, workers, optimizer):
         config = self.config(

@@ -68,11 +68,12 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config) {
 }
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& config, device::DType dtype,
-                                                     device::Device& device, int64_t sequences, int64_t time) {
+                                                     device::Device& device, int64_t sequences, int64_t time,
+                                                     const Checkpointing& checkpointing) {
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
-  std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time);
+  std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time, checkpointing);
   device::DryDevice dry;
-  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(*family->create(config, dtype, dry, 1, 1), dtype));
+  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(*family->create(config, dtype, dry, 1, 1, checkpointing), dtype));
   return model;
 }
 

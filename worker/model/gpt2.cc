@@ -11,12 +11,14 @@ constexpr float kLayerNormEpsilon = 1e-5f;
 
 }  // namespace
 
-Gpt2::Gpt2(const v1::ModelConfig& config, device::DType dtype, device::Device& device, int64_t sequences, int64_t time)
+Gpt2::Gpt2(const v1::ModelConfig& config, device::DType dtype, device::Device& device, int64_t sequences, int64_t time,
+           const Checkpointing& checkpointing)
     : config_(config),
       dtype_(dtype),
       ops_(device.ops()),
       most_sequences_(sequences),
       most_time_(time),
+      checkpointing_(checkpointing),
       embedding_(config),
       block_(config),
       head_(config) {}
@@ -27,6 +29,7 @@ absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, P
   on_backward();
   ZF_RETURN_IF_ERROR(Head(batch, gradient_scale, /*backward=*/true, parameters, stream, loss_sum));
   for (int64_t layer = config_.layers() - 1; layer >= 0; --layer) {
+    if (EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(RecomputeSegment(batch, layer, parameters, stream));
     ZF_RETURN_IF_ERROR(BackwardBlock(batch, layer, parameters, stream));
   }
   // The head has already added the output embedding's part to the same gradient.
@@ -60,14 +63,14 @@ absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, 
                                  .x = last,
                                  .gamma = head.Offset(head_.ln_f_weight),
                                  .beta = head.Offset(head_.ln_f_bias),
-                                 .y = scratch.narrow_a,
+                                 .y = scratch.narrow,
                                  .mean = scratch.head_mean,
                                  .rstd = scratch.head_rstd});
   ZF_ASSIGN_OR_RETURN(device::Tensor embedding, parameters.Acquire(embedding_unit()));
   ops_.LinearForward(stream, {.m = 1,
                               .n = config_.vocab(),
                               .k = config_.hidden(),
-                              .x = scratch.narrow_a,
+                              .x = scratch.narrow,
                               .w = embedding.Offset(embedding_.wte),
                               .y = logits});
   parameters.Release(embedding_unit());
@@ -94,26 +97,22 @@ absl::Status Gpt2::ForwardBlocks(const MicroBatch& batch, ParameterSource& param
 
 absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
                                 device::Stream& stream) {
-  int64_t m = batch.sequences * batch.time, hidden = config_.hidden(), inner = config_.intermediate();
   BlockActivations kept = Activations(layer);
-  device::Tensor output = layer + 1 < config_.layers() ? Activations(layer + 1).input : FinalInput();
-  Scratch scratch = ScratchMemory();
-  device::Tensor normed = scratch.narrow_a;
   ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(block_unit(layer)));
+  ForwardWithin(batch, kept, w, stream);
+  ForwardOutput(batch.sequences * batch.time, kept, w, Output(layer), stream);
+  parameters.Release(block_unit(layer));
+  return absl::OkStatus();
+}
 
-  ops_.LayerNormForward(stream, {.m = m,
-                                 .c = hidden,
-                                 .epsilon = kLayerNormEpsilon,
-                                 .x = kept.input,
-                                 .gamma = w.Offset(block_.ln_1_weight),
-                                 .beta = w.Offset(block_.ln_1_bias),
-                                 .y = normed,
-                                 .mean = kept.mean_1,
-                                 .rstd = kept.rstd_1});
+void Gpt2::ForwardWithin(const MicroBatch& batch, const BlockActivations& kept, device::Tensor w,
+                         device::Stream& stream) {
+  int64_t m = batch.sequences * batch.time, hidden = config_.hidden(), inner = config_.intermediate();
+  FirstNorm(m, kept, w, stream);
   ops_.LinearForward(stream, {.m = m,
                               .n = 3 * hidden,
                               .k = hidden,
-                              .x = normed,
+                              .x = kept.normed_1,
                               .w = w.Offset(block_.c_attn_weight),
                               .bias = w.Offset(block_.c_attn_bias),
                               .y = kept.qkv});
@@ -121,7 +120,7 @@ absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, Paramete
                                  .qkv = kept.qkv,
                                  .out = kept.attention,
                                  .logsumexp = kept.logsumexp,
-                                 .scratch = scratch.attention});
+                                 .scratch = ScratchMemory().attention});
   ops_.LinearForward(stream, {.m = m,
                               .n = hidden,
                               .k = hidden,
@@ -130,34 +129,51 @@ absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, Paramete
                               .bias = w.Offset(block_.attn_proj_bias),
                               .residual = kept.input,
                               .y = kept.middle});
-
-  ops_.LayerNormForward(stream, {.m = m,
-                                 .c = hidden,
-                                 .epsilon = kLayerNormEpsilon,
-                                 .x = kept.middle,
-                                 .gamma = w.Offset(block_.ln_2_weight),
-                                 .beta = w.Offset(block_.ln_2_bias),
-                                 .y = normed,
-                                 .mean = kept.mean_2,
-                                 .rstd = kept.rstd_2});
+  SecondNorm(m, kept, w, stream);
   ops_.LinearGeluForward(stream, {.m = m,
                                   .n = inner,
                                   .k = hidden,
-                                  .x = normed,
+                                  .x = kept.normed_2,
                                   .w = w.Offset(block_.c_fc_weight),
                                   .bias = w.Offset(block_.c_fc_bias),
                                   .before = kept.mlp_hidden,
-                                  .y = scratch.wide_a});
+                                  .y = kept.activated});
+}
+
+void Gpt2::ForwardOutput(int64_t m, const BlockActivations& kept, device::Tensor w, device::Tensor output,
+                         device::Stream& stream) {
   ops_.LinearForward(stream, {.m = m,
-                              .n = hidden,
-                              .k = inner,
-                              .x = scratch.wide_a,
+                              .n = config_.hidden(),
+                              .k = config_.intermediate(),
+                              .x = kept.activated,
                               .w = w.Offset(block_.mlp_proj_weight),
                               .bias = w.Offset(block_.mlp_proj_bias),
                               .residual = kept.middle,
                               .y = output});
-  parameters.Release(block_unit(layer));
-  return absl::OkStatus();
+}
+
+void Gpt2::FirstNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream) {
+  ops_.LayerNormForward(stream, {.m = m,
+                                 .c = config_.hidden(),
+                                 .epsilon = kLayerNormEpsilon,
+                                 .x = kept.input,
+                                 .gamma = w.Offset(block_.ln_1_weight),
+                                 .beta = w.Offset(block_.ln_1_bias),
+                                 .y = kept.normed_1,
+                                 .mean = kept.mean_1,
+                                 .rstd = kept.rstd_1});
+}
+
+void Gpt2::SecondNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream) {
+  ops_.LayerNormForward(stream, {.m = m,
+                                 .c = config_.hidden(),
+                                 .epsilon = kLayerNormEpsilon,
+                                 .x = kept.middle,
+                                 .gamma = w.Offset(block_.ln_2_weight),
+                                 .beta = w.Offset(block_.ln_2_bias),
+                                 .y = kept.normed_2,
+                                 .mean = kept.mean_2,
+                                 .rstd = kept.rstd_2});
 }
 
 // The gradient of the residual stream lives in FinalInput's place from here to the end of the backward.
@@ -165,7 +181,7 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
                         ParameterSource& parameters, device::Stream& stream, double* loss_sum) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
   Scratch scratch = ScratchMemory();
-  device::Tensor normed = scratch.narrow_a, dnormed = backward ? scratch.narrow_b : device::Tensor{};
+  device::Tensor normed = scratch.wide, dnormed = backward ? scratch.narrow : device::Tensor{};
   device::Tensor input = FinalInput();
 
   ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(head_unit()));
@@ -202,7 +218,7 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
   }
 
   ZF_ASSIGN_OR_RETURN(float* dw, parameters.Gradient(head_unit()));
-  device::Tensor dinput = scratch.wide_a;
+  device::Tensor dinput = scratch.wide;  // the norm's output is used no more
   ops_.Zero(stream, dinput.data, m * hidden * device::DTypeBytes(dtype_));
   ops_.LayerNormBackward(stream, {.m = m,
                                   .c = hidden,
@@ -219,11 +235,20 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
   return parameters.DeliverGradient(head_unit());
 }
 
+absl::Status Gpt2::RecomputeSegment(const MicroBatch& batch, int64_t last, ParameterSource& parameters,
+                                    device::Stream& stream) {
+  for (int64_t layer = last + 1 - segment(); layer < last; ++layer) {
+    ZF_RETURN_IF_ERROR(ForwardBlock(batch, layer, parameters, stream));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Gpt2::BackwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
                                  device::Stream& stream) {
   ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(block_unit(layer)));
   ZF_ASSIGN_OR_RETURN(float* dw, parameters.Gradient(block_unit(layer)));
   BlockActivations kept = Activations(layer);
+  if (EndsRecomputed(layer)) ForwardWithin(batch, kept, w, stream);
   BackwardMlp(batch.sequences * batch.time, kept, w, dw, stream);
   BackwardAttention(batch, kept, w, dw, stream);
   parameters.Release(block_unit(layer));
@@ -234,15 +259,17 @@ absl::Status Gpt2::BackwardBlock(const MicroBatch& batch, int64_t layer, Paramet
 void Gpt2::BackwardMlp(int64_t m, const BlockActivations& kept, device::Tensor w, float* dw, device::Stream& stream) {
   int64_t hidden = config_.hidden(), inner = config_.intermediate();
   Scratch scratch = ScratchMemory();
-  device::Tensor dx = FinalInput(), activated = scratch.wide_a, dhidden = scratch.wide_b;
-  device::Tensor normed = scratch.narrow_a, dnormed = scratch.narrow_b;
+  device::Tensor dx = FinalInput(), dhidden = scratch.wide, dnormed = scratch.narrow;
 
-  ops_.GeluForward(stream, m * inner, kept.mlp_hidden, activated);
+  if (checkpointing_.selective) {
+    SecondNorm(m, kept, w, stream);
+    ops_.GeluForward(stream, m * inner, kept.mlp_hidden, kept.activated);
+  }
   ops_.LinearBackwardWeight(stream, {.m = m,
                                      .n = hidden,
                                      .k = inner,
                                      .dy = dx,
-                                     .x = activated,
+                                     .x = kept.activated,
                                      .dw = dw + block_.mlp_proj_weight,
                                      .dbias = dw + block_.mlp_proj_bias});
   ops_.LinearBackwardInputGelu(stream, {.m = m,
@@ -252,20 +279,11 @@ void Gpt2::BackwardMlp(int64_t m, const BlockActivations& kept, device::Tensor w
                                         .w = w.Offset(block_.mlp_proj_weight),
                                         .before = kept.mlp_hidden,
                                         .dbefore = dhidden});
-  ops_.LayerNormForward(stream, {.m = m,
-                                 .c = hidden,
-                                 .epsilon = kLayerNormEpsilon,
-                                 .x = kept.middle,
-                                 .gamma = w.Offset(block_.ln_2_weight),
-                                 .beta = w.Offset(block_.ln_2_bias),
-                                 .y = normed,
-                                 .mean = kept.mean_2,
-                                 .rstd = kept.rstd_2});
   ops_.LinearBackwardWeight(stream, {.m = m,
                                      .n = inner,
                                      .k = hidden,
                                      .dy = dhidden,
-                                     .x = normed,
+                                     .x = kept.normed_2,
                                      .dw = dw + block_.c_fc_weight,
                                      .dbias = dw + block_.c_fc_bias});
   ops_.LinearBackwardInput(
@@ -287,9 +305,9 @@ void Gpt2::BackwardAttention(const MicroBatch& batch, const BlockActivations& ke
                              device::Stream& stream) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
   Scratch scratch = ScratchMemory();
-  device::Tensor dx = FinalInput(), dqkv = scratch.wide_a, dattention = scratch.narrow_b;
-  device::Tensor normed = scratch.narrow_a, dnormed = scratch.narrow_b;
+  device::Tensor dx = FinalInput(), dqkv = scratch.wide, dattention = scratch.narrow, dnormed = scratch.narrow;
 
+  if (checkpointing_.selective) FirstNorm(m, kept, w, stream);
   ops_.LinearBackwardWeight(stream, {.m = m,
                                      .n = hidden,
                                      .k = hidden,
@@ -306,20 +324,11 @@ void Gpt2::BackwardAttention(const MicroBatch& batch, const BlockActivations& ke
                                   .dout = dattention,
                                   .dqkv = dqkv,
                                   .scratch = scratch.attention});
-  ops_.LayerNormForward(stream, {.m = m,
-                                 .c = hidden,
-                                 .epsilon = kLayerNormEpsilon,
-                                 .x = kept.input,
-                                 .gamma = w.Offset(block_.ln_1_weight),
-                                 .beta = w.Offset(block_.ln_1_bias),
-                                 .y = normed,
-                                 .mean = kept.mean_1,
-                                 .rstd = kept.rstd_1});
   ops_.LinearBackwardWeight(stream, {.m = m,
                                      .n = 3 * hidden,
                                      .k = hidden,
                                      .dy = dqkv,
-                                     .x = normed,
+                                     .x = kept.normed_1,
                                      .dw = dw + block_.c_attn_weight,
                                      .dbias = dw + block_.c_attn_bias});
   ops_.LinearBackwardInput(

@@ -1,12 +1,15 @@
 // GPT-2 (Radford et al. 2019): pre-norm blocks, learned positions, tanh GELU, tied output embedding.
 //
 // Legend: B sequences, T positions, M = B*T, C hidden, F intermediate, H heads, V vocabulary, L layers.
-// Kept from forward to backward, per block: the block's input (C), qkv (3C), attention output (C), the middle of the
-// residual stream (C) and the MLP's pre-activation (F), so 6C + F elements per token, and the norms' statistics. The
-// norms' and GELU's outputs are computed again in the backward, since they cost a hundredth of the matmuls.
+// A block makes 8C + 2F elements per token (16C with F = 4C) and, in fp32, its norms' statistics and H of attention's:
+// its input (C), the norms' outputs (2C), qkv (3C), attention's output (C), the middle of the residual stream (C), the
+// MLP's pre-activation (F) and GELU's output (F). Checkpointing says which of them every block keeps; the others have
+// one place that the blocks of a segment, or all blocks, take in turn, and are computed again in the backward
+// (gpt2_memory.cc; docs/decisions/0003-activations-kept.md).
 #ifndef ZEROFLEET_WORKER_MODEL_GPT2_H_
 #define ZEROFLEET_WORKER_MODEL_GPT2_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 
@@ -17,9 +20,11 @@ namespace zerofleet::model {
 
 class Gpt2 : public Model {
  public:
-  Gpt2(const v1::ModelConfig& config, device::DType dtype, device::Device& device, int64_t sequences, int64_t time);
+  Gpt2(const v1::ModelConfig& config, device::DType dtype, device::Device& device, int64_t sequences, int64_t time,
+       const Checkpointing& checkpointing);
 
   int64_t ActivationBytes() const override;
+  double RecomputedFlopsPerToken() const override;
   int64_t ScratchBytes() const override;
   absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
                      device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) override;
@@ -29,14 +34,14 @@ class Gpt2 : public Model {
                       device::Tensor logits) override;
 
  private:
-  // What a block keeps for its backward.
+  // What a block's forward leaves to its backward.
   struct BlockActivations {
-    device::Tensor input, qkv, attention, middle, mlp_hidden;
+    device::Tensor input, normed_1, qkv, attention, middle, normed_2, mlp_hidden, activated;
     float *mean_1, *rstd_1, *mean_2, *rstd_2, *logsumexp;
   };
-  // Free between ops of one block: two wide (F or 3C) and two narrow (C) matrices, and the ops' own scratch.
+  // Free between ops of one block: a wide (F or 3C) and a narrow (C) matrix, and the ops' own scratch.
   struct Scratch {
-    device::Tensor wide_a, wide_b, narrow_a, narrow_b;
+    device::Tensor wide, narrow;
     float *head_mean, *head_rstd;
     void* attention;
     void* cross_entropy;
@@ -45,19 +50,32 @@ class Gpt2 : public Model {
   class Layout;
 
   int embedding_unit() const { return 0; }
+  int64_t segment() const { return std::min(checkpointing_.segment, config_.layers()); }
+  // Whether the block is the last of a segment that the backward computes again: of any but the last.
+  bool EndsRecomputed(int64_t layer) const { return (layer + 1) % segment() == 0 && layer + 1 < config_.layers(); }
   int block_unit(int64_t layer) const { return static_cast<int>(layer) + 1; }
   int head_unit() const { return static_cast<int>(config_.layers()) + 1; }
 
   device::AttentionShape attention_shape(int64_t sequences, int64_t time) const;
   BlockActivations Activations(int64_t layer) const;
-  device::Tensor FinalInput() const;  // of the head: the last block's output
+  device::Tensor Output(int64_t layer) const;  // the next block's input, or the head's
+  device::Tensor FinalInput() const;           // of the head: the last block's output
   Scratch ScratchMemory() const;
 
   absl::Status ForwardBlocks(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream);
   absl::Status ForwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
                             device::Stream& stream);
+  // Everything of the block but its output.
+  void ForwardWithin(const MicroBatch& batch, const BlockActivations& kept, device::Tensor w, device::Stream& stream);
+  void ForwardOutput(int64_t m, const BlockActivations& kept, device::Tensor w, device::Tensor output,
+                     device::Stream& stream);
+  void FirstNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream);
+  void SecondNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream);
   absl::Status Head(const MicroBatch& batch, const float* gradient_scale, bool backward, ParameterSource& parameters,
                     device::Stream& stream, double* loss_sum);
+  // Computes the segment's blocks again up to the last, whose backward does its own part.
+  absl::Status RecomputeSegment(const MicroBatch& batch, int64_t last, ParameterSource& parameters,
+                                device::Stream& stream);
   absl::Status BackwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
                              device::Stream& stream);
   void BackwardMlp(int64_t m, const BlockActivations& kept, device::Tensor w, float* dw, device::Stream& stream);
@@ -68,6 +86,7 @@ class Gpt2 : public Model {
   const device::DType dtype_;
   device::Ops& ops_;
   const int64_t most_sequences_, most_time_;
+  const Checkpointing checkpointing_;
   const Gpt2EmbeddingOffsets embedding_;
   const Gpt2BlockOffsets block_;
   const Gpt2HeadOffsets head_;

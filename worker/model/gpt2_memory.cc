@@ -32,33 +32,40 @@ class Carver {
 
 }  // namespace
 
-// The one description of where things are: carving a null buffer gives the sizes.
+// The one description of where things are: carving a null buffer gives the sizes. Activations are, one after another:
+// an input for each segment; the other inputs of a segment's blocks; what each block of a segment makes; what is not
+// kept for each of them (selective); the last block's output.
 class Gpt2::Layout {
  public:
   explicit Layout(const Gpt2& model) : model_(model) {}
 
-  BlockActivations Block(Carver& carver) const {
-    BlockActivations kept;
-    kept.input = carver.Matrix(tokens() * hidden(), dtype());
+  // What every block of a segment has a place for; in selective checkpointing, of what it makes from its input, a part.
+  void Block(Carver& carver, BlockActivations& kept) const {
     kept.qkv = carver.Matrix(tokens() * 3 * hidden(), dtype());
     kept.attention = carver.Matrix(tokens() * hidden(), dtype());
+    kept.logsumexp = carver.Floats(tokens() * model_.config_.heads());
     kept.middle = carver.Matrix(tokens() * hidden(), dtype());
     kept.mlp_hidden = carver.Matrix(tokens() * inner(), dtype());
-    kept.mean_1 = carver.Floats(tokens());
-    kept.rstd_1 = carver.Floats(tokens());
-    kept.mean_2 = carver.Floats(tokens());
-    kept.rstd_2 = carver.Floats(tokens());
-    kept.logsumexp = carver.Floats(tokens() * model_.config_.heads());
-    return kept;
+    if (selective()) return;
+    Norm(carver, kept.normed_1, kept.mean_1, kept.rstd_1);
+    Norm(carver, kept.normed_2, kept.mean_2, kept.rstd_2);
+    kept.activated = carver.Matrix(tokens() * inner(), dtype());
+  }
+
+  // What all blocks take in turn. The two norms' outputs are computed again one after the other.
+  void Shared(Carver& carver, BlockActivations& kept) const {
+    if (!selective()) return;
+    Norm(carver, kept.normed_1, kept.mean_1, kept.rstd_1);
+    kept.normed_2 = kept.normed_1;
+    kept.mean_2 = kept.mean_1;
+    kept.rstd_2 = kept.rstd_1;
+    kept.activated = carver.Matrix(tokens() * inner(), dtype());
   }
 
   Gpt2::Scratch Work(Carver& carver) const {
-    int64_t wide = std::max(3 * hidden(), inner());
     Gpt2::Scratch scratch;
-    scratch.wide_a = carver.Matrix(tokens() * wide, dtype());
-    scratch.wide_b = carver.Matrix(tokens() * wide, dtype());
-    scratch.narrow_a = carver.Matrix(tokens() * hidden(), dtype());
-    scratch.narrow_b = carver.Matrix(tokens() * hidden(), dtype());
+    scratch.wide = carver.Matrix(tokens() * std::max(3 * hidden(), inner()), dtype());
+    scratch.narrow = carver.Matrix(tokens() * hidden(), dtype());
     device::AttentionShape shape = model_.attention_shape(model_.most_sequences_, model_.most_time_);
     scratch.head_mean = carver.Floats(tokens());
     scratch.head_rstd = carver.Floats(tokens());
@@ -68,13 +75,41 @@ class Gpt2::Layout {
     return scratch;
   }
 
+  int64_t inputs() const { return (layers() + segment() - 1) / segment() + segment() - 1; }
+  int64_t InputBytes() const { return RoundUp(tokens() * hidden() * device::DTypeBytes(dtype()), kAlignment); }
   int64_t BlockBytes() const {
-    Carver carver(nullptr);
-    Block(carver);
-    return carver.used();
+    BlockActivations unused;
+    return Measure([&](Carver& carver) { Block(carver, unused); });
+  }
+  int64_t SharedBytes() const {
+    BlockActivations unused;
+    return Measure([&](Carver& carver) { Shared(carver, unused); });
   }
 
+  int64_t InputAt(int64_t layer) const {
+    const int64_t index = layer % segment();
+    return InputBytes() * (index == 0 ? layer / segment() : inputs() - segment() + index);
+  }
+  int64_t BlockAt(int64_t layer) const { return inputs() * InputBytes() + layer % segment() * BlockBytes(); }
+  int64_t SharedAt() const { return inputs() * InputBytes() + segment() * BlockBytes(); }
+  int64_t OutputAt() const { return SharedAt() + SharedBytes(); }
+
  private:
+  template <typename Carve>
+  static int64_t Measure(const Carve& carve) {
+    Carver carver(nullptr);
+    carve(carver);
+    return carver.used();
+  }
+  void Norm(Carver& carver, device::Tensor& normed, float*& mean, float*& rstd) const {
+    normed = carver.Matrix(tokens() * hidden(), dtype());
+    mean = carver.Floats(tokens());
+    rstd = carver.Floats(tokens());
+  }
+
+  bool selective() const { return model_.checkpointing_.selective; }
+  int64_t layers() const { return model_.config_.layers(); }
+  int64_t segment() const { return model_.segment(); }
   int64_t tokens() const { return model_.most_sequences_ * model_.most_time_; }
   int64_t hidden() const { return model_.config_.hidden(); }
   int64_t inner() const { return model_.config_.intermediate(); }
@@ -84,9 +119,8 @@ class Gpt2::Layout {
 };
 
 int64_t Gpt2::ActivationBytes() const {
-  int64_t final_input =
-      RoundUp(most_sequences_ * most_time_ * config_.hidden() * device::DTypeBytes(dtype_), kAlignment);
-  return config_.layers() * Layout(*this).BlockBytes() + final_input;
+  const Layout layout(*this);
+  return layout.OutputAt() + layout.InputBytes();
 }
 
 int64_t Gpt2::ScratchBytes() const {
@@ -95,18 +129,37 @@ int64_t Gpt2::ScratchBytes() const {
   return carver.used();
 }
 
+// Products alone, as model FLOPs are counted: norms and GELU, all that selective computes again, are left out. A
+// segment's last block is computed again but for its last product, whose result nobody needs.
+double Gpt2::RecomputedFlopsPerToken() const {
+  const auto hidden = static_cast<double>(config_.hidden()), inner = static_cast<double>(config_.intermediate());
+  const double attention = 4 * static_cast<double>(config_.context()) * hidden;
+  const double output = 2 * hidden * inner, block = 8 * hidden * hidden + 2 * output + attention;
+  const int64_t segments = (config_.layers() - 1) / segment();  // but the last
+  return static_cast<double>(segments) * (static_cast<double>(segment()) * block - output);
+}
+
 device::AttentionShape Gpt2::attention_shape(int64_t sequences, int64_t time) const {
   return {sequences, time, config_.heads(), config_.hidden() / config_.heads()};
 }
 
 Gpt2::BlockActivations Gpt2::Activations(int64_t layer) const {
-  Layout layout(*this);
-  Carver carver(static_cast<std::byte*>(memory_.activations) + layer * layout.BlockBytes());
-  return layout.Block(carver);
+  const Layout layout(*this);
+  std::byte* const memory = static_cast<std::byte*>(memory_.activations);
+  BlockActivations kept;
+  kept.input = {memory + layout.InputAt(layer), dtype_};
+  Carver block(memory + layout.BlockAt(layer)), shared(memory + layout.SharedAt());
+  layout.Block(block, kept);
+  layout.Shared(shared, kept);
+  return kept;
+}
+
+device::Tensor Gpt2::Output(int64_t layer) const {
+  return layer + 1 < config_.layers() ? Activations(layer + 1).input : FinalInput();
 }
 
 device::Tensor Gpt2::FinalInput() const {
-  return {static_cast<std::byte*>(memory_.activations) + config_.layers() * Layout(*this).BlockBytes(), dtype_};
+  return {static_cast<std::byte*>(memory_.activations) + Layout(*this).OutputAt(), dtype_};
 }
 
 Gpt2::Scratch Gpt2::ScratchMemory() const {

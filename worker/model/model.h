@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "worker/device/device.h"
 #include "worker/device/ops.h"
+#include "worker/model/checkpointing.h"
 #include "worker/model/parameter_source.h"
 #include "worker/model/spec.h"
 #include "zerofleet/v1/config.pb.h"
@@ -43,11 +44,14 @@ class Model {
   // By the family's row (families.cc). `sequences` and `time` bound every micro-batch; memory must be set before the
   // first pass.
   static absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelConfig& config, device::DType dtype,
-                                                       device::Device& device, int64_t sequences, int64_t time);
+                                                       device::Device& device, int64_t sequences, int64_t time,
+                                                       const Checkpointing& checkpointing = {});
   virtual ~Model() = default;
 
   virtual int64_t ActivationBytes() const = 0;
   virtual int64_t ScratchBytes() const = 0;
+  // What the backward computes again, in FLOPs counted as ModelSpec::FlopsPerToken counts them, and no part of those.
+  virtual double RecomputedFlopsPerToken() const = 0;
   void SetMemory(const ModelMemory& memory) { memory_ = memory; }
 
   // Of one training micro-batch and of one evaluation: known beforehand, from a dry run.

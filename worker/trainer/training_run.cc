@@ -53,8 +53,11 @@ absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, cons
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
   const int64_t sequences = config.batch().micro_sequences(), context = config.model().context();
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model,
-                      model::Model::Create(config.model(), layout.options().dtype, device, sequences, context));
+  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
+                      model::ParseCheckpointing(config.activation().checkpointing()));
+  ZF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<model::Model> model,
+      model::Model::Create(config.model(), layout.options().dtype, device, sequences, context, checkpointing));
   return zero::PlanMemory(*model, layout, sequences * context);
 }
 
@@ -67,8 +70,10 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
       new TrainingRun(config, std::move(spec), device, clock, metrics, std::move(snapshots)));
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
-  ZF_ASSIGN_OR_RETURN(run->model_, model::Model::Create(config.model(), ComputeType(config), device,
-                                                        config.batch().micro_sequences(), config.model().context()));
+  ZF_ASSIGN_OR_RETURN(run->checkpointing_, model::ParseCheckpointing(config.activation().checkpointing()));
+  ZF_ASSIGN_OR_RETURN(
+      run->model_, model::Model::Create(config.model(), ComputeType(config), device, config.batch().micro_sequences(),
+                                        config.model().context(), run->checkpointing_));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
   return run;
 }
@@ -125,8 +130,9 @@ absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
   }
   std::string text;
   for (const zero::StepChecks& checks : kinds) {
-    ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule,
-                        zero::StepSchedule(config_.model(), config_.optimizer(), spec_, view_->layout, checks));
+    ZF_ASSIGN_OR_RETURN(
+        const std::vector<zero::ScheduledCollective> schedule,
+        zero::StepSchedule(config_.model(), config_.optimizer(), spec_, view_->layout, checks, checkpointing_));
     absl::StrAppend(&text, zero::DescribeSchedule(schedule));
   }
   return ViewDigests{.layout = Digest128(view_->layout.Describe(spec_)), .schedule = Digest128(text)};

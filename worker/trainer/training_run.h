@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "worker/device/device.h"
+#include "worker/model/checkpointing.h"
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
 #include "worker/trainer/data_feed.h"
@@ -144,6 +145,7 @@ class TrainingRun {
   const Clock& clock_;
   MetricsSink& metrics_;
   std::unique_ptr<DataFeed> feed_;
+  model::Checkpointing checkpointing_;
   std::unique_ptr<model::Model> model_;
   const std::shared_ptr<SnapshotStore> snapshots_;
   Snapshot saved_{zero::kSnapshotRow};

@@ -188,7 +188,7 @@ void ExpectTheSchedule(const FleetSetup& setup) {
     rank.Step(1);
     ZF_CHECK(rank.engine().Finish().ok());
     const std::vector<ScheduledCollective> schedule =
-        *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout(), setup.checks);
+        *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout(), setup.checks, setup.checkpointing);
     std::vector<collective::CollectiveRecord> records = rank.StopAndTakeRecords();
     ASSERT_FALSE(schedule.empty());
     ASSERT_GE(records.size(), schedule.size());

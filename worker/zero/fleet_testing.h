@@ -43,6 +43,7 @@ struct FleetSetup {
   int steps_ahead = 0;  // launched before the one before them is read; 1 as the trainer does
   uint64_t seed = 5;
   std::string device = "cpu", optimizer = "adamw";
+  model::Checkpointing checkpointing = {};
   StepChecks checks = {};  // of every check_every-th step
   int64_t check_every = 1;
   int faulty_rank = -1;  // the rank whose model has the fault; -1: none has
@@ -168,8 +169,8 @@ class TestRank {
 
  private:
   std::unique_ptr<model::Model> CreateModel() {
-    std::unique_ptr<model::Model> model =
-        *model::Model::Create(setup_.model, setup_.dtype, *device_, sequences(), setup_.model.context());
+    std::unique_ptr<model::Model> model = *model::Model::Create(setup_.model, setup_.dtype, *device_, sequences(),
+                                                                setup_.model.context(), setup_.checkpointing);
     if (communicator_->rank() != setup_.faulty_rank) return model;
     return std::make_unique<FaultyModel>(std::move(model), spec_, setup_.fault);
   }

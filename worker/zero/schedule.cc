@@ -48,12 +48,14 @@ class DryCommunicator : public collective::Communicator {
 absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelConfig& model,
                                                               const v1::OptimizerConfig& optimizer,
                                                               const model::ModelSpec& spec, const ZeroLayout& layout,
-                                                              const StepChecks& checks) {
+                                                              const StepChecks& checks,
+                                                              const model::Checkpointing& checkpointing) {
   device::DryDevice device;
   const int32_t* const tokens = static_cast<int32_t*>(device::DryDevice::Address());
   const model::MicroBatch batch = {.sequences = 1, .time = 1, .inputs = tokens, .targets = tokens};
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> dry_model,
-                      model::Model::Create(model, layout.options().dtype, device, batch.sequences, batch.time));
+  ZF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<model::Model> dry_model,
+      model::Model::Create(model, layout.options().dtype, device, batch.sequences, batch.time, checkpointing));
   const memory::MemoryPlan plan = PlanMemory(*dry_model, layout, batch.sequences * batch.time);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<memory::Arena> device_arena,
                       memory::Arena::Create(plan, memory::Space::kDevice, device));

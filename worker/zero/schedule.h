@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/collective/communicator.h"
+#include "worker/model/checkpointing.h"
 #include "worker/model/spec.h"
 #include "worker/zero/integrity.h"
 #include "worker/zero/layout.h"
@@ -26,12 +27,13 @@ struct ScheduledCollective {
   bool operator==(const ScheduledCollective&) const = default;
 };
 
-// Of a step of `model`, whose tensors `spec` has, under `layout`, that makes these checks. Errors as from
-// Model::Create.
+// Of a step of `model`, whose tensors `spec` has, under `layout`, that makes these checks and computes again what
+// `checkpointing` does not keep. Errors as from Model::Create.
 absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelConfig& model,
                                                               const v1::OptimizerConfig& optimizer,
                                                               const model::ModelSpec& spec, const ZeroLayout& layout,
-                                                              const StepChecks& checks = {});
+                                                              const StepChecks& checks = {},
+                                                              const model::Checkpointing& checkpointing = {});
 
 // Two schedules are equal exactly when their texts are.
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule);

@@ -1,0 +1,69 @@
+// Models that are never run, asked what they would take; see plan_checkpointing.h.
+#include "cli/commands/plan_checkpointing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/report/table.h"
+#include "worker/model/model.h"
+#include "worker/trainer/view_parts.h"
+
+namespace zerofleet::cli {
+
+absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Config& config, device::Device& device) {
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
+  const auto root = std::llround(std::sqrt(static_cast<double>(config.model().layers())));
+  const std::string& chosen = config.activation().checkpointing();
+  std::vector<std::string> all = {"none", "selective", "block"};
+  if (root > 1) all.push_back(model::EveryText(root));
+  if (std::find(all.begin(), all.end(), chosen) == all.end()) all.push_back(chosen);
+  const double tokens = static_cast<double>(config.batch().global_sequences() * config.model().context()) /
+                        static_cast<double>(config.parallel().workers());
+  std::vector<CheckpointingCost> costs;
+  for (const std::string& text : all) {
+    ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::ParseCheckpointing(text));
+    ZF_ASSIGN_OR_RETURN(
+        const std::unique_ptr<model::Model> model,
+        model::Model::Create(config.model(), trainer::ComputeType(config), device, config.batch().micro_sequences(),
+                             config.model().context(), checkpointing));
+    costs.push_back({.checkpointing = text,
+                     .chosen = text == chosen,
+                     .activation_bytes = model->ActivationBytes(),
+                     .recomputed_flops = model->RecomputedFlopsPerToken() * tokens,
+                     .share_of_model = model->RecomputedFlopsPerToken() / spec.FlopsPerToken()});
+  }
+  std::stable_sort(costs.begin(), costs.end(),
+                   [](const auto& a, const auto& b) { return a.activation_bytes > b.activation_bytes; });
+  return costs;
+}
+
+std::string CheckpointingText(const std::vector<CheckpointingCost>& costs, const Terminal& terminal) {
+  TextTable table({"activation.checkpointing", "bytes", "", "computed again", ""});
+  for (const CheckpointingCost& cost : costs) {
+    table.Add({absl::StrCat(cost.checkpointing, cost.chosen ? " (chosen)" : ""), absl::StrCat(cost.activation_bytes),
+               HumanBytes(cost.activation_bytes), absl::StrFormat("%.1f%%", 100 * cost.share_of_model),
+               absl::StrFormat("%.3g FLOPs", cost.recomputed_flops)});
+  }
+  return absl::StrCat(
+      "Activations by checkpointing, and the products that a step of one worker computes again, of the model's FLOPs\n",
+      table.Render(2, terminal));
+}
+
+nlohmann::ordered_json CheckpointingJson(const std::vector<CheckpointingCost>& costs) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const CheckpointingCost& cost : costs) {
+    rows.push_back({{"checkpointing", cost.checkpointing},
+                    {"chosen", cost.chosen},
+                    {"activation_bytes", cost.activation_bytes},
+                    {"recomputed_flops_per_step", std::llround(cost.recomputed_flops)},
+                    {"recomputed_share_of_model_flops", cost.share_of_model}});
+  }
+  return rows;
+}
+
+}  // namespace zerofleet::cli
