@@ -132,6 +132,7 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
       {"data.format", c.data().format(), {"auto", "text", "tokens_u16", "tokens_u32"}, {"megatron"}, kNotSupported},
       {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
       CheckpointingRow(c),
+      {"reduce.every", c.reduce().every(), {"micro_batch", "step"}, {}},
       {"optimizer.name", c.optimizer().name(), optim::OptimizerNames(), {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
       {"on_divergence", c.on_divergence(), {"stop", "rollback"}, {}},

@@ -111,6 +111,7 @@ void FillRun(ConfigDraft& draft) {
   v1::Config& config = draft.config;
   if (!draft.Given("precision")) config.set_precision("bf16");
   if (!draft.Given("activation.checkpointing")) config.mutable_activation()->set_checkpointing("none");
+  if (!draft.Given("reduce.every")) config.mutable_reduce()->set_every("micro_batch");
   v1::EvaluateConfig& evaluate = *config.mutable_evaluate();
   if (!draft.Given("evaluate.every_steps")) evaluate.set_every_steps(config.data().validation_size() > 0 ? 100 : 0);
   if (!draft.Given("evaluate.batches")) evaluate.set_batches(10);

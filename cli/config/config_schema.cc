@@ -49,6 +49,10 @@ constexpr KeyText kKeyTexts[] = {
     {"activation.checkpointing",
      "What the backward computes again instead of keeping it: nothing; every block; each block's norms and "
      "GELU; or n blocks at a time."},
+    {"reduce", "When gradients are summed over the workers."},
+    {"reduce.every",
+     "micro_batch: stages 2 and 3 keep a worker's part of the sum; step: they keep whole gradients and send them "
+     "once."},
     {"batch", "Sequences per step and per forward pass."},
     {"batch.global_sequences",
      "Sequences per optimizer step, over all workers; a multiple of workers x micro_sequences."},

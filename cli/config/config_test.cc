@@ -35,7 +35,7 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
             "device: \"auto\" collectives: \"auto\" "
             "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1 "
             "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" } "
-            "divergence { window_steps: 32 max_rollbacks: 3 }");
+            "reduce { every: \"micro_batch\" } divergence { window_steps: 32 max_rollbacks: 3 }");
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {
@@ -122,6 +122,7 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "block?"},
       {{"activation.checkpointing={every: 0}"},
        "--set: activation.checkpointing: must be {every: n} with n of 1 to 10000, got \"{every: 0}\""},
+      {{"reduce.every=steps"}, "--set: reduce.every: must be micro_batch or step, got \"steps\"; did you mean step?"},
       {{"precision=bf61"}, "--set: precision: must be bf16, fp16 or fp32, got \"bf61\"; did you mean bf16?"},
       {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw or sgd, got \"adam\"; did you mean adamw?"},
       {{"optimizer.momentum=0.9"},

@@ -100,6 +100,7 @@ constexpr KeyWord kWords[] = {
     {"activation_checkpointing", "activation.checkpointing", kCheckpointing},
     {"recompute_granularity", "activation.checkpointing", kCheckpointing},
     {"recompute_num_layers", "activation.checkpointing", kCheckpointing},
+    {"no_sync", "reduce.every", "step sends gradients once a step"},
     {"micro_batch_size", "batch.micro_sequences", kPerWorker},
     {"microbatch_size", "batch.micro_sequences", kPerWorker},
     {"local_batch_size", "batch.micro_sequences", kPerWorker},

@@ -56,6 +56,7 @@ class TrainingRunTest : public testing::Test {
     config.mutable_parallel()->set_tensor(1);
     config.set_precision("bf16");
     config.mutable_activation()->set_checkpointing("none");
+    config.mutable_reduce()->set_every("micro_batch");
     config.mutable_batch()->set_global_sequences(12);
     config.mutable_batch()->set_micro_sequences(2);
     config.mutable_optimizer()->set_name("adamw");

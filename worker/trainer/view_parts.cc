@@ -39,6 +39,7 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .rank = data.rank,
           .world_size = data.size(),
           .optimizer = *optimizer,
+          .reduce = config.reduce().every() == "step" ? zero::ReduceEvery::kStep : zero::ReduceEvery::kMicroBatch,
           .snapshots = config.checkpoint().snapshot_every_steps() > 0,
           .replicas = config.checkpoint().replicate() > 0 && data.size() > 1};
 }

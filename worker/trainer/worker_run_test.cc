@@ -86,6 +86,7 @@ TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
     config.set_device(device);
     config.set_precision("fp16");
     config.mutable_activation()->set_checkpointing("none");
+    config.mutable_reduce()->set_every("micro_batch");
     config.mutable_batch()->set_global_sequences(4);
     config.mutable_batch()->set_micro_sequences(2);
     config.mutable_evaluate()->set_batches(1);

@@ -51,6 +51,7 @@ class WorkerRunTest : public testing::Test {
     config.mutable_parallel()->set_tensor(1);
     config.set_precision("fp32");
     config.mutable_activation()->set_checkpointing("none");
+    config.mutable_reduce()->set_every("micro_batch");
     config.mutable_batch()->set_global_sequences(12);
     config.mutable_batch()->set_micro_sequences(12 / workers);
     config.mutable_optimizer()->set_name("adamw");

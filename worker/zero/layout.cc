@@ -7,7 +7,9 @@
 namespace zerofleet::zero {
 
 ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
-    : options_(options), stage_(Stage(options.stage)), partition_(spec.units(), options.world_size) {
+    : options_(options),
+      stage_(Stage(options.stage, options.micro_batches > 1 ? options.reduce : ReduceEvery::kMicroBatch)),
+      partition_(spec.units(), options.world_size) {
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
     unit_offset_.push_back(offset);
@@ -37,9 +39,9 @@ ZeroLayout::Piece ZeroLayout::Updated(int unit) const {
 }
 
 std::string ZeroLayout::Describe(const model::ModelSpec& spec) const {
-  std::string text =
-      absl::StrCat("stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ",
-                   options_.micro_batches, " optimizer ", optimizer().name, "\n", partition_.Describe());
+  std::string text = absl::StrCat(
+      "stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ", options_.micro_batches,
+      stage_.split_gradients ? " reduced each" : "", " optimizer ", optimizer().name, "\n", partition_.Describe());
   for (const model::TensorSpec& tensor : spec.tensors()) {
     absl::StrAppend(&text, tensor.name, " [", absl::StrJoin(tensor.shape, ","), "] ", tensor.flat_begin, "\n");
   }

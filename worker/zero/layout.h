@@ -24,8 +24,9 @@ struct ZeroOptions {
   int64_t micro_batches = 1;                   // per optimizer step
   int rank = 0, world_size = 1;                // of the data group
   const optim::OptimizerRow* optimizer = &optim::Optimizers().front();
-  bool snapshots = false;  // taken at intervals, besides those that saves are written from
-  bool replicas = false;   // and kept for another rank
+  ReduceEvery reduce = ReduceEvery::kMicroBatch;  // makes no difference to a step of one micro-batch
+  bool snapshots = false;                         // taken at intervals, besides those that saves are written from
+  bool replicas = false;                          // and kept for another rank
 };
 
 class ZeroLayout {

@@ -13,12 +13,18 @@ constexpr StageRow kStages[] = {
     {2, true, true, false, ParameterGather::kAfterUpdate},
     {3, true, true, true, ParameterGather::kBeforeUse},
 };
+constexpr StageRow kReducedOnce[] = {
+    kStages[0],
+    kStages[1],
+    {2, true, false, false, ParameterGather::kAfterUpdate},
+    {3, true, false, true, ParameterGather::kBeforeUse},
+};
 
 }  // namespace
 
-const StageRow& Stage(int stage) {
+const StageRow& Stage(int stage, ReduceEvery every) {
   ZF_CHECK(stage >= 0 && stage <= 3);
-  return kStages[stage];
+  return every == ReduceEvery::kStep ? kReducedOnce[stage] : kStages[stage];
 }
 
 }  // namespace zerofleet::zero

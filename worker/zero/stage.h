@@ -14,14 +14,18 @@ enum class ParameterGather {
   kBeforeUse,    // a unit is gathered for each pass that uses it, and released after
 };
 
+// When the gradients of a step's micro-batches are summed over the ranks: each on its own, so that a rank need only
+// keep its part of the sum, or all at once.
+enum class ReduceEvery { kMicroBatch, kStep };
+
 struct StageRow {
   int stage;
   bool split_optimizer, split_gradients, split_parameters;
   ParameterGather gather;
 };
 
-// `stage` is 0 to 3.
-const StageRow& Stage(int stage);
+// `stage` is 0 to 3. Reducing once a step, which stages 0 and 1 always do, keeps gradients whole.
+const StageRow& Stage(int stage, ReduceEvery every = ReduceEvery::kMicroBatch);
 
 }  // namespace zerofleet::zero
 
