@@ -102,6 +102,7 @@ void Coordinator::Handle(const SessionClosed& closed, double now) {
 }
 
 void Coordinator::Handle(const Tick&, double now) {
+  ForgiveOwnDelay(fleet_, now);
   CheckFormTimeout(fleet_, now);
   if (fleet_.phase == Phase::kAdopting) return CheckAdoption(fleet_, now);
   if (fleet_.phase == Phase::kForming && fleet_.restarted) FormViewIfComplete(fleet_, now);

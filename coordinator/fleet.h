@@ -163,6 +163,7 @@ struct Fleet {
   double last_tick = 0;
   double training_began = 0;  // for the first time
   double finishing_since = 0;
+  double load_progress = 0;  // seconds: the view was formed, asked to load, or one of its ranks has entered or loaded
 
   size_t candidate = 0;                    // index of the checkpoint being loaded
   std::optional<SnapshotChoice> snapshot;  // being loaded instead
@@ -188,6 +189,8 @@ struct Fleet {
   std::optional<v1::Hello> hello;                      // the first worker's, which others must equal
   std::set<int> stragglers;                            // ranks that have been named, and do not keep up yet
   double stragglers_checked = 0;                       // seconds
+  int64_t stragglers_checked_at = 0;                   // step
+  std::map<int, int> straggler_checks;  // by rank: how many in a row say the contrary of what was told of it
   std::optional<std::string> stop_reason;
   v1::StepEvent last_step_event;
   v1::EvaluateEvent last_evaluation;

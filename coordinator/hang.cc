@@ -9,6 +9,9 @@
 namespace zerofleet::coordinator {
 namespace {
 
+// What a rank may be late without a limit of its own: far more than any step of a healthy run differs from another.
+constexpr double kHangHeartbeatTimeouts = 30, kHangSteps = 10;
+
 const v1::GroupProgress* ProgressIn(const Member& member, const std::string& group) {
   for (const v1::GroupProgress& progress : member.progress) {
     if (progress.group() == group) return &progress;
@@ -58,6 +61,19 @@ std::string Describe(const Wait& wait) {
   return absl::StrCat(Ranks(wait.missing), wait.missing.size() == 1 ? " has" : " have", " not arrived at ", where,
                       " (group ", wait.group, ", sequence ", wait.sequence, "); ", Ranks(wait.waiting),
                       wait.waiting.size() == 1 ? " waits" : " wait", " in it");
+}
+
+double HangLimit(const Fleet& fleet) {
+  const double configured = fleet.parameters.config.restart().hang_timeout_seconds();
+  if (configured > 0) return configured;
+  return std::max(kHangHeartbeatTimeouts * fleet.heartbeat_timeout_seconds(),
+                  kHangSteps * fleet.last_step_event.seconds());
+}
+
+// Storage that is slow for one rank makes the others wait in the collective after the save.
+bool IsSaving(const Fleet& fleet, int rank) {
+  return std::any_of(fleet.commits.begin(), fleet.commits.end(),
+                     [rank](const auto& entry) { return !entry.second.shards.contains(rank); });
 }
 
 }  // namespace zerofleet::coordinator

@@ -24,6 +24,11 @@ std::optional<Wait> FindWait(const Fleet& fleet);
 // "rank 1 has not arrived at reduce_scatter of block3 (group data, sequence 57); ranks 0 and 2 wait in it"
 std::string Describe(const Wait& wait);
 
+// How long the others may wait for a rank that is there.
+double HangLimit(const Fleet& fleet);
+// Whether the shards of a save are awaited, and that of `rank` has not come.
+bool IsSaving(const Fleet& fleet, int rank);
+
 }  // namespace zerofleet::coordinator
 
 #endif  // ZEROFLEET_COORDINATOR_HANG_H_

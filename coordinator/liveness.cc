@@ -20,26 +20,10 @@ namespace {
 
 constexpr char kHeartbeatTimeout[] = "heartbeat_timeout";
 
-// What a rank may be late without a limit of its own: far more than any step of a healthy run differs from another.
-constexpr double kHangHeartbeatTimeouts = 30, kHangSteps = 10;
-
 // How long this member may be silent. Before its first heartbeat it may be busy loading or opening data.
 double SilenceLimit(const Fleet& fleet, const Member& member) {
   bool judged = member.heartbeats || fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing;
   return judged ? fleet.heartbeat_timeout_seconds() : fleet.form_timeout_seconds();
-}
-
-double HangLimit(const Fleet& fleet) {
-  const double configured = fleet.parameters.config.restart().hang_timeout_seconds();
-  if (configured > 0) return configured;
-  return std::max(kHangHeartbeatTimeouts * fleet.heartbeat_timeout_seconds(),
-                  kHangSteps * fleet.last_step_event.seconds());
-}
-
-// Storage that is slow for one rank makes the others wait in the collective after the save.
-bool IsSaving(const Fleet& fleet, int rank) {
-  return std::any_of(fleet.commits.begin(), fleet.commits.end(),
-                     [rank](const auto& entry) { return !entry.second.shards.contains(rank); });
 }
 
 // The ranks that are there and do not come where the others have been waiting for too long: to a collective, or to the
@@ -81,19 +65,55 @@ void LoseSilentSpare(Fleet& fleet, double now) {
   }
 }
 
-void ForgiveOwnDelay(Fleet& fleet, double now) {
-  if (now - fleet.last_tick > fleet.heartbeat_timeout_seconds() / 2) {
-    for (Member& member : fleet.members) member.last_heard = now;
-    for (Member& spare : fleet.spares) spare.last_heard = now;
-    if (fleet.suspicion) fleet.suspicion->deadline = now + fleet.heartbeat_timeout_seconds();
+// Those that were told to leave a lost view and have not come back from it.
+std::vector<MemberId> NotLeaving(const Fleet& fleet, double now) {
+  std::vector<MemberId> late;
+  for (const Member& member : fleet.members) {
+    const bool leaves = fleet.phase == Phase::kRecovering && member.state == MemberState::kJoined;
+    if (leaves && member.leaves_by > 0 && now > member.leaves_by) late.push_back(member.id);
   }
-  fleet.last_tick = now;
+  return late;
+}
+
+// Nobody has entered the view or loaded for as long as a fleet may take to form: those that others wait for are lost.
+// If all are awaited, none can be told from the others, and it counts against each.
+void CheckLoading(Fleet& fleet, double now) {
+  const double limit = fleet.form_timeout_seconds();
+  if (fleet.phase != Phase::kLoading || now - fleet.load_progress <= limit) return;
+  const bool entering = !fleet.AllEntered();
+  std::vector<MemberId> late;
+  std::vector<int> ranks;
+  for (const Member& member : fleet.members) {
+    if (entering ? member.entered.has_value() : member.state == MemberState::kReady) continue;
+    late.push_back(member.id);
+    ranks.push_back(member.rank);
+  }
+  const std::string text =
+      absl::StrFormat("%s for %g s (restart.form_timeout_seconds)", entering ? "entered the view" : "loaded", limit);
+  if (late.size() < fleet.members.size()) {
+    return LoseMembers(fleet, late, absl::StrCat("has not ", text, " though others have"), "hang", now);
+  }
+  ++fleet.counters.rank_failures["hang"];
+  BreakView(fleet, absl::UnavailableError(absl::StrCat("no rank has ", text)), ranks, now);
 }
 
 }  // namespace
 
+void ForgiveOwnDelay(Fleet& fleet, double now) {
+  const double delay = now - fleet.last_tick;
+  fleet.last_tick = now;
+  if (delay <= fleet.heartbeat_timeout_seconds() / 2) return;
+  for (Member& member : fleet.members) {
+    member.last_heard = now;
+    member.progress_since += delay;
+    if (member.leaves_by > 0) member.leaves_by += delay;
+  }
+  for (Member& spare : fleet.spares) spare.last_heard = now;
+  if (fleet.suspicion) fleet.suspicion->deadline = now + fleet.heartbeat_timeout_seconds();
+  for (double* since : {&fleet.forming_since, &fleet.finishing_since, &fleet.load_progress}) *since += delay;
+}
+
 void CheckLiveness(Fleet& fleet, double now) {
-  ForgiveOwnDelay(fleet, now);
   std::vector<MemberId> silent;
   bool stuck = false;  // no rank waits for longer than the one that has stood still the longest
   const double hang_limit = HangLimit(fleet);
@@ -111,9 +131,13 @@ void CheckLiveness(Fleet& fleet, double now) {
   if (const std::vector<MemberId> hung = Hung(fleet, wait, now); !hung.empty()) {
     const double since = wait && fleet.phase == Phase::kTraining ? wait->since : fleet.finishing_since;
     LoseMembers(fleet, hung, absl::StrFormat("hangs: the others have waited for %.1f s", now - since), "hang", now);
+  } else if (const std::vector<MemberId> late = NotLeaving(fleet, now); !late.empty()) {
+    LoseMembers(fleet, late, "hangs: it was told to leave the view that is lost, and has not", "hang", now);
   } else if (fleet.suspicion && now >= fleet.suspicion->deadline) {
     const Suspicion suspicion = *fleet.suspicion;
     BreakView(fleet, suspicion.status, {suspicion.rank}, now);
+  } else {
+    CheckLoading(fleet, now);
   }
   LoseSilentSpare(fleet, now);
 }

@@ -8,8 +8,12 @@
 
 namespace zerofleet::coordinator {
 
-// Judges every member's silence. A coordinator that was itself late (the machine slept, say) first gives members a
-// full timeout to be heard.
+// At every tick, before anything is judged: a coordinator that was itself late (the machine slept, say) gives members a
+// full timeout to be heard, and counts none of that time against anybody.
+void ForgiveOwnDelay(Fleet& fleet, double now);
+
+// Judges every member's silence, and those that are there and do not come where they are awaited: to a collective, to
+// the end, out of a view that is lost, through loading.
 void CheckLiveness(Fleet& fleet, double now);
 
 // A session ended. Before the fleet has formed that only frees the place.

@@ -99,6 +99,7 @@ void AskToLoad(Fleet& fleet, double now) {
   const char* why = fleet.snapshot        ? "the newest snapshot that is held whole"
                     : HasCandidate(fleet) ? "the newest checkpoint not known to be bad"
                                           : "no checkpoint to resume";
+  fleet.load_progress = now;
   for (Member& member : fleet.members) {
     member.state = MemberState::kLoading;
     member.last_heard = now;
@@ -159,6 +160,7 @@ void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, do
                                       : !result.has_snapshot() && result.path() == CandidatePath(fleet);
   if (!awaited) return;  // of a candidate given up
   if (result.ok()) {
+    fleet.load_progress = now;
     member.state = MemberState::kReady;
     member.samples_consumed = result.samples_consumed();
     if (fleet.All(MemberState::kReady)) StartTraining(fleet, now);

@@ -33,6 +33,7 @@ struct Member {
   double progress_since = 0;     // when `progress` last changed
   v1::Pace pace;                 // in this view
   int64_t samples_consumed = 0;  // by what it has loaded
+  double leaves_by = 0;          // seconds: until then it must have left the view that is lost; 0: it was in none
   bool finished_early = false;
   bool failed = false;     // has reported an error it cannot go on from: it leaves, and is not lost by that
   bool closed = false;     // its session has ended, after it had finished

@@ -74,6 +74,13 @@ void NoteRecovery(Fleet& fleet, const std::string& cause, int rank, double last_
   fleet.recovery->failed_ranks.insert(rank);
 }
 
+// How long a rank may take from Regroup to Ready: what the others would wait for it in a collective; what a fleet may
+// take to form if it is in the middle of reading or writing a file, which nothing interrupts.
+double TimeToLeave(const Fleet& fleet, const Member& member) {
+  const bool busy = member.state == MemberState::kLoading || IsSaving(fleet, member.rank);
+  return std::max(HangLimit(fleet), busy ? fleet.form_timeout_seconds() : 0);
+}
+
 // Everybody who is left leaves the view for the next generation. Shards of the old one are not waited for any more; a
 // manifest that is being written is.
 void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
@@ -82,9 +89,11 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   fleet.suspicion.reset();
   fleet.diverged.reset();
   fleet.stragglers.clear();
+  fleet.straggler_checks.clear();
   if (!fleet.view) return;  // the next generation has no view yet: those who are ready stay so
   fleet.places = fleet.view->world_size();
   fleet.view.reset();
+  for (Member& member : fleet.members) member.leaves_by = now + TimeToLeave(fleet, member);
   DropUnfinishedSaves(fleet);
   NewGeneration(fleet);
   v1::CoordinatorMessage message;

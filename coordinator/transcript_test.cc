@@ -11,6 +11,7 @@
 //                                               is the fleet's unless it is written out
 //   1.0 closed 1: stream reset                  the session ended
 //   1.0 tick
+//   9.0 ticks                                   one every 0.5 s, from the last line's time on
 //   1.0 stop: an operator asked
 //   1.0 written 20: DATA_LOSS no space          the answer to a manifest: a code and a message, "OK", or "OK; a warning"
 //   1.0 discarded 20:                           the answer to the removal of what a failed save left
@@ -170,12 +171,14 @@ CoordinatorEvent ParseEvent(const std::string& text, const Fleet& fleet) {
 std::string Replay(const std::string& transcript) {
   std::unique_ptr<Coordinator> coordinator;
   std::string actual;
+  double last = 0;  // seconds
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(absl::StripSuffix(transcript, "\n"), '\n'))) {
     if (!line.empty() && line[0] == '>') continue;
     absl::StrAppend(&actual, line, "\n");
     if (line.empty() || line[0] == '#') continue;
     if (line.rfind("setup", 0) == 0) {
       coordinator = std::make_unique<Coordinator>(ParseSetup(line), 0);
+      last = 0;
       continue;
     }
     std::pair<std::string, std::string> parts = absl::StrSplit(line, absl::MaxSplits(' ', 1));
@@ -188,9 +191,15 @@ std::string Replay(const std::string& transcript) {
       absl::StrAppend(&actual, "> ", status.ShortDebugString(), "\n");
       continue;
     }
-    for (const Output& output : coordinator->Step(ParseEvent(parts.second, coordinator->fleet()), now)) {
-      absl::StrAppend(&actual, "> ", Describe(output), "\n");
+    const bool ticks = parts.second == "ticks";
+    for (double at = ticks ? last + 0.5 : now; at < now + 0.25; at += 0.5) {
+      for (const Output& output :
+           coordinator->Step(ticks ? Tick() : ParseEvent(parts.second, coordinator->fleet()), at)) {
+        absl::StrAppend(&actual, "> ", Describe(output), "\n");
+      }
+      if (!ticks) break;
     }
+    last = now;
   }
   return actual;
 }

@@ -123,6 +123,7 @@ void FormViewIfComplete(Fleet& fleet, double now) {
   }
   fleet.counters.rendezvous_seconds = now - fleet.forming_since;
   fleet.phase = Phase::kLoading;
+  fleet.load_progress = now;
   PutInRankOrder(fleet);
   fleet.view = ViewOf(fleet);
   fleet.team = fleet.view->team;
@@ -146,6 +147,7 @@ void OnEntered(Fleet& fleet, Member& member, const v1::Entered& entered, double 
                                     [](const Member& other) { return other.entered.has_value(); });
   member.entered = entered;
   ++fleet.view->entered;
+  fleet.load_progress = now;
   if (earlier != fleet.members.end()) {
     const absl::Status agreed =
         CheckAgreement(kEnteredAgreements, NameOf(*earlier), *earlier->entered, NameOf(member), entered);

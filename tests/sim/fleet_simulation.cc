@@ -225,8 +225,6 @@ void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
     }
     case 7: return worker.Corrupt();
     case 8: {
-      // One that hangs when another is lost does not come to meet the others.
-      place_may_stay_empty_ = true;
       const bool others =
           std::any_of(workers_.begin(), workers_.end(), [](const auto& other) { return other->hangs(); });
       return others ? worker.Kill() : worker.Hang();
@@ -259,13 +257,13 @@ void FleetSimulation::FaultOfStorage() {
 }
 
 void FleetSimulation::FaultOfTheCoordinator() {
-  place_may_stay_empty_ = true;  // the time that it sleeps counts as time to form
   switch (world_.Below(3)) {
     case 0: return coordinator().JumpClock(world_.Uniform(0, 3 * kHeartbeatTimeout));
     case 1: return coordinator().Freeze(world_.Uniform(0, 2 * kHeartbeatTimeout));
     default: break;
   }
   if (done_ || !coordinator().alive()) return;
+  place_may_stay_empty_ = true;
   if (world_.Chance(0.3)) {
     world_.Trace("the power fails");
     for (const auto& worker : workers_) worker->Kill();
