@@ -13,6 +13,8 @@ namespace {
 constexpr int kLeastSteps = 16;      // whose median counts
 constexpr double kStraggles = 1.5;   // times the fleet's median
 constexpr double kKeepsUp = 1.25;    // from here on it no longer straggles; in between nothing is said
+constexpr int kChecks = 3;           // in a row say so before it is told, in either direction
+constexpr int kStepsOfACheck = 16;   // between two checks: half of what the medians are of
 constexpr double kLeastShare = 0.1;  // of a step that must be lost by it: less is not worth a person's time
 
 struct PhaseOfPace {
@@ -62,15 +64,22 @@ std::vector<Lag> LagsOf(const Fleet& fleet) {
 
 void CheckStragglers(Fleet& fleet, double now) {
   if (fleet.phase != Phase::kTraining || now - fleet.stragglers_checked < fleet.heartbeat_timeout_seconds()) return;
+  const int64_t step = fleet.last_step_event.step();
+  if (step >= fleet.stragglers_checked_at && step < fleet.stragglers_checked_at + kStepsOfACheck) return;
   fleet.stragglers_checked = now;
+  fleet.stragglers_checked_at = step;
   for (const Lag& lag : LagsOf(fleet)) {
     const bool known = fleet.stragglers.contains(lag.rank);
-    if (!known && Straggles(fleet, lag)) {
-      fleet.stragglers.insert(lag.rank);
-      fleet.PublishNotice(Describe(fleet, lag));
-    } else if (known && lag.ratio() < kKeepsUp) {
+    int& checks = fleet.straggler_checks[lag.rank];
+    checks = (known ? lag.ratio() < kKeepsUp : Straggles(fleet, lag)) ? checks + 1 : 0;
+    if (checks < kChecks) continue;
+    checks = 0;
+    if (known) {
       fleet.stragglers.erase(lag.rank);
       fleet.PublishNotice(absl::StrCat(NameOf(fleet.members[lag.rank]), " keeps up with the others again"));
+    } else {
+      fleet.stragglers.insert(lag.rank);
+      fleet.PublishNotice(Describe(fleet, lag));
     }
   }
 }
