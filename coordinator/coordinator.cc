@@ -31,6 +31,7 @@ Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
   fleet_.rollbacks = fleet_.parameters.rollbacks;
   fleet_.began = fleet_.forming_since = fleet_.last_tick = now_seconds;
   if (!fleet_.parameters.candidates.empty()) fleet_.last_committed_step = fleet_.parameters.candidates.front().step;
+  if (fleet_.parameters.ended_before) fleet_.phase = Phase::kDone;
 }
 
 std::vector<Output> Coordinator::Step(const CoordinatorEvent& event, double now_seconds) {

@@ -55,6 +55,7 @@ struct FleetParameters {
   uint64_t previous_generation = 0;             // the largest ever used; a fleet of it may be running
   std::vector<CheckpointCandidate> candidates;  // at the start, newest first; none: initialise from the seed
   bool may_fall_back = false;                   // a bad candidate makes way for the next
+  bool ended_before = false;                    // the run has ended in an earlier process: nothing is left to do
   std::vector<std::string> unreadable;          // step directories whose manifest is invalid
   std::vector<std::string> notices;             // what a person should know of the start, said when the fleet forms
   std::vector<Rollback> rollbacks;              // of the run before it was resumed, or its coordinator lost

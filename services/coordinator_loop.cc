@@ -86,7 +86,11 @@ CoordinatorLoop::CoordinatorLoop(coordinator::FleetParameters parameters, Coordi
       most_silent_(kMostSilentSessions + parameters.config.parallel().workers() + parameters.config.restart().spares()),
       is_large_(parameters.config.parallel().workers() > parameters.most_inline_ranks),
       log_(hooks_.log),
-      coordinator_(std::move(parameters), clock.MonotonicSeconds()) {}
+      coordinator_(std::move(parameters), clock.MonotonicSeconds()) {
+  if (!coordinator_.fleet().ended()) return;
+  events_.End();
+  end_ = absl::OkStatus();
+}
 
 CoordinatorLoop::~CoordinatorLoop() {
   {
@@ -112,7 +116,11 @@ absl::StatusOr<coordinator::MemberId> CoordinatorLoop::OpenSession(SessionSink* 
   }
   ++silent_;
   sessions_[++last_member_] = {sink, clock_.MonotonicSeconds()};
-  if (end_) sink->Close();  // came after the run
+  if (!end_) return last_member_;
+  v1::CoordinatorMessage complete;
+  complete.mutable_complete();
+  if (end_->ok()) sink->Send(std::move(complete));
+  sink->Close();  // came after the run
   return last_member_;
 }
 
@@ -139,6 +147,16 @@ void CoordinatorLoop::ForgetSession(coordinator::MemberId member) {
 }
 
 void CoordinatorLoop::Stop(const std::string& reason) { Step(coordinator::StopAsked{reason}); }
+
+void CoordinatorLoop::Abandon(const std::string& reason) {
+  {
+    absl::MutexLock lock(&mutex_);
+    abandoned_ = true;
+  }
+  events_.End();
+  absl::MutexLock lock(&sessions_mutex_);
+  if (!end_) end_ = absl::CancelledError(reason);
+}
 
 void CoordinatorLoop::StorageIsLost(const absl::Status& status) { Step(coordinator::StorageLost{status}); }
 
@@ -171,6 +189,7 @@ void CoordinatorLoop::Step(const coordinator::CoordinatorEvent& event) {
 }
 
 void CoordinatorLoop::StepLocked(const coordinator::CoordinatorEvent& event) {
+  if (abandoned_) return;
   for (coordinator::Output& output : coordinator_.Step(event, clock_.MonotonicSeconds()))
     outputs_.push_back(std::move(output));
   if (outputs_.size() <= kMostOutputs || std::exchange(overflowed_, true)) return;

@@ -75,6 +75,8 @@ class CoordinatorLoop {
   void ForgetSession(coordinator::MemberId member);                           // its sink is not used again
 
   void Stop(const std::string& reason);
+  // Takes no further decision and ends with Cancelled: the run goes on without this process, under the next one.
+  void Abandon(const std::string& reason);
   void StorageIsLost(const absl::Status& status);
   void NoteStorage(const std::string& message);  // for people
   v1::GetStatusResponse GetStatus(const v1::GetStatusRequest& request = {});
@@ -140,6 +142,7 @@ class CoordinatorLoop {
   using Save = std::variant<coordinator::WriteManifest, coordinator::DiscardSave, coordinator::KeepFlight>;
   std::deque<Save> saves_ ABSL_GUARDED_BY(mutex_);
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
+  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Never held together with the one above.
   absl::Mutex sessions_mutex_;

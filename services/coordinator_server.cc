@@ -48,7 +48,7 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
 
 }  // namespace
 
-CoordinatorServer::CoordinatorServer() = default;
+CoordinatorServer::CoordinatorServer(bool supervised) : supervised_(supervised) {}
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(const CoordinatorOptions& options) {
   ZF_ASSIGN_OR_RETURN(coordinator::CoordinatorState state, ReadCoordinatorState(options.state_dir));
@@ -68,11 +68,14 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   parameters.notices = std::move(plan.notices);
   // Of the same run; one that begins elsewhere leaves nothing out.
   if (options.resume == "auto") parameters.rollbacks = std::move(state.rollbacks);
+  const bool all_committed =
+      !parameters.candidates.empty() && parameters.candidates.front().step >= options.config.steps();
+  parameters.ended_before = options.supervised && options.resume == "auto" && all_committed;
 
   // A fleet of the newest generation may be running, and about to commit.
   if (parameters.previous_generation > 0) store->RemoveUnfinished(parameters.previous_generation - 1);
 
-  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer());
+  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(options.supervised));
   server->store_ = std::move(store);
   if (options.registry != nullptr) {
     server->metrics_ = std::make_unique<CoordinatorMetrics>(*options.registry);
@@ -125,11 +128,15 @@ int CoordinatorServer::port() const { return server_->port(); }
 
 absl::Status CoordinatorServer::Wait() {
   absl::Status status = loop_->WaitForEnd();
+  if (abandoned_) {
+    server_->Shutdown(0);
+    return status;
+  }
   if (status.ok()) store_->RemoveUnfinished(loop_->GetStatus().generation());
   absl::Time deadline = absl::Now() + kDrain;
   loop_->WaitUntilNoSessions(kDrain);
   loop_->events().WaitUntilUnfollowed(std::max(absl::ZeroDuration(), deadline - absl::Now()));
-  server_->Shutdown(kShutdownSeconds);
+  if (!supervised_ || !status.ok()) server_->Shutdown(kShutdownSeconds);
   return status;
 }
 
@@ -138,5 +145,10 @@ absl::Status CoordinatorServer::Follow(const std::function<void(const v1::Event&
 }
 
 void CoordinatorServer::Stop(const std::string& reason) { loop_->Stop(reason); }
+
+void CoordinatorServer::Abandon(const std::string& reason) {
+  abandoned_ = true;
+  loop_->Abandon(reason);
+}
 
 }  // namespace zerofleet::services

@@ -2,6 +2,7 @@
 #ifndef ZEROFLEET_SERVICES_COORDINATOR_SERVER_H_
 #define ZEROFLEET_SERVICES_COORDINATOR_SERVER_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -40,8 +41,11 @@ struct CoordinatorOptions {
   TlsFiles tls = {};                         // none: plaintext
   AccessOptions access = {};                 // who may join, watch and stop
   prometheus::Registry* registry = nullptr;  // borrowed; none: no metrics
-  Logger* logger = nullptr;                  // borrowed; every output with its reason, one line each; none: no log
-  const Clock* clock = &Clock::Real();       // borrowed
+  // The process has a supervisor that starts it again: it stays after the run's end, and a run whose last step is
+  // committed has ended when it starts.
+  bool supervised = false;
+  Logger* logger = nullptr;             // borrowed; every output with its reason, one line each; none: no log
+  const Clock* clock = &Clock::Real();  // borrowed
   absl::Duration directory_patience = absl::Seconds(2);        // for another run that is about to leave the directory
   absl::Duration directory_check_interval = absl::Seconds(1);  // for a checkpoint directory that was removed
 };
@@ -59,7 +63,7 @@ class CoordinatorServer {
   int port() const;
 
   // The run's status, when it has ended and workers and watchers have received what was left for them (at most 5
-  // seconds).
+  // seconds). A supervised server goes on answering: status, and to workers that come late that the run is complete.
   absl::Status Wait();
 
   // Calls `on_event` for each of the run's events on the calling thread until the run has ended, from any thread and
@@ -69,13 +73,18 @@ class CoordinatorServer {
   // As the Stop call: an orderly stop, idempotent. From any thread.
   void Stop(const std::string& reason);
 
+  // Ends Wait with Cancelled, and leaves the run to the next coordinator: to workers as if this process had crashed.
+  void Abandon(const std::string& reason);
+
  private:
-  CoordinatorServer();
+  explicit CoordinatorServer(bool supervised);
 
   // On a thread of its own: makes the checkpoint directory `dir` anew if it is removed under the run, and ends the run
   // if it is replaced.
   void WatchDirectory(const std::string& dir, absl::Duration interval);
 
+  const bool supervised_;
+  std::atomic<bool> abandoned_ = false;
   std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<CoordinatorMetrics> metrics_;
   std::unique_ptr<CoordinatorLoop> loop_;

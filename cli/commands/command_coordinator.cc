@@ -36,19 +36,21 @@ struct CoordinatorFlags {
   std::string advertise, metrics_listen = "0.0.0.0";
   int metrics_port = 0;
   double metrics_linger = 0;  // seconds
-  bool quiet = false;
+  bool quiet = false, supervised = false;
   services::TlsFiles tls;
   AccessFlags access;
 };
 
-// Passes this process's first signal on as an orderly stop.
+// Passes this process's first signal on: as an orderly stop, or so that the run goes on under the next coordinator.
 class SignalForwarder {
  public:
-  SignalForwarder(StopSignals& signals, services::CoordinatorServer& server)
-      : thread_([this, &signals, &server] {
+  SignalForwarder(StopSignals& signals, services::CoordinatorServer& server, bool supervised)
+      : thread_([this, &signals, &server, supervised] {
           while (!done_) {
             const int signal = signals.First();
-            if (signal != 0) return server.Stop(absl::StrCat("the coordinator received ", SignalName(signal)));
+            const std::string received = absl::StrCat("the coordinator received ", SignalName(signal));
+            if (signal != 0 && supervised) return server.Abandon(received + " and leaves the run to the next one");
+            if (signal != 0) return server.Stop(received);
             absl::SleepFor(absl::Milliseconds(100));
           }
         }) {}
@@ -108,12 +110,12 @@ absl::StatusOr<int> RunToTheEnd(const CoordinatorFlags& flags, services::Coordin
   RunFollower follower(server, report, flags.quiet ? nullptr : &progress);
   absl::Status run;
   {
-    const SignalForwarder forwarder(signals, server);
+    const SignalForwarder forwarder(signals, server, flags.supervised);
     run = server.Wait();
   }
   const absl::Status reported = follower.Finish();
   progress.Close();
-  if (flags.metrics_port != 0) Linger(flags.metrics_linger, signals);
+  if (flags.metrics_port != 0 && !flags.supervised) Linger(flags.metrics_linger, signals);
   if (absl::IsCancelled(run) && signals.First() != 0) {
     output.err << "zerofleet: " << run.message() << std::endl;
     return StopExitCode(signals.First());
@@ -121,7 +123,12 @@ absl::StatusOr<int> RunToTheEnd(const CoordinatorFlags& flags, services::Coordin
   ZF_RETURN_IF_ERROR(run);
   ZF_RETURN_IF_ERROR(reported);
   const RunRecord& record = follower.record();
-  if (!flags.quiet) output.out << SummaryText(record, output.out_terminal);
+  if (!flags.quiet) output.out << SummaryText(record, output.out_terminal) << std::flush;
+  if (flags.supervised) {
+    output.err << "zerofleet: the run has ended; answering until a signal" << std::endl;
+    while (signals.First() == 0) absl::SleepFor(absl::Milliseconds(100));
+    return 0;
+  }
   const bool stopped = record.end && record.end->stopped();
   return stopped && signals.First() != 0 ? StopExitCode(signals.First()) : 0;
 }
@@ -138,6 +145,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   options.resume = flags.resume;
   options.tls = flags.tls;
   options.version = services::GetBuildInfo().version;
+  options.supervised = flags.supervised;
   options.run = flags.run_name.empty() ? RunNameOf(flags.config) : flags.run_name;
   options.logger = &logger;
   ZF_ASSIGN_OR_RETURN(options.access, ReadAccess(flags.access, flags.tls));
@@ -195,6 +203,10 @@ void AddCoordinatorCommand(CLI::App& app, CommandBody& body) {
                    "Serve metrics for this many seconds after the run's end, for a last scrape")
       ->check(CLI::Range(0, 86'400));
   AddRunNameFlag(*command, flags->run_name);
+  command->add_flag(
+      "--supervised", flags->supervised,
+      "Something starts this process again, such as Kubernetes or systemd: a signal leaves the run to the "
+      "next coordinator instead of stopping it, and after the run's end this one answers until a signal");
   command->add_flag("--quiet", flags->quiet, "Show no progress on stderr");
   AddAccessFlags(*command, flags->access);
   AddServerTlsFlags(*command, flags->tls);

@@ -37,7 +37,7 @@ namespace {
 struct WorkerFlags {
   std::string coordinator, device = "auto", listen = "127.0.0.1:0", log_level;
   std::string token_file;
-  bool quiet = false;
+  bool quiet = false, supervised = false;
   std::string interface, advertise, metrics_listen = "0.0.0.0";
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int metrics_port = 0, local_rank = 0;
@@ -134,6 +134,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   options.hello.set_service_address(ServiceAddress(flags, service->port()).ToString());
   options.device = {.kind = device, .threads = flags.threads, .local_rank = flags.local_rank};
   options.stop_signal = [&signals] { return signals.First(); };
+  options.leaves_alone = flags.supervised;
   options.placed = [&](int rank, uint64_t generation, const std::string& line) {
     logger.SetRank(rank);
     logger.SetGeneration(generation);
@@ -194,6 +195,9 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
       ->capture_default_str();
   command->add_option("--log-level", flags->log_level, "debug, info, warning or error; else $ZEROFLEET_LOG_LEVEL");
   command->add_flag("--quiet", flags->quiet, "Show no progress on stderr");
+  command->add_flag("--supervised", flags->supervised,
+                    "Something starts another worker in this one's place, such as Kubernetes or systemd: a signal does "
+                    "not stop the run; this worker asks for a checkpoint, and leaves alone");
   AddTokenFlag(*command, flags->token_file);
   AddClientTlsFlags(*command, flags->tls);
   command->footer("Example:\n  zerofleet worker --coordinator 10.0.0.1:7070 --threads 8");

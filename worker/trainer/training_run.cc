@@ -30,7 +30,7 @@
 namespace zerofleet::trainer {
 namespace {
 
-constexpr uint64_t kStopFlag = 1, kSendingFlag = 2;
+constexpr uint64_t kStopFlag = 1, kSendingFlag = 2, kSaveFlag = 4;
 constexpr int kAsManyAsItTakes = -1;  // rounds of a measurement
 
 zero::StepChecks ChecksOf(const v1::IntegrityConfig& config, int64_t step) {
@@ -241,15 +241,16 @@ absl::Status TrainingRun::MeasurePeakAgain() {
   return MeasurePeak(kRounds);
 }
 
-absl::Status TrainingRun::Launch(int64_t step, bool stop, bool sending) {
+absl::Status TrainingRun::Launch(int64_t step, const StepRequests& asked) {
   ZF_RETURN_IF_ERROR(MeasurePeakAgain());
   view_->launches.push_back(
       {clock_.MonotonicSeconds(), optim::LearningRate(config_.optimizer(), config_.schedule(), config_.steps(), step)});
-  zero::StepInput input{.step = step,
-                        .learning_rate = view_->launches.back().learning_rate,
-                        .tokens = config_.batch().global_sequences() * config_.model().context(),
-                        .flags = (stop ? kStopFlag : 0) | (sending ? kSendingFlag : 0),
-                        .checks = ChecksOf(config_.integrity(), step)};
+  zero::StepInput input{
+      .step = step,
+      .learning_rate = view_->launches.back().learning_rate,
+      .tokens = config_.batch().global_sequences() * config_.model().context(),
+      .flags = (asked.stop ? kStopFlag : 0) | (asked.sending ? kSendingFlag : 0) | (asked.save ? kSaveFlag : 0),
+      .checks = ChecksOf(config_.integrity(), step)};
   return view_->engine->Launch(input,
                                [&](int number, int64_t micro) { return feed_->TrainingBatch(step, number, micro); });
 }
@@ -281,6 +282,7 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   StepOutcome outcome;
   outcome.stop = (result.flags & kStopFlag) != 0;
   outcome.sending = (result.flags & kSendingFlag) != 0;
+  outcome.save = (result.flags & kSaveFlag) != 0;
   v1::StepEvent& event = outcome.event;
   event.set_step(result.step);
   event.set_loss(result.loss);

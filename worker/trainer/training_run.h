@@ -87,12 +87,18 @@ class TrainingRun {
     v1::StepEvent event;
     bool stop = false;      // requested by some rank
     bool sending = false;   // some rank was still sending a snapshot when the step began
+    bool save = false;      // some rank asks for a checkpoint, since it is about to leave
     std::string peak_note;  // a line for the log if the step was faster than the peak
   };
-  // Launches a step; `stop` asks every rank to stop, `sending` tells every rank that this one sends a snapshot. Its
-  // outcome must be fetched by Collect, at the latest before the step after next is launched, and before an evaluation,
-  // a checkpoint, a snapshot or the end.
-  absl::Status Launch(int64_t step, bool stop, bool sending = false);
+  // What a rank tells all others with a step; the step's outcome says whether any rank did.
+  struct StepRequests {
+    bool stop = false;     // every rank is to stop
+    bool sending = false;  // this one sends a snapshot
+    bool save = false;     // every rank is to save after the step
+  };
+  // Launches a step. Its outcome must be fetched by Collect, at the latest before the step after next is launched, and
+  // before an evaluation, a checkpoint, a snapshot or the end.
+  absl::Status Launch(int64_t step, const StepRequests& asked);
   bool HasLaunched() const { return view_->engine->launched() > 0; }
   // Whether a step's outcome may wait until the next step is launched: an asynchronous device is then never idle.
   bool MayCollectLate() const {

@@ -106,7 +106,7 @@ class TrainingRunTest : public testing::Test {
   // Steps up to `last` and the evaluations between them; rank 0's losses.
   static void Train(TrainingRun& run, int64_t from, int64_t last, std::vector<double>& losses) {
     for (int64_t step = from + 1; step <= last; ++step) {
-      ZF_CHECK(run.Launch(step, false).ok());
+      ZF_CHECK(run.Launch(step, {}).ok());
       const double loss = run.Collect()->event.loss();
       if (run.mesh().rank() == 0) losses.push_back(loss);
       if (!run.EvaluatesAfter(step)) continue;

@@ -77,6 +77,9 @@ class WorkerRun {
 
   ~WorkerRun() { status_.SetGroups(nullptr); }
 
+  // Left while the run goes on: no fault, and nothing to report.
+  bool left() const { return left_; }
+
   absl::StatusOr<WorkerRunResult> Run() {
     absl::StatusOr<WorkerRunResult> result = RunToTheEnd();
     // Peers may be gone for good: operations still posted must not wait for them.
@@ -99,6 +102,7 @@ class WorkerRun {
       if (peers != nullptr) peers->EndViewsBefore(generation);
     });
     ZF_RETURN_IF_ERROR(Join());
+    if (over_) return result_;
     while (true) {
       const absl::Status status = TakePartInAView();
       if (status.ok()) return result_;
@@ -127,8 +131,12 @@ class WorkerRun {
   bool SavesAfter(int64_t step) const;
   // Whether something after this step needs its outcome, and that of all before it.
   bool Settles(int64_t step) const { return SavesAfter(step) || run_->EvaluatesAfter(step) || rounds_.Due(step); }
-  absl::Status CollectStep(bool* stopping);
-  absl::Status AfterStep(int64_t step, bool stopping);
+  // What some rank has asked of all, in a step that was collected.
+  struct Asked {
+    bool stop = false, save = false;
+  };
+  absl::Status CollectStep(Asked* asked);
+  absl::Status AfterStep(int64_t step, const Asked& asked);
   absl::Status SaveWhatWasResumed();
   absl::Status Save(const SaveTry& save);
   absl::Status HandleWaitingMessages();
@@ -138,12 +146,16 @@ class WorkerRun {
   absl::Status Pause(double seconds);
   absl::Status Finish();
 
-  // The next message of this kind, or Complete where a spare waits for its Assignment; others that arrive in between
-  // are handled. Aborted for a Regroup that is not awaited.
+  // The next message of this kind, or Complete for who has no place yet, a spare say; others that arrive in between are
+  // handled. Aborted for a Regroup that is not awaited.
   absl::StatusOr<v1::CoordinatorMessage> Await(v1::CoordinatorMessage::BodyCase kind);
   absl::Status Regrouped(const v1::CoordinatorMessage& message);
   absl::Status Send(v1::WorkerMessage message) { return session_.Send(std::move(message)); }
   absl::Status NoticeSignal();
+  // A signal came while this worker was not training.
+  absl::Status SignalledEarly();
+  // Cancelled once the checkpoint that a leaving worker asked for is settled.
+  absl::Status LeaveIfSaved();
 
   const WorkerRunOptions& options_;
   FleetSession& session_;
@@ -165,6 +177,10 @@ class WorkerRun {
   bool regroup_ = false;                    // the coordinator has ended the view
   std::optional<v1::FlightRecord> flight_;  // of the view that was left
   bool told_signal_ = false;
+  bool asks_for_save_ = false;           // before it leaves
+  std::optional<SaveTry> parting_save_;  // what it asked for
+  bool left_ = false;
+  bool over_ = false;  // the run had ended when this worker joined
   WorkerRunResult result_;
 };
 
@@ -177,6 +193,8 @@ absl::Status WorkerRun::Join() {
   ZF_KILL_POINT("worker/hello");
   ZF_RETURN_IF_ERROR(Send(hello));
   ZF_ASSIGN_OR_RETURN(v1::CoordinatorMessage welcome, Await(v1::CoordinatorMessage::kWelcome));
+  over_ = welcome.has_complete();
+  if (over_) return absl::OkStatus();
   ZF_KILL_POINT("worker/welcome");
   session_.StartHeartbeats([&status = status_] { return status.Heartbeat(); });
   run_name_ = welcome.welcome().run();
@@ -230,7 +248,7 @@ absl::Status WorkerRun::Prepare(const v1::Config& config) {
   ZF_ASSIGN_OR_RETURN(run_, TrainingRun::Prepare(config, *device_, clock_, metrics_, options_.snapshots));
   absl::StatusOr<DataFeed::IdCheck> ids =
       run_->CheckIds(options_.device.threads, [this] { return options_.stop_signal() != 0; });
-  if (absl::IsCancelled(ids.status())) return StoppedEarly("signal");
+  if (absl::IsCancelled(ids.status())) return SignalledEarly();
   return ids.status();
 }
 
@@ -297,7 +315,7 @@ absl::StatusOr<v1::Peers> WorkerRun::Ask(const v1::PeersWanted& wanted) {
 absl::Status WorkerRun::LoadUntilStart() {
   bool loaded = false;
   while (true) {
-    if (options_.stop_signal() != 0) return StoppedEarly("signal");
+    if (options_.stop_signal() != 0) return SignalledEarly();
     absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(kPollSeconds);
     if (absl::IsDeadlineExceeded(message.status())) continue;
     ZF_RETURN_IF_ERROR(message);
@@ -379,18 +397,21 @@ void WorkerRun::TellStart(bool resumed) const {
 }
 
 absl::Status WorkerRun::TrainToTheEnd() {
-  bool stopping = false;  // requested by some rank; steps that are already launched are finished
+  Asked asked;  // steps that are already launched are finished
   int64_t launched = result_.step;
-  while (result_.step < config_.steps() && !stopping) {
+  while (result_.step < config_.steps() && !asked.stop) {
     ZF_RETURN_IF_ERROR(HandleWaitingMessages());
     ZF_RETURN_IF_ERROR(NoticeSignal());
-    ZF_RETURN_IF_ERROR(run_->Launch(++launched, stop_, rounds_.sending()));
-    while (run_->HasLaunched() && (Settles(launched) || stopping || !run_->MayCollectLate())) {
-      ZF_RETURN_IF_ERROR(CollectStep(&stopping));
+    ZF_RETURN_IF_ERROR(LeaveIfSaved());
+    ZF_RETURN_IF_ERROR(run_->Launch(++launched, {.stop = stop_, .sending = rounds_.sending(), .save = asks_for_save_}));
+    while (run_->HasLaunched() && (Settles(launched) || asked.stop || asked.save || !run_->MayCollectLate())) {
+      ZF_RETURN_IF_ERROR(CollectStep(&asked));
     }
-    if (!run_->HasLaunched()) ZF_RETURN_IF_ERROR(AfterStep(result_.step, stopping));
+    if (run_->HasLaunched()) continue;
+    ZF_RETURN_IF_ERROR(AfterStep(result_.step, asked));
+    asked.save = false;
   }
-  result_.stopped = stopping && result_.step < config_.steps();
+  result_.stopped = asked.stop && result_.step < config_.steps();
   return SaveWhatWasResumed();
 }
 
@@ -399,13 +420,14 @@ bool WorkerRun::SavesAfter(int64_t step) const {
   return step == config_.steps() || (every > 0 && step % every == 0);
 }
 
-absl::Status WorkerRun::CollectStep(bool* stopping) {
+absl::Status WorkerRun::CollectStep(Asked* asked) {
   ZF_ASSIGN_OR_RETURN(TrainingRun::StepOutcome outcome, run_->Collect());
   ZF_KILL_POINT("worker/first-step");
   result_.step = outcome.event.step();
   status_.SetStep(result_.step);
   status_.SetPace(run_->pace());
-  *stopping = *stopping || outcome.stop;
+  asked->stop = asked->stop || outcome.stop;
+  asked->save = asked->save || outcome.save;
   sending_somewhere_ = outcome.sending;
   if (run_->mesh().rank() == 0 && !outcome.peak_note.empty()) options_.note(outcome.peak_note);
   v1::WorkerMessage message;
@@ -414,7 +436,7 @@ absl::Status WorkerRun::CollectStep(bool* stopping) {
   return run_->mesh().rank() == 0 ? Send(std::move(message)) : absl::OkStatus();
 }
 
-absl::Status WorkerRun::AfterStep(int64_t step, bool stopping) {
+absl::Status WorkerRun::AfterStep(int64_t step, const Asked& asked) {
   if (run_->EvaluatesAfter(step)) {
     ZF_ASSIGN_OR_RETURN(v1::EvaluateEvent evaluation, run_->Evaluate(step));
     v1::WorkerMessage message;
@@ -424,7 +446,10 @@ absl::Status WorkerRun::AfterStep(int64_t step, bool stopping) {
     if (run_->mesh().rank() == 0) ZF_RETURN_IF_ERROR(Send(message));
   }
   ZF_RETURN_IF_ERROR(TakeSnapshotIfDue(step));
-  return SavesAfter(step) || stopping ? Save({step, 0}) : absl::OkStatus();
+  if (!SavesAfter(step) && !asked.stop && !asked.save) return absl::OkStatus();
+  ZF_RETURN_IF_ERROR(Save({step, 0}));
+  if (std::exchange(asks_for_save_, false)) parting_save_ = saved_;
+  return absl::OkStatus();
 }
 
 // All ranks decide alike: on the step, and on what all know of it.
@@ -484,6 +509,10 @@ void WorkerRun::HandleOutcome(const v1::CheckpointOutcome& outcome) {
 absl::Status WorkerRun::NoticeSignal() {
   int signal = options_.stop_signal();
   if (signal == 0) return absl::OkStatus();
+  if (options_.leaves_alone) {
+    asks_for_save_ = !parting_save_;
+    return absl::OkStatus();
+  }
   stop_ = true;
   if (std::exchange(told_signal_, true)) return absl::OkStatus();
   v1::WorkerMessage message;
@@ -491,17 +520,32 @@ absl::Status WorkerRun::NoticeSignal() {
   return Send(message);
 }
 
+absl::Status WorkerRun::SignalledEarly() {
+  if (!options_.leaves_alone) return StoppedEarly("signal");
+  left_ = true;
+  return absl::CancelledError("left the fleet on a signal");
+}
+
+// If the save has failed, nothing is gained by waiting for another.
+absl::Status WorkerRun::LeaveIfSaved() {
+  if (!parting_save_ || settled_ < *parting_save_) return absl::OkStatus();
+  left_ = true;
+  const bool committed = committed_step_ >= parting_save_->step;
+  return absl::CancelledError(absl::StrCat("left the fleet on a signal at step ", result_.step,
+                                           "; the checkpoint of step ", parting_save_->step,
+                                           committed ? " is committed" : " could not be stored"));
+}
+
 absl::StatusOr<v1::CoordinatorMessage> WorkerRun::Await(v1::CoordinatorMessage::BodyCase kind) {
   while (true) {
-    if (!training_ && options_.stop_signal() != 0) {
-      return StoppedEarly("signal");
-    }
+    if (!training_ && options_.stop_signal() != 0) return SignalledEarly();
     if (training_) ZF_RETURN_IF_ERROR(NoticeSignal());
     absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(kPollSeconds);
     if (absl::IsDeadlineExceeded(message.status())) continue;
     ZF_RETURN_IF_ERROR(message);
-    const bool over_for_a_spare = message->has_complete() && kind == v1::CoordinatorMessage::kAssignment;
-    if (message->body_case() == kind || over_for_a_spare) return message;
+    const bool without_a_place =
+        kind == v1::CoordinatorMessage::kAssignment || kind == v1::CoordinatorMessage::kWelcome;
+    if (message->body_case() == kind || (without_a_place && message->has_complete())) return message;
     if (message->has_regroup()) return Regrouped(*message);
     if (message->has_stop()) {
       if (!training_) return StoppedEarly(message->stop().reason());
@@ -570,7 +614,7 @@ absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, Fleet
   absl::StatusOr<WorkerRunResult> result = run.Run();
   // Reported before the run is torn down: that waits for the device, and nobody should wait for that to learn of
   // it.
-  if (!result.ok()) {
+  if (!result.ok() && !run.left()) {
     // If the session is what failed, the coordinator knows already and Send fails in turn.
     v1::WorkerMessage message;
     *message.mutable_failure() = FailureOf(result.status(), status.Heartbeat().step());

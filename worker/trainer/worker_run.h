@@ -27,6 +27,9 @@ struct WorkerRunOptions {
       device::CreateDevice;
   // The signal this process has received, 0 if none; asked between steps and while waiting.
   std::function<int()> stop_signal = [] { return 0; };
+  // A signal does not stop the run: this worker alone leaves, once a checkpoint that it asks for is settled, and the
+  // fleet goes on with whoever takes its place.
+  bool leaves_alone = false;
   // Before the second try of the run's last save; it doubles with every further try.
   double save_pause_seconds = 1;
   // Called with this worker's place once it has one, as numbers and as a line for the process's log.
@@ -51,7 +54,8 @@ struct WorkerRunResult {
 };
 
 // Takes part in one run from Hello to Complete. An error of this rank is reported to the coordinator before it is
-// returned; an error of the fleet is returned as the coordinator worded it. Everything passed in outlives the call.
+// returned; an error of the fleet is returned as the coordinator worded it. Cancelled for a worker that has left alone.
+// Everything passed in outlives the call.
 // `session` no longer calls into `status` once it is destroyed, which must happen before `status` is.
 absl::StatusOr<WorkerRunResult> RunWorker(const WorkerRunOptions& options, FleetSession& session, WorkerStatus& status,
                                           MetricsSink& metrics, const Clock& clock);

@@ -245,10 +245,11 @@ struct Replacement {
 // The fault: once this holds, worker 1 may end its session and its device may go wrong.
 using FaultTime = std::function<bool()>;
 
+// `breaks` ends worker 1's session at the fault; `leaves` is a signal to it instead, after three steps.
 Replacement RunWithAReplacement(
     const v1::Config& config, bool breaks,
     const std::function<std::unique_ptr<device::Device>(int worker, FaultTime now)>& create_device,
-    int most_inline_ranks = coordinator::kMostInlineRanks) {
+    int most_inline_ranks = coordinator::kMostInlineRanks, bool leaves = false) {
   coordinator::FleetParameters parameters;
   parameters.config = config;
   parameters.most_inline_ranks = most_inline_ranks;
@@ -270,11 +271,12 @@ Replacement RunWithAReplacement(
       options.hello.set_pid(i);
       options.hello.set_service_address(absl::StrCat("worker ", i));
       options.peers = &peers;
+      options.leaves_alone = leaves;
       peers.Add(options.hello.service_address(), options.snapshots);
       options.create_device = [&](const device::DeviceOptions&) { return create_device(i, now); };
       options.stop_signal = [&] {
         if (breaks && now()) session->Break();
-        return 0;
+        return leaves && i == 1 && status.Heartbeat().step() > 3 ? 15 : 0;
       };
       NullMetrics metrics;
       outcome.results[i] = RunWorker(options, *session, status, metrics, Clock::Real());
@@ -310,6 +312,27 @@ TEST_F(WorkerRunTest, ALostRankIsReplacedAndNoBitChanges) {
   ExpectTheBitsOf(whole, RunWithAReplacement(config, /*breaks=*/true, [](int, const FaultTime&) {
                     return std::make_unique<KnownCpu>(int64_t{1} << 40);
                   }));
+}
+
+// Told to go, worker 1 asks for a checkpoint that nobody had planned, and leaves when it is committed; the run goes on
+// from there with another.
+TEST_F(WorkerRunTest, ALeavingRankSavesFirstAndNoBitChanges) {
+  v1::Config config = Config(3, 2);
+  config.set_steps(40);
+  config.mutable_evaluate()->set_every_steps(0);
+  const std::vector<double> whole = Run(config).Losses();
+  ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+  config.mutable_restart()->set_max_per_rank(1);
+  const Replacement outcome = RunWithAReplacement(
+      config, /*breaks=*/false, [](int, const FaultTime&) { return std::make_unique<KnownCpu>(int64_t{1} << 40); },
+      coordinator::kMostInlineRanks, /*leaves=*/true);
+  EXPECT_EQ(outcome.results[1].status().code(), absl::StatusCode::kCancelled) << outcome.results[1].status();
+  EXPECT_THAT(std::string(outcome.results[1].status().message()), HasSubstr(" is committed"));
+  for (int i : {0, 2, 3}) ASSERT_TRUE(outcome.results[i].ok()) << i << " " << outcome.results[i].status();
+  ASSERT_EQ(outcome.recoveries.size(), 1u);
+  EXPECT_GE(outcome.recoveries[0].resumed_step(), 4);
+  ASSERT_EQ(outcome.losses.size(), whole.size());
+  for (const auto& [step, loss] : outcome.losses) EXPECT_EQ(loss, whole[step - 1]) << "step " << step;
 }
 
 // Nothing has been saved: the survivors return to what they have in memory, and the replacement gets its part from the

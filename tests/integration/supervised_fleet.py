@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""A fleet under a supervisor (`--supervised`), as Kubernetes runs it: whoever gets SIGTERM leaves alone, somebody else takes the
+place, and no loss changes; the coordinator outlives its run, and one that starts after its end knows that.
+"""
+import json
+import signal
+import time
+
+import fleet
+
+
+class SupervisedFleet(fleet.FleetTest):
+    def setUp(self):
+        super().setUp()
+        self.port = fleet.free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.report = self.work / "hand.jsonl"
+
+    def coordinator(self, config):
+        process = self.start("coordinator", "--config", self.write_config(config), "--listen", self.address, "--state-dir",
+                             self.work / "state", "--report", self.report, "--supervised", "--quiet")
+        line = process.stdout.readline()
+        self.assertTrue(line.startswith("listening on "), line + (process.stderr.read() if not line else ""))
+        return process
+
+    def worker(self):
+        return self.start("worker", "--coordinator", self.address, "--device", "cpu", "--threads", 1, "--supervised", "--quiet",
+                          "--interface", "lo")
+
+    def status(self):
+        run = self.run_command("status", "--coordinator", self.address, "--json")
+        return json.loads(run.out) if run.code == 0 else {}
+
+    def events(self):
+        return fleet.Run(0, "", "", self.report)
+
+    def wait_for(self, what, holds):
+        deadline = time.monotonic() + fleet.RUN_SECONDS
+        while not holds():
+            self.assertLess(time.monotonic(), deadline, f"waited in vain for {what}")
+            time.sleep(0.05)
+
+    def end(self, process, send=signal.SIGTERM):
+        if send:
+            process.send_signal(send)
+        out, err = process.communicate(timeout=fleet.RUN_SECONDS)
+        return process.returncode, out, err
+
+    def test_who_is_told_to_go_leaves_alone_and_no_loss_changes(self):
+        # Saves only where it is asked to: what the recovery goes back to is the leaver's own checkpoint.
+        config = self.config(steps=60, checkpoint={"every_steps": 0, "keep": 100})
+        undisturbed = self.train(self.config(steps=60, checkpoint={"dir": str(self.work / "other")})).column("loss")
+        coordinator = self.coordinator(config)
+        workers = [self.worker(), self.worker()]
+        self.wait_for("step 5", lambda: 5 in self.events().column("loss"))
+
+        code, _, err = self.end(workers[1])
+        self.assertEqual(code, 143, err)
+        left = [line for line in err.splitlines() if "left the fleet on a signal" in line]
+        self.assertEqual(len(left), 1, err)
+        self.assertIn(" is committed", left[0])
+        self.assertIsNone(workers[0].poll(), "the other worker must go on")
+        workers[1] = self.worker()
+        self.wait_for("the recovery", lambda: self.events().of("recovery"))
+        resumed = self.events().of("recovery")[0]["resumed_step"]
+        self.assertGreater(resumed, 0)
+        self.assertEqual([each["step"] for each in self.events().of("checkpoint")], [resumed])
+
+        before = max(self.events().column("loss"))
+        code, _, err = self.end(coordinator)
+        self.assertEqual(code, 143, err)
+        self.assertIn("leaves the run to the next one", err)
+        self.assertEqual([worker.poll() for worker in workers], [None, None], "the workers must go on")
+        coordinator = self.coordinator(config)
+        self.wait_for("later steps", lambda: max(self.events().column("loss")) > before + 1)
+
+        for worker in workers:
+            self.assertEqual(self.end(worker, send=None)[0], 0)
+        self.assert_same_bits(undisturbed, self.events().column("loss"), "two losses and a run that nothing happened to")
+        self.over(coordinator, config)
+
+    def over(self, coordinator, config):
+        """The run has ended: its coordinator answers all the same, and so does the next."""
+        self.wait_for("the end", lambda: self.status().get("phase") == "done")
+        for _ in range(2):
+            late = self.end(self.worker(), send=None)
+            self.assertEqual(late[0], 0, late)
+            self.assertEqual(self.status()["phase"], "done")
+            code, _, err = self.end(coordinator)
+            self.assertEqual(code, 0, err)
+            coordinator = self.coordinator(config)
+        self.end(coordinator)
+        self.assert_nothing_left()
+
+    def test_all_may_leave_before_training_and_come_back(self):
+        config = self.config(parallel={"workers": 3})
+        coordinator = self.coordinator(config)
+        first = self.worker()
+        self.wait_for("the first worker", lambda: len(self.status().get("members", [])) == 1)
+        self.assertEqual(self.end(first)[0], 143)
+        self.wait_for("its place to be free", lambda: not self.status()["members"])
+        workers = [self.worker() for _ in range(3)]
+        for worker in workers:
+            code, _, err = self.end(worker, send=None)
+            self.assertEqual(code, 0, err)
+        self.over(coordinator, config)
+
+
+if __name__ == "__main__":
+    fleet.main()
