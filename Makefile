@@ -7,7 +7,7 @@ BUILD := build
 # Compilers of a gRPC client take about 1 GiB each; one job per core suits machines with 2 GiB per core.
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup build demo check test mutants chaos chaos-kill-points bench lint docs format clean help
+.PHONY: all setup build demo check test test-kubernetes image mutants chaos chaos-kill-points bench lint docs format clean help
 
 all: build
 
@@ -32,6 +32,10 @@ test: ## runs every test: unit, sanitizers, fuzz targets, integration
 	@scripts/setup.sh build test
 	@scripts/setup.sh cuda || echo "setup: no CUDA toolchain: the GPU code is not compiled, everything else is tested"
 	@tests/run_all.sh $(JOBS)
+
+test-kubernetes: ## renders the chart by Helm, validates it strictly, and tries the rules; minutes the first time
+	@scripts/setup.sh kubernetes
+	@tests/kubernetes/chart_check.py --strict
 
 mutants: ## expects each of the faults in tests/mutants to turn a test red; ROOM=name for one room's
 	@scripts/setup.sh build

@@ -21,6 +21,7 @@ PAGES = WORK / "pages"
 # In the order of the navigation: a section's name, and which pages belong to it. Each page goes to the first that takes it.
 SECTIONS = [
     ("Guide", r"docs/[^/]+\.md"),
+    ("Runbooks", r"docs/runbooks/.*\.md"),
     ("Decisions", r"docs/decisions/.*\.md"),
     ("Project", r"(CONTRIBUTING|CHANGELOG|SECURITY)\.md"),
     ("Results", r"bench/results/.*\.md"),

@@ -6,6 +6,8 @@
 #   scripts/setup.sh build demo       also the demo's text
 #   scripts/setup.sh build lint       also what `make lint` and `make format` use
 #   scripts/setup.sh build docs       also what `make docs` uses
+#   scripts/setup.sh kubernetes       what `make test-kubernetes` uses: Helm from its Go module, kubernetes-validate from PyPI, a
+#                                     Prometheus server, in build/kubernetes and build/tools
 #   scripts/setup.sh cuda             nvcc 13.0 and the headers of cuBLASLt, cuDNN and NCCL, from their Python packages into
 #                                     build/cuda; nothing where a toolkit with all of them is installed
 #   scripts/setup.sh cuda-libraries   also NVIDIA's libraries themselves, for -DZEROFLEET_BUNDLE_CUDA=ON
@@ -27,12 +29,18 @@ packages_of() {
     demo) echo bible-kjv bible-kjv-text ;;
     lint) echo clang clang-format clang-tidy shellcheck python3-pyflakes yamllint ;;
     docs) echo doxygen mkdocs mkdocs-material ;;
+    kubernetes)
+      echo python3
+      python3 -m venv --help >/dev/null 2>&1 || echo python3-venv
+      # It fetches a newer one.
+      command -v go >/dev/null || echo golang-go
+      ;;
     cuda | cuda-libraries)
       echo python3
       python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
       ;;
     *)
-      echo "setup.sh: unknown set '$1'; the sets are build, test, demo, lint, docs, cuda and cuda-libraries" >&2
+      echo "setup.sh: unknown set '$1'; the sets are build, test, demo, lint, docs, kubernetes, cuda and cuda-libraries" >&2
       exit 2
       ;;
   esac
@@ -111,7 +119,10 @@ else
   echo "setup: all packages are installed ($*)"
 fi
 case " $* " in
-  *" test "*) unpack_prometheus ;;
+  *" test "* | *" kubernetes "*) unpack_prometheus ;;
+esac
+case " $* " in
+  *" kubernetes "*) "$(dirname "$0")/../tests/kubernetes/tools.sh" ;;
 esac
 case " $* " in
   *" cuda-libraries "*) install_cuda --libraries ;;

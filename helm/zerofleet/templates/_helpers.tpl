@@ -1,0 +1,309 @@
+{{- /* Names, labels and the parts that several pods share. */ -}}
+
+{{- define "zerofleet.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "zerofleet.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "zerofleet.labels" -}}
+{{ include "zerofleet.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "zerofleet.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "zerofleet.config" -}}
+{{ toYaml .Values.config }}
+{{- end -}}
+
+{{- define "zerofleet.coordinatorHost" -}}
+{{ include "zerofleet.fullname" . }}-coordinator.{{ .Release.Namespace }}.svc
+{{- end -}}
+
+{{- define "zerofleet.checkpointClaim" -}}
+{{ .Values.checkpoints.existingClaim | default (printf "%s-checkpoints" (include "zerofleet.fullname" .)) }}
+{{- end -}}
+
+{{- define "zerofleet.coordinatorSecret" -}}
+{{ .Values.tls.coordinatorSecret | default (printf "%s-coordinator-tls" (include "zerofleet.fullname" .)) }}
+{{- end -}}
+
+{{- define "zerofleet.workerSecret" -}}
+{{ .Values.tls.workerSecret | default (printf "%s-worker-tls" (include "zerofleet.fullname" .)) }}
+{{- end -}}
+
+{{- define "zerofleet.priorityClass" -}}
+{{- if .Values.priorityClass.create -}}
+{{ .Values.priorityClass.name | default (include "zerofleet.fullname" .) }}
+{{- else -}}
+{{ .Values.priorityClass.name }}
+{{- end -}}
+{{- end -}}
+
+{{- define "zerofleet.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "zerofleet.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- /* What every pod of the fleet has. */ -}}
+{{- define "zerofleet.podBase" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext: {{- include "zerofleet.podSecurity" . | nindent 2 }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with include "zerofleet.priorityClass" . }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "zerofleet.image.fields" -}}
+image: {{ include "zerofleet.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+terminationMessagePolicy: FallbackToLogsOnError
+securityContext: {{- include "zerofleet.containerSecurity" . | nindent 2 }}
+{{- end -}}
+
+{{- /* Alive is whoever answers; ready is who trains, or has a fleet that does. By HTTP: a kubelet's gRPC probe has no certificate to show. */ -}}
+{{- define "zerofleet.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 2
+  failureThreshold: 60
+livenessProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end -}}
+
+{{- /* How a client of the coordinator shows who it is; the flags of `worker` and `status`. */ -}}
+{{- define "zerofleet.clientArgs" -}}
+- --coordinator={{ include "zerofleet.coordinatorHost" . }}:{{ .Values.coordinator.port }}
+{{- if .Values.auth.existingSecret }}
+- --token-file=/etc/zerofleet/auth/token
+{{- end }}
+{{- if .Values.tls.enabled }}
+- --tls-ca=/etc/zerofleet/tls/ca.crt
+- --tls-cert=/etc/zerofleet/tls/tls.crt
+- --tls-key=/etc/zerofleet/tls/tls.key
+- --tls-server-name=zerofleet-coordinator
+{{- end }}
+{{- end -}}
+
+{{- define "zerofleet.identityMounts" -}}
+{{- if .Values.auth.existingSecret }}
+- {name: auth, mountPath: /etc/zerofleet/auth, readOnly: true}
+{{- end }}
+{{- if .Values.tls.enabled }}
+- {name: tls, mountPath: /etc/zerofleet/tls, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- /* Of `token` and `operator-token` each pod gets what it needs: (dict "root" $ "items" (list ...) "tls" SECRET) */ -}}
+{{- define "zerofleet.identityVolumes" -}}
+{{- if .root.Values.auth.existingSecret }}
+- name: auth
+  secret:
+    secretName: {{ .root.Values.auth.existingSecret }}
+    defaultMode: 0440
+    items:
+      {{- range .items }}
+      - {key: {{ . }}, path: {{ . }}}
+      {{- end }}
+{{- end }}
+{{- if .root.Values.tls.enabled }}
+- name: tls
+  secret:
+    secretName: {{ .tls }}
+    defaultMode: 0440
+{{- end }}
+{{- end -}}
+
+{{- /* The pod of a worker, as the template of a Job. */ -}}
+{{- define "zerofleet.workerPod" -}}
+metadata:
+  labels: {{- include "zerofleet.labels" . | nindent 4 }}
+    app.kubernetes.io/component: worker
+  annotations:
+    checksum/config: {{ include "zerofleet.config" . | sha256sum }}
+spec:
+  {{- include "zerofleet.podBase" . | nindent 2 }}
+  subdomain: {{ include "zerofleet.fullname" . }}-workers
+  restartPolicy: Never
+  terminationGracePeriodSeconds: {{ .Values.workers.terminationGracePeriodSeconds }}
+  {{- with .Values.workers.runtimeClassName }}
+  runtimeClassName: {{ . }}
+  {{- end }}
+  {{- with .Values.workers.nodeSelector }}
+  nodeSelector: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.workers.affinity }}
+  affinity: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.workers.topologySpreadConstraints }}
+  topologySpreadConstraints:
+    {{- range . }}
+    {{- $default := dict "labelSelector" (dict "matchLabels" (include "zerofleet.workerSelector" $ | fromYaml)) }}
+    - {{- merge (deepCopy .) $default | toYaml | nindent 6 }}
+    {{- end }}
+  {{- end }}
+  tolerations:
+    - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: {{ .Values.workers.nodeLossSeconds }}}
+    - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: {{ .Values.workers.nodeLossSeconds }}}
+    {{- with .Values.workers.tolerations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  initContainers:
+    # A configuration that cannot work ends the pod here with exit code 2, and so the Job at once.
+    - name: check-config
+      {{- include "zerofleet.image.fields" . | nindent 6 }}
+      args: [plan, /etc/zerofleet/run.yaml]
+      resources: {{- toYaml .Values.workers.resources | nindent 8 }}
+      volumeMounts:
+        - {name: config, mountPath: /etc/zerofleet/run.yaml, subPath: run.yaml, readOnly: true}
+  containers:
+    - name: worker
+      {{- include "zerofleet.image.fields" . | nindent 6 }}
+      args:
+        - worker
+        {{- include "zerofleet.clientArgs" . | nindent 8 }}
+        - --device={{ .Values.config.device }}
+        - --threads={{ .Values.workers.threads }}
+        - --listen=0.0.0.0:{{ .Values.workers.port }}
+        - --advertise={{ include "zerofleet.workerHost" . }}.{{ include "zerofleet.fullname" . }}-workers.{{ .Release.Namespace }}.svc
+        - --metrics-port={{ .Values.metrics.port }}
+        - --log-level={{ .Values.logLevel }}
+        - --supervised
+        {{- with .Values.workers.interface }}
+        - --interface={{ . }}
+        {{- end }}
+      {{- with .Values.workers.env }}
+      env:
+        {{- range $name, $value := . }}
+        - {name: {{ $name }}, value: {{ $value | quote }}}
+        {{- end }}
+      {{- end }}
+      ports:
+        - {name: grpc, containerPort: {{ .Values.workers.port }}}
+        - {name: metrics, containerPort: {{ .Values.metrics.port }}}
+      {{- include "zerofleet.probes" . | nindent 6 }}
+      resources: {{- toYaml .Values.workers.resources | nindent 8 }}
+      volumeMounts:
+        - {name: checkpoints, mountPath: /checkpoints}
+        - {name: shm, mountPath: /dev/shm}
+        - {name: tmp, mountPath: /tmp}
+        {{- if .Values.data.existingClaim }}
+        - {name: data, mountPath: /data, readOnly: true}
+        {{- end }}
+        {{- include "zerofleet.identityMounts" . | nindent 8 }}
+        {{- with .Values.workers.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+  volumes:
+    - name: config
+      configMap: {name: {{ include "zerofleet.fullname" . }}-config}
+    - name: checkpoints
+      persistentVolumeClaim: {claimName: {{ include "zerofleet.checkpointClaim" . }}}
+    - name: shm
+      emptyDir: {medium: Memory, sizeLimit: {{ .Values.workers.sharedMemory }}}
+    - name: tmp
+      emptyDir: {}
+    {{- with .Values.data.existingClaim }}
+    - name: data
+      persistentVolumeClaim: {claimName: {{ . }}, readOnly: true}
+    {{- end }}
+    {{- include "zerofleet.identityVolumes" (dict "root" . "items" (list "token") "tls" (include "zerofleet.workerSecret" .)) | nindent 4 }}
+    {{- with .Values.workers.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+
+{{- define "zerofleet.workerSelector" -}}
+{{ include "zerofleet.selector" . }}
+app.kubernetes.io/component: worker
+{{- end -}}
+
+{{- define "zerofleet.coordinatorSelector" -}}
+{{ include "zerofleet.selector" . }}
+app.kubernetes.io/component: coordinator
+{{- end -}}
+
+{{- define "zerofleet.workerCount" -}}
+{{ add (int .Values.config.parallel.workers) (int .Values.config.restart.spares) }}
+{{- end -}}
+
+{{- /* A Job's template cannot change, so another template is another Job: its name ends in a digest of everything the workers are given. */ -}}
+{{- define "zerofleet.workersName" -}}
+{{- $given := list .Values.config .Values.workers .Values.image .Values.auth .Values.tls .Values.data .Values.checkpoints .Values.metrics.port .Values.coordinator.port .Values.kueue .Values.priorityClass .Values.logLevel .Values.commonLabels .Chart.Version -}}
+{{ include "zerofleet.fullname" . }}-workers-{{ $given | toJson | sha256sum | trunc 8 }}
+{{- end -}}
+
+{{- /* The host name that the Job's controller gives to a pod. */ -}}
+{{- define "zerofleet.workerHost" -}}
+{{ include "zerofleet.workersName" . }}-{{ if eq .Values.workers.kind "JobSet" }}workers-0-{{ end }}$(JOB_COMPLETION_INDEX)
+{{- end -}}
+
+{{- define "zerofleet.jobSpec" -}}
+completionMode: Indexed
+completions: {{ include "zerofleet.workerCount" . }}
+parallelism: {{ include "zerofleet.workerCount" . }}
+backoffLimitPerIndex: {{ .Values.workers.backoffLimitPerIndex }}
+# With more indexes lost than there are spares the fleet has no use for the others.
+maxFailedIndexes: {{ .Values.config.restart.spares }}
+{{- if ge (int .Values.workers.ttlSecondsAfterFinished) 0 }}
+ttlSecondsAfterFinished: {{ .Values.workers.ttlSecondsAfterFinished }}
+{{- end }}
+podReplacementPolicy: Failed
+podFailurePolicy:
+  rules:
+    # A bad configuration, bad data or a bad checkpoint: another pod would find the same.
+    - action: FailJob
+      onExitCodes: {operator: In, values: [2, 3]}
+    # Evicted, drained, preempted or on a lost node: nobody's fault.
+    - action: Ignore
+      onPodConditions:
+        - {type: DisruptionTarget, status: "True"}
+template: {{- include "zerofleet.workerPod" . | nindent 2 }}
+{{- end -}}

@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+"""The chart and deploy/: every rendering is valid for Kubernetes 1.29 to 1.34 and admitted at the `restricted` level, wrong
+values are refused, flags and metrics exist in the product, and what is made from something else is current.
+
+Helm and kubernetes-validate (scripts/setup.sh kubernetes) do the rendering and the strict validation. Where they are missing the
+tests that need them say so and are skipped, and the rendering in deploy/kubernetes stands in for the others. With --strict
+nothing may be skipped.
+"""
+import functools
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import update
+
+ROOT, CHART = update.ROOT, update.CHART
+VENV = ROOT / "build" / "kubernetes" / "venv" / "bin" / "python"
+if VENV.exists() and pathlib.Path(sys.prefix) != VENV.parent.parent:
+    os.execv(VENV, [str(VENV), *sys.argv])
+try:
+    import kubernetes_validate
+    import yaml
+except ImportError:
+    kubernetes_validate = yaml = None
+
+STRICT = "--strict" in sys.argv
+SKIPPED_SOME = 77  # the exit code that ctest takes for skipped; a failure is never hidden by it
+RELEASES = ("1.29", "1.30", "1.31", "1.32", "1.33", "1.34")
+# Of other controllers, whose schemas kubernetes-validate does not have; the product of their templates is looked at below.
+FOREIGN = {"JobSet", "Certificate", "ServiceMonitor", "PodMonitor", "PrometheusRule"}
+RESTRICTED_VOLUMES = {"name", "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected",
+                      "secret"}
+PROMTOOL = shutil.which("promtool") or str(ROOT / "build" / "tools" / "usr" / "bin" / "promtool")
+BINARY = pathlib.Path(os.environ.get("ZEROFLEET", ROOT / "build" / "zerofleet"))
+RULES = ROOT / "deploy" / "prometheus" / "zerofleet.rules.yml"
+METRIC = re.compile(r"\bzerofleet_(?:worker|coordinator)_[a-z_]+|\bzerofleet_build_info")
+
+# (the values, what the refusal has to name): --set arguments, each wrong in one place.
+WRONG_VALUES = [
+    ("replicas=3", "replicas"),
+    ("workers.count=3", "count"),
+    ("config.model.haeds=3", "haeds"),
+    ("config.parallel.workers=two", "/config/parallel/workers"),
+    ("config.parallel.zero_stage=4", "/config/parallel/zero_stage"),
+    ("config.device=tpu", "/config/device"),
+    ("config.checkpoint.dir=/data/run", "config.checkpoint.dir"),
+    ("workers.kind=Deployment", "/workers/kind"),
+    ("workers.threads=0", "/workers/threads"),
+    ("workers.sharedMemory=lots", "/workers/sharedMemory"),
+    ("coordinator.port=70000", "/coordinator/port"),
+    ("image.digest=latest", "/image/digest"),
+    ("logLevel=loud", "/logLevel"),
+    ("checkpoints.accessModes={ReadOnlyMany}", "/checkpoints/accessModes"),
+    ("tls.enabled=true", "tls.certManager.issuerName"),
+    ("auth.operatorToken=true", "auth.existingSecret"),
+    ("metrics.monitors.interval=often", "/metrics/monitors/interval"),
+]
+
+
+def value_sets():
+    return sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
+
+
+@functools.cache
+def render_set(name, *arguments):
+    return update.render("-f", str(CHART / "ci" / f"{name}-values.yaml"), *arguments)
+
+
+def documents(text):
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def pod_templates(objects):
+    """(name, pod spec) of everything that makes a pod."""
+    for each in objects:
+        name, spec = f"{each['kind']} {each['metadata']['name']}", each.get("spec", {})
+        if each["kind"] == "Pod":
+            yield name, spec
+        elif each["kind"] == "JobSet":
+            for job in spec["replicatedJobs"]:
+                yield name, job["template"]["spec"]["template"]["spec"]
+        elif "template" in spec:
+            yield name, spec["template"]["spec"]
+
+
+class Chart(unittest.TestCase):
+    def missing(self, what):
+        message = f"SKIPPED: {what}; scripts/setup.sh kubernetes installs it"
+        if STRICT:
+            self.fail(message)
+        self.skipTest(message)
+
+    def needs(self, helm=False, libraries=True):
+        if libraries and kubernetes_validate is None:
+            self.missing("kubernetes-validate is not there")
+        if helm and update.helm() is None:
+            self.missing("Helm is not there")
+
+    def rendering(self, name, *arguments):
+        rendered = render_set(name, *arguments)
+        self.assertEqual(rendered.returncode, 0, f"{name}: {rendered.stderr}")
+        return documents(rendered.stdout)
+
+    def renderings(self):
+        """Of each value set by Helm; without it, the committed one."""
+        if update.helm() is None:
+            print("SKIPPED: no Helm: only deploy/kubernetes/zerofleet.yaml is looked at", file=sys.stderr)
+            return {"deploy/kubernetes": documents(update.MANIFEST.read_text())}
+        return {name: self.rendering(name) for name in value_sets()}
+
+    def of_kind(self, objects, kind):
+        return [each for each in objects if each["kind"] == kind]
+
+    # --- what Kubernetes takes
+
+    def test_every_object_is_valid_in_every_release(self):
+        self.needs()
+        checked, seen = 0, set()
+        for name, objects in self.renderings().items():
+            for each in objects:
+                text = json.dumps(each)
+                if each["kind"] in FOREIGN or text in seen:
+                    continue
+                seen.add(text)
+                for release in RELEASES:
+                    try:
+                        kubernetes_validate.validate(each, release, strict=True)
+                    except kubernetes_validate.ValidationError as error:
+                        self.fail(f"{name}: {each['kind']} {each['metadata']['name']} in {release}: "
+                                  f"{list(error.path)}: {error.message}")
+                    checked += 1
+        self.assertGreaterEqual(checked, len(RELEASES) * 10)
+
+    def test_every_pod_is_admitted_at_the_restricted_level(self):
+        self.needs()
+        for name, objects in self.renderings().items():
+            pods = list(pod_templates(objects))
+            self.assertGreaterEqual(len(pods), 2, name)
+            for pod, spec in pods:
+                self.assertFalse({"hostNetwork", "hostPID", "hostIPC"} & spec.keys(), pod)
+                self.assertFalse(spec["automountServiceAccountToken"], pod)
+                self.assertTrue(spec["securityContext"]["runAsNonRoot"], pod)
+                self.assertEqual(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", pod)
+                for volume in spec.get("volumes", []):
+                    self.assertLessEqual(volume.keys(), RESTRICTED_VOLUMES, f"{name}: {pod}")
+                for container in spec["containers"] + spec.get("initContainers", []):
+                    context = container["securityContext"]
+                    self.assertFalse(context["allowPrivilegeEscalation"], pod)
+                    self.assertTrue(context["readOnlyRootFilesystem"], pod)
+                    self.assertEqual(context["capabilities"], {"drop": ["ALL"]}, pod)
+                    self.assertIn("requests", container["resources"], pod)
+
+    def test_the_job_does_what_recovery_needs(self):
+        self.needs(helm=True)
+        job = self.of_kind(self.rendering("spares"), "Job")[0]["spec"]
+        self.assertEqual((job["completionMode"], job["completions"], job["parallelism"]), ("Indexed", 4, 4))
+        self.assertEqual(job["template"]["spec"]["restartPolicy"], "Never")
+        self.assertEqual(job["maxFailedIndexes"], 2)
+        rules = {rule["action"]: rule for rule in job["podFailurePolicy"]["rules"]}
+        self.assertEqual(rules["FailJob"]["onExitCodes"], {"operator": "In", "values": [2, 3]})
+        self.assertEqual(rules["Ignore"]["onPodConditions"], [{"type": "DisruptionTarget", "status": "True"}])
+        losses = {each["key"]: each["tolerationSeconds"] for each in job["template"]["spec"]["tolerations"]}
+        self.assertEqual(losses, {"node.kubernetes.io/not-ready": 20, "node.kubernetes.io/unreachable": 20})
+        wrapped = self.of_kind(self.rendering("jobset"), "JobSet")[0]["spec"]["replicatedJobs"][0]["template"]["spec"]
+        plain = self.of_kind(self.rendering("cpu"), "Job")[0]["spec"]
+        for key in plain.keys() - {"template"}:
+            self.assertEqual(wrapped[key], plain[key], key)
+
+    def test_other_values_make_another_job(self):
+        self.needs(helm=True)
+        def name(*arguments):
+            return self.of_kind(self.rendering("cpu", *arguments), "Job")[0]["metadata"]["name"]
+        self.assertEqual(name(), name())
+        for change in ("config.steps=7", "workers.threads=2", "image.tag=other", "metrics.port=9500", "auth.existingSecret=s"):
+            self.assertNotEqual(name("--set", change), name(), change)
+        self.assertEqual(name("--set", "coordinator.state.size=1Gi"), name())
+
+    def test_services_and_workers_meet(self):
+        """The names in the workers' arguments are those of the services that select the pods they are meant for."""
+        self.needs()
+        for name, objects in self.renderings().items():
+            services = {each["metadata"]["name"]: each["spec"] for each in self.of_kind(objects, "Service")}
+            for service in services.values():
+                self.assertEqual(service["clusterIP"], "None")
+                self.assertTrue(service["publishNotReadyAddresses"])
+            for pod, spec in pod_templates(objects):
+                for container in spec["containers"]:
+                    called = re.search(r"--coordinator=([^.]+)\.default\.svc:(\d+)", " ".join(container["args"]))
+                    if not called:
+                        continue
+                    service = services[called.group(1)]
+                    self.assertEqual(service["selector"]["app.kubernetes.io/component"], "coordinator", f"{name}: {pod}")
+                    self.assertIn(int(called.group(2)), [port["port"] for port in service["ports"]])
+                if "subdomain" in spec:
+                    self.assertEqual(services[spec["subdomain"]]["selector"]["app.kubernetes.io/component"], "worker")
+
+    def test_what_was_asked_for_is_there(self):
+        """One object of each switch, and nothing where it is off."""
+        self.needs(helm=True)
+        base = {each["kind"] for each in self.rendering("cpu")}
+        for name, wanted in (("tls-cert-manager", "Certificate"), ("observed", "ServiceMonitor"), ("observed", "PodMonitor"),
+                             ("observed", "PrometheusRule"), ("priority", "PriorityClass"), ("jobset", "JobSet")):
+            self.assertTrue(self.of_kind(self.rendering(name), wanted), f"{name}: no {wanted}")
+            self.assertNotIn(wanted, base)
+        self.assertFalse({"NetworkPolicy", "PodDisruptionBudget"} & {each["kind"] for each in self.rendering("open")})
+        self.assertFalse(self.of_kind(self.rendering("existing-claims"), "PersistentVolumeClaim"))
+        kueue = self.of_kind(self.rendering("kueue"), "Job")[0]
+        self.assertTrue(kueue["spec"]["suspend"])
+        self.assertEqual(kueue["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "training")
+        rules = self.of_kind(self.rendering("observed"), "PrometheusRule")[0]["spec"]["groups"]
+        urls = [rule["annotations"]["runbook_url"] for group in rules for rule in group["rules"] if "alert" in rule]
+        self.assertTrue(urls and all(url.startswith("https://wiki.example/zerofleet/") for url in urls), urls)
+        dashboards = [each for each in self.of_kind(self.rendering("observed"), "ConfigMap") if "dashboards" in each["metadata"]["name"]]
+        self.assertEqual(len(dashboards[0]["data"]), len(list((ROOT / "deploy" / "grafana").glob("*.json"))))
+        for text in dashboards[0]["data"].values():
+            json.loads(text)
+        for name in ("tls-secrets", "tls-cert-manager", "auth"):
+            for pod, spec in pod_templates(self.rendering(name)):
+                mounted = {mount["name"] for container in spec["containers"] for mount in container["volumeMounts"]}
+                self.assertIn("auth" if name == "auth" else "tls", mounted, f"{name}: {pod}")
+                self.assertLessEqual(mounted, {volume["name"] for volume in spec["volumes"]} | {"state"}, f"{name}: {pod}")
+
+    # --- what people may write
+
+    def test_wrong_values_are_refused(self):
+        self.needs(helm=True, libraries=False)
+        for setting, named in WRONG_VALUES:
+            flag = "--set-string" if setting in ("config.device=tpu", "image.digest=latest") else "--set"
+            refused = update.render(flag, setting)
+            self.assertNotEqual(refused.returncode, 0, f"{setting} is taken")
+            self.assertIn(named, refused.stderr.replace("'", "/").replace(".", "/") + refused.stderr, setting)
+
+    def test_every_value_is_documented_and_in_the_schema(self):
+        schema = json.loads(update.SCHEMA.read_text())
+        for path, _, comment in update.values():
+            self.assertTrue(comment, f"values.yaml: {path} has no comment that begins with '# -- '")
+            node = schema
+            for key in path.split("."):
+                self.assertIn(key, node["properties"], f"{path} is not in values.schema.json")
+                node = node["properties"][key]
+
+    def test_every_value_is_used(self):
+        templates = "".join(path.read_text() for path in (CHART / "templates").rglob("*") if path.is_file())
+        for path, _, _ in update.values():
+            if path.startswith("config."):
+                continue  # all of it is the run's configuration
+            last = path.split(".")[-1]
+            self.assertRegex(templates, rf"\.{last}\b", f"no template uses {path}")
+
+    def test_what_is_made_is_current(self):
+        self.assertEqual(update.SCHEMA.read_text(), update.schema(), "values.schema.json: run tests/kubernetes/update.py")
+        self.assertEqual(update.README.read_text(), update.readme(), "README.md: run tests/kubernetes/update.py")
+        checked = subprocess.run([sys.executable, str(ROOT / "deploy" / "grafana" / "dashboards.py"), "--check"], capture_output=True,
+                                 text=True, check=False)
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+
+    def test_the_manifest_is_the_charts(self):
+        self.needs(helm=True, libraries=False)
+        self.assertEqual(update.MANIFEST.read_text(), update.manifest(), "run tests/kubernetes/update.py")
+
+    # --- what the product has
+
+    def test_the_product_has_every_flag(self):
+        self.needs()
+        if not BINARY.exists():
+            self.missing(f"{BINARY} is not built")
+        flags = {}
+        for name, objects in self.renderings().items():
+            for _, spec in pod_templates(objects):
+                for container in spec["containers"] + spec.get("initContainers", []):
+                    command = container["args"][0]
+                    for argument in container["args"][1:]:
+                        if argument.startswith("--"):
+                            flags.setdefault(command, {})[argument.split("=")[0]] = name
+        for path in [*(ROOT / "deploy" / "systemd").glob("*.service"), *(ROOT / "deploy" / "slurm").glob("*.sbatch")]:
+            for command, rest in re.findall(r"zerofleet\"? (coordinator|worker) ((?:\\\n|[^\n&])*)", path.read_text()):
+                flags.setdefault(command, {}).update((flag, path.name) for flag in re.findall(r"(?<= )--[a-z-]+", rest))
+        self.assertGreaterEqual(flags.keys(), {"coordinator", "worker", "status"})
+        self.assertIn("--local-rank", flags["worker"])
+        self.assertIn("--report", flags["coordinator"])
+        for command, used in flags.items():
+            known = subprocess.run([str(BINARY), command, "--help"], capture_output=True, text=True, check=True).stdout
+            for flag, name in used.items():
+                self.assertRegex(known, rf"(?m)^  {flag}\b", f"{name}: zerofleet {command} has no {flag}")
+
+    def test_the_products_plan_takes_the_configuration(self):
+        """What the init container runs: a good configuration passes, a bad one ends with the code that fails the Job."""
+        self.needs()
+        if not BINARY.exists():
+            self.missing(f"{BINARY} is not built")
+        config = self.of_kind(documents(update.MANIFEST.read_text()), "ConfigMap")[0]["data"]["run.yaml"]
+        for text, code in ((config, 0), (config.replace("workers: 2", "workers: 3"), 2)):
+            with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+                file.write(text)
+                file.flush()
+                plan = subprocess.run([str(BINARY), "plan", file.name], capture_output=True, text=True, check=False)
+            self.assertEqual(plan.returncode, code, plan.stderr)
+
+    def test_every_metric_exists(self):
+        known = set(METRIC.findall((ROOT / "docs" / "metrics.md").read_text()))
+        recorded = set(re.findall(r"record: (\S+)", RULES.read_text()))
+        used = 0
+        for path in [RULES, *sorted((ROOT / "deploy" / "grafana").glob("*.json"))]:
+            text = path.read_text()
+            for metric in METRIC.findall(text):
+                base = re.sub(r"_(bucket|sum|count)$", "", metric)
+                self.assertTrue(metric in known or base in known, f"{path.name}: docs/metrics.md has no {metric}")
+                used += 1
+            self.assertLessEqual(set(re.findall(r"zerofleet:[a-z_]+", text)), recorded, path.name)
+        self.assertGreater(used, 50)
+
+    def test_every_alert_has_a_severity_and_a_runbook(self):
+        alerts = re.findall(r"- alert: (\S+)(.*?)(?=\n      - alert:|\n  - name:|\Z)", RULES.read_text(), flags=re.S)
+        self.assertGreaterEqual(len(alerts), 12)
+        pages = {path.stem: path.read_text() for path in (ROOT / "docs" / "runbooks").glob("*.md")}
+        for alert, text in alerts:
+            self.assertRegex(text, r"severity: (warning|critical)", alert)
+            page = re.search(r"runbook_url: https://zerofleet\.example/runbooks/(\S+)\.html", text)
+            self.assertIn(f"# {alert}\n", pages[page.group(1)])
+            self.assertIn(f"({page.group(1)}.md)", pages["README"])
+
+    def test_prometheus_takes_the_rules_and_they_fire(self):
+        if not os.access(PROMTOOL, os.X_OK):
+            self.missing("promtool is not there")
+        folder = RULES.parent
+        for command in (["check", "config", "prometheus.yml"], ["test", "rules", "zerofleet.rules_test.yml"]):
+            ran = subprocess.run([PROMTOOL, *command], cwd=folder, capture_output=True, text=True, check=False)
+            self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+
+    def test_every_expression_of_the_dashboards_parses(self):
+        if not os.access(PROMTOOL, os.X_OK):
+            self.missing("promtool is not there")
+        expressions = []
+        for path in sorted((ROOT / "deploy" / "grafana").glob("*.json")):
+            dashboard = json.loads(path.read_text())
+            self.assertEqual({each["name"] for each in dashboard["templating"]["list"]}, {"datasource", "namespace", "run"})
+            expressions += [each["expr"] for each in dashboard["annotations"]["list"]]
+            expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+        rules = [{"record": f"x:y{number}", "expr": re.sub(r"\$(namespace|run)", ".*", expression)}
+                 for number, expression in enumerate(expressions)]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:  # JSON is YAML
+            json.dump({"groups": [{"name": "dashboards", "rules": rules}]}, file)
+            file.flush()
+            checked = subprocess.run([PROMTOOL, "check", "rules", file.name], capture_output=True, text=True, check=False)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+
+if __name__ == "__main__":
+    result = unittest.main(argv=[argument for argument in sys.argv if argument != "--strict"], verbosity=2, exit=False).result
+    sys.exit(1 if not result.wasSuccessful() else SKIPPED_SOME if result.skipped or update.helm() is None else 0)
