@@ -8,17 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/kill_point.h"
 #include "base/status.h"
-#include "coordinator/ownership.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/collective/factory.h"
+#include "worker/trainer/failure_report.h"
+#include "worker/trainer/partition_check.h"
 #include "worker/trainer/peer_pages.h"
 #include "worker/trainer/snapshot_rounds.h"
 #include "worker/trainer/training_run.h"
-#include "worker/zero/disagreement.h"
 #include "worker/zero/divergence.h"
 
 namespace zerofleet::trainer {
@@ -33,35 +32,8 @@ struct SaveTry {
   auto operator<=>(const SaveTry&) const = default;  // NOLINT(modernize-use-nullptr): of its own making
 };
 
-v1::Failure FailureOf(const absl::Status& status, int64_t step) {
-  v1::Failure failure;
-  failure.set_code(static_cast<int>(status.code()));
-  failure.set_message(std::string(status.message()));
-  failure.set_step(step);
-  if (std::optional<v1::Disagreement> disagreement = zero::DisagreementOf(status)) {
-    *failure.mutable_disagreement() = *std::move(disagreement);
-  }
-  if (std::optional<v1::Divergence> divergence = zero::DivergenceOf(status)) {
-    *failure.mutable_divergence() = *std::move(divergence);
-  }
-  return failure;
-}
-
 absl::Status StoppedEarly(const std::string& reason) {
   return absl::CancelledError(absl::StrCat("stopped before training began: ", reason));
-}
-
-// Both sides compute who owns what with one function (PartitionMap): this worker must come to what it was told.
-absl::Status CheckPartition(const v1::Assignment& assignment, const parallel::Group& data,
-                            const coordinator::PartitionMap& partition) {
-  const std::string mine = coordinator::PartitionDigest(partition);
-  const bool same = assignment.partition_digest() == mine &&
-                    coordinator::RangesOf(assignment.owned()) == partition.StoredRanges(data.rank);
-  if (same) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the partition of the training state differs: the coordinator has ",
-                   absl::CHexEscape(assignment.partition_digest().substr(0, mine.size())), ", this worker ", mine,
-                   "; both must run the same executable"));
 }
 
 class WorkerRun {

@@ -1,0 +1,27 @@
+// From a status to the message; see failure_report.h.
+#include "worker/trainer/failure_report.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "worker/zero/disagreement.h"
+#include "worker/zero/divergence.h"
+
+namespace zerofleet::trainer {
+
+v1::Failure FailureOf(const absl::Status& status, int64_t step) {
+  v1::Failure failure;
+  failure.set_code(static_cast<int>(status.code()));
+  failure.set_message(std::string(status.message()));
+  failure.set_step(step);
+  if (std::optional<v1::Disagreement> disagreement = zero::DisagreementOf(status)) {
+    *failure.mutable_disagreement() = *std::move(disagreement);
+  }
+  if (std::optional<v1::Divergence> divergence = zero::DivergenceOf(status)) {
+    *failure.mutable_divergence() = *std::move(divergence);
+  }
+  return failure;
+}
+
+}  // namespace zerofleet::trainer
