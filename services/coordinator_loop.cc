@@ -116,11 +116,7 @@ absl::StatusOr<coordinator::MemberId> CoordinatorLoop::OpenSession(SessionSink* 
   }
   ++silent_;
   sessions_[++last_member_] = {sink, clock_.MonotonicSeconds()};
-  if (!end_) return last_member_;
-  v1::CoordinatorMessage complete;
-  complete.mutable_complete();
-  if (end_->ok()) sink->Send(std::move(complete));
-  sink->Close();  // came after the run
+  if (end_ && !end_->ok()) sink->Close();  // came after the run
   return last_member_;
 }
 
@@ -128,10 +124,21 @@ void CoordinatorLoop::Receive(coordinator::MemberId member, v1::WorkerMessage me
   {
     absl::MutexLock lock(&sessions_mutex_);
     auto session = sessions_.find(member);
-    if (session != sessions_.end() && !std::exchange(session->second.has_spoken, true)) --silent_;
+    if (session != sessions_.end() && !std::exchange(session->second.has_spoken, true)) {
+      --silent_;
+      // It has said who it is, so that it reads the answer: an answer to nobody's question could end the stream first.
+      if (end_ && end_->ok() && message.has_hello()) return TellComplete(*session->second.sink);
+    }
   }
   PassKillPoints(message);
   Step(coordinator::MessageReceived{member, std::move(message)});
+}
+
+void CoordinatorLoop::TellComplete(SessionSink& sink) {
+  v1::CoordinatorMessage complete;
+  complete.mutable_complete();
+  sink.Send(std::move(complete));
+  sink.Close();
 }
 
 void CoordinatorLoop::SessionEnded(coordinator::MemberId member, const std::string& cause) {

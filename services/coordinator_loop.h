@@ -110,6 +110,7 @@ class CoordinatorLoop {
   void OnStorageFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseAll(const absl::Status& end);
   void RefuseTheSilent();
+  static void TellComplete(SessionSink& sink);  // for who comes after the run
   void Log(const coordinator::Output& output);
   void Observe() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TickUntilShutDown();
