@@ -33,9 +33,10 @@ test: ## runs every test: unit, sanitizers, fuzz targets, integration
 	@scripts/setup.sh cuda || echo "setup: no CUDA toolchain: the GPU code is not compiled, everything else is tested"
 	@tests/run_all.sh $(JOBS)
 
-test-kubernetes: ## renders the chart by Helm, validates it strictly, and tries the rules; minutes the first time
+test-kubernetes: ## renders and validates the chart, and installs it into a real API server; 20 minutes the first time
 	@scripts/setup.sh kubernetes
 	@tests/kubernetes/chart_check.py --strict
+	@tests/kubernetes/api_check.py
 
 mutants: ## expects each of the faults in tests/mutants to turn a test red; ROOM=name for one room's
 	@scripts/setup.sh build

@@ -1,11 +1,14 @@
 #!/bin/sh
 # Makes what `make test-kubernetes` uses, each once, in build/kubernetes:
 #
-#   bin/helm     Helm, built from the Go module that tools/go.mod pins
-#   venv         Python with kubernetes-validate, which has the schemas of Kubernetes 1.29 to 1.34
-#   go           where no new enough Go is on the PATH: the toolchain's module, fetched with Debian's older Go
+#   bin/helm               Helm, built from the Go module that tools/helm pins
+#   bin/kube-apiserver,    the API server, and kubectl where there is none, from the module that tools/control_plane pins
+#   bin/kubectl
+#   debian/usr/bin/etcd    etcd, unpacked from Debian's package rather than installed, which would start a server
+#   venv                   Python with kubernetes-validate, which has the schemas of Kubernetes 1.29 to 1.34
+#   go                     where no new enough Go is on the PATH: the toolchain's module, fetched with Debian's older Go
 #
-# `scripts/setup.sh kubernetes` runs it. The first time takes several minutes of both cores.
+# `scripts/setup.sh kubernetes` runs it. The first time takes some 20 minutes of a core.
 set -eu
 cd "$(dirname "$0")/../.."
 made=$PWD/build/kubernetes
@@ -15,7 +18,7 @@ mkdir -p "$made/bin"
 
 # The version of `$1` is at least that of tools/go.mod.
 is_new_enough() {
-  wanted=$(sed -n 's/^go //p' "$tools/go.mod")
+  wanted=$(sed -n 's/^go //p' "$tools/helm/go.mod")
   has=$("$1" env GOVERSION 2>/dev/null | sed 's/^go//')
   [ -n "$has" ] && [ "$(printf '%s\n%s\n' "$wanted" "$has" | sort -V | head -n 1)" = "$wanted" ]
 }
@@ -36,11 +39,34 @@ find_go() {
   go=$made/go/bin/go
 }
 
-if [ ! -x "$made/bin/helm" ] || [ -n "$(find "$tools/go.mod" -newer "$made/bin/helm")" ]; then
+# build MODULE PROGRAM PACKAGE LDFLAGS: PROGRAM in bin/, anew when its pins change.
+build() {
+  pins=$tools/$1/go.mod
+  if [ -x "$made/bin/$2" ] && [ -z "$(find "$pins" -newer "$made/bin/$2")" ]; then
+    return
+  fi
   find_go
-  echo "setup: building Helm into build/kubernetes/bin"
-  (cd "$tools" && GOBIN="$made/bin" GOFLAGS=-mod=readonly "$go" install -ldflags '-s -w' helm.sh/helm/v4/cmd/helm)
-  touch "$made/bin/helm"
+  echo "setup: building $2 into build/kubernetes/bin"
+  (cd "$tools/$1" && GOBIN="$made/bin" GOFLAGS=-mod=readonly CGO_ENABLED=0 "$go" install -ldflags "-s -w $4" "$3")
+  touch "$made/bin/$2"
+}
+
+# Helm asks the server for its version, which release builds are told.
+version=$(sed -n 's/.*k8s\.io\/kubernetes v\(1\.[0-9.]*\).*/v\1/p' "$tools/control_plane/go.mod" | head -n 1)
+minor=$(echo "$version" | cut -d . -f 2)
+stamp=
+for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+  stamp="$stamp -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=$minor"
+done
+
+build helm helm helm.sh/helm/v4/cmd/helm ''
+build control_plane kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver "$stamp"
+command -v kubectl >/dev/null || build control_plane kubectl k8s.io/kubernetes/cmd/kubectl "$stamp"
+
+if [ ! -x "$made/debian/usr/bin/etcd" ]; then
+  echo "setup: unpacking the package etcd-server into build/kubernetes/debian"
+  mkdir -p "$made/debian"
+  (cd "$made/debian" && apt-get -q download etcd-server </dev/null && dpkg -x etcd-server_*.deb . && rm etcd-server_*.deb)
 fi
 if [ ! -x "$made/venv/bin/python" ] || ! "$made/venv/bin/python" -c 'import kubernetes_validate' 2>/dev/null; then
   echo "setup: installing kubernetes-validate into build/kubernetes/venv"

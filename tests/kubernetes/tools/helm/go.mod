@@ -1,4 +1,4 @@
-module zerofleet.example/tests/kubernetes/tools
+module zerofleet.example/tests/kubernetes/tools/helm
 
 go 1.26.0
 
