@@ -209,6 +209,9 @@ class Chart(unittest.TestCase):
             self.assertTrue(self.of_kind(self.rendering(name), wanted), f"{name}: no {wanted}")
             self.assertNotIn(wanted, base)
         self.assertFalse({"NetworkPolicy", "PodDisruptionBudget"} & {each["kind"] for each in self.rendering("open")})
+        budget = self.of_kind(self.rendering("cpu", "--set", "config.parallel.workers=5,config.restart.spares=1,"
+                                                             "podDisruptionBudget.maxUnavailable=2"), "PodDisruptionBudget")[0]
+        self.assertEqual(budget["spec"].get("minAvailable"), 4, "of the pods of a Job a budget can say only that")
         self.assertFalse(self.of_kind(self.rendering("existing-claims"), "PersistentVolumeClaim"))
         kueue = self.of_kind(self.rendering("kueue"), "Job")[0]
         self.assertTrue(kueue["spec"]["suspend"])
