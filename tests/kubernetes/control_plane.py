@@ -53,7 +53,7 @@ class ControlPlane:
                    "--bind-address=127.0.0.1", f"--cert-dir={self.work}/certs", f"--token-auth-file={self.work}/tokens.csv",
                    "--authorization-mode=AlwaysAllow", "--service-cluster-ip-range=10.96.0.0/24",
                    "--service-account-issuer=https://zerofleet.test", f"--service-account-key-file={accounts}",
-                   f"--service-account-signing-key-file={accounts}")
+                   f"--service-account-signing-key-file={accounts}", "--kubelet-preferred-address-types=InternalIP")
         deadline = time.monotonic() + DEADLINE
         while self.command("kubectl", "get", "--raw", "/readyz").stdout != "ok":
             for process in self.processes:

@@ -4,11 +4,13 @@
 #   bin/helm               Helm, built from the Go module that tools/helm pins
 #   bin/kube-apiserver,    the API server, and kubectl where there is none, from the module that tools/control_plane pins
 #   bin/kubectl
-#   debian/usr/bin/etcd    etcd, unpacked from Debian's package rather than installed, which would start a server
+#   bin/kube-controller-manager, kube-scheduler and kubelet, which run pods, from the module that tools/node pins
+#   debian                 etcd, containerd, runc and the plugins of the Container Network Interface, unpacked from Debian's packages
+#                          rather than installed, which would start servers
 #   venv                   Python with kubernetes-validate, which has the schemas of Kubernetes 1.29 to 1.34
 #   go                     where no new enough Go is on the PATH: the toolchain's module, fetched with Debian's older Go
 #
-# `scripts/setup.sh kubernetes` runs it. The first time takes some 20 minutes of a core.
+# `scripts/setup.sh kubernetes` runs it. The first time takes some 30 minutes of a core.
 set -eu
 cd "$(dirname "$0")/../.."
 made=$PWD/build/kubernetes
@@ -63,11 +65,23 @@ build helm helm helm.sh/helm/v4/cmd/helm ''
 build control_plane kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver "$stamp"
 command -v kubectl >/dev/null || build control_plane kubectl k8s.io/kubernetes/cmd/kubectl "$stamp"
 
-if [ ! -x "$made/debian/usr/bin/etcd" ]; then
-  echo "setup: unpacking the package etcd-server into build/kubernetes/debian"
-  mkdir -p "$made/debian"
-  (cd "$made/debian" && apt-get -q download etcd-server </dev/null && dpkg -x etcd-server_*.deb . && rm etcd-server_*.deb)
-fi
+for program in kube-controller-manager kube-scheduler kubelet; do
+  build node "$program" "k8s.io/kubernetes/cmd/$program" "$stamp"
+done
+
+# unpack PACKAGE FILE: the package in debian/, unless its FILE is there.
+unpack() {
+  if [ ! -e "$made/debian/$2" ]; then
+    echo "setup: unpacking the package $1 into build/kubernetes/debian"
+    mkdir -p "$made/debian"
+    (cd "$made/debian" && apt-get -q download "$1" </dev/null && dpkg -x "$1"_*.deb . && rm "$1"_*.deb)
+  fi
+}
+unpack etcd-server usr/bin/etcd
+unpack containerd usr/bin/containerd
+unpack runc usr/sbin/runc
+unpack containernetworking-plugins usr/lib/cni/bridge
+
 if [ ! -x "$made/venv/bin/python" ] || ! "$made/venv/bin/python" -c 'import kubernetes_validate' 2>/dev/null; then
   echo "setup: installing kubernetes-validate into build/kubernetes/venv"
   python3 -m venv "$made/venv"
