@@ -28,6 +28,7 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
 }
 
 constexpr char kRollbacksKey[] = "rollbacks";
+constexpr int64_t kMostSamples = 4'000'000'000'000'000'000;  // as in a manifest; a step's samples on top fit 64 bits
 struct RollbackKey {
   const char* name;
   int64_t coordinator::Rollback::*value;
@@ -50,7 +51,7 @@ absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::stri
     for (const RollbackKey& key : kRollbackKeys) {
       good = good && entry.contains(key.name) && entry[key.name].is_number_integer();
       if (good) rollback.*key.value = entry[key.name].get<int64_t>();
-      good = good && rollback.*key.value >= key.smallest;
+      good = good && rollback.*key.value >= key.smallest && rollback.*key.value <= kMostSamples;
     }
     if (!good || rollback.first_sample > rollback.end_sample) return Damaged(path, "holds a rollback that cannot be");
     rollback.cause = entry[kCauseKey].get<std::string>();

@@ -64,7 +64,10 @@ TEST_F(CoordinatorStateTest, DamageIsRefusedByName) {
                            "{\"format_version\": 2, \"generation\": 7, \"last_committed_step\": 1, \"rollbacks\": [1]}",
                            "{\"format_version\": 2, \"generation\": 7, \"last_committed_step\": 1, \"rollbacks\": "
                            "[{\"step\": 3, \"resumed_step\": 0, \"first_sample\": 9, \"end_sample\": 8, "
-                           "\"cause\": \"nan\"}]}"}) {
+                           "\"cause\": \"nan\"}]}",
+                           "{\"format_version\": 2, \"generation\": 7, \"last_committed_step\": 1, \"rollbacks\": "
+                           "[{\"step\": 3, \"resumed_step\": 0, \"first_sample\": 8, "
+                           "\"end_sample\": 9223372036854775807, \"cause\": \"nan\"}]}"}) {
     absl::Status status = StatusOfText(text);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(CoordinatorStatePath(dir_))) << text;
