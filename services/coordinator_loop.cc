@@ -12,6 +12,7 @@ namespace zerofleet::services {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr absl::Duration kPersistPause = absl::Milliseconds(100);
 constexpr size_t kMostOutputs = 65'536;  // minutes of storage that does not answer
 constexpr size_t kMostLogLine = 2048;    // bytes; a manifest's tensor table alone can be 100 KB
 
@@ -237,7 +238,20 @@ absl::Status CoordinatorLoop::Do(coordinator::PublishEvent& publish) {
   return absl::OkStatus();
 }
 
-absl::Status CoordinatorLoop::Do(coordinator::PersistState& persist) { return hooks_.persist(persist.state); }
+// A directory that was removed under the write is made anew by the next one, and a full disk may have room again.
+absl::Status CoordinatorLoop::Do(coordinator::PersistState& persist) {
+  absl::Status saved = hooks_.persist(persist.state);
+  if (!saved.ok()) log_.Push(LogLevel::kWarning, absl::StrCat("the state is not saved yet: ", saved.message()));
+  const absl::Time deadline = absl::Now() + hooks_.persist_patience;
+  while (!saved.ok() && absl::Now() < deadline) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (mutex_.AwaitWithTimeout(absl::Condition(this, &CoordinatorLoop::giving_up), kPersistPause)) break;
+    }
+    saved = hooks_.persist(persist.state);
+  }
+  return saved;
+}
 
 absl::Status CoordinatorLoop::Do(coordinator::SetAside& aside) { return hooks_.set_aside(aside.path); }
 

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "coordinator/coordinator.h"
 #include "services/event_log.h"
@@ -39,6 +40,8 @@ class SessionSink {
 // What the loop asks of the world; each may block for as long as storage takes.
 struct CoordinatorHooks {
   std::function<absl::Status(const coordinator::CoordinatorState&)> persist;
+  // How long a state that cannot be saved is tried again: nothing that rests on it is carried out meanwhile.
+  absl::Duration persist_patience = absl::Seconds(10);
   // Moves a damaged step directory out of the way.
   std::function<absl::Status(const std::string&)> set_aside;
   // Keeps what the ranks of a lost view were doing. What cannot be kept is a warning in the log.
@@ -126,6 +129,9 @@ class CoordinatorLoop {
   bool ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mutex_) { return end_.has_value(); }
   bool no_sessions() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mutex_) { return sessions_.empty(); }
   bool output_due() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shutting_down_ || !outputs_.empty(); }
+  bool giving_up() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return shutting_down_ || abandoned_ || coordinator_.fleet().phase == coordinator::Phase::kFailed;
+  }
   bool save_due() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shutting_down_ || !saves_.empty(); }
 
   const CoordinatorHooks hooks_;

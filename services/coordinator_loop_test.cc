@@ -58,6 +58,7 @@ class CoordinatorLoopTest : public testing::Test {
  protected:
   CoordinatorLoopTest() {
     hooks_.persist = [](const coordinator::CoordinatorState&) { return absl::OkStatus(); };
+    hooks_.persist_patience = absl::ZeroDuration();
     hooks_.set_aside = [](const std::string&) { return absl::OkStatus(); };
     hooks_.discard = [](const coordinator::DiscardSave&) {};
     hooks_.commit = [](const v1::CheckpointManifest&) { return coordinator::CommittedStep{"dir/step-1", {}}; };
@@ -162,6 +163,19 @@ TEST_F(CoordinatorLoopTest, SlowStorageDelaysNoMessageAndNothingIsToldBeforeItIs
   saved.Notify();
   worker.join();
   EXPECT_TRUE(sink_.Await(v1::CoordinatorMessage::kAssignment));
+}
+
+TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedForAMomentEndsNothingAndNothingIsToldBeforeItIs) {
+  hooks_.persist_patience = kPatience;
+  int tries = 0;  // of the carrier alone
+  hooks_.persist = [&](const coordinator::CoordinatorState&) {
+    EXPECT_EQ(sink_.Count(v1::CoordinatorMessage::kAssignment), 0);
+    return ++tries < 3 ? absl::NotFoundError("the directory was removed") : absl::OkStatus();
+  };
+  Start();
+  Train();
+  EXPECT_EQ(tries, 3);
+  EXPECT_EQ(loop_->GetStatus().phase(), "training");
 }
 
 TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedFailsARunThatWouldHaveEnded) {
