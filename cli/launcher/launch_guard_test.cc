@@ -19,12 +19,25 @@ void SendsItself(int signal) {
   absl::Notification().WaitForNotification();
 }
 
+bool StopsOnHangup() {
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  const sigset_t stopping = StopSignals().Stopping();
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  return sigismember(&stopping, SIGHUP) == 1;
+}
+
 TEST(LaunchGuardDeathTest, ASignalEndsAStartAtOnce) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(SendsItself(SIGTERM), testing::ExitedWithCode(143),
               "^zerofleet: stopped by SIGTERM before the run started");
   EXPECT_EXIT(SendsItself(SIGINT), testing::ExitedWithCode(130),
               "^zerofleet: stopped by SIGINT before the run started");
+}
+
+TEST(LaunchGuardDeathTest, SoDoesAHangup) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  if (!StopsOnHangup()) GTEST_SKIP() << "NOT TESTED: this test runs under nohup";
   EXPECT_EXIT(SendsItself(SIGHUP), testing::ExitedWithCode(143),
               "^zerofleet: stopped by SIGHUP before the run started");
 }
