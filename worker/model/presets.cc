@@ -1,4 +1,5 @@
-// The table of named sizes: GPT-2's four (Radford et al. 2019, table 2) and small ones for one machine.
+// The table of named sizes: GPT-2's four (Radford et al. 2019, table 2), small ones for one machine, and those that
+// ZeRO trains or plans for (Rajbhandari et al. 2020, §9 and §10), with heads of 128 or as published.
 #include "worker/model/presets.h"
 
 namespace zerofleet::model {
@@ -13,6 +14,14 @@ constexpr ModelPreset kPresets[] = {
     {"gpt2-355m", "gpt2", 24, 1024, 16, 1024, 50257},
     {"gpt2-774m", "gpt2", 36, 1280, 20, 1024, 50257},
     {"gpt2-1558m", "gpt2", 48, 1600, 25, 1024, 50257},
+    {"zero-8b", "gpt2", 72, 3072, 24, 1024, 50257},
+    {"zero-13b", "gpt2", 62, 4096, 32, 1024, 50257},
+    {"zero-40b", "gpt2", 88, 6144, 48, 1024, 50257},
+    {"zero-60b", "gpt2", 132, 6144, 48, 1024, 50257},
+    {"zero-100b", "gpt2", 125, 8192, 64, 1024, 50257},
+    {"zero-170b", "gpt2", 212, 8192, 64, 1024, 50257},
+    {"zero-1t", "gpt2", 128, 25600, 160, 1024, 50257},
+    {"turing-nlg-17b", "gpt2", 78, 4256, 28, 1024, 50257},
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // The tensor table: sizes of the published models, a flat space without gaps, refusals.
 #include "worker/model/spec.h"
 
+#include <utility>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/model/model_testing.h"
@@ -20,6 +22,16 @@ TEST(ModelSpec, CountsThePublishedParameters) {
   EXPECT_EQ(ModelSpec::Create(FromPreset(*FindPreset("gpt2-355m")))->parameters(), 354823168);
   EXPECT_EQ(ModelSpec::Create(FromPreset(*FindPreset("gpt2-774m")))->parameters(), 774030080);
   EXPECT_EQ(ModelSpec::Create(FromPreset(*FindPreset("gpt2-1558m")))->parameters(), 1557611200);
+}
+
+TEST(ModelSpec, ThePapersModelsHaveTheirSizes) {
+  const std::pair<const char*, double> sizes[] = {{"zero-8b", 8e9},    {"zero-13b", 13e9},      {"zero-40b", 40e9},
+                                                  {"zero-60b", 60e9},  {"zero-100b", 100e9},    {"zero-170b", 170e9},
+                                                  {"zero-1t", 1000e9}, {"turing-nlg-17b", 17e9}};
+  for (const auto& [name, parameters] : sizes) {
+    const auto counted = static_cast<double>(ModelSpec::Create(FromPreset(*FindPreset(name)))->parameters());
+    EXPECT_NEAR(counted / parameters, 1, 0.04) << name;
+  }
 }
 
 TEST(ModelSpec, FlatSpaceHasNoGaps) {
