@@ -40,7 +40,9 @@ constexpr RollbackKey kRollbackKeys[] = {{"step", &coordinator::Rollback::step, 
                                          {"end_sample", &coordinator::Rollback::end_sample, 0}};
 constexpr char kCauseKey[] = "cause";
 
-absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::string& path, const nlohmann::json& json) {
+// Every rollback has opened a generation, after the first view's.
+absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::string& path, const nlohmann::json& json,
+                                                                 int64_t generation) {
   if (!json.contains(kRollbacksKey) || !json[kRollbacksKey].is_array()) {
     return Damaged(path, absl::StrCat("has no array \"", kRollbacksKey, "\""));
   }
@@ -53,8 +55,13 @@ absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::stri
       if (good) rollback.*key.value = entry[key.name].get<int64_t>();
       good = good && rollback.*key.value >= key.smallest && rollback.*key.value <= kMostSamples;
     }
-    if (!good || rollback.first_sample > rollback.end_sample) return Damaged(path, "holds a rollback that cannot be");
+    good = good && rollback.resumed_step < rollback.step && rollback.first_sample <= rollback.end_sample;
+    if (!good) return Damaged(path, "holds a rollback that cannot be");
     rollback.cause = entry[kCauseKey].get<std::string>();
+  }
+  if (!rollbacks.empty() && static_cast<int64_t>(rollbacks.size()) >= generation) {
+    return Damaged(path, absl::StrCat("holds ", rollbacks.size(), " rollbacks, more than a run of generation ",
+                                      generation, " can have made"));
   }
   return rollbacks;
 }
@@ -86,7 +93,7 @@ absl::StatusOr<coordinator::CoordinatorState> ReadCoordinatorState(const std::st
   if (version < 1 || generation < 0 || step < -1) return Damaged(path, "holds impossible values");
   std::vector<coordinator::Rollback> rollbacks;
   if (version >= 2) {
-    ZF_ASSIGN_OR_RETURN(rollbacks, ReadRollbacks(path, json));
+    ZF_ASSIGN_OR_RETURN(rollbacks, ReadRollbacks(path, json, generation));
   }
   return coordinator::CoordinatorState{static_cast<uint64_t>(generation), step, std::move(rollbacks)};
 }

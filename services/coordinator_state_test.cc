@@ -74,6 +74,28 @@ TEST_F(CoordinatorStateTest, DamageIsRefusedByName) {
   }
 }
 
+// Each rollback has opened a generation of its own, and goes back to before the step that diverged.
+TEST_F(CoordinatorStateTest, MoreRollbacksThanGenerationsAreRefused) {
+  coordinator::CoordinatorState state{3, 200, {{210, 200, 3200, 3360, "nan"}, {205, 200, 3440, 3520, "nan"}}};
+  ASSERT_TRUE(WriteCoordinatorState(dir_, state).ok());
+  EXPECT_TRUE(ReadCoordinatorState(dir_).ok());
+  state.generation = 2;
+  ASSERT_TRUE(WriteCoordinatorState(dir_, state).ok());
+  const absl::Status status = ReadCoordinatorState(dir_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("holds 2 rollbacks, more than a run of generation 2 can have made"));
+}
+
+TEST_F(CoordinatorStateTest, ARollbackToTheStepThatDivergedIsRefused) {
+  coordinator::CoordinatorState state{9, 200, {{210, 209, 3200, 3360, "nan"}}};
+  ASSERT_TRUE(WriteCoordinatorState(dir_, state).ok());
+  EXPECT_TRUE(ReadCoordinatorState(dir_).ok());
+  state.rollbacks[0].resumed_step = 210;
+  ASSERT_TRUE(WriteCoordinatorState(dir_, state).ok());
+  EXPECT_EQ(ReadCoordinatorState(dir_).status().code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_F(CoordinatorStateTest, ALaterFormatIsRefused) {
   absl::Status status = StatusOfText("{\"format_version\": 3, \"generation\": 1, \"last_committed_step\": 1}");
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);

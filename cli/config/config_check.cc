@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "cli/config/config_defaults.h"
 #include "cli/config/key_words.h"
 #include "cli/config/nearest.h"
 #include "coordinator/placement.h"
@@ -318,6 +319,23 @@ absl::Status CheckIntegrity(const ConfigDraft& draft) {
   return absl::OkStatus();
 }
 
+// What a run that stops has no use for. A complete configuration, as `train` writes it for its processes, has the
+// defaults.
+absl::Status CheckDivergence(const ConfigDraft& draft) {
+  const v1::Config& config = draft.config;
+  constexpr char kRollbacks[] = "divergence.max_rollbacks", kWindow[] = "divergence.window_steps";
+  const bool counts = draft.Given(kRollbacks) && config.divergence().max_rollbacks() != kMostRollbacks;
+  if (counts && config.on_divergence() != "rollback") {
+    return draft.Error(
+        kRollbacks, absl::StrCat("needs on_divergence rollback, which is ", config.on_divergence(), "; leave it out"));
+  }
+  const bool judges = draft.Given(kWindow) && config.divergence().window_steps() != kSpikeWindowSteps;
+  if (judges && config.divergence().spike_factor() == 0) {
+    return draft.Error(kWindow, "needs divergence.spike_factor, which is 0; leave it out");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckRun(const ConfigDraft& draft) {
   const v1::Config& config = draft.config;
   if (config.checkpoint().dir().empty())
@@ -345,6 +363,7 @@ absl::Status CheckConfig(const ConfigDraft& draft) {
   ZF_RETURN_IF_ERROR(CheckData(draft));
   ZF_RETURN_IF_ERROR(CheckParallel(draft));
   ZF_RETURN_IF_ERROR(CheckIntegrity(draft));
+  ZF_RETURN_IF_ERROR(CheckDivergence(draft));
   return CheckRun(draft);
 }
 

@@ -140,8 +140,8 @@ void FillRun(ConfigDraft& draft) {
   if (!draft.Given("divergence.spike_factor")) {
     divergence.set_spike_factor(config.on_divergence() == kStopOnDivergence ? 0 : kSpikeFactor);
   }
-  if (!draft.Given("divergence.window_steps")) divergence.set_window_steps(32);
-  if (!draft.Given("divergence.max_rollbacks")) divergence.set_max_rollbacks(3);
+  if (!draft.Given("divergence.window_steps")) divergence.set_window_steps(kSpikeWindowSteps);
+  if (!draft.Given("divergence.max_rollbacks")) divergence.set_max_rollbacks(kMostRollbacks);
 }
 
 }  // namespace

@@ -51,6 +51,14 @@ TEST(ConfigDefaults, FollowOtherKeys) {
   EXPECT_EQ(Parse(kSmallest, {"on_divergence=rollback"})->divergence().spike_factor(), 2);
 }
 
+TEST(ConfigCheck, TakesTheKeysOfADivergenceThatHaveAnEffect) {
+  EXPECT_TRUE(Parse(kSmallest, {"divergence.spike_factor=3", "divergence.window_steps=16"}).ok());
+  EXPECT_TRUE(Parse(kSmallest, {"on_divergence=rollback", "divergence.max_rollbacks=2"}).ok());
+  // As `train` writes it for its processes.
+  EXPECT_TRUE(
+      Parse(kSmallest, {"on_divergence=stop", "divergence.max_rollbacks=3", "divergence.window_steps=32"}).ok());
+}
+
 TEST(ConfigDefaults, AreTheOptimizersOwn) {
   const absl::StatusOr<v1::Config> config = Parse(kSmallest, {"optimizer.name=sgd", "optimizer.momentum=0.5"});
   ASSERT_TRUE(config.ok()) << config.status();
@@ -168,6 +176,12 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"divergence.spike_factor=1"}, "--set: divergence.spike_factor: must be 0, or > 1 and <= 1e6, got 1"},
       {{"divergence.window_steps=0"}, "--set: divergence.window_steps: must be 1 to 1000, got 0"},
       {{"divergence.max_rollbacks=0"}, "--set: divergence.max_rollbacks: must be 1 to 1000, got 0"},
+      {{"divergence.max_rollbacks=2"},
+       "--set: divergence.max_rollbacks: needs on_divergence rollback, which is stop; leave it out"},
+      {{"divergence.window_steps=16"},
+       "--set: divergence.window_steps: needs divergence.spike_factor, which is 0; leave it out"},
+      {{"on_divergence=rollback", "divergence.window_steps=16", "divergence.spike_factor=0"},
+       "--set: divergence.window_steps: needs divergence.spike_factor, which is 0; leave it out"},
       {{"restart.heartbeat_timeout_seconds=0"},
        "--set: restart.heartbeat_timeout_seconds: must be 0.1 to 1e6 seconds, got 0"},
   };
