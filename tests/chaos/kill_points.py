@@ -118,7 +118,7 @@ class Killed(chaos.Chaos):
             raise Broken(f"no end within {PATIENCE} s") from None
 
     def launch(self, environment):
-        with open(self.folder / "train-1.log", "ab") as log:
+        with open(self.log, "ab") as log:
             self.process = subprocess.Popen([fleet.BINARY, "train", str(self.folder / "run.yaml"), "--report", str(self.report)],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, env=environment)
 
@@ -158,7 +158,7 @@ def one(trial, wanted):
             run.run()
             run.check(wanted)
         except Broken as broken:
-            return f"{broken}\n{(run.folder / 'train-1.log').read_text(errors='replace')[-2500:]}"
+            return f"{broken}\n{run.log.read_text(errors='replace')[-2500:]}"
         finally:
             if run.process is not None and run.process.poll() is None:
                 run.process.kill()

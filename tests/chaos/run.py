@@ -48,6 +48,7 @@ class Chaos:
         (self.folder / "text.txt").write_text(fleet.english_like_text(60_000))
         self.report = self.folder / "report.jsonl"
         self.checkpoints = self.folder / "checkpoints"
+        self.log = self.folder / "train.log"
         self.process = None
         self.begun = 0
 
@@ -77,7 +78,8 @@ class Chaos:
         if not path.exists():
             path.write_text(json.dumps(self.config(self.checkpoints, 100_000_000)))
         self.begun += 1
-        with open(self.folder / f"train-{self.begun}.log", "wb") as log:
+        self.log = self.folder / f"train-{self.begun:04}.log"
+        with open(self.log, "wb") as log:
             self.process = subprocess.Popen([fleet.BINARY, "train", str(path), "--report", str(self.report)],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
 
@@ -308,8 +310,7 @@ def main():
             chaos.check_checkpoints()
             steps = chaos.check_losses()
         except Broken as broken:
-            logs = "\n".join(path.read_text(errors="replace")[-1500:] for path in sorted(pathlib.Path(folder).glob("train-*.log"))[-1:])
-            sys.exit(f"{logs}\nseed {options.seed}: {broken}")
+            sys.exit(f"{chaos.log.read_text(errors='replace')[-4000:]}\nseed {options.seed}: {broken}")
         finally:
             if chaos.process is not None and chaos.process.poll() is None:
                 chaos.process.kill()
