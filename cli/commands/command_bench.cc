@@ -18,6 +18,7 @@
 #include "bench/coordinator_benches.h"
 #include "bench/kernel_benches.h"
 #include "bench/layer_benches.h"
+#include "bench/memory_benches.h"
 #include "cli/commands/bench_coordinator.h"
 #include "cli/commands/bench_step.h"
 #include "cli/commands/command.h"
@@ -237,6 +238,31 @@ absl::StatusOr<Results> CoordinatorOfMembers(const BenchFlags& flags) {
   return results;
 }
 
+absl::StatusOr<Results> Fragmentation(const BenchFlags&) {
+  Results results{TextTable(
+      {"trace, GB", "peak", "arena", "reserved", "caching allocator", "fails at", "with free", "fragmented"})};
+  const auto gigabytes = [](int64_t bytes) { return absl::StrFormat("%.3f", static_cast<double>(bytes) / 1e9); };
+  for (const bench::FragmentationWork& work : bench::FragmentationWorks()) {
+    ZF_ASSIGN_OR_RETURN(const bench::FragmentationResult result, bench::BenchFragmentation(work));
+    const bool fails = result.limit_bytes > 0;
+    results.table.Add({result.name, gigabytes(result.peak_bytes), gigabytes(result.placed_bytes),
+                       gigabytes(result.reserved_bytes), gigabytes(result.cached_bytes),
+                       fails ? gigabytes(result.limit_bytes) : "-", fails ? Percent(result.free_share, 1) : "-",
+                       fails ? Percent(result.fragmentation_ratio, 1) : "-"});
+    results.rows.push_back({{"trace", result.name},
+                            {"events", result.events},
+                            {"peak_bytes", result.peak_bytes},
+                            {"arena_bytes", result.placed_bytes},
+                            {"arena_fragmentation_ratio", 0.0},
+                            {"reserved_bytes", result.reserved_bytes},
+                            {"caching_allocator_bytes", result.cached_bytes},
+                            {"failing_limit_bytes", result.limit_bytes},
+                            {"free_share", result.free_share},
+                            {"fragmentation_ratio", result.fragmentation_ratio}});
+  }
+  return results;
+}
+
 Json MemoryJson(const StepMemory& memory) {
   return {{"planned_bytes", memory.planned},
           {"runtime_bytes", memory.runtime},
@@ -386,6 +412,10 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
       "Example:\n  zerofleet bench collectives --ranks 4\n"
       "Example, on two hosts:\n  zerofleet bench collectives --listen 10.0.0.1:7071 --ranks 2\n"
       "  zerofleet bench collectives --coordinator 10.0.0.1:7071");
+
+  AddBench(*bench, "fragmentation",
+           "A step's allocations replayed on PyTorch's caching allocator (simulated) and in one arena.", Fragmentation,
+           flags, body);
 
   CLI::App* checkpoint =
       AddBench(*bench, "checkpoint", "Write and read a checkpoint's shard, against the disk.", Checkpoint, flags, body);
