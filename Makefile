@@ -7,7 +7,7 @@ BUILD := build
 # Compilers of a gRPC client take about 1 GiB each; one job per core suits machines with 2 GiB per core.
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup build demo check test test-kubernetes image mutants chaos chaos-kill-points bench lint docs format clean help
+.PHONY: all setup build demo check test test-kubernetes mutants chaos chaos-kill-points bench lint docs format clean help
 
 all: build
 
