@@ -1,7 +1,11 @@
 // Formatting of figures; see units.h.
 #include "base/units.h"
 
+#include <charconv>
 #include <cmath>
+#include <cstddef>
+#include <string_view>
+#include <system_error>
 
 #include "absl/strings/str_format.h"
 
@@ -17,6 +21,21 @@ std::string HumanBytes(int64_t bytes) {
   }
   if (index == 0) return absl::StrFormat("%d B", bytes);
   return absl::StrFormat("%.1f %s", value, kSuffixes[index]);
+}
+
+std::optional<int64_t> ParseBytes(const std::string& text) {
+  constexpr double kMost = 1152921504606846976.0;  // 2^60
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  if (error != std::errc()) return std::nullopt;
+  std::string_view unit(stop, static_cast<size_t>(end - stop));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  for (const char* const known : {"KiB", "MiB", "GiB", "TiB"}) {
+    value *= 1024;
+    if (unit == known) return value >= 1 && value <= kMost ? std::optional(std::llround(value)) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 std::string HumanCount(double count) {

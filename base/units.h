@@ -3,12 +3,16 @@
 #define ZEROFLEET_BASE_UNITS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace zerofleet {
 
 // 1536 -> "1.5 KiB"; binary multiples, as allocators and page tables count.
 std::string HumanBytes(int64_t bytes);
+
+// "4GiB" -> 4294967296, also "1.5 GiB"; KiB, MiB, GiB and TiB. Nothing if it is not a size of 1 byte to 1 EiB.
+std::optional<int64_t> ParseBytes(const std::string& text);
 
 // 124439808 -> "124.4M"; decimal multiples, as parameters and tokens are counted.
 std::string HumanCount(double count);

@@ -13,6 +13,16 @@ TEST(Units, Bytes) {
   EXPECT_EQ(HumanBytes(int64_t{3} << 30), "3.0 GiB");
 }
 
+TEST(Units, BytesAreParsed) {
+  EXPECT_EQ(ParseBytes("4GiB"), int64_t{4} << 30);
+  EXPECT_EQ(ParseBytes("1.5 KiB"), 1536);
+  EXPECT_EQ(ParseBytes("2TiB"), int64_t{2} << 40);
+  for (const char* const wrong :
+       {"", "4", "4GB", "GiB", "-1MiB", "0KiB", "4GiBs", "1e3KiB", "9999999999TiB", "nanKiB"}) {
+    EXPECT_EQ(ParseBytes(wrong), std::nullopt) << wrong;
+  }
+}
+
 TEST(Units, Counts) {
   EXPECT_EQ(HumanCount(17), "17");
   EXPECT_EQ(HumanCount(124439808), "124.4M");

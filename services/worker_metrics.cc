@@ -49,6 +49,7 @@ enum Metric {
   kCollectiveBytes,
   kCollectiveDuration,
   kCollectiveBandwidth,
+  kLinkBytes,
   kMetricCount,
 };
 
@@ -99,6 +100,8 @@ constexpr Row kRows[] = {
      "Time of one collective, from its start to its completion."},
     {kCollectiveBandwidth, Type::kGauge, "zerofleet_worker_collective_bus_bandwidth_bytes_per_second",
      "Bus bandwidth of the last collective."},
+    {kLinkBytes, Type::kCounter, "zerofleet_worker_link_bytes_total",
+     "Gradients and parameters that offload copied between device and host memory."},
 };
 
 constexpr bool InOrder() {
@@ -240,6 +243,10 @@ void WorkerMetrics::CollectiveDone(const trainer::CollectiveFigures& figures) {
   families_->counters[kCollectiveBytes]->Add(labels).Increment(static_cast<double>(figures.sent_bytes));
   families_->histograms[kCollectiveDuration]->Add(labels, CollectiveBuckets()).Observe(figures.seconds);
   families_->Set(kCollectiveBandwidth, figures.bus_bandwidth, labels);
+}
+
+void WorkerMetrics::LinkCopied(std::string_view direction, int64_t bytes) {
+  families_->counters[kLinkBytes]->Add({{"direction", std::string(direction)}}).Increment(static_cast<double>(bytes));
 }
 
 }  // namespace zerofleet::services

@@ -44,6 +44,7 @@ const std::vector<std::string> kPublicNames = {
     "zerofleet_worker_collective_bytes_total",
     "zerofleet_worker_collective_duration_seconds",
     "zerofleet_worker_collective_bus_bandwidth_bytes_per_second",
+    "zerofleet_worker_link_bytes_total",
 };
 
 std::string Text(const prometheus::Registry& registry) {
@@ -74,6 +75,7 @@ void FeedAll(WorkerMetrics& metrics) {
   metrics.SetDeviceMemory(4096, 2048, 1024);
   metrics.SetMemory("device", "parameters", 1000, 2000);
   metrics.SetAllocator("device", 1000, 600, 100);
+  metrics.LinkCopied("to_host", 64);
   metrics.CollectiveDone({.operation = "all_gather",
                           .group = "data",
                           .backend = "ucx",

@@ -19,9 +19,11 @@
 #include "bench/kernel_benches.h"
 #include "bench/layer_benches.h"
 #include "bench/memory_benches.h"
+#include "bench/offload_benches.h"
 #include "cli/commands/bench_coordinator.h"
 #include "cli/commands/bench_step.h"
 #include "cli/commands/command.h"
+#include "cli/config/config.h"
 #include "cli/launcher/stop_signals.h"
 #include "cli/launcher/temporary_directory.h"
 #include "cli/report/table.h"
@@ -44,6 +46,7 @@ struct BenchFlags {
   std::string rendezvous, listen, interface;
   bench::CoordinatorBenchOptions coordinator;
   int64_t parameters = 50'000'000;
+  bool offload = false;
   int64_t megabytes = 512;
   std::string directory;  // empty: the temporary directory
   StepBenchOptions step;
@@ -132,11 +135,16 @@ absl::StatusOr<Results> Pointwise(const BenchFlags& flags) {
   return results;
 }
 
+absl::StatusOr<std::vector<bench::OptimizerRate>> OptimizerRates(const BenchFlags& flags, device::Device& device) {
+  if (!flags.offload) return bench::BenchOptimizer(device, flags.parameters, kRounds);
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, DefaultConfig("gpt2-124m"));
+  return bench::BenchHostUpdate(device, config.model(), kRounds);
+}
+
 absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
                       device::CreateDevice({flags.device, flags.threads}));
-  ZF_ASSIGN_OR_RETURN(const std::vector<bench::OptimizerRate> rates,
-                      bench::BenchOptimizer(*device, flags.parameters, kRounds));
+  ZF_ASSIGN_OR_RETURN(const std::vector<bench::OptimizerRate> rates, OptimizerRates(flags, *device));
   Results results{TextTable({"optimizer", "precision", "parameters", "seconds", "GB/s", "memory GB/s", "of memory"})};
   for (const bench::OptimizerRate& rate : rates) {
     results.table.Add({rate.optimizer, rate.precision, HumanCount(static_cast<double>(rate.parameters)),
@@ -393,6 +401,8 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
   optimizer->add_option("--parameters", flags->parameters, "Elements to update")
       ->check(CLI::Range(1, 2'000'000'000))
       ->capture_default_str();
+  optimizer->add_flag("--offload", flags->offload,
+                      "Instead the update of GPT-2 124M on the host, with the copy of its parameters to the device");
   CLI::App* collectives =
       AddBench(*bench, "collectives", "Collectives between processes, on this machine or on several hosts.",
                Collectives, flags, body);

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
+#include "cli/commands/plan_memory.h"
 #include "cli/commands/run_name.h"
 #include "cli/config/config.h"
 #include "cli/launcher/exit_watchdog.h"
@@ -26,6 +27,7 @@
 #include "cli/report/progress.h"
 #include "cli/report/report.h"
 #include "cli/report/run_record.h"
+#include "worker/trainer/memory_limits.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -51,6 +53,14 @@ std::vector<ConfigOverride> Overrides(const TrainOptions& options) {
   return overrides;
 }
 
+// A plan that exceeds the configuration's limits is said before a process starts.
+absl::Status CheckMemory(const v1::Config& config) {
+  if (config.memory().device_limit().empty() && config.memory().host_limit().empty()) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const RankMemory rank, PlanRankZero(config));
+  const absl::Status status = trainer::CheckMemoryLimits(config, rank.plan);
+  return status.ok() ? status : absl::InvalidArgumentError(status.message());
+}
+
 absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, StopSignals& signals,
                           ExitWatchdog& watchdog) {
   signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
@@ -62,6 +72,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   }
   ZF_RETURN_IF_ERROR(CheckDevice(config));
   ZF_RETURN_IF_ERROR(CheckDataFiles(config));
+  ZF_RETURN_IF_ERROR(CheckMemory(config));
   ZF_ASSIGN_OR_RETURN(const ResumeCheck resumed, CheckResume(config, options.resume));
   if (!resumed.finished.empty()) {
     output.out << "nothing to do: " << resumed.finished << " is the last step's checkpoint (steps: " << config.steps()

@@ -52,6 +52,7 @@ std::vector<IntegerRow> IntegerRows(const v1::Config& c) {
       {"batch.micro_sequences", c.batch().micro_sequences(), 1, kBillion},
       {"steps", c.steps(), 1, 1000 * kBillion},
       {"schedule.warmup_steps", c.schedule().warmup_steps(), 0, 1000 * kBillion},
+      {"offload.delayed_update.after_steps", c.offload().delayed_update().after_steps(), 0, 0},
       {"evaluate.every_steps", c.evaluate().every_steps(), 0, 1000 * kBillion},
       {"evaluate.batches", c.evaluate().batches(), 1, kBillion},
       {"checkpoint.every_steps", c.checkpoint().every_steps(), 0, 1000 * kBillion},
@@ -134,6 +135,9 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
       {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
       CheckpointingRow(c),
       {"reduce.every", c.reduce().every(), {"micro_batch", "step"}, {}},
+      {"offload.optimizer", c.offload().optimizer(), {"none", "cpu"}, {"nvme"}, kNotSupported},
+      {"offload.parameters", c.offload().parameters(), {"none"}, {"cpu"}, kNotSupported},
+      {"checkpoint.snapshot", c.checkpoint().snapshot(), {"auto", "memory"}, {"stream"}, kNotSupported},
       {"optimizer.name", c.optimizer().name(), optim::OptimizerNames(), {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
       {"on_divergence", c.on_divergence(), {"stop", "rollback"}, {}},
@@ -303,6 +307,32 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
                    " = ", pass, "; ", below > 0 ? absl::StrCat(below, " or ") : "", below + pass, " is"));
 }
 
+absl::Status CheckOffload(const ConfigDraft& draft) {
+  const v1::OffloadConfig& offload = draft.config.offload();
+  if (offload.fraction() != 1) {
+    return draft.Error("offload.fraction", absl::StrCat("must be 1, got ", offload.fraction(),
+                                                        "; a part of the states on the device is not supported"));
+  }
+  if (offload.speculative()) return draft.Error("offload.speculative", "true is not supported; use false");
+  if (offload.optimizer() != "none" && draft.config.parallel().zero_stage() == 0) {
+    return draft.Error("offload.optimizer",
+                       absl::StrCat(offload.optimizer(), " needs parallel.zero_stage 1, 2 or 3: in stage 0 every rank ",
+                                    "would copy and update the whole model on its host"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMemory(const ConfigDraft& draft) {
+  const v1::MemoryConfig& memory = draft.config.memory();
+  for (const auto& [key, value] : {std::pair{"memory.device_limit", &memory.device_limit()},
+                                   std::pair{"memory.host_limit", &memory.host_limit()}}) {
+    if (value->empty() || ParseBytes(*value).has_value()) continue;
+    return draft.Error(key,
+                       absl::StrCat("must be a size such as 4GiB or 512MiB, got \"", absl::CHexEscape(*value), "\""));
+  }
+  return absl::OkStatus();
+}
+
 // A check that has nothing to compare would be a promise that is not kept.
 absl::Status CheckIntegrity(const ConfigDraft& draft) {
   const v1::Config& config = draft.config;
@@ -364,6 +394,8 @@ absl::Status CheckConfig(const ConfigDraft& draft) {
   ZF_RETURN_IF_ERROR(CheckParallel(draft));
   ZF_RETURN_IF_ERROR(CheckIntegrity(draft));
   ZF_RETURN_IF_ERROR(CheckDivergence(draft));
+  ZF_RETURN_IF_ERROR(CheckOffload(draft));
+  ZF_RETURN_IF_ERROR(CheckMemory(draft));
   return CheckRun(draft);
 }
 

@@ -112,6 +112,12 @@ void FillRun(ConfigDraft& draft) {
   if (!draft.Given("precision")) config.set_precision("bf16");
   if (!draft.Given("activation.checkpointing")) config.mutable_activation()->set_checkpointing("none");
   if (!draft.Given("reduce.every")) config.mutable_reduce()->set_every("micro_batch");
+  v1::OffloadConfig& offload = *config.mutable_offload();
+  if (!draft.Given("offload.optimizer")) offload.set_optimizer("none");
+  if (!draft.Given("offload.fraction")) offload.set_fraction(1);
+  if (!draft.Given("offload.parameters")) offload.set_parameters("none");
+  if (!draft.Given("offload.delayed_update.after_steps")) offload.mutable_delayed_update()->set_after_steps(0);
+  config.mutable_memory();
   v1::EvaluateConfig& evaluate = *config.mutable_evaluate();
   if (!draft.Given("evaluate.every_steps")) evaluate.set_every_steps(config.data().validation_size() > 0 ? 100 : 0);
   if (!draft.Given("evaluate.batches")) evaluate.set_batches(10);
@@ -121,6 +127,7 @@ void FillRun(ConfigDraft& draft) {
   if (!draft.Given("checkpoint.keep")) checkpoint.set_keep(3);
   if (!draft.Given("checkpoint.replicate")) checkpoint.set_replicate(0);
   if (!draft.Given("checkpoint.snapshot_every_steps")) checkpoint.set_snapshot_every_steps(0);
+  if (!draft.Given("checkpoint.snapshot")) checkpoint.set_snapshot("auto");
   if (!draft.Given("device")) config.set_device("auto");
   if (!draft.Given("collectives")) config.set_collectives("auto");
   v1::RestartConfig& restart = *config.mutable_restart();

@@ -49,6 +49,16 @@ constexpr KeyText kKeyTexts[] = {
     {"activation.checkpointing",
      "What the backward computes again instead of keeping it: nothing; every block; each block's norms and "
      "GELU; or n blocks at a time."},
+    {"offload", "What leaves the device's memory for the host's."},
+    {"offload.optimizer", "cpu: the optimizer's states are kept and updated on the host; stages 1 to 3."},
+    {"offload.fraction", "Part of the optimizer's states that leaves the device."},
+    {"offload.parameters", "Parameters stay on the device."},
+    {"offload.delayed_update", "Updates one step late."},
+    {"offload.delayed_update.after_steps", "Steps before updates are delayed by one; 0: none is."},
+    {"offload.speculative", "Updates before the gradient's norm is known."},
+    {"memory", "What a worker may reserve."},
+    {"memory.device_limit", "Of device memory, such as 4GiB; no limit by default."},
+    {"memory.host_limit", "Of host memory, such as 16GiB; no limit by default."},
     {"reduce", "When gradients are summed over the workers."},
     {"reduce.every",
      "micro_batch: stages 2 and 3 keep a worker's part of the sum; step: they keep whole gradients and send them "
@@ -80,6 +90,7 @@ constexpr KeyText kKeyTexts[] = {
     {"checkpoint.keep", "Committed checkpoints to keep."},
     {"checkpoint.replicate", "1: another rank, on another node if possible, keeps copies of each rank's snapshots."},
     {"checkpoint.snapshot_every_steps", "Steps between snapshots in host memory; 0: none."},
+    {"checkpoint.snapshot", "memory: a save is written from a copy of the states in host memory."},
     {"device", "Where to compute."},
     {"collectives", "What carries the collectives."},
     {"restart", "Forming the fleet and losing workers."},
@@ -120,6 +131,7 @@ Json SectionSchema(const Descriptor& descriptor, const std::string& section) {
 
 Json ScalarSchema(const FieldDescriptor& field, const std::string& key) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) return {{"type", "number"}};
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return {{"type", "boolean"}};
   if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) {
     Json schema = {{"type", "integer"}};
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64) schema["minimum"] = 0;
@@ -132,6 +144,9 @@ Json ScalarSchema(const FieldDescriptor& field, const std::string& key) {
     return {{"anyOf",
              {{{"type", "string"}, {"pattern", "^(auto|[1-9][0-9]*)$"}},
               {{"type", "integer"}, {"minimum", 1}, {"maximum", coordinator::kMostRanks}}}}};
+  }
+  if (key == "memory.device_limit" || key == "memory.host_limit") {
+    return {{"type", "string"}, {"pattern", "^([0-9]+(\\.[0-9]+)? ?[KMGT]iB)?$"}};
   }
   if (key == "activation.checkpointing") {
     const Json every = {{"type", "object"},

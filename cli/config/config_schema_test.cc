@@ -45,6 +45,7 @@ std::string Invalid(const Json& schema, const Json& value, const std::string& pa
     return "";
   }
   const bool fits = type == "string"    ? value.is_string()
+                    : type == "boolean" ? value.is_boolean()
                     : type == "integer" ? value.is_number_integer()
                                         : value.is_number();
   if (!fits) return path + ": not of type " + type;

@@ -31,11 +31,13 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
             "batch { global_sequences: 16 micro_sequences: 16 } "
             "optimizer { name: \"adamw\" learning_rate: 0.0003 beta1: 0.9 beta2: 0.95 epsilon: 1e-08 weight_decay: 0.1 "
             "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 } "
-            "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 } "
+            "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 "
+            "snapshot: \"auto\" } "
             "device: \"auto\" collectives: \"auto\" "
             "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1 "
             "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" } "
-            "reduce { every: \"micro_batch\" } divergence { window_steps: 32 max_rollbacks: 3 }");
+            "reduce { every: \"micro_batch\" } divergence { window_steps: 32 max_rollbacks: 3 } "
+            "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { } } memory { }");
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {
@@ -132,6 +134,18 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"activation.checkpointing={every: 0}"},
        "--set: activation.checkpointing: must be {every: n} with n of 1 to 10000, got \"{every: 0}\""},
       {{"reduce.every=steps"}, "--set: reduce.every: must be micro_batch or step, got \"steps\"; did you mean step?"},
+      {{"offload.optimizer=gpu"}, "--set: offload.optimizer: must be none or cpu, got \"gpu\""},
+      {{"offload.optimizer=nvme"}, "--set: offload.optimizer: nvme is not supported; use none or cpu"},
+      {{"offload.optimizer=cpu", "parallel.zero_stage=0"},
+       "--set: offload.optimizer: cpu needs parallel.zero_stage 1, 2 or 3: in stage 0 every rank would copy and update "
+       "the whole model on its host"},
+      {{"offload.fraction=0.5"},
+       "--set: offload.fraction: must be 1, got 0.5; a part of the states on the device is not supported"},
+      {{"offload.parameters=cpu"}, "--set: offload.parameters: cpu is not supported; use none"},
+      {{"offload.speculative=true"}, "--set: offload.speculative: true is not supported; use false"},
+      {{"offload.speculative=1"}, "--set: offload.speculative: must be true or false, got \"1\""},
+      {{"checkpoint.snapshot=stream"}, "--set: checkpoint.snapshot: stream is not supported; use auto or memory"},
+      {{"memory.device_limit=4GB"}, "--set: memory.device_limit: must be a size such as 4GiB or 512MiB, got \"4GB\""},
       {{"precision=bf61"}, "--set: precision: must be bf16, fp16 or fp32, got \"bf61\"; did you mean bf16?"},
       {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw or sgd, got \"adam\"; did you mean adamw?"},
       {{"optimizer.momentum=0.9"},

@@ -89,6 +89,7 @@ const char* KindWanted(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_MESSAGE: return "a section of keys";
     case FieldDescriptor::CPPTYPE_STRING: return "a string";
     case FieldDescriptor::CPPTYPE_DOUBLE: return "a number";
+    case FieldDescriptor::CPPTYPE_BOOL: return "true or false";
     case FieldDescriptor::CPPTYPE_UINT64: return "an integer >= 0";
     default: return "an integer";
   }
@@ -161,6 +162,11 @@ class Reader {
       return absl::OkStatus();
     }
     if (node.Tag() == "!") return WrongType(node, key, field);  // quoted: always a string
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
+      if (node.Scalar() != "true" && node.Scalar() != "false") return WrongType(node, key, field);
+      reflection.SetBool(&message, &field, node.Scalar() == "true");
+      return absl::OkStatus();
+    }
     return ReadNumber(node, key, field, message);
   }
 

@@ -33,6 +33,10 @@ Json SpaceMemory(const google::protobuf::Map<std::string, v1::CategoryMemory>& u
 Json RankJson(const v1::RankReport& rank) {
   Json collectives = Json::array();
   for (const v1::CollectiveReport& each : rank.collectives()) collectives.push_back(ProtoToJson(each));
+  Json link = Json::object();
+  for (const v1::LinkReport& each : rank.link()) {
+    link[each.direction()] = {{"copies", each.copies()}, {"bytes", each.bytes()}};
+  }
   return {
       {"rank", rank.rank()},
       {"memory", {{"device", SpaceMemory(rank.device_memory())}, {"host", SpaceMemory(rank.host_memory())}}},
@@ -40,6 +44,7 @@ Json RankJson(const v1::RankReport& rank) {
        {{"device", rank.device_fragmentation_ratio()}, {"host", rank.host_fragmentation_ratio()}}},
       {"rss_peak_bytes", rank.rss_peak_bytes()},
       {"collectives", std::move(collectives)},
+      {"link", std::move(link)},
   };
 }
 

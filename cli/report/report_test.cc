@@ -87,6 +87,10 @@ TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
   collective.set_calls(2);
   collective.set_bytes(64);
   collective.set_seconds(0.25);
+  v1::LinkReport& link = *rank.add_link();
+  link.set_direction("to_host");
+  link.set_copies(3);
+  link.set_bytes(96);
   const std::string none = R"({"current":0,"peak":0})";
   EXPECT_EQ(
       ReportLine(event),
@@ -97,7 +101,7 @@ TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
           none + R"(,"buffers":)" + none +
           R"(}},"fragmentation_ratio":{"device":0.5,"host":0.0},"rss_peak_bytes":99,)" +
           R"("collectives":[{"operation":"all_gather","group":"data","backend":"ucx","calls":2,"bytes":64,)" +
-          R"("seconds":0.25}]}]})");
+          R"("seconds":0.25}],"link":{"to_host":{"copies":3,"bytes":96}}}]})");
 }
 
 TEST(Report, LeavesOutFailuresAndNotices) {

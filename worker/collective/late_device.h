@@ -109,6 +109,7 @@ class LateDevice : public device::Device {
   double datasheet_flops(device::DType) const override { return 0; }
   std::optional<device::DeviceMemory> memory() const override { return std::nullopt; }
   device::Ops& ops() override { return memory_.ops(); }
+  device::Device& host() override { return memory_; }
 
   int64_t most_host_bytes = int64_t{1} << 40;
 

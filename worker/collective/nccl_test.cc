@@ -51,6 +51,7 @@ class PlainGpu : public device::Device {
   double datasheet_flops(device::DType) const override { return 0; }
   std::optional<device::DeviceMemory> memory() const override { return std::nullopt; }
   device::Ops& ops() override { return memory_.ops(); }
+  device::Device& host() override { return memory_; }
 
  private:
   const int ordinal_;

@@ -94,11 +94,15 @@ class Device {
   virtual std::optional<DeviceMemory> memory() const = 0;
 
   virtual Ops& ops() = 0;
+
+  // The host as a device of its own: its ops work on memory from ReserveHost, with this worker's share of the cores. A
+  // CPU's is the device itself.
+  virtual Device& host() = 0;
 };
 
 struct DeviceOptions {
   std::string kind = "auto";  // auto | cpu | cuda
-  int threads = 1;            // CPU: compute threads of this worker
+  int threads = 1;            // compute threads of this worker on the CPU
   int local_rank = 0;         // CUDA: the worker's number on its host, which selects a visible GPU modulo their count
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 absl::Status CheckCuda() { return cuda::CheckCudaDevice(); }
 absl::StatusOr<std::unique_ptr<Device>> CreateCuda(const DeviceOptions& options) {
-  return cuda::CudaDevice::Create(options.local_rank);
+  return cuda::CudaDevice::Create(options.local_rank, options.threads);
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 #include "worker/trainer/rank_report.h"
 
 #include <string>
+#include <utility>
 
 namespace zerofleet::trainer {
 namespace {
+
+constexpr const char *kToHost = "to_host", *kToDevice = "to_device";
 
 void SetMemory(const memory::ArenaFigures& figures, google::protobuf::Map<std::string, v1::CategoryMemory>* memory) {
   for (int c = 0; c < memory::kCategories; ++c) {
@@ -17,7 +20,7 @@ void SetMemory(const memory::ArenaFigures& figures, google::protobuf::Map<std::s
 }  // namespace
 
 v1::RankReport BuildRankReport(int rank, const memory::Arena& device, const memory::Arena& host,
-                               const parallel::GroupCommunicators& groups) {
+                               const parallel::GroupCommunicators& groups, const zero::LinkTraffic& link) {
   v1::RankReport report;
   report.set_rank(rank);
   memory::ArenaFigures device_figures = device.figures(), host_figures = host.figures();
@@ -36,6 +39,13 @@ v1::RankReport BuildRankReport(int rank, const memory::Arena& device, const memo
       collective->set_bytes(totals.bytes);
       collective->set_seconds(totals.seconds);
     }
+  }
+  for (const auto& [name, direction] : {std::pair{kToHost, link.to_host}, {kToDevice, link.to_device}}) {
+    if (direction.copies == 0) continue;
+    v1::LinkReport& entry = *report.add_link();
+    entry.set_direction(name);
+    entry.set_copies(direction.copies);
+    entry.set_bytes(direction.bytes);
   }
   return report;
 }
@@ -65,6 +75,13 @@ void ExportMemory(memory::Space space, const memory::ArenaFigures& figures, Metr
                       figures.categories[c].current, figures.categories[c].peak);
   }
   metrics.SetAllocator(memory::SpaceName(space), figures.reserved, figures.allocated, figures.largest_free_block);
+}
+
+void ExportLink(const zero::LinkTraffic& link, const zero::LinkTraffic& before, MetricsSink& metrics) {
+  for (const auto& [name, bytes] : {std::pair{kToHost, link.to_host.bytes - before.to_host.bytes},
+                                    {kToDevice, link.to_device.bytes - before.to_device.bytes}}) {
+    if (bytes > 0) metrics.LinkCopied(name, bytes);
+  }
 }
 
 void ObserveCollective(const collective::Communicator& communicator, const collective::CollectiveRecord& record,

@@ -6,17 +6,20 @@
 #include "worker/memory/arena.h"
 #include "worker/parallel/group_communicators.h"
 #include "worker/trainer/metrics_sink.h"
+#include "worker/zero/updater.h"
 #include "zerofleet/v1/events.pb.h"
 
 namespace zerofleet::trainer {
 
 v1::RankReport BuildRankReport(int rank, const memory::Arena& device, const memory::Arena& host,
-                               const parallel::GroupCommunicators& groups);
+                               const parallel::GroupCommunicators& groups, const zero::LinkTraffic& link);
 
 // The newest collectives of every group.
 v1::FlightRecord FlightOf(int rank, const parallel::GroupCommunicators& groups, double now);
 
 void ExportMemory(memory::Space space, const memory::ArenaFigures& figures, MetricsSink& metrics);
+// What has been copied since `before`, of the same view.
+void ExportLink(const zero::LinkTraffic& link, const zero::LinkTraffic& before, MetricsSink& metrics);
 void ObserveCollective(const collective::Communicator& communicator, const collective::CollectiveRecord& record,
                        MetricsSink& metrics);
 

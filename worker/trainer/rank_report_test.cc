@@ -23,7 +23,8 @@ TEST(RankReport, HoldsMemoryAndCollectives) {
   ASSERT_TRUE(group[0]->AllReduce({a.data(), device::DType::kF32}, 100, "x").Wait().ok());
   ASSERT_TRUE(other.Wait().ok());
   group.pop_back();
-  v1::RankReport report = BuildRankReport(0, *on_device, *on_host, parallel::GroupCommunicators(std::move(group)));
+  v1::RankReport report = BuildRankReport(0, *on_device, *on_host, parallel::GroupCommunicators(std::move(group)),
+                                          {.to_host = {2, 64}, .to_device = {3, 96}});
   EXPECT_EQ(report.device_memory().at("optimizer").current(), 4000);
   EXPECT_EQ(report.device_memory().size(), 6u);
   EXPECT_EQ(report.host_memory().at("buffers").current(), 0);
@@ -31,6 +32,11 @@ TEST(RankReport, HoldsMemoryAndCollectives) {
   ASSERT_EQ(report.collectives_size(), 1);
   EXPECT_EQ(report.collectives(0).operation(), "all_reduce");
   EXPECT_EQ(report.collectives(0).bytes(), 400);
+  ASSERT_EQ(report.link_size(), 2);
+  EXPECT_EQ(report.link(0).direction(), "to_host");
+  EXPECT_EQ(report.link(0).bytes(), 64);
+  EXPECT_EQ(report.link(1).direction(), "to_device");
+  EXPECT_EQ(report.link(1).copies(), 3);
 }
 
 TEST(BusBandwidth, IsThatOfNcclTests) {

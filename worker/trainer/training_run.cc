@@ -316,6 +316,9 @@ void TrainingRun::ExportFigures(const StepOutcome& outcome, const zero::StepResu
   if (result.skipped) metrics_.StepSkipped();
   ExportMemory(memory::Space::kDevice, view_->device_arena->figures(), metrics_);
   ExportMemory(memory::Space::kHost, view_->host_arena->figures(), metrics_);
+  const zero::LinkTraffic link = view_->engine->link();
+  ExportLink(link, view_->exported_link, metrics_);
+  view_->exported_link = link;
   ExportDeviceMemory();
 }
 
@@ -384,7 +387,8 @@ v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
 }
 
 v1::RankReport TrainingRun::Report() const {
-  return BuildRankReport(view_->mesh.rank(), *view_->device_arena, *view_->host_arena, view_->groups);
+  return BuildRankReport(view_->mesh.rank(), *view_->device_arena, *view_->host_arena, view_->groups,
+                         view_->engine->link());
 }
 
 v1::Pace TrainingRun::pace() const { return view_->pace.Median(); }

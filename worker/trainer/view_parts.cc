@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "worker/optim/optimizer.h"
+#include "worker/trainer/memory_limits.h"
 #include "worker/zero/memory_plan.h"
 
 namespace zerofleet::trainer {
@@ -41,7 +42,8 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .optimizer = *optimizer,
           .reduce = config.reduce().every() == "step" ? zero::ReduceEvery::kStep : zero::ReduceEvery::kMicroBatch,
           .snapshots = config.checkpoint().snapshot_every_steps() > 0,
-          .replicas = config.checkpoint().replicate() > 0 && data.size() > 1};
+          .replicas = config.checkpoint().replicate() > 0 && data.size() > 1,
+          .offload = config.offload().optimizer() == "cpu"};
 }
 
 ViewParts::ViewParts(const Run& run, const parallel::Mesh& where, parallel::GroupCommunicators joined)
@@ -54,6 +56,7 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
   ZF_ASSIGN_OR_RETURN(parts->stream, run.device.CreateStream());
   const int64_t tokens = run.config.batch().micro_sequences() * run.config.model().context();
   const memory::MemoryPlan plan = zero::PlanMemory(run.model, parts->layout, tokens);
+  ZF_RETURN_IF_ERROR(CheckMemoryLimits(run.config, plan));
   ZF_ASSIGN_OR_RETURN(parts->device_arena, memory::Arena::Create(plan, memory::Space::kDevice, run.device));
   ZF_ASSIGN_OR_RETURN(parts->host_arena, memory::Arena::Create(plan, memory::Space::kHost, run.device));
   parts->engine = std::make_unique<zero::ZeroEngine>(

@@ -12,8 +12,11 @@ class DeviceUpdater : public Updater {
 
   TrainingState& state() override { return state_; }
   absl::Status Initialize(uint64_t seed) override;
+  absl::Status TakeGradient(int, device::Tensor) override { return absl::OkStatus(); }
   absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters) override;
+  absl::Status FinishUnit(int) override { return absl::OkStatus(); }
   absl::Status Publish(device::Tensor parameters) override;
+  LinkTraffic link() const override { return {}; }
 
  private:
   const UpdaterParts parts_;

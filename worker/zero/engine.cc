@@ -20,9 +20,11 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       optimizer_(optimizer),
       marks_(parts.stream),
       gatherer_(parts.layout, parts.device_arena, parts.communicator, parts.stream, marks_),
-      reducer_(parts.layout, parts.device_arena, parts.communicator, parts.device.ops(), parts.stream, marks_),
+      reducer_(parts.layout, parts.device_arena, parts.communicator, parts.device.ops(), parts.stream, marks_,
+               [this](int unit, device::Tensor shard) { return GradientAtRest(unit, shard); }),
       integrity_(parts.layout, parts.device, parts.stream, parts.communicator, parts.ranks),
-      updater_(CreateUpdater({parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena})),
+      updater_(
+          CreateUpdater({parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena, parts.host_arena})),
       scratch_(parts.device_arena.Take(kModelScratchRow)),
       losses_(parts.device_arena.TakeAs<double>(kSumsRow)),
       squares_(losses_ + parts.layout.options().micro_batches),
@@ -46,7 +48,7 @@ absl::Status ZeroEngine::PublishLoadedState(const device::StepControl& control) 
   ZF_RETURN_IF_ERROR(SetControl(control));
   ZF_RETURN_IF_ERROR(updater_->Publish(gatherer_.resting()));
   ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-  gatherer_.PublishUpdate();
+  for (int u = 0; u < parts_.layout.units(); ++u) gatherer_.PublishUnit(u);
   return Finish();
 }
 
@@ -110,8 +112,7 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
   device::StepControl nothing = kept;
   nothing.apply = 0;
   ZF_RETURN_IF_ERROR(SetControl(nothing));
-  ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting()));
-  gatherer_.PublishUpdate();
+  ZF_RETURN_IF_ERROR(UpdateAndPublish());
   if (passes > 0) ZF_RETURN_IF_ERROR(EvaluateLossSum(passes, evaluation).status());
   marks_.Take();
   return SetControl(kept);
@@ -144,8 +145,7 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
 
   // The owners update their parts; where parameters rest whole, the parts are then gathered.
   marks_.Mark(StepPhase::kOptimizer);
-  ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting()));
-  gatherer_.PublishUpdate();
+  ZF_RETURN_IF_ERROR(UpdateAndPublish());
 
   last_slot_ = (last_slot_ + 1) % kMostLaunchedSteps;
   parts_.device.Copy(parts_.stream, &results_[last_slot_], control_, sizeof(device::StepControl));
@@ -235,9 +235,23 @@ absl::Status ZeroEngine::DeliverGradient(int unit) {
   return replaying_ ? absl::OkStatus() : reducer_.Deliver(unit);
 }
 
+absl::Status ZeroEngine::GradientAtRest(int unit, device::Tensor shard) {
+  SumOwnedSquares(parts_.layout, unit, shard, parts_.device.ops(), parts_.stream, squares_);
+  return updater_->TakeGradient(unit, shard);
+}
+
+// Units in the order in which the next forward pass needs them.
+absl::Status ZeroEngine::UpdateAndPublish() {
+  ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting()));
+  for (int u = 0; u < parts_.layout.units(); ++u) {
+    ZF_RETURN_IF_ERROR(updater_->FinishUnit(u));
+    gatherer_.PublishUnit(u);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<collective::Communicator::Pending> ZeroEngine::DecideStep(const StepInput& input) {
   device::Ops& ops = parts_.device.ops();
-  SumOwnedSquares(parts_.layout, reducer_.resting(), ops, parts_.stream, squares_);
   ops.SumScalars(parts_.stream, {.losses = losses_,
                                  .loss_count = parts_.layout.options().micro_batches,
                                  .squares = squares_,

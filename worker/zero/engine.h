@@ -104,6 +104,9 @@ class ZeroEngine : private model::ParameterSource {
   // smaller loss scale is left to try; that step has not changed the state.
   absl::StatusOr<StepResult> Collect();
 
+  // Between the device's memory and the host's; not thread-safe.
+  LinkTraffic link() const { return updater_->link(); }
+
   // What the last step collected leaves to the next: loss scale and counts. Nothing may be launched.
   const device::StepControl& control() const;
 
@@ -140,6 +143,8 @@ class ZeroEngine : private model::ParameterSource {
   // As RunDigested, and no gradient is reduced. Not between the first micro-batch of a step that counts and its end.
   absl::StatusOr<DigestBits> Replay(int number, const MicroBatchSource& batches);
   absl::StatusOr<collective::Communicator::Pending> DecideStep(const StepInput& input);
+  absl::Status GradientAtRest(int unit, device::Tensor shard);
+  absl::Status UpdateAndPublish();
   void MakeRestingParameters(uint64_t seed);
   const device::LossScaling& loss_scaling() const { return optim::LossScalingOf(parts_.layout.options().dtype); }
 

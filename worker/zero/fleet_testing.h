@@ -45,6 +45,7 @@ struct FleetSetup {
   std::string device = "cpu", optimizer = "adamw";
   model::Checkpointing checkpointing = {};
   ReduceEvery reduce = ReduceEvery::kMicroBatch;
+  bool offload = false;
   StepChecks checks = {};  // of every check_every-th step
   int64_t check_every = 1;
   int faulty_rank = -1;  // the rank whose model has the fault; -1: none has
@@ -87,7 +88,8 @@ class TestRank {
                         .rank = communicator_->rank(),
                         .world_size = setup.world_size,
                         .optimizer = *optim::FindOptimizer(setup.optimizer),
-                        .reduce = setup.reduce}) {
+                        .reduce = setup.reduce,
+                        .offload = setup.offload}) {
     communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
     memory::MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
     arena_ = *memory::Arena::Create(plan, memory::Space::kDevice, *device_);

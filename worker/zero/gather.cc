@@ -57,15 +57,12 @@ void ParameterGatherer::Post(int unit) {
       layout_.partition().PaddedElements(unit), layout_.partition().unit(unit).name, stream_.Record());
 }
 
-void ParameterGatherer::PublishUpdate() {
+void ParameterGatherer::PublishUnit(int unit) {
   if (layout_.stage().gather != ParameterGather::kAfterUpdate) return;
-  std::shared_ptr<device::Event> updated = stream_.Record();
-  for (int u = 0; u < layout_.units(); ++u) {
-    stream_waits_[u] = false;
-    unit_ready_[u] =
-        communicator_.AllGather({}, resting_.Offset(layout_.UnitOffset(u)), layout_.partition().PaddedElements(u),
-                                layout_.partition().unit(u).name, updated);
-  }
+  stream_waits_[unit] = false;
+  unit_ready_[unit] =
+      communicator_.AllGather({}, resting_.Offset(layout_.UnitOffset(unit)), layout_.partition().PaddedElements(unit),
+                              layout_.partition().unit(unit).name, stream_.Record());
 }
 
 absl::Status ParameterGatherer::Finish() {

@@ -35,9 +35,9 @@ class ParameterGatherer {
   absl::StatusOr<device::Tensor> Acquire(int unit);
   void Release(int unit);
 
-  // After the optimizer: posts what makes every unit whole again on every rank, where the stage keeps whole units split
-  // only by the update. Acquire waits for it.
-  void PublishUpdate();
+  // After the optimizer, of every unit in order: posts what makes it whole again on every rank, where the stage keeps
+  // whole units split only by the update. Acquire waits for it.
+  void PublishUnit(int unit);
   // Waits on the host for everything posted.
   absl::Status Finish();
 

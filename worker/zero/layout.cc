@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 
 namespace zerofleet::zero {
 
@@ -10,6 +11,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
     : options_(options),
       stage_(Stage(options.stage, options.micro_batches > 1 ? options.reduce : ReduceEvery::kMicroBatch)),
       partition_(spec.units(), options.world_size) {
+  ZF_CHECK(!options.offload || stage_.split_optimizer);
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
     unit_offset_.push_back(offset);
@@ -39,9 +41,10 @@ ZeroLayout::Piece ZeroLayout::Updated(int unit) const {
 }
 
 std::string ZeroLayout::Describe(const model::ModelSpec& spec) const {
-  std::string text = absl::StrCat(
-      "stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ", options_.micro_batches,
-      stage_.split_gradients ? " reduced each" : "", " optimizer ", optimizer().name, "\n", partition_.Describe());
+  std::string text =
+      absl::StrCat("stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ",
+                   options_.micro_batches, stage_.split_gradients ? " reduced each" : "", " optimizer ",
+                   optimizer().name, offloads() ? " on the host\n" : "\n", partition_.Describe());
   for (const model::TensorSpec& tensor : spec.tensors()) {
     absl::StrAppend(&text, tensor.name, " [", absl::StrJoin(tensor.shape, ","), "] ", tensor.flat_begin, "\n");
   }

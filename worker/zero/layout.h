@@ -27,6 +27,7 @@ struct ZeroOptions {
   ReduceEvery reduce = ReduceEvery::kMicroBatch;  // makes no difference to a step of one micro-batch
   bool snapshots = false;                         // taken at intervals, besides those that saves are written from
   bool replicas = false;                          // and kept for another rank
+  bool offload = false;                           // the optimizer's states are in host memory; not in stage 0
 };
 
 class ZeroLayout {
@@ -48,8 +49,14 @@ class ZeroLayout {
   // Whether a whole unit's gradient needs memory outside the resting gradients while the backward sums it.
   bool needs_gradient_slots() const { return stage_.split_gradients || gradient_dtype() != device::DType::kF32; }
 
+  bool offloads() const { return options_.offload; }
+  // Whether a reduced gradient leaves the device from where it was reduced, so that none rests there (ZeRO-Offload
+  // §4.1). What is summed over micro-batches, or kept whole, rests on the device until the last one is done.
+  bool gradients_leave() const { return offloads() && stage_.split_gradients && !accumulates(); }
+
   int64_t parameter_elements() const { return VectorElements(stage_.split_parameters); }
-  int64_t gradient_elements() const { return VectorElements(stage_.split_gradients); }
+  // At rest on the device.
+  int64_t gradient_elements() const { return gradients_leave() ? 0 : VectorElements(stage_.split_gradients); }
   int64_t optimizer_elements() const { return VectorElements(stage_.split_optimizer); }
 
   // Where unit `u` begins in a vector that holds whole units.

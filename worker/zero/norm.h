@@ -11,10 +11,10 @@
 
 namespace zerofleet::zero {
 
-// squares[u] = the sum of squares of the owned shard of unit u in `gradients` (resting, reduced); device memory for
+// squares[unit] = the sum of squares of `gradient`, this rank's shard of the unit, reduced; device memory for
 // layout.units() doubles.
-void SumOwnedSquares(const ZeroLayout& layout, device::Tensor gradients, device::Ops& ops, device::Stream& stream,
-                     double* squares);
+void SumOwnedSquares(const ZeroLayout& layout, int unit, device::Tensor gradient, device::Ops& ops,
+                     device::Stream& stream, double* squares);
 
 }  // namespace zerofleet::zero
 

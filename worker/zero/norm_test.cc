@@ -21,7 +21,11 @@ TEST(Norm, OwnersTogetherSeeEachElementOnce) {
       // Ones everywhere, padding too, which must not be seen.
       std::vector<float> gradients(layout.gradient_elements(), 1.0f);
       std::vector<double> squares(layout.units());
-      SumOwnedSquares(layout, {gradients.data(), device::DType::kF32}, device->ops(), *stream, squares.data());
+      const device::Tensor all{gradients.data(), device::DType::kF32};
+      for (int u = 0; u < layout.units(); ++u) {
+        const int64_t shard = layout.ShardOffset(u, layout.stage().split_gradients);
+        SumOwnedSquares(layout, u, all.Offset(shard), device->ops(), *stream, squares.data());
+      }
       total += std::accumulate(squares.begin(), squares.end(), 0.0);
     }
     EXPECT_EQ(total, static_cast<double>(spec.parameters())) << "stage " << stage;

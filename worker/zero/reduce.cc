@@ -8,14 +8,20 @@
 #include "worker/zero/memory_plan.h"
 
 namespace zerofleet::zero {
+namespace {
+
+constexpr size_t kReducingAtATime = 2;  // as many as units of one kind have slots
+
+}  // namespace
 
 GradientReducer::GradientReducer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
-                                 device::Ops& ops, device::Stream& stream, PhaseMarks& marks)
+                                 device::Ops& ops, device::Stream& stream, PhaseMarks& marks, AtRest at_rest)
     : layout_(layout),
       communicator_(communicator),
       ops_(ops),
       stream_(stream),
       marks_(marks),
+      at_rest_(std::move(at_rest)),
       resting_{arena.Take(kGradientsRow), layout.gradient_dtype()},
       slot_plan_(PlanSlots(layout.partition())),
       zeroed_for_(layout.units(), -1),
@@ -60,6 +66,8 @@ absl::Status GradientReducer::Deliver(int unit) {
     DeliverSplit(unit);
   } else if (last_micro_batch()) {
     DeliverWhole(unit);
+    // A gradient that leaves the device does so while the backward goes on.
+    if (layout_.offloads()) return FinishWhole(kReducingAtATime);
   }
   return absl::OkStatus();
 }
@@ -76,6 +84,7 @@ void GradientReducer::DeliverWhole(int unit) {
   if (!layout_.stage().split_optimizer) {
     unit_reduced_[unit] = communicator_.AllGather({}, whole, elements, name);
   }
+  reducing_.push_back(unit);
 }
 
 // Stages 2 and 3: every micro-batch's gradient is reduced on its own; later ones are added to the resting shard.
@@ -84,10 +93,17 @@ void GradientReducer::DeliverSplit(int unit) {
   int64_t elements = layout_.partition().PaddedElements(unit);
   device::Tensor wire{slot.memory.data, layout_.options().dtype};
   if (wire.dtype != device::DType::kF32) ops_.Convert(stream_, elements, slot.memory, wire);
-  device::Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/true));
+  device::Tensor shard = ReducedShard(unit);
   if (micro_batch_ > 0) shard = {slot.staging, device::DType::kF32};
   slot.sent = communicator_.ReduceScatter(wire, shard, elements, layout_.partition().unit(unit).name, stream_.Record());
   slot.draining = unit;
+}
+
+// At its place in the wire's memory where it is about to leave, else where it rests.
+device::Tensor GradientReducer::ReducedShard(int unit) const {
+  if (!layout_.gradients_leave()) return resting_.Offset(layout_.ShardOffset(unit, layout_.stage().split_gradients));
+  const device::Tensor wire{slots_[slot_plan_.slot_of_unit[unit]].memory.data, layout_.options().dtype};
+  return wire.Offset(layout_.options().rank * layout_.partition().ShardElements(unit));
 }
 
 // The stream waits until the slot's unit has been sent, and adds a later micro-batch's shard to the resting one.
@@ -96,20 +112,30 @@ absl::Status GradientReducer::Drain(Slot& slot) {
   PhaseMarks::Within wait(marks_, StepPhase::kReduce);
   ZF_RETURN_IF_ERROR(slot.sent.MakeStreamWait(stream_));
   int unit = std::exchange(slot.draining, -1);
+  const device::Tensor rest = ReducedShard(unit);
   // A slot is drained before its next use: what it holds is of the micro-batch its unit was begun for.
   if (zeroed_for_[unit] > 0) {
-    device::Tensor rest = resting_.Offset(layout_.ShardOffset(unit, /*split=*/true));
     ops_.Accumulate(stream_, layout_.partition().ShardElements(unit), device::Tensor{slot.staging, device::DType::kF32},
                     static_cast<float*>(rest.data));
+  }
+  return zeroed_for_[unit] + 1 == layout_.options().micro_batches ? at_rest_(unit, rest) : absl::OkStatus();
+}
+
+// Until at most `most_left` of the units kept whole are not known to be reduced.
+absl::Status GradientReducer::FinishWhole(size_t most_left) {
+  while (reducing_.size() > most_left) {
+    const int unit = reducing_.front();
+    reducing_.pop_front();
+    PhaseMarks::Within wait(marks_, StepPhase::kReduce);
+    ZF_RETURN_IF_ERROR(unit_reduced_[unit].MakeStreamWait(stream_));
+    ZF_RETURN_IF_ERROR(at_rest_(unit, ReducedShard(unit)));
   }
   return absl::OkStatus();
 }
 
 absl::Status GradientReducer::Finish() {
   for (Slot& slot : slots_) ZF_RETURN_IF_ERROR(Drain(slot));
-  for (const collective::Communicator::Pending& pending : unit_reduced_)
-    ZF_RETURN_IF_ERROR(pending.MakeStreamWait(stream_));
-  return absl::OkStatus();
+  return FinishWhole(0);
 }
 
 }  // namespace zerofleet::zero

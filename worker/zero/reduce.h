@@ -6,7 +6,10 @@
 #ifndef ZEROFLEET_WORKER_ZERO_REDUCE_H_
 #define ZEROFLEET_WORKER_ZERO_REDUCE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,17 +25,20 @@ namespace zerofleet::zero {
 
 class GradientReducer {
  public:
-  GradientReducer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
-                  device::Ops& ops, device::Stream& stream, PhaseMarks& marks);
+  // Told of each unit once a step: what is enqueued from now on finds this rank's shard of its gradient reduced.
+  using AtRest = std::function<absl::Status(int unit, device::Tensor shard)>;
 
-  // The resting gradients, of layout.gradient_dtype(); complete after Finish.
+  GradientReducer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
+                  device::Ops& ops, device::Stream& stream, PhaseMarks& marks, AtRest at_rest);
+
+  // The resting gradients, of layout.gradient_dtype(); complete after Finish. None where they leave.
   device::Tensor resting() const { return resting_; }
 
   void BeginMicroBatch(int64_t micro_batch);
   // Where the unit's gradient is summed; zeroed by the first call for it in a micro-batch that starts from zero.
   absl::StatusOr<float*> Gradient(int unit);
   absl::Status Deliver(int unit);
-  // What is enqueued from now on finds every delivered gradient at rest.
+  // What is enqueued from now on finds every delivered gradient at rest; after the last micro-batch all have been told.
   absl::Status Finish();
 
  private:
@@ -47,16 +53,22 @@ class GradientReducer {
   void DeliverWhole(int unit);
   void DeliverSplit(int unit);
   absl::Status Drain(Slot& slot);
+  // This rank's shard of a slot's unit, where that is reduced.
+  device::Tensor ReducedShard(int unit) const;
+  absl::Status FinishWhole(size_t most_left);
 
   const ZeroLayout& layout_;
   collective::Communicator& communicator_;
   device::Ops& ops_;
   device::Stream& stream_;
   PhaseMarks& marks_;
+  const AtRest at_rest_;
   device::Tensor resting_;
   SlotPlan slot_plan_;
   std::vector<Slot> slots_;
   std::vector<int64_t> zeroed_for_;  // by unit: the micro-batch its sum was last begun for, or -1
+  // Units that are kept whole, in the order in which they are reduced, and their reductions.
+  std::deque<int> reducing_;
   std::vector<collective::Communicator::Pending> unit_reduced_;
   int64_t micro_batch_ = 0;
 };

@@ -1,8 +1,8 @@
 // The wall between the engine and the optimizer: who keeps a rank's optimizer states and updates them.
 //
 // The engine knows gradients at rest, a step's control and parameters at rest; where the states are, and what computes
-// the update, is the updater's alone. Today the states are in device memory (device_updater.h). Another place for them
-// is another implementation, named in updater_factory.cc.
+// the update, is the updater's alone. The states are in device memory (device_updater.h) or in the host's
+// (host_updater.h); updater_factory.cc chooses.
 #ifndef ZEROFLEET_WORKER_ZERO_UPDATER_H_
 #define ZEROFLEET_WORKER_ZERO_UPDATER_H_
 
@@ -25,6 +25,15 @@ struct UpdaterParts {
   device::Device& device;
   device::Stream& stream;
   memory::Arena& device_arena;
+  memory::Arena& host_arena;
+};
+
+// What has crossed the link between the device's memory and the host's, of gradients and parameters.
+struct LinkTraffic {
+  struct Direction {
+    int64_t copies = 0, bytes = 0;
+  };
+  Direction to_host, to_device;
 };
 
 // Not thread-safe. What a call enqueues is done when the stream is.
@@ -38,14 +47,24 @@ class Updater {
   // Fresh states from the seed.
   virtual absl::Status Initialize(uint64_t seed) = 0;
 
+  // Of each unit once a step, before Update: `gradient`, this rank's shard of it, is reduced. What the stream does next
+  // may overwrite it where the layout says that gradients leave.
+  virtual absl::Status TakeGradient(int unit, device::Tensor gradient) = 0;
+
   // One step for what this rank updates: the states from its part of `gradients` (at rest, reduced), then its part of
   // `parameters` (at rest, in the compute type) from the new master weights. Clipping, loss scale and whether there is
   // an update at all are in `control`, device memory that the stream has written by then.
   virtual absl::Status Update(const device::StepControl* control, device::Tensor gradients,
                               device::Tensor parameters) = 0;
 
+  // What the stream does next finds the unit's parameters updated. Of every unit after each Update, in their order.
+  virtual absl::Status FinishUnit(int unit) = 0;
+
   // This rank's part of `parameters` from the master weights, after the state was loaded.
   virtual absl::Status Publish(device::Tensor parameters) = 0;
+
+  // Since it was made; nothing where states and parameters are in one memory.
+  virtual LinkTraffic link() const = 0;
 };
 
 }  // namespace zerofleet::zero

@@ -2,13 +2,18 @@
 #include "worker/zero/updater_factory.h"
 
 #include "worker/zero/device_updater.h"
+#include "worker/zero/host_updater.h"
 #include "worker/zero/training_state.h"
 
 namespace zerofleet::zero {
 
-std::unique_ptr<Updater> CreateUpdater(const UpdaterParts& parts) { return std::make_unique<DeviceUpdater>(parts); }
+std::unique_ptr<Updater> CreateUpdater(const UpdaterParts& parts) {
+  if (parts.layout.offloads()) return std::make_unique<HostUpdater>(parts);
+  return std::make_unique<DeviceUpdater>(parts);
+}
 
 std::vector<memory::MemoryRow> UpdaterRows(const ZeroLayout& layout) {
+  if (layout.offloads()) return HostUpdater::Rows(layout);
   return TrainingState::Rows(layout, memory::Space::kDevice);
 }
 

@@ -28,6 +28,7 @@ class CpuDevice : public Device {
   double datasheet_flops(DType) const override { return 0; }
   std::optional<DeviceMemory> memory() const override { return std::nullopt; }
   Ops& ops() override { return ops_; }
+  Device& host() override { return *this; }
 
  private:
   ThreadPool pool_;

@@ -134,7 +134,7 @@ absl::Status CheckCudaDevice() {
   return status;
 }
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(int local_rank) {
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(int local_rank, int threads) {
   ZF_CHECK(local_rank >= 0);
   ZF_ASSIGN_OR_RETURN(const int count, CountGpus());
   const int ordinal = local_rank % count;
@@ -150,16 +150,17 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(int local_rank) {
   absl::StrAppend(&description,
                   refusal.empty() ? ", attention: cudnn" : absl::StrCat(", attention: tiled (slow: ", refusal, ")"));
   return std::unique_ptr<CudaDevice>(
-      new CudaDevice(ordinal, properties.name, std::move(uuid), std::move(description), std::move(ops)));
+      new CudaDevice(ordinal, properties.name, std::move(uuid), std::move(description), std::move(ops), threads));
 }
 
 CudaDevice::CudaDevice(int ordinal, std::string name, std::string unique_id, std::string description,
-                       std::unique_ptr<CudaOps> ops)
+                       std::unique_ptr<CudaOps> ops, int threads)
     : ordinal_(ordinal),
       name_(std::move(name)),
       unique_id_(std::move(unique_id)),
       description_(std::move(description)),
-      ops_(std::move(ops)) {}
+      ops_(std::move(ops)),
+      host_(threads) {}
 
 CudaDevice::~CudaDevice() {
   cudaSetDevice(ordinal_);  // for what the ops release

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "worker/device/cpu/cpu_device.h"
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/device.h"
 
@@ -17,8 +18,8 @@ absl::Status CheckCudaDevice();
 class CudaDevice : public Device {
  public:
   // GPU number `local_rank`, modulo their count, of those that CUDA_VISIBLE_DEVICES makes visible. Errors as from
-  // CheckCudaDevice, and those of setting up the GPU and its libraries.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(int local_rank);
+  // CheckCudaDevice, and those of setting up the GPU and its libraries. `threads` are those of host().
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(int local_rank, int threads = 1);
   ~CudaDevice() override;
 
   std::string kind() const override { return "cuda"; }
@@ -33,16 +34,18 @@ class CudaDevice : public Device {
   double datasheet_flops(DType dtype) const override;
   std::optional<DeviceMemory> memory() const override;
   Ops& ops() override { return *ops_; }
+  Device& host() override { return host_; }
 
   int ordinal() const { return ordinal_; }  // CUDA's number of this GPU in this process
 
  private:
   CudaDevice(int ordinal, std::string name, std::string unique_id, std::string description,
-             std::unique_ptr<CudaOps> ops);
+             std::unique_ptr<CudaOps> ops, int threads);
 
   const int ordinal_;
   const std::string name_, unique_id_, description_;
   std::unique_ptr<CudaOps> ops_;
+  CpuDevice host_;
 };
 
 }  // namespace zerofleet::device::cuda

@@ -28,6 +28,7 @@ class DryDevice : public Device {
   double datasheet_flops(DType) const override { return 0; }
   std::optional<DeviceMemory> memory() const override { return std::nullopt; }
   Ops& ops() override { return ops_; }
+  Device& host() override { return *this; }
 
   // An address of the device's memory, which is never read.
   static void* Address();

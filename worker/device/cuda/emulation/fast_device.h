@@ -146,6 +146,7 @@ class FastDevice : public Device {
   double datasheet_flops(DType dtype) const override { return gpu_->datasheet_flops(dtype); }
   std::optional<DeviceMemory> memory() const override { return gpu_->memory(); }
   FastOps& ops() override { return ops_; }
+  Device& host() override { return gpu_->host(); }
 
  private:
   std::unique_ptr<CudaDevice> gpu_;

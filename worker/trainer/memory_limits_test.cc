@@ -1,0 +1,47 @@
+// One line that says what is too little, by how much, and what would help.
+#include "worker/trainer/memory_limits.h"
+
+#include "gtest/gtest.h"
+
+namespace zerofleet::trainer {
+namespace {
+
+constexpr int64_t kKiB = 1024;
+
+memory::MemoryPlan SmallPlan() {
+  using memory::Category;
+  using memory::Space;
+  return {.rows = {{Space::kDevice, Category::kParameters, "parameters", 3 * kKiB},
+                   {Space::kDevice, Category::kGradients, "gradients", 1 * kKiB},
+                   {Space::kHost, Category::kBuffers, "snapshot", 2 * kKiB, /*late=*/true}}};
+}
+
+TEST(MemoryLimits, NoneIsNone) { EXPECT_TRUE(CheckMemoryLimits({}, SmallPlan()).ok()); }
+
+TEST(MemoryLimits, ExactlyEnoughIsEnough) {
+  v1::Config config;
+  config.mutable_memory()->set_device_limit("4KiB");
+  config.mutable_memory()->set_host_limit("2KiB");
+  EXPECT_TRUE(CheckMemoryLimits(config, SmallPlan()).ok());
+}
+
+TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
+  v1::Config config;
+  config.mutable_parallel()->set_workers(2);
+  config.mutable_parallel()->set_zero_stage(1);
+  config.mutable_activation()->set_checkpointing("block");
+  config.mutable_batch()->set_micro_sequences(1);
+  config.mutable_memory()->set_device_limit("3KiB");
+  EXPECT_EQ(CheckMemoryLimits(config, SmallPlan()).message(),
+            "memory.device_limit: a worker needs 4.0 KiB of device memory (largest: parameters, 3.0 KiB), 1.0 KiB more "
+            "than 3KiB; raise it, or use parallel.zero_stage: 3, or offload.optimizer: cpu, or more parallel.workers");
+  config.mutable_memory()->set_device_limit("");
+  config.mutable_memory()->set_host_limit("1.5KiB");
+  config.mutable_offload()->set_optimizer("cpu");
+  EXPECT_EQ(CheckMemoryLimits(config, SmallPlan()).message(),
+            "memory.host_limit: a worker needs 2.0 KiB of host memory (largest: snapshot, 2.0 KiB), 512 B more than "
+            "1.5KiB; raise it, or use offload.optimizer: none, or more parallel.workers");
+}
+
+}  // namespace
+}  // namespace zerofleet::trainer
