@@ -33,19 +33,27 @@ bool Fleet::All(MemberState state) const {
 
 bool Fleet::AllEntered() const { return view && view->entered == world_size(); }
 
-void Fleet::Send(MemberId member, v1::CoordinatorMessage message, std::string reason) {
+std::shared_ptr<const v1::CoordinatorMessage> Fleet::Stamped(v1::CoordinatorMessage message) const {
   message.set_generation(generation);
-  Emit(SendTo{member, std::move(message)}, std::move(reason));
+  return std::make_shared<const v1::CoordinatorMessage>(std::move(message));
 }
 
-void Fleet::SendToAll(const v1::CoordinatorMessage& message, const std::string& reason) {
+void Fleet::Send(MemberId member, v1::CoordinatorMessage message, std::string reason) {
+  Emit(SendTo{member, Stamped(std::move(message))}, std::move(reason));
+}
+
+void Fleet::SendToAll(v1::CoordinatorMessage message, const std::string& reason) {
+  const std::shared_ptr<const v1::CoordinatorMessage> shared = Stamped(std::move(message));
   for (const Member& member : members) {
-    if (member.state != MemberState::kLost && member.state != MemberState::kAway) Send(member.id, message, reason);
+    if (member.state != MemberState::kLost && member.state != MemberState::kAway) {
+      Emit(SendTo{member.id, shared}, reason);
+    }
   }
 }
 
-void Fleet::SendToSpares(const v1::CoordinatorMessage& message, const std::string& reason) {
-  for (const Member& spare : spares) Send(spare.id, message, reason);
+void Fleet::SendToSpares(v1::CoordinatorMessage message, const std::string& reason) {
+  const std::shared_ptr<const v1::CoordinatorMessage> shared = Stamped(std::move(message));
+  for (const Member& spare : spares) Emit(SendTo{spare.id, shared}, reason);
 }
 
 void Fleet::Publish(v1::Event event, std::string reason) { Emit(PublishEvent{std::move(event)}, std::move(reason)); }

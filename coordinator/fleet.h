@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -213,10 +214,12 @@ struct Fleet {
 
   // Outputs. Messages carry the fleet's generation.
   void Send(MemberId member, v1::CoordinatorMessage message, std::string reason);
-  void SendToAll(const v1::CoordinatorMessage& message, const std::string& reason);  // members
-  void SendToSpares(const v1::CoordinatorMessage& message, const std::string& reason);
+  void SendToAll(v1::CoordinatorMessage message, const std::string& reason);  // members
+  void SendToSpares(v1::CoordinatorMessage message, const std::string& reason);
   void Publish(v1::Event event, std::string reason);
   void PublishNotice(const std::string& text);
+  // As a message that several may be sent.
+  std::shared_ptr<const v1::CoordinatorMessage> Stamped(v1::CoordinatorMessage message) const;
   void Emit(decltype(Output::action) action, std::string reason) {
     outputs.push_back({std::move(action), std::move(reason)});
   }

@@ -55,8 +55,8 @@ class LargeFleet {
     std::pair<size_t, size_t> sent;
     for (const Output& output : outputs_) {
       const auto* send = std::get_if<SendTo>(&output.action);
-      if (send == nullptr || !wanted(send->message)) continue;
-      sent.first += send->message.ByteSizeLong();
+      if (send == nullptr || !wanted(*send->message)) continue;
+      sent.first += send->message->ByteSizeLong();
       ++sent.second;
     }
     return sent;
@@ -110,8 +110,8 @@ TEST(LargeFleetTest, ALossIsToldInAFewBytes) {
   EXPECT_LT(bytes / count, 300u);
   for (const Output& output : fleet.outputs()) {
     const auto* send = std::get_if<SendTo>(&output.action);
-    if (send == nullptr || !send->message.has_regroup()) continue;
-    EXPECT_THAT(send->message.regroup().reason(), HasSubstr("ranks 0, 1, 2, 3, 4, 5, 6, 7 and 991 more wait in it"));
+    if (send == nullptr || !send->message->has_regroup()) continue;
+    EXPECT_THAT(send->message->regroup().reason(), HasSubstr("ranks 0, 1, 2, 3, 4, 5, 6, 7 and 991 more wait in it"));
     break;
   }
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,11 +101,16 @@ void AskToLoad(Fleet& fleet, double now) {
                     : HasCandidate(fleet) ? "the newest checkpoint not known to be bad"
                                           : "no checkpoint to resume";
   fleet.load_progress = now;
+  const std::shared_ptr<const v1::CoordinatorMessage> without_peer = fleet.Stamped(message);
   for (Member& member : fleet.members) {
     member.state = MemberState::kLoading;
     member.last_heard = now;
-    if (fleet.snapshot) load.set_peer(fleet.snapshot->holders[member.rank]);
-    fleet.Send(member.id, message, why);
+    if (fleet.snapshot && !fleet.snapshot->holders[member.rank].empty()) {
+      load.set_peer(fleet.snapshot->holders[member.rank]);
+      fleet.Send(member.id, message, why);
+    } else {
+      fleet.Emit(SendTo{member.id, without_peer}, why);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -55,9 +56,17 @@ class MemberList {
   void EraseIf(Predicate predicate) {
     if (std::erase_if(members_, predicate) > 0) Index();
   }
+  // Each member is moved once at most, however many there are: they are large.
   template <typename Less>
   void StableSort(Less less) {
-    std::stable_sort(members_.begin(), members_.end(), less);
+    if (std::is_sorted(members_.begin(), members_.end(), less)) return;
+    std::vector<size_t> order(members_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return less(members_[a], members_[b]); });
+    std::vector<Member> sorted;
+    sorted.reserve(members_.size());
+    for (const size_t from : order) sorted.push_back(std::move(members_[from]));
+    members_ = std::move(sorted);
     Index();
   }
   // Takes the members out, to be put back in another order.

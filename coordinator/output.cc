@@ -23,7 +23,7 @@ std::string OneLine(const google::protobuf::Message& message) {
 
 struct Describer {
   std::string operator()(const SendTo& send) const {
-    v1::CoordinatorMessage message = send.message;
+    v1::CoordinatorMessage message = *send.message;
     if (message.has_welcome()) message.mutable_welcome()->clear_config();
     return absl::StrCat("send ", send.member, " ", OneLine(message));
   }

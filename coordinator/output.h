@@ -3,6 +3,7 @@
 #define ZEROFLEET_COORDINATOR_OUTPUT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,7 +17,7 @@ namespace zerofleet::coordinator {
 
 struct SendTo {
   MemberId member;
-  v1::CoordinatorMessage message;
+  std::shared_ptr<const v1::CoordinatorMessage> message;  // one for all who are sent the same; never null
 };
 
 // Check the shards of this manifest and commit them with it. Answered by ManifestWritten.

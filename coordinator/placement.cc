@@ -72,4 +72,9 @@ absl::StatusOr<int> ConfiguredTeam(const v1::ParallelConfig& parallel) {
       absl::StrCat("must be auto or 1 to ", kMostRanks, ", got \"", absl::CHexEscape(text.substr(0, 60)), "\""));
 }
 
+int MostFlightEntries(int ranks) {
+  constexpr int kMostTogether = 1 << 16, kLeastEach = 4;
+  return std::max(kLeastEach, kMostTogether / std::max(1, ranks));
+}
+
 }  // namespace zerofleet::coordinator

@@ -29,6 +29,10 @@ struct Coordinates {
   bool operator==(const Coordinates&) const = default;
 };
 
+// How many of a rank's newest collectives are kept of a lost view of so many ranks, and so are worth telling: bounded
+// for all of them together.
+int MostFlightEntries(int ranks);
+
 // What is known of a member when it is placed.
 struct MemberPlace {
   std::string host;

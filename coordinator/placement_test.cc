@@ -120,5 +120,12 @@ TEST(PlacementTest, TheConfiguredTeamIsAutoOrANumber) {
   }
 }
 
+TEST(FlightEntries, AreBoundedForAllTogetherAndForEach) {
+  EXPECT_EQ(MostFlightEntries(1), 1 << 16);
+  EXPECT_EQ(MostFlightEntries(10'000), 6);
+  EXPECT_EQ(MostFlightEntries(kMostRanks), 4);
+  EXPECT_EQ(MostFlightEntries(1 << 30), 4);
+}
+
 }  // namespace
 }  // namespace zerofleet::coordinator

@@ -2,6 +2,7 @@
 #include "coordinator/recovery.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -16,9 +17,6 @@ namespace zerofleet::coordinator {
 namespace {
 
 constexpr size_t kMostHistory = 12;  // losses told in one line
-
-// Of all flight records together, and yet of each: how many of a rank's newest collectives are kept.
-constexpr int kMostFlightEntries = 1 << 16, kLeastFlightEntries = 4;
 
 // Ranks move in step, so the newest report of any tells where this one is, more closely than its own last heartbeat.
 int64_t StepOf(const Fleet& fleet, const Member& member) {
@@ -98,13 +96,14 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   NewGeneration(fleet);
   v1::CoordinatorMessage message;
   message.mutable_regroup()->set_reason(why);
+  const std::shared_ptr<const v1::CoordinatorMessage> regroup = fleet.Stamped(std::move(message));
   for (Member& member : fleet.members) {
     member.state = MemberState::kJoined;
     member.entered.reset();
     member.progress.clear();
     member.pace.Clear();
     member.finished_early = false;
-    fleet.Send(member.id, message, "its view is lost");
+    fleet.Emit(SendTo{member.id, regroup}, "its view is lost");
   }
 }
 
@@ -270,7 +269,7 @@ void AddFlight(Fleet& fleet, v1::FlightRecord record) {
   const auto at = std::lower_bound(ranks.begin(), ranks.end(), record.rank(),
                                    [](const v1::FlightRecord& known, int rank) { return known.rank() < rank; });
   if (at != ranks.end() && at->rank() == record.rank()) return;
-  const int most = std::max(kLeastFlightEntries, kMostFlightEntries / std::max(1, fleet.places));
+  const int most = MostFlightEntries(fleet.places);
   auto& entries = *record.mutable_entries();
   if (entries.size() > most) entries.DeleteSubrange(0, entries.size() - most);  // the oldest
   const auto place = static_cast<int>(at - ranks.begin());

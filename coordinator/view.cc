@@ -129,14 +129,14 @@ void FormViewIfComplete(Fleet& fleet, double now) {
   fleet.team = fleet.view->team;
   v1::CoordinatorMessage message;
   *message.mutable_assignment() = AssignmentOf(fleet);
+  const std::string reason =
+      absl::StrCat("all ", fleet.world_size(), " are ready; ranks ", fleet.recovery ? "are kept" : "follow hosts");
   for (Member& member : fleet.members) {
     member.state = MemberState::kLoading;
     member.last_heard = now;
     message.mutable_assignment()->set_rank(member.rank);
     SetRanges(fleet.view->OwnedBy(member.rank), message.mutable_assignment()->mutable_owned());
-    fleet.Send(
-        member.id, message,
-        absl::StrCat("all ", fleet.world_size(), " are ready; ranks ", fleet.recovery ? "are kept" : "follow hosts"));
+    fleet.Send(member.id, message, reason);
   }
   for (const std::string& notice : std::exchange(fleet.parameters.notices, {})) fleet.PublishNotice(notice);
 }

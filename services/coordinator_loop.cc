@@ -2,6 +2,7 @@
 #include "services/coordinator_loop.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +20,7 @@ constexpr size_t kMostLogLine = 2048;    // bytes; a manifest's tensor table alo
 // What happens every step, and the parts of a commit, are for debugging; the rest tells the run's story.
 struct IsRoutine {
   bool operator()(const coordinator::SendTo& send) const {
-    return send.message.checkpoint().committed() || send.message.has_peers();
+    return send.message->checkpoint().committed() || send.message->has_peers();
   }
   bool operator()(const coordinator::PublishEvent& publish) const { return publish.event.has_step(); }
   bool operator()(const coordinator::WriteManifest&) const { return true; }
@@ -34,14 +35,14 @@ struct IsRoutine {
 // Of what follows a state that could not be saved: all but how a run ends that has failed already.
 bool RestsOnState(const coordinator::Output& output) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
-  return send != nullptr ? !send->message.has_refused()
+  return send != nullptr ? !send->message->has_refused()
                          : std::holds_alternative<coordinator::WriteManifest>(output.action);
 }
 
 // In a large fleet what is sent to each member is not the run's story, either: that has a line per view, not per rank.
 LogLevel LevelOf(const coordinator::Output& output, bool is_large) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
-  const bool of_one_rank = is_large && send != nullptr && !send->message.has_refused();
+  const bool of_one_rank = is_large && send != nullptr && !send->message->has_refused();
   return of_one_rank || std::visit(IsRoutine(), output.action) ? LogLevel::kDebug : LogLevel::kInfo;
 }
 
@@ -136,8 +137,8 @@ void CoordinatorLoop::Receive(coordinator::MemberId member, v1::WorkerMessage me
 }
 
 void CoordinatorLoop::TellComplete(SessionSink& sink) {
-  v1::CoordinatorMessage complete;
-  complete.mutable_complete();
+  auto complete = std::make_shared<v1::CoordinatorMessage>();
+  complete->mutable_complete();
   sink.Send(std::move(complete));
   sink.Close();
 }
@@ -150,8 +151,11 @@ void CoordinatorLoop::ForgetSession(coordinator::MemberId member) {
   absl::MutexLock lock(&sessions_mutex_);
   const auto session = sessions_.find(member);
   if (session == sessions_.end()) return;
-  if (!session->second.has_spoken) --silent_;
-  sessions_.erase(session);
+  const Session& forgotten = session->second;  // which stays in its place, whatever comes meanwhile
+  auto returned = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sessions_mutex_) { return lent_ != forgotten.sink; };
+  sessions_mutex_.Await(absl::Condition(&returned));
+  if (!forgotten.has_spoken) --silent_;
+  sessions_.erase(member);
 }
 
 void CoordinatorLoop::Stop(const std::string& reason) { Step(coordinator::StopAsked{reason}); }
@@ -213,10 +217,16 @@ absl::Status CoordinatorLoop::CarryOut(coordinator::Output& output) {
 }
 
 absl::Status CoordinatorLoop::Do(coordinator::SendTo& send) {
-  PassKillPoints(send.message);
+  PassKillPoints(*send.message);
+  {
+    absl::MutexLock lock(&sessions_mutex_);
+    const auto session = sessions_.find(send.member);
+    if (session == sessions_.end()) return absl::OkStatus();
+    lent_ = session->second.sink;
+  }
+  lent_->Send(std::move(send.message));
   absl::MutexLock lock(&sessions_mutex_);
-  auto session = sessions_.find(send.member);
-  if (session != sessions_.end()) session->second.sink->Send(std::move(send.message));
+  lent_ = nullptr;
   return absl::OkStatus();
 }
 
@@ -335,12 +345,19 @@ void CoordinatorLoop::CarryOutUntilShutDown() {
   while (true) {
     mutex_.Await(absl::Condition(this, &CoordinatorLoop::output_due));
     if (outputs_.empty()) return;  // shutting down
-    coordinator::Output output = std::move(outputs_.front());
-    outputs_.pop_front();
+    // All that is there: the messages to a large fleet, without the lock that its answers need.
+    std::deque<coordinator::Output> taken = std::exchange(outputs_, {});
     mutex_.Unlock();
-    const absl::Status status = CarryOut(output);
+    absl::Status status;
+    while (status.ok() && !taken.empty()) {
+      coordinator::Output output = std::move(taken.front());
+      taken.pop_front();
+      status = CarryOut(output);
+    }
     mutex_.Lock();
-    if (!status.ok()) OnStorageFailure(status);
+    if (status.ok()) continue;
+    outputs_.insert(outputs_.begin(), std::make_move_iterator(taken.begin()), std::make_move_iterator(taken.end()));
+    OnStorageFailure(status);
   }
 }
 

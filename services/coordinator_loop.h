@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -32,7 +33,7 @@ namespace zerofleet::services {
 class SessionSink {
  public:
   virtual ~SessionSink() = default;
-  virtual void Send(v1::CoordinatorMessage message) = 0;
+  virtual void Send(std::shared_ptr<const v1::CoordinatorMessage> message) = 0;
   virtual void Close() = 0;                             // once everything sent has left
   virtual void Refuse(const absl::Status& status) = 0;  // at once; nothing is owed to it
 };
@@ -75,7 +76,7 @@ class CoordinatorLoop {
   absl::StatusOr<coordinator::MemberId> OpenSession(SessionSink* sink);
   void Receive(coordinator::MemberId member, v1::WorkerMessage message);
   void SessionEnded(coordinator::MemberId member, const std::string& cause);  // nothing more will be received
-  void ForgetSession(coordinator::MemberId member);                           // its sink is not used again
+  void ForgetSession(coordinator::MemberId member);  // its sink is not used again; waits for a Send in progress
 
   void Stop(const std::string& reason);
   // Takes no further decision and ends with Cancelled: the run goes on without this process, under the next one.
@@ -154,6 +155,9 @@ class CoordinatorLoop {
   // Never held together with the one above.
   absl::Mutex sessions_mutex_;
   std::unordered_map<coordinator::MemberId, Session> sessions_ ABSL_GUARDED_BY(sessions_mutex_);
+  // The sink to which the carrier sends just now, without the lock: sending is a system call, and every message that
+  // comes in looks for its session. Changed by the carrier alone, with the lock.
+  SessionSink* lent_ = nullptr;
   size_t silent_ ABSL_GUARDED_BY(sessions_mutex_) = 0;  // sessions that have not spoken
   coordinator::MemberId last_member_ ABSL_GUARDED_BY(sessions_mutex_) = 0;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(sessions_mutex_);

@@ -23,9 +23,9 @@ constexpr absl::Duration kPatience = absl::Seconds(20);
 // Remembers the kinds of messages it was sent.
 class Sink : public SessionSink {
  public:
-  void Send(v1::CoordinatorMessage message) override {
+  void Send(std::shared_ptr<const v1::CoordinatorMessage> message) override {
     absl::MutexLock lock(&mutex_);
-    ++sent_[message.body_case()];
+    ++sent_[message->body_case()];
   }
   void Close() override {}
   void Refuse(const absl::Status& status) override {
@@ -276,6 +276,42 @@ TEST_F(CoordinatorLoopTest, StepsAreLoggedForDebuggingOnlyAndLinesAreBounded) {
   EXPECT_THAT(all, HasSubstr("publish {step"));
   EXPECT_THAT(all, HasSubstr("write manifest"));
   EXPECT_EQ(debug.size(), 5u) << all;
+}
+
+// A message that is slow to leave holds up nobody who has something to say, and its session is not forgotten under it.
+TEST_F(CoordinatorLoopTest, MessagesComeInWhileOneIsSent) {
+  struct SlowSink : SessionSink {
+    void Send(std::shared_ptr<const v1::CoordinatorMessage>) override {
+      if (sends.HasBeenNotified()) return;
+      sends.Notify();
+      EXPECT_TRUE(may_send.WaitForNotificationWithTimeout(kPatience));
+    }
+    void Close() override {}
+    void Refuse(const absl::Status&) override {}
+    absl::Notification sends, may_send;
+  } slow;
+  Start();
+  const coordinator::MemberId member = loop_->OpenSession(&slow).value();
+  v1::WorkerMessage message;
+  message.mutable_hello()->set_host("h");
+  loop_->Receive(member, message);  // its Welcome
+  ASSERT_TRUE(slow.sends.WaitForNotificationWithTimeout(kPatience));
+  absl::Notification taken, forgotten;
+  std::thread speaks([&] {
+    message.mutable_heartbeat()->set_step(0);
+    loop_->Receive(member, message);
+    taken.Notify();
+  });
+  EXPECT_TRUE(taken.WaitForNotificationWithTimeout(kPatience));
+  std::thread forgets([&] {
+    loop_->ForgetSession(member);
+    forgotten.Notify();
+  });
+  EXPECT_FALSE(forgotten.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+  slow.may_send.Notify();
+  EXPECT_TRUE(forgotten.WaitForNotificationWithTimeout(kPatience));
+  speaks.join();
+  forgets.join();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "services/coordinator_service.h"
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -47,15 +48,15 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
     }
   }
 
-  void Send(v1::CoordinatorMessage message) override {
+  void Send(std::shared_ptr<const v1::CoordinatorMessage> message) override {
     absl::MutexLock lock(&mutex_);
     if (closing_) return;
-    const size_t bytes = message.ByteSizeLong();
+    const size_t bytes = message->ByteSizeLong();
     const bool full = queue_.size() >= kMaxQueuedMessages || queued_bytes_ + bytes > kMaxQueuedBytes;
     if (full && !queue_.empty()) return CutOff();
-    queue_.push_back(std::move(message));
+    queue_.push_back({std::move(message), bytes});
     queued_bytes_ += bytes;
-    if (queue_.size() == 1) StartWrite(&queue_.front());
+    if (queue_.size() == 1) StartWrite(queue_.front().message.get());
   }
 
   void Close() override {
@@ -90,10 +91,10 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
 
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&mutex_);
-    queued_bytes_ -= queue_.front().ByteSizeLong();
+    queued_bytes_ -= queue_.front().bytes;
     queue_.pop_front();
     if (!ok) queue_.clear();
-    if (!queue_.empty()) return StartWrite(&queue_.front());
+    if (!queue_.empty()) return StartWrite(queue_.front().message.get());
     if (closing_ || !ok) FinishOnce(grpc::Status::OK);
   }
 
@@ -133,7 +134,11 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
   v1::WorkerMessage received_;
 
   absl::Mutex mutex_;
-  std::deque<v1::CoordinatorMessage> queue_ ABSL_GUARDED_BY(mutex_);  // the front is being written
+  struct Queued {
+    std::shared_ptr<const v1::CoordinatorMessage> message;
+    size_t bytes;
+  };
+  std::deque<Queued> queue_ ABSL_GUARDED_BY(mutex_);  // the front is being written
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more is queued
   bool reading_ended_ ABSL_GUARDED_BY(mutex_) = false;

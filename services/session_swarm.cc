@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "coordinator/placement.h"
 #include "grpcpp/client_context.h"
 #include "services/address.h"
 #include "services/grpc_common.h"
@@ -22,7 +23,7 @@
 namespace zerofleet::services {
 namespace {
 
-constexpr int kFlightEntries = 32;     // as many as a group's record has
+constexpr int kFlightEntries = 32;     // as many as a group's record has, if so many are worth telling
 constexpr double kSlotSeconds = 0.01;  // heartbeats that fall into one of these are sent together
 
 v1::Heartbeat HeartbeatOf(uint64_t sequence) {
@@ -170,7 +171,10 @@ class SessionSwarm::Session : public grpc::ClientBidiReactor<v1::WorkerMessage, 
     {
       absl::MutexLock lock(&mutex_);
       generation_ = std::max(generation_, received.generation());
-      if (received.has_assignment()) rank_ = received.assignment().rank();
+      if (received.has_assignment()) {
+        rank_ = received.assignment().rank();
+        flight_entries_ = std::min(kFlightEntries, coordinator::MostFlightEntries(received.assignment().world_size()));
+      }
       if (received.has_start()) training_ = true;
       if (received.has_regroup()) training_ = false;
       if (received.has_complete()) completed_ = true;
@@ -182,7 +186,7 @@ class SessionSwarm::Session : public grpc::ClientBidiReactor<v1::WorkerMessage, 
       ready.set_config_digest("bench");
       ready.set_parameters(1);
       ready.set_transport_address(std::string(options_.transport_address_bytes, 'a'));
-      if (received.has_regroup()) *ready.mutable_flight() = FlightOf(kFlightEntries);
+      if (received.has_regroup()) *ready.mutable_flight() = FlightOf(flight_entries_);
     } else if (received.has_assignment() && options_.peers > 0) {
       const int world = received.assignment().world_size();
       for (int i = 1; i <= std::min(options_.peers, world - 1); ++i) {
@@ -218,6 +222,7 @@ class SessionSwarm::Session : public grpc::ClientBidiReactor<v1::WorkerMessage, 
   Tally& tally_;
   grpc::ClientContext context_;
   v1::CoordinatorMessage received_;
+  int flight_entries_ = 0;  // of the view; used by one reaction at a time, as `received_` is
 
   absl::Mutex mutex_;
   std::deque<v1::WorkerMessage> queue_ ABSL_GUARDED_BY(mutex_);  // the front is being written

@@ -24,7 +24,7 @@ coordinator::FleetParameters Parameters(const RunPlan& plan, Disk& disk) {
 bool IsWorthAFault(const coordinator::Output& output) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
   if (send == nullptr) return std::holds_alternative<coordinator::WriteManifest>(output.action);
-  const v1::CoordinatorMessage& message = send->message;
+  const v1::CoordinatorMessage& message = *send->message;
   return message.has_regroup() || message.has_assignment() || message.has_peers() || message.has_load() ||
          message.has_start();
 }
@@ -32,7 +32,7 @@ bool IsWorthAFault(const coordinator::Output& output) {
 // A run that has failed still ends, with the reason it has.
 bool RestsOnTheState(const coordinator::Output& output) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
-  return send != nullptr ? !send->message.has_refused()
+  return send != nullptr ? !send->message->has_refused()
                          : std::holds_alternative<coordinator::WriteManifest>(output.action);
 }
 
@@ -114,7 +114,7 @@ void CoordinatorProcess::CarryOut() {
 absl::Status CoordinatorProcess::Do(const coordinator::Output& output) {
   if (IsWorthAFault(output)) hooks_.worth_a_fault();
   if (const auto* send = std::get_if<coordinator::SendTo>(&output.action)) {
-    network_.Send(send->member, send->message);
+    network_.Send(send->member, *send->message);
   } else if (const auto* close = std::get_if<coordinator::CloseSession>(&output.action)) {
     network_.CloseByCoordinator(close->member);
   } else if (const auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {

@@ -42,7 +42,7 @@ bool IsOfAnOlderView(const coordinator::Fleet& fleet, const coordinator::Member&
 
 bool IsFor(const coordinator::Output& output, coordinator::MemberId member) {
   if (const auto* send = std::get_if<coordinator::SendTo>(&output.action))
-    return send->member == member && send->message.has_refused();
+    return send->member == member && send->message->has_refused();
   const auto* close = std::get_if<coordinator::CloseSession>(&output.action);
   return close != nullptr && close->member == member;
 }
@@ -85,7 +85,7 @@ void Invariants::OnOutput(const coordinator::Fleet& fleet, const coordinator::Ou
 }
 
 void Invariants::OnSend(const coordinator::Fleet& fleet, const coordinator::SendTo& send) {
-  const v1::CoordinatorMessage& message = send.message;
+  const v1::CoordinatorMessage& message = *send.message;
   Expect(message.has_refused() || message.generation() <= disk_.state().generation,
          absl::StrCat("I3: generation ", message.generation(), " is told before it is durable"));
   if (message.has_assignment()) OnAssignment(fleet, message.generation(), message.assignment());

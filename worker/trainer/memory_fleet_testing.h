@@ -168,13 +168,13 @@ class MemoryFleet {
 
   void Carry(coordinator::Output& output, std::deque<coordinator::CoordinatorEvent>& events)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (auto* send = std::get_if<coordinator::SendTo>(&output.action); send != nullptr && send->message.has_regroup()) {
+    if (auto* send = std::get_if<coordinator::SendTo>(&output.action);
+        send != nullptr && send->message->has_regroup()) {
       const auto handler = on_regroup_.find(send->member);
       if (handler != on_regroup_.end())
-        handler->second(send->message.generation(), absl::AbortedError(send->message.regroup().reason()));
+        handler->second(send->message->generation(), absl::AbortedError(send->message->regroup().reason()));
     }
-    if (auto* send = std::get_if<coordinator::SendTo>(&output.action))
-      inboxes_[send->member].push_back(std::move(send->message));
+    if (auto* send = std::get_if<coordinator::SendTo>(&output.action)) inboxes_[send->member].push_back(*send->message);
     if (auto* publish = std::get_if<coordinator::PublishEvent>(&output.action)) published_.push_back(publish->event);
     if (auto* end = std::get_if<coordinator::EndRun>(&output.action)) {
       ended_ = end->status;

@@ -1,8 +1,11 @@
 // Arena figures and collective totals as messages and metrics; see rank_report.h.
 #include "worker/trainer/rank_report.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+
+#include "coordinator/placement.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -50,7 +53,7 @@ v1::RankReport BuildRankReport(int rank, const memory::Arena& device, const memo
   return report;
 }
 
-v1::FlightRecord FlightOf(int rank, const parallel::GroupCommunicators& groups, double now) {
+v1::FlightRecord FlightOf(int rank, int world_size, const parallel::GroupCommunicators& groups, double now) {
   v1::FlightRecord record;
   record.set_rank(rank);
   for (const std::unique_ptr<collective::Communicator>& communicator : groups.all()) {
@@ -66,6 +69,12 @@ v1::FlightRecord FlightOf(int rank, const parallel::GroupCommunicators& groups, 
       entry.set_seconds((flight.ended > 0 ? flight.ended : now) - flight.began);
     }
   }
+  auto& entries = *record.mutable_entries();
+  const int most = coordinator::MostFlightEntries(world_size);
+  if (entries.size() <= most) return record;
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const v1::FlightEntry& a, const v1::FlightEntry& b) { return a.began_ago() > b.began_ago(); });
+  entries.DeleteSubrange(0, entries.size() - most);  // the oldest
   return record;
 }
 

@@ -3,6 +3,9 @@
 
 #include <thread>
 
+#include "base/check.h"
+#include "base/clock.h"
+#include "coordinator/placement.h"
 #include "gtest/gtest.h"
 #include "worker/collective/in_process.h"
 
@@ -37,6 +40,31 @@ TEST(RankReport, HoldsMemoryAndCollectives) {
   EXPECT_EQ(report.link(0).bytes(), 64);
   EXPECT_EQ(report.link(1).direction(), "to_device");
   EXPECT_EQ(report.link(1).copies(), 3);
+}
+
+// What the coordinator would drop is not told: in a large view the newest few are left, of whichever group.
+TEST(Flight, HasTheNewestAndNoMoreThanAreKept) {
+  std::vector<std::unique_ptr<collective::Communicator>> groups;
+  const auto run = [&](const std::string& name, const std::string& unit) {
+    if (groups.empty() || groups.back()->group() != name) {
+      groups.push_back(std::move(collective::CreateInProcessGroup(name, 1).front()));
+    }
+    std::vector<float> a(4);
+    ZF_CHECK(groups.back()->AllReduce({a.data(), device::DType::kF32}, 4, unit).Wait().ok());
+  };
+  for (int i = 0; i < 8; ++i) run("first", "old");
+  for (int i = 0; i < 2; ++i) run(parallel::kDataGroup, "new");
+  std::swap(groups[0], groups[1]);
+  const parallel::GroupCommunicators communicators(std::move(groups));
+  const double now = Clock::Real().MonotonicSeconds();
+  EXPECT_EQ(FlightOf(0, 2, communicators, now).entries_size(), 10);
+  const v1::FlightRecord cut = FlightOf(5, 1 << 14, communicators, now);
+  ASSERT_EQ(cut.entries_size(), coordinator::MostFlightEntries(1 << 14));
+  EXPECT_EQ(cut.rank(), 5);
+  EXPECT_EQ(cut.entries(0).unit(), "old");
+  EXPECT_EQ(cut.entries(2).unit(), "new");
+  EXPECT_EQ(cut.entries(3).unit(), "new");
+  EXPECT_EQ(cut.entries(3).sequence(), cut.entries(2).sequence() + 1);
 }
 
 TEST(BusBandwidth, IsThatOfNcclTests) {

@@ -394,7 +394,7 @@ v1::RankReport TrainingRun::Report() const {
 v1::Pace TrainingRun::pace() const { return view_->pace.Median(); }
 
 v1::FlightRecord TrainingRun::Flight() const {
-  return FlightOf(view_->mesh.rank(), view_->groups, clock_.MonotonicSeconds());
+  return FlightOf(view_->mesh.rank(), view_->mesh.world_size(), view_->groups, clock_.MonotonicSeconds());
 }
 
 }  // namespace zerofleet::trainer
