@@ -81,7 +81,7 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
     case Body::kLoadResult: return OnLoadResult(fleet_, member, message.load_result(), now);
     case Body::kHeartbeat: return OnHeartbeat(member, message.heartbeat(), now);
     case Body::kEvent:
-      if (training) OnWorkerEvent(fleet_, member, message.event(), now);
+      if (training || message.event().has_notice()) OnWorkerEvent(fleet_, member, message.event(), now);
       return;
     case Body::kShardWritten:
       if (training) OnShardWritten(fleet_, member, message.shard_written());

@@ -43,7 +43,8 @@ struct CheckpointCandidate {
 // A snapshot in the memory of the members, to which the run goes back.
 struct SnapshotChoice {
   v1::SnapshotId id;
-  std::vector<std::string> holders;  // by rank: the service address of who holds its part; empty: the rank itself
+  std::vector<std::string> holders;  // by rank: the service address of who serves its part; empty: the rank itself
+  std::vector<std::string> copies;   // by rank: the service address of another that holds its part; empty: none does
 };
 
 struct FleetParameters {

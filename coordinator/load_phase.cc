@@ -114,6 +114,23 @@ void AskToLoad(Fleet& fleet, double now) {
   }
 }
 
+// The rank's own part is damaged, and somebody has a copy of it: it loads that. The others have nothing to do with it.
+bool TakesTheCopy(Fleet& fleet, const Member& member, const v1::Failure& failure, double now) {
+  std::string& holder = fleet.snapshot->holders[member.rank];
+  const std::string& copy = fleet.snapshot->copies[member.rank];
+  if (static_cast<absl::StatusCode>(failure.code()) != absl::StatusCode::kDataLoss) return false;
+  if (!holder.empty() || copy.empty()) return false;
+  holder = copy;
+  fleet.load_progress = now;
+  fleet.PublishNotice(absl::StrCat(NameOf(member), " could not load the snapshot of step ", fleet.snapshot->id.step(),
+                                   ": ", failure.message(), "; taking its copy from ", copy));
+  v1::CoordinatorMessage message;
+  *message.mutable_load()->mutable_snapshot() = fleet.snapshot->id;
+  message.mutable_load()->set_peer(copy);
+  fleet.Send(member.id, std::move(message), "its own part is damaged");
+  return true;
+}
+
 void GiveUpSnapshot(Fleet& fleet, const Member& member, const v1::Failure& failure, double now) {
   const int64_t step = fleet.snapshot->id.step();
   fleet.snapshot.reset();
@@ -172,6 +189,7 @@ void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, do
     if (fleet.All(MemberState::kReady)) StartTraining(fleet, now);
     return;
   }
+  if (fleet.snapshot && TakesTheCopy(fleet, member, result.failure(), now)) return;
   if (fleet.snapshot) return GiveUpSnapshot(fleet, member, result.failure(), now);
   absl::Status failure = MakeStatus(static_cast<absl::StatusCode>(result.failure().code()), result.failure().message());
   if (HasCandidate(fleet) && IsDamage(failure.code())) return FallBackOrFail(fleet, member, failure, now);

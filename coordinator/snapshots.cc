@@ -9,14 +9,18 @@
 namespace zerofleet::coordinator {
 namespace {
 
-// Of one snapshot, by rank: who serves its part; empty for the rank itself.
-using Holders = std::map<int, std::string>;
+// Whether a rank has its part of a snapshot itself, and who else has it.
+struct Holder {
+  bool own = false;
+  std::string copy;  // a service address; empty: nobody
+};
+using Holders = std::map<int, Holder>;  // of one snapshot, by rank
 
 void Note(const Member& member, const v1::SnapshotShard& shard, Holders& holders) {
   if (shard.rank() == member.rank) {
-    holders[shard.rank()] = "";
+    holders[shard.rank()].own = true;
   } else if (!member.hello.service_address().empty()) {
-    holders.emplace(shard.rank(), member.hello.service_address());
+    holders[shard.rank()].copy = member.hello.service_address();
   }
 }
 
@@ -40,7 +44,10 @@ std::optional<SnapshotChoice> NewestSnapshot(const Fleet& fleet) {
     SnapshotChoice choice;
     choice.id.set_step(newest->first.first);
     choice.id.set_generation(newest->first.second);
-    for (auto& [rank, holder] : newest->second) choice.holders.push_back(std::move(holder));
+    for (const auto& [rank, holder] : newest->second) {
+      choice.holders.push_back(holder.own ? "" : holder.copy);
+      choice.copies.push_back(holder.copy);
+    }
     return choice;
   }
   return std::nullopt;

@@ -43,6 +43,7 @@ class SnapshotClientTest : public testing::Test {
       manifest.mutable_config()->set_steps(9);
       const auto shard = owner_.Take(manifest, rank.engine().state(), rank.device(), rank.stream());
       ASSERT_TRUE(shard.ok());
+      owner_.Seal(*shard);
       body(rank, *shard);
       owner_.Release();
       keeper_->Release();

@@ -68,6 +68,7 @@ void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcom
                          const std::function<void(v1::ShardWritten)>& written) {
   double start = clock_.MonotonicSeconds();
   int rank = layout_.options().rank;
+  snapshot_.Seal(snapshot_.Digest());
   absl::StatusOr<v1::ShardFile> file =
       checkpoint::WriteShard(partial_dir, rank, layout_.partition().StoredRanges(rank), layout_.optimizer(),
                              snapshot_.Vectors(static_cast<int>(state_.vectors().size())));

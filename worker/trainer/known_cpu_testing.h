@@ -2,8 +2,13 @@
 #ifndef ZEROFLEET_WORKER_TRAINER_KNOWN_CPU_TESTING_H_
 #define ZEROFLEET_WORKER_TRAINER_KNOWN_CPU_TESTING_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "worker/device/cpu/cpu_device.h"
 
@@ -23,6 +28,41 @@ class KnownCpu : public device::CpuDevice {
 
  private:
   const int64_t most_host_bytes_;
+};
+
+// One whose host memory changes between two views, or when told to: a bit of each part of the states that was copied
+// from the device.
+class ForgetfulCpu : public KnownCpu {
+ public:
+  void Forget() {
+    for (std::byte* const copied : std::exchange(copied_, {})) *copied ^= std::byte{1};
+  }
+
+  absl::StatusOr<std::unique_ptr<device::Reservation>> Reserve(int64_t bytes) override {
+    Forget();
+    return KnownCpu::Reserve(bytes);
+  }
+  absl::StatusOr<std::unique_ptr<device::Reservation>> ReserveHost(int64_t bytes) override {
+    absl::StatusOr<std::unique_ptr<device::Reservation>> reservation = KnownCpu::Reserve(bytes);  // alike on a CPU
+    if (reservation.ok()) host_.push_back({(*reservation)->data(), static_cast<size_t>(bytes)});
+    return reservation;
+  }
+  void Copy(device::Stream& stream, void* to, const void* from, int64_t bytes) override {
+    KnownCpu::Copy(stream, to, from, bytes);
+    constexpr int64_t kLeast = 256;  // what is smaller is no part of the states
+    if (bytes >= kLeast && IsOfTheHost(to) && !IsOfTheHost(from)) copied_.insert(static_cast<std::byte*>(to));
+  }
+
+ private:
+  bool IsOfTheHost(const void* place) const {
+    const auto* const at = static_cast<const std::byte*>(place);
+    return std::any_of(host_.begin(), host_.end(), [at](std::span<std::byte> memory) {
+      return at >= memory.data() && at < memory.data() + memory.size();
+    });
+  }
+
+  std::vector<std::span<std::byte>> host_;
+  std::set<std::byte*> copied_;
 };
 
 }  // namespace zerofleet::trainer

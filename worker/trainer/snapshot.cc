@@ -4,8 +4,11 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
+#include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/status.h"
 #include "worker/checkpoint/manifest.h"
 
@@ -32,6 +35,7 @@ void Snapshot::Release() {
 
 void Snapshot::Clear() {
   held_.reset();
+  seal_.clear();
   file_.reset();
 }
 
@@ -52,8 +56,18 @@ absl::StatusOr<int64_t> Snapshot::FillFrom(const zero::TrainingState& state, dev
   return filled;
 }
 
+std::string Snapshot::Digest() const {
+  return Digest128(
+      std::string_view(reinterpret_cast<const char*>(memory().data()), static_cast<size_t>(held()->bytes())));
+}
+
 absl::Status Snapshot::CopyTo(zero::TrainingState& state, device::Device& device, device::Stream& stream) const {
   ZF_CHECK(held() != nullptr);
+  ZF_CHECK(!seal_.empty());
+  if (const std::string found = Digest(); found != seal_) {
+    return absl::DataLossError(absl::StrCat("what this rank had in memory of step ", held()->manifest().step(),
+                                            " has changed since: its XXH3-128 is ", found, ", it was ", seal_));
+  }
   const std::byte* from = memory().data();
   for (const device::Tensor& vector : state.vectors()) {
     for (const coordinator::PlacedRange& range : state.RangesToStore()) {

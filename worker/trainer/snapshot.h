@@ -48,7 +48,14 @@ class Snapshot {
 
   // Fills its memory with what this rank stores of `state`; waits for the stream. The bytes filled. Holds nothing.
   absl::StatusOr<int64_t> FillFrom(const zero::TrainingState& state, device::Device& device, device::Stream& stream);
-  // The other way, in a view in which this rank owns what was owned when it was taken.
+  // The XXH3-128 of all that it holds: one read of its memory.
+  std::string Digest() const;
+  // Has this digest from now on, which whoever filled its memory has seen.
+  void Seal(std::string digest) { seal_ = std::move(digest); }
+  // Empty until it is sealed.
+  const std::string& seal() const { return seal_; }
+  // The other way, in a view in which this rank owns what was owned when it was taken. DataLoss, with nothing copied,
+  // if its bytes are not those that were sealed.
   absl::Status CopyTo(zero::TrainingState& state, device::Device& device, device::Stream& stream) const;
 
   // Its state vectors, `count` of them, as a file stores them.
@@ -66,6 +73,7 @@ class Snapshot {
   std::shared_ptr<device::Reservation> memory_;  // null until it is reserved
   int64_t bytes_ = 0;                            // that it has room for
   std::optional<v1::ReplicaHeader> held_;
+  std::string seal_;
   std::optional<v1::ShardFile> file_;  // once that was written
 };
 

@@ -21,21 +21,22 @@ void SnapshotRounds::BeginView(const v1::Config& config, uint64_t generation, in
 void SnapshotRounds::EndView() {
   every_ = 0;
   if (!sender_.joinable()) return;
-  peers_->EndViewsBefore(generation_ + 1);
+  if (peers_ != nullptr) peers_->EndViewsBefore(generation_ + 1);
   sender_.join();
 }
 
 void SnapshotRounds::Taken(const v1::SnapshotShard& shard) {
   const int64_t step = shard.snapshot().step();
   due_ = (step / every_ + 1) * every_;
-  if (holder_.empty()) return;
-  if (sender_.joinable()) sender_.join();  // it has nothing left to do
+  if (sender_.joinable()) sender_.join();  // it has sent all there was
   NoteFailure();
-  sending_ = true;
-  sender_ = std::thread([this, shard] { Send(shard); });
+  sending_ = !holder_.empty();
+  sender_ = std::thread([this, shard] { SealAndSend(shard); });
 }
 
-void SnapshotRounds::Send(const v1::SnapshotShard& shard) {
+void SnapshotRounds::SealAndSend(const v1::SnapshotShard& shard) {
+  store_.Seal(shard);
+  if (holder_.empty()) return;
   OutgoingSnapshot snapshot(store_, shard);
   failure_.Update(peers_->Put(holder_, generation_, limit_seconds_, snapshot));
   sending_ = false;

@@ -27,7 +27,7 @@ class SnapshotRounds {
  public:
   // `note` is called with a line for people when a copy could not be sent although its view went on, once a view. What
   // is passed in outlives this; without `peers` no copy is sent.
-  SnapshotRounds(const SnapshotStore& store, SnapshotPeers* peers, std::function<void(const std::string& line)> note)
+  SnapshotRounds(SnapshotStore& store, SnapshotPeers* peers, std::function<void(const std::string& line)> note)
       : store_(store), peers_(peers), note_(std::move(note)) {}
   ~SnapshotRounds() { EndView(); }
 
@@ -35,21 +35,21 @@ class SnapshotRounds {
   // copies, empty where none does. The first snapshot follows the next step: until then copies of the last view may
   // be lost with the ranks that kept them.
   void BeginView(const v1::Config& config, uint64_t generation, int64_t step, std::string holder);
-  // Ends what is still being sent.
+  // Ends what is still being sent; what was taken is sealed then.
   void EndView();
 
   // Whether one is due after this step; it is taken if no rank was sending at that step.
   bool Due(int64_t step) const { return every_ > 0 && step >= due_; }
   // Whether this rank's last copy is still on its way.
   bool sending() const { return sending_; }
-  // It was taken: sends the copy in the background.
+  // It was taken: seals it, and sends the copy, in the background.
   void Taken(const v1::SnapshotShard& shard);
 
  private:
-  void Send(const v1::SnapshotShard& shard);
+  void SealAndSend(const v1::SnapshotShard& shard);
   void NoteFailure();
 
-  const SnapshotStore& store_;
+  SnapshotStore& store_;
   SnapshotPeers* const peers_;
   const std::function<void(const std::string& line)> note_;
   int64_t every_ = 0, due_ = 0;

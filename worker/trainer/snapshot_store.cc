@@ -25,8 +25,12 @@ v1::SnapshotShard ShardOf(const v1::ReplicaHeader& header) {
 
 namespace {
 
-bool Holds(const Snapshot& snapshot, const v1::SnapshotShard& shard) {
+bool Is(const Snapshot& snapshot, const v1::SnapshotShard& shard) {
   return snapshot.held() != nullptr && MessageDifferencer::Equals(ShardOf(*snapshot.held()), shard);
+}
+
+bool Holds(const Snapshot& snapshot, const v1::SnapshotShard& shard) {
+  return Is(snapshot, shard) && !snapshot.seal().empty();
 }
 
 absl::Status NotHere(const v1::SnapshotShard& shard) {
@@ -83,7 +87,6 @@ absl::StatusOr<v1::SnapshotShard> SnapshotStore::Take(const v1::CheckpointManife
     ZF_CHECK(place_.has_value());
     Slot& slot = Oldest(own_);
     slot.snapshot.Clear();  // from here on nobody reads it
-    slot.digest.clear();
     snapshot = &slot.snapshot;
     header.set_rank(place_->rank);
   }
@@ -95,9 +98,23 @@ absl::StatusOr<v1::SnapshotShard> SnapshotStore::Take(const v1::CheckpointManife
   return ShardOf(header);
 }
 
+void SnapshotStore::Seal(const v1::SnapshotShard& shard) {
+  Snapshot* found = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto slot =
+        std::find_if(own_.begin(), own_.end(), [&](const Slot& each) { return Is(each.snapshot, shard); });
+    ZF_CHECK(slot != own_.end());
+    found = &slot->snapshot;
+  }
+  std::string digest = found->Digest();
+  absl::MutexLock lock(&mutex_);
+  found->Seal(std::move(digest));
+}
+
 absl::StatusOr<v1::ReplicaHeader> SnapshotStore::CopyTo(const v1::SnapshotId& snapshot, zero::TrainingState& state,
-                                                        device::Device& device, device::Stream& stream) const {
-  const Snapshot* found = nullptr;  // of this rank's own part, which no other thread changes
+                                                        device::Device& device, device::Stream& stream) {
+  Snapshot* found = nullptr;  // of this rank's own part, which no other thread changes
   v1::ReplicaHeader header;
   {
     absl::MutexLock lock(&mutex_);
@@ -111,7 +128,12 @@ absl::StatusOr<v1::ReplicaHeader> SnapshotStore::CopyTo(const v1::SnapshotId& sn
     found = &slot->snapshot;
     header = *found->held();
   }
-  ZF_RETURN_IF_ERROR(found->CopyTo(state, device, stream));
+  const absl::Status copied = found->CopyTo(state, device, stream);
+  if (absl::IsDataLoss(copied)) {
+    absl::MutexLock lock(&mutex_);
+    found->Clear();
+  }
+  ZF_RETURN_IF_ERROR(copied);
   return header;
 }
 
@@ -131,7 +153,7 @@ std::vector<v1::SnapshotShard> SnapshotStore::Held() const {
   std::vector<v1::SnapshotShard> shards;
   for (const Slots* slots : {&own_, &replicas_}) {
     for (const Slot& slot : *slots) {
-      if (slot.snapshot.held() != nullptr) shards.push_back(ShardOf(*slot.snapshot.held()));
+      if (!slot.snapshot.seal().empty()) shards.push_back(ShardOf(*slot.snapshot.held()));
     }
   }
   return shards;
@@ -150,7 +172,7 @@ absl::StatusOr<SnapshotStore::Description> SnapshotStore::Describe(const v1::Sna
   absl::MutexLock lock(&mutex_);
   const Slot* slot = Find(shard);
   if (slot == nullptr) return NotHere(shard);
-  return Description{*slot->snapshot.held(), slot->digest};
+  return Description{*slot->snapshot.held(), slot->snapshot.seal()};
 }
 
 absl::Status SnapshotStore::Read(const v1::SnapshotShard& shard, int64_t offset, std::span<std::byte> into) const {
@@ -213,7 +235,6 @@ absl::StatusOr<uint64_t> SnapshotStore::BeginOwn(const v1::ReplicaHeader& header
 
 uint64_t SnapshotStore::Begin(const v1::ReplicaHeader& header, Slot& slot) {
   slot.snapshot.Clear();
-  slot.digest.clear();
   slot.transfer = ++last_transfer_;
   slot.arriving = header;
   slot.arrived = 0;
@@ -249,8 +270,8 @@ absl::Status SnapshotStore::End(uint64_t transfer, const std::string& digest) {
     return absl::DataLossError(
         absl::StrCat("only ", slot->arrived, " of ", slot->arriving.bytes(), " bytes have arrived"));
   }
-  slot->digest = digest;
   slot->snapshot.Hold(std::move(slot->arriving));
+  slot->snapshot.Seal(digest);
   return absl::OkStatus();
 }
 

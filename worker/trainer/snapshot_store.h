@@ -43,7 +43,8 @@ struct SnapshotPlace {
 // Which part of which snapshot this is.
 v1::SnapshotShard ShardOf(const v1::ReplicaHeader& header);
 
-// Thread-safe; Take, CopyTo and what concerns views is called by the trainer's thread alone.
+// Thread-safe; Take, CopyTo and what concerns views is called by the trainer's thread alone, Seal by it or another that
+// ends before it takes the next but one.
 class SnapshotStore {
  public:
   // Reserves what the place needs, or keeps it from the view before; ResourceExhausted if the host does not have it.
@@ -53,12 +54,16 @@ class SnapshotStore {
   // Gives up all memory; before the device is.
   void Release();
 
-  // This rank's part of the step that `manifest` (without tensors and files) describes, over the older of its own.
+  // This rank's part of the step that `manifest` (without tensors and files) describes, over the older of its own. It
+  // counts for nothing until it is sealed.
   absl::StatusOr<v1::SnapshotShard> Take(const v1::CheckpointManifest& manifest, const zero::TrainingState& state,
                                          device::Device& device, device::Stream& stream);
-  // Into the state, if it is this rank's part, whole; with what it says of itself. NotFound if it is not here.
+  // Digests what was taken: one read of its memory, during which steps go on.
+  void Seal(const v1::SnapshotShard& shard);
+  // Into the state, if it is this rank's part, whole; with what it says of itself. NotFound if it is not here. DataLoss
+  // if its bytes have changed since they were sealed; it is then here no longer.
   absl::StatusOr<v1::ReplicaHeader> CopyTo(const v1::SnapshotId& snapshot, zero::TrainingState& state,
-                                           device::Device& device, device::Stream& stream) const;
+                                           device::Device& device, device::Stream& stream);
   // Drops every other snapshot; all without one.
   void KeepOnly(const std::optional<v1::SnapshotId>& snapshot);
   // All that is whole.
@@ -67,7 +72,7 @@ class SnapshotStore {
   // What another worker reads of a snapshot that is here whole; NotFound, also once it has been overwritten.
   struct Description {
     v1::ReplicaHeader header;
-    std::string digest;  // as it came with a copy; empty for this rank's own
+    std::string digest;  // of the rank that took it
   };
   absl::StatusOr<Description> Describe(const v1::SnapshotShard& shard) const;
   absl::Status Read(const v1::SnapshotShard& shard, int64_t offset, std::span<std::byte> into) const;
@@ -88,7 +93,6 @@ class SnapshotStore {
     uint64_t transfer = 0;  // in progress; 0: none
     v1::ReplicaHeader arriving;
     int64_t arrived = 0;  // bytes
-    std::string digest;
   };
   using Slots = std::array<Slot, zero::kSnapshotsKept>;
 

@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/trainer/known_cpu_testing.h"
 #include "worker/trainer/snapshot_transfer.h"
 #include "worker/zero/fleet_testing.h"
 
@@ -17,6 +18,7 @@ namespace zerofleet::trainer {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr uint64_t kGeneration = 5;
 
@@ -42,14 +44,17 @@ class SnapshotStoreTest : public testing::Test {
     return place;
   }
 
-  std::unique_ptr<memory::Arena> Arena(zero::TestRank& rank, int64_t bytes) const {
+  static std::unique_ptr<memory::Arena> Arena(zero::TestRank& rank, int64_t bytes) {
+    return Arena(rank.device(), bytes);
+  }
+  static std::unique_ptr<memory::Arena> Arena(device::Device& device, int64_t bytes) {
     memory::MemoryPlan plan;
     for (int i = 0; i < zero::kSnapshotsKept; ++i) {
       for (const std::string& row : {zero::OwnSnapshotRow(i), zero::ReplicaRow(i)}) {
         plan.rows.push_back({memory::Space::kHost, memory::Category::kBuffers, row, bytes, /*late=*/true});
       }
     }
-    return *memory::Arena::Create(plan, memory::Space::kHost, rank.device());
+    return *memory::Arena::Create(plan, memory::Space::kHost, device);
   }
 
   static v1::CheckpointManifest ManifestOf(int64_t step, uint64_t generation = kGeneration) {
@@ -105,7 +110,10 @@ TEST_F(SnapshotStoreTest, TheLastTwoAreKeptAndComeBack) {
     for (int64_t step = 1; step <= 3; ++step) {
       rank.Step(step);
       masters.push_back(MasterOf(rank));
-      ASSERT_TRUE(store_.Take(ManifestOf(step), rank.engine().state(), rank.device(), rank.stream()).ok());
+      const auto shard = store_.Take(ManifestOf(step), rank.engine().state(), rank.device(), rank.stream());
+      ASSERT_TRUE(shard.ok());
+      EXPECT_THAT(StepsOf(store_, 0), Not(testing::Contains(step)));  // not yet
+      store_.Seal(*shard);
     }
     EXPECT_THAT(StepsOf(store_, 0), testing::ElementsAre(2, 3));
     v1::SnapshotId id;
@@ -124,6 +132,31 @@ TEST_F(SnapshotStoreTest, TheLastTwoAreKeptAndComeBack) {
   });
 }
 
+// A bit of one of the two changes: it is found, and that one is held no longer. The copy made of it is refused.
+TEST_F(SnapshotStoreTest, WhatHasChangedInMemoryIsNotLoaded) {
+  WithRank([this](zero::TestRank& rank) {
+    ForgetfulCpu forgetful;
+    SnapshotStore owner;
+    const auto a = Arena(forgetful, bytes_), b = Arena(rank, bytes_);
+    ASSERT_TRUE(owner.EnterView(Place(2, 1), *a).ok());
+    ASSERT_TRUE(store_.EnterView(Place(0, 2), *b).ok());
+    rank.Step(1);
+    const auto shard = owner.Take(ManifestOf(1), rank.engine().state(), forgetful, rank.stream());
+    ASSERT_TRUE(shard.ok());
+    owner.Seal(*shard);
+    forgetful.Forget();
+    OutgoingSnapshot sent(owner, *shard);
+    IncomingSnapshot kept(store_);
+    EXPECT_TRUE(absl::IsDataLoss(Pass(sent, kept)));
+    const std::vector<float> before = MasterOf(rank);
+    const auto copied = owner.CopyTo(shard->snapshot(), rank.engine().state(), rank.device(), rank.stream());
+    EXPECT_TRUE(absl::IsDataLoss(copied.status())) << copied.status();
+    EXPECT_EQ(MasterOf(rank), before);
+    EXPECT_TRUE(owner.Held().empty());
+    owner.Release();
+  });
+}
+
 // A rank's snapshot goes to the store that keeps its copies; from there a replacement in its place gets it.
 TEST_F(SnapshotStoreTest, ACopyIsFetchedByTheReplacement) {
   WithRank([this](zero::TestRank& rank) {
@@ -135,6 +168,7 @@ TEST_F(SnapshotStoreTest, ACopyIsFetchedByTheReplacement) {
     const std::vector<float> master = MasterOf(rank);
     const auto shard = owner.Take(ManifestOf(1), rank.engine().state(), rank.device(), rank.stream());
     ASSERT_TRUE(shard.ok());
+    owner.Seal(*shard);
     OutgoingSnapshot sent(owner, *shard);
     IncomingSnapshot kept(store_);
     ASSERT_TRUE(Pass(sent, kept).ok());
@@ -203,6 +237,7 @@ TEST_F(SnapshotStoreTest, AChangedByteOrAPieceOutOfOrderIsFound) {
     ASSERT_TRUE(owner.EnterView(Place(2, 1), *a).ok());
     ASSERT_TRUE(store_.EnterView(Place(0, 2), *b).ok());
     const auto shard = owner.Take(ManifestOf(1), rank.engine().state(), rank.device(), rank.stream());
+    owner.Seal(*shard);
     OutgoingSnapshot sent(owner, *shard);
     IncomingSnapshot changed(store_);
     const absl::Status status = Pass(sent, changed, [](v1::ReplicaPiece& piece) {

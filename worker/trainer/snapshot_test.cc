@@ -49,6 +49,7 @@ class SnapshotTest : public testing::Test {
     header.set_bytes(*bytes);
     *header.mutable_manifest() = manifest;
     snapshot.Hold(std::move(header));
+    snapshot.Seal(snapshot.Digest());
   }
 
   static std::vector<float> Copied(const Snapshot& snapshot) {
@@ -71,6 +72,25 @@ TEST_F(SnapshotTest, TheStateComesBackAsItWas) {
     ASSERT_TRUE(snapshot.CopyTo(rank.engine().state(), rank.device(), rank.stream()).ok());
     Take(rank, snapshot, ManifestOf(1, 6));
     EXPECT_EQ(Copied(snapshot), first);
+  });
+}
+
+TEST_F(SnapshotTest, AChangedBitIsFoundBeforeItIsTaken) {
+  WithRank([](zero::TestRank& rank, Snapshot& snapshot) {
+    ASSERT_TRUE(snapshot.Reserve(rank.host_arena()).ok());
+    Take(rank, snapshot, ManifestOf(1, 5));
+    const std::vector<float> first = Copied(snapshot);
+    const auto bytes = static_cast<size_t>(snapshot.held()->bytes());
+    for (const size_t place : {size_t{0}, bytes / 2, bytes - 1}) {
+      rank.Step(2);
+      snapshot.memory()[place] ^= std::byte{16};
+      const absl::Status status = snapshot.CopyTo(rank.engine().state(), rank.device(), rank.stream());
+      EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+      EXPECT_THAT(std::string(status.message()), testing::HasSubstr("in memory of step 1 has changed since"));
+      snapshot.memory()[place] ^= std::byte{16};
+      EXPECT_TRUE(snapshot.CopyTo(rank.engine().state(), rank.device(), rank.stream()).ok());
+      EXPECT_EQ(Copied(snapshot), first);
+    }
   });
 }
 

@@ -23,13 +23,12 @@ absl::StatusOr<std::optional<v1::ReplicaPiece>> OutgoingSnapshot::Next() {
     data.resize(static_cast<size_t>(std::min(left, kSnapshotPieceBytes)));
     const std::span<std::byte> bytes = std::as_writable_bytes(std::span(data));
     ZF_RETURN_IF_ERROR(store_.Read(shard_, offset_, bytes));
-    digest_.Update(bytes);
     offset_ += static_cast<int64_t>(data.size());
     return piece;
   }
   over_ = true;
-  // A copy is passed on with the digest of the rank that made it: what has changed since is found by whoever takes it.
-  piece.set_xxh3_128(description_->digest.empty() ? digest_.Hex() : description_->digest);
+  // The digest of the rank that took it: what has changed since is found by whoever gets the copy.
+  piece.set_xxh3_128(description_->digest);
   return piece;
 }
 

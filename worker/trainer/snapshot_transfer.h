@@ -34,7 +34,6 @@ class OutgoingSnapshot {
   std::optional<SnapshotStore::Description> description_;  // once the header has been given
   int64_t offset_ = 0;
   bool over_ = false;
-  StreamingDigest digest_;
 };
 
 // The other end. What comes is not believed: an error says what is wrong with a piece, and ends the transfer.

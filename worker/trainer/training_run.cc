@@ -138,13 +138,20 @@ absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
   return ViewDigests{.layout = Digest128(view_->layout.Describe(spec_)), .schedule = Digest128(text)};
 }
 
-absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& step_dir) {
+absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& step_dir,
+                                                          const std::function<void(const std::string&)>& note) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
   ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
   zero::TrainingState& state = view_->engine->state();
-  const bool kept =
+  bool kept =
       state.LoadsWhatItStores() && saved_.IsIn(manifest, partition().StoredRanges(view_->layout.options().rank));
-  ZF_RETURN_IF_ERROR(kept ? saved_.CopyTo(state, device_, *view_->stream) : ReadShards(step_dir, manifest));
+  if (kept) {
+    const absl::Status copied = saved_.CopyTo(state, device_, *view_->stream);
+    kept = !absl::IsDataLoss(copied);
+    if (kept) ZF_RETURN_IF_ERROR(copied);
+    if (!kept) note(absl::StrCat(copied.message(), "; reading ", step_dir, " instead"));
+  }
+  if (!kept) ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest));
   view_->loaded_samples = manifest.data_cursor().samples_consumed();
   view_->loaded_control = ControlOf(manifest);
   view_->loaded_own_part = false;

@@ -73,9 +73,10 @@ class TrainingRun {
 
   enum class LoadedFrom { kStorage, kMemory };
   // Loads this rank's part of a checkpoint; no collective runs, so ranks may fail independently. Reads no shard if the
-  // snapshot of the last save is all that this rank needs of it.
-  absl::StatusOr<LoadedFrom> Load(const std::string& step_dir);
-  // This rank's part of a snapshot that is in its store. NotFound if it is not.
+  // snapshot of the last save is all that this rank needs of it, and unchanged: `note` is called with a line if it is
+  // not.
+  absl::StatusOr<LoadedFrom> Load(const std::string& step_dir, const std::function<void(const std::string&)>& note);
+  // This rank's part of a snapshot that is in its store. NotFound if it is not, DataLoss if it has changed.
   absl::Status Restore(const v1::SnapshotId& snapshot);
   // By what it has loaded; 0 without.
   int64_t samples_loaded() const { return view_->loaded_samples; }

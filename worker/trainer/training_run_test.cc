@@ -77,9 +77,10 @@ class TrainingRunTest : public testing::Test {
 
   // One worker: a device and a run, which outlive views.
   struct Worker {
-    explicit Worker(const v1::Config& config) : run(*TrainingRun::Prepare(config, device, Clock::Real(), metrics)) {}
+    explicit Worker(const v1::Config& config, std::unique_ptr<KnownCpu> its_device = std::make_unique<KnownCpu>())
+        : device(std::move(its_device)), run(*TrainingRun::Prepare(config, *device, Clock::Real(), metrics)) {}
     NullMetrics metrics;
-    KnownCpu device;
+    std::unique_ptr<KnownCpu> device;
     std::unique_ptr<TrainingRun> run;
   };
 
@@ -115,6 +116,8 @@ class TrainingRunTest : public testing::Test {
     }
   }
 
+  static void Note(const std::string& line) { ADD_FAILURE() << line; }
+
   // From the seed to kLeftAfter, committed. The checkpoint's directory.
   std::string TrainAndSave(const std::vector<Worker*>& workers) const {
     const std::string path = checkpoint::StepDirectory(JoinPath(directory_, "checkpoints"), kLeftAfter);
@@ -143,7 +146,7 @@ class TrainingRunTest : public testing::Test {
   static std::vector<double> GoOn(const std::vector<Worker*>& workers, const std::string& path) {
     std::vector<double> losses;
     InOneView(workers, [&](TrainingRun& run) {
-      ZF_CHECK(run.Load(path).ok());
+      ZF_CHECK(run.Load(path, Note).ok());
       ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());
       Train(run, kLeftAfter, kSteps, losses);
     });
@@ -186,7 +189,7 @@ TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
       std::vector<From> from(2, From::kStorage);
       std::vector<double> losses;
       InOneView({&a, &z}, [&](TrainingRun& run) {
-        const absl::StatusOr<From> loaded = run.Load(path);
+        const absl::StatusOr<From> loaded = run.Load(path, Note);
         ZF_CHECK(loaded.ok());
         from[run.mesh().rank()] = *loaded;
         ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());
@@ -198,8 +201,32 @@ TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
     // In the other's place its own snapshot is of no use.
     InOneView({&y, &a}, [&](TrainingRun& run) {
       if (run.mesh().rank() == 0) return;
-      EXPECT_EQ(run.Load(path).value(), From::kStorage);
+      EXPECT_EQ(run.Load(path, Note).value(), From::kStorage);
     });
+    ASSERT_TRUE(RemoveTree(path).ok());
+  }
+}
+
+// A bit of what was saved changes in memory: whoever has it reads its file instead, and says so.
+TEST_F(TrainingRunTest, ASurvivorWhoseMemoryHasChangedReadsItsShard) {
+  for (int stage = 1; stage <= 3; ++stage) {
+    const v1::Config config = Config(stage);
+    Worker a(config, std::make_unique<ForgetfulCpu>()), b(config), x(config), y(config);
+    const std::string path = TrainAndSave({&a, &b});
+    const std::vector<double> expected = GoOn({&x, &y}, path);
+    std::vector<double> losses;
+    std::vector<std::string> notes(2);
+    InOneView({&a, &b}, [&](TrainingRun& run) {
+      const int rank = run.mesh().rank();
+      const auto loaded = run.Load(path, [&](const std::string& line) { notes[rank] = line; });
+      ZF_CHECK(loaded.ok());
+      EXPECT_EQ(*loaded, rank == 0 ? TrainingRun::LoadedFrom::kStorage : TrainingRun::LoadedFrom::kMemory);
+      ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());
+      Train(run, kLeftAfter, kSteps, losses);
+    });
+    EXPECT_EQ(losses, expected) << "stage " << stage;
+    EXPECT_THAT(notes[0], HasSubstr("what this rank had in memory of step 3 has changed since: its XXH3-128 is "));
+    EXPECT_EQ(notes[1], "");
     ASSERT_TRUE(RemoveTree(path).ok());
   }
 }

@@ -325,7 +325,8 @@ absl::Status WorkerRun::Load(const v1::Load& load) {
   if (load.has_snapshot()) return Restore(load.snapshot(), load.peer());
   options_.snapshots->KeepOnly(std::nullopt);
   if (load.path().empty()) return absl::OkStatus();
-  ZF_ASSIGN_OR_RETURN(const TrainingRun::LoadedFrom from, run_->Load(load.path()));
+  ZF_ASSIGN_OR_RETURN(const TrainingRun::LoadedFrom from,
+                      run_->Load(load.path(), [this](const std::string& line) { TellPeople(line); }));
   if (from == TrainingRun::LoadedFrom::kMemory) {
     options_.note(absl::StrCat("has ", load.path(), " in memory: read no shard"));
   }

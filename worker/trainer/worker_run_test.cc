@@ -239,6 +239,7 @@ class MemoryPeers : public SnapshotPeers {
 struct Replacement {
   std::vector<absl::StatusOr<WorkerRunResult>> results{4, absl::UnknownError("did not run")};
   std::vector<v1::RecoveryEvent> recoveries;
+  std::vector<std::string> notices;
   std::map<int64_t, double> losses;  // by step: the last that was reported
 };
 
@@ -285,6 +286,7 @@ Replacement RunWithAReplacement(
   for (std::thread& thread : threads) thread.join();
   for (const v1::Event& event : fleet.events()) {
     if (event.has_step()) outcome.losses[event.step().step()] = event.step().loss();
+    if (event.has_notice()) outcome.notices.push_back(event.notice().message());
     if (event.has_recovery()) outcome.recoveries.push_back(event.recovery());
   }
   return outcome;
@@ -353,6 +355,26 @@ TEST_F(WorkerRunTest, ALostRankComesBackFromAPeersMemory) {
     ExpectTheBitsOf(whole, RunWithAReplacement(config, /*breaks=*/true, create, most_inline_ranks));
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
   }
+}
+
+// What a survivor has in memory changes between the views: it takes the copy that another rank has of it.
+TEST_F(WorkerRunTest, ASurvivorWhoseMemoryHasChangedTakesItsCopy) {
+  v1::Config config = Config(3, 2);
+  config.set_steps(60);
+  config.mutable_evaluate()->set_every_steps(0);
+  config.mutable_restart()->set_max_per_rank(1);
+  const std::vector<double> whole = Run(config).Losses();
+  ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+  config.mutable_checkpoint()->set_snapshot_every_steps(2);
+  config.mutable_checkpoint()->set_replicate(1);
+  const auto create = [&](int worker, const FaultTime&) -> std::unique_ptr<device::Device> {
+    if (worker == 2) return std::make_unique<ForgetfulCpu>();
+    return std::make_unique<KnownCpu>(int64_t{1} << 40);
+  };
+  const Replacement outcome = RunWithAReplacement(config, /*breaks=*/true, create);
+  ExpectTheBitsOf(whole, outcome);
+  EXPECT_THAT(outcome.notices, ::testing::Contains(::testing::AllOf(HasSubstr("has changed since: its XXH3-128 is "),
+                                                                    HasSubstr("; taking its copy from worker 0"))));
 }
 
 // A CPU whose memory changes by itself: once it is `now`, and tokens come, one bit of byte `place` of what was reserved
