@@ -3,55 +3,14 @@
 #ifndef ZEROFLEET_WORKER_TRAINER_WORKER_RUN_H_
 #define ZEROFLEET_WORKER_TRAINER_WORKER_RUN_H_
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "worker/device/device.h"
 #include "worker/trainer/fleet_session.h"
 #include "worker/trainer/metrics_sink.h"
-#include "worker/trainer/snapshot_peers.h"
-#include "worker/trainer/snapshot_store.h"
+#include "worker/trainer/worker_run_options.h"
 #include "worker/trainer/worker_status.h"
-#include "zerofleet/v1/events.pb.h"
 
 namespace zerofleet::trainer {
-
-struct WorkerRunOptions {
-  v1::Hello hello;               // who this worker is; the device fields are filled in
-  device::DeviceOptions device;  // "auto" yields to the configuration's device
-  std::function<absl::StatusOr<std::unique_ptr<device::Device>>(const device::DeviceOptions&)> create_device =
-      device::CreateDevice;
-  // The signal this process has received, 0 if none; asked between steps and while waiting.
-  std::function<int()> stop_signal = [] { return 0; };
-  // A signal does not stop the run: this worker alone leaves, once a checkpoint that it asks for is settled, and the
-  // fleet goes on with whoever takes its place.
-  bool leaves_alone = false;
-  // Before the second try of the run's last save; it doubles with every further try.
-  double save_pause_seconds = 1;
-  // Called with this worker's place once it has one, as numbers and as a line for the process's log.
-  std::function<void(int rank, uint64_t generation, const std::string& line)> placed = [](int, uint64_t,
-                                                                                          const std::string&) {};
-  // Called with a line for the process's log that does not indicate a fault.
-  std::function<void(const std::string& line)> note = [](const std::string&) {};
-  // Called with what this rank sees of the run: its start, every step, evaluations. From the calling thread.
-  std::function<void(const v1::Event&)> event = [](const v1::Event&) {};
-  // Where the run keeps its snapshots, which other workers may be served from, and how it reaches theirs. Without peers
-  // none can be copied to another worker, or fetched.
-  std::shared_ptr<SnapshotStore> snapshots = std::make_shared<SnapshotStore>();
-  SnapshotPeers* peers = nullptr;
-  // Called, from any thread and perhaps more than once, when the run is lost: from then on the call is about to return,
-  // unless a device that hangs prevents it.
-  std::function<void(const absl::Status&)> lost = [](const absl::Status&) {};
-};
-
-struct WorkerRunResult {
-  int64_t step = 0;      // steps completed
-  bool stopped = false;  // before the last one, with a checkpoint
-};
 
 // Takes part in one run from Hello to Complete. An error of this rank is reported to the coordinator before it is
 // returned; an error of the fleet is returned as the coordinator worded it. Cancelled for a worker that has left alone.
