@@ -30,10 +30,23 @@ Member* FindProcess(Fleet& fleet, const std::string& incarnation) {
   return member != nullptr ? member : fleet.spares.FindProcess(incarnation);
 }
 
-// What a view's ranks all know of it.
+// What a view's ranks all know of it. Where its nodes tell the places, members are those whom this rank can name.
 v1::Assignment Shared(v1::Assignment assignment) {
   assignment.clear_rank();
+  if (!assignment.nodes().empty()) assignment.clear_members();
   return assignment;
+}
+
+// Whom a rank of a large view can name, for people: should one of them never come back.
+void NameTheAway(Fleet& fleet, const v1::Assignment& assignment) {
+  if (assignment.nodes().empty()) return;
+  for (const v1::Member& named : assignment.members()) {
+    if (named.rank() < 0 || named.rank() >= fleet.world_size()) continue;
+    Member& member = fleet.members[named.rank()];
+    if (!IsAway(member) || !member.hello.host().empty()) continue;
+    member.hello.set_host(named.host());
+    member.hello.set_pid(named.pid());
+  }
 }
 
 // The view that `told` describes, as this coordinator itself makes it of those members: into `fleet`.
@@ -185,6 +198,7 @@ void Adopt(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
   v1::Hello known = hello;
   known.clear_rejoin();
   fleet.members.Rename(member, id, std::move(known));
+  NameTheAway(fleet, rejoin.assignment());
   member.ready.set_parameters(rejoin.parameters());
   member.state = MemberState::kLoading;
   member.last_heard = now;

@@ -2,6 +2,7 @@
 #include "services/session_journal.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 namespace zerofleet::services {
@@ -41,11 +42,13 @@ void SessionJournal::Arrived(const v1::CoordinatorMessage& message, double now) 
   if (message.has_assignment()) {
     assignment_ = message.assignment();
     assignment_->clear_owned();
+    neighbours_ = {};
     for (v1::Member& member : *assignment_->mutable_members()) {
       member.clear_transport_address();
       member.clear_service_address();
     }
   }
+  if (message.has_peers() && assignment_) NoteNeighbours(message.peers());
   if (message.has_start()) {
     start_ = message.start();
     step_ = start_->step();
@@ -57,6 +60,23 @@ void SessionJournal::Arrived(const v1::CoordinatorMessage& message, double now) 
   const bool settled =
       message.has_checkpoint() && shard_ && shard_->shard_written().step() <= message.checkpoint().step();
   if (settled) shard_.reset();
+}
+
+void SessionJournal::NoteNeighbours(const v1::Peers& peers) {
+  const int size = std::max(1, assignment_->world_size());
+  const auto places_to = [&](int rank) { return ((rank - assignment_->rank()) % size + size) % size; };
+  const std::array<int, 2> wishes = {1, size / 2};
+  for (const v1::Member& peer : peers.members()) {
+    const int places = places_to(peer.rank());
+    if (places == 0) continue;  // this one
+    for (size_t i = 0; i < wishes.size(); ++i) {
+      std::optional<v1::Member>& known = neighbours_[i];
+      if (known && std::abs(places_to(known->rank()) - wishes[i]) <= std::abs(places - wishes[i])) continue;
+      known.emplace().set_rank(peer.rank());
+      known->set_host(peer.host());
+      known->set_pid(peer.pid());
+    }
+  }
 }
 
 void SessionJournal::LeaveView() {
@@ -74,6 +94,9 @@ std::optional<v1::WorkerMessage> SessionJournal::Hello(double now) const {
   rejoin.set_generation(generation_);
   if (!assignment_) return message;
   *rejoin.mutable_assignment() = *assignment_;
+  for (const std::optional<v1::Member>& neighbour : neighbours_) {
+    if (neighbour) *rejoin.mutable_assignment()->add_members() = *neighbour;
+  }
   *rejoin.mutable_config() = config_;
   if (start_) *rejoin.mutable_start() = *start_;
   rejoin.set_step(step_);

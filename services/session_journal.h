@@ -7,6 +7,7 @@
 #ifndef ZEROFLEET_SERVICES_SESSION_JOURNAL_H_
 #define ZEROFLEET_SERVICES_SESSION_JOURNAL_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -35,6 +36,9 @@ class SessionJournal {
 
  private:
   void LeaveView();
+  // In a view too large for its assignment to name all: two of those whom the worker asked for, so that each rank is
+  // named by two others should it not come back. One follows it, the other is half the view away, on another node.
+  void NoteNeighbours(const v1::Peers& peers);
 
   uint64_t generation_ = 0;  // the newest heard of
   std::optional<v1::WorkerMessage> hello_;
@@ -46,6 +50,7 @@ class SessionJournal {
   int64_t parameters_ = 0;
   // Of the view that it is in, or is ready for.
   std::optional<v1::Assignment> assignment_;
+  std::array<std::optional<v1::Member>, 2> neighbours_;
   std::optional<v1::Start> start_;
   int64_t step_ = 0;
   std::optional<v1::WorkerMessage> ready_, shard_, failure_, finished_;

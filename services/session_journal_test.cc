@@ -64,6 +64,27 @@ TEST_F(SessionJournalTest, InAViewItTellsThePlaceAndTheProgress) {
   EXPECT_EQ(Rest(), "");
 }
 
+// Of all whom it has asked for in a large view, it can name who follows it and who is half the view away.
+TEST_F(SessionJournalTest, InALargeViewItNamesTwoOthers) {
+  Join();
+  Hear("generation: 7 assignment { rank: 3 world_size: 100 nodes { nodes: 50 ranks: 2 } tensor: 1 }");
+  std::string low, high;
+  for (int rank = 0; rank < 100; ++rank) {
+    std::string& page = rank < 50 ? low : high;
+    page += "members { rank: " + std::to_string(rank) + " host: 'h" + std::to_string(rank) +
+            "' pid: 9 transport_address: 't' service_address: 's' node: 1 } ";
+  }
+  Hear("generation: 7 peers { " + low + " }");
+  Hear("generation: 7 peers { " + high + " }");
+  EXPECT_EQ(journal_.Hello(0)->hello().rejoin().assignment().ShortDebugString(),
+            "rank: 3 world_size: 100 members { rank: 4 host: \"h4\" pid: 9 } members { rank: 53 host: \"h53\" pid: 9 } "
+            "nodes { nodes: 50 ranks: 2 } tensor: 1");
+  Hear("generation: 8 assignment { rank: 99 world_size: 100 nodes { nodes: 50 ranks: 2 } tensor: 1 }");
+  EXPECT_EQ(journal_.Hello(0)->hello().rejoin().assignment().members_size(), 0);
+  Hear("generation: 8 peers { " + low + " }");
+  EXPECT_EQ(journal_.Hello(0)->hello().rejoin().assignment().members(0).rank(), 0);  // counted round
+}
+
 TEST_F(SessionJournalTest, KeepsAShardUntilItsOutcome) {
   Train();
   Say("generation: 7 shard_written { step: 5 ok: true }");
