@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/device/cpu/cpu_device.h"
 #include "worker/zero/fleet_testing.h"
 
 namespace zerofleet::zero {
@@ -19,6 +20,17 @@ FleetSetup Small(int stage, int world_size, device::DType dtype) {
           .global_sequences = 6,
           .steps = 30};
 }
+
+// A device whose memory the host does not share, as far as the engine can tell: the update has a thread of its own.
+class AwayDevice : public device::CpuDevice {
+ public:
+  AwayDevice() : device::CpuDevice(1) {}
+  bool host_addressable() const override { return false; }
+  device::Device& host() override { return host_; }
+
+ private:
+  device::CpuDevice host_{1};
+};
 
 void ExpectTheSameBits(FleetSetup setup, const std::string& what) {
   setup.offload = false;
@@ -52,6 +64,33 @@ TEST(OffloadSection41, GivesTheSameBitsWithMicroBatches) {
       ExpectTheSameBits(setup, absl::StrCat("stage ", stage));
     }
   }
+}
+
+TEST(OffloadSection41, GivesTheSameBitsWhereTheUpdateRunsBesideTheSteps) {
+  for (int stage = 1; stage <= 3; ++stage) {
+    for (const int64_t micro_batches : {1, 2}) {
+      FleetSetup setup = Small(stage, 2, device::DType::kF16);
+      setup.make_device = [](int) { return std::make_unique<AwayDevice>(); };
+      setup.global_sequences = 4;
+      setup.micro_batches = micro_batches;
+      setup.steps_ahead = 1;
+      setup.steps = 8;
+      ExpectTheSameBits(setup, absl::StrCat("stage ", stage, ", ", micro_batches, " micro-batches"));
+    }
+  }
+}
+
+// A rank that leaves in the middle of an update does not wait for it.
+TEST(OffloadSection41, AViewIsLeftDuringAnUpdate) {
+  FleetSetup setup = Small(2, 1, device::DType::kBF16);
+  setup.make_device = [](int) { return std::make_unique<AwayDevice>(); };
+  setup.offload = true;
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    ZF_CHECK(rank.Launch(1).ok());
+    ZF_CHECK(rank.Launch(2).ok());
+    rank.StopAndTakeRecords();
+  });
 }
 
 TEST(OffloadSection41, GivesTheSameBitsWithSgdAndWithChecksOfTheRanks) {

@@ -115,6 +115,23 @@ TEST_F(DeferredStreams, EveryStageOverNccl) { ExpectEveryStage(true, 1); }
 TEST_F(DeferredStreams, EveryStageOverNcclWithMicroBatches) { ExpectEveryStage(true, 2); }
 TEST_F(DeferredStreams, EveryStageThroughStaging) { ExpectEveryStage(false, 2); }
 
+// States on the host: gradients and parameters cross on streams of their own, beside the compute stream.
+TEST_F(DeferredStreams, OffloadOverNccl) {
+  for (const int64_t micro_batches : {1, 2}) {
+    FleetSetup setup = Fleet(true);
+    setup.offload = true;
+    setup.micro_batches = micro_batches;
+    for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
+      UnderEverySeed(
+          [&] {
+            const FleetResult result = TrainFleet(setup);
+            return std::tuple(result.losses, result.grad_norms, result.states);
+          },
+          absl::StrCat("stage ", setup.stage, ", ", micro_batches, " micro-batches"));
+    }
+  }
+}
+
 // Sums of two levels pass through more buffers: those of a team's sums, and of the other teams'.
 TEST_F(DeferredStreams, TeamsOverNccl) {
   device::cuda::emulation::SetMachine({.gpus = 4});

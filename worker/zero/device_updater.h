@@ -12,8 +12,10 @@ class DeviceUpdater : public Updater {
 
   TrainingState& state() override { return state_; }
   absl::Status Initialize(uint64_t seed) override;
+  void ExpectGradient(int, device::Tensor, const collective::Communicator::Pending&) override {}
   absl::Status TakeGradient(int, device::Tensor) override { return absl::OkStatus(); }
   absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters) override;
+  bool updates_behind() const override { return false; }
   absl::Status FinishUnit(int) override { return absl::OkStatus(); }
   absl::Status Publish(device::Tensor parameters) override;
   LinkTraffic link() const override { return {}; }

@@ -21,10 +21,15 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       marks_(parts.stream),
       gatherer_(parts.layout, parts.device_arena, parts.communicator, parts.stream, marks_),
       reducer_(parts.layout, parts.device_arena, parts.communicator, parts.device.ops(), parts.stream, marks_,
-               [this](int unit, device::Tensor shard) { return GradientAtRest(unit, shard); }),
+               {.reducing =
+                    [this](int unit, device::Tensor shard, const collective::Communicator::Pending& reduced) {
+                      updater_->ExpectGradient(unit, shard, reduced);
+                    },
+                .at_rest = [this](int unit, device::Tensor shard) { return GradientAtRest(unit, shard); }}),
       integrity_(parts.layout, parts.device, parts.stream, parts.communicator, parts.ranks),
       updater_(
           CreateUpdater({parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena, parts.host_arena})),
+      finished_units_(parts.layout.units()),
       scratch_(parts.device_arena.Take(kModelScratchRow)),
       losses_(parts.device_arena.TakeAs<double>(kSumsRow)),
       squares_(losses_ + parts.layout.options().micro_batches),
@@ -160,6 +165,8 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
   // The step's last collective but the publishing ones; all before it are complete with it.
   ZF_RETURN_IF_ERROR(launched.scalars.Wait());
   ZF_RETURN_IF_ERROR(launched.end->Wait());
+  // Whoever collects all that was launched may look at the state next.
+  if (launched_.empty()) ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
   ZF_RETURN_IF_ERROR(parts_.stream.failure());
   const device::StepControl& control = results_[launched.slot];
   if (control.apply == 0 && !(loss_scaling().dynamic && control.loss_scale > 1)) {
@@ -183,6 +190,7 @@ const device::StepControl& ZeroEngine::control() const {
 }
 
 absl::Status ZeroEngine::Finish() {
+  ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
   ZF_RETURN_IF_ERROR(gatherer_.Finish());
   return parts_.stream.Synchronize();
 }
@@ -240,14 +248,30 @@ absl::Status ZeroEngine::GradientAtRest(int unit, device::Tensor shard) {
   return updater_->TakeGradient(unit, shard);
 }
 
-// Units in the order in which the next forward pass needs them.
 absl::Status ZeroEngine::UpdateAndPublish() {
+  ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
   ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting()));
-  for (int u = 0; u < parts_.layout.units(); ++u) {
-    ZF_RETURN_IF_ERROR(updater_->FinishUnit(u));
-    gatherer_.PublishUnit(u);
+  finished_units_ = 0;
+  return updater_->updates_behind() ? absl::OkStatus() : FinishUnits(parts_.layout.units());
+}
+
+// All before unit `end`, in the order in which a forward pass needs them; the same on every rank.
+absl::Status ZeroEngine::FinishUnits(int end) {
+  for (; finished_units_ < end; ++finished_units_) {
+    ZF_RETURN_IF_ERROR(updater_->FinishUnit(finished_units_));
+    gatherer_.PublishUnit(finished_units_);
   }
   return absl::OkStatus();
+}
+
+// A use gathers the unit after it as well.
+absl::StatusOr<device::Tensor> ZeroEngine::Acquire(int unit) {
+  const int end = std::min(unit + 2, parts_.layout.units());
+  if (finished_units_ < end) {
+    PhaseMarks::Within wait(marks_, StepPhase::kOptimizer);
+    ZF_RETURN_IF_ERROR(FinishUnits(end));
+  }
+  return gatherer_.Acquire(unit);
 }
 
 absl::StatusOr<collective::Communicator::Pending> ZeroEngine::DecideStep(const StepInput& input) {

@@ -127,7 +127,7 @@ class ZeroEngine : private model::ParameterSource {
     std::shared_ptr<device::Event> end;
   };
 
-  absl::StatusOr<device::Tensor> Acquire(int unit) override { return gatherer_.Acquire(unit); }
+  absl::StatusOr<device::Tensor> Acquire(int unit) override;
   void Release(int unit) override { gatherer_.Release(unit); }
   absl::StatusOr<float*> Gradient(int unit) override { return reducer_.Gradient(unit); }
   absl::Status DeliverGradient(int unit) override;
@@ -145,6 +145,7 @@ class ZeroEngine : private model::ParameterSource {
   absl::StatusOr<collective::Communicator::Pending> DecideStep(const StepInput& input);
   absl::Status GradientAtRest(int unit, device::Tensor shard);
   absl::Status UpdateAndPublish();
+  absl::Status FinishUnits(int end);
   void MakeRestingParameters(uint64_t seed);
   const device::LossScaling& loss_scaling() const { return optim::LossScalingOf(parts_.layout.options().dtype); }
 
@@ -155,9 +156,10 @@ class ZeroEngine : private model::ParameterSource {
   GradientReducer reducer_;
   IntegrityChecker integrity_;
   const std::unique_ptr<Updater> updater_;
-  void* scratch_;    // the model's, free between passes
-  double* losses_;   // of each micro-batch; device memory, as all that follow
-  double* squares_;  // sums of squares of each unit's owned gradients
+  int finished_units_;  // by the updater, of the last update, and published
+  void* scratch_;       // the model's, free between passes
+  double* losses_;      // of each micro-batch; device memory, as all that follow
+  double* squares_;     // sums of squares of each unit's owned gradients
   device::StepScalars* my_scalars_;
   device::StepScalars* all_scalars_;  // every rank's, by rank
   device::StepControl* control_;

@@ -2,6 +2,7 @@
 #include "worker/zero/host_updater.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/status.h"
 #include "worker/zero/memory_plan.h"
@@ -10,6 +11,7 @@ namespace zerofleet::zero {
 namespace {
 
 constexpr const char* kTilesRow = "parameter tiles";
+constexpr const char* kDecidedRow = "step control of the update";
 
 // The rules of elements [begin, begin + count) of a piece, by offset from `begin`.
 std::vector<device::DecaySegment> Within(const std::vector<device::DecaySegment>& segments, int64_t begin,
@@ -37,6 +39,8 @@ std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
                   layout.optimizer_elements() * device::DTypeBytes(layout.gradient_dtype())});
   rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kTilesRow,
                   kTiles * TileElements(layout) * device::DTypeBytes(layout.options().dtype)});
+  rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kDecidedRow,
+                  static_cast<int64_t>(sizeof(device::StepControl))});
   return rows;
 }
 
@@ -45,35 +49,157 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
       host_(parts.device.host()),
       host_stream_(host_.CreateStream().value()),
       state_(parts.spec, parts.layout, parts.host_arena),
-      gradients_{parts.host_arena.Take(kGradientsRow), parts.layout.gradient_dtype()} {
+      gradients_{parts.host_arena.Take(kGradientsRow), parts.layout.gradient_dtype()},
+      decided_(parts.host_arena.TakeAs<device::StepControl>(kDecidedRow)),
+      expected_(parts.layout.units()),
+      taken_(parts.layout.units()),
+      updated_(parts.layout.units()) {
   const device::Tensor tiles{parts.host_arena.Take(kTilesRow), parts.layout.options().dtype};
   for (int t = 0; t < kTiles; ++t) tiles_[t].memory = tiles.Offset(t * TileElements(parts.layout));
+  for (std::unique_ptr<device::Stream>* const stream : {&down_, &up_}) {
+    absl::StatusOr<std::unique_ptr<device::Stream>> made = parts_.device.CreateStream();
+    Fail(made.status());
+    if (made.ok()) *stream = *std::move(made);
+  }
+  if (!parts_.device.host_addressable()) thread_ = std::make_unique<JobThread>();
+}
+
+// What is still on its way uses memory of the arenas.
+HostUpdater::~HostUpdater() {
+  constexpr double kDrainLimitSeconds = 10;
+  stopping_ = true;
+  thread_.reset();
+  for (const std::unique_ptr<device::Stream>* const stream : {&down_, &up_}) {
+    if (*stream != nullptr) (*stream)->Record()->SettledWithin(kDrainLimitSeconds);
+  }
+}
+
+void HostUpdater::Fail(const absl::Status& status) {
+  if (status.ok()) return;
+  absl::MutexLock lock(&mutex_);
+  failure_.Update(status);
+}
+
+LinkTraffic HostUpdater::link() const {
+  absl::MutexLock lock(&mutex_);
+  return link_;
+}
+
+void HostUpdater::Count(LinkTraffic::Direction LinkTraffic::*direction, int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  ++(link_.*direction).copies;
+  (link_.*direction).bytes += bytes;
 }
 
 // By the device's ops, which reach the host's memory, so that the weights are those that every rank makes for itself.
 absl::Status HostUpdater::Initialize(uint64_t seed) {
+  {
+    absl::MutexLock lock(&mutex_);
+    ZF_RETURN_IF_ERROR(failure_);
+  }
   state_.Initialize(seed, parts_.device.ops(), parts_.stream);
   return parts_.stream.Synchronize();
 }
 
-absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
+absl::Status HostUpdater::CopyDown(int unit, device::Tensor gradient) {
   const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
   const int64_t bytes = piece.elements() * device::DTypeBytes(gradient.dtype);
   if (bytes == 0) return absl::OkStatus();
-  parts_.device.Copy(parts_.stream, gradients_.Offset(piece.state_offset).data, gradient.data, bytes);
-  ++link_.to_host.copies;
-  link_.to_host.bytes += bytes;
+  parts_.device.Copy(*down_, gradients_.Offset(piece.state_offset).data, gradient.data, bytes);
+  Count(&LinkTraffic::to_host, bytes);
+  return down_->failure();
+}
+
+// The thread waits for the reduction, so that the copy begins as soon as it is done.
+void HostUpdater::ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) {
+  if (thread_ == nullptr) return;
+  expected_[unit] = true;
+  thread_->Post([this, unit, gradient, reduced] {
+    Fail(reduced.MakeStreamWait(*down_));
+    Fail(CopyDown(unit, gradient));
+    std::shared_ptr<device::Event> copied = down_->Record();
+    absl::MutexLock lock(&mutex_);
+    taken_[unit] = std::move(copied);
+  });
+}
+
+absl::StatusOr<std::shared_ptr<device::Event>> HostUpdater::AwaitJob(Events HostUpdater::*events, int unit) {
+  absl::MutexLock lock(&mutex_);
+  const auto done = [&] { return (this->*events)[unit] != nullptr || !failure_.ok(); };
+  mutex_.Await(absl::Condition(&done));
+  ZF_RETURN_IF_ERROR(failure_);
+  return std::exchange((this->*events)[unit], nullptr);
+}
+
+absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
+  if (thread_ == nullptr) {
+    down_->Wait(*parts_.stream.Record());
+    ZF_RETURN_IF_ERROR(CopyDown(unit, gradient));
+    parts_.stream.Wait(*down_->Record());
+    return absl::OkStatus();
+  }
+  if (!expected_[unit]) {
+    thread_->Post([this, unit, gradient, reduced = parts_.stream.Record()] {
+      down_->Wait(*reduced);
+      Fail(CopyDown(unit, gradient));
+    });
+  }
+  expected_[unit] = false;
+  if (!parts_.layout.gradients_leave()) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<device::Event> copied, AwaitJob(&HostUpdater::taken_, unit));
+  parts_.stream.Wait(*copied);
   return absl::OkStatus();
 }
 
-// The control's copy comes behind the gradients': when it is here, so are they.
 absl::Status HostUpdater::Update(const device::StepControl* control, device::Tensor, device::Tensor parameters) {
   parameters_ = parameters;
-  parts_.device.Copy(parts_.stream, &control_, control, sizeof control_);
-  return parts_.stream.Synchronize();
+  parts_.device.Copy(parts_.stream, decided_, control, sizeof *control);
+  if (thread_ == nullptr) {
+    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+    return ReadControl();
+  }
+  thread_->Post([this, decided = parts_.stream.Record()] { Fail(UpdateAll(*decided)); });
+  return absl::OkStatus();
 }
 
-template <typename Make>
+absl::Status HostUpdater::ReadControl() {
+  host_.Copy(*host_stream_, &control_, decided_, sizeof control_);
+  return host_stream_->Synchronize();
+}
+
+// Behind `decided` nothing reads the parameters until FinishUnit.
+absl::Status HostUpdater::UpdateAll(const device::Event& decided) {
+  ZF_RETURN_IF_ERROR(Await(decided));
+  ZF_RETURN_IF_ERROR(ReadControl());
+  ZF_RETURN_IF_ERROR(Await(*down_->Record()));
+  for (int u = 0; u < parts_.layout.units(); ++u) {
+    ZF_RETURN_IF_ERROR(UpdateUnit(u));
+    std::shared_ptr<device::Event> sent = up_->Record();
+    absl::MutexLock lock(&mutex_);
+    updated_[u] = std::move(sent);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostUpdater::FinishUnit(int unit) {
+  if (thread_ == nullptr) {
+    ZF_RETURN_IF_ERROR(UpdateUnit(unit));
+    parts_.stream.Wait(*up_->Record());
+    return absl::OkStatus();
+  }
+  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<device::Event> sent, AwaitJob(&HostUpdater::updated_, unit));
+  parts_.stream.Wait(*sent);
+  return absl::OkStatus();
+}
+
+absl::Status HostUpdater::Await(const device::Event& event) const {
+  constexpr double kPollSeconds = 0.05;
+  while (!event.SettledWithin(kPollSeconds)) {
+    if (stopping_) return absl::CancelledError("the view is being left");
+  }
+  return event.Wait();
+}
+
 absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Make& make) {
   const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
   const int64_t most = TileElements(parts_.layout);
@@ -81,23 +207,24 @@ absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Ma
     const int64_t count = std::min(most, piece.elements() - begin);
     Tile& tile = tiles_[next_tile_];
     next_tile_ = (next_tile_ + 1) % kTiles;
-    if (tile.sent != nullptr) ZF_RETURN_IF_ERROR(tile.sent->Wait());
+    if (tile.sent != nullptr) ZF_RETURN_IF_ERROR(Await(*tile.sent));
     make(begin, count, tile.memory);
     const int64_t bytes = count * device::DTypeBytes(tile.memory.dtype);
-    parts_.device.Copy(parts_.stream, parameters.Offset(piece.parameter_offset + begin).data, tile.memory.data, bytes);
-    tile.sent = parts_.stream.Record();
-    ++link_.to_device.copies;
-    link_.to_device.bytes += bytes;
+    parts_.device.Copy(*up_, parameters.Offset(piece.parameter_offset + begin).data, tile.memory.data, bytes);
+    tile.sent = up_->Record();
+    Count(&LinkTraffic::to_device, bytes);
   }
-  return host_stream_->Synchronize();
+  ZF_RETURN_IF_ERROR(host_stream_->Synchronize());
+  return up_->failure();
 }
 
-absl::Status HostUpdater::FinishUnit(int unit) {
+absl::Status HostUpdater::UpdateUnit(int unit) {
   if (control_.apply == 0) return absl::OkStatus();
   const int64_t offset = parts_.layout.Updated(unit).state_offset;
   return SendUnit(unit, parameters_, [&](int64_t begin, int64_t count, device::Tensor tile) {
+    const std::vector<device::DecaySegment> segments = Within(state_.Segments(unit), begin, count);
     parts_.layout.optimizer().update(host_.ops(), *host_stream_,
-                                     {.segments = Within(state_.Segments(unit), begin, count),
+                                     {.segments = segments,
                                       .control = &control_,
                                       .gradient = gradients_.Offset(offset + begin),
                                       .states = state_.At(offset + begin),
@@ -106,12 +233,14 @@ absl::Status HostUpdater::FinishUnit(int unit) {
 }
 
 absl::Status HostUpdater::Publish(device::Tensor parameters) {
+  up_->Wait(*parts_.stream.Record());
   for (int u = 0; u < parts_.layout.units(); ++u) {
     const int64_t offset = parts_.layout.Updated(u).state_offset;
     ZF_RETURN_IF_ERROR(SendUnit(u, parameters, [&](int64_t begin, int64_t count, device::Tensor tile) {
       host_.ops().Convert(*host_stream_, count, state_.At(offset + begin)[0], tile);
     }));
   }
+  parts_.stream.Wait(*up_->Record());
   return absl::OkStatus();
 }
 

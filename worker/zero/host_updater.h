@@ -3,14 +3,22 @@
 // What crosses the link is what the paper's cut leaves (§3.2): a gradient of the compute type goes down when its unit
 // has been reduced, a parameter of the compute type comes back when it has been updated, 4 bytes a step for each that
 // this rank owns. The update runs tile by tile: while one is computed, the one before is on its way to the device.
+//
+// Where the device is not the host's own memory, all of this happens on a thread and on two streams of its own, beside
+// the backward pass and the next forward pass. Otherwise it happens in the calls.
 #ifndef ZEROFLEET_WORKER_ZERO_HOST_UPDATER_H_
 #define ZEROFLEET_WORKER_ZERO_HOST_UPDATER_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/zero/job_thread.h"
 #include "worker/zero/updater.h"
 
 namespace zerofleet::zero {
@@ -20,14 +28,17 @@ class HostUpdater : public Updater {
   static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout);
 
   explicit HostUpdater(const UpdaterParts& parts);
+  ~HostUpdater() override;
 
   TrainingState& state() override { return state_; }
   absl::Status Initialize(uint64_t seed) override;
+  void ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) override;
   absl::Status TakeGradient(int unit, device::Tensor gradient) override;
   absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters) override;
+  bool updates_behind() const override { return thread_ != nullptr; }
   absl::Status FinishUnit(int unit) override;
   absl::Status Publish(device::Tensor parameters) override;
-  LinkTraffic link() const override { return link_; }
+  LinkTraffic link() const override;
 
  private:
   // Memory of one tile of updated parameters, and the copy to the device that still reads it.
@@ -40,21 +51,42 @@ class HostUpdater : public Updater {
   static constexpr int64_t kTileElements = int64_t{1} << 18;
   static int64_t TileElements(const ZeroLayout& layout);
 
+  absl::Status CopyDown(int unit, device::Tensor gradient);
   // Fills tile after tile of a unit with `make(begin, count, tile)`, elements of the unit's piece, and sends each to
   // its place in `parameters`.
-  template <typename Make>
+  using Make = std::function<void(int64_t begin, int64_t count, device::Tensor tile)>;
   absl::Status SendUnit(int unit, device::Tensor parameters, const Make& make);
+  absl::Status UpdateUnit(int unit);
+  // Of the thread's: waits unless the updater is about to go, when it is Cancelled.
+  absl::Status Await(const device::Event& event) const;
+  absl::Status UpdateAll(const device::Event& decided);
+  absl::Status ReadControl();
+  void Count(LinkTraffic::Direction LinkTraffic::*direction, int64_t bytes);
+  // Waits until the thread has made the unit's event, and takes it.
+  using Events = std::vector<std::shared_ptr<device::Event>>;
+  absl::StatusOr<std::shared_ptr<device::Event>> AwaitJob(Events HostUpdater::*events, int unit);
+  void Fail(const absl::Status& status);
 
   const UpdaterParts parts_;
   device::Device& host_;
   const std::unique_ptr<device::Stream> host_stream_;
   TrainingState state_;
-  const device::Tensor gradients_;  // of what this rank owns, as split vectors are stored
+  const device::Tensor gradients_;      // of what this rank owns, as split vectors are stored
+  device::StepControl* const decided_;  // host memory that the device copies a step's control to
   std::array<Tile, kTiles> tiles_;
   int next_tile_ = 0;
+  std::unique_ptr<device::Stream> down_, up_;
   device::StepControl control_;  // of the step that is being updated
   device::Tensor parameters_;    // on the device
-  LinkTraffic link_;
+
+  std::vector<bool> expected_;  // by unit: whether its gradient has been expected in this step
+  std::atomic<bool> stopping_ = false;
+  mutable absl::Mutex mutex_;
+  // By unit; null until the thread has enqueued its gradient's copy, or its parameters', of this step.
+  Events taken_ ABSL_GUARDED_BY(mutex_), updated_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  LinkTraffic link_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<JobThread> thread_;  // null: everything happens in the calls
 };
 
 }  // namespace zerofleet::zero

@@ -15,13 +15,13 @@ constexpr size_t kReducingAtATime = 2;  // as many as units of one kind have slo
 }  // namespace
 
 GradientReducer::GradientReducer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
-                                 device::Ops& ops, device::Stream& stream, PhaseMarks& marks, AtRest at_rest)
+                                 device::Ops& ops, device::Stream& stream, PhaseMarks& marks, Told told)
     : layout_(layout),
       communicator_(communicator),
       ops_(ops),
       stream_(stream),
       marks_(marks),
-      at_rest_(std::move(at_rest)),
+      told_(std::move(told)),
       resting_{arena.Take(kGradientsRow), layout.gradient_dtype()},
       slot_plan_(PlanSlots(layout.partition())),
       zeroed_for_(layout.units(), -1),
@@ -85,6 +85,7 @@ void GradientReducer::DeliverWhole(int unit) {
     unit_reduced_[unit] = communicator_.AllGather({}, whole, elements, name);
   }
   reducing_.push_back(unit);
+  told_.reducing(unit, ReducedShard(unit), unit_reduced_[unit]);
 }
 
 // Stages 2 and 3: every micro-batch's gradient is reduced on its own; later ones are added to the resting shard.
@@ -97,6 +98,7 @@ void GradientReducer::DeliverSplit(int unit) {
   if (micro_batch_ > 0) shard = {slot.staging, device::DType::kF32};
   slot.sent = communicator_.ReduceScatter(wire, shard, elements, layout_.partition().unit(unit).name, stream_.Record());
   slot.draining = unit;
+  if (!layout_.accumulates()) told_.reducing(unit, shard, slot.sent);
 }
 
 // At its place in the wire's memory where it is about to leave, else where it rests.
@@ -118,7 +120,7 @@ absl::Status GradientReducer::Drain(Slot& slot) {
     ops_.Accumulate(stream_, layout_.partition().ShardElements(unit), device::Tensor{slot.staging, device::DType::kF32},
                     static_cast<float*>(rest.data));
   }
-  return zeroed_for_[unit] + 1 == layout_.options().micro_batches ? at_rest_(unit, rest) : absl::OkStatus();
+  return zeroed_for_[unit] + 1 == layout_.options().micro_batches ? told_.at_rest(unit, rest) : absl::OkStatus();
 }
 
 // Until at most `most_left` of the units kept whole are not known to be reduced.
@@ -128,7 +130,7 @@ absl::Status GradientReducer::FinishWhole(size_t most_left) {
     reducing_.pop_front();
     PhaseMarks::Within wait(marks_, StepPhase::kReduce);
     ZF_RETURN_IF_ERROR(unit_reduced_[unit].MakeStreamWait(stream_));
-    ZF_RETURN_IF_ERROR(at_rest_(unit, ReducedShard(unit)));
+    ZF_RETURN_IF_ERROR(told_.at_rest(unit, ReducedShard(unit)));
   }
   return absl::OkStatus();
 }

@@ -25,11 +25,16 @@ namespace zerofleet::zero {
 
 class GradientReducer {
  public:
-  // Told of each unit once a step: what is enqueued from now on finds this rank's shard of its gradient reduced.
-  using AtRest = std::function<absl::Status(int unit, device::Tensor shard)>;
+  // What is told of each unit, with this rank's shard of its gradient.
+  struct Told {
+    // Where it is reduced, not summed afterwards: it is there once `reduced` is done.
+    std::function<void(int unit, device::Tensor shard, const collective::Communicator::Pending& reduced)> reducing;
+    // Of each once a step: what is enqueued from now on finds it reduced.
+    std::function<absl::Status(int unit, device::Tensor shard)> at_rest;
+  };
 
   GradientReducer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
-                  device::Ops& ops, device::Stream& stream, PhaseMarks& marks, AtRest at_rest);
+                  device::Ops& ops, device::Stream& stream, PhaseMarks& marks, Told told);
 
   // The resting gradients, of layout.gradient_dtype(); complete after Finish. None where they leave.
   device::Tensor resting() const { return resting_; }
@@ -62,7 +67,7 @@ class GradientReducer {
   device::Ops& ops_;
   device::Stream& stream_;
   PhaseMarks& marks_;
-  const AtRest at_rest_;
+  const Told told_;
   device::Tensor resting_;
   SlotPlan slot_plan_;
   std::vector<Slot> slots_;

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "worker/collective/communicator.h"
 #include "worker/device/device.h"
 #include "worker/device/ops.h"
 #include "worker/memory/arena.h"
@@ -41,11 +42,15 @@ class Updater {
  public:
   virtual ~Updater() = default;
 
-  // What a checkpoint stores and loads, with no update under way.
+  // What a checkpoint stores and loads, once every unit is finished.
   virtual TrainingState& state() = 0;
 
   // Fresh states from the seed.
   virtual absl::Status Initialize(uint64_t seed) = 0;
+
+  // Early notice of TakeGradient, where there is one: the shard will be there when `reduced` is done, and nothing else
+  // writes it until then.
+  virtual void ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) = 0;
 
   // Of each unit once a step, before Update: `gradient`, this rank's shard of it, is reduced. What the stream does next
   // may overwrite it where the layout says that gradients leave.
@@ -56,6 +61,9 @@ class Updater {
   // an update at all are in `control`, device memory that the stream has written by then.
   virtual absl::Status Update(const device::StepControl* control, device::Tensor gradients,
                               device::Tensor parameters) = 0;
+
+  // Whether the update goes on after Update, so that FinishUnit is better called when a unit is needed.
+  virtual bool updates_behind() const = 0;
 
   // What the stream does next finds the unit's parameters updated. Of every unit after each Update, in their order.
   virtual absl::Status FinishUnit(int unit) = 0;
