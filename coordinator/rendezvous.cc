@@ -21,6 +21,10 @@ constexpr Agreement<v1::Hello> kHelloAgreements[] = {{"version", kOneExecutable,
 constexpr Agreement<v1::Ready> kReadyAgreements[] = {
     {"configuration", "give all workers the same", &v1::Ready::config_digest}};
 
+// A survivor that has not left its lost view yet. It comes, or is lost for it (liveness.h), and the time to form begins
+// anew: in the middle of a file it has as long as the fleet.
+bool IsLeaving(const Member& member) { return member.state == MemberState::kJoined && member.leaves_by > 0; }
+
 bool HasPlace(const Fleet& fleet) {
   const bool open = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
   return open && static_cast<int>(fleet.members.size()) < fleet.world_size();
@@ -103,6 +107,7 @@ void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
 void CheckFormTimeout(Fleet& fleet, double now) {
   const bool forms = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
   if (!forms || now - fleet.forming_since < fleet.form_timeout_seconds()) return;
+  if (std::any_of(fleet.members.begin(), fleet.members.end(), IsLeaving)) return;
   if (GoOnSmaller(fleet, now)) return;
   auto ready = std::count_if(fleet.members.begin(), fleet.members.end(),
                              [](const Member& member) { return member.state == MemberState::kReady; });
