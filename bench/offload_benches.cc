@@ -53,7 +53,7 @@ absl::StatusOr<double> UpdateSeconds(device::Device& device, const model::ModelS
   device.Copy(*stream, control, &decided, sizeof decided);
   absl::Status status;
   ZF_ASSIGN_OR_RETURN(const double seconds, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
-                        status.Update(updater->Update(control, {}, parameters));
+                        status.Update(updater->Update(control, {}, parameters, /*delayed=*/false));
                         for (int u = 0; u < layout.units(); ++u) status.Update(updater->FinishUnit(u));
                       }));
   ZF_RETURN_IF_ERROR(status);

@@ -52,7 +52,7 @@ std::vector<IntegerRow> IntegerRows(const v1::Config& c) {
       {"batch.micro_sequences", c.batch().micro_sequences(), 1, kBillion},
       {"steps", c.steps(), 1, 1000 * kBillion},
       {"schedule.warmup_steps", c.schedule().warmup_steps(), 0, 1000 * kBillion},
-      {"offload.delayed_update.after_steps", c.offload().delayed_update().after_steps(), 0, 0},
+      {"offload.delayed_update.after_steps", c.offload().delayed_update().after_steps(), 0, 1000 * kBillion},
       {"evaluate.every_steps", c.evaluate().every_steps(), 0, 1000 * kBillion},
       {"evaluate.batches", c.evaluate().batches(), 1, kBillion},
       {"checkpoint.every_steps", c.checkpoint().every_steps(), 0, 1000 * kBillion},
@@ -312,6 +312,11 @@ absl::Status CheckOffload(const ConfigDraft& draft) {
   if (offload.fraction() != 1) {
     return draft.Error("offload.fraction", absl::StrCat("must be 1, got ", offload.fraction(),
                                                         "; a part of the states on the device is not supported"));
+  }
+  if (offload.delayed_update().after_steps() > 0 && offload.optimizer() == "none") {
+    return draft.Error(
+        "offload.delayed_update.after_steps",
+        absl::StrCat("must be 0 without offload.optimizer: cpu, got ", offload.delayed_update().after_steps()));
   }
   if (offload.speculative()) return draft.Error("offload.speculative", "true is not supported; use false");
   if (offload.optimizer() != "none" && draft.config.parallel().zero_stage() == 0) {

@@ -141,6 +141,8 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "the whole model on its host"},
       {{"offload.fraction=0.5"},
        "--set: offload.fraction: must be 1, got 0.5; a part of the states on the device is not supported"},
+      {{"offload.delayed_update.after_steps=40"},
+       "--set: offload.delayed_update.after_steps: must be 0 without offload.optimizer: cpu, got 40"},
       {{"offload.parameters=cpu"}, "--set: offload.parameters: cpu is not supported; use none"},
       {{"offload.speculative=true"}, "--set: offload.speculative: true is not supported; use false"},
       {{"offload.speculative=1"}, "--set: offload.speculative: must be true or false, got \"1\""},

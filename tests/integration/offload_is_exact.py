@@ -54,6 +54,25 @@ class OffloadIsExact(fleet.FleetTest):
         joined = {**stopped.column("loss"), **resumed.column("loss")}
         self.assert_same_bits(whole.column("loss"), joined, f"moved to the device after step {done}")
 
+    def test_delayed_updates_resume(self):
+        """Every checkpoint has every gradient, so a run that goes on from one has the bits of the run that wrote it."""
+        def run(name, steps, *arguments):
+            config = self.named(name, True, steps=steps, schedule={"decay": "constant"})
+            config["offload"]["delayed_update"] = {"after_steps": 5}
+            config["checkpoint"]["every_steps"] = 10
+            return self.train(config, *arguments)
+
+        whole = run("delayed-whole", 40)
+        first = run("delayed", 20)
+        rest = run("delayed", 40, "--resume", "auto")
+        self.assertEqual(rest.of("start")[0]["resumed_from"], 20)
+        joined = {**first.column("loss"), **rest.column("loss")}
+        self.assert_same_bits(whole.column("loss"), joined, "delayed updates, resumed")
+        self.assertLess(whole.column("loss")[40], whole.column("loss")[1], "the loss does not fall")
+        undelayed = self.train(self.named("undelayed", True, steps=40, schedule={"decay": "constant"}))
+        self.assertEqual([undelayed.column("loss")[step] for step in range(1, 7)], [whole.column("loss")[step] for step in range(1, 7)])
+        self.assertNotEqual(undelayed.column("loss")[8], whole.column("loss")[8])
+
     def test_limits(self):
         config = self.named("limited", False, memory={"device_limit": "1MiB"})
         refused = self.train_anyhow(config)

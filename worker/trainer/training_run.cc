@@ -38,6 +38,10 @@ zero::StepChecks ChecksOf(const v1::IntegrityConfig& config, int64_t step) {
   return {.parameters = is_due(config.every_steps()), .replay = is_due(config.replay_every_steps())};
 }
 
+bool IsDelayed(const v1::DelayedUpdateConfig& config, int64_t step) {
+  return config.after_steps() > 0 && step > config.after_steps();
+}
+
 // Digests are made by the host.
 absl::Status CheckIntegrityOn(const v1::IntegrityConfig& config, const device::Device& device) {
   if (config.every_steps() + config.replay_every_steps() == 0 || device.host_addressable()) return absl::OkStatus();
@@ -257,7 +261,8 @@ absl::Status TrainingRun::Launch(int64_t step, const StepRequests& asked) {
       .learning_rate = view_->launches.back().learning_rate,
       .tokens = config_.batch().global_sequences() * config_.model().context(),
       .flags = (asked.stop ? kStopFlag : 0) | (asked.sending ? kSendingFlag : 0) | (asked.save ? kSaveFlag : 0),
-      .checks = ChecksOf(config_.integrity(), step)};
+      .checks = ChecksOf(config_.integrity(), step),
+      .delayed = IsDelayed(config_.offload().delayed_update(), step)};
   return view_->engine->Launch(input,
                                [&](int number, int64_t micro) { return feed_->TrainingBatch(step, number, micro); });
 }
@@ -346,6 +351,7 @@ bool TrainingRun::EvaluatesAfter(int64_t step) const {
 }
 
 absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
+  ZF_RETURN_IF_ERROR(view_->engine->Flush());
   ZF_ASSIGN_OR_RETURN(double loss_sum, view_->engine->EvaluateLossSum(feed_->EvaluationPasses(), [&](int64_t pass) {
     return feed_->Evaluation(pass);
   }));
@@ -356,6 +362,7 @@ absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
 }
 
 absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten)> written) {
+  ZF_RETURN_IF_ERROR(view_->engine->Flush());
   const std::string partial_dir = checkpoint::PartialDirectory(
       checkpoint::StepDirectory(config_.checkpoint().dir(), step), view_->mesh.generation());
   if (view_->checkpointer->MustReserve()) ZF_RETURN_IF_ERROR(view_->engine->Finish());
@@ -366,6 +373,7 @@ absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten
 
 absl::StatusOr<v1::SnapshotShard> TrainingRun::TakeSnapshot(int64_t step) {
   const double start = clock_.MonotonicSeconds();
+  ZF_RETURN_IF_ERROR(view_->engine->Flush());
   v1::CheckpointManifest manifest = Manifest(step);
   manifest.clear_tensors();
   ZF_ASSIGN_OR_RETURN(v1::SnapshotShard shard,

@@ -43,7 +43,8 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .reduce = config.reduce().every() == "step" ? zero::ReduceEvery::kStep : zero::ReduceEvery::kMicroBatch,
           .snapshots = config.checkpoint().snapshot_every_steps() > 0,
           .replicas = config.checkpoint().replicate() > 0 && data.size() > 1,
-          .offload = config.offload().optimizer() == "cpu"};
+          .offload = config.offload().optimizer() == "cpu",
+          .delays = config.offload().delayed_update().after_steps() > 0};
 }
 
 ViewParts::ViewParts(const Run& run, const parallel::Mesh& where, parallel::GroupCommunicators joined)

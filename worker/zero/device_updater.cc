@@ -1,6 +1,8 @@
 // One op of the optimizer per unit; see device_updater.h. A failure of theirs sticks to the stream.
 #include "worker/zero/device_updater.h"
 
+#include "base/check.h"
+
 namespace zerofleet::zero {
 
 DeviceUpdater::DeviceUpdater(const UpdaterParts& parts)
@@ -12,7 +14,8 @@ absl::Status DeviceUpdater::Initialize(uint64_t seed) {
 }
 
 absl::Status DeviceUpdater::Update(const device::StepControl* control, device::Tensor gradients,
-                                   device::Tensor parameters) {
+                                   device::Tensor parameters, bool delayed) {
+  ZF_CHECK(!delayed);
   for (int u = 0; u < parts_.layout.units(); ++u) {
     const ZeroLayout::Piece piece = parts_.layout.Updated(u);
     parts_.layout.optimizer().update(parts_.device.ops(), parts_.stream,

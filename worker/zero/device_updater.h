@@ -14,7 +14,9 @@ class DeviceUpdater : public Updater {
   absl::Status Initialize(uint64_t seed) override;
   void ExpectGradient(int, device::Tensor, const collective::Communicator::Pending&) override {}
   absl::Status TakeGradient(int, device::Tensor) override { return absl::OkStatus(); }
-  absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters) override;
+  absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters,
+                      bool delayed) override;
+  absl::StatusOr<bool> Flush(device::Tensor) override { return false; }
   bool updates_behind() const override { return false; }
   absl::Status FinishUnit(int) override { return absl::OkStatus(); }
   absl::Status Publish(device::Tensor parameters) override;

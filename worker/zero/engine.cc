@@ -117,7 +117,7 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
   device::StepControl nothing = kept;
   nothing.apply = 0;
   ZF_RETURN_IF_ERROR(SetControl(nothing));
-  ZF_RETURN_IF_ERROR(UpdateAndPublish());
+  ZF_RETURN_IF_ERROR(UpdateAndPublish(/*delayed=*/false));
   if (passes > 0) ZF_RETURN_IF_ERROR(EvaluateLossSum(passes, evaluation).status());
   marks_.Take();
   return SetControl(kept);
@@ -150,7 +150,7 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
 
   // The owners update their parts; where parameters rest whole, the parts are then gathered.
   marks_.Mark(StepPhase::kOptimizer);
-  ZF_RETURN_IF_ERROR(UpdateAndPublish());
+  ZF_RETURN_IF_ERROR(UpdateAndPublish(input.delayed));
 
   last_slot_ = (last_slot_ + 1) % kMostLaunchedSteps;
   parts_.device.Copy(parts_.stream, &results_[last_slot_], control_, sizeof(device::StepControl));
@@ -248,11 +248,19 @@ absl::Status ZeroEngine::GradientAtRest(int unit, device::Tensor shard) {
   return updater_->TakeGradient(unit, shard);
 }
 
-absl::Status ZeroEngine::UpdateAndPublish() {
+absl::Status ZeroEngine::UpdateAndPublish(bool delayed) {
   ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
-  ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting()));
+  ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting(), delayed));
   finished_units_ = 0;
   return updater_->updates_behind() ? absl::OkStatus() : FinishUnits(parts_.layout.units());
+}
+
+absl::Status ZeroEngine::Flush() {
+  ZF_CHECK(launched_.empty());
+  ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
+  ZF_ASSIGN_OR_RETURN(const bool held, updater_->Flush(gatherer_.resting()));
+  if (held) finished_units_ = 0;
+  return FinishUnits(parts_.layout.units());
 }
 
 // All before unit `end`, in the order in which a forward pass needs them; the same on every rank.

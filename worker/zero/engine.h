@@ -54,6 +54,7 @@ struct StepInput {
   int64_t tokens;      // of the global batch
   uint64_t flags = 0;  // or-ed over the ranks into StepResult::flags
   StepChecks checks = {};
+  bool delayed = false;  // its update comes with the next delayed step, or with Flush
 };
 
 struct StepResult {
@@ -107,6 +108,9 @@ class ZeroEngine : private model::ParameterSource {
   // Between the device's memory and the host's; not thread-safe.
   LinkTraffic link() const { return updater_->link(); }
 
+  // Updates what a delayed step has held back. With nothing launched; the same on every rank.
+  absl::Status Flush();
+
   // What the last step collected leaves to the next: loss scale and counts. Nothing may be launched.
   const device::StepControl& control() const;
 
@@ -144,7 +148,7 @@ class ZeroEngine : private model::ParameterSource {
   absl::StatusOr<DigestBits> Replay(int number, const MicroBatchSource& batches);
   absl::StatusOr<collective::Communicator::Pending> DecideStep(const StepInput& input);
   absl::Status GradientAtRest(int unit, device::Tensor shard);
-  absl::Status UpdateAndPublish();
+  absl::Status UpdateAndPublish(bool delayed);
   absl::Status FinishUnits(int end);
   void MakeRestingParameters(uint64_t seed);
   const device::LossScaling& loss_scaling() const { return optim::LossScalingOf(parts_.layout.options().dtype); }

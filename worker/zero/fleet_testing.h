@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -46,7 +47,9 @@ struct FleetSetup {
   model::Checkpointing checkpointing = {};
   ReduceEvery reduce = ReduceEvery::kMicroBatch;
   bool offload = false;
-  StepChecks checks = {};  // of every check_every-th step
+  int64_t delay_after = 0;                           // steps; with offload, updates come one late from then on
+  std::optional<v1::OptimizerConfig> settings = {};  // TestOptimizer's by default
+  StepChecks checks = {};                            // of every check_every-th step
   int64_t check_every = 1;
   int faulty_rank = -1;  // the rank whose model has the fault; -1: none has
   Fault fault = {};
@@ -89,14 +92,15 @@ class TestRank {
                         .world_size = setup.world_size,
                         .optimizer = *optim::FindOptimizer(setup.optimizer),
                         .reduce = setup.reduce,
-                        .offload = setup.offload}) {
+                        .offload = setup.offload,
+                        .delays = setup.delay_after > 0}) {
     communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
     memory::MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
     arena_ = *memory::Arena::Create(plan, memory::Space::kDevice, *device_);
     host_arena_ = *memory::Arena::Create(plan, memory::Space::kHost, *device_);
     engine_ = std::make_unique<ZeroEngine>(
         EngineParts{spec_, layout_, *model_, *device_, *stream_, *arena_, *host_arena_, *communicator_},
-        TestOptimizer(setup.optimizer));
+        setup.settings.value_or(TestOptimizer(setup.optimizer)));
     tokens_ = arena_->TakeAs<int32_t>(kTokensRow);
   }
 
@@ -122,7 +126,8 @@ class TestRank {
   absl::Status Launch(int64_t step, uint64_t flags = 0) {
     int64_t tokens = setup_.global_sequences * setup_.model.context();
     const StepChecks checks = step % setup_.check_every == 0 ? setup_.checks : StepChecks();
-    return engine_->Launch({step, 1e-2, tokens, flags, checks},
+    const bool delayed = setup_.delay_after > 0 && step > setup_.delay_after;
+    return engine_->Launch({step, 1e-2, tokens, flags, checks, delayed},
                            [&](int number, int64_t micro) { return BatchOf(number, step, micro); });
   }
 

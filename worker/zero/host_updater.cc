@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "worker/zero/memory_plan.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr const char* kTilesRow = "parameter tiles";
 constexpr const char* kDecidedRow = "step control of the update";
+constexpr const char* kHeldRow = "gradients held back";
 
 // The rules of elements [begin, begin + count) of a piece, by offset from `begin`.
 std::vector<device::DecaySegment> Within(const std::vector<device::DecaySegment>& segments, int64_t begin,
@@ -35,12 +37,15 @@ int64_t HostUpdater::TileElements(const ZeroLayout& layout) {
 
 std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
   std::vector<memory::MemoryRow> rows = TrainingState::Rows(layout, memory::Space::kHost);
-  rows.push_back({memory::Space::kHost, memory::Category::kGradients, kGradientsRow,
-                  layout.optimizer_elements() * device::DTypeBytes(layout.gradient_dtype())});
+  const int64_t gradients = layout.optimizer_elements() * device::DTypeBytes(layout.gradient_dtype());
+  rows.push_back({memory::Space::kHost, memory::Category::kGradients, kGradientsRow, gradients});
+  if (layout.options().delays) {
+    rows.push_back({memory::Space::kHost, memory::Category::kGradients, kHeldRow, gradients});
+  }
   rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kTilesRow,
                   kTiles * TileElements(layout) * device::DTypeBytes(layout.options().dtype)});
   rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kDecidedRow,
-                  static_cast<int64_t>(sizeof(device::StepControl))});
+                  (layout.options().delays ? 2 : 1) * static_cast<int64_t>(sizeof(device::StepControl))});
   return rows;
 }
 
@@ -49,11 +54,14 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
       host_(parts.device.host()),
       host_stream_(host_.CreateStream().value()),
       state_(parts.spec, parts.layout, parts.host_arena),
-      gradients_{parts.host_arena.Take(kGradientsRow), parts.layout.gradient_dtype()},
-      decided_(parts.host_arena.TakeAs<device::StepControl>(kDecidedRow)),
       expected_(parts.layout.units()),
       taken_(parts.layout.units()),
       updated_(parts.layout.units()) {
+  auto* const decided = parts.host_arena.TakeAs<device::StepControl>(kDecidedRow);
+  steps_.push_back({{parts.host_arena.Take(kGradientsRow), parts.layout.gradient_dtype()}, decided});
+  if (parts.layout.options().delays) {
+    steps_.push_back({{parts.host_arena.Take(kHeldRow), parts.layout.gradient_dtype()}, decided + 1});
+  }
   const device::Tensor tiles{parts.host_arena.Take(kTilesRow), parts.layout.options().dtype};
   for (int t = 0; t < kTiles; ++t) tiles_[t].memory = tiles.Offset(t * TileElements(parts.layout));
   for (std::unique_ptr<device::Stream>* const stream : {&down_, &up_}) {
@@ -97,15 +105,16 @@ absl::Status HostUpdater::Initialize(uint64_t seed) {
     absl::MutexLock lock(&mutex_);
     ZF_RETURN_IF_ERROR(failure_);
   }
+  held_ = kNone;
   state_.Initialize(seed, parts_.device.ops(), parts_.stream);
   return parts_.stream.Synchronize();
 }
 
-absl::Status HostUpdater::CopyDown(int unit, device::Tensor gradient) {
+absl::Status HostUpdater::CopyDown(int step, int unit, device::Tensor gradient) {
   const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
   const int64_t bytes = piece.elements() * device::DTypeBytes(gradient.dtype);
   if (bytes == 0) return absl::OkStatus();
-  parts_.device.Copy(*down_, gradients_.Offset(piece.state_offset).data, gradient.data, bytes);
+  parts_.device.Copy(*down_, steps_[step].gradients.Offset(piece.state_offset).data, gradient.data, bytes);
   Count(&LinkTraffic::to_host, bytes);
   return down_->failure();
 }
@@ -114,9 +123,9 @@ absl::Status HostUpdater::CopyDown(int unit, device::Tensor gradient) {
 void HostUpdater::ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) {
   if (thread_ == nullptr) return;
   expected_[unit] = true;
-  thread_->Post([this, unit, gradient, reduced] {
+  thread_->Post([this, step = filling_, unit, gradient, reduced] {
     Fail(reduced.MakeStreamWait(*down_));
-    Fail(CopyDown(unit, gradient));
+    Fail(CopyDown(step, unit, gradient));
     std::shared_ptr<device::Event> copied = down_->Record();
     absl::MutexLock lock(&mutex_);
     taken_[unit] = std::move(copied);
@@ -134,14 +143,14 @@ absl::StatusOr<std::shared_ptr<device::Event>> HostUpdater::AwaitJob(Events Host
 absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
   if (thread_ == nullptr) {
     down_->Wait(*parts_.stream.Record());
-    ZF_RETURN_IF_ERROR(CopyDown(unit, gradient));
+    ZF_RETURN_IF_ERROR(CopyDown(filling_, unit, gradient));
     parts_.stream.Wait(*down_->Record());
     return absl::OkStatus();
   }
   if (!expected_[unit]) {
-    thread_->Post([this, unit, gradient, reduced = parts_.stream.Record()] {
+    thread_->Post([this, step = filling_, unit, gradient, reduced = parts_.stream.Record()] {
       down_->Wait(*reduced);
-      Fail(CopyDown(unit, gradient));
+      Fail(CopyDown(step, unit, gradient));
     });
   }
   expected_[unit] = false;
@@ -151,26 +160,46 @@ absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
   return absl::OkStatus();
 }
 
-absl::Status HostUpdater::Update(const device::StepControl* control, device::Tensor, device::Tensor parameters) {
+absl::Status HostUpdater::Update(const device::StepControl* control, device::Tensor, device::Tensor parameters,
+                                 bool delayed) {
+  parts_.device.Copy(parts_.stream, steps_[filling_].decided, control, sizeof *control);
+  if (!delayed) {
+    ZF_CHECK(held_ == kNone);
+    return StartUpdate(filling_, parameters);
+  }
+  const int before = std::exchange(held_, filling_);
+  filling_ = 1 - filling_;
+  return StartUpdate(before, parameters);
+}
+
+absl::StatusOr<bool> HostUpdater::Flush(device::Tensor parameters) {
+  if (held_ == kNone) return false;
+  ZF_RETURN_IF_ERROR(StartUpdate(std::exchange(held_, kNone), parameters));
+  return true;
+}
+
+absl::Status HostUpdater::StartUpdate(int step, device::Tensor parameters) {
   parameters_ = parameters;
-  parts_.device.Copy(parts_.stream, decided_, control, sizeof *control);
   if (thread_ == nullptr) {
     ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-    return ReadControl();
+    return ReadControl(step);
   }
-  thread_->Post([this, decided = parts_.stream.Record()] { Fail(UpdateAll(*decided)); });
+  thread_->Post([this, step, decided = parts_.stream.Record()] { Fail(UpdateAll(step, *decided)); });
   return absl::OkStatus();
 }
 
-absl::Status HostUpdater::ReadControl() {
-  host_.Copy(*host_stream_, &control_, decided_, sizeof control_);
+absl::Status HostUpdater::ReadControl(int step) {
+  control_ = {};  // an update of nothing
+  if (step == kNone) return absl::OkStatus();
+  gradients_ = steps_[step].gradients;
+  host_.Copy(*host_stream_, &control_, steps_[step].decided, sizeof control_);
   return host_stream_->Synchronize();
 }
 
 // Behind `decided` nothing reads the parameters until FinishUnit.
-absl::Status HostUpdater::UpdateAll(const device::Event& decided) {
+absl::Status HostUpdater::UpdateAll(int step, const device::Event& decided) {
   ZF_RETURN_IF_ERROR(Await(decided));
-  ZF_RETURN_IF_ERROR(ReadControl());
+  ZF_RETURN_IF_ERROR(ReadControl(step));
   ZF_RETURN_IF_ERROR(Await(*down_->Record()));
   for (int u = 0; u < parts_.layout.units(); ++u) {
     ZF_RETURN_IF_ERROR(UpdateUnit(u));
@@ -233,6 +262,7 @@ absl::Status HostUpdater::UpdateUnit(int unit) {
 }
 
 absl::Status HostUpdater::Publish(device::Tensor parameters) {
+  held_ = kNone;
   up_->Wait(*parts_.stream.Record());
   for (int u = 0; u < parts_.layout.units(); ++u) {
     const int64_t offset = parts_.layout.Updated(u).state_offset;

@@ -34,7 +34,9 @@ class HostUpdater : public Updater {
   absl::Status Initialize(uint64_t seed) override;
   void ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) override;
   absl::Status TakeGradient(int unit, device::Tensor gradient) override;
-  absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters) override;
+  absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters,
+                      bool delayed) override;
+  absl::StatusOr<bool> Flush(device::Tensor parameters) override;
   bool updates_behind() const override { return thread_ != nullptr; }
   absl::Status FinishUnit(int unit) override;
   absl::Status Publish(device::Tensor parameters) override;
@@ -51,7 +53,16 @@ class HostUpdater : public Updater {
   static constexpr int64_t kTileElements = int64_t{1} << 18;
   static int64_t TileElements(const ZeroLayout& layout);
 
-  absl::Status CopyDown(int unit, device::Tensor gradient);
+  // A step's gradients, of what this rank owns and as split vectors are stored, and its control. Two where steps are
+  // delayed: one held back while the other fills.
+  struct Step {
+    device::Tensor gradients;
+    device::StepControl* decided = nullptr;  // host memory that the device copies it to
+  };
+  static constexpr int kNone = -1;  // as the number of a Step
+
+  absl::Status CopyDown(int step, int unit, device::Tensor gradient);
+  absl::Status StartUpdate(int step, device::Tensor parameters);
   // Fills tile after tile of a unit with `make(begin, count, tile)`, elements of the unit's piece, and sends each to
   // its place in `parameters`.
   using Make = std::function<void(int64_t begin, int64_t count, device::Tensor tile)>;
@@ -59,8 +70,8 @@ class HostUpdater : public Updater {
   absl::Status UpdateUnit(int unit);
   // Of the thread's: waits unless the updater is about to go, when it is Cancelled.
   absl::Status Await(const device::Event& event) const;
-  absl::Status UpdateAll(const device::Event& decided);
-  absl::Status ReadControl();
+  absl::Status UpdateAll(int step, const device::Event& decided);
+  absl::Status ReadControl(int step);
   void Count(LinkTraffic::Direction LinkTraffic::*direction, int64_t bytes);
   // Waits until the thread has made the unit's event, and takes it.
   using Events = std::vector<std::shared_ptr<device::Event>>;
@@ -71,13 +82,15 @@ class HostUpdater : public Updater {
   device::Device& host_;
   const std::unique_ptr<device::Stream> host_stream_;
   TrainingState state_;
-  const device::Tensor gradients_;      // of what this rank owns, as split vectors are stored
-  device::StepControl* const decided_;  // host memory that the device copies a step's control to
+  std::vector<Step> steps_;
+  int filling_ = 0, held_ = kNone;  // of steps_
   std::array<Tile, kTiles> tiles_;
   int next_tile_ = 0;
   std::unique_ptr<device::Stream> down_, up_;
-  device::StepControl control_;  // of the step that is being updated
-  device::Tensor parameters_;    // on the device
+  // Of the step that is being updated.
+  device::StepControl control_;
+  device::Tensor gradients_;
+  device::Tensor parameters_;  // on the device
 
   std::vector<bool> expected_;  // by unit: whether its gradient has been expected in this step
   std::atomic<bool> stopping_ = false;

@@ -12,6 +12,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
       stage_(Stage(options.stage, options.micro_batches > 1 ? options.reduce : ReduceEvery::kMicroBatch)),
       partition_(spec.units(), options.world_size) {
   ZF_CHECK(!options.offload || stage_.split_optimizer);
+  ZF_CHECK(!options.delays || options.offload);
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
     unit_offset_.push_back(offset);

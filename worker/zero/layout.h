@@ -28,6 +28,7 @@ struct ZeroOptions {
   bool snapshots = false;                         // taken at intervals, besides those that saves are written from
   bool replicas = false;                          // and kept for another rank
   bool offload = false;                           // the optimizer's states are in host memory; not in stage 0
+  bool delays = false;                            // with offload: steps may be updated by the step after them
 };
 
 class ZeroLayout {

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "worker/collective/communicator.h"
 #include "worker/device/device.h"
 #include "worker/device/ops.h"
@@ -58,9 +59,13 @@ class Updater {
 
   // One step for what this rank updates: the states from its part of `gradients` (at rest, reduced), then its part of
   // `parameters` (at rest, in the compute type) from the new master weights. Clipping, loss scale and whether there is
-  // an update at all are in `control`, device memory that the stream has written by then.
-  virtual absl::Status Update(const device::StepControl* control, device::Tensor gradients,
-                              device::Tensor parameters) = 0;
+  // an update at all are in `control`, device memory that the stream has written by then. Delayed: these gradients and
+  // this control are held back, and the update is that of the ones held back before, if any (ZeRO-Offload §5.2).
+  virtual absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters,
+                              bool delayed) = 0;
+
+  // As Update, of what is held back. False if nothing is; then no unit need be finished.
+  virtual absl::StatusOr<bool> Flush(device::Tensor parameters) = 0;
 
   // Whether the update goes on after Update, so that FinishUnit is better called when a unit is needed.
   virtual bool updates_behind() const = 0;
