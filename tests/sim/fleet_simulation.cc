@@ -45,6 +45,8 @@ class FleetSimulation {
     result_.failed_saves = invariants_.failed_saves();
     result_.restored = invariants_.restored();
     result_.rollbacks = invariants_.rollbacks();
+    result_.shrunk = invariants_.shrunk();
+    result_.grown = invariants_.grown();
     return std::move(result_);
   }
 
@@ -54,6 +56,7 @@ class FleetSimulation {
 
   void Launch();
   void StartWorker(double after_seconds);
+  void StartWorkerOn(const std::string& host, double after_seconds);
   void Replace(const v1::WorkerLostEvent& lost);
   void OnEnd(const absl::Status& status, bool stopped);
   void LaunchAgain();
@@ -106,20 +109,22 @@ void FleetSimulation::Launch() {
 }
 
 void FleetSimulation::StartWorker(double after_seconds) {
-  const std::string host = absl::StrCat("host", world_.Below(plan_.hosts));
+  StartWorkerOn(absl::StrCat("host", world_.Below(plan_.hosts)), after_seconds);
+}
+
+void FleetSimulation::StartWorkerOn(const std::string& host, double after_seconds) {
   workers_.push_back(std::make_unique<SimWorker>(machine(), host, static_cast<int64_t>(workers_.size())));
   workers_.back()->Start(after_seconds);
 }
 
-// On another machine the lost one may live on.
+// On another machine the lost one may live on. Its process may be started again where it was, but too late for a fleet
+// that does not wait longer for it: that grows again by it.
 void FleetSimulation::Replace(const v1::WorkerLostEvent& lost) {
   if (world_.Chance(0.5)) workers_[lost.pid()]->Kill();
-  if (std::exchange(withhold_, false)) {
-    place_may_stay_empty_ = true;
-    if (world_.Chance(0.5)) StartWorker(kFormTimeout + world_.Uniform(0.5, 5));
-    return;
-  }
-  StartWorker(world_.Uniform(0.1, 2));
+  const bool shrinks = plan_.config.restart().min_workers() > 0 && world_.Chance(0.3);
+  if (!std::exchange(withhold_, false) && !shrinks) return StartWorker(world_.Uniform(0.1, 2));
+  place_may_stay_empty_ = true;
+  if (world_.Chance(0.8)) StartWorkerOn(lost.host(), kFormTimeout + world_.Uniform(0.1, 4));
 }
 
 void FleetSimulation::OnEnd(const absl::Status& status, bool stopped) {

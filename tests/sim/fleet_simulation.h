@@ -19,7 +19,8 @@ struct SimulationResult {
   int64_t restored = 0;  // of these, from memory
   int64_t failed_saves = 0;
   int64_t rollbacks = 0;
-  double seconds = 0;  // simulated
+  int64_t shrunk = 0, grown = 0;  // how often the fleet went on with fewer ranks, and took in others again
+  double seconds = 0;             // simulated
 };
 
 // `trace`: where to write every event and output; may be null.

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   }
   const auto began = std::chrono::steady_clock::now();
   double seconds = 0;
-  int64_t recoveries = 0, restored = 0, rollbacks = 0;
+  int64_t recoveries = 0, restored = 0, rollbacks = 0, shrunk = 0, grown = 0;
   for (uint64_t seed = arguments.first; seed < arguments.first + arguments.count; ++seed) {
     const zerofleet::sim::SimulationResult result =
         zerofleet::sim::Simulate(seed, arguments.trace ? &std::cout : nullptr);
@@ -52,6 +52,8 @@ int main(int argc, char** argv) {
     recoveries += result.recoveries;
     restored += result.restored;
     rollbacks += result.rollbacks;
+    shrunk += result.shrunk;
+    grown += result.grown;
     if (result.violation.empty()) continue;
     std::cerr << "seed " << seed << " failed: " << result.violation << "\nfleet_simulation --seed " << seed
               << " --trace shows it\n";
@@ -59,6 +61,7 @@ int main(int argc, char** argv) {
   }
   const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   std::cout << arguments.count << " seeds, " << seconds << " s simulated in " << took << " s, " << recoveries
-            << " recoveries, " << restored << " of them from memory, " << rollbacks << " rollbacks\n";
+            << " recoveries, " << restored << " of them from memory, " << rollbacks << " rollbacks, " << shrunk
+            << " times fewer ranks, " << grown << " times more again\n";
   return 0;
 }

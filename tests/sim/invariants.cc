@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace zerofleet::sim {
@@ -198,6 +199,8 @@ void Invariants::OnEvent(const v1::Event& event) {
   }
   if (event.has_checkpoint()) CheckIsCommitted(event.checkpoint().step());
   if (event.has_save_failed()) ++failed_saves_;
+  shrunk_ += absl::StartsWith(event.notice().message(), "nobody came within");
+  grown_ += absl::StartsWith(event.notice().message(), "workers have joined");
   if (event.has_recovery()) {
     const int64_t resumed = event.recovery().resumed_step(), lost = event.recovery().lost_steps();
     Expect(lost == std::max<int64_t>(0, reached_step_ - resumed), absl::StrCat("I7: ", lost, " steps are called lost"));
