@@ -2,6 +2,7 @@
 #include "coordinator/reshard.h"
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -29,11 +30,16 @@ std::vector<SourceRange> SortedByFlatBegin(const std::vector<std::vector<PlacedR
 
 absl::StatusOr<std::vector<RangeCopy>> Reshard(const std::vector<std::vector<PlacedRange>>& sources,
                                                const std::vector<PlacedRange>& target) {
-  std::vector<SourceRange> all = SortedByFlatBegin(sources);
+  const std::vector<SourceRange> all = SortedByFlatBegin(sources);
+  std::vector<int64_t> reached;  // by all ranges up to each
+  for (const SourceRange& have : all) {
+    reached.push_back(std::max(reached.empty() ? 0 : reached.back(), have.range.flat_end));
+  }
   std::vector<RangeCopy> copies;
   for (const PlacedRange& wanted : target) {
     int64_t next = wanted.flat_begin;  // first element of `wanted` not yet covered
-    for (const SourceRange& have : all) {
+    const auto first = std::upper_bound(reached.begin(), reached.end(), next) - reached.begin();
+    for (const SourceRange& have : std::span(all).subspan(static_cast<size_t>(first))) {
       if (next >= wanted.flat_end || have.range.flat_begin > next) break;
       if (have.range.flat_end <= next) continue;
       int64_t end = std::min(have.range.flat_end, wanted.flat_end);
