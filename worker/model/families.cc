@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "worker/device/dry/dry_device.h"
 #include "worker/model/gpt2_family.h"
 #include "worker/model/unit_uses.h"
@@ -37,6 +38,23 @@ absl::Status CheckSizes(const v1::ModelConfig& config) {
 
 }  // namespace
 
+// Heads and the MLP's width are shared equally; a vocabulary is padded, but no part may have padding alone.
+absl::Status CheckParts(const v1::ModelConfig& config, int64_t parts) {
+  const auto fits = [&config](int64_t count) {
+    const int64_t vocab_part = CeilDivide(config.vocab(), count);
+    return config.heads() % count == 0 && config.kv_heads() % count == 0 && config.intermediate() % count == 0 &&
+           (count - 1) * vocab_part < config.vocab();
+  };
+  if (fits(parts)) return absl::OkStatus();
+  std::vector<int64_t> degrees;
+  for (int64_t count = 1; count <= config.heads() && degrees.size() < 20; ++count) {
+    if (fits(count)) degrees.push_back(count);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cannot be ", parts, " with model.heads ", config.heads(), ", model.intermediate ", config.intermediate(),
+      " and model.vocab ", config.vocab(), "; ", absl::StrJoin(degrees, ", "), degrees.size() == 1 ? " fits" : " fit"));
+}
+
 std::span<const ModelFamily* const> ModelFamilies() { return kFamilies; }
 
 std::vector<std::string> ModelFamilyNames() {
@@ -53,27 +71,32 @@ absl::StatusOr<const ModelFamily*> FindModelFamily(std::string_view name) {
                                                  absl::StrJoin(ModelFamilyNames(), ", ")));
 }
 
-absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config) {
+absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config, const ModelPart& part) {
   ZF_RETURN_IF_ERROR(CheckSizes(config));
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
-  ModelSpec spec;
+  if (part.count > 1) ZF_RETURN_IF_ERROR(Annotate(CheckParts(config, part.count), "parallel.tensor"));
+  ModelSpec spec(part);
   spec.layers_ = config.layers();
   family->add_tensors(config, spec);
-  if (spec.parameters() > kMostParameters) {
+  if (spec.whole_parameters() > kMostParameters) {
     return absl::InvalidArgumentError(
-        absl::StrCat("model has ", spec.parameters(), " parameters, at most ", kMostParameters));
+        absl::StrCat("model has ", spec.whole_parameters(), " parameters, at most ", kMostParameters));
   }
-  spec.flops_per_token_ = family->flops_per_token(config, spec.parameters());
+  spec.flops_per_token_ = family->flops_per_token(config, spec.whole_parameters());
   return spec;
 }
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& config, device::DType dtype,
                                                      device::Device& device, int64_t sequences, int64_t time,
-                                                     const Checkpointing& checkpointing) {
+                                                     const Checkpointing& checkpointing, int parts) {
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
-  std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time, checkpointing);
+  if (parts > 1 && device.ops().vocabulary() == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("parallel.tensor: is not supported on device ", device.kind(), "; must be 1, got ", parts));
+  }
+  std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time, checkpointing, parts);
   device::DryDevice dry;
-  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(*family->create(config, dtype, dry, 1, 1, checkpointing), dtype));
+  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(*family->create(config, dtype, dry, 1, 1, checkpointing, 1), dtype));
   return model;
 }
 

@@ -1,4 +1,8 @@
 // GPT-2 as rows; the table that sizes, initialises, shards, decays and exports it.
+//
+// In parts: heads and the MLP's inner width are shared, so what makes them is cut by its rows and what takes them by
+// its columns; the vocabulary is shared by the embedding's rows; what is as wide as the residual stream is in every
+// part.
 #include "worker/model/gpt2_spec.h"
 
 #include <string>
@@ -15,11 +19,15 @@ struct Row {
   std::vector<int64_t> shape;
   bool decay;
   Init init;
+  Cut cut = {};
 };
+
+constexpr Cut kByRows = {Cut::Along::kRows}, kByColumns = {Cut::Along::kColumns};
+constexpr Cut kByHeads = {Cut::Along::kRows, /*sections=*/3};  // queries, keys and values
 
 // Matrices and the token embedding decay; biases, norms and the position embedding do not.
 std::vector<Row> EmbeddingRows(const v1::ModelConfig& c) {
-  return {{"wte.weight", {c.vocab(), c.hidden()}, true, Init::kNormal},
+  return {{"wte.weight", {c.vocab(), c.hidden()}, true, Init::kNormal, kByRows},
           {"wpe.weight", {c.context(), c.hidden()}, false, Init::kNormal}};
 }
 
@@ -27,15 +35,15 @@ std::vector<Row> BlockRows(const v1::ModelConfig& c) {
   int64_t hidden = c.hidden(), inner = c.intermediate();
   return {{"ln_1.weight", {hidden}, false, Init::kOnes},
           {"ln_1.bias", {hidden}, false, Init::kZeros},
-          {"attn.c_attn.weight", {3 * hidden, hidden}, true, Init::kNormal},
-          {"attn.c_attn.bias", {3 * hidden}, false, Init::kZeros},
-          {"attn.c_proj.weight", {hidden, hidden}, true, Init::kResidualProjection},
+          {"attn.c_attn.weight", {3 * hidden, hidden}, true, Init::kNormal, kByHeads},
+          {"attn.c_attn.bias", {3 * hidden}, false, Init::kZeros, kByHeads},
+          {"attn.c_proj.weight", {hidden, hidden}, true, Init::kResidualProjection, kByColumns},
           {"attn.c_proj.bias", {hidden}, false, Init::kZeros},
           {"ln_2.weight", {hidden}, false, Init::kOnes},
           {"ln_2.bias", {hidden}, false, Init::kZeros},
-          {"mlp.c_fc.weight", {inner, hidden}, true, Init::kNormal},
-          {"mlp.c_fc.bias", {inner}, false, Init::kZeros},
-          {"mlp.c_proj.weight", {hidden, inner}, true, Init::kResidualProjection},
+          {"mlp.c_fc.weight", {inner, hidden}, true, Init::kNormal, kByRows},
+          {"mlp.c_fc.bias", {inner}, false, Init::kZeros, kByRows},
+          {"mlp.c_proj.weight", {hidden, inner}, true, Init::kResidualProjection, kByColumns},
           {"mlp.c_proj.bias", {hidden}, false, Init::kZeros}};
 }
 
@@ -44,18 +52,16 @@ std::vector<Row> HeadRows(const v1::ModelConfig& c) {
 }
 
 void AddRows(const std::string& prefix, const std::vector<Row>& rows, ModelSpec& spec) {
-  for (const Row& row : rows) spec.AddTensor(absl::StrCat(prefix, row.name), row.shape, row.decay, row.init);
+  for (const Row& row : rows) spec.AddTensor(absl::StrCat(prefix, row.name), row.shape, row.decay, row.init, row.cut);
 }
 
 // Running offsets of `rows`, handed to `fields` in order, the end last.
-void AssignOffsets(const std::vector<Row>& rows, const std::vector<int64_t*>& fields) {
+void AssignOffsets(const std::vector<Row>& rows, const ModelPart& part, const std::vector<int64_t*>& fields) {
   ZF_CHECK(fields.size() == rows.size() + 1);
   int64_t offset = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     *fields[i] = offset;
-    int64_t elements = 1;
-    for (int64_t side : rows[i].shape) elements *= side;
-    offset += elements;
+    offset += ElementsOf(ShapeOfPart(rows[i].shape, rows[i].cut, part));
   }
   *fields.back() = offset;
 }
@@ -73,18 +79,18 @@ void AddGpt2Tensors(const v1::ModelConfig& config, ModelSpec& spec) {
   AddRows("transformer.", HeadRows(config), spec);
 }
 
-Gpt2EmbeddingOffsets::Gpt2EmbeddingOffsets(const v1::ModelConfig& config) {
-  AssignOffsets(EmbeddingRows(config), {&wte, &wpe, &end});
+Gpt2EmbeddingOffsets::Gpt2EmbeddingOffsets(const v1::ModelConfig& config, const ModelPart& part) {
+  AssignOffsets(EmbeddingRows(config), part, {&wte, &wpe, &end});
 }
 
-Gpt2BlockOffsets::Gpt2BlockOffsets(const v1::ModelConfig& config) {
-  AssignOffsets(BlockRows(config),
+Gpt2BlockOffsets::Gpt2BlockOffsets(const v1::ModelConfig& config, const ModelPart& part) {
+  AssignOffsets(BlockRows(config), part,
                 {&ln_1_weight, &ln_1_bias, &c_attn_weight, &c_attn_bias, &attn_proj_weight, &attn_proj_bias,
                  &ln_2_weight, &ln_2_bias, &c_fc_weight, &c_fc_bias, &mlp_proj_weight, &mlp_proj_bias, &end});
 }
 
-Gpt2HeadOffsets::Gpt2HeadOffsets(const v1::ModelConfig& config) {
-  AssignOffsets(HeadRows(config), {&ln_f_weight, &ln_f_bias, &end});
+Gpt2HeadOffsets::Gpt2HeadOffsets(const v1::ModelConfig& config, const ModelPart& part) {
+  AssignOffsets(HeadRows(config), part, {&ln_f_weight, &ln_f_bias, &end});
 }
 
 }  // namespace zerofleet::model

@@ -1,6 +1,7 @@
 // The table behind a model; see spec.h.
 #include "worker/model/spec.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -22,14 +23,38 @@ void ModelSpec::AddUnit(std::string name) {
   units_.push_back({std::move(name), begin, begin});
 }
 
-void ModelSpec::AddTensor(std::string name, std::vector<int64_t> shape, bool decay, Init init) {
+void ModelSpec::AddTensor(std::string name, std::vector<int64_t> shape, bool decay, Init init, const Cut& cut) {
   ZF_CHECK(!units_.empty());
-  int64_t elements = 1;
-  for (int64_t side : shape) elements *= side;
-  int64_t begin = units_.back().flat_end;
-  units_.back().flat_end = begin + elements;
-  tensors_.push_back(
-      {std::move(name), std::move(shape), static_cast<int>(units_.size()) - 1, decay, init, begin, begin + elements});
+  const std::vector<int64_t> mine = ShapeOfPart(shape, cut, part_);
+  const int64_t begin = units_.back().flat_end, end = begin + ElementsOf(mine);
+  units_.back().flat_end = end;
+  const int64_t whole_begin = whole_parameters_;
+  whole_parameters_ += ElementsOf(shape);
+  tensors_.push_back({std::move(name), mine, static_cast<int>(units_.size()) - 1, decay, init, begin, end, whole_begin,
+                      std::move(shape), cut});
+}
+
+std::vector<coordinator::PlacedRange> ModelSpec::ToWhole(const std::vector<coordinator::PlacedRange>& ranges) const {
+  std::vector<coordinator::PlacedRange> whole;
+  const auto add = [&whole](const coordinator::PlacedRange& piece) {
+    const bool follows = !whole.empty() && whole.back().flat_end == piece.flat_begin &&
+                         whole.back().offset + whole.back().elements() == piece.offset;
+    if (follows) whole.back().flat_end = piece.flat_end;
+    if (!follows) whole.push_back(piece);
+  };
+  for (const coordinator::PlacedRange& range : ranges) {
+    auto tensor = std::upper_bound(tensors_.begin(), tensors_.end(), range.flat_begin,
+                                   [](int64_t at, const TensorSpec& one) { return at < one.flat_end; });
+    for (; tensor != tensors_.end() && tensor->flat_begin < range.flat_end; ++tensor) {
+      const int64_t begin = std::max(range.flat_begin, tensor->flat_begin) - tensor->flat_begin;
+      const int64_t end = std::min(range.flat_end, tensor->flat_end) - tensor->flat_begin;
+      for (const WholeRun& run : RunsOfPart(tensor->whole_shape, tensor->cut, part_, begin, end)) {
+        const int64_t at = tensor->whole_begin + run.whole_begin;
+        add({at, at + run.elements, range.offset + (tensor->flat_begin + run.begin - range.flat_begin)});
+      }
+    }
+  }
+  return whole;
 }
 
 }  // namespace zerofleet::model

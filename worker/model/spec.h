@@ -2,6 +2,10 @@
 //
 // Table order is the order of the flat space. Names are Hugging Face's; Linear weights are (out, in). A family has a
 // function that appends its rows (gpt2_spec.cc is the example); families.h lists the families.
+//
+// The ranks of a tensor group share a model: each has a part of it, with a table and a flat space of its own, in which
+// each tensor has the shape that the part has of it. The parts' tables are equal but for where in the whole model
+// their elements are (part.h, ToWhole).
 #ifndef ZEROFLEET_WORKER_MODEL_SPEC_H_
 #define ZEROFLEET_WORKER_MODEL_SPEC_H_
 
@@ -11,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/partition.h"
+#include "worker/model/part.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::model {
@@ -24,24 +29,39 @@ enum class Init : uint8_t {
 
 struct TensorSpec {
   std::string name;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // of the part
   int unit;
   bool decay;  // weight decay applies
   Init init;
   int64_t flat_begin, flat_end;
   int64_t elements() const { return flat_end - flat_begin; }
+
+  // In the whole model's flat space, which is this one where there is one part.
+  int64_t whole_begin;
+  std::vector<int64_t> whole_shape;
+  Cut cut;
 };
+
+// InvalidArgument, with what would fit, where a model of these sizes cannot be shared by so many parts.
+absl::Status CheckParts(const v1::ModelConfig& config, int64_t parts);
 
 class ModelSpec {
  public:
-  // By the family's row (families.cc). InvalidArgument for a family this version lacks or sizes that overflow.
-  static absl::StatusOr<ModelSpec> Create(const v1::ModelConfig& config);
+  // By the family's row (families.cc). InvalidArgument for a family this version lacks, sizes that overflow, and sizes
+  // that cannot be shared by so many parts, with what would fit.
+  static absl::StatusOr<ModelSpec> Create(const v1::ModelConfig& config, const ModelPart& part = {});
 
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   const std::vector<coordinator::UnitExtent>& units() const { return units_; }
   int64_t parameters() const { return tensors_.back().flat_end; }
 
-  // Model FLOPs of training on one token, forward and backward, as the family counts them.
+  const ModelPart& part() const { return part_; }
+  int64_t whole_parameters() const { return whole_parameters_; }
+  // `ranges` of this part's flat space as ranges of the whole model's, in the same order, with the offsets that their
+  // elements had. Padding is in none. Ranges that follow one another in both places are one.
+  std::vector<coordinator::PlacedRange> ToWhole(const std::vector<coordinator::PlacedRange>& ranges) const;
+
+  // Model FLOPs of training the whole model on one token, forward and backward, as the family counts them.
   double FlopsPerToken() const { return flops_per_token_; }
 
   // The deviation of the normal distribution `init` draws from; only for the two normal kinds.
@@ -49,14 +69,16 @@ class ModelSpec {
 
   // Used by the families' spec functions: units in order, tensors in order within the last unit.
   void AddUnit(std::string name);
-  void AddTensor(std::string name, std::vector<int64_t> shape, bool decay, Init init);
+  // `shape` is the whole tensor's.
+  void AddTensor(std::string name, std::vector<int64_t> shape, bool decay, Init init, const Cut& cut = {});
 
  private:
-  ModelSpec() = default;
+  explicit ModelSpec(const ModelPart& part) : part_(part) {}
 
+  ModelPart part_;
   std::vector<TensorSpec> tensors_;
   std::vector<coordinator::UnitExtent> units_;
-  int64_t layers_ = 0;
+  int64_t layers_ = 0, whole_parameters_ = 0;
   double flops_per_token_ = 0;
 };
 
