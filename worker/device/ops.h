@@ -19,6 +19,8 @@
 
 namespace zerofleet::device {
 
+class VocabularyOps;
+
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -72,6 +74,9 @@ class Ops {
   // pointer too, since the loss scale is decided there).
   virtual void CrossEntropy(Stream&, const CrossEntropyArguments&) = 0;
   virtual int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const = 0;
+
+  // --- The same for a part of the vocabulary (vocabulary_ops.h); null where the device does not have these ops.
+  virtual VocabularyOps* vocabulary() { return nullptr; }
 
   // --- Flat vectors, for ZeRO.
 

@@ -1,17 +1,18 @@
 // The ops of ops.h on the CPU.
 //
 // Each group of ops is one file: linear.cc, elementwise.cc, norm.cc, attention.cc, embedding.cc, cross_entropy.cc,
-// flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc. They cut the work into blocks for the pool; the
-// arithmetic is in matmul.h (matrices) and kernels.h (vectors).
+// vocabulary.cc, flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc. They cut the work into blocks for the
+// pool; the arithmetic is in matmul.h (matrices) and kernels.h (vectors).
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 
 #include "worker/device/cpu/thread_pool.h"
 #include "worker/device/ops.h"
+#include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device {
 
-class CpuOps : public Ops {
+class CpuOps : public Ops, public VocabularyOps {
  public:
   // `pool` outlives this object.
   explicit CpuOps(ThreadPool& pool) : pool_(pool) {}
@@ -36,6 +37,13 @@ class CpuOps : public Ops {
 
   void CrossEntropy(Stream&, const CrossEntropyArguments&) override;
   int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const override;
+
+  VocabularyOps* vocabulary() override { return this; }
+  void PartEmbeddingForward(Stream&, const VocabularyPart&, const EmbeddingForwardArguments&) override;
+  void PartEmbeddingBackward(Stream&, const VocabularyPart&, const EmbeddingBackwardArguments&) override;
+  void PartLogits(Stream&, const PartLogitsArguments&) override;
+  void PartCrossEntropy(Stream&, const PartCrossEntropyArguments&) override;
+  int64_t PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const override;
 
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;
   void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) override;

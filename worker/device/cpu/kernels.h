@@ -35,6 +35,9 @@ void LayerNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float me
 float SoftmaxRow(int64_t count, float scale, float* row);
 // -log softmax(logits)[target]; with `gradient`, logits becomes gradient_scale * (softmax - onehot(target)).
 double CrossEntropyRow(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits);
+// row becomes exp(row - its largest), which goes to *largest; returns the sum. A NaN anywhere makes the sum NaN.
+float ExpFromLargest(int64_t count, float* row, float* largest);
+void Scale(int64_t count, float factor, float* row);
 // scores becomes p = exp(scale * scores - logsumexp); dp becomes the scores' gradient p * (dp - delta) * scale.
 void AttentionGradientRow(int64_t count, float scale, float logsumexp, float delta, float* scores, float* dp);
 float Dot(int64_t count, const float* a, const float* b);

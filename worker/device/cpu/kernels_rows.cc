@@ -121,6 +121,13 @@ double CrossEntropyRowImpl(int64_t vocab, int64_t target, bool gradient, float g
   return std::log(static_cast<double>(sum)) + margin;
 }
 
+float ExpFromLargestImpl(int64_t count, float* row, float* largest) {
+  *largest = RowMax(count, row);
+  return ExpRow(count, 1.0f, *largest, row);
+}
+
+void ScaleImpl(int64_t count, float factor, float* row) { ScaleRow(count, factor, row); }
+
 void AttentionGradientRowImpl(int64_t count, float scale, float logsumexp, float delta, float* scores, float* dp) {
   const FloatTag d;
   const auto factor = hn::Set(d, scale), shift = hn::Set(d, logsumexp), offset = hn::Set(d, delta);
@@ -202,6 +209,8 @@ HWY_EXPORT(LayerNormRowImpl);
 HWY_EXPORT(LayerNormRowGradientImpl);
 HWY_EXPORT(SoftmaxRowImpl);
 HWY_EXPORT(CrossEntropyRowImpl);
+HWY_EXPORT(ExpFromLargestImpl);
+HWY_EXPORT(ScaleImpl);
 HWY_EXPORT(AttentionGradientRowImpl);
 HWY_EXPORT(DotImpl);
 HWY_EXPORT(ColumnSumsImpl);
@@ -219,6 +228,10 @@ float SoftmaxRow(int64_t count, float scale, float* row) {
 double CrossEntropyRow(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits) {
   return HWY_DYNAMIC_DISPATCH(CrossEntropyRowImpl)(vocab, target, gradient, gradient_scale, logits);
 }
+float ExpFromLargest(int64_t count, float* row, float* largest) {
+  return HWY_DYNAMIC_DISPATCH(ExpFromLargestImpl)(count, row, largest);
+}
+void Scale(int64_t count, float factor, float* row) { HWY_DYNAMIC_DISPATCH(ScaleImpl)(count, factor, row); }
 void AttentionGradientRow(int64_t count, float scale, float logsumexp, float delta, float* scores, float* dp) {
   HWY_DYNAMIC_DISPATCH(AttentionGradientRowImpl)(count, scale, logsumexp, delta, scores, dp);
 }

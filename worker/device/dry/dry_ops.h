@@ -5,10 +5,11 @@
 #include <cstdint>
 
 #include "worker/device/ops.h"
+#include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device {
 
-class DryOps : public Ops {
+class DryOps : public Ops, public VocabularyOps {
  public:
   void LinearForward(Stream&, const LinearForwardArguments&) override {}
   void LinearGeluForward(Stream&, const LinearGeluForwardArguments&) override {}
@@ -25,6 +26,12 @@ class DryOps : public Ops {
   void EmbeddingBackward(Stream&, const EmbeddingBackwardArguments&) override {}
   void CrossEntropy(Stream&, const CrossEntropyArguments&) override {}
   int64_t CrossEntropyScratchBytes(int64_t, int64_t, int64_t, DType) const override { return 0; }
+  VocabularyOps* vocabulary() override { return this; }
+  void PartEmbeddingForward(Stream&, const VocabularyPart&, const EmbeddingForwardArguments&) override {}
+  void PartEmbeddingBackward(Stream&, const VocabularyPart&, const EmbeddingBackwardArguments&) override {}
+  void PartLogits(Stream&, const PartLogitsArguments&) override {}
+  void PartCrossEntropy(Stream&, const PartCrossEntropyArguments&) override {}
+  int64_t PartLogitsScratchBytes(int64_t, int64_t, DType) const override { return 0; }
   void Convert(Stream&, int64_t, Tensor, Tensor) override {}
   void Accumulate(Stream&, int64_t, Tensor, float*) override {}
   void SumSquares(Stream&, int64_t, Tensor, double*) override {}

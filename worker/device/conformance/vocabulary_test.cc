@@ -1,0 +1,186 @@
+// Parts of a vocabulary, put together, against the ops of the whole one, on every device that has them.
+#include "worker/device/vocabulary_ops.h"
+
+#include <cmath>
+
+#include "worker/device/conformance/device_fixture.h"
+
+namespace zerofleet::device {
+namespace {
+
+class VocabularyTest : public DeviceTest {
+ protected:
+  static constexpr int64_t kTokens = 15, kWidth = 20, kVocab = 53, kPart = 18;  // the third part has 17 rows
+
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (!IsSkipped() && ops().vocabulary() == nullptr) GTEST_SKIP() << "this device has no parts of a vocabulary";
+  }
+
+  static VocabularyPart PartOf(int index) { return {index * kPart, std::min<int64_t>(kPart, kVocab - index * kPart)}; }
+  static constexpr int kParts = 3;
+
+  std::vector<float> RowsOf(const std::vector<float>& matrix, int index) const {
+    const VocabularyPart part = PartOf(index);
+    return {matrix.begin() + part.first * kWidth, matrix.begin() + (part.first + part.rows) * kWidth};
+  }
+  DeviceTensor Ints(const std::vector<int32_t>& values) {
+    DeviceTensor tensor(device(), static_cast<int64_t>(values.size() * sizeof(int32_t)));
+    device().Copy(stream(), tensor.as<void>(), values.data(), values.size() * sizeof(int32_t));
+    return tensor;
+  }
+  std::vector<int32_t> Ids(int step) const {
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < kTokens; ++i) ids.push_back(static_cast<int32_t>((i * step + 5) % kVocab));
+    return ids;
+  }
+
+  struct Loss {
+    std::vector<double> sums;  // of each part
+    std::vector<double> dx;    // added over the parts
+    std::vector<float> dw;     // one part's after the other's
+  };
+
+  Loss RunParts(const std::vector<float>& x, const std::vector<float>& w, float scale, bool backward) {
+    const DeviceTensor targets = Ints(Ids(31)), device_x = Put(x), device_scale = PutFloat({scale});
+    const DeviceTensor softmax(device(), kParts * kTokens * int64_t{sizeof(SoftmaxPart)});
+    std::vector<DeviceTensor> weights, scratch;
+    for (int index = 0; index < kParts; ++index) {
+      weights.push_back(Put(RowsOf(w, index)));
+      scratch.emplace_back(device(), ops().vocabulary()->PartLogitsScratchBytes(kTokens, kPart, dtype()));
+      ops().vocabulary()->PartLogits(stream(), {.m = kTokens,
+                                                .c = kWidth,
+                                                .part = PartOf(index),
+                                                .x = device_x.tensor(),
+                                                .w = weights[index].tensor(),
+                                                .targets = targets.as<int32_t>(),
+                                                .logits = scratch[index].as(),
+                                                .softmax = softmax.as<SoftmaxPart>() + index * kTokens});
+    }
+    Loss loss;
+    loss.dx.resize(kTokens * kWidth);
+    for (int index = 0; index < kParts; ++index) {
+      const DeviceTensor sum(device(), int64_t{sizeof(double)}), dx = Room(kTokens * kWidth);
+      const DeviceTensor dw = PutFloat(std::vector<float>(PartOf(index).rows * kWidth, 0.5f));
+      ops().vocabulary()->PartCrossEntropy(stream(), {.m = kTokens,
+                                                      .c = kWidth,
+                                                      .part = PartOf(index),
+                                                      .index = index,
+                                                      .parts = kParts,
+                                                      .softmax = softmax.as<SoftmaxPart>(),
+                                                      .x = device_x.tensor(),
+                                                      .w = weights[index].tensor(),
+                                                      .targets = targets.as<int32_t>(),
+                                                      .gradient_scale = device_scale.as(),
+                                                      .loss_sum = sum.as<double>(),
+                                                      .logits = scratch[index].as(),
+                                                      .scratch = scratch[index].as<void>(),
+                                                      .dx = backward ? dx.tensor() : Tensor{},
+                                                      .dw = dw.as()});
+      double value = 0;
+      device().Copy(stream(), &value, sum.as<void>(), sizeof value);
+      const std::vector<float> mine = Get(dx), mine_dw = Get(dw);
+      loss.sums.push_back(value);
+      for (size_t i = 0; i < mine.size(); ++i) loss.dx[i] += mine[i];
+      loss.dw.insert(loss.dw.end(), mine_dw.begin(), mine_dw.end());
+    }
+    return loss;
+  }
+};
+
+TEST_P(VocabularyTest, PartsOfTheLossAreTheLossOfTheWhole) {
+  const auto x = Random(kTokens * kWidth, 1), w = Random(kVocab * kWidth, 2);
+  const Loss parts = RunParts(x, w, 0.25f, true);
+  const DeviceTensor targets = Ints(Ids(31)), device_x = Put(x), device_w = Put(w), dx = Room(kTokens * kWidth);
+  const DeviceTensor dw = PutFloat(std::vector<float>(kVocab * kWidth, 0.5f)), scale = PutFloat({0.25f});
+  const DeviceTensor sum(device(), int64_t{sizeof(double)});
+  const DeviceTensor scratch(device(), ops().CrossEntropyScratchBytes(kTokens, kWidth, kVocab, dtype()));
+  ops().CrossEntropy(stream(), {.m = kTokens,
+                                .c = kWidth,
+                                .vocab = kVocab,
+                                .x = device_x.tensor(),
+                                .w = device_w.tensor(),
+                                .targets = targets.as<int32_t>(),
+                                .gradient_scale = scale.as(),
+                                .loss_sum = sum.as<double>(),
+                                .dx = dx.tensor(),
+                                .dw = dw.as(),
+                                .scratch = scratch.as<void>()});
+  double whole = 0;
+  device().Copy(stream(), &whole, sum.as<void>(), sizeof whole);
+  const std::vector<float> whole_dx = Get(dx), whole_dw = Get(dw);
+  EXPECT_NEAR(parts.sums[0], whole, 1e-6 * whole);
+  EXPECT_EQ(parts.sums, std::vector<double>(kParts, parts.sums[0])) << "every part has the same bits";
+  constexpr int kRoundings = 4;
+  ExpectClose(whole_dx, parts.dx, dtype(), kRoundings);
+  ExpectClose(parts.dw, {whole_dw.begin(), whole_dw.end()}, dtype(), kRoundings);
+  EXPECT_EQ(RunParts(x, w, 0.25f, false).sums, parts.sums) << "the loss alone";
+}
+
+TEST_P(VocabularyTest, LargeLogitsOfAnotherPartDoNotOverflow) {
+  std::vector<float> w(kVocab * kWidth);
+  for (int64_t i = 0; i < kWidth; ++i) w[i] = 100.0f;  // token 0
+  const Loss loss = RunParts(std::vector<float>(kTokens * kWidth, 1.0f), w, 1.0f, true);
+  double targets_elsewhere = 0;
+  for (int32_t id : Ids(31)) targets_elsewhere += id != 0;
+  EXPECT_DOUBLE_EQ(loss.sums[2], 100.0 * kWidth * targets_elsewhere);
+  for (float value : loss.dw) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST_P(VocabularyTest, NaNReachesTheLoss) {
+  auto x = Random(kTokens * kWidth, 3);
+  x[9] = std::nanf("");
+  const Loss loss = RunParts(x, Random(kVocab * kWidth, 4), 1.0f, true);
+  for (double sum : loss.sums) EXPECT_TRUE(std::isnan(sum));
+}
+
+TEST_P(VocabularyTest, PartsOfTheEmbeddingAddUpToIt) {
+  constexpr int64_t kBatch = 3, kTime = 5;
+  const auto wte = Random(kVocab * kWidth, 5), wpe = Random(kTime * kWidth, 6), dx = Random(kTokens * kWidth, 7);
+  const DeviceTensor tokens = Ints(Ids(7)), position = Put(wpe), gradient = Put(dx), whole = Room(kTokens * kWidth);
+  const DeviceTensor table = Put(wte), dwte = PutFloat(std::vector<float>(kVocab * kWidth));
+  const DeviceTensor dwpe = PutFloat(std::vector<float>(kTime * kWidth));
+  const EmbeddingForwardArguments forward{.batch = kBatch,
+                                          .time = kTime,
+                                          .c = kWidth,
+                                          .tokens = tokens.as<int32_t>(),
+                                          .wte = table.tensor(),
+                                          .wpe = position.tensor(),
+                                          .x = whole.tensor()};
+  const EmbeddingBackwardArguments backward{.batch = kBatch,
+                                            .time = kTime,
+                                            .c = kWidth,
+                                            .tokens = tokens.as<int32_t>(),
+                                            .dx = gradient.tensor(),
+                                            .dwte = dwte.as(),
+                                            .dwpe = dwpe.as()};
+  ops().EmbeddingForward(stream(), forward);
+  ops().EmbeddingBackward(stream(), backward);
+  std::vector<double> sum(kTokens * kWidth);
+  std::vector<float> parts_dwte;
+  for (int index = 0; index < kParts; ++index) {
+    const DeviceTensor rows = Put(RowsOf(wte, index)), x = Put(std::vector<float>(kTokens * kWidth, 9.0f));
+    const DeviceTensor part_dwte = PutFloat(std::vector<float>(PartOf(index).rows * kWidth));
+    const DeviceTensor part_dwpe = PutFloat(std::vector<float>(kTime * kWidth));
+    EmbeddingForwardArguments mine = forward;
+    mine.wte = rows.tensor();
+    mine.wpe = index == 0 ? position.tensor() : Tensor{};
+    mine.x = x.tensor();
+    ops().vocabulary()->PartEmbeddingForward(stream(), PartOf(index), mine);
+    EmbeddingBackwardArguments back = backward;
+    back.dwte = part_dwte.as();
+    back.dwpe = part_dwpe.as();
+    ops().vocabulary()->PartEmbeddingBackward(stream(), PartOf(index), back);
+    const std::vector<float> values = Get(x), got = Get(part_dwte);
+    for (size_t i = 0; i < values.size(); ++i) sum[i] += values[i];
+    parts_dwte.insert(parts_dwte.end(), got.begin(), got.end());
+    EXPECT_EQ(Get(part_dwpe), Get(dwpe));
+  }
+  ExpectClose(Get(whole), sum, dtype());
+  EXPECT_EQ(parts_dwte, Get(dwte));
+}
+
+ZF_CONFORMANCE(VocabularyTest);
+
+}  // namespace
+}  // namespace zerofleet::device

@@ -1,0 +1,125 @@
+// The ops of a part of the vocabulary (vocabulary_ops.h).
+//
+// As in cross_entropy.cc, logits are fp32; where matmuls have bf16 instructions,
+// their gradient is rounded to bf16 for them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/units.h"
+#include "worker/device/cpu/blocks.h"
+#include "worker/device/cpu/cpu_ops.h"
+#include "worker/device/cpu/cpu_stream.h"
+#include "worker/device/cpu/kernels.h"
+#include "worker/device/cpu/matmul.h"
+#include "worker/device/cpu/matmul_primitive.h"
+
+namespace zerofleet::device {
+namespace {
+
+constexpr int64_t kAlignBytes = 64;
+
+bool Has(const VocabularyPart& part, int64_t token) { return token >= part.first && token < part.first + part.rows; }
+
+bool RoundsGradients(DType dtype) { return dtype == DType::kBF16 && HasBF16Instructions(); }
+int64_t RoundedAt(int64_t rows, int64_t vocab) { return RoundUp(rows * vocab * 4, kAlignBytes); }
+
+// One token's softmax over all parts.
+struct WholeSoftmax {
+  double loss;
+  float share;  // what this part's exp(logit - its largest) is multiplied by to be a probability
+};
+
+WholeSoftmax Combine(const SoftmaxPart* softmax, int64_t m, int parts, int index, int64_t row) {
+  float largest = -std::numeric_limits<float>::infinity();
+  for (int part = 0; part < parts; ++part) largest = std::max(largest, softmax[part * m + row].largest);
+  double sum = 0, target = 0;
+  for (int part = 0; part < parts; ++part) {
+    const SoftmaxPart& one = softmax[part * m + row];
+    sum += one.sum * std::exp(static_cast<double>(one.largest) - largest);
+    target += one.target;
+  }
+  const double mine = std::exp(static_cast<double>(softmax[index * m + row].largest) - largest);
+  return {std::log(sum) + (largest - target), static_cast<float>(mine / sum)};
+}
+
+}  // namespace
+
+void CpuOps::PartEmbeddingForward(Stream&, const VocabularyPart& part, const EmbeddingForwardArguments& p) {
+  pool_.RunBlocks(p.batch * p.time, RowBlock(p.c), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Tensor x = p.x.Offset(row * p.c), position = p.wpe ? p.wpe.Offset(row % p.time * p.c) : Tensor{};
+      const int64_t token = p.tokens[row];
+      const Tensor of_token = Has(part, token) ? p.wte.Offset((token - part.first) * p.c) : Tensor{};
+      if (of_token && position) {
+        kernels::Add(p.c, of_token, position, x);
+      } else if (of_token || position) {
+        kernels::Convert(p.c, of_token ? of_token : position, x);
+      } else {
+        std::fill_n(static_cast<std::byte*>(x.data), p.c * DTypeBytes(x.dtype), std::byte{0});
+      }
+    }
+  });
+}
+
+void CpuOps::PartEmbeddingBackward(Stream&, const VocabularyPart& part, const EmbeddingBackwardArguments& p) {
+  pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t row = 0; row < p.batch * p.time; ++row) {
+      const Tensor from = p.dx.Offset(row * p.c + begin);
+      const int64_t token = p.tokens[row];
+      if (Has(part, token)) kernels::Accumulate(end - begin, from, p.dwte + (token - part.first) * p.c + begin);
+      kernels::Accumulate(end - begin, from, p.dwpe + row % p.time * p.c + begin);
+    }
+  });
+}
+
+void CpuOps::PartLogits(Stream& stream, const PartLogitsArguments& p) {
+  const int64_t vocab = p.part.rows;
+  const Tensor logits{p.logits, DType::kF32};
+  static_cast<CpuStream&>(stream).Keep(
+      Matmul(pool_, {.m = p.m, .n = vocab, .k = p.c, .a = {p.x, p.c}, .b = {p.w, p.c, true}, .c = {logits, vocab}}));
+  pool_.RunBlocks(p.m, RowBlock(vocab), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* const at = p.logits + row * vocab;
+      SoftmaxPart& softmax = p.softmax[row];
+      const int64_t target = p.targets[row];
+      softmax.target = Has(p.part, target) ? at[target - p.part.first] : 0.0f;
+      softmax.sum = kernels::ExpFromLargest(vocab, at, &softmax.largest);
+    }
+  });
+}
+
+void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p) {
+  const int64_t vocab = p.part.rows;
+  for (int64_t row = 0; row < p.m; ++row) *p.loss_sum += Combine(p.softmax, p.m, p.parts, p.index, row).loss;
+  if (!p.dx) return;
+  const float scale = *p.gradient_scale;
+  const bool rounds = RoundsGradients(p.x.dtype);
+  const Tensor logits{p.logits, DType::kF32};
+  const Tensor rounded{static_cast<std::byte*>(p.scratch) + RoundedAt(p.m, vocab), DType::kBF16};
+  const Tensor dlogits = rounds ? rounded : logits;
+  pool_.RunBlocks(p.m, RowBlock(vocab), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* const at = p.logits + row * vocab;
+      kernels::Scale(vocab, scale * Combine(p.softmax, p.m, p.parts, p.index, row).share, at);
+      if (const int64_t target = p.targets[row]; Has(p.part, target)) at[target - p.part.first] -= scale;
+      if (rounds) kernels::Convert(vocab, logits.Offset(row * vocab), rounded.Offset(row * vocab));
+    }
+  });
+  CpuStream& cpu_stream = static_cast<CpuStream&>(stream);
+  cpu_stream.Keep(
+      Matmul(pool_, {.m = p.m, .n = p.c, .k = vocab, .a = {dlogits, vocab}, .b = {p.w, p.c}, .c = {p.dx, p.c}}));
+  cpu_stream.Keep(Matmul(pool_, {.m = vocab,
+                                 .n = p.c,
+                                 .k = p.m,
+                                 .a = {dlogits, vocab, true},
+                                 .b = {p.x, p.c},
+                                 .c = {{p.dw, DType::kF32}, p.c},
+                                 .accumulate = true}));
+}
+
+int64_t CpuOps::PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const {
+  return RoundedAt(rows, vocab) + (RoundsGradients(dtype) ? rows * vocab * 2 : 0);
+}
+
+}  // namespace zerofleet::device

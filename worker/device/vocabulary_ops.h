@@ -1,0 +1,84 @@
+// The ops of a part of the vocabulary, which the ranks of a tensor group share (Shoeybi et al. 2019): its rows of the
+// embedding, and its columns of the logits, which no rank ever has whole.
+//
+// The legend of ops.h holds; V is the number of rows that the part has. A device that has these ops says so with
+// Ops::vocabulary().
+#ifndef ZEROFLEET_WORKER_DEVICE_VOCABULARY_OPS_H_
+#define ZEROFLEET_WORKER_DEVICE_VOCABULARY_OPS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/units.h"
+#include "worker/device/op_arguments.h"
+#include "worker/device/tensor.h"
+
+namespace zerofleet::device {
+
+class Stream;
+
+// Tokens first to first + rows - 1. Row 0 of a part's embedding is of token `first`.
+struct VocabularyPart {
+  int64_t first, rows;
+};
+
+// What a part knows of one token's softmax.
+struct SoftmaxPart {
+  float largest;  // of its logits
+  float sum;      // of exp(logit - largest)
+  float target;   // the logit of the token's target, or 0 where that is of another part
+};
+
+struct PartLogitsArguments {
+  int64_t m, c;
+  VocabularyPart part;
+  Tensor x;                // (M,C)
+  Tensor w;                // (V,C)
+  const int32_t* targets;  // (M)
+  float* logits;           // (M,V), overwritten: exp(logit - largest)
+  SoftmaxPart* softmax;    // (M), overwritten
+};
+
+struct PartCrossEntropyArguments {
+  int64_t m, c;
+  VocabularyPart part;
+  int index, parts;
+  const SoftmaxPart* softmax;   // (parts,M), from every part's PartLogits; this one's is the index-th
+  Tensor x;                     // (M,C)
+  Tensor w;                     // (V,C)
+  const int32_t* targets;       // (M)
+  const float* gradient_scale;  // one; read if dx is set
+  double* loss_sum;             // one, added to
+  float* logits;                // (M,V), from PartLogits; overwritten if dx is set
+  void* scratch;                // PartLogitsScratchBytes, of which logits are the first
+  Tensor dx = {};               // (M,C), overwritten: this part's share of a sum over all; null for the loss alone
+  float* dw = nullptr;          // (V,C), added to if dx is set
+};
+
+// Of M tokens, how many to give to PartLogits at a time, so that the logits of parts of `vocab` rows take at most 32
+// MiB. The same on every device: each time the parts exchange their softmax.
+inline int64_t PartLogitsRows(int64_t m, int64_t vocab) {
+  constexpr int64_t kLogitsBytes = int64_t{32} << 20;
+  const int64_t fit = std::clamp<int64_t>(kLogitsBytes / (vocab * 4), 1, m);
+  return std::min(fit, RoundUp(CeilDivide(m, CeilDivide(m, fit)), 16));
+}
+
+class VocabularyOps {
+ public:
+  virtual ~VocabularyOps() = default;
+
+  // x(M,C) = wte[token], or 0 where the part does not have the token, + wpe[position], which may be null.
+  virtual void PartEmbeddingForward(Stream&, const VocabularyPart&, const EmbeddingForwardArguments&) = 0;
+  // dwte(V,C) += of the part's tokens, dwpe(T_max,C) += of all, fp32, in token order.
+  virtual void PartEmbeddingBackward(Stream&, const VocabularyPart&, const EmbeddingBackwardArguments&) = 0;
+
+  // Softmax cross-entropy in two ops, between which the parts exchange `softmax`. Every part gets the same bits of the
+  // loss: it is computed from what they exchanged alone, in the order of the parts.
+  virtual void PartLogits(Stream&, const PartLogitsArguments&) = 0;
+  virtual void PartCrossEntropy(Stream&, const PartCrossEntropyArguments&) = 0;
+  virtual int64_t PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const = 0;
+};
+
+}  // namespace zerofleet::device
+
+#endif  // ZEROFLEET_WORKER_DEVICE_VOCABULARY_OPS_H_
