@@ -1,6 +1,9 @@
 // GPT-2's passes, op by op; see gpt2.h.
 #include "worker/model/gpt2.h"
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -9,19 +12,24 @@ namespace {
 
 constexpr float kLayerNormEpsilon = 1e-5f;
 
+std::string BlockName(int64_t layer) { return absl::StrCat("block.", layer); }
+
 }  // namespace
 
 Gpt2::Gpt2(const v1::ModelConfig& config, device::DType dtype, device::Device& device, int64_t sequences, int64_t time,
-           const Checkpointing& checkpointing)
+           const Checkpointing& checkpointing, int parts)
     : config_(config),
       dtype_(dtype),
       ops_(device.ops()),
       most_sequences_(sequences),
       most_time_(time),
       checkpointing_(checkpointing),
-      embedding_(config),
-      block_(config),
-      head_(config) {}
+      part_{.index = 0, .count = parts},
+      inner_(config.intermediate() / parts),
+      attention_width_(config.hidden() / parts),
+      embedding_(config, part_),
+      block_(config, part_),
+      head_(config, part_) {}
 
 absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
                          device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) {
@@ -34,13 +42,14 @@ absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, P
   }
   // The head has already added the output embedding's part to the same gradient.
   ZF_ASSIGN_OR_RETURN(float* gradient, parameters.Gradient(embedding_unit()));
-  ops_.EmbeddingBackward(stream, {.batch = batch.sequences,
-                                  .time = batch.time,
-                                  .c = config_.hidden(),
-                                  .tokens = batch.inputs,
-                                  .dx = FinalInput(),
-                                  .dwte = gradient + embedding_.wte,
-                                  .dwpe = gradient + embedding_.wpe});
+  EmbeddingBackward({.batch = batch.sequences,
+                     .time = batch.time,
+                     .c = config_.hidden(),
+                     .tokens = batch.inputs,
+                     .dx = FinalInput(),
+                     .dwte = gradient + embedding_.wte,
+                     .dwpe = gradient + embedding_.wpe},
+                    stream);
   return parameters.DeliverGradient(embedding_unit());
 }
 
@@ -53,6 +62,7 @@ absl::Status Gpt2::Evaluate(const MicroBatch& batch, ParameterSource& parameters
 absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
                           device::Tensor logits) {
   ZF_CHECK(batch.sequences == 1);
+  ZF_CHECK(!in_parts());
   ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));
   Scratch scratch = ScratchMemory();
   ZF_ASSIGN_OR_RETURN(device::Tensor head, parameters.Acquire(head_unit()));
@@ -81,13 +91,14 @@ absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, 
 absl::Status Gpt2::ForwardBlocks(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream) {
   ZF_CHECK(batch.sequences <= most_sequences_ && batch.time <= most_time_);
   ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(embedding_unit()));
-  ops_.EmbeddingForward(stream, {.batch = batch.sequences,
-                                 .time = batch.time,
-                                 .c = config_.hidden(),
-                                 .tokens = batch.inputs,
-                                 .wte = w.Offset(embedding_.wte),
-                                 .wpe = w.Offset(embedding_.wpe),
-                                 .x = Activations(0).input});
+  ZF_RETURN_IF_ERROR(EmbeddingForward({.batch = batch.sequences,
+                                       .time = batch.time,
+                                       .c = config_.hidden(),
+                                       .tokens = batch.inputs,
+                                       .wte = w.Offset(embedding_.wte),
+                                       .wpe = w.Offset(embedding_.wpe),
+                                       .x = Activations(0).input},
+                                      stream));
   parameters.Release(embedding_unit());
   for (int64_t layer = 0; layer < config_.layers(); ++layer) {
     ZF_RETURN_IF_ERROR(ForwardBlock(batch, layer, parameters, stream));
@@ -99,18 +110,18 @@ absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, Paramete
                                 device::Stream& stream) {
   BlockActivations kept = Activations(layer);
   ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(block_unit(layer)));
-  ForwardWithin(batch, kept, w, stream);
-  ForwardOutput(batch.sequences * batch.time, kept, w, Output(layer), stream);
+  ZF_RETURN_IF_ERROR(ForwardWithin(batch, layer, kept, w, stream));
+  ZF_RETURN_IF_ERROR(ForwardOutput(batch.sequences * batch.time, layer, kept, w, Output(layer), stream));
   parameters.Release(block_unit(layer));
   return absl::OkStatus();
 }
 
-void Gpt2::ForwardWithin(const MicroBatch& batch, const BlockActivations& kept, device::Tensor w,
-                         device::Stream& stream) {
-  int64_t m = batch.sequences * batch.time, hidden = config_.hidden(), inner = config_.intermediate();
+absl::Status Gpt2::ForwardWithin(const MicroBatch& batch, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                                 device::Stream& stream) {
+  int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
   FirstNorm(m, kept, w, stream);
   ops_.LinearForward(stream, {.m = m,
-                              .n = 3 * hidden,
+                              .n = 3 * attention_width_,
                               .k = hidden,
                               .x = kept.normed_1,
                               .w = w.Offset(block_.c_attn_weight),
@@ -123,33 +134,36 @@ void Gpt2::ForwardWithin(const MicroBatch& batch, const BlockActivations& kept, 
                                  .scratch = ScratchMemory().attention});
   ops_.LinearForward(stream, {.m = m,
                               .n = hidden,
-                              .k = hidden,
+                              .k = attention_width_,
                               .x = kept.attention,
                               .w = w.Offset(block_.attn_proj_weight),
-                              .bias = w.Offset(block_.attn_proj_bias),
-                              .residual = kept.input,
+                              .bias = Once(w.Offset(block_.attn_proj_bias)),
+                              .residual = Once(kept.input),
                               .y = kept.middle});
+  ZF_RETURN_IF_ERROR(SumOverParts(kept.middle, m, BlockName(layer), stream));
   SecondNorm(m, kept, w, stream);
   ops_.LinearGeluForward(stream, {.m = m,
-                                  .n = inner,
+                                  .n = inner_,
                                   .k = hidden,
                                   .x = kept.normed_2,
                                   .w = w.Offset(block_.c_fc_weight),
                                   .bias = w.Offset(block_.c_fc_bias),
                                   .before = kept.mlp_hidden,
                                   .y = kept.activated});
+  return absl::OkStatus();
 }
 
-void Gpt2::ForwardOutput(int64_t m, const BlockActivations& kept, device::Tensor w, device::Tensor output,
-                         device::Stream& stream) {
+absl::Status Gpt2::ForwardOutput(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                                 device::Tensor output, device::Stream& stream) {
   ops_.LinearForward(stream, {.m = m,
                               .n = config_.hidden(),
-                              .k = config_.intermediate(),
+                              .k = inner_,
                               .x = kept.activated,
                               .w = w.Offset(block_.mlp_proj_weight),
-                              .bias = w.Offset(block_.mlp_proj_bias),
-                              .residual = kept.middle,
+                              .bias = Once(w.Offset(block_.mlp_proj_bias)),
+                              .residual = Once(kept.middle),
                               .y = output});
+  return SumOverParts(output, m, BlockName(layer), stream);
 }
 
 void Gpt2::FirstNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream) {
@@ -200,17 +214,18 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
     ZF_ASSIGN_OR_RETURN(float* gradient, parameters.Gradient(embedding_unit()));
     dembedding = gradient + embedding_.wte;
   }
-  ops_.CrossEntropy(stream, {.m = m,
-                             .c = hidden,
-                             .vocab = config_.vocab(),
-                             .x = normed,
-                             .w = embedding.Offset(embedding_.wte),
-                             .targets = batch.targets,
-                             .gradient_scale = gradient_scale,
-                             .loss_sum = loss_sum,
-                             .dx = dnormed,
-                             .dw = dembedding,
-                             .scratch = scratch.cross_entropy});
+  ZF_RETURN_IF_ERROR(CrossEntropy({.m = m,
+                                   .c = hidden,
+                                   .vocab = config_.vocab(),
+                                   .x = normed,
+                                   .w = embedding.Offset(embedding_.wte),
+                                   .targets = batch.targets,
+                                   .gradient_scale = gradient_scale,
+                                   .loss_sum = loss_sum,
+                                   .dx = dnormed,
+                                   .dw = dembedding,
+                                   .scratch = scratch.cross_entropy},
+                                  stream));
   parameters.Release(embedding_unit());
   if (!backward) {
     parameters.Release(head_unit());
@@ -248,16 +263,17 @@ absl::Status Gpt2::BackwardBlock(const MicroBatch& batch, int64_t layer, Paramet
   ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(block_unit(layer)));
   ZF_ASSIGN_OR_RETURN(float* dw, parameters.Gradient(block_unit(layer)));
   BlockActivations kept = Activations(layer);
-  if (EndsRecomputed(layer)) ForwardWithin(batch, kept, w, stream);
-  BackwardMlp(batch.sequences * batch.time, kept, w, dw, stream);
-  BackwardAttention(batch, kept, w, dw, stream);
+  if (EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(ForwardWithin(batch, layer, kept, w, stream));
+  ZF_RETURN_IF_ERROR(BackwardMlp(batch.sequences * batch.time, layer, kept, w, dw, stream));
+  ZF_RETURN_IF_ERROR(BackwardAttention(batch, layer, kept, w, dw, stream));
   parameters.Release(block_unit(layer));
   return parameters.DeliverGradient(block_unit(layer));
 }
 
 // dx, the gradient of the residual stream, comes in as that of the block's output and leaves as that of its middle.
-void Gpt2::BackwardMlp(int64_t m, const BlockActivations& kept, device::Tensor w, float* dw, device::Stream& stream) {
-  int64_t hidden = config_.hidden(), inner = config_.intermediate();
+absl::Status Gpt2::BackwardMlp(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w, float* dw,
+                               device::Stream& stream) {
+  int64_t hidden = config_.hidden(), inner = inner_;
   Scratch scratch = ScratchMemory();
   device::Tensor dx = FinalInput(), dhidden = scratch.wide, dnormed = scratch.narrow;
 
@@ -288,6 +304,7 @@ void Gpt2::BackwardMlp(int64_t m, const BlockActivations& kept, device::Tensor w
                                      .dbias = dw + block_.c_fc_bias});
   ops_.LinearBackwardInput(
       stream, {.m = m, .n = inner, .k = hidden, .dy = dhidden, .w = w.Offset(block_.c_fc_weight), .dx = dnormed});
+  ZF_RETURN_IF_ERROR(SumOverParts(dnormed, m, BlockName(layer), stream));
   ops_.LayerNormBackward(stream, {.m = m,
                                   .c = hidden,
                                   .dy = dnormed,
@@ -298,25 +315,26 @@ void Gpt2::BackwardMlp(int64_t m, const BlockActivations& kept, device::Tensor w
                                   .dx = dx,
                                   .dgamma = dw + block_.ln_2_weight,
                                   .dbeta = dw + block_.ln_2_bias});
+  return absl::OkStatus();
 }
 
 // dx comes in as the gradient of the block's middle and leaves as that of its input.
-void Gpt2::BackwardAttention(const MicroBatch& batch, const BlockActivations& kept, device::Tensor w, float* dw,
-                             device::Stream& stream) {
-  int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
+absl::Status Gpt2::BackwardAttention(const MicroBatch& batch, int64_t layer, const BlockActivations& kept,
+                                     device::Tensor w, float* dw, device::Stream& stream) {
+  int64_t m = batch.sequences * batch.time, hidden = config_.hidden(), width = attention_width_;
   Scratch scratch = ScratchMemory();
   device::Tensor dx = FinalInput(), dqkv = scratch.wide, dattention = scratch.narrow, dnormed = scratch.narrow;
 
   if (checkpointing_.selective) FirstNorm(m, kept, w, stream);
   ops_.LinearBackwardWeight(stream, {.m = m,
                                      .n = hidden,
-                                     .k = hidden,
+                                     .k = width,
                                      .dy = dx,
                                      .x = kept.attention,
                                      .dw = dw + block_.attn_proj_weight,
                                      .dbias = dw + block_.attn_proj_bias});
   ops_.LinearBackwardInput(
-      stream, {.m = m, .n = hidden, .k = hidden, .dy = dx, .w = w.Offset(block_.attn_proj_weight), .dx = dattention});
+      stream, {.m = m, .n = hidden, .k = width, .dy = dx, .w = w.Offset(block_.attn_proj_weight), .dx = dattention});
   ops_.AttentionBackward(stream, {.shape = attention_shape(batch.sequences, batch.time),
                                   .qkv = kept.qkv,
                                   .out = kept.attention,
@@ -325,14 +343,15 @@ void Gpt2::BackwardAttention(const MicroBatch& batch, const BlockActivations& ke
                                   .dqkv = dqkv,
                                   .scratch = scratch.attention});
   ops_.LinearBackwardWeight(stream, {.m = m,
-                                     .n = 3 * hidden,
+                                     .n = 3 * width,
                                      .k = hidden,
                                      .dy = dqkv,
                                      .x = kept.normed_1,
                                      .dw = dw + block_.c_attn_weight,
                                      .dbias = dw + block_.c_attn_bias});
   ops_.LinearBackwardInput(
-      stream, {.m = m, .n = 3 * hidden, .k = hidden, .dy = dqkv, .w = w.Offset(block_.c_attn_weight), .dx = dnormed});
+      stream, {.m = m, .n = 3 * width, .k = hidden, .dy = dqkv, .w = w.Offset(block_.c_attn_weight), .dx = dnormed});
+  ZF_RETURN_IF_ERROR(SumOverParts(dnormed, m, BlockName(layer), stream));
   ops_.LayerNormBackward(stream, {.m = m,
                                   .c = hidden,
                                   .dy = dnormed,
@@ -343,6 +362,7 @@ void Gpt2::BackwardAttention(const MicroBatch& batch, const BlockActivations& ke
                                   .dx = dx,
                                   .dgamma = dw + block_.ln_1_weight,
                                   .dbeta = dw + block_.ln_1_bias});
+  return absl::OkStatus();
 }
 
 }  // namespace zerofleet::model

@@ -6,13 +6,21 @@
 // MLP's pre-activation (F) and GELU's output (F). Checkpointing says which of them every block keeps; the others have
 // one place that the blocks of a segment, or all blocks, take in turn, and are computed again in the backward
 // (gpt2_memory.cc; docs/decisions/0003-activations-kept.md).
+//
+// Shared by N ranks of a tensor group (Shoeybi et al. 2019), each has H/N heads, F/N of the MLP's width and V/N of the
+// vocabulary; the residual stream and what the norms make is on all of them, with the same bits. The forward sums over
+// the group what each projection into the residual stream gives, and the embedding; the backward sums the gradients
+// that leave the other layers of a block, and the logits: of a block two sums of M*C elements forward and two backward.
+// Losses come from a softmax whose parts are gathered, 12 bytes per token and rank (worker/device/vocabulary_ops.h).
 #ifndef ZEROFLEET_WORKER_MODEL_GPT2_H_
 #define ZEROFLEET_WORKER_MODEL_GPT2_H_
 
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <string>
 
+#include "worker/device/vocabulary_ops.h"
 #include "worker/model/gpt2_spec.h"
 #include "worker/model/model.h"
 
@@ -21,8 +29,9 @@ namespace zerofleet::model {
 class Gpt2 : public Model {
  public:
   Gpt2(const v1::ModelConfig& config, device::DType dtype, device::Device& device, int64_t sequences, int64_t time,
-       const Checkpointing& checkpointing);
+       const Checkpointing& checkpointing, int parts);
 
+  void SetTensorGroup(TensorGroup* group) override;
   int64_t ActivationBytes() const override;
   double RecomputedFlopsPerToken() const override;
   int64_t ScratchBytes() const override;
@@ -44,7 +53,9 @@ class Gpt2 : public Model {
     device::Tensor wide, narrow;
     float *head_mean, *head_rstd;
     void* attention;
-    void* cross_entropy;
+    void* cross_entropy;  // of a whole model, or what follows, of a part
+    device::SoftmaxPart* softmax;
+    void* logits;
   };
   // Places of everything in memory, for micro-batches of this shape; also what the sizes are computed from.
   class Layout;
@@ -66,9 +77,10 @@ class Gpt2 : public Model {
   absl::Status ForwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
                             device::Stream& stream);
   // Everything of the block but its output.
-  void ForwardWithin(const MicroBatch& batch, const BlockActivations& kept, device::Tensor w, device::Stream& stream);
-  void ForwardOutput(int64_t m, const BlockActivations& kept, device::Tensor w, device::Tensor output,
-                     device::Stream& stream);
+  absl::Status ForwardWithin(const MicroBatch& batch, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                             device::Stream& stream);
+  absl::Status ForwardOutput(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                             device::Tensor output, device::Stream& stream);
   void FirstNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream);
   void SecondNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream);
   absl::Status Head(const MicroBatch& batch, const float* gradient_scale, bool backward, ParameterSource& parameters,
@@ -78,15 +90,31 @@ class Gpt2 : public Model {
                                 device::Stream& stream);
   absl::Status BackwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
                              device::Stream& stream);
-  void BackwardMlp(int64_t m, const BlockActivations& kept, device::Tensor w, float* dw, device::Stream& stream);
-  void BackwardAttention(const MicroBatch& batch, const BlockActivations& kept, device::Tensor w, float* dw,
-                         device::Stream& stream);
+  absl::Status BackwardMlp(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w, float* dw,
+                           device::Stream& stream);
+  absl::Status BackwardAttention(const MicroBatch& batch, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                                 float* dw, device::Stream& stream);
+
+  // Of a model in parts (gpt2_parts.cc); without effect of a whole one.
+  bool in_parts() const { return part_.count > 1; }
+  device::VocabularyPart vocabulary_part() const;
+  // data = the sum over the parts.
+  absl::Status SumOverParts(device::Tensor data, int64_t m, const std::string& unit, device::Stream& stream);
+  // What is to be added once, in a sum over the parts.
+  device::Tensor Once(device::Tensor tensor) const { return part_.index == 0 ? tensor : device::Tensor{}; }
+  absl::Status EmbeddingForward(const device::EmbeddingForwardArguments& arguments, device::Stream& stream);
+  void EmbeddingBackward(const device::EmbeddingBackwardArguments& arguments, device::Stream& stream);
+  absl::Status CrossEntropy(const device::CrossEntropyArguments& arguments, device::Stream& stream);
+  absl::Status PartCrossEntropy(const device::CrossEntropyArguments& arguments, device::Stream& stream);
 
   const v1::ModelConfig config_;
   const device::DType dtype_;
   device::Ops& ops_;
   const int64_t most_sequences_, most_time_;
   const Checkpointing checkpointing_;
+  ModelPart part_;
+  TensorGroup* group_ = nullptr;
+  const int64_t inner_, attention_width_;  // of the part
   const Gpt2EmbeddingOffsets embedding_;
   const Gpt2BlockOffsets block_;
   const Gpt2HeadOffsets head_;

@@ -41,9 +41,9 @@ class Gpt2::Layout {
 
   // What every block of a segment has a place for; in selective checkpointing, of what it makes from its input, a part.
   void Block(Carver& carver, BlockActivations& kept) const {
-    kept.qkv = carver.Matrix(tokens() * 3 * hidden(), dtype());
-    kept.attention = carver.Matrix(tokens() * hidden(), dtype());
-    kept.logsumexp = carver.Floats(tokens() * model_.config_.heads());
+    kept.qkv = carver.Matrix(tokens() * 3 * width(), dtype());
+    kept.attention = carver.Matrix(tokens() * width(), dtype());
+    kept.logsumexp = carver.Floats(tokens() * model_.config_.heads() / model_.part_.count);
     kept.middle = carver.Matrix(tokens() * hidden(), dtype());
     kept.mlp_hidden = carver.Matrix(tokens() * inner(), dtype());
     if (selective()) return;
@@ -64,15 +64,27 @@ class Gpt2::Layout {
 
   Gpt2::Scratch Work(Carver& carver) const {
     Gpt2::Scratch scratch;
-    scratch.wide = carver.Matrix(tokens() * std::max(3 * hidden(), inner()), dtype());
+    scratch.wide = carver.Matrix(tokens() * std::max({3 * width(), inner(), hidden()}), dtype());
     scratch.narrow = carver.Matrix(tokens() * hidden(), dtype());
     device::AttentionShape shape = model_.attention_shape(model_.most_sequences_, model_.most_time_);
     scratch.head_mean = carver.Floats(tokens());
     scratch.head_rstd = carver.Floats(tokens());
     scratch.attention = carver.Bytes(model_.ops_.AttentionScratchBytes(shape));
-    scratch.cross_entropy =
-        carver.Bytes(model_.ops_.CrossEntropyScratchBytes(tokens(), hidden(), model_.config_.vocab(), dtype()));
+    CrossEntropy(carver, scratch);
     return scratch;
+  }
+
+  void CrossEntropy(Carver& carver, Gpt2::Scratch& scratch) const {
+    const int64_t vocab = model_.config_.vocab();
+    if (!model_.in_parts()) {
+      scratch.cross_entropy = carver.Bytes(model_.ops_.CrossEntropyScratchBytes(tokens(), hidden(), vocab, dtype()));
+      return;
+    }
+    const int64_t rows_of_part = RowsOfPart(vocab, model_.part_).all,
+                  rows = device::PartLogitsRows(tokens(), rows_of_part);
+    scratch.softmax = static_cast<device::SoftmaxPart*>(
+        carver.Bytes(model_.part_.count * rows * static_cast<int64_t>(sizeof(device::SoftmaxPart))));
+    scratch.logits = carver.Bytes(model_.ops_.vocabulary()->PartLogitsScratchBytes(rows, rows_of_part, dtype()));
   }
 
   int64_t inputs() const { return (layers() + segment() - 1) / segment() + segment() - 1; }
@@ -112,7 +124,8 @@ class Gpt2::Layout {
   int64_t segment() const { return model_.segment(); }
   int64_t tokens() const { return model_.most_sequences_ * model_.most_time_; }
   int64_t hidden() const { return model_.config_.hidden(); }
-  int64_t inner() const { return model_.config_.intermediate(); }
+  int64_t inner() const { return model_.inner_; }
+  int64_t width() const { return model_.attention_width_; }
   device::DType dtype() const { return model_.dtype_; }
 
   const Gpt2& model_;
@@ -140,7 +153,7 @@ double Gpt2::RecomputedFlopsPerToken() const {
 }
 
 device::AttentionShape Gpt2::attention_shape(int64_t sequences, int64_t time) const {
-  return {sequences, time, config_.heads(), config_.hidden() / config_.heads()};
+  return {sequences, time, config_.heads() / part_.count, config_.hidden() / config_.heads()};
 }
 
 Gpt2::BlockActivations Gpt2::Activations(int64_t layer) const {

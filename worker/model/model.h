@@ -17,6 +17,7 @@
 #include "worker/model/checkpointing.h"
 #include "worker/model/parameter_source.h"
 #include "worker/model/spec.h"
+#include "worker/model/tensor_group.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::model {
@@ -42,10 +43,10 @@ struct UnitUses {
 class Model {
  public:
   // By the family's row (families.cc). `sequences` and `time` bound every micro-batch; memory must be set before the
-  // first pass.
+  // first pass. One of `parts` equal parts (spec.h): which one, its tensor group says, which must be set before it too.
   static absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelConfig& config, device::DType dtype,
                                                        device::Device& device, int64_t sequences, int64_t time,
-                                                       const Checkpointing& checkpointing = {});
+                                                       const Checkpointing& checkpointing = {}, int parts = 1);
   virtual ~Model() = default;
 
   virtual int64_t ActivationBytes() const = 0;
@@ -53,6 +54,8 @@ class Model {
   // What the backward computes again, in FLOPs counted as ModelSpec::FlopsPerToken counts them, and no part of those.
   virtual double RecomputedFlopsPerToken() const = 0;
   void SetMemory(const ModelMemory& memory) { memory_ = memory; }
+  // The ranks that have the other parts; borrowed until the next call. None where there is one part.
+  virtual void SetTensorGroup(TensorGroup* group) = 0;
 
   // Of one training micro-batch and of one evaluation: known beforehand, from a dry run.
   const UnitUses& uses() const { return uses_; }
@@ -64,7 +67,8 @@ class Model {
   // Forward and loss only.
   virtual absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
                                 double* loss_sum) = 0;
-  // logits(V) fp32 or bf16, of the position after the last of one sequence; batch.targets is not read.
+  // logits(V) fp32 or bf16, of the position after the last of one sequence; batch.targets is not read. Of a whole model
+  // only.
   virtual absl::Status Logits(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
                               device::Tensor logits) = 0;
 

@@ -38,6 +38,14 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       control_(parts.device_arena.TakeAs<device::StepControl>(kControlRow)),
       results_(parts.host_arena.TakeAs<device::StepControl>(kResultsRow)) {
   parts_.model.SetMemory({parts_.device_arena.Take(kActivationsRow), scratch_});
+  const model::ModelPart& part = parts_.layout.part();
+  ZF_CHECK((parts_.tensor == nullptr ? 1 : parts_.tensor->size()) == part.count);
+  if (parts_.tensor != nullptr) {
+    ZF_CHECK(parts_.tensor->rank() == part.index);
+    tensor_group_.emplace(*parts_.tensor);
+    my_scalars_ = all_scalars_ + parts_.communicator.rank() * part.count + part.index;
+  }
+  parts_.model.SetTensorGroup(tensor_group_ ? &*tensor_group_ : nullptr);
 }
 
 absl::Status ZeroEngine::Initialize(uint64_t seed) {
@@ -100,10 +108,15 @@ absl::Status ZeroEngine::WarmUp(const StepInput& input, const MicroBatchSource& 
                                 const EvaluationSource& evaluation) {
   // What is still being published of the state goes first.
   ZF_RETURN_IF_ERROR(Finish());
-  parts_.communicator.SetWarmingUp(true);
+  SetWarmingUp(true);
   const absl::Status status = RunWithoutUpdate(input, batches, passes, evaluation);
-  parts_.communicator.SetWarmingUp(false);
+  SetWarmingUp(false);
   return status;
+}
+
+void ZeroEngine::SetWarmingUp(bool warming_up) {
+  parts_.communicator.SetWarmingUp(warming_up);
+  if (parts_.tensor != nullptr) parts_.tensor->SetWarmingUp(warming_up);
 }
 
 absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
@@ -285,18 +298,29 @@ absl::StatusOr<device::Tensor> ZeroEngine::Acquire(int unit) {
 absl::StatusOr<collective::Communicator::Pending> ZeroEngine::DecideStep(const StepInput& input) {
   device::Ops& ops = parts_.device.ops();
   ops.SumScalars(parts_.stream, {.losses = losses_,
-                                 .loss_count = parts_.layout.options().micro_batches,
+                                 .loss_count = counts_loss() ? parts_.layout.options().micro_batches : 0,
                                  .squares = squares_,
-                                 .square_count = parts_.layout.units(),
+                                 .square_count = parts_.layout.counted_ranges(),
                                  .flags = input.flags,
                                  .mine = my_scalars_});
-  collective::Communicator::Pending gathered = parts_.communicator.AllGatherBytes(
-      my_scalars_, all_scalars_, sizeof(device::StepScalars), kScalarsUnit, parts_.stream.Record());
+  ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending gathered, GatherScalars());
   ZF_RETURN_IF_ERROR(gathered.MakeStreamWait(parts_.stream));
-  ops.DecideStep(parts_.stream, all_scalars_, parts_.communicator.size(),
+  ops.DecideStep(parts_.stream, all_scalars_, all_ranks(),
                  optim::StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling()),
                  control_);
   return gathered;
+}
+
+absl::StatusOr<collective::Communicator::Pending> ZeroEngine::GatherScalars() {
+  constexpr int64_t kBytes = sizeof(device::StepScalars);
+  if (!tensor_group_) {
+    return parts_.communicator.AllGatherBytes(my_scalars_, all_scalars_, kBytes, kScalarsUnit, parts_.stream.Record());
+  }
+  const int group = parts_.layout.part().count;
+  device::StepScalars* const of_group = all_scalars_ + parts_.communicator.rank() * group;
+  ZF_RETURN_IF_ERROR(tensor_group_->AllGather(parts_.stream, of_group, kBytes, kScalarsUnit));
+  return parts_.communicator.AllGatherBytes(nullptr, all_scalars_, group * kBytes, kScalarsUnit,
+                                            parts_.stream.Record());
 }
 
 absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const EvaluationSource& batches) {
@@ -312,7 +336,7 @@ absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const Evaluat
     if (one.counts) sum += loss;
   }
   marks_.Take();
-  ZF_ASSIGN_OR_RETURN(std::vector<double> sums, GatherFromRanks(sum));
+  ZF_ASSIGN_OR_RETURN(std::vector<double> sums, GatherFromRanks(counts_loss() ? sum : 0));
   double total = 0;
   for (double one : sums) total += one;
   return total;
@@ -321,11 +345,9 @@ absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const Evaluat
 absl::StatusOr<std::vector<double>> ZeroEngine::GatherFromRanks(double mine) {
   device::StepScalars scalars{.loss_sum = mine};
   parts_.device.Copy(parts_.stream, my_scalars_, &scalars, sizeof scalars);
-  ZF_RETURN_IF_ERROR(
-      parts_.communicator
-          .AllGatherBytes(my_scalars_, all_scalars_, sizeof scalars, kScalarsUnit, parts_.stream.Record())
-          .Wait());
-  std::vector<device::StepScalars> all(parts_.communicator.size());
+  ZF_ASSIGN_OR_RETURN(const collective::Communicator::Pending gathered, GatherScalars());
+  ZF_RETURN_IF_ERROR(gathered.Wait());
+  std::vector<device::StepScalars> all(static_cast<size_t>(all_ranks()));
   parts_.device.Copy(parts_.stream, all.data(), all_scalars_, static_cast<int64_t>(all.size() * sizeof scalars));
   ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
   std::vector<double> values;

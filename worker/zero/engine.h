@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +27,7 @@
 #include "worker/zero/layout.h"
 #include "worker/zero/phases.h"
 #include "worker/zero/reduce.h"
+#include "worker/zero/tensor_group.h"
 #include "worker/zero/training_state.h"
 #include "worker/zero/updater.h"
 #include "zerofleet/v1/config.pb.h"
@@ -39,10 +41,11 @@ struct EngineParts {
   model::Model& model;
   device::Device& device;
   device::Stream& stream;
-  memory::Arena& device_arena;             // of PlanMemory's device rows
-  memory::Arena& host_arena;               // and of its host rows
-  collective::Communicator& communicator;  // the data group
-  std::vector<int> ranks = {};             // of the view, by number in that group; empty: those numbers
+  memory::Arena& device_arena;                 // of PlanMemory's device rows
+  memory::Arena& host_arena;                   // and of its host rows
+  collective::Communicator& communicator;      // the data group
+  std::vector<int> ranks = {};                 // of the view, by number in that group; empty: those numbers
+  collective::Communicator* tensor = nullptr;  // the tensor group, where the model is in parts
 };
 
 // The unit of the scalars every step ends with: loss, squared norm and flags of each rank.
@@ -119,7 +122,7 @@ class ZeroEngine : private model::ParameterSource {
 
   // Sum of the loss over this rank's batches that count, and over ranks; every rank runs the same number of passes.
   absl::StatusOr<double> EvaluateLossSum(int64_t passes, const EvaluationSource& batches);
-  // Each rank's number, by rank.
+  // Each rank's number, by rank of the view.
   absl::StatusOr<std::vector<double>> GatherFromRanks(double mine);
 
  private:
@@ -150,6 +153,12 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status GradientAtRest(int unit, device::Tensor shard);
   absl::Status UpdateAndPublish(bool delayed);
   absl::Status FinishUnits(int end);
+  // all_scalars_ from every rank's my_scalars_: first within the tensor group, then what it has within the data group.
+  absl::StatusOr<collective::Communicator::Pending> GatherScalars();
+  // A loss is the same on all ranks of a tensor group, and counts once.
+  bool counts_loss() const { return parts_.layout.part().index == 0; }
+  int64_t all_ranks() const { return int64_t{parts_.communicator.size()} * parts_.layout.part().count; }
+  void SetWarmingUp(bool warming_up);
   void MakeRestingParameters(uint64_t seed);
   const device::LossScaling& loss_scaling() const { return optim::LossScalingOf(parts_.layout.options().dtype); }
 
@@ -159,13 +168,14 @@ class ZeroEngine : private model::ParameterSource {
   ParameterGatherer gatherer_;
   GradientReducer reducer_;
   IntegrityChecker integrity_;
+  std::optional<CommunicatorTensorGroup> tensor_group_;
   const std::unique_ptr<Updater> updater_;
-  int finished_units_;  // by the updater, of the last update, and published
-  void* scratch_;       // the model's, free between passes
-  double* losses_;      // of each micro-batch; device memory, as all that follow
-  double* squares_;     // sums of squares of each unit's owned gradients
-  device::StepScalars* my_scalars_;
-  device::StepScalars* all_scalars_;  // every rank's, by rank
+  int finished_units_;                // by the updater, of the last update, and published
+  void* scratch_;                     // the model's, free between passes
+  double* losses_;                    // of each micro-batch; device memory, as all that follow
+  double* squares_;                   // sums of squares of the owned gradients (norm.h)
+  device::StepScalars* my_scalars_;   // of a model in parts, in their place among all
+  device::StepScalars* all_scalars_;  // every rank's, by rank of the view
   device::StepControl* control_;
   device::StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn
   int last_slot_ = 0;

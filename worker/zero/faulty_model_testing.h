@@ -37,6 +37,7 @@ class FaultyModel : public model::Model, private model::ParameterSource {
   int64_t ActivationBytes() const override { return inner_->ActivationBytes(); }
   double RecomputedFlopsPerToken() const override { return inner_->RecomputedFlopsPerToken(); }
   int64_t ScratchBytes() const override { return inner_->ScratchBytes(); }
+  void SetTensorGroup(model::TensorGroup* group) override { inner_->SetTensorGroup(group); }
 
   absl::Status Train(const model::MicroBatch& batch, const float* gradient_scale, model::ParameterSource& parameters,
                      device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) override {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "worker/collective/in_process.h"
@@ -37,10 +38,11 @@ inline v1::OptimizerConfig TestOptimizer(const std::string& name = "adamw") {
 
 struct FleetSetup {
   v1::ModelConfig model = model::TestModelConfig(3, 24, 3, 10, 53);
-  int stage = 0, world_size = 1;
+  int stage = 0, world_size = 1;  // ranks of a data group
   device::DType dtype = device::DType::kF32;
   int64_t global_sequences = 12, micro_batches = 1;
   int64_t steps = 4;
+  double learning_rate = 1e-2;
   int steps_ahead = 0;  // launched before the one before them is read; 1 as the trainer does
   uint64_t seed = 5;
   std::string device = "cpu", optimizer = "adamw";
@@ -53,6 +55,7 @@ struct FleetSetup {
   int64_t check_every = 1;
   int faulty_rank = -1;  // the rank whose model has the fault; -1: none has
   Fault fault = {};
+  int tensor = 1;  // ranks of a tensor group; in threads of one process only
   // Another device for each rank than CreateDevice's, and another group than threads of one process.
   std::function<std::unique_ptr<device::Device>(int rank)> make_device = nullptr;
   std::function<std::vector<std::unique_ptr<collective::Communicator>>(const std::vector<device::Device*>& devices)>
@@ -77,12 +80,15 @@ inline std::unique_ptr<collective::Communicator> CommunicatorOn(device::Device& 
 // One rank with all its parts.
 class TestRank {
  public:
+  // `tensor` is the tensor group's communicator; null where the model is whole.
   TestRank(const FleetSetup& setup, std::unique_ptr<device::Device> device,
-           std::unique_ptr<collective::Communicator> communicator)
+           std::unique_ptr<collective::Communicator> communicator,
+           std::unique_ptr<collective::Communicator> tensor = nullptr)
       : setup_(setup),
         device_(std::move(device)),
         communicator_(std::move(communicator)),
-        spec_(*model::ModelSpec::Create(setup.model)),
+        tensor_(std::move(tensor)),
+        spec_(*model::ModelSpec::Create(setup.model, {tensor_ ? tensor_->rank() : 0, setup.tensor})),
         stream_(*device_->CreateStream()),
         model_(CreateModel()),
         layout_(spec_, {.stage = setup.stage,
@@ -95,11 +101,15 @@ class TestRank {
                         .offload = setup.offload,
                         .delays = setup.delay_after > 0}) {
     communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
+    if (tensor_ != nullptr) {
+      tensor_->SetObserver([this](const collective::CollectiveRecord& one) { tensor_records_.push_back(one); });
+    }
     memory::MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
     arena_ = *memory::Arena::Create(plan, memory::Space::kDevice, *device_);
     host_arena_ = *memory::Arena::Create(plan, memory::Space::kHost, *device_);
     engine_ = std::make_unique<ZeroEngine>(
-        EngineParts{spec_, layout_, *model_, *device_, *stream_, *arena_, *host_arena_, *communicator_},
+        EngineParts{
+            spec_, layout_, *model_, *device_, *stream_, *arena_, *host_arena_, *communicator_, {}, tensor_.get()},
         setup.settings.value_or(TestOptimizer(setup.optimizer)));
     tokens_ = arena_->TakeAs<int32_t>(kTokensRow);
   }
@@ -111,8 +121,11 @@ class TestRank {
   std::vector<collective::CollectiveRecord> StopAndTakeRecords() {
     engine_.reset();
     communicator_.reset();
+    tensor_.reset();
     return std::move(records_);
   }
+  // After that.
+  std::vector<collective::CollectiveRecord> TakeTensorRecords() { return std::move(tensor_records_); }
 
   StepResult Step(int64_t step) {
     absl::StatusOr<StepResult> result = TryStep(step);
@@ -128,6 +141,7 @@ class TestRank {
     const StepChecks checks = step % setup_.check_every == 0 ? setup_.checks : StepChecks();
     const bool delayed = setup_.delay_after > 0 && step > setup_.delay_after;
     return engine_->Launch({step, 1e-2, tokens, flags, checks, delayed},
+    return engine_->Launch({step, setup_.learning_rate, tokens, flags, checks},
                            [&](int number, int64_t micro) { return BatchOf(number, step, micro); });
   }
 
@@ -149,6 +163,7 @@ class TestRank {
   memory::Arena& arena() { return *arena_; }
   memory::Arena& host_arena() { return *host_arena_; }
   collective::Communicator& communicator() { return *communicator_; }
+  collective::Communicator& tensor() { return *tensor_; }
   const ZeroLayout& layout() const { return layout_; }
   const model::ModelSpec& spec() const { return spec_; }
   const model::Model& model() const { return *model_; }
@@ -178,8 +193,8 @@ class TestRank {
 
  private:
   std::unique_ptr<model::Model> CreateModel() {
-    std::unique_ptr<model::Model> model = *model::Model::Create(setup_.model, setup_.dtype, *device_, sequences(),
-                                                                setup_.model.context(), setup_.checkpointing);
+    std::unique_ptr<model::Model> model = *model::Model::Create(
+        setup_.model, setup_.dtype, *device_, sequences(), setup_.model.context(), setup_.checkpointing, setup_.tensor);
     if (communicator_->rank() != setup_.faulty_rank) return model;
     return std::make_unique<FaultyModel>(std::move(model), spec_, setup_.fault);
   }
@@ -188,8 +203,8 @@ class TestRank {
   const FleetSetup setup_;
   std::unique_ptr<device::Device> device_;
   std::vector<std::unique_ptr<device::Reservation>> batches_;
-  std::unique_ptr<collective::Communicator> communicator_;
-  std::vector<collective::CollectiveRecord> records_;
+  std::unique_ptr<collective::Communicator> communicator_, tensor_;
+  std::vector<collective::CollectiveRecord> records_, tensor_records_;
   model::ModelSpec spec_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<model::Model> model_;
@@ -199,8 +214,33 @@ class TestRank {
   int32_t* tokens_;
 };
 
+// The communicators of `tensor` groups of `size` ranks: by group, then by rank in it.
+inline std::vector<std::vector<std::unique_ptr<collective::Communicator>>> InProcessGroups(const char* name, int groups,
+                                                                                           int size) {
+  std::vector<std::vector<std::unique_ptr<collective::Communicator>>> made;
+  for (int group = 0; group < groups; ++group) made.push_back(collective::CreateInProcessGroup(name, size));
+  return made;
+}
+
+// Runs `body` on every rank of a fleet whose model is in parts, each in its own thread.
+inline void RunFleetInParts(const FleetSetup& setup, const std::function<void(TestRank&)>& body) {
+  auto data = InProcessGroups(parallel::kDataGroup, setup.tensor, setup.world_size);
+  auto tensor = InProcessGroups(parallel::kTensorGroup, setup.world_size, setup.tensor);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < setup.world_size * setup.tensor; ++rank) {
+    threads.emplace_back([&, number = rank / setup.tensor, part = rank % setup.tensor] {
+      TestRank one(setup, *device::CreateDevice({.kind = setup.device, .threads = 1}), std::move(data[part][number]),
+                   std::move(tensor[number][part]));
+      body(one);
+      ZF_CHECK(one.Finish());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // Runs `body` on every rank, each in its own thread.
 inline void RunFleet(const FleetSetup& setup, const std::function<void(TestRank&)>& body) {
+  if (setup.tensor > 1) return RunFleetInParts(setup, body);
   std::vector<std::unique_ptr<device::Device>> devices;
   std::vector<device::Device*> borrowed;
   for (int rank = 0; rank < setup.world_size; ++rank) {
@@ -238,13 +278,14 @@ struct FleetResult {
 inline FleetResult TrainFleet(const FleetSetup& setup) {
   FleetResult result;
   int64_t parameters = model::ModelSpec::Create(setup.model)->parameters();
+  absl::Mutex mutex;  // parts of a model have some tensors in common
   result.states.assign((*optim::FindOptimizer(setup.optimizer))->vectors.size(), std::vector<float>(parameters));
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
     const auto collect = [&] {
       const absl::StatusOr<StepResult> outcome = rank.engine().Collect();
       ZF_CHECK(outcome.ok());
-      if (rank.layout().options().rank != 0) return;
+      if (rank.layout().options().rank != 0 || rank.layout().part().index != 0) return;
       result.losses.push_back(outcome->loss);
       result.grad_norms.push_back(outcome->grad_norm);
     };
@@ -253,7 +294,8 @@ inline FleetResult TrainFleet(const FleetSetup& setup) {
       while (rank.engine().launched() > setup.steps_ahead) collect();
     }
     while (rank.engine().launched() > 0) collect();
-    for (const coordinator::PlacedRange& range : rank.engine().state().RangesToStore()) {
+    const absl::MutexLock lock(&mutex);
+    for (const coordinator::PlacedRange& range : rank.spec().ToWhole(rank.engine().state().RangesToStore())) {
       const optim::StateTensors at = rank.engine().state().At(range.offset);
       for (size_t v = 0; v < at.size(); ++v) {
         std::ranges::copy(rank.Read(at[v].data, range.elements()), &result.states[v][range.flat_begin]);

@@ -1,6 +1,8 @@
 // Offsets of units and shards; see layout.h.
 #include "worker/zero/layout.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
@@ -10,14 +12,33 @@ namespace zerofleet::zero {
 ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
     : options_(options),
       stage_(Stage(options.stage, options.micro_batches > 1 ? options.reduce : ReduceEvery::kMicroBatch)),
-      partition_(spec.units(), options.world_size) {
+      partition_(spec.units(), options.world_size),
+      part_(spec.part()) {
   ZF_CHECK(!options.offload || stage_.split_optimizer);
   ZF_CHECK(!options.delays || options.offload);
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
     unit_offset_.push_back(offset);
     offset += partition_.PaddedElements(u);
+    counted_.push_back(CountedIn(spec, u));
+    first_counted_.push_back(first_counted_.back() + static_cast<int64_t>(counted_.back().size()));
   }
+}
+
+std::vector<ZeroLayout::ShardRange> ZeroLayout::CountedIn(const model::ModelSpec& spec, int unit) const {
+  const coordinator::PlacedRange owned = Owned(unit);
+  if (part_.count == 1) return {{0, owned.elements()}};
+  std::vector<ShardRange> counted;
+  for (const model::TensorSpec& tensor : spec.tensors()) {
+    const int64_t begin = std::max(owned.flat_begin, tensor.flat_begin),
+                  end = std::min(owned.flat_end, tensor.flat_end);
+    if (begin >= end || !tensor.cut.CountsIn(part_)) continue;
+    const int64_t at = begin - owned.flat_begin;
+    const bool follows = !counted.empty() && counted.back().begin + counted.back().elements == at;
+    if (follows) counted.back().elements += end - begin;
+    if (!follows) counted.push_back({at, end - begin});
+  }
+  return counted;
 }
 
 int64_t ZeroLayout::ShardOffset(int unit, bool split) const {
@@ -42,10 +63,10 @@ ZeroLayout::Piece ZeroLayout::Updated(int unit) const {
 }
 
 std::string ZeroLayout::Describe(const model::ModelSpec& spec) const {
-  std::string text =
-      absl::StrCat("stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ",
-                   options_.micro_batches, stage_.split_gradients ? " reduced each" : "", " optimizer ",
-                   optimizer().name, offloads() ? " on the host\n" : "\n", partition_.Describe());
+  std::string text = absl::StrCat(
+      "stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ", options_.micro_batches,
+      stage_.split_gradients ? " reduced each" : "", " optimizer ", optimizer().name, offloads() ? " on the host" : "",
+      part_.count > 1 ? absl::StrCat(" parts ", part_.count) : "", "\n", partition_.Describe());
   for (const model::TensorSpec& tensor : spec.tensors()) {
     absl::StrAppend(&text, tensor.name, " [", absl::StrJoin(tensor.shape, ","), "] ", tensor.flat_begin, "\n");
   }

@@ -79,10 +79,23 @@ class ZeroLayout {
   };
   Piece Updated(int unit) const;
 
+  // The part of the model that this space is of. Its ranks are one data group; the other parts have as many.
+  const model::ModelPart& part() const { return part_; }
+  // What counts in a sum over all ranks of what each owns of a unit, where tensors that every part has must count once:
+  // ranges of this rank's shard, counted from its beginning. In a whole model all of it.
+  struct ShardRange {
+    int64_t begin, elements;
+  };
+  const std::vector<ShardRange>& Counted(int unit) const { return counted_[unit]; }
+  // Of all units, and of those before `unit`.
+  int64_t counted_ranges() const { return FirstCounted(units()); }
+  int64_t FirstCounted(int unit) const { return first_counted_[unit]; }
+
   // Equal text on every rank is equal layout.
   std::string Describe(const model::ModelSpec& spec) const;
 
  private:
+  std::vector<ShardRange> CountedIn(const model::ModelSpec& spec, int unit) const;
   int64_t VectorElements(bool split) const {
     return split ? partition_.TotalShardElements() : partition_.TotalPaddedElements();
   }
@@ -91,6 +104,9 @@ class ZeroLayout {
   const StageRow& stage_;
   coordinator::PartitionMap partition_;
   std::vector<int64_t> unit_offset_;
+  model::ModelPart part_;
+  std::vector<std::vector<ShardRange>> counted_;  // by unit
+  std::vector<int64_t> first_counted_ = {0};      // ranges before each unit, and of all
 };
 
 }  // namespace zerofleet::zero

@@ -57,8 +57,9 @@ void AddSlots(const ZeroLayout& layout, memory::MemoryPlan& plan) {
 
 memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch) {
   constexpr int64_t kSumsAtATime = 4096;  // so that the plan does not grow with a few more layers
-  const int64_t sums = RoundUp(layout.units() + layout.options().micro_batches, kSumsAtATime);
-  const int64_t scalars = (1 + layout.options().world_size) * static_cast<int64_t>(sizeof(device::StepScalars));
+  const int64_t sums = RoundUp(layout.counted_ranges() + layout.options().micro_batches, kSumsAtATime);
+  const int64_t ranks = layout.options().world_size * layout.part().count;
+  const int64_t scalars = (1 + ranks) * static_cast<int64_t>(sizeof(device::StepScalars));
   const int64_t control = static_cast<int64_t>(sizeof(device::StepControl));
   const int64_t tokens = 2 * tokens_per_micro_batch * 4;
   memory::MemoryPlan plan;

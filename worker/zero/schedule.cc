@@ -49,13 +49,14 @@ absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelCon
                                                               const v1::OptimizerConfig& optimizer,
                                                               const model::ModelSpec& spec, const ZeroLayout& layout,
                                                               const StepChecks& checks,
-                                                              const model::Checkpointing& checkpointing) {
+                                                              const model::Checkpointing& checkpointing,
+                                                              int64_t sequences, int64_t time) {
   device::DryDevice device;
   const int32_t* const tokens = static_cast<int32_t*>(device::DryDevice::Address());
-  const model::MicroBatch batch = {.sequences = 1, .time = 1, .inputs = tokens, .targets = tokens};
+  const model::MicroBatch batch = {.sequences = sequences, .time = time, .inputs = tokens, .targets = tokens};
   ZF_ASSIGN_OR_RETURN(
       const std::unique_ptr<model::Model> dry_model,
-      model::Model::Create(model, layout.options().dtype, device, batch.sequences, batch.time, checkpointing));
+      model::Model::Create(model, layout.options().dtype, device, sequences, time, checkpointing, layout.part().count));
   const memory::MemoryPlan plan = PlanMemory(*dry_model, layout, batch.sequences * batch.time);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<memory::Arena> device_arena,
                       memory::Arena::Create(plan, memory::Space::kDevice, device));
@@ -63,11 +64,22 @@ absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelCon
                       memory::Arena::Create(plan, memory::Space::kHost, device));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.CreateStream());
   DryCommunicator communicator(parallel::kDataGroup, layout.options().rank, layout.options().world_size);
-  ZeroEngine engine({spec, layout, *dry_model, device, *stream, *device_arena, *host_arena, communicator}, optimizer);
+  std::unique_ptr<DryCommunicator> tensor;
+  if (layout.part().count > 1) {
+    tensor = std::make_unique<DryCommunicator>(parallel::kTensorGroup, layout.part().index, layout.part().count);
+  }
+  EngineParts parts{spec, layout, *dry_model, device, *stream, *device_arena, *host_arena, communicator};
+  parts.tensor = tensor.get();
+  ZeroEngine engine(parts, optimizer);
   const StepInput input = {.step = 1, .learning_rate = 0, .tokens = 1, .checks = checks};
   ZF_RETURN_IF_ERROR(engine.Launch(input, [&](int, int64_t) { return batch; }));
   ZF_RETURN_IF_ERROR(engine.Finish());
-  return communicator.TakePosted();
+  std::vector<ScheduledCollective> schedule = communicator.TakePosted();
+  if (tensor != nullptr) {
+    const std::vector<ScheduledCollective> in_tensor_group = tensor->TakePosted();
+    schedule.insert(schedule.end(), in_tensor_group.begin(), in_tensor_group.end());
+  }
+  return schedule;
 }
 
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule) {

@@ -46,15 +46,21 @@ optim::StateTensors TrainingState::At(int64_t offset) const {
 }
 
 void TrainingState::Initialize(uint64_t seed, device::Ops& ops, device::Stream& stream) {
+  Clear(ops, stream);  // the padding, too
   for (size_t v = 0; v < vectors_.size(); ++v) {
     const device::Tensor& vector = vectors_[v];
-    ops.Zero(stream, vector.data, layout_.optimizer_elements() * device::DTypeBytes(vector.dtype));  // the padding, too
     if (layout_.optimizer().vectors[v].initial != optim::OptimizerVector::Initial::kWeights) continue;
     for (int u = 0; u < layout_.units(); ++u) {
       ZeroLayout::Piece piece = layout_.Updated(u);
       FillInitial(piece.flat_begin, piece.flat_end, seed, ops, stream,
                   static_cast<float*>(vector.Offset(piece.state_offset).data));
     }
+  }
+}
+
+void TrainingState::Clear(device::Ops& ops, device::Stream& stream) const {
+  for (const device::Tensor& vector : vectors_) {
+    ops.Zero(stream, vector.data, layout_.optimizer_elements() * device::DTypeBytes(vector.dtype));
   }
 }
 
@@ -67,13 +73,17 @@ void TrainingState::FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t s
     float* at = to + (begin - flat_begin);
     if (tensor.init == model::Init::kOnes || tensor.init == model::Init::kZeros) {
       ops.Fill(stream, end - begin, tensor.init == model::Init::kOnes ? 1.0f : 0.0f, at);
-    } else {
-      ops.FillNormal(stream, {.count = end - begin,
+      continue;
+    }
+    const int64_t first = begin - tensor.flat_begin, last = end - tensor.flat_begin;
+    if (spec_.part().count > 1) ops.Zero(stream, at, (end - begin) * device::DTypeBytes(device::DType::kF32));
+    for (const model::WholeRun& run : RunsOfPart(tensor.whole_shape, tensor.cut, spec_.part(), first, last)) {
+      ops.FillNormal(stream, {.count = run.elements,
                               .seed = seed,
                               .stream_id = t,
-                              .first = begin - tensor.flat_begin,
+                              .first = run.whole_begin,
                               .deviation = static_cast<float>(spec_.Deviation(tensor.init)),
-                              .to = at});
+                              .to = at + (run.begin - first)});
     }
   }
 }

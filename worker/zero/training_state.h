@@ -39,7 +39,11 @@ class TrainingState {
   // Master weights as the tensor table says, from the seed alone; the other vectors as the optimizer's table says.
   void Initialize(uint64_t seed, device::Ops& ops, device::Stream& stream);
 
-  // The initial values of flat range [flat_begin, flat_end), which any rank can make of any part of the model.
+  // All vectors zero: what is loaded has no padding.
+  void Clear(device::Ops& ops, device::Stream& stream) const;
+
+  // The initial values of flat range [flat_begin, flat_end), which any rank can make of any part of the model. They
+  // depend on an element's place in the whole model alone.
   void FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t seed, device::Ops& ops, device::Stream& stream,
                    float* to) const;
 

@@ -1,0 +1,71 @@
+// ZeRO §7 and Megatron-LM: tensor parallelism sums 12 * seq * hidden elements per block and sequence of a micro-batch,
+// counting each all-reduce twice: two in the forward pass, two in its recomputation, two in the backward. To the byte.
+//
+// Ours sends less: the block whose backward follows at once is computed again but for its last product, and so without
+// its second sum. It is 10 where every block keeps its input alone (block), 8 where nothing is computed again (none,
+// selective), and 12 for a block within a segment of several.
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "worker/zero/fleet_testing.h"
+
+namespace zerofleet::zero {
+namespace {
+
+constexpr int64_t kLayers = 6, kHidden = 24, kVocab = 53;
+
+// Bytes that one rank sends to its tensor group in a step, and what they should be by operation.
+struct Sent {
+  int64_t all_reduced = 0, gathered = 0;
+};
+
+Sent SentInOneStep(const FleetSetup& setup) {
+  Sent sent;
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    rank.Step(1);
+    ZF_CHECK(rank.engine().Finish().ok());
+    Sent mine;
+    for (const auto& [operation, totals] : rank.tensor().totals()) {
+      (operation == collective::Operation::kAllReduce ? mine.all_reduced : mine.gathered) += totals.bytes;
+    }
+    if (rank.layout().options().rank == 0 && rank.layout().part().index == 0) sent = mine;
+  });
+  return sent;
+}
+
+TEST(TensorTraffic, IsThatOfThePaperLessWhatIsNotComputedAgain) {
+  struct Case {
+    model::Checkpointing checkpointing;
+    int64_t times;  // seq * hidden, summed over the blocks
+  };
+  const std::vector<Case> cases = {
+      {{}, 8 * kLayers},
+      {{.selective = true}, 8 * kLayers},
+      {{.segment = 1}, 10 * (kLayers - 1) + 8},   // the last block's own activations are still there
+      {{.segment = 3}, 12 * 2 + 10 * 1 + 8 * 3},  // two blocks of the first segment whole, its last but for a sum
+      {{.segment = kLayers}, 8 * kLayers},
+  };
+  for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+    for (int tensor : {2, 4}) {
+      for (const Case& one : cases) {
+        FleetSetup setup;
+        setup.model = model::TestModelConfig(kLayers, kHidden, 4, 10, kVocab);
+        setup.tensor = tensor;
+        setup.dtype = dtype;
+        setup.global_sequences = 2;
+        setup.checkpointing = one.checkpointing;
+        SCOPED_TRACE(absl::StrCat(tensor, " ranks, segments of ", one.checkpointing.segment));
+        const int64_t tokens = setup.global_sequences * setup.model.context(), others = tensor - 1;
+        // The embedding's sum, and that of the gradient that the logits leave: outside the blocks.
+        const int64_t elements = (one.times + 2 * 2) * tokens * kHidden;
+        const Sent sent = SentInOneStep(setup);
+        EXPECT_EQ(sent.all_reduced, elements * device::DTypeBytes(dtype) * others / tensor);
+        // The softmax's parts, 12 bytes per token, and the step's scalars.
+        EXPECT_EQ(sent.gathered, (12 * tokens + 24) * others);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::zero

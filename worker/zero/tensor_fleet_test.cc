@@ -1,0 +1,126 @@
+// Fleets whose model is shared by tensor groups, against the same run with whole models.
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "worker/zero/fleet_testing.h"
+#include "worker/zero/schedule.h"
+
+namespace zerofleet::zero {
+namespace {
+
+FleetSetup InParts(int stage, int data, int tensor) {
+  FleetSetup setup;
+  setup.model = model::TestModelConfig(3, 24, 4, 10, 53);  // the vocabulary is padded
+  setup.stage = stage;
+  setup.world_size = data;
+  setup.tensor = tensor;
+  setup.global_sequences = 4;
+  setup.learning_rate = 1e-3;  // so that a difference in rounding does not grow faster than the model learns
+  return setup;
+}
+
+void ExpectNear(const std::vector<double>& got, const std::vector<double>& want, double relative, const char* what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(got[i], want[i], relative * std::abs(want[i])) << what << " of step " << i + 1;
+  }
+}
+
+TEST(TensorFleet, InitialWeightsDoNotDependOnTheDegree) {
+  FleetSetup setup = InParts(1, 1, 1);
+  setup.steps = 0;
+  const std::vector<float> whole = TrainFleet(setup).master();
+  for (int tensor : {2, 4}) {
+    for (int data : {1, 2}) {
+      setup.world_size = data;
+      setup.tensor = tensor;
+      EXPECT_EQ(TrainFleet(setup).master(), whole) << tensor << " parts, " << data << " ranks each";
+    }
+  }
+}
+
+TEST(TensorFleet, ThirtyStepsAreThoseOfTheWholeModelInEveryStage) {
+  FleetSetup setup = InParts(0, 1, 1);
+  setup.steps = 30;
+  const FleetResult whole = TrainFleet(setup);
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (auto [data, tensor] : {std::pair(1, 2), {2, 2}, {1, 4}}) {
+      SCOPED_TRACE(testing::Message() << "stage " << stage << ", data " << data << ", tensor " << tensor);
+      setup.stage = stage;
+      setup.world_size = data;
+      setup.tensor = tensor;
+      const FleetResult parts = TrainFleet(setup);
+      ExpectNear(parts.losses, whole.losses, 1e-5, "loss");
+      ExpectNear(parts.grad_norms, whole.grad_norms, 1e-5, "gradient norm");
+    }
+  }
+}
+
+TEST(TensorFleet, Bf16AgreesToItsRounding) {
+  FleetSetup setup = InParts(2, 1, 1);
+  setup.dtype = device::DType::kBF16;
+  setup.steps = 10;
+  const FleetResult whole = TrainFleet(setup);
+  for (int tensor : {2, 4}) {
+    setup.tensor = tensor;
+    const FleetResult parts = TrainFleet(setup);
+    ExpectNear(parts.losses, whole.losses, 4e-3, "loss");
+    ExpectNear(parts.grad_norms, whole.grad_norms, 3e-2, "gradient norm");
+  }
+}
+
+TEST(TensorFleet, StagesMicroBatchesAndCheckpointingKeepTheBits) {
+  FleetSetup setup = InParts(0, 2, 2);
+  const FleetResult plain = TrainFleet(setup);
+  for (int stage = 1; stage <= 3; ++stage) {
+    setup.stage = stage;
+    setup.checkpointing = {.segment = stage < 3 ? stage : 1};
+    const FleetResult other = TrainFleet(setup);
+    EXPECT_EQ(other.losses, plain.losses) << "stage " << stage;
+    EXPECT_EQ(other.grad_norms, plain.grad_norms) << "stage " << stage;
+    EXPECT_EQ(other.states, plain.states) << "stage " << stage;
+  }
+  setup.micro_batches = 2;
+  setup.reduce = ReduceEvery::kStep;
+  const FleetResult accumulated = TrainFleet(setup);
+  setup.stage = 1;
+  EXPECT_EQ(TrainFleet(setup).states, accumulated.states);
+}
+
+// Every rank posts what the schedule says, in its order, with the sizes of its micro-batches.
+TEST(TensorFleet, PostsItsSchedule) {
+  FleetSetup setup = InParts(3, 2, 2);
+  setup.steps = 1;
+  setup.checkpointing = {.segment = 1};
+  RunFleet(setup, [&](TestRank& rank) {
+    const std::vector<ScheduledCollective> schedule =
+        *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout(), {}, setup.checkpointing,
+                      /*sequences=*/2, setup.model.context());
+    ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
+    rank.Step(1);
+    ZF_CHECK(rank.Finish());
+    std::vector<ScheduledCollective> posted;
+    for (const collective::CollectiveRecord& one : rank.StopAndTakeRecords()) {
+      posted.push_back({parallel::kDataGroup, one.operation, one.unit, one.gathered_bytes});
+    }
+    for (const collective::CollectiveRecord& one : rank.TakeTensorRecords()) {
+      posted.push_back({parallel::kTensorGroup, one.operation, one.unit, one.gathered_bytes});
+    }
+    EXPECT_EQ(DescribeSchedule(posted), DescribeSchedule(schedule));
+  });
+}
+
+TEST(TensorFleet, ADeviceWithoutPartsOfAVocabularySaysSo) {
+  for (const std::string& kind : UsableDevices()) {
+    const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = kind, .threads = 1});
+    const absl::Status status =
+        model::Model::Create(InParts(0, 1, 2).model, device::DType::kF32, *device, 1, 1, {}, 2).status();
+    EXPECT_EQ(status.ok(), device->ops().vocabulary() != nullptr) << status;
+    EXPECT_EQ(status.ok(), status.message().find("parallel.tensor") == std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::zero

@@ -1,0 +1,17 @@
+// See tensor_group.h.
+#include "worker/zero/tensor_group.h"
+
+#include <utility>
+
+namespace zerofleet::zero {
+
+absl::Status CommunicatorTensorGroup::AllReduce(device::Stream& stream, device::Tensor data, int64_t count,
+                                                std::string unit) {
+  return communicator_.AllReduce(data, count, std::move(unit), stream.Record()).MakeStreamWait(stream);
+}
+
+absl::Status CommunicatorTensorGroup::AllGather(device::Stream& stream, void* all, int64_t bytes, std::string unit) {
+  return communicator_.AllGatherBytes(nullptr, all, bytes, std::move(unit), stream.Record()).MakeStreamWait(stream);
+}
+
+}  // namespace zerofleet::zero
