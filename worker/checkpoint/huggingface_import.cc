@@ -83,7 +83,7 @@ absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string
 v1::CheckpointManifest ImportedManifest(const v1::Config& config, const model::ModelSpec& spec,
                                         const ImportStamp& stamp) {
   v1::CheckpointManifest manifest;
-  manifest.set_format_version(kManifestFormatVersion);
+  manifest.set_format_version(FormatVersionOf(config));
   *manifest.mutable_config() = config;
   for (const model::TensorSpec& tensor : spec.tensors()) {
     v1::TensorEntry* entry = manifest.add_tensors();

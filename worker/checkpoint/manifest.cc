@@ -41,13 +41,14 @@ absl::Status CheckOwnDigest(std::string_view text, int64_t version) {
 }  // namespace
 
 std::string ManifestText(const v1::CheckpointManifest& manifest) {
-  nlohmann::ordered_json json = {{kVersionKey, kManifestFormatVersion}, {kDigestKey, std::string(kDigestDigits, '0')}};
+  const int version = FormatVersionOf(manifest.config());
+  nlohmann::ordered_json json = {{kVersionKey, version}, {kDigestKey, std::string(kDigestDigits, '0')}};
   const nlohmann::ordered_json fields = ProtoToJson(manifest);
   for (const auto& [key, value] : fields.items()) {
     if (key != kVersionKey) json[key] = value;
   }
   std::string text = DumpJson(json, 1) + "\n";
-  const std::string prefix = PrefixOf(kManifestFormatVersion);
+  const std::string prefix = PrefixOf(version);
   ZF_CHECK(text.compare(0, prefix.size(), prefix) == 0);
   return text.replace(prefix.size(), kDigestDigits, Digest128(text));
 }
@@ -92,6 +93,16 @@ const optim::OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifes
   const absl::StatusOr<const optim::OptimizerRow*> row = optim::FindOptimizer(manifest.config().optimizer().name());
   ZF_CHECK(row.ok());
   return **row;
+}
+
+int FormatVersionOf(const v1::Config& config) {
+  constexpr int kWholeModels = 3;
+  return config.parallel().tensor() > 1 ? kManifestFormatVersion : kWholeModels;
+}
+
+model::ModelPart PartOf(const v1::CheckpointManifest& manifest, int rank) {
+  const int parts = std::max(1, static_cast<int>(manifest.config().parallel().tensor()));
+  return {.index = rank % parts, .count = parts};
 }
 
 int64_t ManifestElements(const v1::CheckpointManifest& manifest) {

@@ -10,13 +10,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/partition.h"
+#include "worker/model/part.h"
 #include "worker/optim/optimizer.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet::checkpoint {
 
-// 1 had no digest of its own, 2 no team; both are still read.
-inline constexpr int kManifestFormatVersion = 3;
+// 1 had no digest of its own, 2 no team, 3 no tensor parallelism; all are still read, and 3 is still what a run of
+// whole models writes.
+inline constexpr int kManifestFormatVersion = 4;
+int FormatVersionOf(const v1::Config& config);
 inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr char kStoredDType[] = "F32";
 
@@ -29,7 +32,7 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest);
 // DataLoss if `version` is none that this program reads.
 absl::Status CheckManifestVersion(int64_t version);
 
-// The text of manifest.json in the current version, with its own digest. Every byte is covered: the digest is of the
+// The text of manifest.json in its run's version, with its own digest. Every byte is covered: the digest is of the
 // whole text, its own 32 digits (which stand at a fixed place) taken as zeros.
 std::string ManifestText(const v1::CheckpointManifest& manifest);
 
@@ -43,10 +46,14 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir)
 // The optimizer whose states a valid manifest's files hold.
 const optim::OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest);
 
-// Elements of the flat space of a valid manifest.
+// Elements of the flat space of a valid manifest's whole model.
 int64_t ManifestElements(const v1::CheckpointManifest& manifest);
 
-// The ranges that a file of a valid manifest holds, and the elements of each of its vectors.
+// The part of the model that a rank's file is of.
+model::ModelPart PartOf(const v1::CheckpointManifest& manifest, int rank);
+
+// The ranges that a file of a valid manifest holds, in the flat space of its part of the model, and the elements of
+// each of its vectors.
 std::vector<coordinator::PlacedRange> StoredRanges(const v1::ShardFile& file);
 int64_t StoredElements(const v1::ShardFile& file);
 

@@ -93,6 +93,10 @@ absl::Status CheckConfiguration(const v1::CheckpointManifest& manifest) {
   if (const absl::Status team = coordinator::ConfiguredTeam(c.parallel()).status(); !team.ok()) {
     return Wrong("config.parallel.team", std::string(team.message()));
   }
+  if (c.parallel().tensor() > 1 && manifest.format_version() != FormatVersionOf(c)) {
+    return Wrong("config.parallel.tensor",
+                 absl::StrCat(c.parallel().tensor(), ", expected 1 in version ", manifest.format_version()));
+  }
   for (const NumberRow& row : NumberRows(c)) {
     if (!row.fits || !std::isfinite(row.value))
       return Wrong(row.key, absl::StrCat(row.value, ", expected ", row.expected));
@@ -179,7 +183,7 @@ absl::Status CheckTensorsOfModel(const v1::CheckpointManifest& manifest, const m
     const v1::TensorEntry& entry = manifest.tensors(i);
     const model::TensorSpec& tensor = spec.tensors()[i];
     if (entry.name() == tensor.name &&
-        std::equal(entry.shape().begin(), entry.shape().end(), tensor.shape.begin(), tensor.shape.end())) {
+        std::equal(entry.shape().begin(), entry.shape().end(), tensor.whole_shape.begin(), tensor.whole_shape.end())) {
       continue;
     }
     return Wrong(
@@ -207,7 +211,9 @@ std::vector<coordinator::PlacedRange> Merged(const std::vector<coordinator::Plac
   return merged;
 }
 
-absl::Status CheckRanges(const v1::ShardFile& file, const coordinator::PartitionMap& map, const std::string& where) {
+// `number` is the file's among those of its part of the model, which `map` divides.
+absl::Status CheckRanges(const v1::ShardFile& file, int number, const coordinator::PartitionMap& map,
+                         const std::string& where) {
   for (int r = 0; r < file.ranges_size(); ++r) {
     const v1::FlatRange& range = file.ranges(r);
     if (range.flat_begin() >= 0 && range.flat_begin() < range.flat_end() && range.flat_end() <= map.TotalElements() &&
@@ -218,7 +224,7 @@ absl::Status CheckRanges(const v1::ShardFile& file, const coordinator::Partition
                  absl::StrCat("[", range.flat_begin(), ", ", range.flat_end(), ") at offset ", range.offset(),
                               " is not a range within ", map.TotalElements(), " elements"));
   }
-  const std::vector<coordinator::PlacedRange> expected = Merged(map.StoredRanges(file.rank())),
+  const std::vector<coordinator::PlacedRange> expected = Merged(map.StoredRanges(number)),
                                               found = Merged(StoredRanges(file));
   if (found == expected) return absl::OkStatus();
   const size_t r = static_cast<size_t>(
@@ -228,16 +234,22 @@ absl::Status CheckRanges(const v1::ShardFile& file, const coordinator::Partition
     return absl::StrCat("[", ranges[i].flat_begin, ", ", ranges[i].flat_end, ") at offset ", ranges[i].offset);
   };
   return Wrong(absl::StrCat(where, ".ranges"),
-               absl::StrCat("contiguous range ", r, " is ", text(found, r), ", but rank ", file.rank(), " of ",
+               absl::StrCat("contiguous range ", r, " is ", text(found, r), ", but rank ", number, " of ",
                             map.world_size(), " owns ", text(expected, r)));
 }
 
+// `spec` is of any part: all have the same partition.
 absl::Status CheckFiles(const v1::CheckpointManifest& manifest, const model::ModelSpec& spec) {
   if (manifest.files_size() != manifest.world_size()) {
     return Wrong("files",
                  absl::StrCat(manifest.files_size(), " of them, expected one per rank of ", manifest.world_size()));
   }
-  const coordinator::PartitionMap map(spec.units(), manifest.world_size());
+  const int parts = spec.part().count;
+  if (manifest.world_size() % parts != 0) {
+    return Wrong("world_size",
+                 absl::StrCat(manifest.world_size(), ", expected a multiple of config.parallel.tensor ", parts));
+  }
+  const coordinator::PartitionMap map(spec.units(), manifest.world_size() / parts);
   for (int f = 0; f < manifest.files_size(); ++f) {
     const v1::ShardFile& file = manifest.files(f);
     const std::string where = absl::StrCat("files[", f, "]");
@@ -246,7 +258,7 @@ absl::Status CheckFiles(const v1::CheckpointManifest& manifest, const model::Mod
       return Wrong(where, absl::StrCat("name '", file.name(), "', expected ", ShardFileName(f)));
     }
     if (!IsDigest(file.xxh3_128())) return Wrong(where, "xxh3_128 is not 32 lower-case hexadecimal digits");
-    ZF_RETURN_IF_ERROR(CheckRanges(file, map, where));
+    ZF_RETURN_IF_ERROR(CheckRanges(file, f / parts, map, where));
     const int64_t least = StoredElements(file) * StoredOptimizer(manifest).StateBytesPerParameter();
     if (file.bytes() <= least || file.bytes() > least + kMaxSafetensorsHeaderBytes + kSafetensorsLengthBytes) {
       return Wrong(where, absl::StrCat("bytes ", file.bytes(), ", its ranges need ", least, " and a header"));
@@ -275,7 +287,7 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
   ZF_RETURN_IF_ERROR(CheckConfiguration(manifest));
   ZF_RETURN_IF_ERROR(CheckRunState(manifest));
   ZF_RETURN_IF_ERROR(CheckTensors(manifest));
-  absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(manifest.config().model());
+  absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(manifest.config().model(), PartOf(manifest, 0));
   if (!spec.ok()) return Wrong("config", std::string(spec.status().message()));
   const v1::ModelConfig& model = manifest.config().model();
   ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));

@@ -54,6 +54,22 @@ class ManifestTest : public CheckpointTest {
   v1::CheckpointManifest manifest_;
 };
 
+TEST_F(ManifestTest, PartsMustFitTheRanksAndTheVersion) {
+  v1::CheckpointManifest manifest = WriteParts(Path("parts"), 1, 3, 3);
+  EXPECT_TRUE(ValidateManifest(manifest).ok()) << ValidateManifest(manifest);
+  v1::CheckpointManifest older = manifest;
+  older.set_format_version(3);
+  EXPECT_THAT(std::string(ValidateManifest(older).message()),
+              HasSubstr("config.parallel.tensor: 3, expected 1 in version 3"));
+  v1::CheckpointManifest uneven = manifest;
+  uneven.set_world_size(4);
+  *uneven.add_files() = manifest.files(0);
+  EXPECT_THAT(std::string(ValidateManifest(uneven).message()), HasSubstr("world_size: 4, expected a multiple of"));
+  v1::CheckpointManifest of_another = manifest;  // the whole model's ranges, in a file of a part
+  *of_another.mutable_files(1)->mutable_ranges() = WriteShards(Path("whole"), 1, 1).files(0).ranges();
+  EXPECT_THAT(std::string(ValidateManifest(of_another).message()), HasSubstr("files[1].ranges"));
+}
+
 TEST_F(ManifestTest, TextReadsBack) {
   ASSERT_TRUE(ValidateManifest(manifest_).ok()) << ValidateManifest(manifest_);
   auto back = ParseManifest(ManifestText(manifest_));
@@ -64,7 +80,7 @@ TEST_F(ManifestTest, TextReadsBack) {
 
 TEST_F(ManifestTest, AFutureVersionIsNamedEvenWithUnknownKeys) {
   EXPECT_THAT(ParseError(R"({"format_version":7,"new_key":1})"),
-              AllOf(HasSubstr("7 is of a later version"), HasSubstr("up to 3")));
+              AllOf(HasSubstr("7 is of a later version"), HasSubstr("up to 4")));
   EXPECT_THAT(ParseError(R"({"format_version":0})"), HasSubstr("format_version: 0"));
   EXPECT_THAT(ParseError(R"({"format_version":18446744073709551615})"), HasSubstr("format_version: -1"));
   EXPECT_THAT(ParseError(R"({"format_version":1,"new_key":1})"), HasSubstr("new_key: unknown key"));

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -12,6 +14,7 @@
 #include "coordinator/reshard.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
+#include "worker/model/spec.h"
 
 namespace zerofleet::checkpoint {
 namespace {
@@ -123,12 +126,26 @@ size_t BufferElements(const v1::CheckpointManifest& manifest) {
   return static_cast<size_t>(std::min<int64_t>(most, kShardChunkBytes / static_cast<int64_t>(sizeof(float))));
 }
 
+// What each file holds of the whole model. Tensors that every part has are in the files of each.
+absl::StatusOr<std::vector<std::vector<coordinator::PlacedRange>>> WholeRanges(const v1::CheckpointManifest& manifest) {
+  std::vector<model::ModelSpec> parts;
+  for (int index = 0; index < PartOf(manifest, 0).count; ++index) {
+    ZF_ASSIGN_OR_RETURN(model::ModelSpec spec,
+                        model::ModelSpec::Create(manifest.config().model(), PartOf(manifest, index)));
+    parts.push_back(std::move(spec));
+  }
+  std::vector<std::vector<coordinator::PlacedRange>> held;
+  for (const v1::ShardFile& file : manifest.files()) {
+    held.push_back(parts[PartOf(manifest, file.rank()).index].ToWhole(StoredRanges(file)));
+  }
+  return held;
+}
+
 }  // namespace
 
 absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifest& manifest,
                         const std::vector<coordinator::PlacedRange>& wanted, const ShardSink& sink) {
-  std::vector<std::vector<coordinator::PlacedRange>> sources;
-  for (const v1::ShardFile& file : manifest.files()) sources.push_back(StoredRanges(file));
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::vector<coordinator::PlacedRange>> sources, WholeRanges(manifest));
   absl::StatusOr<std::vector<coordinator::RangeCopy>> copies = coordinator::Reshard(sources, wanted);
   if (!copies.ok()) return Annotate(copies.status(), step_dir);
   const optim::OptimizerRow& optimizer = StoredOptimizer(manifest);

@@ -17,8 +17,8 @@ namespace zerofleet::checkpoint {
 // weights). They are valid only during the call.
 using ShardSink = std::function<absl::Status(int vector, int64_t offset, std::span<const float> values)>;
 
-// Hands the elements of `wanted` to `sink`, a piece at a time. `manifest` is that of `step_dir`, validated
-// (ReadManifest).
+// Hands the elements of `wanted`, ranges of the whole model's flat space, to `sink`, a piece at a time. `manifest` is
+// that of `step_dir`, validated (ReadManifest). In how many parts the model was trained makes no difference.
 //
 // Reads only the files that hold a wanted element, each once, front to back, through a buffer of 4 MiB, and checks
 // each file's length, header and XXH3-128. DataLoss names the file and what is wrong with it; what the sink was given

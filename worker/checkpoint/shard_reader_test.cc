@@ -59,6 +59,32 @@ TEST_F(ShardReaderTest, AnyWorldSizeReadsAnyOther) {
   }
 }
 
+// In any number of parts: each rank finds what it stores, as the ranks that wrote it had it.
+TEST_F(ShardReaderTest, AnyTensorDegreeReadsAnyOther) {
+  for (auto [written_by, written_parts] : {std::pair(1, 1), {2, 1}, {3, 3}, {6, 3}}) {
+    const std::string step_dir = StepDirectory(directory_, written_by);
+    const absl::Status committed =
+        CommitCheckpoint(step_dir, WriteParts(step_dir, written_by, written_by, written_parts));
+    ASSERT_TRUE(committed.ok()) << committed;
+    ASSERT_TRUE(VerifyCheckpoint(step_dir).ok()) << VerifyCheckpoint(step_dir);
+    const v1::CheckpointManifest manifest = ReadManifest(step_dir).value();
+    EXPECT_EQ(manifest.format_version(), written_parts == 1 ? 3 : 4);
+    for (auto [world_size, parts] : {std::pair(1, 1), {2, 1}, {3, 3}, {6, 3}}) {
+      for (int rank = 0; rank < world_size; ++rank) {
+        const model::ModelSpec spec =
+            model::ModelSpec::Create(SmallConfig().model(), {.index = rank % parts, .count = parts}).value();
+        const auto ranges = coordinator::PartitionMap(spec.units(), world_size / parts).StoredRanges(rank / parts);
+        const std::vector<float> expected = StateOfPart(2, spec, ranges);
+        std::vector<float> loaded(expected.size());
+        const absl::Status status =
+            LoadRanges(step_dir, manifest, spec.ToWhole(ranges), {nullptr, nullptr, loaded.data()});
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_EQ(loaded, expected) << "rank " << rank << " of " << world_size << " in groups of " << parts;
+      }
+    }
+  }
+}
+
 // More than one buffer's worth per vector, in shards that a third rank's part straddles.
 TEST_F(ShardReaderTest, LargeShardsAreReadInPieces) {
   v1::CheckpointManifest manifest = Manifest(1, 2);

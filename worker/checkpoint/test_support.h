@@ -97,7 +97,7 @@ class CheckpointTest : public testing::Test {
   // The manifest of the small model at `step`, without files.
   static v1::CheckpointManifest Manifest(int64_t step, int world_size) {
     v1::CheckpointManifest manifest;
-    manifest.set_format_version(kManifestFormatVersion);
+    manifest.set_format_version(FormatVersionOf(SmallConfig()));
     manifest.set_step(step);
     *manifest.mutable_config() = SmallConfig();
     SetTensors(SmallSpec(), &manifest);
@@ -106,6 +106,37 @@ class CheckpointTest : public testing::Test {
     manifest.mutable_random()->set_seed(SmallConfig().seed());
     manifest.set_world_size(world_size);
     manifest.set_zero_stage(SmallConfig().parallel().zero_stage());
+    return manifest;
+  }
+
+  // What a rank of part `part` stores: by an element's place in the whole model, 0 in the padding.
+  static std::vector<float> StateOfPart(size_t vector, const model::ModelSpec& part,
+                                        const std::vector<coordinator::PlacedRange>& ranges) {
+    int64_t elements = 0;
+    for (const coordinator::PlacedRange& range : ranges) elements += range.elements();
+    std::vector<float> state(elements);
+    for (const coordinator::PlacedRange& range : part.ToWhole(ranges)) {
+      for (int64_t i = 0; i < range.elements(); ++i) state[range.offset + i] = Value(vector, range.flat_begin + i);
+    }
+    return state;
+  }
+
+  // As WriteShards, of tensor groups of `tensor` ranks.
+  static v1::CheckpointManifest WriteParts(const std::string& step_dir, int64_t step, int world_size, int tensor) {
+    v1::CheckpointManifest manifest = Manifest(step, world_size);
+    manifest.mutable_config()->mutable_parallel()->set_tensor(tensor);
+    manifest.set_format_version(FormatVersionOf(manifest.config()));
+    const optim::OptimizerRow& optimizer = StoredOptimizer(manifest);
+    for (int rank = 0; rank < world_size; ++rank) {
+      const model::ModelSpec part = model::ModelSpec::Create(SmallConfig().model(), PartOf(manifest, rank)).value();
+      const auto ranges = coordinator::PartitionMap(part.units(), world_size / tensor).StoredRanges(rank / tensor);
+      std::vector<std::vector<float>> states;
+      for (size_t v = 0; v < optimizer.vectors.size(); ++v) states.push_back(StateOfPart(v, part, ranges));
+      const auto file = WriteShard(PartialDirectory(step_dir, manifest.generation()), rank, ranges, optimizer,
+                                   {states.begin(), states.end()});
+      EXPECT_TRUE(file.ok()) << file.status();
+      *manifest.add_files() = *file;
+    }
     return manifest;
   }
 
