@@ -65,7 +65,7 @@ std::string WhatIsWrongWithTheShard(const Fleet& fleet, const Member& member, co
   }
   if (manifest.team() != fleet.view->team) return absl::StrCat("it has teams of ", manifest.team());
   if (shard.file().rank() != member.rank) return absl::StrCat("it names rank ", shard.file().rank());
-  if (ElementsOf(manifest) != fleet.view->partition.TotalElements()) {
+  if (ElementsOf(manifest) != fleet.parameters.elements) {
     return absl::StrCat("its tensors have ", ElementsOf(manifest), " elements");
   }
   const bool owned = RangesOf(shard.file().ranges()) == fleet.view->OwnedBy(member.rank);

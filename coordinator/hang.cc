@@ -2,6 +2,8 @@
 #include "coordinator/hang.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -30,29 +32,65 @@ std::string Ranks(const std::vector<int>& ranks) {
   return absl::StrCat("ranks ", absl::StrJoin(head, ", "), " and ", ranks.back());
 }
 
+// A group's name and its number among those of that name.
+using GroupKey = std::pair<std::string, int>;
+
+GroupKey KeyOf(const Fleet& fleet, const Member& member, const std::string& group) {
+  const bool placed = fleet.view && member.rank >= 0;
+  return {group, placed ? GroupNumber(group, fleet.view->ranks[member.rank]) : 0};
+}
+
+bool WaitsElsewhere(const Member& member, const std::string& group) {
+  return std::any_of(member.progress.begin(), member.progress.end(), [&group](const v1::GroupProgress& progress) {
+    return progress.group() != group && progress.sequence() > progress.completed();
+  });
+}
+
+struct GroupWait {
+  Wait wait;
+  std::vector<int> first;  // the missing that wait for nobody in another group
+};
+
+// Adds a member of the group to those who wait or are missing.
+void Join(const Member& member, GroupWait& group) {
+  Wait& wait = group.wait;
+  const v1::GroupProgress* progress = ProgressIn(member, wait.group);
+  if (progress == nullptr || progress->sequence() < wait.sequence) {
+    wait.missing.push_back(member.rank);
+    if (!WaitsElsewhere(member, wait.group)) group.first.push_back(member.rank);
+  } else if (progress->sequence() == wait.sequence && progress->completed() < wait.sequence) {
+    wait.waiting.push_back(member.rank);
+    wait.since = std::max(wait.since, member.progress_since);
+  }
+}
+
 }  // namespace
 
 std::optional<Wait> FindWait(const Fleet& fleet) {
-  std::optional<Wait> furthest;
-  const v1::GroupProgress* front = nullptr;
+  std::map<GroupKey, GroupWait> waits;  // the furthest of each group
   for (const Member& member : fleet.members) {
     for (const v1::GroupProgress& progress : member.progress) {
-      bool inside = progress.sequence() > progress.completed();
-      if (inside && (front == nullptr || progress.sequence() > front->sequence())) front = &progress;
+      if (progress.sequence() <= progress.completed()) continue;
+      Wait& wait = waits[KeyOf(fleet, member, progress.group())].wait;
+      if (progress.sequence() <= wait.sequence) continue;
+      wait = {progress.group(), progress.operation(), progress.unit(), progress.sequence(), {}, {}, 0};
     }
   }
-  if (front == nullptr) return furthest;
-  Wait wait{front->group(), front->operation(), front->unit(), front->sequence(), {}, {}, 0};
   for (const Member& member : fleet.members) {
-    const v1::GroupProgress* progress = ProgressIn(member, wait.group);
-    if (progress == nullptr || progress->sequence() < wait.sequence) {
-      wait.missing.push_back(member.rank);
-    } else if (progress->sequence() == wait.sequence && progress->completed() < wait.sequence) {
-      wait.waiting.push_back(member.rank);
-      wait.since = std::max(wait.since, member.progress_since);
+    for (const char* group : {kDataGroup, kTensorGroup}) {
+      const auto found = waits.find(KeyOf(fleet, member, group));
+      if (found != waits.end()) Join(member, found->second);
     }
   }
-  if (!wait.missing.empty() && !wait.waiting.empty()) furthest = wait;
+  std::optional<Wait> furthest;
+  for (auto& [key, group] : waits) {
+    if (group.wait.missing.empty() || group.wait.waiting.empty()) continue;
+    if (!group.first.empty()) {
+      group.wait.missing = std::move(group.first);
+      return group.wait;
+    }
+    if (!furthest) furthest = group.wait;
+  }
   return furthest;
 }
 

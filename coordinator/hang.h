@@ -18,7 +18,9 @@ struct Wait {
   double since = 0;                   // when the last of the waiting ranks showed progress
 };
 
-// The furthest collective that a rank waits in; none if no rank waits for another.
+// The furthest collective that a rank waits in; none if no rank waits for another. Where there are tensor groups a rank
+// that is missing may itself wait in another group: then the wait of those who wait for the first of them, which waits
+// for nobody.
 std::optional<Wait> FindWait(const Fleet& fleet);
 
 // "rank 1 has not arrived at reduce_scatter of block3 (group data, sequence 57); ranks 0 and 2 wait in it"

@@ -67,6 +67,7 @@ class LargeFleet {
   static FleetParameters Parameters(int members) {
     FleetParameters parameters;
     parameters.units = {{"w", 0, 1 << 20}};
+    parameters.elements = 1 << 20;
     parameters.config.mutable_parallel()->set_workers(members);
     parameters.config.mutable_parallel()->set_tensor(1);
     parameters.config.set_steps(100);

@@ -27,7 +27,8 @@ std::vector<PlacedRange> RangesOf(const google::protobuf::RepeatedPtrField<v1::F
 
 std::string PartitionDigest(const PartitionMap& partition) { return Digest128(partition.Describe()); }
 
-v1::PartitionStatus PartitionStatusOf(const PartitionMap& partition, const std::vector<StateVector>& states) {
+v1::PartitionStatus PartitionStatusOf(const PartitionMap& partition, const std::vector<StateVector>& states,
+                                      int tensor) {
   v1::PartitionStatus status;
   for (int u = 0; u < partition.unit_count(); ++u) {
     v1::UnitStatus& unit = *status.add_units();
@@ -35,10 +36,10 @@ v1::PartitionStatus PartitionStatusOf(const PartitionMap& partition, const std::
     unit.set_flat_begin(partition.unit(u).flat_begin);
     unit.set_flat_end(partition.unit(u).flat_end);
   }
-  for (int rank = 0; rank < partition.world_size(); ++rank) {
+  for (int rank = 0; rank < partition.world_size() * tensor; ++rank) {
     v1::RankPartition& part = *status.add_ranks();
     part.set_rank(rank);
-    for (int u = 0; u < partition.unit_count(); ++u) SetRange(partition.Owned(u, rank), part.add_owned());
+    for (int u = 0; u < partition.unit_count(); ++u) SetRange(partition.Owned(u, rank / tensor), part.add_owned());
     for (const StateVector& state : states) {
       v1::StateBytes& entry = *part.add_states();
       entry.set_name(state.name);

@@ -26,8 +26,10 @@ std::vector<PlacedRange> RangesOf(const google::protobuf::RepeatedPtrField<v1::F
 // Equal exactly when two partitions are.
 std::string PartitionDigest(const PartitionMap& partition);
 
-// Every rank's units, and its bytes of each state at rest (padding included).
-v1::PartitionStatus PartitionStatusOf(const PartitionMap& partition, const std::vector<StateVector>& states);
+// Every rank's units, and its bytes of each state at rest (padding included). `partition` is of a data group; with
+// tensor groups of `tensor` ranks there are as many, over flat spaces of the same form.
+v1::PartitionStatus PartitionStatusOf(const PartitionMap& partition, const std::vector<StateVector>& states,
+                                      int tensor = 1);
 
 }  // namespace zerofleet::coordinator
 

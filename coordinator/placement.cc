@@ -41,6 +41,21 @@ std::vector<Coordinates> CoordinatesOf(const std::vector<int>& nodes, int tensor
   return ranks;
 }
 
+int GroupNumber(const std::string& group, const Coordinates& at) {
+  return group == kDataGroup ? at.tensor : group == kTensorGroup ? at.data : 0;
+}
+
+std::optional<std::pair<int, int>> GroupAcrossNodes(const std::vector<Coordinates>& ranks) {
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    if (ranks[rank].data != ranks[rank - 1].data || ranks[rank].node == ranks[rank - 1].node) continue;
+    const int first = static_cast<int>(rank) - ranks[rank].tensor;
+    int last = static_cast<int>(rank);
+    while (last + 1 < static_cast<int>(ranks.size()) && ranks[last + 1].data == ranks[rank].data) ++last;
+    return std::pair(first, last);
+  }
+  return std::nullopt;
+}
+
 int AutoTeam(const std::vector<int>& nodes, int tensor) {
   ZF_CHECK(!nodes.empty());
   std::vector<int> data_ranks(nodes.back() + 1);  // of each node

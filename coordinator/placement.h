@@ -8,7 +8,9 @@
 #define ZEROFLEET_COORDINATOR_PLACEMENT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,6 +23,10 @@ inline constexpr int kMostInlineRanks = 64;  // of a view whose assignments name
 inline constexpr int kMostPeersWanted = 64;  // ranks that one message asks for
 inline constexpr int kMostAutoTeam = 8;      // ranks; the most that share a node's fastest links
 
+// The groups' names, in collectives, schedules, reports and metrics.
+inline constexpr char kDataGroup[] = "data";      // ranks that train the same parameters on different samples
+inline constexpr char kTensorGroup[] = "tensor";  // ranks that share the layers of one model
+
 struct Coordinates {
   int node = 0;    // from 0, in rank order
   int team = 0;    // of the data group, from 0
@@ -32,6 +38,12 @@ struct Coordinates {
 // How many of a rank's newest collectives are kept of a lost view of so many ranks, and so are worth telling: bounded
 // for all of them together.
 int MostFlightEntries(int ranks);
+
+// Of the groups of this name that a view has, the number of the one that a rank at `at` is in.
+int GroupNumber(const std::string& group, const Coordinates& at);
+
+// A tensor group that is not on one node: the numbers of its first and last rank. None where each is on one.
+std::optional<std::pair<int, int>> GroupAcrossNodes(const std::vector<Coordinates>& ranks);
 
 // What is known of a member when it is placed.
 struct MemberPlace {

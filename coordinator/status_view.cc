@@ -71,7 +71,8 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStat
   status.set_version(fleet.parameters.version);
   if (fleet.view) status.set_team(fleet.view->team);
   if (fleet.view && request.partitions()) {
-    *status.mutable_partition() = PartitionStatusOf(fleet.view->partition, fleet.parameters.states(fleet.world_size()));
+    *status.mutable_partition() = PartitionStatusOf(fleet.view->partition, fleet.parameters.states(fleet.world_size()),
+                                                    static_cast<int>(fleet.parameters.config.parallel().tensor()));
   }
   if (request.flight() && fleet.flight.ranks_size() > 0) *status.mutable_flight() = fleet.flight;
   for (const MemberList* group : {&fleet.members, &fleet.spares}) {

@@ -67,6 +67,7 @@ FleetParameters ParseSetup(const std::string& line) {
   config.mutable_batch()->set_global_sequences(8);
   config.mutable_model()->set_context(16);
   parameters.units = {{"w", 0, 64}};
+  parameters.elements = 64;
   parameters.states = [](int) { return std::vector<StateVector>{{"parameters", 2, false}, {"master", 4, true}}; };
   config.mutable_restart()->set_heartbeat_timeout_seconds(2);
   config.mutable_restart()->set_form_timeout_seconds(300);
@@ -89,6 +90,8 @@ FleetParameters ParseSetup(const std::string& line) {
       config.mutable_restart()->set_min_workers(ToInt(setting.second));
     else if (setting.first == "global")
       config.mutable_batch()->set_global_sequences(ToInt(setting.second));
+    else if (setting.first == "tensor")
+      config.mutable_parallel()->set_tensor(ToInt(setting.second));
     else if (setting.first == "micro")
       config.mutable_batch()->set_micro_sequences(ToInt(setting.second));
     else if (setting.first == "spares")

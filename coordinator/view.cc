@@ -2,6 +2,7 @@
 #include "coordinator/view.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +59,16 @@ int TeamOf(const Fleet& fleet, const std::vector<int>& nodes) {
     return parameters.candidates.front().team;
   }
   return AutoTeam(nodes, parameters.config.parallel().tensor());
+}
+
+// What is wrong with the places of tensor groups, which communicate in every layer; empty where each is on one node.
+std::string AcrossNodes(const Fleet& fleet) {
+  const std::optional<std::pair<int, int>> group = GroupAcrossNodes(fleet.view->ranks);
+  if (!group) return "";
+  return absl::StrCat("parallel.tensor: ", fleet.parameters.config.parallel().tensor(),
+                      " does not divide the ranks of each node: the tensor group of ranks ", group->first, " to ",
+                      group->second, " is on ", fleet.members[group->first].hello.host(), " and ",
+                      fleet.members[group->second].hello.host());
 }
 
 }  // namespace
@@ -127,6 +138,10 @@ void FormViewIfComplete(Fleet& fleet, double now) {
   PutInRankOrder(fleet);
   fleet.view = ViewOf(fleet);
   fleet.team = fleet.view->team;
+  if (const std::string across = AcrossNodes(fleet); !across.empty()) {
+    if (!fleet.recovery) return FailFleet(fleet, absl::FailedPreconditionError(across), -1);
+    fleet.PublishNotice(across);  // slower, and the same bits
+  }
   v1::CoordinatorMessage message;
   *message.mutable_assignment() = AssignmentOf(fleet);
   const std::string reason =

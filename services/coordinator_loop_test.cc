@@ -69,6 +69,7 @@ class CoordinatorLoopTest : public testing::Test {
     parameters_.config.mutable_parallel()->set_tensor(1);
     parameters_.config.set_steps(1);
     parameters_.units = {{"w", 0, 4}};
+    parameters_.elements = 4;
     parameters_.config.mutable_restart()->set_heartbeat_timeout_seconds(60);
     parameters_.config.mutable_restart()->set_form_timeout_seconds(60);
   }

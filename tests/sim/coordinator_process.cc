@@ -12,6 +12,7 @@ coordinator::FleetParameters Parameters(const RunPlan& plan, Disk& disk) {
   coordinator::FleetParameters parameters;
   parameters.config = plan.config;
   parameters.units = {{"w", 0, kElements}};
+  parameters.elements = kElements;
   parameters.most_inline_ranks = plan.most_inline_ranks;
   parameters.previous_generation = disk.NewestGeneration();
   parameters.candidates = disk.Candidates();
