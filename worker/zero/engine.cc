@@ -42,7 +42,7 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
   ZF_CHECK((parts_.tensor == nullptr ? 1 : parts_.tensor->size()) == part.count);
   if (parts_.tensor != nullptr) {
     ZF_CHECK(parts_.tensor->rank() == part.index);
-    tensor_group_.emplace(*parts_.tensor);
+    tensor_group_.emplace(*parts_.tensor, marks_);
     my_scalars_ = all_scalars_ + parts_.communicator.rank() * part.count + part.index;
   }
   parts_.model.SetTensorGroup(tensor_group_ ? &*tensor_group_ : nullptr);

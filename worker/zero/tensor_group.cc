@@ -7,10 +7,12 @@ namespace zerofleet::zero {
 
 absl::Status CommunicatorTensorGroup::AllReduce(device::Stream& stream, device::Tensor data, int64_t count,
                                                 std::string unit) {
+  const PhaseMarks::Within wait(marks_, StepPhase::kGather);
   return communicator_.AllReduce(data, count, std::move(unit), stream.Record()).MakeStreamWait(stream);
 }
 
 absl::Status CommunicatorTensorGroup::AllGather(device::Stream& stream, void* all, int64_t bytes, std::string unit) {
+  const PhaseMarks::Within wait(marks_, StepPhase::kGather);
   return communicator_.AllGatherBytes(nullptr, all, bytes, std::move(unit), stream.Record()).MakeStreamWait(stream);
 }
 

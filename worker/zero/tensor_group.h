@@ -6,13 +6,16 @@
 
 #include "worker/collective/communicator.h"
 #include "worker/model/tensor_group.h"
+#include "worker/zero/phases.h"
 
 namespace zerofleet::zero {
 
 class CommunicatorTensorGroup : public model::TensorGroup {
  public:
-  // `communicator` is the tensor group's, and outlives this object.
-  explicit CommunicatorTensorGroup(collective::Communicator& communicator) : communicator_(communicator) {}
+  // `communicator` is the tensor group's; both outlive this object. Waits belong to the phase `gather`, so that a rank
+  // whose forward is slow is told from those that wait for it.
+  CommunicatorTensorGroup(collective::Communicator& communicator, PhaseMarks& marks)
+      : communicator_(communicator), marks_(marks) {}
 
   int rank() const override { return communicator_.rank(); }
   int size() const override { return communicator_.size(); }
@@ -21,6 +24,7 @@ class CommunicatorTensorGroup : public model::TensorGroup {
 
  private:
   collective::Communicator& communicator_;
+  PhaseMarks& marks_;
 };
 
 }  // namespace zerofleet::zero

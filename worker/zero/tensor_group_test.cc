@@ -77,7 +77,10 @@ class ModelInPartsTest : public testing::Test {
     std::vector<std::thread> threads;
     for (int index = 0; index < count; ++index) {
       threads.emplace_back([&, index] {
-        CommunicatorTensorGroup group(*communicators[index]);
+        const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
+        const std::unique_ptr<device::Stream> stream = *device->CreateStream();
+        PhaseMarks marks(*stream);
+        CommunicatorTensorGroup group(*communicators[index], marks);
         passes[index] = Run({index, count}, checkpointing, &group);
       });
     }
