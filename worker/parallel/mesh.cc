@@ -86,9 +86,10 @@ absl::StatusOr<Mesh> Mesh::Create(const v1::Assignment& assignment, uint64_t gen
   return Mesh(generation, assignment.rank(), assignment.team(), std::move(ranks));
 }
 
-Mesh Mesh::OfOneNode(int rank, int world_size) {
+Mesh Mesh::OfOneNode(int rank, int world_size, int tensor) {
+  ZF_CHECK(world_size % tensor == 0);
   return Mesh(/*generation=*/1, rank, /*team=*/world_size,
-              coordinator::CoordinatesOf(std::vector<int>(world_size, 0), /*tensor=*/1, /*team=*/world_size));
+              coordinator::CoordinatesOf(std::vector<int>(world_size, 0), tensor, /*team=*/world_size));
 }
 
 Mesh::Mesh(uint64_t generation, int rank, int team, std::vector<coordinator::Coordinates> ranks)

@@ -15,9 +15,8 @@
 
 namespace zerofleet::parallel {
 
-// The groups' names, in collectives, schedules, reports and metrics.
-inline constexpr char kDataGroup[] = "data";      // ranks that train the same parameters on different samples
-inline constexpr char kTensorGroup[] = "tensor";  // ranks that share the layers of one model
+using coordinator::kDataGroup;
+using coordinator::kTensorGroup;
 
 // Ranks of the view that communicate with each other, as one of them sees it.
 struct Group {
@@ -37,7 +36,8 @@ class Mesh {
   static absl::StatusOr<Mesh> Create(const v1::Assignment& assignment, uint64_t generation);
 
   // A view that no coordinator hands out, of ranks on one node in one team: for plans, benches and tests.
-  static Mesh OfOneNode(int rank, int world_size);
+  // `tensor` divides `world_size`.
+  static Mesh OfOneNode(int rank, int world_size, int tensor = 1);
 
   uint64_t generation() const { return generation_; }
   int rank() const { return rank_; }

@@ -18,9 +18,11 @@ void SetFailure(const absl::Status& status, v1::ShardWritten& outcome) {
 
 }  // namespace
 
-Checkpointer::Checkpointer(const zero::ZeroLayout& layout, const zero::TrainingState& state, device::Device& device,
-                           device::Stream& stream, memory::Arena& host_arena, Snapshot& snapshot, const Clock& clock)
-    : layout_(layout),
+Checkpointer::Checkpointer(int rank, const zero::ZeroLayout& layout, const zero::TrainingState& state,
+                           device::Device& device, device::Stream& stream, memory::Arena& host_arena,
+                           Snapshot& snapshot, const Clock& clock)
+    : rank_(rank),
+      layout_(layout),
       state_(state),
       device_(device),
       stream_(stream),
@@ -50,7 +52,7 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
   ZF_KILL_POINT("save/before-snapshot");
   snapshot_.Clear();
   v1::ReplicaHeader header;
-  header.set_rank(layout_.options().rank);
+  header.set_rank(rank_);
   *header.mutable_manifest() = manifest;
   ZF_ASSIGN_OR_RETURN(const int64_t filled, snapshot_.FillFrom(state_, device_, stream_));
   header.set_bytes(filled);
@@ -67,11 +69,10 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
 void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcome,
                          const std::function<void(v1::ShardWritten)>& written) {
   double start = clock_.MonotonicSeconds();
-  int rank = layout_.options().rank;
   snapshot_.Seal(snapshot_.Digest());
   absl::StatusOr<v1::ShardFile> file =
-      checkpoint::WriteShard(partial_dir, rank, layout_.partition().StoredRanges(rank), layout_.optimizer(),
-                             snapshot_.Vectors(static_cast<int>(state_.vectors().size())));
+      checkpoint::WriteShard(partial_dir, rank_, layout_.partition().StoredRanges(layout_.options().rank),
+                             layout_.optimizer(), snapshot_.Vectors(static_cast<int>(state_.vectors().size())));
   outcome.set_ok(file.ok());
   outcome.set_write_seconds(clock_.MonotonicSeconds() - start);
   if (file.ok()) {

@@ -28,7 +28,7 @@ namespace zerofleet::trainer {
 class Checkpointer {
  public:
   // `snapshot` is in the view of `host_arena`.
-  Checkpointer(const zero::ZeroLayout& layout, const zero::TrainingState& state, device::Device& device,
+  Checkpointer(int rank, const zero::ZeroLayout& layout, const zero::TrainingState& state, device::Device& device,
                device::Stream& stream, memory::Arena& host_arena, Snapshot& snapshot, const Clock& clock);
   ~Checkpointer();  // waits for the write in progress
 
@@ -46,6 +46,7 @@ class Checkpointer {
   void Write(const std::string& partial_dir, v1::ShardWritten outcome,
              const std::function<void(v1::ShardWritten)>& written);
 
+  const int rank_;  // of the view
   const zero::ZeroLayout& layout_;
   const zero::TrainingState& state_;
   device::Device& device_;

@@ -56,8 +56,8 @@ class CheckpointerTest : public testing::Test {
       ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
       Snapshot snapshot(zero::kSnapshotRow);
       snapshot.EnterView(zero::TrainingState::StoredBytes(rank.layout()), rank.host_arena());
-      Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(), rank.host_arena(),
-                                snapshot, Clock::Real());
+      Checkpointer checkpointer(0, rank.layout(), rank.engine().state(), rank.device(), rank.stream(),
+                                rank.host_arena(), snapshot, Clock::Real());
       body(rank, *device, checkpointer);
     });
   }

@@ -86,8 +86,8 @@ std::string SavedDigest(const zero::FleetSetup& setup, const std::string& step_d
     {
       Snapshot snapshot(zero::kSnapshotRow);
       snapshot.EnterView(zero::TrainingState::StoredBytes(rank.layout()), rank.host_arena());
-      Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(), rank.host_arena(),
-                                snapshot, Clock::Real());
+      Checkpointer checkpointer(0, rank.layout(), rank.engine().state(), rank.device(), rank.stream(),
+                                rank.host_arena(), snapshot, Clock::Real());
       v1::CheckpointManifest manifest;
       manifest.set_step(1);
       ZF_CHECK(checkpointer
@@ -130,8 +130,8 @@ TEST_F(DeferredCopies, ASnapshotIsPinnedByTheFirstSave) {
       {
         Snapshot snapshot(zero::kSnapshotRow);
         snapshot.EnterView(zero::TrainingState::StoredBytes(rank.layout()), rank.host_arena());
-        Checkpointer checkpointer(rank.layout(), rank.engine().state(), rank.device(), rank.stream(), rank.host_arena(),
-                                  snapshot, Clock::Real());
+        Checkpointer checkpointer(0, rank.layout(), rank.engine().state(), rank.device(), rank.stream(),
+                                  rank.host_arena(), snapshot, Clock::Real());
         for (int64_t step = 1; step <= 2; ++step) {
           v1::CheckpointManifest manifest;
           manifest.set_step(step);

@@ -10,12 +10,15 @@
 namespace zerofleet::trainer {
 
 absl::Status AddTrainingState(coordinator::FleetParameters* parameters) {
-  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(parameters->config.model()));
+  const int tensor = static_cast<int>(parameters->config.parallel().tensor());
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec,
+                      model::ModelSpec::Create(parameters->config.model(), {.index = 0, .count = tensor}));
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(parameters->config.optimizer().name()).status());
-  parameters->units = spec.units();
-  parameters->states = [config = parameters->config, spec](int world_size) {
+  parameters->units = spec.units();  // of every part
+  parameters->elements = spec.whole_parameters();
+  parameters->states = [config = parameters->config, spec, tensor](int world_size) {
     return zero::StateVectors(
-        zero::ZeroLayout(spec, ZeroOptionsOf(config, parallel::Mesh::OfOneNode(0, world_size).data())));
+        zero::ZeroLayout(spec, ZeroOptionsOf(config, parallel::Mesh::OfOneNode(0, world_size, tensor).data())));
   };
   return absl::OkStatus();
 }

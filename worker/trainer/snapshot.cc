@@ -88,9 +88,10 @@ std::vector<std::span<const float>> Snapshot::Vectors(int count) const {
   return vectors;
 }
 
-bool Snapshot::IsIn(const v1::CheckpointManifest& committed,
+bool Snapshot::IsIn(const v1::CheckpointManifest& committed, const model::ModelPart& part,
                     const std::vector<coordinator::PlacedRange>& ranges) const {
   if (!held_ || !file_ || checkpoint::StoredRanges(*file_) != ranges) return false;
+  if (checkpoint::PartOf(held_->manifest(), held_->rank()) != part) return false;
   if (held_->manifest().step() != committed.step()) return false;
   if (held_->manifest().generation() != committed.generation()) return false;
   return std::any_of(committed.files().begin(), committed.files().end(),

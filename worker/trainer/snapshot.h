@@ -64,9 +64,10 @@ class Snapshot {
   void SetFile(v1::ShardFile file) { file_ = std::move(file); }
 
   // Whether it is what a file of this committed checkpoint holds: the same step and generation, and byte for byte the
-  // same file by its digest, which has these ranges (PartitionMap::StoredRanges). Only then does a rank that owns them
-  // return to the checkpoint without reading.
-  bool IsIn(const v1::CheckpointManifest& committed, const std::vector<coordinator::PlacedRange>& ranges) const;
+  // same file by its digest, which has these ranges (PartitionMap::StoredRanges) of this part of the model. Only then
+  // does a rank that owns them return to the checkpoint without reading.
+  bool IsIn(const v1::CheckpointManifest& committed, const model::ModelPart& part,
+            const std::vector<coordinator::PlacedRange>& ranges) const;
 
  private:
   const std::string row_;

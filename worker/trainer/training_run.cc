@@ -53,15 +53,15 @@ absl::Status CheckIntegrityOn(const v1::IntegrityConfig& config, const device::D
 
 absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
                                                   device::Device& device) {
-  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model(), PartOf(mesh)));
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
   const int64_t sequences = config.batch().micro_sequences(), context = config.model().context();
   ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
                       model::ParseCheckpointing(config.activation().checkpointing()));
-  ZF_ASSIGN_OR_RETURN(
-      const std::unique_ptr<model::Model> model,
-      model::Model::Create(config.model(), layout.options().dtype, device, sequences, context, checkpointing));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model,
+                      model::Model::Create(config.model(), layout.options().dtype, device, sequences, context,
+                                           checkpointing, spec.part().count));
   return zero::PlanMemory(*model, layout, sequences * context);
 }
 
@@ -69,6 +69,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
                                                                   const Clock& clock, MetricsSink& metrics,
                                                                   std::shared_ptr<SnapshotStore> snapshots) {
   ZF_ASSIGN_OR_RETURN(model::ModelSpec spec, model::ModelSpec::Create(config.model()));
+  const int tensor = static_cast<int>(config.parallel().tensor());
+  ZF_RETURN_IF_ERROR(model::ModelSpec::Create(config.model(), {.index = 0, .count = tensor}).status());
   if (snapshots == nullptr) snapshots = std::make_shared<SnapshotStore>();
   std::unique_ptr<TrainingRun> run(
       new TrainingRun(config, std::move(spec), device, clock, metrics, std::move(snapshots)));
@@ -77,7 +79,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_ASSIGN_OR_RETURN(run->checkpointing_, model::ParseCheckpointing(config.activation().checkpointing()));
   ZF_ASSIGN_OR_RETURN(
       run->model_, model::Model::Create(config.model(), ComputeType(config), device, config.batch().micro_sequences(),
-                                        config.model().context(), run->checkpointing_));
+                                        config.model().context(), run->checkpointing_, tensor));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
   return run;
 }
@@ -91,8 +93,7 @@ TrainingRun::~TrainingRun() {
 
 absl::Status TrainingRun::Enter(const parallel::Mesh& mesh, parallel::GroupCommunicators groups) {
   ZF_CHECK(view_ == nullptr);
-  ZF_ASSIGN_OR_RETURN(view_,
-                      ViewParts::Build({config_, spec_, *model_, device_, clock_, saved_}, mesh, std::move(groups)));
+  ZF_ASSIGN_OR_RETURN(view_, ViewParts::Build({config_, *model_, device_, clock_, saved_}, mesh, std::move(groups)));
   for (const std::unique_ptr<collective::Communicator>& communicator : view_->groups.all()) {
     communicator->SetObserver([this, &group = *communicator](const collective::CollectiveRecord& record) {
       ObserveCollective(group, record, metrics_);
@@ -136,10 +137,11 @@ absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
   for (const zero::StepChecks& checks : kinds) {
     ZF_ASSIGN_OR_RETURN(
         const std::vector<zero::ScheduledCollective> schedule,
-        zero::StepSchedule(config_.model(), config_.optimizer(), spec_, view_->layout, checks, checkpointing_));
+        zero::StepSchedule(config_.model(), config_.optimizer(), view_->spec, view_->layout, checks, checkpointing_,
+                           config_.batch().micro_sequences(), config_.model().context()));
     absl::StrAppend(&text, zero::DescribeSchedule(schedule));
   }
-  return ViewDigests{.layout = Digest128(view_->layout.Describe(spec_)), .schedule = Digest128(text)};
+  return ViewDigests{.layout = Digest128(view_->layout.Describe(view_->spec)), .schedule = Digest128(text)};
 }
 
 absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& step_dir,
@@ -147,8 +149,8 @@ absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& ste
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
   ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
   zero::TrainingState& state = view_->engine->state();
-  bool kept =
-      state.LoadsWhatItStores() && saved_.IsIn(manifest, partition().StoredRanges(view_->layout.options().rank));
+  bool kept = state.LoadsWhatItStores() &&
+              saved_.IsIn(manifest, view_->layout.part(), partition().StoredRanges(view_->layout.options().rank));
   if (kept) {
     const absl::Status copied = saved_.CopyTo(state, device_, *view_->stream);
     kept = !absl::IsDataLoss(copied);
@@ -174,10 +176,12 @@ absl::Status TrainingRun::Restore(const v1::SnapshotId& snapshot) {
 absl::Status TrainingRun::ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
   // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
   const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_->layout.optimizer();
+  zero::TrainingState& state = view_->engine->state();
+  if (view_->spec.part().count > 1) state.Clear(device_.ops(), *view_->stream);  // the vocabulary's padding
   if (!same_optimizer) ZF_RETURN_IF_ERROR(view_->engine->Initialize(config_.seed()));
-  const optim::StateTensors& vectors = view_->engine->state().vectors();
+  const optim::StateTensors& vectors = state.vectors();
   return checkpoint::LoadRanges(step_dir, manifest,
-                                checkpoint::StoredPlaces(spec_, manifest, view_->engine->state().RangesToLoad()),
+                                checkpoint::StoredPlaces(spec_, manifest, view_->spec.ToWhole(state.RangesToLoad())),
                                 [&](int vector, int64_t offset, std::span<const float> values) {
                                   if (vector > 0 && !same_optimizer) return absl::OkStatus();
                                   device_.Copy(*view_->stream, vectors[vector].Offset(offset).data, values.data(),
@@ -314,11 +318,12 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
 
 void TrainingRun::ExportFigures(const StepOutcome& outcome, const zero::StepResult& result) {
   const v1::StepEvent& event = outcome.event;
+  const bool counts = view_->mesh.tensor().rank == 0;  // a tensor group trains on the same tokens
   metrics_.StepDone({.step = event.step(),
                      .loss = event.loss(),
                      .grad_norm = event.grad_norm(),
                      .learning_rate = event.learning_rate(),
-                     .tokens = event.tokens() / view_->mesh.data().size(),
+                     .tokens = counts ? event.tokens() / view_->mesh.data().size() : 0,
                      .mfu = event.mfu()});
   for (size_t i = 0; i < zero::kMarkedPhases; ++i) {
     const auto phase = static_cast<zero::StepPhase>(i);
@@ -384,7 +389,7 @@ absl::StatusOr<v1::SnapshotShard> TrainingRun::TakeSnapshot(int64_t step) {
 
 v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
   v1::CheckpointManifest manifest;
-  manifest.set_format_version(checkpoint::kManifestFormatVersion);
+  manifest.set_format_version(checkpoint::FormatVersionOf(config_));
   manifest.set_step(step);
   manifest.set_generation(view_->mesh.generation());
   *manifest.mutable_config() = config_;

@@ -147,7 +147,7 @@ class TrainingRun {
   v1::CheckpointManifest Manifest(int64_t step) const;
 
   const v1::Config config_;
-  const model::ModelSpec spec_;
+  const model::ModelSpec spec_;  // of the whole model
   device::Device& device_;
   const Clock& clock_;
   MetricsSink& metrics_;

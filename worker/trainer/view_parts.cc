@@ -30,6 +30,10 @@ device::DType ComputeType(const v1::Config& config) {
   return device::DType::kBF16;
 }
 
+model::ModelPart PartOf(const parallel::Mesh& mesh) {
+  return {.index = mesh.tensor().rank, .count = mesh.tensor().size()};
+}
+
 zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data) {
   const v1::BatchConfig& batch = config.batch();
   const absl::StatusOr<const optim::OptimizerRow*> optimizer = optim::FindOptimizer(config.optimizer().name());
@@ -47,13 +51,22 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .delays = config.offload().delayed_update().after_steps() > 0};
 }
 
-ViewParts::ViewParts(const Run& run, const parallel::Mesh& where, parallel::GroupCommunicators joined)
-    : mesh(where), layout(run.spec, ZeroOptionsOf(run.config, where.data())), groups(std::move(joined)) {}
+ViewParts::ViewParts(const Run& run, const parallel::Mesh& where, model::ModelSpec part,
+                     parallel::GroupCommunicators joined)
+    : mesh(where),
+      spec(std::move(part)),
+      layout(spec, ZeroOptionsOf(run.config, where.data())),
+      groups(std::move(joined)) {}
 
 absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, const parallel::Mesh& mesh,
                                                             parallel::GroupCommunicators groups) {
   ZF_RETURN_IF_ERROR(CheckShares(run.config.batch(), mesh.data()));
-  std::unique_ptr<ViewParts> parts(new ViewParts(run, mesh, std::move(groups)));
+  if (mesh.tensor().size() != run.config.parallel().tensor()) {
+    return absl::InternalError(absl::StrCat("the view has tensor groups of ", mesh.tensor().size(),
+                                            ", parallel.tensor is ", run.config.parallel().tensor()));
+  }
+  ZF_ASSIGN_OR_RETURN(model::ModelSpec part, model::ModelSpec::Create(run.config.model(), PartOf(mesh)));
+  std::unique_ptr<ViewParts> parts(new ViewParts(run, mesh, std::move(part), std::move(groups)));
   ZF_ASSIGN_OR_RETURN(parts->stream, run.device.CreateStream());
   const int64_t tokens = run.config.batch().micro_sequences() * run.config.model().context();
   const memory::MemoryPlan plan = zero::PlanMemory(run.model, parts->layout, tokens);
@@ -61,11 +74,12 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
   ZF_ASSIGN_OR_RETURN(parts->device_arena, memory::Arena::Create(plan, memory::Space::kDevice, run.device));
   ZF_ASSIGN_OR_RETURN(parts->host_arena, memory::Arena::Create(plan, memory::Space::kHost, run.device));
   parts->engine = std::make_unique<zero::ZeroEngine>(
-      zero::EngineParts{run.spec, parts->layout, run.model, run.device, *parts->stream, *parts->device_arena,
-                        *parts->host_arena, parts->groups.data(), mesh.data().ranks},
+      zero::EngineParts{parts->spec, parts->layout, run.model, run.device, *parts->stream, *parts->device_arena,
+                        *parts->host_arena, parts->groups.data(), mesh.data().ranks,
+                        mesh.tensor().size() > 1 ? &parts->groups.Of(parallel::kTensorGroup) : nullptr},
       run.config.optimizer());
   run.saved.EnterView(zero::TrainingState::StoredBytes(parts->layout), *parts->host_arena);
-  parts->checkpointer = std::make_unique<Checkpointer>(parts->layout, parts->engine->state(), run.device,
+  parts->checkpointer = std::make_unique<Checkpointer>(mesh.rank(), parts->layout, parts->engine->state(), run.device,
                                                        *parts->stream, *parts->host_arena, run.saved, run.clock);
   return parts;
 }

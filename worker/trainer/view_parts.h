@@ -31,6 +31,9 @@ namespace zerofleet::trainer {
 // Of parameters, activations, and gradients on the wire.
 device::DType ComputeType(const v1::Config& config);
 
+// The part of the model that a rank has.
+model::ModelPart PartOf(const parallel::Mesh& mesh);
+
 // What a rank of this data group keeps, and where. The configuration's optimizer is one that FindOptimizer knows.
 zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data);
 
@@ -38,20 +41,21 @@ struct ViewParts {
   // What the parts are built from; borrowed, and longer lived than they are.
   struct Run {
     const v1::Config& config;
-    const model::ModelSpec& spec;
     model::Model& model;
     device::Device& device;
     const Clock& clock;
     Snapshot& saved;  // what the last save has left
   };
 
-  // FailedPrecondition if the global batch cannot be shared by the view's ranks, ResourceExhausted if memory is short.
+  // FailedPrecondition if the global batch cannot be shared by the view's ranks, ResourceExhausted if memory is short,
+  // Internal for a view whose tensor groups are not of the configured size.
   static absl::StatusOr<std::unique_ptr<ViewParts>> Build(const Run& run, const parallel::Mesh& mesh,
                                                           parallel::GroupCommunicators groups);
   // Waits for a write in progress, and for the device to let go of the memory.
   ~ViewParts();
 
   const parallel::Mesh mesh;
+  const model::ModelSpec spec;  // of this rank's part of the model
   const zero::ZeroLayout layout;
   parallel::GroupCommunicators groups;
   std::unique_ptr<device::Stream> stream;
@@ -74,7 +78,7 @@ struct ViewParts {
   zero::LinkTraffic exported_link;  // what the metrics have been told of
 
  private:
-  ViewParts(const Run& run, const parallel::Mesh& where, parallel::GroupCommunicators joined);
+  ViewParts(const Run& run, const parallel::Mesh& where, model::ModelSpec part, parallel::GroupCommunicators joined);
 };
 
 }  // namespace zerofleet::trainer
