@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Confi
     ZF_ASSIGN_OR_RETURN(
         const std::unique_ptr<model::Model> model,
         model::Model::Create(config.model(), trainer::ComputeType(config), device, config.batch().micro_sequences(),
-                             config.model().context(), checkpointing));
+                             config.model().context(), checkpointing, static_cast<int>(config.parallel().tensor())));
     costs.push_back({.checkpointing = text,
                      .chosen = text == chosen,
                      .activation_bytes = model->ActivationBytes(),

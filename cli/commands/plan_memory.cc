@@ -28,7 +28,9 @@ absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
   RankMemory rank;
   rank.device = device->memory();
   ZF_ASSIGN_OR_RETURN(
-      rank.plan, trainer::PlanRankMemory(config, parallel::Mesh::OfOneNode(0, config.parallel().workers()), *device));
+      rank.plan,
+      trainer::PlanRankMemory(
+          config, parallel::Mesh::OfOneNode(0, config.parallel().workers(), config.parallel().tensor()), *device));
   ZF_ASSIGN_OR_RETURN(rank.checkpointing, PlanCheckpointing(config, *device));
   return rank;
 }

@@ -266,14 +266,35 @@ absl::Status CheckData(const ConfigDraft& draft) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTensorGroups(const ConfigDraft& draft) {
+  const v1::Config& config = draft.config;
+  const int64_t tensor = config.parallel().tensor(), replays = config.integrity().replay_every_steps();
+  if (tensor == 1) return absl::OkStatus();
+  if (config.parallel().workers() % tensor != 0) {
+    return draft.Error("parallel.tensor",
+                       absl::StrCat("must divide parallel.workers, ", config.parallel().workers(), ", got ", tensor));
+  }
+  if (const absl::Status fits = model::CheckParts(config.model(), tensor); !fits.ok()) {
+    return draft.Error("parallel.tensor", std::string(fits.message()));
+  }
+  if (config.device() == "cuda") {
+    return draft.Error("parallel.tensor", absl::StrCat("is not supported on device cuda; must be 1, got ", tensor));
+  }
+  if (replays == 0) return absl::OkStatus();
+  return draft.Error("integrity.replay_every_steps",
+                     absl::StrCat("must be 0 with parallel.tensor ", tensor,
+                                  ", whose ranks compute parts of a micro-batch, got ", replays));
+}
+
 absl::Status CheckParallel(const ConfigDraft& draft) {
   const v1::Config& config = draft.config;
   const int64_t workers = config.parallel().workers(), micro = config.batch().micro_sequences();
-  const int64_t global = config.batch().global_sequences(), pass = workers * micro;
-  if (config.parallel().tensor() != 1) {
-    return draft.Error("parallel.tensor", absl::StrCat("must be 1, got ", config.parallel().tensor(),
-                                                       "; tensor parallelism is not supported"));
-  }
+  ZF_RETURN_IF_ERROR(CheckTensorGroups(draft));
+  const int64_t groups = workers / config.parallel().tensor();
+  const int64_t global = config.batch().global_sequences(), pass = groups * micro;
+  const std::string sharers = groups == workers
+                                  ? absl::StrCat(workers, " workers")
+                                  : absl::StrCat(groups, " tensor groups of ", config.parallel().tensor(), " workers");
   if (const absl::Status team = coordinator::ConfiguredTeam(config.parallel()).status(); !team.ok()) {
     return draft.Error("parallel.team", std::string(team.message()));
   }
@@ -295,16 +316,17 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
   }
   if (global % pass == 0) return absl::OkStatus();
   if (!draft.Given("batch.micro_sequences")) {
-    const int64_t less = global / workers * workers;
+    const int64_t less = global / groups * groups;
     return draft.Error("batch.global_sequences",
-                       absl::StrCat(global, " cannot be shared equally by ", workers, " workers; ",
-                                    less > 0 ? absl::StrCat(less, " or ") : "", less + workers, " can"));
+                       absl::StrCat(global, " cannot be shared equally by ", sharers, "; ",
+                                    less > 0 ? absl::StrCat(less, " or ") : "", less + groups, " can"));
   }
   const int64_t below = global / pass * pass;
   return draft.Error(
       "batch.global_sequences",
-      absl::StrCat(global, " is not a multiple of parallel.workers x batch.micro_sequences = ", workers, " x ", micro,
-                   " = ", pass, "; ", below > 0 ? absl::StrCat(below, " or ") : "", below + pass, " is"));
+      absl::StrCat(global, " is not a multiple of parallel.workers ", groups == workers ? "" : "/ parallel.tensor ",
+                   "x batch.micro_sequences = ", groups, " x ", micro, " = ", pass, "; ",
+                   below > 0 ? absl::StrCat(below, " or ") : "", below + pass, " is"));
 }
 
 absl::Status CheckOffload(const ConfigDraft& draft) {
@@ -346,6 +368,9 @@ absl::Status CheckIntegrity(const ConfigDraft& draft) {
                                    std::pair{kReplays, config.integrity().replay_every_steps()}}) {
     if (every == 0) continue;
     if (config.parallel().workers() == 1) return draft.Error(key, "must be 0 for a single worker: nothing is compared");
+    if (config.parallel().workers() == config.parallel().tensor()) {
+      return draft.Error(key, "must be 0 for a single tensor group: nothing is kept twice to compare");
+    }
     if (config.device() == "cuda") return draft.Error(key, "is not supported on device cuda; must be 0");
   }
   if (config.integrity().every_steps() > 0 && config.parallel().zero_stage() == 3) {

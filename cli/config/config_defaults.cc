@@ -85,7 +85,8 @@ void FillParallelAndBatch(ConfigDraft& draft) {
   if (!draft.Given("batch.global_sequences")) batch.set_global_sequences(16);
   if (!draft.Given("batch.micro_sequences")) {
     // One forward pass per step, if the batch can be shared equally; if it cannot, the check reports it.
-    batch.set_micro_sequences(std::max<int64_t>(1, batch.global_sequences() / std::max(1, parallel.workers())));
+    const int64_t groups = std::max(1, parallel.workers() / std::max(1, parallel.tensor()));
+    batch.set_micro_sequences(std::max<int64_t>(1, batch.global_sequences() / groups));
   }
 }
 

@@ -118,7 +118,18 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"parallel.zero_stage=4"}, "--set: parallel.zero_stage: must be 0 to 3, got 4"},
       {{"parallel.zero_stage=-1"}, "--set: parallel.zero_stage: must be 0 to 3, got -1"},
       {{"parallel.workers=0"}, "--set: parallel.workers: must be 1 to 16384, got 0"},
-      {{"parallel.tensor=2"}, "--set: parallel.tensor: must be 1, got 2; tensor parallelism is not supported"},
+      {{"parallel.tensor=2"}, "--set: parallel.tensor: must divide parallel.workers, 1, got 2"},
+      {{"parallel.workers=5", "parallel.tensor=5"},
+       "--set: parallel.tensor: cannot be 5 with model.heads 12, model.intermediate 3072 and model.vocab 50257; 1, 2, "
+       "3, "
+       "4, 6, 12 fit"},
+      {{"parallel.workers=2", "parallel.tensor=2", "integrity.replay_every_steps=1"},
+       "--set: integrity.replay_every_steps: must be 0 with parallel.tensor 2, whose ranks compute parts of a "
+       "micro-batch, got 1"},
+      {{"parallel.workers=2", "parallel.tensor=2", "integrity.every_steps=1"},
+       "--set: integrity.every_steps: must be 0 for a single tensor group: nothing is kept twice to compare"},
+      {{"parallel.workers=6", "parallel.tensor=2"},
+       "run.yaml: batch.global_sequences: 16 cannot be shared equally by 3 tensor groups of 2 workers; 15 or 18 can"},
       {{"parallel.team=0"}, "--set: parallel.team: must be auto or 1 to 16384, got \"0\""},
       {{"parallel.team=four"}, "--set: parallel.team: must be auto or 1 to 16384, got \"four\""},
       {{"parallel.workers=3"},

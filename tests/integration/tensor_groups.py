@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Tensor parallelism: the losses of a model in parts are those of the whole, any degree goes on from any other's checkpoint, and a
+tensor group that has lost a rank forms again."""
+import json
+import os
+import pathlib
+import signal
+import time
+
+import fleet
+
+STEPS = 30
+
+
+class TensorGroups(fleet.FleetTest):
+    def in_parts(self, data, tensor, name, **changes):
+        """`data` tensor groups of `tensor` ranks. Heads and width suit 4; the vocabulary is padded."""
+        base = {"model": {"heads": 4, "vocab": 257}, "parallel": {"workers": data * tensor, "tensor": tensor}, "steps": STEPS,
+                "batch": {"micro_sequences": 3}, "optimizer": {"learning_rate": 1e-3},
+                "checkpoint": {"dir": str(self.work / name)}}
+        return self.config(**fleet.merged(base, changes))
+
+    def test_losses_are_those_of_the_whole_model(self):
+        whole = self.train(self.in_parts(1, 1, "whole"))
+        for data, tensor, stage in ((1, 2, 1), (1, 4, 2), (2, 2, 3)):
+            parts = self.train(self.in_parts(data, tensor, f"{data}x{tensor}", parallel={"zero_stage": stage}))
+            what = f"{data} groups of {tensor} in stage {stage}"
+            self.assert_close(whole.column("loss"), parts.column("loss"), 1e-5, f"loss of {what}")
+            self.assert_close(whole.column("grad_norm"), parts.column("grad_norm"), 1e-5, f"norm of {what}")
+            groups = {each["group"] for rank in parts.of("rank") for each in rank["collectives"]}
+            self.assertEqual(groups, {"tensor", "data"}, what)
+        self.assert_nothing_left()
+
+    def test_any_degree_goes_on_from_any_other(self):
+        whole = self.train(self.in_parts(1, 1, "whole", schedule={"decay": "constant"}))
+        losses = {}
+        order = [(2, 2, 2), (1, 1, 0), (1, 4, 3), (4, 1, 1), (1, 2, 2)]
+        for leg, (data, tensor, stage) in enumerate(order, 1):
+            last = STEPS * leg // len(order)
+            run = self.train(self.in_parts(data, tensor, "legs", parallel={"zero_stage": stage}, steps=last,
+                                           schedule={"decay": "constant"}), *(["--resume", "auto"] if leg > 1 else []))
+            losses.update(run.column("loss"))
+            step_dir = self.work / "legs" / f"step-{last:08}"
+            verified = self.run_command("checkpoint", "verify", step_dir)
+            self.assertEqual(verified.code, 0, verified.err)
+            manifest = json.loads((step_dir / "manifest.json").read_text())
+            self.assertEqual(manifest["format_version"], 4 if tensor > 1 else 3)
+        self.assert_close(whole.column("loss"), losses, 1e-5, "one run in five layouts")
+
+    def test_a_group_that_lost_a_rank_forms_again(self):
+        undisturbed = self.train(self.in_parts(2, 2, "undisturbed", steps=200))
+        config = self.in_parts(2, 2, "disturbed", steps=200, checkpoint={"every_steps": 10},
+                               restart={"max_per_rank": 5, "heartbeat_timeout_seconds": 3})
+        report = self.work / "disturbed.jsonl"
+        process = self.start("train", self.write_config(config), "--report", report)
+        kills = [(20, 1), (100, 2)]  # once this step is done, the worker in this place
+        deadline = time.monotonic() + fleet.RUN_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            text = report.read_text() if report.exists() else ""
+            steps = [json.loads(line)["step"] for line in text.splitlines() if '"event":"step"' in line and line.endswith("}")]
+            if kills and steps and steps[-1] >= kills[0][0] and len(self.workers()) == 4:
+                os.kill(self.workers()[kills.pop(0)[1]], signal.SIGKILL)
+            time.sleep(0.01)  # polls a real process at intervals
+        _, err = process.communicate(timeout=fleet.RUN_SECONDS)
+        run = fleet.Run(process.returncode, "", err, report)
+        self.assertEqual(run.code, 0, err[-3000:])
+        self.assertEqual(len(kills), 0, "a rank was not killed in time")
+        self.assertGreaterEqual(len(run.of("recovery")), 1)
+        self.assert_same_bits(undisturbed.column("loss"), run.column("loss"), "a run that lost ranks")
+
+    def workers(self):
+        """By process id, which is the order of their ranks."""
+        pids = []
+        for pid in self.leftovers():
+            try:
+                words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
+            except FileNotFoundError:
+                continue  # it has just ended
+            if len(words) > 1 and words[1] == "worker":
+                pids.append(pid)
+        return sorted(pids)
+
+    def test_what_does_not_divide_is_refused_with_what_would_fit(self):
+        config = self.in_parts(1, 3, "refused")
+        run = self.train_anyhow(config)
+        self.assertEqual(run.code, 2, run.err)
+        self.assertEqual(len(run.error_lines()), 1, run.err)
+        self.assertIn("parallel.tensor: cannot be 3 with model.heads 4", run.err)
+        self.assertIn("1, 2, 4 fit", run.err)
+
+
+if __name__ == "__main__":
+    fleet.main()
