@@ -5,6 +5,7 @@
 #include <cstring>
 #include <ostream>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -49,17 +50,19 @@ class Reference {
   checkpoint::SafetensorsHeader header_;
 };
 
-// One rank of stage 2, started from the reference's weights.
+// One rank of stage 2, started from the reference's weights: of the whole model, or of a part, where `tensor_group` is
+// its tensor group's communicator.
 struct ParityRun {
-  ParityRun(const std::string& device_kind, const Shape& shape, device::DType dtype, const std::string& optimizer_name)
+  ParityRun(const std::string& device_kind, const Shape& shape, device::DType dtype, const std::string& optimizer_name,
+            collective::Communicator* tensor_group = nullptr)
       : device(*device::CreateDevice({.kind = device_kind, .threads = 1})),
         stream(*device->CreateStream()),
         reference(std::string("tests/oracle/data/gpt2_") + shape.name + ".safetensors"),
         config(model::TestModelConfig(shape.layers, shape.hidden, shape.heads, shape.context, shape.vocab)),
-        spec(*model::ModelSpec::Create(config)),
+        spec(*model::ModelSpec::Create(config, PartOf(tensor_group))),
         communicator(zero::CommunicatorOn(*device, std::move(collective::CreateInProcessGroup("data", 1)[0]))),
         layout(spec, {.stage = 2, .dtype = dtype, .optimizer = *optim::FindOptimizer(optimizer_name)}),
-        model(*model::Model::Create(config, dtype, *device, kBatch, shape.context)),
+        model(*model::Model::Create(config, dtype, *device, kBatch, shape.context, {}, spec.part().count)),
         arena(*memory::Arena::Create(zero::PlanMemory(*model, layout, kBatch * shape.context), memory::Space::kDevice,
                                      *device)),
         host_arena(*memory::Arena::Create(zero::PlanMemory(*model, layout, kBatch * shape.context),
@@ -69,13 +72,27 @@ struct ParityRun {
     for (const optim::OptimizerKey& key : layout.optimizer().keys) (optimizer.*key.set)(key.value_if_absent);
     optimizer.set_weight_decay(0.1);
     engine = std::make_unique<zero::ZeroEngine>(
-        zero::EngineParts{spec, layout, *model, *device, *stream, *arena, *host_arena, *communicator}, optimizer);
+        zero::EngineParts{spec, layout, *model, *device, *stream, *arena, *host_arena, *communicator, {}, tensor_group},
+        optimizer);
     for (const model::TensorSpec& tensor : spec.tensors()) {
-      std::vector<float> values = reference.Get<float>("init/" + tensor.name);
+      std::vector<float> values = InPart(tensor, reference.Get<float>("init/" + tensor.name));
       device->Copy(*stream, MasterAt(tensor), values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
       EXPECT_TRUE(stream->Synchronize().ok());
     }
     EXPECT_TRUE(engine->PublishLoadedState({}).ok());
+  }
+
+  static model::ModelPart PartOf(collective::Communicator* group) {
+    return group == nullptr ? model::ModelPart() : model::ModelPart{.index = group->rank(), .count = group->size()};
+  }
+  // What this part has of a whole tensor's values; 0 in the padding.
+  std::vector<float> InPart(const model::TensorSpec& tensor, const std::vector<float>& whole) const {
+    std::vector<float> values(tensor.elements());
+    for (const model::WholeRun& run :
+         model::RunsOfPart(tensor.whole_shape, tensor.cut, spec.part(), 0, tensor.elements())) {
+      std::copy_n(whole.begin() + run.whole_begin, run.elements, values.begin() + run.begin);
+    }
+    return values;
   }
 
   std::vector<float> Read(const float* from, const model::TensorSpec& tensor) {
@@ -183,6 +200,28 @@ TEST_P(PyTorchParity, WeightsAfterFiveSteps) {
     }
     EXPECT_LT(RelativeError(ours, expected), 1e-5) << tensor.name;
   }
+}
+
+// A tensor group of one rank per head, the most there can be.
+TEST_P(PyTorchParity, WeightsOfATensorGroupAfterFiveStepsOfSgd) {
+  const auto& [kind, shape] = GetParam();
+  if ((*device::CreateDevice({.kind = kind, .threads = 1}))->ops().vocabulary() == nullptr) {
+    GTEST_SKIP() << "device " << kind << " has no parts of a vocabulary";
+  }
+  const int ranks = static_cast<int>(shape.heads);
+  auto communicators = collective::CreateInProcessGroup("tensor", ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, &kind = kind, &shape = shape, rank] {
+      ParityRun run(kind, shape, device::DType::kF32, "sgd", communicators[rank].get());
+      RunSteps(run, "sgd_", ParityRun::kSgdLearningRate);
+      for (const model::TensorSpec& tensor : run.spec.tensors()) {
+        const auto expected = run.InPart(tensor, run.reference.Get<float>("sgd_after5/" + tensor.name));
+        EXPECT_LT(RelativeError(run.Master(tensor), expected), 1e-6) << tensor.name << " of rank " << rank;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 // torch.optim.SGD(momentum=0.9, weight_decay=0.1, dampening=0, nesterov=False), gradients clipped.

@@ -27,10 +27,10 @@ absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
                       device::CreateDevice({config.device(), ThreadsPerWorker(config.parallel().workers())}));
   RankMemory rank;
   rank.device = device->memory();
-  ZF_ASSIGN_OR_RETURN(
-      rank.plan,
-      trainer::PlanRankMemory(
-          config, parallel::Mesh::OfOneNode(0, config.parallel().workers(), config.parallel().tensor()), *device));
+  const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
+                                                        static_cast<int>(config.parallel().tensor()));
+  ZF_ASSIGN_OR_RETURN(rank.plan, trainer::PlanRankMemory(config, mesh, *device));
+  ZF_ASSIGN_OR_RETURN(rank.tensor_bytes, trainer::PlanTensorTraffic(config, mesh));
   ZF_ASSIGN_OR_RETURN(rank.checkpointing, PlanCheckpointing(config, *device));
   return rank;
 }
@@ -64,16 +64,22 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
   const double states = static_cast<double>(plan.Bytes(memory::Space::kDevice, memory::Category::kParameters) +
                                             plan.Bytes(memory::Space::kDevice, memory::Category::kGradients) +
                                             plan.Bytes(memory::Space::kDevice, memory::Category::kOptimizer));
-  const std::string title = absl::StrCat(
-      "Memory of rank 0 of ", config.parallel().workers(), ", stage ", config.parallel().zero_stage(), ", ",
-      config.precision(), ", micro-batches of ", Sequences(config), " tokens: what a run reserves and reports");
+  const bool in_groups = config.parallel().tensor() > 1;
+  const std::string tensor = in_groups ? absl::StrCat("\nTo its tensor group a rank sends ", rank.tensor_bytes,
+                                                      " bytes in a step (", HumanBytes(rank.tensor_bytes), ").\n")
+                                       : "";
+  const std::string title =
+      absl::StrCat("Memory of rank 0 of ", config.parallel().workers(),
+                   in_groups ? absl::StrCat(" in tensor groups of ", config.parallel().tensor()) : "", ", stage ",
+                   config.parallel().zero_stage(), ", ", config.precision(), ", micro-batches of ", Sequences(config),
+                   " tokens: what a run reserves and reports");
   const std::string per_parameter = absl::StrFormat(
       "Model states (parameters, gradients, optimizer): %.2f bytes per parameter, of %.0f with nothing split",
       states / parameters,
       UnsplitBytesPerParameter(config.precision(), **optim::FindOptimizer(config.optimizer().name())));
   return absl::StrCat(WrapText(title, terminal.columns()), "\n", rows.Render(2, terminal), "\nBy category\n",
                       sums.Render(2, terminal), "\n", WrapText(per_parameter, terminal.columns()), "\n\n",
-                      CheckpointingText(rank.checkpointing, terminal), driver);
+                      CheckpointingText(rank.checkpointing, terminal), tensor, driver);
 }
 
 nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank) {
@@ -97,6 +103,9 @@ nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory
       sums[memory::CategoryName(static_cast<memory::Category>(c))] =
           plan.Bytes(space, static_cast<memory::Category>(c));
     }
+  }
+  if (config.parallel().tensor() > 1) {
+    document["tensor"] = {{"ranks", config.parallel().tensor()}, {"sent_bytes_per_step", rank.tensor_bytes}};
   }
   document["checkpointing"] = CheckpointingJson(rank.checkpointing);
   if (rank.device) {

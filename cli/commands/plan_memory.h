@@ -22,6 +22,7 @@ struct RankMemory {
   // addition to the rows.
   std::optional<device::DeviceMemory> device;
   std::vector<CheckpointingCost> checkpointing;
+  int64_t tensor_bytes = 0;  // that it sends to its tensor group in a step
 };
 
 // Of rank 0, as `zerofleet train` would run it on this machine. The other ranks' differ by less than the padding.

@@ -48,12 +48,20 @@ class TensorGroups(fleet.FleetTest):
         self.assert_close(whole.column("loss"), losses, 1e-5, "one run in five layouts")
 
     def test_a_group_that_lost_a_rank_forms_again(self):
-        undisturbed = self.train(self.in_parts(2, 2, "undisturbed", steps=200))
-        config = self.in_parts(2, 2, "disturbed", steps=200, checkpoint={"every_steps": 10},
-                               restart={"max_per_rank": 5, "heartbeat_timeout_seconds": 3})
-        report = self.work / "disturbed.jsonl"
+        undisturbed = self.train(self.in_parts(2, 2, "undisturbed", steps=150))
+        for name, saves in (("commits", {"every_steps": 10}),
+                            ("copies", {"every_steps": 100, "snapshot_every_steps": 5, "replicate": 1})):
+            with self.subTest(name):
+                run = self.train_and_kill(self.in_parts(2, 2, name, steps=150, checkpoint=saves,
+                                                        restart={"max_per_rank": 5, "heartbeat_timeout_seconds": 3}),
+                                          [(20, 1), (80, 2)])
+                self.assertGreaterEqual(len(run.of("recovery")), 1)
+                self.assert_same_bits(undisturbed.column("loss"), run.column("loss"), "a run that lost ranks")
+
+    def train_and_kill(self, config, kills):
+        """Kills the worker in a place, in the order of ranks, once a step is done: [(step, place), ...]."""
+        report = pathlib.Path(config["checkpoint"]["dir"] + ".jsonl")
         process = self.start("train", self.write_config(config), "--report", report)
-        kills = [(20, 1), (100, 2)]  # once this step is done, the worker in this place
         deadline = time.monotonic() + fleet.RUN_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
             text = report.read_text() if report.exists() else ""
@@ -62,11 +70,9 @@ class TensorGroups(fleet.FleetTest):
                 os.kill(self.workers()[kills.pop(0)[1]], signal.SIGKILL)
             time.sleep(0.01)  # polls a real process at intervals
         _, err = process.communicate(timeout=fleet.RUN_SECONDS)
-        run = fleet.Run(process.returncode, "", err, report)
-        self.assertEqual(run.code, 0, err[-3000:])
-        self.assertEqual(len(kills), 0, "a rank was not killed in time")
-        self.assertGreaterEqual(len(run.of("recovery")), 1)
-        self.assert_same_bits(undisturbed.column("loss"), run.column("loss"), "a run that lost ranks")
+        self.assertEqual(process.returncode, 0, err[-3000:])
+        self.assertEqual(kills, [], "a rank was not killed in time")
+        return fleet.Run(process.returncode, "", err, report)
 
     def workers(self):
         """By process id, which is the order of their ranks."""

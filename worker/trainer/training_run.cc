@@ -65,6 +65,19 @@ absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, cons
   return zero::PlanMemory(*model, layout, sequences * context);
 }
 
+absl::StatusOr<int64_t> PlanTensorTraffic(const v1::Config& config, const parallel::Mesh& mesh) {
+  if (mesh.tensor().size() == 1) return 0;
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model(), PartOf(mesh)));
+  ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
+  const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
+  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
+                      model::ParseCheckpointing(config.activation().checkpointing()));
+  ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule,
+                      zero::StepSchedule(config.model(), config.optimizer(), spec, layout, {}, checkpointing,
+                                         config.batch().micro_sequences(), config.model().context()));
+  return zero::BytesSent(schedule, parallel::kTensorGroup, mesh.tensor().size());
+}
+
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, device::Device& device,
                                                                   const Clock& clock, MetricsSink& metrics,
                                                                   std::shared_ptr<SnapshotStore> snapshots) {

@@ -42,6 +42,9 @@ struct ViewDigests {
 absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
                                                   device::Device& device);
 
+// What a rank at this place sends to its tensor group in a step.
+absl::StatusOr<int64_t> PlanTensorTraffic(const v1::Config& config, const parallel::Mesh& mesh);
+
 class TrainingRun {
  public:
   // The parts that no view changes: model, data. `device` and `clock` outlive the run, which gives up the memory of

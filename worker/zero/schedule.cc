@@ -82,6 +82,19 @@ absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelCon
   return schedule;
 }
 
+int64_t BytesSent(const std::vector<ScheduledCollective>& schedule, const std::string& group, int size) {
+  const collective::Topology topology(/*rank=*/0, size);
+  int64_t sent = 0;
+  for (const ScheduledCollective& one : schedule) {
+    if (one.group != group) continue;
+    const bool gathers = one.operation != collective::Operation::kReduceScatter;
+    const bool reduces = one.operation != collective::Operation::kAllGather;
+    if (gathers) sent += collective::AllGatherTraffic(topology, one.bytes, /*element_bytes=*/1).sent;
+    if (reduces) sent += collective::ReduceScatterTraffic(topology, one.bytes, /*element_bytes=*/1).sent;
+  }
+  return sent;
+}
+
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule) {
   std::string text;
   for (const ScheduledCollective& one : schedule) {

@@ -37,6 +37,9 @@ absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelCon
                                                               const model::Checkpointing& checkpointing = {},
                                                               int64_t sequences = 1, int64_t time = 1);
 
+// What rank 0 of a group of `size` ranks on one node sends for the schedule's collectives in it.
+int64_t BytesSent(const std::vector<ScheduledCollective>& schedule, const std::string& group, int size);
+
 // Two schedules are equal exactly when their texts are.
 std::string DescribeSchedule(const std::vector<ScheduledCollective>& schedule);
 

@@ -1,4 +1,4 @@
-// ZeRO §7 and Megatron-LM: tensor parallelism sums 12 * seq * hidden elements per block and sequence of a micro-batch,
+// ZeRO §8 and Megatron-LM: tensor parallelism sums 12 * seq * hidden elements per block and sequence of a micro-batch,
 // counting each all-reduce twice: two in the forward pass, two in its recomputation, two in the backward. To the byte.
 //
 // Ours sends less: the block whose backward follows at once is computed again but for its last product, and so without
@@ -33,6 +33,35 @@ Sent SentInOneStep(const FleetSetup& setup) {
   return sent;
 }
 
+int64_t PlannedBytes(const FleetSetup& setup) {
+  const model::ModelSpec spec = *model::ModelSpec::Create(setup.model, {.index = 0, .count = setup.tensor});
+  const ZeroLayout layout(spec, {.stage = setup.stage, .dtype = setup.dtype});
+  return BytesSent(*StepSchedule(setup.model, TestOptimizer(), spec, layout, {}, setup.checkpointing,
+                                 setup.global_sequences, setup.model.context()),
+                   parallel::kTensorGroup, setup.tensor);
+}
+
+// A part's share of the model, to the element: what is divided by the degree, and what every part has whole.
+TEST(TensorMemory, IsThatOfThePart) {
+  const v1::ModelConfig config = model::TestModelConfig(kLayers, kHidden, 4, 10, kVocab);
+  const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
+  for (int tensor : {1, 2, 4}) {
+    const model::ModelSpec spec = *model::ModelSpec::Create(config, {.index = 0, .count = tensor});
+    const int64_t block = 12 * kHidden * kHidden / tensor + 7 * kHidden / tensor + 6 * kHidden;
+    const int64_t vocab = (kVocab + tensor - 1) / tensor;
+    EXPECT_EQ(spec.parameters(), vocab * kHidden + 10 * kHidden + kLayers * block + 2 * kHidden);
+    // Activations that a block keeps: 4 * hidden elements whole, (4 * hidden + 2 * intermediate) / tensor, and in fp32
+    // the norms' statistics and attention's, of each head. 16 tokens, so that every matrix ends on 64 bytes.
+    constexpr int64_t kTokens = 16;
+    const auto bytes = [&](int64_t layers) {
+      return (*model::Model::Create(model::TestModelConfig(layers, kHidden, 4, 10, kVocab), device::DType::kF32,
+                                    *device, 2, kTokens / 2, {}, tensor))
+          ->ActivationBytes();
+    };
+    EXPECT_EQ(bytes(3) - bytes(2), 4 * kTokens * (4 * kHidden + 12 * kHidden / tensor + 4 + 4 / tensor)) << tensor;
+  }
+}
+
 TEST(TensorTraffic, IsThatOfThePaperLessWhatIsNotComputedAgain) {
   struct Case {
     model::Checkpointing checkpointing;
@@ -62,6 +91,7 @@ TEST(TensorTraffic, IsThatOfThePaperLessWhatIsNotComputedAgain) {
         EXPECT_EQ(sent.all_reduced, elements * device::DTypeBytes(dtype) * others / tensor);
         // The softmax's parts, 12 bytes per token, and the step's scalars.
         EXPECT_EQ(sent.gathered, (12 * tokens + 24) * others);
+        EXPECT_EQ(PlannedBytes(setup), sent.all_reduced + sent.gathered) << "as `zerofleet plan` says";
       }
     }
   }
