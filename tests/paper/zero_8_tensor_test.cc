@@ -11,20 +11,20 @@
 namespace zerofleet::zero {
 namespace {
 
-constexpr int64_t kLayers = 6, kHidden = 24, kVocab = 53;
+constexpr int64_t kBlocks = 6, kWidth = 24, kIds = 53;
 
 // Bytes that one rank sends to its tensor group in a step, and what they should be by operation.
-struct Sent {
+struct TensorSent {
   int64_t all_reduced = 0, gathered = 0;
 };
 
-Sent SentInOneStep(const FleetSetup& setup) {
-  Sent sent;
+TensorSent SentToTensorGroup(const FleetSetup& setup) {
+  TensorSent sent;
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
     rank.Step(1);
     ZF_CHECK(rank.engine().Finish().ok());
-    Sent mine;
+    TensorSent mine;
     for (const auto& [operation, totals] : rank.tensor().totals()) {
       (operation == collective::Operation::kAllReduce ? mine.all_reduced : mine.gathered) += totals.bytes;
     }
@@ -43,22 +43,22 @@ int64_t PlannedBytes(const FleetSetup& setup) {
 
 // A part's share of the model, to the element: what is divided by the degree, and what every part has whole.
 TEST(TensorMemory, IsThatOfThePart) {
-  const v1::ModelConfig config = model::TestModelConfig(kLayers, kHidden, 4, 10, kVocab);
+  const v1::ModelConfig config = model::TestModelConfig(kBlocks, kWidth, 4, 10, kIds);
   const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   for (int tensor : {1, 2, 4}) {
     const model::ModelSpec spec = *model::ModelSpec::Create(config, {.index = 0, .count = tensor});
-    const int64_t block = 12 * kHidden * kHidden / tensor + 7 * kHidden / tensor + 6 * kHidden;
-    const int64_t vocab = (kVocab + tensor - 1) / tensor;
-    EXPECT_EQ(spec.parameters(), vocab * kHidden + 10 * kHidden + kLayers * block + 2 * kHidden);
+    const int64_t block = 12 * kWidth * kWidth / tensor + 7 * kWidth / tensor + 6 * kWidth;
+    const int64_t vocab = (kIds + tensor - 1) / tensor;
+    EXPECT_EQ(spec.parameters(), vocab * kWidth + 10 * kWidth + kBlocks * block + 2 * kWidth);
     // Activations that a block keeps: 4 * hidden elements whole, (4 * hidden + 2 * intermediate) / tensor, and in fp32
     // the norms' statistics and attention's, of each head. 16 tokens, so that every matrix ends on 64 bytes.
     constexpr int64_t kTokens = 16;
     const auto bytes = [&](int64_t layers) {
-      return (*model::Model::Create(model::TestModelConfig(layers, kHidden, 4, 10, kVocab), device::DType::kF32,
-                                    *device, 2, kTokens / 2, {}, tensor))
+      return (*model::Model::Create(model::TestModelConfig(layers, kWidth, 4, 10, kIds), device::DType::kF32, *device,
+                                    2, kTokens / 2, {}, tensor))
           ->ActivationBytes();
     };
-    EXPECT_EQ(bytes(3) - bytes(2), 4 * kTokens * (4 * kHidden + 12 * kHidden / tensor + 4 + 4 / tensor)) << tensor;
+    EXPECT_EQ(bytes(3) - bytes(2), 4 * kTokens * (4 * kWidth + 12 * kWidth / tensor + 4 + 4 / tensor)) << tensor;
   }
 }
 
@@ -68,17 +68,17 @@ TEST(TensorTraffic, IsThatOfThePaperLessWhatIsNotComputedAgain) {
     int64_t times;  // seq * hidden, summed over the blocks
   };
   const std::vector<Case> cases = {
-      {{}, 8 * kLayers},
-      {{.selective = true}, 8 * kLayers},
-      {{.segment = 1}, 10 * (kLayers - 1) + 8},   // the last block's own activations are still there
+      {{}, 8 * kBlocks},
+      {{.selective = true}, 8 * kBlocks},
+      {{.segment = 1}, 10 * (kBlocks - 1) + 8},   // the last block's own activations are still there
       {{.segment = 3}, 12 * 2 + 10 * 1 + 8 * 3},  // two blocks of the first segment whole, its last but for a sum
-      {{.segment = kLayers}, 8 * kLayers},
+      {{.segment = kBlocks}, 8 * kBlocks},
   };
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
     for (int tensor : {2, 4}) {
       for (const Case& one : cases) {
         FleetSetup setup;
-        setup.model = model::TestModelConfig(kLayers, kHidden, 4, 10, kVocab);
+        setup.model = model::TestModelConfig(kBlocks, kWidth, 4, 10, kIds);
         setup.tensor = tensor;
         setup.dtype = dtype;
         setup.global_sequences = 2;
@@ -86,8 +86,8 @@ TEST(TensorTraffic, IsThatOfThePaperLessWhatIsNotComputedAgain) {
         SCOPED_TRACE(absl::StrCat(tensor, " ranks, segments of ", one.checkpointing.segment));
         const int64_t tokens = setup.global_sequences * setup.model.context(), others = tensor - 1;
         // The embedding's sum, and that of the gradient that the logits leave: outside the blocks.
-        const int64_t elements = (one.times + 2 * 2) * tokens * kHidden;
-        const Sent sent = SentInOneStep(setup);
+        const int64_t elements = (one.times + 2 * 2) * tokens * kWidth;
+        const TensorSent sent = SentToTensorGroup(setup);
         EXPECT_EQ(sent.all_reduced, elements * device::DTypeBytes(dtype) * others / tensor);
         // The softmax's parts, 12 bytes per token, and the step's scalars.
         EXPECT_EQ(sent.gathered, (12 * tokens + 24) * others);
