@@ -30,6 +30,11 @@ device::DType ComputeType(const v1::Config& config) {
   return device::DType::kBF16;
 }
 
+std::vector<std::string> GroupsOf(const v1::Config& config) {
+  if (config.parallel().tensor() > 1) return {parallel::kDataGroup, parallel::kTensorGroup};
+  return {parallel::kDataGroup};
+}
+
 model::ModelPart PartOf(const parallel::Mesh& mesh) {
   return {.index = mesh.tensor().rank, .count = mesh.tensor().size()};
 }

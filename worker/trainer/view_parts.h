@@ -7,6 +7,8 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -30,6 +32,9 @@ namespace zerofleet::trainer {
 
 // Of parameters, activations, and gradients on the wire.
 device::DType ComputeType(const v1::Config& config);
+
+// The names of the groups that a run's ranks join.
+std::vector<std::string> GroupsOf(const v1::Config& config);
 
 // The part of the model that a rank has.
 model::ModelPart PartOf(const parallel::Mesh& mesh);

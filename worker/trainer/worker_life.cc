@@ -111,7 +111,7 @@ absl::Status WorkerLife::Prepare(const v1::Config& config) {
 
 absl::Status WorkerLife::MeetOthers() {
   ZF_ASSIGN_OR_RETURN(endpoint_,
-                      collective::CreateCollectiveEndpoint(config_.collectives(), *device_, {parallel::kDataGroup}));
+                      collective::CreateCollectiveEndpoint(config_.collectives(), *device_, GroupsOf(config_)));
   ZF_KILL_POINT("worker/endpoint-made");
   v1::WorkerMessage message;
   v1::Ready* ready = message.mutable_ready();
