@@ -82,6 +82,9 @@ TEST(TensorFleet, StagesMicroBatchesAndCheckpointingKeepTheBits) {
     EXPECT_EQ(other.grad_norms, plain.grad_norms) << "stage " << stage;
     EXPECT_EQ(other.states, plain.states) << "stage " << stage;
   }
+  setup.offload = true;  // the optimizer's states of the part
+  EXPECT_EQ(TrainFleet(setup).states, plain.states);
+  setup.offload = false;
   setup.micro_batches = 2;
   setup.reduce = ReduceEvery::kStep;
   const FleetResult accumulated = TrainFleet(setup);
