@@ -104,8 +104,8 @@ class ReshardTest : public testing::Test {
                      [](float& value, size_t vector, int64_t flat) { value = StateValue(vector, flat); });
       Snapshot snapshot(zero::kSnapshotRow);
       snapshot.EnterView(zero::TrainingState::StoredBytes(rank.layout()), rank.host_arena());
-      Checkpointer checkpointer(rank.layout(), state, rank.device(), rank.stream(), rank.host_arena(), snapshot,
-                                Clock::Real());
+      Checkpointer checkpointer(rank.layout().options().rank, rank.layout(), state, rank.device(), rank.stream(),
+                                rank.host_arena(), snapshot, Clock::Real());
       absl::Notification done;
       const auto written = [&](const v1::ShardWritten& outcome) {
         ZF_CHECK(outcome.ok());
