@@ -140,8 +140,7 @@ class TestRank {
     int64_t tokens = setup_.global_sequences * setup_.model.context();
     const StepChecks checks = step % setup_.check_every == 0 ? setup_.checks : StepChecks();
     const bool delayed = setup_.delay_after > 0 && step > setup_.delay_after;
-    return engine_->Launch({step, 1e-2, tokens, flags, checks, delayed},
-    return engine_->Launch({step, setup_.learning_rate, tokens, flags, checks},
+    return engine_->Launch({step, setup_.learning_rate, tokens, flags, checks, delayed},
                            [&](int number, int64_t micro) { return BatchOf(number, step, micro); });
   }
 
