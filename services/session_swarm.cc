@@ -45,7 +45,7 @@ v1::FlightRecord FlightOf(int entries) {
   for (int i = 0; i < entries; ++i) {
     v1::FlightEntry& entry = *record.add_entries();
     entry.set_group("data");
-    entry.set_sequence(static_cast<uint64_t>(i + 1));
+    entry.set_sequence(static_cast<uint64_t>(i) + 1);
     entry.set_operation("reduce_scatter");
     entry.set_unit("block11");
     entry.set_bytes(1 << 20);

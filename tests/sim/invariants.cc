@@ -138,11 +138,16 @@ void Invariants::OnStart(const v1::Start& start) {
   const coordinator::SkippedSamples told(start.skipped());
   Expect(told == durable, "I9: what is left out is told before it is durable");
   if (told == curriculum_.left_out()) return;
+  // From where this view goes on; or an earlier one, whose decision was durable before anybody was told.
+  std::vector<int64_t> resumed = {start.step()};
+  for (const coordinator::Rollback& rollback : disk_.state().rollbacks) resumed.push_back(rollback.resumed_step);
   bool fits = false;
   for (const int64_t batch : curriculum_.diverged()) {
-    coordinator::SkippedSamples wanted = curriculum_.left_out();
-    wanted.Add(curriculum_.SamplesAfter(start.step()), (batch + 1) * kBatch);
-    fits = fits || told == wanted;
+    for (const int64_t step : resumed) {
+      coordinator::SkippedSamples wanted = curriculum_.left_out();
+      wanted.Add(curriculum_.SamplesAfter(step), (batch + 1) * kBatch);
+      fits = fits || told == wanted;
+    }
   }
   Expect(fits,
          absl::StrCat("I9: goes on from step ", start.step(), " and leaves out other samples than led to a batch ",
