@@ -101,7 +101,7 @@ constexpr Row kRows[] = {
     {kCollectiveBandwidth, Type::kGauge, "zerofleet_worker_collective_bus_bandwidth_bytes_per_second",
      "Bus bandwidth of the last collective."},
     {kLinkBytes, Type::kCounter, "zerofleet_worker_link_bytes_total",
-     "Gradients and parameters that offload copied between device and host memory."},
+     "What offload copied between device and host memory."},
 };
 
 constexpr bool InOrder() {

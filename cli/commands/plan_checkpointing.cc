@@ -15,10 +15,36 @@
 
 namespace zerofleet::cli {
 
+namespace {
+
+// What to do with the inputs that `checkpointing` keeps: the two keys on and off, where they have an effect.
+std::vector<v1::ActivationConfig> WithInputs(const std::string& checkpointing, bool keeps_inputs, bool in_groups) {
+  std::vector<v1::ActivationConfig> all;
+  for (const bool partition : {false, true}) {
+    for (const char* const offload : {"none", "cpu"}) {
+      v1::ActivationConfig& one = all.emplace_back();
+      one.set_checkpointing(checkpointing);
+      one.set_partition(partition);
+      one.set_offload(offload);
+      if (!keeps_inputs) return all;
+    }
+    if (!in_groups) break;
+  }
+  return all;
+}
+
+std::string NameOf(const v1::ActivationConfig& activation) {
+  return absl::StrCat(activation.checkpointing(), activation.partition() ? ", partition" : "",
+                      activation.offload() == "cpu" ? ", offload cpu" : "");
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Config& config, device::Device& device) {
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
   const auto root = std::llround(std::sqrt(static_cast<double>(config.model().layers())));
   const std::string& chosen = config.activation().checkpointing();
+  const auto tensor = static_cast<int>(config.parallel().tensor());
   std::vector<std::string> all = {"none", "selective", "block"};
   if (root > 1) all.push_back(model::EveryText(root));
   if (std::find(all.begin(), all.end(), chosen) == all.end()) all.push_back(chosen);
@@ -26,16 +52,20 @@ absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Confi
                         static_cast<double>(config.parallel().workers());
   std::vector<CheckpointingCost> costs;
   for (const std::string& text : all) {
-    ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::ParseCheckpointing(text));
-    ZF_ASSIGN_OR_RETURN(
-        const std::unique_ptr<model::Model> model,
-        model::Model::Create(config.model(), trainer::ComputeType(config), device, config.batch().micro_sequences(),
-                             config.model().context(), checkpointing, static_cast<int>(config.parallel().tensor())));
-    costs.push_back({.checkpointing = text,
-                     .chosen = text == chosen,
-                     .activation_bytes = model->ActivationBytes(),
-                     .recomputed_flops = model->RecomputedFlopsPerToken() * tokens,
-                     .share_of_model = model->RecomputedFlopsPerToken() / spec.FlopsPerToken()});
+    ZF_ASSIGN_OR_RETURN(const model::Checkpointing kind, model::ParseCheckpointing(text));
+    for (const v1::ActivationConfig& activation : WithInputs(text, kind.keeps_inputs(), tensor > 1)) {
+      ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(activation));
+      ZF_ASSIGN_OR_RETURN(
+          const std::unique_ptr<model::Model> model,
+          model::Model::Create(config.model(), trainer::ComputeType(config), device, config.batch().micro_sequences(),
+                               config.model().context(), checkpointing, tensor));
+      costs.push_back({.activation = activation,
+                       .chosen = NameOf(activation) == NameOf(config.activation()),
+                       .activation_bytes = model->ActivationBytes(),
+                       .host_bytes = model->HostActivationBytes(),
+                       .recomputed_flops = model->RecomputedFlopsPerToken() * tokens,
+                       .share_of_model = model->RecomputedFlopsPerToken() / spec.FlopsPerToken()});
+    }
   }
   std::stable_sort(costs.begin(), costs.end(),
                    [](const auto& a, const auto& b) { return a.activation_bytes > b.activation_bytes; });
@@ -43,10 +73,11 @@ absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Confi
 }
 
 std::string CheckpointingText(const std::vector<CheckpointingCost>& costs, const Terminal& terminal) {
-  TextTable table({"activation.checkpointing", "bytes", "", "computed again", ""});
+  TextTable table({"activation.checkpointing", "bytes", "", "on the host", "computed again", ""});
   for (const CheckpointingCost& cost : costs) {
-    table.Add({absl::StrCat(cost.checkpointing, cost.chosen ? " (chosen)" : ""), absl::StrCat(cost.activation_bytes),
-               HumanBytes(cost.activation_bytes), absl::StrFormat("%.1f%%", 100 * cost.share_of_model),
+    table.Add({absl::StrCat(NameOf(cost.activation), cost.chosen ? " (chosen)" : ""),
+               absl::StrCat(cost.activation_bytes), HumanBytes(cost.activation_bytes), HumanBytes(cost.host_bytes),
+               absl::StrFormat("%.1f%%", 100 * cost.share_of_model),
                absl::StrFormat("%.3g FLOPs", cost.recomputed_flops)});
   }
   return absl::StrCat(
@@ -57,9 +88,12 @@ std::string CheckpointingText(const std::vector<CheckpointingCost>& costs, const
 nlohmann::ordered_json CheckpointingJson(const std::vector<CheckpointingCost>& costs) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const CheckpointingCost& cost : costs) {
-    rows.push_back({{"checkpointing", cost.checkpointing},
+    rows.push_back({{"checkpointing", cost.activation.checkpointing()},
+                    {"partition", cost.activation.partition()},
+                    {"offload", cost.activation.offload()},
                     {"chosen", cost.chosen},
                     {"activation_bytes", cost.activation_bytes},
+                    {"host_activation_bytes", cost.host_bytes},
                     {"recomputed_flops_per_step", std::llround(cost.recomputed_flops)},
                     {"recomputed_share_of_model_flops", cost.share_of_model}});
   }

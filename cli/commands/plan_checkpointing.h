@@ -15,15 +15,16 @@
 namespace zerofleet::cli {
 
 struct CheckpointingCost {
-  std::string checkpointing;  // as the key takes it
-  bool chosen = false;        // by the configuration
-  int64_t activation_bytes = 0;
+  v1::ActivationConfig activation;  // as the keys take it
+  bool chosen = false;              // by the configuration
+  int64_t activation_bytes = 0, host_bytes = 0;
   double recomputed_flops = 0;  // of products, of one worker in one step
   double share_of_model = 0;    // of the step's model FLOPs
 };
 
 // Of one worker of `config` on `device`: none, selective, segments of about the square root of the layers, block, and
-// the configuration's own if it is another; by falling bytes.
+// the configuration's own if it is another; each that keeps inputs also with them split (in a tensor group), and on the
+// host. By falling bytes.
 absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Config& config, device::Device& device);
 
 std::string CheckpointingText(const std::vector<CheckpointingCost>& costs, const Terminal& terminal);

@@ -1,6 +1,10 @@
 // The memory planned for one rank, compared with arithmetic by hand.
 #include "cli/commands/plan_memory.h"
 
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "cli/commands/model_states.h"
 #include "cli/config/config.h"
 #include "gmock/gmock.h"
@@ -58,19 +62,44 @@ TEST(PlanMemory, TellsWhatEveryKindOfCheckpointingTakes) {
   const RankMemory rank = PlanRankZero(config).value();
   std::vector<std::string> names;
   for (const CheckpointingCost& cost : rank.checkpointing) {
-    names.push_back(cost.checkpointing);
-    EXPECT_EQ(cost.chosen, cost.checkpointing == "{every: 7}");
-    config.mutable_activation()->set_checkpointing(cost.checkpointing);
-    EXPECT_EQ(cost.activation_bytes,
-              PlanRankZero(config).value().plan.Bytes(memory::Space::kDevice, memory::Category::kActivations));
-    const bool nothing = cost.checkpointing != "block";
-    EXPECT_EQ(cost.recomputed_flops == 0, nothing) << cost.checkpointing;
+    const std::string& kind = cost.activation.checkpointing();
+    names.push_back(kind);
+    EXPECT_EQ(cost.chosen, kind == "{every: 7}" && cost.activation.offload() == "none");
+    *config.mutable_activation() = cost.activation;
+    const memory::MemoryPlan plan = PlanRankZero(config).value().plan;
+    EXPECT_EQ(cost.activation_bytes, plan.Bytes(memory::Space::kDevice, memory::Category::kActivations));
+    EXPECT_EQ(cost.host_bytes, plan.Bytes(memory::Space::kHost, memory::Category::kActivations));
+    const bool nothing = kind != "block";
+    EXPECT_EQ(cost.recomputed_flops == 0, nothing) << kind;
     EXPECT_LT(cost.share_of_model, 1.0 / 3);
   }
   EXPECT_EQ(names.front(), "none");
-  EXPECT_THAT(names, ::testing::UnorderedElementsAre("none", "selective", "block", "{every: 7}"));
+  EXPECT_THAT(names,
+              ::testing::UnorderedElementsAre("none", "selective", "block", "block", "{every: 7}", "{every: 7}"));
   EXPECT_EQ(MemoryPlanJson(config, rank)["checkpointing"].size(), names.size());
   EXPECT_THAT(MemoryPlanText(config, rank, 1e6), HasSubstr("{every: 7} (chosen)"));
+}
+
+TEST(PlanMemory, TellsWhatPartitionAndOffloadTake) {
+  v1::Config config = ConfigOf(2, 2);
+  config.mutable_parallel()->set_tensor(2);
+  config.mutable_model()->set_layers(8);
+  config.mutable_activation()->set_checkpointing("block");
+  config.mutable_activation()->set_partition(true);
+  const RankMemory rank = PlanRankZero(config).value();
+  std::map<std::string, const CheckpointingCost*> block;  // by what is done with the inputs
+  for (const CheckpointingCost& cost : rank.checkpointing) {
+    if (cost.activation.checkpointing() != "block") continue;
+    block[absl::StrCat(cost.activation.partition() ? "split " : "", cost.activation.offload())] = &cost;
+    EXPECT_EQ(cost.chosen, cost.activation.partition() && cost.activation.offload() == "none");
+  }
+  ASSERT_EQ(block.size(), 4);
+  const int64_t input = block["cpu"]->host_bytes / 6;  // of 8 blocks, two stay
+  const int64_t whole = block["none"]->activation_bytes;
+  EXPECT_EQ(block["split none"]->activation_bytes, whole - 7 * input / 2);
+  EXPECT_EQ(block["split cpu"]->activation_bytes, whole - 6 * input);
+  EXPECT_EQ(block["split cpu"]->host_bytes, 6 * input / 2);
+  EXPECT_THAT(MemoryPlanText(config, rank, 1e6), HasSubstr("block, partition (chosen)"));
 }
 
 TEST(PlanMemory, TellsEveryRowAndSum) {

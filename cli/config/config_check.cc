@@ -134,6 +134,7 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
       {"data.format", c.data().format(), {"auto", "text", "tokens_u16", "tokens_u32"}, {"megatron"}, kNotSupported},
       {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
       CheckpointingRow(c),
+      {"activation.offload", c.activation().offload(), {"none", "cpu"}, {}},
       {"reduce.every", c.reduce().every(), {"micro_batch", "step"}, {}},
       {"offload.optimizer", c.offload().optimizer(), {"none", "cpu"}, {"nvme"}, kNotSupported},
       {"offload.parameters", c.offload().parameters(), {"none"}, {"cpu"}, kNotSupported},
@@ -182,10 +183,23 @@ absl::Status CheckChoices(const ConfigDraft& draft) {
 }
 
 absl::Status CheckActivation(const ConfigDraft& draft) {
-  const std::string& value = draft.config.activation().checkpointing();
-  if (!IsEvery(value) || model::ParseCheckpointing(value).ok()) return absl::OkStatus();
-  return draft.Error("activation.checkpointing", absl::StrCat("must be {every: n} with n of 1 to ", kMostLayers,
-                                                              ", got \"", absl::CHexEscape(value), "\""));
+  const v1::ActivationConfig& activation = draft.config.activation();
+  const std::string& value = activation.checkpointing();
+  const absl::StatusOr<model::Checkpointing> checkpointing = model::ParseCheckpointing(value);
+  if (!checkpointing.ok()) {
+    return draft.Error("activation.checkpointing", absl::StrCat("must be {every: n} with n of 1 to ", kMostLayers,
+                                                                ", got \"", absl::CHexEscape(value), "\""));
+  }
+  const std::string inputs =
+      absl::StrCat(" needs activation.checkpointing block or {every: n}, which keep inputs, got ", value);
+  if (activation.offload() != "none" && !checkpointing->keeps_inputs()) {
+    return draft.Error("activation.offload", absl::StrCat(activation.offload(), inputs));
+  }
+  if (!activation.partition()) return absl::OkStatus();
+  if (!checkpointing->keeps_inputs()) return draft.Error("activation.partition", absl::StrCat("true", inputs));
+  if (draft.config.parallel().tensor() > 1) return absl::OkStatus();
+  return draft.Error("activation.partition",
+                     "true needs a tensor group to split over: parallel.tensor 2 or more, got 1");
 }
 
 // The keys of the chosen optimizer are in range, and no key of another is given: it would have no effect. A complete

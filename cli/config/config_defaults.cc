@@ -112,6 +112,7 @@ void FillRun(ConfigDraft& draft) {
   v1::Config& config = draft.config;
   if (!draft.Given("precision")) config.set_precision("bf16");
   if (!draft.Given("activation.checkpointing")) config.mutable_activation()->set_checkpointing("none");
+  if (!draft.Given("activation.offload")) config.mutable_activation()->set_offload("none");
   if (!draft.Given("reduce.every")) config.mutable_reduce()->set_every("micro_batch");
   v1::OffloadConfig& offload = *config.mutable_offload();
   if (!draft.Given("offload.optimizer")) offload.set_optimizer("none");

@@ -49,6 +49,8 @@ constexpr KeyText kKeyTexts[] = {
     {"activation.checkpointing",
      "What the backward computes again instead of keeping it: nothing; every block; each block's norms and "
      "GELU; or n blocks at a time."},
+    {"activation.partition", "The inputs that block and {every: n} keep are split over the tensor group."},
+    {"activation.offload", "cpu: the inputs that block and {every: n} keep wait in host memory."},
     {"offload", "What leaves the device's memory for the host's."},
     {"offload.optimizer", "cpu: the optimizer's states are kept and updated on the host; stages 1 to 3."},
     {"offload.fraction", "Part of the optimizer's states that leaves the device."},

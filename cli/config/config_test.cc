@@ -35,7 +35,7 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
             "snapshot: \"auto\" } "
             "device: \"auto\" collectives: \"auto\" "
             "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1 "
-            "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" } "
+            "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" offload: \"none\" } "
             "reduce { every: \"micro_batch\" } divergence { window_steps: 32 max_rollbacks: 3 } "
             "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { } } memory { }");
 }
@@ -145,6 +145,15 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"activation.checkpointing={every: 0}"},
        "--set: activation.checkpointing: must be {every: n} with n of 1 to 10000, got \"{every: 0}\""},
       {{"reduce.every=steps"}, "--set: reduce.every: must be micro_batch or step, got \"steps\"; did you mean step?"},
+      {{"activation.partition=true"},
+       "--set: activation.partition: true needs activation.checkpointing block or {every: n}, which keep inputs, got "
+       "none"},
+      {{"activation.partition=true", "activation.checkpointing=block"},
+       "--set: activation.partition: true needs a tensor group to split over: parallel.tensor 2 or more, got 1"},
+      {{"activation.offload=cpu", "activation.checkpointing=selective"},
+       "--set: activation.offload: cpu needs activation.checkpointing block or {every: n}, which keep inputs, got "
+       "selective"},
+      {{"activation.offload=nvme"}, "--set: activation.offload: must be none or cpu, got \"nvme\""},
       {{"offload.optimizer=gpu"}, "--set: offload.optimizer: must be none or cpu, got \"gpu\""},
       {{"offload.optimizer=nvme"}, "--set: offload.optimizer: nvme is not supported; use none or cpu"},
       {{"offload.optimizer=cpu", "parallel.zero_stage=0"},

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tensor parallelism: the losses of a model in parts are those of the whole, any degree goes on from any other's checkpoint, and a
-tensor group that has lost a rank forms again."""
+"""Tensor parallelism: the losses of a model in parts are those of the whole, any degree goes on from any other's checkpoint, the inputs of
+blocks come back from their parts and from the host, and a tensor group that has lost a rank forms again."""
 import json
 import os
 import pathlib
@@ -32,6 +32,25 @@ class TensorGroups(fleet.FleetTest):
             for rank in parts.of("end")[0]["ranks"]:
                 sent = {(each["operation"], each["group"]): each["bytes"] for each in rank["collectives"]}
                 self.assertEqual(sent["all_reduce", "tensor"], 2 * sums * (tensor - 1) // tensor, what)
+        self.assert_nothing_left()
+
+    def test_inputs_in_parts_and_on_the_host(self):
+        def train(partition, offload):
+            return self.train(self.in_parts(1, 2, f"{partition}-{offload}", model={"layers": 5}, activation={
+                "checkpointing": "block", "partition": partition, "offload": offload}))
+
+        whole = train(False, "none")
+        moved = STEPS * 12 * 32 * 24 * 4  # bytes of one block's inputs
+        for partition, offload, inputs in ((True, "none", 4), (False, "cpu", 3), (True, "cpu", 3)):
+            run, what = train(partition, offload), f"partition {partition}, offload {offload}"
+            self.assert_same_bits(whole.column("loss"), run.column("loss"), what)
+            for rank, before in zip(run.of("end")[0]["ranks"], whole.of("end")[0]["ranks"]):
+                gathered, before = ({(each["operation"], each["group"]): each["bytes"] for each in one["collectives"]}
+                                    ["all_gather", "tensor"] for one in (rank, before))
+                self.assertEqual(gathered - before, inputs * moved // 2 if partition else 0, what)
+                copied = inputs * moved // (2 if partition else 1) if offload == "cpu" else 0
+                for direction in ("to_host", "to_device"):
+                    self.assertEqual(rank["link"].get(direction, {"bytes": 0})["bytes"], copied, what)
         self.assert_nothing_left()
 
     def test_any_degree_goes_on_from_any_other(self):

@@ -124,10 +124,10 @@ TEST(OffloadSection32, FourBytesPerParameterCrossTheLink) {
           device::StepControl control = rank.engine().control();
           if (dtype == device::DType::kF16) control.loss_scale = 1024;  // no step overflows
           ZF_CHECK(rank.engine().PublishLoadedState(control).ok());
-          const LinkTraffic before = rank.engine().link();
+          const device::LinkTraffic before = rank.engine().link();
           constexpr int64_t kSteps = 3;
           for (int64_t step = 1; step <= kSteps; ++step) rank.Step(step);
-          const LinkTraffic after = rank.engine().link();
+          const device::LinkTraffic after = rank.engine().link();
           int64_t owned = 0;
           for (int u = 0; u < rank.layout().units(); ++u) owned += rank.layout().Owned(u).elements();
           const int64_t each_way = kSteps * owned * device::DTypeBytes(dtype);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/status.h"
 
 namespace zerofleet::model {
 namespace {
@@ -36,6 +37,13 @@ absl::StatusOr<Checkpointing> ParseCheckpointing(const std::string& text) {
   }
   return absl::InvalidArgumentError(absl::StrCat("activation.checkpointing is '", text, "'; it is one of ",
                                                  absl::StrJoin(CheckpointingWords(), ", ")));
+}
+
+absl::StatusOr<Checkpointing> CheckpointingOf(const v1::ActivationConfig& config) {
+  ZF_ASSIGN_OR_RETURN(Checkpointing checkpointing, ParseCheckpointing(config.checkpointing()));
+  checkpointing.partition = config.partition();
+  checkpointing.offload = config.offload() == "cpu";
+  return checkpointing;
 }
 
 std::vector<std::string> CheckpointingWords() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::model {
 
@@ -19,6 +20,12 @@ struct Checkpointing {
   // Within a block, what is cheap to compute again for its size is not kept: the norms' and GELU's outputs. Attention's
   // scores, which Korthikanti et al. compute again too, are never kept: its backward makes them from logsumexp.
   bool selective = false;
+  // The inputs kept: a part of each on every rank of a tensor group (ZeRO §6.1, P_a), and in the host's memory
+  // (P_a+cpu). kept_inputs.h does it.
+  bool partition = false, offload = false;
+
+  // Whether blocks keep their inputs alone, every one or each n-th.
+  bool keeps_inputs() const { return segment != kAllBlocks; }
 
   static constexpr int64_t kAllBlocks = int64_t{1} << 40;
   bool operator==(const Checkpointing&) const = default;
@@ -26,6 +33,9 @@ struct Checkpointing {
 
 // Of the key activation.checkpointing: "none", "block", "selective" or "{every: n}". InvalidArgument for anything else.
 absl::StatusOr<Checkpointing> ParseCheckpointing(const std::string& text);
+
+// Of the section `activation`, whose keys it has checked. Errors as from ParseCheckpointing.
+absl::StatusOr<Checkpointing> CheckpointingOf(const v1::ActivationConfig& config);
 
 // The words the key takes; what stands for "{every: n}" comes last.
 std::vector<std::string> CheckpointingWords();

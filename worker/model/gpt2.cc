@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -29,11 +30,13 @@ Gpt2::Gpt2(const v1::ModelConfig& config, device::DType dtype, device::Device& d
       attention_width_(config.hidden() / parts),
       embedding_(config, part_),
       block_(config, part_),
-      head_(config, part_) {}
+      head_(config, part_),
+      kept_inputs_(checkpointing, segments(), sequences * time * config.hidden(), dtype, parts, device) {}
 
 absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
                          device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) {
-  ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));
+  const absl::Cleanup joined = [&] { kept_inputs_.Join(stream); };
+  ZF_RETURN_IF_ERROR(ForwardBlocks(batch, /*keep=*/true, parameters, stream));
   on_backward();
   ZF_RETURN_IF_ERROR(Head(batch, gradient_scale, /*backward=*/true, parameters, stream, loss_sum));
   for (int64_t layer = config_.layers() - 1; layer >= 0; --layer) {
@@ -55,7 +58,7 @@ absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, P
 
 absl::Status Gpt2::Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
                             double* loss_sum) {
-  ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));
+  ZF_RETURN_IF_ERROR(ForwardBlocks(batch, /*keep=*/false, parameters, stream));
   return Head(batch, nullptr, /*backward=*/false, parameters, stream, loss_sum);
 }
 
@@ -63,7 +66,7 @@ absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, 
                           device::Tensor logits) {
   ZF_CHECK(batch.sequences == 1);
   ZF_CHECK(!in_parts());
-  ZF_RETURN_IF_ERROR(ForwardBlocks(batch, parameters, stream));
+  ZF_RETURN_IF_ERROR(ForwardBlocks(batch, /*keep=*/false, parameters, stream));
   Scratch scratch = ScratchMemory();
   ZF_ASSIGN_OR_RETURN(device::Tensor head, parameters.Acquire(head_unit()));
   device::Tensor last = FinalInput().Offset((batch.time - 1) * config_.hidden());
@@ -88,7 +91,8 @@ absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, 
   return absl::OkStatus();
 }
 
-absl::Status Gpt2::ForwardBlocks(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream) {
+absl::Status Gpt2::ForwardBlocks(const MicroBatch& batch, bool keep, ParameterSource& parameters,
+                                 device::Stream& stream) {
   ZF_CHECK(batch.sequences <= most_sequences_ && batch.time <= most_time_);
   ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(embedding_unit()));
   ZF_RETURN_IF_ERROR(EmbeddingForward({.batch = batch.sequences,
@@ -101,6 +105,7 @@ absl::Status Gpt2::ForwardBlocks(const MicroBatch& batch, ParameterSource& param
                                       stream));
   parameters.Release(embedding_unit());
   for (int64_t layer = 0; layer < config_.layers(); ++layer) {
+    if (keep && layer % segment() == 0) kept_inputs_.Keep(KeptPass(batch, stream), layer / segment());
     ZF_RETURN_IF_ERROR(ForwardBlock(batch, layer, parameters, stream));
   }
   return absl::OkStatus();
@@ -252,7 +257,9 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
 
 absl::Status Gpt2::RecomputeSegment(const MicroBatch& batch, int64_t last, ParameterSource& parameters,
                                     device::Stream& stream) {
-  for (int64_t layer = last + 1 - segment(); layer < last; ++layer) {
+  const int64_t first = last + 1 - segment();
+  ZF_RETURN_IF_ERROR(kept_inputs_.Fetch(KeptPass(batch, stream), first / segment(), BlockName(first)));
+  for (int64_t layer = first; layer < last; ++layer) {
     ZF_RETURN_IF_ERROR(ForwardBlock(batch, layer, parameters, stream));
   }
   return absl::OkStatus();

@@ -22,6 +22,7 @@
 
 #include "worker/device/vocabulary_ops.h"
 #include "worker/model/gpt2_spec.h"
+#include "worker/model/kept_inputs.h"
 #include "worker/model/model.h"
 
 namespace zerofleet::model {
@@ -33,6 +34,8 @@ class Gpt2 : public Model {
 
   void SetTensorGroup(TensorGroup* group) override;
   int64_t ActivationBytes() const override;
+  int64_t HostActivationBytes() const override { return kept_inputs_.HostBytes(); }
+  device::LinkTraffic link() const override { return kept_inputs_.link(); }
   double RecomputedFlopsPerToken() const override;
   int64_t ScratchBytes() const override;
   absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
@@ -62,6 +65,7 @@ class Gpt2 : public Model {
 
   int embedding_unit() const { return 0; }
   int64_t segment() const { return std::min(checkpointing_.segment, config_.layers()); }
+  int64_t segments() const { return (config_.layers() + segment() - 1) / segment(); }
   // Whether the block is the last of a segment that the backward computes again: of any but the last.
   bool EndsRecomputed(int64_t layer) const { return (layer + 1) % segment() == 0 && layer + 1 < config_.layers(); }
   int block_unit(int64_t layer) const { return static_cast<int>(layer) + 1; }
@@ -73,7 +77,10 @@ class Gpt2 : public Model {
   device::Tensor FinalInput() const;           // of the head: the last block's output
   Scratch ScratchMemory() const;
 
-  absl::Status ForwardBlocks(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream);
+  KeptInputs::Pass KeptPass(const MicroBatch& batch, device::Stream& stream) const;
+
+  // `keep`: what a backward needs, too.
+  absl::Status ForwardBlocks(const MicroBatch& batch, bool keep, ParameterSource& parameters, device::Stream& stream);
   absl::Status ForwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
                             device::Stream& stream);
   // Everything of the block but its output.
@@ -85,7 +92,7 @@ class Gpt2 : public Model {
   void SecondNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream);
   absl::Status Head(const MicroBatch& batch, const float* gradient_scale, bool backward, ParameterSource& parameters,
                     device::Stream& stream, double* loss_sum);
-  // Computes the segment's blocks again up to the last, whose backward does its own part.
+  // Fetches the segment's input and computes its blocks again up to the last, whose backward does its own part.
   absl::Status RecomputeSegment(const MicroBatch& batch, int64_t last, ParameterSource& parameters,
                                 device::Stream& stream);
   absl::Status BackwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
@@ -118,6 +125,7 @@ class Gpt2 : public Model {
   const Gpt2EmbeddingOffsets embedding_;
   const Gpt2BlockOffsets block_;
   const Gpt2HeadOffsets head_;
+  KeptInputs kept_inputs_;
 };
 
 }  // namespace zerofleet::model

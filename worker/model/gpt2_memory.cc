@@ -8,7 +8,7 @@
 namespace zerofleet::model {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kAlignment = KeptInputs::kAlignment;
 
 // Hands out consecutive aligned pieces of a buffer; with a null base it only measures.
 class Carver {
@@ -33,8 +33,8 @@ class Carver {
 }  // namespace
 
 // The one description of where things are: carving a null buffer gives the sizes. Activations are, one after another:
-// an input for each segment; the other inputs of a segment's blocks; what each block of a segment makes; what is not
-// kept for each of them (selective); the last block's output.
+// the segments' inputs (kept_inputs.h); the other inputs of a segment's blocks; what each block of a segment makes;
+// what is not kept for each of them (selective); the last block's output.
 class Gpt2::Layout {
  public:
   explicit Layout(const Gpt2& model) : model_(model) {}
@@ -87,7 +87,6 @@ class Gpt2::Layout {
     scratch.logits = carver.Bytes(model_.ops_.vocabulary()->PartLogitsScratchBytes(rows, rows_of_part, dtype()));
   }
 
-  int64_t inputs() const { return (layers() + segment() - 1) / segment() + segment() - 1; }
   int64_t InputBytes() const { return RoundUp(tokens() * hidden() * device::DTypeBytes(dtype()), kAlignment); }
   int64_t BlockBytes() const {
     BlockActivations unused;
@@ -100,10 +99,12 @@ class Gpt2::Layout {
 
   int64_t InputAt(int64_t layer) const {
     const int64_t index = layer % segment();
-    return InputBytes() * (index == 0 ? layer / segment() : inputs() - segment() + index);
+    if (index == 0) return model_.kept_inputs_.WholeAt(layer / segment());
+    return model_.kept_inputs_.DeviceBytes() + (index - 1) * InputBytes();
   }
-  int64_t BlockAt(int64_t layer) const { return inputs() * InputBytes() + layer % segment() * BlockBytes(); }
-  int64_t SharedAt() const { return inputs() * InputBytes() + segment() * BlockBytes(); }
+  int64_t BlocksAt() const { return model_.kept_inputs_.DeviceBytes() + (segment() - 1) * InputBytes(); }
+  int64_t BlockAt(int64_t layer) const { return BlocksAt() + layer % segment() * BlockBytes(); }
+  int64_t SharedAt() const { return BlocksAt() + segment() * BlockBytes(); }
   int64_t OutputAt() const { return SharedAt() + SharedBytes(); }
 
  private:
@@ -120,7 +121,6 @@ class Gpt2::Layout {
   }
 
   bool selective() const { return model_.checkpointing_.selective; }
-  int64_t layers() const { return model_.config_.layers(); }
   int64_t segment() const { return model_.segment(); }
   int64_t tokens() const { return model_.most_sequences_ * model_.most_time_; }
   int64_t hidden() const { return model_.config_.hidden(); }
@@ -173,6 +173,11 @@ device::Tensor Gpt2::Output(int64_t layer) const {
 
 device::Tensor Gpt2::FinalInput() const {
   return {static_cast<std::byte*>(memory_.activations) + Layout(*this).OutputAt(), dtype_};
+}
+
+KeptInputs::Pass Gpt2::KeptPass(const MicroBatch& batch, device::Stream& stream) const {
+  return {memory_.activations, memory_.host_activations, batch.sequences * batch.time * config_.hidden(), group_,
+          stream};
 }
 
 Gpt2::Scratch Gpt2::ScratchMemory() const {

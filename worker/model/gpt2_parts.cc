@@ -10,6 +10,7 @@ namespace zerofleet::model {
 
 void Gpt2::SetTensorGroup(TensorGroup* group) {
   group_ = group;
+  kept_inputs_.ForgetLink();
   ZF_CHECK((group == nullptr ? 1 : group->size()) == part_.count);
   part_.index = group == nullptr ? 0 : group->rank();
 }

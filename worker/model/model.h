@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/device/device.h"
+#include "worker/device/link_traffic.h"
 #include "worker/device/ops.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/parameter_source.h"
@@ -31,8 +32,9 @@ struct MicroBatch {
 
 // Device memory a model works in; borrowed.
 struct ModelMemory {
-  void* activations;  // kept from forward to backward
-  void* scratch;      // free between calls
+  void* activations;                 // kept from forward to backward
+  void* scratch;                     // free between calls
+  void* host_activations = nullptr;  // of the host, pinned on a GPU: kept from forward to backward, too
 };
 
 // The units that one pass asks its ParameterSource for, in order.
@@ -50,10 +52,13 @@ class Model {
   virtual ~Model() = default;
 
   virtual int64_t ActivationBytes() const = 0;
+  virtual int64_t HostActivationBytes() const = 0;
   virtual int64_t ScratchBytes() const = 0;
   // What the backward computes again, in FLOPs counted as ModelSpec::FlopsPerToken counts them, and no part of those.
   virtual double RecomputedFlopsPerToken() const = 0;
   void SetMemory(const ModelMemory& memory) { memory_ = memory; }
+  // Activations copied to the host and back, since the tensor group was set.
+  virtual device::LinkTraffic link() const = 0;
   // The ranks that have the other parts; borrowed until the next call. None where there is one part.
   virtual void SetTensorGroup(TensorGroup* group) = 0;
 

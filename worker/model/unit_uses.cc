@@ -34,7 +34,7 @@ absl::StatusOr<UnitUses> RecordUses(Model& model, device::DType dtype) {
   device::DryDevice device;
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.CreateStream());
   void* const address = device::DryDevice::Address();
-  model.SetMemory({.activations = address, .scratch = address});
+  model.SetMemory({.activations = address, .scratch = address, .host_activations = address});
   const int32_t* const tokens = static_cast<int32_t*>(address);
   const MicroBatch batch = {.sequences = 1, .time = 1, .inputs = tokens, .targets = tokens};
   double* const loss = static_cast<double*>(address);

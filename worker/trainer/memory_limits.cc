@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "worker/model/checkpointing.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -23,7 +24,13 @@ std::vector<std::string> LessOnTheDevice(const v1::Config& config) {
     settings.emplace_back(parallel.zero_stage() == 0 ? "offload.optimizer: cpu with parallel.zero_stage: 2"
                                                      : "offload.optimizer: cpu");
   }
-  if (config.activation().checkpointing() == "none") settings.emplace_back("activation.checkpointing: block");
+  const v1::ActivationConfig& activation = config.activation();
+  if (activation.checkpointing() == "none") settings.emplace_back("activation.checkpointing: block");
+  const absl::StatusOr<model::Checkpointing> checkpointing = model::CheckpointingOf(activation);
+  if (checkpointing.ok() && checkpointing->keeps_inputs()) {
+    if (parallel.tensor() > 1 && !checkpointing->partition) settings.emplace_back("activation.partition: true");
+    if (!checkpointing->offload) settings.emplace_back("activation.offload: cpu");
+  }
   if (config.batch().micro_sequences() > 1) settings.emplace_back("a smaller batch.micro_sequences");
   settings.emplace_back("more parallel.workers");
   return settings;
@@ -33,6 +40,7 @@ std::vector<std::string> LessOnTheHost(const v1::Config& config) {
   std::vector<std::string> settings;
   if (config.checkpoint().snapshot_every_steps() > 0) settings.emplace_back("checkpoint.snapshot_every_steps: 0");
   if (config.offload().optimizer() == "cpu") settings.emplace_back("offload.optimizer: none");
+  if (config.activation().offload() == "cpu") settings.emplace_back("activation.offload: none");
   settings.emplace_back("more parallel.workers");
   return settings;
 }

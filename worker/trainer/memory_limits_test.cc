@@ -32,15 +32,18 @@ TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
   config.mutable_activation()->set_checkpointing("block");
   config.mutable_batch()->set_micro_sequences(1);
   config.mutable_memory()->set_device_limit("3KiB");
-  EXPECT_EQ(CheckMemoryLimits(config, SmallPlan()).message(),
-            "memory.device_limit: a worker needs 4.0 KiB of device memory (largest: parameters, 3.0 KiB), 1.0 KiB more "
-            "than 3KiB; raise it, or use parallel.zero_stage: 3, or offload.optimizer: cpu, or more parallel.workers");
+  EXPECT_EQ(
+      CheckMemoryLimits(config, SmallPlan()).message(),
+      "memory.device_limit: a worker needs 4.0 KiB of device memory (largest: parameters, 3.0 KiB), 1.0 KiB more "
+      "than 3KiB; raise it, or use parallel.zero_stage: 3, or offload.optimizer: cpu, or activation.offload: cpu, "
+      "or more parallel.workers");
   config.mutable_memory()->set_device_limit("");
   config.mutable_memory()->set_host_limit("1.5KiB");
   config.mutable_offload()->set_optimizer("cpu");
+  config.mutable_activation()->set_offload("cpu");
   EXPECT_EQ(CheckMemoryLimits(config, SmallPlan()).message(),
             "memory.host_limit: a worker needs 2.0 KiB of host memory (largest: snapshot, 2.0 KiB), 512 B more than "
-            "1.5KiB; raise it, or use offload.optimizer: none, or more parallel.workers");
+            "1.5KiB; raise it, or use offload.optimizer: none, or activation.offload: none, or more parallel.workers");
 }
 
 }  // namespace

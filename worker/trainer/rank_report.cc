@@ -23,7 +23,7 @@ void SetMemory(const memory::ArenaFigures& figures, google::protobuf::Map<std::s
 }  // namespace
 
 v1::RankReport BuildRankReport(int rank, const memory::Arena& device, const memory::Arena& host,
-                               const parallel::GroupCommunicators& groups, const zero::LinkTraffic& link) {
+                               const parallel::GroupCommunicators& groups, const device::LinkTraffic& link) {
   v1::RankReport report;
   report.set_rank(rank);
   memory::ArenaFigures device_figures = device.figures(), host_figures = host.figures();
@@ -86,7 +86,7 @@ void ExportMemory(memory::Space space, const memory::ArenaFigures& figures, Metr
   metrics.SetAllocator(memory::SpaceName(space), figures.reserved, figures.allocated, figures.largest_free_block);
 }
 
-void ExportLink(const zero::LinkTraffic& link, const zero::LinkTraffic& before, MetricsSink& metrics) {
+void ExportLink(const device::LinkTraffic& link, const device::LinkTraffic& before, MetricsSink& metrics) {
   for (const auto& [name, bytes] : {std::pair{kToHost, link.to_host.bytes - before.to_host.bytes},
                                     {kToDevice, link.to_device.bytes - before.to_device.bytes}}) {
     if (bytes > 0) metrics.LinkCopied(name, bytes);

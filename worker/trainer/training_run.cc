@@ -57,8 +57,7 @@ absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, cons
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
   const int64_t sequences = config.batch().micro_sequences(), context = config.model().context();
-  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
-                      model::ParseCheckpointing(config.activation().checkpointing()));
+  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(config.activation()));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model,
                       model::Model::Create(config.model(), layout.options().dtype, device, sequences, context,
                                            checkpointing, spec.part().count));
@@ -70,8 +69,7 @@ absl::StatusOr<int64_t> PlanTensorTraffic(const v1::Config& config, const parall
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model(), PartOf(mesh)));
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
-  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
-                      model::ParseCheckpointing(config.activation().checkpointing()));
+  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(config.activation()));
   ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule,
                       zero::StepSchedule(config.model(), config.optimizer(), spec, layout, {}, checkpointing,
                                          config.batch().micro_sequences(), config.model().context()));
@@ -89,7 +87,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
       new TrainingRun(config, std::move(spec), device, clock, metrics, std::move(snapshots)));
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
-  ZF_ASSIGN_OR_RETURN(run->checkpointing_, model::ParseCheckpointing(config.activation().checkpointing()));
+  ZF_ASSIGN_OR_RETURN(run->checkpointing_, model::CheckpointingOf(config.activation()));
   ZF_ASSIGN_OR_RETURN(
       run->model_, model::Model::Create(config.model(), ComputeType(config), device, config.batch().micro_sequences(),
                                         config.model().context(), run->checkpointing_, tensor));
@@ -346,7 +344,7 @@ void TrainingRun::ExportFigures(const StepOutcome& outcome, const zero::StepResu
   if (result.skipped) metrics_.StepSkipped();
   ExportMemory(memory::Space::kDevice, view_->device_arena->figures(), metrics_);
   ExportMemory(memory::Space::kHost, view_->host_arena->figures(), metrics_);
-  const zero::LinkTraffic link = view_->engine->link();
+  const device::LinkTraffic link = view_->engine->link();
   ExportLink(link, view_->exported_link, metrics_);
   view_->exported_link = link;
   ExportDeviceMemory();

@@ -80,7 +80,7 @@ struct ViewParts {
   };
   std::deque<LaunchedStep> launches;
   double collected_at = 0;
-  zero::LinkTraffic exported_link;  // what the metrics have been told of
+  device::LinkTraffic exported_link;  // what the metrics have been told of
 
  private:
   ViewParts(const Run& run, const parallel::Mesh& where, model::ModelSpec part, parallel::GroupCommunicators joined);

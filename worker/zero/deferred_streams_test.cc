@@ -132,6 +132,15 @@ TEST_F(DeferredStreams, OffloadOverNccl) {
   }
 }
 
+// Inputs of blocks leave and come back on a stream of their own: those of two of four blocks.
+TEST_F(DeferredStreams, InputsOnTheHost) {
+  FleetSetup setup = Fleet(true);
+  setup.model = model::TestModelConfig(4, 8, 2, 6, 17);
+  setup.micro_batches = 2;
+  setup.checkpointing = {.segment = 1, .offload = true};
+  UnderEverySeed([&] { return TrainFleet(setup).states; }, "inputs on the host");
+}
+
 // Sums of two levels pass through more buffers: those of a team's sums, and of the other teams'.
 TEST_F(DeferredStreams, TeamsOverNccl) {
   device::cuda::emulation::SetMachine({.gpus = 4});

@@ -37,7 +37,9 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       all_scalars_(my_scalars_ + 1),
       control_(parts.device_arena.TakeAs<device::StepControl>(kControlRow)),
       results_(parts.host_arena.TakeAs<device::StepControl>(kResultsRow)) {
-  parts_.model.SetMemory({parts_.device_arena.Take(kActivationsRow), scratch_});
+  const bool on_host = parts_.model.HostActivationBytes() > 0;
+  parts_.model.SetMemory({parts_.device_arena.Take(kActivationsRow), scratch_,
+                          on_host ? parts_.host_arena.Take(kActivationsRow) : nullptr});
   const model::ModelPart& part = parts_.layout.part();
   ZF_CHECK((parts_.tensor == nullptr ? 1 : parts_.tensor->size()) == part.count);
   if (parts_.tensor != nullptr) {
@@ -102,6 +104,12 @@ void ZeroEngine::MakeRestingParameters(uint64_t seed) {
                                   gatherer_.resting().Offset(rest.offset + begin - rest.flat_begin));
     }
   }
+}
+
+device::LinkTraffic ZeroEngine::link() const {
+  device::LinkTraffic all = updater_->link();
+  all += parts_.model.link();
+  return all;
 }
 
 absl::Status ZeroEngine::WarmUp(const StepInput& input, const MicroBatchSource& batches, int64_t passes,

@@ -109,7 +109,7 @@ class ZeroEngine : private model::ParameterSource {
   absl::StatusOr<StepResult> Collect();
 
   // Between the device's memory and the host's; not thread-safe.
-  LinkTraffic link() const { return updater_->link(); }
+  device::LinkTraffic link() const;
 
   // Updates what a delayed step has held back. With nothing launched; the same on every rank.
   absl::Status Flush();

@@ -35,6 +35,8 @@ class FaultyModel : public model::Model, private model::ParameterSource {
   }
 
   int64_t ActivationBytes() const override { return inner_->ActivationBytes(); }
+  int64_t HostActivationBytes() const override { return inner_->HostActivationBytes(); }
+  device::LinkTraffic link() const override { return inner_->link(); }
   double RecomputedFlopsPerToken() const override { return inner_->RecomputedFlopsPerToken(); }
   int64_t ScratchBytes() const override { return inner_->ScratchBytes(); }
   void SetTensorGroup(model::TensorGroup* group) override { inner_->SetTensorGroup(group); }

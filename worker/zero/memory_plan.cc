@@ -85,6 +85,9 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
       {memory::Space::kHost, memory::Category::kBuffers, kSnapshotRow, TrainingState::StoredBytes(layout),
        /*late=*/true},
   });
+  if (const int64_t bytes = model.HostActivationBytes(); bytes > 0) {
+    plan.rows.push_back({memory::Space::kHost, memory::Category::kActivations, kActivationsRow, bytes});
+  }
   AddSnapshots(layout, plan);
   AddSlots(layout, plan);
   return plan;

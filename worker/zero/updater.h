@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "worker/collective/communicator.h"
 #include "worker/device/device.h"
+#include "worker/device/link_traffic.h"
 #include "worker/device/ops.h"
 #include "worker/memory/arena.h"
 #include "worker/model/spec.h"
@@ -19,6 +20,8 @@
 #include "worker/zero/training_state.h"
 
 namespace zerofleet::zero {
+
+using device::LinkTraffic;  // here of gradients and parameters
 
 // What an updater works with; borrowed, and longer lived than the updater.
 struct UpdaterParts {
@@ -28,14 +31,6 @@ struct UpdaterParts {
   device::Stream& stream;
   memory::Arena& device_arena;
   memory::Arena& host_arena;
-};
-
-// What has crossed the link between the device's memory and the host's, of gradients and parameters.
-struct LinkTraffic {
-  struct Direction {
-    int64_t copies = 0, bytes = 0;
-  };
-  Direction to_host, to_device;
 };
 
 // Not thread-safe. What a call enqueues is done when the stream is.
