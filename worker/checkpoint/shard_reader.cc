@@ -128,15 +128,17 @@ size_t BufferElements(const v1::CheckpointManifest& manifest) {
 
 // What each file holds of the whole model. Tensors that every part has are in the files of each.
 absl::StatusOr<std::vector<std::vector<coordinator::PlacedRange>>> WholeRanges(const v1::CheckpointManifest& manifest) {
+  std::vector<std::vector<coordinator::PlacedRange>> held;
+  for (const v1::ShardFile& file : manifest.files()) held.push_back(StoredRanges(file));
+  const int count = PartOf(manifest, 0).count;
+  if (count == 1) return held;
   std::vector<model::ModelSpec> parts;
-  for (int index = 0; index < PartOf(manifest, 0).count; ++index) {
-    ZF_ASSIGN_OR_RETURN(model::ModelSpec spec,
-                        model::ModelSpec::Create(manifest.config().model(), PartOf(manifest, index)));
+  for (int index = 0; index < count; ++index) {
+    ZF_ASSIGN_OR_RETURN(model::ModelSpec spec, model::ModelSpec::Create(manifest.config().model(), {index, count}));
     parts.push_back(std::move(spec));
   }
-  std::vector<std::vector<coordinator::PlacedRange>> held;
-  for (const v1::ShardFile& file : manifest.files()) {
-    held.push_back(parts[PartOf(manifest, file.rank()).index].ToWhole(StoredRanges(file)));
+  for (int i = 0; i < manifest.files_size(); ++i) {
+    held[i] = parts[PartOf(manifest, manifest.files(i).rank()).index].ToWhole(held[i]);
   }
   return held;
 }
