@@ -76,7 +76,7 @@ Weights Simulate(int64_t flush) {
   return after;
 }
 
-Weights Train(FleetSetup setup, int64_t flush) {
+Weights Train(const FleetSetup& setup, int64_t flush) {
   Weights after;
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(5).ok());

@@ -134,7 +134,9 @@ void HostUpdater::ExpectGradient(int unit, device::Tensor gradient, const collec
 
 absl::StatusOr<std::shared_ptr<device::Event>> HostUpdater::AwaitJob(Events HostUpdater::*events, int unit) {
   absl::MutexLock lock(&mutex_);
-  const auto done = [&] { return (this->*events)[unit] != nullptr || !failure_.ok(); };
+  const auto done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return (this->*events)[unit] != nullptr || !failure_.ok();
+  };
   mutex_.Await(absl::Condition(&done));
   ZF_RETURN_IF_ERROR(failure_);
   return std::exchange((this->*events)[unit], nullptr);
