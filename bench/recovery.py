@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """How long a fleet takes to go on after kill -9 of a rank, part by part, on this machine.
 
-    bench/recovery.py [--kills N] [--workers N] [--spares N] [--snapshots K] [--config FILE.json] [--json]
+    bench/recovery.py [--kills N] [--stop] [--workers N] [--spares N] [--snapshots K] [--config FILE.json] [--json]
     bench/recovery.py --every SECONDS --seconds SECONDS ...      the share of the time that went into steps which were not lost
 
 Trains on made-up text with the given configuration (default: a small GPT in fp32), kills a rank drawn at random N times, each
 time after another commit, and measures from outside: from the signal to the launcher's line that says the rank
-is lost, to the `recovery` event, and to the first step that is reported after it. ZEROFLEET names the binary.
+is lost, to the `recovery` event, and to the first step that is reported after it. With --stop the rank gets SIGSTOP instead, which only the
+heartbeat timeout tells. ZEROFLEET names the binary.
 """
 import argparse
 import json
@@ -70,15 +71,15 @@ class Watched:
                 if b"\0worker\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-def kill_a_rank(run, draw, lost):
-    """Kills workers until one was a rank and no spare, so that more than `lost` recoveries have begun. The time of that kill."""
+def kill_a_rank(run, draw, lost, number):
+    """Kills (or stops) workers until one was a rank and no spare, so that more than `lost` recoveries have begun. The time of that kill."""
     def spares_lost():
         return run.count(run.log, "lost spare") + run.count(run.log, "ended before it had joined")
 
     while True:
         spares = spares_lost()
         began = time.monotonic()
-        os.kill(draw.choice(run.workers()), signal.SIGKILL)
+        os.kill(draw.choice(run.workers()), number)
         while spares_lost() == spares:
             if run.count(run.log, "; recovering") > lost:
                 return began
@@ -87,13 +88,13 @@ def kill_a_rank(run, draw, lost):
             time.sleep(0.002)
 
 
-def measure(run, draw):
+def measure(run, draw, number):
     """Seconds from one kill to: the line, the recovery, the first step."""
     recoveries, lost = run.count(run.report, '"event":"recovery"'), run.count(run.log, "; recovering")
     # A rank that is lost time and again after one step would end the run.
     run.await_count(run.report, '"event":"checkpoint"', run.count(run.report, '"event":"checkpoint"') + 1)
     run.await_count(run.report, '"event":"step"', run.count(run.report, '"event":"step"') + draw.randint(1, 8))
-    began = kill_a_rank(run, draw, lost)
+    began = kill_a_rank(run, draw, lost, number)
     noticed = run.await_count(run.log, "; recovering", lost + 1)
     recovered = run.await_count(run.report, '"event":"recovery"', recoveries + 1)
     steps = run.count(run.report, '"event":"step"')
@@ -122,6 +123,7 @@ def goodput(run, draw, every, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--stop", action="store_true", help="SIGSTOP instead of SIGKILL")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--spares", type=int, default=0)
     parser.add_argument("--snapshots", type=int, default=0, metavar="K",
@@ -145,14 +147,15 @@ def main():
                 share, kills = goodput(run, draw, options.every, options.seconds)
                 print(f"{kills} kills in {options.seconds:.0f} s, one each {options.every:g} s: goodput {100 * share:.1f}%")
                 return
-            figures = [measure(run, draw) for _ in range(options.kills)]
+            number = signal.SIGSTOP if options.stop else signal.SIGKILL
+            figures = [measure(run, draw, number) for _ in range(options.kills)]
         finally:
             run.process.send_signal(signal.SIGTERM)
             run.process.wait(60)
     if options.json:
         print(json.dumps(figures))
         return
-    print(f"kill -9 of one of {config['parallel']['workers']} ranks, {options.kills} times, seconds from the signal to:")
+    print(f"{number.name} to one of {config['parallel']['workers']} ranks, {options.kills} times, seconds from the signal to:")
     for part, title in (("lost", "the line that names the rank"), ("recovery", "training again"), ("first_step", "a finished step")):
         values = sorted(each[part] for each in figures)
         print(f"  {title:30} median {statistics.median(values):6.3f}   p99 {values[min(len(values) - 1, int(0.99 * len(values)))]:6.3f}   "
