@@ -55,7 +55,9 @@ absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::stri
       if (good) rollback.*key.value = entry[key.name].get<int64_t>();
       good = good && rollback.*key.value >= key.smallest && rollback.*key.value <= kMostSamples;
     }
-    good = good && rollback.resumed_step < rollback.step && rollback.first_sample <= rollback.end_sample;
+    // Of what a running fleet told a coordinator that had lost its state, only the samples are known: step 0.
+    good = good && (rollback.step == 0 || rollback.resumed_step < rollback.step);
+    good = good && rollback.first_sample <= rollback.end_sample;
     if (!good) return Damaged(path, "holds a rollback that cannot be");
     rollback.cause = entry[kCauseKey].get<std::string>();
   }

@@ -96,6 +96,13 @@ TEST_F(CoordinatorStateTest, ARollbackToTheStepThatDivergedIsRefused) {
   EXPECT_EQ(ReadCoordinatorState(dir_).status().code(), absl::StatusCode::kDataLoss);
 }
 
+// What coordinator/divergence.cc makes of the samples that a running fleet leaves out.
+TEST_F(CoordinatorStateTest, ARollbackThatARunningFleetToldOfIsRead) {
+  const coordinator::CoordinatorState state{9, 200, {{0, 0, 3200, 3360, "told"}}};
+  ASSERT_TRUE(WriteCoordinatorState(dir_, state).ok());
+  EXPECT_EQ(ReadCoordinatorState(dir_).value().rollbacks, state.rollbacks);
+}
+
 TEST_F(CoordinatorStateTest, ALaterFormatIsRefused) {
   absl::Status status = StatusOfText("{\"format_version\": 3, \"generation\": 1, \"last_committed_step\": 1}");
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);

@@ -57,7 +57,7 @@ class DivergenceIsLeftOut(fleet.FleetTest):
         entry = {"step": 0, "resumed_step": 0, "first_sample": rollback["first_sample"],
                  "end_sample": rollback["first_sample"] + rollback["skipped_samples"], "cause": "told"}
         (state / "coordinator.json").write_text(json.dumps(
-            {"format_version": 2, "generation": 1, "last_committed_step": -1, "rollbacks": [entry]}))
+            {"format_version": 2, "generation": 2, "last_committed_step": -1, "rollbacks": [entry]}))
         run = self.train(self.run_config("told"))
         self.assertEqual(run.of("rollback"), [])
         return run

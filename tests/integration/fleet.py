@@ -80,6 +80,15 @@ class Run:
         return [line for line in self.err.splitlines() if line.startswith("zerofleet: ")]
 
 
+def told(pid):
+    """What a process is, and what it waits for."""
+    try:
+        place = pathlib.Path("/proc", str(pid))
+        return (pid, (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(), (place / "wchan").read_text())
+    except OSError:
+        return (pid, "gone by now", "")
+
+
 class FleetTest(unittest.TestCase):
     """A test with its own work folder, and a check that it leaves no process behind."""
 
@@ -193,7 +202,7 @@ class FleetTest(unittest.TestCase):
         deadline = time.monotonic() + 30
         while self.leftovers() and time.monotonic() < deadline:
             time.sleep(0.05)
-        self.assertEqual(self.leftovers(), [], "processes outlived the command")
+        self.assertEqual([told(pid) for pid in self.leftovers()], [], "processes outlived the command")
 
     def end_leftovers(self):
         for pid in self.leftovers():
