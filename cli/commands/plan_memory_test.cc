@@ -82,6 +82,7 @@ TEST(PlanMemory, TellsWhatEveryKindOfCheckpointingTakes) {
 
 TEST(PlanMemory, TellsWhatPartitionAndOffloadTake) {
   v1::Config config = ConfigOf(2, 2);
+  config.set_device("cpu");
   config.mutable_parallel()->set_tensor(2);
   config.mutable_model()->set_layers(8);
   config.mutable_activation()->set_checkpointing("block");

@@ -364,14 +364,19 @@ TEST_F(WorkerRunTest, ASurvivorWhoseMemoryHasChangedTakesItsCopy) {
   config.mutable_evaluate()->set_every_steps(0);
   config.mutable_restart()->set_max_per_rank(1);
   const std::vector<double> whole = Run(config).Losses();
-  ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
   config.mutable_checkpoint()->set_snapshot_every_steps(2);
   config.mutable_checkpoint()->set_replicate(1);
   const auto create = [&](int worker, const FaultTime&) -> std::unique_ptr<device::Device> {
     if (worker == 2) return std::make_unique<ForgetfulCpu>();
     return std::make_unique<KnownCpu>(int64_t{1} << 40);
   };
-  const Replacement outcome = RunWithAReplacement(config, /*breaks=*/true, create);
+  // Where the loss comes between a survivor's snapshot and its copy, all start again; that has the same bits, too.
+  Replacement outcome;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());
+    outcome = RunWithAReplacement(config, /*breaks=*/true, create);
+    if (!outcome.recoveries.empty() && outcome.recoveries[0].resumed_step() > 0) break;
+  }
   ExpectTheBitsOf(whole, outcome);
   EXPECT_THAT(outcome.notices, ::testing::Contains(::testing::AllOf(HasSubstr("has changed since: its XXH3-128 is "),
                                                                     HasSubstr("; taking its copy from worker 0"))));
