@@ -198,6 +198,18 @@ class FleetTest(unittest.TestCase):
                 alive.append(int(entry))
         return alive
 
+    def workers(self):
+        """Process ids of this test's workers, in the order in which they were started."""
+        pids = []
+        for pid in self.leftovers():
+            try:
+                words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
+            except FileNotFoundError:
+                continue  # it has just ended
+            if len(words) > 1 and words[1] == "worker":
+                pids.append(pid)
+        return sorted(pids)
+
     def assert_nothing_left(self):
         deadline = time.monotonic() + 30
         while self.leftovers() and time.monotonic() < deadline:

@@ -100,17 +100,6 @@ class RanksComeBack(fleet.FleetTest):
         self.assertIsNone(process.poll(), f"the run ended before {count} x {event}")
         self.fail(f"no {count} x {event} in {fleet.RUN_SECONDS} s")
 
-    def workers(self):
-        pids = []
-        for pid in self.leftovers():
-            try:
-                words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
-            except FileNotFoundError:
-                continue  # it has just ended
-            if len(words) > 1 and words[1] == "worker":
-                pids.append(pid)
-        return sorted(pids)
-
     def kill_one(self):
         """Of the workers that there are at the moment, if any."""
         for pid in self.draw.sample(self.workers(), 1) if self.workers() else []:

@@ -96,18 +96,6 @@ class TensorGroups(fleet.FleetTest):
         self.assertEqual(kills, [], "a rank was not killed in time")
         return fleet.Run(process.returncode, "", err, report)
 
-    def workers(self):
-        """By process id, which is the order of their ranks."""
-        pids = []
-        for pid in self.leftovers():
-            try:
-                words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().decode().split("\0")
-            except FileNotFoundError:
-                continue  # it has just ended
-            if len(words) > 1 and words[1] == "worker":
-                pids.append(pid)
-        return sorted(pids)
-
     def test_what_does_not_divide_is_refused_with_what_would_fit(self):
         config = self.in_parts(1, 3, "refused")
         run = self.train_anyhow(config)
