@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Under a limit to the device's memory the largest model grows from configuration to configuration as in the ZeRO paper.
+
+Plain data parallelism < P_os < P_os+g < P_os+g+p (ZeRO section 5, table 2), and C1 < C2 < C4 < C5 (table 3, figure 6). The largest is
+what `zerofleet plan` lets one expect: it trains, leaves less than 3% of the limit free, and one layer more is refused in one line with
+what is short and what would help; what it names first trains the model that was refused. The models are small, and so is the limit.
+"""
+import json
+import re
+
+import fleet
+
+LIMIT_BYTES = 20 << 20
+PAPER = {"DP": 0, "P_os": 1, "P_os+g": 2, "P_os+g+p": 3}
+CONFIGURATIONS = {"C1": (1, {}), "C2": (1, {"partition": True}), "C3": (2, {}), "C4": (2, {"partition": True}),
+                  "C5": (2, {"partition": True, "offload": "cpu"})}
+
+
+class LargestModel(fleet.FleetTest):
+    def limits(self, name):
+        return {"memory": {"device_limit": f"{LIMIT_BYTES >> 10}KiB"}, "checkpoint": {"dir": str(self.work / name)}}
+
+    def states_config(self, stage, layers):
+        """The states of the model are most of the memory."""
+        return self.config(model={"layers": layers, "hidden": 48, "heads": 4, "context": 16, "vocab": 256}, precision="bf16", steps=1,
+                           parallel={"zero_stage": stage, "workers": 2}, batch={"global_sequences": 2, "micro_sequences": 1},
+                           **self.limits(f"stage-{stage}-{layers}"))
+
+    def inputs_config(self, name, layers):
+        """In tensor groups of two, with a batch whose kept inputs weigh as much as the states."""
+        stage, activation = CONFIGURATIONS[name]
+        return self.config(model={"layers": layers, "hidden": 48, "heads": 4, "context": 32, "vocab": 256}, precision="bf16", steps=1,
+                           parallel={"zero_stage": stage, "workers": 4, "tensor": 2}, activation={"checkpointing": "block", **activation},
+                           batch={"global_sequences": 64, "micro_sequences": 32}, **self.limits(f"{name}-{layers}"))
+
+    def planned(self, config):
+        plan = self.run_command("plan", self.write_config(config), "--json")
+        self.assertEqual(plan.code, 0, plan.err)
+        document = json.loads(plan.out)
+        return sum(document["rank_memory"]["device"].values()), document["parameters"]
+
+    def largest(self, make):
+        """Layers and parameters: each layer takes as much as any other."""
+        few, many = 8, 24
+        at_few, at_many = self.planned(make(few))[0], self.planned(make(many))[0]
+        layers = few + (LIMIT_BYTES - at_few) * (many - few) // (at_many - at_few)
+        return layers, self.planned(make(layers))[1]
+
+    def check_largest(self, name, make, layers):
+        run = self.train(make(layers))
+        for rank in run.of("end")[0]["ranks"]:
+            used = sum(each["peak"] for each in rank["memory"]["device"].values())
+            self.assertLessEqual(used, LIMIT_BYTES, name)
+            self.assertGreater(used, 0.97 * LIMIT_BYTES, f"{name}: more would fit")
+        self.refused(make(layers + 1))
+
+    def refused(self, config):
+        refused = self.train_anyhow(config)
+        self.assertEqual(refused.code, 2, refused.err)
+        lines = refused.error_lines()
+        self.assertEqual(len(lines), 1, refused.err)
+        self.assertRegex(lines[0], rf"memory\.device_limit: a worker needs .* more than {LIMIT_BYTES >> 10}KiB; raise it, or use ")
+        return lines[0]
+
+    def assert_order(self, sizes, *names):
+        ordered = [sizes[name] for name in names]
+        self.assertEqual(ordered, sorted(set(ordered)), f"{names}: {ordered}")
+
+    def test_stages(self):
+        layers, sizes = {}, {}
+        for name, stage in PAPER.items():
+            layers[name], sizes[name] = self.largest(lambda count: self.states_config(stage, count))
+        self.assert_order(sizes, "DP", "P_os", "P_os+g", "P_os+g+p")
+        for name in PAPER if fleet.full_size() else ("DP", "P_os+g"):
+            self.check_largest(name, lambda count: self.states_config(PAPER[name], count), layers[name])
+        line = self.refused(self.states_config(PAPER["DP"], layers["P_os+g+p"]))
+        helps = re.search(r"or use parallel\.zero_stage: (\d)", line)
+        self.assertIsNotNone(helps, line)
+        helped = self.states_config(int(helps[1]), layers["P_os+g+p"])
+        helped["checkpoint"]["dir"] += "-helped"
+        self.train(helped)
+
+    def test_configurations(self):
+        layers, sizes = {}, {}
+        for name in CONFIGURATIONS:
+            layers[name], sizes[name] = self.largest(lambda count: self.inputs_config(name, count))
+        self.assert_order(sizes, "C1", "C2", "C4", "C5")
+        self.assert_order(sizes, "C1", "C3", "C4")
+        for name in CONFIGURATIONS if fleet.full_size() else ("C1", "C5"):
+            self.check_largest(name, lambda count: self.inputs_config(name, count), layers[name])
+
+
+if __name__ == "__main__":
+    fleet.main()
