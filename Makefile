@@ -7,7 +7,7 @@ BUILD := build
 # Compilers of a gRPC client take about 1 GiB each; one job per core suits machines with 2 GiB per core.
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup build demo check test test-kubernetes mutants chaos chaos-kill-points bench lint docs format clean help
+.PHONY: all setup build demo check test test-kubernetes mutants chaos chaos-kill-points bench image lint docs format clean help
 
 all: build
 
@@ -56,6 +56,9 @@ chaos-kill-points: setup ## kills a process of a small fleet at each named point
 
 bench: build ## times one training step of GPT-2 124M and shows the GEMM peak next to it
 	$(BUILD)/zerofleet bench step
+
+image: ## builds the container image with docker, podman or buildah; DEVICE=cuda, TARGET=debug, BASE=debootstrap
+	@DEVICE='$(DEVICE)' TARGET='$(TARGET)' BASE='$(BASE)' IMAGE='$(IMAGE)' JOBS='$(JOBS)' scripts/image.sh
 
 lint: ## checks formatting, clang-tidy's rules, scripts, YAML and links
 	@scripts/setup.sh build lint

@@ -11,6 +11,7 @@
 #   scripts/setup.sh cuda             nvcc 13.0 and the headers of cuBLASLt, cuDNN and NCCL, from their Python packages into
 #                                     build/cuda; nothing where a toolkit with all of them is installed
 #   scripts/setup.sh cuda-libraries   also NVIDIA's libraries themselves, for -DZEROFLEET_BUNDLE_CUDA=ON
+#   scripts/setup.sh list build       the names of the packages of a set, and installs nothing
 #
 # Debian packages need root, or sudo. To add a package, add its line to the list of the set that uses it.
 set -eu
@@ -96,6 +97,11 @@ install_cuda() {
   (cd "$root" && python3 scripts/cuda_toolkit.py build/cuda "$@")
 }
 
+if [ "${1:-}" = list ]; then
+  shift
+  for set_name in "$@"; do packages_of "$set_name" || exit 2; done
+  exit
+fi
 for set_name in "$@"; do packages_of "$set_name" >/dev/null || exit 2; done
 
 if ! command -v apt-get >/dev/null; then

@@ -267,6 +267,30 @@ class Chart(unittest.TestCase):
         self.needs(helm=True, libraries=False)
         self.assertEqual(update.MANIFEST.read_text(), update.manifest(), "run tests/kubernetes/update.py")
 
+    # --- what the image has
+
+    def test_the_image_is_as_the_chart_needs_it(self):
+        dockerfile = (ROOT / "docker" / "Dockerfile").read_text()
+        values, helpers = (CHART / "values.yaml").read_text(), (CHART / "templates" / "_helpers.tpl").read_text()
+        version = re.search(r"project\(zerofleet VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
+        user = [re.search(rf"(?m)^{key}: (\d+)$", helpers).group(1) for key in ("runAsUser", "runAsGroup")]
+        ports = re.findall(r"(?m)^  port: (\d+)$", values)
+        self.assertEqual(len(ports), 3)
+        self.assertIn(f"USER = {user[0]} ", (ROOT / "docker" / "rootfs.py").read_text())
+        for image in dockerfile.split("\nFROM ")[2:]:
+            self.assertEqual(re.findall(r"(?m)^USER (.*)$", image), [":".join(user)])
+            self.assertEqual(re.findall(r"(?m)^ENTRYPOINT (.*)$", image), ['["/opt/zerofleet/bin/zerofleet"]'])
+            # What a chart's pod mounts is not in its way, and `kubectl exec POD -- zerofleet` finds it.
+            self.assertRegex(image, r"(?m)^ENV PATH=/opt/zerofleet/bin\b")
+        runtime = dockerfile.split("\nFROM ")[-1]
+        self.assertTrue(runtime.startswith("scratch AS runtime\n"), "the last stage is what is built when none is named")
+        self.assertEqual(sorted(re.search(r"(?m)^EXPOSE (.*)$", runtime).group(1).split()), sorted(ports))
+        self.assertEqual(re.search(r"(?m)^ARG VERSION=(.*)$", runtime).group(1), version)
+        chart = (CHART / "Chart.yaml").read_text()
+        self.assertIn(f"\nappVersion: {version}\n", chart)
+        self.assertRegex(values, r"(?m)^  repository: zerofleet$")
+        self.assertIn("image=${IMAGE:-zerofleet:$version$suffix}", (ROOT / "scripts" / "image.sh").read_text())
+
     # --- what the product has
 
     def test_the_product_has_every_flag(self):

@@ -1,5 +1,5 @@
-"""Archives of two images for the cluster, without a registry: the product, from the installed bundle and this machine's glibc,
-and the process that holds a pod's namespaces.
+"""Archives of two images for the cluster, without a registry: the product, from the installed bundle, and the process that
+holds a pod's namespaces.
 """
 import hashlib
 import io
@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import tempfile
 
+ROOTFS = pathlib.Path(__file__).resolve().parent.parent.parent / "docker" / "rootfs.py"
 PAUSE = "#include <unistd.h>\n#include <signal.h>\nstatic void end(int s) { _exit(s != SIGTERM); }\n" \
         "int main() { signal(SIGTERM, end); signal(SIGCHLD, SIG_IGN); for (;;) pause(); }\n"
 
@@ -37,22 +38,9 @@ def pause(path, name):
 
 
 def product(path, name, bundle):
-    """Debian's merged /usr, with nothing in it but glibc's libraries."""
-    listed = subprocess.run(["dpkg", "-L", "libc6"], capture_output=True, text=True, check=True).stdout.split()
-    glibc = [pathlib.Path(each) for each in listed if ".so" in each and pathlib.Path(each).is_file()]
-
-    def fill(tar):
-        for folder in ("tmp", "proc", "dev", "sys", "etc", "usr/lib", "usr/lib64"):
-            entry = tarfile.TarInfo(folder)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
-            tar.addfile(entry)
-        for link, target in (("lib", "usr/lib"), ("lib64", "usr/lib64")):
-            entry = tarfile.TarInfo(link)
-            entry.type, entry.linkname = tarfile.SYMTYPE, target
-            tar.addfile(entry)
-        for file in glibc:
-            place = str(file).lstrip("/")
-            tar.add(file.resolve(), place if place.startswith("usr/") else "usr/" + place)
-        tar.add(bundle, "opt/zerofleet")
-    archive(path, name, {"Entrypoint": ["/opt/zerofleet/bin/zerofleet"], "User": "65532:65532", "WorkingDir": "/tmp",
-                         "Env": ["PATH=/opt/zerofleet/bin:/usr/bin:/bin"]}, fill)
+    """The product's image as docker/Dockerfile makes it of a bundle."""
+    with tempfile.TemporaryDirectory() as work:
+        root = pathlib.Path(work) / "root"
+        subprocess.run([str(ROOTFS), str(bundle), str(root)], check=True)
+        archive(path, name, {"Entrypoint": ["/opt/zerofleet/bin/zerofleet"], "User": "65532:65532", "WorkingDir": "/work",
+                             "Env": ["PATH=/opt/zerofleet/bin"]}, lambda tar: tar.add(root, "."))

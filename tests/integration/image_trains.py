@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""The root of the product's image, as docker/rootfs.py lays it out: a run trains in it as the image's user, nothing else can be
+started in it, and every library in it is in its list of packages.
+
+Running in it needs root and mounts; the rest does not.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import fleet
+
+BUILD = pathlib.Path(fleet.BINARY).resolve().parent
+USER = "65532:65532"
+LARGEST_IMAGE_BYTES = 150_000_000
+# Runs its arguments in $1, with what a container has besides its image.
+CONTAINED = 'root=$1; shift; mount --rbind /dev "$root/dev" && mount -t proc none "$root/proc" && mount --rbind /sys "$root/sys" && ' \
+            f'mount -t tmpfs none "$root/tmp" && exec chroot --userspec={USER} "$root" "$@"'
+
+
+class ImageTrains(fleet.FleetTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not shutil.which("dpkg-query"):
+            raise unittest.SkipTest("SKIPPED: the image's root is made of Debian's packages")
+        cls.made = pathlib.Path(tempfile.mkdtemp(prefix="zerofleet-image-"))
+        cls.addClassCleanup(shutil.rmtree, cls.made, ignore_errors=True)
+        subprocess.run(["cmake", "--install", str(BUILD), "--component", "zerofleet", "--prefix", str(cls.made / "bundle")], check=True,
+                       stdout=subprocess.DEVNULL)
+        cls.root = cls.made / "root"
+        subprocess.run([str(fleet.ROOT / "docker" / "rootfs.py"), str(cls.made / "bundle"), str(cls.root), "--revision", "abc"],
+                       check=True)
+
+    def document(self):
+        return json.loads((self.root / "usr" / "share" / "sbom" / "zerofleet.spdx.json").read_text())
+
+    def test_nothing_but_the_product_can_be_started(self):
+        programs = [path for path in self.root.rglob("*") if path.is_file() and not path.is_symlink() and os.access(path, os.X_OK)]
+        names = {str(path.relative_to(self.root)) for path in programs if ".so" not in path.name}
+        self.assertEqual(names, {"opt/zerofleet/bin/zerofleet"})
+        self.assertFalse([path for path in self.root.rglob("*") if path.is_file() and path.stat().st_mode & 0o6000])
+
+    def test_it_is_small(self):
+        size = sum(path.stat().st_size for path in self.root.rglob("*") if path.is_file() and not path.is_symlink())
+        self.assertLess(size, LARGEST_IMAGE_BYTES)
+
+    def test_every_library_is_in_the_list_of_packages(self):
+        document = self.document()
+        self.assertEqual(document["spdxVersion"], "SPDX-2.3")
+        packages = {package["SPDXID"]: package for package in document["packages"]}
+        self.assertEqual(len(packages), len(document["packages"]), "an identifier is used twice")
+        for identifier, package in packages.items():
+            self.assertRegex(identifier, r"^SPDXRef-[A-Za-z0-9.-]+$")
+            self.assertLessEqual({"name", "versionInfo", "downloadLocation", "licenseConcluded"}, package.keys())
+        related = {}
+        for each in document["relationships"]:
+            related.setdefault(each["relationshipType"], set()).update((each["spdxElementId"], each["relatedSpdxElement"]))
+        self.assertLessEqual(set().union(*related.values()), packages.keys() | {"SPDXRef-DOCUMENT"})
+        self.assertIn("SPDXRef-nlohmann-json3-dev", related["BUILD_DEPENDENCY_OF"])  # all of it is headers
+        libraries = {path.name for folder in ("usr/lib", "opt/zerofleet/lib") for path in (self.root / folder).rglob("*.so*")}
+        # Whose they are by dpkg's own account, found by name.
+        found = subprocess.run(["dpkg-query", "--search", *(f"*/{name}" for name in libraries)], capture_output=True, text=True, check=True)
+        contained = {packages[identifier]["name"] for identifier in related["CONTAINS"]}
+        listed = {pathlib.Path(file).name for owner, file in re.findall(r"(?m)^([^:, ]+).*: (/.*)$", found.stdout) if owner in contained}
+        self.assertFalse(libraries - listed, "libraries of packages that are not listed")
+        for name in contained - {"zerofleet"}:
+            self.assertRegex((self.root / "var/lib/dpkg/status.d" / name).read_text(), rf"(?m)^Package: {re.escape(name)}$")
+            self.assertTrue((self.root / "usr/share/doc" / name / "copyright").stat().st_size > 0)
+
+    def test_a_run_trains_in_it(self):
+        if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
+                                               capture_output=True).returncode != 0:
+            self.skipTest("SKIPPED: running in another root needs root, and mounts")
+        work = self.root / "work"
+        (work / "README.md").write_text(fleet.english_like_text(20_000))
+        shutil.copy(fleet.ROOT / "examples" / "tiny.yaml", work)
+        ran = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", CONTAINED, "sh", str(self.root),
+                              "/opt/zerofleet/bin/zerofleet", "train", "/work/tiny.yaml", "--set", "steps=5", "--set",
+                              "data.train=[/work/README.md]", "--set", "checkpoint.dir=/work/checkpoints", "--report", "/work/report.jsonl"],
+                             capture_output=True, text=True, timeout=fleet.RUN_SECONDS, env={"HOME": "/work"})
+        self.assertEqual(ran.returncode, 0, ran.stderr[-2000:])
+        events = [json.loads(line) for line in (work / "report.jsonl").read_text().splitlines()]
+        self.assertEqual(sum(event["event"] == "step" for event in events), 5)
+        saved = work / "checkpoints" / "step-00000005" / "manifest.json"
+        self.assertEqual(saved.stat().st_uid, int(USER.split(":")[0]))
+
+
+if __name__ == "__main__":
+    fleet.main()
