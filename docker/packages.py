@@ -30,6 +30,8 @@ def dpkg(*arguments):
 def debian_packages(names):
     """Installed packages of Debian."""
     names = sorted(names)
+    if not names:
+        return set()  # dpkg would show all
     shown = dpkg("--status", *names)
     if shown.returncode != 0:
         raise Unknown(shown.stderr.strip().splitlines()[0])
