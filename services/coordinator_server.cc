@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "coordinator/status_view.h"
 #include "services/checkpoint_store.h"
 #include "services/coordinator_loop.h"
 #include "services/coordinator_metrics.h"
@@ -21,23 +22,30 @@ namespace {
 // How long the last messages may take to leave, and the calls then cut off to end.
 constexpr absl::Duration kDrain = absl::Seconds(5);
 constexpr double kShutdownSeconds = 1;
+// Of a larger fleet the page does not show who owns what: that alone would be megabytes.
+constexpr int kMostRanksShown = 64;
 
-CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& store, CoordinatorMetrics* metrics) {
+CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& store, CoordinatorMetrics* metrics,
+                           RunHistory& history) {
   CoordinatorHooks hooks;
   hooks.persist = [dir = options.state_dir](const coordinator::CoordinatorState& state) {
     return WriteCoordinatorState(dir, state);
   };
   hooks.set_aside = [&store](const std::string& step_dir) { return store.SetAside(step_dir); };
   hooks.keep_flight = [dir = options.state_dir](const v1::Flight& flight) { return WriteFlight(dir, flight); };
-  hooks.commit = [clock = options.clock, &store, metrics](const v1::CheckpointManifest& manifest) {
+  hooks.commit = [clock = options.clock, &store, metrics, &history](const v1::CheckpointManifest& manifest) {
     int64_t now = absl::ToUnixSeconds(clock->Now());
     absl::StatusOr<coordinator::CommittedStep> committed = store.Commit(manifest, now);
     if (committed.ok() && metrics != nullptr) metrics->SetLastCommit(now);
+    if (committed.ok()) history.last_commit_unix_seconds = now;
     return committed;
   };
   hooks.discard = [&store](const coordinator::DiscardSave& discard) { store.Discard(discard); };
-  hooks.observe = [metrics](const coordinator::Fleet& fleet, double now) {
+  hooks.observe = [metrics, &history](const coordinator::Fleet& fleet, double now) {
     if (metrics != nullptr) metrics->Observe(fleet, now);
+    history.goodput = coordinator::GoodputRatio(fleet, now);
+    const v1::StepEvent& step = fleet.last_step_event;
+    if (step.step() > 0) history.losses.Add({step.step(), step.loss(), step.tokens_per_second()});
   };
   hooks.logs = [logger = options.logger](LogLevel level) { return logger != nullptr && logger->Logs(level); };
   hooks.log = [logger = options.logger](LogLevel level, const std::string& line) {
@@ -48,7 +56,8 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
 
 }  // namespace
 
-CoordinatorServer::CoordinatorServer(bool supervised) : supervised_(supervised) {}
+CoordinatorServer::CoordinatorServer(bool supervised, std::string run, const Clock& clock)
+    : supervised_(supervised), run_(std::move(run)), clock_(clock) {}
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(const CoordinatorOptions& options) {
   ZF_ASSIGN_OR_RETURN(coordinator::CoordinatorState state, ReadCoordinatorState(options.state_dir));
@@ -75,14 +84,16 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   // A fleet of the newest generation may be running, and about to commit.
   if (parameters.previous_generation > 0) store->RemoveUnfinished(parameters.previous_generation - 1);
 
-  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(options.supervised));
+  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(options.supervised, options.run, *options.clock));
   server->store_ = std::move(store);
+  server->history_.last_commit_unix_seconds = plan.newest_unix_seconds;
   if (options.registry != nullptr) {
     server->metrics_ = std::make_unique<CoordinatorMetrics>(*options.registry);
     server->metrics_->SetLastCommit(plan.newest_unix_seconds);
   }
   server->loop_ = std::make_unique<CoordinatorLoop>(
-      std::move(parameters), MakeHooks(options, *server->store_, server->metrics_.get()), *options.clock);
+      std::move(parameters), MakeHooks(options, *server->store_, server->metrics_.get(), server->history_),
+      *options.clock);
   server->service_ = std::make_unique<CoordinatorService>(*server->loop_, AccessControl(options.access));
   GrpcServerOptions grpc_options;
   grpc_options.listen = options.listen;
@@ -142,6 +153,20 @@ absl::Status CoordinatorServer::Wait() {
 
 absl::Status CoordinatorServer::Follow(const std::function<void(const v1::Event&)>& on_event) {
   return loop_->events().Follow(on_event);
+}
+
+StatusPicture CoordinatorServer::Picture() {
+  StatusPicture picture;
+  v1::GetStatusRequest request;
+  request.set_partitions(loop_->world_size() <= kMostRanksShown);
+  request.set_flight(true);
+  picture.status = loop_->GetStatus(request);
+  picture.run = run_;
+  picture.losses = history_.losses.points();
+  picture.goodput = history_.goodput;
+  picture.now_unix_seconds = absl::ToUnixSeconds(clock_.Now());
+  picture.last_commit_unix_seconds = history_.last_commit_unix_seconds;
+  return picture;
 }
 
 void CoordinatorServer::Stop(const std::string& reason) { loop_->Stop(reason); }

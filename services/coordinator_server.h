@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "services/access.h"
 #include "services/logging.h"
+#include "services/status_page.h"
 #include "services/tls.h"
 #include "zerofleet/v1/config.pb.h"
 #include "zerofleet/v1/events.pb.h"
@@ -70,6 +71,9 @@ class CoordinatorServer {
   // losing none: events wait in memory while `on_event` is slow. ResourceExhausted if more than fit had to wait.
   absl::Status Follow(const std::function<void(const v1::Event&)>& on_event);
 
+  // What the status page shows now. From any thread.
+  StatusPicture Picture();
+
   // As the Stop call: an orderly stop, idempotent. From any thread.
   void Stop(const std::string& reason);
 
@@ -77,13 +81,16 @@ class CoordinatorServer {
   void Abandon(const std::string& reason);
 
  private:
-  explicit CoordinatorServer(bool supervised);
+  CoordinatorServer(bool supervised, std::string run, const Clock& clock);
 
   // On a thread of its own: makes the checkpoint directory `dir` anew if it is removed under the run, and ends the run
   // if it is replaced.
   void WatchDirectory(const std::string& dir, absl::Duration interval);
 
   const bool supervised_;
+  const std::string run_;
+  const Clock& clock_;
+  RunHistory history_;
   std::atomic<bool> abandoned_ = false;
   std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<CoordinatorMetrics> metrics_;

@@ -9,11 +9,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <map>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "services/address.h"
@@ -31,6 +34,12 @@ struct Page {
 // One connection each: as many slow clients leave a thread for a probe. An idle thread costs its stack's first pages.
 constexpr int kThreads = 16;
 
+// What a browser may do with a page: load the endpoint's own styles and scripts, and keep nothing.
+constexpr char kForBrowsers[] =
+    "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer"
+    "\r\nContent-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -41,8 +50,9 @@ class PageHandler : public CivetHandler {
 
   bool handleGet(CivetServer*, mg_connection* connection) override {
     const Page page = make_();
-    const std::string head = absl::StrCat("HTTP/1.1 ", page.status, "\r\nContent-Type: ", page.content_type,
-                                          "\r\nContent-Length: ", page.body.size(), "\r\nConnection: close\r\n\r\n");
+    const std::string head =
+        absl::StrCat("HTTP/1.1 ", page.status, "\r\nContent-Type: ", page.content_type,
+                     "\r\nContent-Length: ", page.body.size(), kForBrowsers, "\r\nConnection: close\r\n\r\n");
     mg_write(connection, head.data(), head.size());
     mg_write(connection, page.body.data(), page.body.size());
     return true;
@@ -111,7 +121,9 @@ struct MetricsExporter::Impl {
 
   prometheus::Registry registry;
   const std::unique_ptr<CivetHandler> metrics, health, readiness;
-  Address address;  // listened on
+  absl::Mutex mutex;
+  std::map<std::string, std::unique_ptr<CivetHandler>> pages ABSL_GUARDED_BY(mutex);  // added later, by path
+  Address address;                                                                    // listened on
   std::unique_ptr<CivetServer> server;
 };
 
@@ -142,6 +154,23 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Me
   impl->server->addHandler("/healthz$", impl->health.get());
   impl->server->addHandler("/readyz$", impl->readiness.get());
   return std::unique_ptr<MetricsExporter>(new MetricsExporter(std::move(impl)));
+}
+
+void MetricsExporter::AddPage(const std::string& name, const char* content_type, std::function<std::string()> make) {
+  auto handler = std::make_unique<PageHandler>([content_type, make = std::move(make)] {
+    return Page{"200 OK", content_type, make()};
+  });
+  const std::string path = absl::StrCat("/", name, "$");
+  impl_->server->addHandler(path, handler.get());
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->pages[path] = std::move(handler);
+}
+
+void MetricsExporter::RemovePage(const std::string& name) {
+  const std::string path = absl::StrCat("/", name, "$");
+  impl_->server->removeHandler(path);  // waits for requests that it is answering
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->pages.erase(path);
 }
 
 int MetricsExporter::port() const { return impl_->address.port; }

@@ -1,4 +1,5 @@
-// The one HTTP endpoint of a process: /metrics for Prometheus, /healthz and /readyz for probes.
+// The one HTTP endpoint of a process: /metrics for Prometheus, /healthz and /readyz for probes, and what else the
+// process shows.
 #ifndef ZEROFLEET_SERVICES_METRICS_EXPORTER_H_
 #define ZEROFLEET_SERVICES_METRICS_EXPORTER_H_
 
@@ -33,6 +34,11 @@ class MetricsExporter {
   ~MetricsExporter();
 
   int port() const;
+
+  // Also answers GET /NAME, with what `make` returns. `make` is called from the server's threads for each request,
+  // until RemovePage has returned.
+  void AddPage(const std::string& name, const char* content_type, std::function<std::string()> make);
+  void RemovePage(const std::string& name);
 
   // What /metrics shows; lives as long as the exporter.
   prometheus::Registry& registry();

@@ -95,6 +95,22 @@ TEST(MetricsExporter, HasNothingElse) {
   }
 }
 
+TEST(MetricsExporter, ServesPagesUntilTheyAreRemoved) {
+  const auto exporter = Started();
+  int made = 0;
+  exporter->AddPage("status", "text/html; charset=utf-8", [&made] { return absl::StrCat("picture ", ++made); });
+  const std::string answer = Get(exporter->port(), "/status");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Content-Type: text/html; charset=utf-8\r\n"));
+  // Nothing that a worker said about itself may run in a browser.
+  EXPECT_THAT(answer, HasSubstr("Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self';"));
+  EXPECT_THAT(answer, HasSubstr("\r\n\r\npicture 1"));
+  EXPECT_THAT(Get(exporter->port(), "/status"), HasSubstr("picture 2"));
+  exporter->RemovePage("status");
+  EXPECT_THAT(Get(exporter->port(), "/status"), StartsWith("HTTP/1.1 4"));
+  EXPECT_EQ(made, 2);
+}
+
 // Clients that send half a request hold up nobody: the probe is answered while all of them still wait.
 TEST(MetricsExporter, ProbesAreAnsweredBesideSlowClients) {
   constexpr int kNever = 3'600'000;

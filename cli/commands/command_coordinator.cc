@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <thread>
@@ -25,6 +26,7 @@
 #include "services/coordinator_server.h"
 #include "services/logging.h"
 #include "services/metrics_exporter.h"
+#include "services/status_page.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -97,6 +99,26 @@ class RunFollower {
   std::thread thread_;  // last: it uses the others
 };
 
+// The status page beside the metrics, as long as both are there.
+class ServedStatusPage {
+ public:
+  ServedStatusPage(services::MetricsExporter& exporter, services::CoordinatorServer& server) : exporter_(exporter) {
+    exporter.AddPage(kPage, "text/html; charset=utf-8",
+                     [&server] { return services::StatusPageHtml(server.Picture()); });
+    exporter.AddPage(services::kStatusStyleName, "text/css; charset=utf-8", services::StatusPageStyle);
+    exporter.AddPage(services::kStatusScriptName, "text/javascript; charset=utf-8", services::StatusPageScript);
+  }
+  ~ServedStatusPage() {
+    for (const char* name : {kPage, services::kStatusStyleName, services::kStatusScriptName})
+      exporter_.RemovePage(name);
+  }
+  ServedStatusPage(const ServedStatusPage&) = delete;
+
+ private:
+  static constexpr char kPage[] = "status";
+  services::MetricsExporter& exporter_;
+};
+
 // Serves the last state of the metrics for a while, so that a scrape sees how the run ended; a signal ends that.
 void Linger(double seconds, StopSignals& signals) {
   const absl::Time until = absl::Now() + absl::Seconds(seconds);
@@ -166,6 +188,8 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   }
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::CoordinatorServer> server,
                       services::CoordinatorServer::Start(options));
+  std::optional<ServedStatusPage> page;
+  if (exporter != nullptr) page.emplace(*exporter, *server);
   address.port = server->port();
   output.out << "listening on " << address.ToString() << std::endl;
   if (!flags.advertise.empty()) {
@@ -191,7 +215,9 @@ void AddCoordinatorCommand(CLI::App& app, CommandBody& body) {
       ->add_option("--advertise", flags->advertise,
                    "Name or address of this host that workers and operators connect to; printed at the start")
       ->type_name("HOST");
-  command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics on this port")
+  command
+      ->add_option("--metrics-port", flags->metrics_port,
+                   "Serve Prometheus metrics and the status page, /status, on this port")
       ->check(CLI::Range(1, 65535));
   command->add_option("--metrics-listen", flags->metrics_listen, "IP address to serve metrics on")
       ->capture_default_str();
