@@ -345,9 +345,18 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
 
 absl::Status CheckOffload(const ConfigDraft& draft) {
   const v1::OffloadConfig& offload = draft.config.offload();
-  if (offload.fraction() != 1) {
-    return draft.Error("offload.fraction", absl::StrCat("must be 1, got ", offload.fraction(),
-                                                        "; a part of the states on the device is not supported"));
+  if (!(offload.fraction() >= 0 && offload.fraction() <= 1)) {
+    return draft.Error("offload.fraction", absl::StrCat("must be a number from 0 to 1, got ", offload.fraction()));
+  }
+  if (offload.fraction() != 1 && offload.optimizer() == "none") {
+    return draft.Error("offload.fraction",
+                       absl::StrCat("must be left out without offload.optimizer: cpu, got ", offload.fraction()));
+  }
+  if (offload.fraction() != 1 && offload.delayed_update().after_steps() > 0) {
+    return draft.Error(
+        "offload.fraction",
+        absl::StrCat("must be 1 with offload.delayed_update.after_steps ", offload.delayed_update().after_steps(),
+                     ", got ", offload.fraction(), ": all parameters are updated late, so all states are on the host"));
   }
   if (offload.delayed_update().after_steps() > 0 && offload.optimizer() == "none") {
     return draft.Error(

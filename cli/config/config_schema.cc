@@ -53,7 +53,7 @@ constexpr KeyText kKeyTexts[] = {
     {"activation.offload", "cpu: the inputs that block and {every: n} keep wait in host memory."},
     {"offload", "What leaves the device's memory for the host's."},
     {"offload.optimizer", "cpu: the optimizer's states are kept and updated on the host; stages 1 to 3."},
-    {"offload.fraction", "Part of the optimizer's states that leaves the device."},
+    {"offload.fraction", "Part of the optimizer's states that leaves the device, 0 to 1."},
     {"offload.parameters", "Parameters stay on the device."},
     {"offload.delayed_update", "Updates one step late."},
     {"offload.delayed_update.after_steps", "Steps before updates are delayed by one; 0: none is."},

@@ -159,8 +159,12 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"offload.optimizer=cpu", "parallel.zero_stage=0"},
        "--set: offload.optimizer: cpu needs parallel.zero_stage 1, 2 or 3: in stage 0 every rank would copy and update "
        "the whole model on its host"},
-      {{"offload.fraction=0.5"},
-       "--set: offload.fraction: must be 1, got 0.5; a part of the states on the device is not supported"},
+      {{"offload.fraction=1.5"}, "--set: offload.fraction: must be a number from 0 to 1, got 1.5"},
+      {{"offload.fraction=auto"}, "--set: offload.fraction: must be a number, got \"auto\""},
+      {{"offload.fraction=0.5"}, "--set: offload.fraction: must be left out without offload.optimizer: cpu, got 0.5"},
+      {{"offload.optimizer=cpu", "offload.fraction=0.5", "offload.delayed_update.after_steps=40"},
+       "--set: offload.fraction: must be 1 with offload.delayed_update.after_steps 40, got 0.5: all parameters are "
+       "updated late, so all states are on the host"},
       {{"offload.delayed_update.after_steps=40"},
        "--set: offload.delayed_update.after_steps: must be 0 without offload.optimizer: cpu, got 40"},
       {{"offload.parameters=cpu"}, "--set: offload.parameters: cpu is not supported; use none"},

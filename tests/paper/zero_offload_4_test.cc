@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/device/cpu/cpu_device.h"
+#include "worker/zero/away_device_testing.h"
 #include "worker/zero/fleet_testing.h"
 
 namespace zerofleet::zero {
@@ -20,17 +20,6 @@ FleetSetup Small(int stage, int world_size, device::DType dtype) {
           .global_sequences = 6,
           .steps = 30};
 }
-
-// A device whose memory the host does not share, as far as the engine can tell: the update has a thread of its own.
-class AwayDevice : public device::CpuDevice {
- public:
-  AwayDevice() : device::CpuDevice(1) {}
-  bool host_addressable() const override { return false; }
-  device::Device& host() override { return host_; }
-
- private:
-  device::CpuDevice host_{1};
-};
 
 void ExpectTheSameBits(FleetSetup setup, const std::string& what) {
   setup.offload = false;

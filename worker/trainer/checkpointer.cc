@@ -72,7 +72,7 @@ void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcom
   snapshot_.Seal(snapshot_.Digest());
   absl::StatusOr<v1::ShardFile> file =
       checkpoint::WriteShard(partial_dir, rank_, layout_.partition().StoredRanges(layout_.options().rank),
-                             layout_.optimizer(), snapshot_.Vectors(static_cast<int>(state_.vectors().size())));
+                             layout_.optimizer(), snapshot_.Vectors(static_cast<int>(state_.vector_count())));
   outcome.set_ok(file.ok());
   outcome.set_write_seconds(clock_.MonotonicSeconds() - start);
   if (file.ok()) {

@@ -43,11 +43,10 @@ absl::StatusOr<int64_t> Snapshot::FillFrom(const zero::TrainingState& state, dev
                                            device::Stream& stream) {
   ZF_CHECK(held() == nullptr);
   std::byte* to = memory().data();
-  for (const device::Tensor& vector : state.vectors()) {
+  for (size_t v = 0; v < state.vector_count(); ++v) {
     for (const coordinator::PlacedRange& range : state.RangesToStore()) {
-      const int64_t bytes = range.elements() * device::DTypeBytes(vector.dtype);
-      device.Copy(stream, to, vector.Offset(range.offset).data, bytes);
-      to += bytes;
+      state.CopyOut(device, stream, v, range.offset, range.elements(), to);
+      to += range.elements() * state.ElementBytes(v);
     }
   }
   const int64_t filled = to - memory().data();
@@ -69,11 +68,10 @@ absl::Status Snapshot::CopyTo(zero::TrainingState& state, device::Device& device
                                             " has changed since: its XXH3-128 is ", found, ", it was ", seal_));
   }
   const std::byte* from = memory().data();
-  for (const device::Tensor& vector : state.vectors()) {
+  for (size_t v = 0; v < state.vector_count(); ++v) {
     for (const coordinator::PlacedRange& range : state.RangesToStore()) {
-      const int64_t bytes = range.elements() * device::DTypeBytes(vector.dtype);
-      device.Copy(stream, vector.Offset(range.offset).data, from, bytes);
-      from += bytes;
+      state.CopyIn(device, stream, v, range.offset, range.elements(), from);
+      from += range.elements() * state.ElementBytes(v);
     }
   }
   ZF_CHECK(from - memory().data() == held()->bytes());

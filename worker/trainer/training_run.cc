@@ -190,13 +190,12 @@ absl::Status TrainingRun::ReadShards(const std::string& step_dir, const v1::Chec
   zero::TrainingState& state = view_->engine->state();
   if (view_->spec.part().count > 1) state.Clear(device_.ops(), *view_->stream);  // the vocabulary's padding
   if (!same_optimizer) ZF_RETURN_IF_ERROR(view_->engine->Initialize(config_.seed()));
-  const optim::StateTensors& vectors = state.vectors();
   return checkpoint::LoadRanges(step_dir, manifest,
                                 checkpoint::StoredPlaces(spec_, manifest, view_->spec.ToWhole(state.RangesToLoad())),
                                 [&](int vector, int64_t offset, std::span<const float> values) {
                                   if (vector > 0 && !same_optimizer) return absl::OkStatus();
-                                  device_.Copy(*view_->stream, vectors[vector].Offset(offset).data, values.data(),
-                                               static_cast<int64_t>(values.size_bytes()));
+                                  state.CopyIn(device_, *view_->stream, static_cast<size_t>(vector), offset,
+                                               static_cast<int64_t>(values.size()), values.data());
                                   return view_->stream->Synchronize();
                                 });
 }

@@ -53,7 +53,8 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .snapshots = config.checkpoint().snapshot_every_steps() > 0,
           .replicas = config.checkpoint().replicate() > 0 && data.size() > 1,
           .offload = config.offload().optimizer() == "cpu",
-          .delays = config.offload().delayed_update().after_steps() > 0};
+          .delays = config.offload().delayed_update().after_steps() > 0,
+          .offload_fraction = config.offload().fraction()};
 }
 
 ViewParts::ViewParts(const Run& run, const parallel::Mesh& where, model::ModelSpec part,

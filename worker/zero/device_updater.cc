@@ -1,12 +1,40 @@
-// One op of the optimizer per unit; see device_updater.h. A failure of theirs sticks to the stream.
+// See device_updater.h. A failure of the ops sticks to the stream.
 #include "worker/zero/device_updater.h"
+
+#include <vector>
 
 #include "base/check.h"
 
 namespace zerofleet::zero {
 
+void UpdateOnDevice(const UpdaterParts& parts, const TrainingState& state, const device::StepControl* control,
+                    device::Tensor gradients, device::Tensor parameters) {
+  for (int u = 0; u < parts.layout.units(); ++u) {
+    const int64_t count = parts.layout.StaysOnDevice(u);
+    if (count == 0) continue;
+    const ZeroLayout::Piece piece = parts.layout.Updated(u);
+    const std::vector<device::DecaySegment> segments = state.Segments(u, 0, count);
+    parts.layout.optimizer().update(parts.device.ops(), parts.stream,
+                                    {.segments = segments,
+                                     .control = control,
+                                     .gradient = gradients.Offset(piece.gradient_offset),
+                                     .states = state.At(piece.state_offset),
+                                     .parameter = parameters.Offset(piece.parameter_offset)});
+  }
+}
+
+void PublishOnDevice(const UpdaterParts& parts, const TrainingState& state, device::Tensor parameters) {
+  for (int u = 0; u < parts.layout.units(); ++u) {
+    const int64_t count = parts.layout.StaysOnDevice(u);
+    if (count == 0) continue;
+    const ZeroLayout::Piece piece = parts.layout.Updated(u);
+    parts.device.ops().Convert(parts.stream, count, state.At(piece.state_offset)[0],
+                               parameters.Offset(piece.parameter_offset));
+  }
+}
+
 DeviceUpdater::DeviceUpdater(const UpdaterParts& parts)
-    : parts_(parts), state_(parts.spec, parts.layout, parts.device_arena) {}
+    : parts_(parts), state_(parts.spec, parts.layout, parts.device_arena, parts.host_arena) {}
 
 absl::Status DeviceUpdater::Initialize(uint64_t seed) {
   state_.Initialize(seed, parts_.device.ops(), parts_.stream);
@@ -16,24 +44,12 @@ absl::Status DeviceUpdater::Initialize(uint64_t seed) {
 absl::Status DeviceUpdater::Update(const device::StepControl* control, device::Tensor gradients,
                                    device::Tensor parameters, bool delayed) {
   ZF_CHECK(!delayed);
-  for (int u = 0; u < parts_.layout.units(); ++u) {
-    const ZeroLayout::Piece piece = parts_.layout.Updated(u);
-    parts_.layout.optimizer().update(parts_.device.ops(), parts_.stream,
-                                     {.segments = state_.Segments(u),
-                                      .control = control,
-                                      .gradient = gradients.Offset(piece.gradient_offset),
-                                      .states = state_.At(piece.state_offset),
-                                      .parameter = parameters.Offset(piece.parameter_offset)});
-  }
+  UpdateOnDevice(parts_, state_, control, gradients, parameters);
   return absl::OkStatus();
 }
 
 absl::Status DeviceUpdater::Publish(device::Tensor parameters) {
-  for (int u = 0; u < parts_.layout.units(); ++u) {
-    const ZeroLayout::Piece piece = parts_.layout.Updated(u);
-    parts_.device.ops().Convert(parts_.stream, piece.elements(), state_.At(piece.state_offset)[0],
-                                parameters.Offset(piece.parameter_offset));
-  }
+  PublishOnDevice(parts_, state_, parameters);
   return absl::OkStatus();
 }
 

@@ -49,6 +49,7 @@ struct FleetSetup {
   model::Checkpointing checkpointing = {};
   ReduceEvery reduce = ReduceEvery::kMicroBatch;
   bool offload = false;
+  double offload_fraction = 1;
   int64_t delay_after = 0;                           // steps; with offload, updates come one late from then on
   std::optional<v1::OptimizerConfig> settings = {};  // TestOptimizer's by default
   StepChecks checks = {};                            // of every check_every-th step
@@ -99,7 +100,8 @@ class TestRank {
                         .optimizer = *optim::FindOptimizer(setup.optimizer),
                         .reduce = setup.reduce,
                         .offload = setup.offload,
-                        .delays = setup.delay_after > 0}) {
+                        .delays = setup.delay_after > 0,
+                        .offload_fraction = setup.offload_fraction}) {
     communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
     if (tensor_ != nullptr) {
       tensor_->SetObserver([this](const collective::CollectiveRecord& one) { tensor_records_.push_back(one); });
@@ -295,10 +297,12 @@ inline FleetResult TrainFleet(const FleetSetup& setup) {
     while (rank.engine().launched() > 0) collect();
     const absl::MutexLock lock(&mutex);
     for (const coordinator::PlacedRange& range : rank.spec().ToWhole(rank.engine().state().RangesToStore())) {
-      const optim::StateTensors at = rank.engine().state().At(range.offset);
-      for (size_t v = 0; v < at.size(); ++v) {
-        std::ranges::copy(rank.Read(at[v].data, range.elements()), &result.states[v][range.flat_begin]);
+      const TrainingState& state = rank.engine().state();
+      for (size_t v = 0; v < state.vector_count(); ++v) {
+        state.CopyOut(rank.device(), rank.stream(), v, range.offset, range.elements(),
+                      &result.states[v][range.flat_begin]);
       }
+      ZF_CHECK(rank.stream().Synchronize().ok());
     }
   });
   return result;

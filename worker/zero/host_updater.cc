@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "worker/zero/device_updater.h"
 #include "worker/zero/memory_plan.h"
 
 namespace zerofleet::zero {
@@ -14,18 +15,6 @@ namespace {
 constexpr const char* kTilesRow = "parameter tiles";
 constexpr const char* kDecidedRow = "step control of the update";
 constexpr const char* kHeldRow = "gradients held back";
-
-// The rules of elements [begin, begin + count) of a piece, by offset from `begin`.
-std::vector<device::DecaySegment> Within(const std::vector<device::DecaySegment>& segments, int64_t begin,
-                                         int64_t count) {
-  std::vector<device::DecaySegment> within;
-  for (const device::DecaySegment& segment : segments) {
-    const int64_t from = std::max(segment.offset, begin);
-    const int64_t to = std::min(segment.offset + segment.count, begin + count);
-    if (from < to) within.push_back({from - begin, to - from, segment.decay});
-  }
-  return within;
-}
 
 }  // namespace
 
@@ -36,8 +25,9 @@ int64_t HostUpdater::TileElements(const ZeroLayout& layout) {
 }
 
 std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
-  std::vector<memory::MemoryRow> rows = TrainingState::Rows(layout, memory::Space::kHost);
-  const int64_t gradients = layout.optimizer_elements() * device::DTypeBytes(layout.gradient_dtype());
+  std::vector<memory::MemoryRow> rows = TrainingState::Rows(layout);
+  const int64_t gradients =
+      (layout.optimizer_elements() - layout.states_on_device()) * device::DTypeBytes(layout.gradient_dtype());
   rows.push_back({memory::Space::kHost, memory::Category::kGradients, kGradientsRow, gradients});
   if (layout.options().delays) {
     rows.push_back({memory::Space::kHost, memory::Category::kGradients, kHeldRow, gradients});
@@ -53,7 +43,7 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
     : parts_(parts),
       host_(parts.device.host()),
       host_stream_(host_.CreateStream().value()),
-      state_(parts.spec, parts.layout, parts.host_arena),
+      state_(parts.spec, parts.layout, parts.device_arena, parts.host_arena),
       expected_(parts.layout.units()),
       taken_(parts.layout.units()),
       updated_(parts.layout.units()) {
@@ -112,9 +102,11 @@ absl::Status HostUpdater::Initialize(uint64_t seed) {
 
 absl::Status HostUpdater::CopyDown(int step, int unit, device::Tensor gradient) {
   const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
-  const int64_t bytes = piece.elements() * device::DTypeBytes(gradient.dtype);
+  const int64_t stays = parts_.layout.StaysOnDevice(unit);
+  const int64_t bytes = (piece.elements() - stays) * device::DTypeBytes(gradient.dtype);
   if (bytes == 0) return absl::OkStatus();
-  parts_.device.Copy(*down_, steps_[step].gradients.Offset(piece.state_offset).data, gradient.data, bytes);
+  parts_.device.Copy(*down_, GradientAt(steps_[step].gradients, piece.state_offset + stays).data,
+                     gradient.Offset(stays).data, bytes);
   Count(&LinkTraffic::to_host, bytes);
   return down_->failure();
 }
@@ -162,12 +154,14 @@ absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
   return absl::OkStatus();
 }
 
-absl::Status HostUpdater::Update(const device::StepControl* control, device::Tensor, device::Tensor parameters,
-                                 bool delayed) {
+absl::Status HostUpdater::Update(const device::StepControl* control, device::Tensor gradients,
+                                 device::Tensor parameters, bool delayed) {
   parts_.device.Copy(parts_.stream, steps_[filling_].decided, control, sizeof *control);
   if (!delayed) {
     ZF_CHECK(held_ == kNone);
-    return StartUpdate(filling_, parameters);
+    ZF_RETURN_IF_ERROR(StartUpdate(filling_, parameters));
+    UpdateOnDevice(parts_, state_, control, gradients, parameters);
+    return absl::OkStatus();
   }
   const int before = std::exchange(held_, filling_);
   filling_ = 1 - filling_;
@@ -234,7 +228,7 @@ absl::Status HostUpdater::Await(const device::Event& event) const {
 absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Make& make) {
   const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
   const int64_t most = TileElements(parts_.layout);
-  for (int64_t begin = 0; begin < piece.elements(); begin += most) {
+  for (int64_t begin = parts_.layout.StaysOnDevice(unit); begin < piece.elements(); begin += most) {
     const int64_t count = std::min(most, piece.elements() - begin);
     Tile& tile = tiles_[next_tile_];
     next_tile_ = (next_tile_ + 1) % kTiles;
@@ -253,11 +247,11 @@ absl::Status HostUpdater::UpdateUnit(int unit) {
   if (control_.apply == 0) return absl::OkStatus();
   const int64_t offset = parts_.layout.Updated(unit).state_offset;
   return SendUnit(unit, parameters_, [&](int64_t begin, int64_t count, device::Tensor tile) {
-    const std::vector<device::DecaySegment> segments = Within(state_.Segments(unit), begin, count);
+    const std::vector<device::DecaySegment> segments = state_.Segments(unit, begin, count);
     parts_.layout.optimizer().update(host_.ops(), *host_stream_,
                                      {.segments = segments,
                                       .control = &control_,
-                                      .gradient = gradients_.Offset(offset + begin),
+                                      .gradient = GradientAt(gradients_, offset + begin),
                                       .states = state_.At(offset + begin),
                                       .parameter = tile});
   });
@@ -265,6 +259,7 @@ absl::Status HostUpdater::UpdateUnit(int unit) {
 
 absl::Status HostUpdater::Publish(device::Tensor parameters) {
   held_ = kNone;
+  PublishOnDevice(parts_, state_, parameters);
   up_->Wait(*parts_.stream.Record());
   for (int u = 0; u < parts_.layout.units(); ++u) {
     const int64_t offset = parts_.layout.Updated(u).state_offset;

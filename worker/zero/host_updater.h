@@ -3,6 +3,7 @@
 // What crosses the link is what the paper's cut leaves (§3.2): a gradient of the compute type goes down when its unit
 // has been reduced, a parameter of the compute type comes back when it has been updated, 4 bytes a step for each that
 // this rank owns. The update runs tile by tile: while one is computed, the one before is on its way to the device.
+// States that stay on the device (ZeroLayout::StaysOnDevice) are updated there, and nothing of theirs crosses the link.
 //
 // Where the device is not the host's own memory, all of this happens on a thread and on two streams of its own, beside
 // the backward pass and the next forward pass. Otherwise it happens in the calls.
@@ -53,18 +54,22 @@ class HostUpdater : public Updater {
   static constexpr int64_t kTileElements = int64_t{1} << 18;
   static int64_t TileElements(const ZeroLayout& layout);
 
-  // A step's gradients, of what this rank owns and as split vectors are stored, and its control. Two where steps are
-  // delayed: one held back while the other fills.
+  // A step's gradients, of the states on the host and in their order, and its control. Two where steps are delayed: one
+  // held back while the other fills.
   struct Step {
     device::Tensor gradients;
     device::StepControl* decided = nullptr;  // host memory that the device copies it to
   };
   static constexpr int kNone = -1;  // as the number of a Step
 
+  // Where the host has the gradient of the state at this offset.
+  device::Tensor GradientAt(const device::Tensor& gradients, int64_t state_offset) const {
+    return gradients.Offset(state_offset - parts_.layout.states_on_device());
+  }
   absl::Status CopyDown(int step, int unit, device::Tensor gradient);
   absl::Status StartUpdate(int step, device::Tensor parameters);
-  // Fills tile after tile of a unit with `make(begin, count, tile)`, elements of the unit's piece, and sends each to
-  // its place in `parameters`.
+  // Fills tile after tile of a unit, but for what stays on the device, with `make(begin, count, tile)`, elements of the
+  // unit's piece, and sends each to its place in `parameters`.
   using Make = std::function<void(int64_t begin, int64_t count, device::Tensor tile)>;
   absl::Status SendUnit(int unit, device::Tensor parameters, const Make& make);
   absl::Status UpdateUnit(int unit);

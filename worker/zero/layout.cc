@@ -2,12 +2,24 @@
 #include "worker/zero/layout.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
 
 namespace zerofleet::zero {
+namespace {
+
+constexpr int64_t kStatesTogether = 32;  // in one place, so that both begin at a cache line; divides every shard
+
+int64_t StatesOnDevice(const ZeroOptions& options, int64_t elements) {
+  if (!options.offload) return elements;
+  const double leave = std::ceil(options.offload_fraction * static_cast<double>(elements) / kStatesTogether);
+  return std::max<int64_t>(0, elements - static_cast<int64_t>(leave) * kStatesTogether);
+}
+
+}  // namespace
 
 ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
     : options_(options),
@@ -15,7 +27,8 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
       partition_(spec.units(), options.world_size),
       part_(spec.part()) {
   ZF_CHECK(!options.offload || stage_.split_optimizer);
-  ZF_CHECK(!options.delays || options.offload);
+  ZF_CHECK(!options.delays || (options.offload && options.offload_fraction == 1));
+  states_on_device_ = StatesOnDevice(options, optimizer_elements());
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
     unit_offset_.push_back(offset);
@@ -39,6 +52,11 @@ std::vector<ZeroLayout::ShardRange> ZeroLayout::CountedIn(const model::ModelSpec
     if (!follows) counted.push_back({at, end - begin});
   }
   return counted;
+}
+
+int64_t ZeroLayout::StaysOnDevice(int unit) const {
+  const Piece piece = Updated(unit);
+  return std::clamp<int64_t>(states_on_device() - piece.state_offset, 0, piece.elements());
 }
 
 int64_t ZeroLayout::ShardOffset(int unit, bool split) const {
@@ -66,6 +84,7 @@ std::string ZeroLayout::Describe(const model::ModelSpec& spec) const {
   std::string text = absl::StrCat(
       "stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ", options_.micro_batches,
       stage_.split_gradients ? " reduced each" : "", " optimizer ", optimizer().name, offloads() ? " on the host" : "",
+      offloads() && states_on_device() > 0 ? absl::StrCat(" but for ", states_on_device()) : "",
       part_.count > 1 ? absl::StrCat(" parts ", part_.count) : "", "\n", partition_.Describe());
   for (const model::TensorSpec& tensor : spec.tensors()) {
     absl::StrAppend(&text, tensor.name, " [", absl::StrJoin(tensor.shape, ","), "] ", tensor.flat_begin, "\n");

@@ -29,6 +29,7 @@ struct ZeroOptions {
   bool replicas = false;                          // and kept for another rank
   bool offload = false;                           // the optimizer's states are in host memory; not in stage 0
   bool delays = false;                            // with offload: steps may be updated by the step after them
+  double offload_fraction = 1;                    // with offload: of the states, 0 to 1; the others are on the device
 };
 
 class ZeroLayout {
@@ -50,14 +51,22 @@ class ZeroLayout {
   // Whether a whole unit's gradient needs memory outside the resting gradients while the backward sums it.
   bool needs_gradient_slots() const { return stage_.split_gradients || gradient_dtype() != device::DType::kF32; }
 
-  bool offloads() const { return options_.offload; }
-  // Whether a reduced gradient leaves the device from where it was reduced, so that none rests there (ZeRO-Offload
-  // §4.1). What is summed over micro-batches, or kept whole, rests on the device until the last one is done.
+  bool offloads() const { return states_on_device() < optimizer_elements(); }
+  // Where the states are: the elements of a state vector before this one are on the device, the others on the host.
+  // Those of the units that a forward pass needs first stay: their gradients are the last to be reduced.
+  int64_t states_on_device() const { return states_on_device_; }
+  // Of what this rank updates of a unit (Updated), the first ones, whose states are on the device.
+  int64_t StaysOnDevice(int unit) const;
+  // Whether a reduced gradient leaves the device from where it was reduced, so that none rests there but those of the
+  // states that stay (ZeRO-Offload §4.1). What is summed over micro-batches, or kept whole, rests on the device until
+  // the last one is done.
   bool gradients_leave() const { return offloads() && stage_.split_gradients && !accumulates(); }
 
   int64_t parameter_elements() const { return VectorElements(stage_.split_parameters); }
   // At rest on the device.
-  int64_t gradient_elements() const { return gradients_leave() ? 0 : VectorElements(stage_.split_gradients); }
+  int64_t gradient_elements() const {
+    return gradients_leave() ? states_on_device() : VectorElements(stage_.split_gradients);
+  }
   int64_t optimizer_elements() const { return VectorElements(stage_.split_optimizer); }
 
   // Where unit `u` begins in a vector that holds whole units.
@@ -103,6 +112,7 @@ class ZeroLayout {
   ZeroOptions options_;
   const StageRow& stage_;
   coordinator::PartitionMap partition_;
+  int64_t states_on_device_ = 0;
   std::vector<int64_t> unit_offset_;
   model::ModelPart part_;
   std::vector<std::vector<ShardRange>> counted_;  // by unit

@@ -115,6 +115,12 @@ absl::Status GradientReducer::Drain(Slot& slot) {
   ZF_RETURN_IF_ERROR(slot.sent.MakeStreamWait(stream_));
   int unit = std::exchange(slot.draining, -1);
   const device::Tensor rest = ReducedShard(unit);
+  // What leaves is told below; what stays, of the same shard, goes where it rests.
+  const int64_t stays = layout_.gradients_leave() ? layout_.StaysOnDevice(unit) : 0;
+  if (stays > 0) {
+    const int64_t place = layout_.ShardOffset(unit, /*split=*/true);
+    ops_.Convert(stream_, stays, rest, resting_.Offset(place));
+  }
   // A slot is drained before its next use: what it holds is of the micro-batch its unit was begun for.
   if (zeroed_for_[unit] > 0) {
     ops_.Accumulate(stream_, layout_.partition().ShardElements(unit), device::Tensor{slot.staging, device::DType::kF32},

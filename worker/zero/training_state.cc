@@ -2,17 +2,21 @@
 #include "worker/zero/training_state.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "worker/optim/step_rule.h"
 
 namespace zerofleet::zero {
 
-std::vector<memory::MemoryRow> TrainingState::Rows(const ZeroLayout& layout, memory::Space space) {
+std::vector<memory::MemoryRow> TrainingState::Rows(const ZeroLayout& layout) {
   std::vector<memory::MemoryRow> rows;
-  for (const optim::OptimizerVector& vector : layout.optimizer().vectors) {
-    rows.push_back({space, memory::Category::kOptimizer, vector.name,
-                    layout.optimizer_elements() * device::DTypeBytes(vector.dtype)});
-  }
+  const auto add = [&](memory::Space space, int64_t elements) {
+    for (const optim::OptimizerVector& vector : layout.optimizer().vectors) {
+      rows.push_back({space, memory::Category::kOptimizer, vector.name, elements * device::DTypeBytes(vector.dtype)});
+    }
+  };
+  if (layout.states_on_device() > 0) add(memory::Space::kDevice, layout.states_on_device());
+  if (layout.offloads()) add(memory::Space::kHost, layout.optimizer_elements() - layout.states_on_device());
   return rows;
 }
 
@@ -28,39 +32,83 @@ int64_t TrainingState::MostStoredBytes(const ZeroLayout& layout) {
   return most;
 }
 
-TrainingState::TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& arena)
+TrainingState::TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& device_arena,
+                             memory::Arena& host_arena)
     : spec_(spec), layout_(layout) {
-  for (const optim::OptimizerVector& vector : layout_.optimizer().vectors) {
-    vectors_.push_back({arena.Take(vector.name), vector.dtype});
-  }
+  const auto add = [this](memory::Arena& arena, int64_t begin, int64_t end) {
+    if (begin == end) return;
+    Place& place = places_.emplace_back();
+    place.begin = begin;
+    place.end = end;
+    for (const optim::OptimizerVector& vector : layout_.optimizer().vectors) {
+      place.vectors.push_back({arena.Take(vector.name), vector.dtype});
+    }
+  };
+  add(device_arena, 0, layout_.states_on_device());
+  add(host_arena, layout_.states_on_device(), layout_.optimizer_elements());
   for (int u = 0; u < layout_.units(); ++u) {
     ZeroLayout::Piece piece = layout_.Updated(u);
     segments_.push_back(optim::DecaySegments(spec_, piece.flat_begin, piece.flat_end));
   }
 }
 
+const optim::StateTensors& TrainingState::vectors() const {
+  ZF_CHECK(places_.size() == 1);
+  return places_.front().vectors;
+}
+
 optim::StateTensors TrainingState::At(int64_t offset) const {
   optim::StateTensors at;
-  for (const device::Tensor& vector : vectors_) at.push_back(vector.Offset(offset));
+  const Place& place = places_[offset < places_.front().end ? 0 : places_.size() - 1];
+  for (const device::Tensor& vector : place.vectors) at.push_back(vector.Offset(offset - place.begin));
   return at;
+}
+
+void TrainingState::CopyOut(device::Device& device, device::Stream& stream, size_t vector, int64_t offset,
+                            int64_t elements, void* to) const {
+  ForEachRun(vector, offset, elements, [&](device::Tensor run, int64_t count, int64_t done) {
+    const int64_t element = device::DTypeBytes(run.dtype);
+    device.Copy(stream, static_cast<std::byte*>(to) + done * element, run.data, count * element);
+  });
+}
+
+void TrainingState::CopyIn(device::Device& device, device::Stream& stream, size_t vector, int64_t offset,
+                           int64_t elements, const void* from) {
+  ForEachRun(vector, offset, elements, [&](device::Tensor run, int64_t count, int64_t done) {
+    const int64_t element = device::DTypeBytes(run.dtype);
+    device.Copy(stream, run.data, static_cast<const std::byte*>(from) + done * element, count * element);
+  });
+}
+
+std::vector<device::DecaySegment> TrainingState::Segments(int unit, int64_t begin, int64_t count) const {
+  std::vector<device::DecaySegment> within;
+  for (const device::DecaySegment& segment : segments_[unit]) {
+    const int64_t from = std::max(segment.offset, begin);
+    const int64_t to = std::min(segment.offset + segment.count, begin + count);
+    if (from < to) within.push_back({from - begin, to - from, segment.decay});
+  }
+  return within;
 }
 
 void TrainingState::Initialize(uint64_t seed, device::Ops& ops, device::Stream& stream) {
   Clear(ops, stream);  // the padding, too
-  for (size_t v = 0; v < vectors_.size(); ++v) {
-    const device::Tensor& vector = vectors_[v];
+  for (size_t v = 0; v < layout_.optimizer().vectors.size(); ++v) {
     if (layout_.optimizer().vectors[v].initial != optim::OptimizerVector::Initial::kWeights) continue;
     for (int u = 0; u < layout_.units(); ++u) {
-      ZeroLayout::Piece piece = layout_.Updated(u);
-      FillInitial(piece.flat_begin, piece.flat_end, seed, ops, stream,
-                  static_cast<float*>(vector.Offset(piece.state_offset).data));
+      const ZeroLayout::Piece piece = layout_.Updated(u);
+      ForEachRun(v, piece.state_offset, piece.elements(), [&](device::Tensor run, int64_t count, int64_t done) {
+        const int64_t begin = piece.flat_begin + done;
+        FillInitial(begin, begin + count, seed, ops, stream, static_cast<float*>(run.data));
+      });
     }
   }
 }
 
 void TrainingState::Clear(device::Ops& ops, device::Stream& stream) const {
-  for (const device::Tensor& vector : vectors_) {
-    ops.Zero(stream, vector.data, layout_.optimizer_elements() * device::DTypeBytes(vector.dtype));
+  for (const Place& place : places_) {
+    for (const device::Tensor& vector : place.vectors) {
+      ops.Zero(stream, vector.data, (place.end - place.begin) * device::DTypeBytes(vector.dtype));
+    }
   }
 }
 

@@ -6,9 +6,12 @@
 #ifndef ZEROFLEET_WORKER_ZERO_TRAINING_STATE_H_
 #define ZEROFLEET_WORKER_ZERO_TRAINING_STATE_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "coordinator/partition.h"
 #include "worker/device/device.h"
 #include "worker/device/ops.h"
@@ -21,20 +24,30 @@ namespace zerofleet::zero {
 
 class TrainingState {
  public:
-  // The rows of the plan that hold it, one per vector and named after it, in the space where the state is kept.
-  static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout, memory::Space space);
+  // The rows of the plan that hold it, one per vector and named after it, in each space where states are kept.
+  static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout);
   // Bytes of what a rank of the data group stores in a checkpoint: this one, that one, or the one that stores most.
   static int64_t StoredBytes(const ZeroLayout& layout) { return StoredBytes(layout, layout.options().rank); }
   static int64_t StoredBytes(const ZeroLayout& layout, int rank);
   static int64_t MostStoredBytes(const ZeroLayout& layout);
 
-  // `arena` is of a plan with those rows.
-  TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& arena);
+  // The arenas are of a plan with those rows.
+  TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& device_arena,
+                memory::Arena& host_arena);
 
-  // The vectors, in the order of the optimizer's table, whole or from `offset` on.
-  const optim::StateTensors& vectors() const { return vectors_; }
+  size_t vector_count() const { return layout_.optimizer().vectors.size(); }
+  int64_t ElementBytes(size_t vector) const { return device::DTypeBytes(layout_.optimizer().vectors[vector].dtype); }
+  // The vectors, in the order of the optimizer's table; all of the state must be in one space.
+  const optim::StateTensors& vectors() const;
+  float* master() const { return static_cast<float*>(vectors()[0].data); }
+  // Pieces of the vectors from `offset` on, up to where the states of its space end.
   optim::StateTensors At(int64_t offset) const;
-  float* master() const { return static_cast<float*>(vectors_[0].data); }
+
+  // Enqueues a copy of elements [offset, offset + elements) of a vector to host memory, wherever they are; or back.
+  void CopyOut(device::Device& device, device::Stream& stream, size_t vector, int64_t offset, int64_t elements,
+               void* to) const;
+  void CopyIn(device::Device& device, device::Stream& stream, size_t vector, int64_t offset, int64_t elements,
+              const void* from);
 
   // Master weights as the tensor table says, from the seed alone; the other vectors as the optimizer's table says.
   void Initialize(uint64_t seed, device::Ops& ops, device::Stream& stream);
@@ -54,14 +67,32 @@ class TrainingState {
   // Whether what it stores is all that it loads: not in stage 0 with several ranks.
   bool LoadsWhatItStores() const { return RangesToLoad() == RangesToStore(); }
 
-  // The decay rules of what this rank updates of a unit.
-  const std::vector<device::DecaySegment>& Segments(int unit) const { return segments_[unit]; }
+  // The decay rules of elements [begin, begin + count) of what this rank updates of a unit, by offset from `begin`.
+  std::vector<device::DecaySegment> Segments(int unit, int64_t begin, int64_t count) const;
 
  private:
   const model::ModelSpec& spec_;
   const ZeroLayout& layout_;
-  optim::StateTensors vectors_;
-  std::vector<std::vector<device::DecaySegment>> segments_;
+  // What a space holds: elements [begin, end) of each vector.
+  struct Place {
+    int64_t begin = 0, end = 0;
+    optim::StateTensors vectors;
+  };
+  // Calls `visit(vector from there on, count, done before)` of each run of elements in one space.
+  template <typename Visit>
+  void ForEachRun(size_t vector, int64_t offset, int64_t elements, const Visit& visit) const {
+    int64_t done = 0;
+    for (const Place& place : places_) {
+      const int64_t begin = std::max(place.begin, offset), end = std::min(place.end, offset + elements);
+      if (begin >= end) continue;
+      visit(place.vectors[vector].Offset(begin - place.begin), end - begin, done);
+      done += end - begin;
+    }
+    ZF_CHECK(done == elements);
+  }
+
+  std::vector<Place> places_;                                // in the order of the elements
+  std::vector<std::vector<device::DecaySegment>> segments_;  // by unit
 };
 
 }  // namespace zerofleet::zero

@@ -14,7 +14,7 @@ std::unique_ptr<Updater> CreateUpdater(const UpdaterParts& parts) {
 
 std::vector<memory::MemoryRow> UpdaterRows(const ZeroLayout& layout) {
   if (layout.offloads()) return HostUpdater::Rows(layout);
-  return TrainingState::Rows(layout, memory::Space::kDevice);
+  return TrainingState::Rows(layout);
 }
 
 }  // namespace zerofleet::zero
