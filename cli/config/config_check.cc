@@ -363,7 +363,15 @@ absl::Status CheckOffload(const ConfigDraft& draft) {
         "offload.delayed_update.after_steps",
         absl::StrCat("must be 0 without offload.optimizer: cpu, got ", offload.delayed_update().after_steps()));
   }
-  if (offload.speculative()) return draft.Error("offload.speculative", "true is not supported; use false");
+  if (offload.speculative() && offload.optimizer() != "cpu") {
+    return draft.Error("offload.speculative",
+                       absl::StrCat("true needs offload.optimizer: cpu, got ", offload.optimizer()));
+  }
+  if (offload.speculative() && offload.delayed_update().after_steps() > 0) {
+    return draft.Error("offload.speculative",
+                       absl::StrCat("must be false with offload.delayed_update.after_steps ",
+                                    offload.delayed_update().after_steps(), ": a late update knows its norm"));
+  }
   if (offload.optimizer() != "none" && draft.config.parallel().zero_stage() == 0) {
     return draft.Error("offload.optimizer",
                        absl::StrCat(offload.optimizer(), " needs parallel.zero_stage 1, 2 or 3: in stage 0 every rank ",

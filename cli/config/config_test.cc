@@ -168,7 +168,10 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"offload.delayed_update.after_steps=40"},
        "--set: offload.delayed_update.after_steps: must be 0 without offload.optimizer: cpu, got 40"},
       {{"offload.parameters=cpu"}, "--set: offload.parameters: cpu is not supported; use none"},
-      {{"offload.speculative=true"}, "--set: offload.speculative: true is not supported; use false"},
+      {{"offload.speculative=true"}, "--set: offload.speculative: true needs offload.optimizer: cpu, got none"},
+      {{"offload.speculative=true", "offload.optimizer=cpu", "offload.delayed_update.after_steps=40"},
+       "--set: offload.speculative: must be false with offload.delayed_update.after_steps 40: a late update knows its "
+       "norm"},
       {{"offload.speculative=1"}, "--set: offload.speculative: must be true or false, got \"1\""},
       {{"checkpoint.snapshot=stream"}, "--set: checkpoint.snapshot: stream is not supported; use auto or memory"},
       {{"memory.device_limit=4GB"}, "--set: memory.device_limit: must be a size such as 4GiB or 512MiB, got \"4GB\""},

@@ -39,6 +39,7 @@ std::vector<std::string> LessOnTheDevice(const v1::Config& config) {
 std::vector<std::string> LessOnTheHost(const v1::Config& config) {
   std::vector<std::string> settings;
   if (config.checkpoint().snapshot_every_steps() > 0) settings.emplace_back("checkpoint.snapshot_every_steps: 0");
+  if (config.offload().speculative()) settings.emplace_back("offload.speculative: false");
   if (config.offload().optimizer() == "cpu") settings.emplace_back("offload.optimizer: none");
   if (config.activation().offload() == "cpu") settings.emplace_back("activation.offload: none");
   settings.emplace_back("more parallel.workers");

@@ -49,6 +49,13 @@ absl::Status CheckIntegrityOn(const v1::IntegrityConfig& config, const device::D
                                                     "; every_steps and replay_every_steps must be 0"));
 }
 
+// What has been built for a device whose memory the host shares alone.
+absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Device& device) {
+  if (device.host_addressable() || !config.speculative()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("offload.speculative: true is not supported on device ", device.kind(), "; use false"));
+}
+
 }  // namespace
 
 absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
@@ -87,6 +94,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
       new TrainingRun(config, std::move(spec), device, clock, metrics, std::move(snapshots)));
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
+  ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
   ZF_ASSIGN_OR_RETURN(run->checkpointing_, model::CheckpointingOf(config.activation()));
   ZF_ASSIGN_OR_RETURN(
       run->model_, model::Model::Create(config.model(), ComputeType(config), device, config.batch().micro_sequences(),

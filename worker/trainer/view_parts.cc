@@ -54,6 +54,7 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .replicas = config.checkpoint().replicate() > 0 && data.size() > 1,
           .offload = config.offload().optimizer() == "cpu",
           .delays = config.offload().delayed_update().after_steps() > 0,
+          .speculates = config.offload().speculative(),
           .offload_fraction = config.offload().fraction()};
 }
 

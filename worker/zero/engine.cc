@@ -148,6 +148,12 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
   ZF_CHECK(launched() < kMostLaunchedSteps);
   marks_.Mark(StepPhase::kData);
   parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
+  // A step that compares the ranks may end with the state as it was.
+  const bool compares = input.checks.parameters || input.checks.replay;
+  if (parts_.layout.speculates() && !compares && parts_.device.host_addressable()) {
+    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+    updater_->Speculate(*control_, RuleOf(input));
+  }
   // Another rank's micro-batch goes first, while nothing is in the gradients' memory that the step needs.
   const bool replays = input.checks.replay && integrity_.compares();
   DigestBits own, replayed;
@@ -264,6 +270,10 @@ absl::Status ZeroEngine::DeliverGradient(int unit) {
   return replaying_ ? absl::OkStatus() : reducer_.Deliver(unit);
 }
 
+device::StepRule ZeroEngine::RuleOf(const StepInput& input) const {
+  return optim::StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling());
+}
+
 absl::Status ZeroEngine::GradientAtRest(int unit, device::Tensor shard) {
   SumOwnedSquares(parts_.layout, unit, shard, parts_.device.ops(), parts_.stream, squares_);
   return updater_->TakeGradient(unit, shard);
@@ -313,9 +323,7 @@ absl::StatusOr<collective::Communicator::Pending> ZeroEngine::DecideStep(const S
                                  .mine = my_scalars_});
   ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending gathered, GatherScalars());
   ZF_RETURN_IF_ERROR(gathered.MakeStreamWait(parts_.stream));
-  ops.DecideStep(parts_.stream, all_scalars_, all_ranks(),
-                 optim::StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling()),
-                 control_);
+  ops.DecideStep(parts_.stream, all_scalars_, all_ranks(), RuleOf(input), control_);
   return gathered;
 }
 

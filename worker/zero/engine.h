@@ -150,6 +150,7 @@ class ZeroEngine : private model::ParameterSource {
   // As RunDigested, and no gradient is reduced. Not between the first micro-batch of a step that counts and its end.
   absl::StatusOr<DigestBits> Replay(int number, const MicroBatchSource& batches);
   absl::StatusOr<collective::Communicator::Pending> DecideStep(const StepInput& input);
+  device::StepRule RuleOf(const StepInput& input) const;
   absl::Status GradientAtRest(int unit, device::Tensor shard);
   absl::Status UpdateAndPublish(bool delayed);
   absl::Status FinishUnits(int end);

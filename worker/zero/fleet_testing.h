@@ -50,9 +50,11 @@ struct FleetSetup {
   ReduceEvery reduce = ReduceEvery::kMicroBatch;
   bool offload = false;
   double offload_fraction = 1;
-  int64_t delay_after = 0;                           // steps; with offload, updates come one late from then on
-  std::optional<v1::OptimizerConfig> settings = {};  // TestOptimizer's by default
-  StepChecks checks = {};                            // of every check_every-th step
+  bool speculates = false;
+  int64_t delay_after = 0;                                // steps; with offload, updates come one late from then on
+  std::optional<v1::OptimizerConfig> settings = {};       // TestOptimizer's by default
+  std::function<int64_t(int64_t step)> tokens = nullptr;  // that a step's gradient is divided by; not as many as it has
+  StepChecks checks = {};                                 // of every check_every-th step
   int64_t check_every = 1;
   int faulty_rank = -1;  // the rank whose model has the fault; -1: none has
   Fault fault = {};
@@ -101,6 +103,7 @@ class TestRank {
                         .reduce = setup.reduce,
                         .offload = setup.offload,
                         .delays = setup.delay_after > 0,
+                        .speculates = setup.speculates,
                         .offload_fraction = setup.offload_fraction}) {
     communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
     if (tensor_ != nullptr) {
@@ -139,7 +142,7 @@ class TestRank {
     return engine_->Collect();
   }
   absl::Status Launch(int64_t step, uint64_t flags = 0) {
-    int64_t tokens = setup_.global_sequences * setup_.model.context();
+    const int64_t tokens = setup_.tokens ? setup_.tokens(step) : setup_.global_sequences * setup_.model.context();
     const StepChecks checks = step % setup_.check_every == 0 ? setup_.checks : StepChecks();
     const bool delayed = setup_.delay_after > 0 && step > setup_.delay_after;
     return engine_->Launch({step, setup_.learning_rate, tokens, flags, checks, delayed},

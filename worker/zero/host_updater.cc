@@ -26,8 +26,7 @@ int64_t HostUpdater::TileElements(const ZeroLayout& layout) {
 
 std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
   std::vector<memory::MemoryRow> rows = TrainingState::Rows(layout);
-  const int64_t gradients =
-      (layout.optimizer_elements() - layout.states_on_device()) * device::DTypeBytes(layout.gradient_dtype());
+  const int64_t gradients = layout.states_on_host() * device::DTypeBytes(layout.gradient_dtype());
   rows.push_back({memory::Space::kHost, memory::Category::kGradients, kGradientsRow, gradients});
   if (layout.options().delays) {
     rows.push_back({memory::Space::kHost, memory::Category::kGradients, kHeldRow, gradients});
@@ -36,6 +35,8 @@ std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
                   kTiles * TileElements(layout) * device::DTypeBytes(layout.options().dtype)});
   rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kDecidedRow,
                   (layout.options().delays ? 2 : 1) * static_cast<int64_t>(sizeof(device::StepControl))});
+  const std::vector<memory::MemoryRow> copies = Speculation::Rows(layout);
+  rows.insert(rows.end(), copies.begin(), copies.end());
   return rows;
 }
 
@@ -59,6 +60,7 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
     Fail(made.status());
     if (made.ok()) *stream = *std::move(made);
   }
+  if (parts_.layout.speculates()) speculation_.emplace(parts_.layout, host_, parts_.host_arena);
   if (!parts_.device.host_addressable()) thread_ = std::make_unique<JobThread>();
 }
 
@@ -139,7 +141,7 @@ absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
     down_->Wait(*parts_.stream.Record());
     ZF_RETURN_IF_ERROR(CopyDown(filling_, unit, gradient));
     parts_.stream.Wait(*down_->Record());
-    return absl::OkStatus();
+    return speculation_ && speculation_->guessing() ? UpdateAhead(unit) : absl::OkStatus();
   }
   if (!expected_[unit]) {
     thread_->Post([this, step = filling_, unit, gradient, reduced = parts_.stream.Record()] {
@@ -152,6 +154,23 @@ absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
   ZF_ASSIGN_OR_RETURN(const std::shared_ptr<device::Event> copied, AwaitJob(&HostUpdater::taken_, unit));
   parts_.stream.Wait(*copied);
   return absl::OkStatus();
+}
+
+void HostUpdater::Speculate(const device::StepControl& before, const device::StepRule& rule) {
+  ZF_CHECK(thread_ == nullptr);
+  speculation_->Begin(before, rule);
+}
+
+absl::Status HostUpdater::UpdateAhead(int unit) {
+  ZF_RETURN_IF_ERROR(down_->Synchronize());
+  const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
+  const int64_t most = TileElements(parts_.layout);
+  for (int64_t begin = parts_.layout.StaysOnDevice(unit); begin < piece.elements(); begin += most) {
+    const int64_t count = std::min(most, piece.elements() - begin);
+    speculation_->Keep(*host_stream_, state_, piece.state_offset + begin, count);
+    UpdateTile(speculation_->guess(), steps_[filling_].gradients, unit, begin, count, tiles_.front().memory);
+  }
+  return host_stream_->Synchronize();
 }
 
 absl::Status HostUpdater::Update(const device::StepControl* control, device::Tensor gradients,
@@ -178,7 +197,9 @@ absl::Status HostUpdater::StartUpdate(int step, device::Tensor parameters) {
   parameters_ = parameters;
   if (thread_ == nullptr) {
     ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-    return ReadControl(step);
+    ZF_RETURN_IF_ERROR(ReadControl(step));
+    is_ahead_ = speculation_ && speculation_->guessing() && speculation_->End(*host_stream_, control_, state_);
+    return host_stream_->Synchronize();
   }
   thread_->Post([this, step, decided = parts_.stream.Record()] { Fail(UpdateAll(step, *decided)); });
   return absl::OkStatus();
@@ -245,15 +266,28 @@ absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Ma
 
 absl::Status HostUpdater::UpdateUnit(int unit) {
   if (control_.apply == 0) return absl::OkStatus();
-  const int64_t offset = parts_.layout.Updated(unit).state_offset;
+  if (is_ahead_) return SendMaster(unit, parameters_);
   return SendUnit(unit, parameters_, [&](int64_t begin, int64_t count, device::Tensor tile) {
-    const std::vector<device::DecaySegment> segments = state_.Segments(unit, begin, count);
-    parts_.layout.optimizer().update(host_.ops(), *host_stream_,
-                                     {.segments = segments,
-                                      .control = &control_,
-                                      .gradient = GradientAt(gradients_, offset + begin),
-                                      .states = state_.At(offset + begin),
-                                      .parameter = tile});
+    UpdateTile(control_, gradients_, unit, begin, count, tile);
+  });
+}
+
+void HostUpdater::UpdateTile(const device::StepControl& control, const device::Tensor& gradients, int unit,
+                             int64_t begin, int64_t count, device::Tensor tile) {
+  const int64_t offset = parts_.layout.Updated(unit).state_offset + begin;
+  const std::vector<device::DecaySegment> segments = state_.Segments(unit, begin, count);
+  parts_.layout.optimizer().update(host_.ops(), *host_stream_,
+                                   {.segments = segments,
+                                    .control = &control,
+                                    .gradient = GradientAt(gradients, offset),
+                                    .states = state_.At(offset),
+                                    .parameter = tile});
+}
+
+absl::Status HostUpdater::SendMaster(int unit, device::Tensor parameters) {
+  const int64_t offset = parts_.layout.Updated(unit).state_offset;
+  return SendUnit(unit, parameters, [&](int64_t begin, int64_t count, device::Tensor tile) {
+    host_.ops().Convert(*host_stream_, count, state_.At(offset + begin)[0], tile);
   });
 }
 
@@ -261,12 +295,7 @@ absl::Status HostUpdater::Publish(device::Tensor parameters) {
   held_ = kNone;
   PublishOnDevice(parts_, state_, parameters);
   up_->Wait(*parts_.stream.Record());
-  for (int u = 0; u < parts_.layout.units(); ++u) {
-    const int64_t offset = parts_.layout.Updated(u).state_offset;
-    ZF_RETURN_IF_ERROR(SendUnit(u, parameters, [&](int64_t begin, int64_t count, device::Tensor tile) {
-      host_.ops().Convert(*host_stream_, count, state_.At(offset + begin)[0], tile);
-    }));
-  }
+  for (int u = 0; u < parts_.layout.units(); ++u) ZF_RETURN_IF_ERROR(SendMaster(u, parameters));
   parts_.stream.Wait(*up_->Record());
   return absl::OkStatus();
 }

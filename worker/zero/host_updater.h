@@ -5,6 +5,9 @@
 // this rank owns. The update runs tile by tile: while one is computed, the one before is on its way to the device.
 // States that stay on the device (ZeroLayout::StaysOnDevice) are updated there, and nothing of theirs crosses the link.
 //
+// A step may be updated before it is decided (speculation.h): each unit as soon as its gradient is there. The device
+// gets the parameters afterwards, so that it sees none that have to be taken back.
+//
 // Where the device is not the host's own memory, all of this happens on a thread and on two streams of its own, beside
 // the backward pass and the next forward pass. Otherwise it happens in the calls.
 #ifndef ZEROFLEET_WORKER_ZERO_HOST_UPDATER_H_
@@ -15,11 +18,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/zero/job_thread.h"
+#include "worker/zero/speculation.h"
 #include "worker/zero/updater.h"
 
 namespace zerofleet::zero {
@@ -33,6 +38,7 @@ class HostUpdater : public Updater {
 
   TrainingState& state() override { return state_; }
   absl::Status Initialize(uint64_t seed) override;
+  void Speculate(const device::StepControl& before, const device::StepRule& rule) override;
   void ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) override;
   absl::Status TakeGradient(int unit, device::Tensor gradient) override;
   absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters,
@@ -67,12 +73,18 @@ class HostUpdater : public Updater {
     return gradients.Offset(state_offset - parts_.layout.states_on_device());
   }
   absl::Status CopyDown(int step, int unit, device::Tensor gradient);
+  // Its parameters as the master weights say.
+  absl::Status SendMaster(int unit, device::Tensor parameters);
+  // Updates the unit's states as guessed, not its parameters.
+  absl::Status UpdateAhead(int unit);
   absl::Status StartUpdate(int step, device::Tensor parameters);
   // Fills tile after tile of a unit, but for what stays on the device, with `make(begin, count, tile)`, elements of the
   // unit's piece, and sends each to its place in `parameters`.
   using Make = std::function<void(int64_t begin, int64_t count, device::Tensor tile)>;
   absl::Status SendUnit(int unit, device::Tensor parameters, const Make& make);
   absl::Status UpdateUnit(int unit);
+  void UpdateTile(const device::StepControl& control, const device::Tensor& gradients, int unit, int64_t begin,
+                  int64_t count, device::Tensor tile);
   // Of the thread's: waits unless the updater is about to go, when it is Cancelled.
   absl::Status Await(const device::Event& event) const;
   absl::Status UpdateAll(int step, const device::Event& decided);
@@ -92,8 +104,10 @@ class HostUpdater : public Updater {
   std::array<Tile, kTiles> tiles_;
   int next_tile_ = 0;
   std::unique_ptr<device::Stream> down_, up_;
+  std::optional<Speculation> speculation_;
   // Of the step that is being updated.
   device::StepControl control_;
+  bool is_ahead_ = false;  // its states have been updated, by what turned out to be this control
   device::Tensor gradients_;
   device::Tensor parameters_;  // on the device
 

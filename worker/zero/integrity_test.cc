@@ -62,12 +62,16 @@ TEST(CheckParameters, OfTwoRanksNoneIsBlamed) {
 // The step that finds something leaves the states as they were.
 TEST(StepChecks, EndTheStepBeforeTheOptimizerRuns) {
   for (const StepChecks& checks : {StepChecks{.parameters = true}, StepChecks{.replay = true}}) {
-    RunFleet({.stage = 2, .world_size = 3, .checks = checks, .faulty_rank = 1}, [&](TestRank& rank) {
-      ZF_CHECK(rank.engine().Initialize(1).ok());
-      const std::vector<float> before = rank.Read(rank.engine().state().master(), rank.layout().optimizer_elements());
-      ASSERT_TRUE(DisagreementOf(rank.TryStep(1).status()));
-      EXPECT_EQ(rank.Read(rank.engine().state().master(), rank.layout().optimizer_elements()), before);
-    });
+    for (const bool guesses : {false, true}) {
+      FleetSetup setup = {.stage = 2, .world_size = 3, .checks = checks, .faulty_rank = 1};
+      setup.offload = setup.speculates = guesses;
+      RunFleet(setup, [&](TestRank& rank) {
+        ZF_CHECK(rank.engine().Initialize(1).ok());
+        const std::vector<float> before = rank.Read(rank.engine().state().master(), rank.layout().optimizer_elements());
+        ASSERT_TRUE(DisagreementOf(rank.TryStep(1).status()));
+        EXPECT_EQ(rank.Read(rank.engine().state().master(), rank.layout().optimizer_elements()), before);
+      });
+    }
   }
 }
 

@@ -28,6 +28,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
       part_(spec.part()) {
   ZF_CHECK(!options.offload || stage_.split_optimizer);
   ZF_CHECK(!options.delays || (options.offload && options.offload_fraction == 1));
+  ZF_CHECK(!options.speculates || (options.offload && !options.delays));
   states_on_device_ = StatesOnDevice(options, optimizer_elements());
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {

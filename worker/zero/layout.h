@@ -29,6 +29,7 @@ struct ZeroOptions {
   bool replicas = false;                          // and kept for another rank
   bool offload = false;                           // the optimizer's states are in host memory; not in stage 0
   bool delays = false;                            // with offload: steps may be updated by the step after them
+  bool speculates = false;                        // with offload: updates the host's states before a step is decided
   double offload_fraction = 1;                    // with offload: of the states, 0 to 1; the others are on the device
 };
 
@@ -52,9 +53,11 @@ class ZeroLayout {
   bool needs_gradient_slots() const { return stage_.split_gradients || gradient_dtype() != device::DType::kF32; }
 
   bool offloads() const { return states_on_device() < optimizer_elements(); }
+  bool speculates() const { return offloads() && options_.speculates; }
   // Where the states are: the elements of a state vector before this one are on the device, the others on the host.
   // Those of the units that a forward pass needs first stay: their gradients are the last to be reduced.
   int64_t states_on_device() const { return states_on_device_; }
+  int64_t states_on_host() const { return optimizer_elements() - states_on_device(); }
   // Of what this rank updates of a unit (Updated), the first ones, whose states are on the device.
   int64_t StaysOnDevice(int unit) const;
   // Whether a reduced gradient leaves the device from where it was reduced, so that none rests there but those of the

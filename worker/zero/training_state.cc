@@ -16,7 +16,7 @@ std::vector<memory::MemoryRow> TrainingState::Rows(const ZeroLayout& layout) {
     }
   };
   if (layout.states_on_device() > 0) add(memory::Space::kDevice, layout.states_on_device());
-  if (layout.offloads()) add(memory::Space::kHost, layout.optimizer_elements() - layout.states_on_device());
+  if (layout.offloads()) add(memory::Space::kHost, layout.states_on_host());
   return rows;
 }
 

@@ -44,6 +44,10 @@ class Updater {
   // Fresh states from the seed.
   virtual absl::Status Initialize(uint64_t seed) = 0;
 
+  // A step begins whose control is `before`, on a device whose memory the host can read: the update may go ahead of
+  // Update, which then finds out whether it was right to. Of steps that only Update can end.
+  virtual void Speculate(const device::StepControl& before, const device::StepRule& rule) = 0;
+
   // Early notice of TakeGradient, where there is one: the shard will be there when `reduced` is done, and nothing else
   // writes it until then.
   virtual void ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) = 0;

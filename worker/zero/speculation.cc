@@ -1,0 +1,77 @@
+// Guess, keep, put back; see speculation.h.
+#include "worker/zero/speculation.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace zerofleet::zero {
+namespace {
+
+std::string CopyRow(const optim::OptimizerVector& vector) { return absl::StrCat(vector.name, " before the step"); }
+
+// What DecideStep makes of a control that BeginStep has left, if the gradient is finite and not clipped: as far as an
+// optimizer reads it.
+device::StepControl Guess(device::StepControl control, const device::StepRule& rule) {
+  control.apply = 1;
+  ++control.updates;
+  control.factors = device::FactorsOf(rule, 1.0 / control.loss_scale, control.updates);
+  return control;
+}
+
+}  // namespace
+
+std::vector<memory::MemoryRow> Speculation::Rows(const ZeroLayout& layout) {
+  std::vector<memory::MemoryRow> rows;
+  if (!layout.speculates()) return rows;
+  for (const optim::OptimizerVector& vector : layout.optimizer().vectors) {
+    rows.push_back({memory::Space::kHost, memory::Category::kBuffers, CopyRow(vector),
+                    layout.states_on_host() * device::DTypeBytes(vector.dtype)});
+  }
+  return rows;
+}
+
+Speculation::Speculation(const ZeroLayout& layout, device::Device& host, memory::Arena& host_arena)
+    : layout_(layout), host_(host) {
+  for (const optim::OptimizerVector& vector : layout.optimizer().vectors) {
+    copies_.push_back({host_arena.Take(CopyRow(vector)), vector.dtype});
+  }
+}
+
+void Speculation::Begin(const device::StepControl& before, const device::StepRule& rule) {
+  ZF_CHECK(!guessing_);
+  guessing_ = true;
+  guess_ = Guess(before, rule);
+  ++guesses_;
+}
+
+void Speculation::Keep(device::Stream& stream, TrainingState& state, int64_t offset, int64_t count) {
+  ZF_CHECK(guessing_);
+  for (size_t v = 0; v < copies_.size(); ++v) {
+    state.CopyOut(host_, stream, v, offset, count, copies_[v].Offset(offset - layout_.states_on_device()).data);
+  }
+  kept_.push_back({offset, count});
+}
+
+bool Speculation::End(device::Stream& stream, const device::StepControl& decided, TrainingState& state) {
+  ZF_CHECK(guessing_);
+  guessing_ = false;
+  const std::vector<Range> kept = std::exchange(kept_, {});
+  // All that an optimizer reads of it.
+  if (decided.apply == guess_.apply && std::memcmp(&decided.factors, &guess_.factors, sizeof guess_.factors) == 0) {
+    return true;
+  }
+  for (const Range& range : kept) {
+    for (size_t v = 0; v < copies_.size(); ++v) {
+      state.CopyIn(host_, stream, v, range.offset, range.count,
+                   copies_[v].Offset(range.offset - layout_.states_on_device()).data);
+    }
+  }
+  ++undone_;
+  return false;
+}
+
+}  // namespace zerofleet::zero

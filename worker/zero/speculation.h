@@ -1,0 +1,56 @@
+// An update before its step is decided (SuperOffload, Lian et al. 2025, speculation then validation): the guess that
+// the gradient is finite and not clipped, and what it takes to undo it.
+//
+// Undoing must give the bits of a step that did not guess, and arithmetic does not run backwards. So what an update
+// overwrites is copied first, tile by tile: as many bytes as the host's states, in host memory.
+#ifndef ZEROFLEET_WORKER_ZERO_SPECULATION_H_
+#define ZEROFLEET_WORKER_ZERO_SPECULATION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/device/device.h"
+#include "worker/device/step_control.h"
+#include "worker/memory/arena.h"
+#include "worker/zero/layout.h"
+#include "worker/zero/training_state.h"
+
+namespace zerofleet::zero {
+
+class Speculation {
+ public:
+  static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout);
+
+  // `host_arena` is of a plan with those rows; copies run on a stream of `host`.
+  Speculation(const ZeroLayout& layout, device::Device& host, memory::Arena& host_arena);
+
+  // A step begins whose control is `before`: guesses what it will be once the step is decided.
+  void Begin(const device::StepControl& before, const device::StepRule& rule);
+  bool guessing() const { return guessing_; }
+  const device::StepControl& guess() const { return guess_; }
+
+  // Of states that are about to be overwritten: elements [offset, offset + count) of each vector. Each once a step.
+  void Keep(device::Stream& stream, TrainingState& state, int64_t offset, int64_t count);
+  // The step is decided. Whether it is as guessed; else puts back what was kept.
+  bool End(device::Stream& stream, const device::StepControl& decided, TrainingState& state);
+
+  int64_t guesses() const { return guesses_; }
+  int64_t undone() const { return undone_; }
+
+ private:
+  struct Range {
+    int64_t offset, count;
+  };
+
+  const ZeroLayout& layout_;
+  device::Device& host_;
+  optim::StateTensors copies_;  // by vector, in the order of the states on the host
+  bool guessing_ = false;
+  device::StepControl guess_;
+  std::vector<Range> kept_;
+  int64_t guesses_ = 0, undone_ = 0;
+};
+
+}  // namespace zerofleet::zero
+
+#endif  // ZEROFLEET_WORKER_ZERO_SPECULATION_H_
