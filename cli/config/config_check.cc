@@ -137,7 +137,7 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
       {"activation.offload", c.activation().offload(), {"none", "cpu"}, {}},
       {"reduce.every", c.reduce().every(), {"micro_batch", "step"}, {}},
       {"offload.optimizer", c.offload().optimizer(), {"none", "cpu"}, {"nvme"}, kNotSupported},
-      {"offload.parameters", c.offload().parameters(), {"none"}, {"cpu"}, kNotSupported},
+      {"offload.parameters", c.offload().parameters(), {"none", "cpu"}, {}},
       {"checkpoint.snapshot", c.checkpoint().snapshot(), {"auto", "memory"}, {"stream"}, kNotSupported},
       {"optimizer.name", c.optimizer().name(), optim::OptimizerNames(), {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
@@ -362,6 +362,20 @@ absl::Status CheckOffload(const ConfigDraft& draft) {
     return draft.Error(
         "offload.delayed_update.after_steps",
         absl::StrCat("must be 0 without offload.optimizer: cpu, got ", offload.delayed_update().after_steps()));
+  }
+  if (offload.parameters() != "none") {
+    if (draft.config.parallel().zero_stage() != 3) {
+      return draft.Error("offload.parameters",
+                         absl::StrCat("cpu needs parallel.zero_stage 3, got ", draft.config.parallel().zero_stage(),
+                                      ": in the other stages whole parameters are in use from step to step"));
+    }
+    if (offload.optimizer() == "none") {
+      return draft.Error("offload.parameters", "cpu needs offload.optimizer: cpu, got none: the states are larger");
+    }
+    if (offload.fraction() != 1) {
+      return draft.Error("offload.parameters", absl::StrCat("cpu needs offload.fraction 1, got ", offload.fraction(),
+                                                            ": the states that stay are larger"));
+    }
   }
   if (offload.speculative() && offload.optimizer() != "cpu") {
     return draft.Error("offload.speculative",

@@ -167,7 +167,14 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "updated late, so all states are on the host"},
       {{"offload.delayed_update.after_steps=40"},
        "--set: offload.delayed_update.after_steps: must be 0 without offload.optimizer: cpu, got 40"},
-      {{"offload.parameters=cpu"}, "--set: offload.parameters: cpu is not supported; use none"},
+      {{"offload.parameters=nvme"}, "--set: offload.parameters: must be none or cpu, got \"nvme\""},
+      {{"offload.parameters=cpu", "offload.optimizer=cpu"},
+       "--set: offload.parameters: cpu needs parallel.zero_stage 3, got 2: in the other stages whole parameters are in "
+       "use from step to step"},
+      {{"offload.parameters=cpu", "parallel.zero_stage=3"},
+       "--set: offload.parameters: cpu needs offload.optimizer: cpu, got none: the states are larger"},
+      {{"offload.parameters=cpu", "parallel.zero_stage=3", "offload.optimizer=cpu", "offload.fraction=0.5"},
+       "--set: offload.parameters: cpu needs offload.fraction 1, got 0.5: the states that stay are larger"},
       {{"offload.speculative=true"}, "--set: offload.speculative: true needs offload.optimizer: cpu, got none"},
       {{"offload.speculative=true", "offload.optimizer=cpu", "offload.delayed_update.after_steps=40"},
        "--set: offload.speculative: must be false with offload.delayed_update.after_steps 40: a late update knows its "

@@ -24,6 +24,13 @@ std::vector<std::string> LessOnTheDevice(const v1::Config& config) {
     settings.emplace_back(parallel.zero_stage() == 0 ? "offload.optimizer: cpu with parallel.zero_stage: 2"
                                                      : "offload.optimizer: cpu");
   }
+  if (config.offload().optimizer() == "cpu" && config.offload().fraction() < 1) {
+    settings.emplace_back("offload.fraction: 1");
+  }
+  if (config.offload().parameters() != "cpu" && config.offload().optimizer() == "cpu") {
+    settings.emplace_back(parallel.zero_stage() < 3 ? "offload.parameters: cpu with parallel.zero_stage: 3"
+                                                    : "offload.parameters: cpu");
+  }
   const v1::ActivationConfig& activation = config.activation();
   if (activation.checkpointing() == "none") settings.emplace_back("activation.checkpointing: block");
   const absl::StatusOr<model::Checkpointing> checkpointing = model::CheckpointingOf(activation);
@@ -40,6 +47,7 @@ std::vector<std::string> LessOnTheHost(const v1::Config& config) {
   std::vector<std::string> settings;
   if (config.checkpoint().snapshot_every_steps() > 0) settings.emplace_back("checkpoint.snapshot_every_steps: 0");
   if (config.offload().speculative()) settings.emplace_back("offload.speculative: false");
+  if (config.offload().parameters() == "cpu") settings.emplace_back("offload.parameters: none");
   if (config.offload().optimizer() == "cpu") settings.emplace_back("offload.optimizer: none");
   if (config.activation().offload() == "cpu") settings.emplace_back("activation.offload: none");
   settings.emplace_back("more parallel.workers");

@@ -51,9 +51,14 @@ absl::Status CheckIntegrityOn(const v1::IntegrityConfig& config, const device::D
 
 // What has been built for a device whose memory the host shares alone.
 absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Device& device) {
-  if (device.host_addressable() || !config.speculative()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("offload.speculative: true is not supported on device ", device.kind(), "; use false"));
+  if (device.host_addressable()) return absl::OkStatus();
+  const auto refuse = [&](const char* setting, const char* instead) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("offload.", setting, " is not supported on device ", device.kind(), "; use ", instead));
+  };
+  if (config.speculative()) return refuse("speculative: true", "false");
+  if (config.parameters() != "none") return refuse("parameters: cpu", "none");
+  return absl::OkStatus();
 }
 
 }  // namespace

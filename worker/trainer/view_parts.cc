@@ -55,6 +55,7 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .offload = config.offload().optimizer() == "cpu",
           .delays = config.offload().delayed_update().after_steps() > 0,
           .speculates = config.offload().speculative(),
+          .parameters_on_host = config.offload().parameters() == "cpu",
           .offload_fraction = config.offload().fraction()};
 }
 

@@ -19,7 +19,8 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
     : parts_(parts),
       optimizer_(optimizer),
       marks_(parts.stream),
-      gatherer_(parts.layout, parts.device_arena, parts.communicator, parts.stream, marks_),
+      gatherer_(parts.layout, parts.device, parts.device_arena, parts.host_arena, parts.communicator, parts.stream,
+                marks_),
       reducer_(parts.layout, parts.device_arena, parts.communicator, parts.device.ops(), parts.stream, marks_,
                {.reducing =
                     [this](int unit, device::Tensor shard, const collective::Communicator::Pending& reduced) {
@@ -108,6 +109,7 @@ void ZeroEngine::MakeRestingParameters(uint64_t seed) {
 
 device::LinkTraffic ZeroEngine::link() const {
   device::LinkTraffic all = updater_->link();
+  all += gatherer_.link();
   all += parts_.model.link();
   return all;
 }

@@ -50,7 +50,7 @@ struct FleetSetup {
   ReduceEvery reduce = ReduceEvery::kMicroBatch;
   bool offload = false;
   double offload_fraction = 1;
-  bool speculates = false;
+  bool speculates = false, parameters_on_host = false;
   int64_t delay_after = 0;                                // steps; with offload, updates come one late from then on
   std::optional<v1::OptimizerConfig> settings = {};       // TestOptimizer's by default
   std::function<int64_t(int64_t step)> tokens = nullptr;  // that a step's gradient is divided by; not as many as it has
@@ -104,6 +104,7 @@ class TestRank {
                         .offload = setup.offload,
                         .delays = setup.delay_after > 0,
                         .speculates = setup.speculates,
+                        .parameters_on_host = setup.parameters_on_host,
                         .offload_fraction = setup.offload_fraction}) {
     communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
     if (tensor_ != nullptr) {

@@ -9,20 +9,23 @@
 
 namespace zerofleet::zero {
 
-ParameterGatherer::ParameterGatherer(const ZeroLayout& layout, memory::Arena& arena,
-                                     collective::Communicator& communicator, device::Stream& stream, PhaseMarks& marks)
+ParameterGatherer::ParameterGatherer(const ZeroLayout& layout, device::Device& device, memory::Arena& device_arena,
+                                     memory::Arena& host_arena, collective::Communicator& communicator,
+                                     device::Stream& stream, PhaseMarks& marks)
     : layout_(layout),
+      device_(device),
       communicator_(communicator),
       stream_(stream),
       marks_(marks),
-      resting_{arena.Take(kParametersRow), layout.options().dtype},
+      resting_{(layout.parameters_on_host() ? host_arena : device_arena).Take(kParametersRow), layout.options().dtype},
       slots_(PlanSlots(layout.partition())),
       prefetch_(slots_),
       unit_ready_(layout.units()),
       stream_waits_(layout.units(), true) {
+  if (layout_.parameters_on_host()) in_ = device.CreateStream().value();
   if (!layout_.stage().split_parameters) return;
   for (int s = 0; s < static_cast<int>(slots_.unit_of_slot.size()); ++s) {
-    slot_memory_.push_back({arena.Take(ParameterSlotRow(s)), layout_.options().dtype});
+    slot_memory_.push_back({device_arena.Take(ParameterSlotRow(s)), layout_.options().dtype});
   }
 }
 
@@ -52,9 +55,23 @@ void ParameterGatherer::Release(int unit) {
 
 void ParameterGatherer::Post(int unit) {
   stream_waits_[unit] = false;
+  if (in_ != nullptr) return PostFromHost(unit);
   unit_ready_[unit] = communicator_.AllGather(
       resting_.Offset(layout_.ShardOffset(unit, /*split=*/true)), slot_memory_[slots_.slot_of_unit[unit]],
       layout_.partition().PaddedElements(unit), layout_.partition().unit(unit).name, stream_.Record());
+}
+
+// Behind what the stream has been given: the slot's last use, and the update of these parameters.
+void ParameterGatherer::PostFromHost(int unit) {
+  const coordinator::PlacedRange rest = layout_.RestingParameters(unit);
+  const device::Tensor from = resting_.Offset(rest.offset);
+  const device::Tensor to = Whole(unit).Offset(layout_.options().rank * layout_.partition().ShardElements(unit));
+  const int64_t bytes = rest.elements() * device::DTypeBytes(from.dtype);
+  in_->Wait(*stream_.Record());
+  device_.Copy(*in_, to.data, from.data, bytes);
+  link_.to_device.Add(bytes);
+  unit_ready_[unit] = communicator_.AllGather({}, Whole(unit), layout_.partition().PaddedElements(unit),
+                                              layout_.partition().unit(unit).name, in_->Record());
 }
 
 void ParameterGatherer::PublishUnit(int unit) {

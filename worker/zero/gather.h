@@ -3,14 +3,21 @@
 // In stage 3 a unit's all-gather is posted one use ahead, into a slot that is free by then, so that it runs while the
 // unit before it computes; a released unit's slot is reused. Gathering each parameter for the forward and again for the
 // backward is what makes stage 3 send 3Ψ(N-1)/N elements per step instead of 2Ψ(N-1)/N.
+//
+// Parameters that rest in host memory (ZeroLayout::parameters_on_host) are in device memory only while they are
+// gathered: this rank's shard is copied to its place in the slot, one use ahead as well and beside what the device
+// computes.
 #ifndef ZEROFLEET_WORKER_ZERO_GATHER_H_
 #define ZEROFLEET_WORKER_ZERO_GATHER_H_
 
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/collective/communicator.h"
+#include "worker/device/device.h"
+#include "worker/device/link_traffic.h"
 #include "worker/device/ops.h"
 #include "worker/memory/arena.h"
 #include "worker/zero/layout.h"
@@ -23,10 +30,11 @@ namespace zerofleet::zero {
 class ParameterGatherer {
  public:
   // Every use is enqueued on `stream`; waits are marked in `marks`.
-  ParameterGatherer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
-                    device::Stream& stream, PhaseMarks& marks);
+  ParameterGatherer(const ZeroLayout& layout, device::Device& device, memory::Arena& device_arena,
+                    memory::Arena& host_arena, collective::Communicator& communicator, device::Stream& stream,
+                    PhaseMarks& marks);
 
-  // This rank's resting parameters: whole units, or its shards.
+  // This rank's resting parameters: whole units, or its shards, in device memory or the host's.
   device::Tensor resting() const { return resting_; }
 
   // Announces the uses of the next pass, in order; the pass before must be over.
@@ -41,15 +49,23 @@ class ParameterGatherer {
   // Waits on the host for everything posted.
   absl::Status Finish();
 
+  // Of parameters that rest in host memory.
+  device::LinkTraffic link() const { return link_; }
+
  private:
   void Post(int unit);
+  // This rank's shard goes to its place in the unit's slot, and is gathered from there.
+  void PostFromHost(int unit);
   device::Tensor Whole(int unit) const;
 
   const ZeroLayout& layout_;
+  device::Device& device_;
   collective::Communicator& communicator_;
   device::Stream& stream_;
   PhaseMarks& marks_;
   device::Tensor resting_;
+  std::unique_ptr<device::Stream> in_;  // from the host; null where parameters rest on the device
+  device::LinkTraffic link_;
   SlotPlan slots_;
   PrefetchOrder prefetch_;
   std::vector<device::Tensor> slot_memory_;                    // stage 3 only

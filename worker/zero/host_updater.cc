@@ -31,8 +31,10 @@ std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
   if (layout.options().delays) {
     rows.push_back({memory::Space::kHost, memory::Category::kGradients, kHeldRow, gradients});
   }
-  rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kTilesRow,
-                  kTiles * TileElements(layout) * device::DTypeBytes(layout.options().dtype)});
+  if (NeedsTiles(layout)) {
+    rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kTilesRow,
+                    kTiles * TileElements(layout) * device::DTypeBytes(layout.options().dtype)});
+  }
   rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kDecidedRow,
                   (layout.options().delays ? 2 : 1) * static_cast<int64_t>(sizeof(device::StepControl))});
   const std::vector<memory::MemoryRow> copies = Speculation::Rows(layout);
@@ -53,8 +55,10 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
   if (parts.layout.options().delays) {
     steps_.push_back({{parts.host_arena.Take(kHeldRow), parts.layout.gradient_dtype()}, decided + 1});
   }
-  const device::Tensor tiles{parts.host_arena.Take(kTilesRow), parts.layout.options().dtype};
-  for (int t = 0; t < kTiles; ++t) tiles_[t].memory = tiles.Offset(t * TileElements(parts.layout));
+  if (NeedsTiles(parts.layout)) {
+    const device::Tensor tiles{parts.host_arena.Take(kTilesRow), parts.layout.options().dtype};
+    for (int t = 0; t < kTiles; ++t) tiles_[t].memory = tiles.Offset(t * TileElements(parts.layout));
+  }
   for (std::unique_ptr<device::Stream>* const stream : {&down_, &up_}) {
     absl::StatusOr<std::unique_ptr<device::Stream>> made = parts_.device.CreateStream();
     Fail(made.status());
@@ -251,6 +255,10 @@ absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Ma
   const int64_t most = TileElements(parts_.layout);
   for (int64_t begin = parts_.layout.StaysOnDevice(unit); begin < piece.elements(); begin += most) {
     const int64_t count = std::min(most, piece.elements() - begin);
+    if (parts_.layout.parameters_on_host()) {
+      make(begin, count, parameters.Offset(piece.parameter_offset + begin));
+      continue;
+    }
     Tile& tile = tiles_[next_tile_];
     next_tile_ = (next_tile_ + 1) % kTiles;
     if (tile.sent != nullptr) ZF_RETURN_IF_ERROR(Await(*tile.sent));

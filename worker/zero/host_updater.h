@@ -59,6 +59,7 @@ class HostUpdater : public Updater {
   // What a core's cache holds while it is computed and sent.
   static constexpr int64_t kTileElements = int64_t{1} << 18;
   static int64_t TileElements(const ZeroLayout& layout);
+  static bool NeedsTiles(const ZeroLayout& layout) { return !layout.parameters_on_host() || layout.speculates(); }
 
   // A step's gradients, of the states on the host and in their order, and its control. Two where steps are delayed: one
   // held back while the other fills.
@@ -79,7 +80,7 @@ class HostUpdater : public Updater {
   absl::Status UpdateAhead(int unit);
   absl::Status StartUpdate(int step, device::Tensor parameters);
   // Fills tile after tile of a unit, but for what stays on the device, with `make(begin, count, tile)`, elements of the
-  // unit's piece, and sends each to its place in `parameters`.
+  // unit's piece, and sends each to its place in `parameters`; where those rest on the host, it is made there.
   using Make = std::function<void(int64_t begin, int64_t count, device::Tensor tile)>;
   absl::Status SendUnit(int unit, device::Tensor parameters, const Make& make);
   absl::Status UpdateUnit(int unit);

@@ -29,6 +29,8 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
   ZF_CHECK(!options.offload || stage_.split_optimizer);
   ZF_CHECK(!options.delays || (options.offload && options.offload_fraction == 1));
   ZF_CHECK(!options.speculates || (options.offload && !options.delays));
+  ZF_CHECK(!options.parameters_on_host ||
+           (options.offload && options.offload_fraction == 1 && stage_.split_parameters));
   states_on_device_ = StatesOnDevice(options, optimizer_elements());
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
@@ -86,7 +88,8 @@ std::string ZeroLayout::Describe(const model::ModelSpec& spec) const {
       "stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ", options_.micro_batches,
       stage_.split_gradients ? " reduced each" : "", " optimizer ", optimizer().name, offloads() ? " on the host" : "",
       offloads() && states_on_device() > 0 ? absl::StrCat(" but for ", states_on_device()) : "",
-      part_.count > 1 ? absl::StrCat(" parts ", part_.count) : "", "\n", partition_.Describe());
+      parameters_on_host() ? ", parameters too" : "", part_.count > 1 ? absl::StrCat(" parts ", part_.count) : "", "\n",
+      partition_.Describe());
   for (const model::TensorSpec& tensor : spec.tensors()) {
     absl::StrAppend(&text, tensor.name, " [", absl::StrJoin(tensor.shape, ","), "] ", tensor.flat_begin, "\n");
   }

@@ -30,6 +30,7 @@ struct ZeroOptions {
   bool offload = false;                           // the optimizer's states are in host memory; not in stage 0
   bool delays = false;                            // with offload: steps may be updated by the step after them
   bool speculates = false;                        // with offload: updates the host's states before a step is decided
+  bool parameters_on_host = false;                // with offload of all states, in stage 3: where parameters rest
   double offload_fraction = 1;                    // with offload: of the states, 0 to 1; the others are on the device
 };
 
@@ -65,6 +66,8 @@ class ZeroLayout {
   // the last one is done.
   bool gradients_leave() const { return offloads() && stage_.split_gradients && !accumulates(); }
 
+  // Where they are not in use.
+  bool parameters_on_host() const { return options_.parameters_on_host; }
   int64_t parameter_elements() const { return VectorElements(stage_.split_parameters); }
   // At rest on the device.
   int64_t gradient_elements() const {

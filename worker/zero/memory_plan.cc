@@ -64,8 +64,8 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
   const int64_t tokens = 2 * tokens_per_micro_batch * 4;
   memory::MemoryPlan plan;
   plan.rows = {
-      {memory::Space::kDevice, memory::Category::kParameters, kParametersRow,
-       layout.parameter_elements() * device::DTypeBytes(layout.options().dtype)},
+      {layout.parameters_on_host() ? memory::Space::kHost : memory::Space::kDevice, memory::Category::kParameters,
+       kParametersRow, layout.parameter_elements() * device::DTypeBytes(layout.options().dtype)},
       {memory::Space::kDevice, memory::Category::kGradients, kGradientsRow,
        layout.gradient_elements() * device::DTypeBytes(layout.gradient_dtype())},
   };
