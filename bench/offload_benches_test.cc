@@ -20,5 +20,16 @@ TEST(OffloadBenches, EveryOptimizerHasARate) {
   }
 }
 
+TEST(OffloadBenches, StatesOnDiskStandBesideTheDisk) {
+  const auto device = device::CreateDevice({.kind = "cpu"}).value();
+  const auto rates =
+      BenchUpdateOnDisk(*device, model::TestModelConfig(2, 24, 3, 10, 53), testing::TempDir(), 1).value();
+  ASSERT_EQ(rates.size(), 2u);
+  EXPECT_EQ(rates[0].optimizer, "adamw, states in a file");
+  EXPECT_EQ(rates[0].bytes_per_parameter, 24);
+  EXPECT_GT(rates[0].bytes_per_second, 0);
+  EXPECT_GT(rates[0].memory_bytes_per_second, 0);
+}
+
 }  // namespace
 }  // namespace zerofleet::bench

@@ -47,6 +47,7 @@ struct BenchFlags {
   bench::CoordinatorBenchOptions coordinator;
   int64_t parameters = 50'000'000;
   bool offload = false;
+  std::string offload_directory;
   int64_t megabytes = 512;
   std::string directory;  // empty: the temporary directory
   StepBenchOptions step;
@@ -138,6 +139,9 @@ absl::StatusOr<Results> Pointwise(const BenchFlags& flags) {
 absl::StatusOr<std::vector<bench::OptimizerRate>> OptimizerRates(const BenchFlags& flags, device::Device& device) {
   if (!flags.offload) return bench::BenchOptimizer(device, flags.parameters, kRounds);
   ZF_ASSIGN_OR_RETURN(const v1::Config config, DefaultConfig("gpt2-124m"));
+  if (!flags.offload_directory.empty()) {
+    return bench::BenchUpdateOnDisk(device, config.model(), flags.offload_directory, kRounds);
+  }
   return bench::BenchHostUpdate(device, config.model(), kRounds);
 }
 
@@ -145,7 +149,9 @@ absl::StatusOr<Results> Optimizer(const BenchFlags& flags) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
                       device::CreateDevice({flags.device, flags.threads}));
   ZF_ASSIGN_OR_RETURN(const std::vector<bench::OptimizerRate> rates, OptimizerRates(flags, *device));
-  Results results{TextTable({"optimizer", "precision", "parameters", "seconds", "GB/s", "memory GB/s", "of memory"})};
+  const char* const beside = flags.offload_directory.empty() ? "memory" : "disk";
+  Results results{TextTable({"optimizer", "precision", "parameters", "seconds", "GB/s", absl::StrCat(beside, " GB/s"),
+                             absl::StrCat("of ", beside)})};
   for (const bench::OptimizerRate& rate : rates) {
     results.table.Add({rate.optimizer, rate.precision, HumanCount(static_cast<double>(rate.parameters)),
                        absl::StrFormat("%.4f", rate.seconds), Giga(rate.bytes_per_second),
@@ -401,8 +407,13 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
   optimizer->add_option("--parameters", flags->parameters, "Elements to update")
       ->check(CLI::Range(1, 2'000'000'000))
       ->capture_default_str();
-  optimizer->add_flag("--offload", flags->offload,
-                      "Instead the update of GPT-2 124M on the host, with the copy of its parameters to the device");
+  CLI::Option* const offload = optimizer->add_flag(
+      "--offload", flags->offload,
+      "Instead the update of GPT-2 124M on the host, with the copy of its parameters to the device");
+  optimizer
+      ->add_option("--offload-dir", flags->offload_directory,
+                   "With the states in a file in this directory, against what the disk reads and writes")
+      ->needs(offload);
   CLI::App* collectives =
       AddBench(*bench, "collectives", "Collectives between processes, on this machine or on several hosts.",
                Collectives, flags, body);

@@ -136,7 +136,7 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
       CheckpointingRow(c),
       {"activation.offload", c.activation().offload(), {"none", "cpu"}, {}},
       {"reduce.every", c.reduce().every(), {"micro_batch", "step"}, {}},
-      {"offload.optimizer", c.offload().optimizer(), {"none", "cpu"}, {"nvme"}, kNotSupported},
+      {"offload.optimizer", c.offload().optimizer(), {"none", "cpu", "nvme"}, {}},
       {"offload.parameters", c.offload().parameters(), {"none", "cpu"}, {}},
       {"checkpoint.snapshot", c.checkpoint().snapshot(), {"auto", "memory"}, {"stream"}, kNotSupported},
       {"optimizer.name", c.optimizer().name(), optim::OptimizerNames(), {}},
@@ -362,6 +362,14 @@ absl::Status CheckOffload(const ConfigDraft& draft) {
     return draft.Error(
         "offload.delayed_update.after_steps",
         absl::StrCat("must be 0 without offload.optimizer: cpu, got ", offload.delayed_update().after_steps()));
+  }
+  if (offload.optimizer() == "nvme" && offload.dir().empty()) {
+    return draft.Error("offload.optimizer",
+                       "nvme needs offload.dir: a directory on a fast disk of every host, such as /scratch/states");
+  }
+  if (offload.optimizer() != "nvme" && !offload.dir().empty()) {
+    return draft.Error("offload.dir", absl::StrCat("must be left out with offload.optimizer ", offload.optimizer(),
+                                                   ", got \"", offload.dir(), "\"; nvme uses it"));
   }
   if (offload.parameters() != "none") {
     if (draft.config.parallel().zero_stage() != 3) {

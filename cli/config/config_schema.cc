@@ -52,7 +52,10 @@ constexpr KeyText kKeyTexts[] = {
     {"activation.partition", "The inputs that block and {every: n} keep are split over the tensor group."},
     {"activation.offload", "cpu: the inputs that block and {every: n} keep wait in host memory."},
     {"offload", "What leaves the device's memory for the host's."},
-    {"offload.optimizer", "cpu: the optimizer's states are kept and updated on the host; stages 1 to 3."},
+    {"offload.optimizer",
+     "cpu: the optimizer's states are kept and updated on the host; nvme: kept in a file, updated on the host; stages "
+     "1 to 3."},
+    {"offload.dir", "With optimizer: nvme, the directory of the files; each rank has one of its own."},
     {"offload.fraction", "Part of the optimizer's states that leaves the device, 0 to 1."},
     {"offload.parameters",
      "cpu: a rank's parameters rest in host memory, and a unit is on the device while it is used; stage 3."},

@@ -154,8 +154,14 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "--set: activation.offload: cpu needs activation.checkpointing block or {every: n}, which keep inputs, got "
        "selective"},
       {{"activation.offload=nvme"}, "--set: activation.offload: must be none or cpu, got \"nvme\""},
-      {{"offload.optimizer=gpu"}, "--set: offload.optimizer: must be none or cpu, got \"gpu\""},
-      {{"offload.optimizer=nvme"}, "--set: offload.optimizer: nvme is not supported; use none or cpu"},
+      {{"offload.optimizer=gpu"}, "--set: offload.optimizer: must be none, cpu or nvme, got \"gpu\""},
+      {{"offload.optimizer=nvme"},
+       "--set: offload.optimizer: nvme needs offload.dir: a directory on a fast disk of every host, such as "
+       "/scratch/states"},
+      {{"offload.optimizer=cpu", "offload.dir=/scratch"},
+       "--set: offload.dir: must be left out with offload.optimizer cpu, got \"/scratch\"; nvme uses it"},
+      {{"offload.optimizer=nvme", "offload.dir=/scratch", "offload.speculative=true"},
+       "--set: offload.speculative: true needs offload.optimizer: cpu, got nvme"},
       {{"offload.optimizer=cpu", "parallel.zero_stage=0"},
        "--set: offload.optimizer: cpu needs parallel.zero_stage 1, 2 or 3: in stage 0 every rank would copy and update "
        "the whole model on its host"},

@@ -4,8 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/zero/away_device_testing.h"
 #include "worker/zero/fleet_testing.h"
+#include "worker/zero/offload_testing.h"
 
 namespace zerofleet::zero {
 namespace {

@@ -20,14 +20,15 @@ std::vector<std::string> LessOnTheDevice(const v1::Config& config) {
   const v1::ParallelConfig& parallel = config.parallel();
   std::vector<std::string> settings;
   if (parallel.zero_stage() < 3 && parallel.workers() > 1) settings.emplace_back("parallel.zero_stage: 3");
-  if (config.offload().optimizer() != "cpu") {
+  const bool offloads = config.offload().optimizer() == "cpu" || config.offload().optimizer() == "nvme";
+  if (!offloads) {
     settings.emplace_back(parallel.zero_stage() == 0 ? "offload.optimizer: cpu with parallel.zero_stage: 2"
                                                      : "offload.optimizer: cpu");
   }
-  if (config.offload().optimizer() == "cpu" && config.offload().fraction() < 1) {
+  if (offloads && config.offload().fraction() < 1) {
     settings.emplace_back("offload.fraction: 1");
   }
-  if (config.offload().parameters() != "cpu" && config.offload().optimizer() == "cpu") {
+  if (offloads && config.offload().parameters() != "cpu") {
     settings.emplace_back(parallel.zero_stage() < 3 ? "offload.parameters: cpu with parallel.zero_stage: 3"
                                                     : "offload.parameters: cpu");
   }
@@ -48,7 +49,10 @@ std::vector<std::string> LessOnTheHost(const v1::Config& config) {
   if (config.checkpoint().snapshot_every_steps() > 0) settings.emplace_back("checkpoint.snapshot_every_steps: 0");
   if (config.offload().speculative()) settings.emplace_back("offload.speculative: false");
   if (config.offload().parameters() == "cpu") settings.emplace_back("offload.parameters: none");
-  if (config.offload().optimizer() == "cpu") settings.emplace_back("offload.optimizer: none");
+  if (config.offload().optimizer() == "cpu") {
+    settings.emplace_back("offload.optimizer: nvme with offload.dir");
+    settings.emplace_back("offload.optimizer: none");
+  }
   if (config.activation().offload() == "cpu") settings.emplace_back("activation.offload: none");
   settings.emplace_back("more parallel.workers");
   return settings;

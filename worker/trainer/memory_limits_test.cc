@@ -43,7 +43,8 @@ TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
   config.mutable_activation()->set_offload("cpu");
   EXPECT_EQ(CheckMemoryLimits(config, SmallPlan()).message(),
             "memory.host_limit: a worker needs 2.0 KiB of host memory (largest: snapshot, 2.0 KiB), 512 B more than "
-            "1.5KiB; raise it, or use offload.optimizer: none, or activation.offload: none, or more parallel.workers");
+            "1.5KiB; raise it, or use offload.optimizer: nvme with offload.dir, or offload.optimizer: none, or "
+            "activation.offload: none, or more parallel.workers");
 }
 
 }  // namespace

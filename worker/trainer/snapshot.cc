@@ -45,7 +45,7 @@ absl::StatusOr<int64_t> Snapshot::FillFrom(const zero::TrainingState& state, dev
   std::byte* to = memory().data();
   for (size_t v = 0; v < state.vector_count(); ++v) {
     for (const coordinator::PlacedRange& range : state.RangesToStore()) {
-      state.CopyOut(device, stream, v, range.offset, range.elements(), to);
+      ZF_RETURN_IF_ERROR(state.CopyOut(device, stream, v, range.offset, range.elements(), to));
       to += range.elements() * state.ElementBytes(v);
     }
   }
@@ -70,7 +70,7 @@ absl::Status Snapshot::CopyTo(zero::TrainingState& state, device::Device& device
   const std::byte* from = memory().data();
   for (size_t v = 0; v < state.vector_count(); ++v) {
     for (const coordinator::PlacedRange& range : state.RangesToStore()) {
-      state.CopyIn(device, stream, v, range.offset, range.elements(), from);
+      ZF_RETURN_IF_ERROR(state.CopyIn(device, stream, v, range.offset, range.elements(), from));
       from += range.elements() * state.ElementBytes(v);
     }
   }

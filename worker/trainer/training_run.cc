@@ -57,6 +57,7 @@ absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Devic
         absl::StrCat("offload.", setting, " is not supported on device ", device.kind(), "; use ", instead));
   };
   if (config.speculative()) return refuse("speculative: true", "false");
+  if (config.optimizer() == "nvme") return refuse("optimizer: nvme", "cpu");
   if (config.parameters() != "none") return refuse("parameters: cpu", "none");
   return absl::OkStatus();
 }
@@ -201,16 +202,18 @@ absl::Status TrainingRun::ReadShards(const std::string& step_dir, const v1::Chec
   // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
   const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_->layout.optimizer();
   zero::TrainingState& state = view_->engine->state();
-  if (view_->spec.part().count > 1) state.Clear(device_.ops(), *view_->stream);  // the vocabulary's padding
+  if (view_->spec.part().count > 1) {  // the vocabulary's padding
+    ZF_RETURN_IF_ERROR(state.Clear(device_.ops(), *view_->stream));
+  }
   if (!same_optimizer) ZF_RETURN_IF_ERROR(view_->engine->Initialize(config_.seed()));
-  return checkpoint::LoadRanges(step_dir, manifest,
-                                checkpoint::StoredPlaces(spec_, manifest, view_->spec.ToWhole(state.RangesToLoad())),
-                                [&](int vector, int64_t offset, std::span<const float> values) {
-                                  if (vector > 0 && !same_optimizer) return absl::OkStatus();
-                                  state.CopyIn(device_, *view_->stream, static_cast<size_t>(vector), offset,
-                                               static_cast<int64_t>(values.size()), values.data());
-                                  return view_->stream->Synchronize();
-                                });
+  return checkpoint::LoadRanges(
+      step_dir, manifest, checkpoint::StoredPlaces(spec_, manifest, view_->spec.ToWhole(state.RangesToLoad())),
+      [&](int vector, int64_t offset, std::span<const float> values) {
+        if (vector > 0 && !same_optimizer) return absl::OkStatus();
+        ZF_RETURN_IF_ERROR(state.CopyIn(device_, *view_->stream, static_cast<size_t>(vector), offset,
+                                        static_cast<int64_t>(values.size()), values.data()));
+        return view_->stream->Synchronize();
+      });
 }
 
 // The counts of a checkpoint of another precision are kept; the loss scale then starts anew.

@@ -52,9 +52,10 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .reduce = config.reduce().every() == "step" ? zero::ReduceEvery::kStep : zero::ReduceEvery::kMicroBatch,
           .snapshots = config.checkpoint().snapshot_every_steps() > 0,
           .replicas = config.checkpoint().replicate() > 0 && data.size() > 1,
-          .offload = config.offload().optimizer() == "cpu",
+          .offload = config.offload().optimizer() != "none",
           .delays = config.offload().delayed_update().after_steps() > 0,
           .speculates = config.offload().speculative(),
+          .states_in_file = config.offload().optimizer() == "nvme",
           .parameters_on_host = config.offload().parameters() == "cpu",
           .offload_fraction = config.offload().fraction()};
 }
@@ -81,10 +82,16 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
   ZF_RETURN_IF_ERROR(CheckMemoryLimits(run.config, plan));
   ZF_ASSIGN_OR_RETURN(parts->device_arena, memory::Arena::Create(plan, memory::Space::kDevice, run.device));
   ZF_ASSIGN_OR_RETURN(parts->host_arena, memory::Arena::Create(plan, memory::Space::kHost, run.device));
+  if (parts->layout.states_in_file()) {
+    ZF_ASSIGN_OR_RETURN(parts->scratch, memory::ScratchFile::Create(run.config.offload().dir(),
+                                                                    absl::StrCat("zerofleet-states-rank-", mesh.rank()),
+                                                                    zero::StateFile::FileBytes(parts->layout)));
+  }
   parts->engine = std::make_unique<zero::ZeroEngine>(
       zero::EngineParts{parts->spec, parts->layout, run.model, run.device, *parts->stream, *parts->device_arena,
                         *parts->host_arena, parts->groups.data(), mesh.data().ranks,
-                        mesh.tensor().size() > 1 ? &parts->groups.Of(parallel::kTensorGroup) : nullptr},
+                        mesh.tensor().size() > 1 ? &parts->groups.Of(parallel::kTensorGroup) : nullptr,
+                        parts->scratch.get()},
       run.config.optimizer());
   run.saved.EnterView(zero::TrainingState::StoredBytes(parts->layout), *parts->host_arena);
   parts->checkpointer = std::make_unique<Checkpointer>(mesh.rank(), parts->layout, parts->engine->state(), run.device,

@@ -15,6 +15,7 @@
 #include "worker/device/device.h"
 #include "worker/device/step_control.h"
 #include "worker/memory/arena.h"
+#include "worker/memory/scratch_file.h"
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
 #include "worker/parallel/group_communicators.h"
@@ -65,6 +66,7 @@ struct ViewParts {
   parallel::GroupCommunicators groups;
   std::unique_ptr<device::Stream> stream;
   std::unique_ptr<memory::Arena> device_arena, host_arena;
+  std::unique_ptr<memory::ScratchFile> scratch;  // null where the states are in memory
   std::unique_ptr<zero::ZeroEngine> engine;
   std::unique_ptr<Checkpointer> checkpointer;
 

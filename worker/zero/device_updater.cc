@@ -34,11 +34,10 @@ void PublishOnDevice(const UpdaterParts& parts, const TrainingState& state, devi
 }
 
 DeviceUpdater::DeviceUpdater(const UpdaterParts& parts)
-    : parts_(parts), state_(parts.spec, parts.layout, parts.device_arena, parts.host_arena) {}
+    : parts_(parts), state_(parts.spec, parts.layout, parts.device_arena, parts.host_arena, /*file=*/nullptr) {}
 
 absl::Status DeviceUpdater::Initialize(uint64_t seed) {
-  state_.Initialize(seed, parts_.device.ops(), parts_.stream);
-  return absl::OkStatus();
+  return state_.Initialize(seed, parts_.device.ops(), parts_.stream);
 }
 
 absl::Status DeviceUpdater::Update(const device::StepControl* control, device::Tensor gradients,

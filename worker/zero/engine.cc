@@ -28,8 +28,8 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
                     },
                 .at_rest = [this](int unit, device::Tensor shard) { return GradientAtRest(unit, shard); }}),
       integrity_(parts.layout, parts.device, parts.stream, parts.communicator, parts.ranks),
-      updater_(
-          CreateUpdater({parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena, parts.host_arena})),
+      updater_(CreateUpdater(
+          {parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena, parts.host_arena, parts.scratch})),
       finished_units_(parts.layout.units()),
       scratch_(parts.device_arena.Take(kModelScratchRow)),
       losses_(parts.device_arena.TakeAs<double>(kSumsRow)),

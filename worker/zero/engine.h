@@ -19,6 +19,7 @@
 #include "worker/device/device.h"
 #include "worker/device/step_control.h"
 #include "worker/memory/arena.h"
+#include "worker/memory/scratch_file.h"
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
 #include "worker/optim/loss_scaling.h"
@@ -46,6 +47,7 @@ struct EngineParts {
   collective::Communicator& communicator;      // the data group
   std::vector<int> ranks = {};                 // of the view, by number in that group; empty: those numbers
   collective::Communicator* tensor = nullptr;  // the tensor group, where the model is in parts
+  memory::ScratchFile* scratch = nullptr;      // as in UpdaterParts
 };
 
 // The unit of the scalars every step ends with: loss, squared norm and flags of each rank.

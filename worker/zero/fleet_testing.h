@@ -51,7 +51,8 @@ struct FleetSetup {
   bool offload = false;
   double offload_fraction = 1;
   bool speculates = false, parameters_on_host = false;
-  int64_t delay_after = 0;                                // steps; with offload, updates come one late from then on
+  std::string states_dir = {};  // of the file that offloaded states rest in; empty: they are in memory
+  int64_t delay_after = 0;      // steps; with offload, updates come one late from then on
   std::optional<v1::OptimizerConfig> settings = {};       // TestOptimizer's by default
   std::function<int64_t(int64_t step)> tokens = nullptr;  // that a step's gradient is divided by; not as many as it has
   StepChecks checks = {};                                 // of every check_every-th step
@@ -104,6 +105,7 @@ class TestRank {
                         .offload = setup.offload,
                         .delays = setup.delay_after > 0,
                         .speculates = setup.speculates,
+                        .states_in_file = !setup.states_dir.empty(),
                         .parameters_on_host = setup.parameters_on_host,
                         .offload_fraction = setup.offload_fraction}) {
     communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
@@ -113,10 +115,21 @@ class TestRank {
     memory::MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
     arena_ = *memory::Arena::Create(plan, memory::Space::kDevice, *device_);
     host_arena_ = *memory::Arena::Create(plan, memory::Space::kHost, *device_);
-    engine_ = std::make_unique<ZeroEngine>(
-        EngineParts{
-            spec_, layout_, *model_, *device_, *stream_, *arena_, *host_arena_, *communicator_, {}, tensor_.get()},
-        setup.settings.value_or(TestOptimizer(setup.optimizer)));
+    if (layout_.states_in_file()) {
+      scratch_ = *memory::ScratchFile::Create(setup.states_dir, "states", StateFile::FileBytes(layout_));
+    }
+    engine_ = std::make_unique<ZeroEngine>(EngineParts{spec_,
+                                                       layout_,
+                                                       *model_,
+                                                       *device_,
+                                                       *stream_,
+                                                       *arena_,
+                                                       *host_arena_,
+                                                       *communicator_,
+                                                       {},
+                                                       tensor_.get(),
+                                                       scratch_.get()},
+                                           setup.settings.value_or(TestOptimizer(setup.optimizer)));
     tokens_ = arena_->TakeAs<int32_t>(kTokensRow);
   }
 
@@ -169,6 +182,7 @@ class TestRank {
   memory::Arena& host_arena() { return *host_arena_; }
   collective::Communicator& communicator() { return *communicator_; }
   collective::Communicator& tensor() { return *tensor_; }
+  memory::ScratchFile& scratch() { return *scratch_; }
   const ZeroLayout& layout() const { return layout_; }
   const model::ModelSpec& spec() const { return spec_; }
   const model::Model& model() const { return *model_; }
@@ -215,6 +229,7 @@ class TestRank {
   std::unique_ptr<model::Model> model_;
   ZeroLayout layout_;
   std::unique_ptr<memory::Arena> arena_, host_arena_;
+  std::unique_ptr<memory::ScratchFile> scratch_;
   std::unique_ptr<ZeroEngine> engine_;
   int32_t* tokens_;
 };
@@ -303,8 +318,8 @@ inline FleetResult TrainFleet(const FleetSetup& setup) {
     for (const coordinator::PlacedRange& range : rank.spec().ToWhole(rank.engine().state().RangesToStore())) {
       const TrainingState& state = rank.engine().state();
       for (size_t v = 0; v < state.vector_count(); ++v) {
-        state.CopyOut(rank.device(), rank.stream(), v, range.offset, range.elements(),
-                      &result.states[v][range.flat_begin]);
+        float* const to = &result.states[v][range.flat_begin];
+        ZF_CHECK(state.CopyOut(rank.device(), rank.stream(), v, range.offset, range.elements(), to).ok());
       }
       ZF_CHECK(rank.stream().Synchronize().ok());
     }

@@ -16,13 +16,12 @@ constexpr const char* kTilesRow = "parameter tiles";
 constexpr const char* kDecidedRow = "step control of the update";
 constexpr const char* kHeldRow = "gradients held back";
 
-}  // namespace
-
-int64_t HostUpdater::TileElements(const ZeroLayout& layout) {
-  int64_t most = 0;
-  for (int u = 0; u < layout.units(); ++u) most = std::max(most, layout.partition().ShardElements(u));
-  return std::min(most, kTileElements);
+std::optional<StateFile> MakeFile(const UpdaterParts& parts) {
+  if (parts.scratch == nullptr) return std::nullopt;
+  return std::optional<StateFile>(std::in_place, parts.layout, *parts.scratch, parts.host_arena);
 }
+
+}  // namespace
 
 std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
   std::vector<memory::MemoryRow> rows = TrainingState::Rows(layout);
@@ -37,8 +36,9 @@ std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
   }
   rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kDecidedRow,
                   (layout.options().delays ? 2 : 1) * static_cast<int64_t>(sizeof(device::StepControl))});
-  const std::vector<memory::MemoryRow> copies = Speculation::Rows(layout);
-  rows.insert(rows.end(), copies.begin(), copies.end());
+  for (const std::vector<memory::MemoryRow>& more : {Speculation::Rows(layout), StateFile::Rows(layout)}) {
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
   return rows;
 }
 
@@ -46,10 +46,17 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
     : parts_(parts),
       host_(parts.device.host()),
       host_stream_(host_.CreateStream().value()),
-      state_(parts.spec, parts.layout, parts.device_arena, parts.host_arena),
+      state_tiles_(StateTiles(parts.layout)),
+      file_(MakeFile(parts)),
+      state_(parts.spec, parts.layout, parts.device_arena, parts.host_arena, file_ ? &*file_ : nullptr),
       expected_(parts.layout.units()),
       taken_(parts.layout.units()),
       updated_(parts.layout.units()) {
+  for (int u = 0; u <= parts.layout.units(); ++u) {
+    const auto is_before = [](const StateTile& tile, int unit) { return tile.unit < unit; };
+    const auto first = std::lower_bound(state_tiles_.begin(), state_tiles_.end(), u, is_before);
+    first_tile_.push_back(static_cast<size_t>(first - state_tiles_.begin()));
+  }
   auto* const decided = parts.host_arena.TakeAs<device::StepControl>(kDecidedRow);
   steps_.push_back({{parts.host_arena.Take(kGradientsRow), parts.layout.gradient_dtype()}, decided});
   if (parts.layout.options().delays) {
@@ -102,7 +109,7 @@ absl::Status HostUpdater::Initialize(uint64_t seed) {
     ZF_RETURN_IF_ERROR(failure_);
   }
   held_ = kNone;
-  state_.Initialize(seed, parts_.device.ops(), parts_.stream);
+  ZF_RETURN_IF_ERROR(state_.Initialize(seed, parts_.device.ops(), parts_.stream));
   return parts_.stream.Synchronize();
 }
 
@@ -167,12 +174,9 @@ void HostUpdater::Speculate(const device::StepControl& before, const device::Ste
 
 absl::Status HostUpdater::UpdateAhead(int unit) {
   ZF_RETURN_IF_ERROR(down_->Synchronize());
-  const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
-  const int64_t most = TileElements(parts_.layout);
-  for (int64_t begin = parts_.layout.StaysOnDevice(unit); begin < piece.elements(); begin += most) {
-    const int64_t count = std::min(most, piece.elements() - begin);
-    speculation_->Keep(*host_stream_, state_, piece.state_offset + begin, count);
-    UpdateTile(speculation_->guess(), steps_[filling_].gradients, unit, begin, count, tiles_.front().memory);
+  for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) {
+    ZF_RETURN_IF_ERROR(speculation_->Keep(*host_stream_, state_, state_tiles_[t].state_offset, state_tiles_[t].count));
+    ZF_RETURN_IF_ERROR(UpdateTile(speculation_->guess(), steps_[filling_].gradients, t, tiles_.front().memory));
   }
   return host_stream_->Synchronize();
 }
@@ -202,7 +206,9 @@ absl::Status HostUpdater::StartUpdate(int step, device::Tensor parameters) {
   if (thread_ == nullptr) {
     ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
     ZF_RETURN_IF_ERROR(ReadControl(step));
-    is_ahead_ = speculation_ && speculation_->guessing() && speculation_->End(*host_stream_, control_, state_);
+    is_ahead_ = false;
+    if (!speculation_ || !speculation_->guessing()) return absl::OkStatus();
+    ZF_ASSIGN_OR_RETURN(is_ahead_, speculation_->End(*host_stream_, control_, state_));
     return host_stream_->Synchronize();
   }
   thread_->Post([this, step, decided = parts_.stream.Record()] { Fail(UpdateAll(step, *decided)); });
@@ -252,19 +258,18 @@ absl::Status HostUpdater::Await(const device::Event& event) const {
 
 absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Make& make) {
   const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
-  const int64_t most = TileElements(parts_.layout);
-  for (int64_t begin = parts_.layout.StaysOnDevice(unit); begin < piece.elements(); begin += most) {
-    const int64_t count = std::min(most, piece.elements() - begin);
+  for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) {
+    const device::Tensor to = parameters.Offset(piece.parameter_offset + state_tiles_[t].begin);
     if (parts_.layout.parameters_on_host()) {
-      make(begin, count, parameters.Offset(piece.parameter_offset + begin));
+      ZF_RETURN_IF_ERROR(make(t, to));
       continue;
     }
     Tile& tile = tiles_[next_tile_];
     next_tile_ = (next_tile_ + 1) % kTiles;
     if (tile.sent != nullptr) ZF_RETURN_IF_ERROR(Await(*tile.sent));
-    make(begin, count, tile.memory);
-    const int64_t bytes = count * device::DTypeBytes(tile.memory.dtype);
-    parts_.device.Copy(*up_, parameters.Offset(piece.parameter_offset + begin).data, tile.memory.data, bytes);
+    ZF_RETURN_IF_ERROR(make(t, tile.memory));
+    const int64_t bytes = state_tiles_[t].count * device::DTypeBytes(tile.memory.dtype);
+    parts_.device.Copy(*up_, to.data, tile.memory.data, bytes);
     tile.sent = up_->Record();
     Count(&LinkTraffic::to_device, bytes);
   }
@@ -275,27 +280,42 @@ absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Ma
 absl::Status HostUpdater::UpdateUnit(int unit) {
   if (control_.apply == 0) return absl::OkStatus();
   if (is_ahead_) return SendMaster(unit, parameters_);
-  return SendUnit(unit, parameters_, [&](int64_t begin, int64_t count, device::Tensor tile) {
-    UpdateTile(control_, gradients_, unit, begin, count, tile);
+  return SendUnit(unit, parameters_,
+                  [&](size_t tile, device::Tensor to) { return UpdateTile(control_, gradients_, tile, to); });
+}
+
+absl::Status HostUpdater::WithStates(size_t tile, bool changes,
+                                     const std::function<void(const optim::StateTensors&)>& use) {
+  if (!file_) {
+    use(state_.At(state_tiles_[tile].state_offset));
+    return absl::OkStatus();
+  }
+  ZF_ASSIGN_OR_RETURN(const optim::StateTensors states, file_->Open(tile));
+  use(states);
+  ZF_RETURN_IF_ERROR(host_stream_->Synchronize());
+  file_->Close(tile, changes);
+  return absl::OkStatus();
+}
+
+absl::Status HostUpdater::UpdateTile(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
+                                     device::Tensor to) {
+  const StateTile& place = state_tiles_[tile];
+  const std::vector<device::DecaySegment> segments = state_.Segments(place.unit, place.begin, place.count);
+  return WithStates(tile, /*changes=*/true, [&](const optim::StateTensors& states) {
+    parts_.layout.optimizer().update(host_.ops(), *host_stream_,
+                                     {.segments = segments,
+                                      .control = &control,
+                                      .gradient = GradientAt(gradients, place.state_offset),
+                                      .states = states,
+                                      .parameter = to});
   });
 }
 
-void HostUpdater::UpdateTile(const device::StepControl& control, const device::Tensor& gradients, int unit,
-                             int64_t begin, int64_t count, device::Tensor tile) {
-  const int64_t offset = parts_.layout.Updated(unit).state_offset + begin;
-  const std::vector<device::DecaySegment> segments = state_.Segments(unit, begin, count);
-  parts_.layout.optimizer().update(host_.ops(), *host_stream_,
-                                   {.segments = segments,
-                                    .control = &control,
-                                    .gradient = GradientAt(gradients, offset),
-                                    .states = state_.At(offset),
-                                    .parameter = tile});
-}
-
 absl::Status HostUpdater::SendMaster(int unit, device::Tensor parameters) {
-  const int64_t offset = parts_.layout.Updated(unit).state_offset;
-  return SendUnit(unit, parameters, [&](int64_t begin, int64_t count, device::Tensor tile) {
-    host_.ops().Convert(*host_stream_, count, state_.At(offset + begin)[0], tile);
+  return SendUnit(unit, parameters, [&](size_t tile, device::Tensor to) {
+    return WithStates(tile, /*changes=*/false, [&](const optim::StateTensors& states) {
+      host_.ops().Convert(*host_stream_, state_tiles_[tile].count, states[0], to);
+    });
   });
 }
 

@@ -3,6 +3,7 @@
 // What crosses the link is what the paper's cut leaves (§3.2): a gradient of the compute type goes down when its unit
 // has been reduced, a parameter of the compute type comes back when it has been updated, 4 bytes a step for each that
 // this rank owns. The update runs tile by tile: while one is computed, the one before is on its way to the device.
+// States that rest in a file (state_file.h) come into memory tile by tile, and leave it.
 // States that stay on the device (ZeroLayout::StaysOnDevice) are updated there, and nothing of theirs crosses the link.
 //
 // A step may be updated before it is decided (speculation.h): each unit as soon as its gradient is there. The device
@@ -15,6 +16,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,6 +27,8 @@
 #include "absl/synchronization/mutex.h"
 #include "worker/zero/job_thread.h"
 #include "worker/zero/speculation.h"
+#include "worker/zero/state_file.h"
+#include "worker/zero/state_tiles.h"
 #include "worker/zero/updater.h"
 
 namespace zerofleet::zero {
@@ -56,9 +60,6 @@ class HostUpdater : public Updater {
     std::shared_ptr<device::Event> sent;
   };
   static constexpr int kTiles = 2;
-  // What a core's cache holds while it is computed and sent.
-  static constexpr int64_t kTileElements = int64_t{1} << 18;
-  static int64_t TileElements(const ZeroLayout& layout);
   static bool NeedsTiles(const ZeroLayout& layout) { return !layout.parameters_on_host() || layout.speculates(); }
 
   // A step's gradients, of the states on the host and in their order, and its control. Two where steps are delayed: one
@@ -79,13 +80,16 @@ class HostUpdater : public Updater {
   // Updates the unit's states as guessed, not its parameters.
   absl::Status UpdateAhead(int unit);
   absl::Status StartUpdate(int step, device::Tensor parameters);
-  // Fills tile after tile of a unit, but for what stays on the device, with `make(begin, count, tile)`, elements of the
-  // unit's piece, and sends each to its place in `parameters`; where those rest on the host, it is made there.
-  using Make = std::function<void(int64_t begin, int64_t count, device::Tensor tile)>;
+  // Makes the parameters of tile after tile of a unit with `make(tile, to)`, and sends each to its place in
+  // `parameters`; where those rest on the host, it is made there.
+  using Make = std::function<absl::Status(size_t tile, device::Tensor to)>;
   absl::Status SendUnit(int unit, device::Tensor parameters, const Make& make);
   absl::Status UpdateUnit(int unit);
-  void UpdateTile(const device::StepControl& control, const device::Tensor& gradients, int unit, int64_t begin,
-                  int64_t count, device::Tensor tile);
+  // Updates the tile's states, and makes its parameters.
+  absl::Status UpdateTile(const device::StepControl& control, const device::Tensor& gradients, size_t tile,
+                          device::Tensor to);
+  // Calls `use` with the tile's states, in memory until it returns and what it has enqueued is done.
+  absl::Status WithStates(size_t tile, bool changes, const std::function<void(const optim::StateTensors&)>& use);
   // Of the thread's: waits unless the updater is about to go, when it is Cancelled.
   absl::Status Await(const device::Event& event) const;
   absl::Status UpdateAll(int step, const device::Event& decided);
@@ -99,6 +103,9 @@ class HostUpdater : public Updater {
   const UpdaterParts parts_;
   device::Device& host_;
   const std::unique_ptr<device::Stream> host_stream_;
+  const std::vector<StateTile> state_tiles_;
+  std::vector<size_t> first_tile_;  // by unit, and the number of all
+  std::optional<StateFile> file_;
   TrainingState state_;
   std::vector<Step> steps_;
   int filling_ = 0, held_ = kNone;  // of steps_

@@ -28,7 +28,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
       part_(spec.part()) {
   ZF_CHECK(!options.offload || stage_.split_optimizer);
   ZF_CHECK(!options.delays || (options.offload && options.offload_fraction == 1));
-  ZF_CHECK(!options.speculates || (options.offload && !options.delays));
+  ZF_CHECK(!options.speculates || (options.offload && !options.delays && !options.states_in_file));
   ZF_CHECK(!options.parameters_on_host ||
            (options.offload && options.offload_fraction == 1 && stage_.split_parameters));
   states_on_device_ = StatesOnDevice(options, optimizer_elements());

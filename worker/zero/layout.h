@@ -30,6 +30,7 @@ struct ZeroOptions {
   bool offload = false;                           // the optimizer's states are in host memory; not in stage 0
   bool delays = false;                            // with offload: steps may be updated by the step after them
   bool speculates = false;                        // with offload: updates the host's states before a step is decided
+  bool states_in_file = false;                    // with offload: those that leave rest in a file
   bool parameters_on_host = false;                // with offload of all states, in stage 3: where parameters rest
   double offload_fraction = 1;                    // with offload: of the states, 0 to 1; the others are on the device
 };
@@ -54,6 +55,7 @@ class ZeroLayout {
   bool needs_gradient_slots() const { return stage_.split_gradients || gradient_dtype() != device::DType::kF32; }
 
   bool offloads() const { return states_on_device() < optimizer_elements(); }
+  bool states_in_file() const { return offloads() && options_.states_in_file; }
   bool speculates() const { return offloads() && options_.speculates; }
   // Where the states are: the elements of a state vector before this one are on the device, the others on the host.
   // Those of the units that a forward pass needs first stay: their gradients are the last to be reduced.

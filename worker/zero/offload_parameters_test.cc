@@ -4,90 +4,66 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/zero/away_device_testing.h"
-#include "worker/zero/fleet_testing.h"
+#include "worker/zero/offload_testing.h"
 
 namespace zerofleet::zero {
 namespace {
 
-using ::testing::ElementsAreArray;
-
-FleetSetup Small(int world_size, device::DType dtype, int64_t steps) {
-  return {.model = model::TestModelConfig(4, 24, 3, 10, 53),
-          .stage = 3,
-          .world_size = world_size,
-          .dtype = dtype,
-          .global_sequences = 6,
-          .steps = steps};
-}
-
-void ExpectTheSameBits(FleetSetup setup, const std::string& what) {
-  const FleetResult wanted = TrainFleet(setup);
-  setup.offload = setup.parameters_on_host = true;
-  const FleetResult got = TrainFleet(setup);
-  EXPECT_THAT(got.losses, ElementsAreArray(wanted.losses)) << what;
-  EXPECT_EQ(got.states, wanted.states) << what;
+void ExpectTheBitsOfTheDevice(const FleetSetup& setup, const std::string& what) {
+  FleetSetup on_host = setup;
+  on_host.offload = on_host.parameters_on_host = true;
+  ExpectTheSameRun(setup, on_host, what);
 }
 
 TEST(OffloadParameters, GivesTheBitsOfNoOffload) {
   using enum device::DType;
   for (const device::DType dtype : {kF32, kBF16, kF16}) {
     for (int world_size = 1; world_size <= 3; ++world_size) {
-      ExpectTheSameBits(Small(world_size, dtype, 30),
-                        absl::StrCat(device::DTypeName(dtype), ", ", world_size, " ranks"));
+      ExpectTheBitsOfTheDevice(OffloadFleet(3, world_size, dtype, 30),
+                               absl::StrCat(device::DTypeName(dtype), ", ", world_size, " ranks"));
     }
   }
 }
 
 TEST(OffloadParameters, GivesTheSameBitsWithOtherSettings) {
-  FleetSetup setup = Small(2, device::DType::kBF16, 6);
+  FleetSetup setup = OffloadFleet(3, 2, device::DType::kBF16, 6);
   setup.offload = true;
   setup.delay_after = 2;
-  ExpectTheSameBits(setup, "late updates");
+  ExpectTheBitsOfTheDevice(setup, "late updates");
   setup.delay_after = 0;
   setup.speculates = true;
-  ExpectTheSameBits(setup, "updates ahead");
+  ExpectTheBitsOfTheDevice(setup, "updates ahead");
   setup.speculates = false;
   setup.global_sequences = 12;
   setup.micro_batches = 3;
-  ExpectTheSameBits(setup, "micro-batches");
+  ExpectTheBitsOfTheDevice(setup, "micro-batches");
   setup.reduce = ReduceEvery::kStep;
-  ExpectTheSameBits(setup, "reduced once");
+  ExpectTheBitsOfTheDevice(setup, "reduced once");
   setup.checkpointing = {.segment = 1};
-  ExpectTheSameBits(setup, "checkpointing");
+  ExpectTheBitsOfTheDevice(setup, "checkpointing");
 }
 
-TEST(OffloadParameters, UpdatesEveryTileInPlace) {
-  FleetSetup setup = Small(1, device::DType::kBF16, 3);
-  setup.model = model::TestModelConfig(1, 256, 4, 8, 64);
-  setup.global_sequences = 2;
-  ExpectTheSameBits(setup, "several tiles");
-}
+TEST(OffloadParameters, UpdatesEveryTileInPlace) { ExpectTheBitsOfTheDevice(FleetOfSeveralTiles(3), "several tiles"); }
 
 TEST(OffloadParameters, GivesTheSameBitsWhereTheUpdateRunsBesideTheSteps) {
-  FleetSetup setup = Small(2, device::DType::kF16, 8);
+  FleetSetup setup = OffloadFleet(3, 2, device::DType::kF16, 8);
   setup.make_device = [](int) { return std::make_unique<AwayDevice>(); };
   setup.steps_ahead = 1;
-  ExpectTheSameBits(setup, "away");
-}
-
-int64_t In(const memory::Arena& arena, memory::Category category) {
-  return arena.figures().categories[static_cast<int>(category)].current;
+  ExpectTheBitsOfTheDevice(setup, "away");
 }
 
 // A unit comes up for each of its uses; its gradient goes down once, and what is updated does not move.
 TEST(OffloadParameters, MemoryAndTrafficAreThoseOfTheUses) {
   for (const int64_t micro_batches : {1, 2}) {
-    FleetSetup setup = Small(2, device::DType::kBF16, 3);
+    FleetSetup setup = OffloadFleet(3, 2, device::DType::kBF16, 3);
     setup.global_sequences = 12;
     setup.micro_batches = micro_batches;
     setup.offload = setup.parameters_on_host = true;
     RunFleet(setup, [&](TestRank& rank) {
       const ZeroLayout& layout = rank.layout();
-      EXPECT_EQ(In(rank.arena(), memory::Category::kParameters), 0);
-      EXPECT_EQ(In(rank.host_arena(), memory::Category::kParameters), 2 * layout.partition().TotalShardElements());
+      EXPECT_EQ(BytesIn(rank.arena(), memory::Category::kParameters), 0);
+      EXPECT_EQ(BytesIn(rank.host_arena(), memory::Category::kParameters), 2 * layout.partition().TotalShardElements());
       ZF_CHECK(rank.engine().Initialize(1).ok());
       for (int64_t step = 1; step <= setup.steps; ++step) rank.Step(step);
       int64_t used = 0, owned = 0;

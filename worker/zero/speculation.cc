@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/status.h"
 
 namespace zerofleet::zero {
 namespace {
@@ -48,15 +49,18 @@ void Speculation::Begin(const device::StepControl& before, const device::StepRul
   ++guesses_;
 }
 
-void Speculation::Keep(device::Stream& stream, TrainingState& state, int64_t offset, int64_t count) {
+absl::Status Speculation::Keep(device::Stream& stream, TrainingState& state, int64_t offset, int64_t count) {
   ZF_CHECK(guessing_);
   for (size_t v = 0; v < copies_.size(); ++v) {
-    state.CopyOut(host_, stream, v, offset, count, copies_[v].Offset(offset - layout_.states_on_device()).data);
+    void* const to = copies_[v].Offset(offset - layout_.states_on_device()).data;
+    ZF_RETURN_IF_ERROR(state.CopyOut(host_, stream, v, offset, count, to));
   }
   kept_.push_back({offset, count});
+  return absl::OkStatus();
 }
 
-bool Speculation::End(device::Stream& stream, const device::StepControl& decided, TrainingState& state) {
+absl::StatusOr<bool> Speculation::End(device::Stream& stream, const device::StepControl& decided,
+                                      TrainingState& state) {
   ZF_CHECK(guessing_);
   guessing_ = false;
   const std::vector<Range> kept = std::exchange(kept_, {});
@@ -66,8 +70,8 @@ bool Speculation::End(device::Stream& stream, const device::StepControl& decided
   }
   for (const Range& range : kept) {
     for (size_t v = 0; v < copies_.size(); ++v) {
-      state.CopyIn(host_, stream, v, range.offset, range.count,
-                   copies_[v].Offset(range.offset - layout_.states_on_device()).data);
+      const void* const from = copies_[v].Offset(range.offset - layout_.states_on_device()).data;
+      ZF_RETURN_IF_ERROR(state.CopyIn(host_, stream, v, range.offset, range.count, from));
     }
   }
   ++undone_;

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "worker/device/device.h"
 #include "worker/device/step_control.h"
 #include "worker/memory/arena.h"
@@ -30,9 +32,9 @@ class Speculation {
   const device::StepControl& guess() const { return guess_; }
 
   // Of states that are about to be overwritten: elements [offset, offset + count) of each vector. Each once a step.
-  void Keep(device::Stream& stream, TrainingState& state, int64_t offset, int64_t count);
+  absl::Status Keep(device::Stream& stream, TrainingState& state, int64_t offset, int64_t count);
   // The step is decided. Whether it is as guessed; else puts back what was kept.
-  bool End(device::Stream& stream, const device::StepControl& decided, TrainingState& state);
+  absl::StatusOr<bool> End(device::Stream& stream, const device::StepControl& decided, TrainingState& state);
 
   int64_t guesses() const { return guesses_; }
   int64_t undone() const { return undone_; }

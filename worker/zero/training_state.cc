@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/check.h"
+#include "base/status.h"
 #include "worker/optim/step_rule.h"
 
 namespace zerofleet::zero {
@@ -16,7 +18,7 @@ std::vector<memory::MemoryRow> TrainingState::Rows(const ZeroLayout& layout) {
     }
   };
   if (layout.states_on_device() > 0) add(memory::Space::kDevice, layout.states_on_device());
-  if (layout.offloads()) add(memory::Space::kHost, layout.states_on_host());
+  if (layout.offloads() && !layout.states_in_file()) add(memory::Space::kHost, layout.states_on_host());
   return rows;
 }
 
@@ -33,19 +35,20 @@ int64_t TrainingState::MostStoredBytes(const ZeroLayout& layout) {
 }
 
 TrainingState::TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& device_arena,
-                             memory::Arena& host_arena)
-    : spec_(spec), layout_(layout) {
-  const auto add = [this](memory::Arena& arena, int64_t begin, int64_t end) {
+                             memory::Arena& host_arena, StateFile* file)
+    : spec_(spec), layout_(layout), file_(file) {
+  const auto add = [this](memory::Arena* arena, int64_t begin, int64_t end) {
     if (begin == end) return;
     Place& place = places_.emplace_back();
     place.begin = begin;
     place.end = end;
+    if (arena == nullptr) return;
     for (const optim::OptimizerVector& vector : layout_.optimizer().vectors) {
-      place.vectors.push_back({arena.Take(vector.name), vector.dtype});
+      place.vectors.push_back({arena->Take(vector.name), vector.dtype});
     }
   };
-  add(device_arena, 0, layout_.states_on_device());
-  add(host_arena, layout_.states_on_device(), layout_.optimizer_elements());
+  add(&device_arena, 0, layout_.states_on_device());
+  add(layout_.states_in_file() ? nullptr : &host_arena, layout_.states_on_device(), layout_.optimizer_elements());
   for (int u = 0; u < layout_.units(); ++u) {
     ZeroLayout::Piece piece = layout_.Updated(u);
     segments_.push_back(optim::DecaySegments(spec_, piece.flat_begin, piece.flat_end));
@@ -54,30 +57,62 @@ TrainingState::TrainingState(const model::ModelSpec& spec, const ZeroLayout& lay
 
 const optim::StateTensors& TrainingState::vectors() const {
   ZF_CHECK(places_.size() == 1);
+  ZF_CHECK(!places_.front().vectors.empty());
   return places_.front().vectors;
 }
 
 optim::StateTensors TrainingState::At(int64_t offset) const {
   optim::StateTensors at;
   const Place& place = places_[offset < places_.front().end ? 0 : places_.size() - 1];
+  ZF_CHECK(!place.vectors.empty());
   for (const device::Tensor& vector : place.vectors) at.push_back(vector.Offset(offset - place.begin));
   return at;
 }
 
-void TrainingState::CopyOut(device::Device& device, device::Stream& stream, size_t vector, int64_t offset,
-                            int64_t elements, void* to) const {
-  ForEachRun(vector, offset, elements, [&](device::Tensor run, int64_t count, int64_t done) {
-    const int64_t element = device::DTypeBytes(run.dtype);
-    device.Copy(stream, static_cast<std::byte*>(to) + done * element, run.data, count * element);
+absl::Status TrainingState::ForEachRun(int64_t offset, int64_t elements, const Visit& visit) const {
+  int64_t done = 0;
+  for (const Place& place : places_) {
+    const int64_t begin = std::max(place.begin, offset), end = std::min(place.end, offset + elements);
+    if (begin >= end) continue;
+    ZF_RETURN_IF_ERROR(visit(place, begin, end - begin, done));
+    done += end - begin;
+  }
+  ZF_CHECK(done == elements);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingState::CopyOut(device::Device& device, device::Stream& stream, size_t vector, int64_t offset,
+                                    int64_t elements, void* to) const {
+  const int64_t element = ElementBytes(vector);
+  return ForEachRun(offset, elements, [&](const Place& place, int64_t first, int64_t count, int64_t done) {
+    std::byte* const at = static_cast<std::byte*>(to) + done * element;
+    if (place.vectors.empty()) return file_->CopyOut(vector, first, count, at);
+    device.Copy(stream, at, place.vectors[vector].Offset(first - place.begin).data, count * element);
+    return absl::OkStatus();
   });
 }
 
-void TrainingState::CopyIn(device::Device& device, device::Stream& stream, size_t vector, int64_t offset,
-                           int64_t elements, const void* from) {
-  ForEachRun(vector, offset, elements, [&](device::Tensor run, int64_t count, int64_t done) {
-    const int64_t element = device::DTypeBytes(run.dtype);
-    device.Copy(stream, run.data, static_cast<const std::byte*>(from) + done * element, count * element);
+absl::Status TrainingState::CopyIn(device::Device& device, device::Stream& stream, size_t vector, int64_t offset,
+                                   int64_t elements, const void* from) {
+  const int64_t element = ElementBytes(vector);
+  return ForEachRun(offset, elements, [&](const Place& place, int64_t first, int64_t count, int64_t done) {
+    const std::byte* const at = static_cast<const std::byte*>(from) + done * element;
+    if (place.vectors.empty()) return file_->CopyIn(vector, first, count, at);
+    device.Copy(stream, place.vectors[vector].Offset(first - place.begin).data, at, count * element);
+    return absl::OkStatus();
   });
+}
+
+absl::Status TrainingState::FillFile(
+    device::Stream& stream, const std::function<void(const StateTile& tile, const optim::StateTensors& pieces)>& fill) {
+  if (file_ == nullptr) return absl::OkStatus();
+  for (size_t t = 0; t < file_->tiles().size(); ++t) {
+    ZF_ASSIGN_OR_RETURN(const optim::StateTensors pieces, file_->OpenToFill(t));
+    fill(file_->tiles()[t], pieces);
+    ZF_RETURN_IF_ERROR(stream.Synchronize());
+    file_->Close(t, /*changed=*/true);
+  }
+  return absl::OkStatus();
 }
 
 std::vector<device::DecaySegment> TrainingState::Segments(int unit, int64_t begin, int64_t count) const {
@@ -90,26 +125,47 @@ std::vector<device::DecaySegment> TrainingState::Segments(int unit, int64_t begi
   return within;
 }
 
-void TrainingState::Initialize(uint64_t seed, device::Ops& ops, device::Stream& stream) {
-  Clear(ops, stream);  // the padding, too
-  for (size_t v = 0; v < layout_.optimizer().vectors.size(); ++v) {
-    if (layout_.optimizer().vectors[v].initial != optim::OptimizerVector::Initial::kWeights) continue;
-    for (int u = 0; u < layout_.units(); ++u) {
+absl::Status TrainingState::Initialize(uint64_t seed, device::Ops& ops, device::Stream& stream) {
+  ClearMemory(ops, stream);  // the padding, too
+  const auto begins_with_weights = [this](size_t v) {
+    return layout_.optimizer().vectors[v].initial == optim::OptimizerVector::Initial::kWeights;
+  };
+  for (size_t v = 0; v < vector_count(); ++v) {
+    for (int u = 0; u < layout_.units() && begins_with_weights(v); ++u) {
       const ZeroLayout::Piece piece = layout_.Updated(u);
-      ForEachRun(v, piece.state_offset, piece.elements(), [&](device::Tensor run, int64_t count, int64_t done) {
+      const auto fill = [&](const Place& place, int64_t first, int64_t count, int64_t done) {
+        if (place.vectors.empty()) return absl::OkStatus();
         const int64_t begin = piece.flat_begin + done;
-        FillInitial(begin, begin + count, seed, ops, stream, static_cast<float*>(run.data));
-      });
+        FillInitial(begin, begin + count, seed, ops, stream,
+                    static_cast<float*>(place.vectors[v].Offset(first - place.begin).data));
+        return absl::OkStatus();
+      };
+      ZF_RETURN_IF_ERROR(ForEachRun(piece.state_offset, piece.elements(), fill));
     }
   }
+  return FillFile(stream, [&](const StateTile& tile, const optim::StateTensors& pieces) {
+    const int64_t begin = layout_.Updated(tile.unit).flat_begin + tile.begin;
+    for (size_t v = 0; v < pieces.size(); ++v) {
+      ops.Zero(stream, pieces[v].data, tile.count * ElementBytes(v));
+      if (!begins_with_weights(v)) continue;
+      FillInitial(begin, begin + tile.count, seed, ops, stream, static_cast<float*>(pieces[v].data));
+    }
+  });
 }
 
-void TrainingState::Clear(device::Ops& ops, device::Stream& stream) const {
+void TrainingState::ClearMemory(device::Ops& ops, device::Stream& stream) {
   for (const Place& place : places_) {
     for (const device::Tensor& vector : place.vectors) {
       ops.Zero(stream, vector.data, (place.end - place.begin) * device::DTypeBytes(vector.dtype));
     }
   }
+}
+
+absl::Status TrainingState::Clear(device::Ops& ops, device::Stream& stream) {
+  ClearMemory(ops, stream);
+  return FillFile(stream, [&](const StateTile& tile, const optim::StateTensors& pieces) {
+    for (size_t v = 0; v < pieces.size(); ++v) ops.Zero(stream, pieces[v].data, tile.count * ElementBytes(v));
+  });
 }
 
 void TrainingState::FillInitial(int64_t flat_begin, int64_t flat_end, uint64_t seed, device::Ops& ops,

@@ -6,12 +6,12 @@
 #ifndef ZEROFLEET_WORKER_ZERO_TRAINING_STATE_H_
 #define ZEROFLEET_WORKER_ZERO_TRAINING_STATE_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
-#include "base/check.h"
+#include "absl/status/status.h"
 #include "coordinator/partition.h"
 #include "worker/device/device.h"
 #include "worker/device/ops.h"
@@ -19,6 +19,7 @@
 #include "worker/model/spec.h"
 #include "worker/optim/optimizer.h"
 #include "worker/zero/layout.h"
+#include "worker/zero/state_file.h"
 
 namespace zerofleet::zero {
 
@@ -31,9 +32,10 @@ class TrainingState {
   static int64_t StoredBytes(const ZeroLayout& layout, int rank);
   static int64_t MostStoredBytes(const ZeroLayout& layout);
 
-  // The arenas are of a plan with those rows.
+  // The arenas are of a plan with those rows. `file` holds the states on the host where the layout says so; without it
+  // they are not there, as in a dry run.
   TrainingState(const model::ModelSpec& spec, const ZeroLayout& layout, memory::Arena& device_arena,
-                memory::Arena& host_arena);
+                memory::Arena& host_arena, StateFile* file);
 
   size_t vector_count() const { return layout_.optimizer().vectors.size(); }
   int64_t ElementBytes(size_t vector) const { return device::DTypeBytes(layout_.optimizer().vectors[vector].dtype); }
@@ -44,16 +46,17 @@ class TrainingState {
   optim::StateTensors At(int64_t offset) const;
 
   // Enqueues a copy of elements [offset, offset + elements) of a vector to host memory, wherever they are; or back.
-  void CopyOut(device::Device& device, device::Stream& stream, size_t vector, int64_t offset, int64_t elements,
-               void* to) const;
-  void CopyIn(device::Device& device, device::Stream& stream, size_t vector, int64_t offset, int64_t elements,
-              const void* from);
+  // Errors of the file.
+  absl::Status CopyOut(device::Device& device, device::Stream& stream, size_t vector, int64_t offset, int64_t elements,
+                       void* to) const;
+  absl::Status CopyIn(device::Device& device, device::Stream& stream, size_t vector, int64_t offset, int64_t elements,
+                      const void* from);
 
   // Master weights as the tensor table says, from the seed alone; the other vectors as the optimizer's table says.
-  void Initialize(uint64_t seed, device::Ops& ops, device::Stream& stream);
+  absl::Status Initialize(uint64_t seed, device::Ops& ops, device::Stream& stream);
 
   // All vectors zero: what is loaded has no padding.
-  void Clear(device::Ops& ops, device::Stream& stream) const;
+  absl::Status Clear(device::Ops& ops, device::Stream& stream);
 
   // The initial values of flat range [flat_begin, flat_end), which any rank can make of any part of the model. They
   // depend on an element's place in the whole model alone.
@@ -73,24 +76,20 @@ class TrainingState {
  private:
   const model::ModelSpec& spec_;
   const ZeroLayout& layout_;
-  // What a space holds: elements [begin, end) of each vector.
+  // What a space holds: elements [begin, end) of each vector; no vectors where they are in the file.
   struct Place {
     int64_t begin = 0, end = 0;
     optim::StateTensors vectors;
   };
-  // Calls `visit(vector from there on, count, done before)` of each run of elements in one space.
-  template <typename Visit>
-  void ForEachRun(size_t vector, int64_t offset, int64_t elements, const Visit& visit) const {
-    int64_t done = 0;
-    for (const Place& place : places_) {
-      const int64_t begin = std::max(place.begin, offset), end = std::min(place.end, offset + elements);
-      if (begin >= end) continue;
-      visit(place.vectors[vector].Offset(begin - place.begin), end - begin, done);
-      done += end - begin;
-    }
-    ZF_CHECK(done == elements);
-  }
+  void ClearMemory(device::Ops& ops, device::Stream& stream);
+  // Fills tile after tile of the file with `fill(tile, its pieces)`.
+  absl::Status FillFile(device::Stream& stream,
+                        const std::function<void(const StateTile& tile, const optim::StateTensors& pieces)>& fill);
+  // Calls `visit(place, first element, count, done before)` of each run of elements in one place.
+  using Visit = std::function<absl::Status(const Place& place, int64_t first, int64_t count, int64_t done)>;
+  absl::Status ForEachRun(int64_t offset, int64_t elements, const Visit& visit) const;
 
+  StateFile* const file_;
   std::vector<Place> places_;                                // in the order of the elements
   std::vector<std::vector<device::DecaySegment>> segments_;  // by unit
 };

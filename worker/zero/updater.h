@@ -15,6 +15,7 @@
 #include "worker/device/link_traffic.h"
 #include "worker/device/ops.h"
 #include "worker/memory/arena.h"
+#include "worker/memory/scratch_file.h"
 #include "worker/model/spec.h"
 #include "worker/zero/layout.h"
 #include "worker/zero/training_state.h"
@@ -31,6 +32,7 @@ struct UpdaterParts {
   device::Stream& stream;
   memory::Arena& device_arena;
   memory::Arena& host_arena;
+  memory::ScratchFile* scratch = nullptr;  // of StateFile::FileBytes, where the layout keeps states in a file
 };
 
 // Not thread-safe. What a call enqueues is done when the stream is.

@@ -1,0 +1,53 @@
+// A file for what memory has no room for: as long as the process that made it, and nobody else's.
+//
+// Its name is removed as soon as it is open, so that no other process finds it and nothing is left when this one ends,
+// however it ends. Its room is taken when it is made: a full disk is told then, and not in the middle of a run. It is
+// read and written past the page cache (O_DIRECT), which would keep in memory what was put here to leave it; file
+// systems that cannot do that (tmpfs) are used through the cache.
+#ifndef ZEROFLEET_WORKER_MEMORY_SCRATCH_FILE_H_
+#define ZEROFLEET_WORKER_MEMORY_SCRATCH_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace zerofleet::memory {
+
+class ScratchFile {
+ public:
+  // What offsets, lengths and addresses of memory must be multiples of.
+  static constexpr int64_t kBlock = 4096;
+
+  // Of `bytes` bytes in `directory`, which is made if it is missing; `name` is the beginning of its name in messages.
+  // ResourceExhausted, with path and size, where it does not fit.
+  static absl::StatusOr<std::unique_ptr<ScratchFile>> Create(const std::string& directory, const std::string& name,
+                                                             int64_t bytes);
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  // Thread-safe. Errors name path, offset and cause.
+  absl::Status Write(int64_t offset, std::span<const std::byte> from);
+  absl::Status Read(int64_t offset, std::span<std::byte> into);
+
+  const std::string& path() const { return path_; }  // as it was
+  bool direct() const { return direct_; }            // past the page cache
+
+ private:
+  ScratchFile(std::string path, int descriptor, bool direct)
+      : path_(std::move(path)), descriptor_(descriptor), direct_(direct) {}
+  absl::Status Failed(const char* operation, int64_t offset, int error) const;
+
+  const std::string path_;
+  const int descriptor_;
+  const bool direct_;
+};
+
+}  // namespace zerofleet::memory
+
+#endif  // ZEROFLEET_WORKER_MEMORY_SCRATCH_FILE_H_

@@ -1,0 +1,97 @@
+// States that rest in a file (offload.optimizer: nvme), and are in memory a tile at a time.
+//
+// A tile's vectors lie one after another, each at a block of its own. Tiles are opened in their order; while one is
+// open, the next is read and the one before is written, by a thread of this file's own: three tiles of memory, however
+// many there are. What is read is compared with the digest of what was written, so a disk that returns other bytes is
+// found out before they are used.
+#ifndef ZEROFLEET_WORKER_ZERO_STATE_FILE_H_
+#define ZEROFLEET_WORKER_ZERO_STATE_FILE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/digest.h"
+#include "worker/memory/arena.h"
+#include "worker/memory/scratch_file.h"
+#include "worker/optim/optimizer.h"
+#include "worker/zero/job_thread.h"
+#include "worker/zero/layout.h"
+#include "worker/zero/state_tiles.h"
+
+namespace zerofleet::zero {
+
+class StateFile {
+ public:
+  static std::vector<memory::MemoryRow> Rows(const ZeroLayout& layout);
+  // That the layout's states on the host take; at least one block.
+  static int64_t FileBytes(const ZeroLayout& layout);
+
+  // `file` has FileBytes; `host_arena` is of a plan with those rows.
+  StateFile(const ZeroLayout& layout, memory::ScratchFile& file, memory::Arena& host_arena);
+
+  const std::vector<StateTile>& tiles() const { return tiles_; }
+
+  // The tile's pieces of the vectors, until Close; the next one opened is the one after it, or the first. DataLoss,
+  // with path, place and vector, if the file does not hold what was written.
+  absl::StatusOr<optim::StateTensors> Open(size_t tile);
+  // The same of a tile that is written whole, with what is there before.
+  absl::StatusOr<optim::StateTensors> OpenToFill(size_t tile);
+  void Close(size_t tile, bool changed);
+
+  // Elements [offset, offset + elements) of a state vector, all of them in tiles or in padding, out of the file or into
+  // it; with no tile open. Padding is not stored, and is zero.
+  absl::Status CopyOut(size_t vector, int64_t offset, int64_t elements, std::byte* to);
+  absl::Status CopyIn(size_t vector, int64_t offset, int64_t elements, const std::byte* from);
+
+  // Read and written so far.
+  int64_t bytes_read() const;
+  int64_t bytes_written() const;
+
+ private:
+  static constexpr size_t kStages = 3;
+  // A tile in memory.
+  struct Stage {
+    std::byte* memory = nullptr;
+    enum class Use { kFree, kReading, kRead, kOpen, kWriting } use = Use::kFree;
+    size_t tile = 0;
+  };
+
+  Stage& StageOf(size_t tile) { return stages_[tile % kStages]; }
+  optim::StateTensors Pieces(size_t tile, std::byte* memory) const;
+  int64_t PieceBytes(size_t vector, size_t tile) const;  // in the file, rounded up to blocks
+  absl::Status WaitFor(const Stage& stage, Stage::Use use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PostRead(size_t tile) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of the thread's: one vector's piece of a tile.
+  absl::Status ReadPiece(size_t tile, size_t vector, std::byte* to);
+  absl::Status WritePiece(size_t tile, size_t vector, std::byte* from);
+  // Runs `job` on the thread, behind what it has been given, and waits.
+  absl::Status Run(const std::function<absl::Status()>& job);
+  // Calls `visit(tile, first element of it, count, done before)` of each run of elements that is in one tile.
+  using Visit = std::function<absl::Status(size_t tile, int64_t first, int64_t count, int64_t done)>;
+  absl::Status ForEachTileOf(int64_t offset, int64_t elements, const Visit& visit) const;
+
+  const optim::OptimizerRow& optimizer_;
+  const std::vector<StateTile> tiles_;
+  memory::ScratchFile& file_;
+  std::vector<int64_t> file_offset_;                // by tile
+  std::vector<std::optional<DigestBits>> digests_;  // by tile and vector; of the thread
+  std::byte* bounce_;                               // one vector's piece; of the thread
+  mutable absl::Mutex mutex_;
+  std::array<Stage, kStages> stages_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  int64_t read_ ABSL_GUARDED_BY(mutex_) = 0, written_ ABSL_GUARDED_BY(mutex_) = 0;
+  JobThread thread_;  // last: it uses what is above
+};
+
+}  // namespace zerofleet::zero
+
+#endif  // ZEROFLEET_WORKER_ZERO_STATE_FILE_H_

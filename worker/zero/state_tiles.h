@@ -1,0 +1,30 @@
+// The states on the host, cut into pieces that are updated one after another (ZeRO-Offload §5.1).
+#ifndef ZEROFLEET_WORKER_ZERO_STATE_TILES_H_
+#define ZEROFLEET_WORKER_ZERO_STATE_TILES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/zero/layout.h"
+
+namespace zerofleet::zero {
+
+// Elements [begin, begin + count) of what this rank updates of a unit; all of one tile are on the host.
+struct StateTile {
+  int unit;
+  int64_t begin, count;
+  int64_t state_offset;  // in a state vector
+};
+
+// What a core's cache holds while it is computed and sent.
+inline constexpr int64_t kMostTileElements = int64_t{1} << 18;
+
+// Of the largest one, padding of the unit included.
+int64_t TileElements(const ZeroLayout& layout);
+
+// In the order in which they are updated, which is that of the next forward pass.
+std::vector<StateTile> StateTiles(const ZeroLayout& layout);
+
+}  // namespace zerofleet::zero
+
+#endif  // ZEROFLEET_WORKER_ZERO_STATE_TILES_H_
