@@ -18,7 +18,7 @@ namespace zerofleet::cli {
 namespace {
 
 // What to do with the inputs that `checkpointing` keeps: the two keys on and off, where they have an effect.
-std::vector<v1::ActivationConfig> WithInputs(const std::string& checkpointing, bool keeps_inputs, bool in_groups) {
+std::vector<v1::ActivationConfig> WithInputs(const std::string& checkpointing, bool keeps_inputs, bool can_divide) {
   std::vector<v1::ActivationConfig> all;
   for (const bool partition : {false, true}) {
     for (const char* const offload : {"none", "cpu"}) {
@@ -28,7 +28,7 @@ std::vector<v1::ActivationConfig> WithInputs(const std::string& checkpointing, b
       one.set_offload(offload);
       if (!keeps_inputs) return all;
     }
-    if (!in_groups) break;
+    if (!can_divide) break;
   }
   return all;
 }
@@ -44,7 +44,8 @@ absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Confi
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
   const auto root = std::llround(std::sqrt(static_cast<double>(config.model().layers())));
   const std::string& chosen = config.activation().checkpointing();
-  const auto tensor = static_cast<int>(config.parallel().tensor());
+  const model::Sharing sharing = trainer::SharingOf(config);
+  const bool can_divide = sharing.parts > 1 && !sharing.sequence;
   std::vector<std::string> all = {"none", "selective", "block"};
   if (root > 1) all.push_back(model::EveryText(root));
   if (std::find(all.begin(), all.end(), chosen) == all.end()) all.push_back(chosen);
@@ -53,12 +54,12 @@ absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Confi
   std::vector<CheckpointingCost> costs;
   for (const std::string& text : all) {
     ZF_ASSIGN_OR_RETURN(const model::Checkpointing kind, model::ParseCheckpointing(text));
-    for (const v1::ActivationConfig& activation : WithInputs(text, kind.keeps_inputs(), tensor > 1)) {
+    for (const v1::ActivationConfig& activation : WithInputs(text, kind.keeps_inputs(), can_divide)) {
       ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(activation));
       ZF_ASSIGN_OR_RETURN(
           const std::unique_ptr<model::Model> model,
           model::Model::Create(config.model(), trainer::ComputeType(config), device, config.batch().micro_sequences(),
-                               config.model().context(), checkpointing, tensor));
+                               config.model().context(), checkpointing, sharing));
       costs.push_back({.activation = activation,
                        .chosen = NameOf(activation) == NameOf(config.activation()),
                        .activation_bytes = model->ActivationBytes(),

@@ -70,9 +70,11 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
                                        : "";
   const std::string title =
       absl::StrCat("Memory of rank 0 of ", config.parallel().workers(),
-                   in_groups ? absl::StrCat(" in tensor groups of ", config.parallel().tensor()) : "", ", stage ",
-                   config.parallel().zero_stage(), ", ", config.precision(), ", micro-batches of ", Sequences(config),
-                   " tokens: what a run reserves and reports");
+                   in_groups ? absl::StrCat(" in tensor groups of ", config.parallel().tensor(),
+                                            config.parallel().sequence() ? " with sequence parallelism" : "")
+                             : "",
+                   ", stage ", config.parallel().zero_stage(), ", ", config.precision(), ", micro-batches of ",
+                   Sequences(config), " tokens: what a run reserves and reports");
   const std::string per_parameter = absl::StrFormat(
       "Model states (parameters, gradients, optimizer): %.2f bytes per parameter, of %.0f with nothing split",
       states / parameters,

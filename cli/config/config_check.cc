@@ -197,6 +197,10 @@ absl::Status CheckActivation(const ConfigDraft& draft) {
   }
   if (!activation.partition()) return absl::OkStatus();
   if (!checkpointing->keeps_inputs()) return draft.Error("activation.partition", absl::StrCat("true", inputs));
+  if (draft.config.parallel().sequence()) {
+    return draft.Error("activation.partition",
+                       "must be false with parallel.sequence, which leaves no input whole; leave it out");
+  }
   if (draft.config.parallel().tensor() > 1) return absl::OkStatus();
   return draft.Error("activation.partition",
                      "true needs a tensor group to split over: parallel.tensor 2 or more, got 1");
@@ -283,13 +287,22 @@ absl::Status CheckData(const ConfigDraft& draft) {
 absl::Status CheckTensorGroups(const ConfigDraft& draft) {
   const v1::Config& config = draft.config;
   const int64_t tensor = config.parallel().tensor(), replays = config.integrity().replay_every_steps();
-  if (tensor == 1) return absl::OkStatus();
+  if (tensor == 1) {
+    if (!config.parallel().sequence()) return absl::OkStatus();
+    return draft.Error("parallel.sequence",
+                       "true needs a tensor group to split over: parallel.tensor 2 or more, got 1");
+  }
   if (config.parallel().workers() % tensor != 0) {
     return draft.Error("parallel.tensor",
                        absl::StrCat("must divide parallel.workers, ", config.parallel().workers(), ", got ", tensor));
   }
   if (const absl::Status fits = model::CheckParts(config.model(), tensor); !fits.ok()) {
     return draft.Error("parallel.tensor", std::string(fits.message()));
+  }
+  if (config.parallel().sequence()) {
+    if (const absl::Status fits = model::CheckSequences(config.model().context(), tensor); !fits.ok()) {
+      return draft.Error("parallel.sequence", std::string(fits.message()));
+    }
   }
   if (config.device() == "cuda") {
     return draft.Error("parallel.tensor", absl::StrCat("is not supported on device cuda; must be 1, got ", tensor));

@@ -43,6 +43,7 @@ constexpr KeyText kKeyTexts[] = {
     {"parallel.zero_stage", "0: nothing divided; 1: optimizer states; 2: gradients too; 3: parameters too."},
     {"parallel.workers", "Ranks in all."},
     {"parallel.tensor", "Tensor-parallel degree."},
+    {"parallel.sequence", "With tensor: norms and residuals of a rank's part of the tokens alone."},
     {"parallel.team", "Ranks summed together first; auto: a node's, at most 8."},
     {"precision", "Type of parameters, activations and messages; the optimizer's states are fp32."},
     {"activation", "What the backward pass needs of the forward pass."},

@@ -222,6 +222,7 @@ constexpr KeyWord kWords[] = {
     {"tensor_parallel_size", "parallel.tensor", ""},
     {"tensor_parallel_degree", "parallel.tensor", ""},
     {"tensor_model_parallel_size", "parallel.tensor", ""},
+    {"sequence_parallel", "parallel.sequence", ""},
     {"backend", "collectives", ""},
     {"ddp_backend", "collectives", ""},
     {"distributed_backend", "collectives", ""},

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tensor parallelism: the losses of a model in parts are those of the whole, any degree goes on from any other's checkpoint, the inputs of
-blocks come back from their parts and from the host, and a tensor group that has lost a rank forms again."""
+"""Tensor parallelism, with sequences divided and without: the losses of a model in parts are those of the whole, any degree goes on from any
+other's checkpoint, the inputs of blocks come back from their parts and from the host, and a tensor group that has lost a rank forms again."""
 import json
 import os
 import pathlib
@@ -34,6 +34,25 @@ class TensorGroups(fleet.FleetTest):
                 self.assertEqual(sent["all_reduce", "tensor"], 2 * sums * (tensor - 1) // tensor, what)
         self.assert_nothing_left()
 
+    def test_divided_sequences(self):
+        def train(sequence, stage=2, **changes):
+            return self.train(self.in_parts(2, 2, f"{sequence}-{stage}", parallel={"zero_stage": stage, "sequence": sequence}, **changes))
+
+        def sent_to_group(run):
+            return [sum(each["bytes"] for each in rank["collectives"] if each["group"] == "tensor")
+                    for rank in run.of("end")[0]["ranks"]]
+
+        whole, alone, divided = self.train(self.in_parts(1, 1, "whole")), train(False), train(True)
+        self.assert_close(whole.column("loss"), divided.column("loss"), 1e-5, "loss")
+        self.assert_close(whole.column("grad_norm"), divided.column("grad_norm"), 1e-5, "gradient norm")
+        # What the norms' gradients take, in fp32: of 2 blocks and the head, summed for each of 2 micro-batches.
+        norms = STEPS * 2 * (4 * 2 + 2) * 24 * 4
+        for before, sent in zip(sent_to_group(alone), sent_to_group(divided)):
+            self.assertEqual(sent - before, norms)
+        again = train(True, 3, activation={"checkpointing": "block", "offload": "cpu"})
+        self.assert_same_bits(divided.column("loss"), again.column("loss"), "losses with block, offloaded, in stage 3")
+        self.assert_nothing_left()
+
     def test_inputs_in_parts_and_on_the_host(self):
         def train(partition, offload):
             return self.train(self.in_parts(1, 2, f"{partition}-{offload}", model={"layers": 5}, activation={
@@ -56,10 +75,10 @@ class TensorGroups(fleet.FleetTest):
     def test_any_degree_goes_on_from_any_other(self):
         whole = self.train(self.in_parts(1, 1, "whole", schedule={"decay": "constant"}))
         losses = {}
-        order = [(2, 2, 2), (1, 1, 0), (1, 4, 3), (4, 1, 1), (1, 2, 2)]
-        for leg, (data, tensor, stage) in enumerate(order, 1):
+        order = [(2, 2, 2, True), (1, 1, 0, False), (1, 4, 3, True), (4, 1, 1, False), (1, 2, 2, False)]
+        for leg, (data, tensor, stage, sequence) in enumerate(order, 1):
             last = STEPS * leg // len(order)
-            run = self.train(self.in_parts(data, tensor, "legs", parallel={"zero_stage": stage}, steps=last,
+            run = self.train(self.in_parts(data, tensor, "legs", parallel={"zero_stage": stage, "sequence": sequence}, steps=last,
                                            schedule={"decay": "constant"}), *(["--resume", "auto"] if leg > 1 else []))
             losses.update(run.column("loss"))
             step_dir = self.work / "legs" / f"step-{last:08}"
@@ -70,11 +89,12 @@ class TensorGroups(fleet.FleetTest):
         self.assert_close(whole.column("loss"), losses, 1e-5, "one run in five layouts")
 
     def test_a_group_that_lost_a_rank_forms_again(self):
-        undisturbed = self.train(self.in_parts(2, 2, "undisturbed", steps=150))
-        for name, saves in (("commits", {"every_steps": 10}),
-                            ("copies", {"every_steps": 100, "snapshot_every_steps": 5, "replicate": 1})):
+        for name, sequence, saves in (("commits", False, {"every_steps": 10}),
+                                      ("copies", True, {"every_steps": 100, "snapshot_every_steps": 5, "replicate": 1})):
             with self.subTest(name):
-                run = self.train_and_kill(self.in_parts(2, 2, name, steps=150, checkpoint=saves,
+                parallel = {"sequence": sequence}
+                undisturbed = self.train(self.in_parts(2, 2, f"{name}-undisturbed", steps=150, parallel=parallel))
+                run = self.train_and_kill(self.in_parts(2, 2, name, steps=150, parallel=parallel, checkpoint=saves,
                                                         restart={"max_per_rank": 5, "heartbeat_timeout_seconds": 3}),
                                           [(20, 1), (80, 2)])
                 self.assertGreaterEqual(len(run.of("recovery")), 1)

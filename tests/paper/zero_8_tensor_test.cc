@@ -55,7 +55,7 @@ TEST(TensorMemory, IsThatOfThePart) {
     constexpr int64_t kTokens = 16;
     const auto bytes = [&](int64_t layers) {
       return (*model::Model::Create(model::TestModelConfig(layers, kWidth, 4, 10, kIds), device::DType::kF32, *device,
-                                    2, kTokens / 2, {}, tensor))
+                                    2, kTokens / 2, {}, {.parts = tensor}))
           ->ActivationBytes();
     };
     EXPECT_EQ(bytes(3) - bytes(2), 4 * kTokens * (4 * kWidth + 12 * kWidth / tensor + 4 + 4 / tensor)) << tensor;

@@ -55,6 +55,14 @@ absl::Status CheckParts(const v1::ModelConfig& config, int64_t parts) {
       " and model.vocab ", config.vocab(), "; ", absl::StrJoin(degrees, ", "), degrees.size() == 1 ? " fits" : " fit"));
 }
 
+absl::Status CheckSequences(int64_t time, int64_t parts) {
+  const int64_t below = time / parts * parts;
+  if (below == time) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("cannot divide model.context ", time, " among ", parts, " ranks; ",
+                                                 below > 0 ? absl::StrCat(below, " or ") : "", below + parts,
+                                                 " would fit"));
+}
+
 std::span<const ModelFamily* const> ModelFamilies() { return kFamilies; }
 
 std::vector<std::string> ModelFamilyNames() {
@@ -88,15 +96,16 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config, const
 
 absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& config, device::DType dtype,
                                                      device::Device& device, int64_t sequences, int64_t time,
-                                                     const Checkpointing& checkpointing, int parts) {
+                                                     const Checkpointing& checkpointing, const Sharing& sharing) {
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
-  if (parts > 1 && device.ops().vocabulary() == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("parallel.tensor: is not supported on device ", device.kind(), "; must be 1, got ", parts));
+  if (sharing.parts > 1 && device.ops().vocabulary() == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("parallel.tensor: is not supported on device ", device.kind(),
+                                                      "; must be 1, got ", sharing.parts));
   }
-  std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time, checkpointing, parts);
+  if (sharing.sequence) ZF_RETURN_IF_ERROR(Annotate(CheckSequences(time, sharing.parts), "parallel.sequence"));
+  std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time, checkpointing, sharing);
   device::DryDevice dry;
-  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(*family->create(config, dtype, dry, 1, 1, checkpointing, 1), dtype));
+  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(*family->create(config, dtype, dry, 1, 1, checkpointing, {}), dtype));
   return model;
 }
 

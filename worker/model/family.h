@@ -50,7 +50,8 @@ struct ModelFamily {
   // Model FLOPs of training on one token, forward and backward (ModelSpec::FlopsPerToken).
   double (*flops_per_token)(const v1::ModelConfig& config, int64_t parameters);
   std::unique_ptr<Model> (*create)(const v1::ModelConfig& config, device::DType dtype, device::Device& device,
-                                   int64_t sequences, int64_t time, const Checkpointing& checkpointing, int parts);
+                                   int64_t sequences, int64_t time, const Checkpointing& checkpointing,
+                                   const Sharing& sharing);
   HuggingFaceFormat hugging_face;
 };
 

@@ -13,25 +13,28 @@ namespace {
 
 constexpr float kLayerNormEpsilon = 1e-5f;
 
+constexpr char kHeadName[] = "head";
 std::string BlockName(int64_t layer) { return absl::StrCat("block.", layer); }
 
 }  // namespace
 
 Gpt2::Gpt2(const v1::ModelConfig& config, device::DType dtype, device::Device& device, int64_t sequences, int64_t time,
-           const Checkpointing& checkpointing, int parts)
+           const Checkpointing& checkpointing, const Sharing& sharing)
     : config_(config),
       dtype_(dtype),
       ops_(device.ops()),
       most_sequences_(sequences),
       most_time_(time),
       checkpointing_(checkpointing),
-      part_{.index = 0, .count = parts},
-      inner_(config.intermediate() / parts),
-      attention_width_(config.hidden() / parts),
+      part_{.index = 0, .count = sharing.parts},
+      sequence_(sharing.sequence && sharing.parts > 1),
+      inner_(config.intermediate() / sharing.parts),
+      attention_width_(config.hidden() / sharing.parts),
       embedding_(config, part_),
       block_(config, part_),
       head_(config, part_),
-      kept_inputs_(checkpointing, segments(), sequences * time * config.hidden(), dtype, parts, device) {}
+      kept_inputs_(checkpointing, segments(), StreamTokens(sequences * time) * config.hidden(), dtype,
+                   sequence_ ? 1 : sharing.parts, device) {}
 
 absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
                          device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) {
@@ -45,14 +48,14 @@ absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, P
   }
   // The head has already added the output embedding's part to the same gradient.
   ZF_ASSIGN_OR_RETURN(float* gradient, parameters.Gradient(embedding_unit()));
-  EmbeddingBackward({.batch = batch.sequences,
-                     .time = batch.time,
-                     .c = config_.hidden(),
-                     .tokens = batch.inputs,
-                     .dx = FinalInput(),
-                     .dwte = gradient + embedding_.wte,
-                     .dwpe = gradient + embedding_.wpe},
-                    stream);
+  ZF_RETURN_IF_ERROR(EmbeddingBackward({.batch = batch.sequences,
+                                        .time = batch.time,
+                                        .c = config_.hidden(),
+                                        .tokens = batch.inputs,
+                                        .dx = FinalInput(),
+                                        .dwte = gradient + embedding_.wte,
+                                        .dwpe = gradient + embedding_.wpe},
+                                       stream));
   return parameters.DeliverGradient(embedding_unit());
 }
 
@@ -124,7 +127,7 @@ absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, Paramete
 absl::Status Gpt2::ForwardWithin(const MicroBatch& batch, int64_t layer, const BlockActivations& kept, device::Tensor w,
                                  device::Stream& stream) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
-  FirstNorm(m, kept, w, stream);
+  ZF_RETURN_IF_ERROR(FirstNorm(m, layer, kept, w, stream));
   ops_.LinearForward(stream, {.m = m,
                               .n = 3 * attention_width_,
                               .k = hidden,
@@ -137,16 +140,16 @@ absl::Status Gpt2::ForwardWithin(const MicroBatch& batch, int64_t layer, const B
                                  .out = kept.attention,
                                  .logsumexp = kept.logsumexp,
                                  .scratch = ScratchMemory().attention});
-  ops_.LinearForward(stream, {.m = m,
+  ZF_RETURN_IF_ERROR(Project({.m = m,
                               .n = hidden,
                               .k = attention_width_,
                               .x = kept.attention,
                               .w = w.Offset(block_.attn_proj_weight),
-                              .bias = Once(w.Offset(block_.attn_proj_bias)),
-                              .residual = Once(kept.input),
-                              .y = kept.middle});
-  ZF_RETURN_IF_ERROR(SumOverParts(kept.middle, m, BlockName(layer), stream));
-  SecondNorm(m, kept, w, stream);
+                              .bias = w.Offset(block_.attn_proj_bias),
+                              .residual = kept.input,
+                              .y = kept.middle},
+                             BlockName(layer), stream));
+  ZF_RETURN_IF_ERROR(SecondNorm(m, layer, kept, w, stream));
   ops_.LinearGeluForward(stream, {.m = m,
                                   .n = inner_,
                                   .k = hidden,
@@ -160,39 +163,43 @@ absl::Status Gpt2::ForwardWithin(const MicroBatch& batch, int64_t layer, const B
 
 absl::Status Gpt2::ForwardOutput(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
                                  device::Tensor output, device::Stream& stream) {
-  ops_.LinearForward(stream, {.m = m,
-                              .n = config_.hidden(),
-                              .k = inner_,
-                              .x = kept.activated,
-                              .w = w.Offset(block_.mlp_proj_weight),
-                              .bias = Once(w.Offset(block_.mlp_proj_bias)),
-                              .residual = Once(kept.middle),
-                              .y = output});
-  return SumOverParts(output, m, BlockName(layer), stream);
+  return Project({.m = m,
+                  .n = config_.hidden(),
+                  .k = inner_,
+                  .x = kept.activated,
+                  .w = w.Offset(block_.mlp_proj_weight),
+                  .bias = w.Offset(block_.mlp_proj_bias),
+                  .residual = kept.middle,
+                  .y = output},
+                 BlockName(layer), stream);
 }
 
-void Gpt2::FirstNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream) {
-  ops_.LayerNormForward(stream, {.m = m,
-                                 .c = config_.hidden(),
-                                 .epsilon = kLayerNormEpsilon,
-                                 .x = kept.input,
-                                 .gamma = w.Offset(block_.ln_1_weight),
-                                 .beta = w.Offset(block_.ln_1_bias),
-                                 .y = kept.normed_1,
-                                 .mean = kept.mean_1,
-                                 .rstd = kept.rstd_1});
+absl::Status Gpt2::FirstNorm(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                             device::Stream& stream) {
+  return Norm({.m = m,
+               .c = config_.hidden(),
+               .epsilon = kLayerNormEpsilon,
+               .x = kept.input,
+               .gamma = w.Offset(block_.ln_1_weight),
+               .beta = w.Offset(block_.ln_1_bias),
+               .y = kept.normed_1,
+               .mean = kept.mean_1,
+               .rstd = kept.rstd_1},
+              BlockName(layer), stream);
 }
 
-void Gpt2::SecondNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream) {
-  ops_.LayerNormForward(stream, {.m = m,
-                                 .c = config_.hidden(),
-                                 .epsilon = kLayerNormEpsilon,
-                                 .x = kept.middle,
-                                 .gamma = w.Offset(block_.ln_2_weight),
-                                 .beta = w.Offset(block_.ln_2_bias),
-                                 .y = kept.normed_2,
-                                 .mean = kept.mean_2,
-                                 .rstd = kept.rstd_2});
+absl::Status Gpt2::SecondNorm(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                              device::Stream& stream) {
+  return Norm({.m = m,
+               .c = config_.hidden(),
+               .epsilon = kLayerNormEpsilon,
+               .x = kept.middle,
+               .gamma = w.Offset(block_.ln_2_weight),
+               .beta = w.Offset(block_.ln_2_bias),
+               .y = kept.normed_2,
+               .mean = kept.mean_2,
+               .rstd = kept.rstd_2},
+              BlockName(layer), stream);
 }
 
 // The gradient of the residual stream lives in FinalInput's place from here to the end of the backward.
@@ -204,15 +211,16 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
   device::Tensor input = FinalInput();
 
   ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(head_unit()));
-  ops_.LayerNormForward(stream, {.m = m,
-                                 .c = hidden,
-                                 .epsilon = kLayerNormEpsilon,
-                                 .x = input,
-                                 .gamma = w.Offset(head_.ln_f_weight),
-                                 .beta = w.Offset(head_.ln_f_bias),
-                                 .y = normed,
-                                 .mean = scratch.head_mean,
-                                 .rstd = scratch.head_rstd});
+  ZF_RETURN_IF_ERROR(Norm({.m = m,
+                           .c = hidden,
+                           .epsilon = kLayerNormEpsilon,
+                           .x = input,
+                           .gamma = w.Offset(head_.ln_f_weight),
+                           .beta = w.Offset(head_.ln_f_bias),
+                           .y = normed,
+                           .mean = scratch.head_mean,
+                           .rstd = scratch.head_rstd},
+                          kHeadName, stream));
   ZF_ASSIGN_OR_RETURN(device::Tensor embedding, parameters.Acquire(embedding_unit()));
   float* dembedding = nullptr;
   if (backward) {
@@ -239,18 +247,21 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
 
   ZF_ASSIGN_OR_RETURN(float* dw, parameters.Gradient(head_unit()));
   device::Tensor dinput = scratch.wide;  // the norm's output is used no more
-  ops_.Zero(stream, dinput.data, m * hidden * device::DTypeBytes(dtype_));
-  ops_.LayerNormBackward(stream, {.m = m,
-                                  .c = hidden,
-                                  .dy = dnormed,
-                                  .x = input,
-                                  .gamma = w.Offset(head_.ln_f_weight),
-                                  .mean = scratch.head_mean,
-                                  .rstd = scratch.head_rstd,
-                                  .dx = dinput,
-                                  .dgamma = dw + head_.ln_f_weight,
-                                  .dbeta = dw + head_.ln_f_bias});
-  ops_.Convert(stream, m * hidden, dinput, input);
+  const int64_t elements = StreamTokens(m) * hidden;
+  ops_.Zero(stream, dinput.data, elements * device::DTypeBytes(dtype_));
+  ZF_RETURN_IF_ERROR(NormBackward({.m = m,
+                                   .c = hidden,
+                                   .dy = dnormed,
+                                   .x = input,
+                                   .gamma = w.Offset(head_.ln_f_weight),
+                                   .mean = scratch.head_mean,
+                                   .rstd = scratch.head_rstd,
+                                   .dx = dinput,
+                                   .dgamma = dw + head_.ln_f_weight,
+                                   .dbeta = dw + head_.ln_f_bias},
+                                  /*place=*/0, kHeadName, stream));
+  ZF_RETURN_IF_ERROR(SumNormGradients({dw + head_.ln_f_weight}, kHeadName, stream));
+  ops_.Convert(stream, elements, dinput, input);
   parameters.Release(head_unit());
   return parameters.DeliverGradient(head_unit());
 }
@@ -273,6 +284,7 @@ absl::Status Gpt2::BackwardBlock(const MicroBatch& batch, int64_t layer, Paramet
   if (EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(ForwardWithin(batch, layer, kept, w, stream));
   ZF_RETURN_IF_ERROR(BackwardMlp(batch.sequences * batch.time, layer, kept, w, dw, stream));
   ZF_RETURN_IF_ERROR(BackwardAttention(batch, layer, kept, w, dw, stream));
+  ZF_RETURN_IF_ERROR(SumNormGradients({dw + block_.ln_1_weight, dw + block_.ln_2_weight}, BlockName(layer), stream));
   parameters.Release(block_unit(layer));
   return parameters.DeliverGradient(block_unit(layer));
 }
@@ -282,10 +294,11 @@ absl::Status Gpt2::BackwardMlp(int64_t m, int64_t layer, const BlockActivations&
                                device::Stream& stream) {
   int64_t hidden = config_.hidden(), inner = inner_;
   Scratch scratch = ScratchMemory();
-  device::Tensor dx = FinalInput(), dhidden = scratch.wide, dnormed = scratch.narrow;
+  device::Tensor dhidden = scratch.wide, dnormed = scratch.narrow;
 
+  ZF_ASSIGN_OR_RETURN(const device::Tensor dx, WholeGradient(m, BlockName(layer), stream));
   if (checkpointing_.selective) {
-    SecondNorm(m, kept, w, stream);
+    ZF_RETURN_IF_ERROR(SecondNorm(m, layer, kept, w, stream));
     ops_.GeluForward(stream, m * inner, kept.mlp_hidden, kept.activated);
   }
   ops_.LinearBackwardWeight(stream, {.m = m,
@@ -311,18 +324,17 @@ absl::Status Gpt2::BackwardMlp(int64_t m, int64_t layer, const BlockActivations&
                                      .dbias = dw + block_.c_fc_bias});
   ops_.LinearBackwardInput(
       stream, {.m = m, .n = inner, .k = hidden, .dy = dhidden, .w = w.Offset(block_.c_fc_weight), .dx = dnormed});
-  ZF_RETURN_IF_ERROR(SumOverParts(dnormed, m, BlockName(layer), stream));
-  ops_.LayerNormBackward(stream, {.m = m,
-                                  .c = hidden,
-                                  .dy = dnormed,
-                                  .x = kept.middle,
-                                  .gamma = w.Offset(block_.ln_2_weight),
-                                  .mean = kept.mean_2,
-                                  .rstd = kept.rstd_2,
-                                  .dx = dx,
-                                  .dgamma = dw + block_.ln_2_weight,
-                                  .dbeta = dw + block_.ln_2_bias});
-  return absl::OkStatus();
+  return NormBackward({.m = m,
+                       .c = hidden,
+                       .dy = dnormed,
+                       .x = kept.middle,
+                       .gamma = w.Offset(block_.ln_2_weight),
+                       .mean = kept.mean_2,
+                       .rstd = kept.rstd_2,
+                       .dx = FinalInput(),
+                       .dgamma = dw + block_.ln_2_weight,
+                       .dbeta = dw + block_.ln_2_bias},
+                      /*place=*/1, BlockName(layer), stream);
 }
 
 // dx comes in as the gradient of the block's middle and leaves as that of its input.
@@ -330,9 +342,11 @@ absl::Status Gpt2::BackwardAttention(const MicroBatch& batch, int64_t layer, con
                                      device::Tensor w, float* dw, device::Stream& stream) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden(), width = attention_width_;
   Scratch scratch = ScratchMemory();
-  device::Tensor dx = FinalInput(), dqkv = scratch.wide, dattention = scratch.narrow, dnormed = scratch.narrow;
+  device::Tensor dqkv = scratch.wide, dnormed = scratch.narrow;
+  device::Tensor dattention = sequence_ ? scratch.wide.Offset(m * 3 * width) : scratch.narrow;
 
-  if (checkpointing_.selective) FirstNorm(m, kept, w, stream);
+  ZF_ASSIGN_OR_RETURN(const device::Tensor dx, WholeGradient(m, BlockName(layer), stream));
+  if (checkpointing_.selective) ZF_RETURN_IF_ERROR(FirstNorm(m, layer, kept, w, stream));
   ops_.LinearBackwardWeight(stream, {.m = m,
                                      .n = hidden,
                                      .k = width,
@@ -358,18 +372,17 @@ absl::Status Gpt2::BackwardAttention(const MicroBatch& batch, int64_t layer, con
                                      .dbias = dw + block_.c_attn_bias});
   ops_.LinearBackwardInput(
       stream, {.m = m, .n = 3 * width, .k = hidden, .dy = dqkv, .w = w.Offset(block_.c_attn_weight), .dx = dnormed});
-  ZF_RETURN_IF_ERROR(SumOverParts(dnormed, m, BlockName(layer), stream));
-  ops_.LayerNormBackward(stream, {.m = m,
-                                  .c = hidden,
-                                  .dy = dnormed,
-                                  .x = kept.input,
-                                  .gamma = w.Offset(block_.ln_1_weight),
-                                  .mean = kept.mean_1,
-                                  .rstd = kept.rstd_1,
-                                  .dx = dx,
-                                  .dgamma = dw + block_.ln_1_weight,
-                                  .dbeta = dw + block_.ln_1_bias});
-  return absl::OkStatus();
+  return NormBackward({.m = m,
+                       .c = hidden,
+                       .dy = dnormed,
+                       .x = kept.input,
+                       .gamma = w.Offset(block_.ln_1_weight),
+                       .mean = kept.mean_1,
+                       .rstd = kept.rstd_1,
+                       .dx = FinalInput(),
+                       .dgamma = dw + block_.ln_1_weight,
+                       .dbeta = dw + block_.ln_1_bias},
+                      /*place=*/0, BlockName(layer), stream);
 }
 
 }  // namespace zerofleet::model

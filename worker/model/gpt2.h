@@ -11,6 +11,14 @@
 // vocabulary; the residual stream and what the norms make is on all of them, with the same bits. The forward sums over
 // the group what each projection into the residual stream gives, and the embedding; the backward sums the gradients
 // that leave the other layers of a block, and the logits: of a block two sums of M*C elements forward and two backward.
+//
+// With sequence parallelism (Korthikanti et al. 2022 §4.2.2) each rank has M/N tokens of the residual stream, the ones
+// in its place among a micro-batch's, and normalises them. A sum over the group is scattered: each rank gets its
+// tokens of it. What a norm makes is gathered before the products that take it, and so is the gradient of the residual
+// stream before those that it reaches. That is what the all-reduces send, in two halves; the gradients of the norms'
+// own parameters are summed besides. Of a block, qkv, attention's output, the MLP's two and the norms' outputs hold all
+// tokens, so that a selective policy, which keeps neither of the latter, keeps 1/N of everything.
+//
 // Losses come from a softmax whose parts are gathered, 12 bytes per token and rank (worker/device/vocabulary_ops.h).
 #ifndef ZEROFLEET_WORKER_MODEL_GPT2_H_
 #define ZEROFLEET_WORKER_MODEL_GPT2_H_
@@ -18,8 +26,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "worker/device/vocabulary_ops.h"
 #include "worker/model/gpt2_spec.h"
 #include "worker/model/kept_inputs.h"
@@ -30,7 +40,7 @@ namespace zerofleet::model {
 class Gpt2 : public Model {
  public:
   Gpt2(const v1::ModelConfig& config, device::DType dtype, device::Device& device, int64_t sequences, int64_t time,
-       const Checkpointing& checkpointing, int parts);
+       const Checkpointing& checkpointing, const Sharing& sharing);
 
   void SetTensorGroup(TensorGroup* group) override;
   int64_t ActivationBytes() const override;
@@ -56,7 +66,8 @@ class Gpt2 : public Model {
     device::Tensor wide, narrow;
     float *head_mean, *head_rstd;
     void* attention;
-    void* cross_entropy;  // of a whole model, or what follows, of a part
+    float* norm_gradients;  // of a block's two norms, where their tokens are divided
+    void* cross_entropy;    // of a whole model, or what follows, of a part
     device::SoftmaxPart* softmax;
     void* logits;
   };
@@ -88,8 +99,10 @@ class Gpt2 : public Model {
                              device::Stream& stream);
   absl::Status ForwardOutput(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
                              device::Tensor output, device::Stream& stream);
-  void FirstNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream);
-  void SecondNorm(int64_t m, const BlockActivations& kept, device::Tensor w, device::Stream& stream);
+  absl::Status FirstNorm(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                         device::Stream& stream);
+  absl::Status SecondNorm(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                          device::Stream& stream);
   absl::Status Head(const MicroBatch& batch, const float* gradient_scale, bool backward, ParameterSource& parameters,
                     device::Stream& stream, double* loss_sum);
   // Fetches the segment's input and computes its blocks again up to the last, whose backward does its own part.
@@ -104,13 +117,36 @@ class Gpt2 : public Model {
 
   // Of a model in parts (gpt2_parts.cc); without effect of a whole one.
   bool in_parts() const { return part_.count > 1; }
+  // Of `m` tokens, how many this rank has of the residual stream.
+  int64_t StreamTokens(int64_t m) const { return sequence_ ? m / part_.count : m; }
+  // Those tokens' rows in a matrix of all of them.
+  device::Tensor StreamRows(device::Tensor all, int64_t m) const;
   device::VocabularyPart vocabulary_part() const;
-  // data = the sum over the parts.
-  absl::Status SumOverParts(device::Tensor data, int64_t m, const std::string& unit, device::Stream& stream);
+  // sum = the sum over the parts of `all`, of the tokens that this rank has of the residual stream. Without sequence
+  // parallelism that is all of them, and `sum` is `all`.
+  absl::Status SumOverParts(device::Tensor all, device::Tensor sum, int64_t m, const std::string& unit,
+                            device::Stream& stream);
+  // Every rank's StreamRows of `all`, from them.
+  absl::Status GatherTokens(device::Tensor all, int64_t m, const std::string& unit, device::Stream& stream);
+  // A product over the parts into the residual stream, of which `residual` and `y` are.
+  absl::Status Project(device::LinearForwardArguments product, const std::string& unit, device::Stream& stream);
+  // y = all tokens' norm, of `x` in the residual stream; m counts all tokens.
+  absl::Status Norm(device::LayerNormForwardArguments norm, const std::string& unit, device::Stream& stream);
+  // Through a norm into the residual stream, of which `x` and `dx` are, from the parts' shares of `dy`, of all tokens,
+  // which it spoils; m counts them. Where the tokens are divided, dgamma and dbeta wait in the `place`-th of scratch's
+  // norms for SumNormGradients.
+  absl::Status NormBackward(device::LayerNormBackwardArguments norm, int place, const std::string& unit,
+                            device::Stream& stream);
+  // Adds them up over the group, where they are not whole already, and to the gradient: the norms' dgamma by place,
+  // behind each of which is its dbeta.
+  absl::Status SumNormGradients(std::initializer_list<float*> norms, const std::string& unit, device::Stream& stream);
+  // The residual stream's gradient of all tokens. In scratch.narrow where they are divided.
+  absl::StatusOr<device::Tensor> WholeGradient(int64_t m, const std::string& unit, device::Stream& stream);
   // What is to be added once, in a sum over the parts.
   device::Tensor Once(device::Tensor tensor) const { return part_.index == 0 ? tensor : device::Tensor{}; }
   absl::Status EmbeddingForward(const device::EmbeddingForwardArguments& arguments, device::Stream& stream);
-  void EmbeddingBackward(const device::EmbeddingBackwardArguments& arguments, device::Stream& stream);
+  // dx is the residual stream's.
+  absl::Status EmbeddingBackward(device::EmbeddingBackwardArguments arguments, device::Stream& stream);
   absl::Status CrossEntropy(const device::CrossEntropyArguments& arguments, device::Stream& stream);
   absl::Status PartCrossEntropy(const device::CrossEntropyArguments& arguments, device::Stream& stream);
 
@@ -120,6 +156,7 @@ class Gpt2 : public Model {
   const int64_t most_sequences_, most_time_;
   const Checkpointing checkpointing_;
   ModelPart part_;
+  const bool sequence_;  // of a model in parts
   TensorGroup* group_ = nullptr;
   const int64_t inner_, attention_width_;  // of the part
   const Gpt2EmbeddingOffsets embedding_;

@@ -20,8 +20,8 @@ double FlopsPerToken(const Config& config, int64_t parameters) {
 }
 
 std::unique_ptr<Model> CreateGpt2(const Config& config, device::DType dtype, device::Device& device, int64_t sequences,
-                                  int64_t time, const Checkpointing& checkpointing, int parts) {
-  return std::make_unique<Gpt2>(config, dtype, device, sequences, time, checkpointing, parts);
+                                  int64_t time, const Checkpointing& checkpointing, const Sharing& sharing) {
+  return std::make_unique<Gpt2>(config, dtype, device, sequences, time, checkpointing, sharing);
 }
 
 // The weights of the four projections of a block, which transformers keeps as Conv1D.

@@ -44,7 +44,7 @@ class Gpt2::Layout {
     kept.qkv = carver.Matrix(tokens() * 3 * width(), dtype());
     kept.attention = carver.Matrix(tokens() * width(), dtype());
     kept.logsumexp = carver.Floats(tokens() * model_.config_.heads() / model_.part_.count);
-    kept.middle = carver.Matrix(tokens() * hidden(), dtype());
+    kept.middle = carver.Matrix(stream_tokens() * hidden(), dtype());
     kept.mlp_hidden = carver.Matrix(tokens() * inner(), dtype());
     if (selective()) return;
     Norm(carver, kept.normed_1, kept.mean_1, kept.rstd_1);
@@ -64,12 +64,15 @@ class Gpt2::Layout {
 
   Gpt2::Scratch Work(Carver& carver) const {
     Gpt2::Scratch scratch;
-    scratch.wide = carver.Matrix(tokens() * std::max({3 * width(), inner(), hidden()}), dtype());
+    // dqkv and, where `narrow` holds the residual stream's gradient meanwhile, dattention behind it.
+    const int64_t widths = model_.sequence_ ? 4 : 3;
+    scratch.wide = carver.Matrix(tokens() * std::max({widths * width(), inner(), hidden()}), dtype());
     scratch.narrow = carver.Matrix(tokens() * hidden(), dtype());
     device::AttentionShape shape = model_.attention_shape(model_.most_sequences_, model_.most_time_);
-    scratch.head_mean = carver.Floats(tokens());
-    scratch.head_rstd = carver.Floats(tokens());
+    scratch.head_mean = carver.Floats(stream_tokens());
+    scratch.head_rstd = carver.Floats(stream_tokens());
     scratch.attention = carver.Bytes(model_.ops_.AttentionScratchBytes(shape));
+    scratch.norm_gradients = carver.Floats(model_.sequence_ ? 2 * 2 * hidden() : 0);
     CrossEntropy(carver, scratch);
     return scratch;
   }
@@ -87,7 +90,7 @@ class Gpt2::Layout {
     scratch.logits = carver.Bytes(model_.ops_.vocabulary()->PartLogitsScratchBytes(rows, rows_of_part, dtype()));
   }
 
-  int64_t InputBytes() const { return RoundUp(tokens() * hidden() * device::DTypeBytes(dtype()), kAlignment); }
+  int64_t InputBytes() const { return RoundUp(stream_tokens() * hidden() * device::DTypeBytes(dtype()), kAlignment); }
   int64_t BlockBytes() const {
     BlockActivations unused;
     return Measure([&](Carver& carver) { Block(carver, unused); });
@@ -116,13 +119,14 @@ class Gpt2::Layout {
   }
   void Norm(Carver& carver, device::Tensor& normed, float*& mean, float*& rstd) const {
     normed = carver.Matrix(tokens() * hidden(), dtype());
-    mean = carver.Floats(tokens());
-    rstd = carver.Floats(tokens());
+    mean = carver.Floats(stream_tokens());
+    rstd = carver.Floats(stream_tokens());
   }
 
   bool selective() const { return model_.checkpointing_.selective; }
   int64_t segment() const { return model_.segment(); }
   int64_t tokens() const { return model_.most_sequences_ * model_.most_time_; }
+  int64_t stream_tokens() const { return model_.StreamTokens(tokens()); }
   int64_t hidden() const { return model_.config_.hidden(); }
   int64_t inner() const { return model_.inner_; }
   int64_t width() const { return model_.attention_width_; }
@@ -176,8 +180,8 @@ device::Tensor Gpt2::FinalInput() const {
 }
 
 KeptInputs::Pass Gpt2::KeptPass(const MicroBatch& batch, device::Stream& stream) const {
-  return {memory_.activations, memory_.host_activations, batch.sequences * batch.time * config_.hidden(), group_,
-          stream};
+  const int64_t elements = StreamTokens(batch.sequences * batch.time) * config_.hidden();
+  return {memory_.activations, memory_.host_activations, elements, group_, stream};
 }
 
 Gpt2::Scratch Gpt2::ScratchMemory() const {

@@ -7,6 +7,11 @@
 #include "worker/model/gpt2.h"
 
 namespace zerofleet::model {
+namespace {
+
+constexpr char kEmbeddingName[] = "embedding";
+
+}  // namespace
 
 void Gpt2::SetTensorGroup(TensorGroup* group) {
   group_ = group;
@@ -20,8 +25,87 @@ device::VocabularyPart Gpt2::vocabulary_part() const {
   return {rows.first, rows.real};
 }
 
-absl::Status Gpt2::SumOverParts(device::Tensor data, int64_t m, const std::string& unit, device::Stream& stream) {
-  return in_parts() ? group_->AllReduce(stream, data, m * config_.hidden(), unit) : absl::OkStatus();
+device::Tensor Gpt2::StreamRows(device::Tensor all, int64_t m) const {
+  return sequence_ ? all.Offset(part_.index * StreamTokens(m) * config_.hidden()) : all;
+}
+
+absl::Status Gpt2::SumOverParts(device::Tensor all, device::Tensor sum, int64_t m, const std::string& unit,
+                                device::Stream& stream) {
+  if (!in_parts()) return absl::OkStatus();
+  if (sequence_) return group_->ReduceScatter(stream, all, sum, m * config_.hidden(), unit);
+  return group_->AllReduce(stream, all, m * config_.hidden(), unit);
+}
+
+absl::Status Gpt2::GatherTokens(device::Tensor all, int64_t m, const std::string& unit, device::Stream& stream) {
+  if (!sequence_) return absl::OkStatus();
+  return group_->AllGather(stream, all.data, StreamTokens(m) * config_.hidden() * device::DTypeBytes(dtype_), unit);
+}
+
+// A rank adds the residual of the tokens that it has, and coordinate 0 the bias of all.
+absl::Status Gpt2::Project(device::LinearForwardArguments product, const std::string& unit, device::Stream& stream) {
+  const int64_t m = product.m, mine = StreamTokens(m), first = sequence_ ? part_.index * mine : 0;
+  const device::Tensor x = product.x, residual = product.residual, sum = product.y;
+  const device::Tensor all = sequence_ ? ScratchMemory().narrow : sum;
+  product.bias = Once(product.bias);
+  const auto project = [&](int64_t begin, int64_t end, device::Tensor added) {
+    if (begin == end) return;
+    product.m = end - begin;
+    product.x = x.Offset(begin * product.k);
+    product.y = all.Offset(begin * product.n);
+    product.residual = added;
+    ops_.LinearForward(stream, product);
+  };
+  project(0, first, {});
+  project(first, first + mine, sequence_ ? residual : Once(residual));
+  project(first + mine, m, {});
+  return SumOverParts(all, sum, m, unit, stream);
+}
+
+absl::Status Gpt2::Norm(device::LayerNormForwardArguments norm, const std::string& unit, device::Stream& stream) {
+  const int64_t m = norm.m;
+  const device::Tensor all = norm.y;
+  norm.m = StreamTokens(m);
+  norm.y = StreamRows(all, m);
+  ops_.LayerNormForward(stream, norm);
+  return GatherTokens(all, m, unit, stream);
+}
+
+absl::Status Gpt2::NormBackward(device::LayerNormBackwardArguments norm, int place, const std::string& unit,
+                                device::Stream& stream) {
+  const int64_t m = norm.m;
+  const device::Tensor all = norm.dy;
+  ZF_CHECK(norm.dbeta == norm.dgamma + norm.c);
+  norm.m = StreamTokens(m);
+  norm.dy = StreamRows(all, m);
+  ZF_RETURN_IF_ERROR(SumOverParts(all, norm.dy, m, unit, stream));
+  if (sequence_) {
+    norm.dgamma = ScratchMemory().norm_gradients + place * 2 * norm.c;
+    norm.dbeta = norm.dgamma + norm.c;
+    ops_.Zero(stream, norm.dgamma, 2 * norm.c * static_cast<int64_t>(sizeof(float)));
+  }
+  ops_.LayerNormBackward(stream, norm);
+  return absl::OkStatus();
+}
+
+absl::Status Gpt2::SumNormGradients(std::initializer_list<float*> norms, const std::string& unit,
+                                    device::Stream& stream) {
+  if (!sequence_) return absl::OkStatus();
+  const int64_t elements = 2 * config_.hidden();
+  device::Tensor sums{ScratchMemory().norm_gradients, device::DType::kF32};
+  ZF_RETURN_IF_ERROR(group_->AllReduce(stream, sums, static_cast<int64_t>(norms.size()) * elements, unit));
+  for (float* const gradient : norms) {
+    ops_.Accumulate(stream, elements, sums, gradient);
+    sums = sums.Offset(elements);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<device::Tensor> Gpt2::WholeGradient(int64_t m, const std::string& unit, device::Stream& stream) {
+  if (!sequence_) return FinalInput();
+  const device::Tensor all = ScratchMemory().narrow;
+  ops_.Convert(stream, StreamTokens(m) * config_.hidden(), FinalInput(), StreamRows(all, m));
+  ZF_RETURN_IF_ERROR(GatherTokens(all, m, unit, stream));
+  return all;
 }
 
 absl::Status Gpt2::EmbeddingForward(const device::EmbeddingForwardArguments& arguments, device::Stream& stream) {
@@ -31,13 +115,19 @@ absl::Status Gpt2::EmbeddingForward(const device::EmbeddingForwardArguments& arg
   }
   device::EmbeddingForwardArguments mine = arguments;
   mine.wpe = Once(mine.wpe);
+  if (sequence_) mine.x = ScratchMemory().narrow;
   ops_.vocabulary()->PartEmbeddingForward(stream, vocabulary_part(), mine);
-  return SumOverParts(mine.x, mine.batch * mine.time, "embedding", stream);
+  return SumOverParts(mine.x, arguments.x, mine.batch * mine.time, kEmbeddingName, stream);
 }
 
-void Gpt2::EmbeddingBackward(const device::EmbeddingBackwardArguments& arguments, device::Stream& stream) {
-  if (!in_parts()) return ops_.EmbeddingBackward(stream, arguments);
+absl::Status Gpt2::EmbeddingBackward(device::EmbeddingBackwardArguments arguments, device::Stream& stream) {
+  if (!in_parts()) {
+    ops_.EmbeddingBackward(stream, arguments);
+    return absl::OkStatus();
+  }
+  ZF_ASSIGN_OR_RETURN(arguments.dx, WholeGradient(arguments.batch * arguments.time, kEmbeddingName, stream));
   ops_.vocabulary()->PartEmbeddingBackward(stream, vocabulary_part(), arguments);
+  return absl::OkStatus();
 }
 
 absl::Status Gpt2::CrossEntropy(const device::CrossEntropyArguments& arguments, device::Stream& stream) {
@@ -81,7 +171,7 @@ absl::Status Gpt2::PartCrossEntropy(const device::CrossEntropyArguments& whole, 
                                                  .dx = whole.dx ? whole.dx.Offset(first * whole.c) : device::Tensor{},
                                                  .dw = whole.dw});
   }
-  return whole.dx ? SumOverParts(whole.dx, whole.m, "head", stream) : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 }  // namespace zerofleet::model

@@ -37,6 +37,14 @@ struct ModelMemory {
   void* host_activations = nullptr;  // of the host, pinned on a GPU: kept from forward to backward, too
 };
 
+// How the ranks of a tensor group share a model.
+struct Sharing {
+  int parts = 1;  // equal ones (spec.h)
+  // Sequence parallelism (Korthikanti et al. 2022): of the residual stream, and of what the norms make of it, a rank
+  // has 1/parts of a micro-batch's tokens. Without effect on a whole model.
+  bool sequence = false;
+};
+
 // The units that one pass asks its ParameterSource for, in order.
 struct UnitUses {
   std::vector<int> training, evaluation;
@@ -45,10 +53,12 @@ struct UnitUses {
 class Model {
  public:
   // By the family's row (families.cc). `sequences` and `time` bound every micro-batch; memory must be set before the
-  // first pass. One of `parts` equal parts (spec.h): which one, its tensor group says, which must be set before it too.
+  // first pass. Which part of a shared model it is, its tensor group says, which must be set before it too. Errors also
+  // from CheckSequences.
   static absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelConfig& config, device::DType dtype,
                                                        device::Device& device, int64_t sequences, int64_t time,
-                                                       const Checkpointing& checkpointing = {}, int parts = 1);
+                                                       const Checkpointing& checkpointing = {},
+                                                       const Sharing& sharing = {});
   virtual ~Model() = default;
 
   virtual int64_t ActivationBytes() const = 0;

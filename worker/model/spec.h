@@ -44,6 +44,8 @@ struct TensorSpec {
 
 // InvalidArgument, with what would fit, where a model of these sizes cannot be shared by so many parts.
 absl::Status CheckParts(const v1::ModelConfig& config, int64_t parts);
+// The same for sequences of `time` tokens whose residual stream is divided among the ranks of a tensor group.
+absl::Status CheckSequences(int64_t time, int64_t parts);
 
 class ModelSpec {
  public:

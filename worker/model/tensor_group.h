@@ -25,6 +25,10 @@ class TensorGroup {
   // data(count) = the sum over the ranks, added up in fp32 in rank order and rounded once: the same bits on every rank.
   // `unit` says what of, for reports.
   virtual absl::Status AllReduce(device::Stream& stream, device::Tensor data, int64_t count, std::string unit) = 0;
+  // mine = this rank's of size() equal parts of that sum of `full`(count), which they divide; it may be in its place
+  // there. AllReduce is this and AllGather, with the same bits.
+  virtual absl::Status ReduceScatter(device::Stream& stream, device::Tensor full, device::Tensor mine, int64_t count,
+                                     std::string unit) = 0;
   // all = `bytes` from every rank, in rank order; this rank's are there already.
   virtual absl::Status AllGather(device::Stream& stream, void* all, int64_t bytes, std::string unit) = 0;
 };

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "worker/model/checkpointing.h"
+#include "worker/model/spec.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -33,10 +34,14 @@ std::vector<std::string> LessOnTheDevice(const v1::Config& config) {
                                                     : "offload.parameters: cpu");
   }
   const v1::ActivationConfig& activation = config.activation();
+  const bool divides = parallel.tensor() > 1 && !parallel.sequence() && !activation.partition();
+  if (divides && model::CheckSequences(config.model().context(), parallel.tensor()).ok()) {
+    settings.emplace_back("parallel.sequence: true");
+  }
   if (activation.checkpointing() == "none") settings.emplace_back("activation.checkpointing: block");
   const absl::StatusOr<model::Checkpointing> checkpointing = model::CheckpointingOf(activation);
   if (checkpointing.ok() && checkpointing->keeps_inputs()) {
-    if (parallel.tensor() > 1 && !checkpointing->partition) settings.emplace_back("activation.partition: true");
+    if (divides) settings.emplace_back("activation.partition: true");
     if (!checkpointing->offload) settings.emplace_back("activation.offload: cpu");
   }
   if (config.batch().micro_sequences() > 1) settings.emplace_back("a smaller batch.micro_sequences");

@@ -1,6 +1,9 @@
 // One line that says what is too little, by how much, and what would help.
 #include "worker/trainer/memory_limits.h"
 
+#include <string>
+
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace zerofleet::trainer {
@@ -37,6 +40,13 @@ TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
       "memory.device_limit: a worker needs 4.0 KiB of device memory (largest: parameters, 3.0 KiB), 1.0 KiB more "
       "than 3KiB; raise it, or use parallel.zero_stage: 3, or offload.optimizer: cpu, or activation.offload: cpu, "
       "or more parallel.workers");
+  config.mutable_parallel()->set_tensor(2);
+  config.mutable_model()->set_context(32);
+  EXPECT_THAT(std::string(CheckMemoryLimits(config, SmallPlan()).message()),
+              testing::HasSubstr("or parallel.sequence: true, or activation.partition: true, or activation.offload"));
+  config.mutable_parallel()->set_sequence(true);
+  EXPECT_THAT(std::string(CheckMemoryLimits(config, SmallPlan()).message()),
+              testing::HasSubstr("offload.optimizer: cpu, or activation.offload: cpu, or more"));
   config.mutable_memory()->set_device_limit("");
   config.mutable_memory()->set_host_limit("1.5KiB");
   config.mutable_offload()->set_optimizer("cpu");

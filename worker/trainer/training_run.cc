@@ -73,7 +73,7 @@ absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, cons
   ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(config.activation()));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model,
                       model::Model::Create(config.model(), layout.options().dtype, device, sequences, context,
-                                           checkpointing, spec.part().count));
+                                           checkpointing, SharingOf(config)));
   return zero::PlanMemory(*model, layout, sequences * context);
 }
 
@@ -83,9 +83,10 @@ absl::StatusOr<int64_t> PlanTensorTraffic(const v1::Config& config, const parall
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
   ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(config.activation()));
-  ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule,
-                      zero::StepSchedule(config.model(), config.optimizer(), spec, layout, {}, checkpointing,
-                                         config.batch().micro_sequences(), config.model().context()));
+  ZF_ASSIGN_OR_RETURN(
+      const std::vector<zero::ScheduledCollective> schedule,
+      zero::StepSchedule(config.model(), config.optimizer(), spec, layout, {}, checkpointing,
+                         config.batch().micro_sequences(), config.model().context(), config.parallel().sequence()));
   return zero::BytesSent(schedule, parallel::kTensorGroup, mesh.tensor().size());
 }
 
@@ -104,7 +105,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_ASSIGN_OR_RETURN(run->checkpointing_, model::CheckpointingOf(config.activation()));
   ZF_ASSIGN_OR_RETURN(
       run->model_, model::Model::Create(config.model(), ComputeType(config), device, config.batch().micro_sequences(),
-                                        config.model().context(), run->checkpointing_, tensor));
+                                        config.model().context(), run->checkpointing_, SharingOf(config)));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
   return run;
 }
@@ -160,10 +161,10 @@ absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
   }
   std::string text;
   for (const zero::StepChecks& checks : kinds) {
-    ZF_ASSIGN_OR_RETURN(
-        const std::vector<zero::ScheduledCollective> schedule,
-        zero::StepSchedule(config_.model(), config_.optimizer(), view_->spec, view_->layout, checks, checkpointing_,
-                           config_.batch().micro_sequences(), config_.model().context()));
+    ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule,
+                        zero::StepSchedule(config_.model(), config_.optimizer(), view_->spec, view_->layout, checks,
+                                           checkpointing_, config_.batch().micro_sequences(), config_.model().context(),
+                                           config_.parallel().sequence()));
     absl::StrAppend(&text, zero::DescribeSchedule(schedule));
   }
   return ViewDigests{.layout = Digest128(view_->layout.Describe(view_->spec)), .schedule = Digest128(text)};

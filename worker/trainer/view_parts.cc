@@ -39,6 +39,10 @@ model::ModelPart PartOf(const parallel::Mesh& mesh) {
   return {.index = mesh.tensor().rank, .count = mesh.tensor().size()};
 }
 
+model::Sharing SharingOf(const v1::Config& config) {
+  return {.parts = config.parallel().tensor(), .sequence = config.parallel().sequence()};
+}
+
 zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data) {
   const v1::BatchConfig& batch = config.batch();
   const absl::StatusOr<const optim::OptimizerRow*> optimizer = optim::FindOptimizer(config.optimizer().name());

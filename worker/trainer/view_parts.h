@@ -40,6 +40,9 @@ std::vector<std::string> GroupsOf(const v1::Config& config);
 // The part of the model that a rank has.
 model::ModelPart PartOf(const parallel::Mesh& mesh);
 
+// How a tensor group's ranks share the model.
+model::Sharing SharingOf(const v1::Config& config);
+
 // What a rank of this data group keeps, and where. The configuration's optimizer is one that FindOptimizer knows.
 zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data);
 

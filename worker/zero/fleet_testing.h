@@ -60,6 +60,7 @@ struct FleetSetup {
   int faulty_rank = -1;  // the rank whose model has the fault; -1: none has
   Fault fault = {};
   int tensor = 1;  // ranks of a tensor group; in threads of one process only
+  bool sequence = false;
   // Another device for each rank than CreateDevice's, and another group than threads of one process.
   std::function<std::unique_ptr<device::Device>(int rank)> make_device = nullptr;
   std::function<std::vector<std::unique_ptr<collective::Communicator>>(const std::vector<device::Device*>& devices)>
@@ -212,8 +213,9 @@ class TestRank {
 
  private:
   std::unique_ptr<model::Model> CreateModel() {
-    std::unique_ptr<model::Model> model = *model::Model::Create(
-        setup_.model, setup_.dtype, *device_, sequences(), setup_.model.context(), setup_.checkpointing, setup_.tensor);
+    std::unique_ptr<model::Model> model =
+        *model::Model::Create(setup_.model, setup_.dtype, *device_, sequences(), setup_.model.context(),
+                              setup_.checkpointing, {.parts = setup_.tensor, .sequence = setup_.sequence});
     if (communicator_->rank() != setup_.faulty_rank) return model;
     return std::make_unique<FaultyModel>(std::move(model), spec_, setup_.fault);
   }

@@ -50,13 +50,13 @@ absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelCon
                                                               const model::ModelSpec& spec, const ZeroLayout& layout,
                                                               const StepChecks& checks,
                                                               const model::Checkpointing& checkpointing,
-                                                              int64_t sequences, int64_t time) {
+                                                              int64_t sequences, int64_t time, bool sequence) {
   device::DryDevice device;
   const int32_t* const tokens = static_cast<int32_t*>(device::DryDevice::Address());
   const model::MicroBatch batch = {.sequences = sequences, .time = time, .inputs = tokens, .targets = tokens};
-  ZF_ASSIGN_OR_RETURN(
-      const std::unique_ptr<model::Model> dry_model,
-      model::Model::Create(model, layout.options().dtype, device, sequences, time, checkpointing, layout.part().count));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> dry_model,
+                      model::Model::Create(model, layout.options().dtype, device, sequences, time, checkpointing,
+                                           {.parts = layout.part().count, .sequence = sequence}));
   const memory::MemoryPlan plan = PlanMemory(*dry_model, layout, batch.sequences * batch.time);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<memory::Arena> device_arena,
                       memory::Arena::Create(plan, memory::Space::kDevice, device));

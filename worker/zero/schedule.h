@@ -29,13 +29,11 @@ struct ScheduledCollective {
 
 // Of a step of `model`, whose tensors `spec` has, under `layout`, that makes these checks and computes again what
 // `checkpointing` does not keep: the data group's collectives, in their order, then the tensor group's, in theirs. The
-// latter's sizes depend on the shape of a micro-batch. Errors as from Model::Create.
-absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelConfig& model,
-                                                              const v1::OptimizerConfig& optimizer,
-                                                              const model::ModelSpec& spec, const ZeroLayout& layout,
-                                                              const StepChecks& checks = {},
-                                                              const model::Checkpointing& checkpointing = {},
-                                                              int64_t sequences = 1, int64_t time = 1);
+// latter's sizes depend on the shape of a micro-batch, and `sequence` is Sharing's. Errors as from Model::Create.
+absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(
+    const v1::ModelConfig& model, const v1::OptimizerConfig& optimizer, const model::ModelSpec& spec,
+    const ZeroLayout& layout, const StepChecks& checks = {}, const model::Checkpointing& checkpointing = {},
+    int64_t sequences = 1, int64_t time = 1, bool sequence = false);
 
 // What rank 0 of a group of `size` ranks on one node sends for the schedule's collectives in it.
 int64_t BytesSent(const std::vector<ScheduledCollective>& schedule, const std::string& group, int size);

@@ -12,7 +12,7 @@ namespace {
 
 FleetSetup InParts(int stage, int data, int tensor) {
   FleetSetup setup;
-  setup.model = model::TestModelConfig(3, 24, 4, 10, 53);  // the vocabulary is padded
+  setup.model = model::TestModelConfig(3, 24, 4, 12, 53);  // the vocabulary is padded
   setup.stage = stage;
   setup.world_size = data;
   setup.tensor = tensor;
@@ -41,11 +41,14 @@ TEST(TensorFleet, InitialWeightsDoNotDependOnTheDegree) {
   }
 }
 
-TEST(TensorFleet, ThirtyStepsAreThoseOfTheWholeModelInEveryStage) {
+class TensorFleetLosses : public testing::TestWithParam<bool> {};
+
+TEST_P(TensorFleetLosses, OfThirtyStepsAreThoseOfTheWholeModelInEveryStage) {
   FleetSetup setup = InParts(0, 1, 1);
   setup.steps = 30;
   const FleetResult whole = TrainFleet(setup);
-  for (int stage = 0; stage <= 3; ++stage) {
+  setup.sequence = GetParam();
+  for (int stage = setup.sequence ? 2 : 0; stage <= 3; ++stage) {
     for (auto [data, tensor] : {std::pair(1, 2), {2, 2}, {1, 4}}) {
       SCOPED_TRACE(testing::Message() << "stage " << stage << ", data " << data << ", tensor " << tensor);
       setup.stage = stage;
@@ -58,11 +61,12 @@ TEST(TensorFleet, ThirtyStepsAreThoseOfTheWholeModelInEveryStage) {
   }
 }
 
-TEST(TensorFleet, Bf16AgreesToItsRounding) {
+TEST_P(TensorFleetLosses, InBf16AgreeToItsRounding) {
   FleetSetup setup = InParts(2, 1, 1);
   setup.dtype = device::DType::kBF16;
   setup.steps = 10;
   const FleetResult whole = TrainFleet(setup);
+  setup.sequence = GetParam();
   for (int tensor : {2, 4}) {
     setup.tensor = tensor;
     const FleetResult parts = TrainFleet(setup);
@@ -71,8 +75,9 @@ TEST(TensorFleet, Bf16AgreesToItsRounding) {
   }
 }
 
-TEST(TensorFleet, StagesMicroBatchesAndCheckpointingKeepTheBits) {
+TEST_P(TensorFleetLosses, KeepTheirBitsInEveryStageWithMicroBatchesAndCheckpointing) {
   FleetSetup setup = InParts(0, 2, 2);
+  setup.sequence = GetParam();
   const FleetResult plain = TrainFleet(setup);
   for (int stage = 1; stage <= 3; ++stage) {
     setup.stage = stage;
@@ -92,15 +97,19 @@ TEST(TensorFleet, StagesMicroBatchesAndCheckpointingKeepTheBits) {
   EXPECT_EQ(TrainFleet(setup).states, accumulated.states);
 }
 
+INSTANTIATE_TEST_SUITE_P(Sequences, TensorFleetLosses, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Divided" : "Whole"; });
+
 // Every rank posts what the schedule says, in its order, with the sizes of its micro-batches.
 TEST(TensorFleet, PostsItsSchedule) {
   FleetSetup setup = InParts(3, 2, 2);
+  setup.sequence = true;
   setup.steps = 1;
   setup.checkpointing = {.segment = 1};
   RunFleet(setup, [&](TestRank& rank) {
     const std::vector<ScheduledCollective> schedule =
         *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout(), {}, setup.checkpointing,
-                      /*sequences=*/2, setup.model.context());
+                      /*sequences=*/2, setup.model.context(), setup.sequence);
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
     rank.Step(1);
     ZF_CHECK(rank.Finish());
@@ -119,7 +128,7 @@ TEST(TensorFleet, ADeviceWithoutPartsOfAVocabularySaysSo) {
   for (const std::string& kind : UsableDevices()) {
     const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = kind, .threads = 1});
     const absl::Status status =
-        model::Model::Create(InParts(0, 1, 2).model, device::DType::kF32, *device, 1, 1, {}, 2).status();
+        model::Model::Create(InParts(0, 1, 2).model, device::DType::kF32, *device, 1, 1, {}, {.parts = 2}).status();
     EXPECT_EQ(status.ok(), device->ops().vocabulary() != nullptr) << status;
     EXPECT_EQ(status.ok(), status.message().find("parallel.tensor") == std::string::npos);
   }

@@ -20,6 +20,8 @@ class CommunicatorTensorGroup : public model::TensorGroup {
   int rank() const override { return communicator_.rank(); }
   int size() const override { return communicator_.size(); }
   absl::Status AllReduce(device::Stream& stream, device::Tensor data, int64_t count, std::string unit) override;
+  absl::Status ReduceScatter(device::Stream& stream, device::Tensor full, device::Tensor mine, int64_t count,
+                             std::string unit) override;
   absl::Status AllGather(device::Stream& stream, void* all, int64_t bytes, std::string unit) override;
 
  private:

@@ -38,7 +38,8 @@ struct Pass {
   std::vector<float> gradients;  // of the part's flat space
 };
 
-class ModelInPartsTest : public testing::Test {
+// With sequence parallelism, or without.
+class ModelInPartsTest : public testing::TestWithParam<bool> {
  protected:
   ModelInPartsTest() {
     std::mt19937 random(7);
@@ -48,7 +49,8 @@ class ModelInPartsTest : public testing::Test {
     for (int32_t& token : tokens_) token = static_cast<int32_t>(random() % config_.vocab());
   }
 
-  Pass Run(const model::ModelPart& part, const model::Checkpointing& checkpointing, model::TensorGroup* group) const {
+  Pass Run(const model::ModelPart& part, bool sequence, const model::Checkpointing& checkpointing,
+           model::TensorGroup* group) const {
     const model::ModelSpec spec = *model::ModelSpec::Create(config_, part);
     std::vector<float> mine(static_cast<size_t>(spec.parameters()));
     for (const coordinator::PlacedRange& range : spec.ToWhole({{0, spec.parameters(), 0}})) {
@@ -56,13 +58,13 @@ class ModelInPartsTest : public testing::Test {
     }
     const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
     const std::unique_ptr<device::Stream> stream = *device->CreateStream();
-    const std::unique_ptr<model::Model> model =
-        *model::Model::Create(config_, device::DType::kF32, *device, 2, 6, checkpointing, part.count);
+    const std::unique_ptr<model::Model> model = *model::Model::Create(
+        config_, device::DType::kF32, *device, 2, 8, checkpointing, {.parts = part.count, .sequence = sequence});
     std::vector<std::byte> activations(model->ActivationBytes()), scratch(model->ScratchBytes());
     model->SetMemory({activations.data(), scratch.data()});
     model->SetTensorGroup(group);
     MemoryParameters parameters(spec, std::move(mine));
-    const model::MicroBatch batch = {2, 5, tokens_.data(), tokens_.data() + 10};
+    const model::MicroBatch batch = {2, 4, tokens_.data(), tokens_.data() + 10};
     const float scale = 0.5f;
     Pass pass;
     EXPECT_TRUE(model->Train(batch, &scale, parameters, *stream, &pass.loss, [] {}).ok());
@@ -71,7 +73,7 @@ class ModelInPartsTest : public testing::Test {
     return pass;
   }
 
-  std::vector<Pass> RunParts(int count, const model::Checkpointing& checkpointing) const {
+  std::vector<Pass> RunParts(int count, bool sequence, const model::Checkpointing& checkpointing) const {
     auto communicators = collective::CreateInProcessGroup(parallel::kTensorGroup, count);
     std::vector<Pass> passes(count);
     std::vector<std::thread> threads;
@@ -81,25 +83,25 @@ class ModelInPartsTest : public testing::Test {
         const std::unique_ptr<device::Stream> stream = *device->CreateStream();
         PhaseMarks marks(*stream);
         CommunicatorTensorGroup group(*communicators[index], marks);
-        passes[index] = Run({index, count}, checkpointing, &group);
+        passes[index] = Run({index, count}, sequence, checkpointing, &group);
       });
     }
     for (std::thread& thread : threads) thread.join();
     return passes;
   }
 
-  const v1::ModelConfig config_ = model::TestModelConfig(3, 24, 4, 6, 53);
+  const v1::ModelConfig config_ = model::TestModelConfig(3, 24, 4, 8, 53);
   const model::ModelSpec whole_ = *model::ModelSpec::Create(config_);
   std::vector<float> values_;
   std::vector<int32_t> tokens_ = std::vector<int32_t>(20);
 };
 
-TEST_F(ModelInPartsTest, LossAndGradientsAreThoseOfTheWhole) {
-  const Pass whole = Run({}, {}, nullptr);
+TEST_P(ModelInPartsTest, LossAndGradientsAreThoseOfTheWhole) {
+  const Pass whole = Run({}, false, {}, nullptr);
   double largest = 0;
   for (float gradient : whole.gradients) largest = std::max<double>(largest, std::abs(gradient));
   for (int count : {2, 4}) {
-    const std::vector<Pass> parts = RunParts(count, {});
+    const std::vector<Pass> parts = RunParts(count, GetParam(), {});
     for (int index = 0; index < count; ++index) {
       const Pass& part = parts[index];
       EXPECT_NEAR(part.loss, whole.loss, 1e-6 * whole.loss);
@@ -127,17 +129,20 @@ TEST_F(ModelInPartsTest, LossAndGradientsAreThoseOfTheWhole) {
   }
 }
 
-TEST_F(ModelInPartsTest, CheckpointingKeepsTheBits) {
-  const std::vector<Pass> kept = RunParts(2, {});
+TEST_P(ModelInPartsTest, CheckpointingKeepsTheBits) {
+  const std::vector<Pass> kept = RunParts(2, GetParam(), {});
   for (const model::Checkpointing& checkpointing :
        {model::Checkpointing{.segment = 1}, {.segment = 2}, {.selective = true}}) {
-    const std::vector<Pass> again = RunParts(2, checkpointing);
+    const std::vector<Pass> again = RunParts(2, GetParam(), checkpointing);
     for (int index = 0; index < 2; ++index) {
       EXPECT_EQ(again[index].loss, kept[index].loss);
       EXPECT_EQ(again[index].gradients, kept[index].gradients);
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Sequences, ModelInPartsTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Divided" : "Whole"; });
 
 }  // namespace
 }  // namespace zerofleet::zero

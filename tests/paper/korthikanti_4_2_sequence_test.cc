@@ -1,0 +1,154 @@
+// Korthikanti et al. 2022, §4.2: with sequence parallelism every activation of a block is divided by the tensor degree,
+// and tensor parallelism's all-reduces become reduce-scatters and all-gathers of the same bytes.
+//
+// The paper keeps 1/t of a norm's output and gathers it again in the backward. Ours keeps what was gathered where
+// nothing is computed again (none), and sends to the byte what tensor parallelism alone does; `selective` keeps neither
+// output of a norm and is the paper's: everything divided, two gathers more per block. What all ranks have of a block
+// but each computes from its own tokens, the gradients of the norms' parameters, is summed besides: 4 * hidden fp32
+// elements per block and micro-batch.
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "worker/zero/fleet_testing.h"
+
+namespace zerofleet::zero {
+namespace {
+
+constexpr int64_t kStreamLayers = 6, kStreamWidth = 24, kStreamContext = 16, kStreamSequences = 2;
+constexpr int64_t kStreamTokens =
+    kStreamSequences * kStreamContext;  // so many that every matrix, and every part of it, ends on 64 bytes
+
+FleetSetup SequenceFleet(int tensor, device::DType dtype, bool sequence, const model::Checkpointing& checkpointing) {
+  return {.model = model::TestModelConfig(kStreamLayers, kStreamWidth, 4, kStreamContext, 53),
+          .dtype = dtype,
+          .global_sequences = kStreamSequences,
+          .checkpointing = checkpointing,
+          .tensor = tensor,
+          .sequence = sequence};
+}
+
+struct StepWithSequences {
+  int64_t activations = 0, host = 0, sent = 0;
+};
+
+StepWithSequences MeasureWithSequences(const FleetSetup& setup) {
+  StepWithSequences measured;
+  RunFleet(setup, [&](TestRank& rank) {
+    ZF_CHECK(rank.engine().Initialize(1).ok());
+    rank.Step(1);
+    ZF_CHECK(rank.engine().Finish().ok());
+    if (rank.layout().part().index != 0) return;
+    constexpr int kActivations = static_cast<int>(memory::Category::kActivations);
+    measured.activations = rank.arena().figures().categories[kActivations].peak;
+    measured.host = rank.host_arena().figures().categories[kActivations].peak;
+    for (const auto& [operation, totals] : rank.tensor().totals()) measured.sent += totals.bytes;
+  });
+  return measured;
+}
+
+int64_t PlannedWithSequences(const FleetSetup& setup) {
+  const model::ModelSpec spec = *model::ModelSpec::Create(setup.model, {.index = 0, .count = setup.tensor});
+  const ZeroLayout layout(spec, {.stage = setup.stage, .dtype = setup.dtype});
+  return BytesSent(*StepSchedule(setup.model, TestOptimizer(), spec, layout, {}, setup.checkpointing, kStreamSequences,
+                                 kStreamContext, setup.sequence),
+                   parallel::kTensorGroup, setup.tensor);
+}
+
+TEST(SequenceTraffic, IsThatOfTensorParallelismAndTheNormsGradients) {
+  struct Case {
+    model::Checkpointing checkpointing;
+    int64_t gathers;  // of tokens * hidden elements, more than tensor parallelism alone makes halves of its sums
+  };
+  const std::vector<Case> cases = {
+      {{}, 0},
+      {{.selective = true}, 2 * kStreamLayers},  // each norm's output
+      {{.segment = 1},
+       kStreamLayers - 1},  // the last norm's, without the sum behind it, where a block is computed again
+      {{.segment = 3}, 1},  // or a segment
+      {{.segment = 1, .offload = true}, kStreamLayers - 1},
+  };
+  for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+    for (int tensor : {2, 4}) {
+      for (const Case& one : cases) {
+        SCOPED_TRACE(absl::StrCat(tensor, " ranks, ", device::DTypeName(dtype), ", segments of ",
+                                  one.checkpointing.segment, one.checkpointing.selective ? ", selective" : ""));
+        model::Checkpointing alone = one.checkpointing;
+        alone.offload = false;
+        const int64_t others = tensor - 1,
+                      half = kStreamTokens * kStreamWidth * device::DTypeBytes(dtype) / tensor * others;
+        const int64_t norms = 2 * (4 * kStreamLayers + 2) * kStreamWidth * 4 / tensor * others;
+        const FleetSetup setup = SequenceFleet(tensor, dtype, /*sequence=*/true, one.checkpointing);
+        const int64_t sent = MeasureWithSequences(setup).sent;
+        EXPECT_EQ(sent,
+                  MeasureWithSequences(SequenceFleet(tensor, dtype, false, alone)).sent + one.gathers * half + norms);
+        EXPECT_EQ(sent, PlannedWithSequences(setup)) << "as `zerofleet plan` says";
+      }
+    }
+  }
+}
+
+// With P_a, what tensor parallelism needs to divide the inputs that `block` keeps costs the same gathers.
+TEST(SequenceTraffic, OfBlocksComputedAgainIsThatOfPartitionedInputs) {
+  const auto sent = [](bool sequence, bool partition) {
+    return MeasureWithSequences(SequenceFleet(2, device::DType::kF32, sequence, {.segment = 1, .partition = partition}))
+        .sent;
+  };
+  EXPECT_EQ(sent(true, false) - sent(false, true), (4 * kStreamLayers + 2) * kStreamWidth * 4);
+}
+
+// Of a block and token, in elements: input, middle 2 * hidden, qkv and attention 4 * hidden, the MLP's 8 * hidden, each
+// divided; the norms' outputs 2 * hidden, kept gathered. In fp32 4 statistics of norms and one per head, divided.
+TEST(SequenceMemory, IsDividedByTheTensorDegree) {
+  for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+    const int64_t bytes = device::DTypeBytes(dtype);
+    const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
+    for (int tensor : {2, 4}) {
+      const auto of_block = [&](const model::Checkpointing& checkpointing) {
+        const auto activations = [&](int64_t layers) {
+          const auto model = *model::Model::Create(
+              model::TestModelConfig(layers, kStreamWidth, 4, kStreamContext * 8, 53), dtype, *device, kStreamSequences,
+              kStreamContext * 8, checkpointing, {.parts = tensor, .sequence = true});
+          return model->ActivationBytes();
+        };
+        return (activations(3) - activations(2)) / 8;
+      };
+      const int64_t hidden = kStreamWidth * bytes;
+      EXPECT_EQ(of_block({}), kStreamTokens * (2 * hidden + (14 * hidden + 4 * (4 + 4)) / tensor)) << tensor;
+      EXPECT_EQ(of_block({.selective = true}), kStreamTokens * (10 * hidden + 4 * 4) / tensor) << tensor;
+      EXPECT_EQ(of_block({.segment = 1}), kStreamTokens * hidden / tensor) << tensor;
+    }
+  }
+}
+
+// P_a+cpu's other half works with it: what leaves is the part that a rank has.
+TEST(SequenceMemory, LeavesTheDeviceWithOffload) {
+  for (int tensor : {2, 4}) {
+    const StepWithSequences kept =
+        MeasureWithSequences(SequenceFleet(tensor, device::DType::kF32, true, {.segment = 1}));
+    const StepWithSequences away =
+        MeasureWithSequences(SequenceFleet(tensor, device::DType::kF32, true, {.segment = 1, .offload = true}));
+    const int64_t part = kStreamTokens * kStreamWidth * 4 / tensor;
+    EXPECT_EQ(kept.activations - away.activations, (kStreamLayers - 2) * part);
+    EXPECT_EQ(away.host, (kStreamLayers - 2) * part);
+  }
+}
+
+TEST(SequenceLosses, KeepTheirBitsWhateverIsKept) {
+  for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
+    FleetSetup setup = SequenceFleet(2, dtype, /*sequence=*/true, {});
+    setup.steps = 30;
+    const FleetResult plain = TrainFleet(setup);
+    for (const model::Checkpointing& checkpointing :
+         {model::Checkpointing{.selective = true}, {.segment = 1}, {.segment = 4}, {.segment = 1, .offload = true}}) {
+      setup.checkpointing = checkpointing;
+      setup.stage = (setup.stage + 1) % 4;
+      const FleetResult other = TrainFleet(setup);
+      EXPECT_EQ(other.losses, plain.losses);
+      EXPECT_EQ(other.states, plain.states);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::zero
