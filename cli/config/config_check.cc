@@ -338,6 +338,13 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
     return draft.Error("restart.min_workers", absl::StrCat("must be <= parallel.workers, ", workers, ", got ",
                                                            config.restart().min_workers()));
   }
+  if (const int64_t fewest = config.restart().min_workers(), tensor = config.parallel().tensor();
+      fewest % tensor != 0) {
+    const int64_t below = fewest / tensor * tensor;
+    return draft.Error("restart.min_workers",
+                       absl::StrCat("must be a whole number of tensor groups of ", tensor, " workers, got ", fewest,
+                                    "; ", below > 0 ? absl::StrCat(below, " or ") : "", below + tensor, " is"));
+  }
   if (config.collectives() == "in_process" && workers != 1) {
     return draft.Error("collectives", absl::StrCat("in_process supports a single worker, got ", workers, "; use ucx"));
   }
