@@ -85,8 +85,15 @@ def pod_templates(objects):
         elif each["kind"] == "JobSet":
             for job in spec["replicatedJobs"]:
                 yield name, job["template"]["spec"]["template"]["spec"]
+        elif each["kind"] == "ClusterTrainingRuntime":
+            for job in spec["template"]["spec"]["replicatedJobs"]:
+                yield name, job["template"]["spec"]["template"]["spec"]
         elif "template" in spec:
             yield name, spec["template"]["spec"]
+
+
+def kubeflow():
+    return documents((ROOT / "deploy" / "kubeflow" / "runtime.yaml").read_text())
 
 
 class Chart(unittest.TestCase):
@@ -139,7 +146,7 @@ class Chart(unittest.TestCase):
 
     def test_every_pod_is_admitted_at_the_restricted_level(self):
         self.needs()
-        for name, objects in self.renderings().items():
+        for name, objects in {**self.renderings(), "deploy/kubeflow": kubeflow()}.items():
             pods = list(pod_templates(objects))
             self.assertGreaterEqual(len(pods), 2, name)
             for pod, spec in pods:
@@ -298,7 +305,7 @@ class Chart(unittest.TestCase):
         if not BINARY.exists():
             self.missing(f"{BINARY} is not built")
         flags = {}
-        for name, objects in self.renderings().items():
+        for name, objects in {**self.renderings(), "deploy/kubeflow": kubeflow()}.items():
             for _, spec in pod_templates(objects):
                 for container in spec["containers"] + spec.get("initContainers", []):
                     command = container["args"][0]
@@ -321,8 +328,9 @@ class Chart(unittest.TestCase):
         self.needs()
         if not BINARY.exists():
             self.missing(f"{BINARY} is not built")
-        config = self.of_kind(documents(update.MANIFEST.read_text()), "ConfigMap")[0]["data"]["run.yaml"]
-        for text, code in ((config, 0), (config.replace("workers: 2", "workers: 3"), 2)):
+        config, example = (self.of_kind(documents(path.read_text()), "ConfigMap")[0]["data"]["run.yaml"]
+                           for path in (update.MANIFEST, ROOT / "deploy" / "kubeflow" / "trainjob.yaml"))
+        for text, code in ((config, 0), (example, 0), (config.replace("workers: 2", "workers: 3"), 2)):
             with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
                 file.write(text)
                 file.flush()
