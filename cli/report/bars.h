@@ -1,0 +1,21 @@
+// Amounts as horizontal bars of characters, beside their names and figures.
+#ifndef ZEROFLEET_CLI_REPORT_BARS_H_
+#define ZEROFLEET_CLI_REPORT_BARS_H_
+
+#include <string>
+#include <vector>
+
+namespace zerofleet::cli {
+
+struct Bar {
+  std::string name, figure;
+  double amount = 0;
+};
+
+// A line per bar, no wider than `columns` (at least 40): name, bar, figure. The longest bar is `whole`; an amount
+// above it is cut and ends in ">". What is more than 0 has at least one character.
+std::string RenderBars(const std::vector<Bar>& bars, double whole, int columns);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_REPORT_BARS_H_
