@@ -77,17 +77,14 @@ absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, cons
   return zero::PlanMemory(*model, layout, sequences * context);
 }
 
-absl::StatusOr<int64_t> PlanTensorTraffic(const v1::Config& config, const parallel::Mesh& mesh) {
-  if (mesh.tensor().size() == 1) return 0;
+absl::StatusOr<std::vector<zero::ScheduledCollective>> PlanRankSchedule(const v1::Config& config,
+                                                                        const parallel::Mesh& mesh) {
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model(), PartOf(mesh)));
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
   ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(config.activation()));
-  ZF_ASSIGN_OR_RETURN(
-      const std::vector<zero::ScheduledCollective> schedule,
-      zero::StepSchedule(config.model(), config.optimizer(), spec, layout, {}, checkpointing,
-                         config.batch().micro_sequences(), config.model().context(), config.parallel().sequence()));
-  return zero::BytesSent(schedule, parallel::kTensorGroup, mesh.tensor().size());
+  return zero::StepSchedule(config.model(), config.optimizer(), spec, layout, {}, checkpointing,
+                            config.batch().micro_sequences(), config.model().context(), config.parallel().sequence());
 }
 
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, device::Device& device,

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,6 +26,7 @@
 #include "worker/trainer/snapshot_store.h"
 #include "worker/trainer/view_parts.h"
 #include "worker/zero/memory_plan.h"
+#include "worker/zero/schedule.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 #include "zerofleet/v1/config.pb.h"
 #include "zerofleet/v1/coordinator.pb.h"
@@ -42,8 +44,9 @@ struct ViewDigests {
 absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
                                                   device::Device& device);
 
-// What a rank at this place sends to its tensor group in a step.
-absl::StatusOr<int64_t> PlanTensorTraffic(const v1::Config& config, const parallel::Mesh& mesh);
+// Every collective that a rank at this place posts in a step without checks (integrity).
+absl::StatusOr<std::vector<zero::ScheduledCollective>> PlanRankSchedule(const v1::Config& config,
+                                                                        const parallel::Mesh& mesh);
 
 class TrainingRun {
  public:
