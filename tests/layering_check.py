@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Lowest first. A file may include its own room and those before it.
 ROOMS = ["base", "proto", "coordinator", "worker/device", "worker/collective", "worker/parallel", "worker/memory", "worker/model",
          "worker/optim", "worker/data", "worker/checkpoint", "worker/zero", "worker/inference", "worker/trainer", "services", "bench",
-         "cli/config", "cli/report", "cli/launcher", "cli/commands", "cli"]
+         "cli/config", "cli/report", "cli/launcher", "cli/planner", "cli/commands", "cli"]
 
 # What an include of the SDK looks like, and the paths that may have it.
 SDKS = [

@@ -60,11 +60,16 @@ TEST(CommandLine, UsageErrorsAreOneLine) {
   ExpectUsageError(RunWith({"eval", "--checkpoint", "a", "--data", "b", "more"}),
                    "zerofleet: unexpected argument \"more\" (see zerofleet eval --help)");
   ExpectUsageError(RunWith({"plan"}),
-                   "zerofleet: plan needs exactly one of a configuration file, --preset and --parameters");
+                   "zerofleet: plan needs exactly one of a configuration file, --preset, --parameters and --table");
   ExpectUsageError(RunWith({"plan", "--parameters", "x"}),
                    "zerofleet: --parameters: must be 1 to 1000T, such as 124439808, 7.5B or 1T, got \"x\"");
   ExpectUsageError(RunWith({"plan", "--parameters", "1B", "--workers", "0"}),
                    "zerofleet: --workers: must be 1 to 1000000, got 0");
+  ExpectUsageError(RunWith({"plan", "--table", "4"}), "zerofleet: --table: must be 1, 2 or 3, got \"4\"");
+  ExpectUsageError(RunWith({"plan", "--preset", "zero-8b", "--gpus", "-1"}),
+                   "zerofleet: --gpus: must be a whole number from 1 to 16384, got \"-1\"");
+  ExpectUsageError(RunWith({"plan", "--preset", "zero-8b", "--html", "a.html"}),
+                   "zerofleet: --html: is of a plan on a cluster; give one, such as --gpus 8");
 }
 
 TEST(CommandLine, LocalRankIsTheFlagsOrTheEnvironments) {

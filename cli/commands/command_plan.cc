@@ -1,21 +1,29 @@
-// `zerofleet plan`: the model states of a model of any size, for every stage and any number of workers.
+// `zerofleet plan`: the model states of a model of any size for every stage and any number of workers; one rank's
+// memory; a model on a cluster; the paper's tables.
 #include <cmath>
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "cli/commands/command.h"
-#include "cli/commands/model_states.h"
-#include "cli/commands/plan_memory.h"
-#include "cli/commands/plan_size.h"
 #include "cli/config/config.h"
+#include "cli/planner/cluster.h"
+#include "cli/planner/cluster_plan.h"
+#include "cli/planner/machine.h"
+#include "cli/planner/model_states.h"
+#include "cli/planner/paper_tables.h"
+#include "cli/planner/plan_memory.h"
+#include "cli/planner/plan_size.h"
 #include "cli/report/table.h"
 #include "coordinator/placement.h"
 #include "nlohmann/json.hpp"
@@ -30,7 +38,9 @@ struct PlanOptions {
   std::vector<std::string> sets;
   std::vector<int64_t> workers = {1, 4, 16, 64, 256, 1024};
   int node_gpus = coordinator::kMostAutoTeam;
-  bool json = false;
+  ClusterFlags cluster;
+  std::string table, html;
+  bool measure = false, json = false;
 };
 
 // The team a run of `workers` would form on nodes of `node_gpus` workers, unless its configuration names one.
@@ -110,9 +120,81 @@ std::string PlanText(const PlanSize& size, const PlanOptions& options, const Ter
   return text;
 }
 
-absl::StatusOr<int> RunPlan(const PlanOptions& options, const Output& output) {
+std::vector<ConfigOverride> Overrides(const PlanOptions& options) {
   std::vector<ConfigOverride> overrides;
   for (const std::string& set : options.sets) overrides.push_back({"--set", set});
+  return overrides;
+}
+
+absl::StatusOr<int> RunTable(const PlanOptions& options, const Output& output) {
+  if (!options.config.empty() || !options.preset.empty() || !options.parameters.empty()) {
+    return absl::InvalidArgumentError(
+        "--table: is of the paper's models; leave out the configuration, --preset and "
+        "--parameters");
+  }
+  const Terminal& terminal = output.out_terminal;
+  if (options.table == "1") {
+    output.out << (options.json ? Table1Json().dump(2) + "\n" : Table1Text(terminal));
+  } else if (options.table == "2") {
+    output.out << (options.json ? Table2Json().dump(2) + "\n" : Table2Text(terminal));
+  } else if (options.table == "3") {
+    ZF_ASSIGN_OR_RETURN(const std::vector<ConfigurationReach> reaches, PlanPaperConfigurations());
+    output.out << (options.json ? Table3Json(reaches).dump(2) + "\n" : Table3Text(reaches, terminal));
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--table: must be 1, 2 or 3, got \"", absl::CHexEscape(options.table), "\""));
+  }
+  return 0;
+}
+
+// The cluster of the flags, and the configuration on it.
+absl::StatusOr<std::pair<Cluster, v1::Config>> ChooseCluster(const PlanOptions& options) {
+  ClusterFlags flags = options.cluster;
+  flags.node_gpus = absl::StrCat(options.node_gpus);
+  ZF_ASSIGN_OR_RETURN(Cluster cluster, ParseCluster(flags));
+  // A file's own workers are the cluster, unless --gpus says how many there are.
+  const int64_t workers = flags.gpus.empty() && !options.config.empty() ? 0 : cluster.gpus;
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, ChoosePlanConfig(options.config, options.preset, options.parameters,
+                                                                Overrides(options), options.precision, workers));
+  cluster.gpus = config.parallel().workers();
+  return std::pair(cluster, config);
+}
+
+// This machine, and a configuration that it could run.
+absl::StatusOr<std::pair<Cluster, v1::Config>> ChooseThisMachine(const PlanOptions& options) {
+  if (options.cluster.given()) {
+    return absl::InvalidArgumentError("--measure: is of this machine; leave out what describes another cluster");
+  }
+  ZF_ASSIGN_OR_RETURN(const v1::Config config,
+                      ChoosePlanConfig(options.config, options.preset, options.parameters, Overrides(options),
+                                       options.precision, options.config.empty() ? 1 : 0));
+  ZF_ASSIGN_OR_RETURN(const Cluster machine, MeasureThisMachine(config));
+  return std::pair(machine, config);
+}
+
+absl::StatusOr<int> RunOnCluster(const PlanOptions& options, const Output& output) {
+  ZF_ASSIGN_OR_RETURN(const auto chosen, options.measure ? ChooseThisMachine(options) : ChooseCluster(options));
+  const auto& [cluster, config] = chosen;
+  const std::string name = absl::StrCat(options.config, options.preset, options.parameters);
+  ZF_ASSIGN_OR_RETURN(const ClusterPlan plan, PlanOnCluster(name, config, cluster));
+  if (!options.html.empty()) ZF_RETURN_IF_ERROR(WriteFileAtomically(options.html, ClusterPlanPage(plan)));
+  if (options.json) {
+    nlohmann::ordered_json document = {{"model", name}, {"parameters", plan.parameters}};
+    document["cluster"] = ClusterPlanJson(plan);
+    output.out << document.dump(2) << "\n";
+  } else {
+    output.out << ClusterPlanText(plan, output.out_terminal);
+  }
+  return 0;
+}
+
+absl::StatusOr<int> RunPlan(const PlanOptions& options, const Output& output) {
+  if (!options.table.empty()) return RunTable(options, output);
+  if (options.cluster.given() || options.measure) return RunOnCluster(options, output);
+  if (!options.html.empty()) {
+    return absl::InvalidArgumentError("--html: is of a plan on a cluster; give one, such as --gpus 8");
+  }
+  const std::vector<ConfigOverride> overrides = Overrides(options);
   ZF_ASSIGN_OR_RETURN(const PlanSize size,
                       ChoosePlanSize(options.config, options.preset, options.parameters, overrides, options.precision));
   for (const int64_t n : options.workers) {
@@ -161,10 +243,29 @@ void AddPlanCommand(CLI::App& app, CommandBody& body) {
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  ClusterFlags& cluster = options->cluster;
+  command->add_option("--gpus", cluster.gpus, "Plan on a cluster of so many GPUs: memory, fit, traffic, time, a pick")
+      ->type_name("N");
+  command->add_option("--gpu", cluster.gpu, "The cluster's GPU, by its datasheet; h100 by default")
+      ->type_name("v100|a100|a100-40|l40s|h100|h200|b200");
+  command->add_option("--gpu-memory", cluster.gpu_memory, "Memory of a GPU, instead of the datasheet's")
+      ->type_name("SIZE");
+  command->add_option("--link", cluster.link, "Between nodes, of one GPU, in one direction; 50GB/s by default")
+      ->type_name("BANDWIDTH");
+  command->add_option("--host-memory", cluster.host_memory, "Memory of a node's host; 2TiB by default")
+      ->type_name("SIZE");
+  command
+      ->add_option("--efficiency", cluster.efficiency, "Share of the peak that matrix products reach; 0.5 by default")
+      ->type_name("SHARE");
+  command->add_flag("--measure", options->measure,
+                    "Plan on this machine's CPUs, at rates measured first: products, memory, collectives");
+  command->add_option("--table", options->table, "Instead, a table of the ZeRO paper, computed")->type_name("1|2|3");
+  command->add_option("--html", options->html, "Write the plan on a cluster as one HTML page, too")->type_name("FILE");
   command->add_flag("--json", options->json, "Print one JSON document");
   command->footer(
       "Example:\n  zerofleet plan run.yaml --set parallel.workers=4\n"
-      "  zerofleet plan --parameters 7.5B --workers 1,4,16,64");
+      "  zerofleet plan --parameters 7.5B --workers 1,4,16,64\n"
+      "  zerofleet plan --preset zero-8b --gpus 64 --gpu h100 --set parallel.zero_stage=3");
   command->callback([options, &body] { body = [options](const Output& output) { return RunPlan(*options, output); }; });
 }
 

@@ -3,31 +3,38 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <ostream>
+#include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
-#include "cli/commands/plan_memory.h"
 #include "cli/commands/run_name.h"
 #include "cli/config/config.h"
+#include "cli/config/open_keys.h"
 #include "cli/launcher/exit_watchdog.h"
 #include "cli/launcher/follow_run.h"
 #include "cli/launcher/launch_guard.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/preflight.h"
 #include "cli/launcher/stop_signals.h"
+#include "cli/planner/launch_plan.h"
+#include "cli/planner/machine.h"
+#include "cli/planner/pick.h"
 #include "cli/report/progress.h"
 #include "cli/report/report.h"
 #include "cli/report/run_record.h"
-#include "worker/trainer/memory_limits.h"
+#include "worker/device/device.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -43,6 +50,7 @@ struct TrainOptions {
   std::string workers;
   std::string run_name;
   int metrics_port = 0;
+  bool choose = false;
 };
 
 std::vector<ConfigOverride> Overrides(const TrainOptions& options) {
@@ -53,18 +61,35 @@ std::vector<ConfigOverride> Overrides(const TrainOptions& options) {
   return overrides;
 }
 
-// A plan that exceeds the configuration's limits is said before a process starts.
-absl::Status CheckMemory(const v1::Config& config) {
-  if (config.memory().device_limit().empty() && config.memory().host_limit().empty()) return absl::OkStatus();
-  ZF_ASSIGN_OR_RETURN(const RankMemory rank, PlanRankZero(config));
-  const absl::Status status = trainer::CheckMemoryLimits(config, rank.plan);
-  return status.ok() ? status : absl::InvalidArgumentError(status.message());
+// The plan's pick for the keys that the configuration leaves open, in addition to `overrides`; a line says what and
+// why.
+absl::StatusOr<std::vector<ConfigOverride>> WithPick(const TrainOptions& options, std::vector<ConfigOverride> overrides,
+                                                     std::ostream& progress) {
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, overrides));
+  ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(config.device()));
+  if (device != "cpu") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--auto: chooses for the CPU device, and this run would use ", device,
+                     "; take the settings that `zerofleet plan --gpu` picks, or --device cpu"));
+  }
+  ZF_ASSIGN_OR_RETURN(const std::set<std::string> open,
+                      KeysLeftOpen(options.config, overrides, {std::begin(kPickedKeys), std::end(kPickedKeys)}));
+  ZF_ASSIGN_OR_RETURN(const Pick pick, PickSettings(config, open, ThisMachine(config)));
+  const std::vector<std::string> settings = PickedSettings(pick.first.config, open);
+  for (const std::string& setting : settings) overrides.push_back({"--auto", setting});
+  progress << "auto: " << (settings.empty() ? "the configuration leaves nothing open" : absl::StrJoin(settings, " "))
+           << "\n      " << pick.reason << "\n";
+  return overrides;
 }
 
 absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, StopSignals& signals,
                           ExitWatchdog& watchdog) {
   signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
-  ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, Overrides(options)));
+  std::vector<ConfigOverride> overrides = Overrides(options);
+  if (options.choose) {
+    ZF_ASSIGN_OR_RETURN(overrides, WithPick(options, std::move(overrides), output.err));
+  }
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, overrides));
   const int workers = config.parallel().workers() + config.restart().spares();
   if (options.metrics_port + workers > 65535) {
     return absl::InvalidArgumentError(absl::StrCat("--metrics-port: must leave a port for each of ", workers,
@@ -72,7 +97,8 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   }
   ZF_RETURN_IF_ERROR(CheckDevice(config));
   ZF_RETURN_IF_ERROR(CheckDataFiles(config));
-  ZF_RETURN_IF_ERROR(CheckMemory(config));
+  ZF_ASSIGN_OR_RETURN(const LaunchPlan launch, PlanLaunch(config));
+  ZF_RETURN_IF_ERROR(CheckLaunch(config, launch, UsableMemoryBytes()));
   ZF_ASSIGN_OR_RETURN(const ResumeCheck resumed, CheckResume(config, options.resume));
   if (!resumed.finished.empty()) {
     output.out << "nothing to do: " << resumed.finished << " is the last step's checkpoint (steps: " << config.steps()
@@ -93,6 +119,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
     ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(options.report));
   }
   ZF_RETURN_IF_ERROR(CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
+  output.err << LaunchText(config, launch) << std::endl;
   auto guard = std::make_unique<LaunchGuard>(kStartLimit, signals);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,
                       LocalFleet::Start({config, options.resume, options.metrics_port,
@@ -110,7 +137,8 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   ZF_ASSIGN_OR_RETURN(const int exit_code,
                       FollowRun({*fleet, signals, progress, report.get(), Clock::Real(), config.restart()}, record));
   if (report != nullptr) ZF_RETURN_IF_ERROR(report->Finish(kReportSeconds));
-  output.out << SummaryText(record, output.out_terminal) << std::flush;
+  const PlannedMemory planned = PlannedOf(launch);
+  output.out << SummaryText(record, output.out_terminal, &planned) << std::flush;
   return exit_code;
 }
 
@@ -147,6 +175,9 @@ void AddTrainCommand(CLI::App& app, CommandBody& body) {
                    "Serve Prometheus metrics: the coordinator on this port, worker i on the port plus 1 + i")
       ->type_name("PORT")
       ->check(CLI::Range(1, 65535));
+  command->add_flag("--auto", options->choose,
+                    "Let the plan choose what the configuration leaves open of stage, tensor degree, micro-batch, "
+                    "checkpointing and offload");
   AddRunNameFlag(*command, options->run_name);
   command->footer("Example:\n  zerofleet train examples/tiny.yaml --workers 2 --set steps=200 --report run.jsonl");
   command->callback(

@@ -2,6 +2,7 @@
 #include "cli/report/run_record.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -23,12 +24,19 @@ int64_t Peak(const v1::RankReport& rank, const char* category) {
   return peak(rank.device_memory()) + peak(rank.host_memory());
 }
 
-std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal) {
+std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal, const PlannedMemory* planned) {
   std::vector<std::string> header = {"rank"};
   for (int i = 0; i < memory::kCategories; ++i)
     header.push_back(memory::CategoryName(static_cast<memory::Category>(i)));
   header.insert(header.end(), {"sum", "process peak"});
   TextTable table(header);
+  if (planned != nullptr) {
+    std::vector<std::string> row = {"plan"};
+    for (const int64_t bytes : planned->bytes) row.push_back(HumanBytes(bytes));
+    row.push_back(HumanBytes(std::accumulate(planned->bytes.begin(), planned->bytes.end(), int64_t{0})));
+    row.push_back(planned->process_bytes > 0 ? HumanBytes(planned->process_bytes) : "");
+    table.Add(row);
+  }
   for (int r = 0; r < std::min(end.ranks_size(), kMostRanks); ++r) {
     const v1::RankReport& rank = end.ranks(r);
     std::vector<std::string> row = {absl::StrCat(rank.rank())};
@@ -131,7 +139,7 @@ std::string RunRecord::CheckpointText() const {
   return "; no checkpoint was committed";
 }
 
-std::string SummaryText(const RunRecord& record, const Terminal& terminal) {
+std::string SummaryText(const RunRecord& record, const Terminal& terminal, const PlannedMemory* planned) {
   std::string text;
   const auto line = [&](const char* name, const std::string& value) {
     const std::string title = absl::StrFormat("  %-16s ", name);
@@ -167,7 +175,7 @@ std::string SummaryText(const RunRecord& record, const Terminal& terminal) {
     line("checkpoint", absl::StrCat(record.last_checkpoint->path(), ", ", HumanBytes(record.last_checkpoint->bytes())));
   }
   if (!record.end) return text;
-  return absl::StrCat(text, MemoryText(*record.end, terminal), CollectivesText(*record.end, terminal));
+  return absl::StrCat(text, MemoryText(*record.end, terminal, planned), CollectivesText(*record.end, terminal));
 }
 
 }  // namespace zerofleet::cli

@@ -2,11 +2,13 @@
 #ifndef ZEROFLEET_CLI_REPORT_RUN_RECORD_H_
 #define ZEROFLEET_CLI_REPORT_RUN_RECORD_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "cli/report/terminal.h"
+#include "worker/memory/arena.h"
 #include "zerofleet/v1/events.pb.h"
 
 namespace zerofleet::cli {
@@ -38,8 +40,14 @@ struct RunRecord {
   std::string CheckpointText() const;
 };
 
-// Loss, speed, memory per rank, collectives: aligned text, for a run that has ended.
-std::string SummaryText(const RunRecord& record, const Terminal& terminal = {});
+// What a rank was planned to take, by category, and as a process (0: not known).
+struct PlannedMemory {
+  std::array<int64_t, memory::kCategories> bytes = {};
+  int64_t process_bytes = 0;
+};
+
+// Loss, speed, memory per rank, beside the plan's if there is one, collectives: aligned text, for a run that has ended.
+std::string SummaryText(const RunRecord& record, const Terminal& terminal = {}, const PlannedMemory* planned = nullptr);
 
 }  // namespace zerofleet::cli
 

@@ -1,5 +1,5 @@
 // Table 1 of the ZeRO paper, every cell, and its §7 traffic.
-#include "cli/commands/model_states.h"
+#include "cli/planner/model_states.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // The paper's formulas, read off the table of stages; see model_states.h.
-#include "cli/commands/model_states.h"
+#include "cli/planner/model_states.h"
 
 #include "worker/collective/topology.h"
 #include "worker/zero/stage.h"

@@ -1,13 +1,13 @@
 // One rank's memory plan for `zerofleet plan`: every buffer a run will reserve, as a table and as JSON.
-#ifndef ZEROFLEET_CLI_COMMANDS_PLAN_MEMORY_H_
-#define ZEROFLEET_CLI_COMMANDS_PLAN_MEMORY_H_
+#ifndef ZEROFLEET_CLI_PLANNER_PLAN_MEMORY_H_
+#define ZEROFLEET_CLI_PLANNER_PLAN_MEMORY_H_
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/commands/plan_checkpointing.h"
+#include "cli/planner/plan_checkpointing.h"
 #include "cli/report/terminal.h"
 #include "nlohmann/json.hpp"
 #include "worker/device/device.h"
@@ -35,4 +35,4 @@ nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory
 
 }  // namespace zerofleet::cli
 
-#endif  // ZEROFLEET_CLI_COMMANDS_PLAN_MEMORY_H_
+#endif  // ZEROFLEET_CLI_PLANNER_PLAN_MEMORY_H_

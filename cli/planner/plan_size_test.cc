@@ -1,5 +1,5 @@
 // Sizes as users write them.
-#include "cli/commands/plan_size.h"
+#include "cli/planner/plan_size.h"
 
 #include "gtest/gtest.h"
 
@@ -33,6 +33,35 @@ TEST(PlanSize, PrecisionIsTheFlagsOrTheModels) {
 TEST(PlanSize, NeedsExactlyOneSource) {
   EXPECT_FALSE(ChoosePlanSize("", "", "").ok());
   EXPECT_FALSE(ChoosePlanSize("", "gpt2-124m", "1B").ok());
+}
+
+TEST(PlanSize, MakesAWholeConfiguration) {
+  const v1::Config preset =
+      ChoosePlanConfig("", "zero-8b", "", {{"--set", "parallel.tensor=4"}, {"--set", "batch.micro_sequences=3"}}, "",
+                       64)
+          .value();
+  EXPECT_EQ(preset.model().layers(), 72);
+  EXPECT_EQ(preset.parallel().workers(), 64);
+  EXPECT_EQ(preset.batch().micro_sequences(), 3);
+  EXPECT_EQ(preset.batch().global_sequences(), 48);  // 16 groups
+  const v1::Config count = ChoosePlanConfig("", "", "7.5B", {}, "fp16", 8).value();
+  EXPECT_EQ(count.precision(), "fp16");
+  EXPECT_EQ(count.batch().global_sequences(), 8);
+  EXPECT_EQ(ChoosePlanConfig("", "", "7.5B", {{"--set", "batch.global_sequences=32"}}, "", 8)
+                .value()
+                .batch()
+                .global_sequences(),
+            32);
+  for (const char* const bad : {"0", "nan", "-1", "5T", "1e15", "12", ""}) {
+    EXPECT_EQ(ChoosePlanConfig("", "", bad, {}, "", 8).status().code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+  for (const char* const bad :
+       {"parallel.tensor=3", "batch.micro_sequences=0", "batch.micro_sequences=99999999999999999999",
+        "batch.global_sequences=-8", "model.layers=0", "nonsense"}) {
+    EXPECT_EQ(ChoosePlanConfig("", "zero-8b", "", {{"--set", bad}}, "", 8).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << bad;
+  }
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 // Optimizer states take K in every precision, which follows from the optimizer's table: 12 with AdamW, as in the paper.
 // No padding, activations or buffers: those depend on the run. Steps are of one micro-batch; with several, gradients
 // accumulate in fp32.
-#ifndef ZEROFLEET_CLI_COMMANDS_MODEL_STATES_H_
-#define ZEROFLEET_CLI_COMMANDS_MODEL_STATES_H_
+#ifndef ZEROFLEET_CLI_PLANNER_MODEL_STATES_H_
+#define ZEROFLEET_CLI_PLANNER_MODEL_STATES_H_
 
 #include <cstdint>
 #include <string>
@@ -37,4 +37,4 @@ double SentBytes(int stage, double parameters, int64_t workers, const std::strin
 
 }  // namespace zerofleet::cli
 
-#endif  // ZEROFLEET_CLI_COMMANDS_MODEL_STATES_H_
+#endif  // ZEROFLEET_CLI_PLANNER_MODEL_STATES_H_

@@ -1,5 +1,5 @@
 // Models that are never run, asked what they would take; see plan_checkpointing.h.
-#include "cli/commands/plan_checkpointing.h"
+#include "cli/planner/plan_checkpointing.h"
 
 #include <algorithm>
 #include <cmath>

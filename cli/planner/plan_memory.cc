@@ -1,12 +1,13 @@
 // The plan's rows, as a table and as JSON; see plan_memory.h.
-#include "cli/commands/plan_memory.h"
+#include "cli/planner/plan_memory.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "cli/commands/model_states.h"
 #include "cli/launcher/local_fleet.h"
+#include "cli/planner/machine.h"
+#include "cli/planner/model_states.h"
 #include "cli/report/table.h"
 #include "worker/device/device.h"
 #include "worker/trainer/training_run.h"
@@ -20,6 +21,11 @@ std::string Sequences(const v1::Config& config) {
   return absl::StrCat(config.batch().micro_sequences(), " x ", config.model().context());
 }
 
+// Of a worker on the CPU, where both spaces are its own memory.
+int64_t ProcessBytes(const memory::MemoryPlan& plan) {
+  return plan.Bytes(memory::Space::kDevice) + plan.Bytes(memory::Space::kHost) + kCpuOutsideBytes;
+}
+
 }  // namespace
 
 absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
@@ -30,7 +36,10 @@ absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
   const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
                                                         static_cast<int>(config.parallel().tensor()));
   ZF_ASSIGN_OR_RETURN(rank.plan, trainer::PlanRankMemory(config, mesh, *device));
-  ZF_ASSIGN_OR_RETURN(rank.tensor_bytes, trainer::PlanTensorTraffic(config, mesh));
+  if (mesh.tensor().size() > 1) {
+    ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule, trainer::PlanRankSchedule(config, mesh));
+    rank.tensor_bytes = zero::BytesSent(schedule, parallel::kTensorGroup, mesh.tensor().size());
+  }
   ZF_ASSIGN_OR_RETURN(rank.checkpointing, PlanCheckpointing(config, *device));
   return rank;
 }
@@ -60,6 +69,12 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
                           " will be in use: ", HumanBytes(outside),
                           " outside the plan is taken already by context, libraries and other processes.\n");
     driver = WrapText(driver, terminal.columns());
+  }
+  if (!rank.device) {
+    driver =
+        WrapText(absl::StrCat("\nThe worker's process takes about ", HumanBytes(ProcessBytes(plan)),
+                              ": its buffers, and ", HumanBytes(kCpuOutsideBytes), " of code, libraries and stacks.\n"),
+                 terminal.columns());
   }
   const double states = static_cast<double>(plan.Bytes(memory::Space::kDevice, memory::Category::kParameters) +
                                             plan.Bytes(memory::Space::kDevice, memory::Category::kGradients) +
@@ -110,6 +125,7 @@ nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory
     document["tensor"] = {{"ranks", config.parallel().tensor()}, {"sent_bytes_per_step", rank.tensor_bytes}};
   }
   document["checkpointing"] = CheckpointingJson(rank.checkpointing);
+  if (!rank.device) document["process_bytes"] = ProcessBytes(plan);
   if (rank.device) {
     document["gpu"] = {{"planned_bytes", plan.Bytes(memory::Space::kDevice) + rank.device->used_bytes},
                        {"outside_the_plan_bytes", rank.device->used_bytes},

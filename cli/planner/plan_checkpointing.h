@@ -1,6 +1,6 @@
 // What each kind of activation checkpointing would cost a run, for `zerofleet plan`: bytes kept, FLOPs spent again.
-#ifndef ZEROFLEET_CLI_COMMANDS_PLAN_CHECKPOINTING_H_
-#define ZEROFLEET_CLI_COMMANDS_PLAN_CHECKPOINTING_H_
+#ifndef ZEROFLEET_CLI_PLANNER_PLAN_CHECKPOINTING_H_
+#define ZEROFLEET_CLI_PLANNER_PLAN_CHECKPOINTING_H_
 
 #include <cstdint>
 #include <string>
@@ -32,4 +32,4 @@ nlohmann::ordered_json CheckpointingJson(const std::vector<CheckpointingCost>& c
 
 }  // namespace zerofleet::cli
 
-#endif  // ZEROFLEET_CLI_COMMANDS_PLAN_CHECKPOINTING_H_
+#endif  // ZEROFLEET_CLI_PLANNER_PLAN_CHECKPOINTING_H_

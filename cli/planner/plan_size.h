@@ -1,6 +1,6 @@
 // Which model `zerofleet plan` is asked about.
-#ifndef ZEROFLEET_CLI_COMMANDS_PLAN_SIZE_H_
-#define ZEROFLEET_CLI_COMMANDS_PLAN_SIZE_H_
+#ifndef ZEROFLEET_CLI_PLANNER_PLAN_SIZE_H_
+#define ZEROFLEET_CLI_PLANNER_PLAN_SIZE_H_
 
 #include <optional>
 #include <string>
@@ -32,6 +32,13 @@ absl::StatusOr<PlanSize> ChoosePlanSize(const std::string& config, const std::st
                                         const std::vector<ConfigOverride>& overrides = {},
                                         const std::string& precision = "");
 
+// The same as a whole configuration of `workers` ranks. Of a preset or a size, a step is one micro-batch of one
+// sequence unless `overrides` say otherwise, and any key may be overridden; a size has the shape that ShapeOf gives it.
+// A file keeps its own batch, and its own workers where `workers` is 0.
+absl::StatusOr<v1::Config> ChoosePlanConfig(const std::string& config, const std::string& preset,
+                                            const std::string& parameters, const std::vector<ConfigOverride>& overrides,
+                                            const std::string& precision, int64_t workers);
+
 }  // namespace zerofleet::cli
 
-#endif  // ZEROFLEET_CLI_COMMANDS_PLAN_SIZE_H_
+#endif  // ZEROFLEET_CLI_PLANNER_PLAN_SIZE_H_

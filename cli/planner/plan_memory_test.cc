@@ -1,12 +1,12 @@
 // The memory planned for one rank, compared with arithmetic by hand.
-#include "cli/commands/plan_memory.h"
+#include "cli/planner/plan_memory.h"
 
 #include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/commands/model_states.h"
 #include "cli/config/config.h"
+#include "cli/planner/model_states.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,0 +1,56 @@
+// Everything `zerofleet plan` says of a model on a cluster, as values; as text, as JSON and as a page.
+#ifndef ZEROFLEET_CLI_PLANNER_CLUSTER_PLAN_H_
+#define ZEROFLEET_CLI_PLANNER_CLUSTER_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/planner/cluster.h"
+#include "cli/planner/estimate.h"
+#include "cli/planner/pick.h"
+#include "cli/report/terminal.h"
+#include "nlohmann/json.hpp"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::cli {
+
+struct ClusterPlan {
+  std::string name;
+  double parameters = 0;
+  v1::Config config;
+  Cluster cluster;
+  RankEstimate rank = {};  // rank 0
+  std::optional<LargestModel> largest = std::nullopt;
+  std::optional<int64_t> smallest = std::nullopt;
+  absl::StatusOr<Pick> pick = absl::UnknownError("no pick was made");
+  std::vector<std::string> notes = {};
+};
+
+// Of `config`, whose parallel.workers are the cluster's devices.
+absl::StatusOr<ClusterPlan> PlanOnCluster(const std::string& name, const v1::Config& config, const Cluster& cluster);
+
+std::string ClusterPlanText(const ClusterPlan& plan, const Terminal& terminal);
+nlohmann::ordered_json ClusterPlanJson(const ClusterPlan& plan);
+
+// One page that needs nothing else: tables, and bars as SVG. Every text is escaped.
+std::string ClusterPlanPage(const ClusterPlan& plan);
+
+// What a byte count counts, in a sentence.
+std::string ConventionText(const v1::Config& config);
+
+// Table 3 of the paper: C1 to C5 at tensor degree 16 on 400 devices of 32 GB, 16 sequences of 1024 tokens: the largest
+// model that each fits.
+struct ConfigurationReach {
+  std::string name, paper;
+  double papers_largest = 0, largest = 0;
+};
+absl::StatusOr<std::vector<ConfigurationReach>> PlanPaperConfigurations();
+std::string Table3Text(const std::vector<ConfigurationReach>& reaches, const Terminal& terminal);
+nlohmann::ordered_json Table3Json(const std::vector<ConfigurationReach>& reaches);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_PLANNER_CLUSTER_PLAN_H_

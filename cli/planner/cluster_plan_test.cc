@@ -1,0 +1,93 @@
+// What is said of a plan, in each form.
+#include "cli/planner/cluster_plan.h"
+
+#include "cli/config/config.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+v1::Config ModelOn(const std::string& preset, int workers, int stage) {
+  v1::Config config = DefaultConfig(preset).value();
+  config.mutable_parallel()->set_workers(workers);
+  config.mutable_parallel()->set_zero_stage(stage);
+  config.mutable_batch()->set_micro_sequences(1);
+  return WithMicroBatches(config, 1);
+}
+
+Cluster ClusterOf(const std::string& gpus, const std::string& memory) {
+  return ParseCluster({.gpus = gpus, .gpu_memory = memory}).value();
+}
+
+// 7.5B parameters take 120 GB before splitting.
+TEST(ClusterPlan, FitsWhereItsStageSplitsEnough) {
+  const Cluster cluster = ClusterOf("64", "80GiB");
+  const RankEstimate whole = EstimateRank(ModelOn("zero-8b", 64, 0), cluster).value();
+  const RankEstimate split = EstimateRank(ModelOn("zero-8b", 64, 2), cluster).value();
+  EXPECT_FALSE(whole.need.fits());
+  EXPECT_THAT(whole.need.Verdict(), HasSubstr("too much for the device"));
+  EXPECT_TRUE(split.need.fits());
+  EXPECT_EQ(split.need.Verdict(), "fits");
+  EXPECT_EQ(split.need.device_sum(), split.plan.Bytes(memory::Space::kDevice) + kGpuOutsideBytes);
+}
+
+TEST(ClusterPlan, LargestAndSmallestAreAtTheEdge) {
+  const v1::Config config = ModelOn("gpt2-1558m", 4, 3);
+  const Cluster cluster = ClusterOf("4", "16GiB");
+  const std::optional<LargestModel> largest = FindLargestModel(config, cluster).value();
+  ASSERT_TRUE(largest);
+  v1::Config changed = config;
+  *changed.mutable_model() = largest->model;
+  EXPECT_TRUE(NeedOf(PlanMemoryOf(changed).value(), cluster).fits());
+  changed.mutable_model()->set_layers(largest->model.layers() + 2);
+  EXPECT_FALSE(NeedOf(PlanMemoryOf(changed).value(), cluster).fits());
+
+  const std::optional<int64_t> smallest = FindSmallestCluster(config, cluster).value();
+  ASSERT_TRUE(smallest);
+  ASSERT_GT(*smallest, 1);
+  const auto fits_on = [&](int64_t gpus) {
+    return NeedOf(PlanMemoryOf(WithWorkers(config, gpus)).value(), ClusterOf(absl::StrCat(gpus), "16GiB")).fits();
+  };
+  EXPECT_TRUE(fits_on(*smallest));
+  EXPECT_FALSE(fits_on(*smallest - 1));
+  EXPECT_FALSE(FindSmallestCluster(ModelOn("zero-8b", 4, 0), cluster).value()) << "stage 0 splits nothing";
+}
+
+TEST(ClusterPlan, SaysTheSameInEveryForm) {
+  ClusterPlan plan = PlanOnCluster("<b>&\"a'\x01", ModelOn("gpt2-124m", 2, 2), ClusterOf("2", "16GiB")).value();
+  const std::string text = ClusterPlanText(plan, {}), page = ClusterPlanPage(plan);
+  const nlohmann::ordered_json json = ClusterPlanJson(plan);
+  EXPECT_EQ(json["fits"], true);
+  EXPECT_EQ(json["device_peak_bytes"], plan.rank.need.device_sum());
+  int64_t sum = json["outside_the_plan_bytes"];
+  for (const auto& [category, bytes] : json["memory"]["device"].items()) sum += bytes.get<int64_t>();
+  EXPECT_EQ(sum, plan.rank.need.device_sum());
+  double seconds = 0;
+  for (const auto& [part, each] : json["step"]["parts"].items()) seconds += each.get<double>();
+  EXPECT_DOUBLE_EQ(seconds, plan.rank.time.seconds());
+  for (const std::string& form : {text, page}) {
+    EXPECT_THAT(form, HasSubstr("2 bytes per parameter"));
+    EXPECT_THAT(form, HasSubstr(plan.pick->first.Name()));
+    EXPECT_THAT(form, HasSubstr(plan.pick->second->Name()));
+  }
+  EXPECT_THAT(page, HasSubstr("&lt;b&gt;&amp;&quot;a&#39;?"));
+  EXPECT_THAT(page, Not(HasSubstr("<b>")));
+  EXPECT_THAT(page, Not(HasSubstr("http")));
+  EXPECT_THAT(page, Not(HasSubstr("<script")));
+}
+
+TEST(ClusterPlan, FitsSixtyColumns) {
+  const ClusterPlan plan = PlanOnCluster("gpt2-124m", ModelOn("gpt2-124m", 2, 2), ClusterOf("2", "16GiB")).value();
+  const std::string text = ClusterPlanText(plan, Terminal::OfSize(60, 24, false, false));
+  size_t begin = 0;
+  for (size_t end = text.find('\n'); end != std::string::npos; begin = end + 1, end = text.find('\n', begin)) {
+    EXPECT_LE(end - begin, 60) << text.substr(begin, end - begin);
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::cli

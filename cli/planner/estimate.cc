@@ -1,0 +1,185 @@
+// See estimate.h.
+#include "cli/planner/estimate.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/planner/model_states.h"
+#include "cli/planner/shape.h"
+#include "coordinator/placement.h"
+#include "worker/model/checkpointing.h"
+#include "worker/model/model.h"
+#include "worker/model/spec.h"
+#include "worker/optim/optimizer.h"
+#include "worker/parallel/mesh.h"
+#include "worker/trainer/training_run.h"
+#include "worker/trainer/view_parts.h"
+
+namespace zerofleet::cli {
+namespace {
+
+absl::StatusOr<std::unique_ptr<device::Device>> PlanningDevice() {
+  return device::CreateDevice({.kind = "cpu", .threads = 1});
+}
+
+// Elements that a token's pass through a block reads and writes outside the products, forward and backward: a norm 2 of
+// the width, a residual sum 3, GELU 2 of the inner width; twice each, and twice that in the backward.
+double PointwiseElements(const v1::ModelConfig& model) {
+  const auto hidden = static_cast<double>(model.hidden()), inner = static_cast<double>(model.intermediate());
+  return 3 * (10 * hidden + 2 * inner);
+}
+
+// The loss's logits are written, read by the softmax, overwritten by their gradient, and read by two products.
+constexpr double kLogitPasses = 5;
+
+StepWork WorkOf(const v1::Config& config, const model::ModelSpec& part, const model::Model& model,
+                const StepTraffic& traffic) {
+  const double parts = config.parallel().tensor();
+  const double data = config.parallel().workers() / parts;
+  const double tokens = static_cast<double>(config.batch().global_sequences() * config.model().context()) / data;
+  const double element = ElementBytes(config.precision());
+  const optim::OptimizerRow& optimizer = **optim::FindOptimizer(config.optimizer().name());
+  const int stage = config.parallel().zero_stage();
+  const double owned = static_cast<double>(part.parameters()) / (stage >= 1 ? data : 1);
+  const double gradient = MicroBatchesOf(config) > 1 ? sizeof(float) : element;
+  const bool offloads = config.offload().optimizer() != "none";
+  StepWork work = {.model_flops = part.FlopsPerToken() * tokens / parts,
+                   .recomputed_flops = model.RecomputedFlopsPerToken() * tokens / parts,
+                   .traffic = traffic,
+                   .gathers_twice = stage == 3};
+  work.pointwise_bytes = tokens *
+                         (static_cast<double>(config.model().layers()) * PointwiseElements(config.model()) * element +
+                          kLogitPasses * static_cast<double>(config.model().vocab()) * sizeof(float)) /
+                         parts;
+  // States are read and written, gradients read for the norm and for the update, parameters written.
+  const double updated =
+      owned * (2.0 * static_cast<double>(optimizer.StateBytesPerParameter()) + 2 * gradient + element);
+  (offloads ? work.host_update_bytes : work.update_bytes) = updated;
+  if (offloads) {
+    work.copied_down = owned * gradient;
+    work.copied_up = owned * element;
+  }
+  work.activations_copied = static_cast<double>(model.HostActivationBytes() * MicroBatchesOf(config));
+  return work;
+}
+
+}  // namespace
+
+std::string MemoryNeed::Verdict() const {
+  const auto short_of = [](int64_t bytes, const char* what) {
+    return absl::StrCat("does not fit: ", HumanBytes(bytes), " too much for ", what);
+  };
+  if (device_sum() > device_limit) return short_of(device_sum() - device_limit, "the device");
+  if (host > host_limit) return short_of(host - host_limit, "the host");
+  if (shared_limit > 0 && all() > shared_limit)
+    return short_of(all() - shared_limit, "a worker's share of the machine");
+  return "fits";
+}
+
+absl::StatusOr<memory::MemoryPlan> PlanMemoryOf(const v1::Config& config) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device, PlanningDevice());
+  const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
+                                                        static_cast<int>(config.parallel().tensor()));
+  return trainer::PlanRankMemory(config, mesh, *device);
+}
+
+MemoryNeed NeedOf(const memory::MemoryPlan& plan, const Cluster& cluster) {
+  return {.device = plan.Bytes(memory::Space::kDevice),
+          .host = plan.Bytes(memory::Space::kHost),
+          .outside = cluster.outside_bytes,
+          .device_limit = cluster.device_bytes,
+          .host_limit = static_cast<int64_t>(cluster.host_bytes_per_gpu()),
+          .shared_limit = cluster.shared_bytes};
+}
+
+Rates RatesOf(const Cluster& cluster) {
+  return {.flops_per_second = cluster.flops_per_second * cluster.efficiency,
+          .peak_flops_per_second = cluster.flops_per_second,
+          .memory_bytes_per_second = cluster.memory_bytes_per_second,
+          .host_memory_bytes_per_second =
+              cluster.host_memory_bytes_per_second / static_cast<double>(std::min(cluster.gpus, cluster.node_gpus)),
+          .peer_bytes_per_second = cluster.peer_bytes_per_second,
+          .link_bytes_per_second = cluster.link_bytes_per_second,
+          .host_link_bytes_per_second = cluster.host_link_bytes_per_second,
+          .overlaps = cluster.overlaps};
+}
+
+absl::StatusOr<RankEstimate> EstimateRank(const v1::Config& config, const Cluster& cluster) {
+  RankEstimate estimate;
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device, PlanningDevice());
+  const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
+                                                        static_cast<int>(config.parallel().tensor()));
+  ZF_ASSIGN_OR_RETURN(estimate.plan, trainer::PlanRankMemory(config, mesh, *device));
+  estimate.need = NeedOf(estimate.plan, cluster);
+  ZF_ASSIGN_OR_RETURN(estimate.traffic, PlanTraffic(config, cluster.node_gpus));
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec part, model::ModelSpec::Create(config.model(), trainer::PartOf(mesh)));
+  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(config.activation()));
+  ZF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<model::Model> model,
+      model::Model::Create(config.model(), trainer::ComputeType(config), *device, config.batch().micro_sequences(),
+                           config.model().context(), checkpointing, trainer::SharingOf(config)));
+  const StepWork work = WorkOf(config, part, *model, estimate.traffic);
+  estimate.host_link_bytes = work.copied_down + work.copied_up + 2 * work.activations_copied;
+  estimate.time = Roofline(work, RatesOf(cluster));
+  estimate.tokens_per_second =
+      static_cast<double>(config.batch().global_sequences() * config.model().context()) / estimate.time.seconds();
+  return estimate;
+}
+
+absl::StatusOr<std::optional<LargestModel>> FindLargestModel(const v1::Config& config, const Cluster& cluster) {
+  constexpr double kPrecision = 1.002;
+  const auto fitting = [&](double parameters) -> absl::StatusOr<std::optional<LargestModel>> {
+    v1::Config changed = config;
+    absl::StatusOr<v1::ModelConfig> shape = ShapeOf(parameters, config.model().context(), config.model().vocab());
+    // No such model, or none that this tensor group can share.
+    if (!shape.ok() || !model::CheckParts(*shape, config.parallel().tensor()).ok()) return std::nullopt;
+    *changed.mutable_model() = *shape;
+    ZF_ASSIGN_OR_RETURN(const memory::MemoryPlan plan, PlanMemoryOf(changed));
+    if (!NeedOf(plan, cluster).fits()) return std::nullopt;
+    ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(changed.model()));
+    return LargestModel{changed.model(), static_cast<double>(spec.parameters())};
+  };
+  std::optional<LargestModel> best;
+  double high = kLargestShape;
+  // From large to small, since shapes of few parameters may not exist for this vocabulary or tensor group.
+  for (double size = high; size >= kSmallestShape && !best; size /= 2) {
+    ZF_ASSIGN_OR_RETURN(best, fitting(size));
+    if (!best) high = size;
+  }
+  if (!best) return best;
+  for (double low = high / 2; high / low > kPrecision;) {
+    const double middle = (low + high) / 2;
+    ZF_ASSIGN_OR_RETURN(std::optional<LargestModel> found, fitting(middle));
+    (found ? low : high) = middle;
+    if (found) best = found;
+  }
+  return best;
+}
+
+absl::StatusOr<std::optional<int64_t>> FindSmallestCluster(const v1::Config& config, const Cluster& cluster) {
+  const int64_t tensor = config.parallel().tensor();
+  std::vector<int64_t> numbers;
+  for (int64_t n = tensor; n <= coordinator::kMostRanks; n += n < cluster.node_gpus ? tensor : cluster.node_gpus) {
+    if (n % tensor == 0) numbers.push_back(n);
+  }
+  size_t low = 0, high = numbers.size();  // the first that fits is within
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    Cluster changed = cluster;
+    changed.gpus = numbers[middle];
+    ZF_ASSIGN_OR_RETURN(const memory::MemoryPlan plan, PlanMemoryOf(WithWorkers(config, numbers[middle])));
+    if (NeedOf(plan, changed).fits()) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  if (low == numbers.size()) return std::nullopt;
+  return numbers[low];
+}
+
+}  // namespace zerofleet::cli

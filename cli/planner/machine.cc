@@ -1,0 +1,125 @@
+// See machine.h.
+#include "cli/planner/machine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "bench/collective_benches.h"
+#include "bench/device_timing.h"
+#include "bench/kernel_benches.h"
+#include "cli/launcher/local_fleet.h"
+#include "worker/device/device.h"
+#include "worker/trainer/view_parts.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr double kMachineGiga = 1e9;
+constexpr double kNominalFlops = 60 * kMachineGiga, kNominalBytes = 10 * kMachineGiga, kNominalPeer = 1 * kMachineGiga;
+
+// The products of a block and of the head at this micro-batch, in parts.
+bench::GemmWork ProductsOf(const v1::Config& config) {
+  const v1::ModelConfig& model = config.model();
+  const int64_t tokens = config.batch().micro_sequences() * model.context(), parts = config.parallel().tensor();
+  const int64_t hidden = model.hidden(), inner = model.intermediate() / parts, width = hidden / parts;
+  return {.layers = {{"qkv", tokens, 3 * width, hidden},
+                     {"projection", tokens, hidden, width},
+                     {"fc", tokens, inner, hidden},
+                     {"fc projection", tokens, hidden, inner}},
+          .heads = {{"head", tokens, CeilDivide(model.vocab(), parts), hidden}}};
+}
+
+// FLOP/s over all products of a pass, each as often as the model has it.
+double RateOf(const std::vector<bench::GemmRate>& rates, device::DType dtype, const v1::Config& config) {
+  double flops = 0, seconds = 0;
+  for (const bench::GemmRate& rate : rates) {
+    if (rate.dtype != dtype) continue;
+    const bool head = rate.layer == "head";
+    const double times = head ? 3 : static_cast<double>(config.model().layers());  // a head's rate is of three products
+    const double each = 2.0 * static_cast<double>(rate.m) * static_cast<double>(rate.n) * static_cast<double>(rate.k);
+    flops += times * each;
+    seconds += times * each / rate.flops_per_second;
+  }
+  return seconds > 0 ? flops / seconds : 0;
+}
+
+}  // namespace
+
+int64_t UsableMemoryBytes() {
+  const int64_t machine = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  constexpr int64_t kMostText = 64;
+  const absl::StatusOr<std::string> group = ReadSmallFile("/sys/fs/cgroup/memory.max", kMostText);
+  int64_t limit = 0;
+  if (group.ok() && absl::SimpleAtoi(*group, &limit) && limit > 0) return std::min(machine, limit);
+  return machine;
+}
+
+Cluster ThisMachine(const v1::Config& config) {
+  const int64_t workers = config.parallel().workers(), share = UsableMemoryBytes() / workers;
+  const auto limit_or = [&](const std::string& limit) { return ParseBytes(limit).value_or(share); };
+  const double cores = ThreadsPerWorker(static_cast<int>(workers));
+  return {.device = "CPU",
+          .gpus = workers,
+          .node_gpus = workers,
+          // A limit is of the plan alone.
+          .device_bytes = limit_or(config.memory().device_limit()) + kCpuOutsideBytes,
+          .host_bytes = limit_or(config.memory().host_limit()) * workers,
+          .shared_bytes = share,
+          .outside_bytes = kCpuOutsideBytes,
+          .efficiency = 1,
+          .flops_per_second = cores * kNominalFlops,
+          .memory_bytes_per_second = cores * kNominalBytes,
+          .peer_bytes_per_second = kNominalPeer,
+          .link_bytes_per_second = kNominalPeer,
+          .host_link_bytes_per_second = cores * kNominalBytes,
+          .host_memory_bytes_per_second = cores * kNominalBytes * static_cast<double>(workers),
+          .overlaps = false};
+}
+
+absl::StatusOr<Cluster> MeasureThisMachine(const v1::Config& config) {
+  constexpr int kRounds = 5;
+  constexpr int64_t kMemoryElements = 16 << 20;
+  Cluster machine = ThisMachine(config);
+  const int workers = config.parallel().workers();
+  double memory = 0;
+  if (workers > 1) {  // first: it forks
+    bench::CollectiveBenchOptions options;
+    options.ranks = workers;
+    options.rounds = kRounds;
+    options.sizes_bytes = {4 << 20};
+    ZF_ASSIGN_OR_RETURN(const std::vector<bench::CollectiveRate> rates, bench::BenchCollectives(options));
+    double seconds = 0, bytes = 0;
+    for (const bench::CollectiveRate& rate : rates) {
+      bytes += rate.bus_bytes_per_second * rate.seconds;
+      seconds += rate.seconds;
+      memory = rate.memory_bytes_per_second / workers;
+    }
+    machine.peer_bytes_per_second = machine.link_bytes_per_second = bytes / seconds;
+  }
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
+                      device::CreateDevice({.kind = "cpu", .threads = ThreadsPerWorker(workers)}));
+  const device::DType dtype = trainer::ComputeType(config);
+  ZF_ASSIGN_OR_RETURN(const std::vector<bench::GemmRate> rates, bench::BenchGemm(*device, ProductsOf(config), kRounds));
+  machine.flops_per_second = device->ops().MeasureGemmPeak(dtype, kRounds);
+  for (const bench::GemmRate& rate : rates) {
+    machine.flops_per_second = std::max(machine.flops_per_second, rate.peak_flops_per_second);
+  }
+  machine.efficiency = RateOf(rates, dtype, config) / machine.flops_per_second;
+  if (workers == 1) {
+    ZF_ASSIGN_OR_RETURN(memory, bench::MemoryBytesPerSecond(*device, kMemoryElements, kRounds));
+  }
+  machine.memory_bytes_per_second = machine.host_link_bytes_per_second = memory;
+  machine.host_memory_bytes_per_second = memory * workers;
+  return machine;
+}
+
+}  // namespace zerofleet::cli

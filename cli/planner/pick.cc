@@ -1,0 +1,201 @@
+// See pick.h.
+#include "cli/planner/pick.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "worker/model/checkpointing.h"
+#include "worker/model/spec.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr double kTie = 1.005;
+
+// Values of one key: all of them where it is open, otherwise the configuration's. Those that cost least come first.
+template <typename Value>
+std::vector<Value> ValuesOf(const char* key, const std::set<std::string>& open, const Value& configured,
+                            std::vector<Value> all) {
+  return open.count(key) > 0 ? all : std::vector<Value>{configured};
+}
+
+std::vector<int64_t> TensorDegrees(const v1::Config& config, const Cluster& cluster) {
+  std::vector<int64_t> all;
+  for (int64_t degree = 1; degree <= std::min<int64_t>(config.parallel().workers(), cluster.node_gpus); degree *= 2) {
+    if (config.parallel().workers() % degree == 0 && model::CheckParts(config.model(), degree).ok())
+      all.push_back(degree);
+  }
+  if (std::find(all.begin(), all.end(), config.parallel().tensor()) == all.end())
+    all.push_back(config.parallel().tensor());
+  return all;
+}
+
+std::vector<std::string> Checkpointings(const v1::Config& config) {
+  std::vector<std::string> all = {"none", "selective", "block"};
+  const auto root = std::llround(std::sqrt(static_cast<double>(config.model().layers())));
+  if (root > 1) all.push_back(model::EveryText(root));
+  return all;
+}
+
+// Of a step's sequences per data rank: every micro-batch that divides them, the largest first.
+std::vector<int64_t> MicroBatches(const v1::Config& config) {
+  const int64_t data = config.parallel().workers() / config.parallel().tensor();
+  if (config.batch().global_sequences() % data != 0) return {};
+  const int64_t sequences = config.batch().global_sequences() / data;
+  std::vector<int64_t> all;
+  for (int64_t micro = sequences; micro >= 1; --micro) {
+    // Between powers of two nothing is gained that a search should pay for.
+    if (sequences % micro == 0 && (micro == sequences || (micro & (micro - 1)) == 0)) all.push_back(micro);
+  }
+  return all;
+}
+
+struct Search {
+  const std::set<std::string>& open;
+  const Cluster& cluster;
+  std::vector<Choice> fitting;
+  std::optional<Choice> closest;  // of those that do not fit
+  int64_t tried = 0;
+
+  absl::Status TryMicroBatches(v1::Config config) {
+    std::vector<int64_t> all =
+        ValuesOf("batch.micro_sequences", open, config.batch().micro_sequences(), MicroBatches(config));
+    for (const int64_t micro : all) {
+      config.mutable_batch()->set_micro_sequences(micro);
+      const int64_t pass = config.parallel().workers() / config.parallel().tensor() * micro;
+      if (config.batch().global_sequences() % pass != 0) continue;
+      ++tried;
+      ZF_ASSIGN_OR_RETURN(const memory::MemoryPlan plan, PlanMemoryOf(config));
+      const MemoryNeed need = NeedOf(plan, cluster);
+      if (!need.fits()) {
+        if (!closest || need.device_sum() < closest->estimate.need.device_sum()) {
+          closest = Choice{config, {.plan = plan, .need = need}};
+        }
+        continue;
+      }
+      ZF_ASSIGN_OR_RETURN(RankEstimate estimate, EstimateRank(config, cluster));
+      fitting.push_back({config, std::move(estimate)});
+      return absl::OkStatus();  // smaller ones do the same work in more passes
+    }
+    return absl::OkStatus();
+  }
+};
+
+// Smaller is preferred where two are equally fast.
+auto Simplicity(const v1::Config& config) {
+  const std::string& checkpointing = config.activation().checkpointing();
+  const int again = checkpointing == "none" ? 0 : checkpointing == "selective" ? 1 : checkpointing == "block" ? 2 : 3;
+  return std::tuple(config.offload().optimizer() != "none", config.parallel().zero_stage(), config.parallel().tensor(),
+                    again, -config.batch().micro_sequences());
+}
+
+bool SameButForMicroBatch(const v1::Config& a, const v1::Config& b) {
+  return a.parallel().zero_stage() == b.parallel().zero_stage() && a.parallel().tensor() == b.parallel().tensor() &&
+         a.activation().checkpointing() == b.activation().checkpointing() &&
+         a.offload().optimizer() == b.offload().optimizer();
+}
+
+// The simplest of those that are as fast as the fastest, but for a tie; null if none is `wanted`.
+const Choice* BestOf(const std::vector<Choice>& choices, const std::function<bool(const Choice&)>& wanted) {
+  double fastest = 0;
+  for (const Choice& one : choices) {
+    if (wanted(one)) fastest = std::max(fastest, one.estimate.tokens_per_second);
+  }
+  const Choice* best = nullptr;
+  for (const Choice& one : choices) {
+    if (!wanted(one) || one.estimate.tokens_per_second * kTie < fastest) continue;
+    if (best == nullptr || Simplicity(one.config) < Simplicity(best->config)) best = &one;
+  }
+  return best;
+}
+
+std::string ReasonOf(const Choice& first, const std::optional<Choice>& second) {
+  const std::string base =
+      absl::StrFormat("the fastest that fits, %s tokens/s predicted, with %s of %s of device memory in use",
+                      HumanCount(first.estimate.tokens_per_second), HumanBytes(first.estimate.need.device_sum()),
+                      HumanBytes(first.estimate.need.device_limit));
+  if (!second) return absl::StrCat(base, "; no other fits");
+  const double slower = first.estimate.tokens_per_second / second->estimate.tokens_per_second - 1;
+  if (slower < kTie - 1) {
+    return absl::StrCat(base, "; ", second->Name(), " is as fast, but splits, computes again or moves more");
+  }
+  return absl::StrFormat("%s; %s would be %.1f%% slower", base, second->Name(), 100 * slower);
+}
+
+}  // namespace
+
+std::string Choice::Name() const {
+  std::string name = absl::StrCat("stage ", config.parallel().zero_stage());
+  if (config.parallel().tensor() > 1) absl::StrAppend(&name, ", tensor ", config.parallel().tensor());
+  absl::StrAppend(&name, ", micro-batch ", config.batch().micro_sequences());
+  if (config.activation().checkpointing() != "none") {
+    absl::StrAppend(&name, ", checkpointing ", config.activation().checkpointing());
+  }
+  if (config.offload().optimizer() != "none") absl::StrAppend(&name, ", offload ", config.offload().optimizer());
+  return name;
+}
+
+absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& open, const Cluster& cluster) {
+  Search search{open, cluster, {}, std::nullopt, 0};
+  const v1::ParallelConfig& parallel = config.parallel();
+  for (const int64_t tensor :
+       ValuesOf<int64_t>("parallel.tensor", open, parallel.tensor(), TensorDegrees(config, cluster))) {
+    for (const int64_t stage : ValuesOf<int64_t>("parallel.zero_stage", open, parallel.zero_stage(), {0, 1, 2, 3})) {
+      for (const std::string& offload :
+           ValuesOf<std::string>("offload.optimizer", open, config.offload().optimizer(), {"none", "cpu"})) {
+        if (stage == 0 && offload != "none") continue;
+        for (const std::string& checkpointing : ValuesOf<std::string>(
+                 "activation.checkpointing", open, config.activation().checkpointing(), Checkpointings(config))) {
+          v1::Config changed = config;
+          changed.mutable_parallel()->set_tensor(static_cast<int>(tensor));
+          changed.mutable_parallel()->set_zero_stage(static_cast<int>(stage));
+          changed.mutable_offload()->set_optimizer(offload);
+          v1::ActivationConfig& activation = *changed.mutable_activation();
+          activation.set_checkpointing(checkpointing);
+          const absl::StatusOr<model::Checkpointing> kind = model::ParseCheckpointing(checkpointing);
+          if ((activation.offload() != "none" || activation.partition()) && !(kind.ok() && kind->keeps_inputs()))
+            continue;
+          if ((activation.partition() || parallel.sequence()) && tensor == 1) continue;
+          ZF_RETURN_IF_ERROR(search.TryMicroBatches(changed));
+        }
+      }
+    }
+  }
+  if (search.fitting.empty()) {
+    return absl::ResourceExhaustedError(!search.closest
+                                            ? "no micro-batch shares batch.global_sequences among the workers"
+                                            : absl::StrCat("nothing fits: even ", search.closest->Name(), " ",
+                                                           search.closest->estimate.need.Verdict(),
+                                                           "; use more devices, or a smaller model"));
+  }
+  const Choice* const best = BestOf(search.fitting, [](const Choice&) { return true; });
+  Pick pick{*best, std::nullopt, "", search.tried, static_cast<int64_t>(search.fitting.size())};
+  const Choice* const second =
+      BestOf(search.fitting, [&](const Choice& one) { return !SameButForMicroBatch(one.config, pick.first.config); });
+  if (second != nullptr) pick.second = *second;
+  pick.reason = ReasonOf(pick.first, pick.second);
+  return pick;
+}
+
+std::vector<std::string> PickedSettings(const v1::Config& picked, const std::set<std::string>& open) {
+  std::vector<std::string> settings;
+  const auto add = [&](const char* key, const auto& value) {
+    if (open.count(key) > 0) settings.push_back(absl::StrCat(key, "=", value));
+  };
+  add("parallel.zero_stage", picked.parallel().zero_stage());
+  add("parallel.tensor", picked.parallel().tensor());
+  add("batch.micro_sequences", picked.batch().micro_sequences());
+  add("activation.checkpointing", picked.activation().checkpointing());
+  add("offload.optimizer", picked.offload().optimizer());
+  return settings;
+}
+
+}  // namespace zerofleet::cli

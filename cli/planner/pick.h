@@ -1,0 +1,45 @@
+// The settings that a plan would choose: an exhaustive search over the stage, the tensor degree, the micro-batch, the
+// checkpointing and the offload, by predicted tokens per second among what fits.
+#ifndef ZEROFLEET_CLI_PLANNER_PICK_H_
+#define ZEROFLEET_CLI_PLANNER_PICK_H_
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/planner/estimate.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::cli {
+
+// The keys that a pick decides.
+inline constexpr const char* kPickedKeys[] = {"parallel.zero_stage", "parallel.tensor", "batch.micro_sequences",
+                                              "activation.checkpointing", "offload.optimizer"};
+
+struct Choice {
+  v1::Config config;
+  RankEstimate estimate;
+  // "stage 2, micro-batch 4, checkpointing block"
+  std::string Name() const;
+};
+
+struct Pick {
+  Choice first;
+  std::optional<Choice> second;  // the best that is another stage, tensor degree, checkpointing or offload
+  std::string reason;            // one sentence: why the first, and what the second lacks
+  int64_t tried = 0, fitting = 0;
+};
+
+// Of `config`, changing only the keys in `open`. A step's sequences stay as they are. Ties, within 0.5%: the lower
+// stage, the smaller tensor degree, less computed again, no offload, the larger micro-batch. ResourceExhausted if
+// nothing fits, with the choice that is closest.
+absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& open, const Cluster& cluster);
+
+// KEY=VALUE for each of `open`, of the pick's configuration.
+std::vector<std::string> PickedSettings(const v1::Config& picked, const std::set<std::string>& open);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_PLANNER_PICK_H_

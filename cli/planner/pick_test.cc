@@ -1,0 +1,77 @@
+// The search: among what fits, by speed; ties to what splits and moves least.
+#include "cli/planner/pick.h"
+
+#include "cli/config/config.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::set<std::string> kAll(std::begin(kPickedKeys), std::end(kPickedKeys));
+
+v1::Config RunOf(const std::string& preset, int workers, int64_t sequences) {
+  v1::Config config = DefaultConfig(preset).value();
+  config.mutable_parallel()->set_workers(workers);
+  config.mutable_batch()->set_global_sequences(sequences);
+  config.mutable_batch()->set_micro_sequences(1);
+  return config;
+}
+
+absl::StatusOr<Pick> PickOn(const v1::Config& config, const std::string& gpus, const std::string& memory,
+                            const std::set<std::string>& open = kAll) {
+  const Cluster cluster = ParseCluster({.gpus = gpus, .gpu_memory = memory}).value();
+  return PickSettings(config, open, cluster);
+}
+
+TEST(Pick, TakesNothingAwayWhereEverythingFits) {
+  const Pick pick = PickOn(RunOf("gpt2-124m", 1, 8), "1", "80GiB").value();
+  EXPECT_EQ(pick.first.Name(), "stage 0, micro-batch 8");
+  ASSERT_TRUE(pick.second);
+  EXPECT_THAT(pick.reason, HasSubstr(pick.second->Name()));
+  EXPECT_GT(pick.tried, pick.fitting / 2);
+}
+
+TEST(Pick, SplitsAndMovesWhatDoesNotFit) {
+  const Pick split = PickOn(RunOf("gpt2-1558m", 8, 64), "8", "16GiB").value();
+  EXPECT_GE(split.first.config.parallel().zero_stage(), 1);
+  EXPECT_TRUE(split.first.estimate.need.fits());
+  // 1.5B parameters take 24 GB of states on a lone device.
+  const Pick moved = PickOn(RunOf("gpt2-1558m", 1, 8), "1", "16GiB").value();
+  EXPECT_EQ(moved.first.config.offload().optimizer(), "cpu");
+  const absl::Status none = PickOn(RunOf("gpt2-1558m", 1, 8), "1", "3GiB").status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(none.message(), HasSubstr("nothing fits: even stage"));
+}
+
+TEST(Pick, IsNeverSlowerThanAnyOtherThatFits) {
+  const v1::Config config = RunOf("gpt2-355m", 4, 16);
+  const Pick pick = PickOn(config, "4", "12GiB").value();
+  for (const int64_t stage : {0, 1, 2, 3}) {
+    v1::Config fixed = config;
+    fixed.mutable_parallel()->set_zero_stage(static_cast<int>(stage));
+    std::set<std::string> open = kAll;
+    open.erase("parallel.zero_stage");
+    const absl::StatusOr<Pick> other = PickOn(fixed, "4", "12GiB", open);
+    if (!other.ok()) continue;
+    EXPECT_EQ(other->first.config.parallel().zero_stage(), stage);
+    EXPECT_GE(pick.first.estimate.tokens_per_second * 1.006, other->first.estimate.tokens_per_second) << stage;
+  }
+}
+
+TEST(Pick, ChangesOnlyWhatIsOpen) {
+  v1::Config config = RunOf("gpt2-124m", 2, 8);
+  config.mutable_parallel()->set_zero_stage(3);
+  config.mutable_batch()->set_micro_sequences(2);
+  const std::set<std::string> open = {"activation.checkpointing"};
+  const Pick pick = PickOn(config, "2", "80GiB", open).value();
+  EXPECT_EQ(pick.first.config.parallel().zero_stage(), 3);
+  EXPECT_EQ(pick.first.config.batch().micro_sequences(), 2);
+  EXPECT_THAT(PickedSettings(pick.first.config, open), ElementsAre("activation.checkpointing=none"));
+}
+
+}  // namespace
+}  // namespace zerofleet::cli

@@ -1,0 +1,133 @@
+// The plan as one HTML page: tables and SVG bars, no script, nothing fetched; see cluster_plan.h.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/units.h"
+#include "cli/planner/cluster_plan.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr char kStyle[] =
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 "
+    "1rem;color:#1b1f24;background:#fff}"
+    "table{border-collapse:collapse;margin:1rem 0}td,th{padding:.25rem .8rem;border-bottom:1px solid "
+    "#d0d7de;text-align:left}"
+    "td.n{text-align:right;font-variant-numeric:tabular-nums}svg{width:100%;height:auto}text{font:13px "
+    "system-ui,sans-serif;"
+    "fill:#1b1f24}.bar{fill:#3f51b5}.over{fill:#c62828}.limit{stroke:#888;stroke-dasharray:4 3}"
+    "@media(prefers-color-scheme:dark){body{background:#15181d;color:#e6e6e6}text{fill:#e6e6e6}.bar{fill:#8c9eff}"
+    "td,th{border-color:#333a44}}";
+
+std::string Escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      // A control character has no place in HTML.
+      default: out += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? '?' : c;
+    }
+  }
+  return out;
+}
+
+struct PageBar {
+  std::string name, figure;
+  double amount;
+};
+
+// Bars over a common scale, with a line at `limit` where it is more than 0.
+std::string Chart(const std::string& title, const std::vector<PageBar>& bars, double limit) {
+  constexpr int kNames = 190, kRoom = 460, kFigures = 130, kLine = 26;
+  double most = limit;
+  for (const PageBar& bar : bars) most = std::max(most, bar.amount);
+  const int height = static_cast<int>(bars.size()) * kLine + 8;
+  std::string svg = absl::StrFormat("<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">",
+                                    kNames + kRoom + kFigures, height, Escaped(title));
+  int y = 4;
+  for (const PageBar& bar : bars) {
+    const double width = most > 0 ? bar.amount / most * kRoom : 0;
+    absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", kNames - 8, y + 17,
+                          Escaped(bar.name));
+    absl::StrAppendFormat(&svg, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>",
+                          limit > 0 && bar.amount > limit ? "over" : "bar", kNames, y + 3, width, kLine - 8);
+    absl::StrAppendFormat(&svg, "<text x=\"%.1f\" y=\"%d\">%s</text>", kNames + width + 6, y + 17, Escaped(bar.figure));
+    y += kLine;
+  }
+  if (limit > 0) {
+    const double x = kNames + limit / most * kRoom;
+    absl::StrAppendFormat(&svg, "<line class=\"limit\" x1=\"%.1f\" y1=\"0\" x2=\"%.1f\" y2=\"%d\"/>", x, x, height);
+  }
+  return absl::StrCat("<h2>", Escaped(title), "</h2>", svg, "</svg>\n");
+}
+
+std::string Table(const std::vector<std::pair<std::string, std::string>>& rows) {
+  std::string html = "<table>";
+  for (const auto& [name, value] : rows) {
+    absl::StrAppend(&html, "<tr><th>", Escaped(name), "</th><td class=\"n\">", Escaped(value), "</td></tr>");
+  }
+  return html + "</table>\n";
+}
+
+std::string MemoryChart(const ClusterPlan& plan, memory::Space space) {
+  const MemoryNeed& need = plan.rank.need;
+  const bool device = space == memory::Space::kDevice;
+  std::vector<PageBar> bars;
+  for (int c = 0; c < memory::kCategories; ++c) {
+    const int64_t bytes = plan.rank.plan.Bytes(space, static_cast<memory::Category>(c));
+    bars.push_back({memory::CategoryName(static_cast<memory::Category>(c)), HumanBytes(bytes), double(bytes)});
+  }
+  if (device) bars.push_back({"outside the plan", HumanBytes(need.outside), static_cast<double>(need.outside)});
+  const int64_t peak = device ? need.device_sum() : need.host, limit = device ? need.device_limit : need.host_limit;
+  bars.push_back({"peak", absl::StrCat(HumanBytes(peak), " of ", HumanBytes(limit)), static_cast<double>(peak)});
+  return Chart(device ? "Device memory of rank 0" : "Host memory of rank 0", bars, static_cast<double>(limit));
+}
+
+std::string Milliseconds(double seconds) { return absl::StrFormat("%.2f ms", seconds * 1e3); }
+
+}  // namespace
+
+std::string ClusterPlanPage(const ClusterPlan& plan) {
+  const RankEstimate& rank = plan.rank;
+  const StepTime& time = rank.time;
+  std::string html =
+      absl::StrCat("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" ",
+                   "content=\"width=device-width\">\n<title>Plan of ", Escaped(plan.name), "</title>\n<style>", kStyle,
+                   "</style>\n<h1>", Escaped(plan.name), ", ", HumanCount(plan.parameters), " parameters</h1>\n<p>",
+                   Escaped(ClusterText(plan.cluster)), "</p>\n");
+  absl::StrAppend(
+      &html,
+      Table({{"Does it fit", rank.need.Verdict()},
+             {"Largest model that fits", plan.largest ? HumanCount(plan.largest->parameters) : "none"},
+             {"Smallest cluster that fits it", plan.smallest ? absl::StrCat(*plan.smallest, " devices") : "none"},
+             {"Predicted step", Milliseconds(time.seconds())},
+             {"Tokens per second", HumanCount(rank.tokens_per_second)},
+             {"MFU", absl::StrFormat("%.1f%%", 100 * time.mfu)},
+             {"Sent within its node, GB", absl::StrFormat("%.3f", rank.traffic.sum().peer / 1e9)},
+             {"Sent to other nodes, GB", absl::StrFormat("%.3f", rank.traffic.sum().link / 1e9)},
+             {"Copied to the host and back, GB", absl::StrFormat("%.3f", rank.host_link_bytes / 1e9)},
+             {"Pick", plan.pick.ok() ? plan.pick->first.Name() : std::string(plan.pick.status().message())},
+             {"Reason", plan.pick.ok() ? plan.pick->reason : ""}}));
+  absl::StrAppend(&html, MemoryChart(plan, memory::Space::kDevice), MemoryChart(plan, memory::Space::kHost),
+                  Chart("Predicted step of rank 0",
+                        {{"forward", Milliseconds(time.forward), time.forward},
+                         {"backward", Milliseconds(time.backward), time.backward},
+                         {"gathers not hidden", Milliseconds(time.exposed_gather), time.exposed_gather},
+                         {"reductions not hidden", Milliseconds(time.exposed_reduce), time.exposed_reduce},
+                         {"tensor group", Milliseconds(time.tensor), time.tensor},
+                         {"update", Milliseconds(time.update), time.update},
+                         {"host copies not hidden", Milliseconds(time.exposed_copies), time.exposed_copies}},
+                        0));
+  absl::StrAppend(&html, "<p>", Escaped(ConventionText(plan.config)), "</p>\n");
+  for (const std::string& note : plan.notes) absl::StrAppend(&html, "<p>", Escaped(note), "</p>\n");
+  return html + "</html>\n";
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,38 @@
+// What a rank sends in a step, from the schedule that the engine itself posts, divided by which links it takes.
+#ifndef ZEROFLEET_CLI_PLANNER_TRAFFIC_H_
+#define ZEROFLEET_CLI_PLANNER_TRAFFIC_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::cli {
+
+// Bytes of one rank: to ranks of its own node, and to those of others.
+struct LinkBytes {
+  double peer = 0, link = 0;
+  double sum() const { return peer + link; }
+  LinkBytes operator+(const LinkBytes& other) const { return {peer + other.peer, link + other.link}; }
+  LinkBytes operator*(double times) const { return {peer * times, link * times}; }
+};
+
+struct StepTraffic {
+  LinkBytes gather = {}, reduce = {};  // of the data group: parameters (and the scalars of a step), gradients
+  LinkBytes tensor = {};               // of the tensor group
+  LinkBytes sum() const { return gather + reduce + tensor; }
+  double largest_unit = 0;  // the share of `gather` and `reduce` that the largest unit has
+};
+
+// Of rank 0 of `config`, on nodes of `node_gpus` ranks, in the teams that its run would form there.
+absl::StatusOr<StepTraffic> PlanTraffic(const v1::Config& config, int64_t node_gpus);
+
+// `config` with so many micro-batches a step.
+v1::Config WithMicroBatches(const v1::Config& config, int64_t micro_batches);
+// `config` with so many workers, each with as many sequences in a step as before.
+v1::Config WithWorkers(const v1::Config& config, int64_t workers);
+int64_t MicroBatchesOf(const v1::Config& config);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_PLANNER_TRAFFIC_H_
