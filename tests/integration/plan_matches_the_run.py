@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""`zerofleet plan` against real processes: the peak of a worker, what `train` says of its plan, what --auto chooses.
+
+The predicted peak of a process is within 5% of its resident memory, for configurations drawn from a fixed seed, large enough that
+the stated constant of code and libraries is the smaller part. bench/plan_accuracy.py draws more.
+"""
+import html.parser
+import json
+import random
+
+import fleet
+
+
+def drawn(random_numbers):
+    """A configuration of 19 to 28 million parameters: 0.3 to 0.8 GB for each worker."""
+    pick = random_numbers.choice
+    workers = pick((1, 2))
+    micro = pick((1, 2, 4))
+    return {
+        "model": {"layers": pick((6, 9)), "hidden": 512, "heads": 8, "context": pick((32, 64)), "vocab": 256},
+        "parallel": {"zero_stage": pick((0, 1, 2, 3)) if workers > 1 else pick((0, 3)), "workers": workers},
+        "precision": pick(("bf16", "fp32")),
+        "activation": {"checkpointing": pick(("none", "selective", "block"))},
+        "batch": {"global_sequences": micro * workers * pick((1, 2)), "micro_sequences": micro}, "steps": 2}
+
+
+class PlanMatchesTheRun(fleet.FleetTest):
+    def plan(self, config, *arguments):
+        run = self.run_command("plan", self.write_config(config), "--json", *arguments)
+        self.assertEqual(run.code, 0, run.err)
+        return json.loads(run.out)
+
+    def test_peaks_within_five_percent(self):
+        random_numbers = random.Random(12)
+        for number in range(10 if fleet.full_size() else 2):
+            config = self.config(**drawn(random_numbers), checkpoint={"dir": str(self.work / f"checkpoints-{number}")})
+            with self.subTest(number=number, parallel=config["parallel"], model=config["model"]):
+                run = self.train(config)
+                planned = self.plan(config)["rank_memory"]["process_bytes"]
+                measured = max(rank["rss_peak_bytes"] for rank in run.of("end")[0]["ranks"])
+                self.assertLess(abs(planned / measured - 1), 0.05, f"planned {planned >> 20} MiB, measured {measured >> 20} MiB")
+                # The plan comes first on standard error, and again above the measured peaks.
+                self.assertRegex(run.err, r"(?m)^plan: .* on \d workers?, ")
+                self.assertLess(run.err.index("plan: "), run.err.index("coordinator at"))
+                self.assertRegex(run.out, r"(?m)^  plan .*\n  0 ")
+
+    def test_auto_fills_what_is_open(self):
+        config = self.config(steps=2, batch={"global_sequences": 8, "micro_sequences": 2}, parallel={"workers": 2})
+        del config["parallel"]["zero_stage"]
+        run = self.train(config, "--auto")
+        self.assertRegex(run.err, r"(?m)^auto: parallel\.zero_stage=\d ")
+        self.assertNotIn("batch.micro_sequences=", run.err)
+        used = run.of("start")[0]["config"]
+        self.assertEqual(int(used["batch"]["micro_sequences"]), 2)
+        chosen = run.err.split("parallel.zero_stage=")[1][0]
+        self.assertEqual(str(used["parallel"].get("zero_stage", 0)), chosen)
+        refused = self.train_anyhow(self.config(memory={"device_limit": "64KiB"}), "--auto")
+        self.assertEqual(refused.code, 3)
+        self.assertRegex(refused.err, r"^zerofleet: nothing fits: even stage[^\n]*\n$")
+
+    def test_what_cannot_fit_is_refused(self):
+        run = self.train_anyhow(self.config(model={"layers": 200, "hidden": 24576, "heads": 8}))
+        self.assertEqual(run.code, 3)
+        self.assertRegex(run.err, r"^zerofleet: the run needs [\d.]+ TiB of memory on this machine[^\n]*\n$")
+
+    def test_the_papers_configurations_can_be_planned(self):
+        for number in range(1, 6):
+            example = fleet.ROOT / "examples" / "zero" / f"c{number}.yaml"
+            page = self.work / "page.html"
+            run = self.run_command("plan", example, "--gpu", "v100", "--node-gpus", "16", "--json", "--html", page)
+            self.assertEqual(run.code, 0, run.err)
+            self.assertTrue(json.loads(run.out)["cluster"]["fits"], example)
+            text = page.read_text()
+            self.assertNotIn("http", text)
+            html.parser.HTMLParser().feed(text)
+
+    def test_bad_flags_are_one_line(self):
+        for flags in (["--gpus", "0"], ["--gpus", "1e9"], ["--gpu-memory", "80"], ["--gpu-memory", "nanGiB"], ["--link", "-1GB/s"],
+                      ["--gpu", "h10"], ["--efficiency", "2"], ["--host-memory", "99999999999999999999TiB"],
+                      ["--gpus", "8", "--set", "parallel.tensor=3"], ["--gpus", "8", "--parameters", "1B"], ["--table", "9"]):
+            run = self.run_command("plan", "--preset", "zero-8b", *flags)
+            self.assertEqual(run.code, 2, flags)
+            self.assertRegex(run.err, r"^zerofleet: [^\n]*\n$", flags)
+            self.assertEqual(run.out, "")
+
+
+if __name__ == "__main__":
+    fleet.main()
