@@ -107,8 +107,7 @@ std::string Table2Text(const Terminal& terminal) {
     table.Add(row);
     row.clear();
   }
-  return absl::StrCat("ZeRO, table 2: largest model by model states, parameters\n",
-                      table.Render(2, terminal),
+  return absl::StrCat("ZeRO, table 2: largest model by model states, parameters\n", table.Render(2, terminal),
                       Footer(terminal, " The paper multiplies its rounded first row by MP: 121.6B for 122.3B."));
 }
 
