@@ -14,6 +14,7 @@ void UpdateOnDevice(const UpdaterParts& parts, const TrainingState& state, const
     if (count == 0) continue;
     const ZeroLayout::Piece piece = parts.layout.Updated(u);
     const std::vector<device::DecaySegment> segments = state.Segments(u, 0, count);
+    state.gate().Await(piece.state_offset, count);
     parts.layout.optimizer().update(parts.device.ops(), parts.stream,
                                     {.segments = segments,
                                      .control = control,

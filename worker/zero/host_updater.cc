@@ -301,6 +301,7 @@ absl::Status HostUpdater::UpdateTile(const device::StepControl& control, const d
                                      device::Tensor to) {
   const StateTile& place = state_tiles_[tile];
   const std::vector<device::DecaySegment> segments = state_.Segments(place.unit, place.begin, place.count);
+  state_.gate().Await(place.state_offset, place.count);
   return WithStates(tile, /*changes=*/true, [&](const optim::StateTensors& states) {
     parts_.layout.optimizer().update(host_.ops(), *host_stream_,
                                      {.segments = segments,

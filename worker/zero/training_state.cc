@@ -154,6 +154,7 @@ absl::Status TrainingState::Initialize(uint64_t seed, device::Ops& ops, device::
 }
 
 void TrainingState::ClearMemory(device::Ops& ops, device::Stream& stream) {
+  ZF_CHECK(!gate_.closed());
   for (const Place& place : places_) {
     for (const device::Tensor& vector : place.vectors) {
       ops.Zero(stream, vector.data, (place.end - place.begin) * device::DTypeBytes(vector.dtype));

@@ -19,6 +19,7 @@
 #include "worker/model/spec.h"
 #include "worker/optim/optimizer.h"
 #include "worker/zero/layout.h"
+#include "worker/zero/save_gate.h"
 #include "worker/zero/state_file.h"
 
 namespace zerofleet::zero {
@@ -70,6 +71,9 @@ class TrainingState {
   // Whether what it stores is all that it loads: not in stage 0 with several ranks.
   bool LoadsWhatItStores() const { return RangesToLoad() == RangesToStore(); }
 
+  // Whoever overwrites states that a save may be reading passes it first (Await): the update, tile by tile.
+  SaveGate& gate() const { return gate_; }
+
   // The decay rules of elements [begin, begin + count) of what this rank updates of a unit, by offset from `begin`.
   std::vector<device::DecaySegment> Segments(int unit, int64_t begin, int64_t count) const;
 
@@ -92,6 +96,7 @@ class TrainingState {
   StateFile* const file_;
   std::vector<Place> places_;                                // in the order of the elements
   std::vector<std::vector<device::DecaySegment>> segments_;  // by unit
+  mutable SaveGate gate_;
 };
 
 }  // namespace zerofleet::zero

@@ -40,7 +40,8 @@ class Updater {
  public:
   virtual ~Updater() = default;
 
-  // What a checkpoint stores and loads, once every unit is finished.
+  // What a checkpoint stores and loads, once every unit is finished. An implementation overwrites none of it without
+  // passing its gate.
   virtual TrainingState& state() = 0;
 
   // Fresh states from the seed.
