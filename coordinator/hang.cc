@@ -64,6 +64,16 @@ void Join(const Member& member, GroupWait& group) {
   }
 }
 
+// Whether all save behind the last step done, or the one before it, and no rank has told of its shard yet.
+bool AllAreSaving(const Fleet& fleet) {
+  const int64_t every = fleet.parameters.config.checkpoint().every_steps();
+  if (every <= 0) return false;
+  const int64_t done = fleet.last_step_event.step(), due = done / every * every;
+  if (done > due + 1) return false;  // its update waited for no save
+  const int64_t settled = std::max(fleet.last_committed_step, fleet.failed_save ? fleet.failed_save->step : 0);
+  return due > std::max(fleet.start_step, settled) && !fleet.commits.contains(due);
+}
+
 }  // namespace
 
 std::optional<Wait> FindWait(const Fleet& fleet) {
@@ -108,10 +118,11 @@ double HangLimit(const Fleet& fleet) {
                   kHangSteps * fleet.last_step_event.seconds());
 }
 
-// Storage that is slow for one rank makes the others wait in the collective after the save.
+// Storage that is slow for one rank makes the others wait in the collective after the save, or in that after the update
+// which a streamed save holds back, where no shard may be written yet.
 bool IsSaving(const Fleet& fleet, int rank) {
-  return std::any_of(fleet.commits.begin(), fleet.commits.end(),
-                     [rank](const auto& entry) { return !entry.second.shards.contains(rank); });
+  return AllAreSaving(fleet) || std::any_of(fleet.commits.begin(), fleet.commits.end(),
+                                            [rank](const auto& entry) { return !entry.second.shards.contains(rank); });
 }
 
 }  // namespace zerofleet::coordinator

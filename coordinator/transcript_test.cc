@@ -2,7 +2,8 @@
 //
 // clang-format off
 //   # a comment
-//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 minimum=0 global=8 micro=0 team=4
+//   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 every=0 minimum=0 global=8 micro=0
+//         team=4
 //         candidates=ckpt/b:20,ckpt/a:10:2 rollbacks=3 window=0 skipped=15:10:80:120 inline=64
 //                                               on one line; a candidate is path:step or path:step:team; rollbacks is
 //                                               how many there may be in a row; skipped is step:resumed:first:end of one
@@ -86,6 +87,8 @@ FleetParameters ParseSetup(const std::string& line) {
       config.mutable_restart()->set_max_per_rank(ToInt(setting.second));
     else if (setting.first == "hang")
       config.mutable_restart()->set_hang_timeout_seconds(ToDouble(setting.second));
+    else if (setting.first == "every")
+      config.mutable_checkpoint()->set_every_steps(ToInt(setting.second));
     else if (setting.first == "minimum")
       config.mutable_restart()->set_min_workers(ToInt(setting.second));
     else if (setting.first == "global")
