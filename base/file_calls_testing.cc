@@ -26,6 +26,7 @@ struct State {
   std::vector<std::string> calls ABSL_GUARDED_BY(mutex);
   std::map<std::string, int> failures ABSL_GUARDED_BY(mutex);
   std::optional<std::string> hold ABSL_GUARDED_BY(mutex);
+  std::optional<size_t> hold_write ABSL_GUARDED_BY(mutex);  // of so many bytes; none: hold an fsync
   bool held ABSL_GUARDED_BY(mutex) = false;
   bool released ABSL_GUARDED_BY(mutex) = false;
 };
@@ -58,14 +59,23 @@ void Record(State& state, const std::string& call) {
     state.calls.push_back(call);
 }
 
+// Returns once the call may go on.
+void Hold(State& state, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) {
+  if (!state.hold || !absl::EndsWith(name, *state.hold)) return;
+  state.hold.reset();
+  state.held = true;
+  state.mutex.Await(absl::Condition(&state.released));
+}
+
+void BeforeWrite(State& state, const std::string& name, size_t bytes) {
+  absl::MutexLock lock(&state.mutex);
+  if (state.hold_write && bytes >= *state.hold_write) Hold(state, name);
+}
+
 // The error that this fsync must fail with, or 0, once it may go on.
 int BeforeFsync(State& state, const std::string& name) {
   absl::MutexLock lock(&state.mutex);
-  if (state.hold && absl::EndsWith(name, *state.hold)) {
-    state.hold.reset();
-    state.held = true;
-    state.mutex.Await(absl::Condition(&state.released));
-  }
+  if (!state.hold_write) Hold(state, name);
   const auto failure = state.failures.find(name);
   return failure == state.failures.end() ? 0 : failure->second;
 }
@@ -107,6 +117,15 @@ void FileCallLog::HoldFsync(const std::string& suffix) {
   const std::shared_ptr<State> state = Active();
   absl::MutexLock lock(&state->mutex);
   state->hold = suffix;
+  state->hold_write.reset();
+  state->held = state->released = false;
+}
+
+void FileCallLog::HoldWrite(const std::string& suffix, size_t bytes) {
+  const std::shared_ptr<State> state = Active();
+  absl::MutexLock lock(&state->mutex);
+  state->hold = suffix;
+  state->hold_write = bytes;
   state->held = state->released = false;
 }
 
@@ -131,7 +150,10 @@ ssize_t write(int descriptor, const void* data, size_t size) {
   static const auto next = zerofleet::Next<ssize_t (*)(int, const void*, size_t)>("write");
   if (const auto state = zerofleet::Active(); state != nullptr) {
     const std::optional<std::string> name = zerofleet::NameOf(*state, descriptor);
-    if (name) zerofleet::Record(*state, "write " + *name);
+    if (name) {
+      zerofleet::Record(*state, "write " + *name);
+      zerofleet::BeforeWrite(*state, *name, size);
+    }
   }
   return next(descriptor, data, size);
 }

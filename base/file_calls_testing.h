@@ -3,6 +3,7 @@
 #ifndef ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
 #define ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ class FileCallLog {
   void HoldFsync(const std::string& suffix);
   void WaitUntilHeld();
   void ReleaseFsync();
+  // The same of the write of at least `bytes` to such a file, for ReleaseWrite.
+  void HoldWrite(const std::string& suffix, size_t bytes);
+  void ReleaseWrite() { ReleaseFsync(); }
 };
 
 }  // namespace zerofleet

@@ -138,7 +138,7 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
       {"reduce.every", c.reduce().every(), {"micro_batch", "step"}, {}},
       {"offload.optimizer", c.offload().optimizer(), {"none", "cpu", "nvme"}, {}},
       {"offload.parameters", c.offload().parameters(), {"none", "cpu"}, {}},
-      {"checkpoint.snapshot", c.checkpoint().snapshot(), {"auto", "memory"}, {"stream"}, kNotSupported},
+      {"checkpoint.snapshot", c.checkpoint().snapshot(), {"auto", "memory", "stream"}, {}},
       {"optimizer.name", c.optimizer().name(), optim::OptimizerNames(), {}},
       {"schedule.decay", c.schedule().decay(), {"cosine", "linear", "constant"}, {}},
       {"on_divergence", c.on_divergence(), {"stop", "rollback"}, {}},
@@ -329,6 +329,14 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
     return draft.Error("restart.spares",
                        absl::StrCat("must be 0 where restart.max_per_rank is 0 and the first loss ends ",
                                     "the run, got ", config.restart().spares()));
+  }
+  if (config.checkpoint().snapshot() == "stream") {
+    const v1::OffloadConfig& offload = config.offload();
+    if (offload.optimizer() == "nvme" || (offload.fraction() > 0 && offload.fraction() < 1)) {
+      return draft.Error("checkpoint.snapshot",
+                         "stream reads states that are in one memory: it needs offload.optimizer none or cpu, and "
+                         "offload.fraction 0 or 1; use auto or memory");
+    }
   }
   if (config.checkpoint().replicate() > 0 && config.checkpoint().snapshot_every_steps() == 0) {
     return draft.Error("checkpoint.replicate", absl::StrCat("needs checkpoint.snapshot_every_steps, which is 0; got ",

@@ -98,7 +98,9 @@ constexpr KeyText kKeyTexts[] = {
     {"checkpoint.keep", "Committed checkpoints to keep."},
     {"checkpoint.replicate", "1: another rank, on another node if possible, keeps copies of each rank's snapshots."},
     {"checkpoint.snapshot_every_steps", "Steps between snapshots in host memory; 0: none."},
-    {"checkpoint.snapshot", "memory: a save is written from a copy of the states in host memory."},
+    {"checkpoint.snapshot",
+     "What a save is written from: memory, a copy of the states; stream, the states themselves, for which the next "
+     "update waits."},
     {"device", "Where to compute."},
     {"collectives", "What carries the collectives."},
     {"restart", "Forming the fleet and losing workers."},

@@ -193,7 +193,10 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "--set: offload.speculative: must be false with offload.delayed_update.after_steps 40: a late update knows its "
        "norm"},
       {{"offload.speculative=1"}, "--set: offload.speculative: must be true or false, got \"1\""},
-      {{"checkpoint.snapshot=stream"}, "--set: checkpoint.snapshot: stream is not supported; use auto or memory"},
+      {{"checkpoint.snapshot=disk"}, "--set: checkpoint.snapshot: must be auto, memory or stream, got \"disk\""},
+      {{"checkpoint.snapshot=stream", "offload.optimizer=cpu", "offload.fraction=0.5"},
+       "--set: checkpoint.snapshot: stream reads states that are in one memory: it needs offload.optimizer none or "
+       "cpu, and offload.fraction 0 or 1; use auto or memory"},
       {{"memory.device_limit=4GB"}, "--set: memory.device_limit: must be a size such as 4GiB or 512MiB, got \"4GB\""},
       {{"precision=bf61"}, "--set: precision: must be bf16, fp16 or fp32, got \"bf61\"; did you mean bf16?"},
       {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw or sgd, got \"adam\"; did you mean adamw?"},

@@ -26,6 +26,13 @@ int64_t ProcessBytes(const memory::MemoryPlan& plan) {
   return plan.Bytes(memory::Space::kDevice) + plan.Bytes(memory::Space::kHost) + kCpuOutsideBytes;
 }
 
+std::string SavesText(const trainer::SaveChoice& saves) {
+  const std::string stream = saves.stream_bytes > 0 ? HumanBytes(saves.stream_bytes) : "none";
+  return absl::StrCat("Saves (checkpoint.snapshot): memory reserves ", HumanBytes(saves.memory_bytes),
+                      " of host memory for a copy of the states, stream ", stream, "; here it is ", saves.word(),
+                      saves.reason.empty() ? "" : absl::StrCat(", auto: ", saves.reason));
+}
+
 }  // namespace
 
 absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
@@ -35,7 +42,8 @@ absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
   rank.device = device->memory();
   const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
                                                         static_cast<int>(config.parallel().tensor()));
-  ZF_ASSIGN_OR_RETURN(rank.plan, trainer::PlanRankMemory(config, mesh, *device));
+  ZF_ASSIGN_OR_RETURN(rank.saves, trainer::PlanRankSaves(config, mesh, *device));
+  rank.plan = rank.saves.plan;
   if (mesh.tensor().size() > 1) {
     ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule, trainer::PlanRankSchedule(config, mesh));
     rank.tensor_bytes = zero::BytesSent(schedule, parallel::kTensorGroup, mesh.tensor().size());
@@ -95,7 +103,8 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
       states / parameters,
       UnsplitBytesPerParameter(config.precision(), **optim::FindOptimizer(config.optimizer().name())));
   return absl::StrCat(WrapText(title, terminal.columns()), "\n", rows.Render(2, terminal), "\nBy category\n",
-                      sums.Render(2, terminal), "\n", WrapText(per_parameter, terminal.columns()), "\n\n",
+                      sums.Render(2, terminal), "\n", WrapText(per_parameter, terminal.columns()), "\n",
+                      WrapText(SavesText(rank.saves), terminal.columns()), "\n\n",
                       CheckpointingText(rank.checkpointing, terminal), tensor, driver);
 }
 
@@ -124,6 +133,10 @@ nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory
   if (config.parallel().tensor() > 1) {
     document["tensor"] = {{"ranks", config.parallel().tensor()}, {"sent_bytes_per_step", rank.tensor_bytes}};
   }
+  document["saves"] = {{"snapshot", rank.saves.word()},
+                       {"memory_bytes", rank.saves.memory_bytes},
+                       {"stream_bytes", rank.saves.stream_bytes}};
+  if (!rank.saves.reason.empty()) document["saves"]["reason"] = rank.saves.reason;
   document["checkpointing"] = CheckpointingJson(rank.checkpointing);
   if (!rank.device) document["process_bytes"] = ProcessBytes(plan);
   if (rank.device) {

@@ -12,12 +12,14 @@
 #include "nlohmann/json.hpp"
 #include "worker/device/device.h"
 #include "worker/memory/arena.h"
+#include "worker/trainer/save_choice.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::cli {
 
 struct RankMemory {
   memory::MemoryPlan plan;
+  trainer::SaveChoice saves;  // of that plan
   // Of a GPU that is set up, before the plan's rows are reserved: context, libraries and workspaces take memory in
   // addition to the rows.
   std::optional<device::DeviceMemory> device;
@@ -28,7 +30,8 @@ struct RankMemory {
 // Of rank 0, as `zerofleet train` would run it on this machine. The other ranks' differ by less than the padding.
 absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config);
 
-// Rows in bytes, a sum per space and category, the bytes of model states per parameter, and the kinds of checkpointing.
+// Rows in bytes, a sum per space and category, the bytes of model states per parameter, what either kind of save needs,
+// and the kinds of checkpointing.
 std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, double parameters,
                            const Terminal& terminal = {});
 nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank);

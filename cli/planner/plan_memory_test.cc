@@ -115,6 +115,23 @@ TEST(PlanMemory, TellsEveryRowAndSum) {
   EXPECT_THAT(text, HasSubstr("Memory of rank 0 of 2, stage 2, bf16"));
 }
 
+TEST(PlanMemory, TellsWhatEitherKindOfSaveNeeds) {
+  v1::Config config = ConfigOf(2, 2);
+  const RankMemory copied = PlanRankZero(config).value();
+  config.mutable_checkpoint()->set_every_steps(0);
+  const RankMemory streamed = PlanRankZero(config).value();
+  const int64_t copy = copied.plan.Bytes(memory::Space::kHost) - streamed.plan.Bytes(memory::Space::kHost);
+  for (const RankMemory* rank : {&copied, &streamed}) {
+    const nlohmann::ordered_json saves = MemoryPlanJson(config, *rank)["saves"];
+    EXPECT_EQ(saves["memory_bytes"], copy);
+    EXPECT_EQ(saves["stream_bytes"], 0);
+  }
+  EXPECT_EQ(MemoryPlanJson(config, copied)["saves"]["snapshot"], "memory");
+  EXPECT_EQ(MemoryPlanJson(config, streamed)["saves"]["snapshot"], "stream");
+  EXPECT_THAT(MemoryPlanText(config, streamed, 1e6),
+              HasSubstr("here it is stream, auto: no update follows the save at"));
+}
+
 TEST(PlanMemory, AddsWhatAGpuHasInUseAlready) {
   const v1::Config config = ConfigOf(0, 1);
   RankMemory rank = PlanRankZero(config).value();

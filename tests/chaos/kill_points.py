@@ -52,7 +52,13 @@ ONCE = {"worker/finished", "worker/first-step", "worker/last-save-committed", "w
 BEFORE_THE_FLEET = {"worker/hello", "worker/welcome", "worker/endpoint-made", "worker/ready-told"}
 FORM_FAILED = 4
 
-Trial = collections.namedtuple("Trial", "point passing loss")  # loss: the role that is killed before, or ""
+# Saves that are written from the live states: these points are passed in no others, and a file's are tried in both kinds.
+STREAM_ALONE = ("stream/", "save/gate")
+STREAM_TOO = ("shard/", "save/before-report", "save/reported")
+PIECES = 14  # of a rank's file, the end included
+
+# loss: the role that is killed before, or ""; snapshot: checkpoint.snapshot
+Trial = collections.namedtuple("Trial", "point passing loss snapshot", defaults=("memory",))
 
 
 def points():
@@ -69,6 +75,11 @@ def trials():
     """One for each point, and another in a recovery for those that are passed in one again."""
     listed = []
     for point in points():
+        if point.startswith(STREAM_ALONE + STREAM_TOO):
+            passings = PIECES if point == "stream/piece" else 3 if point == "shard/between-vectors" else 1
+            listed += [Trial(point, passing, "", "stream") for passing in range(1, passings + 1)]
+            if point.startswith(STREAM_ALONE):
+                continue
         if point in AFTER_A_WORKER:
             listed.append(Trial(point, 1, "worker"))
         elif point in AFTER_THE_COORDINATOR:
@@ -81,7 +92,8 @@ def trials():
 
 
 def named(trial):
-    return f"{trial.point}:{trial.passing}" + (f" after the loss of a {trial.loss}" if trial.loss else "")
+    streamed = ", streamed" if trial.snapshot == "stream" else ""
+    return f"{trial.point}:{trial.passing}{streamed}" + (f" after the loss of a {trial.loss}" if trial.loss else "")
 
 
 class Killed(chaos.Chaos):
@@ -94,7 +106,7 @@ class Killed(chaos.Chaos):
 
     def run(self):
         config = self.config(self.checkpoints, STEPS)
-        config["checkpoint"]["keep"] = 2
+        config["checkpoint"].update(keep=2, snapshot=self.trial.snapshot)
         config["restart"].update(spares=0, max_per_rank=5, window_steps=0)
         (self.folder / "run.yaml").write_text(json.dumps(config))
         wanted = f"{self.trial.point}:{self.trial.passing}"
@@ -170,9 +182,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1, help="of each trial")
     parser.add_argument("--only", action="append", help="trials whose point has this in its name")
+    parser.add_argument("--streamed", action="store_true", help="trials whose saves are written from the live states alone")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     chosen = [each for each in trials() if not options.only or any(text in each.point for text in options.only)]
+    chosen = [each for each in chosen if not options.streamed or each.snapshot == "stream"]
     if options.list:
         print("\n".join(map(named, chosen)))
         return

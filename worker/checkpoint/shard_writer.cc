@@ -15,8 +15,6 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-using Vectors = std::vector<std::span<const float>>;
-
 // A file, the digest of what went into it, and its length.
 struct HashedFile {
   std::unique_ptr<DurableFile> file;
@@ -36,23 +34,38 @@ struct HashedFile {
   }
 };
 
-void CheckRangesFit(const std::vector<coordinator::PlacedRange>& ranges, const Vectors& vectors) {
+int64_t ElementsOf(const std::vector<coordinator::PlacedRange>& ranges) {
   int64_t elements = 0;
   for (const coordinator::PlacedRange& range : ranges) {
     ZF_CHECK(range.elements() > 0);
     ZF_CHECK(range.offset == elements);
     elements += range.elements();
   }
-  for (std::span<const float> vector : vectors) ZF_CHECK(static_cast<int64_t>(vector.size()) == elements);
+  return elements;
 }
 
-absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const optim::OptimizerRow& optimizer, const Vectors& vectors) {
-  const std::string header = EncodeSafetensorsHeader(ShardTensors(optimizer, static_cast<int64_t>(vectors[0].size())));
-  ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(std::span(header))));
-  for (std::span<const float> vector : vectors) {
-    ZF_KILL_POINT("shard/between-vectors");
-    ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(vector)));
+absl::Status WriteVector(HashedFile& out, int64_t bytes, const ShardPieces& pieces) {
+  for (int64_t left = bytes; left > 0;) {
+    ZF_ASSIGN_OR_RETURN(const std::span<const std::byte> piece, pieces());
+    const auto size = static_cast<int64_t>(piece.size());
+    ZF_CHECK(size > 0);
+    ZF_CHECK(size <= left);
+    ZF_RETURN_IF_ERROR(out.Write(piece));
+    left -= size;
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const optim::OptimizerRow& optimizer, int64_t elements,
+                                        const ShardPieces& pieces) {
+  const std::string header = EncodeSafetensorsHeader(ShardTensors(optimizer, elements));
+  ZF_RETURN_IF_ERROR(out.Write(std::as_bytes(std::span(header))));
+  for (const optim::OptimizerVector& vector : optimizer.vectors) {
+    ZF_KILL_POINT("shard/between-vectors");
+    ZF_RETURN_IF_ERROR(WriteVector(out, elements * device::DTypeBytes(vector.dtype), pieces));
+  }
+  ZF_ASSIGN_OR_RETURN(const std::span<const std::byte> rest, pieces());
+  ZF_CHECK(rest.empty());
   ZF_KILL_POINT("shard/before-fsync");
   ZF_RETURN_IF_ERROR(out.file->Sync());
   ZF_KILL_POINT("shard/synced");
@@ -66,10 +79,8 @@ absl::StatusOr<v1::ShardFile> WriteFile(HashedFile& out, const optim::OptimizerR
 
 absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
                                          const std::vector<coordinator::PlacedRange>& stored_ranges,
-                                         const optim::OptimizerRow& optimizer,
-                                         const std::vector<std::span<const float>>& vectors) {
-  ZF_CHECK(vectors.size() == optimizer.vectors.size());
-  CheckRangesFit(stored_ranges, vectors);
+                                         const optim::OptimizerRow& optimizer, const ShardPieces& pieces) {
+  const int64_t elements = ElementsOf(stored_ranges);
   ZF_KILL_POINT("shard/before-directory");
   absl::Status made = CreateDirectory(partial_dir);  // by whichever rank comes first
   if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
@@ -78,7 +89,7 @@ absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int ran
   ZF_KILL_POINT("shard/before-create");
   ZF_ASSIGN_OR_RETURN(out.file, DurableFile::Create(path));
   ZF_KILL_POINT("shard/created");
-  absl::StatusOr<v1::ShardFile> entry = WriteFile(out, optimizer, vectors);
+  absl::StatusOr<v1::ShardFile> entry = WriteFile(out, optimizer, elements, pieces);
   absl::Status written = entry.status();
   if (written.ok()) written = SyncDirectory(partial_dir);
   if (!written.ok()) {
@@ -91,6 +102,19 @@ absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int ran
   entry->set_rank(rank);
   SetStoredRanges(stored_ranges, &*entry);
   return entry;
+}
+
+absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
+                                         const std::vector<coordinator::PlacedRange>& stored_ranges,
+                                         const optim::OptimizerRow& optimizer,
+                                         const std::vector<std::span<const float>>& vectors) {
+  ZF_CHECK(vectors.size() == optimizer.vectors.size());
+  const auto elements = static_cast<size_t>(ElementsOf(stored_ranges));
+  for (std::span<const float> vector : vectors) ZF_CHECK(vector.size() == elements);
+  size_t next = 0;
+  return WriteShard(partial_dir, rank, stored_ranges, optimizer, [&]() -> absl::StatusOr<std::span<const std::byte>> {
+    return next < vectors.size() ? std::as_bytes(vectors[next++]) : std::span<const std::byte>();
+  });
 }
 
 }  // namespace zerofleet::checkpoint

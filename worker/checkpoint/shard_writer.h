@@ -2,6 +2,8 @@
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_SHARD_WRITER_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_SHARD_WRITER_H_
 
+#include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,13 +15,21 @@
 
 namespace zerofleet::checkpoint {
 
+// The next bytes of a rank's vectors, which come one vector after another in the order of the optimizer's table: a
+// piece of any size, within one vector; empty behind the last. A piece has been hashed and written when the next one is
+// asked for, the empty one included.
+using ShardPieces = std::function<absl::StatusOr<std::span<const std::byte>>()>;
+
 // Writes rank `rank`'s file into `partial_dir` (PartialDirectory; made if missing, its parent must exist) and returns
-// its manifest entry once the bytes are durable. `stored_ranges` (PartitionMap::StoredRanges) say which elements the
-// vectors hold, in the order of `optimizer`'s table; each vector has exactly theirs. The data are hashed as they are
-// written and not copied.
+// its manifest entry once the bytes are durable. `stored_ranges` (PartitionMap::StoredRanges) say which elements each
+// of the vectors holds. The data are hashed as they are written and not copied.
 //
-// The file is created exclusively: AlreadyExists if it is there, whoever wrote it. On any other error the file is
-// removed and nothing is to be committed: a failed fsync is not retried.
+// The file is created exclusively: AlreadyExists if it is there, whoever wrote it. On any other error, one of `pieces`
+// among them, the file is removed and nothing is to be committed: a failed fsync is not retried.
+absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
+                                         const std::vector<coordinator::PlacedRange>& stored_ranges,
+                                         const optim::OptimizerRow& optimizer, const ShardPieces& pieces);
+// Of vectors that lie in memory, whole.
 absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
                                          const std::vector<coordinator::PlacedRange>& stored_ranges,
                                          const optim::OptimizerRow& optimizer,

@@ -18,9 +18,9 @@ void SetFailure(const absl::Status& status, v1::ShardWritten& outcome) {
 
 }  // namespace
 
-Checkpointer::Checkpointer(int rank, const zero::ZeroLayout& layout, const zero::TrainingState& state,
-                           device::Device& device, device::Stream& stream, memory::Arena& host_arena,
-                           Snapshot& snapshot, const Clock& clock)
+Checkpointer::Checkpointer(int rank, const zero::ZeroLayout& layout, zero::TrainingState& state, device::Device& device,
+                           device::Stream& stream, memory::Arena& host_arena, Snapshot& snapshot, const Clock& clock,
+                           std::optional<LiveStates> live)
     : rank_(rank),
       layout_(layout),
       state_(state),
@@ -28,9 +28,12 @@ Checkpointer::Checkpointer(int rank, const zero::ZeroLayout& layout, const zero:
       stream_(stream),
       host_arena_(host_arena),
       snapshot_(snapshot),
-      clock_(clock) {}
+      clock_(clock),
+      live_(std::move(live)) {}
 
+// What is written from states that are given up would be of no view.
 Checkpointer::~Checkpointer() {
+  stopping_ = true;
   if (writer_.joinable()) writer_.join();
 }
 
@@ -49,6 +52,22 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
       return clock_.MonotonicSeconds() - start;
     }
   }
+  if (live_) {
+    if (live_->copies != nullptr) live_->copies->Wait(*stream_.Record());
+    pieces_.emplace(state_, device_, live_->copies.get(), live_->staging, stopping_);
+    ZF_KILL_POINT("save/gate-closed");
+  } else {
+    ZF_RETURN_IF_ERROR(TakeSnapshot(manifest));
+  }
+  double stall = clock_.MonotonicSeconds() - start;
+  outcome.set_stall_seconds(stall);
+  writer_ = std::thread([this, partial_dir, outcome = std::move(outcome), written = std::move(written)]() mutable {
+    Write(partial_dir, std::move(outcome), written);
+  });
+  return stall;
+}
+
+absl::Status Checkpointer::TakeSnapshot(const v1::CheckpointManifest& manifest) {
   ZF_KILL_POINT("save/before-snapshot");
   snapshot_.Clear();
   v1::ReplicaHeader header;
@@ -58,25 +77,31 @@ absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const 
   header.set_bytes(filled);
   snapshot_.Hold(std::move(header));
   ZF_KILL_POINT("save/snapshot-taken");
-  double stall = clock_.MonotonicSeconds() - start;
-  outcome.set_stall_seconds(stall);
-  writer_ = std::thread([this, partial_dir, outcome = std::move(outcome), written = std::move(written)]() mutable {
-    Write(partial_dir, std::move(outcome), written);
-  });
-  return stall;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::ShardFile> Checkpointer::WriteFile(const std::string& partial_dir) {
+  const std::vector<coordinator::PlacedRange> ranges = layout_.partition().StoredRanges(layout_.options().rank);
+  if (live_) {
+    return checkpoint::WriteShard(partial_dir, rank_, ranges, layout_.optimizer(), [this] { return pieces_->Next(); });
+  }
+  snapshot_.Seal(snapshot_.Digest());
+  return checkpoint::WriteShard(partial_dir, rank_, ranges, layout_.optimizer(),
+                                snapshot_.Vectors(static_cast<int>(state_.vector_count())));
 }
 
 void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcome,
                          const std::function<void(v1::ShardWritten)>& written) {
   double start = clock_.MonotonicSeconds();
-  snapshot_.Seal(snapshot_.Digest());
-  absl::StatusOr<v1::ShardFile> file =
-      checkpoint::WriteShard(partial_dir, rank_, layout_.partition().StoredRanges(layout_.options().rank),
-                             layout_.optimizer(), snapshot_.Vectors(static_cast<int>(state_.vector_count())));
+  absl::StatusOr<v1::ShardFile> file = WriteFile(partial_dir);
+  if (live_) {
+    outcome.set_stall_seconds(outcome.stall_seconds() + pieces_->End());
+    ZF_KILL_POINT("save/gate-open");
+  }
   outcome.set_ok(file.ok());
   outcome.set_write_seconds(clock_.MonotonicSeconds() - start);
   if (file.ok()) {
-    snapshot_.SetFile(*file);
+    if (!live_) snapshot_.SetFile(*file);
     *outcome.mutable_file() = *std::move(file);
   } else {
     SetFailure(file.status(), outcome);

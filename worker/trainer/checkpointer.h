@@ -1,16 +1,23 @@
-// Saving without delaying steps: a snapshot of the owned state in memory (snapshot.h), written in the background during
-// the next steps.
+// Saving in the background, while the next steps run: from a snapshot of the owned state in memory (snapshot.h), or
+// from the states themselves (state_pieces.h). Both write the same bytes.
 //
-// The step waits only while the snapshot is copied (K bytes per owned parameter, 12 with AdamW), and for an earlier
-// write that is still in progress. The first save also reserves the snapshot's memory: on a GPU's host it is pinned,
-// which takes seconds for tens of GB, and which a run that never saves does without. The snapshot belongs to one step
-// from copy to fsync, so a file never mixes two steps, and it holds that step until the next save: the run may return
-// to it without reading the file.
+// From a snapshot the step waits only while that is copied (K bytes per owned parameter, 12 with AdamW), and for an
+// earlier write that is still in progress. The first save also reserves the snapshot's memory: on a GPU's host it is
+// pinned, which takes seconds for tens of GB, and which a run that never saves does without. The snapshot belongs to
+// one step from copy to fsync, so a file never mixes two steps, and it holds that step until the next save: the run may
+// return to it without reading the file.
+//
+// From the states nothing is copied, and the next update waits for what is not written yet, but for no fsync.
 #ifndef ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
 #define ZEROFLEET_WORKER_TRAINER_CHECKPOINTER_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -19,41 +26,56 @@
 #include "worker/device/device.h"
 #include "worker/memory/arena.h"
 #include "worker/trainer/snapshot.h"
+#include "worker/trainer/state_pieces.h"
 #include "worker/zero/layout.h"
 #include "worker/zero/training_state.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
 namespace zerofleet::trainer {
 
+// To write from the states: null and nothing where the host reads them, else as for StatePieces.
+struct LiveStates {
+  std::unique_ptr<device::Stream> copies;
+  std::span<std::byte> staging;
+};
+
 class Checkpointer {
  public:
-  // `snapshot` is in the view of `host_arena`.
-  Checkpointer(int rank, const zero::ZeroLayout& layout, const zero::TrainingState& state, device::Device& device,
-               device::Stream& stream, memory::Arena& host_arena, Snapshot& snapshot, const Clock& clock);
-  ~Checkpointer();  // waits for the write in progress
+  // `snapshot` is in the view of `host_arena`; it is not used with `live`.
+  Checkpointer(int rank, const zero::ZeroLayout& layout, zero::TrainingState& state, device::Device& device,
+               device::Stream& stream, memory::Arena& host_arena, Snapshot& snapshot, const Clock& clock,
+               std::optional<LiveStates> live = std::nullopt);
+  ~Checkpointer();  // waits for the write in progress, or from the states for its end, which comes at once
 
   // Whether the next save reserves memory first. A GPU's driver may wait for the device to be idle then, so no
   // collective should be in flight.
-  bool MustReserve() const { return !snapshot_.reserved(); }
+  bool MustReserve() const { return !live_ && !snapshot_.reserved(); }
 
-  // Snapshots now and writes this rank's file into `partial_dir` in the background; `written` is called with the
-  // outcome from the writing thread, or from this one if the snapshot's memory could not be reserved, which is a
-  // failure of this save like a failed write. Returns the seconds for which the caller was blocked.
+  // Writes this rank's file into `partial_dir` in the background, from a snapshot that is taken now, or from the
+  // states; `written` is called with the outcome from the writing thread, or from this one if the snapshot's memory
+  // could not be reserved, which is a failure of this save like a failed write. Returns the seconds for which the
+  // caller was blocked; the outcome has those for which the update was, too.
   absl::StatusOr<double> Save(const std::string& partial_dir, const v1::CheckpointManifest& manifest,
                               std::function<void(v1::ShardWritten)> written);
 
  private:
+  // Copies what `manifest` describes; ResourceExhausted if there is no memory for it.
+  absl::Status TakeSnapshot(const v1::CheckpointManifest& manifest);
   void Write(const std::string& partial_dir, v1::ShardWritten outcome,
              const std::function<void(v1::ShardWritten)>& written);
+  absl::StatusOr<v1::ShardFile> WriteFile(const std::string& partial_dir);
 
   const int rank_;  // of the view
   const zero::ZeroLayout& layout_;
-  const zero::TrainingState& state_;
+  zero::TrainingState& state_;
   device::Device& device_;
   device::Stream& stream_;
   memory::Arena& host_arena_;
   Snapshot& snapshot_;
   const Clock& clock_;
+  const std::optional<LiveStates> live_;
+  std::atomic<bool> stopping_ = false;
+  std::optional<StatePieces> pieces_;  // of the write in progress
   std::thread writer_;
 };
 

@@ -2,9 +2,13 @@
 // and the snapshot that a checkpoint is written from. See worker/zero/deferred_streams_test.cc.
 #include <unistd.h>
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "gtest/gtest.h"
@@ -77,8 +81,8 @@ TEST_F(DeferredCopies, TokensAreStagedUntilTheyAreCopied) {
   }
 }
 
-// Trains a step, saves, and continues training while the file is written.
-std::string SavedDigest(const zero::FleetSetup& setup, const std::string& step_dir) {
+// Trains a step, saves, and continues training while the file is written: from a snapshot, or from the states.
+std::string SavedDigest(const zero::FleetSetup& setup, const std::string& step_dir, bool streams = false) {
   std::string digest;
   zero::RunFleet(setup, [&](zero::TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
@@ -86,18 +90,25 @@ std::string SavedDigest(const zero::FleetSetup& setup, const std::string& step_d
     {
       Snapshot snapshot(zero::kSnapshotRow);
       snapshot.EnterView(zero::TrainingState::StoredBytes(rank.layout()), rank.host_arena());
+      constexpr int64_t kStagingBytes = 2 * 1024;
+      const std::unique_ptr<device::Reservation> staging = *rank.device().ReserveHost(kStagingBytes);
+      std::optional<LiveStates> live;
+      if (streams) live = LiveStates{*rank.device().CreateStream(), {staging->data(), kStagingBytes}};
       Checkpointer checkpointer(0, rank.layout(), rank.engine().state(), rank.device(), rank.stream(),
-                                rank.host_arena(), snapshot, Clock::Real());
+                                rank.host_arena(), snapshot, Clock::Real(), std::move(live));
       v1::CheckpointManifest manifest;
       manifest.set_step(1);
+      absl::Notification written;
       ZF_CHECK(checkpointer
                    .Save(step_dir, manifest,
                          [&](const v1::ShardWritten& outcome) {
                            ZF_CHECK(outcome.ok());
                            digest = outcome.file().SerializeAsString();
+                           written.Notify();
                          })
                    .ok());
       rank.Step(2);
+      written.WaitForNotification();
     }
   });
   return digest;
@@ -111,6 +122,8 @@ TEST_F(DeferredCopies, ACheckpointIsOfItsStep) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     device::cuda::emulation::ScheduleBySeed(seed);
     EXPECT_EQ(SavedDigest(setup, JoinPath(directory_, "seed-" + std::to_string(seed))), expected) << "seed " << seed;
+    const std::string streamed = JoinPath(directory_, "streamed-seed-" + std::to_string(seed));
+    EXPECT_EQ(SavedDigest(setup, streamed, /*streams=*/true), expected) << "streamed, seed " << seed;
     device::cuda::emulation::ScheduleEagerly();
   }
 }

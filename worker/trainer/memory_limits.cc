@@ -52,6 +52,7 @@ std::vector<std::string> LessOnTheDevice(const v1::Config& config) {
 std::vector<std::string> LessOnTheHost(const v1::Config& config) {
   std::vector<std::string> settings;
   if (config.checkpoint().snapshot_every_steps() > 0) settings.emplace_back("checkpoint.snapshot_every_steps: 0");
+  if (config.checkpoint().snapshot() == "memory") settings.emplace_back("checkpoint.snapshot: stream");
   if (config.offload().speculative()) settings.emplace_back("offload.speculative: false");
   if (config.offload().parameters() == "cpu") settings.emplace_back("offload.parameters: none");
   if (config.offload().optimizer() == "cpu") {

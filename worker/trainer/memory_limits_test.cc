@@ -51,9 +51,11 @@ TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
   config.mutable_memory()->set_host_limit("1.5KiB");
   config.mutable_offload()->set_optimizer("cpu");
   config.mutable_activation()->set_offload("cpu");
+  config.mutable_checkpoint()->set_snapshot("memory");
   EXPECT_EQ(CheckMemoryLimits(config, SmallPlan()).message(),
             "memory.host_limit: a worker needs 2.0 KiB of host memory (largest: snapshot, 2.0 KiB), 512 B more than "
-            "1.5KiB; raise it, or use offload.optimizer: nvme with offload.dir, or offload.optimizer: none, or "
+            "1.5KiB; raise it, or use checkpoint.snapshot: stream, or offload.optimizer: nvme with offload.dir, or "
+            "offload.optimizer: none, or "
             "activation.offload: none, or more parallel.workers");
 }
 

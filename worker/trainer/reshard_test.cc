@@ -99,7 +99,7 @@ class ReshardTest : public testing::Test {
     const std::string partial = checkpoint::PartialDirectory(path, manifest.generation());
     std::vector<v1::ShardFile> files(static_cast<size_t>(ranks));
     zero::RunFleet(setup, [&](zero::TestRank& rank) {
-      const zero::TrainingState& state = rank.engine().state();
+      zero::TrainingState& state = rank.engine().state();
       ForEachElement(state, state.RangesToStore(),
                      [](float& value, size_t vector, int64_t flat) { value = StateValue(vector, flat); });
       Snapshot snapshot(zero::kSnapshotRow);

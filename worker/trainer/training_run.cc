@@ -66,6 +66,11 @@ absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Devic
 
 absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
                                                   device::Device& device) {
+  ZF_ASSIGN_OR_RETURN(SaveChoice saves, PlanRankSaves(config, mesh, device));
+  return std::move(saves.plan);
+}
+
+absl::StatusOr<SaveChoice> PlanRankSaves(const v1::Config& config, const parallel::Mesh& mesh, device::Device& device) {
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model(), PartOf(mesh)));
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
@@ -74,7 +79,7 @@ absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, cons
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model,
                       model::Model::Create(config.model(), layout.options().dtype, device, sequences, context,
                                            checkpointing, SharingOf(config)));
-  return zero::PlanMemory(*model, layout, sequences * context);
+  return ChooseSaves(config, *model, layout, device);
 }
 
 absl::StatusOr<std::vector<zero::ScheduledCollective>> PlanRankSchedule(const v1::Config& config,

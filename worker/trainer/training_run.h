@@ -22,6 +22,7 @@
 #include "worker/model/spec.h"
 #include "worker/trainer/data_feed.h"
 #include "worker/trainer/metrics_sink.h"
+#include "worker/trainer/save_choice.h"
 #include "worker/trainer/snapshot.h"
 #include "worker/trainer/snapshot_store.h"
 #include "worker/trainer/view_parts.h"
@@ -43,6 +44,8 @@ struct ViewDigests {
 // scratch memory grows with them.
 absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
                                                   device::Device& device);
+// The same, and what that rank's saves are written from.
+absl::StatusOr<SaveChoice> PlanRankSaves(const v1::Config& config, const parallel::Mesh& mesh, device::Device& device);
 
 // Every collective that a rank at this place posts in a step without checks (integrity).
 absl::StatusOr<std::vector<zero::ScheduledCollective>> PlanRankSchedule(const v1::Config& config,

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "worker/optim/optimizer.h"
 #include "worker/trainer/memory_limits.h"
+#include "worker/trainer/save_choice.h"
 #include "worker/zero/memory_plan.h"
 
 namespace zerofleet::trainer {
@@ -19,6 +20,14 @@ absl::Status CheckShares(const v1::BatchConfig& batch, const parallel::Group& da
   return absl::FailedPreconditionError(
       absl::StrCat("batch.global_sequences: ", batch.global_sequences(), " cannot be shared equally by ", data.size(),
                    " ranks in micro-batches of ", batch.micro_sequences(), " sequences"));
+}
+
+absl::StatusOr<LiveStates> ReadLive(zero::SaveFrom from, const zero::ZeroLayout& layout, device::Device& device,
+                                    memory::Arena& host_arena) {
+  if (from == zero::SaveFrom::kStates) return LiveStates{};
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Stream> copies, device.CreateStream());
+  return LiveStates{std::move(copies),
+                    {host_arena.Take(zero::kStagingRow), 2 * static_cast<size_t>(zero::StagingBytes(layout))}};
 }
 
 }  // namespace
@@ -81,8 +90,8 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
   ZF_ASSIGN_OR_RETURN(model::ModelSpec part, model::ModelSpec::Create(run.config.model(), PartOf(mesh)));
   std::unique_ptr<ViewParts> parts(new ViewParts(run, mesh, std::move(part), std::move(groups)));
   ZF_ASSIGN_OR_RETURN(parts->stream, run.device.CreateStream());
-  const int64_t tokens = run.config.batch().micro_sequences() * run.config.model().context();
-  const memory::MemoryPlan plan = zero::PlanMemory(run.model, parts->layout, tokens);
+  const SaveChoice saves = ChooseSaves(run.config, run.model, parts->layout, run.device);
+  const memory::MemoryPlan& plan = saves.plan;
   ZF_RETURN_IF_ERROR(CheckMemoryLimits(run.config, plan));
   ZF_ASSIGN_OR_RETURN(parts->device_arena, memory::Arena::Create(plan, memory::Space::kDevice, run.device));
   ZF_ASSIGN_OR_RETURN(parts->host_arena, memory::Arena::Create(plan, memory::Space::kHost, run.device));
@@ -97,9 +106,16 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
                         mesh.tensor().size() > 1 ? &parts->groups.Of(parallel::kTensorGroup) : nullptr,
                         parts->scratch.get()},
       run.config.optimizer());
-  run.saved.EnterView(zero::TrainingState::StoredBytes(parts->layout), *parts->host_arena);
-  parts->checkpointer = std::make_unique<Checkpointer>(mesh.rank(), parts->layout, parts->engine->state(), run.device,
-                                                       *parts->stream, *parts->host_arena, run.saved, run.clock);
+  std::optional<LiveStates> live;
+  if (saves.from == zero::SaveFrom::kSnapshot) {
+    run.saved.EnterView(zero::TrainingState::StoredBytes(parts->layout), *parts->host_arena);
+  } else {
+    run.saved.Release();
+    ZF_ASSIGN_OR_RETURN(live, ReadLive(saves.from, parts->layout, run.device, *parts->host_arena));
+  }
+  parts->checkpointer =
+      std::make_unique<Checkpointer>(mesh.rank(), parts->layout, parts->engine->state(), run.device, *parts->stream,
+                                     *parts->host_arena, run.saved, run.clock, std::move(live));
   return parts;
 }
 

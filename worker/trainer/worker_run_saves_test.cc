@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/shard_format.h"
 #include "worker/model/spec.h"
 #include "worker/trainer/worker_run_testing.h"
 
@@ -35,9 +36,12 @@ std::vector<v1::SaveFailedEvent> FailedSaves(const std::vector<v1::Event>& event
 
 // An fsync that takes three heartbeat timeouts: the ranks train on up to their next save, their heartbeats continue,
 // and nobody is lost.
-TEST_F(WorkerRunTest, ASlowDiskHoldsUpNeitherStepsNorHeartbeats) {
+class SlowDisk : public WorkerRunTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(SlowDisk, HoldsUpNeitherStepsNorHeartbeats) {
   v1::Config config = Config(2, 2);
   config.mutable_checkpoint()->set_every_steps(4);
+  config.mutable_checkpoint()->set_snapshot(GetParam());
   coordinator::FleetParameters parameters;
   parameters.config = config;
   parameters.version = "test";
@@ -59,6 +63,32 @@ TEST_F(WorkerRunTest, ASlowDiskHoldsUpNeitherStepsNorHeartbeats) {
   run.join();
   for (const auto& result : outcome.results) EXPECT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(checkpoint::ListCommittedSteps(config.checkpoint().dir()).value(), ::testing::ElementsAre(4, 8));
+}
+
+INSTANTIATE_TEST_SUITE_P(Snapshots, SlowDisk, testing::Values("memory", "stream"));
+
+// Whatever a save is written from: the same losses, and the same bytes.
+TEST_F(WorkerRunTest, AStreamedSaveHasTheBytesOfACopy) {
+  std::vector<std::string> digests;
+  std::vector<std::vector<double>> losses;
+  for (const char* snapshot : {"memory", "stream"}) {
+    v1::Config config = Config(3, 1);
+    config.mutable_checkpoint()->set_every_steps(1);
+    config.mutable_checkpoint()->set_snapshot(snapshot);
+    config.mutable_checkpoint()->set_dir(JoinPath(directory_, snapshot));
+    const Outcome outcome = Run(config);
+    for (const auto& result : outcome.results) ASSERT_TRUE(result.ok()) << result.status();
+    losses.push_back(outcome.Losses());
+    std::string& digest = digests.emplace_back();
+    for (int64_t step = 1; step <= config.steps(); ++step) {
+      const std::string step_dir = checkpoint::StepDirectory(config.checkpoint().dir(), step);
+      for (int rank = 0; rank < 3; ++rank) {
+        digest += ReadSmallFile(JoinPath(step_dir, checkpoint::ShardFileName(rank)), 1 << 24).value();
+      }
+    }
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_TRUE(digests[0] == digests[1]);
 }
 
 // Storage that cannot keep up: the next save waits for the commit of the last one, and a stop is still obeyed.

@@ -1,6 +1,7 @@
 // The rows of the plan; see memory_plan.h.
 #include "worker/zero/memory_plan.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,15 @@ std::string GradientStagingRow(int slot) { return absl::StrCat("gradient staging
 namespace {
 
 constexpr int64_t kF32Bytes = 4;
+
+// In place a save needs nothing.
+void AddSave(const ZeroLayout& layout, SaveFrom saves, memory::MemoryPlan& plan) {
+  const auto add = [&plan](const char* name, int64_t bytes, bool late) {
+    plan.rows.push_back({memory::Space::kHost, memory::Category::kBuffers, name, bytes, late});
+  };
+  if (saves == SaveFrom::kSnapshot) add(kSnapshotRow, TrainingState::StoredBytes(layout), /*late=*/true);
+  if (saves == SaveFrom::kStagedStates) add(kStagingRow, 2 * StagingBytes(layout), /*late=*/false);
+}
 
 // Each holds what any rank stores, so that a change of neighbours moves nothing.
 void AddSnapshots(const ZeroLayout& layout, memory::MemoryPlan& plan) {
@@ -55,7 +65,13 @@ void AddSlots(const ZeroLayout& layout, memory::MemoryPlan& plan) {
 
 }  // namespace
 
-memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch) {
+int64_t StagingBytes(const ZeroLayout& layout) {
+  constexpr int64_t kMostBytes = int64_t{4} << 20;
+  return std::min(TrainingState::StoredBytes(layout), kMostBytes);
+}
+
+memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch,
+                              SaveFrom saves) {
   constexpr int64_t kSumsAtATime = 4096;  // so that the plan does not grow with a few more layers
   const int64_t sums = RoundUp(layout.counted_ranges() + layout.options().micro_batches, kSumsAtATime);
   const int64_t ranks = layout.options().world_size * layout.part().count;
@@ -82,9 +98,8 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
       {memory::Space::kDevice, memory::Category::kBuffers, kControlRow, control},
       {memory::Space::kHost, memory::Category::kBuffers, kResultsRow, kMostLaunchedSteps * control},
       {memory::Space::kHost, memory::Category::kBuffers, kTokenStagingRow, kTokenStages * tokens},
-      {memory::Space::kHost, memory::Category::kBuffers, kSnapshotRow, TrainingState::StoredBytes(layout),
-       /*late=*/true},
   });
+  AddSave(layout, saves, plan);
   if (const int64_t bytes = model.HostActivationBytes(); bytes > 0) {
     plan.rows.push_back({memory::Space::kHost, memory::Category::kActivations, kActivationsRow, bytes});
   }

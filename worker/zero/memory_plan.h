@@ -2,6 +2,7 @@
 #ifndef ZEROFLEET_WORKER_ZERO_MEMORY_PLAN_H_
 #define ZEROFLEET_WORKER_ZERO_MEMORY_PLAN_H_
 
+#include <cstdint>
 #include <string>
 
 #include "worker/memory/arena.h"
@@ -22,6 +23,7 @@ inline constexpr const char* kControlRow = "step control";
 inline constexpr const char* kResultsRow = "step results";
 inline constexpr const char* kTokenStagingRow = "token staging";
 inline constexpr const char* kSnapshotRow = "snapshot";  // late: reserved by the first save
+inline constexpr const char* kStagingRow = "checkpoint staging";
 // Late, too, since their memory is kept from view to view; reserved when a view is entered. A new snapshot must not
 // overwrite the last one before every rank has it, so there are two of each.
 inline constexpr int kSnapshotsKept = 2;
@@ -36,8 +38,15 @@ inline constexpr int kMostLaunchedSteps = 2;
 // Copies of a micro-batch's tokens on the host: one on its way to the device, one being filled.
 inline constexpr int kTokenStages = 2;
 
+// What a save is written from: a copy of what the rank stores, or the states themselves, in place where the host reads
+// them and else through kStagingRow.
+enum class SaveFrom : uint8_t { kSnapshot, kStates, kStagedStates };
+// Of a buffer of kStagingRow, which has two.
+int64_t StagingBytes(const ZeroLayout& layout);
+
 // `tokens_per_micro_batch` of inputs, and as many targets.
-memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch);
+memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch,
+                              SaveFrom saves = SaveFrom::kSnapshot);
 
 }  // namespace zerofleet::zero
 

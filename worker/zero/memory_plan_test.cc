@@ -1,6 +1,8 @@
 // The plan's rows: what grows with the model, what does not, and the paper's bytes.
 #include "worker/zero/memory_plan.h"
 
+#include <algorithm>
+
 #include "gtest/gtest.h"
 #include "worker/model/model_testing.h"
 #include "worker/zero/training_state.h"
@@ -66,6 +68,23 @@ TEST(MemoryPlan, TheHostHoldsOneSnapshotOfTheOwnedState) {
     }
     EXPECT_EQ(snapshot, optimizer.StateBytesPerParameter() * planned.parameters) << optimizer.name;
     EXPECT_LT(planned.plan.Bytes(memory::Space::kHost) - snapshot, 4096) << optimizer.name;
+  }
+}
+
+// In place a save needs nothing; through the host two buffers, which a large model's states don't make larger.
+TEST(MemoryPlan, ASaveFromTheStatesNeedsNoCopy) {
+  std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
+  for (const int64_t hidden : {32, 1024}) {
+    const v1::ModelConfig config = model::TestModelConfig(2, hidden, 2, 16, 64);
+    const model::ModelSpec spec = *model::ModelSpec::Create(config);
+    const auto model = *model::Model::Create(config, device::DType::kBF16, *device, 2, 16);
+    const ZeroLayout layout(spec, {.stage = 2, .rank = 0, .world_size = 2});
+    const auto host_bytes = [&](SaveFrom saves) {
+      return PlanMemory(*model, layout, 32, saves).Bytes(memory::Space::kHost);
+    };
+    const int64_t none = host_bytes(SaveFrom::kStates), stored = TrainingState::StoredBytes(layout);
+    EXPECT_EQ(host_bytes(SaveFrom::kSnapshot) - none, stored);
+    EXPECT_EQ(host_bytes(SaveFrom::kStagedStates) - none, 2 * std::min(stored, int64_t{4} << 20));
   }
 }
 

@@ -1,0 +1,33 @@
+// What a rank's saves are written from: a copy of its states, or the states themselves (checkpoint.snapshot).
+#ifndef ZEROFLEET_WORKER_TRAINER_SAVE_CHOICE_H_
+#define ZEROFLEET_WORKER_TRAINER_SAVE_CHOICE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "worker/device/device.h"
+#include "worker/memory/arena.h"
+#include "worker/model/model.h"
+#include "worker/zero/layout.h"
+#include "worker/zero/memory_plan.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::trainer {
+
+struct SaveChoice {
+  zero::SaveFrom from;
+  std::string reason;                  // why `auto` is that; empty where the configuration says it
+  int64_t memory_bytes, stream_bytes;  // what either needs of the host's memory beside the states
+  memory::MemoryPlan plan;             // with what was chosen
+
+  const char* word() const { return from == zero::SaveFrom::kSnapshot ? "memory" : "stream"; }
+};
+
+// `auto` is `memory`, which holds no step up, unless no update follows a save (checkpoint.every_steps is 0), or the
+// copy would take the plan over memory.host_limit. Ranks may choose differently: their files do not.
+SaveChoice ChooseSaves(const v1::Config& config, const model::Model& model, const zero::ZeroLayout& layout,
+                       const device::Device& device);
+
+}  // namespace zerofleet::trainer
+
+#endif  // ZEROFLEET_WORKER_TRAINER_SAVE_CHOICE_H_
