@@ -28,6 +28,8 @@ namespace {
 
 constexpr int64_t kBillion = 1'000'000'000;
 constexpr int64_t kMostLayers = 10'000;
+constexpr int64_t kLeastBucketBytes = 65'536, kMostBucketBytes = int64_t{1} << 34;
+constexpr int64_t kBucketAlignment = 1024;
 constexpr double kLargestModel = 4e12;  // parameters; keeps every byte count far inside 64 bits
 constexpr double kMostTokens = 4e18;    // of a run; they are counted in 64 bits
 
@@ -48,6 +50,7 @@ std::vector<IntegerRow> IntegerRows(const v1::Config& c) {
       {"parallel.zero_stage", c.parallel().zero_stage(), 0, 3},
       {"parallel.workers", c.parallel().workers(), 1, coordinator::kMostRanks},
       {"parallel.tensor", c.parallel().tensor(), 1, coordinator::kMostRanks},
+      {"buffers.bucket_bytes", c.buffers().bucket_bytes(), 0, kMostBucketBytes},
       {"batch.global_sequences", c.batch().global_sequences(), 1, kBillion},
       {"batch.micro_sequences", c.batch().micro_sequences(), 1, kBillion},
       {"steps", c.steps(), 1, 1000 * kBillion},
@@ -441,6 +444,22 @@ absl::Status CheckMemory(const ConfigDraft& draft) {
   return absl::OkStatus();
 }
 
+absl::Status CheckBuffers(const ConfigDraft& draft) {
+  constexpr char kKey[] = "buffers.bucket_bytes";
+  const int64_t bytes = draft.config.buffers().bucket_bytes();
+  if (bytes == 0) return absl::OkStatus();
+  if (bytes < kLeastBucketBytes || bytes % kBucketAlignment != 0) {
+    return draft.Error(kKey, absl::StrCat("must be 0, or at least ", kLeastBucketBytes, " and a multiple of ",
+                                          kBucketAlignment, ", got ", bytes));
+  }
+  if (draft.config.device() == "cuda") {
+    return draft.Error(kKey, absl::StrCat("is not supported on device cuda; must be 0, got ", bytes));
+  }
+  if (draft.config.offload().optimizer() == "none") return absl::OkStatus();
+  return draft.Error(kKey, absl::StrCat("must be 0 with offload.optimizer ", draft.config.offload().optimizer(),
+                                        ", whose gradients leave a unit at a time, got ", bytes));
+}
+
 // A check that has nothing to compare would be a promise that is not kept.
 absl::Status CheckIntegrity(const ConfigDraft& draft) {
   const v1::Config& config = draft.config;
@@ -507,6 +526,7 @@ absl::Status CheckConfig(const ConfigDraft& draft) {
   ZF_RETURN_IF_ERROR(CheckDivergence(draft));
   ZF_RETURN_IF_ERROR(CheckOffload(draft));
   ZF_RETURN_IF_ERROR(CheckMemory(draft));
+  ZF_RETURN_IF_ERROR(CheckBuffers(draft));
   return CheckRun(draft);
 }
 

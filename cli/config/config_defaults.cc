@@ -141,6 +141,8 @@ void FillRun(ConfigDraft& draft) {
   if (!draft.Given("restart.hang_timeout_seconds")) restart.set_hang_timeout_seconds(0);
   if (!draft.Given("restart.window_steps")) restart.set_window_steps(0);
   if (!draft.Given("seed")) config.set_seed(1);
+  v1::BuffersConfig& buffers = *config.mutable_buffers();
+  if (!draft.Given("buffers.bucket_bytes")) buffers.set_bucket_bytes(0);
   v1::IntegrityConfig& integrity = *config.mutable_integrity();
   if (!draft.Given("integrity.every_steps")) integrity.set_every_steps(0);
   if (!draft.Given("integrity.replay_every_steps")) integrity.set_replay_every_steps(0);

@@ -67,6 +67,9 @@ constexpr KeyText kKeyTexts[] = {
     {"memory", "What a worker may reserve."},
     {"memory.device_limit", "Of device memory, such as 4GiB; no limit by default."},
     {"memory.host_limit", "Of host memory, such as 16GiB; no limit by default."},
+    {"buffers", "Buffers whose size does not depend on the model."},
+    {"buffers.bucket_bytes",
+     "Gradients are reduced in buckets of so many bytes, at least 65536; 0: a unit of the model at a time."},
     {"reduce", "When gradients are summed over the workers."},
     {"reduce.every",
      "micro_batch: stages 2 and 3 keep a worker's part of the sum; step: they keep whole gradients and send them "

@@ -23,21 +23,22 @@ absl::StatusOr<v1::Config> Parse(const std::string& text, const std::vector<std:
 TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
   const absl::StatusOr<v1::Config> config = Parse(kSmallest);
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->ShortDebugString(),
-            "model { preset: \"gpt2-124m\" family: \"gpt2\" layers: 12 hidden: 768 heads: 12 kv_heads: 12 "
-            "intermediate: 3072 context: 1024 vocab: 50257 } "
-            "data { train: \"text.txt\" format: \"auto\" tokenizer: \"bytes\" } "
-            "parallel { zero_stage: 2 workers: 1 tensor: 1 team: \"auto\" } precision: \"bf16\" "
-            "batch { global_sequences: 16 micro_sequences: 16 } "
-            "optimizer { name: \"adamw\" learning_rate: 0.0003 beta1: 0.9 beta2: 0.95 epsilon: 1e-08 weight_decay: 0.1 "
-            "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 } "
-            "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 "
-            "snapshot: \"auto\" } "
-            "device: \"auto\" collectives: \"auto\" "
-            "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1 "
-            "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" offload: \"none\" } "
-            "reduce { every: \"micro_batch\" } divergence { window_steps: 32 max_rollbacks: 3 } "
-            "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { } } memory { }");
+  EXPECT_EQ(
+      config->ShortDebugString(),
+      "model { preset: \"gpt2-124m\" family: \"gpt2\" layers: 12 hidden: 768 heads: 12 kv_heads: 12 "
+      "intermediate: 3072 context: 1024 vocab: 50257 } "
+      "data { train: \"text.txt\" format: \"auto\" tokenizer: \"bytes\" } "
+      "parallel { zero_stage: 2 workers: 1 tensor: 1 team: \"auto\" } precision: \"bf16\" "
+      "batch { global_sequences: 16 micro_sequences: 16 } "
+      "optimizer { name: \"adamw\" learning_rate: 0.0003 beta1: 0.9 beta2: 0.95 epsilon: 1e-08 weight_decay: 0.1 "
+      "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 } "
+      "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 "
+      "snapshot: \"auto\" } "
+      "device: \"auto\" collectives: \"auto\" "
+      "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1 "
+      "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" offload: \"none\" } "
+      "reduce { every: \"micro_batch\" } divergence { window_steps: 32 max_rollbacks: 3 } "
+      "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { } } memory { } buffers { }");
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {
@@ -197,6 +198,13 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"checkpoint.snapshot=stream", "offload.optimizer=cpu", "offload.fraction=0.5"},
        "--set: checkpoint.snapshot: stream reads states that are in one memory: it needs offload.optimizer none or "
        "cpu, and offload.fraction 0 or 1; use auto or memory"},
+      {{"buffers.bucket_bytes=1000"},
+       "--set: buffers.bucket_bytes: must be 0, or at least 65536 and a multiple of 1024, got 1000"},
+      {{"buffers.bucket_bytes=65537"},
+       "--set: buffers.bucket_bytes: must be 0, or at least 65536 and a multiple of 1024, got 65537"},
+      {{"buffers.bucket_bytes=65536", "offload.optimizer=cpu"},
+       "--set: buffers.bucket_bytes: must be 0 with offload.optimizer cpu, whose gradients leave a unit at a time, got "
+       "65536"},
       {{"memory.device_limit=4GB"}, "--set: memory.device_limit: must be a size such as 4GiB or 512MiB, got \"4GB\""},
       {{"precision=bf61"}, "--set: precision: must be bf16, fp16 or fp32, got \"bf61\"; did you mean bf16?"},
       {{"optimizer.name=adam"}, "--set: optimizer.name: must be adamw or sgd, got \"adam\"; did you mean adamw?"},

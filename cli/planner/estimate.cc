@@ -117,7 +117,8 @@ absl::StatusOr<RankEstimate> EstimateRank(const v1::Config& config, const Cluste
   estimate.need = NeedOf(estimate.plan, cluster);
   ZF_ASSIGN_OR_RETURN(estimate.traffic, PlanTraffic(config, cluster.node_gpus));
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec part, model::ModelSpec::Create(config.model(), trainer::PartOf(mesh)));
-  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(config.activation()));
+  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
+                      model::CheckpointingOf(config.activation(), config.buffers()));
   ZF_ASSIGN_OR_RETURN(
       const std::unique_ptr<model::Model> model,
       model::Model::Create(config.model(), trainer::ComputeType(config), *device, config.batch().micro_sequences(),

@@ -55,7 +55,8 @@ absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Confi
   for (const std::string& text : all) {
     ZF_ASSIGN_OR_RETURN(const model::Checkpointing kind, model::ParseCheckpointing(text));
     for (const v1::ActivationConfig& activation : WithInputs(text, kind.keeps_inputs(), can_divide)) {
-      ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(activation));
+      ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
+                          model::CheckpointingOf(activation, config.buffers()));
       ZF_ASSIGN_OR_RETURN(
           const std::unique_ptr<model::Model> model,
           model::Model::Create(config.model(), trainer::ComputeType(config), device, config.batch().micro_sequences(),

@@ -50,7 +50,7 @@ struct LinearBackwardWeightArguments {
   int64_t m, n, k;
   Tensor dy;               // (M,N)
   Tensor x;                // (M,K)
-  float* dw;               // (N,K), added to
+  float* dw = nullptr;     // (N,K), added to
   float* dbias = nullptr;  // (N), added to; may be null
 };
 
@@ -69,14 +69,14 @@ struct LayerNormForwardArguments {
 
 struct LayerNormBackwardArguments {
   int64_t m, c;
-  Tensor dy;          // (M,C)
-  Tensor x;           // (M,C), as the forward had it
-  Tensor gamma;       // (C)
-  const float* mean;  // (M), from the forward
-  const float* rstd;  // (M), from the forward
-  Tensor dx;          // (M,C), added to
-  float* dgamma;      // (C), added to
-  float* dbeta;       // (C), added to
+  Tensor dy;                // (M,C)
+  Tensor x;                 // (M,C), as the forward had it
+  Tensor gamma;             // (C)
+  const float* mean;        // (M), from the forward
+  const float* rstd;        // (M), from the forward
+  Tensor dx;                // (M,C), added to
+  float* dgamma = nullptr;  // (C), added to
+  float* dbeta = nullptr;   // (C), added to
 };
 
 // --- Attention
@@ -123,16 +123,22 @@ struct EmbeddingBackwardArguments {
 
 // --- Output head
 
+// What makes a token's logits their gradient again: factor * exp(logit - largest), less gradient_scale at the target.
+struct LogitsGradient {
+  float largest, factor;
+};
+
 struct CrossEntropyArguments {
   int64_t m, c, vocab;
-  Tensor x;                     // (M,C)
-  Tensor w;                     // (V,C)
-  const int32_t* targets;       // (M), each in [0, V)
-  const float* gradient_scale;  // one; read if dx is set
-  double* loss_sum;             // one, overwritten
-  Tensor dx = {};               // (M,C), overwritten; null for the loss alone
-  float* dw = nullptr;          // (V,C), added to if dx is set
-  void* scratch;                // CrossEntropyScratchBytes(m, c, vocab, x.dtype)
+  Tensor x;                        // (M,C)
+  Tensor w;                        // (V,C)
+  const int32_t* targets;          // (M), each in [0, V)
+  const float* gradient_scale;     // one; read if dx is set
+  double* loss_sum;                // one, overwritten
+  Tensor dx = {};                  // (M,C), overwritten; null for the loss alone
+  float* dw = nullptr;             // (V,C), added to if dx is set; may be null if `kept` is set
+  void* scratch;                   // CrossEntropyScratchBytes(m, c, vocab, x.dtype)
+  LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand; of devices that have it
 };
 
 // --- Flat vectors

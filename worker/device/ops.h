@@ -19,6 +19,7 @@
 
 namespace zerofleet::device {
 
+class BandOps;
 class VocabularyOps;
 
 class Ops {
@@ -77,6 +78,9 @@ class Ops {
 
   // --- The same for a part of the vocabulary (vocabulary_ops.h); null where the device does not have these ops.
   virtual VocabularyOps* vocabulary() { return nullptr; }
+
+  // --- Gradients of parameters in bands of rows (band_ops.h); null where the device does not have these ops.
+  virtual BandOps* bands() { return nullptr; }
 
   // --- Flat vectors, for ZeRO.
 

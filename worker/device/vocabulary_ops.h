@@ -43,16 +43,17 @@ struct PartCrossEntropyArguments {
   int64_t m, c;
   VocabularyPart part;
   int index, parts;
-  const SoftmaxPart* softmax;   // (parts,M), from every part's PartLogits; this one's is the index-th
-  Tensor x;                     // (M,C)
-  Tensor w;                     // (V,C)
-  const int32_t* targets;       // (M)
-  const float* gradient_scale;  // one; read if dx is set
-  double* loss_sum;             // one, added to
-  float* logits;                // (M,V), from PartLogits; overwritten if dx is set
-  void* scratch;                // PartLogitsScratchBytes, of which logits are the first
-  Tensor dx = {};               // (M,C), overwritten: this part's share of a sum over all; null for the loss alone
-  float* dw = nullptr;          // (V,C), added to if dx is set
+  const SoftmaxPart* softmax;      // (parts,M), from every part's PartLogits; this one's is the index-th
+  Tensor x;                        // (M,C)
+  Tensor w;                        // (V,C)
+  const int32_t* targets;          // (M)
+  const float* gradient_scale;     // one; read if dx is set
+  double* loss_sum;                // one, added to
+  float* logits;                   // (M,V), from PartLogits; overwritten if dx is set
+  void* scratch;                   // PartLogitsScratchBytes, of which logits are the first
+  Tensor dx = {};                  // (M,C), overwritten: this part's share of a sum over all; null for the loss alone
+  float* dw = nullptr;             // (V,C), added to if dx is set; may be null if `kept` is set
+  LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand; of devices that have it
 };
 
 // Of M tokens, how many to give to PartLogits at a time, so that the logits of parts of `vocab` rows take at most 32

@@ -39,10 +39,12 @@ absl::StatusOr<Checkpointing> ParseCheckpointing(const std::string& text) {
                                                  absl::StrJoin(CheckpointingWords(), ", ")));
 }
 
-absl::StatusOr<Checkpointing> CheckpointingOf(const v1::ActivationConfig& config) {
-  ZF_ASSIGN_OR_RETURN(Checkpointing checkpointing, ParseCheckpointing(config.checkpointing()));
-  checkpointing.partition = config.partition();
-  checkpointing.offload = config.offload() == "cpu";
+absl::StatusOr<Checkpointing> CheckpointingOf(const v1::ActivationConfig& activation,
+                                              const v1::BuffersConfig& buffers) {
+  ZF_ASSIGN_OR_RETURN(Checkpointing checkpointing, ParseCheckpointing(activation.checkpointing()));
+  checkpointing.partition = activation.partition();
+  checkpointing.offload = activation.offload() == "cpu";
+  checkpointing.band_bytes = buffers.bucket_bytes();
   return checkpointing;
 }
 

@@ -23,6 +23,10 @@ struct Checkpointing {
   // The inputs kept: a part of each on every rank of a tensor group (ZeRO §6.1, P_a), and in the host's memory
   // (P_a+cpu). kept_inputs.h does it.
   bool partition = false, offload = false;
+  // Of fp32 that a band of a parameter's gradient takes, where those leave in bands (ZeRO §6.2); it is more where the
+  // device's ops cannot cut so finely. The head then keeps its input and what makes the logits' gradient of the logits,
+  // which are computed again for the output embedding's. 0: gradients leave a unit at a time.
+  int64_t band_bytes = 0;
 
   // Whether blocks keep their inputs alone, every one or each n-th.
   bool keeps_inputs() const { return segment != kAllBlocks; }
@@ -34,8 +38,8 @@ struct Checkpointing {
 // Of the key activation.checkpointing: "none", "block", "selective" or "{every: n}". InvalidArgument for anything else.
 absl::StatusOr<Checkpointing> ParseCheckpointing(const std::string& text);
 
-// Of the section `activation`, whose keys it has checked. Errors as from ParseCheckpointing.
-absl::StatusOr<Checkpointing> CheckpointingOf(const v1::ActivationConfig& config);
+// Of the sections `activation` and `buffers`, whose keys it has checked. Errors as from ParseCheckpointing.
+absl::StatusOr<Checkpointing> CheckpointingOf(const v1::ActivationConfig& activation, const v1::BuffersConfig& buffers);
 
 // The words the key takes; what stands for "{every: n}" comes last.
 std::vector<std::string> CheckpointingWords();

@@ -102,6 +102,10 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& conf
     return absl::FailedPreconditionError(absl::StrCat("parallel.tensor: is not supported on device ", device.kind(),
                                                       "; must be 1, got ", sharing.parts));
   }
+  if (checkpointing.band_bytes > 0 && device.ops().bands() == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("buffers.bucket_bytes: is not supported on device ",
+                                                      device.kind(), "; must be 0, got ", checkpointing.band_bytes));
+  }
   if (sharing.sequence) ZF_RETURN_IF_ERROR(Annotate(CheckSequences(time, sharing.parts), "parallel.sequence"));
   std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time, checkpointing, sharing);
   device::DryDevice dry;

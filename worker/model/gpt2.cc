@@ -41,11 +41,13 @@ absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, P
   const absl::Cleanup joined = [&] { kept_inputs_.Join(stream); };
   ZF_RETURN_IF_ERROR(ForwardBlocks(batch, /*keep=*/true, parameters, stream));
   on_backward();
-  ZF_RETURN_IF_ERROR(Head(batch, gradient_scale, /*backward=*/true, parameters, stream, loss_sum));
+  device::Tensor held;
+  ZF_RETURN_IF_ERROR(Head(batch, gradient_scale, /*backward=*/true, parameters, stream, loss_sum, &held));
   for (int64_t layer = config_.layers() - 1; layer >= 0; --layer) {
     if (EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(RecomputeSegment(batch, layer, parameters, stream));
     ZF_RETURN_IF_ERROR(BackwardBlock(batch, layer, parameters, stream));
   }
+  if (held) return EmbeddingInBands(batch, gradient_scale, held, parameters, stream);
   // The head has already added the output embedding's part to the same gradient.
   ZF_ASSIGN_OR_RETURN(float* gradient, parameters.Gradient(embedding_unit()));
   ZF_RETURN_IF_ERROR(EmbeddingBackward({.batch = batch.sequences,
@@ -62,7 +64,7 @@ absl::Status Gpt2::Train(const MicroBatch& batch, const float* gradient_scale, P
 absl::Status Gpt2::Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
                             double* loss_sum) {
   ZF_RETURN_IF_ERROR(ForwardBlocks(batch, /*keep=*/false, parameters, stream));
-  return Head(batch, nullptr, /*backward=*/false, parameters, stream, loss_sum);
+  return Head(batch, nullptr, /*backward=*/false, parameters, stream, loss_sum, nullptr);
 }
 
 absl::Status Gpt2::Logits(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
@@ -204,10 +206,12 @@ absl::Status Gpt2::SecondNorm(int64_t m, int64_t layer, const BlockActivations& 
 
 // The gradient of the residual stream lives in FinalInput's place from here to the end of the backward.
 absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bool backward,
-                        ParameterSource& parameters, device::Stream& stream, double* loss_sum) {
+                        ParameterSource& parameters, device::Stream& stream, double* loss_sum, device::Tensor* held) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
   Scratch scratch = ScratchMemory();
-  device::Tensor normed = scratch.wide, dnormed = backward ? scratch.narrow : device::Tensor{};
+  const bool in_bands = backward && parameters.TakesBands();
+  device::Tensor normed = in_bands ? scratch.head_input : scratch.wide,
+                 dnormed = backward ? scratch.narrow : device::Tensor{};
   device::Tensor input = FinalInput();
 
   ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(head_unit()));
@@ -223,7 +227,7 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
                           kHeadName, stream));
   ZF_ASSIGN_OR_RETURN(device::Tensor embedding, parameters.Acquire(embedding_unit()));
   float* dembedding = nullptr;
-  if (backward) {
+  if (backward && !in_bands) {
     ZF_ASSIGN_OR_RETURN(float* gradient, parameters.Gradient(embedding_unit()));
     dembedding = gradient + embedding_.wte;
   }
@@ -237,33 +241,34 @@ absl::Status Gpt2::Head(const MicroBatch& batch, const float* gradient_scale, bo
                                    .loss_sum = loss_sum,
                                    .dx = dnormed,
                                    .dw = dembedding,
-                                   .scratch = scratch.cross_entropy},
+                                   .scratch = scratch.cross_entropy,
+                                   .kept = in_bands ? scratch.logits_gradient : nullptr},
                                   stream));
-  parameters.Release(embedding_unit());
+  if (in_bands) *held = embedding;
+  if (!in_bands) parameters.Release(embedding_unit());
   if (!backward) {
     parameters.Release(head_unit());
     return absl::OkStatus();
   }
 
-  ZF_ASSIGN_OR_RETURN(float* dw, parameters.Gradient(head_unit()));
+  ZF_ASSIGN_OR_RETURN(const UnitGradient dw, BeginGradient(head_unit(), parameters));
   device::Tensor dinput = scratch.wide;  // the norm's output is used no more
   const int64_t elements = StreamTokens(m) * hidden;
   ops_.Zero(stream, dinput.data, elements * device::DTypeBytes(dtype_));
-  ZF_RETURN_IF_ERROR(NormBackward({.m = m,
+  ZF_RETURN_IF_ERROR(NormBackward(dw, head_.ln_f_weight,
+                                  {.m = m,
                                    .c = hidden,
                                    .dy = dnormed,
                                    .x = input,
                                    .gamma = w.Offset(head_.ln_f_weight),
                                    .mean = scratch.head_mean,
                                    .rstd = scratch.head_rstd,
-                                   .dx = dinput,
-                                   .dgamma = dw + head_.ln_f_weight,
-                                   .dbeta = dw + head_.ln_f_bias},
+                                   .dx = dinput},
                                   /*place=*/0, kHeadName, stream));
-  ZF_RETURN_IF_ERROR(SumNormGradients({dw + head_.ln_f_weight}, kHeadName, stream));
+  ZF_RETURN_IF_ERROR(SumNormGradients(dw, {head_.ln_f_weight}, kHeadName, stream));
   ops_.Convert(stream, elements, dinput, input);
   parameters.Release(head_unit());
-  return parameters.DeliverGradient(head_unit());
+  return EndGradient(dw);
 }
 
 absl::Status Gpt2::RecomputeSegment(const MicroBatch& batch, int64_t last, ParameterSource& parameters,
@@ -279,19 +284,19 @@ absl::Status Gpt2::RecomputeSegment(const MicroBatch& batch, int64_t last, Param
 absl::Status Gpt2::BackwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
                                  device::Stream& stream) {
   ZF_ASSIGN_OR_RETURN(device::Tensor w, parameters.Acquire(block_unit(layer)));
-  ZF_ASSIGN_OR_RETURN(float* dw, parameters.Gradient(block_unit(layer)));
+  ZF_ASSIGN_OR_RETURN(const UnitGradient dw, BeginGradient(block_unit(layer), parameters));
   BlockActivations kept = Activations(layer);
   if (EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(ForwardWithin(batch, layer, kept, w, stream));
   ZF_RETURN_IF_ERROR(BackwardMlp(batch.sequences * batch.time, layer, kept, w, dw, stream));
   ZF_RETURN_IF_ERROR(BackwardAttention(batch, layer, kept, w, dw, stream));
-  ZF_RETURN_IF_ERROR(SumNormGradients({dw + block_.ln_1_weight, dw + block_.ln_2_weight}, BlockName(layer), stream));
+  ZF_RETURN_IF_ERROR(SumNormGradients(dw, {block_.ln_1_weight, block_.ln_2_weight}, BlockName(layer), stream));
   parameters.Release(block_unit(layer));
-  return parameters.DeliverGradient(block_unit(layer));
+  return EndGradient(dw);
 }
 
 // dx, the gradient of the residual stream, comes in as that of the block's output and leaves as that of its middle.
-absl::Status Gpt2::BackwardMlp(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w, float* dw,
-                               device::Stream& stream) {
+absl::Status Gpt2::BackwardMlp(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                               const UnitGradient& dw, device::Stream& stream) {
   int64_t hidden = config_.hidden(), inner = inner_;
   Scratch scratch = ScratchMemory();
   device::Tensor dhidden = scratch.wide, dnormed = scratch.narrow;
@@ -301,13 +306,8 @@ absl::Status Gpt2::BackwardMlp(int64_t m, int64_t layer, const BlockActivations&
     ZF_RETURN_IF_ERROR(SecondNorm(m, layer, kept, w, stream));
     ops_.GeluForward(stream, m * inner, kept.mlp_hidden, kept.activated);
   }
-  ops_.LinearBackwardWeight(stream, {.m = m,
-                                     .n = hidden,
-                                     .k = inner,
-                                     .dy = dx,
-                                     .x = kept.activated,
-                                     .dw = dw + block_.mlp_proj_weight,
-                                     .dbias = dw + block_.mlp_proj_bias});
+  ZF_RETURN_IF_ERROR(BackwardWeight(dw, block_.mlp_proj_weight, block_.mlp_proj_bias,
+                                    {.m = m, .n = hidden, .k = inner, .dy = dx, .x = kept.activated}, stream));
   ops_.LinearBackwardInputGelu(stream, {.m = m,
                                         .n = hidden,
                                         .k = inner,
@@ -315,31 +315,25 @@ absl::Status Gpt2::BackwardMlp(int64_t m, int64_t layer, const BlockActivations&
                                         .w = w.Offset(block_.mlp_proj_weight),
                                         .before = kept.mlp_hidden,
                                         .dbefore = dhidden});
-  ops_.LinearBackwardWeight(stream, {.m = m,
-                                     .n = inner,
-                                     .k = hidden,
-                                     .dy = dhidden,
-                                     .x = kept.normed_2,
-                                     .dw = dw + block_.c_fc_weight,
-                                     .dbias = dw + block_.c_fc_bias});
+  ZF_RETURN_IF_ERROR(BackwardWeight(dw, block_.c_fc_weight, block_.c_fc_bias,
+                                    {.m = m, .n = inner, .k = hidden, .dy = dhidden, .x = kept.normed_2}, stream));
   ops_.LinearBackwardInput(
       stream, {.m = m, .n = inner, .k = hidden, .dy = dhidden, .w = w.Offset(block_.c_fc_weight), .dx = dnormed});
-  return NormBackward({.m = m,
+  return NormBackward(dw, block_.ln_2_weight,
+                      {.m = m,
                        .c = hidden,
                        .dy = dnormed,
                        .x = kept.middle,
                        .gamma = w.Offset(block_.ln_2_weight),
                        .mean = kept.mean_2,
                        .rstd = kept.rstd_2,
-                       .dx = FinalInput(),
-                       .dgamma = dw + block_.ln_2_weight,
-                       .dbeta = dw + block_.ln_2_bias},
+                       .dx = FinalInput()},
                       /*place=*/1, BlockName(layer), stream);
 }
 
 // dx comes in as the gradient of the block's middle and leaves as that of its input.
 absl::Status Gpt2::BackwardAttention(const MicroBatch& batch, int64_t layer, const BlockActivations& kept,
-                                     device::Tensor w, float* dw, device::Stream& stream) {
+                                     device::Tensor w, const UnitGradient& dw, device::Stream& stream) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden(), width = attention_width_;
   Scratch scratch = ScratchMemory();
   device::Tensor dqkv = scratch.wide, dnormed = scratch.narrow;
@@ -347,13 +341,8 @@ absl::Status Gpt2::BackwardAttention(const MicroBatch& batch, int64_t layer, con
 
   ZF_ASSIGN_OR_RETURN(const device::Tensor dx, WholeGradient(m, BlockName(layer), stream));
   if (checkpointing_.selective) ZF_RETURN_IF_ERROR(FirstNorm(m, layer, kept, w, stream));
-  ops_.LinearBackwardWeight(stream, {.m = m,
-                                     .n = hidden,
-                                     .k = width,
-                                     .dy = dx,
-                                     .x = kept.attention,
-                                     .dw = dw + block_.attn_proj_weight,
-                                     .dbias = dw + block_.attn_proj_bias});
+  ZF_RETURN_IF_ERROR(BackwardWeight(dw, block_.attn_proj_weight, block_.attn_proj_bias,
+                                    {.m = m, .n = hidden, .k = width, .dy = dx, .x = kept.attention}, stream));
   ops_.LinearBackwardInput(
       stream, {.m = m, .n = hidden, .k = width, .dy = dx, .w = w.Offset(block_.attn_proj_weight), .dx = dattention});
   ops_.AttentionBackward(stream, {.shape = attention_shape(batch.sequences, batch.time),
@@ -363,25 +352,19 @@ absl::Status Gpt2::BackwardAttention(const MicroBatch& batch, int64_t layer, con
                                   .dout = dattention,
                                   .dqkv = dqkv,
                                   .scratch = scratch.attention});
-  ops_.LinearBackwardWeight(stream, {.m = m,
-                                     .n = 3 * width,
-                                     .k = hidden,
-                                     .dy = dqkv,
-                                     .x = kept.normed_1,
-                                     .dw = dw + block_.c_attn_weight,
-                                     .dbias = dw + block_.c_attn_bias});
+  ZF_RETURN_IF_ERROR(BackwardWeight(dw, block_.c_attn_weight, block_.c_attn_bias,
+                                    {.m = m, .n = 3 * width, .k = hidden, .dy = dqkv, .x = kept.normed_1}, stream));
   ops_.LinearBackwardInput(
       stream, {.m = m, .n = 3 * width, .k = hidden, .dy = dqkv, .w = w.Offset(block_.c_attn_weight), .dx = dnormed});
-  return NormBackward({.m = m,
+  return NormBackward(dw, block_.ln_1_weight,
+                      {.m = m,
                        .c = hidden,
                        .dy = dnormed,
                        .x = kept.input,
                        .gamma = w.Offset(block_.ln_1_weight),
                        .mean = kept.mean_1,
                        .rstd = kept.rstd_1,
-                       .dx = FinalInput(),
-                       .dgamma = dw + block_.ln_1_weight,
-                       .dbeta = dw + block_.ln_1_bias},
+                       .dx = FinalInput()},
                       /*place=*/0, BlockName(layer), stream);
 }
 

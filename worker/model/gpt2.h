@@ -20,6 +20,10 @@
 // tokens, so that a selective policy, which keeps neither of the latter, keeps 1/N of everything.
 //
 // Losses come from a softmax whose parts are gathered, 12 bytes per token and rank (worker/device/vocabulary_ops.h).
+//
+// Gradients of parameters are added to a unit's sums, or made in bands of rows, one after another (gpt2_bands.cc). The
+// token embedding's is then made last, for a slice of the vocabulary at a time: what the head gives, for which the
+// logits are computed again, and what the lookup does.
 #ifndef ZEROFLEET_WORKER_MODEL_GPT2_H_
 #define ZEROFLEET_WORKER_MODEL_GPT2_H_
 
@@ -48,6 +52,7 @@ class Gpt2 : public Model {
   device::LinkTraffic link() const override { return kept_inputs_.link(); }
   double RecomputedFlopsPerToken() const override;
   int64_t ScratchBytes() const override;
+  int64_t BandBytes() const override;
   absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
                      device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) override;
   absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
@@ -70,6 +75,15 @@ class Gpt2 : public Model {
     void* cross_entropy;    // of a whole model, or what follows, of a part
     device::SoftmaxPart* softmax;
     void* logits;
+    // Of the head, kept to the end of a backward in bands.
+    device::Tensor head_input;
+    device::LogitsGradient* logits_gradient;
+  };
+  // Where a unit's gradient goes: to its sums or, if `whole` is null, away in bands.
+  struct UnitGradient {
+    int unit;
+    float* whole;
+    ParameterSource& parameters;
   };
   // Places of everything in memory, for micro-batches of this shape; also what the sizes are computed from.
   class Layout;
@@ -103,17 +117,37 @@ class Gpt2 : public Model {
                          device::Stream& stream);
   absl::Status SecondNorm(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
                           device::Stream& stream);
+  // `held`: the embedding, which is not released where its gradient will be made in bands.
   absl::Status Head(const MicroBatch& batch, const float* gradient_scale, bool backward, ParameterSource& parameters,
-                    device::Stream& stream, double* loss_sum);
+                    device::Stream& stream, double* loss_sum, device::Tensor* held);
   // Fetches the segment's input and computes its blocks again up to the last, whose backward does its own part.
   absl::Status RecomputeSegment(const MicroBatch& batch, int64_t last, ParameterSource& parameters,
                                 device::Stream& stream);
   absl::Status BackwardBlock(const MicroBatch& batch, int64_t layer, ParameterSource& parameters,
                              device::Stream& stream);
-  absl::Status BackwardMlp(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w, float* dw,
-                           device::Stream& stream);
+  absl::Status BackwardMlp(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
+                           const UnitGradient& dw, device::Stream& stream);
   absl::Status BackwardAttention(const MicroBatch& batch, int64_t layer, const BlockActivations& kept, device::Tensor w,
-                                 float* dw, device::Stream& stream);
+                                 const UnitGradient& dw, device::Stream& stream);
+
+  // Gradients of parameters (gpt2_bands.cc). The two numbers are the weight's and the bias's place in the unit; dw and
+  // dbias of the product are filled in.
+  absl::StatusOr<UnitGradient> BeginGradient(int unit, ParameterSource& parameters) const;
+  static absl::Status EndGradient(const UnitGradient& dw);
+  absl::Status BackwardWeight(const UnitGradient& dw, int64_t weight, int64_t bias,
+                              device::LinearBackwardWeightArguments product, device::Stream& stream);
+  // `elements` floats to add to, at `begin` in the unit: of a band, which DeliverBand takes then.
+  float* SumsAt(const UnitGradient& dw, int64_t begin, int64_t elements, device::Stream& stream) const;
+  static absl::Status DeliverBand(const UnitGradient& dw, int64_t begin, int64_t elements, const float* sums);
+  // All of the embedding's gradient, in bands, when the backward is at its end.
+  absl::Status EmbeddingInBands(const MicroBatch& batch, const float* gradient_scale, device::Tensor embedding,
+                                ParameterSource& parameters, device::Stream& stream);
+  absl::Status PositionsInBands(const device::EmbeddingBackwardArguments& lookup, ParameterSource& parameters,
+                                device::Stream& stream);
+  // `elements` floats of zeros, to make a band in.
+  float* ZeroBand(int64_t elements, device::Stream& stream) const;
+  // Of a gradient of so many rows of `columns`, how many to make at a time.
+  int64_t RowsAtATime(int64_t rows, int64_t columns) const;
 
   // Of a model in parts (gpt2_parts.cc); without effect of a whole one.
   bool in_parts() const { return part_.count > 1; }
@@ -133,13 +167,13 @@ class Gpt2 : public Model {
   // y = all tokens' norm, of `x` in the residual stream; m counts all tokens.
   absl::Status Norm(device::LayerNormForwardArguments norm, const std::string& unit, device::Stream& stream);
   // Through a norm into the residual stream, of which `x` and `dx` are, from the parts' shares of `dy`, of all tokens,
-  // which it spoils; m counts them. Where the tokens are divided, dgamma and dbeta wait in the `place`-th of scratch's
-  // norms for SumNormGradients.
-  absl::Status NormBackward(device::LayerNormBackwardArguments norm, int place, const std::string& unit,
-                            device::Stream& stream);
-  // Adds them up over the group, where they are not whole already, and to the gradient: the norms' dgamma by place,
-  // behind each of which is its dbeta.
-  absl::Status SumNormGradients(std::initializer_list<float*> norms, const std::string& unit, device::Stream& stream);
+  // which it spoils; m counts them. dgamma, which it fills in, is at `weight` in the unit, and dbeta behind it. Where
+  // the tokens are divided, they wait in the `place`-th of scratch's norms for SumNormGradients.
+  absl::Status NormBackward(const UnitGradient& dw, int64_t weight, device::LayerNormBackwardArguments norm, int place,
+                            const std::string& unit, device::Stream& stream);
+  // Adds them up over the group, where they are not whole already, and to the gradient: the norms' places in the unit.
+  absl::Status SumNormGradients(const UnitGradient& dw, std::initializer_list<int64_t> norms, const std::string& unit,
+                                device::Stream& stream);
   // The residual stream's gradient of all tokens. In scratch.narrow where they are divided.
   absl::StatusOr<device::Tensor> WholeGradient(int64_t m, const std::string& unit, device::Stream& stream);
   // What is to be added once, in a sum over the parts.

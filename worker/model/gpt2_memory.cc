@@ -74,6 +74,10 @@ class Gpt2::Layout {
     scratch.attention = carver.Bytes(model_.ops_.AttentionScratchBytes(shape));
     scratch.norm_gradients = carver.Floats(model_.sequence_ ? 2 * 2 * hidden() : 0);
     CrossEntropy(carver, scratch);
+    if (model_.checkpointing_.band_bytes == 0) return scratch;
+    scratch.head_input = carver.Matrix(tokens() * hidden(), dtype());
+    scratch.logits_gradient = static_cast<device::LogitsGradient*>(
+        carver.Bytes(tokens() * static_cast<int64_t>(sizeof(device::LogitsGradient))));
     return scratch;
   }
 
@@ -147,13 +151,15 @@ int64_t Gpt2::ScratchBytes() const {
 }
 
 // Products alone, as model FLOPs are counted: norms and GELU, all that selective computes again, are left out. A
-// segment's last block is computed again but for its last product, whose result nobody needs.
+// segment's last block is computed again but for its last product, whose result nobody needs. So are the logits where
+// gradients leave in bands.
 double Gpt2::RecomputedFlopsPerToken() const {
   const auto hidden = static_cast<double>(config_.hidden()), inner = static_cast<double>(config_.intermediate());
   const double attention = 4 * static_cast<double>(config_.context()) * hidden;
   const double output = 2 * hidden * inner, block = 8 * hidden * hidden + 2 * output + attention;
   const int64_t segments = (config_.layers() - 1) / segment();  // but the last
-  return static_cast<double>(segments) * (static_cast<double>(segment()) * block - output);
+  const double logits = checkpointing_.band_bytes > 0 ? 2 * hidden * static_cast<double>(config_.vocab()) : 0;
+  return static_cast<double>(segments) * (static_cast<double>(segment()) * block - output) + logits;
 }
 
 device::AttentionShape Gpt2::attention_shape(int64_t sequences, int64_t time) const {

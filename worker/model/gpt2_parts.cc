@@ -70,31 +70,34 @@ absl::Status Gpt2::Norm(device::LayerNormForwardArguments norm, const std::strin
   return GatherTokens(all, m, unit, stream);
 }
 
-absl::Status Gpt2::NormBackward(device::LayerNormBackwardArguments norm, int place, const std::string& unit,
-                                device::Stream& stream) {
+absl::Status Gpt2::NormBackward(const UnitGradient& dw, int64_t weight, device::LayerNormBackwardArguments norm,
+                                int place, const std::string& unit, device::Stream& stream) {
   const int64_t m = norm.m;
   const device::Tensor all = norm.dy;
-  ZF_CHECK(norm.dbeta == norm.dgamma + norm.c);
   norm.m = StreamTokens(m);
   norm.dy = StreamRows(all, m);
   ZF_RETURN_IF_ERROR(SumOverParts(all, norm.dy, m, unit, stream));
   if (sequence_) {
     norm.dgamma = ScratchMemory().norm_gradients + place * 2 * norm.c;
-    norm.dbeta = norm.dgamma + norm.c;
     ops_.Zero(stream, norm.dgamma, 2 * norm.c * static_cast<int64_t>(sizeof(float)));
+  } else {
+    norm.dgamma = SumsAt(dw, weight, 2 * norm.c, stream);
   }
+  norm.dbeta = norm.dgamma + norm.c;
   ops_.LayerNormBackward(stream, norm);
-  return absl::OkStatus();
+  return sequence_ ? absl::OkStatus() : DeliverBand(dw, weight, 2 * norm.c, norm.dgamma);
 }
 
-absl::Status Gpt2::SumNormGradients(std::initializer_list<float*> norms, const std::string& unit,
-                                    device::Stream& stream) {
+absl::Status Gpt2::SumNormGradients(const UnitGradient& dw, std::initializer_list<int64_t> norms,
+                                    const std::string& unit, device::Stream& stream) {
   if (!sequence_) return absl::OkStatus();
   const int64_t elements = 2 * config_.hidden();
   device::Tensor sums{ScratchMemory().norm_gradients, device::DType::kF32};
   ZF_RETURN_IF_ERROR(group_->AllReduce(stream, sums, static_cast<int64_t>(norms.size()) * elements, unit));
-  for (float* const gradient : norms) {
+  for (const int64_t weight : norms) {
+    float* const gradient = SumsAt(dw, weight, elements, stream);
     ops_.Accumulate(stream, elements, sums, gradient);
+    ZF_RETURN_IF_ERROR(DeliverBand(dw, weight, elements, gradient));
     sums = sums.Offset(elements);
   }
   return absl::OkStatus();
@@ -169,7 +172,8 @@ absl::Status Gpt2::PartCrossEntropy(const device::CrossEntropyArguments& whole, 
                                                  .logits = static_cast<float*>(scratch.logits),
                                                  .scratch = scratch.logits,
                                                  .dx = whole.dx ? whole.dx.Offset(first * whole.c) : device::Tensor{},
-                                                 .dw = whole.dw});
+                                                 .dw = whole.dw,
+                                                 .kept = whole.kept ? whole.kept + first : nullptr});
   }
   return absl::OkStatus();
 }

@@ -35,6 +35,7 @@ struct ModelMemory {
   void* activations;                 // kept from forward to backward
   void* scratch;                     // free between calls
   void* host_activations = nullptr;  // of the host, pinned on a GPU: kept from forward to backward, too
+  float* band = nullptr;             // where a ParameterSource takes gradients in bands: the one at hand
 };
 
 // How the ranks of a tensor group share a model.
@@ -64,6 +65,7 @@ class Model {
   virtual int64_t ActivationBytes() const = 0;
   virtual int64_t HostActivationBytes() const = 0;
   virtual int64_t ScratchBytes() const = 0;
+  virtual int64_t BandBytes() const = 0;
   // What the backward computes again, in FLOPs counted as ModelSpec::FlopsPerToken counts them, and no part of those.
   virtual double RecomputedFlopsPerToken() const = 0;
   void SetMemory(const ModelMemory& memory) { memory_ = memory; }

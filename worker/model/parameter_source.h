@@ -5,6 +5,8 @@
 #ifndef ZEROFLEET_WORKER_MODEL_PARAMETER_SOURCE_H_
 #define ZEROFLEET_WORKER_MODEL_PARAMETER_SOURCE_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/device/ops.h"
@@ -24,6 +26,15 @@ class ParameterSource {
   virtual absl::StatusOr<float*> Gradient(int unit) = 0;
   // The unit's gradient of this micro-batch is complete.
   virtual absl::Status DeliverGradient(int unit) = 0;
+
+  // Whether gradients are taken in bands instead, so that none is whole in fp32 (ZeRO §6.2): a training pass then calls
+  // DeliverBand, and neither of the two above.
+  virtual bool TakesBands() const { return false; }
+  // Elements `begin` to `begin + count` of the unit's gradient of this micro-batch, fp32: each once, every one before
+  // the pass is over. What is enqueued afterwards may overwrite `values`.
+  virtual absl::Status DeliverBand(int /*unit*/, int64_t /*begin*/, int64_t /*count*/, const float* /*values*/) {
+    return absl::UnimplementedError("gradients are not taken in bands");
+  }
 };
 
 }  // namespace zerofleet::model

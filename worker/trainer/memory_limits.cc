@@ -39,7 +39,7 @@ std::vector<std::string> LessOnTheDevice(const v1::Config& config) {
     settings.emplace_back("parallel.sequence: true");
   }
   if (activation.checkpointing() == "none") settings.emplace_back("activation.checkpointing: block");
-  const absl::StatusOr<model::Checkpointing> checkpointing = model::CheckpointingOf(activation);
+  const absl::StatusOr<model::Checkpointing> checkpointing = model::CheckpointingOf(activation, config.buffers());
   if (checkpointing.ok() && checkpointing->keeps_inputs()) {
     if (divides) settings.emplace_back("activation.partition: true");
     if (!checkpointing->offload) settings.emplace_back("activation.offload: cpu");

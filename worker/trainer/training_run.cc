@@ -75,7 +75,8 @@ absl::StatusOr<SaveChoice> PlanRankSaves(const v1::Config& config, const paralle
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
   const int64_t sequences = config.batch().micro_sequences(), context = config.model().context();
-  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(config.activation()));
+  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
+                      model::CheckpointingOf(config.activation(), config.buffers()));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model,
                       model::Model::Create(config.model(), layout.options().dtype, device, sequences, context,
                                            checkpointing, SharingOf(config)));
@@ -87,7 +88,8 @@ absl::StatusOr<std::vector<zero::ScheduledCollective>> PlanRankSchedule(const v1
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model(), PartOf(mesh)));
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
-  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing, model::CheckpointingOf(config.activation()));
+  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
+                      model::CheckpointingOf(config.activation(), config.buffers()));
   return zero::StepSchedule(config.model(), config.optimizer(), spec, layout, {}, checkpointing,
                             config.batch().micro_sequences(), config.model().context(), config.parallel().sequence());
 }
@@ -104,7 +106,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
-  ZF_ASSIGN_OR_RETURN(run->checkpointing_, model::CheckpointingOf(config.activation()));
+  ZF_ASSIGN_OR_RETURN(run->checkpointing_, model::CheckpointingOf(config.activation(), config.buffers()));
   ZF_ASSIGN_OR_RETURN(
       run->model_, model::Model::Create(config.model(), ComputeType(config), device, config.batch().micro_sequences(),
                                         config.model().context(), run->checkpointing_, SharingOf(config)));

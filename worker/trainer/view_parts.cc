@@ -63,6 +63,7 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .world_size = data.size(),
           .optimizer = *optimizer,
           .reduce = config.reduce().every() == "step" ? zero::ReduceEvery::kStep : zero::ReduceEvery::kMicroBatch,
+          .bucket_bytes = config.buffers().bucket_bytes(),
           .snapshots = config.checkpoint().snapshot_every_steps() > 0,
           .replicas = config.checkpoint().replicate() > 0 && data.size() > 1,
           .offload = config.offload().optimizer() != "none",

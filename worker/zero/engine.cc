@@ -39,8 +39,11 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       control_(parts.device_arena.TakeAs<device::StepControl>(kControlRow)),
       results_(parts.host_arena.TakeAs<device::StepControl>(kResultsRow)) {
   const bool on_host = parts_.model.HostActivationBytes() > 0;
-  parts_.model.SetMemory({parts_.device_arena.Take(kActivationsRow), scratch_,
-                          on_host ? parts_.host_arena.Take(kActivationsRow) : nullptr});
+  const bool in_bands = parts_.layout.gradients_in_bands();
+  parts_.model.SetMemory({.activations = parts_.device_arena.Take(kActivationsRow),
+                          .scratch = scratch_,
+                          .host_activations = on_host ? parts_.host_arena.Take(kActivationsRow) : nullptr,
+                          .band = in_bands ? parts_.device_arena.TakeAs<float>(kGradientBandRow) : nullptr});
   const model::ModelPart& part = parts_.layout.part();
   ZF_CHECK((parts_.tensor == nullptr ? 1 : parts_.tensor->size()) == part.count);
   if (parts_.tensor != nullptr) {
@@ -270,6 +273,11 @@ absl::Status ZeroEngine::DeliverGradient(int unit) {
     ZF_RETURN_IF_ERROR(digest_->Add(gradient, elements * device::DTypeBytes(device::DType::kF32)));
   }
   return replaying_ ? absl::OkStatus() : reducer_.Deliver(unit);
+}
+
+absl::Status ZeroEngine::DeliverBand(int unit, int64_t begin, int64_t count, const float* values) {
+  if (digest_ != nullptr) ZF_RETURN_IF_ERROR(digest_->Add(values, count * device::DTypeBytes(device::DType::kF32)));
+  return replaying_ ? absl::OkStatus() : reducer_.DeliverBand(unit, begin, count, values);
 }
 
 device::StepRule ZeroEngine::RuleOf(const StepInput& input) const {

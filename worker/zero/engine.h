@@ -140,6 +140,8 @@ class ZeroEngine : private model::ParameterSource {
   void Release(int unit) override { gatherer_.Release(unit); }
   absl::StatusOr<float*> Gradient(int unit) override { return reducer_.Gradient(unit); }
   absl::Status DeliverGradient(int unit) override;
+  bool TakesBands() const override { return parts_.layout.gradients_in_bands(); }
+  absl::Status DeliverBand(int unit, int64_t begin, int64_t count, const float* values) override;
 
   absl::Status SetControl(const device::StepControl& control);
   absl::Status RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,

@@ -39,6 +39,7 @@ class FaultyModel : public model::Model, private model::ParameterSource {
   device::LinkTraffic link() const override { return inner_->link(); }
   double RecomputedFlopsPerToken() const override { return inner_->RecomputedFlopsPerToken(); }
   int64_t ScratchBytes() const override { return inner_->ScratchBytes(); }
+  int64_t BandBytes() const override { return inner_->BandBytes(); }
   void SetTensorGroup(model::TensorGroup* group) override { inner_->SetTensorGroup(group); }
 
   absl::Status Train(const model::MicroBatch& batch, const float* gradient_scale, model::ParameterSource& parameters,

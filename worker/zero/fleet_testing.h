@@ -48,6 +48,7 @@ struct FleetSetup {
   std::string device = "cpu", optimizer = "adamw";
   model::Checkpointing checkpointing = {};
   ReduceEvery reduce = ReduceEvery::kMicroBatch;
+  int64_t bucket_bytes = 0;
   bool offload = false;
   double offload_fraction = 1;
   bool speculates = false, parameters_on_host = false;
@@ -103,6 +104,7 @@ class TestRank {
                         .world_size = setup.world_size,
                         .optimizer = *optim::FindOptimizer(setup.optimizer),
                         .reduce = setup.reduce,
+                        .bucket_bytes = setup.bucket_bytes,
                         .offload = setup.offload,
                         .delays = setup.delay_after > 0,
                         .speculates = setup.speculates,
@@ -213,9 +215,11 @@ class TestRank {
 
  private:
   std::unique_ptr<model::Model> CreateModel() {
+    model::Checkpointing checkpointing = setup_.checkpointing;
+    checkpointing.band_bytes = setup_.bucket_bytes;
     std::unique_ptr<model::Model> model =
-        *model::Model::Create(setup_.model, setup_.dtype, *device_, sequences(), setup_.model.context(),
-                              setup_.checkpointing, {.parts = setup_.tensor, .sequence = setup_.sequence});
+        *model::Model::Create(setup_.model, setup_.dtype, *device_, sequences(), setup_.model.context(), checkpointing,
+                              {.parts = setup_.tensor, .sequence = setup_.sequence});
     if (communicator_->rank() != setup_.faulty_rank) return model;
     return std::make_unique<FaultyModel>(std::move(model), spec_, setup_.fault);
   }

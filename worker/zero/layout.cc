@@ -27,6 +27,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
       partition_(spec.units(), options.world_size),
       part_(spec.part()) {
   ZF_CHECK(!options.offload || stage_.split_optimizer);
+  ZF_CHECK(!options.offload || options.bucket_bytes == 0);
   ZF_CHECK(!options.delays || (options.offload && options.offload_fraction == 1));
   ZF_CHECK(!options.speculates || (options.offload && !options.delays && !options.states_in_file));
   ZF_CHECK(!options.parameters_on_host ||
@@ -87,6 +88,7 @@ std::string ZeroLayout::Describe(const model::ModelSpec& spec) const {
   std::string text = absl::StrCat(
       "stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ", options_.micro_batches,
       stage_.split_gradients ? " reduced each" : "", " optimizer ", optimizer().name, offloads() ? " on the host" : "",
+      gradients_in_bands() ? absl::StrCat(" buckets of ", options_.bucket_bytes) : "",
       offloads() && states_on_device() > 0 ? absl::StrCat(" but for ", states_on_device()) : "",
       parameters_on_host() ? ", parameters too" : "", part_.count > 1 ? absl::StrCat(" parts ", part_.count) : "", "\n",
       partition_.Describe());

@@ -25,6 +25,7 @@ struct ZeroOptions {
   int rank = 0, world_size = 1;                // of the data group
   const optim::OptimizerRow* optimizer = &optim::Optimizers().front();
   ReduceEvery reduce = ReduceEvery::kMicroBatch;  // makes no difference to a step of one micro-batch
+  int64_t bucket_bytes = 0;                       // gradients travel in buckets of this size; 0: a unit at a time
   bool snapshots = false;                         // taken at intervals, besides those that saves are written from
   bool replicas = false;                          // and kept for another rank
   bool offload = false;                           // the optimizer's states are in host memory; not in stage 0
@@ -53,6 +54,14 @@ class ZeroLayout {
 
   // Whether a whole unit's gradient needs memory outside the resting gradients while the backward sums it.
   bool needs_gradient_slots() const { return stage_.split_gradients || gradient_dtype() != device::DType::kF32; }
+
+  // Whether those slots are replaced by buffers of a constant size (ZeRO §6.2).
+  bool gradients_in_bands() const { return options_.bucket_bytes > 0 && needs_gradient_slots(); }
+  // Of gradients on the wire, that one bucket holds.
+  int64_t bucket_elements() const { return options_.bucket_bytes / device::DTypeBytes(options_.dtype); }
+
+  // Whether what a bucket's gradients sum to has no room in it: it is wider.
+  bool stages_buckets() const { return gradient_dtype() != options_.dtype; }
 
   bool offloads() const { return states_on_device() < optimizer_elements(); }
   bool states_in_file() const { return offloads() && options_.states_in_file; }

@@ -17,6 +17,8 @@ std::string OwnSnapshotRow(int which) { return absl::StrCat("snapshot ", which);
 std::string ReplicaRow(int which) { return absl::StrCat("replica ", which); }
 std::string ParameterSlotRow(int slot) { return absl::StrCat("parameter slot ", slot); }
 std::string GradientSlotRow(int slot) { return absl::StrCat("gradient slot ", slot); }
+std::string BucketRow(int bucket) { return absl::StrCat("gradient bucket ", bucket); }
+std::string BucketStagingRow(int bucket) { return absl::StrCat("gradient bucket staging ", bucket); }
 std::string GradientStagingRow(int slot) { return absl::StrCat("gradient staging ", slot); }
 
 namespace {
@@ -54,12 +56,26 @@ void AddSlots(const ZeroLayout& layout, memory::MemoryPlan& plan) {
       plan.rows.push_back({memory::Space::kDevice, memory::Category::kGathered, ParameterSlotRow(s),
                            unit * device::DTypeBytes(layout.options().dtype)});
     }
-    if (layout.needs_gradient_slots()) {
+    if (layout.needs_gradient_slots() && !layout.gradients_in_bands()) {
       plan.rows.push_back({memory::Space::kDevice, memory::Category::kGathered, GradientSlotRow(s), unit * kF32Bytes});
     }
-    if (staging)
+    if (staging && !layout.gradients_in_bands())
       plan.rows.push_back(
           {memory::Space::kDevice, memory::Category::kBuffers, GradientStagingRow(s), shard * kF32Bytes});
+  }
+}
+
+// In their place, where gradients leave in bands: of a size that does not depend on the model (ZeRO §6.2).
+void AddBuckets(const model::Model& model, const ZeroLayout& layout, memory::MemoryPlan& plan) {
+  if (!layout.gradients_in_bands()) return;
+  plan.rows.push_back({memory::Space::kDevice, memory::Category::kGathered, kGradientBandRow, model.BandBytes()});
+  // Kept whole, a gradient is rounded to where it rests.
+  for (int i = 0; i < kBuckets && layout.stage().split_gradients; ++i) {
+    plan.rows.push_back(
+        {memory::Space::kDevice, memory::Category::kGathered, BucketRow(i), layout.options().bucket_bytes});
+    if (!layout.stages_buckets()) continue;
+    plan.rows.push_back({memory::Space::kDevice, memory::Category::kBuffers, BucketStagingRow(i),
+                         layout.bucket_elements() * kF32Bytes});
   }
 }
 
@@ -105,6 +121,7 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
   }
   AddSnapshots(layout, plan);
   AddSlots(layout, plan);
+  AddBuckets(model, layout, plan);
   return plan;
 }
 

@@ -32,6 +32,11 @@ std::string ReplicaRow(int which);
 std::string ParameterSlotRow(int slot);
 std::string GradientSlotRow(int slot);
 std::string GradientStagingRow(int slot);
+// Where gradients leave in bands: the one at hand, and buckets on their way.
+inline constexpr const char* kGradientBandRow = "gradient band";
+inline constexpr int kBuckets = 2;  // one being filled, one on its way
+std::string BucketRow(int bucket);
+std::string BucketStagingRow(int bucket);
 
 // Steps that may be launched and whose results are not yet read (engine.h).
 inline constexpr int kMostLaunchedSteps = 2;

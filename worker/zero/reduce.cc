@@ -27,6 +27,13 @@ GradientReducer::GradientReducer(const ZeroLayout& layout, memory::Arena& arena,
       zeroed_for_(layout.units(), -1),
       unit_reduced_(layout.units()) {
   if (!layout_.needs_gradient_slots()) return;
+  if (layout_.gradients_in_bands()) {
+    delivered_.resize(layout.units());
+    if (!layout_.stage().split_gradients) return;
+    buckets_.emplace(layout, arena, communicator, ops, stream, marks, resting_,
+                     [this](int unit) { return told_.at_rest(unit, ReducedShard(unit)); });
+    return;
+  }
   for (int s = 0; s < static_cast<int>(slot_plan_.unit_of_slot.size()); ++s) {
     Slot slot;
     slot.memory = {arena.Take(GradientSlotRow(s)), device::DType::kF32};
@@ -39,6 +46,7 @@ GradientReducer::GradientReducer(const ZeroLayout& layout, memory::Arena& arena,
 void GradientReducer::BeginMicroBatch(int64_t micro_batch) {
   ZF_CHECK(micro_batch < layout_.options().micro_batches);
   micro_batch_ = micro_batch;
+  if (buckets_) buckets_->BeginMicroBatch(micro_batch);
   if (micro_batch == 0) zeroed_for_.assign(zeroed_for_.size(), -1);
 }
 
@@ -72,13 +80,24 @@ absl::Status GradientReducer::Deliver(int unit) {
   return absl::OkStatus();
 }
 
+absl::Status GradientReducer::DeliverBand(int unit, int64_t begin, int64_t count, const float* values) {
+  if (buckets_) return buckets_->Add(unit, begin, count, values);
+  const device::Tensor from{const_cast<float*>(values), device::DType::kF32};
+  ops_.Convert(stream_, count, from, resting_.Offset(layout_.UnitOffset(unit) + begin));
+  delivered_[unit] += count;
+  if (delivered_[unit] < layout_.partition().unit(unit).elements()) return absl::OkStatus();
+  delivered_[unit] = 0;
+  DeliverWhole(unit);
+  return absl::OkStatus();
+}
+
 // Stages 0 and 1: the sum over micro-batches rests whole and is reduced in place, once.
 void GradientReducer::DeliverWhole(int unit) {
   int64_t elements = layout_.partition().PaddedElements(unit);
   const std::string& name = layout_.partition().unit(unit).name;
   device::Tensor whole = resting_.Offset(layout_.UnitOffset(unit));
   device::Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/false));
-  if (layout_.needs_gradient_slots())
+  if (layout_.needs_gradient_slots() && !layout_.gradients_in_bands())
     ops_.Convert(stream_, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
   unit_reduced_[unit] = communicator_.ReduceScatter(whole, shard, elements, name, stream_.Record());
   if (!layout_.stage().split_optimizer) {
@@ -143,6 +162,7 @@ absl::Status GradientReducer::FinishWhole(size_t most_left) {
 
 absl::Status GradientReducer::Finish() {
   for (Slot& slot : slots_) ZF_RETURN_IF_ERROR(Drain(slot));
+  if (buckets_) ZF_RETURN_IF_ERROR(buckets_->Finish());
   return FinishWhole(0);
 }
 

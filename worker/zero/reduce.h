@@ -3,6 +3,9 @@
 // A unit's gradient of one micro-batch is summed in fp32 in a slot (or straight into the resting vector where that is
 // whole and fp32), leaves as one reduce-scatter as soon as its backward is done, and rests as layout.h says. In stage 0
 // an all-gather follows, which makes an all-reduce of the same bits as the other stages' reduce-scatter.
+//
+// Where gradients come in bands, of a size that does not depend on the model (ZeRO §6.2), they go straight to where
+// they rest whole, rounded, or through buckets.h to where they rest split.
 #ifndef ZEROFLEET_WORKER_ZERO_REDUCE_H_
 #define ZEROFLEET_WORKER_ZERO_REDUCE_H_
 
@@ -10,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +21,7 @@
 #include "worker/collective/communicator.h"
 #include "worker/device/ops.h"
 #include "worker/memory/arena.h"
+#include "worker/zero/buckets.h"
 #include "worker/zero/layout.h"
 #include "worker/zero/phases.h"
 #include "worker/zero/slots.h"
@@ -43,6 +48,8 @@ class GradientReducer {
   // Where the unit's gradient is summed; zeroed by the first call for it in a micro-batch that starts from zero.
   absl::StatusOr<float*> Gradient(int unit);
   absl::Status Deliver(int unit);
+  // As ParameterSource::DeliverBand, in place of both.
+  absl::Status DeliverBand(int unit, int64_t begin, int64_t count, const float* values);
   // What is enqueued from now on finds every delivered gradient at rest; after the last micro-batch all have been told.
   absl::Status Finish();
 
@@ -71,6 +78,8 @@ class GradientReducer {
   device::Tensor resting_;
   SlotPlan slot_plan_;
   std::vector<Slot> slots_;
+  std::optional<GradientBuckets> buckets_;
+  std::vector<int64_t> delivered_;   // by unit that is kept whole: elements of its bands
   std::vector<int64_t> zeroed_for_;  // by unit: the micro-batch its sum was last begun for, or -1
   // Units that are kept whole, in the order in which they are reduced, and their reductions.
   std::deque<int> reducing_;

@@ -54,8 +54,10 @@ absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelCon
   device::DryDevice device;
   const int32_t* const tokens = static_cast<int32_t*>(device::DryDevice::Address());
   const model::MicroBatch batch = {.sequences = sequences, .time = time, .inputs = tokens, .targets = tokens};
+  model::Checkpointing as_laid_out = checkpointing;
+  as_laid_out.band_bytes = layout.options().bucket_bytes;
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> dry_model,
-                      model::Model::Create(model, layout.options().dtype, device, sequences, time, checkpointing,
+                      model::Model::Create(model, layout.options().dtype, device, sequences, time, as_laid_out,
                                            {.parts = layout.part().count, .sequence = sequence}));
   const memory::MemoryPlan plan = PlanMemory(*dry_model, layout, batch.sequences * batch.time);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<memory::Arena> device_arena,

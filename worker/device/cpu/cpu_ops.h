@@ -1,18 +1,19 @@
 // The ops of ops.h on the CPU.
 //
 // Each group of ops is one file: linear.cc, elementwise.cc, norm.cc, attention.cc, embedding.cc, cross_entropy.cc,
-// vocabulary.cc, flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc. They cut the work into blocks for the
-// pool; the arithmetic is in matmul.h (matrices) and kernels.h (vectors).
+// vocabulary.cc, bands.cc, flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc. They cut the work into
+// blocks for the pool; the arithmetic is in matmul.h (matrices) and kernels.h (vectors).
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 
+#include "worker/device/band_ops.h"
 #include "worker/device/cpu/thread_pool.h"
 #include "worker/device/ops.h"
 #include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device {
 
-class CpuOps : public Ops, public VocabularyOps {
+class CpuOps : public Ops, public VocabularyOps, public BandOps {
  public:
   // `pool` outlives this object.
   explicit CpuOps(ThreadPool& pool) : pool_(pool) {}
@@ -44,6 +45,14 @@ class CpuOps : public Ops, public VocabularyOps {
   void PartLogits(Stream&, const PartLogitsArguments&) override;
   void PartCrossEntropy(Stream&, const PartCrossEntropyArguments&) override;
   int64_t PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const override;
+
+  BandOps* bands() override { return this; }
+  int64_t BandRows(int64_t rows, DType dtype) const override;
+  void LinearBackwardWeightBand(Stream&, const LinearBackwardWeightArguments&, const RowBand&) override;
+  void LinearBackwardBias(Stream&, int64_t m, int64_t n, Tensor dy, float* dbias) override;
+  void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) override;
+  void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart& tokens) override;
+  void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand& positions) override;
 
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;
   void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) override;

@@ -57,7 +57,8 @@ void CpuOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
       for (int64_t row = begin; row < end; ++row) {
         const Tensor at = logits.Offset(row * p.vocab);
         losses[first + row] =
-            kernels::CrossEntropyRow(p.vocab, p.targets[first + row], gradient, scale, static_cast<float*>(at.data));
+            kernels::CrossEntropyRow(p.vocab, p.targets[first + row], gradient, scale, static_cast<float*>(at.data),
+                                     p.kept == nullptr ? nullptr : p.kept + first + row);
         if (gradient && plan.rounded) kernels::Convert(p.vocab, at, rounded.Offset(row * p.vocab));
       }
     });
@@ -68,6 +69,7 @@ void CpuOps::CrossEntropy(Stream& stream, const CrossEntropyArguments& p) {
                                    .a = {dlogits, p.vocab},
                                    .b = {p.w, p.c},
                                    .c = {p.dx.Offset(first * p.c), p.c}}));
+    if (p.dw == nullptr) continue;
     cpu_stream.Keep(Matmul(pool_, {.m = p.vocab,
                                    .n = p.c,
                                    .k = rows,

@@ -33,8 +33,12 @@ void LayerNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta,
 void LayerNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float mean, float rstd, Tensor dx);
 // row = softmax(scale * row) in place; returns log of the sum of exp(scale * row). A NaN anywhere makes all NaN.
 float SoftmaxRow(int64_t count, float scale, float* row);
-// -log softmax(logits)[target]; with `gradient`, logits becomes gradient_scale * (softmax - onehot(target)).
-double CrossEntropyRow(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits);
+// -log softmax(logits)[target]; with `gradient`, logits becomes gradient_scale * (softmax - onehot(target)), and *kept,
+// which may be null, what makes it so again.
+double CrossEntropyRow(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits,
+                       LogitsGradient* kept = nullptr);
+// row becomes exp(row - largest) * factor.
+void LogitsGradientRow(int64_t count, const LogitsGradient& gradient, float* row);
 // row becomes exp(row - its largest), which goes to *largest; returns the sum. A NaN anywhere makes the sum NaN.
 float ExpFromLargest(int64_t count, float* row, float* largest);
 void Scale(int64_t count, float factor, float* row);

@@ -110,13 +110,16 @@ float SoftmaxRowImpl(int64_t count, float scale, float* row) {
   return shift + std::log(sum);
 }
 
-double CrossEntropyRowImpl(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits) {
+double CrossEntropyRowImpl(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits,
+                           LogitsGradient* kept) {
   const float largest = RowMax(vocab, logits);
   const double margin = static_cast<double>(largest) - static_cast<double>(logits[target]);
   const float sum = ExpRow(vocab, 1.0f, largest, logits);
   if (gradient) {
-    ScaleRow(vocab, gradient_scale / sum, logits);
+    const float factor = gradient_scale / sum;
+    ScaleRow(vocab, factor, logits);
     logits[target] -= gradient_scale;
+    if (kept != nullptr) *kept = {largest, factor};
   }
   return std::log(static_cast<double>(sum)) + margin;
 }
@@ -127,6 +130,11 @@ float ExpFromLargestImpl(int64_t count, float* row, float* largest) {
 }
 
 void ScaleImpl(int64_t count, float factor, float* row) { ScaleRow(count, factor, row); }
+
+void LogitsGradientRowImpl(int64_t count, const LogitsGradient& gradient, float* row) {
+  ExpRow(count, 1.0f, gradient.largest, row);
+  ScaleRow(count, gradient.factor, row);
+}
 
 void AttentionGradientRowImpl(int64_t count, float scale, float logsumexp, float delta, float* scores, float* dp) {
   const FloatTag d;
@@ -211,6 +219,7 @@ HWY_EXPORT(SoftmaxRowImpl);
 HWY_EXPORT(CrossEntropyRowImpl);
 HWY_EXPORT(ExpFromLargestImpl);
 HWY_EXPORT(ScaleImpl);
+HWY_EXPORT(LogitsGradientRowImpl);
 HWY_EXPORT(AttentionGradientRowImpl);
 HWY_EXPORT(DotImpl);
 HWY_EXPORT(ColumnSumsImpl);
@@ -225,8 +234,12 @@ void LayerNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float me
 float SoftmaxRow(int64_t count, float scale, float* row) {
   return HWY_DYNAMIC_DISPATCH(SoftmaxRowImpl)(count, scale, row);
 }
-double CrossEntropyRow(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits) {
-  return HWY_DYNAMIC_DISPATCH(CrossEntropyRowImpl)(vocab, target, gradient, gradient_scale, logits);
+double CrossEntropyRow(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits,
+                       LogitsGradient* kept) {
+  return HWY_DYNAMIC_DISPATCH(CrossEntropyRowImpl)(vocab, target, gradient, gradient_scale, logits, kept);
+}
+void LogitsGradientRow(int64_t count, const LogitsGradient& gradient, float* row) {
+  HWY_DYNAMIC_DISPATCH(LogitsGradientRowImpl)(count, gradient, row);
 }
 float ExpFromLargest(int64_t count, float* row, float* largest) {
   return HWY_DYNAMIC_DISPATCH(ExpFromLargestImpl)(count, row, largest);

@@ -22,11 +22,8 @@ namespace {
 
 constexpr int64_t kPanelDepth = 512;
 
-struct TileSize {
-  int64_t m, n;
-};
-constexpr TileSize kTile = {128, 256};           // also the size of the conversion buffers
-constexpr TileSize kPrimitiveTile = {512, 768};  // the primitive repacks b on every call: fewer, larger tiles
+constexpr OutputTile kTile = {128, 256};           // also the size of the conversion buffers
+constexpr OutputTile kPrimitiveTile = {512, 768};  // the primitive repacks b on every call: fewer, larger tiles
 
 // One thread's fp32 copies of the tile at hand: allocated once, at the thread's first conversion.
 struct ConversionBuffers {
@@ -135,8 +132,9 @@ struct Tiling {
 };
 
 Tiling TilingFor(Path path, const MatmulArguments& p) {
-  const TileSize largest = path == Path::kPrimitive ? kPrimitiveTile : kTile;
-  const int64_t m = EvenBlock(p.m, largest.m), n = EvenBlock(p.n, largest.n);
+  const OutputTile largest = path == Path::kPrimitive ? kPrimitiveTile : kTile;
+  const int64_t m = EvenBlock(p.whole_m > 0 ? p.whole_m : p.m, largest.m),
+                n = EvenBlock(p.whole_n > 0 ? p.whole_n : p.n, largest.n);
   const int64_t across = CeilDivide(p.n, n);
   return {path, m, n, across, across * CeilDivide(p.m, m)};
 }
@@ -146,6 +144,7 @@ absl::Status RunTile(Path path, const MatmulArguments& tile);
 absl::Status RunTileAt(const MatmulArguments& p, const Tiling& tiling, int64_t index) {
   const int64_t row = index / tiling.across * tiling.m, column = index % tiling.across * tiling.n;
   MatmulArguments tile = p;
+  tile.whole_m = tile.whole_n = 0;
   tile.m = std::min(tiling.m, p.m - row);
   tile.n = std::min(tiling.n, p.n - column);
   tile.a = Part(p.a, row, 0);
@@ -184,6 +183,11 @@ void CheckArguments(const MatmulArguments& p) {
 }
 
 }  // namespace
+
+OutputTile OutputTileOf(const MatmulArguments& arguments) {
+  const Tiling tiling = TilingFor(ChoosePath(arguments), arguments);
+  return {tiling.m, tiling.n};
+}
 
 absl::Status Matmul(ThreadPool& pool, const MatmulArguments& arguments) {
   CheckArguments(arguments);

@@ -15,6 +15,12 @@
 
 namespace zerofleet::device {
 
+// The tiles that the output is cut into; shapes and types decide.
+struct OutputTile {
+  int64_t m, n;
+};
+OutputTile OutputTileOf(const MatmulArguments& arguments);
+
 // Cuts the output into tiles for the pool. ResourceExhausted if oneDNN finds no memory.
 absl::Status Matmul(ThreadPool& pool, const MatmulArguments& arguments);
 

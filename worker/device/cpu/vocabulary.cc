@@ -101,7 +101,9 @@ void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p
   pool_.RunBlocks(p.m, RowBlock(vocab), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float* const at = p.logits + row * vocab;
-      kernels::Scale(vocab, scale * Combine(p.softmax, p.m, p.parts, p.index, row).share, at);
+      const float factor = scale * Combine(p.softmax, p.m, p.parts, p.index, row).share;
+      kernels::Scale(vocab, factor, at);
+      if (p.kept != nullptr) p.kept[row] = {p.softmax[p.index * p.m + row].largest, factor};
       if (const int64_t target = p.targets[row]; Has(p.part, target)) at[target - p.part.first] -= scale;
       if (rounds) kernels::Convert(vocab, logits.Offset(row * vocab), rounded.Offset(row * vocab));
     }
@@ -109,6 +111,7 @@ void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p
   CpuStream& cpu_stream = static_cast<CpuStream&>(stream);
   cpu_stream.Keep(
       Matmul(pool_, {.m = p.m, .n = p.c, .k = vocab, .a = {dlogits, vocab}, .b = {p.w, p.c}, .c = {p.dx, p.c}}));
+  if (p.dw == nullptr) return;
   cpu_stream.Keep(Matmul(pool_, {.m = vocab,
                                  .n = p.c,
                                  .k = p.m,

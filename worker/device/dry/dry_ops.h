@@ -4,12 +4,13 @@
 
 #include <cstdint>
 
+#include "worker/device/band_ops.h"
 #include "worker/device/ops.h"
 #include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device {
 
-class DryOps : public Ops, public VocabularyOps {
+class DryOps : public Ops, public VocabularyOps, public BandOps {
  public:
   void LinearForward(Stream&, const LinearForwardArguments&) override {}
   void LinearGeluForward(Stream&, const LinearGeluForwardArguments&) override {}
@@ -32,6 +33,13 @@ class DryOps : public Ops, public VocabularyOps {
   void PartLogits(Stream&, const PartLogitsArguments&) override {}
   void PartCrossEntropy(Stream&, const PartCrossEntropyArguments&) override {}
   int64_t PartLogitsScratchBytes(int64_t, int64_t, DType) const override { return 0; }
+  BandOps* bands() override { return this; }
+  int64_t BandRows(int64_t rows, DType) const override { return rows; }
+  void LinearBackwardWeightBand(Stream&, const LinearBackwardWeightArguments&, const RowBand&) override {}
+  void LinearBackwardBias(Stream&, int64_t, int64_t, Tensor, float*) override {}
+  void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) override {}
+  void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart&) override {}
+  void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand&) override {}
   void Convert(Stream&, int64_t, Tensor, Tensor) override {}
   void Accumulate(Stream&, int64_t, Tensor, float*) override {}
   void SumSquares(Stream&, int64_t, Tensor, double*) override {}

@@ -1,0 +1,135 @@
+// Bands of gradients, put together, against the whole ones, to the bit, on every device that makes them.
+#include "worker/device/band_ops.h"
+
+#include <algorithm>
+
+#include "worker/device/conformance/device_fixture.h"
+
+namespace zerofleet::device {
+namespace {
+
+class BandsTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (!IsSkipped() && ops().bands() == nullptr) GTEST_SKIP() << "this device makes no bands";
+  }
+  DeviceTensor Ints(const std::vector<int32_t>& values) {
+    DeviceTensor tensor(device(), static_cast<int64_t>(values.size() * sizeof(int32_t)));
+    device().Copy(stream(), tensor.as<void>(), values.data(), values.size() * sizeof(int32_t));
+    return tensor;
+  }
+  static std::vector<int32_t> Ids(int64_t count, int64_t step, int64_t vocab) {
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>((i * step + 5) % vocab));
+    return ids;
+  }
+};
+
+TEST_P(BandsTest, AreTheRowsOfAWeightGradient) {
+  for (const int64_t n : {40, 300, 530}) {
+    constexpr int64_t kTokens = 37, kWidth = 30;
+    const DeviceTensor dy = Put(Random(kTokens * n, 1)), x = Put(Random(kTokens * kWidth, 2));
+    const DeviceTensor dw = PutFloat(std::vector<float>(n * kWidth)), dbias = PutFloat(std::vector<float>(n));
+    LinearBackwardWeightArguments whole{
+        .m = kTokens, .n = n, .k = kWidth, .dy = dy.tensor(), .x = x.tensor(), .dw = dw.as(), .dbias = dbias.as()};
+    ops().LinearBackwardWeight(stream(), whole);
+    const int64_t step = ops().bands()->BandRows(n, dtype());
+    std::vector<float> bands;
+    for (int64_t first = 0; first < n; first += step) {
+      const int64_t count = std::min(step, n - first);
+      const DeviceTensor band = PutFloat(std::vector<float>(count * kWidth));
+      LinearBackwardWeightArguments part = whole;
+      part.dw = band.as();
+      part.dbias = nullptr;
+      ops().bands()->LinearBackwardWeightBand(stream(), part, {first, count});
+      const std::vector<float> values = Get(band);
+      bands.insert(bands.end(), values.begin(), values.end());
+    }
+    EXPECT_EQ(bands, Get(dw)) << n << " rows, " << step << " at a time";
+    const DeviceTensor bias = PutFloat(std::vector<float>(n));
+    ops().bands()->LinearBackwardBias(stream(), kTokens, n, dy.tensor(), bias.as());
+    EXPECT_EQ(Get(bias), Get(dbias));
+  }
+}
+
+// 700 tokens of the vocabulary: the tiles of the logits end elsewhere than those of the gradient.
+TEST_P(BandsTest, AreTheRowsOfAnOutputEmbeddingsGradient) {
+  constexpr int64_t kTokens = 40, kWidth = 24, kVocab = 700;
+  const DeviceTensor x = Put(Random(kTokens * kWidth, 3)), w = Put(Random(kVocab * kWidth, 4));
+  const DeviceTensor targets = Ints(Ids(kTokens, 31, kVocab)), scale = PutFloat({0.25f});
+  const DeviceTensor dx = Room(kTokens * kWidth), dx_alone = Room(kTokens * kWidth);
+  const DeviceTensor dw = PutFloat(std::vector<float>(kVocab * kWidth));
+  const DeviceTensor sum(device(), int64_t{sizeof(double)}), kept(device(), kTokens * int64_t{sizeof(LogitsGradient)});
+  const DeviceTensor scratch(device(), ops().CrossEntropyScratchBytes(kTokens, kWidth, kVocab, dtype()));
+  CrossEntropyArguments loss{.m = kTokens,
+                             .c = kWidth,
+                             .vocab = kVocab,
+                             .x = x.tensor(),
+                             .w = w.tensor(),
+                             .targets = targets.as<int32_t>(),
+                             .gradient_scale = scale.as(),
+                             .loss_sum = sum.as<double>(),
+                             .dx = dx.tensor(),
+                             .dw = dw.as(),
+                             .scratch = scratch.as<void>()};
+  ops().CrossEntropy(stream(), loss);
+  loss.dx = dx_alone.tensor();
+  loss.dw = nullptr;
+  loss.kept = kept.as<LogitsGradient>();
+  ops().CrossEntropy(stream(), loss);
+  EXPECT_EQ(Get(dx_alone), Get(dx));
+
+  std::vector<float> bands;
+  const int64_t step = ops().bands()->BandRows(kVocab, dtype());
+  for (int64_t first = 0; first < kVocab; first += step) {
+    const RowBand rows{first, std::min(step, kVocab - first)};
+    const DeviceTensor band = PutFloat(std::vector<float>(rows.count * kWidth));
+    ops().bands()->CrossEntropyBand(stream(), {.m = kTokens,
+                                               .c = kWidth,
+                                               .part = {0, kVocab},
+                                               .band = rows,
+                                               .rows = PartLogitsRows(kTokens, kVocab),
+                                               .x = x.tensor(),
+                                               .w = w.tensor(),
+                                               .targets = targets.as<int32_t>(),
+                                               .gradient_scale = scale.as(),
+                                               .kept = kept.as<LogitsGradient>(),
+                                               .dw = band.as(),
+                                               .scratch = scratch.as<void>()});
+    const std::vector<float> values = Get(band);
+    bands.insert(bands.end(), values.begin(), values.end());
+  }
+  EXPECT_EQ(bands, Get(dw)) << step << " rows at a time";
+}
+
+TEST_P(BandsTest, AreTheRowsOfALookupsGradient) {
+  constexpr int64_t kBatch = 3, kTime = 5, kWidth = 20, kVocab = 53;
+  const DeviceTensor tokens = Ints(Ids(kBatch * kTime, 7, kVocab)), dx = Put(Random(kBatch * kTime * kWidth, 7));
+  const DeviceTensor dwte = PutFloat(std::vector<float>(kVocab * kWidth));
+  const DeviceTensor dwpe = PutFloat(std::vector<float>(kTime * kWidth));
+  EmbeddingBackwardArguments whole{.batch = kBatch,
+                                   .time = kTime,
+                                   .c = kWidth,
+                                   .tokens = tokens.as<int32_t>(),
+                                   .dx = dx.tensor(),
+                                   .dwte = dwte.as(),
+                                   .dwpe = dwpe.as()};
+  ops().EmbeddingBackward(stream(), whole);
+  const std::vector<float> of_tokens = Get(dwte), of_positions = Get(dwpe);
+  const DeviceTensor token_band = PutFloat(std::vector<float>(20 * kWidth));
+  const DeviceTensor position_band = PutFloat(std::vector<float>(2 * kWidth));
+  EmbeddingBackwardArguments band = whole;
+  band.dwte = token_band.as();
+  band.dwpe = position_band.as();
+  ops().bands()->EmbeddingBackwardBand(stream(), band, {30, 20});
+  ops().bands()->PositionsBackwardBand(stream(), band, {3, 2});
+  EXPECT_EQ(Get(token_band), std::vector<float>(of_tokens.begin() + 30 * kWidth, of_tokens.begin() + 50 * kWidth));
+  EXPECT_EQ(Get(position_band),
+            std::vector<float>(of_positions.begin() + 3 * kWidth, of_positions.begin() + 5 * kWidth));
+}
+
+ZF_CONFORMANCE(BandsTest);
+
+}  // namespace
+}  // namespace zerofleet::device

@@ -1,0 +1,120 @@
+// Gradients of parameters in bands of rows (band_ops.h): the products of the other files, cut between their tiles.
+//
+// The embedding's gradient needs the logits' gradient, which is not kept. For a band of the vocabulary the tiles of the
+// logits that hold it are computed again, and what is kept of each token's softmax makes their gradient of them, with
+// the bits that it had.
+#include <algorithm>
+
+#include "base/units.h"
+#include "worker/device/cpu/blocks.h"
+#include "worker/device/cpu/cpu_ops.h"
+#include "worker/device/cpu/cpu_stream.h"
+#include "worker/device/cpu/kernels.h"
+#include "worker/device/cpu/matmul.h"
+#include "worker/device/cpu/matmul_primitive.h"
+
+namespace zerofleet::device {
+namespace {
+
+constexpr int64_t kRoundedAlignment = 64;
+
+bool RoundsLogitsGradient(DType dtype) { return dtype == DType::kBF16 && HasBF16Instructions(); }
+
+}  // namespace
+
+// By the types alone, the same for a linear layer's gradient and the output embedding's.
+int64_t CpuOps::BandRows(int64_t rows, DType dtype) const {
+  return OutputTileOf({.m = rows,
+                       .n = 1,
+                       .k = 1,
+                       .a = {{nullptr, dtype}, rows, /*transposed=*/true},
+                       .b = {{nullptr, dtype}, 1},
+                       .c = {{nullptr, DType::kF32}, 1},
+                       .accumulate = true})
+      .m;
+}
+
+void CpuOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeightArguments& p, const RowBand& band) {
+  static_cast<CpuStream&>(stream).Keep(Matmul(pool_, {.m = band.count,
+                                                      .n = p.k,
+                                                      .k = p.m,
+                                                      .a = {p.dy.Offset(band.first), p.n, /*transposed=*/true},
+                                                      .b = {p.x, p.k},
+                                                      .c = {{p.dw, DType::kF32}, p.k},
+                                                      .accumulate = true,
+                                                      .whole_m = p.n}));
+}
+
+void CpuOps::LinearBackwardBias(Stream&, int64_t m, int64_t n, Tensor dy, float* dbias) {
+  pool_.RunBlocks(n, kernels::kColumnBlock,
+                  [&](int64_t begin, int64_t end) { kernels::ColumnSums(m, n, begin, end, dy, dbias); });
+}
+
+void CpuOps::CrossEntropyBand(Stream& stream, const CrossEntropyBandArguments& p) {
+  CpuStream& cpu_stream = static_cast<CpuStream&>(stream);
+  const int64_t vocab = p.part.rows, count = p.band.count, end = p.band.first + count;
+  const bool rounds = RoundsLogitsGradient(p.x.dtype);
+  const Tensor logits{p.scratch, DType::kF32};
+  MatmulArguments again{.n = vocab, .k = p.c, .b = {p.w, p.c, /*transposed=*/true}, .whole_n = vocab};
+  for (int64_t first = 0; first < p.m; first += p.rows) {
+    const int64_t rows = std::min(p.rows, p.m - first);
+    const Tensor x = p.x.Offset(first * p.c);
+    again.m = rows;
+    again.a = {x, p.c};
+    again.c = {logits, vocab};
+    const int64_t tile = OutputTileOf(again).n;
+    const int64_t left = p.band.first / tile * tile, width = std::min(RoundUp(end, tile), vocab) - left;
+    MatmulArguments part = again;
+    part.n = width;
+    part.b.data = p.w.Offset(left * p.c);
+    part.c.stride = width;
+    cpu_stream.Keep(Matmul(pool_, part));
+
+    const Tensor rounded{static_cast<std::byte*>(p.scratch) + RoundUp(rows * width * 4, kRoundedAlignment),
+                         DType::kBF16};
+    const Tensor of_band = logits.Offset(p.band.first - left);
+    pool_.RunBlocks(rows, RowBlock(width), [&](int64_t begin, int64_t block_end) {
+      for (int64_t row = begin; row < block_end; ++row) {
+        const Tensor at = of_band.Offset(row * width);
+        float* const values = static_cast<float*>(at.data);
+        kernels::LogitsGradientRow(count, p.kept[first + row], values);
+        const int64_t target = p.targets[first + row] - p.part.first - p.band.first;
+        if (target >= 0 && target < count) values[target] -= *p.gradient_scale;
+        if (rounds) kernels::Convert(count, at, rounded.Offset(row * count));
+      }
+    });
+    const Matrix dlogits = rounds ? Matrix{rounded, count, true} : Matrix{of_band, width, true};
+    cpu_stream.Keep(Matmul(pool_, {.m = count,
+                                   .n = p.c,
+                                   .k = rows,
+                                   .a = dlogits,
+                                   .b = {x, p.c},
+                                   .c = {{p.dw, DType::kF32}, p.c},
+                                   .accumulate = true,
+                                   .whole_m = vocab}));
+  }
+}
+
+void CpuOps::EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments& p, const VocabularyPart& tokens) {
+  pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t row = 0; row < p.batch * p.time; ++row) {
+      const int64_t at = p.tokens[row] - tokens.first;
+      if (at < 0 || at >= tokens.rows) continue;
+      kernels::Accumulate(end - begin, p.dx.Offset(row * p.c + begin), p.dwte + at * p.c + begin);
+    }
+  });
+}
+
+void CpuOps::PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments& p, const RowBand& positions) {
+  const int64_t last = std::min(positions.first + positions.count, p.time);
+  pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t sequence = 0; sequence < p.batch; ++sequence) {
+      for (int64_t time = positions.first; time < last; ++time) {
+        const Tensor from = p.dx.Offset((sequence * p.time + time) * p.c + begin);
+        kernels::Accumulate(end - begin, from, p.dwpe + (time - positions.first) * p.c + begin);
+      }
+    }
+  });
+}
+
+}  // namespace zerofleet::device

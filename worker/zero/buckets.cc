@@ -1,0 +1,104 @@
+// Filling, sending and draining of buckets; see buckets.h.
+#include "worker/zero/buckets.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "worker/collective/topology.h"
+
+namespace zerofleet::zero {
+
+GradientBuckets::GradientBuckets(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
+                                 device::Ops& ops, device::Stream& stream, PhaseMarks& marks, device::Tensor resting,
+                                 std::function<absl::Status(int unit)> at_rest)
+    : layout_(layout),
+      communicator_(communicator),
+      ops_(ops),
+      stream_(stream),
+      marks_(marks),
+      resting_(resting),
+      at_rest_(std::move(at_rest)),
+      drained_(layout.units()) {
+  for (int i = 0; i < kBuckets; ++i) {
+    Bucket& bucket = buckets_[i];
+    bucket.wire = {arena.Take(BucketRow(i)), layout.options().dtype};
+    bucket.sums = bucket.wire;
+    if (layout.stages_buckets()) bucket.sums = {arena.Take(BucketStagingRow(i)), layout.gradient_dtype()};
+  }
+}
+
+absl::Status GradientBuckets::Add(int unit, int64_t begin, int64_t count, const float* values) {
+  added_ += count;
+  while (count > 0) {
+    Bucket& bucket = buckets_[filling_];
+    if (bucket.sent) ZF_RETURN_IF_ERROR(Drain(bucket));
+    const int64_t taken = std::min(count, layout_.bucket_elements() - bucket.filled);
+    const device::Tensor from{const_cast<float*>(values), device::DType::kF32};
+    ops_.Convert(stream_, taken, from, bucket.wire.Offset(bucket.filled));
+    bucket.pieces.push_back({unit, begin, taken, bucket.filled});
+    bucket.filled += taken;
+    begin += taken;
+    count -= taken;
+    values += taken;
+    if (bucket.filled == layout_.bucket_elements()) Send(bucket);
+  }
+  if (added_ < layout_.partition().TotalElements()) return absl::OkStatus();
+  ZF_CHECK(added_ == layout_.partition().TotalElements());
+  added_ = 0;
+  if (buckets_[filling_].filled > 0 && !buckets_[filling_].sent) Send(buckets_[filling_]);
+  return absl::OkStatus();
+}
+
+void GradientBuckets::Send(Bucket& bucket) {
+  const std::string &first = layout_.partition().unit(bucket.pieces.front().unit).name,
+                    &last = layout_.partition().unit(bucket.pieces.back().unit).name;
+  const std::string name = first == last ? first : absl::StrCat(first, " to ", last);
+  const int64_t mine = collective::ShardRange(bucket.filled, communicator_.size(), communicator_.rank()).begin;
+  bucket.micro_batch = micro_batch_;
+  communicator_.ReduceScatter(bucket.wire, bucket.sums.Offset(mine), bucket.filled, name, stream_.Record());
+  bucket.summed = communicator_.AllGather({}, bucket.sums, bucket.filled, name);
+  bucket.sent = true;
+  filling_ = (filling_ + 1) % buckets_.size();
+}
+
+// The stream waits until the bucket's sums are there, and takes this rank's shards out of them.
+absl::Status GradientBuckets::Drain(Bucket& bucket) {
+  PhaseMarks::Within wait(marks_, StepPhase::kReduce);
+  ZF_RETURN_IF_ERROR(bucket.summed.MakeStreamWait(stream_));
+  for (const Piece& piece : bucket.pieces) {
+    TakeOwned(bucket, piece);
+    if (bucket.micro_batch + 1 < layout_.options().micro_batches) continue;
+    drained_[piece.unit] += piece.count;
+    if (drained_[piece.unit] < layout_.partition().unit(piece.unit).elements()) continue;
+    drained_[piece.unit] = 0;
+    ZF_RETURN_IF_ERROR(at_rest_(piece.unit));
+  }
+  bucket.pieces.clear();
+  bucket.filled = 0;
+  bucket.sent = false;
+  return absl::OkStatus();
+}
+
+void GradientBuckets::TakeOwned(const Bucket& bucket, const Piece& piece) {
+  const int64_t shard = layout_.partition().ShardElements(piece.unit), own = layout_.options().rank * shard;
+  const int64_t begin = std::max(piece.begin, own), end = std::min(piece.begin + piece.count, own + shard);
+  if (begin >= end) return;
+  const device::Tensor from = bucket.sums.Offset(piece.at + begin - piece.begin);
+  const device::Tensor to = resting_.Offset(layout_.ShardOffset(piece.unit, /*split=*/true) + begin - own);
+  if (bucket.micro_batch == 0) return ops_.Convert(stream_, end - begin, from, to);
+  ops_.Accumulate(stream_, end - begin, from, static_cast<float*>(to.data));
+}
+
+// In the order in which they were sent.
+absl::Status GradientBuckets::Finish() {
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& bucket = buckets_[(filling_ + i) % buckets_.size()];
+    if (bucket.sent) ZF_RETURN_IF_ERROR(Drain(bucket));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zerofleet::zero

@@ -1,0 +1,75 @@
+// Split gradients on their way to their owners through buckets of a constant size (ZeRO §6.2, C_B).
+//
+// Bands of gradients (ParameterSource::DeliverBand) fill a bucket in the order in which the backward makes them, in the
+// compute type, across units; a full one is reduced while the next one fills. Shards of a unit are long runs of it, so
+// what is in a bucket at a time mostly has one owner, to whom all others would send at once. So every rank reduces an
+// equal part of the bucket, and the parts are gathered: each rank takes out what it owns. That is an all-reduce, and
+// the gather is the price of a constant size: each gradient travels twice. Sums are those of reduce.h to the bit.
+#ifndef ZEROFLEET_WORKER_ZERO_BUCKETS_H_
+#define ZEROFLEET_WORKER_ZERO_BUCKETS_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/collective/communicator.h"
+#include "worker/device/ops.h"
+#include "worker/memory/arena.h"
+#include "worker/zero/layout.h"
+#include "worker/zero/memory_plan.h"
+#include "worker/zero/phases.h"
+
+namespace zerofleet::zero {
+
+class GradientBuckets {
+ public:
+  // `at_rest` is told of each unit once its shard in `resting` is complete for the step.
+  GradientBuckets(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
+                  device::Ops& ops, device::Stream& stream, PhaseMarks& marks, device::Tensor resting,
+                  std::function<absl::Status(int unit)> at_rest);
+
+  void BeginMicroBatch(int64_t micro_batch) { micro_batch_ = micro_batch; }
+  // As ParameterSource::DeliverBand. The last band of a micro-batch sends what is left.
+  absl::Status Add(int unit, int64_t begin, int64_t count, const float* values);
+  // What is enqueued from now on finds everything added at rest.
+  absl::Status Finish();
+
+ private:
+  // Elements of a unit, and where they are in a bucket.
+  struct Piece {
+    int unit;
+    int64_t begin, count, at;
+  };
+  struct Bucket {
+    device::Tensor wire;  // of the compute type
+    device::Tensor sums;  // where that is narrower than what gradients rest in; otherwise the wire
+    int64_t filled = 0;
+    int64_t micro_batch = 0;
+    std::vector<Piece> pieces;
+    bool sent = false;
+    collective::Communicator::Pending summed;
+  };
+
+  void Send(Bucket& bucket);
+  absl::Status Drain(Bucket& bucket);
+  void TakeOwned(const Bucket& bucket, const Piece& piece);
+
+  const ZeroLayout& layout_;
+  collective::Communicator& communicator_;
+  device::Ops& ops_;
+  device::Stream& stream_;
+  PhaseMarks& marks_;
+  const device::Tensor resting_;
+  const std::function<absl::Status(int unit)> at_rest_;
+  std::array<Bucket, kBuckets> buckets_;
+  size_t filling_ = 0;
+  int64_t micro_batch_ = 0;
+  int64_t added_ = 0;             // elements of this micro-batch, of all units
+  std::vector<int64_t> drained_;  // by unit: elements of the last micro-batch
+};
+
+}  // namespace zerofleet::zero
+
+#endif  // ZEROFLEET_WORKER_ZERO_BUCKETS_H_
