@@ -14,6 +14,11 @@
 #include "worker/model/spec.h"
 
 namespace zerofleet::trainer {
+
+bool OffloadsStates(const v1::OffloadConfig& config) {
+  return config.optimizer() == "cpu" || config.optimizer() == "nvme";
+}
+
 namespace {
 
 // Settings that take memory off the device, those that cost least speed first.
@@ -21,7 +26,7 @@ std::vector<std::string> LessOnTheDevice(const v1::Config& config) {
   const v1::ParallelConfig& parallel = config.parallel();
   std::vector<std::string> settings;
   if (parallel.zero_stage() < 3 && parallel.workers() > 1) settings.emplace_back("parallel.zero_stage: 3");
-  const bool offloads = config.offload().optimizer() == "cpu" || config.offload().optimizer() == "nvme";
+  const bool offloads = OffloadsStates(config.offload());
   if (!offloads) {
     settings.emplace_back(parallel.zero_stage() == 0 ? "offload.optimizer: cpu with parallel.zero_stage: 2"
                                                      : "offload.optimizer: cpu");

@@ -58,7 +58,7 @@ absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Devic
   };
   if (config.speculative()) return refuse("speculative: true", "false");
   if (config.optimizer() == "nvme") return refuse("optimizer: nvme", "cpu");
-  if (config.parameters() != "none") return refuse("parameters: cpu", "none");
+  if (config.parameters() == "cpu") return refuse("parameters: cpu", "none");
   return absl::OkStatus();
 }
 

@@ -66,7 +66,7 @@ zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group&
           .bucket_bytes = config.buffers().bucket_bytes(),
           .snapshots = config.checkpoint().snapshot_every_steps() > 0,
           .replicas = config.checkpoint().replicate() > 0 && data.size() > 1,
-          .offload = config.offload().optimizer() != "none",
+          .offload = OffloadsStates(config.offload()),
           .delays = config.offload().delayed_update().after_steps() > 0,
           .speculates = config.offload().speculative(),
           .states_in_file = config.offload().optimizer() == "nvme",
