@@ -65,7 +65,7 @@ class StateFile {
     size_t tile = 0;
   };
 
-  Stage& StageOf(size_t tile) { return stages_[tile % kStages]; }
+  Stage& StageOf(size_t tile) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stages_[tile % kStages]; }
   optim::StateTensors Pieces(size_t tile, std::byte* memory) const;
   int64_t PieceBytes(size_t vector, size_t tile) const;  // in the file, rounded up to blocks
   absl::Status WaitFor(const Stage& stage, Stage::Use use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
