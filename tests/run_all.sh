@@ -14,7 +14,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 jobs=${1:-$(nproc)}
-fuzz_seconds=${ZEROFLEET_FUZZ_SECONDS:-10}
+fuzz_seconds=${ZEROFLEET_FUZZ_SECONDS:-6}
 started=$(date +%s)
 
 say() { printf '\n== [%4d s] %s\n' "$(($(date +%s) - started))" "$*"; }
