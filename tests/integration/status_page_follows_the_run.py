@@ -61,6 +61,8 @@ class StatusPage(fleet.FleetTest):
 
     def test_it_follows_the_run(self):
         self.open()
+        # Positions of collectives come with heartbeats, which a run that has just begun has not sent yet.
+        self.browser.wait_for("document.body.innerText.toLowerCase().includes('data ')")
         text = self.text().lower()
         for part in ("training", "loss", "throughput", "tokens/s", "goodput", "last checkpoint", "members", "partitions",
                      "parameters", "exp_avg", "collectives", "data "):
