@@ -117,6 +117,7 @@ TEST(PlanMemory, TellsEveryRowAndSum) {
 
 TEST(PlanMemory, TellsWhatEitherKindOfSaveNeeds) {
   v1::Config config = ConfigOf(2, 2);
+  config.set_device("cpu");  // a GPU's states go through a staging buffer
   const RankMemory copied = PlanRankZero(config).value();
   config.mutable_checkpoint()->set_every_steps(0);
   const RankMemory streamed = PlanRankZero(config).value();
