@@ -35,9 +35,9 @@ test: ## runs every test: unit, sanitizers, fuzz targets, integration
 
 test-kubernetes: ## validates the chart, installs it into a real API server, trains on a node of its own; 30 minutes the first time
 	@scripts/setup.sh build kubernetes
+	@scripts/build.sh $(BUILD) $(JOBS) zerofleet
 	@tests/kubernetes/chart_check.py --strict
 	@tests/kubernetes/api_check.py
-	@scripts/build.sh $(BUILD) $(JOBS) zerofleet
 	@ZEROFLEET=$(BUILD)/zerofleet tests/kubernetes/pods_check.py || [ $$? -eq 77 ]
 
 mutants: ## expects each of the faults in tests/mutants to turn a test red; ROOM=name for one room's

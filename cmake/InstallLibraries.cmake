@@ -9,8 +9,14 @@ set(of_the_machine
 if(NOT bundle_cuda)
   list(APPEND of_the_machine "^lib(cublas|cublasLt|cudart|cudnn[a-z_]*|nccl|nvrtc|nvJitLink)\\.so")
 endif()
+# For the product alone the suite's tests need not have been built.
+foreach(program IN LISTS programs)
+  if(EXISTS ${program})
+    list(APPEND built ${program})
+  endif()
+endforeach()
 file(GET_RUNTIME_DEPENDENCIES
-  EXECUTABLES ${programs} LIBRARIES ${ucx_modules} ${opened_libraries}
+  EXECUTABLES ${built} LIBRARIES ${ucx_modules} ${opened_libraries}
   RESOLVED_DEPENDENCIES_VAR found UNRESOLVED_DEPENDENCIES_VAR missing
   PRE_EXCLUDE_REGEXES ${of_the_machine})
 if(missing)
