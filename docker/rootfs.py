@@ -9,7 +9,7 @@ Debian. There is no shell, package manager or interpreter in ROOT: what starts i
     /opt/zerofleet                 the bundle, with the run paths it was made for
     /usr/lib, /lib, /lib64         glibc
     /etc/passwd, group             the user that it runs as
-    /work, /tmp                    folders that this user may write to
+    /var/lib/zerofleet, /tmp       folders that this user may write to; the first is where it starts
     /usr/share/doc/*/copyright     the license of each package that is in it
     /usr/share/sbom                the list of these packages, an SPDX document
     /var/lib/dpkg/status.d         the same for scanners of vulnerabilities, as other images without a package manager have it
@@ -27,6 +27,7 @@ import packages
 
 SOURCES = pathlib.Path(__file__).resolve().parent.parent
 USER = 65532  # as in the Dockerfile and the chart
+FOLDER = "var/lib/zerofleet"  # where it starts; as in the Dockerfile
 GLIBC = "libc6"
 # Of glibc's package: other character sets, which nothing here converts to.
 LEFT_OUT = {"gconv", "audit"}
@@ -71,7 +72,7 @@ def write(file, text, mode=0o644):
 
 
 def lay_out(bundle, root):
-    for folder, mode in (("dev", 0o755), ("etc", 0o755), ("proc", 0o755), ("sys", 0o755), ("tmp", 0o1777), ("work", 0o1777),
+    for folder, mode in (("dev", 0o755), ("etc", 0o755), ("proc", 0o755), ("sys", 0o755), ("tmp", 0o1777), (FOLDER, 0o1777),
                          ("usr/lib", 0o755), ("usr/lib64", 0o755)):
         (root / folder).mkdir(parents=True)
         (root / folder).chmod(mode)
@@ -82,7 +83,7 @@ def lay_out(bundle, root):
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(file.resolve(), place)
     shutil.copytree(bundle, root / "opt" / "zerofleet", symlinks=True)
-    write(root / "etc" / "passwd", f"root:x:0:0:root:/:/nonexistent\nzerofleet:x:{USER}:{USER}:zerofleet:/work:/nonexistent\n")
+    write(root / "etc" / "passwd", f"root:x:0:0:root:/:/nonexistent\nzerofleet:x:{USER}:{USER}:zerofleet:/{FOLDER}:/nonexistent\n")
     write(root / "etc" / "group", f"root:x:0:\nzerofleet:x:{USER}:\n")
     write(root / "etc" / "nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
     write(root / "usr" / "lib" / "os-release", pathlib.Path("/etc/os-release").read_text())

@@ -17,6 +17,7 @@ import fleet
 
 BUILD = pathlib.Path(fleet.BINARY).resolve().parent
 USER = "65532:65532"
+FOLDER = "/var/lib/zerofleet"  # where it starts
 LARGEST_IMAGE_BYTES = 150_000_000
 # Runs its arguments in $1, with what a container has besides its image.
 CONTAINED = 'root=$1; shift; mount --rbind /dev "$root/dev" && mount -t proc none "$root/proc" && mount --rbind /sys "$root/sys" && ' \
@@ -77,13 +78,14 @@ class ImageTrains(fleet.FleetTest):
         if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
                                                capture_output=True).returncode != 0:
             self.skipTest("SKIPPED: running in another root needs root, and mounts")
-        work = self.root / "work"
+        work = self.root / FOLDER.removeprefix("/")
         (work / "README.md").write_text(fleet.english_like_text(20_000))
         shutil.copy(fleet.ROOT / "examples" / "tiny.yaml", work)
         ran = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", CONTAINED, "sh", str(self.root),
-                              "/opt/zerofleet/bin/zerofleet", "train", "/work/tiny.yaml", "--set", "steps=5", "--set",
-                              "data.train=[/work/README.md]", "--set", "checkpoint.dir=/work/checkpoints", "--report", "/work/report.jsonl"],
-                             capture_output=True, text=True, timeout=fleet.RUN_SECONDS, env={"HOME": "/work"})
+                              "/opt/zerofleet/bin/zerofleet", "train", f"{FOLDER}/tiny.yaml", "--set", "steps=5", "--set",
+                              f"data.train=[{FOLDER}/README.md]", "--set", f"checkpoint.dir={FOLDER}/checkpoints", "--report",
+                              f"{FOLDER}/report.jsonl"],
+                             capture_output=True, text=True, timeout=fleet.RUN_SECONDS, env={"HOME": FOLDER})
         self.assertEqual(ran.returncode, 0, ran.stderr[-2000:])
         events = [json.loads(line) for line in (work / "report.jsonl").read_text().splitlines()]
         self.assertEqual(sum(event["event"] == "step" for event in events), 5)

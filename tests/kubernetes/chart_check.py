@@ -283,10 +283,13 @@ class Chart(unittest.TestCase):
         user = [re.search(rf"(?m)^{key}: (\d+)$", helpers).group(1) for key in ("runAsUser", "runAsGroup")]
         ports = re.findall(r"(?m)^  port: (\d+)$", values)
         self.assertEqual(len(ports), 3)
-        self.assertIn(f"USER = {user[0]} ", (ROOT / "docker" / "rootfs.py").read_text())
+        rootfs = (ROOT / "docker" / "rootfs.py").read_text()
+        self.assertIn(f"USER = {user[0]} ", rootfs)
+        self.assertIn('FOLDER = "var/lib/zerofleet" ', rootfs)
         for image in dockerfile.split("\nFROM ")[2:]:
             self.assertEqual(re.findall(r"(?m)^USER (.*)$", image), [":".join(user)])
             self.assertEqual(re.findall(r"(?m)^ENTRYPOINT (.*)$", image), ['["/opt/zerofleet/bin/zerofleet"]'])
+            self.assertEqual(re.findall(r"(?m)^WORKDIR (.*)$", image), ["/var/lib/zerofleet"])
             # What a chart's pod mounts is not in its way, and `kubectl exec POD -- zerofleet` finds it.
             self.assertRegex(image, r"(?m)^ENV PATH=/opt/zerofleet/bin\b")
         runtime = dockerfile.split("\nFROM ")[-1]

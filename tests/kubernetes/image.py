@@ -42,5 +42,5 @@ def product(path, name, bundle):
     with tempfile.TemporaryDirectory() as work:
         root = pathlib.Path(work) / "root"
         subprocess.run([str(ROOTFS), str(bundle), str(root)], check=True)
-        archive(path, name, {"Entrypoint": ["/opt/zerofleet/bin/zerofleet"], "User": "65532:65532", "WorkingDir": "/work",
+        archive(path, name, {"Entrypoint": ["/opt/zerofleet/bin/zerofleet"], "User": "65532:65532", "WorkingDir": "/var/lib/zerofleet",
                              "Env": ["PATH=/opt/zerofleet/bin"]}, lambda tar: tar.add(root, "."))
