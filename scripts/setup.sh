@@ -7,7 +7,7 @@
 #   scripts/setup.sh build lint       also what `make lint` and `make format` use
 #   scripts/setup.sh build docs       also what `make docs` uses
 #   scripts/setup.sh kubernetes       what `make test-kubernetes` uses: Helm and Kubernetes from their Go modules, etcd, containerd,
-#                                     kubernetes-validate from PyPI, a Prometheus server, in build/kubernetes and build/tools
+#                                     kubernetes-validate and Grafana's types from PyPI, a Prometheus server, in build/kubernetes and build/tools
 #   scripts/setup.sh cuda             nvcc 13.0 and the headers of cuBLASLt, cuDNN and NCCL, from their Python packages into
 #                                     build/cuda; nothing where a toolkit with all of them is installed
 #   scripts/setup.sh cuda-libraries   also NVIDIA's libraries themselves, for -DZEROFLEET_BUNDLE_CUDA=ON

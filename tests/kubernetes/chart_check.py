@@ -26,8 +26,10 @@ if VENV.exists() and pathlib.Path(sys.prefix) != VENV.parent.parent:
 try:
     import kubernetes_validate
     import yaml
+    from grafana_foundation_sdk.cog import encoder, plugins
+    from grafana_foundation_sdk.models import dashboard as grafana, units
 except ImportError:
-    kubernetes_validate = yaml = None
+    kubernetes_validate = yaml = grafana = None
 
 STRICT = "--strict" in sys.argv
 SKIPPED_SOME = 77  # the exit code that ctest takes for skipped; a failure is never hidden by it
@@ -94,6 +96,18 @@ def pod_templates(objects):
 
 def kubeflow():
     return documents((ROOT / "deploy" / "kubeflow" / "runtime.yaml").read_text())
+
+
+def differences(given, understood, path=""):
+    """Where what was understood of a document is not what was given."""
+    if isinstance(given, dict) and isinstance(understood, dict):
+        for key in given:
+            yield from differences(given[key], understood[key], f"{path}.{key}") if key in understood else [f"{path}.{key}"]
+    elif isinstance(given, list) and isinstance(understood, list) and len(given) == len(understood):
+        for number, pair in enumerate(zip(given, understood)):
+            yield from differences(*pair, f"{path}[{number}]")
+    elif given != understood:
+        yield path
 
 
 class Chart(unittest.TestCase):
@@ -370,6 +384,21 @@ class Chart(unittest.TestCase):
         for command in (["check", "config", "prometheus.yml"], ["test", "rules", "zerofleet.rules_test.yml"]):
             ran = subprocess.run([PROMTOOL, *command], cwd=folder, capture_output=True, text=True, check=False)
             self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+
+    def test_grafanas_schema_has_all_of_the_dashboards(self):
+        """Read into Grafana's own types and written again, nothing is lost, and every unit is one of Grafana's."""
+        if grafana is None:
+            self.missing("grafana-foundation-sdk is not there")
+        plugins.register_default_plugins()
+        known = {value for name, value in vars(units).items() if not name.startswith("_")} | {"none"}
+        # The Prometheus data source reads it, beyond the types of all annotations.
+        of_prometheus = ".annotations.list[0].titleFormat"
+        for path in sorted((ROOT / "deploy" / "grafana").glob("*.json")):
+            given = json.loads(path.read_text())
+            understood = json.loads(encoder.JSONEncoder().encode(grafana.Dashboard.from_json(given)))
+            self.assertEqual(list(differences(given, understood)), [of_prometheus], path.name)
+            for panel in given["panels"]:
+                self.assertIn(panel["fieldConfig"]["defaults"]["unit"], known, f"{path.name}: {panel['title']}")
 
     def test_every_expression_of_the_dashboards_parses(self):
         if not os.access(PROMTOOL, os.X_OK):

@@ -7,7 +7,8 @@
 #   bin/kube-controller-manager, kube-scheduler and kubelet, which run pods, from the module that tools/node pins
 #   debian                 etcd, containerd, runc and the plugins of the Container Network Interface, unpacked from Debian's packages
 #                          rather than installed, which would start servers
-#   venv                   Python with kubernetes-validate, which has the schemas of Kubernetes 1.29 to 1.34
+#   venv                   Python with kubernetes-validate, which has the schemas of Kubernetes 1.29 to 1.34, and with
+#                          grafana-foundation-sdk, which has the types of Grafana's dashboards
 #   go                     where no new enough Go is on the PATH: the toolchain's module, fetched with Debian's older Go
 #
 # `scripts/setup.sh kubernetes` runs it. The first time takes some 30 minutes of a core.
@@ -82,8 +83,8 @@ unpack containerd usr/bin/containerd
 unpack runc usr/sbin/runc
 unpack containernetworking-plugins usr/lib/cni/bridge
 
-if [ ! -x "$made/venv/bin/python" ] || ! "$made/venv/bin/python" -c 'import kubernetes_validate' 2>/dev/null; then
-  echo "setup: installing kubernetes-validate into build/kubernetes/venv"
+if [ ! -x "$made/venv/bin/python" ] || ! "$made/venv/bin/python" -c 'import kubernetes_validate, grafana_foundation_sdk' 2>/dev/null; then
+  echo "setup: installing kubernetes-validate and grafana-foundation-sdk into build/kubernetes/venv"
   python3 -m venv "$made/venv"
-  "$made/venv/bin/pip" install --quiet --disable-pip-version-check kubernetes-validate==1.34.1
+  "$made/venv/bin/pip" install --quiet --disable-pip-version-check kubernetes-validate==1.34.1 'grafana-foundation-sdk==1769699379!11.6.0'
 fi
