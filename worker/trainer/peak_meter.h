@@ -3,6 +3,7 @@
 // A measurement made while other processes start or run is too low, and a step would then exceed it. So
 // every rank measures until its best is confirmed, again after a few early steps, and a step that is faster than any
 // measurement raises the peak itself: the ratio never exceeds 1, and a note says when and why the peak was raised.
+// A run that is over in seconds would spend most of them on this: it measures one product.
 #ifndef ZEROFLEET_WORKER_TRAINER_PEAK_METER_H_
 #define ZEROFLEET_WORKER_TRAINER_PEAK_METER_H_
 
@@ -14,6 +15,10 @@ namespace zerofleet::trainer {
 
 class PeakMeter {
  public:
+  // Whether a run in which a rank does so many FLOPs in all is at least 25 times as long as what follows, about 40
+  // GFLOP.
+  static bool IsWorthCare(double rank_flops);
+
   // Calls `measure` (FLOP/s, each call the best of a few short rounds) until a second result is close to the best, or
   // it has been called kMostSeries times. Returns the best.
   static constexpr int kMostSeries = 5;

@@ -19,6 +19,11 @@ std::pair<double, int> Best(const std::vector<double>& rates) {
   return {best, calls};
 }
 
+TEST(PeakMeter, SpendsNoSecondsOnRunsOfSeconds) {
+  EXPECT_FALSE(PeakMeter::IsWorthCare(0.99e12));
+  EXPECT_TRUE(PeakMeter::IsWorthCare(1e12));
+}
+
 TEST(PeakMeter, AQuietMachineIsMeasuredTwice) { EXPECT_EQ(Best({100, 101}), std::make_pair(101.0, 2)); }
 
 TEST(PeakMeter, ABusyStartIsMeasuredUntilTheBestIsConfirmed) {

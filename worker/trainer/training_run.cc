@@ -236,7 +236,7 @@ device::StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifes
 
 absl::Status TrainingRun::Start(bool loaded, const v1::Start& start) {
   const int rounds = my_peak_ > 0 ? 0 : 1;
-  ZF_RETURN_IF_ERROR(MeasurePeak(start.in_recovery() ? rounds : kAsManyAsItTakes));
+  ZF_RETURN_IF_ERROR(MeasurePeak(start.in_recovery() || !MeasuresWithCare() ? rounds : kAsManyAsItTakes));
   feed_->Seek(start.step(), loaded ? view_->loaded_samples : 0, coordinator::SkippedSamples(start.skipped()));
   view_->spikes.emplace(config_.divergence(), std::vector<double>(start.losses().begin(), start.losses().end()));
   const bool gathers = loaded && view_->loaded_own_part && !view_->engine->state().LoadsWhatItStores();
@@ -262,6 +262,12 @@ absl::Status TrainingRun::WarmUp(int64_t step) {
   return absl::OkStatus();
 }
 
+bool TrainingRun::MeasuresWithCare() const {
+  const double tokens =
+      static_cast<double>(config_.steps()) * config_.batch().global_sequences() * config_.model().context();
+  return PeakMeter::IsWorthCare(spec_.FlopsPerToken() * tokens / config_.parallel().workers());
+}
+
 // The datasheet's peak if there is one. Otherwise all ranks measure at the same time, so that they share the machine
 // as they will in training.
 absl::Status TrainingRun::MeasurePeak(int rounds) {
@@ -283,7 +289,8 @@ absl::Status TrainingRun::MeasurePeak(int rounds) {
 // Between steps, at numbers on which all ranks agree; an asynchronous device is not measured again.
 absl::Status TrainingRun::MeasurePeakAgain() {
   constexpr int kRounds = 2;
-  if (!device_.host_addressable() || !PeakMeter::MeasuresAfter(view_->steps_done)) return absl::OkStatus();
+  if (!device_.host_addressable() || !MeasuresWithCare()) return absl::OkStatus();
+  if (!PeakMeter::MeasuresAfter(view_->steps_done)) return absl::OkStatus();
   return MeasurePeak(kRounds);
 }
 

@@ -147,6 +147,8 @@ class TrainingRun {
   absl::StatusOr<zero::StepResult> CollectStep();
   absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest);
   absl::Status WarmUp(int64_t step);
+  // PeakMeter::IsWorthCare of the whole run; the same answer on every rank.
+  bool MeasuresWithCare() const;
   // `rounds` of a product; 0: none, kAsManyAsItTakes: until the result is reliable.
   absl::Status MeasurePeak(int rounds);
   absl::Status MeasurePeakAgain();
