@@ -21,6 +21,7 @@ namespace {
 
 // How long the last messages may take to leave, and the calls then cut off to end.
 constexpr absl::Duration kDrain = absl::Seconds(5);
+constexpr absl::Duration kWatcherPatience = absl::Seconds(20);
 constexpr double kShutdownSeconds = 1;
 // Of a larger fleet the page does not show who owns what: that alone would be megabytes.
 constexpr int kMostRanksShown = 64;
@@ -56,8 +57,8 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
 
 }  // namespace
 
-CoordinatorServer::CoordinatorServer(bool supervised, std::string run, const Clock& clock)
-    : supervised_(supervised), run_(std::move(run)), clock_(clock) {}
+CoordinatorServer::CoordinatorServer(const CoordinatorOptions& options)
+    : supervised_(options.supervised), watched_(options.watched), run_(options.run), clock_(*options.clock) {}
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(const CoordinatorOptions& options) {
   ZF_ASSIGN_OR_RETURN(coordinator::CoordinatorState state, ReadCoordinatorState(options.state_dir));
@@ -84,7 +85,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   // A fleet of the newest generation may be running, and about to commit.
   if (parameters.previous_generation > 0) store->RemoveUnfinished(parameters.previous_generation - 1);
 
-  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(options.supervised, options.run, *options.clock));
+  std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(options));
   server->store_ = std::move(store);
   server->history_.last_commit_unix_seconds = plan.newest_unix_seconds;
   if (options.registry != nullptr) {
@@ -144,6 +145,7 @@ absl::Status CoordinatorServer::Wait() {
     return status;
   }
   if (status.ok()) store_->RemoveUnfinished(loop_->GetStatus().generation());
+  if (watched_) loop_->events().WaitUntilHeld(kWatcherPatience);
   absl::Time deadline = absl::Now() + kDrain;
   loop_->WaitUntilNoSessions(kDrain);
   loop_->events().WaitUntilUnfollowed(std::max(absl::ZeroDuration(), deadline - absl::Now()));

@@ -45,6 +45,9 @@ struct CoordinatorOptions {
   // The process has a supervisor that starts it again: it stays after the run's end, and a run whose last step is
   // committed has ended when it starts.
   bool supervised = false;
+  // Whoever started this process is about to watch the run, and must hear of its end: one that ends before is kept for
+  // it.
+  bool watched = false;
   Logger* logger = nullptr;             // borrowed; every output with its reason, one line each; none: no log
   const Clock* clock = &Clock::Real();  // borrowed
   absl::Duration directory_patience = absl::Seconds(2);        // for another run that is about to leave the directory
@@ -64,7 +67,8 @@ class CoordinatorServer {
   int port() const;
 
   // The run's status, when it has ended and workers and watchers have received what was left for them (at most 5
-  // seconds). A supervised server goes on answering: status, and to workers that come late that the run is complete.
+  // seconds, and 20 for a watcher that is yet to come). A supervised server goes on answering: status, and to workers
+  // that come late that the run is complete.
   absl::Status Wait();
 
   // Calls `on_event` for each of the run's events on the calling thread until the run has ended, from any thread and
@@ -81,13 +85,13 @@ class CoordinatorServer {
   void Abandon(const std::string& reason);
 
  private:
-  CoordinatorServer(bool supervised, std::string run, const Clock& clock);
+  explicit CoordinatorServer(const CoordinatorOptions& options);
 
   // On a thread of its own: makes the checkpoint directory `dir` anew if it is removed under the run, and ends the run
   // if it is replaced.
   void WatchDirectory(const std::string& dir, absl::Duration interval);
 
-  const bool supervised_;
+  const bool supervised_, watched_;
   const std::string run_;
   const Clock& clock_;
   RunHistory history_;

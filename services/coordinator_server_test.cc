@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "services/coordinator_state.h"
@@ -157,9 +158,11 @@ class CoordinatorServerTest : public testing::Test {
   }
 
   // Every event of the run, read until the watch ends.
-  std::vector<v1::Event> WatchAll() {
+  std::vector<v1::Event> WatchAll(bool hold = false) {
     grpc::ClientContext context;
-    auto reader = stub_->Watch(&context, v1::WatchRequest());
+    v1::WatchRequest request;
+    request.set_hold(hold);
+    auto reader = stub_->Watch(&context, request);
     std::vector<v1::Event> events;
     v1::Event event;
     while (reader->Read(&event)) events.push_back(event);
@@ -312,6 +315,28 @@ TEST_F(CoordinatorServerTest, StopBeforeTrainingIsCancelled) {
   Start();
   server_->Stop("SIGINT");
   EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(CoordinatorServerTest, TheEndIsKeptForAWatcherThatIsYetToCome) {
+  options_.watched = true;
+  Start();
+  Form();
+  for (auto& stream : streams_) stream->Finished(1);
+  for (auto& stream : streams_) {
+    stream->Expect(v1::CoordinatorMessage::kComplete);
+    EXPECT_TRUE(stream->Finish().ok());
+  }
+  absl::Notification ended;
+  std::thread waiting([&] {
+    EXPECT_TRUE(server_->Wait().ok());
+    ended.Notify();
+  });
+  WatchAll();  // somebody else, who comes and goes
+  EXPECT_FALSE(ended.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+  const std::vector<v1::Event> events = WatchAll(/*hold=*/true);
+  waiting.join();
+  ASSERT_FALSE(events.empty());
+  EXPECT_TRUE(events.back().has_end());
 }
 
 TEST_F(CoordinatorServerTest, AStateThatCannotBeSavedEndsTheRun) {

@@ -49,6 +49,7 @@ absl::Status EventLog::Add(EventFollower* follower, bool hold) {
         absl::StrCat("the run's events are watched by ", followers_.size(), " clients already, the most allowed"));
   }
   followers_.insert(follower);
+  held_ = held_ || hold;
   Attach(&follower->cursor_, hold);
   Queue(follower);
   return absl::OkStatus();
@@ -90,6 +91,11 @@ absl::Status EventLog::Follow(const std::function<void(const v1::Event&)>& on_ev
   }
   cursors_.erase(&cursor);
   return event.status();
+}
+
+bool EventLog::WaitUntilHeld(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&held_), timeout);
 }
 
 bool EventLog::WaitUntilUnfollowed(absl::Duration timeout) {

@@ -73,6 +73,8 @@ class EventLog {
   // `on_event` was so slow that events were dropped.
   absl::Status Follow(const std::function<void(const v1::Event&)>& on_event);
 
+  // True once a follower that holds its events has been added; false after `timeout`.
+  bool WaitUntilHeld(absl::Duration timeout);
   // True once no follower is left; false after `timeout`.
   bool WaitUntilUnfollowed(absl::Duration timeout);
 
@@ -100,6 +102,7 @@ class EventLog {
   std::set<EventFollower*> followers_ ABSL_GUARDED_BY(mutex_);
   std::set<Cursor*> cursors_ ABSL_GUARDED_BY(mutex_);  // of followers and of Follow's callers
   std::deque<EventFollower*> due_ ABSL_GUARDED_BY(mutex_);
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;  // has been, by one of Add's followers
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread server_;  // last: it uses the others

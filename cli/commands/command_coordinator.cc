@@ -38,7 +38,7 @@ struct CoordinatorFlags {
   std::string advertise, metrics_listen = "0.0.0.0";
   int metrics_port = 0;
   double metrics_linger = 0;  // seconds
-  bool quiet = false, supervised = false;
+  bool quiet = false, supervised = false, watched = false;
   services::TlsFiles tls;
   AccessFlags access;
 };
@@ -168,6 +168,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   options.tls = flags.tls;
   options.version = services::GetBuildInfo().version;
   options.supervised = flags.supervised;
+  options.watched = flags.watched;
   options.run = flags.run_name.empty() ? RunNameOf(flags.config) : flags.run_name;
   options.logger = &logger;
   ZF_ASSIGN_OR_RETURN(options.access, ReadAccess(flags.access, flags.tls));
@@ -233,6 +234,9 @@ void AddCoordinatorCommand(CLI::App& app, CommandBody& body) {
       "--supervised", flags->supervised,
       "Something starts this process again, such as Kubernetes or systemd: a signal leaves the run to the "
       "next coordinator instead of stopping it, and after the run's end this one answers until a signal");
+  command->add_flag(
+      "--watched", flags->watched,
+      "Something is about to watch this run, as `train` does: wait up to 20 seconds for it at the run's end");
   command->add_flag("--quiet", flags->quiet, "Show no progress on stderr");
   AddAccessFlags(*command, flags->access);
   AddServerTlsFlags(*command, flags->tls);

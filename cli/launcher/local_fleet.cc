@@ -92,6 +92,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalFleet::LaunchCoordinator(cons
                                         directory_.state_dir(),
                                         "--resume",
                                         resume,
+                                        "--watched",
                                         "--log-level",
                                         "info"};
   AddCommon(arguments);
