@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes what is made from the chart and for it; chart_check.py says whether it is current.
 
-    tests/kubernetes/update.py        needs Helm: scripts/setup.sh kubernetes
+    tests/kubernetes/update.py        needs Helm and helm-docs: scripts/setup.sh kubernetes
 
 helm/zerofleet/values.schema.json    the part `config`, from docs/config.schema.json
-helm/zerofleet/README.md             the table of values, from the comments in values.yaml
+helm/zerofleet/README.md             README.md.gotmpl, and the values with their comments in values.yaml
 deploy/kubernetes/zerofleet.yaml     the chart as it comes, for people without Helm
 """
 import json
@@ -18,13 +18,16 @@ CHART = ROOT / "helm" / "zerofleet"
 MANIFEST = ROOT / "deploy" / "kubernetes" / "zerofleet.yaml"
 README = CHART / "README.md"
 SCHEMA = CHART / "values.schema.json"
-TABLE_BEGINS, TABLE_ENDS = "<!-- values: made by tests/kubernetes/update.py -->\n", "<!-- values end -->\n"
+
+
+def tool(name):
+    """The program's path; none if it is not there."""
+    built = ROOT / "build" / "kubernetes" / "bin" / name
+    return str(built) if built.exists() else shutil.which(name)
 
 
 def helm():
-    """Helm's path; none if it is not there."""
-    built = ROOT / "build" / "kubernetes" / "bin" / "helm"
-    return str(built) if built.exists() else shutil.which("helm")
+    return tool("helm")
 
 
 def render(*arguments, release="run"):
@@ -39,9 +42,9 @@ def values():
         stripped = line.strip()
         if stripped.startswith("# -- "):
             comment = stripped[5:]
-        elif stripped.startswith("#"):
+        elif stripped.startswith("#") and not stripped.startswith("# @"):
             comment = f"{comment} {stripped[2:]}" if comment else None
-        elif stripped:
+        elif stripped and not stripped.startswith("#"):
             depth = (len(line) - len(line.lstrip())) // 2
             key, default = re.fullmatch(r"([A-Za-z_]+):\s*(.*)", stripped).groups()
             path = path[:depth] + [key]
@@ -72,20 +75,16 @@ def schema():
 
 
 def readme():
-    before, rest = README.read_text().split(TABLE_BEGINS)
-    after = rest.split(TABLE_ENDS)[1]
-    table = "| value | default | meaning |\n|---|---|---|\n"
-    for path, default, comment in values():
-        default = f"`{default}`" if default else "see values.yaml"
-        table += f"| `{path}` | {default} | {(comment or '').rstrip('.')} |\n"
-    return before + TABLE_BEGINS + table + TABLE_ENDS + after
+    return subprocess.run([tool("helm-docs"), "--chart-search-root", str(CHART), "--sort-values-order", "file", "--dry-run",
+                           "--log-level", "error"], capture_output=True, text=True, check=True).stdout
 
 
 def main():
     SCHEMA.write_text(schema())
+    for name in ("helm", "helm-docs"):
+        if tool(name) is None:
+            raise SystemExit(f"update.py: no {name}; scripts/setup.sh kubernetes builds it")
     README.write_text(readme())
-    if helm() is None:
-        raise SystemExit("update.py: no Helm; scripts/setup.sh kubernetes builds it")
     MANIFEST.write_text(manifest())
 
 
