@@ -129,7 +129,7 @@ absl::Status Gpt2::ForwardBlock(const MicroBatch& batch, int64_t layer, Paramete
 absl::Status Gpt2::ForwardWithin(const MicroBatch& batch, int64_t layer, const BlockActivations& kept, device::Tensor w,
                                  device::Stream& stream) {
   int64_t m = batch.sequences * batch.time, hidden = config_.hidden();
-  ZF_RETURN_IF_ERROR(FirstNorm(m, layer, kept, w, stream));
+  ZF_RETURN_IF_ERROR(ForwardNorm(m, layer, FirstNorm(kept), w, stream));
   ops_.LinearForward(stream, {.m = m,
                               .n = 3 * attention_width_,
                               .k = hidden,
@@ -151,7 +151,7 @@ absl::Status Gpt2::ForwardWithin(const MicroBatch& batch, int64_t layer, const B
                               .residual = kept.input,
                               .y = kept.middle},
                              BlockName(layer), stream));
-  ZF_RETURN_IF_ERROR(SecondNorm(m, layer, kept, w, stream));
+  ZF_RETURN_IF_ERROR(ForwardNorm(m, layer, SecondNorm(kept), w, stream));
   ops_.LinearGeluForward(stream, {.m = m,
                                   .n = inner_,
                                   .k = hidden,
@@ -176,32 +176,40 @@ absl::Status Gpt2::ForwardOutput(int64_t m, int64_t layer, const BlockActivation
                  BlockName(layer), stream);
 }
 
-absl::Status Gpt2::FirstNorm(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
-                             device::Stream& stream) {
+Gpt2::BlockNorm Gpt2::FirstNorm(const BlockActivations& kept) const {
+  return {kept.input, kept.normed_1, kept.mean_1, kept.rstd_1, block_.ln_1_weight, block_.ln_1_bias, /*place=*/0};
+}
+
+Gpt2::BlockNorm Gpt2::SecondNorm(const BlockActivations& kept) const {
+  return {kept.middle, kept.normed_2, kept.mean_2, kept.rstd_2, block_.ln_2_weight, block_.ln_2_bias, /*place=*/1};
+}
+
+absl::Status Gpt2::ForwardNorm(int64_t m, int64_t layer, const BlockNorm& norm, device::Tensor w,
+                               device::Stream& stream) {
   return Norm({.m = m,
                .c = config_.hidden(),
                .epsilon = kLayerNormEpsilon,
-               .x = kept.input,
-               .gamma = w.Offset(block_.ln_1_weight),
-               .beta = w.Offset(block_.ln_1_bias),
-               .y = kept.normed_1,
-               .mean = kept.mean_1,
-               .rstd = kept.rstd_1},
+               .x = norm.input,
+               .gamma = w.Offset(norm.weight),
+               .beta = w.Offset(norm.bias),
+               .y = norm.normed,
+               .mean = norm.mean,
+               .rstd = norm.rstd},
               BlockName(layer), stream);
 }
 
-absl::Status Gpt2::SecondNorm(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
-                              device::Stream& stream) {
-  return Norm({.m = m,
-               .c = config_.hidden(),
-               .epsilon = kLayerNormEpsilon,
-               .x = kept.middle,
-               .gamma = w.Offset(block_.ln_2_weight),
-               .beta = w.Offset(block_.ln_2_bias),
-               .y = kept.normed_2,
-               .mean = kept.mean_2,
-               .rstd = kept.rstd_2},
-              BlockName(layer), stream);
+absl::Status Gpt2::BackwardNorm(int64_t m, int64_t layer, const BlockNorm& norm, device::Tensor w,
+                                device::Tensor dnormed, const UnitGradient& dw, device::Stream& stream) {
+  return NormBackward(dw, norm.weight,
+                      {.m = m,
+                       .c = config_.hidden(),
+                       .dy = dnormed,
+                       .x = norm.input,
+                       .gamma = w.Offset(norm.weight),
+                       .mean = norm.mean,
+                       .rstd = norm.rstd,
+                       .dx = FinalInput()},
+                      norm.place, BlockName(layer), stream);
 }
 
 // The gradient of the residual stream lives in FinalInput's place from here to the end of the backward.
@@ -303,7 +311,7 @@ absl::Status Gpt2::BackwardMlp(int64_t m, int64_t layer, const BlockActivations&
 
   ZF_ASSIGN_OR_RETURN(const device::Tensor dx, WholeGradient(m, BlockName(layer), stream));
   if (checkpointing_.selective) {
-    ZF_RETURN_IF_ERROR(SecondNorm(m, layer, kept, w, stream));
+    ZF_RETURN_IF_ERROR(ForwardNorm(m, layer, SecondNorm(kept), w, stream));
     ops_.GeluForward(stream, m * inner, kept.mlp_hidden, kept.activated);
   }
   ZF_RETURN_IF_ERROR(BackwardWeight(dw, block_.mlp_proj_weight, block_.mlp_proj_bias,
@@ -319,16 +327,7 @@ absl::Status Gpt2::BackwardMlp(int64_t m, int64_t layer, const BlockActivations&
                                     {.m = m, .n = inner, .k = hidden, .dy = dhidden, .x = kept.normed_2}, stream));
   ops_.LinearBackwardInput(
       stream, {.m = m, .n = inner, .k = hidden, .dy = dhidden, .w = w.Offset(block_.c_fc_weight), .dx = dnormed});
-  return NormBackward(dw, block_.ln_2_weight,
-                      {.m = m,
-                       .c = hidden,
-                       .dy = dnormed,
-                       .x = kept.middle,
-                       .gamma = w.Offset(block_.ln_2_weight),
-                       .mean = kept.mean_2,
-                       .rstd = kept.rstd_2,
-                       .dx = FinalInput()},
-                      /*place=*/1, BlockName(layer), stream);
+  return BackwardNorm(m, layer, SecondNorm(kept), w, dnormed, dw, stream);
 }
 
 // dx comes in as the gradient of the block's middle and leaves as that of its input.
@@ -340,7 +339,7 @@ absl::Status Gpt2::BackwardAttention(const MicroBatch& batch, int64_t layer, con
   device::Tensor dattention = sequence_ ? scratch.wide.Offset(m * 3 * width) : scratch.narrow;
 
   ZF_ASSIGN_OR_RETURN(const device::Tensor dx, WholeGradient(m, BlockName(layer), stream));
-  if (checkpointing_.selective) ZF_RETURN_IF_ERROR(FirstNorm(m, layer, kept, w, stream));
+  if (checkpointing_.selective) ZF_RETURN_IF_ERROR(ForwardNorm(m, layer, FirstNorm(kept), w, stream));
   ZF_RETURN_IF_ERROR(BackwardWeight(dw, block_.attn_proj_weight, block_.attn_proj_bias,
                                     {.m = m, .n = hidden, .k = width, .dy = dx, .x = kept.attention}, stream));
   ops_.LinearBackwardInput(
@@ -356,16 +355,7 @@ absl::Status Gpt2::BackwardAttention(const MicroBatch& batch, int64_t layer, con
                                     {.m = m, .n = 3 * width, .k = hidden, .dy = dqkv, .x = kept.normed_1}, stream));
   ops_.LinearBackwardInput(
       stream, {.m = m, .n = 3 * width, .k = hidden, .dy = dqkv, .w = w.Offset(block_.c_attn_weight), .dx = dnormed});
-  return NormBackward(dw, block_.ln_1_weight,
-                      {.m = m,
-                       .c = hidden,
-                       .dy = dnormed,
-                       .x = kept.input,
-                       .gamma = w.Offset(block_.ln_1_weight),
-                       .mean = kept.mean_1,
-                       .rstd = kept.rstd_1,
-                       .dx = FinalInput()},
-                      /*place=*/0, BlockName(layer), stream);
+  return BackwardNorm(m, layer, FirstNorm(kept), w, dnormed, dw, stream);
 }
 
 }  // namespace zerofleet::model

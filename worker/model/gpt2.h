@@ -66,6 +66,13 @@ class Gpt2 : public Model {
     device::Tensor input, normed_1, qkv, attention, middle, normed_2, mlp_hidden, activated;
     float *mean_1, *rstd_1, *mean_2, *rstd_2, *logsumexp;
   };
+  // One of a block's two norms: its weight's and its bias's place in the unit, and its own among scratch's gradients.
+  struct BlockNorm {
+    device::Tensor input, normed;
+    float *mean, *rstd;
+    int64_t weight, bias;
+    int place;
+  };
   // Free between ops of one block: a wide (F or 3C) and a narrow (C) matrix, and the ops' own scratch.
   struct Scratch {
     device::Tensor wide, narrow;
@@ -113,10 +120,12 @@ class Gpt2 : public Model {
                              device::Stream& stream);
   absl::Status ForwardOutput(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
                              device::Tensor output, device::Stream& stream);
-  absl::Status FirstNorm(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
-                         device::Stream& stream);
-  absl::Status SecondNorm(int64_t m, int64_t layer, const BlockActivations& kept, device::Tensor w,
-                          device::Stream& stream);
+  BlockNorm FirstNorm(const BlockActivations& kept) const;
+  BlockNorm SecondNorm(const BlockActivations& kept) const;
+  absl::Status ForwardNorm(int64_t m, int64_t layer, const BlockNorm& norm, device::Tensor w, device::Stream& stream);
+  // Into the residual stream's gradient, from that of the norm's output.
+  absl::Status BackwardNorm(int64_t m, int64_t layer, const BlockNorm& norm, device::Tensor w, device::Tensor dnormed,
+                            const UnitGradient& dw, device::Stream& stream);
   // `held`: the embedding, which is not released where its gradient will be made in bands.
   absl::Status Head(const MicroBatch& batch, const float* gradient_scale, bool backward, ParameterSource& parameters,
                     device::Stream& stream, double* loss_sum, device::Tensor* held);
