@@ -174,6 +174,8 @@ void CoordinatorLoop::StorageIsLost(const absl::Status& status) { Step(coordinat
 
 void CoordinatorLoop::NoteStorage(const std::string& message) { Step(coordinator::StorageNotice{message}); }
 
+void CoordinatorLoop::Warn(const std::string& line) { log_.Push(LogLevel::kWarning, line); }
+
 v1::GetStatusResponse CoordinatorLoop::GetStatus(const v1::GetStatusRequest& request) {
   absl::MutexLock lock(&mutex_);
   return coordinator::StatusOf(coordinator_.fleet(), clock_.MonotonicSeconds(), request);

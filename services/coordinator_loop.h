@@ -83,6 +83,7 @@ class CoordinatorLoop {
   void Abandon(const std::string& reason);
   void StorageIsLost(const absl::Status& status);
   void NoteStorage(const std::string& message);  // for people
+  void Warn(const std::string& line);            // for the log alone; never waits for it
   v1::GetStatusResponse GetStatus(const v1::GetStatusRequest& request = {});
   EventLog& events() { return events_; }
   int world_size();

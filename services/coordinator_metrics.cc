@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/status_view.h"
 #include "coordinator/straggler.h"
+#include "services/refusals.h"
 
 namespace zerofleet::services {
 namespace {
@@ -110,7 +111,7 @@ struct CoordinatorMetrics::Families {
   std::vector<prometheus::Counter*> counters;  // in the order of kCounters
   prometheus::Family<prometheus::Gauge>*phase, *run_info, *validation_loss, *members;
   prometheus::Family<prometheus::Gauge>*heartbeat_age, *straggler, *recovery;
-  prometheus::Family<prometheus::Counter>* rank_failures;
+  prometheus::Family<prometheus::Counter>*rank_failures, *refusals;
   prometheus::Gauge* last_commit;
   std::vector<prometheus::Gauge*> heartbeat_age_of, straggler_of;  // by rank, as far as there was one
   double members_observed = -kMembersSeconds;
@@ -135,6 +136,9 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : familie
                                       "phase in which it is furthest behind.");
   families_->rank_failures =
       &CounterFamily(registry, "zerofleet_coordinator_rank_failures_total", "Ranks lost or failed, by cause.");
+  families_->refusals = &CounterFamily(registry, "zerofleet_coordinator_refused_clients_total",
+                                       "Clients turned away, by what they lacked.");
+  for (const char* cause : Refusals::kCauses) families_->refusals->Add({{"cause", cause}});
   families_->last_commit = &GaugeFamily(registry, "zerofleet_coordinator_checkpoint_last_commit_timestamp_seconds",
                                         "Unix time of the newest commit; 0 if none.")
                                 .Add({});
@@ -181,6 +185,8 @@ void CoordinatorMetrics::Observe(const coordinator::Fleet& fleet, double now) {
             count == fleet.counters.rank_failures.end() ? 0.0 : static_cast<double>(count->second));
   }
 }
+
+void CoordinatorMetrics::CountRefusal(const char* cause) { families_->refusals->Add({{"cause", cause}}).Increment(); }
 
 void CoordinatorMetrics::SetLastCommit(int64_t unix_seconds) {
   families_->last_commit->Set(static_cast<double>(unix_seconds));

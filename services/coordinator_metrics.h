@@ -22,6 +22,9 @@ class CoordinatorMetrics {
   // Sets them all from the fleet's state. One thread at a time.
   void Observe(const coordinator::Fleet& fleet, double now);
 
+  // A client that was turned away, by one of Refusals::kCauses. From any thread.
+  void CountRefusal(const char* cause);
+
   // The newest committed checkpoint's time. From any thread.
   void SetLastCommit(int64_t unix_seconds);
 

@@ -54,6 +54,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   metrics.Observe(fleet, 10);
   metrics.Observe(fleet, 10);  // counters are raised to a value, not by it
   metrics.SetLastCommit(1000);
+  metrics.CountRefusal("role");
   std::string text = prometheus::TextSerializer().Serialize(registry.Collect());
   for (const char* line : {"zerofleet_coordinator_generation 3\n",
                            "zerofleet_coordinator_members{state=\"training\"} 2\n",
@@ -63,6 +64,8 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
                            "zerofleet_coordinator_straggler_ratio{rank=\"1\"} 1.5\n",
                            "zerofleet_coordinator_stale_messages_rejected_total 5\n",
                            "zerofleet_coordinator_rank_failures_total{cause=\"session_ended\"} 1\n",
+                           "zerofleet_coordinator_refused_clients_total{cause=\"role\"} 1\n",
+                           "zerofleet_coordinator_refused_clients_total{cause=\"token\"} 0\n",
                            "zerofleet_coordinator_lost_steps_total 7\n",
                            "zerofleet_coordinator_save_failures_total 2\n",
                            "zerofleet_coordinator_rollbacks_total 3\n",

@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,6 +27,7 @@ namespace zerofleet::services {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr double kPatienceSeconds = 20;
 constexpr char kWorkerToken[] = "worker-token-0123456789", kOperatorToken[] = "operator-token-0123456789";
@@ -92,6 +97,11 @@ class CoordinatorSecurityTest : public testing::Test {
 TEST_F(CoordinatorSecurityTest, TokensKeepStrangersAndTheOtherRoleOut) {
   options_.access.worker_token = kWorkerToken;
   options_.access.operator_token = kOperatorToken;
+  prometheus::Registry registry;
+  options_.registry = &registry;
+  std::ostringstream log;
+  Logger logger(LogLevel::kWarning, log, Clock::Real());
+  options_.logger = &logger;
   Start();
   for (const char* token : {"", "no-token-of-this-fleet", kOperatorToken}) {
     const absl::Status joined = Join(token);
@@ -107,6 +117,18 @@ TEST_F(CoordinatorSecurityTest, TokensKeepStrangersAndTheOtherRoleOut) {
   EXPECT_TRUE(Join(kWorkerToken).ok());
   EXPECT_TRUE(Stop(kOperatorToken).ok());
   EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kCancelled);
+  const std::string metrics = prometheus::TextSerializer().Serialize(registry.Collect());
+  for (const char* counted : {"{cause=\"token\"} 6\n", "{cause=\"role\"} 3\n", "{cause=\"certificate\"} 0\n"}) {
+    EXPECT_THAT(metrics, HasSubstr(absl::StrCat("zerofleet_coordinator_refused_clients_total", counted)));
+  }
+  server_.reset();  // which writes what is left of the log
+  const std::string told = log.str();
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 9) << told;
+  EXPECT_THAT(told, HasSubstr("refused a call from 127.0.0.1: this call needs a worker's token; the one shown is an "
+                              "operator's"));
+  for (const char* secret : {kWorkerToken, kOperatorToken, "no-token-of-this-fleet"}) {
+    EXPECT_THAT(told, Not(HasSubstr(secret)));
+  }
 }
 
 TEST_F(CoordinatorSecurityTest, ALargeMessageOfAStrangerCostsNothingAndIsNotLogged) {

@@ -95,10 +95,19 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   server->loop_ = std::make_unique<CoordinatorLoop>(
       std::move(parameters), MakeHooks(options, *server->store_, server->metrics_.get(), server->history_),
       *options.clock);
-  server->service_ = std::make_unique<CoordinatorService>(*server->loop_, AccessControl(options.access));
+  server->refusals_ = std::make_shared<Refusals>(
+      Refusals::Sinks{.count =
+                          [metrics = server->metrics_.get()](const char* cause) {
+                            if (metrics != nullptr) metrics->CountRefusal(cause);
+                          },
+                      .log = [loop = server->loop_.get()](const std::string& line) { loop->Warn(line); }},
+      *options.clock);
+  server->service_ =
+      std::make_unique<CoordinatorService>(*server->loop_, AccessControl(options.access), *server->refusals_);
   GrpcServerOptions grpc_options;
   grpc_options.listen = options.listen;
   grpc_options.tls = options.tls;
+  grpc_options.observer = ObserverOf(server->refusals_);
   grpc_options.most_message_bytes = MostMessageBytes(options.config);
   grpc_options.services = {server->service_.get()};
   grpc_options.health_names = {v1::Coordinator::service_full_name()};
@@ -115,6 +124,7 @@ CoordinatorServer::~CoordinatorServer() {
   closing_.Notify();
   if (directory_watch_.joinable()) directory_watch_.join();
   if (server_ != nullptr) server_->Shutdown(0);
+  if (refusals_ != nullptr) refusals_->Detach();
 }
 
 void CoordinatorServer::WatchDirectory(const std::string& dir, absl::Duration interval) {

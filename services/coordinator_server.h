@@ -31,6 +31,7 @@ class CoordinatorLoop;
 class CoordinatorMetrics;
 class CoordinatorService;
 class GrpcServer;
+class Refusals;
 
 struct CoordinatorOptions {
   v1::Config config;            // complete and checked
@@ -99,6 +100,7 @@ class CoordinatorServer {
   std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<CoordinatorMetrics> metrics_;
   std::unique_ptr<CoordinatorLoop> loop_;
+  std::shared_ptr<Refusals> refusals_;  // what connections tell may come after the server's end
   std::unique_ptr<CoordinatorService> service_;
   std::unique_ptr<GrpcServer> server_;
   absl::Notification closing_;

@@ -182,9 +182,15 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
 
 }  // namespace
 
+absl::Status CoordinatorService::Admit(Role role, const grpc::CallbackServerContext& context) {
+  absl::Status allowed = access_.Check(role, PeerOf(context));
+  if (!allowed.ok()) refusals_.AddCall(AddressOfPeer(context.peer()), allowed);
+  return allowed;
+}
+
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* CoordinatorService::Session(
     grpc::CallbackServerContext* context) {
-  const absl::Status allowed = access_.Check(Role::kWorker, PeerOf(*context));
+  const absl::Status allowed = Admit(Role::kWorker, *context);
   if (!allowed.ok()) return new RefusedSession(allowed);
   return new SessionReactor(loop_, *context);
 }
@@ -198,14 +204,14 @@ grpc::ServerUnaryReactor* CoordinatorService::GetStatus(grpc::CallbackServerCont
 
 grpc::ServerWriteReactor<v1::Event>* CoordinatorService::Watch(grpc::CallbackServerContext* context,
                                                                const v1::WatchRequest* request) {
-  const absl::Status allowed = access_.Check(Role::kOperator, PeerOf(*context));
+  const absl::Status allowed = Admit(Role::kOperator, *context);
   if (!allowed.ok()) return new RefusedWatch(allowed);
   return new WatchReactor(loop_.events(), request->hold());
 }
 
 grpc::ServerUnaryReactor* CoordinatorService::Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
                                                    v1::StopResponse*) {
-  const absl::Status allowed = access_.Check(Role::kOperator, PeerOf(*context));
+  const absl::Status allowed = Admit(Role::kOperator, *context);
   if (allowed.ok()) {
     loop_.Stop(request->reason().empty() ? "an operator asked" : PrintableText(request->reason(), kMostReason));
   }

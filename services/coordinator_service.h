@@ -8,14 +8,16 @@
 
 #include "services/access.h"
 #include "services/coordinator_loop.h"
+#include "services/refusals.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
 namespace zerofleet::services {
 
 class CoordinatorService : public v1::Coordinator::CallbackService {
  public:
-  // `loop` outlives the server that serves this.
-  CoordinatorService(CoordinatorLoop& loop, AccessControl access) : loop_(loop), access_(std::move(access)) {}
+  // `loop` and `refusals` outlive the server that serves this.
+  CoordinatorService(CoordinatorLoop& loop, AccessControl access, Refusals& refusals)
+      : loop_(loop), access_(std::move(access)), refusals_(refusals) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
       grpc::CallbackServerContext* context) override;
@@ -27,8 +29,12 @@ class CoordinatorService : public v1::Coordinator::CallbackService {
                                  v1::StopResponse* response) override;
 
  private:
+  // Whether the caller may do this; a refusal is told of.
+  absl::Status Admit(Role role, const grpc::CallbackServerContext& context);
+
   CoordinatorLoop& loop_;
   const AccessControl access_;
+  Refusals& refusals_;
 };
 
 }  // namespace zerofleet::services

@@ -44,9 +44,15 @@ void GrpcServer::Shutdown(double deadline_seconds) {
   server_->Wait();
 }
 
+TlsObserver ObserverOf(std::shared_ptr<Refusals> refusals) {
+  return {.refused = [refusals](const std::string& reason) { refusals->AddHandshake(reason); },
+          .warn = [refusals](const std::string& line) { refusals->Warn(line); }};
+}
+
 absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options) {
   ZF_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.listen));
-  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials, ServerCredentialsFrom(options.tls));
+  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
+                      ServerCredentialsFrom(options.tls, options.observer));
   QuietGrpcLog();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();

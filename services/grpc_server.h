@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "services/refusals.h"
 #include "services/tls.h"
 
 namespace grpc {
@@ -21,6 +22,7 @@ struct GrpcServerOptions {
   std::vector<grpc::Service*> services = {};   // borrowed; they outlive the server
   std::vector<std::string> health_names = {};  // full names of services that health checks may ask for
   TlsFiles tls = {};                           // none: plaintext
+  TlsObserver observer = {};                   // of its TLS
   int most_message_bytes = 64 << 10;           // the largest message taken of a client
 };
 
@@ -47,6 +49,9 @@ class GrpcServer {
   const int port_;
   const std::vector<std::string> health_names_;
 };
+
+// What a server's TLS tells, as refusals and warnings.
+TlsObserver ObserverOf(std::shared_ptr<Refusals> refusals);
 
 // Starts serving. InvalidArgument for a malformed address or a TLS file, FailedPrecondition naming the address if
 // it cannot be listened on; a port that another process listens on is never shared.

@@ -15,6 +15,7 @@
 namespace zerofleet::services {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using trainer::IncomingSnapshot;
 using trainer::OutgoingSnapshot;
@@ -69,8 +70,9 @@ class SnapshotClientTest : public testing::Test {
     return *memory::Arena::Create(plan, memory::Space::kHost, rank.device());
   }
 
-  std::unique_ptr<WorkerService> Serve(const std::string& token = "") const {
-    return *WorkerService::Start({.snapshots = keeper_, .token = token});
+  std::unique_ptr<WorkerService> Serve(const std::string& token = "",
+                                       std::shared_ptr<Refusals> refusals = nullptr) const {
+    return *WorkerService::Start({.snapshots = keeper_, .token = token, .refusals = std::move(refusals)});
   }
   static std::string AddressOf(const WorkerService& service) { return absl::StrCat("127.0.0.1:", service.port()); }
 
@@ -110,13 +112,17 @@ TEST_F(SnapshotClientTest, ACopyGoesOutAndComesBack) {
 
 TEST_F(SnapshotClientTest, AnotherFleetsWorkerIsRefused) {
   WithSnapshot([this](zero::TestRank&, const v1::SnapshotShard& shard) {
-    const auto service = Serve("a token of 16 characters");
+    std::vector<std::string> told;
+    const auto refusals = std::make_shared<Refusals>(
+        Refusals::Sinks{.count = [&](const char* cause) { told.push_back(cause); }}, Clock::Real());
+    const auto service = Serve("a token of 16 characters", refusals);
     SnapshotClient stranger({.token = "another one of 16 characters"}), mate({.token = "a token of 16 characters"});
     OutgoingSnapshot first(owner_, shard), second(owner_, shard);
     const absl::Status refused = stranger.Put(AddressOf(*service), kView, kLimitSeconds, first);
     EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
     EXPECT_TRUE(keeper_->Held().empty());
     EXPECT_TRUE(mate.Put(AddressOf(*service), kView, kLimitSeconds, second).ok());
+    EXPECT_THAT(told, ElementsAre("token"));
   });
 }
 

@@ -23,8 +23,9 @@ class TestCoordinator final : public v1::Coordinator::Service {
   using SessionStream = grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>;
   using SessionHandler = std::function<grpc::Status(SessionStream&)>;
 
-  explicit TestCoordinator(SessionHandler session, const TlsFiles& tls = {}) : session_(std::move(session)) {
-    auto server = StartGrpcServer({.listen = "127.0.0.1:0", .services = {this}, .tls = tls});
+  explicit TestCoordinator(SessionHandler session, const TlsFiles& tls = {}, const TlsObserver& observer = {})
+      : session_(std::move(session)) {
+    auto server = StartGrpcServer({.listen = "127.0.0.1:0", .services = {this}, .tls = tls, .observer = observer});
     ZF_CHECK(server.ok());
     server_ = *std::move(server);
   }

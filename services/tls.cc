@@ -1,106 +1,74 @@
-// Reading and checking PEM files, then gRPC's credentials from them; see tls.h.
+// gRPC's credentials from PEM files; see tls.h.
 #include "services/tls.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/file.h"
 #include "base/status.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
-#include "openssl/bio.h"
-#include "openssl/err.h"
-#include "openssl/pem.h"
-#include "openssl/x509.h"
+#include "grpcpp/security/tls_certificate_provider.h"
+#include "grpcpp/security/tls_certificate_verifier.h"
+#include "grpcpp/security/tls_credentials_options.h"
 #include "services/access.h"
+#include "services/tls_live.h"
 
 namespace zerofleet::services {
 namespace {
 
-constexpr char kCaFlag[] = "--tls-ca", kCertificateFlag[] = "--tls-cert", kKeyFlag[] = "--tls-key";
-constexpr int64_t kMaxFileBytes = 8 << 20;  // a bundle of every public authority is a quarter of a MiB
+// Verifies clients by itself, so that who is refused, and why, can be told: gRPC says of a handshake only that it
+// failed. Keeps the watch on a server's files, too, whether or not it asks clients for certificates.
+class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  ClientVerifier(std::shared_ptr<LiveCertificates> certificates, bool required, TlsObserver observer)
+      : certificates_(std::move(certificates)), required_(required), observer_(std::move(observer)) {}
 
-using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
-using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
+  // True: the answer is in `status`.
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
+              grpc::Status* status) override {
+    if (!required_) return true;
+    // OpenSSL leaves a client's own certificate out of its chain.
+    const grpc::string_ref own = request->peer_cert(), others = request->peer_cert_full_chain();
+    const absl::Status checked = certificates_->CheckClient(
+        absl::StrCat(absl::string_view(own.data(), own.size()), absl::string_view(others.data(), others.size())));
+    if (checked.ok()) return true;
+    if (observer_.refused) observer_.refused(std::string(checked.message()));
+    *status = grpc::Status(grpc::StatusCode::UNAUTHENTICATED, std::string(checked.message()));
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest*) override {}
 
-// What the files hold, as gRPC takes it.
-struct TlsTexts {
-  std::string ca, certificate, key;
+ private:
+  const std::shared_ptr<LiveCertificates> certificates_;
+  const bool required_;
+  const TlsObserver observer_;
 };
 
-absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path) {
-  absl::StatusOr<std::string> text = ReadSmallFile(path, kMaxFileBytes);
-  if (!text.ok()) return absl::InvalidArgumentError(absl::StrCat(flag, ": ", std::string(text.status().message())));
-  return text;
-}
-
-// OpenSSL would ask for the password of an encrypted key on the terminal.
-int NoPassword(char*, int, int, void*) { return -1; }
-
-std::unique_ptr<BIO, decltype(&BIO_free)> Reader(const std::string& text) {
-  return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), &BIO_free};
-}
-
-absl::StatusOr<Certificate> ParseCertificate(const std::string& flag, const std::string& path,
-                                             const std::string& text) {
-  Certificate certificate(PEM_read_bio_X509(Reader(text).get(), nullptr, &NoPassword, nullptr), &X509_free);
-  ERR_clear_error();
-  if (certificate == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(flag, ": ", path, " holds no certificate in PEM format"));
-  }
-  return certificate;
-}
-
-absl::Status CheckPair(const TlsFiles& files, const TlsTexts& texts) {
-  ZF_ASSIGN_OR_RETURN(const Certificate certificate,
-                      ParseCertificate(kCertificateFlag, files.certificate, texts.certificate));
-  const Key key(PEM_read_bio_PrivateKey(Reader(texts.key).get(), nullptr, &NoPassword, nullptr), &EVP_PKEY_free);
-  const bool match = key != nullptr && X509_check_private_key(certificate.get(), key.get()) == 1;
-  ERR_clear_error();
-  if (key == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kKeyFlag, ": ", files.key, " holds no private key in PEM format without a password"));
-  }
-  if (match) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(kKeyFlag, ": ", files.key, " is not the key of the certificate in ",
-                                                 files.certificate, " (", kCertificateFlag, ")"));
-}
-
-absl::StatusOr<TlsTexts> ReadAndCheck(const TlsFiles& files) {
-  if (files.certificate.empty() != files.key.empty()) {
-    const bool no_key = files.key.empty();
-    return absl::InvalidArgumentError(absl::StrCat(no_key ? kCertificateFlag : kKeyFlag, ": ",
-                                                   no_key ? files.certificate : files.key, " needs ",
-                                                   no_key ? kKeyFlag : kCertificateFlag, " as well"));
-  }
-  TlsTexts texts;
-  if (!files.ca.empty()) {
-    ZF_ASSIGN_OR_RETURN(texts.ca, ReadPem(kCaFlag, files.ca));
-    ZF_RETURN_IF_ERROR(ParseCertificate(kCaFlag, files.ca, texts.ca));
-  }
-  if (!files.certificate.empty()) {
-    ZF_ASSIGN_OR_RETURN(texts.certificate, ReadPem(kCertificateFlag, files.certificate));
-    ZF_ASSIGN_OR_RETURN(texts.key, ReadPem(kKeyFlag, files.key));
-    ZF_RETURN_IF_ERROR(CheckPair(files, texts));
-  }
-  return texts;
+// gRPC's own watch on the files that have been read and found good.
+std::shared_ptr<grpc::experimental::CertificateProviderInterface> Watch(const TlsFiles& files, const std::string& ca) {
+  return std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(files.key, files.certificate, ca,
+                                                                              kTlsReloadSeconds);
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFrom(const TlsFiles& files) {
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFrom(const TlsFiles& files,
+                                                                               const TlsObserver& observer) {
   if (!files.any()) return grpc::InsecureServerCredentials();
-  ZF_ASSIGN_OR_RETURN(TlsTexts texts, ReadAndCheck(files));
+  ZF_ASSIGN_OR_RETURN(std::shared_ptr<LiveCertificates> certificates, LiveCertificates::Read(files, observer.warn));
   if (files.certificate.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(kCaFlag, ": ", files.ca, " needs ", kCertificateFlag, " and ",
                                                    kKeyFlag, " as well: a TLS server has a certificate"));
   }
-  grpc::SslServerCredentialsOptions options(texts.ca.empty()
-                                                ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                                                : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = std::move(texts.ca);
-  options.pem_key_cert_pairs.push_back({std::move(texts.key), std::move(texts.certificate)});
-  return grpc::SslServerCredentials(options);
+  grpc::experimental::TlsServerCredentialsOptions options(Watch(files, ""));
+  options.watch_identity_key_cert_pairs();
+  // gRPC asks for a certificate, and ClientVerifier refuses whoever has none or the wrong one.
+  const bool required = !files.ca.empty();
+  options.set_cert_request_type(required ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY
+                                         : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  options.set_certificate_verifier(grpc::experimental::ExternalCertificateVerifier::Create<ClientVerifier>(
+      std::move(certificates), required, observer));
+  return grpc::experimental::TlsServerCredentials(options);
 }
 
 absl::StatusOr<TlsFiles> PeerTls(const TlsFiles& files) {
@@ -117,13 +85,17 @@ absl::StatusOr<TlsFiles> PeerTls(const TlsFiles& files) {
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFrom(const TlsFiles& files) {
   if (!files.any()) return grpc::InsecureChannelCredentials();
-  ZF_ASSIGN_OR_RETURN(TlsTexts texts, ReadAndCheck(files));
+  ZF_RETURN_IF_ERROR(ReadTls(files).status());
   if (files.ca.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(kCertificateFlag, ": ", files.certificate, " needs ", kCaFlag,
                      " as well: the authority that has signed the coordinator's certificate"));
   }
-  return grpc::SslCredentials({std::move(texts.ca), std::move(texts.key), std::move(texts.certificate)});
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(Watch(files, files.ca));
+  options.watch_root_certs();
+  if (!files.certificate.empty()) options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
 }
 
 }  // namespace zerofleet::services

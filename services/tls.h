@@ -3,13 +3,17 @@
 // A server with a certificate and its key serves TLS; with an authority too, it requires a certificate signed by it
 // from every client (mutual TLS). A client with an authority verifies the server; with a certificate and its key too,
 // it presents them. No file at all is plaintext. What is wrong with a file is found before anything is served or sent.
+//
+// Files may be exchanged while the process runs: connections that begin later use the new ones (tls_live.h).
 #ifndef ZEROFLEET_SERVICES_TLS_H_
 #define ZEROFLEET_SERVICES_TLS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "services/tls_files.h"
 
 namespace grpc {
 class ChannelCredentials;
@@ -18,18 +22,15 @@ class ServerCredentials;
 
 namespace zerofleet::services {
 
-// Paths of PEM files, as --tls-ca, --tls-cert and --tls-key give them; empty: not given.
-struct TlsFiles {
-  std::string ca, certificate, key;
-  // A client's --tls-server-name: the name that the server's certificate must hold, instead of the address's host.
-  std::string server_name = "";
-
-  bool any() const { return !ca.empty() || !certificate.empty() || !key.empty(); }
+// What a server tells of. Both may be called from any thread, also after the server's end, and are to be quick.
+struct TlsObserver {
+  std::function<void(const std::string& reason)> refused = nullptr;  // a client whose certificate is not accepted
+  std::function<void(const std::string& line)> warn = nullptr;       // changed files that cannot be used
 };
 
-// InvalidArgument, naming the flag and the file, for one that is missing, cannot be read or is not what it should be,
-// for a key that does not belong to the certificate, and for a combination that says nothing.
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFrom(const TlsFiles& files);
+// Errors as of ReadTls; also InvalidArgument for a side that lacks what it needs.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFrom(const TlsFiles& files,
+                                                                               const TlsObserver& observer = {});
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFrom(const TlsFiles& files);
 
 // What workers of a fleet use among each other, of the files that each has as the coordinator's client: TLS on both

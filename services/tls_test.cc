@@ -2,9 +2,15 @@
 #include "services/tls.h"
 
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,14 +22,18 @@ namespace zerofleet::services {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using SessionStream = TestCoordinator::SessionStream;
 
 constexpr double kRefusedSeconds = 1;  // how long a client tries that is to be refused
 
 bool Shell(const std::string& command) { return std::system(absl::StrCat(command, " >/dev/null 2>&1").c_str()) == 0; }
 
-// Two authorities, "ours" and "theirs"; from each a certificate for 127.0.0.1, <authority>-node, and its key.
+// Two authorities, "ours" and "theirs"; from each a certificate for 127.0.0.1, <authority>-node, and its key; and one
+// that was valid until yesterday, <authority>-expired.
 class Tls : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -53,8 +63,31 @@ class Tls : public ::testing::Test {
     ASSERT_TRUE(Shell(absl::StrCat("openssl req", key, " -subj /CN=node -addext subjectAltName=IP:127.0.0.1 -keyout ",
                                    node, ".key -out ", node, ".csr")));
     ASSERT_TRUE(WriteFileAtomically(node + ".ext", "subjectAltName=IP:127.0.0.1\n").ok());
-    ASSERT_TRUE(Shell(absl::StrCat("openssl x509 -req -days 2 -in ", node, ".csr -CA ", ca, ".crt -CAkey ", ca,
-                                   ".key -CAcreateserial -extfile ", node, ".ext -out ", node, ".crt")));
+    const auto signed_for = [&](int days, const std::string& out) {
+      return Shell(absl::StrCat("openssl x509 -req -days ", days, " -in ", node, ".csr -CA ", ca, ".crt -CAkey ", ca,
+                                ".key -CAcreateserial -extfile ", node, ".ext -out ", out));
+    };
+    ASSERT_TRUE(signed_for(2, node + ".crt"));
+    ASSERT_TRUE(signed_for(-1, Path(name + "-expired.crt")));
+    ASSERT_TRUE(Shell(absl::StrCat("cp ", node, ".key ", Path(name + "-expired.key"))));
+  }
+
+  // Puts a node's files, and the authority's certificate, in the place of those that "live" has: one by one, as copies
+  // do.
+  static void Exchange(const std::string& live, const std::string& authority) {
+    for (const std::string kind : {".crt", "-node.crt", "-node.key"}) {
+      absl::StatusOr<std::string> text = ReadSmallFile(Path(authority + kind), 1 << 20);
+      ASSERT_TRUE(text.ok()) << text.status();
+      ASSERT_TRUE(WriteFileAtomically(Path(live + kind), *text).ok());
+    }
+  }
+  // Asks until the answer is `wanted`, or for as long as a test waits.
+  static bool EventuallyAnswers(const std::function<bool()>& wanted) {
+    for (const absl::Time end = absl::Now() + absl::Seconds(kPatienceSeconds); absl::Now() < end;) {
+      if (wanted()) return true;
+      absl::SleepFor(absl::Milliseconds(50));
+    }
+    return false;
   }
 
   static TlsFiles Files(const std::string& ca, const std::string& node) {
@@ -64,6 +97,7 @@ class Tls : public ::testing::Test {
     return files;
   }
 
+  static absl::Status Ask(OperatorClient& client) { return client.GetStatus(kRefusedSeconds).status(); }
   // What a status call over `client` comes to.
   static absl::Status Ask(const TestCoordinator& coordinator, const TlsFiles& client, double seconds) {
     const auto operator_client = OperatorClient::Create(coordinator.address(), client);
@@ -123,6 +157,84 @@ TEST_F(Tls, SessionsRunOverIt) {
                                    .status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("certificate verify failed"));
+}
+
+// What a server tells of its clients and its files.
+class Told {
+ public:
+  TlsObserver observer() {
+    return {.refused = [this](const std::string& reason) { Add(reason); },
+            .warn = [this](const std::string& line) { Add("warning: " + line); }};
+  }
+  std::vector<std::string> lines() {
+    absl::MutexLock lock(&mutex_);
+    return lines_;
+  }
+
+ private:
+  void Add(const std::string& line) {
+    absl::MutexLock lock(&mutex_);
+    lines_.push_back(line);
+  }
+  absl::Mutex mutex_;
+  std::vector<std::string> lines_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST_F(Tls, AServerTellsWhomItRefusesAndWhy) {
+  Told told;
+  const TestCoordinator coordinator(NoSession, Files("ours", "ours-node"), told.observer());
+  EXPECT_TRUE(Ask(coordinator, Files("ours", "ours-node"), kPatienceSeconds).ok());
+  EXPECT_THAT(told.lines(), IsEmpty());
+  const struct {
+    std::string node, reason;
+  } rows[] = {{"", "it has shown no certificate"},
+              {"theirs-node", "its certificate, /CN=node, is not accepted: unable to get local issuer certificate"},
+              {"ours-expired", "its certificate, /CN=node, is not accepted: certificate has expired"}};
+  for (const auto& row : rows) {
+    const size_t before = told.lines().size();
+    Refused(coordinator, Files("ours", row.node));
+    std::vector<std::string> lines = told.lines();
+    lines.erase(lines.begin(), lines.begin() + static_cast<ptrdiff_t>(before));
+    EXPECT_THAT(lines, Contains(row.reason)) << row.node;
+  }
+}
+
+TEST_F(Tls, AServerThatAsksForNoCertificateRefusesNobody) {
+  Told told;
+  const TestCoordinator coordinator(NoSession, Files("", "ours-node"), told.observer());
+  EXPECT_TRUE(Ask(coordinator, Files("ours", ""), kPatienceSeconds).ok());
+  EXPECT_TRUE(Ask(coordinator, Files("ours", "theirs-node"), kPatienceSeconds).ok());
+  EXPECT_THAT(told.lines(), IsEmpty());
+}
+
+TEST_F(Tls, FilesThatAreExchangedAreUsedByBothSides) {
+  Exchange("server", "ours");
+  Exchange("client", "ours");
+  const TestCoordinator coordinator(NoSession, Files("server", "server-node"));
+  const auto connected = *OperatorClient::Create(coordinator.address(), Files("ours", "ours-node"));
+  ASSERT_TRUE(Ask(*connected).ok());
+  const auto not_yet = *OperatorClient::Create(coordinator.address(), Files("client", "client-node"));
+  Exchange("server", "theirs");
+  EXPECT_TRUE(
+      EventuallyAnswers([&] { return Ask(coordinator, Files("theirs", "theirs-node"), kRefusedSeconds).ok(); }));
+  EXPECT_FALSE(Ask(coordinator, Files("theirs", "ours-node"), kRefusedSeconds).ok());
+  EXPECT_TRUE(Ask(*connected).ok());  // a connection lasts, whatever the files say
+  EXPECT_FALSE(Ask(*not_yet).ok());
+  Exchange("client", "theirs");
+  EXPECT_TRUE(EventuallyAnswers([&] { return Ask(*not_yet).ok(); }));
+}
+
+TEST_F(Tls, FilesThatCannotBeUsedAreWarnedOfOnceUntilTheyAreRepaired) {
+  Exchange("server", "ours");
+  Told told;
+  const TestCoordinator coordinator(NoSession, Files("server", "server-node"), told.observer());
+  ASSERT_TRUE(WriteFileAtomically(Path("server.crt"), "no certificate\n").ok());
+  ASSERT_TRUE(EventuallyAnswers([&] { return !told.lines().empty(); }));
+  EXPECT_THAT(told.lines(), ElementsAre(AllOf(HasSubstr("warning: --tls-ca: "), HasSubstr("holds no certificate"))));
+  EXPECT_TRUE(Ask(coordinator, Files("ours", "ours-node"), kPatienceSeconds).ok());
+  Exchange("server", "theirs");
+  EXPECT_TRUE(
+      EventuallyAnswers([&] { return Ask(coordinator, Files("theirs", "theirs-node"), kRefusedSeconds).ok(); }));
 }
 
 TEST_F(Tls, WhatIsWrongWithTheFilesNamesFlagAndFile) {

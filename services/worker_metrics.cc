@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "base/check.h"
+#include "services/refusals.h"
 
 namespace zerofleet::services {
 namespace {
@@ -50,6 +51,7 @@ enum Metric {
   kCollectiveDuration,
   kCollectiveBandwidth,
   kLinkBytes,
+  kRefusedClients,
   kMetricCount,
 };
 
@@ -102,6 +104,8 @@ constexpr Row kRows[] = {
      "Bus bandwidth of the last collective."},
     {kLinkBytes, Type::kCounter, "zerofleet_worker_link_bytes_total",
      "What offload copied between device and host memory."},
+    {kRefusedClients, Type::kCounter, "zerofleet_worker_refused_clients_total",
+     "Clients of its service turned away, by what they lacked."},
 };
 
 constexpr bool InOrder() {
@@ -162,6 +166,7 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry) : families_(std::ma
   }
   SetLossScale(1);
   families_->counters[kSkippedSteps]->Add({});
+  for (const char* cause : Refusals::kCauses) families_->counters[kRefusedClients]->Add({{"cause", cause}});
 }
 
 WorkerMetrics::WorkerMetrics() : WorkerMetrics(std::make_unique<prometheus::Registry>()) {}
@@ -247,6 +252,10 @@ void WorkerMetrics::CollectiveDone(const trainer::CollectiveFigures& figures) {
 
 void WorkerMetrics::LinkCopied(std::string_view direction, int64_t bytes) {
   families_->counters[kLinkBytes]->Add({{"direction", std::string(direction)}}).Increment(static_cast<double>(bytes));
+}
+
+void WorkerMetrics::CountRefusal(const char* cause) {
+  families_->counters[kRefusedClients]->Add({{"cause", cause}}).Increment();
 }
 
 }  // namespace zerofleet::services

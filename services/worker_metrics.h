@@ -40,6 +40,9 @@ class WorkerMetrics : public trainer::MetricsSink {
   void CollectiveDone(const trainer::CollectiveFigures& figures) override;
   void LinkCopied(std::string_view direction, int64_t bytes) override;
 
+  // A client of the worker's service that was turned away, by one of Refusals::kCauses. From any thread.
+  void CountRefusal(const char* cause);
+
  private:
   struct Families;
   explicit WorkerMetrics(std::unique_ptr<prometheus::Registry> own);

@@ -29,6 +29,7 @@ const std::vector<std::string> kPublicNames = {
     "zerofleet_worker_learning_rate",
     "zerofleet_worker_loss_scale",
     "zerofleet_worker_skipped_steps_total",
+    "zerofleet_worker_refused_clients_total",
     "zerofleet_worker_tokens_total",
     "zerofleet_worker_step_duration_seconds",
     "zerofleet_worker_model_flops_utilization_ratio",
@@ -76,6 +77,7 @@ void FeedAll(WorkerMetrics& metrics) {
   metrics.SetMemory("device", "parameters", 1000, 2000);
   metrics.SetAllocator("device", 1000, 600, 100);
   metrics.LinkCopied("to_host", 64);
+  metrics.CountRefusal("token");
   metrics.CollectiveDone({.operation = "all_gather",
                           .group = "data",
                           .backend = "ucx",
@@ -96,6 +98,8 @@ TEST(WorkerMetrics, EveryOneIsExportedWithWhatWasFed) {
   for (const std::string& name : kPublicNames) EXPECT_THAT(text, HasSubstr("# TYPE " + name + " ")) << name;
   for (const char* line : {
            "zerofleet_worker_step 12\n",
+           "zerofleet_worker_refused_clients_total{cause=\"token\"} 1\n",
+           "zerofleet_worker_refused_clients_total{cause=\"role\"} 0\n",
            "zerofleet_worker_loss 2.5\n",
            "zerofleet_worker_validation_loss 2.75\n",
            "run=\"tiny\"",

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "services/access.h"
 #include "services/grpc_common.h"
@@ -26,6 +27,7 @@ constexpr int kMostPieceBytes = trainer::kSnapshotPieceBytes + (64 << 10);  // w
 struct WorkerService::Impl final : v1::Worker::Service {
   std::shared_ptr<trainer::SnapshotStore> snapshots;
   std::optional<AccessControl> access;
+  std::shared_ptr<Refusals> refusals;  // never null
   std::atomic<int> transfers = 0;
   std::unique_ptr<GrpcServer> server;
 
@@ -40,7 +42,11 @@ struct WorkerService::Impl final : v1::Worker::Service {
   }
 
   absl::Status Transfer(const grpc::ServerContext& context, const std::function<absl::Status()>& body) {
-    ZF_RETURN_IF_ERROR(access->Check(Role::kWorker, PeerOf(context)));
+    const absl::Status allowed = access->Check(Role::kWorker, PeerOf(context));
+    if (!allowed.ok()) {
+      refusals->AddCall(AddressOfPeer(context.peer()), allowed);
+      return allowed;
+    }
     if (snapshots == nullptr) return absl::FailedPreconditionError("this worker keeps no snapshots for others");
     const int before = transfers.fetch_add(1);
     const absl::Cleanup done = [this] { --transfers; };
@@ -71,6 +77,8 @@ WorkerService::~WorkerService() { impl_->server.reset(); }  // before the servic
 absl::StatusOr<std::unique_ptr<WorkerService>> WorkerService::Start(WorkerServiceOptions options) {
   auto impl = std::make_unique<Impl>();
   impl->snapshots = std::move(options.snapshots);
+  impl->refusals = options.refusals != nullptr ? std::move(options.refusals)
+                                               : std::make_shared<Refusals>(Refusals::Sinks(), Clock::Real());
   AccessOptions access;
   access.worker_token = options.token;
   access.certificates = !options.tls.certificate.empty();
@@ -81,6 +89,7 @@ absl::StatusOr<std::unique_ptr<WorkerService>> WorkerService::Start(WorkerServic
                                                      .services = {impl.get()},
                                                      .health_names = {v1::Worker::service_full_name()},
                                                      .tls = tls,
+                                                     .observer = ObserverOf(impl->refusals),
                                                      .most_message_bytes = kMostPieceBytes}));
   return std::unique_ptr<WorkerService>(new WorkerService(std::move(impl)));
 }

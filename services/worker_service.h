@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "services/refusals.h"
 #include "services/tls.h"
 #include "worker/trainer/snapshot_store.h"
 #include "zerofleet/v1/worker.pb.h"
@@ -19,6 +20,7 @@ struct WorkerServiceOptions {
   // certificate under TLS. None: refused.
   std::shared_ptr<trainer::SnapshotStore> snapshots = nullptr;
   std::string token = "";
+  std::shared_ptr<Refusals> refusals = nullptr;  // is told of clients that are turned away
 };
 
 class WorkerService {

@@ -21,6 +21,7 @@
 #include "services/build_info.h"
 #include "services/logging.h"
 #include "services/metrics_exporter.h"
+#include "services/refusals.h"
 #include "services/session_client.h"
 #include "services/snapshot_client.h"
 #include "services/token.h"
@@ -108,6 +109,11 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   services::WorkerServiceOptions service_options;
   service_options.listen = flags.listen;
   service_options.tls = flags.tls;
+  service_options.refusals = std::make_shared<services::Refusals>(
+      services::Refusals::Sinks{.count = [&metrics](const char* cause) { metrics->CountRefusal(cause); },
+                                .log = [&logger](const std::string& line) { logger.Warning(line); }},
+      Clock::Real());
+  const absl::Cleanup detach = [refusals = service_options.refusals] { refusals->Detach(); };
   const auto snapshots = std::make_shared<trainer::SnapshotStore>();
   // Who could serve others in plaintext only, while it verifies the coordinator, keeps its snapshots to itself.
   if (services::PeerTls(flags.tls).ok()) service_options.snapshots = snapshots;

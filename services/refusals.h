@@ -1,0 +1,59 @@
+// Clients that a server turns away, for the log and for a counter. From any thread.
+//
+// Each refusal is counted, and each has a line of the log, unless there are too many of them: whoever knocks without
+// pause must not fill the log. What has no line of its own is counted in the next one.
+#ifndef ZEROFLEET_SERVICES_REFUSALS_H_
+#define ZEROFLEET_SERVICES_REFUSALS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+
+namespace zerofleet::services {
+
+class Refusals {
+ public:
+  // What a client lacked: a certificate that is accepted, the fleet's token, the right to this call.
+  static constexpr char kCertificate[] = "certificate", kToken[] = "token", kRole[] = "role";
+  static constexpr const char* kCauses[] = {kCertificate, kToken, kRole};
+
+  // Lines at once, and how many a second after that.
+  static constexpr double kMostLines = 20, kLinesPerSecond = 1;
+
+  // Both are called with a lock held, one at a time: they must be quick, and must not come back here.
+  struct Sinks {
+    std::function<void(const char* cause)> count = nullptr;
+    std::function<void(const std::string& line)> log = nullptr;  // a warning
+  };
+  // `clock` is borrowed.
+  Refusals(Sinks sinks, const Clock& clock);
+
+  // A client whose TLS handshake was refused.
+  void AddHandshake(const std::string& reason);
+  // A call from `peer` that AccessControl has refused.
+  void AddCall(const std::string& peer, const absl::Status& status);
+  // Another line for the log, of what a server noticed.
+  void Warn(const std::string& line);
+
+  // The sinks are not used again: a connection may outlive the server that took it.
+  void Detach();
+
+ private:
+  void Add(const char* cause, const std::string& text);
+
+  const Clock& clock_;
+  absl::Mutex mutex_;
+  Sinks sinks_ ABSL_GUARDED_BY(mutex_);
+  double lines_ ABSL_GUARDED_BY(mutex_) = kMostLines;  // that may be written now
+  double counted_at_ ABSL_GUARDED_BY(mutex_);          // monotonic seconds: when there were so many
+  int64_t untold_ ABSL_GUARDED_BY(mutex_) = 0;         // refusals since the last line
+};
+
+}  // namespace zerofleet::services
+
+#endif  // ZEROFLEET_SERVICES_REFUSALS_H_
