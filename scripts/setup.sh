@@ -22,7 +22,7 @@ packages_of() {
       echo g++ cmake ninja-build pkg-config ccache python3
       echo libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
       echo libucx-dev libdnnl-dev libhwy-dev
-      echo prometheus-cpp-dev libcivetweb-dev
+      echo prometheus-cpp-dev libboost-dev
       echo libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libxxhash-dev
       echo libgtest-dev libgmock-dev
       ;;

@@ -1,71 +1,184 @@
-// The HTTP endpoint on civetweb; see metrics_exporter.h.
+// The HTTP endpoint on Boost.Beast; see metrics_exporter.h.
 #include "services/metrics_exporter.h"
 
-#include <CivetServer.h>
-#include <netdb.h>
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl.hpp>
+#include <chrono>
 #include <map>
+#include <optional>
+#include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
-#include "absl/time/time.h"
+#include "base/status.h"
 #include "services/address.h"
 #include "services/build_info.h"
+#include "services/tls_live.h"
 
 namespace zerofleet::services {
 namespace {
 
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using Tcp = asio::ip::tcp;
+using PlainStream = beast::tcp_stream;
+using TlsStream = beast::ssl_stream<beast::tcp_stream>;
+
 struct Page {
-  const char* status;
-  const char* content_type;
+  http::status status;
+  std::string content_type;
   std::string body;
 };
 
-// One connection each: as many slow clients leave a thread for a probe. An idle thread costs its stack's first pages.
-constexpr int kThreads = 16;
-
-// What a browser may do with a page: load the endpoint's own styles and scripts, and keep nothing.
-constexpr char kForBrowsers[] =
-    "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer"
-    "\r\nContent-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+// Connections wait without a thread; this many make pages at the same time.
+constexpr int kThreads = 2;
+// More than anybody needs; each is there for a few seconds at most.
+constexpr int kMostConnections = 256;
+constexpr std::chrono::milliseconds kPauseAfterError{100};  // no file descriptor is left, say
+constexpr size_t kMostHeaderBytes = 8 << 10;
+constexpr size_t kMostBodyBytes = 1 << 10;  // of requests, which have none
 
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
-// Answers GET with a page made for each request.
-class PageHandler : public CivetHandler {
+// What is served, by path. From any thread.
+class Pages {
  public:
-  explicit PageHandler(std::function<Page()> make) : make_(std::move(make)) {}
+  using Make = std::function<Page()>;
 
-  bool handleGet(CivetServer*, mg_connection* connection) override {
-    const Page page = make_();
-    const std::string head =
-        absl::StrCat("HTTP/1.1 ", page.status, "\r\nContent-Type: ", page.content_type,
-                     "\r\nContent-Length: ", page.body.size(), kForBrowsers, "\r\nConnection: close\r\n\r\n");
-    mg_write(connection, head.data(), head.size());
-    mg_write(connection, page.body.data(), page.body.size());
-    return true;
+  void Add(const std::string& path, bool is_probe, Make make) {
+    absl::MutexLock lock(&mutex_);
+    pages_[path] = {is_probe, std::move(make)};
+  }
+  // Waits for answers that are being made.
+  void Remove(const std::string& path) {
+    absl::MutexLock lock(&mutex_);
+    pages_.erase(path);
+  }
+  Page Answer(const http::request<http::string_body>& request, bool is_known) {
+    if (request.method() != http::verb::get && request.method() != http::verb::head) {
+      return {http::status::method_not_allowed, kPlainText, "only GET\n"};
+    }
+    const std::string target(request.target());
+    const absl::ReaderMutexLock lock(&mutex_);
+    const auto found = pages_.find(target.substr(0, target.find('?')));
+    if (found == pages_.end()) return {http::status::not_found, kPlainText, "nothing is here\n"};
+    if (!is_known && !found->second.is_probe) {
+      return {http::status::forbidden, kPlainText, "this needs a certificate of the authority in --tls-ca\n"};
+    }
+    return found->second.make();
   }
 
  private:
-  const std::function<Page()> make_;
+  struct Entry {
+    bool is_probe = false;  // for whoever asks, also under mutual TLS
+    Make make;
+  };
+  absl::Mutex mutex_;
+  std::map<std::string, Entry> pages_ ABSL_GUARDED_BY(mutex_);
+};
+
+// One request and its answer. Lives as long as an operation of it is under way.
+template <typename Stream>
+class Connection : public std::enable_shared_from_this<Connection<Stream>> {
+ public:
+  Connection(Stream stream, Pages& pages, std::atomic<int>& open, std::chrono::milliseconds patience)
+      : stream_(std::move(stream)), pages_(pages), open_(open), patience_(patience) {
+    ++open_;
+    parser_.header_limit(kMostHeaderBytes);
+    parser_.body_limit(kMostBodyBytes);
+  }
+  ~Connection() { --open_; }
+  Connection(const Connection&) = delete;
+
+  // The whole request must come in the time that begins here.
+  void Run() {
+    beast::get_lowest_layer(stream_).expires_after(patience_);
+    if constexpr (kIsTls) {
+      stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](error_code error) {
+        if (!error) self->Read();
+      });
+    } else {
+      Read();
+    }
+  }
+
+ private:
+  static constexpr bool kIsTls = std::is_same_v<Stream, TlsStream>;
+
+  void Read() {
+    http::async_read(stream_, buffer_, parser_, [self = this->shared_from_this()](error_code error, size_t) {
+      if (!error) self->Answer();
+    });
+  }
+
+  void Answer() {
+    bool is_known = true;
+    if constexpr (kIsTls) is_known = LiveCertificates::MayRead(stream_.native_handle());
+    const http::request<http::string_body>& request = parser_.get();
+    Page page = pages_.Answer(request, is_known);
+    answer_.version(11);
+    answer_.result(page.status);
+    answer_.set(http::field::content_type, page.content_type);
+    // What a browser may do with a page: load the endpoint's own styles and scripts, and keep nothing.
+    answer_.set(http::field::cache_control, "no-store");
+    answer_.set("X-Content-Type-Options", "nosniff");
+    answer_.set("Referrer-Policy", "no-referrer");
+    answer_.set("Content-Security-Policy",
+                "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
+                "form-action 'none'; frame-ancestors 'none'");
+    answer_.keep_alive(false);
+    answer_.content_length(page.body.size());
+    if (request.method() != http::verb::head) answer_.body() = std::move(page.body);
+    beast::get_lowest_layer(stream_).expires_after(patience_);
+    http::async_write(stream_, answer_, [self = this->shared_from_this()](error_code error, size_t) {
+      if (!error) self->Close();
+    });
+  }
+
+  void Close() {
+    if constexpr (kIsTls) {
+      stream_.async_shutdown([self = this->shared_from_this()](error_code) { self->CloseSocket(); });
+    } else {
+      CloseSocket();
+    }
+  }
+  void CloseSocket() {
+    error_code ignored;
+    beast::get_lowest_layer(stream_).socket().shutdown(Tcp::socket::shutdown_send, ignored);
+  }
+
+  Stream stream_;
+  Pages& pages_;
+  std::atomic<int>& open_;
+  const std::chrono::milliseconds patience_;
+  beast::flat_buffer buffer_;
+  http::request_parser<http::string_body> parser_;
+  http::response<http::string_body> answer_;
 };
 
 Page Ready(const std::function<absl::Status()>& ready) {
   const absl::Status status = ready ? ready() : absl::OkStatus();
-  if (status.ok()) return {"200 OK", kPlainText, "ready\n"};
-  return {"503 Service Unavailable", kPlainText, absl::StrCat("not ready: ", std::string(status.message()), "\n")};
+  if (status.ok()) return {http::status::ok, kPlainText, "ready\n"};
+  return {http::status::service_unavailable, kPlainText,
+          absl::StrCat("not ready: ", std::string(status.message()), "\n")};
 }
 
 void ExportBuildInfo(prometheus::Registry& registry) {
@@ -78,102 +191,96 @@ void ExportBuildInfo(prometheus::Registry& registry) {
       .Set(1);
 }
 
-// Opens a connection to a numeric address and closes it again.
-void Knock(const Address& address) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) != 0) return;
-  const int connection = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (connection >= 0) {
-    static_cast<void>(connect(connection, found->ai_addr, found->ai_addrlen));
-    close(connection);
-  }
-  freeaddrinfo(found);
-}
-
-// The server looks for its stop flag only between connections or every 2 seconds, which would keep every process that
-// long at its end: so we knock until it has noticed.
-void StopServer(std::unique_ptr<CivetServer> server, const Address& address) {
-  absl::Notification stopped;
-  std::thread stopping([&] {
-    server.reset();
-    stopped.Notify();
-  });
-  do {
-    Knock(address);
-  } while (!stopped.WaitForNotificationWithTimeout(absl::Milliseconds(5)));
-  stopping.join();
-}
+std::string PathOf(const std::string& name) { return absl::StrCat("/", name); }
 
 }  // namespace
 
 struct MetricsExporter::Impl {
-  explicit Impl(std::function<absl::Status()> ready)
-      : metrics(std::make_unique<PageHandler>([this] {
-          return Page{"200 OK", kPrometheusText, prometheus::TextSerializer().Serialize(registry.Collect())};
-        })),
-        health(std::make_unique<PageHandler>([] {
-          return Page{"200 OK", kPlainText, "alive\n"};
-        })),
-        readiness(std::make_unique<PageHandler>([ready = std::move(ready)] { return Ready(ready); })) {}
+  explicit Impl(int client_timeout_ms) : patience(client_timeout_ms) {}
 
+  const std::chrono::milliseconds patience;
   prometheus::Registry registry;
-  const std::unique_ptr<CivetHandler> metrics, health, readiness;
-  absl::Mutex mutex;
-  std::map<std::string, std::unique_ptr<CivetHandler>> pages ABSL_GUARDED_BY(mutex);  // added later, by path
-  Address address;                                                                    // listened on
-  std::unique_ptr<CivetServer> server;
+  Pages pages;
+  std::atomic<int> open = 0;  // connections
+  std::optional<asio::ssl::context> tls;
+  asio::io_context context{kThreads};
+  Tcp::acceptor acceptor{context};
+  int port = 0;
+  std::vector<std::thread> threads;
+
+  // False if the port cannot be had.
+  bool Listen(const MetricsExporterOptions& options) {
+    error_code error;
+    const Tcp::endpoint endpoint(asio::ip::make_address(options.host, error), static_cast<uint16_t>(options.port));
+    if (!error) acceptor.open(endpoint.protocol(), error);
+    if (!error) acceptor.set_option(Tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor.bind(endpoint, error);
+    if (!error) acceptor.listen(Tcp::acceptor::max_listen_connections, error);
+    if (!error) port = acceptor.local_endpoint(error).port();
+    return !error;
+  }
+
+  void Accept() {
+    acceptor.async_accept(asio::make_strand(context), [this](error_code error, Tcp::socket socket) {
+      if (error) std::this_thread::sleep_for(kPauseAfterError);
+      if (!error && open < kMostConnections) Serve(std::move(socket));
+      Accept();
+    });
+  }
+
+  void Serve(Tcp::socket socket) {
+    if (tls) {
+      std::make_shared<Connection<TlsStream>>(TlsStream(std::move(socket), *tls), pages, open, patience)->Run();
+    } else {
+      std::make_shared<Connection<PlainStream>>(PlainStream(std::move(socket)), pages, open, patience)->Run();
+    }
+  }
+
+  void Stop() {
+    context.stop();
+    for (std::thread& thread : threads) thread.join();
+  }
 };
 
 MetricsExporter::MetricsExporter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-MetricsExporter::~MetricsExporter() { StopServer(std::move(impl_->server), impl_->address); }
+MetricsExporter::~MetricsExporter() { impl_->Stop(); }
 
 absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const MetricsExporterOptions& options) {
-  const Address address = {options.host, options.port};
   if (!IsIpAddress(options.host)) {
     return absl::InvalidArgumentError(absl::StrCat("cannot serve metrics on \"", options.host,
                                                    "\": it must be an IP address of this machine, such as 127.0.0.1, "
                                                    "or 0.0.0.0 for all of them"));
   }
-  const std::vector<std::string> settings = {"listening_ports",    address.ToString(),
-                                             "num_threads",        absl::StrCat(kThreads),
-                                             "request_timeout_ms", absl::StrCat(options.client_timeout_ms)};
-  CivetCallbacks callbacks;
-  callbacks.log_message = [](const mg_connection*, const char*) { return 1; };  // its errors become our statuses
-  auto impl = std::make_unique<Impl>(options.ready);
-  try {
-    impl->server = std::make_unique<CivetServer>(settings, &callbacks);
-  } catch (const CivetException&) {
-    return CannotListen(address);
+  auto impl = std::make_unique<Impl>(options.client_timeout_ms);
+  if (options.tls.any()) {
+    ZF_ASSIGN_OR_RETURN(std::shared_ptr<LiveCertificates> certificates,
+                        LiveCertificates::Read(options.tls, options.warn));
+    impl->tls.emplace(asio::ssl::context::tls_server);
+    LiveCertificates::UseIn(impl->tls->native_handle(), std::move(certificates));
   }
-  impl->address = {options.host, impl->server->getListeningPorts().front()};
+  if (!impl->Listen(options)) return CannotListen({options.host, options.port});
   ExportBuildInfo(impl->registry);
-  impl->server->addHandler("/metrics$", impl->metrics.get());
-  impl->server->addHandler("/healthz$", impl->health.get());
-  impl->server->addHandler("/readyz$", impl->readiness.get());
+  impl->pages.Add("/metrics", /*is_probe=*/false, [impl = impl.get()] {
+    return Page{http::status::ok, kPrometheusText, prometheus::TextSerializer().Serialize(impl->registry.Collect())};
+  });
+  impl->pages.Add("/healthz", /*is_probe=*/true, [] { return Page{http::status::ok, kPlainText, "alive\n"}; });
+  impl->pages.Add("/readyz", /*is_probe=*/true, [ready = options.ready] { return Ready(ready); });
+  impl->Accept();
+  for (int i = 0; i < kThreads; ++i) {
+    impl->threads.emplace_back([impl = impl.get()] { impl->context.run(); });
+  }
   return std::unique_ptr<MetricsExporter>(new MetricsExporter(std::move(impl)));
 }
 
 void MetricsExporter::AddPage(const std::string& name, const char* content_type, std::function<std::string()> make) {
-  auto handler = std::make_unique<PageHandler>([content_type, make = std::move(make)] {
-    return Page{"200 OK", content_type, make()};
+  impl_->pages.Add(PathOf(name), /*is_probe=*/false, [content_type, make = std::move(make)] {
+    return Page{http::status::ok, content_type, make()};
   });
-  const std::string path = absl::StrCat("/", name, "$");
-  impl_->server->addHandler(path, handler.get());
-  absl::MutexLock lock(&impl_->mutex);
-  impl_->pages[path] = std::move(handler);
 }
 
-void MetricsExporter::RemovePage(const std::string& name) {
-  const std::string path = absl::StrCat("/", name, "$");
-  impl_->server->removeHandler(path);  // waits for requests that it is answering
-  absl::MutexLock lock(&impl_->mutex);
-  impl_->pages.erase(path);
-}
+void MetricsExporter::RemovePage(const std::string& name) { impl_->pages.Remove(PathOf(name)); }
 
-int MetricsExporter::port() const { return impl_->address.port; }
+int MetricsExporter::port() const { return impl_->port; }
 prometheus::Registry& MetricsExporter::registry() { return impl_->registry; }
 
 }  // namespace zerofleet::services

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "services/tls_files.h"
 
 namespace prometheus {
 class Registry;
@@ -24,12 +25,16 @@ struct MetricsExporterOptions {
   // OK when the process does its work; otherwise /readyz answers 503 with the message. Called from the server's threads
   // for each request: quick, thread-safe, alive as long as the exporter. None: always ready.
   std::function<absl::Status()> ready = nullptr;
+  // Of --tls-cert, --tls-key and --tls-ca; none: plaintext. With an authority, only who shows a certificate of it is
+  // answered, except by /healthz and /readyz, whose callers have none.
+  TlsFiles tls = {};
+  std::function<void(const std::string& line)> warn = nullptr;  // changed files that cannot be used; from any thread
 };
 
 class MetricsExporter {
  public:
-  // InvalidArgument if the host is not an IP address, FailedPrecondition naming the address if it cannot be listened
-  // on. zerofleet_build_info is exported from the start.
+  // InvalidArgument if the host is not an IP address or of a TLS file, FailedPrecondition naming the address if it
+  // cannot be listened on. zerofleet_build_info is exported from the start.
   static absl::StatusOr<std::unique_ptr<MetricsExporter>> Start(const MetricsExporterOptions& options);
   ~MetricsExporter();
 

@@ -1,4 +1,4 @@
-// The three paths over a real socket, and a port in use.
+// The paths over a real socket, and a port in use.
 #include "services/metrics_exporter.h"
 
 #include <arpa/inet.h>
@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -37,6 +39,8 @@ class Connection {
   void Send(const std::string& text) const {
     EXPECT_EQ(send(socket_, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   }
+  // False once the other end has closed it.
+  bool TrySend(char byte) const { return send(socket_, &byte, 1, MSG_NOSIGNAL) == 1; }
   // Whether neither an answer nor an end has come.
   bool IsWaiting() const {
     char byte = 0;
@@ -122,6 +126,19 @@ TEST(MetricsExporter, ProbesAreAnsweredBesideSlowClients) {
   }
   EXPECT_THAT(Get(exporter->port(), "/healthz"), StartsWith("HTTP/1.1 200 OK\r\n"));
   for (const auto& one : slow) EXPECT_TRUE(one->IsWaiting());
+}
+
+// One byte now and then does not keep a connection.
+TEST(MetricsExporter, AClientThatDripsIsClosed) {
+  const auto exporter = *MetricsExporter::Start({.client_timeout_ms = 200});
+  const Connection dripping(exporter->port());
+  dripping.Send("GET /healthz HTTP/1.1\r\nX: ");
+  const absl::Time end = absl::Now() + absl::Seconds(20);
+  while (dripping.IsWaiting() && absl::Now() < end) {
+    if (!dripping.TrySend('x')) break;
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  EXPECT_LT(absl::Now(), end);
 }
 
 TEST(MetricsExporter, SlowClientsAreClosed) {

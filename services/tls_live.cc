@@ -19,6 +19,7 @@
 #include "openssl/bio.h"
 #include "openssl/err.h"
 #include "openssl/pem.h"
+#include "openssl/ssl.h"
 #include "openssl/x509.h"
 #include "openssl/x509v3.h"
 #include "services/message_limits.h"
@@ -35,6 +36,7 @@ struct Freer {
 };
 void FreeStack(STACK_OF(X509) * stack) { sk_X509_pop_free(stack, X509_free); }
 using Certificates = std::unique_ptr<STACK_OF(X509), Freer<STACK_OF(X509), FreeStack>>;
+using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY, EVP_PKEY_free>>;
 using Store = std::unique_ptr<X509_STORE, Freer<X509_STORE, X509_STORE_free>>;
 using Verification = std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX, X509_STORE_CTX_free>>;
 
@@ -64,6 +66,19 @@ std::string SubjectOf(X509* certificate) {
   return PrintableText(text, kMostSubject);
 }
 
+Key ParseKey(const std::string& text) {
+  const std::unique_ptr<BIO, decltype(&BIO_free)> reader(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())),
+                                                         &BIO_free);
+  return Key(PEM_read_bio_PrivateKey(reader.get(), nullptr, nullptr, nullptr));
+}
+
+// What the files held when they were read.
+struct Loaded {
+  Certificates own;  // its own certificate, then those between it and the authority
+  Key key;
+  std::shared_ptr<X509_STORE> authority;  // none: clients are not asked for certificates
+};
+
 // The authority's certificates; none: clients are not asked for theirs.
 std::shared_ptr<X509_STORE> StoreOf(const TlsTexts& texts) {
   if (texts.ca.empty()) return nullptr;
@@ -85,7 +100,7 @@ struct LiveCertificates::Impl {
   FileMarks marks;  // of the thread's, once that has begun
 
   absl::Mutex mutex;
-  std::shared_ptr<X509_STORE> authority ABSL_GUARDED_BY(mutex);
+  std::shared_ptr<const Loaded> loaded ABSL_GUARDED_BY(mutex);
 
   absl::Notification closing;
   std::thread watcher;  // last: it uses the others
@@ -94,10 +109,18 @@ struct LiveCertificates::Impl {
   absl::Status Reread() {
     marks = MarksOf(files);
     ZF_ASSIGN_OR_RETURN(const TlsTexts texts, ReadTls(files));
-    std::shared_ptr<X509_STORE> read = StoreOf(texts);
+    auto read = std::make_shared<Loaded>();
+    read->own = ParseAll(texts.certificate);
+    if (!texts.key.empty()) read->key = ParseKey(texts.key);
+    read->authority = StoreOf(texts);
     absl::MutexLock lock(&mutex);
-    authority = std::move(read);
+    loaded = std::move(read);
     return absl::OkStatus();
+  }
+
+  std::shared_ptr<const Loaded> Current() {
+    absl::MutexLock lock(&mutex);
+    return loaded;
   }
 
   void WatchUntilClosed() {
@@ -127,11 +150,7 @@ absl::StatusOr<std::shared_ptr<LiveCertificates>> LiveCertificates::Read(const T
 }
 
 absl::Status LiveCertificates::CheckClient(absl::string_view chain) const {
-  std::shared_ptr<X509_STORE> authority;
-  {
-    absl::MutexLock lock(&impl_->mutex);
-    authority = impl_->authority;
-  }
+  const std::shared_ptr<X509_STORE> authority = impl_->Current()->authority;
   ZF_CHECK(authority != nullptr);
   const Certificates shown = ParseAll(chain);
   if (sk_X509_num(shown.get()) == 0) return absl::PermissionDeniedError("it has shown no certificate");
@@ -149,6 +168,38 @@ absl::Status LiveCertificates::CheckClient(absl::string_view chain) const {
   return absl::PermissionDeniedError(
       absl::StrCat("its certificate, ", SubjectOf(own),
                    ", is not accepted: ", X509_verify_cert_error_string(X509_STORE_CTX_get_error(verification.get()))));
+}
+
+int LiveCertificates::OnHandshake(SSL* connection, void* certificates) {
+  const std::shared_ptr<const Loaded> loaded =
+      (*static_cast<std::shared_ptr<LiveCertificates>*>(certificates))->impl_->Current();
+  Certificates between(X509_chain_up_ref(loaded->own.get()));
+  const std::unique_ptr<X509, decltype(&X509_free)> own(sk_X509_shift(between.get()), &X509_free);
+  if (SSL_use_cert_and_key(connection, own.get(), loaded->key.get(), between.get(), /*override=*/1) != 1) return 0;
+  if (loaded->authority != nullptr) {
+    SSL_set1_verify_cert_store(connection, loaded->authority.get());
+    SSL_set_verify(connection, SSL_VERIFY_PEER, nullptr);
+  }
+  return 1;
+}
+
+void LiveCertificates::UseIn(SSL_CTX* context, std::shared_ptr<LiveCertificates> certificates) {
+  using Held = std::shared_ptr<LiveCertificates>;
+  static const int index = SSL_CTX_get_ex_new_index(
+      0, nullptr, nullptr, nullptr,
+      [](void*, void* held, CRYPTO_EX_DATA*, int, long, void*) { delete static_cast<Held*>(held); });
+  auto* const held = new Held(std::move(certificates));
+  SSL_CTX_set_ex_data(context, index, held);
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  // A session that is taken up again would not be looked at again.
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+  SSL_CTX_set_num_tickets(context, 0);
+  SSL_CTX_set_cert_cb(context, &LiveCertificates::OnHandshake, held);
+}
+
+bool LiveCertificates::MayRead(const SSL* connection) {
+  return SSL_get_verify_mode(connection) == SSL_VERIFY_NONE || SSL_get0_peer_certificate(connection) != nullptr;
 }
 
 }  // namespace zerofleet::services

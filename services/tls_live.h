@@ -12,6 +12,10 @@
 #include "absl/strings/string_view.h"
 #include "services/tls_files.h"
 
+// OpenSSL's SSL_CTX and SSL.
+struct ssl_ctx_st;
+struct ssl_st;
+
 namespace zerofleet::services {
 
 // How often files are looked at.
@@ -29,9 +33,17 @@ class LiveCertificates {
   // PermissionDenied, with the certificate's subject and OpenSSL's reason, if it is not; there must be an authority.
   absl::Status CheckClient(absl::string_view chain) const;
 
+  // Every connection that a server begins with `context` shows the certificate that is in the files then. Where there
+  // is an authority, a client is asked for a certificate, and may show one of its own or none. Keeps this alive as long
+  // as the context.
+  static void UseIn(ssl_ctx_st* context, std::shared_ptr<LiveCertificates> certificates);
+  // Whether the client of such a connection, after the handshake, has shown a certificate, or was asked for none.
+  static bool MayRead(const ssl_st* connection);
+
  private:
   struct Impl;
   explicit LiveCertificates(std::unique_ptr<Impl> impl);
+  static int OnHandshake(ssl_st* connection, void* certificates);
   const std::unique_ptr<Impl> impl_;
 };
 

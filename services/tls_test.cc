@@ -1,12 +1,15 @@
 // TLS on loopback with certificates that the openssl tool makes for each run of the test.
 #include "services/tls.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -14,6 +17,7 @@
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "services/metrics_exporter.h"
 #include "services/operator_client.h"
 #include "services/session_client.h"
 #include "services/test_coordinator.h"
@@ -26,6 +30,8 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 using SessionStream = TestCoordinator::SessionStream;
 
 constexpr double kRefusedSeconds = 1;  // how long a client tries that is to be refused
@@ -235,6 +241,44 @@ TEST_F(Tls, FilesThatCannotBeUsedAreWarnedOfOnceUntilTheyAreRepaired) {
   Exchange("server", "theirs");
   EXPECT_TRUE(
       EventuallyAnswers([&] { return Ask(coordinator, Files("theirs", "theirs-node"), kRefusedSeconds).ok(); }));
+}
+
+// What /metrics and /healthz answer to the openssl tool under these flags of it.
+std::string Https(int port, const std::string& path, const std::string& flags) {
+  const std::string out = absl::StrCat(::testing::TempDir(), "zerofleet_https_", getpid());
+  Shell(absl::StrCat("(printf 'GET ", path, " HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | timeout 20 openssl s_client -quiet ",
+                     "-connect 127.0.0.1:", port, " ", flags, " >", out, ")"));
+  const std::string answer = ReadSmallFile(out, 1 << 20).value();
+  EXPECT_EQ(unlink(out.c_str()), 0);
+  return answer;
+}
+
+TEST_F(Tls, MetricsAreForThoseWithACertificateOfTheAuthorityAndProbesForAll) {
+  Exchange("server", "ours");
+  const auto exporter = *MetricsExporter::Start({.tls = Files("server", "server-node")});
+  const auto flags = [](const std::string& name) {
+    return absl::StrCat("-cert ", Path(name + ".crt"), " -key ", Path(name + ".key"));
+  };
+  const std::string answer = Https(exporter->port(), "/metrics", flags("ours-node") + " -CAfile " + Path("ours.crt"));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("zerofleet_build_info{"));
+  EXPECT_THAT(Https(exporter->port(), "/metrics", ""),
+              AllOf(StartsWith("HTTP/1.1 403 "), Not(HasSubstr("zerofleet_"))));
+  EXPECT_EQ(Https(exporter->port(), "/metrics", flags("theirs-node")), "");
+  EXPECT_EQ(Https(exporter->port(), "/healthz", flags("ours-expired")), "");
+  EXPECT_THAT(Https(exporter->port(), "/healthz", ""), StartsWith("HTTP/1.1 200 OK\r\n"));
+  Exchange("server", "theirs");
+  EXPECT_TRUE(EventuallyAnswers(
+      [&] { return absl::StartsWith(Https(exporter->port(), "/metrics", flags("theirs-node")), "HTTP/1.1 200"); }));
+  EXPECT_EQ(Https(exporter->port(), "/metrics", flags("ours-node")), "");
+}
+
+TEST_F(Tls, MetricsWithoutAnAuthorityAreForAll) {
+  const auto exporter = *MetricsExporter::Start({.tls = Files("", "ours-node")});
+  EXPECT_THAT(Https(exporter->port(), "/metrics", "-verify_return_error -CAfile " + Path("ours.crt")),
+              StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_EQ(Https(exporter->port(), "/metrics", "-verify_return_error -CAfile " + Path("theirs.crt")), "");
+  EXPECT_EQ(MetricsExporter::Start({.tls = Files("", "none")}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(Tls, WhatIsWrongWithTheFilesNamesFlagAndFile) {

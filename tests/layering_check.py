@@ -20,7 +20,8 @@ ROOMS = ["base", "proto", "coordinator", "worker/device", "worker/collective", "
 # What an include of the SDK looks like, and the paths that may have it.
 SDKS = [
     ("gRPC", r"grpc(pp|\+\+)?/|\.grpc\.pb\.h", r"services/"),
-    ("Prometheus", r"prometheus/|Civet\w*\.h|civetweb", r"services/"),
+    ("Prometheus", r"prometheus/", r"services/"),
+    ("Boost", r"boost/", r"services/metrics_exporter\.cc"),
     ("UCX", r"uc[pst]/", r"worker/collective/ucx"),
     ("oneDNN", r"(oneapi/)?dnnl", r"worker/device/cpu/"),
     ("Highway", r"hwy/", r"worker/device/cpu/|worker/collective/sum\.cc"),

@@ -37,6 +37,7 @@ struct CoordinatorFlags {
   std::string config, listen, state_dir, resume = "auto", log_level, report, run_name;
   std::string advertise, metrics_listen = "0.0.0.0";
   int metrics_port = 0;
+  bool metrics_tls = false;
   double metrics_linger = 0;  // seconds
   bool quiet = false, supervised = false, watched = false;
   services::TlsFiles tls;
@@ -184,6 +185,8 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
     services::MetricsExporterOptions exporter_options;
     exporter_options.host = flags.metrics_listen;
     exporter_options.port = flags.metrics_port;
+    ZF_ASSIGN_OR_RETURN(exporter_options.tls, MetricsTls(flags.metrics_tls, flags.tls));
+    exporter_options.warn = [&logger](const std::string& line) { logger.Warning(line); };
     ZF_ASSIGN_OR_RETURN(exporter, services::MetricsExporter::Start(exporter_options));
     options.registry = &exporter->registry();
   }
@@ -220,6 +223,7 @@ void AddCoordinatorCommand(CLI::App& app, CommandBody& body) {
       ->add_option("--metrics-port", flags->metrics_port,
                    "Serve Prometheus metrics and the status page, /status, on this port")
       ->check(CLI::Range(1, 65535));
+  AddMetricsTlsFlag(*command, flags->metrics_tls);
   command->add_option("--metrics-listen", flags->metrics_listen, "IP address to serve metrics on")
       ->capture_default_str();
   command->add_option("--log-level", flags->log_level, "debug, info, warning or error; else $ZEROFLEET_LOG_LEVEL");

@@ -42,6 +42,7 @@ struct WorkerFlags {
   std::string interface, advertise, metrics_listen = "0.0.0.0";
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int metrics_port = 0, local_rank = 0;
+  bool metrics_tls = false;
   services::TlsFiles tls;
 };
 
@@ -96,6 +97,8 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
     services::MetricsExporterOptions options;
     options.host = flags.metrics_listen;
     options.port = flags.metrics_port;
+    ZF_ASSIGN_OR_RETURN(options.tls, MetricsTls(flags.metrics_tls, flags.tls));
+    options.warn = [&logger](const std::string& line) { logger.Warning(line); };
     options.ready = [&status] {
       const std::string phase = status.phase();
       return phase == "training" ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("worker is ", phase));
@@ -197,6 +200,7 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
       ->type_name("HOST");
   command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics on this port")
       ->check(CLI::Range(1, 65535));
+  AddMetricsTlsFlag(*command, flags->metrics_tls);
   command->add_option("--metrics-listen", flags->metrics_listen, "IP address to serve metrics on")
       ->capture_default_str();
   command->add_option("--log-level", flags->log_level, "debug, info, warning or error; else $ZEROFLEET_LOG_LEVEL");

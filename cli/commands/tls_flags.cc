@@ -26,4 +26,21 @@ void AddClientTlsFlags(CLI::App& command, services::TlsFiles& files) {
       ->type_name("NAME");
 }
 
+void AddMetricsTlsFlag(CLI::App& command, bool& asked) {
+  command
+      .add_flag(
+          "--metrics-tls", asked,
+          "Serve metrics over TLS, with --tls-cert and --tls-key; with --tls-ca, to clients with a certificate of "
+          "that authority alone")
+      ->needs("--metrics-port");
+}
+
+absl::StatusOr<services::TlsFiles> MetricsTls(bool asked, const services::TlsFiles& files) {
+  if (!asked) return services::TlsFiles();
+  if (files.certificate.empty()) {
+    return absl::InvalidArgumentError("--metrics-tls: needs --tls-cert and --tls-key as well: a TLS server has both");
+  }
+  return files;
+}
+
 }  // namespace zerofleet::cli

@@ -2,6 +2,7 @@
 #ifndef ZEROFLEET_CLI_COMMANDS_TLS_FLAGS_H_
 #define ZEROFLEET_CLI_COMMANDS_TLS_FLAGS_H_
 
+#include "absl/status/statusor.h"
 #include "services/tls.h"
 
 namespace CLI {
@@ -13,6 +14,11 @@ namespace zerofleet::cli {
 // What the flags mean differs with the side: a server asks clients for certificates, a client verifies the server.
 void AddServerTlsFlags(CLI::App& command, services::TlsFiles& files);
 void AddClientTlsFlags(CLI::App& command, services::TlsFiles& files);
+
+// --metrics-tls, of both sides; after --metrics-port, which it needs.
+void AddMetricsTlsFlag(CLI::App& command, bool& asked);
+// What metrics are served with. InvalidArgument if TLS is asked for without the files that it takes.
+absl::StatusOr<services::TlsFiles> MetricsTls(bool asked, const services::TlsFiles& files);
 
 }  // namespace zerofleet::cli
 
