@@ -218,6 +218,25 @@ def stages(zerofleet, arguments):
     finish({"precision": precision, "steps": len(runs[0]), "workers": 2, "last_loss": runs[0][len(runs[0])][0]})
 
 
+def tensor_group(zerofleet, arguments):
+    """Two ranks share a model: with sequences whole and divided its losses are the whole model's, and what is kept of activations, and where,
+    changes no bit."""
+    def train(name, **changes):
+        return zerofleet.train(name, model={"heads": 4}, collectives="ucx", steps=4 if zerofleet.dry else 16, **changes)
+
+    def of_two(name, sequence=False, **activation):
+        parallel = {"workers": 2, "tensor": 2, "sequence": sequence}
+        return train(name, parallel=parallel, activation={"checkpointing": "block", **activation})
+
+    whole, parts, divided = train("whole"), of_two("parts"), of_two("divided", sequence=True)
+    difference = max(largest_difference(whole, parts), largest_difference(whole, divided))
+    if difference > FP32_TOLERANCE:
+        raise CheckFailed(f"losses of two parts differ from the whole model's by {difference:.2e}, more than {FP32_TOLERANCE:.0e}")
+    same_bits(parts, of_two("partitioned", partition=True), "inputs in parts")
+    same_bits(parts, of_two("on-the-host", partition=True, offload="cpu"), "inputs in parts on the host")
+    finish({"steps": len(whole), "largest_relative_difference": difference, "tolerance": FP32_TOLERANCE})
+
+
 def nccl(zerofleet, arguments):
     """A group of one moves nothing: what NCCL itself does is collective_test's."""
     runs = {name: zerofleet.train(name, collectives=name, parallel={"zero_stage": 3}) for name in ("ucx", "nccl")}
@@ -348,8 +367,8 @@ def bench(zerofleet, arguments):
         kernel_bench(zerofleet, arguments.words[0])
 
 
-COMMANDS = {"facts": facts, "gtest": gtest, "sanitizer": sanitizer, "stages": stages, "nccl": nccl,
-            "against-cpu": against_cpu, "torch-losses": torch_losses, "bench": bench}
+COMMANDS = {"facts": facts, "gtest": gtest, "sanitizer": sanitizer, "stages": stages,
+            "tensor-group": tensor_group, "nccl": nccl, "against-cpu": against_cpu, "torch-losses": torch_losses, "bench": bench}
 
 
 def main():

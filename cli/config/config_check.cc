@@ -307,9 +307,6 @@ absl::Status CheckTensorGroups(const ConfigDraft& draft) {
       return draft.Error("parallel.sequence", std::string(fits.message()));
     }
   }
-  if (config.device() == "cuda") {
-    return draft.Error("parallel.tensor", absl::StrCat("is not supported on device cuda; must be 1, got ", tensor));
-  }
   if (replays == 0) return absl::OkStatus();
   return draft.Error("integrity.replay_every_steps",
                      absl::StrCat("must be 0 with parallel.tensor ", tensor,

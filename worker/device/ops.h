@@ -76,8 +76,8 @@ class Ops {
   virtual void CrossEntropy(Stream&, const CrossEntropyArguments&) = 0;
   virtual int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const = 0;
 
-  // --- The same for a part of the vocabulary (vocabulary_ops.h); null where the device does not have these ops.
-  virtual VocabularyOps* vocabulary() { return nullptr; }
+  // --- The same for a part of the vocabulary (vocabulary_ops.h).
+  virtual VocabularyOps& vocabulary() = 0;
 
   // --- Gradients of parameters in bands of rows (band_ops.h); null where the device does not have these ops.
   virtual BandOps* bands() { return nullptr; }

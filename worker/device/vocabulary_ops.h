@@ -1,8 +1,7 @@
 // The ops of a part of the vocabulary, which the ranks of a tensor group share (Shoeybi et al. 2019): its rows of the
 // embedding, and its columns of the logits, which no rank ever has whole.
 //
-// The legend of ops.h holds; V is the number of rows that the part has. A device that has these ops says so with
-// Ops::vocabulary().
+// The legend of ops.h holds; V is the number of rows that the part has. Ops::vocabulary() has these ops.
 #ifndef ZEROFLEET_WORKER_DEVICE_VOCABULARY_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_VOCABULARY_OPS_H_
 
@@ -35,7 +34,7 @@ struct PartLogitsArguments {
   Tensor x;                // (M,C)
   Tensor w;                // (V,C)
   const int32_t* targets;  // (M)
-  float* logits;           // (M,V), overwritten: exp(logit - largest)
+  float* logits;           // (M,V), rows padded as the device wants them, overwritten: for PartCrossEntropy
   SoftmaxPart* softmax;    // (M), overwritten
 };
 
@@ -49,7 +48,7 @@ struct PartCrossEntropyArguments {
   const int32_t* targets;          // (M)
   const float* gradient_scale;     // one; read if dx is set
   double* loss_sum;                // one, added to
-  float* logits;                   // (M,V), from PartLogits; overwritten if dx is set
+  float* logits;                   // from PartLogits; overwritten if dx is set
   void* scratch;                   // PartLogitsScratchBytes, of which logits are the first
   Tensor dx = {};                  // (M,C), overwritten: this part's share of a sum over all; null for the loss alone
   float* dw = nullptr;             // (V,C), added to if dx is set; may be null if `kept` is set

@@ -98,10 +98,6 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& conf
                                                      device::Device& device, int64_t sequences, int64_t time,
                                                      const Checkpointing& checkpointing, const Sharing& sharing) {
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
-  if (sharing.parts > 1 && device.ops().vocabulary() == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("parallel.tensor: is not supported on device ", device.kind(),
-                                                      "; must be 1, got ", sharing.parts));
-  }
   if (checkpointing.band_bytes > 0 && device.ops().bands() == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("buffers.bucket_bytes: is not supported on device ",
                                                       device.kind(), "; must be 0, got ", checkpointing.band_bytes));

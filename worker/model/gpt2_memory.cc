@@ -91,7 +91,7 @@ class Gpt2::Layout {
                   rows = device::PartLogitsRows(tokens(), rows_of_part);
     scratch.softmax = static_cast<device::SoftmaxPart*>(
         carver.Bytes(model_.part_.count * rows * static_cast<int64_t>(sizeof(device::SoftmaxPart))));
-    scratch.logits = carver.Bytes(model_.ops_.vocabulary()->PartLogitsScratchBytes(rows, rows_of_part, dtype()));
+    scratch.logits = carver.Bytes(model_.ops_.vocabulary().PartLogitsScratchBytes(rows, rows_of_part, dtype()));
   }
 
   int64_t InputBytes() const { return RoundUp(stream_tokens() * hidden() * device::DTypeBytes(dtype()), kAlignment); }

@@ -119,7 +119,7 @@ absl::Status Gpt2::EmbeddingForward(const device::EmbeddingForwardArguments& arg
   device::EmbeddingForwardArguments mine = arguments;
   mine.wpe = Once(mine.wpe);
   if (sequence_) mine.x = ScratchMemory().narrow;
-  ops_.vocabulary()->PartEmbeddingForward(stream, vocabulary_part(), mine);
+  ops_.vocabulary().PartEmbeddingForward(stream, vocabulary_part(), mine);
   return SumOverParts(mine.x, arguments.x, mine.batch * mine.time, kEmbeddingName, stream);
 }
 
@@ -129,7 +129,7 @@ absl::Status Gpt2::EmbeddingBackward(device::EmbeddingBackwardArguments argument
     return absl::OkStatus();
   }
   ZF_ASSIGN_OR_RETURN(arguments.dx, WholeGradient(arguments.batch * arguments.time, kEmbeddingName, stream));
-  ops_.vocabulary()->PartEmbeddingBackward(stream, vocabulary_part(), arguments);
+  ops_.vocabulary().PartEmbeddingBackward(stream, vocabulary_part(), arguments);
   return absl::OkStatus();
 }
 
@@ -148,32 +148,32 @@ absl::Status Gpt2::PartCrossEntropy(const device::CrossEntropyArguments& whole, 
   for (int64_t first = 0; first < whole.m; first += most) {
     const int64_t rows = std::min(most, whole.m - first);
     const device::Tensor x = whole.x.Offset(first * whole.c);
-    ops_.vocabulary()->PartLogits(stream, {.m = rows,
-                                           .c = whole.c,
-                                           .part = vocabulary,
-                                           .x = x,
-                                           .w = whole.w,
-                                           .targets = whole.targets + first,
-                                           .logits = static_cast<float*>(scratch.logits),
-                                           .softmax = scratch.softmax + part_.index * rows});
+    ops_.vocabulary().PartLogits(stream, {.m = rows,
+                                          .c = whole.c,
+                                          .part = vocabulary,
+                                          .x = x,
+                                          .w = whole.w,
+                                          .targets = whole.targets + first,
+                                          .logits = static_cast<float*>(scratch.logits),
+                                          .softmax = scratch.softmax + part_.index * rows});
     ZF_RETURN_IF_ERROR(
         group_->AllGather(stream, scratch.softmax, rows * static_cast<int64_t>(sizeof(device::SoftmaxPart)), "head"));
-    ops_.vocabulary()->PartCrossEntropy(stream, {.m = rows,
-                                                 .c = whole.c,
-                                                 .part = vocabulary,
-                                                 .index = part_.index,
-                                                 .parts = part_.count,
-                                                 .softmax = scratch.softmax,
-                                                 .x = x,
-                                                 .w = whole.w,
-                                                 .targets = whole.targets + first,
-                                                 .gradient_scale = whole.gradient_scale,
-                                                 .loss_sum = whole.loss_sum,
-                                                 .logits = static_cast<float*>(scratch.logits),
-                                                 .scratch = scratch.logits,
-                                                 .dx = whole.dx ? whole.dx.Offset(first * whole.c) : device::Tensor{},
-                                                 .dw = whole.dw,
-                                                 .kept = whole.kept ? whole.kept + first : nullptr});
+    ops_.vocabulary().PartCrossEntropy(stream, {.m = rows,
+                                                .c = whole.c,
+                                                .part = vocabulary,
+                                                .index = part_.index,
+                                                .parts = part_.count,
+                                                .softmax = scratch.softmax,
+                                                .x = x,
+                                                .w = whole.w,
+                                                .targets = whole.targets + first,
+                                                .gradient_scale = whole.gradient_scale,
+                                                .loss_sum = whole.loss_sum,
+                                                .logits = static_cast<float*>(scratch.logits),
+                                                .scratch = scratch.logits,
+                                                .dx = whole.dx ? whole.dx.Offset(first * whole.c) : device::Tensor{},
+                                                .dw = whole.dw,
+                                                .kept = whole.kept ? whole.kept + first : nullptr});
   }
   return absl::OkStatus();
 }

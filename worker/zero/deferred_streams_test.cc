@@ -28,18 +28,18 @@ int64_t Setting(const char* name, int64_t otherwise) {
 }
 
 // Each rank on a GPU of its own, reductions in several chunks.
-std::vector<std::unique_ptr<collective::Communicator>> NcclGroup(const std::vector<device::Device*>& devices,
+std::vector<std::unique_ptr<collective::Communicator>> NcclGroup(const char* name,
+                                                                 const std::vector<device::Device*>& devices,
                                                                  int team) {
   std::vector<std::unique_ptr<collective::NcclEndpoint>> endpoints;
   std::vector<std::string> addresses;
   for (device::Device* const device : devices) {
-    endpoints.push_back(collective::NcclEndpoint::Create(*device, {.scratch_bytes = 8 << 10}).value());
+    endpoints.push_back(collective::NcclEndpoint::Create(*device, {.scratch_bytes = 8 << 10}, {name}).value());
     addresses.push_back(endpoints.back()->address());
   }
   std::vector<std::unique_ptr<collective::Communicator>> group;
   for (int rank = 0; rank < static_cast<int>(devices.size()); ++rank) {
-    group.push_back(
-        endpoints[rank]->Join({.name = "data", .rank = rank, .addresses = addresses, .team = team}).value());
+    group.push_back(endpoints[rank]->Join({.name = name, .rank = rank, .addresses = addresses, .team = team}).value());
   }
   return group;
 }
@@ -60,7 +60,7 @@ class DeferredStreams : public testing::Test {
                      .steps = 3,
                      .steps_ahead = 1};
     setup.make_device = [nccl](int rank) { return std::make_unique<FastDevice>(nccl ? rank : 0); };
-    if (nccl) setup.make_group = [](const std::vector<device::Device*>& devices) { return NcclGroup(devices, 0); };
+    if (nccl) setup.make_group = [](const char* name, const auto& devices) { return NcclGroup(name, devices, 0); };
     return setup;
   }
 
@@ -147,10 +147,26 @@ TEST_F(DeferredStreams, TeamsOverNccl) {
   FleetSetup setup = Fleet(true);
   setup.world_size = 4;
   setup.steps = 2;
-  setup.make_group = [](const std::vector<device::Device*>& devices) { return NcclGroup(devices, 2); };
+  setup.make_group = [](const char* name, const auto& devices) { return NcclGroup(name, devices, 2); };
   for (const int stage : {1, 3}) {
     setup.stage = stage;
     UnderEverySeed([&] { return TrainFleet(setup).master(); }, absl::StrCat("stage ", stage, ", two teams of two"));
+  }
+}
+
+// Two tensor groups of two ranks: the model's own sums and gathers are between its ops, on streams of another group.
+TEST_F(DeferredStreams, TensorGroupsOverNccl) {
+  device::cuda::emulation::SetMachine({.gpus = 4});
+  FleetSetup setup = Fleet(true);
+  setup.model = model::TestModelConfig(3, 8, 2, 6, 17);
+  setup.tensor = 2;
+  setup.steps = 2;
+  setup.checkpointing = {.segment = 1};
+  for (const bool sequence : {false, true}) {
+    setup.sequence = sequence;
+    setup.checkpointing.partition = !sequence;
+    setup.stage = sequence ? 3 : 1;
+    UnderEverySeed([&] { return TrainFleet(setup).states; }, sequence ? "sequences divided" : "sequences whole");
   }
 }
 

@@ -60,11 +60,12 @@ struct FleetSetup {
   int64_t check_every = 1;
   int faulty_rank = -1;  // the rank whose model has the fault; -1: none has
   Fault fault = {};
-  int tensor = 1;  // ranks of a tensor group; in threads of one process only
+  int tensor = 1;  // ranks of a tensor group
   bool sequence = false;
   // Another device for each rank than CreateDevice's, and another group than threads of one process.
   std::function<std::unique_ptr<device::Device>(int rank)> make_device = nullptr;
-  std::function<std::vector<std::unique_ptr<collective::Communicator>>(const std::vector<device::Device*>& devices)>
+  std::function<std::vector<std::unique_ptr<collective::Communicator>>(const char* name,
+                                                                       const std::vector<device::Device*>& devices)>
       make_group = nullptr;
 };
 
@@ -240,54 +241,45 @@ class TestRank {
   int32_t* tokens_;
 };
 
-// The communicators of `tensor` groups of `size` ranks: by group, then by rank in it.
-inline std::vector<std::vector<std::unique_ptr<collective::Communicator>>> InProcessGroups(const char* name, int groups,
-                                                                                           int size) {
-  std::vector<std::vector<std::unique_ptr<collective::Communicator>>> made;
-  for (int group = 0; group < groups; ++group) made.push_back(collective::CreateInProcessGroup(name, size));
-  return made;
-}
-
-// Runs `body` on every rank of a fleet whose model is in parts, each in its own thread.
-inline void RunFleetInParts(const FleetSetup& setup, const std::function<void(TestRank&)>& body) {
-  auto data = InProcessGroups(parallel::kDataGroup, setup.tensor, setup.world_size);
-  auto tensor = InProcessGroups(parallel::kTensorGroup, setup.world_size, setup.tensor);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < setup.world_size * setup.tensor; ++rank) {
-    threads.emplace_back([&, number = rank / setup.tensor, part = rank % setup.tensor] {
-      TestRank one(setup, *device::CreateDevice({.kind = setup.device, .threads = 1}), std::move(data[part][number]),
-                   std::move(tensor[number][part]));
-      body(one);
-      ZF_CHECK(one.Finish());
-    });
+// The communicators of one group, by rank in it.
+inline std::vector<std::unique_ptr<collective::Communicator>> MakeGroup(const FleetSetup& setup, const char* name,
+                                                                        const std::vector<device::Device*>& devices) {
+  if (setup.make_group) return setup.make_group(name, devices);
+  auto group = collective::CreateInProcessGroup(name, static_cast<int>(devices.size()));
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    group[rank] = CommunicatorOn(*devices[rank], std::move(group[rank]));
   }
-  for (std::thread& thread : threads) thread.join();
+  return group;
 }
 
 // Runs `body` on every rank, each in its own thread.
 inline void RunFleet(const FleetSetup& setup, const std::function<void(TestRank&)>& body) {
-  if (setup.tensor > 1) return RunFleetInParts(setup, body);
+  const int ranks = setup.world_size * setup.tensor;
   std::vector<std::unique_ptr<device::Device>> devices;
-  std::vector<device::Device*> borrowed;
-  for (int rank = 0; rank < setup.world_size; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     devices.push_back(setup.make_device ? setup.make_device(rank)
                                         : *device::CreateDevice({.kind = setup.device, .threads = 1}));
-    borrowed.push_back(devices.back().get());
   }
-  std::vector<std::unique_ptr<collective::Communicator>> group;
-  if (setup.make_group) {
-    group = setup.make_group(borrowed);
-  } else {
-    group = collective::CreateInProcessGroup(parallel::kDataGroup, setup.world_size);
-    for (int rank = 0; rank < setup.world_size; ++rank)
-      group[rank] = CommunicatorOn(*devices[rank], std::move(group[rank]));
+  std::vector<std::unique_ptr<collective::Communicator>> data(ranks), tensor(ranks);
+  // A group's ranks are the first, and every `step`-th after it.
+  const auto join = [&](const char* name, int first, int step, int size, auto& communicators) {
+    std::vector<device::Device*> of_group;
+    for (int rank = 0; rank < size; ++rank) of_group.push_back(devices[first + rank * step].get());
+    auto group = MakeGroup(setup, name, of_group);
+    for (int rank = 0; rank < size; ++rank) communicators[first + rank * step] = std::move(group[rank]);
+  };
+  for (int part = 0; part < setup.tensor; ++part) {
+    join(parallel::kDataGroup, part, setup.tensor, setup.world_size, data);
+  }
+  for (int first = 0; setup.tensor > 1 && first < ranks; first += setup.tensor) {
+    join(parallel::kTensorGroup, first, 1, setup.tensor, tensor);
   }
   std::vector<std::thread> threads;
-  for (int number = 0; number < setup.world_size; ++number) {
-    threads.emplace_back([&setup, &body, &device = devices[number], &communicator = group[number]] {
-      TestRank rank(setup, std::move(device), std::move(communicator));
-      body(rank);
-      ZF_CHECK(rank.Finish());
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      TestRank one(setup, std::move(devices[rank]), std::move(data[rank]), std::move(tensor[rank]));
+      body(one);
+      ZF_CHECK(one.Finish());
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -39,7 +39,7 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps {
   void CrossEntropy(Stream&, const CrossEntropyArguments&) override;
   int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const override;
 
-  VocabularyOps* vocabulary() override { return this; }
+  VocabularyOps& vocabulary() override { return *this; }
   void PartEmbeddingForward(Stream&, const VocabularyPart&, const EmbeddingForwardArguments&) override;
   void PartEmbeddingBackward(Stream&, const VocabularyPart&, const EmbeddingBackwardArguments&) override;
   void PartLogits(Stream&, const PartLogitsArguments&) override;

@@ -8,7 +8,6 @@
 #include "worker/device/cuda/cross_entropy.h"
 
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 
 #include "base/check.h"
@@ -17,87 +16,15 @@
 #include "worker/device/cuda/dispatch.h"
 #include "worker/device/cuda/launch.cuh"
 #include "worker/device/cuda/reduce.cuh"
+#include "worker/device/cuda/softmax.cuh"
 #include "worker/device/cuda/vector.cuh"
-#include "worker/device/element_math.h"
 
 namespace zerofleet::device::cuda {
 namespace {
 
 constexpr char kOp[] = "CrossEntropy";
-constexpr int64_t kStrideUnit = 64, kRowsUnit = 128, kAlignBytes = 256;
-// As large as blocks get: the fewer rows at once, the more likely the second read hits the cache.
-constexpr int kRowThreads = 1024;
-static_assert(kRowThreads / kWarp == kWarp, "one lane for each warp of the block");
+constexpr int64_t kRowsUnit = 128, kAlignBytes = 256;
 constexpr int kSumThreads = 1024;
-
-// Logits per thread in one access of 16 bytes.
-template <typename T>
-constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
-
-__device__ inline float Exp(float x) { return element::FloatMath::Exp(x); }
-
-// `sum` of exp(logit - maximum) over some logits. The maximum of none is the lowest finite float, not an infinity,
-// whose difference with itself would be a NaN. A NaN among the logits leaves the maximum alone and makes the sum NaN.
-struct MaximumAndSum {
-  float maximum = -FLT_MAX, sum = 0;
-};
-
-// The same bits in either order of arguments, so that all lanes of a warp agree.
-__device__ inline MaximumAndSum Together(const MaximumAndSum& a, const MaximumAndSum& b) {
-  const bool a_larger = a.maximum > b.maximum;
-  const MaximumAndSum &larger = a_larger ? a : b, &smaller = a_larger ? b : a;
-  return {larger.maximum, std::fmaf(smaller.sum, Exp(smaller.maximum - larger.maximum), larger.sum)};
-}
-
-// Combines the values of all threads of the block and returns the result to all of them.
-__device__ inline MaximumAndSum OfBlock(MaximumAndSum mine) {
-  __shared__ float maxima[kWarp], sums[kWarp];
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
-    mine = Together(mine, {ShuffleXor(mine.maximum, lanes), ShuffleXor(mine.sum, lanes)});
-  }
-  if (lane == 0) {
-    maxima[warp] = mine.maximum;
-    sums[warp] = mine.sum;
-  }
-  SyncThreads();
-  MaximumAndSum all = {maxima[lane], sums[lane]};
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
-    all = Together(all, {ShuffleXor(all.maximum, lanes), ShuffleXor(all.sum, lanes)});
-  }
-  return all;
-}
-
-// Calls body(first, logits) for each group of neighbouring logits that is this thread's share of the row. A row
-// starts at a multiple of 16 bytes and ends with padding to a whole group. Past the vocabulary the logits are -inf,
-// whatever the padding holds.
-template <typename T, typename Body>
-__device__ void ForEachGroup(int vocab, const T* row, const Body& body) {
-  constexpr int kStep = kRowThreads * kLanes<T>;
-  for (int first = static_cast<int>(threadIdx.x) * kLanes<T>; first < vocab; first += kStep) {
-    float logits[kLanes<T>];
-    Lanes<kLanes<T>, T>::Load(row + first, logits);
-    if (first + kLanes < T >> vocab) {
-      for (int lane = 0; lane < kLanes<T>; ++lane) logits[lane] = first + lane < vocab ? logits[lane] : -INFINITY;
-    }
-    body(first, logits);
-  }
-}
-
-template <typename T>
-__device__ MaximumAndSum OfThread(int vocab, const T* row) {
-  MaximumAndSum mine;
-  ForEachGroup(vocab, row, [&](int, const float(&logits)[kLanes<T>]) {
-    float maximum = mine.maximum;
-    for (const float logit : logits) maximum = logit > maximum ? logit : maximum;
-    if (maximum > mine.maximum) {
-      mine.sum *= Exp(mine.maximum - maximum);
-      mine.maximum = maximum;
-    }
-    for (const float logit : logits) mine.sum += Exp(logit - maximum);
-  });
-  return mine;
-}
 
 // losses[row] = -log softmax(logits)[target]; with a gradient, logits = (softmax - onehot(target)) * *gradient_scale.
 template <typename T, bool kGradient>
@@ -115,8 +42,8 @@ __global__ void __launch_bounds__(kRowThreads)
   }
   if constexpr (kGradient) {
     const float inverse = 1.0f / all.sum, scale = *gradient_scale;
-    ForEachGroup(vocab, row, [&](int first, float(&lanes)[kLanes<T>]) {
-      for (int lane = 0; lane < kLanes<T>; ++lane) {
+    ForEachGroup(vocab, row, [&](int first, float(&lanes)[kLogitLanes<T>]) {
+      for (int lane = 0; lane < kLogitLanes<T>; ++lane) {
         const float probability = Exp(lanes[lane] - all.maximum) * inverse;
         lanes[lane] = (first + lane == target ? probability - 1.0f : probability) * scale;
       }
@@ -137,7 +64,7 @@ __global__ void __launch_bounds__(kSumThreads) SumLossesKernel(int64_t m, const 
 
 // Chunks are cut evenly, so that the last is not a sliver that leaves most of the GPU idle.
 CrossEntropyPlan::CrossEntropyPlan(int64_t m, int64_t vocab, DType dtype, int64_t logits_bytes) {
-  stride = RoundUp(vocab, kStrideUnit);
+  stride = LogitsStride(vocab);
   const int64_t row_bytes = stride * DTypeBytes(dtype);
   const int64_t fit = std::clamp<int64_t>(logits_bytes / row_bytes, 1, m);
   rows = std::min(fit, RoundUp(CeilDivide(m, CeilDivide(m, fit)), kRowsUnit));

@@ -13,8 +13,7 @@ namespace zerofleet::device::cuda {
 // larger chunk would only take memory that activations can use.
 inline constexpr int64_t kLogitsBytes = int64_t{512} << 20;
 
-// How the scratch is cut: losses (M doubles), then logits (rows, stride) in the compute type. Rows of logits are
-// padded to a multiple of 64 elements, since vocabularies are odd and products run at full rate on aligned rows only.
+// How the scratch is cut: losses (M doubles), then logits (rows, stride) in the compute type.
 struct CrossEntropyPlan {
   int64_t rows, stride, logits_at, bytes;
 

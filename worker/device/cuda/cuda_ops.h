@@ -1,8 +1,8 @@
 // The ops of ops.h on an NVIDIA GPU.
 //
 // Each group of ops is one file: linear.cc (cuBLASLt), attention.cc (cuDNN, or the tiled kernels), elementwise.cu,
-// norm.cu, embedding.cu, cross_entropy.cu, flat_vectors.cu, adamw.cu, sgd.cu, step_scalars.cu, random_fill.cu,
-// gemm_peak.cc. Ops of one CudaOps run on one stream at a time: they share its workspace.
+// norm.cu, embedding.cu, cross_entropy.cu, vocabulary.cu, flat_vectors.cu, adamw.cu, sgd.cu, step_scalars.cu,
+// random_fill.cu, gemm_peak.cc. Ops of one CudaOps run on one stream at a time: they share its workspace.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 
@@ -10,13 +10,14 @@
 
 #include "worker/device/cuda/workspace.h"
 #include "worker/device/ops.h"
+#include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device::cuda {
 
 class Matmul;          // matmul.h
 class FusedAttention;  // attention_cudnn.h
 
-class CudaOps : public Ops {
+class CudaOps : public Ops, public VocabularyOps {
  public:
   // FailedPrecondition when a library refuses this GPU.
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create();
@@ -48,6 +49,13 @@ class CudaOps : public Ops {
 
   void CrossEntropy(Stream&, const CrossEntropyArguments&) override;
   int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const override;
+
+  VocabularyOps& vocabulary() override { return *this; }
+  void PartEmbeddingForward(Stream&, const VocabularyPart&, const EmbeddingForwardArguments&) override;
+  void PartEmbeddingBackward(Stream&, const VocabularyPart&, const EmbeddingBackwardArguments&) override;
+  void PartLogits(Stream&, const PartLogitsArguments&) override;
+  void PartCrossEntropy(Stream&, const PartCrossEntropyArguments&) override;
+  int64_t PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const override;
 
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;
   void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) override;

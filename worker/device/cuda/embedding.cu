@@ -1,4 +1,5 @@
-// Token and position embeddings (ops.h).
+// Token and position embeddings (ops.h), of a whole vocabulary or a part (vocabulary_ops.h): row 0 of wte is of the
+// part's first token, and a token that the part does not have is 0.
 //
 // Legend: M = B*T tokens, C columns. The backward adds in token order and without atomics: the positions of each token
 // are chained, first to last, and the block at a chain's first position walks it and owns the token's row of dwte. The
@@ -6,6 +7,7 @@
 // makes M in sequence: 16384 tokens, 16 at a time in some 60 cycles, take 40 us on an H200. The sums move M*C gradients
 // once: 50 MB, 11 us, in bf16 with C = 1600.
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/units.h"
@@ -41,12 +43,14 @@ bool RowsAligned(const T* data, int64_t c) {
 
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads)
-    ForwardKernel(int64_t time, int64_t c, const int32_t* tokens, const T* wte, const T* wpe, bool vector, T* x) {
+    ForwardKernel(VocabularyPart part, int64_t time, int64_t c, const int32_t* tokens, const T* wte, const T* wpe,
+                  bool vector, T* x) {
   const int64_t row = blockIdx.x, column = Column(), left = c - column;
   if (left <= 0) return;
-  float of_token[kTokenLanes], of_position[kTokenLanes];
-  LoadLanes(wte + tokens[row] * c + column, vector, left, of_token);
-  LoadLanes(wpe + row % time * c + column, vector, left, of_position);
+  const int64_t token = tokens[row] - part.first;
+  float of_token[kTokenLanes] = {}, of_position[kTokenLanes] = {};
+  if (token >= 0 && token < part.rows) LoadLanes(wte + token * c + column, vector, left, of_token);
+  if (wpe != nullptr) LoadLanes(wpe + row % time * c + column, vector, left, of_position);
   for (int lane = 0; lane < kTokenLanes; ++lane) of_token[lane] += of_position[lane];
   StoreLanes(of_token, vector, left, x + row * c + column);
 }
@@ -110,14 +114,15 @@ __global__ void __launch_bounds__(kLinkThreads)
 // Rows read before they are added: this many loads are in flight at once.
 constexpr int kAhead = 8;
 
-// dwte's row of the token at position blockIdx.x += its rows of dx, if the chain begins here.
+// dwte's row of the token at position blockIdx.x += its rows of dx, if the chain begins here and the part has the
+// token.
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads)
-    TokenKernel(int64_t c, const int32_t* tokens, const int32_t* next, const int32_t* follows, const T* dx,
-                bool vector_dx, float* dwte, bool vector_dwte) {
-  const int64_t column = Column(), left = c - column;
-  if (left <= 0 || follows[blockIdx.x] != 0) return;
-  float* const to = dwte + tokens[blockIdx.x] * c + column;
+    TokenKernel(VocabularyPart part, int64_t c, const int32_t* tokens, const int32_t* next, const int32_t* follows,
+                const T* dx, bool vector_dx, float* dwte, bool vector_dwte) {
+  const int64_t column = Column(), left = c - column, token = tokens[blockIdx.x] - part.first;
+  if (left <= 0 || follows[blockIdx.x] != 0 || token < 0 || token >= part.rows) return;
+  float* const to = dwte + token * c + column;
   float sum[kTokenLanes];
   LoadLanes(to, vector_dwte, left, sum);
   for (int32_t position = static_cast<int32_t>(blockIdx.x); position != kNone;) {
@@ -156,9 +161,19 @@ __global__ void __launch_bounds__(kMostThreads)
 // Positions whose chains fit in the workspace.
 constexpr int64_t kMostTokens = kPartialBytes / (2 * static_cast<int64_t>(sizeof(int32_t)));
 
+constexpr VocabularyPart kEveryToken = {0, std::numeric_limits<int32_t>::max()};
+
 }  // namespace
 
 void CudaOps::EmbeddingForward(Stream& stream, const EmbeddingForwardArguments& p) {
+  PartEmbeddingForward(stream, kEveryToken, p);
+}
+
+void CudaOps::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArguments& p) {
+  PartEmbeddingBackward(stream, kEveryToken, p);
+}
+
+void CudaOps::PartEmbeddingForward(Stream& stream, const VocabularyPart& part, const EmbeddingForwardArguments& p) {
   const Shape shape = ShapeOf(p.batch * p.time, p.c);
   WithType(p.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
@@ -166,12 +181,12 @@ void CudaOps::EmbeddingForward(Stream& stream, const EmbeddingForwardArguments& 
     const T* const position_rows = static_cast<const T*>(p.wpe.data);
     T* const result = static_cast<T*>(p.x.data);
     const bool vector = RowsAligned(token_rows, p.c) && RowsAligned(position_rows, p.c) && RowsAligned(result, p.c);
-    Launch(stream, "EmbeddingForward", ForwardKernel<T>, shape.grid, shape.block, 0, p.time, p.c, p.tokens, token_rows,
-           position_rows, vector, result);
+    Launch(stream, "EmbeddingForward", ForwardKernel<T>, shape.grid, shape.block, 0, part, p.time, p.c, p.tokens,
+           token_rows, position_rows, vector, result);
   });
 }
 
-void CudaOps::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArguments& p) {
+void CudaOps::PartEmbeddingBackward(Stream& stream, const VocabularyPart& part, const EmbeddingBackwardArguments& p) {
   constexpr const char* kOp = "EmbeddingBackward";
   const int64_t m = p.batch * p.time;
   if (m > kMostTokens) {
@@ -189,8 +204,8 @@ void CudaOps::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArguments
     const T* const rows = static_cast<const T*>(p.dx.data);
     const bool vector = RowsAligned(rows, p.c);
     const Shape of_tokens = ShapeOf(m, p.c), of_positions = ShapeOf(p.time, p.c);
-    Launch(stream, kOp, TokenKernel<T>, of_tokens.grid, of_tokens.block, 0, p.c, p.tokens, next, follows, rows, vector,
-           p.dwte, RowsAligned(p.dwte, p.c));
+    Launch(stream, kOp, TokenKernel<T>, of_tokens.grid, of_tokens.block, 0, part, p.c, p.tokens, next, follows, rows,
+           vector, p.dwte, RowsAligned(p.dwte, p.c));
     Launch(stream, kOp, PositionKernel<T>, of_positions.grid, of_positions.block, 0, p.batch, p.time, p.c, rows, vector,
            p.dwpe, RowsAligned(p.dwpe, p.c));
   });

@@ -27,7 +27,7 @@ class DryOps : public Ops, public VocabularyOps, public BandOps {
   void EmbeddingBackward(Stream&, const EmbeddingBackwardArguments&) override {}
   void CrossEntropy(Stream&, const CrossEntropyArguments&) override {}
   int64_t CrossEntropyScratchBytes(int64_t, int64_t, int64_t, DType) const override { return 0; }
-  VocabularyOps* vocabulary() override { return this; }
+  VocabularyOps& vocabulary() override { return *this; }
   void PartEmbeddingForward(Stream&, const VocabularyPart&, const EmbeddingForwardArguments&) override {}
   void PartEmbeddingBackward(Stream&, const VocabularyPart&, const EmbeddingBackwardArguments&) override {}
   void PartLogits(Stream&, const PartLogitsArguments&) override {}

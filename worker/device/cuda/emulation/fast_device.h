@@ -19,7 +19,7 @@
 
 namespace zerofleet::device::cuda::emulation {
 
-class FastOps : public Ops {
+class FastOps : public Ops, public VocabularyOps {
  public:
   void LinearForward(Stream& s, const LinearForwardArguments& p) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.LinearForward(on, p); });
@@ -65,6 +65,22 @@ class FastOps : public Ops {
   }
   int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const override {
     return cpu_->ops().CrossEntropyScratchBytes(m, c, vocab, dtype);
+  }
+  VocabularyOps& vocabulary() override { return *this; }
+  void PartEmbeddingForward(Stream& s, const VocabularyPart& part, const EmbeddingForwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.vocabulary().PartEmbeddingForward(on, part, p); });
+  }
+  void PartEmbeddingBackward(Stream& s, const VocabularyPart& part, const EmbeddingBackwardArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.vocabulary().PartEmbeddingBackward(on, part, p); });
+  }
+  void PartLogits(Stream& s, const PartLogitsArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.vocabulary().PartLogits(on, p); });
+  }
+  void PartCrossEntropy(Stream& s, const PartCrossEntropyArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.vocabulary().PartCrossEntropy(on, p); });
+  }
+  int64_t PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const override {
+    return cpu_->ops().vocabulary().PartLogitsScratchBytes(rows, vocab, dtype);
   }
   void Convert(Stream& s, int64_t count, Tensor from, Tensor to) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.Convert(on, count, from, to); });

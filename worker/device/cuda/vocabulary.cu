@@ -1,0 +1,150 @@
+// The logits of a part of the vocabulary and what becomes of them (vocabulary_ops.h). Its embedding is in embedding.cu.
+//
+// Logits are fp32, as they are on every device, and stay as the product leaves them: PartLogits reads a row once for
+// the part's share of the softmax, PartCrossEntropy once more for the gradient, which it writes in the compute type for
+// the two products behind it. Of M tokens and V rows in bf16 that is 4MV bytes written by the product, 8MV read and 2MV
+// written: for 16 x 1024 tokens and half of gpt2's vocabulary 5.8 GB, 1.2 ms on an H200, against 6 ms of products.
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/cuda/dispatch.h"
+#include "worker/device/cuda/matmul.h"
+#include "worker/device/cuda/reduce.cuh"
+#include "worker/device/cuda/softmax.cuh"
+
+namespace zerofleet::device::cuda {
+namespace {
+
+constexpr int kLossThreads = 1024;
+
+// Where the gradient in a narrower type begins in the scratch, behind the logits.
+int64_t GradientAt(int64_t rows, int64_t vocab) {
+  return rows * LogitsStride(vocab) * static_cast<int64_t>(sizeof(float));
+}
+
+// softmax[row] of this part.
+__global__ void __launch_bounds__(kRowThreads)
+    PartSoftmaxKernel(VocabularyPart part, int64_t stride, const int32_t* targets, const float* logits,
+                      SoftmaxPart* softmax) {
+  const int64_t at = blockIdx.x;
+  const float* const row = logits + at * stride;
+  const MaximumAndSum all = OfBlock(OfThread(static_cast<int>(part.rows), row));
+  if (threadIdx.x != 0) return;
+  const int64_t target = targets[at] - part.first;
+  softmax[at] = {all.maximum, all.sum, target >= 0 && target < part.rows ? row[target] : 0.0f};
+}
+
+// One token's softmax over all parts, put together in their order.
+struct PartsOfSoftmax {
+  double largest, sum, target;
+};
+
+__device__ PartsOfSoftmax Combine(const SoftmaxPart* softmax, int64_t m, int parts, int64_t row) {
+  PartsOfSoftmax whole = {softmax[row].largest, 0, 0};
+  for (int part = 1; part < parts; ++part) {
+    const double largest = softmax[part * m + row].largest;
+    if (largest > whole.largest) whole.largest = largest;
+  }
+  for (int part = 0; part < parts; ++part) {
+    const SoftmaxPart& one = softmax[part * m + row];
+    whole.sum += one.sum * std::exp(one.largest - whole.largest);
+    whole.target += one.target;
+  }
+  return whole;
+}
+
+// *loss_sum += the m losses: each thread every kLossThreads-th in order, then the threads.
+__global__ void __launch_bounds__(kLossThreads)
+    PartLossKernel(int64_t m, int parts, const SoftmaxPart* softmax, double* loss_sum) {
+  double sum = 0;
+  for (int64_t row = threadIdx.x; row < m; row += kLossThreads) {
+    const PartsOfSoftmax whole = Combine(softmax, m, parts, row);
+    sum += std::log(whole.sum) + (whole.largest - whole.target);
+  }
+  sum = BlockSum(sum);
+  if (threadIdx.x == 0) *loss_sum += sum;
+}
+
+// gradient = (softmax - onehot(target)) * *gradient_scale, of this part's logits; in their place where T is float.
+template <typename T>
+__global__ void __launch_bounds__(kRowThreads)
+    PartGradientKernel(VocabularyPart part, int64_t stride, int64_t m, int index, int parts, const SoftmaxPart* softmax,
+                       const int32_t* targets, const float* gradient_scale, const float* logits, T* gradient) {
+  __shared__ float of_row;
+  const int64_t at = blockIdx.x;
+  const float largest = softmax[index * m + at].largest, scale = *gradient_scale;
+  if (threadIdx.x == 0) {
+    const PartsOfSoftmax whole = Combine(softmax, m, parts, at);
+    of_row = scale * static_cast<float>(std::exp(largest - whole.largest) / whole.sum);
+  }
+  SyncThreads();
+  const float factor = of_row;
+  const int64_t target = targets[at] - part.first;
+  T* const to = gradient + at * stride;
+  ForEachGroup(static_cast<int>(part.rows), logits + at * stride, [&](int first, float(&lanes)[kLogitLanes<float>]) {
+    for (int lane = 0; lane < kLogitLanes<float>; ++lane) {
+      const float softmax_gradient = Exp(lanes[lane] - largest) * factor;
+      lanes[lane] = first + lane == target ? softmax_gradient - scale : softmax_gradient;
+    }
+    StoreLanes(lanes, /*vector=*/true, part.rows - first, to + first);
+  });
+}
+
+void CheckPart(const VocabularyPart& part, const void* logits) {
+  ZF_CHECK(reinterpret_cast<uintptr_t>(logits) % 16 == 0);
+  ZF_CHECK(part.rows <= 1 << 30);  // columns are counted in 32 bits
+}
+
+}  // namespace
+
+void CudaOps::PartLogits(Stream& stream, const PartLogitsArguments& p) {
+  constexpr const char* kOp = "PartLogits";
+  CheckPart(p.part, p.logits);
+  const int64_t stride = LogitsStride(p.part.rows);
+  matmul_->Run(stream, kOp,
+               {.m = p.m,
+                .n = p.part.rows,
+                .k = p.c,
+                .a = {p.x, p.c},
+                .b = {p.w, p.c, /*transposed=*/true},
+                .d = {{p.logits, DType::kF32}, stride}});
+  Launch(stream, kOp, PartSoftmaxKernel, dim3(static_cast<unsigned>(p.m)), dim3(kRowThreads), 0, p.part, stride,
+         p.targets, p.logits, p.softmax);
+}
+
+void CudaOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p) {
+  constexpr const char* kOp = "PartCrossEntropy";
+  CheckPart(p.part, p.logits);
+  Launch(stream, kOp, PartLossKernel, dim3(1), dim3(kLossThreads), 0, p.m, p.parts, p.softmax, p.loss_sum);
+  if (!p.dx) return;
+  const int64_t stride = LogitsStride(p.part.rows);
+  const bool narrower = p.x.dtype != DType::kF32;
+  const Tensor gradient = {static_cast<std::byte*>(p.scratch) + (narrower ? GradientAt(p.m, p.part.rows) : 0),
+                           p.x.dtype};
+  WithType(p.x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    Launch(stream, kOp, PartGradientKernel<T>, dim3(static_cast<unsigned>(p.m)), dim3(kRowThreads), 0, p.part, stride,
+           p.m, p.index, p.parts, p.softmax, p.targets, p.gradient_scale, p.logits, static_cast<T*>(gradient.data));
+  });
+  matmul_->Run(stream, kOp,
+               {.m = p.m, .n = p.c, .k = p.part.rows, .a = {gradient, stride}, .b = {p.w, p.c}, .d = {p.dx, p.c}});
+  const Matrix dw = {{p.dw, DType::kF32}, p.c};
+  matmul_->Run(stream, kOp,
+               {.m = p.part.rows,
+                .n = p.c,
+                .k = p.m,
+                .a = {gradient, stride, /*transposed=*/true},
+                .b = {p.x, p.c},
+                .c = dw,
+                .d = dw});
+}
+
+int64_t CudaOps::PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const {
+  const int64_t narrower = dtype == DType::kF32 ? 0 : rows * LogitsStride(vocab) * DTypeBytes(dtype);
+  return GradientAt(rows, vocab) + narrower;
+}
+
+}  // namespace zerofleet::device::cuda
