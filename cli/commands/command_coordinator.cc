@@ -138,7 +138,8 @@ absl::StatusOr<int> RunToTheEnd(const CoordinatorFlags& flags, services::Coordin
   }
   const absl::Status reported = follower.Finish();
   progress.Close();
-  if (flags.metrics_port != 0 && !flags.supervised) Linger(flags.metrics_linger, signals);
+  // Under a supervisor a run that is done is answered for until a signal anyway; one that has failed is not.
+  if (flags.metrics_port != 0 && !(flags.supervised && run.ok())) Linger(flags.metrics_linger, signals);
   if (absl::IsCancelled(run) && signals.First() != 0) {
     output.err << "zerofleet: " << run.message() << std::endl;
     return StopExitCode(signals.First());

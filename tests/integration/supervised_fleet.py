@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """A fleet under a supervisor (`--supervised`), as Kubernetes runs it: whoever gets SIGTERM leaves alone, somebody else takes the
-place, and no loss changes; the coordinator outlives its run, and one that starts after its end knows that.
+place, and no loss changes; the coordinator outlives its run, and one that starts after its end knows that. Of a run that has
+failed a last scrape can tell.
 """
 import json
 import signal
 import time
+import urllib.request
 
 import fleet
 
@@ -16,9 +18,9 @@ class SupervisedFleet(fleet.FleetTest):
         self.address = f"127.0.0.1:{self.port}"
         self.report = self.work / "hand.jsonl"
 
-    def coordinator(self, config):
+    def coordinator(self, config, *arguments):
         process = self.start("coordinator", "--config", self.write_config(config), "--listen", self.address, "--state-dir",
-                             self.work / "state", "--report", self.report, "--supervised", "--quiet")
+                             self.work / "state", "--report", self.report, "--supervised", "--quiet", *arguments)
         line = process.stdout.readline()
         self.assertTrue(line.startswith("listening on "), line + (process.stderr.read() if not line else ""))
         return process
@@ -90,6 +92,24 @@ class SupervisedFleet(fleet.FleetTest):
             self.assertEqual(code, 0, err)
             coordinator = self.coordinator(config)
         self.end(coordinator)
+        self.assert_nothing_left()
+
+    def test_a_scrape_sees_that_a_run_has_failed(self):
+        port = fleet.free_port()
+        coordinator = self.coordinator(self.config(steps=1_000_000, restart={"max_per_rank": 0}), "--metrics-port", port,
+                                       "--metrics-listen", "127.0.0.1", "--metrics-linger", fleet.RUN_SECONDS)
+        workers = [self.worker(), self.worker()]
+        self.wait_for("step 5", lambda: 5 in self.events().column("loss"))
+        self.end(workers[1], send=signal.SIGKILL)
+
+        def has_failed():
+            self.assertIsNone(coordinator.poll(), "it was gone before it was scraped")
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                return 'zerofleet_coordinator_phase{phase="failed"} 1' in answer.read().decode()
+        self.wait_for("the failure", has_failed)
+        code, _, err = self.end(coordinator)
+        self.assertEqual(code, 4, err)
+        self.assertEqual(self.end(workers[0], send=None)[0], 4)
         self.assert_nothing_left()
 
     def test_all_may_leave_before_training_and_come_back(self):
