@@ -47,6 +47,11 @@ absl::Status Communicator::Pending::Wait() const {
   return state_->status;
 }
 
+void Communicator::Pending::AwaitIssue() const {
+  absl::MutexLock lock(&state_->mutex);
+  state_->mutex.Await(absl::Condition(state_.get(), &State::Arranged));
+}
+
 absl::Status Communicator::Pending::MakeStreamWait(device::Stream& stream) const {
   if (state_ == nullptr) return absl::OkStatus();
   std::shared_ptr<device::Event> issued;
@@ -208,6 +213,7 @@ Communicator::Pending Communicator::Post(Operation operation, int64_t gathered_b
   Wake();
   // A failure is for whoever asks for the result.
   if (warming_up_.load(std::memory_order_acquire)) pending.Wait().IgnoreError();
+  if (issues_in_order_) pending.AwaitIssue();
   return pending;
 }
 

@@ -88,6 +88,8 @@ class Communicator {
    private:
     friend class Communicator;
     struct State;
+    // Returns when the operation has been issued to the device, or is complete.
+    void AwaitIssue() const;
     std::shared_ptr<State> state_;
   };
 
@@ -140,6 +142,9 @@ class Communicator {
   // Called by a backend's constructor when it is ready, and by its destructor before it tears down.
   void StartThread();
   void StopThread();
+  // Makes every function that posts an operation return once that has been issued: so operations of several groups
+  // reach the device in the order in which one thread posts them. Called before StartThread.
+  void IssueInOrder() { issues_in_order_ = true; }
 
   // OK, or the reason given to Abort. A backend polls it in every wait, at least every 50 ms.
   absl::Status aborted() const;
@@ -188,6 +193,7 @@ class Communicator {
 
   const std::string group_;
   const Topology topology_;
+  bool issues_in_order_ = false;
   Observer observer_;
   // The communicator's thread only.
   Traffic traffic_;  // of the operation in Run*

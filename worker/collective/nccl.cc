@@ -39,8 +39,8 @@ ReduceLimits Limits(int64_t scratch_bytes) { return {.scratch_bytes = scratch_by
 class NcclCommunicator : public Communicator, private ExchangeTransport {
  public:
   NcclCommunicator(device::Device& device, Streams streams, std::unique_ptr<device::Reservation> scratch,
-                   std::unique_ptr<NcclTransport> transport, const NcclOptions& options, std::string group,
-                   const Topology& topology)
+                   std::unique_ptr<NcclTransport> transport, const NcclOptions& options, bool one_of_several,
+                   std::string group, const Topology& topology)
       : Communicator(std::move(group), topology),
         device_(device),
         clock_(*options.clock),
@@ -50,6 +50,7 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
         reduce_(topology, Limits(options.scratch_bytes), scratch_->data()),
         transport_(std::move(transport)) {
     if (size() > 1) LoadSums();
+    if (one_of_several) IssueInOrder();
     StartThread();
   }
 
@@ -277,7 +278,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const Collectiv
   }
   id->second.clear();
   return std::make_unique<NcclCommunicator>(device_, std::move(streams), std::move(scratch), std::move(transport),
-                                            options_, group.name, TopologyOf(group));
+                                            options_, /*one_of_several=*/ids_.size() > 1, group.name,
+                                            TopologyOf(group));
 }
 
 }  // namespace zerofleet::collective

@@ -47,8 +47,9 @@ class NcclEndpoint : public CollectiveEndpoint {
   std::string backend() const override { return "nccl"; }
   std::string address() const override { return address_; }
   // FailedPrecondition when two ranks are on one GPU, which NCCL refuses. An id belongs to one group of one endpoint,
-  // and an endpoint to one generation, so NCCL itself keeps groups and generations apart. Operations of two groups must
-  // reach the device in one order on every rank, as NCCL demands of communicators that share a GPU.
+  // and an endpoint to one generation, so NCCL itself keeps groups and generations apart. It demands of communicators
+  // that share a GPU that their operations reach it in one order on every rank: with several groups a function that
+  // posts an operation returns once that is on the device's streams, so that the order is the posting thread's.
   absl::StatusOr<std::unique_ptr<Communicator>> Join(const CollectiveGroup& group) override;
 
  private:

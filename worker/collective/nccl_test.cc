@@ -86,6 +86,43 @@ TEST(NcclGroupsTest, AnEndpointJoinsEachOfItsGroups) {
   });
 }
 
+// NCCL wants operations of communicators that share a GPU in one order on every rank. The second rank comes late, so
+// what the first has issued is still in flight.
+TEST(NcclGroupsTest, OperationsOfSeveralGroupsAreIssuedAsTheyArePosted) {
+  const std::vector<std::string> names = {"data", "tensor"};
+  std::vector<std::unique_ptr<NcclEndpoint>> endpoints;
+  std::vector<std::string> addresses;
+  for (int rank = 0; rank < 2; rank++) {
+    endpoints.push_back(NcclEndpoint::Create(Gpu(rank), {.scratch_bytes = 64 << 10}, names).value());
+    addresses.push_back(endpoints.back()->address());
+  }
+  std::vector<std::vector<std::unique_ptr<Communicator>>> groups(2);
+  for (int rank = 0; rank < 2; rank++) {
+    for (const std::string& name : names) {
+      groups[rank].push_back(endpoints[rank]->Join({.name = name, .rank = rank, .addresses = addresses}).value());
+    }
+  }
+  std::vector<std::vector<float>> data(2, std::vector<float>(2, 1.0f));
+  const auto post = [&](int rank, int group) {
+    return groups[rank][group]->AllGather({}, {data[rank].data(), device::DType::kF32}, 2, "u");
+  };
+  OnEveryRank(2, [&](int rank) {
+    for (int group : {0, 1}) EXPECT_EQ(post(rank, group).Wait(), absl::OkStatus());  // they connect
+  });
+  const auto stream = Gpu(0).CreateStream().value();
+  const auto in_flight = [&] {
+    return device::cuda::emulation::CollectivesInFlight(static_cast<device::cuda::CudaStream&>(*stream).handle());
+  };
+  std::vector<Communicator::Pending> pending;
+  for (int group : {0, 1, 0, 1}) {
+    pending.push_back(post(0, group));
+    EXPECT_EQ(in_flight(), static_cast<int>(pending.size()));
+  }
+  for (int group : {0, 1, 0, 1}) pending.push_back(post(1, group));
+  for (const Communicator::Pending& one : pending) EXPECT_EQ(one.Wait(), absl::OkStatus());
+  OnEveryRank(2, [&](int rank) { groups[rank].clear(); });  // each waits for the other to leave
+}
+
 class NcclTest : public testing::Test {
  protected:
   // Every test releases what it took from NCCL, also after an abort.
