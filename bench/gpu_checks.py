@@ -79,7 +79,7 @@ class Zerofleet:
                   "schedule": {"warmup_steps": 4}, "checkpoint": {"dir": str(self.work / name), "every_steps": 0},
                   "restart": {"heartbeat_timeout_seconds": 20}}
         for key, value in changes.items():
-            config[key] = {**config[key], **value} if isinstance(value, dict) else value
+            config[key] = {**config.get(key, {}), **value} if isinstance(value, dict) else value
         path = self.work / f"{name}.yaml"
         path.write_text(json.dumps(config))
         return path
