@@ -47,7 +47,9 @@ class DivergenceIsLeftOut(fleet.FleetTest):
     def run_config(self, name, **changes):
         base = {"steps": STEPS, "parallel": {"workers": 3}, "optimizer": {"learning_rate": 1e-2}, "seed": SEED,
                 "checkpoint": {"dir": str(self.work / name), "every_steps": EVERY}, "on_divergence": "rollback",
-                "divergence": {"spike_factor": 1.3, "window_steps": 8}}
+                "divergence": {"spike_factor": 1.3, "window_steps": 8},
+                # A worker that is lost with the coordinator is waited for three times as long.
+                "restart": {"heartbeat_timeout_seconds": 4}}
         return self.config(**fleet.merged(base, changes))
 
     def told_from_the_start(self, rollback):
