@@ -51,11 +51,11 @@ integration=$!
 trap 'kill "$integration" 2>/dev/null || true' EXIT
 trap 'exit 130' INT TERM
 nice scripts/build.sh build-asan "$jobs" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Sanitize \
-  -DZEROFLEET_SANITIZE=address,undefined -DZEROFLEET_FUZZERS=ON -DZEROFLEET_FUZZ_SECONDS="$fuzz_seconds"
+  -DZEROFLEET_SANITIZE=address,undefined -DZEROFLEET_FUZZERS=ON -DZEROFLEET_FUZZ_SECONDS="$fuzz_seconds" sanitized_tests
 
 say "clang build with ThreadSanitizer"
 nice scripts/build.sh build-tsan "$jobs" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Sanitize \
-  -DZEROFLEET_SANITIZE=thread threaded_tests
+  -DZEROFLEET_SANITIZE=thread sanitized_tests
 
 say "integration tests: the rest of them"
 wait "$integration" || echo "ctest failed" >>build/tests-integration.log
