@@ -16,6 +16,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/status.h"
 #include "cli/commands/command_tree.h"
 #include "cli/commands/help_text.h"
@@ -126,6 +128,10 @@ std::string FlagSuggestion(const CommandInfo& command, const std::string& flag) 
 std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error) {
   const CommandInfo command = DescribeCommand(Reached(app));
   const std::string see = absl::StrCat(" (see ", command.path, " --help)");
+  absl::string_view flag_with_value = error.what();
+  if (absl::ConsumeSuffix(&flag_with_value, " was given a disallowed flag override")) {
+    return absl::StrCat("--", flag_with_value, " takes no value", see);
+  }
   if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError)) return absl::StrCat(error.what(), see);
   std::string extra;
   for (const std::string& each : app.remaining(/*recurse=*/true)) {
@@ -153,6 +159,7 @@ int ParseAndRun(int argc, const char* const* argv, const Output& output) {
   app.set_version_flag("--version", VersionText(), "Print the version and exit");
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.require_subcommand(1);
+  app.option_defaults()->disable_flag_override();
   CommandBody body;
   for (const AddCommand add : kCommands) add(app, body);
 

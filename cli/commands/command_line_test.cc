@@ -57,6 +57,10 @@ TEST(CommandLine, UsageErrorsAreOneLine) {
   ExpectUsageError(
       RunWith({"train", "a.yaml", "--nproc_per_node", "4"}),
       "zerofleet: unknown option --nproc_per_node; use --set parallel.workers=VALUE (see zerofleet train --help)");
+  ExpectUsageError(RunWith({"plan", "a.yaml", "--json=maybe"}),
+                   "zerofleet: --json takes no value (see zerofleet plan --help)");
+  ExpectUsageError(RunWith({"coordinator", "--watched=7"}),
+                   "zerofleet: --watched takes no value (see zerofleet coordinator --help)");
   ExpectUsageError(RunWith({"eval", "--checkpoint", "a", "--data", "b", "more"}),
                    "zerofleet: unexpected argument \"more\" (see zerofleet eval --help)");
   ExpectUsageError(RunWith({"plan"}),

@@ -2,6 +2,7 @@
 #include "cli/launcher/launch_guard.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,6 +42,19 @@ absl::Status CheckRoomForThreads(int threads) {
   end.Notify();
   for (std::thread& thread : started) thread.join();
   return status;
+}
+
+absl::Status MakeRoomForFiles(int files) {
+  rlimit limit;
+  const rlim_t needed = files;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return absl::OkStatus();
+  if (limit.rlim_max >= needed) {
+    limit.rlim_cur = needed;
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0) return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("a process may have ", limit.rlim_max,
+                                                   " files open, and each of the run's needs room for ", files,
+                                                   "; raise the limit on open files (ulimit -n)"));
 }
 
 LaunchGuard::LaunchGuard(absl::Duration limit, const StopSignals& signals)

@@ -1,5 +1,5 @@
-// What may go wrong before the launcher's loop runs: too few threads allowed, a start that never ends, a signal
-// meanwhile.
+// What may go wrong before the launcher's loop runs: too few threads or open files allowed, a start that never ends, a
+// signal meanwhile.
 #ifndef ZEROFLEET_CLI_LAUNCHER_LAUNCH_GUARD_H_
 #define ZEROFLEET_CLI_LAUNCHER_LAUNCH_GUARD_H_
 
@@ -15,6 +15,10 @@ namespace zerofleet::cli {
 // Starts that many threads at once and ends them. ResourceExhausted if the limit on processes or memory does not allow
 // it: libraries that cannot start their threads wait forever.
 absl::Status CheckRoomForThreads(int threads);
+
+// Lets this process and its children open that many files at once. ResourceExhausted if the limit on them cannot be
+// raised so far.
+absl::Status MakeRoomForFiles(int files);
 
 // For as long as it lives, the stop signals, blocked in all other threads, end this process at once with 130 or 143,
 // and so does the time limit, with 4. Children of the launcher die with it. Throws std::system_error if its thread

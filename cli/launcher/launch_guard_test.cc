@@ -69,6 +69,23 @@ TEST(LaunchGuardDeathTest, RoomForThreadsIsFoundOutBeforehand) {
   EXPECT_TRUE(CheckRoomForThreads(8).ok());
 }
 
+// Exit code 3 and the message if there is no room for 80 files, else 0; `most` is the limit that can't be raised.
+[[noreturn]] void OpensFiles(rlim_t allowed, rlim_t most) {
+  const rlimit limit = {allowed, most};
+  setrlimit(RLIMIT_NOFILE, &limit);
+  const absl::Status status = MakeRoomForFiles(80);
+  dprintf(STDERR_FILENO, "%s\n", std::string(status.message()).c_str());
+  rlimit now = {};
+  getrlimit(RLIMIT_NOFILE, &now);
+  _exit(!status.ok() ? 3 : now.rlim_cur >= 80 ? 0 : 1);
+}
+
+TEST(LaunchGuardDeathTest, RoomForFilesIsMadeBeforehand) {
+  EXPECT_EXIT(OpensFiles(32, 32), testing::ExitedWithCode(3), "may have 32 files open.* room for 80; .*ulimit -n");
+  EXPECT_EXIT(OpensFiles(32, 80), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(OpensFiles(80, 80), testing::ExitedWithCode(0), "");
+}
+
 TEST(LaunchGuardDeathTest, LetsAStartThatEndsBe) {
   EXPECT_EXIT(
       {
