@@ -45,7 +45,7 @@ absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointM
   ZF_KILL_POINT("commit/renamed");
   const absl::Status durable = SyncDirectory(ParentOf(step_dir));
   // Nobody hears of a commit that may not be durable, so it must not be listed.
-  if (!durable.ok()) Rename(step_dir, partial_dir).IgnoreError();
+  if (!durable.ok() && !Rename(step_dir, partial_dir).ok()) RemoveCheckpointFiles(step_dir).IgnoreError();
   ZF_KILL_POINT("commit/rename-synced");
   return durable;
 }

@@ -65,6 +65,20 @@ TEST_F(CommitTest, AFailedSyncCommitsNothing) {
   EXPECT_FALSE(FileExists(StepDir(7))) << "listed, though nobody hears of it";
 }
 
+// A disk that fails goes on failing.
+TEST_F(CommitTest, ACommitThatCannotBeTakenBackIsNoneEither) {
+  {
+    FileCallLog log(directory_);
+    const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 1);
+    log.FailFsync(".", EIO);
+    log.FailRename(".step-00000007.generation-0.partial", EIO);
+    EXPECT_EQ(ExitCode(CommitCheckpoint(StepDir(7), manifest)), 3);
+  }
+  EXPECT_FALSE(IsCommitted(directory_, 7)) << "listed, though nobody hears of it";
+  EXPECT_TRUE(CommitCheckpoint(StepDir(7), WriteShards(StepDir(7), 7, 1)).ok()) << "the next try";
+  EXPECT_TRUE(VerifyCheckpoint(StepDir(7)).ok());
+}
+
 TEST_F(CommitTest, EveryShardIsReadAndCompared) {
   const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 2);
   const auto error = [&](const v1::CheckpointManifest& wrong) {
