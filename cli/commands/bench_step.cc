@@ -1,10 +1,9 @@
 // A temporary run, followed until enough steps have been timed; see bench_step.h.
 #include "cli/commands/bench_step.h"
 
-#include <algorithm>
+#include <functional>
 #include <map>
 #include <random>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
@@ -14,7 +13,8 @@
 #include "cli/launcher/preflight.h"
 #include "cli/launcher/scrape.h"
 #include "cli/launcher/temporary_directory.h"
-#include "cli/report/run_record.h"
+#include "cli/launcher/timed_steps.h"
+#include "cli/planner/fraction.h"
 #include "worker/device/device.h"
 #include "worker/model/presets.h"
 #include "worker/model/spec.h"
@@ -25,17 +25,11 @@ namespace {
 // Letters or, for a vocabulary of its own, any of its tokens: an embedding of 50257 rows of which only 26 are used
 // would be a different workload. Enough of them for every sequence of a step, from a fixed seed.
 std::string SyntheticData(const StepBenchOptions& options, int64_t vocab) {
-  std::mt19937_64 random(1);
   const int64_t count = (options.context + 1) * options.global_sequences * 2;
+  if (vocab != 0) return RandomTokens(count, vocab);
+  std::mt19937_64 random(1);
   std::string data;
-  for (int64_t i = 0; i < count; ++i) {
-    if (vocab == 0) {
-      data.push_back(static_cast<char>('a' + random() % 26));
-      continue;
-    }
-    const auto token = static_cast<uint32_t>(random() % static_cast<uint64_t>(vocab));
-    for (int byte = 0; byte < 4; ++byte) data.push_back(static_cast<char>(token >> 8 * byte));
-  }
+  for (int64_t i = 0; i < count; ++i) data.push_back(static_cast<char>('a' + random() % 26));
   return data;
 }
 
@@ -45,11 +39,10 @@ int64_t VocabularyOf(const StepBenchOptions& options) {
   return preset == nullptr ? 0 : preset->vocab;
 }
 
-StepRate RateOf(const v1::StartEvent& start, std::vector<v1::StepEvent> steps, const v1::Config& config) {
-  std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.seconds() < b.seconds(); });
-  const v1::StepEvent& median = steps[steps.size() / 2];
-  StepRate rate = {.device = start.device(),
-                   .parameters = start.parameters(),
+StepRate RateOf(const TimedSteps& timed, const v1::Config& config) {
+  const v1::StepEvent& median = timed.median();
+  StepRate rate = {.device = timed.start.device(),
+                   .parameters = timed.start.parameters(),
                    .micro_sequences = config.batch().micro_sequences(),
                    .vocab = config.model().vocab(),
                    .median_seconds = median.seconds(),
@@ -105,38 +98,27 @@ absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, cons
     overrides.push_back(set("--micro-sequences", "batch.micro_sequences", absl::StrCat(options.micro_sequences)));
   }
   for (const std::string& value : options.sets) overrides.push_back({"--set", value});
-  return ParseConfig("", "bench", overrides);
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, ParseConfig("", "bench", overrides));
+  return WithPlannedFraction(config, ThreadsPerWorker(config.parallel().workers()));
 }
 
-absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, const StopSignals& signals) {
+absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, StopSignals& signals) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
   ZF_ASSIGN_OR_RETURN(const v1::Config config, StepBenchConfig(options, directory->path()));
   ZF_RETURN_IF_ERROR(CheckDevice(config));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> run, RunDirectory::Hold(config.checkpoint().dir()));
   ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(config.device()));
-  int metrics_port = 0;
-  if (device != "cpu") {
-    ZF_ASSIGN_OR_RETURN(metrics_port, FreePorts(1 + options.workers));
+  std::optional<StepMemory> memory;
+  std::function<absl::Status(int)> while_training;
+  if (device != "cpu") {  // the worker still trains, so that its memory is that of a step
+    while_training = [&memory](int metrics_port) -> absl::Status {
+      ZF_ASSIGN_OR_RETURN(memory, MemoryOfWorker(metrics_port + 1));
+      return absl::OkStatus();
+    };
   }
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet, LocalFleet::Start({config, "none", metrics_port}, *run));
-  RunRecord record;
-  std::vector<v1::StepEvent> steps;
-  bool enough = false;
-  const absl::Status watch = fleet->coordinator().Watch([&](const v1::Event& event) {
-    record.Add(event);
-    if (event.has_step() && event.step().step() > options.warm_up && !enough) steps.push_back(event.step());
-    enough = static_cast<int64_t>(steps.size()) >= options.steps;
-    if (enough || signals.Wait(0) != 0) fleet->coordinator().CancelWatch();
-  });
-  if (!enough) fleet->Reap();
-  if (!enough && absl::IsCancelled(watch)) return absl::CancelledError("stopped by a signal");
-  if (!enough) return fleet->Diagnosis(record, watch);
-  StepRate rate = RateOf(*record.start, std::move(steps), config);
-  // The worker still trains, so that its memory is that of a step.
-  if (metrics_port != 0) {
-    ZF_ASSIGN_OR_RETURN(rate.memory, MemoryOfWorker(metrics_port + 1));
-  }
-  fleet->KillAll();
+  ZF_ASSIGN_OR_RETURN(const TimedSteps timed,
+                      TimeSteps(config, {.warm_up = options.warm_up, .steps = options.steps}, signals, while_training));
+  StepRate rate = RateOf(timed, config);
+  rate.memory = memory;
   return rate;
 }
 

@@ -42,7 +42,7 @@ struct StepRate {
 absl::StatusOr<v1::Config> StepBenchConfig(const StepBenchOptions& options, const std::string& dir);
 
 // Runs the fleet in a temporary directory, which is removed, and ends it without a checkpoint.
-absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, const StopSignals& signals);
+absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, StopSignals& signals);
 
 }  // namespace zerofleet::cli
 

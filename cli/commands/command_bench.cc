@@ -138,7 +138,7 @@ absl::StatusOr<Results> Pointwise(const BenchFlags& flags) {
 
 absl::StatusOr<std::vector<bench::OptimizerRate>> OptimizerRates(const BenchFlags& flags, device::Device& device) {
   if (!flags.offload) return bench::BenchOptimizer(device, flags.parameters, kRounds);
-  ZF_ASSIGN_OR_RETURN(const v1::Config config, DefaultConfig("gpt2-124m"));
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, DefaultConfig(flags.step.preset));
   if (!flags.offload_directory.empty()) {
     return bench::BenchUpdateOnDisk(device, config.model(), flags.offload_directory, kRounds);
   }
@@ -285,7 +285,7 @@ Json MemoryJson(const StepMemory& memory) {
 }
 
 absl::StatusOr<Results> Step(const BenchFlags& flags) {
-  const StopSignals signals;
+  StopSignals signals;
   StepBenchOptions step = flags.step;
   step.device = flags.device;
   ZF_ASSIGN_OR_RETURN(const StepRate rate, BenchStep(step, signals));
@@ -407,9 +407,12 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
   optimizer->add_option("--parameters", flags->parameters, "Elements to update")
       ->check(CLI::Range(1, 2'000'000'000))
       ->capture_default_str();
-  CLI::Option* const offload = optimizer->add_flag(
-      "--offload", flags->offload,
-      "Instead the update of GPT-2 124M on the host, with the copy of its parameters to the device");
+  CLI::Option* const offload =
+      optimizer->add_flag("--offload", flags->offload,
+                          "Instead the update of a model on the host, with the copy of its parameters to the device");
+  optimizer->add_option("--preset", flags->step.preset, "With --offload: the model; 16 bytes per parameter are needed")
+      ->capture_default_str()
+      ->needs(offload);
   optimizer
       ->add_option("--offload-dir", flags->offload_directory,
                    "With the states in a file in this directory, against what the disk reads and writes")

@@ -17,7 +17,9 @@
 #include "cli/commands/run_name.h"
 #include "cli/commands/tls_flags.h"
 #include "cli/config/config.h"
+#include "cli/launcher/local_fleet.h"
 #include "cli/launcher/stop_signals.h"
+#include "cli/planner/fraction.h"
 #include "cli/report/progress.h"
 #include "cli/report/report.h"
 #include "cli/report/run_record.h"
@@ -162,7 +164,9 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   ZF_ASSIGN_OR_RETURN(const services::LogLevel level, services::LogLevelFromFlagOrEnvironment(flags.log_level));
   ZF_ASSIGN_OR_RETURN(services::Address address, services::ParseAddress(flags.listen));
   services::CoordinatorOptions options;
-  ZF_ASSIGN_OR_RETURN(options.config, LoadConfig(flags.config, {}));
+  ZF_ASSIGN_OR_RETURN(const v1::Config given, LoadConfig(flags.config, {}));
+  // Its workers may be elsewhere: planned with as many threads as this machine would give a lone one.
+  ZF_ASSIGN_OR_RETURN(options.config, WithPlannedFraction(given, ThreadsPerWorker(1)));
   services::Logger logger(level);
   options.listen = flags.listen;
   options.state_dir = flags.state_dir;

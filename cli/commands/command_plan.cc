@@ -17,13 +17,17 @@
 #include "base/units.h"
 #include "cli/commands/command.h"
 #include "cli/config/config.h"
+#include "cli/launcher/local_fleet.h"
+#include "cli/launcher/stop_signals.h"
 #include "cli/planner/cluster.h"
 #include "cli/planner/cluster_plan.h"
+#include "cli/planner/fraction.h"
 #include "cli/planner/machine.h"
 #include "cli/planner/model_states.h"
 #include "cli/planner/paper_tables.h"
 #include "cli/planner/plan_memory.h"
 #include "cli/planner/plan_size.h"
+#include "cli/planner/probe.h"
 #include "cli/report/table.h"
 #include "coordinator/placement.h"
 #include "nlohmann/json.hpp"
@@ -160,23 +164,34 @@ absl::StatusOr<std::pair<Cluster, v1::Config>> ChooseCluster(const PlanOptions& 
   return std::pair(cluster, config);
 }
 
-// This machine, and a configuration that it could run.
-absl::StatusOr<std::pair<Cluster, v1::Config>> ChooseThisMachine(const PlanOptions& options) {
+// The configuration on this machine: memory and rates, and its step by short runs where the run itself would fit.
+absl::StatusOr<ClusterPlan> PlanOnThisMachine(const std::string& name, const PlanOptions& options) {
   if (options.cluster.given()) {
     return absl::InvalidArgumentError("--measure: is of this machine; leave out what describes another cluster");
   }
   ZF_ASSIGN_OR_RETURN(const v1::Config config,
                       ChoosePlanConfig(options.config, options.preset, options.parameters, Overrides(options),
                                        options.precision, options.config.empty() ? 1 : 0));
+  StopSignals signals;
   ZF_ASSIGN_OR_RETURN(const Cluster machine, MeasureThisMachine(config));
-  return std::pair(machine, config);
+  ZF_ASSIGN_OR_RETURN(ClusterPlan plan, PlanOnCluster(name, config, machine));
+  if (plan.rank.need.fits()) {
+    ZF_ASSIGN_OR_RETURN(const v1::Config run,
+                        WithPlannedFraction(config, ThreadsPerWorker(config.parallel().workers())));
+    ZF_ASSIGN_OR_RETURN(plan.probe, ProbeStep(run, signals));
+  }
+  return plan;
+}
+
+absl::StatusOr<ClusterPlan> PlanOnAnotherMachine(const std::string& name, const PlanOptions& options) {
+  ZF_ASSIGN_OR_RETURN(const auto chosen, ChooseCluster(options));
+  return PlanOnCluster(name, chosen.second, chosen.first);
 }
 
 absl::StatusOr<int> RunOnCluster(const PlanOptions& options, const Output& output) {
-  ZF_ASSIGN_OR_RETURN(const auto chosen, options.measure ? ChooseThisMachine(options) : ChooseCluster(options));
-  const auto& [cluster, config] = chosen;
   const std::string name = absl::StrCat(options.config, options.preset, options.parameters);
-  ZF_ASSIGN_OR_RETURN(const ClusterPlan plan, PlanOnCluster(name, config, cluster));
+  ZF_ASSIGN_OR_RETURN(const ClusterPlan plan,
+                      options.measure ? PlanOnThisMachine(name, options) : PlanOnAnotherMachine(name, options));
   if (!options.html.empty()) ZF_RETURN_IF_ERROR(WriteFileAtomically(options.html, ClusterPlanPage(plan)));
   if (options.json) {
     nlohmann::ordered_json document = {{"model", name}, {"parameters", plan.parameters}};
@@ -257,6 +272,10 @@ void AddPlanCommand(CLI::App& app, CommandBody& body) {
   command
       ->add_option("--efficiency", cluster.efficiency, "Share of the peak that matrix products reach; 0.5 by default")
       ->type_name("SHARE");
+  command
+      ->add_option("--nvme", cluster.nvme,
+                   "Of a node's disks, read and write together, for states in files; 5GB/s by default")
+      ->type_name("BANDWIDTH");
   command->add_flag("--measure", options->measure,
                     "Plan on this machine's CPUs, at rates measured first: products, memory, collectives");
   command->add_option("--table", options->table, "Instead, a table of the ZeRO paper, computed")->type_name("1|2|3");

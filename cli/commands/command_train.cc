@@ -22,12 +22,14 @@
 #include "cli/commands/run_name.h"
 #include "cli/config/config.h"
 #include "cli/config/open_keys.h"
+#include "cli/config/planned_fraction.h"
 #include "cli/launcher/exit_watchdog.h"
 #include "cli/launcher/follow_run.h"
 #include "cli/launcher/launch_guard.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/preflight.h"
 #include "cli/launcher/stop_signals.h"
+#include "cli/planner/fraction.h"
 #include "cli/planner/launch_plan.h"
 #include "cli/planner/machine.h"
 #include "cli/planner/pick.h"
@@ -43,6 +45,8 @@ constexpr absl::Duration kStartLimit = absl::Seconds(120);
 constexpr double kReportSeconds = 5;  // for the reader of a pipe to take the last lines
 // Roughly the number that gRPC and UCX start in each process.
 constexpr int kThreadsPerProcess = 16, kMostThreadsTried = 256;
+// Seen: 32 of a worker and 20 of a coordinator of 2 workers, before a save.
+constexpr int kFilesPerProcess = 64, kFilesPerPeer = 8;
 
 struct TrainOptions {
   std::string config, device, report, resume = "auto";
@@ -89,7 +93,12 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   if (options.choose) {
     ZF_ASSIGN_OR_RETURN(overrides, WithPick(options, std::move(overrides), output.err));
   }
-  ZF_ASSIGN_OR_RETURN(const v1::Config config, LoadConfig(options.config, overrides));
+  ZF_ASSIGN_OR_RETURN(const v1::Config given, LoadConfig(options.config, overrides));
+  ZF_ASSIGN_OR_RETURN(const v1::Config config,
+                      WithPlannedFraction(given, ThreadsPerWorker(given.parallel().workers())));
+  if (given.offload().fraction() == kFractionByPlan) {
+    output.err << "auto: offload.fraction=" << config.offload().fraction() << "\n";
+  }
   const int workers = config.parallel().workers() + config.restart().spares();
   if (options.metrics_port + workers > 65535) {
     return absl::InvalidArgumentError(absl::StrCat("--metrics-port: must leave a port for each of ", workers,
@@ -119,6 +128,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
     ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(options.report));
   }
   ZF_RETURN_IF_ERROR(CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
+  ZF_RETURN_IF_ERROR(MakeRoomForFiles(kFilesPerProcess + kFilesPerPeer * workers));
   output.err << LaunchText(config, launch) << std::endl;
   auto guard = std::make_unique<LaunchGuard>(kStartLimit, signals);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,

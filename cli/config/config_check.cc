@@ -17,6 +17,7 @@
 #include "cli/config/config_defaults.h"
 #include "cli/config/key_words.h"
 #include "cli/config/nearest.h"
+#include "cli/config/planned_fraction.h"
 #include "coordinator/placement.h"
 #include "worker/device/device.h"
 #include "worker/model/checkpointing.h"
@@ -332,7 +333,7 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
   }
   if (config.checkpoint().snapshot() == "stream") {
     const v1::OffloadConfig& offload = config.offload();
-    if (offload.optimizer() == "nvme" || (offload.fraction() > 0 && offload.fraction() < 1)) {
+    if (offload.optimizer() == "nvme" || (offload.fraction() != 0 && offload.fraction() != 1)) {
       return draft.Error("checkpoint.snapshot",
                          "stream reads states that are in one memory: it needs offload.optimizer none or cpu, and "
                          "offload.fraction 0 or 1; use auto or memory");
@@ -373,18 +374,24 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
 
 absl::Status CheckOffload(const ConfigDraft& draft) {
   const v1::OffloadConfig& offload = draft.config.offload();
-  if (!(offload.fraction() >= 0 && offload.fraction() <= 1)) {
-    return draft.Error("offload.fraction", absl::StrCat("must be a number from 0 to 1, got ", offload.fraction()));
+  const bool planned = offload.fraction() == kFractionByPlan;
+  const std::string fraction = planned ? "auto" : absl::StrCat(offload.fraction());
+  if (!planned && !(offload.fraction() >= 0 && offload.fraction() <= 1)) {
+    return draft.Error("offload.fraction", absl::StrCat("must be a number from 0 to 1, or auto, got ", fraction));
   }
   if (offload.fraction() != 1 && offload.optimizer() == "none") {
     return draft.Error("offload.fraction",
-                       absl::StrCat("must be left out without offload.optimizer: cpu, got ", offload.fraction()));
+                       absl::StrCat("must be left out without offload.optimizer: cpu, got ", fraction));
   }
   if (offload.fraction() != 1 && offload.delayed_update().after_steps() > 0) {
     return draft.Error(
         "offload.fraction",
         absl::StrCat("must be 1 with offload.delayed_update.after_steps ", offload.delayed_update().after_steps(),
-                     ", got ", offload.fraction(), ": all parameters are updated late, so all states are on the host"));
+                     ", got ", fraction, ": all parameters are updated late, so all states are on the host"));
+  }
+  if (planned && draft.config.memory().device_limit().empty()) {
+    return draft.Error("offload.fraction",
+                       "auto needs memory.device_limit: as many states stay on the device as it has room for");
   }
   if (offload.delayed_update().after_steps() > 0 && offload.optimizer() == "none") {
     return draft.Error(
@@ -409,7 +416,7 @@ absl::Status CheckOffload(const ConfigDraft& draft) {
       return draft.Error("offload.parameters", "cpu needs offload.optimizer: cpu, got none: the states are larger");
     }
     if (offload.fraction() != 1) {
-      return draft.Error("offload.parameters", absl::StrCat("cpu needs offload.fraction 1, got ", offload.fraction(),
+      return draft.Error("offload.parameters", absl::StrCat("cpu needs offload.fraction 1, got ", fraction,
                                                             ": the states that stay are larger"));
     }
   }

@@ -57,7 +57,8 @@ constexpr KeyText kKeyTexts[] = {
      "cpu: the optimizer's states are kept and updated on the host; nvme: kept in a file, updated on the host; stages "
      "1 to 3."},
     {"offload.dir", "With optimizer: nvme, the directory of the files; each rank has one of its own."},
-    {"offload.fraction", "Part of the optimizer's states that leaves the device, 0 to 1."},
+    {"offload.fraction",
+     "Part of the optimizer's states that leaves the device, 0 to 1; auto: as much as memory.device_limit asks for."},
     {"offload.parameters",
      "cpu: a rank's parameters rest in host memory, and a unit is on the device while it is used; stage 3."},
     {"offload.delayed_update", "Updates one step late."},
@@ -143,6 +144,9 @@ Json SectionSchema(const Descriptor& descriptor, const std::string& section) {
 }
 
 Json ScalarSchema(const FieldDescriptor& field, const std::string& key) {
+  if (key == "offload.fraction") {
+    return {{"anyOf", {{{"type", "number"}, {"minimum", 0}, {"maximum", 1}}, {{"enum", {"auto"}}}}}};
+  }
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) return {{"type", "number"}};
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return {{"type", "boolean"}};
   if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) {

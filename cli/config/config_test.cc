@@ -173,8 +173,19 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"offload.optimizer=cpu", "parallel.zero_stage=0"},
        "--set: offload.optimizer: cpu needs parallel.zero_stage 1, 2 or 3: in stage 0 every rank would copy and update "
        "the whole model on its host"},
-      {{"offload.fraction=1.5"}, "--set: offload.fraction: must be a number from 0 to 1, got 1.5"},
-      {{"offload.fraction=auto"}, "--set: offload.fraction: must be a number, got \"auto\""},
+      {{"offload.fraction=1.5"}, "--set: offload.fraction: must be a number from 0 to 1, or auto, got 1.5"},
+      {{"offload.fraction=automatic"}, "--set: offload.fraction: must be a number, got \"automatic\""},
+      {{"offload.fraction=inf"}, "--set: offload.fraction: must be a number, got \"inf\""},
+      {{"offload.fraction=auto"}, "--set: offload.fraction: must be left out without offload.optimizer: cpu, got auto"},
+      {{"offload.fraction=auto", "offload.optimizer=cpu"},
+       "--set: offload.fraction: auto needs memory.device_limit: as many states stay on the device as it has room for"},
+      {{"offload.optimizer=cpu", "offload.fraction=auto", "memory.device_limit=4GiB",
+        "offload.delayed_update.after_steps=40"},
+       "--set: offload.fraction: must be 1 with offload.delayed_update.after_steps 40, got auto: all parameters are "
+       "updated late, so all states are on the host"},
+      {{"offload.optimizer=cpu", "offload.fraction=auto", "memory.device_limit=4GiB", "checkpoint.snapshot=stream"},
+       "--set: checkpoint.snapshot: stream reads states that are in one memory: it needs offload.optimizer none or "
+       "cpu, and offload.fraction 0 or 1; use auto or memory"},
       {{"offload.fraction=0.5"}, "--set: offload.fraction: must be left out without offload.optimizer: cpu, got 0.5"},
       {{"offload.optimizer=cpu", "offload.fraction=0.5", "offload.delayed_update.after_steps=40"},
        "--set: offload.fraction: must be 1 with offload.delayed_update.after_steps 40, got 0.5: all parameters are "

@@ -14,6 +14,7 @@
 #include "cli/config/config_documents.h"
 #include "cli/config/key_words.h"
 #include "cli/config/nearest.h"
+#include "cli/config/planned_fraction.h"
 #include "cli/config/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
@@ -28,6 +29,7 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 constexpr char kCheckpointingKey[] = "activation.checkpointing";  // a word, or a section with one key
+constexpr char kFractionKey[] = "offload.fraction";               // a number, or the word auto
 
 // Text from a file, safe on one line of a terminal.
 std::string Quoted(const std::string& text) {
@@ -159,6 +161,10 @@ class Reader {
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
       ZF_RETURN_IF_ERROR(CheckText(node, key));
       reflection.SetString(&message, &field, node.Scalar());
+      return absl::OkStatus();
+    }
+    if (key == kFractionKey && node.Scalar() == "auto") {
+      reflection.SetDouble(&message, &field, kFractionByPlan);
       return absl::OkStatus();
     }
     if (node.Tag() == "!") return WrongType(node, key, field);  // quoted: always a string

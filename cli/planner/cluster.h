@@ -37,6 +37,7 @@ struct Cluster {
   double link_bytes_per_second = 0;         // between nodes, likewise
   double host_link_bytes_per_second = 0;    // to the host
   double host_memory_bytes_per_second = 0;  // of one node
+  double nvme_bytes_per_second = 0;         // of one node's disks, read and write together
   bool overlaps = true;                     // collectives and copies run beside products
 
   int64_t nodes() const { return (gpus + node_gpus - 1) / node_gpus; }
@@ -51,16 +52,18 @@ inline constexpr int64_t kGpuOutsideBytes = int64_t{1} << 30;
 
 // As the flags have it; what is empty or 0 was not given.
 struct ClusterFlags {
-  std::string gpus = "", gpu = "", gpu_memory = "", node_gpus = "", link = "", host_memory = "", efficiency = "";
+  std::string gpus = "", gpu = "", gpu_memory = "", node_gpus = "", link = "", host_memory = "", efficiency = "",
+              nvme = "";
 
   // Whether any of them asks for a plan on a cluster. --node-gpus alone does not: it also has an effect on traffic.
   bool given() const {
     return !gpus.empty() || !gpu.empty() || !gpu_memory.empty() || !link.empty() || !host_memory.empty() ||
-           !efficiency.empty();
+           !efficiency.empty() || !nvme.empty();
   }
 };
 
-// Without flags: 1 h100 of nodes of 8, 50 GB/s between nodes, 2 TiB and 400 GB/s of host memory a node, half the peak.
+// Without flags: 1 h100 of nodes of 8, 50 GB/s between nodes, 2 TiB and 400 GB/s of host memory a node, 5 GB/s of its
+// disks, half the peak.
 // InvalidArgument, one line that names the flag and what would be right.
 absl::StatusOr<Cluster> ParseCluster(const ClusterFlags& flags);
 

@@ -51,6 +51,7 @@ std::string MemoryBars(const ClusterPlan& plan, int columns) {
       host.push_back({memory::CategoryName(category), HumanBytes(on_host), static_cast<double>(on_host)});
   }
   const MemoryNeed& need = plan.rank.need;
+  device.push_back({"shared", HumanBytes(-plan.rank.plan.SharedBytes(memory::Space::kDevice)), 0});
   device.push_back({"outside", HumanBytes(need.outside), static_cast<double>(need.outside)});
   device.push_back({"peak", HumanBytes(need.device_sum()), static_cast<double>(need.device_sum())});
   host.push_back({"peak", HumanBytes(need.host), static_cast<double>(need.host)});
@@ -106,6 +107,24 @@ std::string ConventionText(const v1::Config& config) {
       "nothing split; KiB, MiB and GiB are powers of 1024, GB and TB of 1000.",
       ElementBytes(config.precision()), optimizer.StateBytesPerParameter(), optimizer.name,
       UnsplitBytesPerParameter(config.precision(), optimizer));
+}
+
+PredictedStep PredictedStepOf(const ClusterPlan& plan) {
+  const RankEstimate& rank = plan.rank;
+  PredictedStep step = {rank.time.seconds(), rank.tokens_per_second, rank.time.mfu};
+  if (!plan.probe) return step;
+  const double faster = step.seconds / plan.probe->seconds;
+  return {plan.probe->seconds, step.tokens_per_second * faster, step.mfu * faster};
+}
+
+std::string PredictedFrom(const ClusterPlan& plan) {
+  if (!plan.probe) return "at the rates above";
+  std::vector<std::string> runs;
+  for (const ProbePoint& point : plan.probe->points) {
+    runs.push_back(absl::StrFormat("%d layers and %d micro-batches (%s)", point.layers, point.micro_batches,
+                                   TimeText(point.seconds)));
+  }
+  return absl::StrCat("from runs of ", absl::StrJoin(runs, ", "));
 }
 
 absl::StatusOr<ClusterPlan> PlanOnCluster(const std::string& name, const v1::Config& config, const Cluster& cluster) {
@@ -169,10 +188,14 @@ std::string ClusterPlanText(const ClusterPlan& plan, const Terminal& terminal) {
   for (const TimePart& part : TimeParts(rank.time)) {
     if (part.seconds > 0) times.push_back({part.name, TimeText(part.seconds), part.seconds});
   }
+  const PredictedStep step = PredictedStepOf(plan);
   absl::StrAppend(&text, "\n",
-                  wrapped(absl::StrFormat("Predicted step: %s, %s tokens/s, MFU %.1f%%", TimeText(rank.time.seconds()),
-                                          HumanCount(rank.tokens_per_second), 100 * rank.time.mfu)),
-                  RenderBars(times, rank.time.seconds(), columns), "\n");
+                  wrapped(absl::StrFormat("Predicted step: %s, %s tokens/s, MFU %.1f%%, %s", TimeText(step.seconds),
+                                          HumanCount(step.tokens_per_second), 100 * step.mfu, PredictedFrom(plan))));
+  if (plan.probe) {
+    absl::StrAppend(&text, wrapped(absl::StrCat("At the rates above: ", TimeText(rank.time.seconds()))));
+  }
+  absl::StrAppend(&text, RenderBars(times, rank.time.seconds(), columns), "\n");
   if (plan.pick.ok()) {
     const Pick& pick = *plan.pick;
     absl::StrAppend(&text, wrapped(absl::StrCat("Pick: ", pick.first.Name(), ": ", pick.reason, " (", pick.fitting,
@@ -195,6 +218,7 @@ nlohmann::ordered_json ClusterPlanJson(const ClusterPlan& plan) {
       {"node_gpus", cluster.node_gpus},
       {"link_bytes_per_second", cluster.link_bytes_per_second},
       {"host_memory_bytes", cluster.host_bytes},
+      {"nvme_bytes_per_second", cluster.nvme_bytes_per_second},
       {"efficiency", cluster.efficiency},
       {"peak_flops_per_second", cluster.flops_per_second},
       {"memory_bytes_per_second", cluster.memory_bytes_per_second},
@@ -214,14 +238,27 @@ nlohmann::ordered_json ClusterPlanJson(const ClusterPlan& plan) {
       const auto category = static_cast<memory::Category>(c);
       sums[memory::CategoryName(category)] = rank.plan.Bytes(space, category);
     }
+    sums["shared"] = -rank.plan.SharedBytes(space);
   }
   document["traffic"] = {{"gather", LinkJson(rank.traffic.gather)},
                          {"reduce", LinkJson(rank.traffic.reduce)},
                          {"tensor", LinkJson(rank.traffic.tensor)},
                          {"host_copies_bytes", std::llround(rank.host_link_bytes)}};
-  auto& step = document["step"] = {
-      {"seconds", rank.time.seconds()}, {"tokens_per_second", rank.tokens_per_second}, {"mfu", rank.time.mfu}};
+  const PredictedStep predicted = PredictedStepOf(plan);
+  auto& step = document["step"] = {{"seconds", predicted.seconds},
+                                   {"tokens_per_second", predicted.tokens_per_second},
+                                   {"mfu", predicted.mfu},
+                                   {"at_rates_seconds", rank.time.seconds()}};
   for (const TimePart& part : TimeParts(rank.time)) step["parts"][part.key] = part.seconds;
+  if (plan.probe) {
+    auto& runs = step["runs"] = nlohmann::ordered_json::array();
+    for (const ProbePoint& point : plan.probe->points) {
+      runs.push_back({{"layers", point.layers},
+                      {"micro_batches", point.micro_batches},
+                      {"seconds", point.seconds},
+                      {"weight", point.weight}});
+    }
+  }
   document["largest_model_parameters"] = plan.largest ? nlohmann::ordered_json(plan.largest->parameters) : nullptr;
   document["smallest_cluster_gpus"] = plan.smallest ? nlohmann::ordered_json(*plan.smallest) : nullptr;
   if (plan.pick.ok()) {

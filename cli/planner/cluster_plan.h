@@ -11,6 +11,7 @@
 #include "cli/planner/cluster.h"
 #include "cli/planner/estimate.h"
 #include "cli/planner/pick.h"
+#include "cli/planner/probe.h"
 #include "cli/report/terminal.h"
 #include "nlohmann/json.hpp"
 #include "zerofleet/v1/config.pb.h"
@@ -22,7 +23,8 @@ struct ClusterPlan {
   double parameters = 0;
   v1::Config config;
   Cluster cluster;
-  RankEstimate rank = {};  // rank 0
+  RankEstimate rank = {};                     // rank 0
+  std::optional<Probe> probe = std::nullopt;  // what short runs on this machine say of the step
   std::optional<LargestModel> largest = std::nullopt;
   std::optional<int64_t> smallest = std::nullopt;
   absl::StatusOr<Pick> pick = absl::UnknownError("no pick was made");
@@ -31,6 +33,14 @@ struct ClusterPlan {
 
 // Of `config`, whose parallel.workers are the cluster's devices.
 absl::StatusOr<ClusterPlan> PlanOnCluster(const std::string& name, const v1::Config& config, const Cluster& cluster);
+
+// The step's time by short runs where there were any, by the rates otherwise.
+struct PredictedStep {
+  double seconds = 0, tokens_per_second = 0, mfu = 0;
+};
+PredictedStep PredictedStepOf(const ClusterPlan& plan);
+// "from runs of 1 and 7 layers", or "at the rates above".
+std::string PredictedFrom(const ClusterPlan& plan);
 
 std::string ClusterPlanText(const ClusterPlan& plan, const Terminal& terminal);
 nlohmann::ordered_json ClusterPlanJson(const ClusterPlan& plan);

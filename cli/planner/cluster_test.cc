@@ -16,7 +16,8 @@ TEST(Cluster, ReadsWhatItsFlagsSay) {
                                          .node_gpus = "16",
                                          .link = "100Gb/s",
                                          .host_memory = "1.5TiB",
-                                         .efficiency = "0.4"});
+                                         .efficiency = "0.4",
+                                         .nvme = "20GB/s"});
   EXPECT_EQ(cluster.gpus, 400);
   EXPECT_EQ(cluster.nodes(), 25);
   EXPECT_EQ(cluster.device_bytes, 32'000'000'000);
@@ -24,6 +25,9 @@ TEST(Cluster, ReadsWhatItsFlagsSay) {
   EXPECT_EQ(cluster.host_bytes_per_gpu(), static_cast<double>(int64_t{96} << 30));
   EXPECT_EQ(cluster.link_bytes_per_second, 12.5e9);
   EXPECT_EQ(cluster.efficiency, 0.4);
+  EXPECT_EQ(cluster.nvme_bytes_per_second, 20e9);
+  EXPECT_THAT(ParseCluster({.nvme = "20GB"}).status().message(), HasSubstr("--nvme: must be a bandwidth such as"));
+  EXPECT_TRUE((ClusterFlags{.nvme = "20GB/s"}).given());
   EXPECT_EQ(ParseCluster({})->device_bytes, int64_t{80} << 30);
   EXPECT_EQ(ParseCluster({.gpu = "h200"})->device_bytes, int64_t{141} << 30);
   // One node is not full: its host memory is shared by the devices that are used.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "cli/planner/fraction.h"
 #include "cli/planner/model_states.h"
 #include "cli/planner/shape.h"
 #include "coordinator/placement.h"
@@ -58,10 +59,13 @@ StepWork WorkOf(const v1::Config& config, const model::ModelSpec& part, const mo
   // States are read and written, gradients read for the norm and for the update, parameters written.
   const double updated =
       owned * (2.0 * static_cast<double>(optimizer.StateBytesPerParameter()) + 2 * gradient + element);
-  (offloads ? work.host_update_bytes : work.update_bytes) = updated;
-  if (offloads) {
-    work.copied_down = owned * gradient;
-    work.copied_up = owned * element;
+  const double leaves = offloads ? config.offload().fraction() : 0;
+  work.update_bytes = updated * (1 - leaves);
+  work.host_update_bytes = updated * leaves;
+  work.copied_down = owned * gradient * leaves;
+  work.copied_up = owned * element * leaves;
+  if (config.offload().optimizer() == "nvme") {
+    work.disk_bytes = owned * leaves * 2.0 * static_cast<double>(optimizer.StateBytesPerParameter());
   }
   work.activations_copied = static_cast<double>(model.HostActivationBytes() * MicroBatchesOf(config));
   return work;
@@ -82,9 +86,10 @@ std::string MemoryNeed::Verdict() const {
 
 absl::StatusOr<memory::MemoryPlan> PlanMemoryOf(const v1::Config& config) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device, PlanningDevice());
+  ZF_ASSIGN_OR_RETURN(const v1::Config planned, WithPlannedFraction(config, *device));
   const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
                                                         static_cast<int>(config.parallel().tensor()));
-  return trainer::PlanRankMemory(config, mesh, *device);
+  return trainer::PlanRankMemory(planned, mesh, *device);
 }
 
 MemoryNeed NeedOf(const memory::MemoryPlan& plan, const Cluster& cluster) {
@@ -97,20 +102,22 @@ MemoryNeed NeedOf(const memory::MemoryPlan& plan, const Cluster& cluster) {
 }
 
 Rates RatesOf(const Cluster& cluster) {
+  const auto ranks = static_cast<double>(std::min(cluster.gpus, cluster.node_gpus));  // of a node
   return {.flops_per_second = cluster.flops_per_second * cluster.efficiency,
           .peak_flops_per_second = cluster.flops_per_second,
           .memory_bytes_per_second = cluster.memory_bytes_per_second,
-          .host_memory_bytes_per_second =
-              cluster.host_memory_bytes_per_second / static_cast<double>(std::min(cluster.gpus, cluster.node_gpus)),
+          .host_memory_bytes_per_second = cluster.host_memory_bytes_per_second / ranks,
           .peer_bytes_per_second = cluster.peer_bytes_per_second,
           .link_bytes_per_second = cluster.link_bytes_per_second,
           .host_link_bytes_per_second = cluster.host_link_bytes_per_second,
-          .overlaps = cluster.overlaps};
+          .overlaps = cluster.overlaps,
+          .nvme_bytes_per_second = cluster.nvme_bytes_per_second / ranks};
 }
 
-absl::StatusOr<RankEstimate> EstimateRank(const v1::Config& config, const Cluster& cluster) {
+absl::StatusOr<RankEstimate> EstimateRank(const v1::Config& given, const Cluster& cluster) {
   RankEstimate estimate;
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device, PlanningDevice());
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, WithPlannedFraction(given, *device));
   const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
                                                         static_cast<int>(config.parallel().tensor()));
   ZF_ASSIGN_OR_RETURN(estimate.plan, trainer::PlanRankMemory(config, mesh, *device));

@@ -66,6 +66,8 @@ std::string LaunchText(const v1::Config& config, const LaunchPlan& launch) {
       parts.push_back(absl::StrCat(memory::CategoryName(category), " ", HumanBytes(bytes)));
     }
   }
+  const int64_t shared = launch.plan.SharedBytes(memory::Space::kDevice);
+  if (shared > 0) parts.push_back(absl::StrCat(HumanBytes(shared), " of it shared"));
   return absl::StrCat("plan: ", HumanCount(launch.parameters), " parameters, stage ", config.parallel().zero_stage(),
                       " on ", workers, workers == 1 ? " worker" : " workers", ", ", config.precision(), ": ",
                       HumanBytes(ProcessBytes(launch)), " a worker, sends ",
@@ -78,6 +80,7 @@ PlannedMemory PlannedOf(const LaunchPlan& launch) {
   for (int c = 0; c < memory::kCategories; ++c) {
     planned.bytes[c] = BytesOf(launch.plan, static_cast<memory::Category>(c));
   }
+  planned.reserved_bytes = launch.plan.Bytes(memory::Space::kDevice) + launch.plan.Bytes(memory::Space::kHost);
   planned.process_bytes = launch.on_cpu ? ProcessBytes(launch) : 0;
   return planned;
 }

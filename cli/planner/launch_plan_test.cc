@@ -25,6 +25,8 @@ TEST(LaunchPlan, RefusesWhatAllWorkersTogetherCannotHave) {
   const PlannedMemory planned = PlannedOf(launch);
   int64_t rows = 0;
   for (const memory::MemoryRow& row : launch.plan.rows) rows += row.bytes;
+  rows -= launch.plan.SharedBytes(memory::Space::kDevice);
+  EXPECT_EQ(planned.reserved_bytes, rows);
   EXPECT_EQ(planned.process_bytes, rows + kCpuOutsideBytes);
   EXPECT_TRUE(CheckLaunch(config, launch, 3 * planned.process_bytes).ok());
   const absl::Status refused = CheckLaunch(config, launch, 3 * planned.process_bytes - 1);
@@ -39,7 +41,8 @@ TEST(LaunchPlan, SaysWhatTakesTheMemory) {
   const v1::Config config = WorkersOf(2);
   const std::string text = LaunchText(config, PlanLaunch(config).value());
   EXPECT_THAT(text, HasSubstr("stage 2 on 2 workers, bf16"));
-  for (const char* const category : {"parameters ", "gradients ", "optimizer ", "activations ", "buffers "}) {
+  for (const char* const category :
+       {"parameters ", "gradients ", "optimizer ", "activations ", "buffers ", " of it shared"}) {
     EXPECT_THAT(text, HasSubstr(category));
   }
 }

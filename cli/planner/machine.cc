@@ -82,6 +82,7 @@ Cluster ThisMachine(const v1::Config& config) {
           .link_bytes_per_second = kNominalPeer,
           .host_link_bytes_per_second = cores * kNominalBytes,
           .host_memory_bytes_per_second = cores * kNominalBytes * static_cast<double>(workers),
+          .nvme_bytes_per_second = kNominalPeer,
           .overlaps = false};
 }
 

@@ -5,7 +5,9 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "cli/config/planned_fraction.h"
 #include "cli/launcher/local_fleet.h"
+#include "cli/planner/fraction.h"
 #include "cli/planner/machine.h"
 #include "cli/planner/model_states.h"
 #include "cli/report/table.h"
@@ -33,12 +35,22 @@ std::string SavesText(const trainer::SaveChoice& saves) {
                       saves.reason.empty() ? "" : absl::StrCat(", auto: ", saves.reason));
 }
 
+// Empty where all states leave, or none.
+std::string FractionText(const v1::Config& config, const RankMemory& rank) {
+  const double given = config.offload().fraction();
+  if (given == 1) return "";
+  return absl::StrFormat("Of the states %.2f%% leave the device (offload.fraction%s).\n", 100 * rank.fraction,
+                         given == kFractionByPlan ? ": auto" : "");
+}
+
 }  // namespace
 
-absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config) {
+absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& given) {
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
-                      device::CreateDevice({config.device(), ThreadsPerWorker(config.parallel().workers())}));
+                      device::CreateDevice({given.device(), ThreadsPerWorker(given.parallel().workers())}));
+  ZF_ASSIGN_OR_RETURN(const v1::Config config, WithPlannedFraction(given, *device));
   RankMemory rank;
+  rank.fraction = config.offload().fraction();
   rank.device = device->memory();
   const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
                                                         static_cast<int>(config.parallel().tensor()));
@@ -68,6 +80,8 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
       if (bytes > 0)
         sums.Add({memory::SpaceName(space), memory::CategoryName(category), absl::StrCat(bytes), HumanBytes(bytes)});
     }
+    const int64_t shared = plan.SharedBytes(space);
+    if (shared > 0) sums.Add({memory::SpaceName(space), "shared", absl::StrCat(-shared), HumanBytes(-shared)});
     sums.Add({memory::SpaceName(space), "all", absl::StrCat(plan.Bytes(space)), HumanBytes(plan.Bytes(space))});
   }
   std::string driver;
@@ -104,7 +118,8 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
       UnsplitBytesPerParameter(config.precision(), **optim::FindOptimizer(config.optimizer().name())));
   return absl::StrCat(WrapText(title, terminal.columns()), "\n", rows.Render(2, terminal), "\nBy category\n",
                       sums.Render(2, terminal), "\n", WrapText(per_parameter, terminal.columns()), "\n",
-                      WrapText(SavesText(rank.saves), terminal.columns()), "\n\n",
+                      WrapText(SavesText(rank.saves), terminal.columns()), "\n",
+                      WrapText(FractionText(config, rank), terminal.columns()), "\n",
                       CheckpointingText(rank.checkpointing, terminal), tensor, driver);
 }
 
@@ -129,10 +144,12 @@ nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory
       sums[memory::CategoryName(static_cast<memory::Category>(c))] =
           plan.Bytes(space, static_cast<memory::Category>(c));
     }
+    sums["shared"] = -plan.SharedBytes(space);
   }
   if (config.parallel().tensor() > 1) {
     document["tensor"] = {{"ranks", config.parallel().tensor()}, {"sent_bytes_per_step", rank.tensor_bytes}};
   }
+  if (config.offload().optimizer() != "none") document["offload_fraction"] = rank.fraction;
   document["saves"] = {{"snapshot", rank.saves.word()},
                        {"memory_bytes", rank.saves.memory_bytes},
                        {"stream_bytes", rank.saves.stream_bytes}};

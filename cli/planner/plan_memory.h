@@ -25,6 +25,7 @@ struct RankMemory {
   std::optional<device::DeviceMemory> device;
   std::vector<CheckpointingCost> checkpointing;
   int64_t tensor_bytes = 0;  // that it sends to its tensor group in a step
+  double fraction = 1;       // offload.fraction, a number also where it is auto
 };
 
 // Of rank 0, as `zerofleet train` would run it on this machine. The other ranks' differ by less than the padding.

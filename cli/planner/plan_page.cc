@@ -84,6 +84,7 @@ std::string MemoryChart(const ClusterPlan& plan, memory::Space space) {
     const int64_t bytes = plan.rank.plan.Bytes(space, static_cast<memory::Category>(c));
     bars.push_back({memory::CategoryName(static_cast<memory::Category>(c)), HumanBytes(bytes), double(bytes)});
   }
+  if (device) bars.push_back({"shared", HumanBytes(-plan.rank.plan.SharedBytes(space)), 0});
   if (device) bars.push_back({"outside the plan", HumanBytes(need.outside), static_cast<double>(need.outside)});
   const int64_t peak = device ? need.device_sum() : need.host, limit = device ? need.device_limit : need.host_limit;
   bars.push_back({"peak", absl::StrCat(HumanBytes(peak), " of ", HumanBytes(limit)), static_cast<double>(peak)});
@@ -97,6 +98,7 @@ std::string Milliseconds(double seconds) { return absl::StrFormat("%.2f ms", sec
 std::string ClusterPlanPage(const ClusterPlan& plan) {
   const RankEstimate& rank = plan.rank;
   const StepTime& time = rank.time;
+  const PredictedStep step = PredictedStepOf(plan);
   std::string html =
       absl::StrCat("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" ",
                    "content=\"width=device-width\">\n<title>Plan of ", Escaped(plan.name), "</title>\n<style>", kStyle,
@@ -107,16 +109,16 @@ std::string ClusterPlanPage(const ClusterPlan& plan) {
       Table({{"Does it fit", rank.need.Verdict()},
              {"Largest model that fits", plan.largest ? HumanCount(plan.largest->parameters) : "none"},
              {"Smallest cluster that fits it", plan.smallest ? absl::StrCat(*plan.smallest, " devices") : "none"},
-             {"Predicted step", Milliseconds(time.seconds())},
-             {"Tokens per second", HumanCount(rank.tokens_per_second)},
-             {"MFU", absl::StrFormat("%.1f%%", 100 * time.mfu)},
+             {"Predicted step", absl::StrCat(Milliseconds(step.seconds), ", ", PredictedFrom(plan))},
+             {"Tokens per second", HumanCount(step.tokens_per_second)},
+             {"MFU", absl::StrFormat("%.1f%%", 100 * step.mfu)},
              {"Sent within its node, GB", absl::StrFormat("%.3f", rank.traffic.sum().peer / 1e9)},
              {"Sent to other nodes, GB", absl::StrFormat("%.3f", rank.traffic.sum().link / 1e9)},
              {"Copied to the host and back, GB", absl::StrFormat("%.3f", rank.host_link_bytes / 1e9)},
              {"Pick", plan.pick.ok() ? plan.pick->first.Name() : std::string(plan.pick.status().message())},
              {"Reason", plan.pick.ok() ? plan.pick->reason : ""}}));
   absl::StrAppend(&html, MemoryChart(plan, memory::Space::kDevice), MemoryChart(plan, memory::Space::kHost),
-                  Chart("Predicted step of rank 0",
+                  Chart("Step of rank 0 at the rates of its machine",
                         {{"forward", Milliseconds(time.forward), time.forward},
                          {"backward", Milliseconds(time.backward), time.backward},
                          {"gathers not hidden", Milliseconds(time.exposed_gather), time.exposed_gather},

@@ -41,7 +41,9 @@ StepTime Roofline(const StepWork& work, const Rates& rates) {
   time.exposed_reduce = exposed(in_backward, time.backward, unit);
 
   time.update = Over(work.update_bytes, rates.memory_bytes_per_second);
-  const double host_update = Over(work.host_update_bytes, rates.host_memory_bytes_per_second);
+  // A thread reads and writes states on disk while those before them are updated, on the CPU device too.
+  const double host_update = std::max(Over(work.host_update_bytes, rates.host_memory_bytes_per_second),
+                                      Over(work.disk_bytes, rates.nvme_bytes_per_second));
   time.update += host_update;
   const double down = Over(work.copied_down, rates.host_link_bytes_per_second),
                up = Over(work.copied_up, rates.host_link_bytes_per_second),

@@ -16,6 +16,7 @@ struct Rates {
   double host_memory_bytes_per_second = 0;  // this rank's share
   double peer_bytes_per_second = 0, link_bytes_per_second = 0, host_link_bytes_per_second = 0;
   bool overlaps = true;
+  double nvme_bytes_per_second = 0;  // this rank's share of its node's disks
 };
 
 // Of one rank in one step.
@@ -25,6 +26,7 @@ struct StepWork {
   StepTraffic traffic = {};
   bool gathers_twice = false;                      // stage 3: for the forward and again for the backward
   double update_bytes = 0, host_update_bytes = 0;  // read and written by the optimizer
+  double disk_bytes = 0;                           // read and written for it, beside the host's update
   double copied_down = 0, copied_up = 0;           // offload: gradients, parameters
   double activations_copied = 0;                   // down in the forward, and as many up in the backward
 };

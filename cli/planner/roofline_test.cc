@@ -6,7 +6,7 @@
 namespace zerofleet::cli {
 namespace {
 
-Rates Ones() { return {1, 2, 1, 1, 1, 1, 1, true}; }
+Rates Ones() { return {1, 2, 1, 1, 1, 1, 1, true, 1}; }
 
 TEST(Roofline, ComputesBackwardTwiceAndAgain) {
   const StepTime plain = Roofline({.model_flops = 30, .pointwise_bytes = 3}, Ones());
@@ -48,6 +48,12 @@ TEST(Roofline, CopiesToTheHostBesideTheBackwardAndTheUpdate) {
   const StepTime time = Roofline(work, Ones());
   EXPECT_DOUBLE_EQ(time.update, 8);
   EXPECT_DOUBLE_EQ(time.exposed_copies, 5);  // 25 beside a backward of 20
+}
+
+// Whichever takes longer: the disk works beside the host.
+TEST(Roofline, StatesOnDiskAreUpdatedAtTheDisksRate) {
+  EXPECT_DOUBLE_EQ(Roofline({.host_update_bytes = 8, .disk_bytes = 20}, Ones()).update, 20);
+  EXPECT_DOUBLE_EQ(Roofline({.host_update_bytes = 8, .disk_bytes = 5}, Ones()).update, 8);
 }
 
 }  // namespace

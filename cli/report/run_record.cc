@@ -33,7 +33,7 @@ std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal, const 
   if (planned != nullptr) {
     std::vector<std::string> row = {"plan"};
     for (const int64_t bytes : planned->bytes) row.push_back(HumanBytes(bytes));
-    row.push_back(HumanBytes(std::accumulate(planned->bytes.begin(), planned->bytes.end(), int64_t{0})));
+    row.push_back(HumanBytes(planned->reserved_bytes));
     row.push_back(planned->process_bytes > 0 ? HumanBytes(planned->process_bytes) : "");
     table.Add(row);
   }

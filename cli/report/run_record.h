@@ -40,7 +40,7 @@ struct RunRecord {
   std::string CheckpointText() const;
 };
 
-// What a rank was planned to take, by category, and as a process (0: not known).
+// What a rank was planned to take, by category, in its arenas, and as a process (0: not known).
 struct PlannedMemory {
   std::array<int64_t, memory::kCategories> bytes = {};
   int64_t process_bytes = 0;

@@ -54,17 +54,17 @@ TEST(RunRecord, SumsUpARun) {
             "  checkpoint       c/step-00000003, 2.0 MiB\n"
             "\n"
             "Peak memory per rank\n"
-            "  rank  parameters  gradients  optimizer  activations  gathered  buffers      sum  process peak\n"
-            "  0        1.0 KiB        0 B        0 B          0 B       0 B  2.0 KiB  3.0 KiB       1.0 MiB\n"
+            "  rank  parameters  gradients  optimizer  activations  gathered  buffers  reserved  process peak\n"
+            "  0        1.0 KiB        0 B        0 B          0 B       0 B  2.0 KiB   2.5 KiB       1.0 MiB\n"
             "\n"
             "Collectives of rank 0\n"
             "  collective  group  backend  calls  sent GB  busbw GB/s\n"
             "  all_gather   data      ucx      6    2.000        4.00\n");
-  const PlannedMemory planned = {{1024, 0, 0, 0, 0, 4096}, 2 << 20};
+  const PlannedMemory planned = {{1024, 0, 0, 0, 0, 4096}, 4608, 2 << 20};
   EXPECT_NE(
       SummaryText(record, {}, &planned)
-          .find("  plan     1.0 KiB        0 B        0 B          0 B       0 B  4.0 KiB  5.0 KiB       2.0 MiB\n"
-                "  0        1.0 KiB        0 B        0 B          0 B       0 B  2.0 KiB  3.0 KiB       1.0 MiB\n"),
+          .find("  plan     1.0 KiB        0 B        0 B          0 B       0 B  4.0 KiB   4.5 KiB       2.0 MiB\n"
+                "  0        1.0 KiB        0 B        0 B          0 B       0 B  2.0 KiB   2.5 KiB       1.0 MiB\n"),
       std::string::npos);
   for (const int columns : {60, 80, 200}) {
     const std::string text = SummaryText(record, Terminal::OfSize(columns, 24, /*live=*/true, /*color=*/false));

@@ -44,6 +44,32 @@ class PlanMatchesTheRun(fleet.FleetTest):
                 self.assertLess(run.err.index("plan: "), run.err.index("coordinator at"))
                 self.assertRegex(run.out, r"(?m)^  plan .*\n  0 ")
 
+    def test_a_measured_step_comes_from_smaller_runs(self):
+        config = self.config(model={"layers": 5, "hidden": 24, "heads": 3, "context": 32}, batch={"global_sequences": 12, "micro_sequences": 1})
+        step = self.plan(config, "--measure")["cluster"]["step"]
+        runs = {(run["layers"], run["micro_batches"]): run for run in step["runs"]}
+        self.assertEqual(sorted(runs), [(1, 2), (1, 4), (3, 2), (3, 4)])
+        self.assertAlmostEqual(step["seconds"], sum(run["weight"] * run["seconds"] for run in runs.values()))
+        self.assertTrue(all(run["seconds"] > 0 for run in runs.values()), runs)
+        self.assertFalse((self.work / "checkpoints").exists(), "a plan leaves nothing behind")
+
+    def test_as_many_states_stay_on_the_device_as_fit(self):
+        def config(fraction, limit=None):
+            return self.config(steps=3, offload={"optimizer": "cpu", "fraction": fraction}, memory={"device_limit": limit} if limit else {},
+                               checkpoint={"dir": str(self.work / f"checkpoints-{fraction}"), "every_steps": 0})
+
+        least, most = (sum(self.plan(config(fraction))["rank_memory"]["device"].values()) for fraction in (1, 0))
+        limit = (least + most) // 2048
+        runs = {fraction: self.train(config(fraction, f"{limit}KiB")) for fraction in (1, "auto")}
+        chosen = runs["auto"].of("start")[0]["config"]["offload"]["fraction"]
+        self.assertTrue(0 < chosen < 1, chosen)
+        self.assertEqual(self.plan(config("auto", f"{limit}KiB"))["rank_memory"]["offload_fraction"], chosen)
+        for rank in runs["auto"].of("end")[0]["ranks"]:
+            device = sum(category["peak"] for category in rank["memory"]["device"].values())
+            self.assertLessEqual(device, limit << 10)
+        losses = {fraction: [step["loss"] for step in run.of("step")] for fraction, run in runs.items()}
+        self.assertEqual(losses["auto"], losses[1])
+
     def test_auto_fills_what_is_open(self):
         config = self.config(steps=2, batch={"global_sequences": 8, "micro_sequences": 2}, parallel={"workers": 2})
         del config["parallel"]["zero_stage"]

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""The delayed parameter update (ZeRO-Offload §5.2) against none, on a real text: losses, their difference at the end, and a plot.
+
+  bench/delayed_update.py TEXT [--steps 2000] [--learning-rate 3e-4] [--svg docs/delayed_update.svg] > table.md
+
+Trains the same small model twice, with the same seed and the same batches; the last twentieth of the text is held back. Two runs of the
+delayed kind differ from the undelayed one by chance as well, so a third run without delay, of another seed, says how much that is.
+Prints a Markdown table: the mean training loss of the last 100 steps and the loss on the held-back text. ZEROFLEET names the binary.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BINARY = os.environ.get("ZEROFLEET", str(ROOT / "build" / "zerofleet"))
+AFTER, LAST, SMOOTHED = 40, 100, 25
+KINDS = {"none": ({}, 1), f"after {AFTER} steps": ({"delayed_update": {"after_steps": AFTER}}, 1), "none, another seed": ({}, 2)}
+
+
+def trained(work, number, delay, seed, steps, rate):
+    config = {"model": {"layers": 4, "hidden": 128, "heads": 4, "context": 64, "vocab": 256},
+              "data": {"train": [str(work / "train.txt")], "validation": [str(work / "held.txt")]},
+              "parallel": {"zero_stage": 2, "workers": 2}, "precision": "bf16", "batch": {"global_sequences": 12},
+              "optimizer": {"learning_rate": rate}, "steps": steps, "seed": seed,
+              "offload": {"optimizer": "cpu", **delay}, "evaluate": {"every_steps": steps, "batches": 100},
+              "checkpoint": {"dir": str(work / f"run-{number}"), "every_steps": 0}, "device": "cpu"}
+    path, report = work / f"{number}.json", work / f"{number}.jsonl"
+    path.write_text(json.dumps(config))
+    done = subprocess.run([BINARY, "train", str(path), "--report", str(report)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"train ended with {done.returncode}: {done.stderr[-2000:]}")
+    events = [json.loads(line) for line in report.read_text().splitlines()]
+    return ([event["loss"] for event in events if event["event"] == "step"],
+            next(event["loss"] for event in events if event["event"] == "evaluate"))
+
+
+def smoothed(losses):
+    return [statistics.fmean(losses[max(0, at - SMOOTHED + 1):at + 1]) for at in range(0, len(losses), 5)]
+
+
+def plot(curves):
+    """Loss over steps as SVG, with labels of its own: no viewer needs anything else."""
+    width, height, left, bottom, top = 760, 360, 50, 40, 20
+    steps = max(len(losses) for losses in curves.values())
+    low, high = min(map(min, map(smoothed, curves.values()))) * 0.97, 4.0
+    across = lambda step: left + (width - left - 20) * step / steps
+    down = lambda loss: top + (height - top - bottom) * (1 - (min(loss, high) - low) / (high - low))
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+             f'<rect width="{width}" height="{height}" fill="white"/>']
+    for tick in range(0, steps + 1, steps // 4):
+        lines.append(f'<text x="{across(tick):.0f}" y="{height - bottom + 18}" text-anchor="middle">{tick}</text>')
+    for tenths in range(int(low * 10) // 5 * 5 + 5, int(high * 10) + 1, 5):
+        y = down(tenths / 10)
+        lines.append(f'<path d="M{left} {y:.1f}H{width - 20}" stroke="#ddd"/><text x="{left - 6}" y="{y + 4:.0f}" text-anchor="end">{tenths / 10}</text>')
+    lines.append(f'<text x="{width / 2}" y="{height - 6}" text-anchor="middle">step</text>')
+    lines.append(f'<text x="14" y="{height / 2}" text-anchor="middle" transform="rotate(-90 14 {height / 2})">training loss, nats per byte, mean of {SMOOTHED}</text>')
+    for place, ((name, losses), colour) in enumerate(zip(curves.items(), ("#1f4e9c", "#c8501e", "#999999"))):
+        points = " ".join(f"{across(5 * at):.1f},{down(loss):.1f}" for at, loss in enumerate(smoothed(losses)))
+        lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.4"/>')
+        lines.append(f'<text x="{width - 30}" y="{top + 16 + 16 * place}" text-anchor="end" fill="{colour}">delay: {name}</text>')
+    return "\n".join(lines) + "\n</svg>\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", type=pathlib.Path)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--learning-rate", type=float, default=3e-4)
+    parser.add_argument("--svg", type=pathlib.Path)
+    options = parser.parse_args()
+    data = options.text.read_bytes()
+    curves = {}
+    print("| delay | training loss, last 100 steps | of the first's | loss on held-back text | of the first's |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        cut = len(data) * 95 // 100
+        (work / "train.txt").write_bytes(data[:cut])
+        (work / "held.txt").write_bytes(data[cut:])
+        first = None
+        for number, (name, (delay, seed)) in enumerate(KINDS.items()):
+            losses, held = trained(work, number, delay, seed, options.steps, options.learning_rate)
+            curves[name] = losses
+            end = statistics.fmean(losses[-LAST:])
+            first = first or (end, held)
+            print(f"| {name} | {end:.4f} | {100 * (end / first[0] - 1):+.2f}% | {held:.4f} | {100 * (held / first[1] - 1):+.2f}% |", flush=True)
+    if options.svg:
+        options.svg.write_text(plot(curves))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+// The steps of a real fleet on this machine, timed: a run that is followed for some steps and ended without a save.
+#ifndef ZEROFLEET_CLI_LAUNCHER_TIMED_STEPS_H_
+#define ZEROFLEET_CLI_LAUNCHER_TIMED_STEPS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/launcher/stop_signals.h"
+#include "zerofleet/v1/config.pb.h"
+#include "zerofleet/v1/events.pb.h"
+
+namespace zerofleet::cli {
+
+// The first `warm_up` steps are left out; then steps are timed until there are `steps` of them that took `seconds` in
+// all.
+struct StepsToTime {
+  int64_t warm_up = 1, steps = 5;
+  double seconds = 0;
+};
+
+struct TimedSteps {
+  v1::StartEvent start;
+  std::vector<v1::StepEvent> steps;  // the fastest first
+  const v1::StepEvent& median() const { return steps[steps.size() / 2]; }
+};
+
+// Trains `config`, whose steps must be enough, in its checkpoint.dir. `while_training`, if any, is called before the
+// fleet is ended, with the coordinator's metrics port; without it there are no metrics. Cancelled by a signal.
+absl::StatusOr<TimedSteps> TimeSteps(const v1::Config& config, const StepsToTime& wanted, StopSignals& signals,
+                                     const std::function<absl::Status(int metrics_port)>& while_training = {});
+
+// Random tokens below `vocab` in the format tokens_u32, from a fixed seed.
+std::string RandomTokens(int64_t count, int64_t vocab);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_LAUNCHER_TIMED_STEPS_H_

@@ -1,0 +1,20 @@
+// offload.fraction: auto, as a number: the largest part of the optimizer's states that stays on the device.
+#ifndef ZEROFLEET_CLI_PLANNER_FRACTION_H_
+#define ZEROFLEET_CLI_PLANNER_FRACTION_H_
+
+#include "absl/status/statusor.h"
+#include "worker/device/device.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::cli {
+
+// `config`, with the smallest offload.fraction, to 2^-20, at which rank 0's plan is within memory.device_limit where it
+// is auto; 1 if none is, which a run refuses. `device` has as many threads as a worker's, since scratch memory grows
+// with them. The bits of a run do not depend on the number.
+absl::StatusOr<v1::Config> WithPlannedFraction(const v1::Config& config, device::Device& device);
+// The same for workers with so many threads each on the CPU.
+absl::StatusOr<v1::Config> WithPlannedFraction(const v1::Config& config, int threads);
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_PLANNER_FRACTION_H_

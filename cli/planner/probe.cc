@@ -1,0 +1,99 @@
+// See probe.h.
+#include "cli/planner/probe.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/launcher/temporary_directory.h"
+#include "cli/launcher/timed_steps.h"
+#include "cli/planner/traffic.h"
+#include "worker/model/checkpointing.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr int64_t kMostFurtherSegments = 8;
+// The first of several micro-batches is not like the others, and a single one is like neither: gradients rest in
+// another type.
+constexpr int64_t kFewMicroBatches = 2, kMoreMicroBatches = 4;
+
+// A line through the values at `low` and `high`, at `wanted`: what each counts for. One point where they are the same.
+std::vector<std::pair<int64_t, double>> LinearWeights(int64_t low, int64_t high, int64_t wanted) {
+  if (low == high) return {{low, 1.0}};
+  const auto span = static_cast<double>(high - low);
+  if (high == wanted) return {{high, 1.0}};
+  return {{low, static_cast<double>(high - wanted) / span}, {high, static_cast<double>(wanted - low) / span}};
+}
+
+// Whole segments of blocks are added to the first, whose blocks are as many as those of the model's incomplete one.
+std::vector<std::pair<int64_t, double>> LayerWeights(const v1::Config& config) {
+  const int64_t layers = config.model().layers();
+  const absl::StatusOr<model::Checkpointing> kind = model::CheckpointingOf(config.activation(), config.buffers());
+  const int64_t segment = kind.ok() && kind->keeps_inputs() ? std::min(kind->segment, layers) : 1;
+  const int64_t least = (layers - 1) % segment + 1, further = (layers - least) / segment;
+  return LinearWeights(least, least + segment * std::min(CeilDivide(further, int64_t{2}), kMostFurtherSegments),
+                       layers);
+}
+
+std::vector<std::pair<int64_t, double>> MicroBatchWeights(const v1::Config& config) {
+  const int64_t all = MicroBatchesOf(config);
+  return LinearWeights(std::min(all, kFewMicroBatches), std::min(all, kMoreMicroBatches), all);
+}
+
+// The run of a point: only its steps, on data of its own.
+v1::Config ConfigOf(const v1::Config& config, const ProbePoint& point, const std::string& data,
+                    const std::string& checkpoints) {
+  constexpr int64_t kManySteps = 1'000'000;
+  v1::Config run = WithMicroBatches(config, point.micro_batches);
+  run.mutable_model()->set_layers(point.layers);
+  run.set_steps(kManySteps);
+  run.mutable_data()->clear_train();
+  run.mutable_data()->clear_validation();
+  run.mutable_data()->add_train(data);
+  run.mutable_data()->set_format("tokens_u32");
+  run.mutable_evaluate()->set_every_steps(0);
+  run.mutable_checkpoint()->set_every_steps(0);
+  run.mutable_checkpoint()->set_dir(checkpoints);
+  return run;
+}
+
+}  // namespace
+
+std::vector<ProbePoint> ProbePoints(const v1::Config& config) {
+  std::vector<ProbePoint> points;
+  for (const auto& [layers, layers_weight] : LayerWeights(config)) {
+    for (const auto& [micro_batches, micro_batches_weight] : MicroBatchWeights(config)) {
+      points.push_back({layers, micro_batches, layers_weight * micro_batches_weight});
+    }
+  }
+  return points;
+}
+
+absl::StatusOr<Probe> ProbeStep(const v1::Config& config, StopSignals& signals) {
+  constexpr StepsToTime kSteps = {.warm_up = 2, .steps = 5, .seconds = 1};
+  constexpr int kRounds = 2;  // other work on the machine only ever makes a run slower
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
+  const std::string data = JoinPath(directory->path(), "data");
+  const int64_t tokens = (config.model().context() + 1) * config.batch().global_sequences() * 2;
+  ZF_RETURN_IF_ERROR(WriteFileAtomically(data, RandomTokens(tokens, config.model().vocab())));
+  Probe probe{.points = ProbePoints(config)};
+  for (int round = 0; round < kRounds; ++round) {
+    for (ProbePoint& point : probe.points) {
+      const std::string name = absl::StrCat("run-", point.layers, "-", point.micro_batches, "-", round);
+      const v1::Config run = ConfigOf(config, point, data, JoinPath(directory->path(), name));
+      ZF_ASSIGN_OR_RETURN(const TimedSteps timed, TimeSteps(run, kSteps, signals));
+      const double seconds = timed.median().seconds();
+      point.seconds = round == 0 ? seconds : std::min(point.seconds, seconds);
+    }
+  }
+  for (const ProbePoint& point : probe.points) probe.seconds += point.weight * point.seconds;
+  return probe;
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,67 @@
+// Which runs tell a step's time, and what each counts for. An integration test makes such runs.
+#include "cli/planner/probe.h"
+
+#include "cli/config/config.h"
+#include "cli/planner/traffic.h"
+#include "gtest/gtest.h"
+#include "worker/model/checkpointing.h"
+
+namespace zerofleet::cli {
+namespace {
+
+v1::Config Of(int64_t layers, int64_t micro_batches) {
+  v1::Config config = WithMicroBatches(DefaultConfig("gpt2-tiny").value(), micro_batches);
+  config.mutable_model()->set_layers(layers);
+  return config;
+}
+
+// A step whose time is bilinear, as equations (1) of docs/planning.md have it.
+double Seconds(int64_t layers, int64_t micro_batches) {
+  const auto l = static_cast<double>(layers), m = static_cast<double>(micro_batches);
+  return 3 + 5 * l + m * (7 + 11 * l);
+}
+
+double Predicted(const v1::Config& config) {
+  double sum = 0;
+  for (const ProbePoint& point : ProbePoints(config)) sum += point.weight * Seconds(point.layers, point.micro_batches);
+  return sum;
+}
+
+TEST(Probe, AStepThatIsLinearInLayersAndMicroBatchesIsPredictedExactly) {
+  for (const int64_t layers : {1, 2, 3, 4, 7, 12, 48, 96}) {
+    for (const int64_t micro_batches : {1, 2, 3, 4, 8, 64}) {
+      EXPECT_NEAR(Predicted(Of(layers, micro_batches)) / Seconds(layers, micro_batches), 1, 1e-12)
+          << layers << " layers, " << micro_batches << " micro-batches";
+    }
+  }
+}
+
+TEST(Probe, RunsAreSmallerThanTheModel) {
+  for (const ProbePoint& point : ProbePoints(Of(48, 64))) {
+    EXPECT_LE(point.layers, 9);
+    EXPECT_LE(point.micro_batches, 4);
+  }
+  for (const ProbePoint& point : ProbePoints(Of(12, 1))) {
+    EXPECT_LE(point.layers, 7);
+    EXPECT_EQ(point.micro_batches, 1) << "a single micro-batch keeps gradients in another type than several";
+  }
+}
+
+TEST(Probe, WhatIsSmallIsTimedAsItIs) {
+  const std::vector<ProbePoint> points = ProbePoints(Of(1, 2));
+  ASSERT_EQ(points.size(), 1u);
+  EXPECT_EQ(points[0].layers, 1);
+  EXPECT_EQ(points[0].micro_batches, 2);
+  EXPECT_EQ(points[0].weight, 1);
+}
+
+// What a segment's backward computes again depends on its number of blocks, and the last computes nothing again.
+TEST(Probe, SegmentsStayWhole) {
+  v1::Config config = Of(14, 1);
+  config.mutable_activation()->set_checkpointing(model::EveryText(4));
+  for (const ProbePoint& point : ProbePoints(config)) EXPECT_EQ(point.layers % 4, 14 % 4) << point.layers;
+  EXPECT_NEAR(Predicted(config) / Seconds(14, 1), 1, 1e-12);
+}
+
+}  // namespace
+}  // namespace zerofleet::cli
