@@ -58,7 +58,7 @@ absl::StatusOr<int64_t> ReservedBytes(const TrainingShape& shape) {
   const memory::MemoryPlan plan = zero::PlanMemory(*model, layout, shape.sequences * time);
   const memory::Category counted[] = {memory::Category::kActivations, memory::Category::kGathered,
                                       memory::Category::kGradients, memory::Category::kBuffers};
-  int64_t bytes = 0;
+  int64_t bytes = -plan.SharedBytes(memory::Space::kDevice);
   for (const memory::Category category : counted) bytes += plan.Bytes(memory::Space::kDevice, category);
   return bytes;
 }

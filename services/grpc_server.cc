@@ -44,7 +44,7 @@ void GrpcServer::Shutdown(double deadline_seconds) {
   server_->Wait();
 }
 
-TlsObserver ObserverOf(std::shared_ptr<Refusals> refusals) {
+TlsObserver ObserverOf(const std::shared_ptr<Refusals>& refusals) {
   return {.refused = [refusals](const std::string& reason) { refusals->AddHandshake(reason); },
           .warn = [refusals](const std::string& line) { refusals->Warn(line); }};
 }

@@ -51,7 +51,7 @@ class GrpcServer {
 };
 
 // What a server's TLS tells, as refusals and warnings.
-TlsObserver ObserverOf(std::shared_ptr<Refusals> refusals);
+TlsObserver ObserverOf(const std::shared_ptr<Refusals>& refusals);
 
 // Starts serving. InvalidArgument for a malformed address or a TLS file, FailedPrecondition naming the address if
 // it cannot be listened on; a port that another process listens on is never shared.

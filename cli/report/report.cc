@@ -40,6 +40,7 @@ Json RankJson(const v1::RankReport& rank) {
   return {
       {"rank", rank.rank()},
       {"memory", {{"device", SpaceMemory(rank.device_memory())}, {"host", SpaceMemory(rank.host_memory())}}},
+      {"reserved_bytes", {{"device", rank.device_reserved_bytes()}, {"host", rank.host_reserved_bytes()}}},
       {"fragmentation_ratio",
        {{"device", rank.device_fragmentation_ratio()}, {"host", rank.host_fragmentation_ratio()}}},
       {"rss_peak_bytes", rank.rss_peak_bytes()},

@@ -78,6 +78,7 @@ TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
   v1::RankReport& rank = *end.add_ranks();
   (*rank.mutable_device_memory())["optimizer"].set_current(12);
   (*rank.mutable_device_memory())["optimizer"].set_peak(13);
+  rank.set_device_reserved_bytes(20);
   rank.set_device_fragmentation_ratio(0.5);
   rank.set_rss_peak_bytes(99);
   v1::CollectiveReport& collective = *rank.add_collectives();
@@ -99,7 +100,7 @@ TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
           R"(,"gathered":)" + none + R"(,"buffers":)" + none + R"(},"host":{"parameters":)" + none +
           R"(,"gradients":)" + none + R"(,"optimizer":)" + none + R"(,"activations":)" + none + R"(,"gathered":)" +
           none + R"(,"buffers":)" + none +
-          R"(}},"fragmentation_ratio":{"device":0.5,"host":0.0},"rss_peak_bytes":99,)" +
+          R"(}},"reserved_bytes":{"device":20,"host":0},"fragmentation_ratio":{"device":0.5,"host":0.0},"rss_peak_bytes":99,)" +
           R"("collectives":[{"operation":"all_gather","group":"data","backend":"ucx","calls":2,"bytes":64,)" +
           R"("seconds":0.25}],"link":{"to_host":{"copies":3,"bytes":96}}}]})");
 }

@@ -2,7 +2,6 @@
 #include "cli/report/run_record.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -28,7 +27,7 @@ std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal, const 
   std::vector<std::string> header = {"rank"};
   for (int i = 0; i < memory::kCategories; ++i)
     header.push_back(memory::CategoryName(static_cast<memory::Category>(i)));
-  header.insert(header.end(), {"sum", "process peak"});
+  header.insert(header.end(), {"reserved", "process peak"});
   TextTable table(header);
   if (planned != nullptr) {
     std::vector<std::string> row = {"plan"};
@@ -40,13 +39,12 @@ std::string MemoryText(const v1::EndEvent& end, const Terminal& terminal, const 
   for (int r = 0; r < std::min(end.ranks_size(), kMostRanks); ++r) {
     const v1::RankReport& rank = end.ranks(r);
     std::vector<std::string> row = {absl::StrCat(rank.rank())};
-    int64_t sum = 0;
     for (int i = 0; i < memory::kCategories; ++i) {
       const int64_t bytes = Peak(rank, memory::CategoryName(static_cast<memory::Category>(i)));
-      sum += bytes;
       row.push_back(HumanBytes(bytes));
     }
-    row.insert(row.end(), {HumanBytes(sum), HumanBytes(rank.rss_peak_bytes())});
+    row.insert(row.end(), {HumanBytes(rank.device_reserved_bytes() + rank.host_reserved_bytes()),
+                           HumanBytes(rank.rss_peak_bytes())});
     table.Add(row);
   }
   const int more = end.ranks_size() - kMostRanks;

@@ -43,7 +43,7 @@ struct RunRecord {
 // What a rank was planned to take, by category, in its arenas, and as a process (0: not known).
 struct PlannedMemory {
   std::array<int64_t, memory::kCategories> bytes = {};
-  int64_t process_bytes = 0;
+  int64_t reserved_bytes = 0, process_bytes = 0;
 };
 
 // Loss, speed, memory per rank, beside the plan's if there is one, collectives: aligned text, for a run that has ended.

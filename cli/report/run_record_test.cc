@@ -34,6 +34,8 @@ TEST(RunRecord, SumsUpARun) {
   v1::RankReport& rank = *end.add_ranks();
   (*rank.mutable_device_memory())["parameters"].set_peak(1024);
   (*rank.mutable_host_memory())["buffers"].set_peak(2048);
+  rank.set_device_reserved_bytes(1024);
+  rank.set_host_reserved_bytes(1536);
   rank.set_rss_peak_bytes(1 << 20);
   v1::CollectiveReport& collective = *rank.add_collectives();
   collective.set_operation("all_gather");

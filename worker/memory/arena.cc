@@ -1,4 +1,4 @@
-// Rows of one reservation, one after another; see arena.h.
+// Rows of one reservation, each at its place; see arena.h.
 #include "worker/memory/arena.h"
 
 #include <algorithm>
@@ -13,10 +13,26 @@
 namespace zerofleet::memory {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
 // The place a row of `bytes` takes; never empty, so that every row has its own address.
-int64_t PlaceBytes(int64_t bytes) { return std::max(RoundUp(bytes, kAlignment), kAlignment); }
+int64_t PlaceBytes(int64_t bytes) { return std::max(RoundUp(bytes, kPlaceAlignment), kPlaceAlignment); }
+
+// What is placed of a row: its pieces, the last of them up to the end of its place.
+std::vector<Piece> PlacedPieces(const MemoryRow& row) {
+  if (row.bytes == 0 || row.pieces.empty()) return {{PlaceBytes(row.bytes)}};
+  ZF_CHECK(PieceBytes(row.pieces) == row.bytes);
+  std::vector<Piece> pieces = row.pieces;
+  pieces.back().bytes += PlaceBytes(row.bytes) - row.bytes;
+  return pieces;
+}
+
+// Of a space's rows, late ones excepted, in the plan's order.
+std::vector<std::vector<Piece>> PlacedRows(const MemoryPlan& plan, Space space) {
+  std::vector<std::vector<Piece>> rows;
+  for (const MemoryRow& row : plan.rows) {
+    if (row.space == space && !row.late) rows.push_back(PlacedPieces(row));
+  }
+  return rows;
+}
 
 absl::StatusOr<std::unique_ptr<device::Reservation>> ReserveIn(Space space, device::Device& device, int64_t bytes) {
   return space == Space::kDevice ? device.Reserve(bytes) : device.ReserveHost(bytes);
@@ -35,7 +51,14 @@ const char* CategoryName(Category category) {
 int64_t MemoryPlan::Bytes(Space space) const {
   int64_t bytes = 0;
   for (const MemoryRow& row : rows) bytes += row.space == space ? row.bytes : 0;
-  return bytes;
+  return bytes - SharedBytes(space);
+}
+
+int64_t MemoryPlan::SharedBytes(Space space) const {
+  const std::vector<std::vector<Piece>> placed = PlacedRows(*this, space);
+  int64_t bytes = 0;
+  for (const std::vector<Piece>& row : placed) bytes += PieceBytes(row);
+  return bytes - Place(placed).extent;
 }
 
 int64_t MemoryPlan::Bytes(Space space, Category category) const {
@@ -50,20 +73,20 @@ double ArenaFigures::FragmentationRatio() const {
 }
 
 absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(const MemoryPlan& plan, Space space, device::Device& device) {
-  int64_t total = 0;
+  const Placement placement = Place(PlacedRows(plan, space));
+  const int64_t total = placement.extent;
   const MemoryRow* largest = nullptr;
-  std::map<std::string, MemoryRow> rows;
-  for (const MemoryRow& row : plan.rows) {
+  std::map<std::string, PlacedRow> rows;
+  for (auto offset = placement.offsets.begin(); const MemoryRow& row : plan.rows) {
     if (row.space != space) continue;
     ZF_CHECK(row.bytes >= 0);
-    bool unique = rows.emplace(row.name, row).second;
+    bool unique = rows.emplace(row.name, PlacedRow{row, row.late ? 0 : *offset++}).second;
     ZF_CHECK(unique);
     if (row.late) continue;
-    total += PlaceBytes(row.bytes);
     if (largest == nullptr || row.bytes > largest->bytes) largest = &row;
   }
   absl::StatusOr<std::unique_ptr<device::Reservation>> reservation =
-      ReserveIn(space, device, std::max(total, kAlignment));
+      ReserveIn(space, device, std::max(total, kPlaceAlignment));
   if (!reservation.ok()) {
     return Annotate(reservation.status(), absl::StrCat(SpaceName(space), " memory plan of ", HumanBytes(total),
                                                        " (largest: ", largest == nullptr ? "nothing" : largest->name,
@@ -73,14 +96,14 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(const MemoryPlan& plan, Spa
 }
 
 Arena::Arena(Space space, device::Device& device, std::unique_ptr<device::Reservation> reservation,
-             std::map<std::string, MemoryRow> rows)
+             std::map<std::string, PlacedRow> rows)
     : space_(space), device_(device), reservation_(std::move(reservation)), left_(std::move(rows)) {}
 
-MemoryRow Arena::Claim(const std::string& name, bool late) {
+Arena::PlacedRow Arena::Claim(const std::string& name, bool late) {
   const auto found = left_.find(name);
   ZF_CHECK(found != left_.end());
-  ZF_CHECK(found->second.late == late);
-  MemoryRow row = std::move(found->second);
+  ZF_CHECK(found->second.row.late == late);
+  PlacedRow row = std::move(found->second);
   left_.erase(found);
   return row;
 }
@@ -93,24 +116,24 @@ void Arena::Count(const MemoryRow& row) {
 
 std::byte* Arena::Take(const std::string& name) {
   absl::MutexLock lock(&mutex_);
-  const MemoryRow row = Claim(name, /*late=*/false);
-  std::byte* place = reservation_->data() + used_;
-  used_ += PlaceBytes(row.bytes);
-  ZF_CHECK(used_ <= reservation_->bytes());
+  const auto [row, offset] = Claim(name, /*late=*/false);
+  ZF_CHECK(offset + PlaceBytes(row.bytes) <= reservation_->bytes());
+  taken_.push_back(PlacedPieces(row));
+  taken_at_.push_back(offset);
   Count(row);
-  return place;
+  return reservation_->data() + offset;
 }
 
 absl::StatusOr<std::shared_ptr<device::Reservation>> Arena::TakeLate(const std::string& name) {
   MemoryRow row;
   {
     absl::MutexLock lock(&mutex_);
-    row = Claim(name, /*late=*/true);
+    row = Claim(name, /*late=*/true).row;
   }
   absl::StatusOr<std::unique_ptr<device::Reservation>> reservation = ReserveIn(space_, device_, PlaceBytes(row.bytes));
   absl::MutexLock lock(&mutex_);
   if (!reservation.ok()) {
-    left_.emplace(name, std::move(row));
+    left_.emplace(name, PlacedRow{std::move(row), 0});
     return Annotate(reservation.status(), absl::StrCat(SpaceName(space_), " memory for the ", name));
   }
   Count(row);
@@ -120,7 +143,7 @@ absl::StatusOr<std::shared_ptr<device::Reservation>> Arena::TakeLate(const std::
 
 void Arena::KeepLate(const std::string& name, std::shared_ptr<device::Reservation> kept) {
   absl::MutexLock lock(&mutex_);
-  const MemoryRow row = Claim(name, /*late=*/true);
+  const MemoryRow row = Claim(name, /*late=*/true).row;
   ZF_CHECK(kept->bytes() >= row.bytes);
   Count(row);
   late_.push_back(std::move(kept));
@@ -130,8 +153,9 @@ ArenaFigures Arena::figures() const {
   absl::MutexLock lock(&mutex_);
   ArenaFigures figures;
   figures.reserved = reservation_->bytes();
-  figures.allocated = used_;
-  figures.largest_free_block = figures.reserved - used_;
+  const Use use = MostInUse(taken_, taken_at_, figures.reserved);
+  figures.allocated = use.bytes;
+  figures.largest_free_block = use.largest_gap;
   for (const std::shared_ptr<device::Reservation>& late : late_) {
     figures.reserved += late->bytes();
     figures.allocated += late->bytes();

@@ -1,7 +1,8 @@
 // Memory that is planned, reserved once, and then only handed out.
 //
-// A MemoryPlan is rows: every buffer of a run, by name, with its space, category and size. An Arena reserves the sum of
-// a space's rows in one piece and hands each row out by name, one after another; what is measured is what was planned,
+// A MemoryPlan is rows: every buffer of a run, by name, with its space, category and size, and when a step uses it. An
+// Arena reserves room for a space's rows in one piece and hands each row out by name, at a place known from the plan
+// (placement.h): rows that no phase of a step uses together may share memory. What is measured is what was planned,
 // because there is nowhere else to get memory from. A late row is planned as well, but reserved by itself when it is
 // taken. Rows live as long as the arena, which is a view; the memory of a late row may be kept for the next one's.
 #ifndef ZEROFLEET_WORKER_MEMORY_ARENA_H_
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/device/device.h"
+#include "worker/memory/placement.h"
 
 namespace zerofleet::memory {
 
@@ -35,12 +37,17 @@ struct MemoryRow {
   std::string name;
   int64_t bytes;
   bool late = false;  // a run may do without it, so it is reserved only when it is taken (Arena::TakeLate)
+  // When a step uses which part of it; they add up to its bytes. Empty: all of it, always.
+  std::vector<Piece> pieces = {};
 };
 
 struct MemoryPlan {
   std::vector<MemoryRow> rows;
 
+  // What is reserved for them all. It is less than the sum of the rows by what they share.
   int64_t Bytes(Space space) const;
+  int64_t SharedBytes(Space space) const;
+  // The sum of a category's rows.
   int64_t Bytes(Space space, Category category) const;
 };
 
@@ -48,12 +55,13 @@ struct CategoryUse {
   int64_t current = 0, peak = 0;  // bytes as requested
 };
 
+// `allocated` is what the rows handed out use in the phase of a step that uses most, each rounded up; what is free is
+// free in that phase.
 struct ArenaFigures {
   int64_t reserved = 0, allocated = 0, largest_free_block = 0;
   std::array<CategoryUse, kCategories> categories;
 
-  // 1 - largest free block / total free; 0 when nothing is free. An arena's free memory is one block, the rows that are
-  // not handed out yet, so this is 0: planned memory does not fragment. It measures allocators that take memory back.
+  // 1 - largest free block / total free; 0 when nothing is free.
   double FragmentationRatio() const;
 };
 
@@ -63,7 +71,8 @@ class Arena {
   // rows, if they do not fit. `device` outlives the arena.
   static absl::StatusOr<std::unique_ptr<Arena>> Create(const MemoryPlan& plan, Space space, device::Device& device);
 
-  // The row's memory, zeroed, aligned to 64 bytes. Each row is taken once. Thread-safe.
+  // The row's memory, aligned to 64 bytes; zeroed, until a row that shares it is used. Each row is taken once.
+  // Thread-safe.
   std::byte* Take(const std::string& name);
   // The same of a late row, which is reserved now: seconds for tens of GB of pinned memory, during which other calls
   // don't wait. ResourceExhausted, with its name, if it does not fit; it may then be tried again. Who shares the memory
@@ -80,18 +89,24 @@ class Arena {
   ArenaFigures figures() const;
 
  private:
-  Arena(Space space, device::Device& device, std::unique_ptr<device::Reservation> reservation,
-        std::map<std::string, MemoryRow> rows);
+  struct PlacedRow {
+    MemoryRow row;
+    int64_t offset;  // in the reservation; of a late row meaningless
+  };
 
-  MemoryRow Claim(const std::string& name, bool late) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Arena(Space space, device::Device& device, std::unique_ptr<device::Reservation> reservation,
+        std::map<std::string, PlacedRow> rows);
+
+  PlacedRow Claim(const std::string& name, bool late) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Count(const MemoryRow& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Space space_;
   device::Device& device_;
   const std::unique_ptr<device::Reservation> reservation_;
   mutable absl::Mutex mutex_;
-  std::map<std::string, MemoryRow> left_ ABSL_GUARDED_BY(mutex_);  // rows not taken yet, by name
-  int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;                       // bytes from the reservation's begin
+  std::map<std::string, PlacedRow> left_ ABSL_GUARDED_BY(mutex_);  // rows not taken yet, by name
+  std::vector<std::vector<Piece>> taken_ ABSL_GUARDED_BY(mutex_);  // the others' pieces
+  std::vector<int64_t> taken_at_ ABSL_GUARDED_BY(mutex_);          // and where each begins
   std::vector<std::shared_ptr<device::Reservation>> late_ ABSL_GUARDED_BY(mutex_);
   std::array<CategoryUse, kCategories> categories_ ABSL_GUARDED_BY(mutex_);
 };

@@ -34,16 +34,16 @@ TEST_F(ArenaTest, HandsOutPlannedRowsApartFromEachOther) {
   EXPECT_EQ(figures.FragmentationRatio(), 0);
 }
 
-TEST_F(ArenaTest, WhatIsNotTakenYetIsOneFreeBlock) {
+TEST_F(ArenaTest, WhatIsNotTakenYetIsFree) {
   auto arena = Make({{Space::kDevice, Category::kBuffers, "a", 64},
                      {Space::kDevice, Category::kBuffers, "b", 100},
                      {Space::kDevice, Category::kBuffers, "c", 64}});
   arena->Take("b");
   const ArenaFigures figures = arena->figures();
   EXPECT_EQ(figures.reserved, 256);
-  EXPECT_EQ(figures.allocated, 128);  // rounded up to 64 bytes
-  EXPECT_EQ(figures.largest_free_block, 128);
-  EXPECT_EQ(figures.FragmentationRatio(), 0);
+  EXPECT_EQ(figures.allocated, 128);          // rounded up to 64 bytes
+  EXPECT_EQ(figures.largest_free_block, 64);  // on either side of it
+  EXPECT_EQ(figures.FragmentationRatio(), 0.5);
   EXPECT_EQ(figures.categories[static_cast<int>(Category::kBuffers)].current, 100);
 }
 
@@ -105,6 +105,44 @@ TEST(ArenaLateRows, AreKeptFromOneArenaToTheNext) {
   EXPECT_EQ(second->figures().reserved, 64 + 1024);
   EXPECT_EQ(second->figures().categories[static_cast<int>(Category::kBuffers)].current, 1000);
   EXPECT_DEATH(second->TakeLate("later").IgnoreError(), "check failed");
+}
+
+// ZeRO §6.3: gradients where the backward leaves activations, of a model of two layers.
+TEST_F(ArenaTest, RowsThatNoPhaseUsesTogetherShareMemory) {
+  const MemoryPlan plan{
+      {{Space::kDevice, Category::kOptimizer, "states", 100},
+       {Space::kDevice, Category::kActivations, "activations", 500, false, {{256, 0, 2}, {244, 0, 1}}},
+       {Space::kDevice, Category::kGradients, "gradients", 384, false, {{192, 2}, {192, 1}}}}};
+  // In phase 1 all activations and one gradient, beside the states; each is rounded up to 64 bytes.
+  EXPECT_EQ(plan.SharedBytes(Space::kDevice), 192);
+  EXPECT_EQ(plan.Bytes(Space::kDevice), 100 + 500 + 384 - 192);
+  EXPECT_EQ(plan.Bytes(Space::kDevice, Category::kGradients), 384);
+  const auto arena = *Arena::Create(plan, Space::kDevice, *device_);
+  std::byte *const states = arena->Take("states"), *const activations = arena->Take("activations"),
+                   *const gradients = arena->Take("gradients");
+  EXPECT_EQ(activations - states, 128);
+  EXPECT_EQ(gradients - activations, 512 - 192);
+  const ArenaFigures figures = arena->figures();
+  EXPECT_EQ(figures.reserved, 128 + 512 + 192);
+  EXPECT_EQ(figures.allocated, figures.reserved);
+  EXPECT_EQ(figures.categories[static_cast<int>(Category::kGradients)].peak, 384);
+}
+
+// What rows leave free in the phase that uses most, where their order keeps others out.
+TEST_F(ArenaTest, MemoryThatIsNeverInUseIsFree) {
+  auto arena = Make({{Space::kDevice, Category::kBuffers, "a", 384, false, {{64, 1, 1}, {256, 0, 0}, {64, 1, 1}}},
+                     {Space::kDevice, Category::kBuffers, "b", 128, false, {{128, 0, 1}}}});
+  arena->Take("a");
+  arena->Take("b");
+  const ArenaFigures figures = arena->figures();
+  EXPECT_EQ(figures.reserved, 512);
+  EXPECT_EQ(figures.allocated, 384);  // in phase 0
+  EXPECT_EQ(figures.largest_free_block, 64);
+  EXPECT_EQ(figures.FragmentationRatio(), 0.5);
+}
+
+TEST_F(ArenaTest, PiecesAreAllOfARow) {
+  EXPECT_DEATH(Make({{Space::kDevice, Category::kBuffers, "a", 192, false, {{64, 1, 1}}}}), "check failed");
 }
 
 TEST(ArenaFigures, FragmentationIsTheShareOfFreeMemoryOutsideTheLargestBlock) {

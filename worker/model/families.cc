@@ -98,10 +98,6 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& conf
                                                      device::Device& device, int64_t sequences, int64_t time,
                                                      const Checkpointing& checkpointing, const Sharing& sharing) {
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
-  if (checkpointing.band_bytes > 0 && device.ops().bands() == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat("buffers.bucket_bytes: is not supported on device ",
-                                                      device.kind(), "; must be 0, got ", checkpointing.band_bytes));
-  }
   if (sharing.sequence) ZF_RETURN_IF_ERROR(Annotate(CheckSequences(time, sharing.parts), "parallel.sequence"));
   std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time, checkpointing, sharing);
   device::DryDevice dry;

@@ -32,6 +32,7 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/device/vocabulary_ops.h"
@@ -52,6 +53,8 @@ class Gpt2 : public Model {
   device::LinkTraffic link() const override { return kept_inputs_.link(); }
   double RecomputedFlopsPerToken() const override;
   int64_t ScratchBytes() const override;
+  std::vector<memory::Piece> ActivationPieces() const override;
+  std::vector<memory::Piece> ScratchPieces() const override;
   int64_t BandBytes() const override;
   absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
                      device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) override;
@@ -82,7 +85,8 @@ class Gpt2 : public Model {
     void* cross_entropy;    // of a whole model, or what follows, of a part
     device::SoftmaxPart* softmax;
     void* logits;
-    // Of the head, kept to the end of a backward in bands.
+    // Of a backward in bands: a linear layer's bias, and what is kept of the head to its end.
+    float* bias_gradient;
     device::Tensor head_input;
     device::LogitsGradient* logits_gradient;
   };

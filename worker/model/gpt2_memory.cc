@@ -1,6 +1,7 @@
 // Where GPT-2's activations and scratch are in the memory it is given; see gpt2.h.
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 #include "base/units.h"
 #include "worker/model/gpt2.h"
@@ -33,8 +34,9 @@ class Carver {
 }  // namespace
 
 // The one description of where things are: carving a null buffer gives the sizes. Activations are, one after another:
-// the segments' inputs (kept_inputs.h); the other inputs of a segment's blocks; what each block of a segment makes;
-// what is not kept for each of them (selective); the last block's output.
+// the last block's output; what is not kept for each block (selective); the segments' inputs (kept_inputs.h); the other
+// inputs of a segment's blocks; what each block of a segment makes. Where segments take the last two in turn, they come
+// before the inputs: the end of this memory is what the backward is through with first.
 class Gpt2::Layout {
  public:
   explicit Layout(const Gpt2& model) : model_(model) {}
@@ -75,6 +77,7 @@ class Gpt2::Layout {
     scratch.norm_gradients = carver.Floats(model_.sequence_ ? 2 * 2 * hidden() : 0);
     CrossEntropy(carver, scratch);
     if (model_.checkpointing_.band_bytes == 0) return scratch;
+    scratch.bias_gradient = carver.Floats(std::max({3 * width(), inner(), hidden()}));
     scratch.head_input = carver.Matrix(tokens() * hidden(), dtype());
     scratch.logits_gradient = static_cast<device::LogitsGradient*>(
         carver.Bytes(tokens() * static_cast<int64_t>(sizeof(device::LogitsGradient))));
@@ -104,17 +107,43 @@ class Gpt2::Layout {
     return Measure([&](Carver& carver) { Shared(carver, unused); });
   }
 
+  int64_t Bytes() const { return InputBytes() + SharedBytes() + SegmentBytes() + model_.kept_inputs_.DeviceBytes(); }
+  int64_t OutputAt() const { return 0; }
+  int64_t SharedAt() const { return InputBytes(); }
+  int64_t KeptAt() const { return SharedAt() + SharedBytes() + (one_segment() ? 0 : SegmentBytes()); }
   int64_t InputAt(int64_t layer) const {
     const int64_t index = layer % segment();
-    if (index == 0) return model_.kept_inputs_.WholeAt(layer / segment());
-    return model_.kept_inputs_.DeviceBytes() + (index - 1) * InputBytes();
+    if (index == 0) return KeptAt() + model_.kept_inputs_.WholeAt(layer / segment());
+    return SegmentAt() + (index - 1) * InputBytes();
   }
-  int64_t BlocksAt() const { return model_.kept_inputs_.DeviceBytes() + (segment() - 1) * InputBytes(); }
-  int64_t BlockAt(int64_t layer) const { return BlocksAt() + layer % segment() * BlockBytes(); }
-  int64_t SharedAt() const { return BlocksAt() + segment() * BlockBytes(); }
-  int64_t OutputAt() const { return SharedAt() + SharedBytes(); }
+  int64_t BlockAt(int64_t layer) const {
+    return SegmentAt() + (segment() - 1) * InputBytes() + layer % segment() * BlockBytes();
+  }
+
+  std::vector<memory::Piece> Pieces() const {
+    // Until the backward of this block, or of the embedding.
+    const auto until = [&](int64_t bytes, int64_t layer) {
+      const int unit = layer < 0 ? model_.embedding_unit() : model_.block_unit(layer);
+      return memory::Piece{bytes, kForwardPhase, BackwardPhase(unit, model_.head_unit() + 1)};
+    };
+    std::vector<memory::Piece> pieces = {until(InputBytes(), -1), until(SharedBytes(), 0)};
+    if (!one_segment()) pieces.push_back(until(SegmentBytes(), 0));
+    for (const KeptInputs::PlaceOnDevice& place : model_.kept_inputs_.Places()) {
+      pieces.push_back(until(place.bytes, std::max<int64_t>(place.segment, 0) * segment()));
+    }
+    if (!one_segment()) return pieces;
+    for (int64_t layer = 1; layer < segment(); ++layer) pieces.push_back(until(InputBytes(), layer));
+    for (int64_t layer = 0; layer < segment(); ++layer) pieces.push_back(until(BlockBytes(), layer));
+    return pieces;
+  }
 
  private:
+  bool one_segment() const { return model_.segments() == 1; }
+  // Of one segment: its blocks' inputs but the first, and what they make.
+  int64_t SegmentBytes() const { return (segment() - 1) * InputBytes() + segment() * BlockBytes(); }
+  int64_t SegmentAt() const {
+    return one_segment() ? KeptAt() + model_.kept_inputs_.DeviceBytes() : SharedAt() + SharedBytes();
+  }
   template <typename Carve>
   static int64_t Measure(const Carve& carve) {
     Carver carver(nullptr);
@@ -139,15 +168,24 @@ class Gpt2::Layout {
   const Gpt2& model_;
 };
 
-int64_t Gpt2::ActivationBytes() const {
-  const Layout layout(*this);
-  return layout.OutputAt() + layout.InputBytes();
-}
+int64_t Gpt2::ActivationBytes() const { return Layout(*this).Bytes(); }
+
+std::vector<memory::Piece> Gpt2::ActivationPieces() const { return Layout(*this).Pieces(); }
 
 int64_t Gpt2::ScratchBytes() const {
   Carver carver(nullptr);
   Layout(*this).Work(carver);
   return carver.used();
+}
+
+// The logits are the last, and in use in the head alone unless bands of the embedding's gradient make them again.
+std::vector<memory::Piece> Gpt2::ScratchPieces() const {
+  if (checkpointing_.band_bytes > 0) return {{ScratchBytes()}};
+  Carver logits(nullptr);
+  Scratch unused;
+  Layout(*this).CrossEntropy(logits, unused);
+  const int head = BackwardPhase(head_unit(), head_unit() + 1);
+  return {{ScratchBytes() - logits.used()}, {logits.used(), head, head}};
 }
 
 // Products alone, as model FLOPs are counted: norms and GELU, all that selective computes again, are left out. A
@@ -187,7 +225,8 @@ device::Tensor Gpt2::FinalInput() const {
 
 KeptInputs::Pass Gpt2::KeptPass(const MicroBatch& batch, device::Stream& stream) const {
   const int64_t elements = StreamTokens(batch.sequences * batch.time) * config_.hidden();
-  return {memory_.activations, memory_.host_activations, elements, group_, stream};
+  return {static_cast<std::byte*>(memory_.activations) + Layout(*this).KeptAt(), memory_.host_activations, elements,
+          group_, stream};
 }
 
 Gpt2::Scratch Gpt2::ScratchMemory() const {

@@ -37,6 +37,17 @@ int64_t KeptInputs::WholeBytes() const { return RoundUp(elements_ * device::DTyp
 
 int64_t KeptInputs::DeviceBytes() const { return wholes_ * WholeBytes() + (offloads_ ? 0 : kept() * PartBytes()); }
 
+std::vector<KeptInputs::PlaceOnDevice> KeptInputs::Places() const {
+  std::vector<PlaceOnDevice> places;
+  if (kept() > 0) {
+    places.push_back({wholes_ * WholeBytes(), kAllSegments});
+  } else {
+    for (int64_t segment = 0; segment < segments_; ++segment) places.push_back({WholeBytes(), segment});
+  }
+  for (int64_t segment = 0; segment < kept() && !offloads_; ++segment) places.push_back({PartBytes(), segment});
+  return places;
+}
+
 device::Tensor KeptInputs::Whole(const Pass& pass, int64_t segment) const {
   return {static_cast<std::byte*>(pass.device) + WholeAt(segment), dtype_};
 }

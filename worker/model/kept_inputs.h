@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/device/device.h"
@@ -34,6 +35,12 @@ class KeptInputs {
 
   // What Memory must have room for, and where in its `device` a segment's whole input is.
   int64_t DeviceBytes() const;
+  // Its parts in that memory, in their order: of one segment, or taken in turn by all.
+  struct PlaceOnDevice {
+    int64_t bytes, segment;
+  };
+  static constexpr int64_t kAllSegments = -1;
+  std::vector<PlaceOnDevice> Places() const;
   int64_t HostBytes() const { return offloads_ ? kept() * PartBytes() : 0; }
   int64_t WholeAt(int64_t segment) const { return segment % wholes_ * WholeBytes(); }
 

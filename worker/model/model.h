@@ -15,6 +15,7 @@
 #include "worker/device/device.h"
 #include "worker/device/link_traffic.h"
 #include "worker/device/ops.h"
+#include "worker/memory/placement.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/parameter_source.h"
 #include "worker/model/spec.h"
@@ -46,6 +47,10 @@ struct Sharing {
   bool sequence = false;
 };
 
+// A training pass in phases, in their order: the forward, then the backward of each of `units`, the last one first.
+inline constexpr int kForwardPhase = 0;
+inline int BackwardPhase(int unit, int units) { return units - unit; }
+
 // The units that one pass asks its ParameterSource for, in order.
 struct UnitUses {
   std::vector<int> training, evaluation;
@@ -65,6 +70,9 @@ class Model {
   virtual int64_t ActivationBytes() const = 0;
   virtual int64_t HostActivationBytes() const = 0;
   virtual int64_t ScratchBytes() const = 0;
+  // What the first and the third of these consist of, and the phases in which a training pass uses it.
+  virtual std::vector<memory::Piece> ActivationPieces() const = 0;
+  virtual std::vector<memory::Piece> ScratchPieces() const = 0;
   virtual int64_t BandBytes() const = 0;
   // What the backward computes again, in FLOPs counted as ModelSpec::FlopsPerToken counts them, and no part of those.
   virtual double RecomputedFlopsPerToken() const = 0;

@@ -39,6 +39,8 @@ class FaultyModel : public model::Model, private model::ParameterSource {
   device::LinkTraffic link() const override { return inner_->link(); }
   double RecomputedFlopsPerToken() const override { return inner_->RecomputedFlopsPerToken(); }
   int64_t ScratchBytes() const override { return inner_->ScratchBytes(); }
+  std::vector<memory::Piece> ActivationPieces() const override { return inner_->ActivationPieces(); }
+  std::vector<memory::Piece> ScratchPieces() const override { return inner_->ScratchPieces(); }
   int64_t BandBytes() const override { return inner_->BandBytes(); }
   void SetTensorGroup(model::TensorGroup* group) override { inner_->SetTensorGroup(group); }
 

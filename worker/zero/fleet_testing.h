@@ -62,6 +62,7 @@ struct FleetSetup {
   Fault fault = {};
   int tensor = 1;  // ranks of a tensor group
   bool sequence = false;
+  bool rows_apart = false;  // no buffer shares memory with another
   // Another device for each rank than CreateDevice's, and another group than threads of one process.
   std::function<std::unique_ptr<device::Device>(int rank)> make_device = nullptr;
   std::function<std::vector<std::unique_ptr<collective::Communicator>>(const char* name,
@@ -117,6 +118,9 @@ class TestRank {
       tensor_->SetObserver([this](const collective::CollectiveRecord& one) { tensor_records_.push_back(one); });
     }
     memory::MemoryPlan plan = PlanMemory(*model_, layout_, sequences() * setup.model.context());
+    for (memory::MemoryRow& row : plan.rows) {
+      if (setup.rows_apart) row.pieces.clear();
+    }
     arena_ = *memory::Arena::Create(plan, memory::Space::kDevice, *device_);
     host_arena_ = *memory::Arena::Create(plan, memory::Space::kHost, *device_);
     if (layout_.states_in_file()) {

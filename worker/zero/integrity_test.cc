@@ -117,7 +117,7 @@ const char* Name(FaultyPart part) {
   return part == FaultyPart::kWeights ? "weights" : part == FaultyPart::kActivations ? "activations" : "gradient";
 }
 
-// The matrices that the first block keeps for the backward pass, where their sizes leave no gaps.
+// The first of the matrices that are kept for the backward pass, where their sizes leave no gaps.
 int64_t ActivationBytes(const FleetSetup& setup) {
   const int64_t tokens = setup.global_sequences / (setup.world_size * setup.micro_batches) * setup.model.context();
   return tokens * (6 * setup.model.hidden() + setup.model.intermediate()) * device::DTypeBytes(setup.dtype);

@@ -25,6 +25,49 @@ namespace {
 
 constexpr int64_t kF32Bytes = 4;
 
+using Pieces = std::vector<memory::Piece>;
+
+// Whether nothing is left of a step's gradients, on their way or at rest, once its update is enqueued: they are not
+// summed over micro-batches, and no copy of them to the host is under way beside the next step.
+bool GradientsEndWithPass(const ZeroLayout& layout) { return !layout.accumulates() && !layout.offloads(); }
+
+// From when the backward first adds to it. The head's may begin the first unit's too, where the two are tied.
+memory::Piece GradientPiece(const ZeroLayout& layout, int unit, int64_t bytes) {
+  const int units = layout.units();
+  return {bytes, model::BackwardPhase(unit == 0 ? units - 1 : unit, units)};
+}
+
+// At rest; in a slot of its own until it is done, a gradient is there only then.
+Pieces RestingGradients(const ZeroLayout& layout) {
+  if (!GradientsEndWithPass(layout)) return {};
+  const bool split = layout.stage().split_gradients;
+  Pieces pieces;
+  for (int u = 0; u < layout.units(); ++u) {
+    const int64_t elements = split ? layout.partition().ShardElements(u) : layout.partition().PaddedElements(u);
+    pieces.push_back(GradientPiece(layout, u, elements * device::DTypeBytes(layout.gradient_dtype())));
+    if (layout.needs_gradient_slots()) pieces.back().first = model::BackwardPhase(u, layout.units());
+  }
+  return pieces;
+}
+
+Pieces GradientSlot(const ZeroLayout& layout, const SlotPlan& slots, int slot, int64_t bytes) {
+  if (!GradientsEndWithPass(layout)) return {};
+  int last = 0;  // the first to use it
+  for (int u = 0; u < layout.units(); ++u) last = slots.slot_of_unit[u] == slot ? u : last;
+  return {GradientPiece(layout, last, bytes)};
+}
+
+// The first unit's ends with the head where no later block has a use of it; in bands its gradient takes it once more.
+// Nothing that begins with a backward is left over from the pass before, if gradients end with one.
+Pieces ParameterSlot(const model::Model& model, const ZeroLayout& layout, const SlotPlan& slots, int slot,
+                     int64_t bytes) {
+  const std::vector<int>& uses = model.uses().training;
+  const auto last_use = [&](int unit) { return std::find(uses.rbegin(), uses.rend(), unit); };
+  const bool ends = last_use(0) > last_use(layout.units() - 2);
+  if (slots.unit_of_slot[slot] != 0 || !ends || layout.gradients_in_bands()) return {};
+  return {{bytes, model::kForwardPhase, model::BackwardPhase(layout.units() - 1, layout.units())}};
+}
+
 // In place a save needs nothing.
 void AddSave(const ZeroLayout& layout, SaveFrom saves, memory::MemoryPlan& plan) {
   const auto add = [&plan](const char* name, int64_t bytes, bool late) {
@@ -46,18 +89,21 @@ void AddSnapshots(const ZeroLayout& layout, memory::MemoryPlan& plan) {
 }
 
 // Whole units outside the resting vectors: stage 3's gathered parameters, and gradients on their way.
-void AddSlots(const ZeroLayout& layout, memory::MemoryPlan& plan) {
+void AddSlots(const model::Model& model, const ZeroLayout& layout, memory::MemoryPlan& plan) {
   SlotPlan slots = PlanSlots(layout.partition());
   bool staging = layout.stage().split_gradients && layout.accumulates();
   for (int s = 0; s < static_cast<int>(slots.unit_of_slot.size()); ++s) {
     int64_t unit = layout.partition().PaddedElements(slots.unit_of_slot[s]);
     int64_t shard = layout.partition().ShardElements(slots.unit_of_slot[s]);
     if (layout.stage().split_parameters) {
-      plan.rows.push_back({memory::Space::kDevice, memory::Category::kGathered, ParameterSlotRow(s),
-                           unit * device::DTypeBytes(layout.options().dtype)});
+      const int64_t bytes = unit * device::DTypeBytes(layout.options().dtype);
+      plan.rows.push_back({memory::Space::kDevice, memory::Category::kGathered, ParameterSlotRow(s), bytes,
+                           /*late=*/false, ParameterSlot(model, layout, slots, s, bytes)});
     }
     if (layout.needs_gradient_slots() && !layout.gradients_in_bands()) {
-      plan.rows.push_back({memory::Space::kDevice, memory::Category::kGathered, GradientSlotRow(s), unit * kF32Bytes});
+      const int64_t bytes = unit * kF32Bytes;
+      plan.rows.push_back({memory::Space::kDevice, memory::Category::kGathered, GradientSlotRow(s), bytes,
+                           /*late=*/false, GradientSlot(layout, slots, s, bytes)});
     }
     if (staging && !layout.gradients_in_bands())
       plan.rows.push_back(
@@ -99,15 +145,18 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
       {layout.parameters_on_host() ? memory::Space::kHost : memory::Space::kDevice, memory::Category::kParameters,
        kParametersRow, layout.parameter_elements() * device::DTypeBytes(layout.options().dtype)},
       {memory::Space::kDevice, memory::Category::kGradients, kGradientsRow,
-       layout.gradient_elements() * device::DTypeBytes(layout.gradient_dtype())},
+       layout.gradient_elements() * device::DTypeBytes(layout.gradient_dtype()), /*late=*/false,
+       RestingGradients(layout)},
   };
   const auto add = [&](const std::vector<memory::MemoryRow>& rows) {
     plan.rows.insert(plan.rows.end(), rows.begin(), rows.end());
   };
   add(UpdaterRows(layout));
   add({
-      {memory::Space::kDevice, memory::Category::kActivations, kActivationsRow, model.ActivationBytes()},
-      {memory::Space::kDevice, memory::Category::kBuffers, kModelScratchRow, model.ScratchBytes()},
+      {memory::Space::kDevice, memory::Category::kActivations, kActivationsRow, model.ActivationBytes(),
+       /*late=*/false, model.ActivationPieces()},
+      {memory::Space::kDevice, memory::Category::kBuffers, kModelScratchRow, model.ScratchBytes(), /*late=*/false,
+       model.ScratchPieces()},
       {memory::Space::kDevice, memory::Category::kBuffers, kTokensRow, tokens},
       {memory::Space::kDevice, memory::Category::kBuffers, kSumsRow, sums * 8},
       {memory::Space::kDevice, memory::Category::kBuffers, kScalarsRow, scalars},
@@ -120,7 +169,7 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
     plan.rows.push_back({memory::Space::kHost, memory::Category::kActivations, kActivationsRow, bytes});
   }
   AddSnapshots(layout, plan);
-  AddSlots(layout, plan);
+  AddSlots(model, layout, plan);
   AddBuckets(model, layout, plan);
   return plan;
 }

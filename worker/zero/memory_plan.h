@@ -1,4 +1,8 @@
-// Every buffer of a training run on one rank, before anything runs.
+// Every buffer of a training run on one rank, before anything runs, and when a step uses it.
+//
+// A step of one micro-batch is one training pass, whose phases are the model's (model.h), and an update. Its gradients
+// come into being while the backward is through with more and more activations, and are gone before the next forward:
+// so they may have the same memory, and so may what serves the head alone and what serves the backward after it.
 #ifndef ZEROFLEET_WORKER_ZERO_MEMORY_PLAN_H_
 #define ZEROFLEET_WORKER_ZERO_MEMORY_PLAN_H_
 

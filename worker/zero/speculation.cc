@@ -1,7 +1,9 @@
 // Guess, keep, put back; see speculation.h.
 #include "worker/zero/speculation.h"
 
-#include <cstring>
+#include <array>
+#include <bit>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -21,6 +23,10 @@ device::StepControl Guess(device::StepControl control, const device::StepRule& r
   ++control.updates;
   control.factors = device::FactorsOf(rule, 1.0 / control.loss_scale, control.updates);
   return control;
+}
+
+std::array<uint32_t, sizeof(device::UpdateFactors) / sizeof(uint32_t)> BitsOf(const device::UpdateFactors& factors) {
+  return std::bit_cast<std::array<uint32_t, sizeof factors / sizeof(uint32_t)>>(factors);
 }
 
 }  // namespace
@@ -65,9 +71,7 @@ absl::StatusOr<bool> Speculation::End(device::Stream& stream, const device::Step
   guessing_ = false;
   const std::vector<Range> kept = std::exchange(kept_, {});
   // All that an optimizer reads of it.
-  if (decided.apply == guess_.apply && std::memcmp(&decided.factors, &guess_.factors, sizeof guess_.factors) == 0) {
-    return true;
-  }
+  if (decided.apply == guess_.apply && BitsOf(decided.factors) == BitsOf(guess_.factors)) return true;
   for (const Range& range : kept) {
     for (size_t v = 0; v < copies_.size(); ++v) {
       const void* const from = copies_[v].Offset(range.offset - layout_.states_on_device()).data;
