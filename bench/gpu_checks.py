@@ -218,6 +218,15 @@ def stages(zerofleet, arguments):
     finish({"precision": precision, "steps": len(runs[0]), "workers": 2, "last_loss": runs[0][len(runs[0])][0]})
 
 
+def buckets(zerofleet, arguments):
+    """Gradients in bands and buckets of 64 KiB, in a stage where they rest whole and one where they are split: the bits of whole units."""
+    for stage in (1, 3):
+        runs = [zerofleet.train(f"stage-{stage}-{size}", precision=arguments.words[0], steps=4 if zerofleet.dry else 16, collectives="ucx",
+                                parallel={"zero_stage": stage, "workers": 2}, buffers={"bucket_bytes": size}) for size in (0, 65536)]
+        same_bits(*runs, f"stage {stage} in buckets")
+    finish({"precision": arguments.words[0], "steps": len(runs[0]), "workers": 2, "last_loss": runs[0][len(runs[0])][0]})
+
+
 def tensor_group(zerofleet, arguments):
     """Two ranks share a model: with sequences whole and divided its losses are the whole model's, and what is kept of activations, and where,
     changes no bit."""
@@ -367,7 +376,7 @@ def bench(zerofleet, arguments):
         kernel_bench(zerofleet, arguments.words[0])
 
 
-COMMANDS = {"facts": facts, "gtest": gtest, "sanitizer": sanitizer, "stages": stages,
+COMMANDS = {"facts": facts, "gtest": gtest, "sanitizer": sanitizer, "stages": stages, "buckets": buckets,
             "tensor-group": tensor_group, "nccl": nccl, "against-cpu": against_cpu, "torch-losses": torch_losses, "bench": bench}
 
 

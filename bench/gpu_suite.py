@@ -83,6 +83,8 @@ def steps(arguments):
               "collective_test"),
         check("stage_parity_fp32", "stages 0 to 3, 2 workers on a GPU over UCX, fp32: equal bits", 90, "stages", "fp32"),
         check("stage_parity_bf16", "the same in bf16", 90, "stages", "bf16"),
+        check("buckets_fp32", "gradients in bands and buckets of 64 KiB beside whole units, 2 workers on a GPU, fp32: equal bits", 90, "buckets", "fp32"),
+        check("buckets_bf16", "the same in bf16", 90, "buckets", "bf16"),
         check("tensor_group", "a model in two parts, 2 workers on a GPU over UCX, fp32: the whole model's losses", 90, "tensor-group"),
         check("nccl_one_rank", "one rank under nccl beside the same under ucx: equal bits", 60, "nccl", absent=no_gpu),
         check("cpu_against_gpu_fp32", "losses over 50 steps, fp32", 90, "against-cpu", "fp32"),

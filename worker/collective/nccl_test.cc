@@ -129,14 +129,14 @@ class NcclTest : public testing::Test {
   void TearDown() override { EXPECT_EQ(nccl_emulation::LiveCommunicators(), 0); }
 };
 
-struct Outcome {
+struct ReducedSums {
   std::vector<std::vector<float>> sums, shards;  // by rank
-  bool operator==(const Outcome&) const = default;
+  bool operator==(const ReducedSums&) const = default;
 };
 
-Outcome Reduce(Group& group, int64_t count) {
+ReducedSums Reduce(Group& group, int64_t count) {
   const int size = static_cast<int>(group.size());
-  Outcome outcome{std::vector<std::vector<float>>(size), std::vector<std::vector<float>>(size)};
+  ReducedSums outcome{std::vector<std::vector<float>>(size), std::vector<std::vector<float>>(size)};
   OnEveryRank(size, [&](int rank) {
     std::vector<float> data(count);
     for (int64_t i = 0; i < count; i++) data[i] = 1.0f / static_cast<float>(3 + i * (rank + 1));

@@ -1,7 +1,7 @@
 // The ops that make gradients of parameters in bands of rows, so that none is ever whole in fp32 (ZeRO §6.2).
 //
 // The legend of ops.h holds. Every band has the bits that the whole gradient has in its rows: what is added to an
-// element, and in which order, does not depend on the cut. A device that has these ops says so with Ops::bands().
+// element, and in which order, does not depend on the cut. Ops::bands() has these ops.
 #ifndef ZEROFLEET_WORKER_DEVICE_BAND_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_BAND_OPS_H_
 
@@ -24,8 +24,9 @@ struct RowBand {
 struct CrossEntropyBandArguments {
   int64_t m, c;
   VocabularyPart part;          // of which the band is a part; of a whole model the vocabulary
+  bool in_parts;                // whether PartCrossEntropy computed the loss
   RowBand band;                 // counted in the part
-  int64_t rows;                 // tokens at a time, as the loss was computed: PartLogitsRows
+  int64_t rows;                 // tokens at a time that PartLogits was given, if it was
   Tensor x;                     // (M,C)
   Tensor w;                     // (V,C)
   const int32_t* targets;       // (M)
@@ -42,10 +43,8 @@ class BandOps {
   // A weight gradient of so many rows, from activations of this type, may be cut at multiples of this many.
   virtual int64_t BandRows(int64_t rows, DType dtype) const = 0;
 
-  // Rows of what LinearBackwardWeight adds to dw, which points at the first of them; dbias is left alone.
+  // Rows of what LinearBackwardWeight adds to dw and, unless it is null, to dbias, which point at the first of them.
   virtual void LinearBackwardWeightBand(Stream&, const LinearBackwardWeightArguments&, const RowBand&) = 0;
-  // What it adds to dbias.
-  virtual void LinearBackwardBias(Stream&, int64_t m, int64_t n, Tensor dy, float* dbias) = 0;
   virtual void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) = 0;
   // What PartEmbeddingBackward adds to rows of dwte, those of the tokens `tokens`; dwpe is left alone.
   virtual void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart& tokens) = 0;

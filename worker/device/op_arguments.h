@@ -123,7 +123,7 @@ struct EmbeddingBackwardArguments {
 
 // --- Output head
 
-// What makes a token's logits their gradient again: factor * exp(logit - largest), less gradient_scale at the target.
+// What makes a token's logits their gradient again, from exp(logit - largest); the factor is as the device has it.
 struct LogitsGradient {
   float largest, factor;
 };
@@ -138,7 +138,7 @@ struct CrossEntropyArguments {
   Tensor dx = {};                  // (M,C), overwritten; null for the loss alone
   float* dw = nullptr;             // (V,C), added to if dx is set; may be null if `kept` is set
   void* scratch;                   // CrossEntropyScratchBytes(m, c, vocab, x.dtype)
-  LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand; of devices that have it
+  LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand
 };
 
 // --- Flat vectors

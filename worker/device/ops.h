@@ -79,8 +79,8 @@ class Ops {
   // --- The same for a part of the vocabulary (vocabulary_ops.h).
   virtual VocabularyOps& vocabulary() = 0;
 
-  // --- Gradients of parameters in bands of rows (band_ops.h); null where the device does not have these ops.
-  virtual BandOps* bands() { return nullptr; }
+  // --- Gradients of parameters in bands of rows (band_ops.h).
+  virtual BandOps& bands() = 0;
 
   // --- Flat vectors, for ZeRO.
 

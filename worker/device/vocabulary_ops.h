@@ -52,7 +52,7 @@ struct PartCrossEntropyArguments {
   void* scratch;                   // PartLogitsScratchBytes, of which logits are the first
   Tensor dx = {};                  // (M,C), overwritten: this part's share of a sum over all; null for the loss alone
   float* dw = nullptr;             // (V,C), added to if dx is set; may be null if `kept` is set
-  LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand; of devices that have it
+  LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand
 };
 
 // Of M tokens, how many to give to PartLogits at a time, so that the logits of parts of `vocab` rows take at most 32

@@ -14,15 +14,15 @@ namespace zerofleet::model {
 int64_t Gpt2::BandBytes() const {
   if (checkpointing_.band_bytes == 0) return 0;
   const int64_t hidden = config_.hidden();
-  const auto band = [&](int64_t rows, int64_t columns) { return ops_.bands()->BandRows(rows, dtype_) * columns; };
+  const auto band = [&](int64_t rows, int64_t columns) { return ops_.bands().BandRows(rows, dtype_) * columns; };
   // Which part this is, memory must not depend on; only the last has fewer tokens.
   const auto of_vocabulary = [&](int index) {
     return band(RowsOfPart(config_.vocab(), {.index = index, .count = part_.count}).real, hidden);
   };
-  // The least that holds a norm, a bias, a row of positions, and a band of each matrix.
-  const int64_t elements = std::max({2 * hidden, 3 * attention_width_, inner_, band(3 * attention_width_, hidden),
-                                     band(hidden, attention_width_), band(inner_, hidden), band(hidden, inner_),
-                                     of_vocabulary(0), of_vocabulary(part_.count - 1)});
+  // The least that holds a norm, a row of positions, and a band of each matrix.
+  const int64_t elements =
+      std::max({2 * hidden, band(3 * attention_width_, hidden), band(hidden, attention_width_), band(inner_, hidden),
+                band(hidden, inner_), of_vocabulary(0), of_vocabulary(part_.count - 1)});
   return std::max(checkpointing_.band_bytes, elements * device::DTypeBytes(device::DType::kF32));
 }
 
@@ -32,7 +32,7 @@ float* Gpt2::ZeroBand(int64_t elements, device::Stream& stream) const {
 }
 
 int64_t Gpt2::RowsAtATime(int64_t rows, int64_t columns) const {
-  const int64_t step = ops_.bands()->BandRows(rows, dtype_);
+  const int64_t step = ops_.bands().BandRows(rows, dtype_);
   const int64_t fit = BandBytes() / device::DTypeBytes(device::DType::kF32) / columns;
   return std::max(step, fit / step * step);
 }
@@ -59,14 +59,15 @@ absl::Status Gpt2::BackwardWeight(const UnitGradient& dw, int64_t weight, int64_
     return absl::OkStatus();
   }
   const int64_t most = RowsAtATime(product.n, product.k);
+  float* const sums = ScratchMemory().bias_gradient;
+  ops_.Zero(stream, sums, product.n * device::DTypeBytes(device::DType::kF32));
   for (int64_t first = 0; first < product.n; first += most) {
     const int64_t rows = std::min(most, product.n - first);
     product.dw = ZeroBand(rows * product.k, stream);
-    ops_.bands()->LinearBackwardWeightBand(stream, product, {first, rows});
+    product.dbias = sums + first;
+    ops_.bands().LinearBackwardWeightBand(stream, product, {first, rows});
     ZF_RETURN_IF_ERROR(dw.parameters.DeliverBand(dw.unit, weight + first * product.k, rows * product.k, product.dw));
   }
-  float* const sums = ZeroBand(product.n, stream);
-  ops_.bands()->LinearBackwardBias(stream, product.m, product.n, product.dy, sums);
   return dw.parameters.DeliverBand(dw.unit, bias, product.n, sums);
 }
 
@@ -98,20 +99,20 @@ absl::Status Gpt2::EmbeddingInBands(const MicroBatch& batch, const float* gradie
     const int64_t count = std::min(most, rows.all - first), real = std::min(count, rows.real - first);
     float* const band = ZeroBand(count * hidden, stream);
     if (real > 0) {
-      ops_.bands()->CrossEntropyBand(stream,
-                                     {.m = m,
-                                      .c = hidden,
-                                      .part = part,
-                                      .band = {first, real},
-                                      .rows = device::PartLogitsRows(m, in_parts() ? rows.all : config_.vocab()),
-                                      .x = scratch.head_input,
-                                      .w = embedding.Offset(embedding_.wte),
-                                      .targets = batch.targets,
-                                      .gradient_scale = gradient_scale,
-                                      .kept = scratch.logits_gradient,
-                                      .dw = band,
-                                      .scratch = in_parts() ? scratch.logits : scratch.cross_entropy});
-      ops_.bands()->EmbeddingBackwardBand(stream, lookup, {part.first + first, real});
+      ops_.bands().CrossEntropyBand(stream, {.m = m,
+                                             .c = hidden,
+                                             .part = part,
+                                             .in_parts = in_parts(),
+                                             .band = {first, real},
+                                             .rows = device::PartLogitsRows(m, in_parts() ? rows.all : config_.vocab()),
+                                             .x = scratch.head_input,
+                                             .w = embedding.Offset(embedding_.wte),
+                                             .targets = batch.targets,
+                                             .gradient_scale = gradient_scale,
+                                             .kept = scratch.logits_gradient,
+                                             .dw = band,
+                                             .scratch = in_parts() ? scratch.logits : scratch.cross_entropy});
+      ops_.bands().EmbeddingBackwardBand(stream, lookup, {part.first + first, real});
     }
     ZF_RETURN_IF_ERROR(parameters.DeliverBand(embedding_unit(), embedding_.wte + first * hidden, count * hidden, band));
   }
@@ -126,7 +127,7 @@ absl::Status Gpt2::PositionsInBands(const device::EmbeddingBackwardArguments& lo
   for (int64_t first = 0; first < config_.context(); first += most) {
     const int64_t count = std::min(most, config_.context() - first);
     float* const band = ZeroBand(count * hidden, stream);
-    ops_.bands()->PositionsBackwardBand(stream, lookup, {first, count});
+    ops_.bands().PositionsBackwardBand(stream, lookup, {first, count});
     ZF_RETURN_IF_ERROR(parameters.DeliverBand(embedding_unit(), embedding_.wpe + first * hidden, count * hidden, band));
   }
   return absl::OkStatus();

@@ -43,11 +43,10 @@ void CpuOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeight
                                                       .c = {{p.dw, DType::kF32}, p.k},
                                                       .accumulate = true,
                                                       .whole_m = p.n}));
-}
-
-void CpuOps::LinearBackwardBias(Stream&, int64_t m, int64_t n, Tensor dy, float* dbias) {
-  pool_.RunBlocks(n, kernels::kColumnBlock,
-                  [&](int64_t begin, int64_t end) { kernels::ColumnSums(m, n, begin, end, dy, dbias); });
+  if (p.dbias == nullptr) return;
+  pool_.RunBlocks(band.count, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
+    kernels::ColumnSums(p.m, p.n, begin, end, p.dy.Offset(band.first), p.dbias);
+  });
 }
 
 void CpuOps::CrossEntropyBand(Stream& stream, const CrossEntropyBandArguments& p) {

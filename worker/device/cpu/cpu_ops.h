@@ -46,10 +46,9 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps {
   void PartCrossEntropy(Stream&, const PartCrossEntropyArguments&) override;
   int64_t PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const override;
 
-  BandOps* bands() override { return this; }
+  BandOps& bands() override { return *this; }
   int64_t BandRows(int64_t rows, DType dtype) const override;
   void LinearBackwardWeightBand(Stream&, const LinearBackwardWeightArguments&, const RowBand&) override;
-  void LinearBackwardBias(Stream&, int64_t m, int64_t n, Tensor dy, float* dbias) override;
   void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) override;
   void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart& tokens) override;
   void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand& positions) override;

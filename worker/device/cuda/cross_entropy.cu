@@ -26,11 +26,12 @@ constexpr char kOp[] = "CrossEntropy";
 constexpr int64_t kRowsUnit = 128, kAlignBytes = 256;
 constexpr int kSumThreads = 1024;
 
-// losses[row] = -log softmax(logits)[target]; with a gradient, logits = (softmax - onehot(target)) * *gradient_scale.
+// losses[row] = -log softmax(logits)[target]; with a gradient, logits = (softmax - onehot(target)) * *gradient_scale,
+// and kept[row], unless it is null, is what makes it of the logits again (bands.cu).
 template <typename T, bool kGradient>
 __global__ void __launch_bounds__(kRowThreads)
     CrossEntropyKernel(int vocab, int64_t stride, const int32_t* targets, const float* gradient_scale, T* logits,
-                       double* losses) {
+                       double* losses, LogitsGradient* kept) {
   const int64_t at = blockIdx.x;
   T* const row = logits + at * stride;
   const int target = targets[at];
@@ -42,6 +43,7 @@ __global__ void __launch_bounds__(kRowThreads)
   }
   if constexpr (kGradient) {
     const float inverse = 1.0f / all.sum, scale = *gradient_scale;
+    if (threadIdx.x == 0 && kept != nullptr) kept[at] = {all.maximum, inverse};
     ForEachGroup(vocab, row, [&](int first, float(&lanes)[kLogitLanes<T>]) {
       for (int lane = 0; lane < kLogitLanes<T>; ++lane) {
         const float probability = Exp(lanes[lane] - all.maximum) * inverse;
@@ -91,10 +93,10 @@ void RunCrossEntropy(Stream& stream, Matmul& matmul, const CrossEntropyPlan& pla
       using T = typename decltype(tag)::Type;
       const auto kernel = p.dx ? CrossEntropyKernel<T, true> : CrossEntropyKernel<T, false>;
       Launch(stream, kOp, kernel, dim3(static_cast<unsigned>(rows)), dim3(kRowThreads), 0, static_cast<int>(p.vocab),
-             plan.stride, p.targets + first, p.gradient_scale, static_cast<T*>(logits.data), losses + first);
+             plan.stride, p.targets + first, p.gradient_scale, static_cast<T*>(logits.data), losses + first,
+             p.kept == nullptr ? nullptr : p.kept + first);
     });
     if (!p.dx) continue;
-    const Matrix dw = {{p.dw, DType::kF32}, p.c};
     matmul.Run(stream, kOp,
                {.m = rows,
                 .n = p.c,
@@ -102,6 +104,8 @@ void RunCrossEntropy(Stream& stream, Matmul& matmul, const CrossEntropyPlan& pla
                 .a = {logits, plan.stride},
                 .b = {p.w, p.c},
                 .d = {p.dx.Offset(first * p.c), p.c}});
+    if (p.dw == nullptr) continue;
+    const Matrix dw = {{p.dw, DType::kF32}, p.c};
     matmul.Run(stream, kOp,
                {.m = p.vocab,
                 .n = p.c,

@@ -1,13 +1,14 @@
 // The ops of ops.h on an NVIDIA GPU.
 //
 // Each group of ops is one file: linear.cc (cuBLASLt), attention.cc (cuDNN, or the tiled kernels), elementwise.cu,
-// norm.cu, embedding.cu, cross_entropy.cu, vocabulary.cu, flat_vectors.cu, adamw.cu, sgd.cu, step_scalars.cu,
+// norm.cu, embedding.cu, cross_entropy.cu, vocabulary.cu, bands.cu, flat_vectors.cu, adamw.cu, sgd.cu, step_scalars.cu,
 // random_fill.cu, gemm_peak.cc. Ops of one CudaOps run on one stream at a time: they share its workspace.
 #ifndef ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 
 #include <memory>
 
+#include "worker/device/band_ops.h"
 #include "worker/device/cuda/workspace.h"
 #include "worker/device/ops.h"
 #include "worker/device/vocabulary_ops.h"
@@ -17,7 +18,7 @@ namespace zerofleet::device::cuda {
 class Matmul;          // matmul.h
 class FusedAttention;  // attention_cudnn.h
 
-class CudaOps : public Ops, public VocabularyOps {
+class CudaOps : public Ops, public VocabularyOps, public BandOps {
  public:
   // FailedPrecondition when a library refuses this GPU.
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create();
@@ -56,6 +57,13 @@ class CudaOps : public Ops, public VocabularyOps {
   void PartLogits(Stream&, const PartLogitsArguments&) override;
   void PartCrossEntropy(Stream&, const PartCrossEntropyArguments&) override;
   int64_t PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const override;
+
+  BandOps& bands() override { return *this; }
+  int64_t BandRows(int64_t rows, DType dtype) const override;
+  void LinearBackwardWeightBand(Stream&, const LinearBackwardWeightArguments&, const RowBand&) override;
+  void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) override;
+  void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart& tokens) override;
+  void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand& positions) override;
 
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;
   void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) override;

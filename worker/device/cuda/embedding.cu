@@ -142,13 +142,14 @@ __global__ void __launch_bounds__(kMostThreads)
   StoreLanes(sum, vector_dwte, left, to);
 }
 
-// dwpe's row of position blockIdx.x += that position's rows of dx, sequence by sequence.
+// dwpe's row of position first + blockIdx.x += that position's rows of dx, sequence by sequence; dwpe begins with it.
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads)
-    PositionKernel(int64_t batch, int64_t time, int64_t c, const T* dx, bool vector_dx, float* dwpe, bool vector_dwpe) {
-  const int64_t position = blockIdx.x, column = Column(), left = c - column;
+    PositionKernel(int64_t batch, int64_t time, int64_t first, int64_t c, const T* dx, bool vector_dx, float* dwpe,
+                   bool vector_dwpe) {
+  const int64_t row = blockIdx.x, position = first + row, column = Column(), left = c - column;
   if (left <= 0) return;
-  float* const to = dwpe + position * c + column;
+  float* const to = dwpe + row * c + column;
   float sum[kTokenLanes], more[kTokenLanes];
   LoadLanes(to, vector_dwpe, left, sum);
   for (int64_t sequence = 0; sequence < batch; ++sequence) {
@@ -161,6 +162,7 @@ __global__ void __launch_bounds__(kMostThreads)
 // Positions whose chains fit in the workspace.
 constexpr int64_t kMostTokens = kPartialBytes / (2 * static_cast<int64_t>(sizeof(int32_t)));
 
+constexpr const char* kEmbeddingBackward = "EmbeddingBackward";
 constexpr VocabularyPart kEveryToken = {0, std::numeric_limits<int32_t>::max()};
 
 }  // namespace
@@ -187,27 +189,42 @@ void CudaOps::PartEmbeddingForward(Stream& stream, const VocabularyPart& part, c
 }
 
 void CudaOps::PartEmbeddingBackward(Stream& stream, const VocabularyPart& part, const EmbeddingBackwardArguments& p) {
-  constexpr const char* kOp = "EmbeddingBackward";
+  EmbeddingBackwardBand(stream, p, part);
+  if (p.batch * p.time <= kMostTokens) PositionsBackwardBand(stream, p, {0, p.time});
+}
+
+// A band searches all tokens for its own: 40 us each time, by the estimate above.
+void CudaOps::EmbeddingBackwardBand(Stream& stream, const EmbeddingBackwardArguments& p, const VocabularyPart& part) {
   const int64_t m = p.batch * p.time;
   if (m > kMostTokens) {
-    static_cast<CudaStream&>(stream).Keep(absl::InvalidArgumentError(absl::StrCat(
-        kOp, ": a micro-batch of ", m, " tokens; the cuda device takes at most ", kMostTokens, " at once")));
+    static_cast<CudaStream&>(stream).Keep(
+        absl::InvalidArgumentError(absl::StrCat(kEmbeddingBackward, ": a micro-batch of ", m,
+                                                " tokens; the cuda device takes at most ", kMostTokens, " at once")));
     return;
   }
   int32_t* const next = workspace_.partials<int32_t>();
   int32_t* const follows = next + m;
   Zero(stream, follows, m * static_cast<int64_t>(sizeof(int32_t)));
-  Launch(stream, kOp, LinkKernel, dim3(static_cast<unsigned>(CeilDivide(m, kLinkThreads))), dim3(kLinkThreads), 0,
-         static_cast<int32_t>(m), p.tokens, next, follows);
+  Launch(stream, kEmbeddingBackward, LinkKernel, dim3(static_cast<unsigned>(CeilDivide(m, kLinkThreads))),
+         dim3(kLinkThreads), 0, static_cast<int32_t>(m), p.tokens, next, follows);
   WithType(p.dx.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     const T* const rows = static_cast<const T*>(p.dx.data);
-    const bool vector = RowsAligned(rows, p.c);
-    const Shape of_tokens = ShapeOf(m, p.c), of_positions = ShapeOf(p.time, p.c);
-    Launch(stream, kOp, TokenKernel<T>, of_tokens.grid, of_tokens.block, 0, part, p.c, p.tokens, next, follows, rows,
-           vector, p.dwte, RowsAligned(p.dwte, p.c));
-    Launch(stream, kOp, PositionKernel<T>, of_positions.grid, of_positions.block, 0, p.batch, p.time, p.c, rows, vector,
-           p.dwpe, RowsAligned(p.dwpe, p.c));
+    const Shape shape = ShapeOf(m, p.c);
+    Launch(stream, kEmbeddingBackward, TokenKernel<T>, shape.grid, shape.block, 0, part, p.c, p.tokens, next, follows,
+           rows, RowsAligned(rows, p.c), p.dwte, RowsAligned(p.dwte, p.c));
+  });
+}
+
+void CudaOps::PositionsBackwardBand(Stream& stream, const EmbeddingBackwardArguments& p, const RowBand& positions) {
+  const int64_t count = std::min(positions.count, p.time - positions.first);
+  if (count <= 0) return;  // of a context that the batch does not fill
+  WithType(p.dx.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const T* const rows = static_cast<const T*>(p.dx.data);
+    const Shape shape = ShapeOf(count, p.c);
+    Launch(stream, kEmbeddingBackward, PositionKernel<T>, shape.grid, shape.block, 0, p.batch, p.time, positions.first,
+           p.c, rows, RowsAligned(rows, p.c), p.dwpe, RowsAligned(p.dwpe, p.c));
   });
 }
 

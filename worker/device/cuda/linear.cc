@@ -65,15 +65,21 @@ void CudaOps::LinearBackwardInputGelu(Stream& stream, const LinearBackwardInputG
 }
 
 void CudaOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArguments& p) {
+  LinearBackwardWeightBand(stream, p, {0, p.n});
+}
+
+// The product with the bias gradient in its epilogue has an algorithm of its own, so a band takes that too.
+void CudaOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeightArguments& p, const RowBand& band) {
   constexpr char kOp[] = "LinearBackwardWeight";
   const Matrix gradient = {{p.dw, DType::kF32}, p.k};
-  MatmulArguments product = {.m = p.n,
+  MatmulArguments product = {.m = band.count,
                              .n = p.k,
                              .k = p.m,
-                             .a = {p.dy, p.n, /*transposed=*/true},
+                             .a = {p.dy.Offset(band.first), p.n, /*transposed=*/true},
                              .b = {p.x, p.k},
                              .c = gradient,
-                             .d = gradient};
+                             .d = gradient,
+                             .whole_m = p.n};
   if (p.dbias == nullptr) {
     matmul_->Run(stream, kOp, product);
     return;
@@ -83,12 +89,12 @@ void CudaOps::LinearBackwardWeight(Stream& stream, const LinearBackwardWeightArg
   if (p.n <= kPartialBytes / static_cast<int64_t>(sizeof(float))) {
     product.epilogue = Epilogue::kBiasGradient;
     product.bias = {partials, DType::kF32};
-    if (matmul_->Run(stream, kOp, product)) return Accumulate(stream, p.n, product.bias, p.dbias);
+    if (matmul_->Run(stream, kOp, product)) return Accumulate(stream, band.count, product.bias, p.dbias);
   }
   product.epilogue = Epilogue::kNone;
   product.bias = {};
   matmul_->Run(stream, kOp, product);
-  AddColumnSums(stream, kOp, p.m, p.n, p.dy, partials, p.dbias);
+  AddColumnSums(stream, kOp, p.m, p.n, band, p.dy, partials, p.dbias);
 }
 
 }  // namespace zerofleet::device::cuda

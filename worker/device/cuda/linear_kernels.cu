@@ -53,10 +53,11 @@ struct GeluSlopeSource {
   }
 };
 
-// partials(slice, N) = sums over the slice's rows. A lane has kWidth neighbouring columns; warp w takes rows w,
-// w + kWarps, ... of the slice, and the warps' sums are added in order.
+// partials(slice, columns) = sums over the slice's rows of x(M, stride). A lane has kWidth neighbouring columns; warp w
+// takes rows w, w + kWarps, ... of the slice, and the warps' sums are added in order.
 template <typename T, int kWidth>
-__global__ void SliceSumsKernel(int64_t m, int64_t n, int64_t slice_rows, const T* x, float* partials) {
+__global__ void SliceSumsKernel(int64_t m, int64_t stride, int64_t columns, int64_t slice_rows, const T* x,
+                                float* partials) {
   constexpr int kStrip = kWarp * kWidth;
   __shared__ float warp_sums[kWarps][kStrip];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -64,20 +65,20 @@ __global__ void SliceSumsKernel(int64_t m, int64_t n, int64_t slice_rows, const 
   const int64_t first = static_cast<int64_t>(blockIdx.y) * slice_rows;
   const int64_t end = first + slice_rows < m ? first + slice_rows : m;
   float sums[kWidth] = {};
-  if (column < n) {  // then all kWidth columns are, since kWidth divides n
+  if (column < columns) {  // then all kWidth columns are, since kWidth divides their number
     for (int64_t row = first + warp; row < end; row += kWarps) {
       float lanes[kWidth];
-      LoadLanes(x + row * n + column, /*vector=*/true, kWidth, lanes);
+      LoadLanes(x + row * stride + column, /*vector=*/true, kWidth, lanes);
       for (int j = 0; j < kWidth; ++j) sums[j] += lanes[j];
     }
   }
   for (int j = 0; j < kWidth; ++j) warp_sums[warp][lane * kWidth + j] = sums[j];
   SyncThreads();
   for (int at = static_cast<int>(threadIdx.x); at < kStrip; at += kThreads) {
-    if (strip + at >= n) continue;
+    if (strip + at >= columns) continue;
     float sum = 0;
     for (int w = 0; w < kWarps; ++w) sum += warp_sums[w][at];
-    partials[static_cast<int64_t>(blockIdx.y) * n + strip + at] = sum;
+    partials[static_cast<int64_t>(blockIdx.y) * columns + strip + at] = sum;
   }
 }
 
@@ -92,15 +93,16 @@ __global__ void AddSlicesKernel(int64_t n, int64_t slices, const float* partials
 dim3 Blocks(int64_t count) { return dim3(static_cast<unsigned>(CeilDivide(count, kThreads))); }
 
 template <typename T, int kWidth>
-void LaunchColumnSums(Stream& stream, const char* op, int64_t m, int64_t n, const T* x, float* partials, float* sums) {
+void LaunchColumnSums(Stream& stream, const char* op, int64_t m, int64_t n, int64_t columns, const T* x,
+                      float* partials, float* sums) {
   constexpr int64_t kFloats = kPartialBytes / static_cast<int64_t>(sizeof(float));
   ZF_CHECK(n <= kFloats);
   const int64_t strips = CeilDivide(n, kWarp * kWidth);
   const int64_t wanted = std::min({CeilDivide(kSliceBlocks, strips), CeilDivide(m, kLeastSliceRows), kFloats / n});
   const int64_t slice_rows = CeilDivide(m, wanted), slices = CeilDivide(m, slice_rows);
-  Launch(stream, op, SliceSumsKernel<T, kWidth>, dim3(static_cast<unsigned>(strips), static_cast<unsigned>(slices)),
-         dim3(kThreads), 0, m, n, slice_rows, x, partials);
-  Launch(stream, op, AddSlicesKernel, Blocks(n), dim3(kThreads), 0, n, slices, partials, sums);
+  const dim3 blocks(static_cast<unsigned>(CeilDivide(columns, kWarp * kWidth)), static_cast<unsigned>(slices));
+  Launch(stream, op, SliceSumsKernel<T, kWidth>, blocks, dim3(kThreads), 0, m, n, columns, slice_rows, x, partials);
+  Launch(stream, op, AddSlicesKernel, Blocks(columns), dim3(kThreads), 0, columns, slices, partials, sums);
 }
 
 }  // namespace
@@ -121,15 +123,17 @@ void MultiplyByGeluSlope(Stream& stream, const char* op, int64_t count, Tensor b
   });
 }
 
-void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t n, Tensor x, float* partials, float* sums) {
+void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t n, const RowBand& columns, Tensor x,
+                   float* partials, float* sums) {
   WithType(x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     constexpr int kWidth = 16 / static_cast<int>(sizeof(T));
-    const T* const data = static_cast<const T*>(x.data);
+    const T *const data = static_cast<const T*>(x.data), *const first = data + columns.first;
     if (VectorAligned<kWidth>(data) && n % kWidth == 0) {
-      LaunchColumnSums<T, kWidth>(stream, op, m, n, data, partials, sums);
+      ZF_CHECK(columns.first % kWidth == 0 && columns.count % kWidth == 0);
+      LaunchColumnSums<T, kWidth>(stream, op, m, n, columns.count, first, partials, sums);
     } else {
-      LaunchColumnSums<T, 1>(stream, op, m, n, data, partials, sums);
+      LaunchColumnSums<T, 1>(stream, op, m, n, columns.count, first, partials, sums);
     }
   });
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "worker/device/band_ops.h"
 #include "worker/device/ops.h"
 
 namespace zerofleet::device::cuda {
@@ -16,9 +17,10 @@ void AddBias(Stream& stream, const char* op, int64_t m, int64_t n, Tensor bias, 
 // y *= gelu'(before), element by element, both of one type.
 void MultiplyByGeluSlope(Stream& stream, const char* op, int64_t count, Tensor before, Tensor y);
 
-// sums(N) += the sums of x(M,N)'s columns, in an order that depends on the shape alone. `partials` is kPartialBytes
-// (workspace.h) of device memory.
-void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t n, Tensor x, float* partials, float* sums);
+// sums(columns.count) += the sums of these columns of x(M,N), in an order that depends on x's shape alone. `partials`
+// is kPartialBytes (workspace.h) of device memory.
+void AddColumnSums(Stream& stream, const char* op, int64_t m, int64_t n, const RowBand& columns, Tensor x,
+                   float* partials, float* sums);
 
 }  // namespace zerofleet::device::cuda
 

@@ -191,7 +191,7 @@ TEST_P(KernelsTest, ColumnSumsOfOddRowsAndShiftedStarts) {
   for (const auto& [m, n] : {std::pair<int64_t, int64_t>{1, 1}, {300, 7}, {64, 256}, {131, 264}, {1000, 40}}) {
     for (const int64_t skip : {0, 1}) {
       const TestTensor x(m, n, GetParam(), 1, 0, skip), sums(1, n, DType::kF32, 2), before(1, n, DType::kF32, 2);
-      AddColumnSums(*stream_, "Test", m, n, x.tensor(), workspace.partials<float>(), sums.as());
+      AddColumnSums(*stream_, "Test", m, n, {0, n}, x.tensor(), workspace.partials<float>(), sums.as());
       for (int64_t column = 0; column < n; ++column) {
         double want = before.Get(column);
         for (int64_t row = 0; row < m; ++row) want += x.At(row, column);

@@ -3,6 +3,9 @@
 // A product's description and algorithm are looked up once and cached, keyed by everything the choice may depend on:
 // sizes, strides, types, orientations, epilogue and the alignment of each pointer. A model has a few dozen products, so
 // the table stays small. Caching the algorithm also fixes the order of summation for the rest of the run.
+//
+// A part of a product, some of its rows or columns, runs with the algorithm of the whole: what an algorithm adds up for
+// an element, and in which order, comes from its tile and its split of K, not from how many elements there are.
 #include "worker/device/cuda/matmul.h"
 
 #include <cublasLt.h>
@@ -144,7 +147,7 @@ absl::Status DescribeOperation(const MatmulArguments& p, cublasLtMatmulDescOpaqu
   return absl::OkStatus();
 }
 
-std::string Describe(const MatmulArguments& p) {
+std::string NoAlgorithm(const MatmulArguments& p) {
   return absl::StrCat("cuBLASLt has no algorithm for a ", DTypeName(p.a.data.dtype), " product of m ", p.m, ", n ", p.n,
                       ", k ", p.k, " into ", DTypeName(p.d.data.dtype));
 }
@@ -152,14 +155,14 @@ std::string Describe(const MatmulArguments& p) {
 }  // namespace
 
 struct Matmul::Key {
-  std::array<int64_t, 8> sizes;  // m, n, k and the strides
+  std::array<int64_t, 10> sizes;  // m, n, k, the whole product's m and n, and the strides
   std::array<uint32_t, 6> alignments;
   DType input, output;
   Epilogue epilogue;
   bool a_transposed, b_transposed, has_bias;
 
   explicit Key(const MatmulArguments& p)
-      : sizes{p.m, p.n, p.k, p.a.stride, p.b.stride, Addend(p).stride, p.d.stride, p.aux.stride},
+      : sizes{p.m, p.n, p.k, p.whole_m, p.whole_n, p.a.stride, p.b.stride, Addend(p).stride, p.d.stride, p.aux.stride},
         alignments{Alignment(p.a.data.data), Alignment(p.b.data.data), Alignment(Addend(p).data.data),
                    Alignment(p.d.data.data), Alignment(p.bias.data),   Alignment(p.aux.data.data)},
         input(p.a.data.dtype),
@@ -209,7 +212,7 @@ Matmul::Matmul(cublasLtContext* handle, void* workspace, int64_t workspace_bytes
 
 Matmul::~Matmul() { cublasLtDestroy(handle_); }
 
-absl::Status Matmul::FindAlgorithm(const Key& key, const MatmulArguments& p, Plan& plan) const {
+absl::Status Matmul::Describe(const Key& key, const MatmulArguments& p, Plan& plan) {
   ZF_RETURN_IF_ERROR(DescribeOperation(p, plan.operation));
   ZF_RETURN_IF_ERROR(
       SetPointers(plan.operation, p, AddressAligned(key.alignments[4]), AddressAligned(key.alignments[5])));
@@ -217,8 +220,33 @@ absl::Status Matmul::FindAlgorithm(const Key& key, const MatmulArguments& p, Pla
   ZF_RETURN_IF_ERROR(LibraryStatus(InitLayout(plan.a, p.b, p.k, p.n), kInitLayout));
   ZF_RETURN_IF_ERROR(LibraryStatus(InitLayout(plan.b, p.a, p.m, p.k), kInitLayout));
   ZF_RETURN_IF_ERROR(LibraryStatus(InitLayout(plan.c, Addend(p), p.m, p.n), kInitLayout));
-  ZF_RETURN_IF_ERROR(LibraryStatus(InitLayout(plan.d, p.d, p.m, p.n), kInitLayout));
+  return LibraryStatus(InitLayout(plan.d, p.d, p.m, p.n), kInitLayout);
+}
 
+absl::Status Matmul::TakeAlgorithm(const MatmulArguments& p, Plan& plan) {
+  MatmulArguments of_whole = p;
+  of_whole.m = std::exchange(of_whole.whole_m, 0);
+  of_whole.n = std::exchange(of_whole.whole_n, 0);
+  ZF_ASSIGN_OR_RETURN(const Plan* const whole, PlanOf(of_whole));
+  plan.found = whole->found;
+  if (!plan.found) return absl::OkStatus();
+  plan.algorithm = whole->algorithm;
+  cublasLtMatmulHeuristicResult_t result = {};
+  return LibraryStatus(
+      cublasLtMatmulAlgoCheck(handle_, &plan.operation, &plan.a, &plan.b, &plan.c, &plan.d, &plan.algorithm, &result),
+      "cublasLtMatmulAlgoCheck");
+}
+
+absl::StatusOr<Matmul::Plan*> Matmul::PlanOf(const MatmulArguments& p) {
+  const Key key(p);
+  if (const auto found = plans_->by_key.find(key); found != plans_->by_key.end()) return &found->second;
+  Plan plan;
+  ZF_RETURN_IF_ERROR(Describe(key, p, plan));
+  ZF_RETURN_IF_ERROR(p.whole_m > 0 ? TakeAlgorithm(p, plan) : FindAlgorithm(key, p, plan));
+  return &plans_->by_key.emplace(key, plan).first->second;
+}
+
+absl::Status Matmul::FindAlgorithm(const Key& key, const MatmulArguments& p, Plan& plan) const {
   cublasLtMatmulPreferenceOpaque_t preference = {};
   ZF_RETURN_IF_ERROR(LibraryStatus(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit"));
   ZF_RETURN_IF_ERROR(
@@ -246,19 +274,11 @@ absl::StatusOr<bool> Matmul::TryRun(Stream& stream, const MatmulArguments& p) {
   if (HasAux(p.epilogue) && p.aux.stride % kAuxStrideUnit != 0) return false;
   CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
   cuda_stream.MakeCurrent();
-  const Key key(p);
-  const auto [entry, is_new] = plans_->by_key.try_emplace(key);
-  Plan& plan = entry->second;
-  if (is_new) {
-    const absl::Status status = FindAlgorithm(key, p, plan);
-    if (!status.ok()) {
-      plans_->by_key.erase(entry);
-      return status;
-    }
-  }
+  ZF_ASSIGN_OR_RETURN(Plan* const planned, PlanOf(p));
+  Plan& plan = *planned;
   if (!plan.found) {
     if (p.epilogue != Epilogue::kNone) return false;
-    return absl::InternalError(Describe(p));
+    return absl::InternalError(NoAlgorithm(p));
   }
   ZF_RETURN_IF_ERROR(SetPointers(plan.operation, p, p.bias.data, p.aux.data.data));
   const float alpha = 1.0f, beta = p.c.data ? 1.0f : 0.0f;
@@ -276,7 +296,11 @@ absl::StatusOr<bool> Matmul::TryRun(Stream& stream, const MatmulArguments& p) {
 
 bool Matmul::Run(Stream& stream, const char* op, const MatmulArguments& arguments) {
   Check(arguments);
-  const absl::StatusOr<bool> ran = TryRun(stream, arguments);
+  MatmulArguments product = arguments;
+  if (product.whole_m == 0) product.whole_m = product.m;
+  if (product.whole_n == 0) product.whole_n = product.n;
+  if (product.whole_m == product.m && product.whole_n == product.n) product.whole_m = product.whole_n = 0;
+  const absl::StatusOr<bool> ran = TryRun(stream, product);
   if (ran.ok()) return *ran;
   static_cast<CudaStream&>(stream).Keep(Annotate(ran.status(), op));
   return true;

@@ -21,6 +21,11 @@ inline int64_t LogitsStride(int64_t vocab) {
   return RoundUp(vocab, kStrideUnit);
 }
 
+// Where the gradient in a narrower type begins in the scratch of a part of the vocabulary, behind the logits.
+inline int64_t PartGradientAt(int64_t rows, int64_t vocab) {
+  return rows * LogitsStride(vocab) * static_cast<int64_t>(sizeof(float));
+}
+
 // As large as blocks get: the fewer rows at once, the more likely the second read hits the cache.
 inline constexpr int kRowThreads = 1024;
 static_assert(kRowThreads / kWarp == kWarp, "one lane for each warp of the block");

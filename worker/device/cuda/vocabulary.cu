@@ -20,11 +20,6 @@ namespace {
 
 constexpr int kLossThreads = 1024;
 
-// Where the gradient in a narrower type begins in the scratch, behind the logits.
-int64_t GradientAt(int64_t rows, int64_t vocab) {
-  return rows * LogitsStride(vocab) * static_cast<int64_t>(sizeof(float));
-}
-
 // softmax[row] of this part.
 __global__ void __launch_bounds__(kRowThreads)
     PartSoftmaxKernel(VocabularyPart part, int64_t stride, const int32_t* targets, const float* logits,
@@ -69,16 +64,19 @@ __global__ void __launch_bounds__(kLossThreads)
 }
 
 // gradient = (softmax - onehot(target)) * *gradient_scale, of this part's logits; in their place where T is float.
+// kept[row], unless it is null, is what makes it of the logits again (bands.cu).
 template <typename T>
 __global__ void __launch_bounds__(kRowThreads)
     PartGradientKernel(VocabularyPart part, int64_t stride, int64_t m, int index, int parts, const SoftmaxPart* softmax,
-                       const int32_t* targets, const float* gradient_scale, const float* logits, T* gradient) {
+                       const int32_t* targets, const float* gradient_scale, const float* logits, T* gradient,
+                       LogitsGradient* kept) {
   __shared__ float of_row;
   const int64_t at = blockIdx.x;
   const float largest = softmax[index * m + at].largest, scale = *gradient_scale;
   if (threadIdx.x == 0) {
     const PartsOfSoftmax whole = Combine(softmax, m, parts, at);
     of_row = scale * static_cast<float>(std::exp(largest - whole.largest) / whole.sum);
+    if (kept != nullptr) kept[at] = {largest, of_row};
   }
   SyncThreads();
   const float factor = of_row;
@@ -122,15 +120,17 @@ void CudaOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& 
   if (!p.dx) return;
   const int64_t stride = LogitsStride(p.part.rows);
   const bool narrower = p.x.dtype != DType::kF32;
-  const Tensor gradient = {static_cast<std::byte*>(p.scratch) + (narrower ? GradientAt(p.m, p.part.rows) : 0),
+  const Tensor gradient = {static_cast<std::byte*>(p.scratch) + (narrower ? PartGradientAt(p.m, p.part.rows) : 0),
                            p.x.dtype};
   WithType(p.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
     Launch(stream, kOp, PartGradientKernel<T>, dim3(static_cast<unsigned>(p.m)), dim3(kRowThreads), 0, p.part, stride,
-           p.m, p.index, p.parts, p.softmax, p.targets, p.gradient_scale, p.logits, static_cast<T*>(gradient.data));
+           p.m, p.index, p.parts, p.softmax, p.targets, p.gradient_scale, p.logits, static_cast<T*>(gradient.data),
+           p.kept);
   });
   matmul_->Run(stream, kOp,
                {.m = p.m, .n = p.c, .k = p.part.rows, .a = {gradient, stride}, .b = {p.w, p.c}, .d = {p.dx, p.c}});
+  if (p.dw == nullptr) return;
   const Matrix dw = {{p.dw, DType::kF32}, p.c};
   matmul_->Run(stream, kOp,
                {.m = p.part.rows,
@@ -144,7 +144,7 @@ void CudaOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& 
 
 int64_t CudaOps::PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const {
   const int64_t narrower = dtype == DType::kF32 ? 0 : rows * LogitsStride(vocab) * DTypeBytes(dtype);
-  return GradientAt(rows, vocab) + narrower;
+  return PartGradientAt(rows, vocab) + narrower;
 }
 
 }  // namespace zerofleet::device::cuda

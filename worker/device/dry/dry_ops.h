@@ -33,10 +33,9 @@ class DryOps : public Ops, public VocabularyOps, public BandOps {
   void PartLogits(Stream&, const PartLogitsArguments&) override {}
   void PartCrossEntropy(Stream&, const PartCrossEntropyArguments&) override {}
   int64_t PartLogitsScratchBytes(int64_t, int64_t, DType) const override { return 0; }
-  BandOps* bands() override { return this; }
+  BandOps& bands() override { return *this; }
   int64_t BandRows(int64_t rows, DType) const override { return rows; }
   void LinearBackwardWeightBand(Stream&, const LinearBackwardWeightArguments&, const RowBand&) override {}
-  void LinearBackwardBias(Stream&, int64_t, int64_t, Tensor, float*) override {}
   void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) override {}
   void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart&) override {}
   void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand&) override {}

@@ -1,10 +1,11 @@
 // The functions of cuBLASLt that matmul.cc calls, on the host, as the library documents them (cublasLt.h and its
 // guide).
 //
-// Stricter than the library where that finds mistakes: an algorithm runs only the problem it was requested for, with
-// pointers at least as aligned as stated; sizes of attributes must be exact; outputs may not overlap inputs, except D
-// on C. Features this program does not use (batches, orders other than column-major, scales, integer types) are
-// refused.
+// Stricter than the library where that finds mistakes: an algorithm runs only the problem it was requested for, or one
+// that it was checked for and that differs in m and n alone, with pointers at least as aligned as stated; sizes of
+// attributes must be exact; outputs may not overlap inputs, except D on C. How it cuts K depends on m and n of what it
+// was requested for, so that another algorithm gives other bits. Features this program does not use (batches, orders
+// other than column-major, scales, integer types) are refused.
 #include "worker/device/cuda/emulation/cublaslt.h"
 
 #include <algorithm>
@@ -61,6 +62,7 @@ struct Algorithm {
   uint32_t alignments[6];  // A, B, C, D, bias, aux
   uint64_t workspace_bytes;
   uint64_t problem;
+  int64_t depth;  // additions in a chain
 };
 
 struct Element {
@@ -105,6 +107,9 @@ cublasStatus_t Assign(T& to, const void* value, size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+// Short chains of fp32 additions, as in a GPU's tiles.
+constexpr int64_t kLeastDepth = 8, kDepths = 5;
+
 // What a call describes; the operation is null if any of its descriptors is not what it should be.
 struct Problem {
   const Operation* operation;
@@ -130,10 +135,12 @@ struct Problem {
   bool uses_aux() const { return Has(128); }
   int64_t depth() const { return operation->transpose_a == CUBLAS_OP_N ? a->columns : a->rows; }
 
+  // Of all but m and n.
   uint64_t Fingerprint() const {
-    const auto parts = [](const Layout* at) { return std::make_tuple(at->type, at->rows, at->columns, at->stride); };
+    const auto parts = [](const Layout* at) { return std::make_tuple(at->type, at->stride); };
     const Operation& o = *operation;
-    return absl::HashOf(parts(a), parts(b), parts(c), parts(d), o.transpose_a, o.transpose_b, o.epilogue, o.aux_stride);
+    return absl::HashOf(parts(a), parts(b), parts(c), parts(d), depth(), o.transpose_a, o.transpose_b, o.epilogue,
+                        o.aux_stride);
   }
 };
 
@@ -236,21 +243,20 @@ float Finish(const Problem& p, float value, int64_t row, int64_t column) {
   return p.Has(CUBLASLT_EPILOGUE_DGELU) ? static_cast<float>(value * GeluSlope(aux.Load(at))) : value;
 }
 
-void Multiply(const Problem& p, float alpha, const void* a_data, const void* b_data, float beta, const void* c_data,
-              void* d_data) {
+void Multiply(const Problem& p, int64_t depth, float alpha, const void* a_data, const void* b_data, float beta,
+              const void* c_data, void* d_data) {
   const Operation& o = *p.operation;
   const int64_t m = p.d->rows, n = p.d->columns, k = p.depth();
   const std::vector<float> a = Unpack(*p.a, o.transpose_a, a_data), b = Unpack(*p.b, o.transpose_b, b_data);
   const Element c{TypeOf(p.c->type), const_cast<void*>(c_data)}, d{TypeOf(p.d->type), d_data};
   const Element bias{TypeOf(p.d->type), o.bias};
-  std::vector<float> finished;     // of all columns, for the bias gradient
-  constexpr int64_t kDepth = 512;  // short chains of fp32 additions, as in a GPU's tiles
+  std::vector<float> finished;  // of all columns, for the bias gradient
   std::vector<float> sums(m), partial(m);
   for (int64_t column = 0; column < n; ++column) {
     std::fill(sums.begin(), sums.end(), 0.0f);
-    for (int64_t first = 0; first < k; first += kDepth) {
+    for (int64_t first = 0; first < k; first += depth) {
       std::fill(partial.begin(), partial.end(), 0.0f);
-      for (int64_t i = first; i < std::min(first + kDepth, k); ++i) {
+      for (int64_t i = first; i < std::min(first + depth, k); ++i) {
         const float factor = b[column * k + i];
         const float* const from = &a[i * m];
         for (int64_t row = 0; row < m; ++row) partial[row] += from[row] * factor;
@@ -384,7 +390,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   }
   Algorithm algorithm = {.alignments = {},
                          .workspace_bytes = std::min(kWorkspaceBytes, asked->workspace_bytes),
-                         .problem = problem.Fingerprint()};
+                         .problem = problem.Fingerprint(),
+                         .depth = kLeastDepth << (problem.d->rows + problem.d->columns) % kDepths};
   for (int i = 0; i < 4; ++i) {
     const uint32_t stated = asked->alignments[i];
     if (stated == 0 || (stated & (stated - 1)) != 0) return CUBLAS_STATUS_INVALID_VALUE;
@@ -399,6 +406,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   results[0].state = CUBLAS_STATUS_SUCCESS;
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const Algorithm* const chosen = In<Algorithm>(algorithm, kAlgorithm);
+  if (!chosen || !result) return CUBLAS_STATUS_INVALID_VALUE;
+  const Problem problem(operation, a, b, c, d);
+  const cublasStatus_t status = Examine(problem);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  return chosen->problem == problem.Fingerprint() ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void* alpha, const void* A,
@@ -430,11 +450,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   const cublasStatus_t told = std::exchange(cublaslt().next_product, CUBLAS_STATUS_SUCCESS);
   if (told != CUBLAS_STATUS_SUCCESS) return told;
   // The caller may reuse its descriptors and factors when this returns.
-  Enqueue(stream, [held = HeldProblem(problem), alpha_now = *static_cast<const float*>(alpha), A, B,
-                   beta_now = *static_cast<const float*>(beta), C, D, workspace, bytes = chosen->workspace_bytes] {
+  Enqueue(stream, [held = HeldProblem(problem), depth = chosen->depth, alpha_now = *static_cast<const float*>(alpha), A,
+                   B, beta_now = *static_cast<const float*>(beta), C, D, workspace, bytes = chosen->workspace_bytes] {
     // What an algorithm leaves in its workspace is unspecified.
     std::memset(workspace, 0xff, bytes);
-    Multiply(held.problem(), alpha_now, A, B, beta_now, C, D);
+    Multiply(held.problem(), depth, alpha_now, A, B, beta_now, C, D);
   });
   ++cublaslt().products;
   cublaslt().fused += problem.fused();

@@ -19,7 +19,7 @@
 
 namespace zerofleet::device::cuda::emulation {
 
-class FastOps : public Ops, public VocabularyOps {
+class FastOps : public Ops, public VocabularyOps, public BandOps {
  public:
   void LinearForward(Stream& s, const LinearForwardArguments& p) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.LinearForward(on, p); });
@@ -81,6 +81,20 @@ class FastOps : public Ops, public VocabularyOps {
   }
   int64_t PartLogitsScratchBytes(int64_t rows, int64_t vocab, DType dtype) const override {
     return cpu_->ops().vocabulary().PartLogitsScratchBytes(rows, vocab, dtype);
+  }
+  BandOps& bands() override { return *this; }
+  int64_t BandRows(int64_t rows, DType dtype) const override { return cpu_->ops().bands().BandRows(rows, dtype); }
+  void LinearBackwardWeightBand(Stream& s, const LinearBackwardWeightArguments& p, const RowBand& band) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.bands().LinearBackwardWeightBand(on, p, band); });
+  }
+  void CrossEntropyBand(Stream& s, const CrossEntropyBandArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.bands().CrossEntropyBand(on, p); });
+  }
+  void EmbeddingBackwardBand(Stream& s, const EmbeddingBackwardArguments& p, const VocabularyPart& tokens) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.bands().EmbeddingBackwardBand(on, p, tokens); });
+  }
+  void PositionsBackwardBand(Stream& s, const EmbeddingBackwardArguments& p, const RowBand& positions) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.bands().PositionsBackwardBand(on, p, positions); });
   }
   void Convert(Stream& s, int64_t count, Tensor from, Tensor to) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.Convert(on, count, from, to); });

@@ -45,6 +45,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
              c, c_desc, d, d_desc, algo, workspace, workspace_bytes, stream);
 }
 
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a_desc, cublasLtMatrixLayout_t b_desc,
+                                       cublasLtMatrixLayout_t c_desc, cublasLtMatrixLayout_t d_desc,
+                                       const cublasLtMatmulAlgo_t* algo, cublasLtMatmulHeuristicResult_t* result) {
+  ZF_PASS_ON(CublasLt, cublasLtMatmulAlgoCheck, CUBLAS_STATUS_NOT_INITIALIZED, handle, desc, a_desc, b_desc, c_desc,
+             d_desc, algo, result);
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a_desc, cublasLtMatrixLayout_t b_desc,
                                               cublasLtMatrixLayout_t c_desc, cublasLtMatrixLayout_t d_desc,

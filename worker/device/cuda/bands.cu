@@ -1,0 +1,116 @@
+// The output embedding's gradient in bands (band_ops.h): the logits of a band of the vocabulary are computed again, by
+// the algorithm that computed all of them, what is kept of each token's softmax makes their gradient with the bits that
+// it had, and the product with the tokens takes the algorithm of the whole gradient's.
+//
+// Per band and chunk of tokens that is two products and one pass over the logits of the band. The bands of linear
+// layers are in linear.cc, those of the lookup in embedding.cu. Never run on a GPU.
+#include <algorithm>
+
+#include "worker/device/cuda/cross_entropy.h"
+#include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/cuda/dispatch.h"
+#include "worker/device/cuda/launch.cuh"
+#include "worker/device/cuda/matmul.h"
+#include "worker/device/cuda/softmax.cuh"
+#include "worker/device/cuda/vector.cuh"
+
+namespace zerofleet::device::cuda {
+namespace {
+
+constexpr const char* kBandOp = "CrossEntropyBand";
+constexpr int64_t kBandRows = 128;  // each begins at a multiple of the widest access, in every type
+
+// Of a whole vocabulary: as CrossEntropyKernel makes it.
+struct OfWhole {
+  __device__ static float Gradient(float exponential, float factor, bool is_target, float scale) {
+    const float probability = exponential * factor;
+    return (is_target ? probability - 1.0f : probability) * scale;
+  }
+};
+// Of a part: as PartGradientKernel does.
+struct OfPart {
+  __device__ static float Gradient(float exponential, float factor, bool is_target, float scale) {
+    const float gradient = exponential * factor;
+    return is_target ? gradient - scale : gradient;
+  }
+};
+
+// gradient(row, columns) of logits, one block per row; `target` counts from the band's first token.
+template <typename Rule, typename From, typename To>
+__global__ void __launch_bounds__(kRowThreads)
+    BandGradientKernel(int columns, int64_t stride, int64_t first_token, const int32_t* targets,
+                       const float* gradient_scale, const LogitsGradient* kept, const From* logits, To* gradient) {
+  const int64_t at = blockIdx.x, target = targets[at] - first_token;
+  const float scale = *gradient_scale, largest = kept[at].largest, factor = kept[at].factor;
+  To* const to = gradient + at * stride;
+  ForEachGroup(columns, logits + at * stride, [&](int first, float(&lanes)[kLogitLanes<From>]) {
+    for (int lane = 0; lane < kLogitLanes<From>; ++lane) {
+      lanes[lane] = Rule::Gradient(Exp(lanes[lane] - largest), factor, first + lane == target, scale);
+    }
+    StoreLanes(lanes, /*vector=*/true, columns - first, to + first);
+  });
+}
+
+// Where the logits of all columns have their places, and their gradients.
+struct Logits {
+  int64_t rows, stride;
+  Tensor logits, gradient;
+};
+
+Logits LogitsOf(const CrossEntropyBandArguments& p) {
+  std::byte* const scratch = static_cast<std::byte*>(p.scratch);
+  const DType dtype = p.x.dtype;
+  if (!p.in_parts) {
+    const CrossEntropyPlan plan(p.m, p.part.rows, dtype);
+    const Tensor logits = {scratch + plan.logits_at, dtype};
+    return {plan.rows, plan.stride, logits, logits};
+  }
+  const int64_t behind = dtype == DType::kF32 ? 0 : PartGradientAt(std::min(p.rows, p.m), p.part.rows);
+  return {p.rows, LogitsStride(p.part.rows), {scratch, DType::kF32}, {scratch + behind, dtype}};
+}
+
+template <typename Rule, typename From, typename To>
+void LaunchGradient(Stream& stream, const CrossEntropyBandArguments& p, int64_t first, int64_t rows, int64_t stride,
+                    Tensor logits, Tensor gradient) {
+  Launch(stream, kBandOp, BandGradientKernel<Rule, From, To>, dim3(static_cast<unsigned>(rows)), dim3(kRowThreads), 0,
+         static_cast<int>(p.band.count), stride, p.part.first + p.band.first, p.targets + first, p.gradient_scale,
+         p.kept + first, static_cast<const From*>(logits.data), static_cast<To*>(gradient.data));
+}
+
+}  // namespace
+
+int64_t CudaOps::BandRows(int64_t rows, DType) const { return std::min(rows, kBandRows); }
+
+void CudaOps::CrossEntropyBand(Stream& stream, const CrossEntropyBandArguments& p) {
+  const Logits all = LogitsOf(p);
+  const Tensor logits = all.logits.Offset(p.band.first), gradient = all.gradient.Offset(p.band.first);
+  for (int64_t first = 0; first < p.m; first += all.rows) {
+    const int64_t rows = std::min(all.rows, p.m - first);
+    const Tensor x = p.x.Offset(first * p.c);
+    matmul_->Run(stream, kBandOp,
+                 {.m = rows,
+                  .n = p.band.count,
+                  .k = p.c,
+                  .a = {x, p.c},
+                  .b = {p.w.Offset(p.band.first * p.c), p.c, /*transposed=*/true},
+                  .d = {logits, all.stride},
+                  .whole_n = p.part.rows});
+    WithType(p.x.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      const auto launch = p.in_parts ? LaunchGradient<OfPart, float, T> : LaunchGradient<OfWhole, T, T>;
+      launch(stream, p, first, rows, all.stride, logits, gradient);
+    });
+    const Matrix dw = {{p.dw, DType::kF32}, p.c};
+    matmul_->Run(stream, kBandOp,
+                 {.m = p.band.count,
+                  .n = p.c,
+                  .k = rows,
+                  .a = {gradient, all.stride, /*transposed=*/true},
+                  .b = {x, p.c},
+                  .c = dw,
+                  .d = dw,
+                  .whole_m = p.part.rows});
+  }
+}
+
+}  // namespace zerofleet::device::cuda
