@@ -46,7 +46,7 @@ mutants: ## expects each of the faults in tests/mutants to turn a test red; ROOM
 
 SEED ?= 1
 ROUNDS ?= 100
-chaos: build ## kills, stops and pauses the processes of a real run from a seed: SEED=1 ROUNDS=100
+chaos: build ## faults on the processes, network and disk of real runs from a seed: SEED=1 ROUNDS=100
 	@ZEROFLEET=$(BUILD)/zerofleet tests/chaos/run.py --seed $(SEED) --rounds $(ROUNDS)
 
 RUNS ?= 1

@@ -24,7 +24,7 @@ struct State {
   std::string directory;
   absl::Mutex mutex;
   std::vector<std::string> calls ABSL_GUARDED_BY(mutex);
-  std::map<std::string, int> failures ABSL_GUARDED_BY(mutex);
+  std::map<std::string, int> failures ABSL_GUARDED_BY(mutex), rename_failures ABSL_GUARDED_BY(mutex);
   std::optional<std::string> hold ABSL_GUARDED_BY(mutex);
   std::optional<size_t> hold_write ABSL_GUARDED_BY(mutex);  // of so many bytes; none: hold an fsync
   bool held ABSL_GUARDED_BY(mutex) = false;
@@ -80,6 +80,12 @@ int BeforeFsync(State& state, const std::string& name) {
   return failure == state.failures.end() ? 0 : failure->second;
 }
 
+int BeforeRename(State& state, const std::string& to) {
+  absl::MutexLock lock(&state.mutex);
+  const auto failure = state.rename_failures.find(to);
+  return failure == state.rename_failures.end() ? 0 : failure->second;
+}
+
 template <typename Function>
 Function Next(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
@@ -111,6 +117,12 @@ void FileCallLog::FailFsync(const std::string& name, int error) {
   const std::shared_ptr<State> state = Active();
   absl::MutexLock lock(&state->mutex);
   state->failures[name] = error;
+}
+
+void FileCallLog::FailRename(const std::string& name, int error) {
+  const std::shared_ptr<State> state = Active();
+  absl::MutexLock lock(&state->mutex);
+  state->rename_failures[name] = error;
 }
 
 void FileCallLog::HoldFsync(const std::string& suffix) {
@@ -177,7 +189,13 @@ int rename(const char* from, const char* to) noexcept {
   if (const auto state = zerofleet::Active(); state != nullptr) {
     const std::optional<std::string> source = zerofleet::Relative(*state, from),
                                      target = zerofleet::Relative(*state, to);
-    if (source && target) zerofleet::Record(*state, "rename " + *source + " " + *target);
+    if (source && target) {
+      zerofleet::Record(*state, "rename " + *source + " " + *target);
+      if (const int error = zerofleet::BeforeRename(*state, *target); error != 0) {
+        errno = error;
+        return -1;
+      }
+    }
   }
   return next(from, to);
 }

@@ -24,6 +24,9 @@ class FileCallLog {
   // Every fsync of the file `name` (relative to the directory) fails with `error` from now on.
   void FailFsync(const std::string& name, int error);
 
+  // Every rename to `name` (relative to the directory) fails with `error` from now on.
+  void FailRename(const std::string& name, int error);
+
   // The next fsync of a file whose name ends so waits for ReleaseFsync, without a time limit.
   void HoldFsync(const std::string& suffix);
   void WaitUntilHeld();

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """How long a fleet takes to go on after kill -9 of a rank, part by part, on this machine.
 
-    bench/recovery.py [--kills N] [--stop] [--workers N] [--spares N] [--snapshots K] [--config FILE.json] [--json]
+    bench/recovery.py [--kills N] [--stop | --cut] [--workers N] [--spares N] [--snapshots K] [--config FILE.json] [--json]
     bench/recovery.py --every SECONDS --seconds SECONDS ...      the share of the time that went into steps which were not lost
 
 Trains on made-up text with the given configuration (default: a small GPT in fp32), kills a rank drawn at random N times, each
 time after another commit, and measures from outside: from the signal to the launcher's line that says the rank
 is lost, to the `recovery` event, and to the first step that is reported after it. With --stop the rank gets SIGSTOP instead, which only the
-heartbeat timeout tells. ZEROFLEET names the binary.
+heartbeat timeout tells. With --cut each worker is on a node of its own (network namespaces; root only), and the rank's node is cut off from
+the network, without a word to anybody; it is replaced when the loss was noticed. ZEROFLEET names the binary.
 """
 import argparse
 import json
@@ -22,8 +23,10 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "integration"))
+sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "chaos")]
 import fleet  # noqa: E402
+import network  # noqa: E402
+import nodes  # noqa: E402
 
 
 def small_config(folder, workers, spares, snapshots):
@@ -60,15 +63,49 @@ class Watched:
         while time.monotonic() < deadline:
             if self.count(path, text) >= count:
                 return time.monotonic()
-            if self.process.poll() is not None:
+            if self.has_ended():
                 break
             time.sleep(0.002)
         sys.exit(f"no {count} x {text!r}:\n{self.log.read_text()[-2000:]}")
+
+    def has_ended(self):
+        return self.process.poll() is not None
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
 
     def workers(self):
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return [int(pid) for pid in children
                 if b"\0worker\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+class WatchedNodes(Watched):
+    """The same of a fleet whose workers are on nodes of their own."""
+
+    def __init__(self, folder, config):
+        self.report, self.log = folder / "report.jsonl", folder / "coordinator.log"
+        # Namespaces of one machine could reach each other through shared memory.
+        self.fleet = nodes.NodeFleet(folder, config, self.report, config["parallel"]["workers"], {**os.environ, "UCX_TLS": "tcp"})
+        self.fleet.open()
+
+    def has_ended(self):
+        return any(node == self.fleet.coordinator for node, _, _ in self.fleet.ended)
+
+    def end(self):
+        self.fleet.close()
+
+
+def cut_a_rank(run, draw, lost):
+    """Cuts a node off until its rank is lost, and lets another worker start there. The times of both."""
+    node = draw.choice(run.fleet.workers())
+    began = time.monotonic()
+    run.fleet.network.cut(node)
+    noticed = run.await_count(run.log, "; recovering", lost + 1)
+    run.fleet.end(node)
+    run.fleet.network.heal(node)
+    return began, noticed
 
 
 def kill_a_rank(run, draw, lost, number):
@@ -89,13 +126,16 @@ def kill_a_rank(run, draw, lost, number):
 
 
 def measure(run, draw, number):
-    """Seconds from one kill to: the line, the recovery, the first step."""
+    """Seconds from one kill, or one cut where there is no signal's number, to: the line, the recovery, the first step."""
     recoveries, lost = run.count(run.report, '"event":"recovery"'), run.count(run.log, "; recovering")
     # A rank that is lost time and again after one step would end the run.
     run.await_count(run.report, '"event":"checkpoint"', run.count(run.report, '"event":"checkpoint"') + 1)
     run.await_count(run.report, '"event":"step"', run.count(run.report, '"event":"step"') + draw.randint(1, 8))
-    began = kill_a_rank(run, draw, lost, number)
-    noticed = run.await_count(run.log, "; recovering", lost + 1)
+    if number is None:
+        began, noticed = cut_a_rank(run, draw, lost)
+    else:
+        began = kill_a_rank(run, draw, lost, number)
+        noticed = run.await_count(run.log, "; recovering", lost + 1)
     recovered = run.await_count(run.report, '"event":"recovery"', recoveries + 1)
     steps = run.count(run.report, '"event":"step"')
     stepped = run.await_count(run.report, '"event":"step"', steps + 1)
@@ -124,6 +164,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--stop", action="store_true", help="SIGSTOP instead of SIGKILL")
+    parser.add_argument("--cut", action="store_true", help="cut the rank's node off instead")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--spares", type=int, default=0)
     parser.add_argument("--snapshots", type=int, default=0, metavar="K",
@@ -134,28 +175,30 @@ def main():
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     draw = random.Random(1)
+    if options.cut and network.why_not():
+        sys.exit(network.why_not())
     with tempfile.TemporaryDirectory(prefix="zerofleet-recovery-", ignore_cleanup_errors=True) as name:
         folder = pathlib.Path(name)
         (folder / "text.txt").write_text(fleet.english_like_text(200_000))
         config = small_config(folder, options.workers, options.spares, options.snapshots)
         if options.config:
             config = fleet.merged(config, json.loads(pathlib.Path(options.config).read_text()))
-        run = Watched(folder, config)
+        run = (WatchedNodes if options.cut else Watched)(folder, config)
         try:
             run.await_count(run.report, '"event":"checkpoint"', 1, 600)
             if options.every:
                 share, kills = goodput(run, draw, options.every, options.seconds)
                 print(f"{kills} kills in {options.seconds:.0f} s, one each {options.every:g} s: goodput {100 * share:.1f}%")
                 return
-            number = signal.SIGSTOP if options.stop else signal.SIGKILL
+            number = None if options.cut else signal.SIGSTOP if options.stop else signal.SIGKILL
             figures = [measure(run, draw, number) for _ in range(options.kills)]
         finally:
-            run.process.send_signal(signal.SIGTERM)
-            run.process.wait(60)
+            run.end()
     if options.json:
         print(json.dumps(figures))
         return
-    print(f"{number.name} to one of {config['parallel']['workers']} ranks, {options.kills} times, seconds from the signal to:")
+    what = f"{number.name} to" if number else "a cut around"
+    print(f"{what} one of {config['parallel']['workers']} ranks, {options.kills} times, seconds from it to:")
     for part, title in (("lost", "the line that names the rank"), ("recovery", "training again"), ("first_step", "a finished step")):
         values = sorted(each[part] for each in figures)
         print(f"  {title:30} median {statistics.median(values):6.3f}   p99 {values[min(len(values) - 1, int(0.99 * len(values)))]:6.3f}   "

@@ -29,8 +29,8 @@ import sys
 import tempfile
 import time
 
-import run as chaos
-from run import Broken, fleet
+import chaos
+from chaos import Broken, fleet
 
 ROOMS = ("base", "worker", "services")
 POINT = re.compile(r'ZF_(FILE_)?KILL_POINT\(\s*"([^"]+)"')
@@ -96,7 +96,7 @@ def named(trial):
     return f"{trial.point}:{trial.passing}{streamed}" + (f" after the loss of a {trial.loss}" if trial.loss else "")
 
 
-class Killed(chaos.Chaos):
+class Killed(chaos.OnOneMachine):
     """A run that is killed at one point."""
 
     def __init__(self, folder, trial):
@@ -155,7 +155,7 @@ class Killed(chaos.Chaos):
 
 def undisturbed(folder):
     """step -> loss of the run that nothing happens to."""
-    run = chaos.Chaos(folder, 1, WORKERS)
+    run = chaos.OnOneMachine(folder, 1, WORKERS)
     config = run.config(run.checkpoints, STEPS)
     (run.folder / "run.yaml").write_text(json.dumps(config))
     subprocess.run([fleet.BINARY, "train", str(run.folder / "run.yaml"), "--report", str(run.report)], check=True, capture_output=True)

@@ -109,8 +109,8 @@ class CoordinatorComesBack(fleet.FleetTest):
         times = []
         directory = self.work / "killed"
         while len(times) < KILLS and process.poll() is None:
-            self.wait_until(process, "the end of the last save", lambda: not list(directory.glob(".step-*/*")))
-            self.wait_until(process, "a save", lambda: list(directory.glob(".step-*/*")))
+            self.wait_until(process, "the end of the last save", lambda: not list(directory.glob(".step-*")))
+            self.wait_until(process, "a save", lambda: list(directory.glob(".step-*")))
             time.sleep(self.draw.uniform(0, 0.01))
             times.append(self.kill_coordinator(process))
             self.assertEqual(sorted(self.children()["worker"]), workers, "a worker was replaced")

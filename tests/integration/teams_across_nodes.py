@@ -4,69 +4,16 @@ a run on one machine, and the kernel counts the bytes between namespaces that th
 
 Needs root and `ip netns`; skipped, with the reason, where that is not permitted.
 """
-import os
 import pathlib
-import re
-import shutil
 import subprocess
 
 import fleet
+from network import Network, ip, why_not
 
 RANK = pathlib.Path(fleet.BINARY).parent / "worker" / "collective" / "collective_rank"
 ELEMENTS = 3_000_001  # of bf16: collective_rank's scenario "counts"
 # Headers and acknowledgments come on top of what is sent, and vary with how the kernel cuts a stream.
 TOLERANCE = 0.05
-
-
-def ip(*arguments):
-    return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True).stdout
-
-
-class Network:
-    """A bridge, in a namespace of its own, with one namespace per node on it."""
-
-    def __init__(self, nodes):
-        self.prefix = f"zf{os.getpid()}n"
-        self.names = [f"{self.prefix}{node}" for node in range(nodes)]
-        self.hub = f"{self.prefix}hub"
-
-    def open(self):
-        ip("netns", "add", self.hub)
-        ip("-n", self.hub, "link", "add", "bridge", "type", "bridge")
-        ip("-n", self.hub, "link", "set", "bridge", "up")
-        for node, name in enumerate(self.names):
-            ip("netns", "add", name)
-            ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"port{node}", "netns", self.hub)
-            ip("-n", self.hub, "link", "set", f"port{node}", "master", "bridge", "up")
-            ip("-n", name, "address", "add", f"10.77.0.{node + 1}/24", "dev", "eth0")
-            for link in ("lo", "eth0"):
-                ip("-n", name, "link", "set", link, "up")
-
-    def close(self):
-        for name in [*self.names, self.hub]:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-    def sent_bytes(self, node):
-        """What has left the node so far, as its interface counts."""
-        lines = ip("-n", self.names[node], "-s", "link", "show", "eth0").splitlines()
-        transmitted = next(i for i, line in enumerate(lines) if re.match(r"\s*TX:", line))
-        return int(lines[transmitted + 1].split()[0])
-
-
-def why_not():
-    """Why such a network cannot be made here, or None: found by making one and running something in it."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        return "needs root and the command `ip`"
-    network = Network(2)
-    try:
-        network.open()
-        ip("netns", "exec", network.names[0], "true")
-        network.sent_bytes(0)
-    except subprocess.CalledProcessError as error:
-        return f"network namespaces are not permitted here: {error.stderr.strip()}"
-    finally:
-        network.close()
-    return None
 
 
 class TeamsAcrossNodes(fleet.FleetTest):
@@ -88,7 +35,7 @@ class TeamsAcrossNodes(fleet.FleetTest):
         environment = {**self.environment(), "UCX_TLS": "tcp", "UCX_NET_DEVICES": "eth0"}
         ranks = []
         for rank in range(world):
-            command = ["ip", "netns", "exec", network.names[rank // team], str(RANK), str(world), str(rank), "1", "counts",
+            command = [*network.inside(rank // team), str(RANK), str(world), str(rank), "1", "counts",
                        str(team if in_teams else 0), nodes]
             ranks.append(subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
             self.addCleanup(ranks[-1].stdout.close)

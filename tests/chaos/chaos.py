@@ -1,0 +1,400 @@
+"""A real run, what is done to its processes and its disk, and what must hold afterwards; run.py draws from it.
+
+A method marked `@kind` is one kind of fault, at a moment that is drawn within it. What a kind starts it also ends: a disk is mended, a
+stopped process goes on, unless that it does not is the fault. To add a kind, write such a method. Standard library only.
+"""
+import errno
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+import disk  # noqa: E402
+import fleet  # noqa: E402
+
+SAVE_EVERY = 25
+HEARTBEAT_TIMEOUT = 2
+LOST = 4  # exit code: the run was ended for its losses
+PATIENCE = 60  # seconds, from a fault to the next new step
+KEEP = 4
+CANNOT_STORE = 3  # exit code
+STATE = "/.coordinator/"  # of the coordinator, within the checkpoint directory of `train`
+
+
+class Broken(Exception):
+    """An invariant does not hold."""
+
+
+def kind(method):
+    """Marks a kind of fault."""
+    method.is_kind = True
+    return method
+
+
+def kinds_of(chaos):
+    """name -> method of each kind that such a run can take here."""
+    kinds = {name: getattr(chaos, name) for name in dir(chaos) if getattr(getattr(chaos, name), "is_kind", False)}
+    impossible = chaos.impossible()
+    return {name: each for name, each in kinds.items() if name not in impossible}
+
+
+class Chaos:
+    """One run and what is done to it, however it is started; a disk that fails needs bad_disk.cc."""
+
+    def __init__(self, folder, seed, workers):
+        self.folder, self.draw, self.workers_wanted = pathlib.Path(folder), random.Random(seed), workers
+        self.disk = disk.BadDisk(self.folder, seed)
+        (self.folder / "text.txt").write_text(fleet.english_like_text(60_000))
+        self.report = self.folder / "report.jsonl"
+        self.checkpoints = self.folder / "checkpoints"
+        self.log = self.folder / "train.log"
+        self.process = None
+        self.begun = self.poisoned = 0
+
+    starts_are_told_again = False  # of a view that a coordinator adopts; `train` tells them once
+
+    @staticmethod
+    def impossible():
+        """name -> why not, of each kind that cannot happen on this machine."""
+        reason = disk.why_not()
+        return {name: reason for name in dir(Chaos) if name.startswith("disk_")} if reason else {}
+
+    def environment(self):
+        return {**os.environ, **self.disk.environment, "OMP_NUM_THREADS": "1"}
+
+    # --- the run
+
+    def config(self, directory, steps):
+        stage = self.draw.randint(0, 3)
+        compares = self.workers_wanted > 1  # ranks that do find no difference, whatever happens to processes
+        return {
+            "model": {"family": "gpt2", "layers": 2, "hidden": 32, "heads": 2, "context": 32},
+            "data": {"train": [str(self.folder / "text.txt")]},
+            "parallel": {"zero_stage": stage, "workers": self.workers_wanted},
+            "precision": "fp32",
+            "batch": {"global_sequences": 12, "micro_sequences": 12 // self.workers_wanted},
+            "optimizer": {"learning_rate": 3e-3},
+            "schedule": {"decay": "constant", "warmup_steps": 0},
+            "steps": steps,
+            "checkpoint": {"dir": str(directory), "every_steps": SAVE_EVERY, "keep": KEEP},
+            "device": "cpu",
+            "integrity": {"every_steps": 3 if compares and stage < 3 else 0, "replay_every_steps": 7 if compares else 0},
+            "restart": {"max_per_rank": 1_000_000, "window_steps": 1_000_000, "spares": self.draw.randint(0, 1),
+                        "heartbeat_timeout_seconds": HEARTBEAT_TIMEOUT, "hang_timeout_seconds": 5},
+        }
+
+    def events(self):
+        if not self.report.exists():
+            return []
+        return [json.loads(line) for line in self.report.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def await_progress(self):
+        """Until steps are reported that were not before; a run that ended is no progress."""
+        before = sum(each["event"] == "step" for each in self.events())
+        deadline = time.monotonic() + PATIENCE
+        while sum(each["event"] == "step" for each in self.events()) < before + 2:
+            self.go_on()
+            if time.monotonic() > deadline:
+                raise Broken(f"no new step within {PATIENCE} s")
+            time.sleep(0.02)
+
+    # --- the faults
+
+    @staticmethod
+    def send(pid, number):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass  # it has just ended by itself
+
+    def signal_some(self, role, number, count=1):
+        pids = self.children(role)
+        for pid in self.draw.sample(pids, min(count, len(pids))):
+            self.send(pid, number)
+
+    @kind
+    def kill_a_worker(self):
+        self.signal_some("worker", signal.SIGKILL)
+
+    @kind
+    def kill_two_workers(self):
+        self.signal_some("worker", signal.SIGKILL, 2)
+
+    @kind
+    def kill_all_workers(self):
+        self.signal_some("worker", signal.SIGKILL, 100)
+
+    @kind
+    def kill_one_after_another(self):
+        for _ in range(3):
+            self.signal_some("worker", signal.SIGKILL)
+            time.sleep(self.draw.uniform(0, 0.2))  # in the middle of the recovery
+
+    @kind
+    def kill_in_a_save(self):
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not list(self.checkpoints.glob("*partial*")):
+            time.sleep(0.0005)
+        time.sleep(self.draw.uniform(0, 0.01))
+        self.signal_some("worker", signal.SIGKILL)
+
+    @kind
+    def kill_the_coordinator(self):
+        self.signal_some("coordinator", signal.SIGKILL)
+
+    @kind
+    def kill_the_coordinator_again(self):
+        for _ in range(3):
+            self.signal_some("coordinator", signal.SIGKILL)
+            time.sleep(self.draw.uniform(0, 0.5))  # before, while and after it adopts the fleet
+
+    @kind
+    def kill_a_worker_and_the_coordinator(self):
+        for role in self.draw.sample(["worker", "coordinator"], 2):
+            self.signal_some(role, signal.SIGKILL)
+            time.sleep(self.draw.choice([0, self.draw.uniform(0, 0.3)]))  # also in the recovery
+
+    @kind
+    def stop_a_worker(self):
+        self.signal_some("worker", signal.SIGSTOP)
+        time.sleep(HEARTBEAT_TIMEOUT)  # what is late is the point
+
+    @kind
+    def pause_a_worker(self):
+        pids = self.children("worker")
+        if pids:
+            self.pause([self.draw.choice(pids)], self.draw.uniform(0.1, HEARTBEAT_TIMEOUT / 2))
+
+    @kind
+    def pause_around_the_timeout(self):
+        pids = self.children("worker")
+        if pids:
+            self.pause([self.draw.choice(pids)], HEARTBEAT_TIMEOUT + self.draw.uniform(-0.3, 0.6))
+
+    @kind
+    def pause_everything(self):
+        self.pause(self.children("worker") + self.children("coordinator"), HEARTBEAT_TIMEOUT + 1)
+
+    @kind
+    def pause_the_coordinator(self):
+        self.pause(self.children("coordinator"), HEARTBEAT_TIMEOUT + self.draw.uniform(0, 1))
+
+    def pause(self, pids, seconds):
+        for pid in pids:
+            self.send(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        for pid in pids:
+            self.send(pid, signal.SIGCONT)
+
+    @kind
+    def abort_a_worker(self):
+        self.signal_some("worker", self.draw.choice([signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS]))
+
+    # --- a disk that fails
+
+    def disk_fails(self, fault, calls, seconds=(0, 0), **how):
+        """Until a call was hit, and then for a time that is drawn; of all under the checkpoint directory but the coordinator's state."""
+        self.disk.fail(fault, str(self.checkpoints), calls, but=STATE, **how)
+        self.await_hit()
+        time.sleep(self.draw.uniform(*seconds))
+        self.disk.mend()
+
+    def await_hit(self):
+        deadline = time.monotonic() + PATIENCE
+        while not self.disk.hits():
+            if time.monotonic() > deadline:
+                raise Broken(f"nothing was written within {PATIENCE} s")
+            time.sleep(0.001)
+
+    @kind
+    def disk_is_full(self):
+        self.disk_fails(disk.ERROR, disk.WRITE, (0, 2), error=errno.ENOSPC)
+
+    @kind
+    def disk_has_errors(self):
+        self.disk_fails(disk.ERROR, disk.WRITE | disk.SYNC | disk.RENAME, (0, 3), error=errno.EIO, chance=self.draw.choice([0.05, 0.3, 1]))
+
+    @kind
+    def disk_cannot_sync(self):
+        self.disk_fails(disk.ERROR, disk.SYNC, (0, 2), error=errno.EIO, chance=self.draw.choice([0.3, 1]))
+
+    @kind
+    def disk_cannot_rename(self):
+        self.disk_fails(disk.ERROR, disk.RENAME, (0, 2), error=self.draw.choice([errno.EIO, errno.ENOSPC]), chance=self.draw.choice([0.5, 1]))
+
+    @kind
+    def disk_is_slow(self):
+        self.disk_fails(disk.SLOW, disk.WRITE | disk.SYNC | disk.RENAME, (0, 3), milliseconds=self.draw.choice([20, 200, 1500]))
+
+    @kind
+    def disk_writes_less(self):
+        self.disk_fails(disk.SHORT, disk.WRITE, (0, 2), chance=0.7)  # as write(2) may at any time
+
+    @kind
+    def disk_tears_a_call(self):
+        """Half a write, and the process is gone; or it is gone before an fsync or a rename. One that is one of many."""
+        self.disk_fails(disk.TORN, self.draw.choice([disk.WRITE, disk.SYNC, disk.RENAME]), chance=self.draw.choice([0.1, 0.5, 1]))
+
+    @kind
+    def disk_has_errors_in_a_recovery(self):
+        self.disk.fail(disk.ERROR, str(self.checkpoints), disk.WRITE | disk.SYNC | disk.RENAME, but=STATE, error=errno.EIO, chance=0.5)
+        self.kill_one_after_another()
+        self.await_hit()
+        self.disk.mend()
+
+    @kind
+    def disk_is_slow_in_a_recovery(self):
+        self.disk.fail(disk.SLOW, str(self.checkpoints), disk.WRITE | disk.SYNC | disk.RENAME, milliseconds=300)
+        self.kill_a_worker_and_the_coordinator()
+        self.await_hit()
+        self.disk.mend()
+
+    # --- the invariants
+
+    def check_generations(self):
+        """I3, and I7: by a recovery the run goes back to the newest commit, and each save waits for the one before. No fault
+        here changes a bit."""
+        last, before = 0, ""
+        committed = failed = 0  # the newest commit that was reported, and the saves that failed since
+        for event in self.events():
+            generation = event.get("generation")
+            if event["event"] in ("start", "recovery"):
+                # A coordinator that was started again in a recovery tells its start and the end of the recovery.
+                one = generation == last and (before == "start" and event["event"] == "recovery" or
+                                              self.starts_are_told_again and event["event"] == "start")
+                if generation <= last and not one:
+                    raise Broken(f"generation {generation} after {last}")
+                last, before = generation, event["event"]
+            elif event["event"] == "step" and generation != last:
+                raise Broken(f"step {event['step']} of generation {generation} in generation {last}")
+            if event["event"] == "checkpoint":
+                committed, failed = event["step"], 0
+            failed += event["event"] == "save_failed"
+            if event["event"] == "recovery" and event["resumed_step"] < committed:
+                raise Broken(f"back at step {event['resumed_step']}, although step {committed} is committed")
+            if event["event"] == "recovery" and event["lost_steps"] > (2 + failed) * SAVE_EVERY:
+                raise Broken(f"{event['lost_steps']} steps lost, saving every {SAVE_EVERY}, after {failed} saves that failed")
+            if event["event"] == "recovery" and "silent data corruption" in event["cause"]:
+                raise Broken(f"ranks disagree without a cause: {event['cause']}")
+
+    def check_checkpoints(self):
+        """I1 and I2. A commit whose launcher or coordinator was killed may be in no report, but for the run that goes on from it."""
+        reported = {each["path"] for each in self.events() if each["event"] == "checkpoint"}
+        gone_on_from = {each.get("resumed_from", each.get("resumed_step")) for each in self.events()
+                        if each["event"] in ("start", "recovery")}
+        there = sorted(str(path.parent) for path in self.checkpoints.glob("step-*/manifest.json"))
+        for path in there[:-1]:
+            if path not in reported and int(path.rsplit("-", 1)[1]) not in gone_on_from:
+                raise Broken(f"{path} is committed and was not reported")
+        if reported and (not there or max(reported) > there[-1]):
+            raise Broken(f"{max(reported)} was reported as committed and is gone; there are {there}")
+        for path in there:
+            verified = subprocess.run([fleet.BINARY, "checkpoint", "verify", path], capture_output=True, text=True)
+            if verified.returncode != 0:
+                raise Broken(f"{path} does not verify: {verified.stderr.strip()}")
+
+    def check_losses(self):
+        """I6, against a run of as many steps that nothing happens to. A step whose launcher was killed may be in no report."""
+        losses = {each["step"]: each["loss"] for each in self.events() if each["event"] == "step"}
+        config = json.loads((self.folder / "run.yaml").read_text())
+        config["steps"] = max(losses)
+        del config["integrity"]
+        config["checkpoint"] = {"dir": str(self.folder / "undisturbed"), "every_steps": 0}
+        (self.folder / "undisturbed.yaml").write_text(json.dumps(config))
+        report = self.folder / "undisturbed.jsonl"
+        subprocess.run([fleet.BINARY, "train", str(self.folder / "undisturbed.yaml"), "--report", str(report)], check=True,
+                       capture_output=True)
+        wanted = {each["step"]: each["loss"] for each in map(json.loads, report.read_text().splitlines()) if each["event"] == "step"}
+        for step in sorted(losses):
+            if losses[step] != wanted[step]:
+                raise Broken(f"step {step}: loss {losses[step]}, undisturbed {wanted[step]}")
+        return len(losses)
+
+
+class OnOneMachine(Chaos):
+    """A run of `zerofleet train`."""
+
+    def start(self):
+        path = self.folder / "run.yaml"
+        if not path.exists():
+            path.write_text(json.dumps(self.config(self.checkpoints, 100_000_000)))
+        self.begun += 1
+        self.log = self.folder / f"train-{self.begun:04}.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([fleet.BINARY, "train", str(path), "--report", str(self.report)],
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
+                                            env=self.environment())
+
+    def children(self, role):
+        found = []
+        for entry in os.listdir("/proc"):
+            try:
+                stat = pathlib.Path("/proc", entry, "stat").read_text().rsplit(")", 1)[1].split()
+                words = pathlib.Path("/proc", entry, "cmdline").read_bytes().decode().split("\0")
+            except (OSError, IndexError):
+                continue
+            if int(stat[1]) == self.process.pid and stat[0] != "Z" and words[1:2] == [role]:
+                found.append(int(entry))
+        return sorted(found)
+
+    def go_on(self):
+        if self.process.poll() == LOST and b" is poison to it" in self.log.read_bytes():
+            self.poisoned += 1
+            self.start()
+        elif self.process.poll() is not None:
+            raise Broken(f"the run ended with {self.process.returncode}")
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.ended_with(143)
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def ended_with(self, *codes):
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise Broken(f"no end within {PATIENCE} s of a signal") from None
+        if code not in codes:
+            raise Broken(f"exit code {code}, not {codes}")
+
+    # --- faults of a run that has a launcher
+
+    @kind
+    def term_and_resume(self):
+        self.process.send_signal(self.draw.choice([signal.SIGTERM, signal.SIGINT]))
+        self.ended_with(130, 143)
+        self.start()
+
+    @kind
+    def kill_the_launcher_and_resume(self):
+        self.process.kill()
+        self.process.wait()
+        self.start()
+
+    @kind
+    def kill_everything_and_resume(self):
+        for pid in [self.process.pid] + self.children("coordinator") + self.children("worker"):
+            self.send(pid, signal.SIGKILL)
+        self.process.wait()
+        self.start()
+
+    @kind
+    def disk_loses_the_state(self):
+        """A generation that is not durable must not be used: the coordinator ends, and the run with it unless it is started again."""
+        self.disk.fail(disk.ERROR, STATE + "coordinator.json", self.draw.choice([disk.WRITE, disk.SYNC, disk.RENAME]), error=errno.EIO)
+        self.kill_a_worker()
+        self.await_hit()
+        time.sleep(self.draw.uniform(0, 1))
+        self.disk.mend()
+        time.sleep(0.5)
+        if self.process.poll() == CANNOT_STORE:
+            self.start()

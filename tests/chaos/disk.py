@@ -1,0 +1,45 @@
+"""A disk that fails: what bad_disk.cc, preloaded into the processes of a run, does to their calls. Standard library only."""
+import mmap
+import os
+import pathlib
+import struct
+
+import fleet
+
+LIBRARY = pathlib.Path(fleet.BINARY).resolve().parent / "tests" / "chaos" / "libbad_disk.so"
+WRITE, SYNC, RENAME = 1, 2, 4
+ERROR, SLOW, SHORT, TORN = 1, 2, 3, 4
+# bad_disk.cc's Control: fault, calls, error, milliseconds, chance of 65,536, seed, calls seen, calls hit, where, but
+CONTROL = struct.Struct("=8I192s32s")
+HIT_AT = 7 * 4
+
+
+def why_not():
+    """Why no disk can fail here, or None."""
+    return None if LIBRARY.exists() else f"{LIBRARY} is not there; build the target bad_disk"
+
+
+class BadDisk:
+    """The disk of one run's processes: sound until told otherwise."""
+
+    def __init__(self, folder, seed):
+        self.seed = seed
+        path = pathlib.Path(folder) / "bad-disk"
+        path.write_bytes(bytes(CONTROL.size))
+        self.environment = {"LD_PRELOAD": str(LIBRARY), "ZEROFLEET_BAD_DISK": str(path)} if why_not() is None else {}
+        with open(path, "r+b") as file:
+            self.control = mmap.mmap(file.fileno(), CONTROL.size)
+
+    def fail(self, fault, where, calls, but="", chance=1.0, error=0, milliseconds=0):
+        """From now on, so much of the calls on paths with `where` and without `but` in them."""
+        self.mend()
+        self.seed += 1
+        self.control[:] = CONTROL.pack(0, calls, error, milliseconds, round(65536 * chance), self.seed, 0, 0, os.fsencode(where),
+                                       os.fsencode(but))
+        self.control[:4] = struct.pack("=I", fault)
+
+    def mend(self):
+        self.control[:4] = bytes(4)
+
+    def hits(self):
+        return struct.unpack_from("=I", self.control, HIT_AT)[0]
