@@ -167,5 +167,10 @@ class CoordinatorLoop {
 };
 
 }  // namespace zerofleet::services
+  absl::Mutex trace_mutex_;
+  std::string trace_id_ ABSL_GUARDED_BY(trace_mutex_);  // of the newest view; empty before the first
+  // Of the newest view; the carrier's alone.
+  std::string view_key_;
+  uint64_t view_key_generation_ = 0;
 
 #endif  // ZEROFLEET_SERVICES_COORDINATOR_LOOP_H_

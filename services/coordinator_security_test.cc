@@ -13,6 +13,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -78,6 +79,7 @@ class CoordinatorSecurityTest : public testing::Test {
     options.coordinator = address();
     options.tls = tls;
     options.token = token;
+    options.trace_id = [this] { return trace_id_; };
     auto session = SessionClient::Connect(options);
     if (!session.ok()) return session.status();
     absl::Status sent = (*session)->Send(HelloFrom("h"));
@@ -91,8 +93,27 @@ class CoordinatorSecurityTest : public testing::Test {
 
   const std::string dir_ = JoinPath(testing::TempDir(), absl::StrCat("zerofleet_coordinator_security_", getpid()));
   CoordinatorOptions options_;
+  std::string trace_id_;
   std::unique_ptr<CoordinatorServer> server_;
 };
+
+TEST_F(CoordinatorSecurityTest, TakesTheTraceIdOverThatAWorkersCallCarries) {
+  options_.access.worker_token = kWorkerToken;
+  std::ostringstream log;
+  Logger logger(LogLevel::kError, log, Clock::Real());
+  options_.logger = &logger;
+  Start();
+  trace_id_ = "0af7651916cd43dd8448eb211c80319c";
+  EXPECT_FALSE(Join("no-token-of-this-fleet").ok());
+  EXPECT_EQ(logger.trace_id(), "") << "who is refused is not believed";
+  trace_id_ = "4bf92f3577b34da6a3ce929d0e0e4736";
+  EXPECT_TRUE(Join(kWorkerToken).ok());
+  EXPECT_EQ(logger.trace_id(), trace_id_);
+  const std::string first = std::exchange(trace_id_, "0af7651916cd43dd8448eb211c80319c");
+  EXPECT_TRUE(Join(kWorkerToken).ok());
+  EXPECT_EQ(logger.trace_id(), first) << "one is enough";
+  server_.reset();
+}
 
 TEST_F(CoordinatorSecurityTest, TokensKeepStrangersAndTheOtherRoleOut) {
   options_.access.worker_token = kWorkerToken;

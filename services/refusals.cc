@@ -20,6 +20,8 @@ void Refusals::AddCall(const std::string& peer, const absl::Status& status) {
       absl::StrCat("refused a call from ", peer, ": ", std::string(status.message())));
 }
 
+void Refusals::AddPeer(const std::string& line) { Add(kKey, line); }
+
 void Refusals::Warn(const std::string& line) {
   absl::MutexLock lock(&mutex_);
   if (sinks_.log) sinks_.log(line);

@@ -18,9 +18,10 @@ namespace zerofleet::services {
 
 class Refusals {
  public:
-  // What a client lacked: a certificate that is accepted, the fleet's token, the right to this call.
-  static constexpr char kCertificate[] = "certificate", kToken[] = "token", kRole[] = "role";
-  static constexpr const char* kCauses[] = {kCertificate, kToken, kRole};
+  // What a client lacked: a certificate that is accepted, the fleet's token, the right to this call, or, of a worker's
+  // collectives, the key of its view.
+  static constexpr char kCertificate[] = "certificate", kToken[] = "token", kRole[] = "role", kKey[] = "key";
+  static constexpr const char* kCauses[] = {kCertificate, kToken, kRole};  // of a server's clients
 
   // Lines at once, and how many a second after that.
   static constexpr double kMostLines = 20, kLinesPerSecond = 1;
@@ -37,6 +38,8 @@ class Refusals {
   void AddHandshake(const std::string& reason);
   // A call from `peer` that AccessControl has refused.
   void AddCall(const std::string& peer, const absl::Status& status);
+  // A peer that reached the collectives' port without the view's key, as the line says.
+  void AddPeer(const std::string& line);
   // Another line for the log, of what a server noticed.
   void Warn(const std::string& line);
 

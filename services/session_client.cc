@@ -134,6 +134,7 @@ struct SessionClient::Impl {
     stream.reset();  // before its context
     auto next = std::make_unique<grpc::ClientContext>();
     ShowToken(*next, options.token);
+    CarryTrace(*next, options.trace_id());
     stream = stub->Session(next.get());
     absl::MutexLock lock(&mutex);
     context = std::move(next);

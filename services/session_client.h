@@ -34,6 +34,8 @@ struct SessionOptions {
   std::function<bool()> cancelled = nullptr;
   TlsFiles tls = {};       // none: plaintext
   std::string token = "";  // shown to the coordinator; empty: none
+  // The trace id of the view this worker is in, told with each stream it opens; empty: none.
+  std::function<std::string()> trace_id = [] { return std::string(); };
   // Called with a line for the log, from the session's thread, when a stream breaks.
   std::function<void(const std::string& line)> note = nullptr;
 };

@@ -42,6 +42,8 @@ void SessionJournal::Arrived(const v1::CoordinatorMessage& message, double now) 
   if (message.has_assignment()) {
     assignment_ = message.assignment();
     assignment_->clear_owned();
+    assignment_->clear_collective_key();  // which concerns no coordinator
+    assignment_->clear_trace_id();        // which is told by the call's metadata
     neighbours_ = {};
     for (v1::Member& member : *assignment_->mutable_members()) {
       member.clear_transport_address();

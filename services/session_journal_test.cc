@@ -29,7 +29,8 @@ class SessionJournalTest : public testing::Test {
   void Train() {
     Join();
     Hear(
-        "generation: 7 assignment { rank: 1 world_size: 1 members { host: 'a' transport_address: 'addr' } owned { "
+        "generation: 7 assignment { rank: 1 world_size: 1 collective_key: 'secret' trace_id: 'id' members { host: 'a' "
+        "transport_address: 'addr' } owned { "
         "flat_end: 3 } }");
     Say("generation: 7 entered { }");
     Hear("generation: 7 start { step: 4 }", 100);

@@ -105,7 +105,7 @@ constexpr Row kRows[] = {
     {kLinkBytes, Type::kCounter, "zerofleet_worker_link_bytes_total",
      "What offload copied between device and host memory."},
     {kRefusedClients, Type::kCounter, "zerofleet_worker_refused_clients_total",
-     "Clients of its service turned away, by what they lacked."},
+     "Clients of its service, and peers of its collectives, turned away, by what they lacked."},
 };
 
 constexpr bool InOrder() {
@@ -167,6 +167,7 @@ WorkerMetrics::WorkerMetrics(prometheus::Registry& registry) : families_(std::ma
   SetLossScale(1);
   families_->counters[kSkippedSteps]->Add({});
   for (const char* cause : Refusals::kCauses) families_->counters[kRefusedClients]->Add({{"cause", cause}});
+  families_->counters[kRefusedClients]->Add({{"cause", Refusals::kKey}});
 }
 
 WorkerMetrics::WorkerMetrics() : WorkerMetrics(std::make_unique<prometheus::Registry>()) {}

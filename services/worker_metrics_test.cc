@@ -100,6 +100,7 @@ TEST(WorkerMetrics, EveryOneIsExportedWithWhatWasFed) {
            "zerofleet_worker_step 12\n",
            "zerofleet_worker_refused_clients_total{cause=\"token\"} 1\n",
            "zerofleet_worker_refused_clients_total{cause=\"role\"} 0\n",
+           "zerofleet_worker_refused_clients_total{cause=\"key\"} 0\n",
            "zerofleet_worker_loss 2.5\n",
            "zerofleet_worker_validation_loss 2.75\n",
            "run=\"tiny\"",

@@ -30,7 +30,7 @@ SDKS = [
     ("yaml-cpp", r"yaml-cpp/", r"cli/config/"),
     ("JSON", r"nlohmann/", r"proto/json|worker/checkpoint/|services/|cli/|bench/"),
     ("CLI11", r"CLI/", r"cli/commands/"),
-    ("OpenSSL", r"openssl/", r"services/(tls|token)"),
+    ("OpenSSL", r"openssl/", r"services/(tls|token)|worker/collective/peer_proof"),
     ("spdlog", r"spdlog/", r"services/|cli/|base/log"),
 ]
 

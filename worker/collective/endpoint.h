@@ -8,6 +8,7 @@
 #define ZEROFLEET_WORKER_COLLECTIVE_ENDPOINT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +18,14 @@
 
 namespace zerofleet::collective {
 
-// A group as one of its ranks joins it. All but `rank` must be the same on every rank.
+// How a rank tells the others of its view from anybody else who reaches its port (peer_proof.h; over UCX alone).
+struct PeerTrust {
+  std::string key;  // of the view, from the coordinator; the same on every rank
+  // Called for each peer that did not prove that it has the key, with a line for people; from the thread that connects.
+  std::function<void(const std::string& line)> refused = [](const std::string&) {};
+};
+
+// A group as one of its ranks joins it. All but `rank` and `trust.refused` must be the same on every rank.
 struct CollectiveGroup {
   std::string name;  // one of those that the ranks' endpoints were made for
   int rank = 0;
@@ -28,6 +36,7 @@ struct CollectiveGroup {
   int team = 0;
   // Which node each rank is on, for routing only: it changes no bit of a result. Empty: all are on one.
   std::vector<int> nodes = {};
+  PeerTrust trust = {};
 
   int size() const { return static_cast<int>(addresses.size()); }
 };

@@ -166,7 +166,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> UcxEndpoint::Join(const Collective
     }
     workers.push_back(rank.ucx_worker());
   }
-  ZF_RETURN_IF_ERROR(transport->second->Join(std::move(workers), group.rank, group.generation));
+  ZF_RETURN_IF_ERROR(transport->second->Join(
+      std::move(workers),
+      {.group = group.name, .rank = group.rank, .generation = group.generation, .trust = group.trust}));
   return std::make_unique<UcxCommunicator>(std::move(transport->second), group.name, TopologyOf(group));
 }
 

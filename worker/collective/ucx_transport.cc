@@ -10,6 +10,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "absl/base/call_once.h"
@@ -28,6 +29,8 @@ constexpr int kProgressPerClock = 16;
 // Closing by force asks nothing of a peer; it takes some rounds of progress.
 constexpr absl::Duration kCloseLimit = absl::Seconds(1);
 constexpr absl::Duration kSleepLimit = absl::Milliseconds(50);
+// Of a tag: that it is no greeting's, and the part that counts messages.
+constexpr uint64_t kMessageBit = uint64_t{1} << 63, kPositions = (1 << 24) - 1;
 
 // UCX's own messages do not say that it was told which transports to use.
 absl::Status UcxError(ucs_status_t status, const std::string& what) {
@@ -101,51 +104,102 @@ std::string UcxTransport::address() const {
   return copy;
 }
 
-absl::Status UcxTransport::Join(std::vector<std::string> addresses, int rank, uint64_t generation) {
+absl::Status UcxTransport::Join(std::vector<std::string> addresses, Place place) {
   ZF_CHECK(addresses_.empty());
-  if (addresses[rank] != address()) {
-    return absl::InvalidArgumentError(absl::StrCat("the address of rank ", rank, " is not this process's own"));
+  if (addresses[place.rank] != address()) {
+    return absl::InvalidArgumentError(absl::StrCat("the address of rank ", place.rank, " is not this process's own"));
   }
-  rank_ = rank;
-  generation_ = generation;
+  place_ = std::move(place);
   addresses_ = std::move(addresses);
-  endpoints_.assign(addresses_.size(), nullptr);
-  sent_.assign(addresses_.size(), 0);
-  received_.assign(addresses_.size(), 0);
+  peers_.resize(addresses_.size());
+  nonce_ = DrawNonce();
   return absl::OkStatus();
 }
 
 absl::Status UcxTransport::Connect(const Interrupt& interrupt) {
   ZF_CHECK(!connected_);
-  std::vector<Request> greetings;
-  const absl::Status status = GreetEveryRank(greetings, interrupt);
+  const absl::Status status = GreetEveryRank(interrupt);
   connected_ = status.ok();
-  if (!connected_) Close(greetings);
+  if (!connected_) Close(greeting_);
   return status;
 }
 
 // Of two ranks the higher one calls, and the lower one answers over the connection that has come. Were both to call at
 // once, UCX 1.13 would end the process when one closes or dies before they have agreed on a connection
-// (docs/decisions/0005).
-absl::Status UcxTransport::GreetEveryRank(std::vector<Request>& greetings, const Interrupt& interrupt) {
-  const auto greet = [&](int peer) -> absl::Status {
+// (docs/decisions/0005). Nobody waits in a circle: every rank calls before it waits for anything.
+absl::Status UcxTransport::GreetEveryRank(const Interrupt& interrupt) {
+  const int size = static_cast<int>(peers_.size());
+  for (int peer = 0; peer < place_.rank; peer++) {
     ZF_RETURN_IF_ERROR(CreateEndpoint(peer));
-    ZF_ASSIGN_OR_RETURN(Request request, Send(peer, nullptr, 0));
-    greetings.push_back(request);
-    return absl::OkStatus();
-  };
-  const auto hear = [&](int peer) -> absl::Status {
-    ZF_ASSIGN_OR_RETURN(Request request, Receive(peer, nullptr, 0));
-    greetings.push_back(request);
-    return Wait({&greetings.back(), 1}, interrupt);
-  };
-  for (int peer = 0; peer < rank_; peer++) ZF_RETURN_IF_ERROR(greet(peer));
-  for (int peer = rank_ + 1; peer < static_cast<int>(addresses_.size()); peer++) {
-    ZF_RETURN_IF_ERROR(hear(peer));
-    ZF_RETURN_IF_ERROR(greet(peer));
+    ZF_RETURN_IF_ERROR(Greet(peer, GreetingStep::kCall));
   }
-  for (int peer = 0; peer < rank_; peer++) ZF_RETURN_IF_ERROR(hear(peer));
-  return Wait(greetings, interrupt);
+  for (int peer = place_.rank + 1; peer < size; peer++) {
+    ZF_RETURN_IF_ERROR(Hear(peer, GreetingStep::kCall, interrupt));
+    ZF_RETURN_IF_ERROR(CreateEndpoint(peer));
+    ZF_RETURN_IF_ERROR(Greet(peer, GreetingStep::kAnswer));
+  }
+  for (int peer = 0; peer < place_.rank; peer++) {
+    ZF_RETURN_IF_ERROR(Hear(peer, GreetingStep::kAnswer, interrupt));
+    ZF_RETURN_IF_ERROR(Greet(peer, GreetingStep::kConfirm));
+    AgreeOnTags(peer);
+  }
+  for (int peer = place_.rank + 1; peer < size; peer++) {
+    ZF_RETURN_IF_ERROR(Hear(peer, GreetingStep::kConfirm, interrupt));
+    AgreeOnTags(peer);
+  }
+  ZF_RETURN_IF_ERROR(Wait(greeting_, interrupt));
+  greeting_.clear();
+  greetings_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status UcxTransport::Greet(int peer, GreetingStep step) {
+  greetings_.push_back({nonce_, ProofFor(step, place_.rank, peer)});
+  ZF_ASSIGN_OR_RETURN(Request request,
+                      SendTagged(peer, GreetingTag(place_.rank, step), &greetings_.back(), sizeof(Greeting)));
+  greeting_.push_back(request);
+  return absl::OkStatus();
+}
+
+absl::Status UcxTransport::Hear(int peer, GreetingStep step, const Interrupt& interrupt) {
+  Greeting& heard = greetings_.emplace_back();
+  while (true) {
+    ZF_ASSIGN_OR_RETURN(Request request, ReceiveTagged(peer, GreetingTag(peer, step), &heard, sizeof(Greeting)));
+    greeting_.push_back(request);
+    const absl::Status status = Wait({&greeting_.back(), 1}, interrupt);
+    if (!status.ok() && !absl::IsInternal(status)) return status;
+    // What confirms has to come from whoever called.
+    if (step != GreetingStep::kConfirm) peers_[peer].nonce = heard.nonce;
+    if (status.ok() && SameProof(heard.proof, ProofFor(step, peer, place_.rank))) return absl::OkStatus();
+    greeting_.pop_back();
+    place_.trust.refused(absl::StrCat("refused a peer that says it is rank ", peer, " of group ", place_.group,
+                                      " in generation ", place_.generation,
+                                      ": it has not proved that it has the view's key"));
+  }
+}
+
+Proof UcxTransport::ProofFor(GreetingStep step, int from, int to) const {
+  const int other = from == place_.rank ? to : from;
+  const bool calls = place_.rank > other;
+  ProofOf what{.step = step,
+               .generation = place_.generation,
+               .group = place_.group,
+               .from = from,
+               .to = to,
+               .callers = calls ? nonce_ : peers_[other].nonce};
+  if (step != GreetingStep::kCall) what.answerers = calls ? peers_[other].nonce : nonce_;
+  return Prove(place_.trust.key, what);
+}
+
+void UcxTransport::AgreeOnTags(int peer) {
+  const auto secret = [&](int from, int to) {
+    const Proof proof = ProofFor(GreetingStep::kMessages, from, to);
+    uint64_t bits = 0;
+    std::memcpy(&bits, proof.data(), sizeof(bits));
+    return kMessageBit | static_cast<uint64_t>(from) << 47 | (bits & 0x7fffff) << 24;
+  };
+  peers_[peer].sending = secret(place_.rank, peer);
+  peers_[peer].hearing = secret(peer, place_.rank);
 }
 
 absl::Status UcxTransport::CreateEndpoint(int peer) {
@@ -157,25 +211,34 @@ absl::Status UcxTransport::CreateEndpoint(int peer) {
   // way cannot be closed.
   parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   parameters.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};  // the requests concerned fail
-  const ucs_status_t status = ucp_ep_create(worker_, &parameters, &endpoints_[peer]);
+  const ucs_status_t status = ucp_ep_create(worker_, &parameters, &peers_[peer].endpoint);
   return status == UCS_OK ? absl::OkStatus() : UcxError(status, absl::StrCat("connecting to rank ", peer));
 }
 
-uint64_t UcxTransport::Tag(int source, uint32_t position) const {
-  return (generation_ & 0xffff) << 48 | static_cast<uint64_t>(source) << 32 | position;
+uint64_t UcxTransport::GreetingTag(int source, GreetingStep step) const {
+  return (place_.generation & 0x7fff) << 48 | static_cast<uint64_t>(source) << 32 | static_cast<uint64_t>(step);
 }
 
 absl::StatusOr<UcxTransport::Request> UcxTransport::Send(int peer, const void* data, int64_t bytes) {
+  return SendTagged(peer, peers_[peer].sending | (peers_[peer].sent++ & kPositions), data, bytes);
+}
+
+absl::StatusOr<UcxTransport::Request> UcxTransport::Receive(int peer, void* data, int64_t bytes) {
+  return ReceiveTagged(peer, peers_[peer].hearing | (peers_[peer].received++ & kPositions), data, bytes);
+}
+
+absl::StatusOr<UcxTransport::Request> UcxTransport::SendTagged(int peer, uint64_t tag, const void* data,
+                                                               int64_t bytes) {
   const ucp_request_param_t parameters = HostMemory();
-  void* handle = ucp_tag_send_nbx(endpoints_[peer], data, bytes, Tag(rank_, sent_[peer]++), &parameters);
+  void* handle = ucp_tag_send_nbx(peers_[peer].endpoint, data, bytes, tag, &parameters);
   if (UCS_PTR_IS_ERR(handle)) return UcxError(UCS_PTR_STATUS(handle), absl::StrCat("sending to rank ", peer));
   return Request{.handle = handle, .bytes = bytes, .peer = peer, .receive = false};
 }
 
-absl::StatusOr<UcxTransport::Request> UcxTransport::Receive(int peer, void* data, int64_t bytes) {
+absl::StatusOr<UcxTransport::Request> UcxTransport::ReceiveTagged(int peer, uint64_t tag, void* data, int64_t bytes) {
   ucp_request_param_t parameters = HostMemory();
   parameters.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;  // the length is learnt from the request
-  void* handle = ucp_tag_recv_nbx(worker_, data, bytes, Tag(peer, received_[peer]++), ~uint64_t{0}, &parameters);
+  void* handle = ucp_tag_recv_nbx(worker_, data, bytes, tag, ~uint64_t{0}, &parameters);
   if (UCS_PTR_IS_ERR(handle)) return UcxError(UCS_PTR_STATUS(handle), absl::StrCat("receiving from rank ", peer));
   return Request{.handle = handle, .bytes = bytes, .peer = peer, .receive = true};
 }
@@ -246,9 +309,9 @@ bool UcxTransport::Close(std::span<Request> requests) {
   ucp_request_param_t parameters = {};
   parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  for (ucp_ep*& endpoint : endpoints_) {
-    if (endpoint == nullptr) continue;
-    void* handle = ucp_ep_close_nbx(std::exchange(endpoint, nullptr), &parameters);
+  for (Peer& peer : peers_) {
+    if (peer.endpoint == nullptr) continue;
+    void* handle = ucp_ep_close_nbx(std::exchange(peer.endpoint, nullptr), &parameters);
     if (handle != nullptr && !UCS_PTR_IS_ERR(handle)) closing.push_back(Request{.handle = handle});
   }
   const double deadline = Clock::Real().MonotonicSeconds() + absl::ToDoubleSeconds(kCloseLimit);

@@ -1,15 +1,18 @@
 // Messages among the ranks of a group over UCX: shared memory between processes of a node, TCP or RDMA elsewhere.
 //
-// Every message is matched exactly by its tag: generation (16 bits), source rank (16), position in the sequence of
-// messages from that source to this rank (32). Both sides count alike because every rank runs the same schedule. A
-// message of an older generation matches nothing. Large messages are fetched by the receiver out of the sender's
-// memory (rendezvous), so no process writes to another's memory.
+// Two ranks greet each other first: each proves to the other that it has the view's key (peer_proof.h), and from both
+// proofs comes a secret of their connection. Every message after that is matched exactly by its tag: source rank (16
+// bits), secret (23), position in the sequence of messages from that source to this rank (24). Both sides count alike
+// because every rank runs the same schedule. A message of an older generation, or of a process that has not proved what
+// it says it is, matches nothing. Large messages are fetched by the receiver out of the sender's memory (rendezvous),
+// so no process writes to another's memory.
 //
 // After Create one thread at a time may use it, except for Signal.
 #ifndef ZEROFLEET_WORKER_COLLECTIVE_UCX_TRANSPORT_H_
 #define ZEROFLEET_WORKER_COLLECTIVE_UCX_TRANSPORT_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -19,6 +22,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/collective/endpoint.h"
+#include "worker/collective/peer_proof.h"
 
 // UCX's handles, so that only .cc files include its headers.
 struct ucp_context;
@@ -47,11 +52,18 @@ class UcxTransport {
 
   std::string address() const;  // UCX's bytes
 
+  struct Place {
+    std::string group;
+    int rank = 0;
+    uint64_t generation = 0;
+    PeerTrust trust = {};
+  };
   // Takes a place in the group; nothing moves yet. The addresses, by rank, are those of other transports, to the byte.
   // InvalidArgument if this rank's is not its own.
-  absl::Status Join(std::vector<std::string> addresses, int rank, uint64_t generation);
-  // Connects to every other rank, each of which must call it too: the first thing to do once joined. Unavailable when
-  // no transport reaches a peer, or what `interrupt` returned; the transport is closed then.
+  absl::Status Join(std::vector<std::string> addresses, Place place);
+  // Connects to every other rank, each of which must call it too: the first thing to do once joined. Who claims to be
+  // one and has not the view's key is refused, and the rank itself still waited for. Unavailable when no transport
+  // reaches a peer, or what `interrupt` returned; the transport is closed then.
   absl::Status Connect(const Interrupt& interrupt);
   bool is_connected() const { return connected_; }
 
@@ -73,10 +85,30 @@ class UcxTransport {
   void Flush(absl::Duration limit);
 
  private:
+  // A message of the greeting, as it travels: what its sender has drawn, and what proves it.
+  struct Greeting {
+    Nonce nonce;
+    Proof proof;
+  };
+  // What this rank knows of another.
+  struct Peer {
+    ucp_ep* endpoint = nullptr;         // null for this rank itself
+    Nonce nonce = {};                   // of the peer
+    uint32_t sent = 0, received = 0;    // messages so far
+    uint64_t sending = 0, hearing = 0;  // secrets of the tags
+  };
+
   UcxTransport() = default;
-  absl::Status GreetEveryRank(std::vector<Request>& greetings, const Interrupt& interrupt);
+  absl::Status GreetEveryRank(const Interrupt& interrupt);
+  absl::Status Greet(int peer, GreetingStep step);
+  // Waits for the message in which the peer proves that it has the key; refuses all others.
+  absl::Status Hear(int peer, GreetingStep step, const Interrupt& interrupt);
+  Proof ProofFor(GreetingStep step, int from, int to) const;
+  void AgreeOnTags(int peer);
   absl::Status CreateEndpoint(int peer);
-  uint64_t Tag(int source, uint32_t position) const;
+  absl::StatusOr<Request> SendTagged(int peer, uint64_t tag, const void* data, int64_t bytes);
+  absl::StatusOr<Request> ReceiveTagged(int peer, uint64_t tag, void* data, int64_t bytes);
+  uint64_t GreetingTag(int source, GreetingStep step) const;
   // Whether a request is under way no more, and how it ended.
   absl::Status Test(Request& request, bool* done);
   bool Sleep(absl::Duration limit);
@@ -86,11 +118,12 @@ class UcxTransport {
   int event_descriptor_ = -1;
   bool connected_ = false;
   bool closed_ = true;  // false once Close has failed
-  int rank_ = 0;
-  uint64_t generation_ = 0;
-  std::vector<std::string> addresses_;     // by rank
-  std::vector<ucp_ep*> endpoints_;         // by rank; null for this one
-  std::vector<uint32_t> sent_, received_;  // messages so far, by peer
+  Place place_;
+  std::vector<std::string> addresses_;  // by rank
+  std::vector<Peer> peers_;             // by rank
+  Nonce nonce_ = {};
+  std::deque<Greeting> greetings_;  // under way; a deque, since they must not move
+  std::vector<Request> greeting_;   // their requests
 };
 
 }  // namespace zerofleet::collective

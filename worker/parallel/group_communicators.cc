@@ -9,7 +9,8 @@
 namespace zerofleet::parallel {
 
 absl::StatusOr<GroupCommunicators> GroupCommunicators::Join(const Mesh& mesh, const std::vector<std::string>& addresses,
-                                                            collective::CollectiveEndpoint& endpoint) {
+                                                            collective::CollectiveEndpoint& endpoint,
+                                                            const collective::PeerTrust& trust) {
   ZF_CHECK(static_cast<int>(addresses.size()) == mesh.world_size());
   std::vector<std::unique_ptr<collective::Communicator>> communicators;
   for (const Group* group : {&mesh.data(), &mesh.tensor()}) {
@@ -18,7 +19,8 @@ absl::StatusOr<GroupCommunicators> GroupCommunicators::Join(const Mesh& mesh, co
                                         .rank = group->rank,
                                         .generation = mesh.generation(),
                                         .team = group->team,
-                                        .nodes = group->nodes};
+                                        .nodes = group->nodes,
+                                        .trust = trust};
     for (int rank : group->ranks) joining.addresses.push_back(addresses[rank]);
     ZF_ASSIGN_OR_RETURN(std::unique_ptr<collective::Communicator> communicator, endpoint.Join(joining));
     communicators.push_back(std::move(communicator));

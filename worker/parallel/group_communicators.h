@@ -20,7 +20,8 @@ class GroupCommunicators {
   // Joins the data group, and the tensor group where it has several ranks. `addresses` are those of the view's ranks,
   // by rank. Errors are CollectiveEndpoint::Join's.
   static absl::StatusOr<GroupCommunicators> Join(const Mesh& mesh, const std::vector<std::string>& addresses,
-                                                 collective::CollectiveEndpoint& endpoint);
+                                                 collective::CollectiveEndpoint& endpoint,
+                                                 const collective::PeerTrust& trust = {});
   // Of communicators made elsewhere, the data group's among them.
   explicit GroupCommunicators(std::vector<std::unique_ptr<collective::Communicator>> communicators);
 

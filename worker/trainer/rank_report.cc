@@ -29,6 +29,8 @@ v1::RankReport BuildRankReport(int rank, const memory::Arena& device, const memo
   memory::ArenaFigures device_figures = device.figures(), host_figures = host.figures();
   SetMemory(device_figures, report.mutable_device_memory());
   SetMemory(host_figures, report.mutable_host_memory());
+  report.set_device_reserved_bytes(device_figures.reserved);
+  report.set_host_reserved_bytes(host_figures.reserved);
   report.set_device_fragmentation_ratio(device_figures.FragmentationRatio());
   report.set_host_fragmentation_ratio(host_figures.FragmentationRatio());
   report.set_rss_peak_bytes(memory::PeakResidentBytes());

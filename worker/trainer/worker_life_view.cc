@@ -15,6 +15,7 @@ absl::Status WorkerLife::Enter(const v1::Assignment& assignment, uint64_t genera
   saved_ = settled_ = SaveTry();
   committed_step_ = -1;
   ZF_ASSIGN_OR_RETURN(const parallel::Mesh mesh, parallel::Mesh::Create(assignment, generation));
+  options_.traced(assignment.trace_id());
   status_.SetGeneration(generation);
   status_.SetPhase("loading");
   metrics_.SetIdentity({.rank = mesh.rank(),
@@ -27,8 +28,10 @@ absl::Status WorkerLife::Enter(const v1::Assignment& assignment, uint64_t genera
                         .run = run_name_});
   ZF_ASSIGN_OR_RETURN(const PeerAddresses peers,
                       PeersOf(assignment, mesh, [this](const v1::PeersWanted& wanted) { return Ask(wanted); }));
-  ZF_ASSIGN_OR_RETURN(parallel::GroupCommunicators groups,
-                      parallel::GroupCommunicators::Join(mesh, peers.transport, *endpoint_));
+  ZF_ASSIGN_OR_RETURN(
+      parallel::GroupCommunicators groups,
+      parallel::GroupCommunicators::Join(mesh, peers.transport, *endpoint_,
+                                         {.key = assignment.collective_key(), .refused = options_.refused_peer}));
   ZF_KILL_POINT("worker/groups-joined");
   const std::string reason = endpoint_->fallback_reason();
   options_.placed(

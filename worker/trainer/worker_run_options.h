@@ -32,8 +32,13 @@ struct WorkerRunOptions {
   // Called with this worker's place once it has one, as numbers and as a line for the process's log.
   std::function<void(int rank, uint64_t generation, const std::string& line)> placed = [](int, uint64_t,
                                                                                           const std::string&) {};
+  // Called, before `placed`, with the trace id of the view.
+  std::function<void(const std::string& trace_id)> traced = [](const std::string&) {};
   // Called with a line for the process's log that does not indicate a fault.
   std::function<void(const std::string& line)> note = [](const std::string&) {};
+  // Called, from any thread, with a line about a process that connected to this one's collectives and is no rank of its
+  // view.
+  std::function<void(const std::string& line)> refused_peer = [](const std::string&) {};
   // Called with what this rank sees of the run: its start, every step, evaluations. From the calling thread.
   std::function<void(const v1::Event&)> event = [](const v1::Event&) {};
   // Where the run keeps its snapshots, which other workers may be served from, and how it reaches theirs. Without peers
