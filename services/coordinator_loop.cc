@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/kill_point.h"
 #include "coordinator/status_view.h"
+#include "services/token.h"
+#include "services/trace.h"
 
 namespace zerofleet::services {
 namespace {
@@ -174,6 +176,21 @@ void CoordinatorLoop::StorageIsLost(const absl::Status& status) { Step(coordinat
 
 void CoordinatorLoop::NoteStorage(const std::string& message) { Step(coordinator::StorageNotice{message}); }
 
+void CoordinatorLoop::NoteTrace(const std::string& trace_id) {
+  if (this->trace_id().empty() && !trace_id.empty()) SetTrace(trace_id);
+}
+
+void CoordinatorLoop::SetTrace(const std::string& trace_id) {
+  absl::MutexLock lock(&trace_mutex_);
+  trace_id_ = trace_id;
+  hooks_.traced(trace_id);
+}
+
+std::string CoordinatorLoop::trace_id() {
+  absl::MutexLock lock(&trace_mutex_);
+  return trace_id_;
+}
+
 void CoordinatorLoop::Warn(const std::string& line) { log_.Push(LogLevel::kWarning, line); }
 
 v1::GetStatusResponse CoordinatorLoop::GetStatus(const v1::GetStatusRequest& request) {
@@ -220,6 +237,7 @@ absl::Status CoordinatorLoop::CarryOut(coordinator::Output& output) {
 
 absl::Status CoordinatorLoop::Do(coordinator::SendTo& send) {
   PassKillPoints(*send.message);
+  if (send.message->has_assignment()) GiveKeyAndTrace(send);
   {
     absl::MutexLock lock(&sessions_mutex_);
     const auto session = sessions_.find(send.member);

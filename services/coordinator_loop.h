@@ -56,6 +56,8 @@ struct CoordinatorHooks {
   // Whether a line of this level is wanted, and one line for the log: an output with its reason.
   std::function<bool(LogLevel)> logs;
   std::function<void(LogLevel, const std::string& line)> log;
+  // The trace id of what follows; called with a lock: quick.
+  std::function<void(const std::string& trace_id)> traced = [](const std::string&) {};
 };
 
 // A session has this long to say Hello. So many sessions may be without one at a time, beside those of the workers and
@@ -85,6 +87,8 @@ class CoordinatorLoop {
   void NoteStorage(const std::string& message);  // for people
   void Warn(const std::string& line);            // for the log alone; never waits for it
   v1::GetStatusResponse GetStatus(const v1::GetStatusRequest& request = {});
+  // The trace id that a worker's call carries: what a coordinator that adopts a running view takes over.
+  void NoteTrace(const std::string& trace_id);
   EventLog& events() { return events_; }
   int world_size();
 
@@ -104,6 +108,10 @@ class CoordinatorLoop {
   void StepLocked(const coordinator::CoordinatorEvent& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CarryOut(coordinator::Output& output) ABSL_LOCKS_EXCLUDED(mutex_, sessions_mutex_);
   absl::Status Do(coordinator::SendTo& send);
+  // The key and the trace id of its view into an assignment that is about to be sent.
+  void GiveKeyAndTrace(coordinator::SendTo& send);
+  void SetTrace(const std::string& trace_id) ABSL_LOCKS_EXCLUDED(trace_mutex_);
+  std::string trace_id() ABSL_LOCKS_EXCLUDED(trace_mutex_);
   absl::Status Do(coordinator::WriteManifest& write);
   absl::Status Do(coordinator::DiscardSave& discard);
   absl::Status Do(coordinator::PublishEvent& publish);

@@ -5,16 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "services/trace.h"
 
 namespace zerofleet::services {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -26,6 +30,8 @@ class Sink : public SessionSink {
   void Send(std::shared_ptr<const v1::CoordinatorMessage> message) override {
     absl::MutexLock lock(&mutex_);
     ++sent_[message->body_case()];
+    if (message->has_assignment()) key_ = message->assignment().collective_key();
+    if (message->has_assignment()) trace_id_ = message->assignment().trace_id();
   }
   void Close() override {}
   void Refuse(const absl::Status& status) override {
@@ -41,6 +47,14 @@ class Sink : public SessionSink {
     absl::MutexLock lock(&mutex_);
     return sent_[body];
   }
+  std::string key() {
+    absl::MutexLock lock(&mutex_);
+    return key_;
+  }
+  std::string trace_id() {
+    absl::MutexLock lock(&mutex_);
+    return trace_id_;
+  }
   absl::Status AwaitRefused() {
     absl::MutexLock lock(&mutex_);
     auto come = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !refused_.ok(); };
@@ -52,6 +66,7 @@ class Sink : public SessionSink {
   absl::Mutex mutex_;
   std::map<v1::CoordinatorMessage::BodyCase, int> sent_ ABSL_GUARDED_BY(mutex_);
   absl::Status refused_ ABSL_GUARDED_BY(mutex_);
+  std::string key_ ABSL_GUARDED_BY(mutex_), trace_id_ ABSL_GUARDED_BY(mutex_);  // of the newest view
 };
 
 class CoordinatorLoopTest : public testing::Test {
@@ -140,6 +155,58 @@ class CoordinatorLoopTest : public testing::Test {
   uint64_t generation_ = 0;
   std::unique_ptr<CoordinatorLoop> loop_;
 };
+
+// Two workers, of which the second is lost before training and replaced.
+TEST_F(CoordinatorLoopTest, TheRanksOfAViewHaveOneKeyAndOneTraceIdAndNoLogHasTheKey) {
+  absl::Mutex mutex;
+  std::string logged;
+  hooks_.logs = [](LogLevel) { return true; };
+  hooks_.log = [&](LogLevel, const std::string& line) {
+    absl::MutexLock lock(&mutex);
+    logged += line + "\n";
+  };
+  parameters_.config.mutable_parallel()->set_workers(2);
+  parameters_.config.mutable_restart()->set_max_per_rank(3);
+  Start();
+  std::array<Sink, 3> sinks;
+  std::array<coordinator::MemberId, 3> members = {};
+  const auto join = [&](int worker, uint64_t generation) {
+    members[worker] = loop_->OpenSession(&sinks[worker]).value();
+    v1::WorkerMessage message;
+    message.mutable_hello()->set_host(absl::StrCat("h", worker));
+    message.mutable_hello()->set_incarnation(absl::StrCat("worker-", worker));
+    loop_->Receive(members[worker], message);
+    message.set_generation(generation);
+    message.mutable_ready()->set_parameters(4);
+    loop_->Receive(members[worker], message);
+  };
+  join(0, 0);
+  join(1, 0);
+  for (int worker : {0, 1}) ASSERT_TRUE(sinks[worker].Await(v1::CoordinatorMessage::kAssignment));
+  const std::string first = sinks[0].key();
+  EXPECT_GE(first.size(), 32u);
+  EXPECT_EQ(sinks[1].key(), first);
+  const std::string first_trace = sinks[0].trace_id();
+  EXPECT_TRUE(IsTraceId(first_trace)) << first_trace;
+
+  loop_->SessionEnded(members[1], "lost");
+  ASSERT_TRUE(sinks[0].Await(v1::CoordinatorMessage::kRegroup));
+  v1::WorkerMessage again;
+  again.set_generation(2);
+  again.mutable_ready()->set_parameters(4);
+  loop_->Receive(members[0], again);
+  join(2, 2);
+  ASSERT_TRUE(sinks[2].Await(v1::CoordinatorMessage::kAssignment));
+  EXPECT_NE(sinks[2].key(), first);
+  EXPECT_EQ(sinks[1].trace_id(), first_trace);
+  EXPECT_TRUE(IsTraceId(sinks[2].trace_id())) << sinks[2].trace_id();
+  EXPECT_NE(sinks[2].trace_id(), first_trace);
+  for (coordinator::MemberId member : members) loop_->ForgetSession(member);
+  End();
+  absl::MutexLock lock(&mutex);
+  EXPECT_THAT(logged, HasSubstr("assignment"));
+  EXPECT_THAT(logged, AllOf(Not(HasSubstr(first)), Not(HasSubstr(sinks[2].key())), Not(HasSubstr("collective_key"))));
+}
 
 TEST_F(CoordinatorLoopTest, SlowStorageDelaysNoMessageAndNothingIsToldBeforeItIsDurable) {
   absl::Notification saving, saved;

@@ -52,6 +52,9 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
   hooks.log = [logger = options.logger](LogLevel level, const std::string& line) {
     if (logger != nullptr) logger->Log(level, line);
   };
+  hooks.traced = [logger = options.logger](const std::string& trace_id) {
+    if (logger != nullptr) logger->SetTrace(trace_id);
+  };
   return hooks;
 }
 

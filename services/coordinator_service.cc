@@ -11,6 +11,7 @@
 #include "services/address.h"
 #include "services/grpc_common.h"
 #include "services/message_limits.h"
+#include "services/trace.h"
 
 namespace zerofleet::services {
 namespace {
@@ -42,6 +43,10 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coo
     const absl::StatusOr<coordinator::MemberId> member = loop.OpenSession(this);
     if (member.ok()) {
       member_ = *member;
+      const auto trace = context.client_metadata().find(kTraceparent);
+      if (trace != context.client_metadata().end()) {
+        loop.NoteTrace(TraceIdIn({trace->second.data(), trace->second.size()}));
+      }
       StartRead(&received_);
     } else {
       Refuse(member.status());

@@ -1,5 +1,6 @@
 // What gRPC clients and servers share: statuses, channel arguments; see grpc_common.h.
 #include "services/grpc_common.h"
+#include "services/trace.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -86,6 +87,10 @@ Peer PeerOf(const grpc::ServerContextBase& context) {
     peer.names.emplace_back(name.data(), name.size());
   }
   return peer;
+}
+
+void CarryTrace(grpc::ClientContext& context, const std::string& trace_id) {
+  if (!trace_id.empty()) context.AddMetadata(kTraceparent, TraceparentOf(trace_id));
 }
 
 void ShowToken(grpc::ClientContext& context, const std::string& token) {

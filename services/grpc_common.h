@@ -53,6 +53,8 @@ grpc::Status ToGrpc(const absl::Status& status);
 // What the caller of a server's call has shown of itself.
 Peer PeerOf(const grpc::ServerContextBase& context);
 
+// Adds the metadata by which the other side knows the trace, if there is one (trace.h).
+void CarryTrace(grpc::ClientContext& context, const std::string& trace_id);
 // Shows `token` with a client's call; an empty one is none.
 void ShowToken(grpc::ClientContext& context, const std::string& token);
 

@@ -10,7 +10,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/status.h"
 
@@ -62,6 +64,8 @@ struct Logger::Impl {
 
   const Clock& clock;
   spdlog::logger logger;
+  absl::Mutex mutex;
+  std::string trace_id ABSL_GUARDED_BY(mutex);
   std::atomic<int64_t> rank = kUnknown, generation = kUnknown, step = kUnknown;
 };
 
@@ -74,6 +78,15 @@ void Logger::SetRank(int rank) { impl_->rank = rank; }
 void Logger::SetGeneration(uint64_t generation) { impl_->generation = static_cast<int64_t>(generation); }
 void Logger::SetStep(int64_t step) { impl_->step = step; }
 
+void Logger::SetTrace(const std::string& trace_id) {
+  absl::MutexLock lock(&impl_->mutex);
+  impl_->trace_id = trace_id;
+}
+std::string Logger::trace_id() const {
+  absl::MutexLock lock(&impl_->mutex);
+  return impl_->trace_id;
+}
+
 bool Logger::Logs(LogLevel level) const { return impl_->logger.should_log(RowOf(level).spdlog_level); }
 
 void Logger::Log(LogLevel level, std::string_view message) {
@@ -85,6 +98,8 @@ void Logger::Log(LogLevel level, std::string_view message) {
   line["rank"] = NumberOrNull(impl_->rank);
   line["generation"] = NumberOrNull(impl_->generation);
   line["step"] = NumberOrNull(impl_->step);
+  const std::string trace = trace_id();
+  line["trace_id"] = trace.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(trace);
   line["message"] = message;
   // Bytes that are not UTF-8 become U+FFFD: a log line is always valid JSON.
   impl_->logger.log(row.spdlog_level, line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));

@@ -1,4 +1,5 @@
-// Logs as JSON, one object a line on stderr: time, level, rank, generation, step, message.
+// Logs as JSON, one object a line on stderr: time, level, rank, generation, step, trace_id, message; docs/logs.md
+// and docs/log.schema.json are the schema.
 //
 // A Logger is passed to who needs one. What is not known yet (a worker's rank before its assignment, a coordinator's
 // always) is null.
@@ -37,6 +38,8 @@ class Logger {
   void SetRank(int rank);
   void SetGeneration(uint64_t generation);
   void SetStep(int64_t step);
+  void SetTrace(const std::string& trace_id);  // empty: none
+  std::string trace_id() const;
 
   bool Logs(LogLevel level) const;  // whether a line of this level is written
   void Log(LogLevel level, std::string_view message);

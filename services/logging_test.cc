@@ -31,7 +31,7 @@ TEST(Logger, WritesOneObjectALine) {
   logger.Info("hello");
   EXPECT_EQ(out.str(),
             "{\"time\":\"1970-01-01T00:00:01.500000Z\",\"level\":\"info\",\"rank\":null,\"generation\":null,"
-            "\"step\":null,\"message\":\"hello\"}\n");
+            "\"step\":null,\"trace_id\":null,\"message\":\"hello\"}\n");
 }
 
 TEST(Logger, SaysRankGenerationAndStepOnceKnown) {
@@ -41,11 +41,13 @@ TEST(Logger, SaysRankGenerationAndStepOnceKnown) {
   logger.SetRank(0);
   logger.SetGeneration(7);
   logger.SetStep(100);
+  logger.SetTrace("4bf92f3577b34da6a3ce929d0e0e4736");
   logger.Error("lost rank 1");
   const json line = Lines(out).at(0);
   EXPECT_EQ(line["rank"], 0);
   EXPECT_EQ(line["generation"], 7);
   EXPECT_EQ(line["step"], 100);
+  EXPECT_EQ(line["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736");
   EXPECT_EQ(line["level"], "error");
 }
 

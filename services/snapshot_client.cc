@@ -33,6 +33,7 @@ struct SnapshotClient::Impl {
       context.set_deadline(std::chrono::system_clock::now() +
                            std::chrono::duration_cast<std::chrono::system_clock::duration>(limit));
       ShowToken(context, impl.options.token);
+      CarryTrace(context, impl.options.trace_id());
       absl::MutexLock lock(&impl_.mutex);
       if (generation >= impl_.over_before) impl_.calls.insert(entry_);
     }

@@ -3,6 +3,7 @@
 #define ZEROFLEET_SERVICES_SNAPSHOT_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,8 +13,9 @@
 namespace zerofleet::services {
 
 struct SnapshotClientOptions {
-  TlsFiles tls = {};       // this worker's; see WorkerServiceOptions
-  std::string token = "";  // shown to the other worker; empty: none
+  TlsFiles tls = {};                                                     // this worker's; see WorkerServiceOptions
+  std::string token = "";                                                // shown to the other worker; empty: none
+  std::function<std::string()> trace_id = [] { return std::string(); };  // as SessionOptions::trace_id
 };
 
 class SnapshotClient : public trainer::SnapshotPeers {

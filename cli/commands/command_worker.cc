@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/cleanup/cleanup.h"
@@ -25,6 +26,7 @@
 #include "services/session_client.h"
 #include "services/snapshot_client.h"
 #include "services/token.h"
+#include "services/trace.h"
 #include "services/worker_metrics.h"
 #include "services/worker_service.h"
 #include "worker/collective/network.h"
@@ -72,6 +74,49 @@ v1::Hello MakeHello(const WorkerFlags& flags) {
   return hello;
 }
 
+// Null without a port for it.
+absl::StatusOr<std::unique_ptr<services::MetricsExporter>> StartExporter(const WorkerFlags& flags,
+                                                                         const trainer::WorkerStatus& status,
+                                                                         services::Logger& logger) {
+  if (flags.metrics_port == 0) return nullptr;
+  services::MetricsExporterOptions options;
+  options.host = flags.metrics_listen;
+  options.port = flags.metrics_port;
+  ZF_ASSIGN_OR_RETURN(options.tls, MetricsTls(flags.metrics_tls, flags.tls));
+  options.warn = [&logger](const std::string& line) { logger.Warning(line); };
+  options.ready = [&status] {
+    const std::string phase = status.phase();
+    return phase == "training" ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("worker is ", phase));
+  };
+  return services::MetricsExporter::Start(options);
+}
+
+// A worker that verifies the coordinator but has no certificate of its own could serve others in plaintext only: it
+// keeps its snapshots to itself.
+services::WorkerServiceOptions ServiceOptions(const WorkerFlags& flags, const std::string& token,
+                                              std::shared_ptr<services::Refusals> refusals,
+                                              std::shared_ptr<trainer::SnapshotStore> snapshots) {
+  services::WorkerServiceOptions options;
+  options.listen = flags.listen;
+  options.tls = flags.tls;
+  options.refusals = std::move(refusals);
+  if (services::PeerTls(flags.tls).ok()) options.snapshots = std::move(snapshots);
+  options.token = token;
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<services::SessionClient>> Connect(const WorkerFlags& flags, const std::string& token,
+                                                                 StopSignals& signals, services::Logger& logger) {
+  services::SessionOptions options;
+  options.coordinator = flags.coordinator;
+  options.tls = flags.tls;
+  options.token = token;
+  options.trace_id = [&logger] { return logger.trace_id(); };
+  options.cancelled = [&signals] { return signals.First() != 0; };
+  options.note = [&logger](const std::string& line) { logger.Warning(line); };
+  return services::SessionClient::Connect(options);
+}
+
 absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& output) {
   // First, since it changes the environment, which no other thread may read meanwhile.
   if (!flags.interface.empty()) {
@@ -92,51 +137,27 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
     if (!flags.quiet) progress.Note(line);
   };
   trainer::WorkerStatus status;
-  std::unique_ptr<services::MetricsExporter> exporter;
-  if (flags.metrics_port != 0) {
-    services::MetricsExporterOptions options;
-    options.host = flags.metrics_listen;
-    options.port = flags.metrics_port;
-    ZF_ASSIGN_OR_RETURN(options.tls, MetricsTls(flags.metrics_tls, flags.tls));
-    options.warn = [&logger](const std::string& line) { logger.Warning(line); };
-    options.ready = [&status] {
-      const std::string phase = status.phase();
-      return phase == "training" ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("worker is ", phase));
-    };
-    ZF_ASSIGN_OR_RETURN(exporter, services::MetricsExporter::Start(options));
-  }
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::MetricsExporter> exporter, StartExporter(flags, status, logger));
   // Without a port the figures are kept but never read: to the trainer there is no difference.
   const std::unique_ptr<services::WorkerMetrics> metrics =
       exporter == nullptr ? std::make_unique<services::WorkerMetrics>()
                           : std::make_unique<services::WorkerMetrics>(exporter->registry());
-  services::WorkerServiceOptions service_options;
-  service_options.listen = flags.listen;
-  service_options.tls = flags.tls;
-  service_options.refusals = std::make_shared<services::Refusals>(
+  const auto refusals = std::make_shared<services::Refusals>(
       services::Refusals::Sinks{.count = [&metrics](const char* cause) { metrics->CountRefusal(cause); },
                                 .log = [&logger](const std::string& line) { logger.Warning(line); }},
       Clock::Real());
-  const absl::Cleanup detach = [refusals = service_options.refusals] { refusals->Detach(); };
+  const absl::Cleanup detach = [&refusals] { refusals->Detach(); };
   const auto snapshots = std::make_shared<trainer::SnapshotStore>();
-  // Who could serve others in plaintext only, while it verifies the coordinator, keeps its snapshots to itself.
-  if (services::PeerTls(flags.tls).ok()) service_options.snapshots = snapshots;
-  service_options.token = token;
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::WorkerService> service,
-                      services::WorkerService::Start(service_options));
+                      services::WorkerService::Start(ServiceOptions(flags, token, refusals, snapshots)));
   logger.Info(absl::StrCat("worker service on port ", service->port()));
-  say(absl::StrCat("connecting to the coordinator at ", flags.coordinator));
 
-  services::SessionOptions session_options;
-  session_options.coordinator = flags.coordinator;
-  session_options.tls = flags.tls;
-  session_options.token = token;
-  session_options.cancelled = [&signals] { return signals.First() != 0; };
-  session_options.note = [&logger](const std::string& line) { logger.Warning(line); };
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::SessionClient> session,
-                      services::SessionClient::Connect(session_options));
+  say(absl::StrCat("connecting to the coordinator at ", flags.coordinator));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::SessionClient> session, Connect(flags, token, signals, logger));
   say(absl::StrCat("connected to the coordinator at ", flags.coordinator, "; waiting for the fleet to form"));
   trainer::WorkerRunOptions options;
-  services::SnapshotClient peers({.tls = flags.tls, .token = token});
+  services::SnapshotClient peers(
+      {.tls = flags.tls, .token = token, .trace_id = [&logger] { return logger.trace_id(); }});
   options.snapshots = snapshots;
   options.peers = &peers;
   options.hello = MakeHello(flags);
@@ -144,6 +165,10 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   options.device = {.kind = device, .threads = flags.threads, .local_rank = flags.local_rank};
   options.stop_signal = [&signals] { return signals.First(); };
   options.leaves_alone = flags.supervised;
+  options.refused_peer = [refusals](const std::string& line) { refusals->AddPeer(line); };
+  options.traced = [&logger](const std::string& trace_id) {
+    logger.SetTrace(services::IsTraceId(trace_id) ? trace_id : "");
+  };
   options.placed = [&](int rank, uint64_t generation, const std::string& line) {
     logger.SetRank(rank);
     logger.SetGeneration(generation);

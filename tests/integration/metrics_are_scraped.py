@@ -4,19 +4,11 @@ sensible values; `promtool check metrics` has nothing to say about any page.
 
 The coordinator answers on --metrics-port, worker r on the port r + 1 after it.
 """
-import json
-import os
-import shutil
 import signal
 import subprocess
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
 
 import fleet
-
-TOOLS = fleet.ROOT / "build" / "tools" / "usr" / "bin"
+import prometheus
 
 # Metric -> the least value it may have in the middle of a run.
 WORKER_METRICS = {
@@ -59,54 +51,16 @@ COORDINATOR_METRICS = {
 }
 
 
-def tool(name):
-    return shutil.which(name) or (str(TOOLS / name) if os.access(TOOLS / name, os.X_OK) else None)
-
-
-def get(url):
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        return answer.read().decode()
-
-
-class MetricsAreScraped(fleet.FleetTest):
+class MetricsAreScraped(prometheus.PrometheusTest):
     WORKERS = 2
 
     def setUp(self):
         super().setUp()
-        if not tool("prometheus") or not tool("promtool"):
-            self.skipTest("SKIPPED: no prometheus server here; scripts/setup.sh test brings one")
         self.port = fleet.free_port(self.WORKERS + 1)
-        self.server_port = fleet.free_port()
-        self.server = f"http://127.0.0.1:{self.server_port}"
-
-    def start_prometheus(self):
-        targets = [f"127.0.0.1:{self.port + i}" for i in range(self.WORKERS + 1)]
-        (self.work / "prometheus.yml").write_text(json.dumps({
-            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-            "scrape_configs": [{"job_name": "zerofleet", "static_configs": [{"targets": targets}]}]}))
-        log = open(self.work / "prometheus.log", "w")
-        self.addCleanup(log.close)
-        subprocess.Popen([tool("prometheus"), f"--config.file={self.work}/prometheus.yml",
-                          f"--storage.tsdb.path={self.work}/tsdb", f"--web.listen-address=127.0.0.1:{self.server_port}"],
-                         env=self.environment(), stdout=log, stderr=log)  # ended by end_leftovers
-
-    def query(self, expression):
-        answer = json.loads(get(f"{self.server}/api/v1/query?query={urllib.parse.quote(expression)}"))
-        return answer["data"]["result"]
-
-    def wait_for(self, what, condition, seconds=60):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            try:
-                if condition():
-                    return
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                pass
-            time.sleep(0.2)
-        self.fail(f"not within {seconds} s: {what}")
+        self.ports = range(self.port, self.port + self.WORKERS + 1)
 
     def test_a_run_is_seen(self):
-        self.start_prometheus()
+        self.start_prometheus(self.ports)
         config = self.config(steps=1_000_000, parallel={"workers": self.WORKERS}, checkpoint={"every_steps": 50, "keep": 1})
         process = self.start("train", self.write_config(config), "--metrics-port", self.port)
         self.wait_for("a committed checkpoint in Prometheus", lambda: any(
@@ -121,13 +75,13 @@ class MetricsAreScraped(fleet.FleetTest):
                     (float(each["value"][1]) for each in self.query(name)), default=-1) >= least)
         self.check_sense()
 
-        for port in range(self.port, self.port + self.WORKERS + 1):
-            page = get(f"http://127.0.0.1:{port}/metrics")
-            checked = subprocess.run([tool("promtool"), "check", "metrics"], input=page, capture_output=True, text=True)
+        for port in self.ports:
+            page = prometheus.get(f"http://127.0.0.1:{port}/metrics")
+            checked = subprocess.run([prometheus.tool("promtool"), "check", "metrics"], input=page, capture_output=True, text=True)
             self.assertEqual((checked.returncode, checked.stdout + checked.stderr), (0, ""), f"port {port}")
             self.assertIn("zerofleet_build_info", page)
             for probe in ("healthz", "readyz"):
-                get(f"http://127.0.0.1:{port}/{probe}")  # raises unless it answers 200
+                prometheus.get(f"http://127.0.0.1:{port}/{probe}")  # raises unless it answers 200
 
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
