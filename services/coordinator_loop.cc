@@ -250,6 +250,19 @@ absl::Status CoordinatorLoop::Do(coordinator::SendTo& send) {
   return absl::OkStatus();
 }
 
+// After it was logged, so that no log has the key.
+void CoordinatorLoop::GiveKeyAndTrace(coordinator::SendTo& send) {
+  if (view_key_.empty() || send.message->generation() != view_key_generation_) {
+    view_key_ = MakeToken();
+    view_key_generation_ = send.message->generation();
+    SetTrace(NewTraceId());
+  }
+  auto message = std::make_shared<v1::CoordinatorMessage>(*send.message);
+  message->mutable_assignment()->set_collective_key(view_key_);
+  message->mutable_assignment()->set_trace_id(trace_id());
+  send.message = std::move(message);
+}
+
 absl::Status CoordinatorLoop::Do(coordinator::WriteManifest& write) {
   ZF_KILL_POINT("coordinator/manifest-due");
   absl::MutexLock lock(&mutex_);
@@ -266,19 +279,6 @@ absl::Status CoordinatorLoop::Do(coordinator::DiscardSave& discard) {
 absl::Status CoordinatorLoop::Do(coordinator::PublishEvent& publish) {
   events_.Publish(std::move(publish.event));
   return absl::OkStatus();
-}
-
-// After it was logged, so that no log has the key.
-void CoordinatorLoop::GiveKeyAndTrace(coordinator::SendTo& send) {
-  if (view_key_.empty() || send.message->generation() != view_key_generation_) {
-    view_key_ = MakeToken();
-    view_key_generation_ = send.message->generation();
-    SetTrace(NewTraceId());
-  }
-  auto message = std::make_shared<v1::CoordinatorMessage>(*send.message);
-  message->mutable_assignment()->set_collective_key(view_key_);
-  message->mutable_assignment()->set_trace_id(trace_id());
-  send.message = std::move(message);
 }
 
 // A directory that was removed under the write is made anew by the next one, and a full disk may have room again.

@@ -167,6 +167,11 @@ class CoordinatorLoop {
   // The sink to which the carrier sends just now, without the lock: sending is a system call, and every message that
   // comes in looks for its session. Changed by the carrier alone, with the lock.
   SessionSink* lent_ = nullptr;
+  absl::Mutex trace_mutex_;
+  std::string trace_id_ ABSL_GUARDED_BY(trace_mutex_);  // of the newest view; empty before the first
+  // Of the newest view; the carrier's alone.
+  std::string view_key_;
+  uint64_t view_key_generation_ = 0;
   size_t silent_ ABSL_GUARDED_BY(sessions_mutex_) = 0;  // sessions that have not spoken
   coordinator::MemberId last_member_ ABSL_GUARDED_BY(sessions_mutex_) = 0;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(sessions_mutex_);
@@ -175,10 +180,5 @@ class CoordinatorLoop {
 };
 
 }  // namespace zerofleet::services
-  absl::Mutex trace_mutex_;
-  std::string trace_id_ ABSL_GUARDED_BY(trace_mutex_);  // of the newest view; empty before the first
-  // Of the newest view; the carrier's alone.
-  std::string view_key_;
-  uint64_t view_key_generation_ = 0;
 
 #endif  // ZEROFLEET_SERVICES_COORDINATOR_LOOP_H_
