@@ -2,7 +2,8 @@
 //
 // The embedding's gradient needs the logits' gradient, which is not kept. For a band of the vocabulary the tiles of the
 // logits that hold it are computed again, and what is kept of each token's softmax makes their gradient of them, with
-// the bits that it had.
+// the bits that it had. They lie where they lay, at the strides of the whole: which of its implementations oneDNN takes
+// for a product, and so its bits, depends on strides too.
 #include <algorithm>
 
 #include "base/units.h"
@@ -66,27 +67,26 @@ void CpuOps::CrossEntropyBand(Stream& stream, const CrossEntropyBandArguments& p
     MatmulArguments part = again;
     part.n = width;
     part.b.data = p.w.Offset(left * p.c);
-    part.c.stride = width;
+    part.c.data = logits.Offset(left);
     cpu_stream.Keep(Matmul(pool_, part));
 
-    const Tensor rounded{static_cast<std::byte*>(p.scratch) + RoundUp(rows * width * 4, kRoundedAlignment),
+    const Tensor of_band = logits.Offset(p.band.first);
+    const Tensor rounded{static_cast<std::byte*>(p.scratch) + RoundUp(rows * vocab * 4, kRoundedAlignment),
                          DType::kBF16};
-    const Tensor of_band = logits.Offset(p.band.first - left);
-    pool_.RunBlocks(rows, RowBlock(width), [&](int64_t begin, int64_t block_end) {
+    pool_.RunBlocks(rows, RowBlock(count), [&](int64_t begin, int64_t block_end) {
       for (int64_t row = begin; row < block_end; ++row) {
-        const Tensor at = of_band.Offset(row * width);
+        const Tensor at = of_band.Offset(row * vocab);
         float* const values = static_cast<float*>(at.data);
         kernels::LogitsGradientRow(count, p.kept[first + row], values);
         const int64_t target = p.targets[first + row] - p.part.first - p.band.first;
         if (target >= 0 && target < count) values[target] -= *p.gradient_scale;
-        if (rounds) kernels::Convert(count, at, rounded.Offset(row * count));
+        if (rounds) kernels::Convert(count, at, rounded.Offset(row * vocab));
       }
     });
-    const Matrix dlogits = rounds ? Matrix{rounded, count, true} : Matrix{of_band, width, true};
     cpu_stream.Keep(Matmul(pool_, {.m = count,
                                    .n = p.c,
                                    .k = rows,
-                                   .a = dlogits,
+                                   .a = {rounds ? rounded : of_band, vocab, /*transposed=*/true},
                                    .b = {x, p.c},
                                    .c = {{p.dw, DType::kF32}, p.c},
                                    .accumulate = true,
