@@ -233,8 +233,8 @@ class TestRank {
   const FleetSetup setup_;
   std::unique_ptr<device::Device> device_;
   std::vector<std::unique_ptr<device::Reservation>> batches_;
+  std::vector<collective::CollectiveRecord> records_, tensor_records_;  // outlive whoever writes them
   std::unique_ptr<collective::Communicator> communicator_, tensor_;
-  std::vector<collective::CollectiveRecord> records_, tensor_records_;
   model::ModelSpec spec_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<model::Model> model_;
