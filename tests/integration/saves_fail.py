@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Saves that fail end nothing: a disk that is full for a while, and a checkpoint directory that is removed in mid-run."""
+import contextlib
 import shutil
 import signal
 import time
@@ -20,12 +21,18 @@ class SavesFail(fleet.FleetTest):
         report = self.work / f"report-{time.time_ns()}.jsonl"
         return self.start("train", self.write_config(config), "--report", report), report
 
-    def wait_for(self, process, report, event, count):
+    def until(self, process, report, text, count):
+        """Yields until the report has `text` so many times."""
         deadline = time.monotonic() + fleet.RUN_SECONDS
-        while not report.exists() or report.read_text().count(f'"event":"{event}"') < count:
-            self.assertIsNone(process.poll(), f"the run ended before {count} of {event}")
-            self.assertLess(time.monotonic(), deadline, f"{count} of {event}: not in {fleet.RUN_SECONDS} s")
+        while not report.exists() or report.read_text().count(text) < count:
+            self.assertIsNone(process.poll(), f"the run ended before {count} of {text}")
+            self.assertLess(time.monotonic(), deadline, f"{count} of {text}: not in {fleet.RUN_SECONDS} s")
+            yield
             time.sleep(0.002)  # polls a real process at intervals
+
+    def wait_for(self, process, report, event, count):
+        for _ in self.until(process, report, f'"event":"{event}"', count):
+            pass
 
     def stopped(self, process, report, directory):
         """The run, stopped, with a save; its last checkpoint is whole."""
@@ -47,12 +54,11 @@ class SavesFail(fleet.FleetTest):
         self.wait_for(process, report, "checkpoint", 2)
         filler = disk / "filler"
         with open(filler, "wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(4096))
-            except OSError:
-                pass  # no space is left
-        self.wait_for(process, report, "save_failed", 3)
+            # What a failed save leaves behind is removed, which is room for shards again: until none is left for those.
+            for _ in self.until(process, report, "could not write its shard", 3):
+                with contextlib.suppress(OSError):  # no space is left
+                    while True:
+                        file.write(bytes(4096))
         kept = fleet.latest_checkpoint(disk / "checkpoints")
         verified = self.run_command("checkpoint", "verify", kept)
         self.assertEqual(verified.code, 0, f"what was committed before is not readable: {verified.err}")
@@ -65,10 +71,10 @@ class SavesFail(fleet.FleetTest):
         self.assert_same_bits(undisturbed, {step: losses[step] for step in undisturbed}, "losses")
         failed = run.of("save_failed")
         self.assertEqual([each["in_a_row"] for each in failed], list(range(1, len(failed) + 1)))
-        # Of the first, the manifest alone may have found no room.
-        self.assertRegex(failed[1]["message"], r"rank [01] \(host .*, pid \d+\) could not write its shard of step \d+: .*"
-                                               r"rank-0000[01].safetensors: cannot \w+: No space left on device")
-        self.assertIn("no checkpoint: rank", run.err)
+        messages = "\n".join(each["message"] for each in failed)
+        self.assertRegex(messages, r"rank [01] \(host .*, pid \d+\) could not write its shard of step \d+: .*"
+                                   r"rank-0000[01].safetensors: cannot \w+: No space left on device")
+        self.assertIn("no checkpoint: ", run.err)
 
     def test_a_checkpoint_directory_that_is_removed(self):
         directory = self.work / "checkpoints"
