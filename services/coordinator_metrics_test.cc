@@ -66,6 +66,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
                            "zerofleet_coordinator_rank_failures_total{cause=\"session_ended\"} 1\n",
                            "zerofleet_coordinator_refused_clients_total{cause=\"role\"} 1\n",
                            "zerofleet_coordinator_refused_clients_total{cause=\"token\"} 0\n",
+                           "zerofleet_coordinator_refused_clients_total{cause=\"handshake\"} 0\n",
                            "zerofleet_coordinator_lost_steps_total 7\n",
                            "zerofleet_coordinator_save_failures_total 2\n",
                            "zerofleet_coordinator_rollbacks_total 3\n",

@@ -66,6 +66,8 @@ class CoordinatorServer {
   CoordinatorServer& operator=(const CoordinatorServer&) = delete;
 
   int port() const;
+  // What tells of clients that are turned away; for another port of this process. Silent once the server is gone.
+  std::shared_ptr<Refusals> refusals() const { return refusals_; }
 
   // The run's status, when it has ended and workers and watchers have received what was left for them (at most 5
   // seconds, and 20 for a watcher that is yet to come). A supervised server goes on answering: status, and to workers

@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "services/address.h"
 #include "services/build_info.h"
+#include "services/refusals.h"
 #include "services/tls_live.h"
 
 namespace zerofleet::services {
@@ -57,6 +58,23 @@ constexpr size_t kMostBodyBytes = 1 << 10;  // of requests, which have none
 
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
+
+// Tells of who is turned away, once somebody listens. From any thread.
+class Doorkeeper {
+ public:
+  void TellTo(std::shared_ptr<Refusals> refusals) {
+    absl::MutexLock lock(&mutex_);
+    refusals_ = std::move(refusals);
+  }
+  void Tell(const std::function<void(Refusals&)>& tell) {
+    absl::MutexLock lock(&mutex_);
+    if (refusals_ != nullptr) tell(*refusals_);
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::shared_ptr<Refusals> refusals_ ABSL_GUARDED_BY(mutex_);
+};
 
 // What is served, by path. From any thread.
 class Pages {
@@ -99,8 +117,9 @@ class Pages {
 template <typename Stream>
 class Connection : public std::enable_shared_from_this<Connection<Stream>> {
  public:
-  Connection(Stream stream, Pages& pages, std::atomic<int>& open, std::chrono::milliseconds patience)
-      : stream_(std::move(stream)), pages_(pages), open_(open), patience_(patience) {
+  Connection(Stream stream, Pages& pages, Doorkeeper& doorkeeper, std::atomic<int>& open,
+             std::chrono::milliseconds patience)
+      : stream_(std::move(stream)), pages_(pages), doorkeeper_(doorkeeper), open_(open), patience_(patience) {
     ++open_;
     parser_.header_limit(kMostHeaderBytes);
     parser_.body_limit(kMostBodyBytes);
@@ -113,7 +132,8 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
     beast::get_lowest_layer(stream_).expires_after(patience_);
     if constexpr (kIsTls) {
       stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](error_code error) {
-        if (!error) self->Read();
+        if (!error) return self->Read();
+        self->TellOfHandshake(error);
       });
     } else {
       Read();
@@ -122,6 +142,22 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
 
  private:
   static constexpr bool kIsTls = std::is_same_v<Stream, TlsStream>;
+
+  // Who says nothing, or leaves, is not refused: a load balancer that looks whether the port is open, say.
+  void TellOfHandshake(const error_code& error) {
+    if (error.category() != asio::error::get_ssl_category()) return;
+    const std::string why = LiveCertificates::WhyNotAccepted(stream_.native_handle());
+    doorkeeper_.Tell([&](Refusals& refusals) {
+      if (why.empty()) return refusals.AddFailedHandshake(Peer(), error.message());
+      refusals.AddReader(Peer(), absl::StrCat("its certificate is not accepted: ", why));
+    });
+  }
+
+  std::string Peer() {
+    error_code error;
+    const Tcp::endpoint peer = beast::get_lowest_layer(stream_).socket().remote_endpoint(error);
+    return error ? "an address that is gone" : peer.address().to_string();
+  }
 
   void Read() {
     http::async_read(stream_, buffer_, parser_, [self = this->shared_from_this()](error_code error, size_t) {
@@ -134,6 +170,9 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
     if constexpr (kIsTls) is_known = LiveCertificates::MayRead(stream_.native_handle());
     const http::request<http::string_body>& request = parser_.get();
     Page page = pages_.Answer(request, is_known);
+    if (page.status == http::status::forbidden) {
+      doorkeeper_.Tell([&](Refusals& refusals) { refusals.AddReader(Peer(), "it has shown no certificate"); });
+    }
     answer_.version(11);
     answer_.result(page.status);
     answer_.set(http::field::content_type, page.content_type);
@@ -167,6 +206,7 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
 
   Stream stream_;
   Pages& pages_;
+  Doorkeeper& doorkeeper_;
   std::atomic<int>& open_;
   const std::chrono::milliseconds patience_;
   beast::flat_buffer buffer_;
@@ -201,6 +241,7 @@ struct MetricsExporter::Impl {
   const std::chrono::milliseconds patience;
   prometheus::Registry registry;
   Pages pages;
+  Doorkeeper doorkeeper;
   std::atomic<int> open = 0;  // connections
   std::optional<asio::ssl::context> tls;
   asio::io_context context{kThreads};
@@ -230,10 +271,15 @@ struct MetricsExporter::Impl {
 
   void Serve(Tcp::socket socket) {
     if (tls) {
-      std::make_shared<Connection<TlsStream>>(TlsStream(std::move(socket), *tls), pages, open, patience)->Run();
+      ServeOn(TlsStream(std::move(socket), *tls));
     } else {
-      std::make_shared<Connection<PlainStream>>(PlainStream(std::move(socket)), pages, open, patience)->Run();
+      ServeOn(PlainStream(std::move(socket)));
     }
+  }
+
+  template <typename Stream>
+  void ServeOn(Stream stream) {
+    std::make_shared<Connection<Stream>>(std::move(stream), pages, doorkeeper, open, patience)->Run();
   }
 
   void Stop() {
@@ -279,6 +325,10 @@ void MetricsExporter::AddPage(const std::string& name, const char* content_type,
 }
 
 void MetricsExporter::RemovePage(const std::string& name) { impl_->pages.Remove(PathOf(name)); }
+
+void MetricsExporter::TellOfRefused(std::shared_ptr<Refusals> refusals) {
+  impl_->doorkeeper.TellTo(std::move(refusals));
+}
 
 int MetricsExporter::port() const { return impl_->port; }
 prometheus::Registry& MetricsExporter::registry() { return impl_->registry; }

@@ -17,6 +17,8 @@ class Registry;
 
 namespace zerofleet::services {
 
+class Refusals;
+
 struct MetricsExporterOptions {
   std::string host = "127.0.0.1";  // an IP address of this machine; 0.0.0.0 or :: for all of them
   int port = 0;                    // 0 = any free one
@@ -44,6 +46,9 @@ class MetricsExporter {
   // until RemovePage has returned.
   void AddPage(const std::string& name, const char* content_type, std::function<std::string()> make);
   void RemovePage(const std::string& name);
+
+  // Tells of clients that are turned away from now on: what counts them is in the registry, and so comes later.
+  void TellOfRefused(std::shared_ptr<Refusals> refusals);
 
   // What /metrics shows; lives as long as the exporter.
   prometheus::Registry& registry();

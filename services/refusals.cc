@@ -15,6 +15,14 @@ void Refusals::AddHandshake(const std::string& reason) {
   Add(kCertificate, absl::StrCat("refused a client's TLS handshake: ", reason));
 }
 
+void Refusals::AddReader(const std::string& peer, const std::string& reason) {
+  Add(kCertificate, absl::StrCat("refused a reader of metrics at ", peer, ": ", reason));
+}
+
+void Refusals::AddFailedHandshake(const std::string& peer, const std::string& reason) {
+  Add(kHandshake, absl::StrCat("no TLS with a reader of metrics at ", peer, ": ", reason));
+}
+
 void Refusals::AddCall(const std::string& peer, const absl::Status& status) {
   Add(absl::IsUnauthenticated(status) ? kToken : kRole,
       absl::StrCat("refused a call from ", peer, ": ", std::string(status.message())));

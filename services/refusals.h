@@ -18,10 +18,11 @@ namespace zerofleet::services {
 
 class Refusals {
  public:
-  // What a client lacked: a certificate that is accepted, the fleet's token, the right to this call, or, of a worker's
-  // collectives, the key of its view.
-  static constexpr char kCertificate[] = "certificate", kToken[] = "token", kRole[] = "role", kKey[] = "key";
-  static constexpr const char* kCauses[] = {kCertificate, kToken, kRole};  // of a server's clients
+  // What a client lacked: a certificate that is accepted, the fleet's token, the right to this call, at the metrics
+  // port a TLS handshake at all, or, of a worker's collectives, the key of its view.
+  static constexpr char kCertificate[] = "certificate", kToken[] = "token", kRole[] = "role";
+  static constexpr char kHandshake[] = "handshake", kKey[] = "key";
+  static constexpr const char* kCauses[] = {kCertificate, kToken, kRole, kHandshake};  // of a process's clients
 
   // Lines at once, and how many a second after that.
   static constexpr double kMostLines = 20, kLinesPerSecond = 1;
@@ -34,8 +35,13 @@ class Refusals {
   // `clock` is borrowed.
   Refusals(Sinks sinks, const Clock& clock);
 
-  // A client whose TLS handshake was refused.
+  // A client whose TLS handshake was refused for what it has shown.
   void AddHandshake(const std::string& reason);
+  // A client of the metrics port: it asked for a page without a certificate, or with another authority's.
+  void AddReader(const std::string& peer, const std::string& reason);
+  // A client of the metrics port with which no TLS was agreed upon: it speaks plaintext or too old a version, or does
+  // not accept this process's certificate.
+  void AddFailedHandshake(const std::string& peer, const std::string& reason);
   // A call from `peer` that AccessControl has refused.
   void AddCall(const std::string& peer, const absl::Status& status);
   // A peer that reached the collectives' port without the view's key, as the line says.

@@ -29,10 +29,14 @@ TEST_F(RefusalsTest, EachIsCountedByItsCauseAndTold) {
   refusals_.AddHandshake("certificate has expired");
   refusals_.AddCall("10.0.0.3", absl::UnauthenticatedError("no token"));
   refusals_.AddCall("10.0.0.4", absl::PermissionDeniedError("a worker's token"));
-  EXPECT_EQ(counted_, (std::map<std::string, int>{{"certificate", 1}, {"token", 1}, {"role", 1}}));
+  refusals_.AddReader("10.0.0.5", "it has shown no certificate");
+  refusals_.AddFailedHandshake("10.0.0.6", "http request");
+  EXPECT_EQ(counted_, (std::map<std::string, int>{{"certificate", 2}, {"token", 1}, {"role", 1}, {"handshake", 1}}));
   EXPECT_THAT(lines_,
               ElementsAre("refused a client's TLS handshake: certificate has expired",
-                          "refused a call from 10.0.0.3: no token", "refused a call from 10.0.0.4: a worker's token"));
+                          "refused a call from 10.0.0.3: no token", "refused a call from 10.0.0.4: a worker's token",
+                          "refused a reader of metrics at 10.0.0.5: it has shown no certificate",
+                          "no TLS with a reader of metrics at 10.0.0.6: http request"));
 }
 
 TEST_F(RefusalsTest, WhoKnocksWithoutPauseIsCountedButDoesNotFillTheLog) {

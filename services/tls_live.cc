@@ -198,6 +198,11 @@ void LiveCertificates::UseIn(SSL_CTX* context, std::shared_ptr<LiveCertificates>
   SSL_CTX_set_cert_cb(context, &LiveCertificates::OnHandshake, held);
 }
 
+std::string LiveCertificates::WhyNotAccepted(const SSL* connection) {
+  const long result = SSL_get_verify_result(connection);
+  return result == X509_V_OK ? "" : X509_verify_cert_error_string(result);
+}
+
 bool LiveCertificates::MayRead(const SSL* connection) {
   return SSL_get_verify_mode(connection) == SSL_VERIFY_NONE || SSL_get0_peer_certificate(connection) != nullptr;
 }

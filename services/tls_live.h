@@ -39,6 +39,8 @@ class LiveCertificates {
   static void UseIn(ssl_ctx_st* context, std::shared_ptr<LiveCertificates> certificates);
   // Whether the client of such a connection, after the handshake, has shown a certificate, or was asked for none.
   static bool MayRead(const ssl_st* connection);
+  // Why the certificate that the client of such a connection has shown was not accepted; empty if it was not that.
+  static std::string WhyNotAccepted(const ssl_st* connection);
 
  private:
   struct Impl;

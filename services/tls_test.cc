@@ -5,7 +5,9 @@
 
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -14,11 +16,13 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/metrics_exporter.h"
 #include "services/operator_client.h"
+#include "services/refusals.h"
 #include "services/session_client.h"
 #include "services/test_coordinator.h"
 
@@ -271,6 +275,51 @@ TEST_F(Tls, MetricsAreForThoseWithACertificateOfTheAuthorityAndProbesForAll) {
   EXPECT_TRUE(EventuallyAnswers(
       [&] { return absl::StartsWith(Https(exporter->port(), "/metrics", flags("theirs-node")), "HTTP/1.1 200"); }));
   EXPECT_EQ(Https(exporter->port(), "/metrics", flags("ours-node")), "");
+}
+
+// Each is told of once, by what it lacked; who only looks whether the port is open, or asks for a probe, is not.
+TEST_F(Tls, WhoeverMayNotReadMetricsIsToldOf) {
+  absl::Mutex mutex;
+  std::vector<std::string> told;
+  const auto refusals = std::make_shared<Refusals>(Refusals::Sinks{.count =
+                                                                       [&](const char* cause) {
+                                                                         absl::MutexLock lock(&mutex);
+                                                                         told.push_back(absl::StrCat(cause, ": "));
+                                                                       },
+                                                                   .log =
+                                                                       [&](const std::string& line) {
+                                                                         absl::MutexLock lock(&mutex);
+                                                                         told.back() += line;
+                                                                       }},
+                                                   Clock::Real());
+  const auto exporter = *MetricsExporter::Start({.tls = Files("ours", "ours-node")});
+  const auto lines = [&](size_t count) {
+    EXPECT_TRUE(EventuallyAnswers([&] {
+      absl::MutexLock lock(&mutex);
+      return told.size() >= count;
+    }));
+    absl::MutexLock lock(&mutex);
+    return std::exchange(told, {});
+  };
+  const std::string theirs = absl::StrCat("-cert ", Path("theirs-node.crt"), " -key ", Path("theirs-node.key"));
+  Https(exporter->port(), "/metrics", "");  // before anybody listens
+  exporter->TellOfRefused(refusals);
+  Https(exporter->port(), "/healthz", "");
+  EXPECT_TRUE(Shell(absl::StrCat("timeout 20 bash -c 'exec 3<>/dev/tcp/127.0.0.1/", exporter->port(), "'")));
+  Https(exporter->port(), "/metrics", "");
+  EXPECT_THAT(lines(1),
+              ElementsAre("certificate: refused a reader of metrics at 127.0.0.1: it has shown no certificate"));
+  Https(exporter->port(), "/metrics", theirs);
+  EXPECT_THAT(lines(1), ElementsAre(AllOf(StartsWith("certificate: refused a reader of metrics at 127.0.0.1: its "),
+                                          HasSubstr("unable to get local issuer certificate"))));
+  Shell(absl::StrCat("timeout 20 bash -c 'exec 3<>/dev/tcp/127.0.0.1/", exporter->port(),
+                     "; printf \"GET /metrics HTTP/1.1\\r\\n\\r\\n\" >&3; cat <&3'"));
+  EXPECT_THAT(lines(1), ElementsAre(AllOf(StartsWith("handshake: no TLS with a reader of metrics at 127.0.0.1: "),
+                                          HasSubstr("http request"))));
+  Https(exporter->port(), "/metrics", "-tls1_1 -cipher DEFAULT@SECLEVEL=0");
+  EXPECT_THAT(lines(1), ElementsAre(StartsWith("handshake: ")));
+  Https(exporter->port(), "/metrics", "-verify_return_error -CAfile " + Path("theirs.crt"));
+  EXPECT_THAT(lines(1), ElementsAre(AllOf(StartsWith("handshake: "), HasSubstr("alert unknown ca"))));
 }
 
 TEST_F(Tls, MetricsWithoutAnAuthorityAreForAll) {

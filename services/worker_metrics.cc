@@ -105,7 +105,7 @@ constexpr Row kRows[] = {
     {kLinkBytes, Type::kCounter, "zerofleet_worker_link_bytes_total",
      "What offload copied between device and host memory."},
     {kRefusedClients, Type::kCounter, "zerofleet_worker_refused_clients_total",
-     "Clients of its service, and peers of its collectives, turned away, by what they lacked."},
+     "Clients of its ports, and peers of its collectives, turned away, by what they lacked."},
 };
 
 constexpr bool InOrder() {

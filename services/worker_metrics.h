@@ -40,7 +40,7 @@ class WorkerMetrics : public trainer::MetricsSink {
   void CollectiveDone(const trainer::CollectiveFigures& figures) override;
   void LinkCopied(std::string_view direction, int64_t bytes) override;
 
-  // A client of the worker's service that was turned away, or a peer of its collectives, by one of Refusals' causes.
+  // A client of the worker's ports that was turned away, or a peer of its collectives, by one of Refusals' causes.
   // From any thread.
   void CountRefusal(const char* cause);
 

@@ -198,7 +198,10 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::CoordinatorServer> server,
                       services::CoordinatorServer::Start(options));
   std::optional<ServedStatusPage> page;
-  if (exporter != nullptr) page.emplace(*exporter, *server);
+  if (exporter != nullptr) {
+    exporter->TellOfRefused(server->refusals());
+    page.emplace(*exporter, *server);
+  }
   address.port = server->port();
   output.out << "listening on " << address.ToString() << std::endl;
   if (!flags.advertise.empty()) {

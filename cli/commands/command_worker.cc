@@ -147,6 +147,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
                                 .log = [&logger](const std::string& line) { logger.Warning(line); }},
       Clock::Real());
   const absl::Cleanup detach = [&refusals] { refusals->Detach(); };
+  if (exporter != nullptr) exporter->TellOfRefused(refusals);
   const auto snapshots = std::make_shared<trainer::SnapshotStore>();
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::WorkerService> service,
                       services::WorkerService::Start(ServiceOptions(flags, token, refusals, snapshots)));

@@ -84,6 +84,12 @@ class FleetUnderTls(fleet.FleetTest):
         other.write_text("the-token-of-another-fleet\n")
         other.chmod(0o600)
         self.assertEqual(self.run_command("status", "--coordinator", address, *mine).code, 0)
+        with self.assertRaises(urllib.error.HTTPError) as nobody:
+            self.get(port, "metrics")
+        self.assertEqual(nobody.exception.code, 403)
+        with self.assertRaises((urllib.error.URLError, ConnectionError)):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30)
+        self.assertEqual(self.get(port, "healthz"), "alive\n")
 
         status = {"no certificate": [*mine[:2], *mine[6:]],
                   "another authority": self.certificate("theirs", "worker", authority="new"),
@@ -95,26 +101,22 @@ class FleetUnderTls(fleet.FleetTest):
         for what, process in asked.items():
             code, _, err = self.finish(process)
             self.assertEqual(code, 2 if what in worker else 4, f"{what}: {err}")
-        with self.assertRaises(urllib.error.HTTPError) as nobody:
-            self.get(port, "metrics")
-        self.assertEqual(nobody.exception.code, 403)
-        self.assertEqual(self.get(port, "healthz"), "alive\n")
         page = self.get(port, "metrics", self.work / "mine")
         coordinator.send_signal(signal.SIGTERM)
         _, _, err = self.finish(coordinator)
 
         lines = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
-        refused = [line["message"] for line in lines if line["level"] == "warning" and "refused" in line["message"]]
+        refused = [line["message"] for line in lines if line["level"] == "warning"]
         for reason in ("it has shown no certificate", "unable to get local issuer certificate", "certificate has expired",
                        "this call needs a worker's certificate: one with the alternative name zerofleet-worker; the one shown "
-                       "has zerofleet-elsewhere", "the token shown is not this fleet's", "and none came with it"):
+                       "has zerofleet-elsewhere", "a reader of metrics at 127.0.0.1: it has shown no certificate", "http request", "the token shown is not this fleet's", "and none came with it"):
             self.assertTrue(any(reason in line for line in refused), f"{reason}: not in {refused}")
         self.assertNotIn("a-token-for-this-test", err)
         self.assertNotIn("the-token-of-another", err)
         counted = {cause: float(count) for cause, count in
                    re.findall(r'zerofleet_coordinator_refused_clients_total\{cause="(\w+)"\} (\S+)', page)}
-        self.assertEqual((counted["role"], counted["token"]), (1, 2))
-        self.assertGreaterEqual(counted["certificate"], 3)  # a client that cannot connect tries again
+        self.assertEqual((counted["role"], counted["token"], counted["handshake"]), (1, 2, 1))
+        self.assertGreaterEqual(counted["certificate"], 4)  # a client that cannot connect tries again
         self.assert_nothing_left()
 
     def presented(self, port):
