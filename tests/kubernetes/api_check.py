@@ -15,7 +15,7 @@ import control_plane
 CHART = control_plane.ROOT / "helm" / "zerofleet"
 NAMESPACE = "training"
 # Of controllers that are not installed here.
-FOREIGN = {"jobset", "tls-cert-manager", "observed"}
+FOREIGN = {"jobset", "tls-cert-manager", "observed", "metrics-tls"}
 KINDS = "statefulsets,jobs,services,configmaps,persistentvolumeclaims,networkpolicies,poddisruptionbudgets"
 
 

@@ -61,6 +61,8 @@ WRONG_VALUES = [
     ("checkpoints.accessModes={ReadOnlyMany}", "/checkpoints/accessModes"),
     ("tls.enabled=true", "tls.certManager.issuerName"),
     ("auth.operatorToken=true", "auth.existingSecret"),
+    ("metrics.tls=true", "metrics.tls: needs tls.enabled"),
+    ("coordinator.report=/tmp/report.jsonl", "/coordinator/report"),
     ("metrics.monitors.interval=often", "/metrics/monitors/interval"),
 ]
 
@@ -198,6 +200,8 @@ class Chart(unittest.TestCase):
         def name(*arguments):
             return self.of_kind(self.rendering("cpu", *arguments), "Job")[0]["metadata"]["name"]
         self.assertEqual(name(), name())
+        self.assertNotEqual(name("--set", "tls.enabled=true,tls.certManager.issuerName=i"),
+                            name("--set", "tls.enabled=true,tls.certManager.issuerName=i,metrics.tls=true"))
         for change in ("config.steps=7", "workers.threads=2", "image.tag=other", "metrics.port=9500", "auth.existingSecret=s"):
             self.assertNotEqual(name("--set", change), name(), change)
         self.assertEqual(name("--set", "coordinator.state.size=1Gi"), name())
@@ -249,6 +253,27 @@ class Chart(unittest.TestCase):
                 mounted = {mount["name"] for container in spec["containers"] for mount in container["volumeMounts"]}
                 self.assertIn("auth" if name == "auth" else "tls", mounted, f"{name}: {pod}")
                 self.assertLessEqual(mounted, {volume["name"] for volume in spec["volumes"]} | {"state"}, f"{name}: {pod}")
+
+    def test_metrics_under_tls_are_scraped_and_probed_so(self):
+        self.needs(helm=True)
+        objects = self.rendering("metrics-tls")
+        served = {container["name"]: container for _, spec in pod_templates(objects) for container in spec["containers"]}
+        for name in ("coordinator", "worker"):
+            self.assertIn("--metrics-tls", served[name]["args"])
+            for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+                self.assertEqual(served[name][probe]["httpGet"]["scheme"], "HTTPS", f"{name}: {probe}")
+        endpoints = [self.of_kind(objects, "ServiceMonitor")[0]["spec"]["endpoints"],
+                     self.of_kind(objects, "PodMonitor")[0]["spec"]["podMetricsEndpoints"]]
+        certificates = {each["spec"]["secretName"]: each["spec"]["dnsNames"] for each in self.of_kind(objects, "Certificate")}
+        shown = {"zerofleet-coordinator", "zerofleet-worker"}
+        for (endpoint,), server in zip(endpoints, sorted(shown)):
+            self.assertEqual((endpoint["scheme"], endpoint["tlsConfig"]["serverName"]), ("https", server))
+            secrets = {endpoint["tlsConfig"]["ca"]["secret"]["name"], endpoint["tlsConfig"]["cert"]["secret"]["name"],
+                       endpoint["tlsConfig"]["keySecret"]["name"]}
+            self.assertEqual(len(secrets), 1)
+            # Whoever scrapes has no right to join or to stop the run.
+            self.assertEqual(certificates[secrets.pop()], ["zerofleet-scraper"])
+        self.assertEqual(self.of_kind(objects, "NetworkPolicy"), self.of_kind(self.rendering("cpu"), "NetworkPolicy"))
 
     # --- what people may write
 

@@ -6,4 +6,7 @@
 {{- if and .Values.auth.operatorToken (not .Values.auth.existingSecret) -}}
 {{- fail "auth.operatorToken: needs auth.existingSecret" -}}
 {{- end -}}
+{{- if and .Values.metrics.tls (not .Values.tls.enabled) -}}
+{{- fail "metrics.tls: needs tls.enabled, whose certificates it uses" -}}
+{{- end -}}
 {{- end -}}

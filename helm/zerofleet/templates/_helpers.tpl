@@ -55,6 +55,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.tls.workerSecret | default (printf "%s-worker-tls" (include "zerofleet.fullname" .)) }}
 {{- end -}}
 
+{{- define "zerofleet.scraperSecret" -}}
+{{ .Values.tls.scraperSecret | default (printf "%s-scraper-tls" (include "zerofleet.fullname" .)) }}
+{{- end -}}
+
+{{- /* How Prometheus reaches the pods of a role: (dict "root" $ "role" "worker") */ -}}
+{{- define "zerofleet.endpoint" -}}
+port: metrics
+interval: {{ .root.Values.metrics.monitors.interval }}
+{{- if .root.Values.metrics.tls }}
+{{- $secret := include "zerofleet.scraperSecret" .root }}
+scheme: https
+tlsConfig:
+  serverName: zerofleet-{{ .role }}
+  ca: {secret: {name: {{ $secret }}, key: ca.crt}}
+  cert: {secret: {name: {{ $secret }}, key: tls.crt}}
+  keySecret: {name: {{ $secret }}, key: tls.key}
+{{- end }}
+{{- end -}}
+
 {{- define "zerofleet.priorityClass" -}}
 {{- if .Values.priorityClass.create -}}
 {{ .Values.priorityClass.name | default (include "zerofleet.fullname" .) }}
@@ -103,17 +122,18 @@ securityContext: {{- include "zerofleet.containerSecurity" . | nindent 2 }}
 
 {{- /* Alive is whoever answers; ready is who trains, or has a fleet that does. By HTTP: a kubelet's gRPC probe has no certificate to show. */ -}}
 {{- define "zerofleet.probes" -}}
+{{- $scheme := .Values.metrics.tls | ternary ", scheme: HTTPS" "" -}}
 startupProbe:
-  httpGet: {path: /healthz, port: metrics}
+  httpGet: {path: /healthz, port: metrics{{ $scheme }}}
   periodSeconds: 2
   failureThreshold: 60
 livenessProbe:
-  httpGet: {path: /healthz, port: metrics}
+  httpGet: {path: /healthz, port: metrics{{ $scheme }}}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: /readyz, port: metrics{{ $scheme }}}
   periodSeconds: 5
   timeoutSeconds: 5
 {{- end -}}
@@ -214,6 +234,9 @@ spec:
         - --listen=0.0.0.0:{{ .Values.workers.port }}
         - --advertise={{ include "zerofleet.workerHost" . }}.{{ include "zerofleet.fullname" . }}-workers.{{ .Release.Namespace }}.svc
         - --metrics-port={{ .Values.metrics.port }}
+        {{- if .Values.metrics.tls }}
+        - --metrics-tls
+        {{- end }}
         - --log-level={{ .Values.logLevel }}
         - --supervised
         {{- with .Values.workers.interface }}
@@ -276,7 +299,7 @@ app.kubernetes.io/component: coordinator
 
 {{- /* A Job's template cannot change, so another template is another Job: its name ends in a digest of everything the workers are given. */ -}}
 {{- define "zerofleet.workersName" -}}
-{{- $given := list .Values.config .Values.workers .Values.image .Values.auth .Values.tls .Values.data .Values.checkpoints .Values.metrics.port .Values.coordinator.port .Values.kueue .Values.priorityClass .Values.logLevel .Values.commonLabels .Chart.Version -}}
+{{- $given := list .Values.config .Values.workers .Values.image .Values.auth .Values.tls .Values.data .Values.checkpoints .Values.metrics.port .Values.metrics.tls .Values.coordinator.port .Values.kueue .Values.priorityClass .Values.logLevel .Values.commonLabels .Chart.Version -}}
 {{ include "zerofleet.fullname" . }}-workers-{{ $given | toJson | sha256sum | trunc 8 }}
 {{- end -}}
 
