@@ -277,6 +277,21 @@ class Chart(unittest.TestCase):
 
     # --- what people may write
 
+    def test_a_jobset_has_pods_with_names_that_it_may_have(self):
+        self.needs(helm=True)
+        for workers, longest in ((2, 36), (100, 35)):
+            arguments = ("--set", f"config.parallel.workers={workers},fullnameOverride=")
+            objects = self.rendering("jobset", *arguments[:-1], arguments[-1] + "n" * longest)
+            job = self.of_kind(objects, "JobSet")[0]
+            pod = f"{job['metadata']['name']}-{job['spec']['replicatedJobs'][0]['name']}-0-{workers - 1}-abcde"
+            self.assertEqual(len(pod), 63)
+            refused = render_set("jobset", *arguments[:-1], arguments[-1] + "n" * (longest + 1))
+            self.assertIn("workers.kind: the pods of a JobSet would have names of up to 64 characters, of which 63 are allowed; set "
+                          f"fullnameOverride to at most {longest} characters, instead of nnn", refused.stderr)
+        refused = update.render("--set", "workers.kind=JobSet", release="a" * 40)
+        self.assertIn("set fullnameOverride to at most 36 characters, instead of aaa", refused.stderr)
+        self.assertEqual(update.render("--set", "workers.kind=Job,config.parallel.workers=10000", release="a" * 40).returncode, 0)
+
     def test_wrong_values_are_refused(self):
         self.needs(helm=True, libraries=False)
         for setting, named in WRONG_VALUES:

@@ -9,4 +9,9 @@
 {{- if and .Values.metrics.tls (not .Values.tls.enabled) -}}
 {{- fail "metrics.tls: needs tls.enabled, whose certificates it uses" -}}
 {{- end -}}
+{{- $longest := include "zerofleet.longestPod" . | len -}}
+{{- if and (eq .Values.workers.kind "JobSet") (gt $longest 63) -}}
+{{- $name := include "zerofleet.fullname" . -}}
+{{- fail (printf "workers.kind: the pods of a JobSet would have names of up to %d characters, of which 63 are allowed; set fullnameOverride to at most %d characters, instead of %s" $longest (sub (add (len $name) 63) $longest) $name) -}}
+{{- end -}}
 {{- end -}}

@@ -300,7 +300,12 @@ app.kubernetes.io/component: coordinator
 {{- /* A Job's template cannot change, so another template is another Job: its name ends in a digest of everything the workers are given. */ -}}
 {{- define "zerofleet.workersName" -}}
 {{- $given := list .Values.config .Values.workers .Values.image .Values.auth .Values.tls .Values.data .Values.checkpoints .Values.metrics.port .Values.metrics.tls .Values.coordinator.port .Values.kueue .Values.priorityClass .Values.logLevel .Values.commonLabels .Chart.Version -}}
-{{ include "zerofleet.fullname" . }}-workers-{{ $given | toJson | sha256sum | trunc 8 }}
+{{ include "zerofleet.fullname" . }}-{{ if eq .Values.workers.kind "Job" }}workers-{{ end }}{{ $given | toJson | sha256sum | trunc 8 }}
+{{- end -}}
+
+{{- /* The longest name of a pod, which a JobSet's controller refuses beyond 63 characters. */ -}}
+{{- define "zerofleet.longestPod" -}}
+{{ include "zerofleet.workersName" . }}-workers-0-{{ sub (include "zerofleet.workerCount" . | int) 1 }}-xxxxx
 {{- end -}}
 
 {{- /* The host name that the Job's controller gives to a pod. */ -}}
