@@ -328,6 +328,13 @@ class Chart(unittest.TestCase):
             self.missing("helm-docs is not there")
         self.assertEqual(update.README.read_text(), update.readme(), "README.md: run tests/kubernetes/update.py")
 
+    def test_the_charts_own_tests_pass(self):
+        if update.tool("helm-unittest") is None:
+            self.missing("helm-unittest is not there")
+        ran = subprocess.run([update.tool("helm-unittest"), "--strict", str(CHART)], capture_output=True, text=True, check=False)
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        self.assertGreaterEqual(int(re.search(r"Tests: +(\d+) passed, \1 total", ran.stdout).group(1)), 20)
+
     def test_the_manifest_is_the_charts(self):
         self.needs(helm=True, libraries=False)
         self.assertEqual(update.MANIFEST.read_text(), update.manifest(), "run tests/kubernetes/update.py")

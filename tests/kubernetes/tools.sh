@@ -3,6 +3,7 @@
 #
 #   bin/helm               Helm, built from the Go module that tools/helm pins
 #   bin/helm-docs          what writes the chart's README, likewise
+#   bin/helm-unittest      what runs the chart's own tests, likewise
 #   bin/kube-apiserver,    the API server, and kubectl where there is none, from the module that tools/control_plane pins
 #   bin/kubectl
 #   bin/kube-controller-manager, kube-scheduler and kubelet, which run pods, from the module that tools/node pins
@@ -65,6 +66,7 @@ done
 
 build helm helm helm.sh/helm/v4/cmd/helm ''
 build helm_docs helm-docs github.com/norwoodj/helm-docs/cmd/helm-docs ''
+build helm_unittest helm-unittest github.com/helm-unittest/helm-unittest/cmd/helm-unittest ''
 build control_plane kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver "$stamp"
 command -v kubectl >/dev/null || build control_plane kubectl k8s.io/kubernetes/cmd/kubectl "$stamp"
 
