@@ -12,6 +12,7 @@ the network, without a word to anybody; it is replaced when the loss was noticed
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import random
@@ -187,8 +188,10 @@ def main():
         try:
             run.await_count(run.report, '"event":"checkpoint"', 1, 600)
             if options.every:
+                alone, _ = goodput(run, draw, math.inf, options.seconds / 4)
                 share, kills = goodput(run, draw, options.every, options.seconds)
-                print(f"{kills} kills in {options.seconds:.0f} s, one each {options.every:g} s: goodput {100 * share:.1f}%")
+                print(f"{kills} kills in {options.seconds:.0f} s, one each {options.every:g} s: goodput {100 * share:.1f}%, "
+                      f"{100 * alone:.1f}% in {options.seconds / 4:.0f} s without one before")
                 return
             number = None if options.cut else signal.SIGSTOP if options.stop else signal.SIGKILL
             figures = [measure(run, draw, number) for _ in range(options.kills)]
