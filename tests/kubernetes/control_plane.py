@@ -29,16 +29,16 @@ def free_port():
 
 
 class ControlPlane:
-    def __init__(self, work):
-        self.work = pathlib.Path(work)
-        self.processes = []
+    def __init__(self, work, address="127.0.0.1"):
+        self.work, self.address = pathlib.Path(work), address
+        self.processes = {}  # to their logs, in order of their start
         kubeconfig = self.work / "kubeconfig"
         self.environment = {**os.environ, "PATH": f"{BIN}:{DEBIAN}:{os.environ['PATH']}", "KUBECONFIG": str(kubeconfig),
                             "HOME": str(self.work)}
         self.port = free_port()
         kubeconfig.write_text(json.dumps({
             "apiVersion": "v1", "kind": "Config", "current-context": "here",
-            "clusters": [{"name": "here", "cluster": {"server": f"https://127.0.0.1:{self.port}", "insecure-skip-tls-verify": True}}],
+            "clusters": [{"name": "here", "cluster": {"server": f"https://{address}:{self.port}", "insecure-skip-tls-verify": True}}],
             "users": [{"name": "admin", "user": {"token": TOKEN}}],
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "admin"}}]}))
 
@@ -50,33 +50,42 @@ class ControlPlane:
         self.spawn("etcd", "--data-dir", self.work / "etcd", "--listen-client-urls", f"http://127.0.0.1:{etcd}",
                    "--advertise-client-urls", f"http://127.0.0.1:{etcd}", "--listen-peer-urls", f"http://127.0.0.1:{peer}")
         self.spawn("kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd}", f"--secure-port={self.port}",
-                   "--bind-address=127.0.0.1", f"--cert-dir={self.work}/certs", f"--token-auth-file={self.work}/tokens.csv",
+                   f"--bind-address={self.address}", f"--cert-dir={self.work}/certs", f"--token-auth-file={self.work}/tokens.csv",
                    "--authorization-mode=AlwaysAllow", "--service-cluster-ip-range=10.96.0.0/24",
                    "--service-account-issuer=https://zerofleet.test", f"--service-account-key-file={accounts}",
                    f"--service-account-signing-key-file={accounts}", "--kubelet-preferred-address-types=InternalIP")
         deadline = time.monotonic() + DEADLINE
         while self.command("kubectl", "get", "--raw", "/readyz").stdout != "ok":
-            for process in self.processes:
-                if process.poll() is not None:
-                    log = (self.work / f"{process.args[0]}.log").read_text()
-                    raise RuntimeError(f"{process.args[0]} has ended with {process.returncode}: {log[-2000:]}")
+            self.check_processes()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no API server within {DEADLINE} s")
             time.sleep(0.3)
 
     def stop(self):
-        for process in reversed(self.processes):
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for process in reversed(list(self.processes)):
+            self.end(process)
 
-    def spawn(self, *command):
-        with open(self.work / f"{command[0]}.log", "ab") as log:
-            self.processes.append(subprocess.Popen([*map(str, command)], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                                   env=self.environment))
+    def spawn(self, *command, log=None):
+        """Starts one that stays, whose output goes to WORK/LOG.log; `log` is its name, if that is not the program's."""
+        log = self.work / f"{log or command[0]}.log"
+        with open(log, "ab") as file:
+            process = subprocess.Popen([*map(str, command)], stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=self.environment)
+        self.processes[process] = log
+        return process
+
+    def end(self, process):
+        del self.processes[process]
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def check_processes(self):
+        for process, log in self.processes.items():
+            if process.poll() is not None:
+                raise RuntimeError(f"{log.stem} has ended with {process.returncode}: {log.read_text()[-2000:]}")
 
     def command(self, *command, **options):
         return subprocess.run([*map(str, command)], env=self.environment, check=False, capture_output=True, text=True, **options)

@@ -1,150 +1,24 @@
 #!/usr/bin/env python3
-"""The chart on a cluster of one node that runs its pods (see node.py): a run trains to its end, and nothing that is taken from it
-on the way changes a bit of its final state. The namespace enforces the `restricted` Pod Security level.
+"""The chart on a cluster of two nodes that runs its pods (see cluster.py): a run trains to its end, and nothing that is taken from
+it on the way, pods or nodes, changes a bit of a loss or of its final state. The namespace enforces the `restricted` Pod Security level.
 
 Exit code 77 where this machine cannot be a node.
 """
 import json
 import os
-import pathlib
-import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
-import control_plane
-import image
-import node
-
-sys.path.insert(0, str(control_plane.ROOT / "tests" / "integration"))
-import fleet  # noqa: E402
-
-CHART = control_plane.ROOT / "helm" / "zerofleet"
-NAMESPACE, RELEASE, NAME = "training", "run", "run-zerofleet"
-REPOSITORY, TAG = "zerofleet.test/zerofleet", "test"
-STEPS = 3000  # long enough for two pods to be lost and to come back
-OBJECTS = "all,configmaps,persistentvolumeclaims,networkpolicies,poddisruptionbudgets"
+import cluster
+from release import HOST, NAME, NAMESPACE, RELEASE, STEPS, ReleaseTest, fleet
 
 
-class PodsCheck(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.work = pathlib.Path(tempfile.mkdtemp(prefix="zerofleet-pods-"))
-        cls.addClassCleanup(shutil.rmtree, cls.work, ignore_errors=True)
-        cls.cluster = node.Node(cls.work)
-        cls.addClassCleanup(cls.cluster.stop)
-        cls.cluster.start()
-        subprocess.run(["cmake", "--install", str(pathlib.Path(fleet.BINARY).parent), "--prefix", str(cls.work / "bundle"),
-                        "--component", "zerofleet"], check=True, stdout=subprocess.DEVNULL)
-        image.pause(cls.work / "pause.tar", node.PAUSE_IMAGE)
-        image.product(cls.work / "product.tar", f"{REPOSITORY}:{TAG}", cls.work / "bundle")
-        for archive in ("pause.tar", "product.tar"):
-            cls.cluster.load_image(cls.work / archive)
-        corpus = cls.cluster.volume("corpus", "ReadOnlyMany")
-        cls.text = corpus / "train.txt"
-        cls.text.write_text(fleet.english_like_text(50_000))
-        cls.cluster.apply(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {
-                "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}},
-            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "corpus", "namespace": NAMESPACE},
-             "spec": {"accessModes": ["ReadOnlyMany"], "storageClassName": "corpus", "resources": {"requests": {"storage": "1Mi"}}}})
-        cls.installs = 0
-        cls.cluster.wait_for("the namespace's service account", lambda: cls.cluster.command(
-            "kubectl", "get", "serviceaccount", "default", "-n", NAMESPACE).returncode == 0)
-        cls.before = cls.objects()
-
-    def run(self, result=None):
-        """Shows the cluster's own view of a test that failed."""
-        failed = len(result.failures) + len(result.errors)
-        super().run(result)
-        if len(result.failures) + len(result.errors) > failed:
-            for what in (("get", "pods,jobs,pvc", "-o", "wide"), ("get", "events"), ("logs", f"{NAME}-coordinator-0", "--tail=30"),
-                         ("logs", "-l", "app.kubernetes.io/component=worker", "--tail=20", "--prefix")):
-                print(self.cluster.command("kubectl", *what, "-n", NAMESPACE).stdout, file=sys.stderr)
-            self.cluster.command("helm", "uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
-        return result
-
-    # --- a run
-
-    def values(self):
-        """The values of a release with volumes of its own, whose checkpoints lie in self.checkpoints."""
-        type(self).installs += 1
-        state, checkpoints = f"state-{self.installs}", f"checkpoints-{self.installs}"
-        self.cluster.volume(state, "ReadWriteOnce")
-        self.checkpoints = self.cluster.volume(checkpoints, "ReadWriteMany")
-        small = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}
-        return {
-            "image": {"repository": REPOSITORY, "tag": TAG, "pullPolicy": "Never"},
-            "config": {
-                "model": {"preset": None, "family": "gpt2", "layers": 2, "hidden": 24, "heads": 3, "context": 32},
-                "data": {"train": ["/data/train.txt"]}, "parallel": {"workers": 2, "zero_stage": 2}, "precision": "fp32",
-                "batch": {"global_sequences": 12}, "steps": STEPS, "checkpoint": {"every_steps": 100, "keep": 2},
-                "restart": {"heartbeat_timeout_seconds": 20}},
-            "coordinator": {"resources": small, "state": {"storageClass": state, "size": "1Mi"}},
-            "workers": {"resources": small, "terminationGracePeriodSeconds": 60},
-            "checkpoints": {"storageClass": checkpoints, "size": "1Mi", "retain": False},
-            "data": {"existingClaim": "corpus"}}
-
-    def undisturbed(self, values):
-        """The last checkpoint of the same run as processes of this machine."""
-        directory = self.work / "undisturbed"
-        config = {**values["config"], "data": {"train": [str(self.text)]}, "device": "cpu",
-                  "checkpoint": {"dir": str(directory), "every_steps": 0}}
-        config["model"] = {key: value for key, value in config["model"].items() if value is not None}
-        (self.work / "undisturbed.yaml").write_text(json.dumps(config))
-        subprocess.run([fleet.BINARY, "train", str(self.work / "undisturbed.yaml")], check=True, capture_output=True, timeout=600)
-        return fleet.checkpoint_states(fleet.latest_checkpoint(directory))
-
-    def helm(self, *arguments, **options):
-        return self.cluster.run("helm", *arguments, "--namespace", NAMESPACE, **options)
-
-    def install(self, values):
-        self.helm("install", RELEASE, CHART, "-f", "-", input=json.dumps(values))
-
-    @classmethod
-    def objects(cls):
-        found = set(cls.cluster.kubectl("get", OBJECTS, "-n", NAMESPACE, "-o", "name").split())
-        return found - {"configmap/kube-root-ca.crt"}  # the controllers' own, in every namespace
-
-    def uninstall(self):
-        self.helm("uninstall", RELEASE, "--wait", "--timeout", "3m")
-        self.cluster.wait_for("nothing to be left", lambda: self.objects() == self.before)
-
-    def condition(self, kind):
-        """The Job's condition of that type, if it is true."""
-        jobs = self.cluster.get("jobs", "-n", NAMESPACE)["items"]
-        self.assertEqual(len(jobs), 1)
-        return next((each for each in jobs[0]["status"].get("conditions", []) if each["type"] == kind and each["status"] == "True"), None)
-
-    def workers(self):
-        """(uid, index, name) of each worker's pod."""
-        pods = self.cluster.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=worker")["items"]
-        return [(pod["metadata"]["uid"], pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"], pod["metadata"]["name"])
-                for pod in pods]
-
-    def status(self):
-        shown = self.cluster.command("kubectl", "exec", "-n", NAMESPACE, f"{NAME}-coordinator-0", "--", "zerofleet", "status",
-                                     "--coordinator", "localhost:7070", "--json")
-        return json.loads(shown.stdout) if shown.returncode == 0 else {}
-
-    def step(self):
-        return int(self.status().get("step", 0))
-
-    def wait_for(self, what, holds, seconds=control_plane.DEADLINE):
-        self.cluster.wait_for(what, lambda: holds() or self.condition("Failed"), seconds)
-        self.assertIsNone(self.condition("Failed"))
-
-    # --- what it shows
-
+class PodsCheck(ReleaseTest):
     def test_a_run_that_loses_pods_ends_with_the_state_of_an_undisturbed_one(self):
         values = self.values()
-        wanted = self.undisturbed(values)
+        self.undisturbed(values)
         self.install(values)
-        self.wait_for("the first steps", lambda: self.step() >= 10)
-
-        self.wait_for("leave to evict one worker", lambda: self.cluster.get("poddisruptionbudget", NAME, "-n", NAMESPACE)[
-            "status"].get("disruptionsAllowed") == 1)
+        self.wait_until_step(10)
 
         uid, _, pod = next(each for each in self.workers() if each[1] == "1")
         at = self.step()
@@ -156,10 +30,11 @@ class PodsCheck(unittest.TestCase):
         self.helm("test", RELEASE, "--timeout", "3m")
         workers = self.workers()
         self.cluster.kubectl("delete", "pod", f"{NAME}-coordinator-0", "-n", NAMESPACE)
-        self.wait_for("the Job to be complete", lambda: self.condition("Complete"), 600)
+        # Of steps while there was no coordinator its report tells nothing.
+        self.assert_complete_and_undisturbed(values, every_step=False)
         self.assertEqual(self.workers(), workers, "the workers were to train on")
+        self.recoveries("its session ended")
         self.wait_for("the coordinator to say so", lambda: self.status().get("phase") == "done")
-        self.assertEqual(fleet.checkpoint_states(fleet.latest_checkpoint(self.checkpoints / "run")), wanted)
         self.helm("test", RELEASE, "--timeout", "3m")
         self.uninstall()
 
@@ -176,9 +51,139 @@ class PodsCheck(unittest.TestCase):
         self.assertTrue(any("batch.global_sequences: 13 cannot be shared" in message for message in messages), messages)
         self.uninstall()
 
+    def evict(self, pod):
+        """As a drain or a preemption does."""
+        return self.cluster.command("kubectl", "create", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction", "-f", "-",
+                                    input=json.dumps({"apiVersion": "policy/v1", "kind": "Eviction",
+                                                      "metadata": {"name": pod, "namespace": NAMESPACE}}))
+
+    def wait_for_budget(self):
+        """Until one worker may go."""
+        self.wait_for("leave to evict one worker", lambda: self.cluster.get("poddisruptionbudget", NAME, "-n", NAMESPACE)[
+            "status"].get("disruptionsAllowed") == 1)
+
+    def test_one_worker_at_a_time_may_be_evicted(self):
+        values = self.values()
+        self.undisturbed(values)
+        self.install(values)
+        self.wait_until_step(10)
+        self.wait_for_budget()
+        first, second = (each[2] for each in self.workers())
+        at = self.step()
+        evicted, refused = self.evict(first), self.evict(second)
+        self.assertEqual(evicted.returncode, 0, evicted.stderr)
+        self.assertIn("disruption budget", refused.stderr)
+        self.assert_complete_and_undisturbed(values)
+        recovery, = self.recoveries("its session ended")
+        # It has saved before it left.
+        self.assertGreaterEqual(recovery["resumed_step"], at)
+        self.assertLess(recovery["lost_steps"], 100)
+        job = self.cluster.get("jobs", "-n", NAMESPACE)["items"][0]
+        self.assertEqual(job["status"].get("failedIndexes", ""), "")
+        self.uninstall()
+
+    def test_a_node_is_drained_of_one_worker_after_the_other(self):
+        stays, goes = self.cluster.nodes
+        preferred = [{"weight": 100, "preference": {"matchExpressions": [{"key": HOST, "operator": "In", "values": [goes.name]}]}}]
+        # Long enough for the first to be ready at its new place, and for a drain to try the second again.
+        values = self.values(config={"steps": 3 * STEPS}, workers={"topologySpreadConstraints": [], "affinity": {"nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred}}})
+        self.undisturbed(values)
+        self.install(values)
+        self.wait_until_step(10)
+        self.wait_for_budget()
+        self.assertEqual(self.places(), [goes.name] * 2)
+        self.addCleanup(self.cluster.command, "kubectl", "uncordon", goes.name)
+        self.cluster.kubectl("drain", goes.name, "--delete-emptydir-data", "--ignore-daemonsets", "--timeout=170s")
+        self.wait_for("two workers on the other node", lambda: self.places() == [stays.name] * 2)
+        self.assert_complete_and_undisturbed(values)
+        self.recoveries("its session ended", "its session ended")
+        self.uninstall()
+
+    def on_each_node(self):
+        """A run whose node may be cut off: the values, installed, and it trains."""
+        values = self.values(config={"restart": {"heartbeat_timeout_seconds": 8}}, workers={"nodeLossSeconds": 4})
+        self.undisturbed(values)
+        self.install(values)
+        self.wait_until_step(10)
+        self.assertEqual(sorted(pod["spec"]["nodeName"] for pod in self.pods()), [node.name for node in self.cluster.nodes])
+        return values
+
+    def cut_off(self, node):
+        """Until its pod has been given up."""
+        pod = self.pod_on(node)
+        self.addCleanup(node.reconnect)
+        node.cut_off()
+        self.wait_for("the node to be given up", lambda: not node.is_ready())
+        self.wait_for("its pod, too", lambda: "deletionTimestamp" in self.cluster.get("pod", pod, "-n", NAMESPACE)["metadata"])
+        return pod
+
+    def test_what_a_node_that_is_cut_off_had_goes_on_when_it_is_back(self):
+        values = self.on_each_node()
+        node = self.cluster.nodes[1]
+        self.cut_off(node)
+        self.assertEqual(len(self.pods()), 2, "the Job must not make another while the first may still run")
+        node.reconnect()
+        self.assert_complete_and_undisturbed(values)
+        # The worker comes back by itself, until its kubelet hears that its pod has been given up; then another takes its place.
+        self.recoveries("nothing heard for", perhaps=("its session ended",))
+        self.uninstall()
+
+    def test_what_a_node_that_is_lost_had_goes_on_elsewhere(self):
+        values = self.on_each_node()
+        stays, node = self.cluster.nodes
+        lost = self.cut_off(node)
+        # What an administrator, or a controller, says of a machine that is known to be off.
+        taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+        self.cluster.kubectl("taint", "nodes", node.name, taint)
+        self.addCleanup(self.cluster.command, "kubectl", "taint", "nodes", node.name, taint + "-")
+        self.wait_for("both workers on the other node", lambda: self.places() == [stays.name] * 2)
+        self.assertNotIn(lost, [each[2] for each in self.workers()])
+        node.reconnect()  # what it still runs is of an old generation
+        self.assert_complete_and_undisturbed(values)
+        self.recoveries("nothing heard for")
+        self.cluster.kubectl("taint", "nodes", node.name, taint + "-")
+        self.cluster.wait_for("the node to be ready", node.is_ready)
+        self.uninstall()
+
+    def test_an_upgrade_under_a_run_goes_on_from_its_newest_checkpoint(self):
+        values = self.values()
+        self.undisturbed(values)
+        self.install(values)
+        self.wait_until_step(150)
+        former = {each[0] for each in self.workers()}
+        at = self.step()
+        self.upgrade(fleet.merged(values, {"workers": {"env": {"ANYTHING": "else"}}}))
+        self.wait_for("other workers", lambda: former.isdisjoint({each[0] for each in self.workers()}) and len(self.workers()) == 2)
+        self.wait_for("training to go on", lambda: self.step() > at + 50)
+        self.assert_complete_and_undisturbed(values)
+        self.uninstall()
+
+    def test_a_jobset_trains_and_makes_a_killed_pod_anew(self):
+        self.cluster.start_jobset()
+        values = self.values(workers={"kind": "JobSet"})
+        self.undisturbed(values)
+        self.install(values)
+        self.wait_until_step(10)
+        uid, index, pod = self.workers()[0]
+        self.cluster.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--grace-period=0", "--force")
+        self.wait_for("a new pod of that index", lambda: any(each[1] == index and each[0] != uid for each in self.workers()))
+        self.assert_complete_and_undisturbed(values)
+        self.recoveries("its session ended")
+        jobset, = self.cluster.get("jobsets", "-n", NAMESPACE)["items"]
+        self.assertEqual((jobset["status"]["terminalState"], jobset["status"].get("restarts", 0)), ("Completed", 0))
+        self.uninstall()
+        self.assertEqual(self.cluster.get("jobsets", "-n", NAMESPACE)["items"], [])
+
+    def test_an_uninstall_under_a_run_leaves_nothing(self):
+        self.install(self.values())
+        self.wait_until_step(10)
+        self.uninstall()
+        self.cluster.wait_for("no process of a pod", lambda: not any(node.containers() for node in self.cluster.nodes))
+
 
 if __name__ == "__main__":
-    node.in_namespaces()
+    cluster.in_namespaces()
     if not os.access(fleet.BINARY, os.X_OK):
         sys.exit(f"{fleet.BINARY} is not there; build it, or name it in ZEROFLEET")
     unittest.main(verbosity=2)

@@ -7,6 +7,7 @@
 #   bin/kube-apiserver,    the API server, and kubectl where there is none, from the module that tools/control_plane pins
 #   bin/kubectl
 #   bin/kube-controller-manager, kube-scheduler and kubelet, which run pods, from the module that tools/node pins
+#   bin/jobset, jobset     the controller of JobSets from the module that tools/jobset pins, and its type and webhooks from there
 #   debian                 etcd, containerd, runc and the plugins of the Container Network Interface, unpacked from Debian's packages
 #                          rather than installed, which would start servers
 #   venv                   Python with kubernetes-validate, which has the schemas of Kubernetes 1.29 to 1.34, and with
@@ -73,6 +74,16 @@ command -v kubectl >/dev/null || build control_plane kubectl k8s.io/kubernetes/c
 for program in kube-controller-manager kube-scheduler kubelet; do
   build node "$program" "k8s.io/kubernetes/cmd/$program" "$stamp"
 done
+
+build jobset jobset sigs.k8s.io/jobset ''
+if [ ! -e "$made/jobset/webhooks.yaml" ] || [ -n "$(find "$tools/jobset/go.mod" -newer "$made/jobset/webhooks.yaml")" ]; then
+  find_go
+  module=$(cd "$tools/jobset" && GOFLAGS=-mod=readonly "$go" list -m -f '{{.Dir}}' sigs.k8s.io/jobset)
+  mkdir -p "$made/jobset"
+  cp "$module/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml" "$made/jobset/type.yaml"
+  chmod u+w "$made/jobset/type.yaml"
+  PATH="$made/bin:$PATH" kubectl kustomize "$module/config/components/webhook" >"$made/jobset/webhooks.yaml"
+fi
 
 # unpack PACKAGE FILE: the package in debian/, unless its FILE is there.
 unpack() {
