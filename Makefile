@@ -26,7 +26,7 @@ demo: ## trains a small GPT on a real book for about 3 minutes with two workers,
 	@scripts/demo.sh $(BUILD)/zerofleet
 
 check: build ## builds and runs the release unit tests: the loop while editing
-	@ctest --test-dir $(BUILD) -L 'unit|house' -j $(JOBS) --output-on-failure
+	@ctest --test-dir $(BUILD) -L 'unit|house' -j $$(($(JOBS) + 1)) --output-on-failure  # one more: some tests wait
 
 test: ## runs every test: unit, sanitizers, fuzz targets, integration
 	@scripts/setup.sh build test
