@@ -38,8 +38,8 @@ Checkpointer::~Checkpointer() {
 }
 
 absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const v1::CheckpointManifest& manifest,
-                                          std::function<void(v1::ShardWritten)> written) {
-  double start = clock_.MonotonicSeconds();
+                                          std::function<void(v1::ShardWritten)> written, double waited) {
+  const double start = clock_.MonotonicSeconds() - waited;
   if (writer_.joinable()) writer_.join();
   v1::ShardWritten outcome;
   outcome.set_step(manifest.step());

@@ -54,9 +54,10 @@ class Checkpointer {
   // Writes this rank's file into `partial_dir` in the background, from a snapshot that is taken now, or from the
   // states; `written` is called with the outcome from the writing thread, or from this one if the snapshot's memory
   // could not be reserved, which is a failure of this save like a failed write. Returns the seconds for which the
-  // caller was blocked; the outcome has those for which the update was, too.
+  // caller was blocked; the outcome has those for which the update was, too. Both have `waited`: seconds for which the
+  // caller has been blocked before, by the save before this one.
   absl::StatusOr<double> Save(const std::string& partial_dir, const v1::CheckpointManifest& manifest,
-                              std::function<void(v1::ShardWritten)> written);
+                              std::function<void(v1::ShardWritten)> written, double waited = 0);
 
  private:
   // Copies what `manifest` describes; ResourceExhausted if there is no memory for it.

@@ -63,7 +63,7 @@ class CheckpointerTest : public testing::Test {
   }
 
   // Saves as `step` and waits until it is written.
-  v1::ShardWritten Save(Checkpointer& checkpointer, int64_t step) {
+  v1::ShardWritten Save(Checkpointer& checkpointer, int64_t step, double waited = 0) {
     v1::CheckpointManifest manifest;
     manifest.set_step(step);
     absl::Mutex mutex;
@@ -73,9 +73,10 @@ class CheckpointerTest : public testing::Test {
       EXPECT_FALSE(outcome.has_value()) << "reported twice";
       outcome = std::move(written);
     };
-    const auto saved = checkpointer.Save(JoinPath(directory_, absl::StrCat(step)), manifest, keep);
+    const auto saved = checkpointer.Save(JoinPath(directory_, absl::StrCat(step)), manifest, keep, waited);
     EXPECT_TRUE(saved.ok()) << saved.status();
     if (!saved.ok()) return {};
+    EXPECT_GE(*saved, waited);
     absl::MutexLock lock(&mutex);
     const auto written = [&outcome] { return outcome.has_value(); };
     ZF_CHECK(mutex.AwaitWithTimeout(absl::Condition(&written), absl::Seconds(60)));
@@ -88,6 +89,14 @@ class CheckpointerTest : public testing::Test {
 
   const std::string directory_ = JoinPath(testing::TempDir(), absl::StrCat("zerofleet_checkpointer_", getpid()));
 };
+
+TEST_F(CheckpointerTest, WaitingForTheSaveBeforeCounts) {
+  WithRank([this](zero::TestRank& rank, CountingDevice&, Checkpointer& checkpointer) {
+    rank.Step(1);
+    EXPECT_LT(Save(checkpointer, 1).stall_seconds(), 1000);
+    EXPECT_GE(Save(checkpointer, 2, 1000).stall_seconds(), 1000);
+  });
+}
 
 TEST_F(CheckpointerTest, TheSnapshotIsReservedByTheFirstSave) {
   WithRank([this](zero::TestRank& rank, CountingDevice& device, Checkpointer& checkpointer) {

@@ -404,12 +404,13 @@ absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
   return event;
 }
 
-absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten)> written) {
+absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten)> written, double waited) {
   ZF_RETURN_IF_ERROR(view_->engine->Flush());
   const std::string partial_dir = checkpoint::PartialDirectory(
       checkpoint::StepDirectory(config_.checkpoint().dir(), step), view_->mesh.generation());
   if (view_->checkpointer->MustReserve()) ZF_RETURN_IF_ERROR(view_->engine->Finish());
-  ZF_ASSIGN_OR_RETURN(double stall, view_->checkpointer->Save(partial_dir, Manifest(step), std::move(written)));
+  ZF_ASSIGN_OR_RETURN(const double stall,
+                      view_->checkpointer->Save(partial_dir, Manifest(step), std::move(written), waited));
   metrics_.PhaseDone(zero::StepPhase::kCheckpoint, stall);
   return absl::OkStatus();
 }

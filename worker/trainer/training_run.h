@@ -119,8 +119,9 @@ class TrainingRun {
   bool EvaluatesAfter(int64_t step) const;
   absl::StatusOr<v1::EvaluateEvent> Evaluate(int64_t step);
 
-  // Starts saving; `written` is called from the writing thread.
-  absl::Status Save(int64_t step, std::function<void(v1::ShardWritten)> written);
+  // Starts saving; `written` is called from the writing thread. `waited`: seconds that the save before this one took
+  // from the steps.
+  absl::Status Save(int64_t step, std::function<void(v1::ShardWritten)> written, double waited = 0);
 
   // Takes a snapshot of the state after `step` into the store.
   absl::StatusOr<v1::SnapshotShard> TakeSnapshot(int64_t step);

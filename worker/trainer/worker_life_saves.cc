@@ -24,16 +24,19 @@ absl::Status WorkerLife::SaveWhatWasResumed() {
 
 // One save at a time: storage that cannot keep up delays training, and commits do not pile up.
 absl::Status WorkerLife::Save(const SaveTry& save) {
+  const double start = clock_.MonotonicSeconds();
   ZF_RETURN_IF_ERROR(AwaitOutcome());
+  const double waited = clock_.MonotonicSeconds() - start;
   saved_ = save;
-  return run_->Save(save.step, [this, save, generation = run_->mesh().generation()](v1::ShardWritten written) {
+  const auto written = [this, save, generation = run_->mesh().generation()](v1::ShardWritten shard) {
     v1::WorkerMessage message;
     message.set_generation(generation);  // of the view it belongs to, whatever has come meanwhile
-    written.set_retry(save.retry);
-    *message.mutable_shard_written() = std::move(written);
+    shard.set_retry(save.retry);
+    *message.mutable_shard_written() = std::move(shard);
     // A lost session ends the run by itself.
     session_.Send(std::move(message)).IgnoreError();
-  });
+  };
+  return run_->Save(save.step, written, waited);
 }
 
 // A save that failed is settled, too: the coordinator has told why, and the next one tries again.
