@@ -59,7 +59,12 @@ bool OnDivergence(Fleet& fleet, const v1::Failure& failure, double now) {
   return true;
 }
 
+void CountDivergence(Fleet& fleet, const v1::Divergence& divergence) {
+  ++(divergence.spike() ? fleet.counters.spikes : fleet.counters.not_finite);
+}
+
 void GoBack(Fleet& fleet, const v1::Divergence& divergence, double now) {
+  CountDivergence(fleet, divergence);
   const std::string cause = divergence.cause().substr(0, kMostCause), text = TextOf(divergence.step(), cause);
   const std::vector<std::string> before = InVain(fleet);
   if (static_cast<int64_t>(before.size()) >= fleet.parameters.config.divergence().max_rollbacks() ||

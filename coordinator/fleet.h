@@ -147,7 +147,8 @@ struct FleetCounters {
   int64_t lost_steps = 0;                         // done after the step that a recovery went back to
   uint64_t recoveries = 0;
   uint64_t rollbacks = 0;
-  RecoveryDurations recovery;  // the last
+  uint64_t not_finite = 0, spikes = 0;  // divergences of either kind, whatever followed from them
+  RecoveryDurations recovery;           // the last
 };
 
 inline constexpr size_t kMostNamed = 8;  // members that one line names, of however many

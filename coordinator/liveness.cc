@@ -174,6 +174,7 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
   }
   ++fleet.counters.rank_failures["reported"];
   if (fleet.phase == Phase::kForming || !ExplainedByAPeer(status.code())) {
+    if (failure.has_divergence()) CountDivergence(fleet, failure.divergence());
     return FailFleet(fleet, MakeStatus(status.code(), text), member.rank);
   }
   member.failed = !failure.in_view();

@@ -111,7 +111,7 @@ struct CoordinatorMetrics::Families {
   std::vector<prometheus::Counter*> counters;  // in the order of kCounters
   prometheus::Family<prometheus::Gauge>*phase, *run_info, *validation_loss, *members;
   prometheus::Family<prometheus::Gauge>*heartbeat_age, *straggler, *recovery;
-  prometheus::Family<prometheus::Counter>*rank_failures, *refusals;
+  prometheus::Family<prometheus::Counter>*rank_failures, *refusals, *divergences;
   prometheus::Gauge* last_commit;
   std::vector<prometheus::Gauge*> heartbeat_age_of, straggler_of;  // by rank, as far as there was one
   double members_observed = -kMembersSeconds;
@@ -136,6 +136,8 @@ CoordinatorMetrics::CoordinatorMetrics(prometheus::Registry& registry) : familie
                                       "phase in which it is furthest behind.");
   families_->rank_failures =
       &CounterFamily(registry, "zerofleet_coordinator_rank_failures_total", "Ranks lost or failed, by cause.");
+  families_->divergences = &CounterFamily(registry, "zerofleet_coordinator_divergences_total",
+                                          "Steps that diverged: not finite, or a spike of the loss.");
   families_->refusals = &CounterFamily(registry, "zerofleet_coordinator_refused_clients_total",
                                        "Clients turned away, by what they lacked.");
   for (const char* cause : Refusals::kCauses) families_->refusals->Add({{"cause", cause}});
@@ -179,6 +181,8 @@ void CoordinatorMetrics::Observe(const coordinator::Fleet& fleet, double now) {
   for (const RecoveryPhase& phase : kRecoveryPhases) {
     families_->recovery->Add({{"phase", phase.name}}).Set(fleet.counters.recovery.*phase.seconds);
   }
+  RaiseTo(families_->divergences->Add({{"kind", "not_finite"}}), static_cast<double>(fleet.counters.not_finite));
+  RaiseTo(families_->divergences->Add({{"kind", "spike"}}), static_cast<double>(fleet.counters.spikes));
   for (const char* cause : kFailureCauses) {
     auto count = fleet.counters.rank_failures.find(cause);
     RaiseTo(families_->rank_failures->Add({{"cause", cause}}),

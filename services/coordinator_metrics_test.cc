@@ -39,6 +39,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   fleet.counters.lost_steps = 7;
   fleet.counters.save_failures = 2;
   fleet.counters.rollbacks = 3;
+  fleet.counters.spikes = 2;
   fleet.parameters.run = "tiny";
   fleet.parameters.config.set_steps(500);
   fleet.parameters.config.mutable_checkpoint()->set_dir("/data/run");
@@ -70,6 +71,8 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
                            "zerofleet_coordinator_lost_steps_total 7\n",
                            "zerofleet_coordinator_save_failures_total 2\n",
                            "zerofleet_coordinator_rollbacks_total 3\n",
+                           "zerofleet_coordinator_divergences_total{kind=\"spike\"} 2\n",
+                           "zerofleet_coordinator_divergences_total{kind=\"not_finite\"} 0\n",
                            "zerofleet_coordinator_recovery_duration_seconds{phase=\"detect\"} 0\n",
                            "zerofleet_coordinator_recovery_duration_seconds{phase=\"load\"} 1.5\n",
                            "zerofleet_coordinator_members{state=\"spare\"} 1\n",

@@ -317,6 +317,7 @@ absl::StatusOr<zero::StepResult> TrainingRun::CollectStep() {
     if (std::string wrong = view_->spikes->Judge(result->loss); !wrong.empty()) {
       divergence.emplace().set_step(result->step);
       divergence->set_cause(std::move(wrong));
+      divergence->set_spike(true);
     }
   }
   if (!divergence) return result;
