@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The delayed parameter update (ZeRO-Offload §5.2) against none, on a real text: losses, their difference at the end, and a plot.
 
-  bench/delayed_update.py TEXT [--steps 2000] [--learning-rate 3e-4] [--svg docs/delayed_update.svg] > table.md
+  bench/delayed_update.py TEXT [--steps 2000] [--after 40] [--set optimizer.beta1=0.5] [--resume STEP_DIR] [--svg docs/delayed_update.svg] > table.md
 
 Trains the same small model twice, with the same seed and the same batches; the last twentieth of the text is held back. Two runs of the
-delayed kind differ from the undelayed one by chance as well, so a third run without delay, of another seed, says how much that is.
+delayed kind differ from the undelayed one by chance as well, so a third run without delay, of another seed, says how much that is
+(--no-seed leaves it out). --set changes a key of all of them; --resume starts them from a checkpoint of step 0, as `checkpoint import` makes.
 Prints a Markdown table: the mean training loss of the last 100 steps and the loss on the held-back text. ZEROFLEET names the binary.
 """
 import argparse
@@ -18,20 +19,25 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("ZEROFLEET", str(ROOT / "build" / "zerofleet"))
-AFTER, LAST, SMOOTHED = 40, 100, 25
-KINDS = {"none": ({}, 1), f"after {AFTER} steps": ({"delayed_update": {"after_steps": AFTER}}, 1), "none, another seed": ({}, 2)}
+LAST, SMOOTHED = 100, 25
 
 
-def trained(work, number, delay, seed, steps, rate):
+def kinds(after, with_seed):
+    return {"none": ({}, 1), f"after {after} steps": ({"delayed_update": {"after_steps": after}}, 1), **({"none, another seed": ({}, 2)} if with_seed else {})}
+
+
+def trained(work, number, delay, seed, options):
+    steps = options.steps
     config = {"model": {"layers": 4, "hidden": 128, "heads": 4, "context": 64, "vocab": 256},
               "data": {"train": [str(work / "train.txt")], "validation": [str(work / "held.txt")]},
               "parallel": {"zero_stage": 2, "workers": 2}, "precision": "bf16", "batch": {"global_sequences": 12},
-              "optimizer": {"learning_rate": rate}, "steps": steps, "seed": seed,
+              "steps": steps, "seed": seed,
               "offload": {"optimizer": "cpu", **delay}, "evaluate": {"every_steps": steps, "batches": 100},
               "checkpoint": {"dir": str(work / f"run-{number}"), "every_steps": 0}, "device": "cpu"}
     path, report = work / f"{number}.json", work / f"{number}.jsonl"
     path.write_text(json.dumps(config))
-    done = subprocess.run([BINARY, "train", str(path), "--report", str(report)], capture_output=True, text=True, check=False)
+    flags = [flag for change in options.set for flag in ("--set", change)] + (["--resume", options.resume] if options.resume else [])
+    done = subprocess.run([BINARY, "train", str(path), "--report", str(report), *flags], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"train ended with {done.returncode}: {done.stderr[-2000:]}")
     events = [json.loads(line) for line in report.read_text().splitlines()]
@@ -70,7 +76,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=pathlib.Path)
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--learning-rate", type=float, default=3e-4)
+    parser.add_argument("--after", type=int, default=40)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--resume", metavar="STEP_DIR")
+    parser.add_argument("--no-seed", action="store_true")
     parser.add_argument("--svg", type=pathlib.Path)
     options = parser.parse_args()
     data = options.text.read_bytes()
@@ -82,8 +91,8 @@ def main():
         (work / "train.txt").write_bytes(data[:cut])
         (work / "held.txt").write_bytes(data[cut:])
         first = None
-        for number, (name, (delay, seed)) in enumerate(KINDS.items()):
-            losses, held = trained(work, number, delay, seed, options.steps, options.learning_rate)
+        for number, (name, (delay, seed)) in enumerate(kinds(options.after, not options.no_seed).items()):
+            losses, held = trained(work, number, delay, seed, options)
             curves[name] = losses
             end = statistics.fmean(losses[-LAST:])
             first = first or (end, held)
