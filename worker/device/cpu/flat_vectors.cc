@@ -14,15 +14,22 @@ namespace {
 
 constexpr int64_t kMostPartials = 256;  // partial sums of squares, one per block
 
-// Calls update(at, count, decay) for every block of every segment, unless the step is skipped.
+// Calls update(at, count, decay) for every block of every segment, unless the step is skipped. The threads meet once,
+// however many segments there are.
 template <typename Update>
 void UpdateSegments(ThreadPool& pool, std::span<const DecaySegment> segments, const StepControl& control,
                     const Update& update) {
   if (control.apply == 0) return;
-  for (const DecaySegment& segment : segments) {
-    pool.RunBlocks(segment.count, kElementBlock,
-                   [&](int64_t begin, int64_t end) { update(segment.offset + begin, end - begin, segment.decay); });
-  }
+  int64_t blocks = 0;
+  for (const DecaySegment& segment : segments) blocks += CeilDivide(segment.count, kElementBlock);
+  pool.Run(blocks, [&](int64_t block, int) {
+    auto segment = segments.begin();
+    for (; block >= CeilDivide(segment->count, kElementBlock); ++segment) {
+      block -= CeilDivide(segment->count, kElementBlock);
+    }
+    const int64_t begin = block * kElementBlock;
+    update(segment->offset + begin, std::min(kElementBlock, segment->count - begin), segment->decay);
+  });
 }
 
 }  // namespace
