@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/device/cpu/kernels_elementwise.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "worker/device/cpu/simd-inl.h"
 
@@ -83,12 +84,24 @@ double SumSquaresImpl(int64_t count, Tensor x) {
   return total;
 }
 
+// The kernels of the update read and write several long vectors once, more than caches hold: what they will need is
+// asked for this far ahead, also beyond the page at which the processor's own prefetching ends.
+constexpr int64_t kAheadBytes = 2048;
+
+template <typename T>
+HWY_INLINE void PrefetchAhead(const T* at) {
+  hwy::Prefetch(reinterpret_cast<const char*>(at) + kAheadBytes);
+}
+
 // The new weights to the master, and rounded to the parameter unless that is the master itself.
 template <typename P>
-HWY_INLINE void WriteWeights(FloatVec p, float* master, P* parameter, int64_t i, int64_t lanes) {
+HWY_INLINE void WriteWeights(FloatVec p, float* master, P* parameter, bool streams, int64_t i, int64_t lanes) {
   Write(p, master + i, lanes);
   if constexpr (std::is_same_v<P, float>) {
-    if (parameter != master) Write(p, parameter + i, lanes);
+    if (parameter == master) return;
+  }
+  if (streams && lanes == FloatLanes()) {
+    StoreStreaming(p, parameter + i);
   } else {
     Write(p, parameter + i, lanes);
   }
@@ -98,13 +111,19 @@ template <typename G, typename P>
 HWY_INLINE void AdamWTyped(int64_t count, const UpdateFactors& f, bool decay, const G* gradient, float* master,
                            float* exp_avg, float* exp_avg_sq, P* parameter) {
   const auto factors = MakeAdamWElements<VectorMath>(f, decay);
+  const bool streams = CanStream(parameter);
   ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    PrefetchAhead(gradient + i);
+    PrefetchAhead(master + i);
+    PrefetchAhead(exp_avg + i);
+    PrefetchAhead(exp_avg_sq + i);
     auto m = Read(exp_avg + i, lanes), v = Read(exp_avg_sq + i, lanes);
     const auto p = AdamWElement<VectorMath>(factors, Read(gradient + i, lanes), Read(master + i, lanes), m, v);
     Write(m, exp_avg + i, lanes);
     Write(v, exp_avg_sq + i, lanes);
-    WriteWeights(p, master, parameter, i, lanes);
+    WriteWeights(p, master, parameter, streams, i, lanes);
   });
+  hwy::FlushStream();
 }
 
 void AdamWImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
@@ -119,12 +138,17 @@ template <typename G, typename P>
 HWY_INLINE void SgdTyped(int64_t count, const UpdateFactors& f, bool decay, const G* gradient, float* master,
                          float* momentum, P* parameter) {
   const auto factors = MakeSgdElements<VectorMath>(f, decay);
+  const bool streams = CanStream(parameter);
   ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    PrefetchAhead(gradient + i);
+    PrefetchAhead(master + i);
+    PrefetchAhead(momentum + i);
     auto m = Read(momentum + i, lanes);
     const auto p = SgdElement<VectorMath>(factors, Read(gradient + i, lanes), Read(master + i, lanes), m);
     Write(m, momentum + i, lanes);
-    WriteWeights(p, master, parameter, i, lanes);
+    WriteWeights(p, master, parameter, streams, i, lanes);
   });
+  hwy::FlushStream();
 }
 
 void SgdImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* momentum,

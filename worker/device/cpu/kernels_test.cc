@@ -141,6 +141,42 @@ TEST(KernelsTest, OneElementAtATimeAgrees) {
   }
 }
 
+// A parameter that is stored past the caches, and one whose place does not allow it.
+TEST(KernelsTest, UpdatesStoreTheRoundedMasterWhereverItLies) {
+  constexpr int64_t n = 203, kMostShift = 33;
+  const UpdateFactors factors = FactorsOf({.tokens = 1,
+                                           .grad_clip = 0,
+                                           .loss_scaling = {},
+                                           .learning_rate = 1e-2,
+                                           .beta1 = 0.9,
+                                           .beta2 = 0.95,
+                                           .epsilon = 1e-8,
+                                           .momentum = 0.8,
+                                           .weight_decay = 0.1},
+                                          1.0, 3);
+  OnEveryTarget([&] {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const int64_t shift : {int64_t{0}, int64_t{1}, int64_t{8}, kMostShift}) {
+        for (const bool adamw : {true, false}) {
+          auto gradient = Values(n, 1), master = Values(n, 2), m = Values(n, 3), v = std::vector<float>(n, 0.5f);
+          std::vector<float> memory(n + kMostShift, -7.0f), wanted(n), got(n);
+          const Tensor parameter = Tensor{memory.data(), dtype}.Offset(shift);
+          if (adamw) {
+            kernels::AdamW(n, factors, true, Floats(gradient), master.data(), m.data(), v.data(), parameter);
+          } else {
+            kernels::Sgd(n, factors, true, Floats(gradient), master.data(), m.data(), parameter);
+          }
+          std::vector<float> rounded(n);
+          kernels::Convert(n, Floats(master), {rounded.data(), dtype});
+          kernels::Convert(n, {rounded.data(), dtype}, Floats(wanted));
+          kernels::Convert(n, parameter, Floats(got));
+          ASSERT_EQ(got, wanted) << DTypeName(dtype) << ", " << shift << (adamw ? ", adamw" : ", sgd");
+        }
+      }
+    }
+  });
+}
+
 TEST(KernelsTest, InstructionSetsAgree) {
   const auto want = ManyKernels();
   OnEveryTarget([&] {

@@ -69,8 +69,8 @@ HWY_INLINE void Store(FloatVec value, F16* to) {
 
 #undef ZF_HALF_LANE_BY_LANE
 
-// Rounds as ToBF16 in dtype.h does, NaN included.
-HWY_INLINE void Store(FloatVec value, BF16* to) {
+// Rounded as ToBF16 in dtype.h does, NaN included.
+HWY_INLINE hn::Vec<HalfTag> BF16Bits(FloatVec value) {
   const hn::RebindToUnsigned<FloatTag> bits_tag;
   const hn::RebindToSigned<FloatTag> signed_tag;
   const auto bits = hn::BitCast(bits_tag, value);
@@ -80,8 +80,24 @@ HWY_INLINE void Store(FloatVec value, BF16* to) {
   const auto quiet = hn::Or(high, hn::Set(bits_tag, 0x0040u));
   const auto is_nan = hn::RebindMask(bits_tag, hn::IsNaN(value));
   const auto chosen = hn::IfThenElse(is_nan, quiet, rounded);
-  hn::StoreU(hn::DemoteTo(HalfTag(), hn::BitCast(signed_tag, chosen)), HalfTag(), reinterpret_cast<uint16_t*>(to));
+  return hn::DemoteTo(HalfTag(), hn::BitCast(signed_tag, chosen));
 }
+
+HWY_INLINE void Store(FloatVec value, BF16* to) {
+  hn::StoreU(BF16Bits(value), HalfTag(), reinterpret_cast<uint16_t*>(to));
+}
+
+// Past the caches, for what this core does not read soon: a line that is only written need not be read before. Where
+// CanStream says so; hwy::FlushStream makes what was stored visible to other threads. fp16 takes the ordinary way.
+template <typename T>
+HWY_INLINE bool CanStream(const T* to) {
+  return reinterpret_cast<uintptr_t>(to) % (static_cast<uintptr_t>(FloatLanes()) * sizeof(T)) == 0;
+}
+HWY_INLINE void StoreStreaming(FloatVec value, float* to) { hn::Stream(value, FloatTag(), to); }
+HWY_INLINE void StoreStreaming(FloatVec value, BF16* to) {
+  hn::Stream(BF16Bits(value), HalfTag(), reinterpret_cast<uint16_t*>(to));
+}
+HWY_INLINE void StoreStreaming(FloatVec value, F16* to) { Store(value, to); }
 
 // The last `count` elements of a range, fewer than a vector; the other lanes hold `padding`.
 template <typename T>
