@@ -92,21 +92,28 @@ TEST(OffloadSection41, GivesTheSameBitsWithSgdAndWithChecksOfTheRanks) {
   ExpectTheSameBits(setup, "checks");
 }
 
-// A model whose units take several tiles each.
+// Models whose units take several tiles each: of what is copied, and of what is stored where it belongs.
 TEST(OffloadSection41, GivesTheSameBitsTileByTile) {
   FleetSetup setup = Small(2, 1, device::DType::kBF16);
   setup.model = model::TestModelConfig(1, 256, 4, 8, 64);
   setup.global_sequences = 2;
   setup.steps = 3;
-  ExpectTheSameBits(setup, "several tiles");
+  setup.make_device = [](int) { return std::make_unique<AwayDevice>(); };
+  ExpectTheSameBits(setup, "copied");
+  setup.make_device = nullptr;
+  setup.model = model::TestModelConfig(1, 512, 4, 8, 64);
+  ASSERT_GT(12 * 512 * 512, kMostInPlaceElements);
+  ExpectTheSameBits(setup, "stored in place");
 }
 
-// §3.2: 2 bytes of gradient down and 2 of parameter up, 4/N of each on a rank; in fp32 twice that.
-TEST(OffloadSection32, FourBytesPerParameterCrossTheLink) {
+// §3.2: 2 bytes of gradient down and 2 of parameter up, 4/N of each on a rank; in fp32 twice that. Also where the host
+// stores the parameters itself.
+void ExpectFourBytesPerParameter(const decltype(FleetSetup::make_device)& make_device) {
   for (const device::DType dtype : {device::DType::kBF16, device::DType::kF16, device::DType::kF32}) {
     for (int stage = 1; stage <= 3; ++stage) {
       for (int world_size = 1; world_size <= 3; ++world_size) {
         FleetSetup setup = Small(stage, world_size, dtype);
+        setup.make_device = make_device;
         setup.offload = true;
         RunFleet(setup, [&](TestRank& rank) {
           ZF_CHECK(rank.engine().Initialize(1).ok());
@@ -127,6 +134,11 @@ TEST(OffloadSection32, FourBytesPerParameterCrossTheLink) {
       }
     }
   }
+}
+
+TEST(OffloadSection32, FourBytesPerParameterCrossTheLink) {
+  ExpectFourBytesPerParameter(nullptr);
+  ExpectFourBytesPerParameter([](int) { return std::make_unique<AwayDevice>(); });
 }
 
 // §3.1, §4.2: of 16 bytes per parameter the device keeps the 2 of the parameters; what passes through it does not grow

@@ -21,6 +21,12 @@ std::optional<StateFile> MakeFile(const UpdaterParts& parts) {
   return std::optional<StateFile>(std::in_place, parts.layout, *parts.scratch, parts.host_arena);
 }
 
+// States that come and go, and a copy of them, are tiles of their own size.
+int64_t MostElements(const UpdaterParts& parts) {
+  const bool stays = !parts.layout.states_in_file() && !parts.layout.speculates();
+  return stays && parts.device.host_addressable() ? kMostInPlaceElements : kMostTileElements;
+}
+
 }  // namespace
 
 std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
@@ -46,7 +52,7 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
     : parts_(parts),
       host_(parts.device.host()),
       host_stream_(host_.CreateStream().value()),
-      state_tiles_(StateTiles(parts.layout)),
+      state_tiles_(StateTiles(parts.layout, MostElements(parts))),
       file_(MakeFile(parts)),
       state_(parts.spec, parts.layout, parts.device_arena, parts.host_arena, file_ ? &*file_ : nullptr),
       expected_(parts.layout.units()),
@@ -260,15 +266,17 @@ absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Ma
   const ZeroLayout::Piece piece = parts_.layout.Updated(unit);
   for (size_t t = first_tile_[unit]; t < first_tile_[unit + 1]; ++t) {
     const device::Tensor to = parameters.Offset(piece.parameter_offset + state_tiles_[t].begin);
-    if (parts_.layout.parameters_on_host()) {
+    const int64_t bytes = state_tiles_[t].count * device::DTypeBytes(to.dtype);
+    // The host's stores are the copy where they reach the device's memory.
+    if (parts_.layout.parameters_on_host() || parts_.device.host_addressable()) {
       ZF_RETURN_IF_ERROR(make(t, to));
+      if (!parts_.layout.parameters_on_host()) Count(&LinkTraffic::to_device, bytes);
       continue;
     }
     Tile& tile = tiles_[next_tile_];
     next_tile_ = (next_tile_ + 1) % kTiles;
     if (tile.sent != nullptr) ZF_RETURN_IF_ERROR(Await(*tile.sent));
     ZF_RETURN_IF_ERROR(make(t, tile.memory));
-    const int64_t bytes = state_tiles_[t].count * device::DTypeBytes(tile.memory.dtype);
     parts_.device.Copy(*up_, to.data, tile.memory.data, bytes);
     tile.sent = up_->Record();
     Count(&LinkTraffic::to_device, bytes);

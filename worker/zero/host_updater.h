@@ -3,8 +3,10 @@
 // What crosses the link is what the paper's cut leaves (§3.2): a gradient of the compute type goes down when its unit
 // has been reduced, a parameter of the compute type comes back when it has been updated, 4 bytes a step for each that
 // this rank owns. The update runs tile by tile: while one is computed, the one before is on its way to the device.
-// States that rest in a file (state_file.h) come into memory tile by tile, and leave it.
-// States that stay on the device (ZeroLayout::StaysOnDevice) are updated there, and nothing of theirs crosses the link.
+// Where the host reaches the device's memory (Device::host_addressable), it stores a parameter there at once instead of
+// to a tile, and counts it as it would the copy. States that rest in a file (state_file.h) come into memory tile by
+// tile, and leave it. States that stay on the device (ZeroLayout::StaysOnDevice) are updated there, and nothing of
+// theirs crosses the link.
 //
 // A step may be updated before it is decided (speculation.h): each unit as soon as its gradient is there. The device
 // gets the parameters afterwards, so that it sees none that have to be taken back.
@@ -54,7 +56,8 @@ class HostUpdater : public Updater {
   LinkTraffic link() const override;
 
  private:
-  // Memory of one tile of updated parameters, and the copy to the device that still reads it.
+  // Memory of one tile of updated parameters, and the copy to the device that still reads it. The plan, which knows no
+  // device, has it even where the host reaches the device's.
   struct Tile {
     device::Tensor memory;
     std::shared_ptr<device::Event> sent;
@@ -81,7 +84,7 @@ class HostUpdater : public Updater {
   absl::Status UpdateAhead(int unit);
   absl::Status StartUpdate(int step, device::Tensor parameters);
   // Makes the parameters of tile after tile of a unit with `make(tile, to)`, and sends each to its place in
-  // `parameters`; where those rest on the host, it is made there.
+  // `parameters`; where those rest on the host, or the host reaches them, it is made there.
   using Make = std::function<absl::Status(size_t tile, device::Tensor to)>;
   absl::Status SendUnit(int unit, device::Tensor parameters, const Make& make);
   absl::Status UpdateUnit(int unit);

@@ -44,7 +44,11 @@ TEST(OffloadParameters, GivesTheSameBitsWithOtherSettings) {
   ExpectTheBitsOfTheDevice(setup, "checkpointing");
 }
 
-TEST(OffloadParameters, UpdatesEveryTileInPlace) { ExpectTheBitsOfTheDevice(FleetOfSeveralTiles(3), "several tiles"); }
+TEST(OffloadParameters, UpdatesEveryTileInPlace) {
+  FleetSetup setup = FleetOfSeveralTiles(3);
+  setup.make_device = [](int) { return std::make_unique<AwayDevice>(); };
+  ExpectTheBitsOfTheDevice(setup, "several tiles");
+}
 
 TEST(OffloadParameters, GivesTheSameBitsWhereTheUpdateRunsBesideTheSteps) {
   FleetSetup setup = OffloadFleet(3, 2, device::DType::kF16, 8);

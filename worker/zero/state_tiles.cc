@@ -5,14 +5,14 @@
 
 namespace zerofleet::zero {
 
-int64_t TileElements(const ZeroLayout& layout) {
-  int64_t most = 0;
-  for (int u = 0; u < layout.units(); ++u) most = std::max(most, layout.partition().ShardElements(u));
-  return std::min(most, kMostTileElements);
+int64_t TileElements(const ZeroLayout& layout, int64_t most) {
+  int64_t largest = 0;
+  for (int u = 0; u < layout.units(); ++u) largest = std::max(largest, layout.partition().ShardElements(u));
+  return std::min(largest, most);
 }
 
-std::vector<StateTile> StateTiles(const ZeroLayout& layout) {
-  const int64_t most = TileElements(layout);
+std::vector<StateTile> StateTiles(const ZeroLayout& layout, int64_t most_elements) {
+  const int64_t most = TileElements(layout, most_elements);
   std::vector<StateTile> tiles;
   for (int u = 0; u < layout.units(); ++u) {
     const ZeroLayout::Piece piece = layout.Updated(u);
