@@ -4,8 +4,11 @@ it on the way, pods or nodes, changes a bit of a loss or of its final state. The
 
 Exit code 77 where this machine cannot be a node.
 """
+import functools
 import json
 import os
+import socket
+import ssl
 import sys
 import unittest
 
@@ -174,6 +177,57 @@ class PodsCheck(ReleaseTest):
         self.assertEqual((jobset["status"]["terminalState"], jobset["status"].get("restarts", 0)), ("Completed", 0))
         self.uninstall()
         self.assertEqual(self.cluster.get("jobsets", "-n", NAMESPACE)["items"], [])
+
+    def certificates(self, *roles):
+        """Of one authority, each in a Secret that is named after its role; the folder that holds them, too."""
+        folder = self.work / "certificates"
+        folder.mkdir()
+        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        openssl = functools.partial(self.cluster.run, "openssl")
+        openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=fleet", "-keyout", folder / "ca.key", "-out", folder / "ca.crt")
+        for role in roles:
+            own = folder / role
+            own.mkdir()
+            openssl("req", *key, "-subj", f"/CN={role}", "-keyout", own / "tls.key", "-out", own / "request")
+            (own / "names").write_text(f"subjectAltName=DNS:zerofleet-{role}\n")
+            openssl("x509", "-req", "-days", "2", "-in", own / "request", "-CA", folder / "ca.crt", "-CAkey", folder / "ca.key",
+                    "-CAcreateserial", "-extfile", own / "names", "-out", own / "tls.crt")
+            self.cluster.kubectl("create", "secret", "generic", role, "-n", NAMESPACE, f"--from-file=ca.crt={folder / 'ca.crt'}",
+                                 f"--from-file={own / 'tls.crt'}", f"--from-file={own / 'tls.key'}")
+        return folder
+
+    def scraped(self, pod, folder, role, shown=None):
+        """What that pod's metrics port answers to whoever shows this certificate, or none."""
+        context = ssl.create_default_context(cafile=folder / "ca.crt")
+        if shown:
+            context.load_cert_chain(folder / shown / "tls.crt", folder / shown / "tls.key")
+        address = self.cluster.get("pod", pod, "-n", NAMESPACE)["status"]["podIP"]
+        with socket.create_connection((address, 9400), timeout=30) as plain:
+            with context.wrap_socket(plain, server_hostname=f"zerofleet-{role}") as secure:
+                secure.sendall(b"GET /metrics HTTP/1.1\r\nHost: zerofleet\r\n\r\n")
+                return b"".join(iter(lambda: secure.recv(65536), b"")).decode()
+
+    def test_under_tls_a_run_trains_and_its_metrics_are_for_prometheus(self):
+        folder = self.certificates("coordinator", "worker", "scraper")
+        token = f"--from-literal=token={os.urandom(16).hex()}"
+        self.cluster.kubectl("create", "secret", "generic", "fleet-token", "-n", NAMESPACE, token)
+        values = self.values(config={"steps": 3 * STEPS},  # long enough for a look at it
+                             tls={"enabled": True, "coordinatorSecret": "coordinator", "workerSecret": "worker"},
+                             auth={"existingSecret": "fleet-token"}, metrics={"tls": True})
+        self.undisturbed(values)
+        self.install(values)
+        self.wait_until_step(10)
+        for role, pod in (("coordinator", f"{NAME}-coordinator-0"), ("worker", self.workers()[0][2])):
+            page = self.scraped(pod, folder, role, "scraper")
+            self.assertTrue(page.startswith("HTTP/1.1 200 "), page[:200])
+            self.assertIn(f"zerofleet_{role}_", page)
+            self.assertTrue(self.scraped(pod, folder, role).startswith("HTTP/1.1 403 "))
+        # By probes that kubelet has no certificate for.
+        self.wait_for("ready workers", lambda: len(self.places()) == 2)
+        self.helm("test", RELEASE, "--timeout", "3m")
+        self.assert_complete_and_undisturbed(values)
+        self.recoveries()
+        self.uninstall()
 
     def test_an_uninstall_under_a_run_leaves_nothing(self):
         self.install(self.values())
