@@ -7,7 +7,7 @@ BUILD := build
 # Compilers of a gRPC client take about 1 GiB each; one job per core suits machines with 2 GiB per core.
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup build demo check test test-kubernetes mutants chaos chaos-kill-points bench image lint docs format clean help
+.PHONY: all setup build demo check test test-kubernetes test-alerts mutants chaos chaos-kill-points bench image lint docs format clean help
 
 all: build
 
@@ -39,6 +39,11 @@ test-kubernetes: ## validates the chart, installs it into a real API server, tra
 	@tests/kubernetes/chart_check.py --strict
 	@tests/kubernetes/api_check.py
 	@ZEROFLEET=$(BUILD)/zerofleet tests/kubernetes/pods_check.py || [ $$? -eq 77 ]
+
+test-alerts: ## does to a fleet what each alert is for, under a real Prometheus; some minutes
+	@scripts/setup.sh build test
+	@scripts/build.sh $(BUILD) $(JOBS) zerofleet bad_disk
+	@ZEROFLEET=$(BUILD)/zerofleet tests/integration/alerts_fire.py
 
 mutants: ## expects each of the faults in tests/mutants to turn a test red; ROOM=name for one room's
 	@scripts/setup.sh build
