@@ -158,9 +158,9 @@ TEST(ConstantBuffersOfAllSizes, AreAsLargeAsTheFormulaSays) {
       FleetSetup small = BucketFleet(stage, dtype, 1);
       small.bucket_bytes = kBucket;
       FleetSetup large = small;
-      large.model = model::TestModelConfig(4, 96, 4, 20, 2800);
+      large.model = model::TestModelConfig(5, 96, 4, 20, 2800);
       const BucketStep of_small = RunAStep(small), of_large = RunAStep(large);
-      EXPECT_GT(of_large.psi, 4 * of_small.psi);
+      EXPECT_GT(of_large.psi, 8 * of_small.psi);
       const int64_t whole = dtype == device::DType::kF32 ? 0 : kBucket;
       for (const BucketStep& one : {of_small, of_large}) {
         EXPECT_EQ(one.gathered - one.parameter_slots, stage < 2 ? whole : 3 * kBucket) << "stage " << stage;
