@@ -375,7 +375,7 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
 absl::Status CheckOffload(const ConfigDraft& draft) {
   const v1::OffloadConfig& offload = draft.config.offload();
   const bool planned = offload.fraction() == kFractionByPlan;
-  const std::string fraction = planned ? "auto" : absl::StrCat(offload.fraction());
+  const std::string fraction = planned ? "auto" : absl::StrFormat("%.15g", offload.fraction());
   if (!planned && !(offload.fraction() >= 0 && offload.fraction() <= 1)) {
     return draft.Error("offload.fraction", absl::StrCat("must be a number from 0 to 1, or auto, got ", fraction));
   }

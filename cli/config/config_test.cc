@@ -174,8 +174,9 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "--set: offload.optimizer: cpu needs parallel.zero_stage 1, 2 or 3: in stage 0 every rank would copy and update "
        "the whole model on its host"},
       {{"offload.fraction=1.5"}, "--set: offload.fraction: must be a number from 0 to 1, or auto, got 1.5"},
-      {{"offload.fraction=automatic"}, "--set: offload.fraction: must be a number, got \"automatic\""},
-      {{"offload.fraction=inf"}, "--set: offload.fraction: must be a number, got \"inf\""},
+      {{"offload.fraction=1.0000001"}, "--set: offload.fraction: must be a number from 0 to 1, or auto, got 1.0000001"},
+      {{"offload.fraction=automatic"}, "--set: offload.fraction: must be a number or auto, got \"automatic\""},
+      {{"offload.fraction=inf"}, "--set: offload.fraction: must be a number or auto, got \"inf\""},
       {{"offload.fraction=auto"}, "--set: offload.fraction: must be left out without offload.optimizer: cpu, got auto"},
       {{"offload.fraction=auto", "offload.optimizer=cpu"},
        "--set: offload.fraction: auto needs memory.device_limit: as many states stay on the device as it has room for"},

@@ -199,7 +199,8 @@ class Reader {
   }
 
   absl::Status WrongType(const YAML::Node& node, const std::string& key, const FieldDescriptor& field) const {
-    return Error(node, key, absl::StrCat("must be ", KindWanted(field), ", got ", KindFound(node)));
+    const char* const wanted = key == kFractionKey ? "a number or auto" : KindWanted(field);
+    return Error(node, key, absl::StrCat("must be ", wanted, ", got ", KindFound(node)));
   }
 
   absl::Status CheckText(const YAML::Node& node, const std::string& key) const {
