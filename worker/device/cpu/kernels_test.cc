@@ -103,6 +103,20 @@ std::vector<float> ManyKernels() {
   return results;
 }
 
+// Of the third step that was applied.
+UpdateFactors ThirdUpdate(double gradient_scale) {
+  return FactorsOf({.tokens = 1,
+                    .grad_clip = 0,
+                    .loss_scaling = {},
+                    .learning_rate = 1e-2,
+                    .beta1 = 0.9,
+                    .beta2 = 0.95,
+                    .epsilon = 1e-8,
+                    .momentum = 0.8,
+                    .weight_decay = 0.1},
+                   gradient_scale, 3);
+}
+
 // The same text for one float and for vectors of them (element_math.inc).
 TEST(KernelsTest, OneElementAtATimeAgrees) {
   constexpr int64_t n = 1003;
@@ -110,16 +124,7 @@ TEST(KernelsTest, OneElementAtATimeAgrees) {
   for (float& value : x) value *= 6.0f;
   kernels::Gelu(n, Floats(x), Floats(y));
   kernels::GeluGradient(n, Floats(x), Floats(dy), Floats(dx));
-  UpdateFactors factors = FactorsOf({.tokens = 1,
-                                     .grad_clip = 0,
-                                     .loss_scaling = {},
-                                     .learning_rate = 1e-2,
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.95,
-                                     .epsilon = 1e-8,
-                                     .momentum = 0.8,
-                                     .weight_decay = 0.1},
-                                    0.5, 3);
+  const UpdateFactors factors = ThirdUpdate(0.5);
   auto master = Values(n, 10), exp_avg = Values(n, 11), exp_avg_sq = Values(n, 12);
   for (float& value : exp_avg_sq) value = std::abs(value);
   auto p = master, m = exp_avg, v = exp_avg_sq;
@@ -144,16 +149,7 @@ TEST(KernelsTest, OneElementAtATimeAgrees) {
 // A parameter that is stored past the caches, and one whose place does not allow it.
 TEST(KernelsTest, UpdatesStoreTheRoundedMasterWhereverItLies) {
   constexpr int64_t n = 203, kMostShift = 33;
-  const UpdateFactors factors = FactorsOf({.tokens = 1,
-                                           .grad_clip = 0,
-                                           .loss_scaling = {},
-                                           .learning_rate = 1e-2,
-                                           .beta1 = 0.9,
-                                           .beta2 = 0.95,
-                                           .epsilon = 1e-8,
-                                           .momentum = 0.8,
-                                           .weight_decay = 0.1},
-                                          1.0, 3);
+  const UpdateFactors factors = ThirdUpdate(1.0);
   OnEveryTarget([&] {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const int64_t shift : {int64_t{0}, int64_t{1}, int64_t{8}, kMostShift}) {
