@@ -137,6 +137,9 @@ absl::Status TrainingRun::Enter(const parallel::Mesh& mesh, parallel::GroupCommu
 
 void TrainingRun::Leave() {
   snapshots_->LeaveView();
+  if (view_ != nullptr && view_->peak.flops_per_second() > 0) {
+    last_peak_ = view_->peak.flops_per_second() / view_->mesh.world_size();
+  }
   view_.reset();
 }
 
@@ -235,8 +238,7 @@ device::StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifes
 }
 
 absl::Status TrainingRun::Start(bool loaded, const v1::Start& start) {
-  const int rounds = my_peak_ > 0 ? 0 : 1;
-  ZF_RETURN_IF_ERROR(MeasurePeak(start.in_recovery() || !MeasuresWithCare() ? rounds : kAsManyAsItTakes));
+  ZF_RETURN_IF_ERROR(FindPeak(start.in_recovery()));
   feed_->Seek(start.step(), loaded ? view_->loaded_samples : 0, coordinator::SkippedSamples(start.skipped()));
   view_->spikes.emplace(config_.divergence(), std::vector<double>(start.losses().begin(), start.losses().end()));
   const bool gathers = loaded && view_->loaded_own_part && !view_->engine->state().LoadsWhatItStores();
@@ -268,6 +270,19 @@ bool TrainingRun::MeasuresWithCare() const {
   return PeakMeter::IsWorthCare(spec_.FlopsPerToken() * tokens / config_.parallel().workers());
 }
 
+// Whoever was in the last view knows what its ranks reached with care, in the mean, and a rank that is new is taken to
+// reach as much: its own measurement is brief, and to repeat it would hold up the steps after every recovery.
+absl::Status TrainingRun::FindPeak(bool in_recovery) {
+  const int rounds = my_peak_ > 0 ? 0 : 1;
+  ZF_RETURN_IF_ERROR(MeasurePeak(in_recovery || !MeasuresWithCare() ? rounds : kAsManyAsItTakes));
+  if (device_.datasheet_flops(view_->layout.options().dtype) > 0) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const std::vector<double> last, view_->engine->GatherFromRanks(last_peak_));
+  const double best = *std::max_element(last.begin(), last.end());
+  view_->peak.Offer(best * view_->mesh.world_size(), /*datasheet=*/false);
+  view_->knows_peak = best > 0;
+  return absl::OkStatus();
+}
+
 // The datasheet's peak if there is one. Otherwise all ranks measure at the same time, so that they share the machine
 // as they will in training.
 absl::Status TrainingRun::MeasurePeak(int rounds) {
@@ -289,7 +304,7 @@ absl::Status TrainingRun::MeasurePeak(int rounds) {
 // Between steps, at numbers on which all ranks agree; an asynchronous device is not measured again.
 absl::Status TrainingRun::MeasurePeakAgain() {
   constexpr int kRounds = 2;
-  if (!device_.host_addressable() || !MeasuresWithCare()) return absl::OkStatus();
+  if (!device_.host_addressable() || view_->knows_peak || !MeasuresWithCare()) return absl::OkStatus();
   if (!PeakMeter::MeasuresAfter(view_->steps_done)) return absl::OkStatus();
   return MeasurePeak(kRounds);
 }

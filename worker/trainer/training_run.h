@@ -90,7 +90,7 @@ class TrainingRun {
   // By what it has loaded; 0 without.
   int64_t samples_loaded() const { return view_->loaded_samples; }
   // With every rank loaded (or none, `loaded` false: fresh weights): completes the parameters, measures the peak. In a
-  // recovery that is measured briefly at first, and only if this process has not measured it in an earlier view.
+  // recovery that is measured briefly, and only if this process has not measured it in an earlier view.
   absl::Status Start(bool loaded, const v1::Start& start);
 
   struct StepOutcome {
@@ -150,6 +150,7 @@ class TrainingRun {
   absl::Status WarmUp(int64_t step);
   // PeakMeter::IsWorthCare of the whole run; the same answer on every rank.
   bool MeasuresWithCare() const;
+  absl::Status FindPeak(bool in_recovery);
   // `rounds` of a product; 0: none, kAsManyAsItTakes: until the result is reliable.
   absl::Status MeasurePeak(int rounds);
   absl::Status MeasurePeakAgain();
@@ -170,7 +171,8 @@ class TrainingRun {
   Snapshot saved_{zero::kSnapshotRow};
   std::unique_ptr<ViewParts> view_;  // null outside a view; after what its parts borrow
   double memory_asked_at_ = 0;
-  double my_peak_ = 0;  // FLOP/s of this process, as far as it was measured
+  double my_peak_ = 0;    // FLOP/s of this process, as far as it was measured
+  double last_peak_ = 0;  // of a rank of the last view, in the mean; 0 before the first
 };
 
 }  // namespace zerofleet::trainer

@@ -15,6 +15,8 @@
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/commit.h"
 #include "worker/collective/in_process.h"
+#include "worker/device/cpu/cpu_ops.h"
+#include "worker/device/cpu/thread_pool.h"
 #include "worker/model/model_testing.h"
 #include "worker/trainer/known_cpu_testing.h"
 #include "worker/trainer/null_metrics.h"
@@ -229,6 +231,59 @@ TEST_F(TrainingRunTest, ASurvivorWhoseMemoryHasChangedReadsItsShard) {
     EXPECT_EQ(notes[1], "");
     ASSERT_TRUE(RemoveTree(path).ok());
   }
+}
+
+// A CPU whose peak must be measured; how often it was.
+class MeasuredCpu : public KnownCpu {
+ public:
+  explicit MeasuredCpu(double flops) : ops_(pool_, flops) {}
+  double datasheet_flops(device::DType) const override { return 0; }
+  device::Ops& ops() override { return ops_; }
+  int measured() const { return ops_.measured; }
+
+ private:
+  struct Ops : device::CpuOps {
+    Ops(device::ThreadPool& pool, double its_flops) : device::CpuOps(pool), flops(its_flops) {}
+    double MeasureGemmPeak(device::DType, int) override {
+      ++measured;
+      return flops;
+    }
+    const double flops;
+    int measured = 0;
+  };
+  device::ThreadPool pool_{1};
+  Ops ops_;
+};
+
+// Steps after a recovery are not held up by measurements, and MFU refers to the same peak, although the rank that is
+// new measured less in its haste.
+TEST_F(TrainingRunTest, ARecoveryKeepsThePeakOfTheViewBefore) {
+  v1::Config config = Config(2);
+  config.set_steps(1'000'000'000);  // worth some care
+  config.clear_evaluate();
+  auto a = std::make_unique<MeasuredCpu>(1e12), b = std::make_unique<MeasuredCpu>(1e12);
+  auto c = std::make_unique<MeasuredCpu>(0.5e12);
+  const MeasuredCpu &survivor = *a, &replacement = *c;
+  Worker first(config, std::move(a)), second(config, std::move(b)), third(config, std::move(c));
+  std::vector<double> flops_per_share;  // of each view's last step
+  const auto train = [&](TrainingRun& run, bool in_recovery) {
+    v1::Start start;
+    start.set_in_recovery(in_recovery);
+    ZF_CHECK(run.Start(/*loaded=*/false, start).ok());
+    for (int64_t step = 1; step <= 11; ++step) {
+      ZF_CHECK(run.Launch(step, {}).ok());
+      const v1::StepEvent event = run.Collect()->event;
+      if (run.mesh().rank() == 0 && step == 11) flops_per_share.push_back(event.tokens_per_second() / event.mfu());
+    }
+  };
+  InOneView({&first, &second}, [&](TrainingRun& run) { train(run, false); });
+  const int before = survivor.measured();
+  EXPECT_GT(before, 1);
+  InOneView({&first, &third}, [&](TrainingRun& run) { train(run, true); });
+  EXPECT_EQ(survivor.measured(), before);
+  EXPECT_EQ(replacement.measured(), 1);
+  ASSERT_EQ(flops_per_share.size(), 2u);
+  EXPECT_NEAR(flops_per_share[1] / flops_per_share[0], 1, 1e-9);
 }
 
 TEST_F(TrainingRunTest, AViewThatCannotShareTheBatchIsRefused) {

@@ -73,7 +73,8 @@ struct ViewParts {
   std::unique_ptr<zero::ZeroEngine> engine;
   std::unique_ptr<Checkpointer> checkpointer;
 
-  PeakMeter peak;  // of all ranks
+  PeakMeter peak;           // of all ranks
+  bool knows_peak = false;  // from the view before: it is not measured again
   Pace pace;
   std::optional<SpikeRule> spikes;  // once it has begun to train
   int64_t steps_done = 0;
