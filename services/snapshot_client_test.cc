@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "services/worker_service.h"
 #include "worker/trainer/snapshot_store.h"
+#include "worker/trainer/state_sink.h"
 #include "worker/zero/fleet_testing.h"
 
 namespace zerofleet::services {
@@ -20,6 +21,7 @@ using ::testing::HasSubstr;
 using trainer::IncomingSnapshot;
 using trainer::OutgoingSnapshot;
 using trainer::SnapshotStore;
+using trainer::StateSink;
 
 constexpr uint64_t kView = 5;
 constexpr double kLimitSeconds = 60;
@@ -93,14 +95,16 @@ TEST_F(SnapshotClientTest, ACopyGoesOutAndComesBack) {
     SnapshotStore replacement;
     const auto arena = Arena(rank);
     ASSERT_TRUE(replacement.EnterView(Place(1, 0), *arena).ok());
-    IncomingSnapshot fetched(replacement, shard);
+    StateSink state(replacement, shard, rank.engine().state(), rank.device(), rank.stream());
+    IncomingSnapshot fetched(state);
     const absl::Status got = client.Get(AddressOf(*service), kView, kLimitSeconds, shard, fetched);
     ASSERT_TRUE(got.ok()) << got;
-    EXPECT_EQ(replacement.Held().size(), 1u);
+    EXPECT_TRUE(fetched.complete());
 
     v1::SnapshotShard other = shard;
     other.mutable_snapshot()->set_step(2);
-    IncomingSnapshot missing(replacement, other);
+    StateSink nothing(replacement, other, rank.engine().state(), rank.device(), rank.stream());
+    IncomingSnapshot missing(nothing);
     const absl::Status not_there = client.Get(AddressOf(*service), kView, kLimitSeconds, other, missing);
     EXPECT_TRUE(absl::IsNotFound(not_there)) << not_there;
     OutgoingSnapshot again(owner_, shard);

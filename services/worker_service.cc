@@ -55,7 +55,8 @@ struct WorkerService::Impl final : v1::Worker::Service {
   }
 
   absl::Status Receive(grpc::ServerReader<v1::ReplicaPiece>& stream) {
-    trainer::IncomingSnapshot snapshot(*snapshots);
+    trainer::ReplicaSink kept(*snapshots);
+    trainer::IncomingSnapshot snapshot(kept);
     v1::ReplicaPiece piece;
     while (stream.Read(&piece)) ZF_RETURN_IF_ERROR(snapshot.Take(piece));
     return snapshot.complete() ? absl::OkStatus() : absl::DataLossError("the snapshot ended before its digest");

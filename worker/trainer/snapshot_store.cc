@@ -4,6 +4,7 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,9 +57,7 @@ absl::Status SnapshotStore::EnterView(SnapshotPlace place, memory::Arena& arena)
 void SnapshotStore::LeaveView() {
   absl::MutexLock lock(&mutex_);
   place_.reset();
-  for (Slots* slots : {&own_, &replicas_}) {
-    for (Slot& slot : *slots) slot.transfer = 0;
-  }
+  for (Slot& slot : replicas_) slot.transfer = 0;
 }
 
 void SnapshotStore::Release() {
@@ -175,13 +174,14 @@ absl::StatusOr<SnapshotStore::Description> SnapshotStore::Describe(const v1::Sna
   return Description{*slot->snapshot.held(), slot->snapshot.seal()};
 }
 
-absl::Status SnapshotStore::Read(const v1::SnapshotShard& shard, int64_t offset, std::span<std::byte> into) const {
+absl::Status SnapshotStore::Read(const v1::SnapshotShard& shard, int64_t offset, int64_t bytes,
+                                 std::string& into) const {
   absl::MutexLock lock(&mutex_);
   const Slot* slot = Find(shard);
   if (slot == nullptr) return NotHere(shard);
   ZF_CHECK(offset >= 0);
-  ZF_CHECK(offset + static_cast<int64_t>(into.size()) <= slot->snapshot.held()->bytes());
-  std::ranges::copy(slot->snapshot.memory().subspan(static_cast<size_t>(offset), into.size()), into.begin());
+  ZF_CHECK(offset + bytes <= slot->snapshot.held()->bytes());
+  into.assign(reinterpret_cast<const char*>(slot->snapshot.memory().data() + offset), static_cast<size_t>(bytes));
   return absl::OkStatus();
 }
 
@@ -220,20 +220,7 @@ absl::StatusOr<uint64_t> SnapshotStore::BeginReplica(const v1::ReplicaHeader& he
                                                       ", and that of step ", held->manifest().step(),
                                                       " is held already"));
   }
-  return Begin(header, Oldest(replicas_));
-}
-
-absl::StatusOr<uint64_t> SnapshotStore::BeginOwn(const v1::ReplicaHeader& header, const v1::SnapshotShard& wanted) {
-  absl::MutexLock lock(&mutex_);
-  ZF_CHECK(place_.has_value());
-  if (!MessageDifferencer::Equals(ShardOf(header), wanted)) {
-    return absl::InvalidArgumentError("the snapshot is another than was asked for");
-  }
-  ZF_RETURN_IF_ERROR(CheckHeader(header, place_->rank, place_->bytes));
-  return Begin(header, Oldest(own_));
-}
-
-uint64_t SnapshotStore::Begin(const v1::ReplicaHeader& header, Slot& slot) {
+  Slot& slot = Oldest(replicas_);
   slot.snapshot.Clear();
   slot.transfer = ++last_transfer_;
   slot.arriving = header;
@@ -241,11 +228,18 @@ uint64_t SnapshotStore::Begin(const v1::ReplicaHeader& header, Slot& slot) {
   return slot.transfer;
 }
 
+absl::Status SnapshotStore::CheckOwn(const v1::ReplicaHeader& header, const v1::SnapshotShard& wanted) const {
+  absl::MutexLock lock(&mutex_);
+  ZF_CHECK(place_.has_value());
+  if (!MessageDifferencer::Equals(ShardOf(header), wanted)) {
+    return absl::InvalidArgumentError("the snapshot is another than was asked for");
+  }
+  return CheckHeader(header, place_->rank, place_->bytes);
+}
+
 absl::StatusOr<SnapshotStore::Slot*> SnapshotStore::FindTransfer(uint64_t transfer) {
-  for (Slots* slots : {&own_, &replicas_}) {
-    for (Slot& slot : *slots) {
-      if (slot.transfer == transfer) return &slot;
-    }
+  for (Slot& slot : replicas_) {
+    if (slot.transfer == transfer) return &slot;
   }
   return absl::AbortedError("the transfer is over: the view was left, or another transfer has begun");
 }
@@ -257,7 +251,7 @@ absl::Status SnapshotStore::Append(uint64_t transfer, std::span<const std::byte>
     return absl::InvalidArgumentError(
         absl::StrCat("more than the ", slot->arriving.bytes(), " bytes that were announced have arrived"));
   }
-  std::ranges::copy(data, slot->snapshot.memory().subspan(static_cast<size_t>(slot->arrived)).begin());
+  std::memcpy(slot->snapshot.memory().subspan(static_cast<size_t>(slot->arrived)).data(), data.data(), data.size());
   slot->arrived += static_cast<int64_t>(data.size());
   return absl::OkStatus();
 }

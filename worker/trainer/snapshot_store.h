@@ -75,13 +75,16 @@ class SnapshotStore {
     std::string digest;  // of the rank that took it
   };
   absl::StatusOr<Description> Describe(const v1::SnapshotShard& shard) const;
-  absl::Status Read(const v1::SnapshotShard& shard, int64_t offset, std::span<std::byte> into) const;
+  // `into` is then these bytes and nothing else.
+  absl::Status Read(const v1::SnapshotShard& shard, int64_t offset, int64_t bytes, std::string& into) const;
+
+  // Whether this is the rank's own part in this view, `wanted`. InvalidArgument says what is wrong.
+  absl::Status CheckOwn(const v1::ReplicaHeader& header, const v1::SnapshotShard& wanted) const;
 
   // What another worker writes: a copy of its own, which only the rank before may send, of the view's generation and of
-  // the size that this rank owns; or this rank's own part, which it has asked for (`wanted`). InvalidArgument or
-  // FailedPrecondition says what is wrong. The transfer's number, which a later transfer to the same place ends.
+  // the size that this rank owns. InvalidArgument or FailedPrecondition says what is wrong. The transfer's number,
+  // which a later transfer to the same place ends.
   absl::StatusOr<uint64_t> BeginReplica(const v1::ReplicaHeader& header);
-  absl::StatusOr<uint64_t> BeginOwn(const v1::ReplicaHeader& header, const v1::SnapshotShard& wanted);
   absl::Status Append(uint64_t transfer, std::span<const std::byte> data);
   // All has arrived, and its digest is `digest`.
   absl::Status End(uint64_t transfer, const std::string& digest);
@@ -90,7 +93,7 @@ class SnapshotStore {
   struct Slot {
     explicit Slot(std::string row) : snapshot(std::move(row)) {}
     Snapshot snapshot;
-    uint64_t transfer = 0;  // in progress; 0: none
+    uint64_t transfer = 0;  // of a copy, in progress; 0: none
     v1::ReplicaHeader arriving;
     int64_t arrived = 0;  // bytes
   };
@@ -101,7 +104,6 @@ class SnapshotStore {
   const Slot* Find(const v1::SnapshotShard& shard) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckHeader(const v1::ReplicaHeader& header, int rank, int64_t bytes) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  uint64_t Begin(const v1::ReplicaHeader& header, Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Slot*> FindTransfer(uint64_t transfer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;

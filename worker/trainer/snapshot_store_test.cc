@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "worker/trainer/known_cpu_testing.h"
 #include "worker/trainer/snapshot_transfer.h"
+#include "worker/trainer/state_sink.h"
 #include "worker/zero/fleet_testing.h"
 
 namespace zerofleet::trainer {
@@ -146,7 +148,8 @@ TEST_F(SnapshotStoreTest, WhatHasChangedInMemoryIsNotLoaded) {
     owner.Seal(*shard);
     forgetful.Forget();
     OutgoingSnapshot sent(owner, *shard);
-    IncomingSnapshot kept(store_);
+    ReplicaSink copies(store_);
+    IncomingSnapshot kept(copies);
     EXPECT_TRUE(absl::IsDataLoss(Pass(sent, kept)));
     const std::vector<float> before = MasterOf(rank);
     const auto copied = owner.CopyTo(shard->snapshot(), rank.engine().state(), rank.device(), rank.stream());
@@ -170,7 +173,8 @@ TEST_F(SnapshotStoreTest, ACopyIsFetchedByTheReplacement) {
     ASSERT_TRUE(shard.ok());
     owner.Seal(*shard);
     OutgoingSnapshot sent(owner, *shard);
-    IncomingSnapshot kept(store_);
+    ReplicaSink copies(store_);
+    IncomingSnapshot kept(copies);
     ASSERT_TRUE(Pass(sent, kept).ok());
     EXPECT_TRUE(kept.complete());
     EXPECT_THAT(StepsOf(store_, 2), testing::ElementsAre(1));
@@ -180,12 +184,59 @@ TEST_F(SnapshotStoreTest, ACopyIsFetchedByTheReplacement) {
     later.generation = kGeneration + 1;
     ASSERT_TRUE(replacement.EnterView(later, *c).ok());
     OutgoingSnapshot served(store_, *shard);
-    IncomingSnapshot fetched(replacement, *shard);
+    StateSink state(replacement, *shard, rank.engine().state(), rank.device(), rank.stream());
+    IncomingSnapshot fetched(state);
     ASSERT_TRUE(Pass(served, fetched).ok());
-    ASSERT_TRUE(replacement.CopyTo(shard->snapshot(), rank.engine().state(), rank.device(), rank.stream()).ok());
+    EXPECT_TRUE(fetched.complete());
+    EXPECT_EQ(state.header().manifest().data_cursor().samples_consumed(), 12);
     EXPECT_EQ(MasterOf(rank), master);
+    EXPECT_TRUE(replacement.Held().empty());  // it is in the state alone
     owner.Release();
     replacement.Release();
+  });
+}
+
+// The keeper cuts the part where it likes, and may lie about it.
+TEST_F(SnapshotStoreTest, AReplacementBelievesNoPart) {
+  WithRank([this](zero::TestRank& rank) {
+    const auto arena = Arena(rank, bytes_);
+    ASSERT_TRUE(store_.EnterView(Place(2, 1), *arena).ok());
+    rank.Step(1);
+    const auto shard = store_.Take(ManifestOf(1), rank.engine().state(), rank.device(), rank.stream());
+    ASSERT_TRUE(shard.ok());
+    store_.Seal(*shard);
+    const std::vector<float> master = MasterOf(rank);
+    const auto sink = [&](v1::SnapshotShard wanted) {
+      return StateSink(store_, std::move(wanted), rank.engine().state(), rank.device(), rank.stream());
+    };
+    v1::ReplicaHeader header = store_.Describe(*shard)->header;
+    std::string all;
+    ASSERT_TRUE(store_.Read(*shard, 0, bytes_, all).ok());
+    const auto bytes = std::as_bytes(std::span(all));
+    rank.Step(2);
+
+    StateSink cut = sink(*shard);
+    ASSERT_TRUE(cut.Begin(header).ok());
+    for (size_t at = 0; at < bytes.size(); at += 12) {
+      ASSERT_TRUE(cut.Append(bytes.subspan(at, std::min<size_t>(12, bytes.size() - at))).ok());
+    }
+    EXPECT_TRUE(cut.End("d").ok());
+    EXPECT_EQ(MasterOf(rank), master);
+    EXPECT_THAT(std::string(cut.Append(bytes.first(4)).message()), HasSubstr("more than the"));
+
+    StateSink early = sink(*shard);
+    ASSERT_TRUE(early.Begin(header).ok());
+    ASSERT_TRUE(early.Append(bytes.first(bytes.size() - 4)).ok());
+    EXPECT_TRUE(absl::IsDataLoss(early.End("d")));
+    StateSink odd = sink(*shard);
+    ASSERT_TRUE(odd.Begin(header).ok());
+    EXPECT_TRUE(absl::IsInvalidArgument(odd.Append(bytes.first(6))));
+
+    v1::SnapshotShard other = *shard;
+    other.mutable_snapshot()->set_step(2);
+    EXPECT_THAT(std::string(sink(other).Begin(header).message()), HasSubstr("another than was asked for"));
+    header.set_bytes(bytes_ - 4);
+    EXPECT_THAT(std::string(sink(*shard).Begin(header).message()), HasSubstr("bytes, expected"));
   });
 }
 
@@ -239,7 +290,8 @@ TEST_F(SnapshotStoreTest, AChangedByteOrAPieceOutOfOrderIsFound) {
     const auto shard = owner.Take(ManifestOf(1), rank.engine().state(), rank.device(), rank.stream());
     owner.Seal(*shard);
     OutgoingSnapshot sent(owner, *shard);
-    IncomingSnapshot changed(store_);
+    ReplicaSink copies(store_);
+    IncomingSnapshot changed(copies);
     const absl::Status status = Pass(sent, changed, [](v1::ReplicaPiece& piece) {
       if (piece.has_data()) (*piece.mutable_data())[0] ^= 1;
     });
@@ -249,9 +301,9 @@ TEST_F(SnapshotStoreTest, AChangedByteOrAPieceOutOfOrderIsFound) {
 
     v1::ReplicaPiece data;
     data.set_data("x");
-    IncomingSnapshot headless(store_);
+    IncomingSnapshot headless(copies);
     EXPECT_TRUE(absl::IsInvalidArgument(headless.Take(data)));
-    IncomingSnapshot large(store_);
+    IncomingSnapshot large(copies);
     v1::ReplicaPiece header;
     *header.mutable_header() = Header(2);
     ASSERT_TRUE(large.Take(header).ok());

@@ -19,11 +19,9 @@ absl::StatusOr<std::optional<v1::ReplicaPiece>> OutgoingSnapshot::Next() {
   }
   const int64_t left = description_->header.bytes() - offset_;
   if (left > 0) {
-    std::string& data = *piece.mutable_data();
-    data.resize(static_cast<size_t>(std::min(left, kSnapshotPieceBytes)));
-    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(data));
-    ZF_RETURN_IF_ERROR(store_.Read(shard_, offset_, bytes));
-    offset_ += static_cast<int64_t>(data.size());
+    const int64_t bytes = std::min(left, kSnapshotPieceBytes);
+    ZF_RETURN_IF_ERROR(store_.Read(shard_, offset_, bytes, *piece.mutable_data()));
+    offset_ += bytes;
     return piece;
   }
   over_ = true;
@@ -32,15 +30,18 @@ absl::StatusOr<std::optional<v1::ReplicaPiece>> OutgoingSnapshot::Next() {
   return piece;
 }
 
-absl::Status IncomingSnapshot::Begin(const v1::ReplicaHeader& header) {
-  if (transfer_) return absl::InvalidArgumentError("a second header has come");
-  ZF_ASSIGN_OR_RETURN(transfer_, wanted_ ? store_.BeginOwn(header, *wanted_) : store_.BeginReplica(header));
+absl::Status ReplicaSink::Begin(const v1::ReplicaHeader& header) {
+  ZF_ASSIGN_OR_RETURN(transfer_, store_.BeginReplica(header));
   return absl::OkStatus();
 }
 
 absl::Status IncomingSnapshot::Take(const v1::ReplicaPiece& piece) {
-  if (piece.has_header()) return Begin(piece.header());
-  if (!transfer_ || complete_) {
+  if (piece.has_header()) {
+    if (begun_) return absl::InvalidArgumentError("a second header has come");
+    begun_ = true;
+    return sink_.Begin(piece.header());
+  }
+  if (!begun_ || complete_) {
     return absl::InvalidArgumentError(complete_ ? "a piece follows the digest" : "the first piece is no header");
   }
   if (piece.has_data()) {
@@ -50,14 +51,15 @@ absl::Status IncomingSnapshot::Take(const v1::ReplicaPiece& piece) {
     }
     const std::span<const std::byte> bytes = std::as_bytes(std::span(piece.data()));
     digest_.Update(bytes);
-    return store_.Append(*transfer_, bytes);
+    return sink_.Append(bytes);
   }
   if (piece.xxh3_128() != digest_.Hex()) {
     return absl::DataLossError(
         absl::StrCat("the XXH3-128 of what has come is ", digest_.Hex(), ", another than that of what was sent"));
   }
+  ZF_RETURN_IF_ERROR(sink_.End(piece.xxh3_128()));
   complete_ = true;
-  return store_.End(*transfer_, piece.xxh3_128());
+  return absl::OkStatus();
 }
 
 }  // namespace zerofleet::trainer

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,25 +38,41 @@ class OutgoingSnapshot {
   bool over_ = false;
 };
 
+// Where the bytes of a part go. An error says what is wrong with what has come, and ends the transfer.
+class SnapshotSink {
+ public:
+  virtual ~SnapshotSink() = default;
+  virtual absl::Status Begin(const v1::ReplicaHeader& header) = 0;
+  virtual absl::Status Append(std::span<const std::byte> data) = 0;
+  // All has come, and its digest is `digest`.
+  virtual absl::Status End(const std::string& digest) = 0;
+};
+
+// Into a store, as the copy of another rank's part.
+class ReplicaSink final : public SnapshotSink {
+ public:
+  explicit ReplicaSink(SnapshotStore& store) : store_(store) {}
+  absl::Status Begin(const v1::ReplicaHeader& header) override;
+  absl::Status Append(std::span<const std::byte> data) override { return store_.Append(transfer_, data); }
+  absl::Status End(const std::string& digest) override { return store_.End(transfer_, digest); }
+
+ private:
+  SnapshotStore& store_;
+  uint64_t transfer_ = 0;
+};
+
 // The other end. What comes is not believed: an error says what is wrong with a piece, and ends the transfer.
 class IncomingSnapshot {
  public:
-  // A copy that another rank sends.
-  explicit IncomingSnapshot(SnapshotStore& store) : store_(store) {}
-  // This rank's own part, which it has asked for.
-  IncomingSnapshot(SnapshotStore& store, v1::SnapshotShard wanted) : store_(store), wanted_(std::move(wanted)) {}
+  explicit IncomingSnapshot(SnapshotSink& sink) : sink_(sink) {}
 
   absl::Status Take(const v1::ReplicaPiece& piece);
-  // Whether all has come, and is held now.
+  // Whether all has come, and is where it goes now.
   bool complete() const { return complete_; }
 
  private:
-  absl::Status Begin(const v1::ReplicaHeader& header);
-
-  SnapshotStore& store_;
-  const std::optional<v1::SnapshotShard> wanted_;
-  std::optional<uint64_t> transfer_;  // once the header has come
-  bool complete_ = false;
+  SnapshotSink& sink_;
+  bool begun_ = false, complete_ = false;
   StreamingDigest digest_;
 };
 

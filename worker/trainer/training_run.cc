@@ -22,6 +22,7 @@
 #include "worker/optim/optimizer.h"
 #include "worker/optim/schedule.h"
 #include "worker/trainer/rank_report.h"
+#include "worker/trainer/state_sink.h"
 #include "worker/trainer/tensor_table.h"
 #include "worker/zero/divergence.h"
 #include "worker/zero/memory_plan.h"
@@ -200,10 +201,28 @@ absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& ste
 absl::Status TrainingRun::Restore(const v1::SnapshotId& snapshot) {
   ZF_ASSIGN_OR_RETURN(const v1::ReplicaHeader held,
                       snapshots_->CopyTo(snapshot, view_->engine->state(), device_, *view_->stream));
-  view_->loaded_samples = held.manifest().data_cursor().samples_consumed();
-  view_->loaded_control = ControlOf(held.manifest());
-  view_->loaded_own_part = true;
+  HasLoaded(held);
   return absl::OkStatus();
+}
+
+absl::Status TrainingRun::RestoreFromPeer(
+    const v1::SnapshotId& snapshot,
+    const std::function<absl::Status(const v1::SnapshotShard&, IncomingSnapshot&)>& get) {
+  v1::SnapshotShard wanted;
+  *wanted.mutable_snapshot() = snapshot;
+  wanted.set_rank(view_->mesh.rank());
+  wanted.set_world_size(view_->mesh.world_size());
+  StateSink state(*snapshots_, wanted, view_->engine->state(), device_, *view_->stream);
+  IncomingSnapshot incoming(state);
+  ZF_RETURN_IF_ERROR(get(wanted, incoming));
+  HasLoaded(state.header());
+  return absl::OkStatus();
+}
+
+void TrainingRun::HasLoaded(const v1::ReplicaHeader& part) {
+  view_->loaded_samples = part.manifest().data_cursor().samples_consumed();
+  view_->loaded_control = ControlOf(part.manifest());
+  view_->loaded_own_part = true;
 }
 
 absl::Status TrainingRun::ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest) {

@@ -25,6 +25,7 @@
 #include "worker/trainer/save_choice.h"
 #include "worker/trainer/snapshot.h"
 #include "worker/trainer/snapshot_store.h"
+#include "worker/trainer/snapshot_transfer.h"
 #include "worker/trainer/view_parts.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/schedule.h"
@@ -87,6 +88,10 @@ class TrainingRun {
   absl::StatusOr<LoadedFrom> Load(const std::string& step_dir, const std::function<void(const std::string&)>& note);
   // This rank's part of a snapshot that is in its store. NotFound if it is not, DataLoss if it has changed.
   absl::Status Restore(const v1::SnapshotId& snapshot);
+  // The same from a peer, past the store: `get` has the part come, as SnapshotPeers::Get does. After an error the state
+  // must be loaded from elsewhere.
+  absl::Status RestoreFromPeer(const v1::SnapshotId& snapshot,
+                               const std::function<absl::Status(const v1::SnapshotShard&, IncomingSnapshot&)>& get);
   // By what it has loaded; 0 without.
   int64_t samples_loaded() const { return view_->loaded_samples; }
   // With every rank loaded (or none, `loaded` false: fresh weights): completes the parameters, measures the peak. In a
@@ -145,6 +150,7 @@ class TrainingRun {
         snapshots_(std::move(snapshots)) {}
 
   SnapshotPlace PlaceInView() const;
+  void HasLoaded(const v1::ReplicaHeader& part);
   absl::StatusOr<zero::StepResult> CollectStep();
   absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest);
   absl::Status WarmUp(int64_t step);

@@ -108,17 +108,16 @@ absl::Status WorkerLife::Load(const v1::Load& load) {
 }
 
 absl::Status WorkerLife::Restore(const v1::SnapshotId& snapshot, const std::string& peer) {
-  if (!peer.empty()) {
-    if (options_.peers == nullptr) return absl::FailedPreconditionError("this worker reaches no others");
-    v1::SnapshotShard wanted;
-    *wanted.mutable_snapshot() = snapshot;
-    wanted.set_rank(run_->mesh().rank());
-    wanted.set_world_size(run_->mesh().world_size());
-    IncomingSnapshot incoming(*options_.snapshots, wanted);
-    ZF_RETURN_IF_ERROR(options_.peers->Get(peer, run_->mesh().generation(), config_.restart().form_timeout_seconds(),
-                                           wanted, incoming));
+  if (peer.empty()) {
+    ZF_RETURN_IF_ERROR(run_->Restore(snapshot));
+  } else if (options_.peers == nullptr) {
+    return absl::FailedPreconditionError("this worker reaches no others");
+  } else {
+    ZF_RETURN_IF_ERROR(run_->RestoreFromPeer(snapshot, [&](const v1::SnapshotShard& part, IncomingSnapshot& incoming) {
+      return options_.peers->Get(peer, run_->mesh().generation(), config_.restart().form_timeout_seconds(), part,
+                                 incoming);
+    }));
   }
-  ZF_RETURN_IF_ERROR(run_->Restore(snapshot));
   options_.snapshots->KeepOnly(snapshot);
   options_.note(absl::StrCat("has the snapshot of step ", snapshot.step(),
                              peer.empty() ? " in memory" : absl::StrCat(" from ", peer), ": read no storage"));

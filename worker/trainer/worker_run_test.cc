@@ -204,7 +204,8 @@ class MemoryPeers : public SnapshotPeers {
   }
 
   absl::Status Put(const std::string& address, uint64_t, double, OutgoingSnapshot& snapshot) override {
-    IncomingSnapshot kept(*StoreAt(address));
+    ReplicaSink copies(*StoreAt(address));
+    IncomingSnapshot kept(copies);
     ZF_RETURN_IF_ERROR(Pass(snapshot, kept));
     absl::MutexLock lock(&mutex_);
     ++copies_;
