@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """How long a fleet takes to go on after kill -9 of a rank, part by part, on this machine.
 
-    bench/recovery.py [--kills N] [--stop | --cut] [--workers N] [--spares N] [--snapshots K] [--config FILE.json] [--json]
+    bench/recovery.py [--kills N] [--stop | --cut] [--workers N] [--spares N] [--snapshots K] [--cold] [--config FILE.json] [--json]
     bench/recovery.py --every SECONDS --seconds SECONDS ...      the share of the time that went into steps which were not lost
 
 Trains on made-up text with the given configuration (default: a small GPT in fp32), kills a rank drawn at random N times, each
 time after another commit, and measures from outside: from the signal to the launcher's line that says the rank
 is lost, to the `recovery` event, and to the first step that is reported after it. With --stop the rank gets SIGSTOP instead, which only the
-heartbeat timeout tells. With --cut each worker is on a node of its own (network namespaces; root only), and the rank's node is cut off from
+heartbeat timeout tells. With --cold the machine forgets what it has cached of the checkpoints before each kill, so that they come from
+the disk, as they do for a replacement on another node. With --cut each worker is on a node of its own (network namespaces; root only), and the rank's node is cut off from
 the network, without a word to anybody; it is replaced when the loss was noticed. ZEROFLEET names the binary.
 """
 import argparse
@@ -98,6 +99,17 @@ class WatchedNodes(Watched):
         self.fleet.close()
 
 
+def forget_cached(folder):
+    """Committed files have reached the disk, and so the kernel can drop what it holds of them."""
+    for path in folder.glob("step-*/*"):
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:  # an old checkpoint that is deleted meanwhile
+            continue
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+
+
 def cut_a_rank(run, draw, lost):
     """Cuts a node off until its rank is lost, and lets another worker start there. The times of both."""
     node = draw.choice(run.fleet.workers())
@@ -126,12 +138,15 @@ def kill_a_rank(run, draw, lost, number):
             time.sleep(0.002)
 
 
-def measure(run, draw, number):
-    """Seconds from one kill, or one cut where there is no signal's number, to: the line, the recovery, the first step."""
+def measure(run, draw, number, cold=None):
+    """Seconds from one kill, or one cut where there is no signal's number, to: the line, the recovery, the first step.
+    `cold`: the checkpoints' folder, to be forgotten before."""
     recoveries, lost = run.count(run.report, '"event":"recovery"'), run.count(run.log, "; recovering")
     # A rank that is lost time and again after one step would end the run.
     run.await_count(run.report, '"event":"checkpoint"', run.count(run.report, '"event":"checkpoint"') + 1)
     run.await_count(run.report, '"event":"step"', run.count(run.report, '"event":"step"') + draw.randint(1, 8))
+    if cold:
+        forget_cached(cold)
     if number is None:
         began, noticed = cut_a_rank(run, draw, lost)
     else:
@@ -170,6 +185,7 @@ def main():
     parser.add_argument("--spares", type=int, default=0)
     parser.add_argument("--snapshots", type=int, default=0, metavar="K",
                         help="keep snapshots every K steps and copies of them, so that a recovery reads a peer's memory")
+    parser.add_argument("--cold", action="store_true", help="read checkpoints from the disk, not from the page cache")
     parser.add_argument("--config", help="sections and keys that replace the default's")
     parser.add_argument("--every", type=float, help="seconds between two kills")
     parser.add_argument("--seconds", type=float, default=120)
@@ -194,7 +210,8 @@ def main():
                       f"{100 * alone:.1f}% in {options.seconds / 4:.0f} s without one before")
                 return
             number = None if options.cut else signal.SIGSTOP if options.stop else signal.SIGKILL
-            figures = [measure(run, draw, number) for _ in range(options.kills)]
+            cold = folder / "checkpoints" if options.cold else None
+            figures = [measure(run, draw, number, cold) for _ in range(options.kills)]
         finally:
             run.end()
     if options.json:
