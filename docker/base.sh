@@ -16,6 +16,11 @@ if [ -e /etc/apt/sources.list.d/debian.sources ]; then
 else
   cp /etc/apt/sources.list "$root/etc/apt/"
 fi
+# Whom else it trusts, where a proxy is between it and the packages that come by HTTPS.
+if [ -d /usr/local/share/ca-certificates ]; then
+  mkdir -p "$root/usr/local/share"
+  cp -r /usr/local/share/ca-certificates "$root/usr/local/share/"
+fi
 # Nothing of what only people read.
 find "$root/usr/share/doc" -type f ! -name copyright -delete
 rm -rf "$root"/usr/share/man/* "$root"/usr/share/info/* "$root"/usr/share/lintian "$root"/usr/share/locale/* \

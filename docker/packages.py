@@ -61,10 +61,11 @@ def owners(files):
 
 
 def cuda_packages(toolkit):
-    """The packages of scripts/cuda_toolkit.py, from the list it leaves."""
-    lines = (pathlib.Path(toolkit) / "versions.txt").read_text().splitlines()
-    return [Package(name, version, f"pkg:pypi/{name}@{version}", "Organization: NVIDIA")
-            for name, _, version in (line.partition(" ") for line in lines) if version]
+    """The packages of scripts/cuda_toolkit.py, from the lists it leaves: all of them, and that of each library by its file name."""
+    versions = dict(line.split() for line in (toolkit / "versions.txt").read_text().splitlines() if " " in line)
+    every = {name: Package(name, version, f"pkg:pypi/{name}@{version}", "Organization: NVIDIA") for name, version in versions.items()}
+    origins = dict(line.split() for line in (toolkit / "origins.txt").read_text().splitlines())
+    return set(every.values()), {library: every[name] for library, name in origins.items()}
 
 
 def spdx(version, revision, created, contained, built_with):

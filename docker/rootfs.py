@@ -44,16 +44,16 @@ def library_folders():
     return [pathlib.Path("/usr/lib") / triplet, pathlib.Path("/usr/lib") / triplet / "ucx"]
 
 
-def bundled_packages(bundle, cuda):
-    """The packages of the libraries in a bundle."""
+def bundled_packages(bundle, of_cuda):
+    """The packages of the libraries in a bundle; `of_cuda` has those of CUDA's libraries."""
     of_debian, others = [], set()
     folders = library_folders()
     for library in sorted((bundle / "lib").rglob("*.so*")):
         here = next((folder / library.name for folder in folders if (folder / library.name).exists()), None)
         if here:
             of_debian.append(here)
-        elif cuda and list((cuda / "lib").glob(library.name)):
-            others.update(packages.cuda_packages(cuda))
+        elif library.name in of_cuda:
+            others.add(of_cuda[library.name])
         else:
             raise packages.Unknown(f"no package has lib/{library.name} of the bundle")
     return packages.owners(of_debian) | others
@@ -90,16 +90,18 @@ def lay_out(bundle, root):
     (root / "etc" / "os-release").symlink_to("../usr/lib/os-release")
 
 
-def say_where_from(root, version, revision, contained, built_with):
+def say_where_from(root, version, revision, contained, built_with, cuda):
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     time = datetime.datetime.fromtimestamp(int(epoch), datetime.timezone.utc) if epoch else datetime.datetime.now(datetime.timezone.utc)
     write(root / "usr" / "share" / "sbom" / "zerofleet.spdx.json",
           packages.spdx(version, revision, time.strftime("%Y-%m-%dT%H:%M:%SZ"), contained, built_with))
     documents = root / "usr" / "share" / "doc"
     for package in [*contained, *built_with]:
-        license_text = pathlib.Path("/usr/share/doc") / package.name / "copyright"
         if package.stanza:
-            write(documents / package.name / "copyright", license_text.read_text(errors="replace"))
+            license_text = pathlib.Path("/usr/share/doc") / package.name / "copyright"
+        else:
+            license_text = cuda / "licenses" / package.name
+        write(documents / package.name / "copyright", license_text.read_text(errors="replace"))
     for package in contained:
         if package.stanza:
             write(root / "var" / "lib" / "dpkg" / "status.d" / package.name, package.stanza)
@@ -115,9 +117,10 @@ def main():
     arguments = parser.parse_args()
     version = re.search(r"project\(zerofleet VERSION ([0-9.]+)", (SOURCES / "CMakeLists.txt").read_text()).group(1)
     try:
-        contained = packages.debian_packages([GLIBC]) | bundled_packages(arguments.bundle, arguments.cuda)
+        toolkit, of_libraries = packages.cuda_packages(arguments.cuda) if arguments.cuda else (set(), {})
+        contained = packages.debian_packages([GLIBC]) | bundled_packages(arguments.bundle, of_libraries)
         lay_out(arguments.bundle, arguments.root)
-        say_where_from(arguments.root, version, arguments.revision, contained, headers())
+        say_where_from(arguments.root, version, arguments.revision, contained, headers() | toolkit - contained, arguments.cuda)
     except (packages.Unknown, OSError) as problem:
         sys.exit(f"rootfs.py: {problem}")
 

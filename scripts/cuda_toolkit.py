@@ -38,6 +38,8 @@ NEEDED_LIBRARIES = (
     "libcudnn_engines_runtime_compiled.so",
 )
 STAMP = "versions.txt"
+ORIGINS = "origins.txt"  # which package each library is from, for the list of an image's packages
+LICENSES = "licenses"    # of each package, named after it
 
 
 def stamp(packages, libraries):
@@ -60,9 +62,12 @@ def is_wanted(place, libraries):
 
 
 def unpack(wheel, directory, libraries):
-    with zipfile.ZipFile(wheel) as archive:
+    package = wheel.name.split("-")[0].replace("_", "-")
+    with zipfile.ZipFile(wheel) as archive, open(directory / ORIGINS, "a", encoding="utf-8") as origins:
         for member in archive.infolist():
             place = place_of(member.filename)
+            if pathlib.PurePosixPath(member.filename).name == "License.txt":
+                place = pathlib.Path(LICENSES, package)
             if place is None or member.is_dir() or not is_wanted(place, libraries):
                 continue
             to = directory / place
@@ -71,6 +76,8 @@ def unpack(wheel, directory, libraries):
                 shutil.copyfileobj(source, target, 1 << 20)
             if "bin" in place.parts:
                 to.chmod(0o755)
+            if ".so" in place.name:
+                print(place.name, package, file=origins)
 
 
 def download(packages, folder):
@@ -103,7 +110,7 @@ def main():
     directory, libraries = arguments.directory, arguments.libraries
     packages = PACKAGES | (LIBRARY_PACKAGES if libraries else {})
     held = (directory / STAMP).read_text() if (directory / STAMP).exists() else ""
-    if held in (stamp(packages, libraries), stamp(PACKAGES | LIBRARY_PACKAGES, True)):
+    if held in (stamp(packages, libraries), stamp(PACKAGES | LIBRARY_PACKAGES, True)) and (directory / ORIGINS).exists():
         print(f"setup: the CUDA toolchain is in {directory}")
         return
     print("setup: installing " + " ".join(f"{name}=={version}" for name, version in packages.items()) +
@@ -113,6 +120,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=directory.name + ".") as scratch:
         scratch = pathlib.Path(scratch)
         (scratch / "wheels").mkdir()
+        (scratch / "toolkit").mkdir()
         for wheel in download(packages, scratch / "wheels"):
             unpack(wheel, scratch / "toolkit", libraries)
             wheel.unlink()

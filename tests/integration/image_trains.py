@@ -10,10 +10,15 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
+import zipfile
 
 import fleet
+
+sys.path.insert(0, str(fleet.ROOT / "scripts"))
+import cuda_toolkit  # noqa: E402
 
 BUILD = pathlib.Path(fleet.BINARY).resolve().parent
 USER = "65532:65532"
@@ -38,8 +43,8 @@ class ImageTrains(fleet.FleetTest):
         subprocess.run([str(fleet.ROOT / "docker" / "rootfs.py"), str(cls.made / "bundle"), str(cls.root), "--revision", "abc"],
                        check=True)
 
-    def document(self):
-        return json.loads((self.root / "usr" / "share" / "sbom" / "zerofleet.spdx.json").read_text())
+    def document(self, root=None):
+        return json.loads(((root or self.root) / "usr" / "share" / "sbom" / "zerofleet.spdx.json").read_text())
 
     def test_nothing_but_the_product_can_be_started(self):
         programs = [path for path in self.root.rglob("*") if path.is_file() and not path.is_symlink() and os.access(path, os.X_OK)]
@@ -73,6 +78,27 @@ class ImageTrains(fleet.FleetTest):
         for name in contained - {"zerofleet"}:
             self.assertRegex((self.root / "var/lib/dpkg/status.d" / name).read_text(), rf"(?m)^Package: {re.escape(name)}$")
             self.assertTrue((self.root / "usr/share/doc" / name / "copyright").stat().st_size > 0)
+
+    def test_of_cuda_it_lists_what_is_in_it_and_what_it_was_built_with(self):
+        """By a toolkit that scripts/cuda_toolkit.py unpacks of made-up wheels: a library that is in the bundle, and a compiler."""
+        scratch = self.made / "cuda"
+        toolkit, bundle, root = scratch / "toolkit", scratch / "bundle", scratch / "root"
+        toolkit.mkdir(parents=True)
+        shutil.copytree(self.made / "bundle", bundle, symlinks=True)
+        for name, file in (("nvidia_blas", "lib/libblas.so.13"), ("nvidia_nvcc", "bin/nvcc")):
+            wheel = scratch / f"{name}-13.0-py3-none-any.whl"
+            with zipfile.ZipFile(wheel, "w") as made:
+                made.writestr(f"nvidia/cu13/{file}", "made up")
+                made.writestr(f"{name}-13.0.dist-info/licenses/License.txt", f"license of {name}")
+            cuda_toolkit.unpack(wheel, toolkit, libraries=True)
+        (toolkit / cuda_toolkit.STAMP).write_text(cuda_toolkit.stamp({"nvidia-blas": "13.0", "nvidia-nvcc": "13.0"}, True))
+        shutil.copy(toolkit / "lib" / "libblas.so.13", bundle / "lib")
+        subprocess.run([str(fleet.ROOT / "docker" / "rootfs.py"), str(bundle), str(root), "--cuda", str(toolkit)], check=True)
+        related = {(each["relationshipType"], each["spdxElementId"], each["relatedSpdxElement"])
+                   for each in self.document(root)["relationships"] if "nvidia" in str(each)}
+        self.assertEqual(related, {("CONTAINS", "SPDXRef-zerofleet", "SPDXRef-nvidia-blas"),
+                                   ("BUILD_DEPENDENCY_OF", "SPDXRef-nvidia-nvcc", "SPDXRef-zerofleet")})
+        self.assertEqual((root / "usr/share/doc/nvidia-blas/copyright").read_text(), "license of nvidia_blas")
 
     def test_a_run_trains_in_it(self):
         if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
