@@ -39,6 +39,7 @@ test-kubernetes: ## validates the chart, installs it into a real API server, tra
 	@tests/kubernetes/chart_check.py --strict
 	@tests/kubernetes/api_check.py
 	@ZEROFLEET=$(BUILD)/zerofleet tests/kubernetes/pods_check.py || [ $$? -eq 77 ]
+	@ZEROFLEET=$(BUILD)/zerofleet tests/kubernetes/controllers_check.py || [ $$? -eq 77 ]
 
 test-alerts: ## does to a fleet what each alert is for, under a real Prometheus; some minutes
 	@scripts/setup.sh build test

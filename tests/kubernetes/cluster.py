@@ -9,11 +9,9 @@ policies are not enforced.
 It needs root, and namespaces of its own (`in_namespaces`): when the process ends, the kernel ends the pods and takes the mounts,
 the bridge and the routes away. Two empty folders stay, /var/lib/kubelet and /var/lib/cni.
 """
-import base64
 import json
 import os
 import pathlib
-import re
 import signal
 import socket
 import ssl
@@ -27,7 +25,7 @@ import urllib.request
 import control_plane
 
 SBIN, PLUGINS = control_plane.MADE / "debian" / "usr" / "sbin", control_plane.MADE / "debian" / "usr" / "lib" / "cni"
-PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd", "ctr", "jobset")
+PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd", "ctr")
 # The control plane is at 10.244.0.1, node i at 10.244.i.1, and its pods at 10.244.i.2 and on.
 BRIDGE, CONTROL, SUBNET = "zerofleet0", "10.244.0.1", "10.244.0.0/16"
 NODE_BRIDGE = "cni0"  # in each node's namespace
@@ -61,8 +59,8 @@ state = "{folder}/containerd-state"
 """
 
 
-def refusal():
-    """Why this machine cannot be a node; empty if it can."""
+def refusal(programs):
+    """Why this machine cannot be a node, or has not got these programs for a cluster; empty if it can and has."""
     if os.geteuid() != 0:
         return "a node needs root"
     tried = subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "sh", "-c",
@@ -75,11 +73,12 @@ def refusal():
             (hierarchy / "zerofleet-probe").rmdir()
     except OSError as error:
         return f"no control groups can be made here: {error}"
-    return control_plane.missing(*PROGRAMS)
+    return control_plane.missing(*PROGRAMS, *programs)
 
 
-def in_namespaces():
-    """Goes on in namespaces of this process's own: mounts, network, processes. Skips where they are refused."""
+def in_namespaces(*programs):
+    """Goes on in namespaces of this process's own: mounts, network, processes. Skips where they are refused, or where a cluster's
+    programs or these are missing."""
     if PRIVATE in os.environ:
         subprocess.run(["mount", "--make-rshared", "/"], check=True)  # as a kubelet needs it; it reaches no further than here
         for folder in FOLDERS:
@@ -88,7 +87,7 @@ def in_namespaces():
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the first process of a namespace has to ask for it
         return
-    why = refusal()
+    why = refusal(programs)
     if why:
         print(f"SKIPPED: {pathlib.Path(sys.argv[0]).name}: {why}", flush=True)
         sys.exit(SKIPPED)
@@ -159,6 +158,7 @@ class Node:
             "clusterDNS": [CONTROL], "clusterDomain": "cluster.local", "resolvConf": str(self.cluster.work / "resolv.conf"),
             "containerRuntimeEndpoint": f"unix://{self.folder}/containerd.sock", "evictionHard": {"nodefs.available": "1%"},
             "imageGCHighThresholdPercent": 100, "podLogsDir": str(self.folder / "pod-logs"),
+            "syncFrequency": "10s",  # within which a changed Secret reaches the pods that have mounted it
             "nodeStatusUpdateFrequency": "2s", "nodeLeaseDurationSeconds": NODE_GRACE,
             "volumePluginDir": str(self.cluster.work / "volume-plugins")}))
         self.spawn(
@@ -250,35 +250,6 @@ class Cluster(control_plane.ControlPlane):
 
     def get(self, kind, *arguments):
         return json.loads(self.kubectl("get", kind, "-o", "json", *arguments))
-
-    def start_jobset(self):
-        """The controller of JobSets, with its type and its webhooks, as a process beside the others rather than in a pod."""
-        folder, webhooks, health = self.work / "jobset", control_plane.free_port(), control_plane.free_port()
-        folder.mkdir()
-        self.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=jobset", "-addext",
-                 f"subjectAltName=IP:{CONTROL}", "-keyout", folder / "tls.key", "-out", folder / "tls.crt")
-        (folder / "config.yaml").write_text(json.dumps({
-            "apiVersion": "config.jobset.x-k8s.io/v1alpha1", "kind": "Configuration", "leaderElection": {"leaderElect": False},
-            "internalCertManagement": {"enable": False}, "metrics": {"bindAddress": "0"},
-            "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
-            "webhook": {"host": CONTROL, "port": webhooks, "certDir": str(folder)}}))
-        made = control_plane.MADE / "jobset"
-        self.kubectl("create", "-f", made / "type.yaml")
-        self.spawn("jobset", f"--config={folder}/config.yaml")
-
-        def is_ready():
-            try:
-                return urllib.request.urlopen(f"http://127.0.0.1:{health}/readyz", timeout=5).status == 200
-            except OSError:
-                return False
-        self.wait_for("the controller of JobSets", is_ready)
-        authority = base64.b64encode((folder / "tls.crt").read_bytes()).decode()
-        services = re.compile(r"    service:\n      name: \S+\n      namespace: \S+\n      path: (\S+)\n")
-        at = rf"    url: https://{CONTROL}:{webhooks}\1\n    caBundle: {authority}\n"
-        configured, count = services.subn(at, (made / "webhooks.yaml").read_text())
-        assert count == 4, f"{count} webhooks"
-        hooks = [each for each in configured.split("---\n") if "kind: Service\n" not in each]
-        self.kubectl("create", "-f", "-", input="---\n".join(hooks))
 
     def volume(self, name, mode):
         """A persistent volume that is a folder here; its path."""

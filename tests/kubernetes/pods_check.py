@@ -7,16 +7,13 @@ Exit code 77 where this machine cannot be a node.
 import functools
 import json
 import os
-import socket
 import ssl
-import sys
-import unittest
 
-import cluster
-from release import HOST, NAME, NAMESPACE, RELEASE, STEPS, ReleaseTest, fleet
+import release
+from release import HOST, NAME, NAMESPACE, RELEASE, STEPS, fleet
 
 
-class PodsCheck(ReleaseTest):
+class PodsCheck(release.ReleaseTest):
     def test_a_run_that_loses_pods_ends_with_the_state_of_an_undisturbed_one(self):
         values = self.values()
         self.undisturbed(values)
@@ -162,22 +159,6 @@ class PodsCheck(ReleaseTest):
         self.assert_complete_and_undisturbed(values)
         self.uninstall()
 
-    def test_a_jobset_trains_and_makes_a_killed_pod_anew(self):
-        self.cluster.start_jobset()
-        values = self.values(workers={"kind": "JobSet"})
-        self.undisturbed(values)
-        self.install(values)
-        self.wait_until_step(10)
-        uid, index, pod = self.workers()[0]
-        self.cluster.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--grace-period=0", "--force")
-        self.wait_for("a new pod of that index", lambda: any(each[1] == index and each[0] != uid for each in self.workers()))
-        self.assert_complete_and_undisturbed(values)
-        self.recoveries("its session ended")
-        jobset, = self.cluster.get("jobsets", "-n", NAMESPACE)["items"]
-        self.assertEqual((jobset["status"]["terminalState"], jobset["status"].get("restarts", 0)), ("Completed", 0))
-        self.uninstall()
-        self.assertEqual(self.cluster.get("jobsets", "-n", NAMESPACE)["items"], [])
-
     def certificates(self, *roles):
         """Of one authority, each in a Secret that is named after its role; the folder that holds them, too."""
         folder = self.work / "certificates"
@@ -201,11 +182,9 @@ class PodsCheck(ReleaseTest):
         context = ssl.create_default_context(cafile=folder / "ca.crt")
         if shown:
             context.load_cert_chain(folder / shown / "tls.crt", folder / shown / "tls.key")
-        address = self.cluster.get("pod", pod, "-n", NAMESPACE)["status"]["podIP"]
-        with socket.create_connection((address, 9400), timeout=30) as plain:
-            with context.wrap_socket(plain, server_hostname=f"zerofleet-{role}") as secure:
-                secure.sendall(b"GET /metrics HTTP/1.1\r\nHost: zerofleet\r\n\r\n")
-                return b"".join(iter(lambda: secure.recv(65536), b"")).decode()
+        with self.connection(pod, 9400, role, context) as secure:
+            secure.sendall(b"GET /metrics HTTP/1.1\r\nHost: zerofleet\r\n\r\n")
+            return b"".join(iter(lambda: secure.recv(65536), b"")).decode()
 
     def test_under_tls_a_run_trains_and_its_metrics_are_for_prometheus(self):
         folder = self.certificates("coordinator", "worker", "scraper")
@@ -237,7 +216,4 @@ class PodsCheck(ReleaseTest):
 
 
 if __name__ == "__main__":
-    cluster.in_namespaces()
-    if not os.access(fleet.BINARY, os.X_OK):
-        sys.exit(f"{fleet.BINARY} is not there; build it, or name it in ZEROFLEET")
-    unittest.main(verbosity=2)
+    release.main()

@@ -2,8 +2,10 @@
 against the same run as processes of this machine that nothing has disturbed.
 """
 import json
+import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -136,6 +138,11 @@ class ReleaseTest(unittest.TestCase):
         return [pod["spec"].get("nodeName") for pod in self.pods() if "deletionTimestamp" not in pod["metadata"]
                 and any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", []))]
 
+    def connection(self, pod, port, role, context):
+        """A connection under TLS to that port of a pod."""
+        address = self.cluster.get("pod", pod, "-n", NAMESPACE)["status"]["podIP"]
+        return context.wrap_socket(socket.create_connection((address, port), timeout=30), server_hostname=f"zerofleet-{role}")
+
     def status(self):
         shown = self.cluster.command("kubectl", "exec", "-n", NAMESPACE, f"{NAME}-coordinator-0", "--", "zerofleet", "status",
                                      "--coordinator", "localhost:7070", "--json")
@@ -201,3 +208,11 @@ class ReleaseTest(unittest.TestCase):
         for each, cause in zip(found, (*causes, *perhaps)):
             self.assertIn(cause, each["cause"])
         return found
+
+
+def main(*programs):
+    """Runs the tests of the file that calls it, if this machine can be a node; they use these programs besides a cluster's own."""
+    cluster.in_namespaces(*programs)
+    if not os.access(fleet.BINARY, os.X_OK):
+        sys.exit(f"{fleet.BINARY} is not there; build it, or name it in ZEROFLEET")
+    unittest.main(verbosity=2)

@@ -8,6 +8,9 @@
 #   bin/kubectl
 #   bin/kube-controller-manager, kube-scheduler and kubelet, which run pods, from the module that tools/node pins
 #   bin/jobset, jobset     the controller of JobSets from the module that tools/jobset pins, and its type and webhooks from there
+#   bin/kueue, kueue       Kueue's controller, likewise
+#   bin/cert-manager,      cert-manager's controllers and webhook in one program, whose source is in tools/cert_manager, likewise
+#   cert-manager
 #   debian                 etcd, containerd, runc and the plugins of the Container Network Interface, unpacked from Debian's packages
 #                          rather than installed, which would start servers
 #   venv                   Python with kubernetes-validate, which has the schemas of Kubernetes 1.29 to 1.34, and with
@@ -45,10 +48,14 @@ find_go() {
   go=$made/go/bin/go
 }
 
-# build MODULE PROGRAM PACKAGE LDFLAGS: PROGRAM in bin/, anew when its pins change.
+# is_current MODULE FILE: it is there, and made since the module's pins or source changed.
+is_current() {
+  [ -e "$2" ] && [ -z "$(find "$tools/$1" -type f -newer "$2")" ]
+}
+
+# build MODULE PROGRAM PACKAGE LDFLAGS: PROGRAM in bin/, unless it is current.
 build() {
-  pins=$tools/$1/go.mod
-  if [ -x "$made/bin/$2" ] && [ -z "$(find "$pins" -newer "$made/bin/$2")" ]; then
+  if is_current "$1" "$made/bin/$2"; then
     return
   fi
   find_go
@@ -75,14 +82,37 @@ for program in kube-controller-manager kube-scheduler kubelet; do
   build node "$program" "k8s.io/kubernetes/cmd/$program" "$stamp"
 done
 
-build jobset jobset sigs.k8s.io/jobset ''
-if [ ! -e "$made/jobset/webhooks.yaml" ] || [ -n "$(find "$tools/jobset/go.mod" -newer "$made/jobset/webhooks.yaml")" ]; then
+# undescribed MODULE PROGRAM PATH: whether PROGRAM/types.yaml and webhooks.yaml are still to be written; `$source` is then PATH's folder.
+undescribed() {
+  if is_current "$1" "$made/$2/webhooks.yaml"; then
+    return 1
+  fi
   find_go
-  module=$(cd "$tools/jobset" && GOFLAGS=-mod=readonly "$go" list -m -f '{{.Dir}}' sigs.k8s.io/jobset)
-  mkdir -p "$made/jobset"
-  cp "$module/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml" "$made/jobset/type.yaml"
-  chmod u+w "$made/jobset/type.yaml"
-  PATH="$made/bin:$PATH" kubectl kustomize "$module/config/components/webhook" >"$made/jobset/webhooks.yaml"
+  source=$(cd "$tools/$1" && GOFLAGS=-mod=readonly "$go" list -m -f '{{.Dir}}' "$3")
+  mkdir -p "$made/$2"
+}
+PATH=$made/bin:$PATH
+
+build jobset jobset sigs.k8s.io/jobset ''
+if undescribed jobset jobset sigs.k8s.io/jobset; then
+  cat "$source/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml" >"$made/jobset/types.yaml"
+  kubectl kustomize "$source/config/components/webhook" >"$made/jobset/webhooks.yaml"
+fi
+
+build kueue kueue sigs.k8s.io/kueue/cmd/kueue ''
+if undescribed kueue kueue sigs.k8s.io/kueue; then
+  kubectl kustomize "$source/config/components/crd" >"$made/kueue/types.yaml"
+  kubectl kustomize "$source/config/components/webhook" >"$made/kueue/webhooks.yaml"
+fi
+
+build cert_manager cert-manager . ''
+if undescribed cert_manager cert-manager github.com/cert-manager/cert-manager; then
+  for type in "$source"/deploy/crds/*.yaml; do
+    echo ---
+    cat "$type"
+  done >"$made/cert-manager/types.yaml"
+  helm template cert-manager "$source/deploy/charts/cert-manager" --show-only templates/webhook-mutating-webhook.yaml \
+    --show-only templates/webhook-validating-webhook.yaml >"$made/cert-manager/webhooks.yaml"
 fi
 
 # unpack PACKAGE FILE: the package in debian/, unless its FILE is there.
