@@ -33,7 +33,7 @@ test: ## runs every test: unit, sanitizers, fuzz targets, integration
 	@scripts/setup.sh cuda || echo "setup: no CUDA toolchain: the GPU code is not compiled, everything else is tested"
 	@tests/run_all.sh $(JOBS)
 
-test-kubernetes: ## validates the chart, installs it into a real API server, trains on two nodes; 30 minutes the first time
+test-kubernetes: ## validates the chart, installs it into a real API server, trains on two nodes; 45 minutes the first time
 	@scripts/setup.sh build kubernetes
 	@scripts/build.sh $(BUILD) $(JOBS) zerofleet
 	@tests/kubernetes/chart_check.py --strict
