@@ -39,6 +39,11 @@ bool SaveGate::closed() const {
   return closed_;
 }
 
+bool SaveGate::holding() const {
+  absl::MutexLock lock(&mutex_);
+  return awaited_ != 0;
+}
+
 int64_t SaveGate::LastStored(int64_t offset, int64_t count) const {
   int64_t last = 0;
   for (const coordinator::PlacedRange& range : ranges_) {

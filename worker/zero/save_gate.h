@@ -28,6 +28,7 @@ class SaveGate {
   // Nothing is read any more. The seconds for which the update has waited since Close.
   double Open();
   bool closed() const;
+  bool holding() const;  // an update waits
 
   // Before elements [offset, offset + count) of the vectors are overwritten: waits until the save has read what it
   // stores of them.
