@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The planner's pick against an exhaustive search over its choices, for small models on this machine's CPUs.
 
-  bench/plan_pick.py [--models 0,1,2,3,4] [--rounds 3] > table.md
+  bench/plan_pick.py [--models 0,1,2,3,4] [--rounds 6] > table.md
 
 Every combination of stage, tensor degree, micro-batch, checkpointing and offload that the planner may pick is trained for a few steps.
 The fastest six, what `train --auto` picks and what `plan --measure` picks are then trained again in turn, every second round in the opposite
-order. A time is a run's median step; that of a combination is the median of its rounds. Prints a Markdown table: how much slower
-each pick is than the best. ZEROFLEET names the binary.
+order. A time is a run's median step; that of a combination is the median of its rounds. The first half of the rounds says which is the best,
+the second how long it takes: the least of several noisy times is too low. Prints a Markdown table: how much slower each pick is than the
+best. ZEROFLEET names the binary.
 """
 import argparse
 import itertools
@@ -95,8 +96,8 @@ def searched(model, rounds):
     for number in range(rounds):
         for each in list(again) if number % 2 == 0 else list(again)[::-1]:
             times[each].append(model.seconds(again[each], 22))
-    median = {each: statistics.median(values) for each, values in times.items()}
-    best = min(median, key=median.get)
+    best = min(times, key=lambda each: statistics.median(times[each][:rounds // 2]))
+    median = {each: statistics.median(values[rounds // 2:]) for each, values in times.items()}
     layers, hidden, context, workers, sequences, precision = model.shape
     row = f"| {layers} x {hidden}, context {context}, {precision}, {workers} workers, {sequences} sequences each | {len(once)} " \
           f"| {1e3 * once[ranked[-1]][0]:.1f} | {best}: {1e3 * median[best]:.1f} "
@@ -108,8 +109,10 @@ def searched(model, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(map(str, range(len(MODELS)))))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error(f"--rounds: must be >= 2, got {options.rounds}")
     print("| model | choices | slowest, ms | best, ms | `train --auto`, ms | of the best | `plan --measure`, ms | of the best | load |\n"
           "|---|---|---|---|---|---|---|---|---|")
     for number in map(int, options.models.split(",")):
