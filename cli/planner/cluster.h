@@ -38,6 +38,7 @@ struct Cluster {
   double host_link_bytes_per_second = 0;    // to the host
   double host_memory_bytes_per_second = 0;  // of one node
   double nvme_bytes_per_second = 0;         // of one node's disks, read and write together
+  double operation_seconds = 0;             // of a gather or a reduction, beside its bytes
   bool overlaps = true;                     // collectives and copies run beside products
 
   int64_t nodes() const { return (gpus + node_gpus - 1) / node_gpus; }

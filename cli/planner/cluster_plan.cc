@@ -223,6 +223,7 @@ nlohmann::ordered_json ClusterPlanJson(const ClusterPlan& plan) {
       {"peak_flops_per_second", cluster.flops_per_second},
       {"memory_bytes_per_second", cluster.memory_bytes_per_second},
       {"peer_bytes_per_second", cluster.peer_bytes_per_second},
+      {"operation_seconds", cluster.operation_seconds},
       {"convention", ConventionText(plan.config)},
       {"settings", SettingsText(plan.config)},
       {"fits", rank.need.fits()},

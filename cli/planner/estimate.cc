@@ -111,7 +111,8 @@ Rates RatesOf(const Cluster& cluster) {
           .link_bytes_per_second = cluster.link_bytes_per_second,
           .host_link_bytes_per_second = cluster.host_link_bytes_per_second,
           .overlaps = cluster.overlaps,
-          .nvme_bytes_per_second = cluster.nvme_bytes_per_second / ranks};
+          .nvme_bytes_per_second = cluster.nvme_bytes_per_second / ranks,
+          .operation_seconds = cluster.operation_seconds};
 }
 
 absl::StatusOr<RankEstimate> EstimateRank(const v1::Config& given, const Cluster& cluster) {

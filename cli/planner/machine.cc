@@ -25,6 +25,8 @@ namespace {
 
 constexpr double kMachineGiga = 1e9;
 constexpr double kNominalFlops = 60 * kMachineGiga, kNominalBytes = 10 * kMachineGiga, kNominalPeer = 1 * kMachineGiga;
+// The most of it is waiting for a rank that other work has held up.
+constexpr double kNominalOperationSeconds = 250e-6;
 
 // The products of a block and of the head at this micro-batch, in parts.
 bench::GemmWork ProductsOf(const v1::Config& config) {
@@ -83,12 +85,13 @@ Cluster ThisMachine(const v1::Config& config) {
           .host_link_bytes_per_second = cores * kNominalBytes,
           .host_memory_bytes_per_second = cores * kNominalBytes * static_cast<double>(workers),
           .nvme_bytes_per_second = kNominalPeer,
+          .operation_seconds = kNominalOperationSeconds,
           .overlaps = false};
 }
 
 absl::StatusOr<Cluster> MeasureThisMachine(const v1::Config& config) {
   constexpr int kRounds = 5;
-  constexpr int64_t kMemoryElements = 16 << 20;
+  constexpr int64_t kMemoryElements = 16 << 20, kManyBytes = 4 << 20, kFewBytes = 4 << 10;
   Cluster machine = ThisMachine(config);
   const int workers = config.parallel().workers();
   double memory = 0;
@@ -96,15 +99,21 @@ absl::StatusOr<Cluster> MeasureThisMachine(const v1::Config& config) {
     bench::CollectiveBenchOptions options;
     options.ranks = workers;
     options.rounds = kRounds;
-    options.sizes_bytes = {4 << 20};
+    options.sizes_bytes = {kManyBytes, kFewBytes};
     ZF_ASSIGN_OR_RETURN(const std::vector<bench::CollectiveRate> rates, bench::BenchCollectives(options));
-    double seconds = 0, bytes = 0;
+    double seconds = 0, bytes = 0, few_seconds = 0, operations = 0;
     for (const bench::CollectiveRate& rate : rates) {
-      bytes += rate.bus_bytes_per_second * rate.seconds;
-      seconds += rate.seconds;
       memory = rate.memory_bytes_per_second / workers;
+      if (rate.bytes == kManyBytes) {
+        bytes += rate.bus_bytes_per_second * rate.seconds;
+        seconds += rate.seconds;
+      } else {
+        few_seconds += rate.seconds;
+        operations += rate.operation == collective::Operation::kAllReduce ? 2 : 1;
+      }
     }
     machine.peer_bytes_per_second = machine.link_bytes_per_second = bytes / seconds;
+    machine.operation_seconds = few_seconds / operations;
   }
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
                       device::CreateDevice({.kind = "cpu", .threads = ThreadsPerWorker(workers)}));

@@ -8,7 +8,8 @@ namespace {
 
 double SecondsOf(const LinkBytes& bytes, const Rates& rates) {
   const double peer = bytes.peer > 0 ? bytes.peer / rates.peer_bytes_per_second : 0;
-  return peer + (bytes.link > 0 ? bytes.link / rates.link_bytes_per_second : 0);
+  return peer + (bytes.link > 0 ? bytes.link / rates.link_bytes_per_second : 0) +
+         bytes.operations * rates.operation_seconds;
 }
 
 double Over(double amount, double rate) { return amount > 0 ? amount / rate : 0; }

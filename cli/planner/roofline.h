@@ -17,6 +17,7 @@ struct Rates {
   double peer_bytes_per_second = 0, link_bytes_per_second = 0, host_link_bytes_per_second = 0;
   bool overlaps = true;
   double nvme_bytes_per_second = 0;  // this rank's share of its node's disks
+  double operation_seconds = 0;      // of a gather or a reduction, beside its bytes
 };
 
 // Of one rank in one step.

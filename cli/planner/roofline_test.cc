@@ -6,7 +6,7 @@
 namespace zerofleet::cli {
 namespace {
 
-Rates Ones() { return {1, 2, 1, 1, 1, 1, 1, true, 1}; }
+Rates Ones() { return {1, 2, 1, 1, 1, 1, 1, true, 1, 0}; }
 
 TEST(Roofline, ComputesBackwardTwiceAndAgain) {
   const StepTime plain = Roofline({.model_flops = 30, .pointwise_bytes = 3}, Ones());
@@ -48,6 +48,17 @@ TEST(Roofline, CopiesToTheHostBesideTheBackwardAndTheUpdate) {
   const StepTime time = Roofline(work, Ones());
   EXPECT_DOUBLE_EQ(time.update, 8);
   EXPECT_DOUBLE_EQ(time.exposed_copies, 5);  // 25 beside a backward of 20
+}
+
+TEST(Roofline, EachOperationTakesItsTimeBesideItsBytes) {
+  StepWork work = {.model_flops = 30};
+  work.traffic.tensor = {.peer = 7, .operations = 4};
+  work.traffic.gather = {.peer = 6, .operations = 2};
+  Rates rates = Ones();
+  rates.operation_seconds = 0.5;
+  rates.overlaps = false;
+  EXPECT_DOUBLE_EQ(Roofline(work, rates).tensor, 7 + 2);
+  EXPECT_DOUBLE_EQ(Roofline(work, rates).exposed_gather, 6 + 1);
 }
 
 // Whichever takes longer: the disk works beside the host.

@@ -28,7 +28,8 @@ std::vector<int> NodesOfGroup(int size, int64_t stride, int64_t node_gpus) {
 }
 
 LinkBytes Of(const collective::Traffic& traffic) {
-  return {static_cast<double>(traffic.sent - traffic.to_other_nodes), static_cast<double>(traffic.to_other_nodes)};
+  return {static_cast<double>(traffic.sent - traffic.to_other_nodes), static_cast<double>(traffic.to_other_nodes),
+          traffic.sent > 0 ? 1.0 : 0.0};
 }
 
 absl::StatusOr<StepTraffic> Scheduled(const v1::Config& config, int64_t node_gpus) {

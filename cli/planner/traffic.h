@@ -9,12 +9,15 @@
 
 namespace zerofleet::cli {
 
-// Bytes of one rank: to ranks of its own node, and to those of others.
+// Bytes of one rank: to ranks of its own node, and to those of others; and in how many gathers and reductions, of which
+// an all-reduce is one each.
 struct LinkBytes {
-  double peer = 0, link = 0;
+  double peer = 0, link = 0, operations = 0;
   double sum() const { return peer + link; }
-  LinkBytes operator+(const LinkBytes& other) const { return {peer + other.peer, link + other.link}; }
-  LinkBytes operator*(double times) const { return {peer * times, link * times}; }
+  LinkBytes operator+(const LinkBytes& other) const {
+    return {peer + other.peer, link + other.link, operations + other.operations};
+  }
+  LinkBytes operator*(double times) const { return {peer * times, link * times, operations * times}; }
 };
 
 struct StepTraffic {
