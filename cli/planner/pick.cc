@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "cli/config/config_check.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/spec.h"
 
@@ -58,9 +59,16 @@ std::vector<int64_t> MicroBatches(const v1::Config& config) {
   return all;
 }
 
+// Whether it can be trained; it need not name its data.
+bool IsTrainable(v1::Config config) {
+  if (config.data().train().empty()) config.mutable_data()->add_train("data");
+  return CheckConfig({.config = std::move(config), .file = "", .given = {}}).ok();
+}
+
 struct Search {
   const std::set<std::string>& open;
   const Cluster& cluster;
+  const bool only_trainable;
   std::vector<Choice> fitting;
   std::optional<Choice> closest;  // of those that do not fit
   int64_t tried = 0;
@@ -72,6 +80,7 @@ struct Search {
       config.mutable_batch()->set_micro_sequences(micro);
       const int64_t pass = config.parallel().workers() / config.parallel().tensor() * micro;
       if (config.batch().global_sequences() % pass != 0) continue;
+      if (only_trainable && !IsTrainable(config)) continue;
       ++tried;
       ZF_ASSIGN_OR_RETURN(const memory::MemoryPlan plan, PlanMemoryOf(config));
       const MemoryNeed need = NeedOf(plan, cluster);
@@ -144,7 +153,7 @@ std::string Choice::Name() const {
 }
 
 absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& open, const Cluster& cluster) {
-  Search search{open, cluster, {}, std::nullopt, 0};
+  Search search{open, cluster, IsTrainable(config), {}, std::nullopt, 0};
   const v1::ParallelConfig& parallel = config.parallel();
   for (const int64_t tensor :
        ValuesOf<int64_t>("parallel.tensor", open, parallel.tensor(), TensorDegrees(config, cluster))) {

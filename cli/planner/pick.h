@@ -32,9 +32,9 @@ struct Pick {
   int64_t tried = 0, fitting = 0;
 };
 
-// Of `config`, changing only the keys in `open`. A step's sequences stay as they are. Ties, within 0.5%: the lower
-// stage, the smaller tensor degree, less computed again, no offload, the larger micro-batch. ResourceExhausted if
-// nothing fits, with the choice that is closest.
+// Of `config`, changing only the keys in `open`, to what can be trained if `config` can. A step's sequences stay as
+// they are. Ties, within 0.5%: the lower stage, the smaller tensor degree, less computed again, no offload, the larger
+// micro-batch. ResourceExhausted if nothing fits, with the choice that is closest.
 absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& open, const Cluster& cluster);
 
 // KEY=VALUE for each of `open`, of the pick's configuration.

@@ -62,6 +62,20 @@ TEST(Pick, IsNeverSlowerThanAnyOtherThatFits) {
   }
 }
 
+// Keys that are not open may need what others are.
+TEST(Pick, WhatCouldNotBeTrainedIsNotPicked) {
+  v1::Config config = RunOf("gpt2-1558m", 1, 8);
+  config.mutable_buffers()->set_bucket_bytes(1 << 20);
+  const absl::Status none = PickOn(config, "1", "16GiB").status();  // that offload would make it fit
+  EXPECT_THAT(none.message(), HasSubstr("nothing fits: even stage"));
+  config = RunOf("gpt2-124m", 2, 8);
+  config.mutable_parallel()->set_zero_stage(3);
+  config.mutable_offload()->set_optimizer("cpu");
+  config.mutable_offload()->set_parameters("cpu");
+  const Pick pick = PickOn(config, "2", "80GiB").value();
+  EXPECT_EQ(pick.first.config.parallel().zero_stage(), 3);
+}
+
 TEST(Pick, ChangesOnlyWhatIsOpen) {
   v1::Config config = RunOf("gpt2-124m", 2, 8);
   config.mutable_parallel()->set_zero_stage(3);
