@@ -25,6 +25,7 @@
 #include "cli/planner/machine.h"
 #include "cli/planner/model_states.h"
 #include "cli/planner/paper_tables.h"
+#include "cli/planner/pick.h"
 #include "cli/planner/plan_memory.h"
 #include "cli/planner/plan_size.h"
 #include "cli/planner/probe.h"
@@ -36,6 +37,9 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr int kStages = 4;
+// A choice whose step is shorter at the rates is timed as it is: the differences between choices are small.
+constexpr double kShortStepSeconds = 0.5;
+constexpr double kMostFinalSeconds = 120;
 
 struct PlanOptions {
   std::string config, preset, parameters, precision;
@@ -164,7 +168,30 @@ absl::StatusOr<std::pair<Cluster, v1::Config>> ChooseCluster(const PlanOptions& 
   return std::pair(cluster, config);
 }
 
-// The configuration on this machine: memory and rates, and its step by short runs where the run itself would fit.
+// Of one that fits: the fraction of `auto` is the plan's.
+absl::StatusOr<v1::Config> RunOf(const v1::Config& config) {
+  return WithPlannedFraction(config, ThreadsPerWorker(config.parallel().workers()));
+}
+
+// Those of the finalists, from the first on, that can be run in the time for it; none if that leaves nothing to
+// compare.
+absl::StatusOr<std::vector<ProbeTask>> TasksOf(const std::vector<Choice>& finalists) {
+  std::vector<ProbeTask> tasks;
+  double seconds = 0;
+  for (const Choice& finalist : finalists) {
+    const double step_seconds = finalist.estimate.time.seconds();
+    ZF_ASSIGN_OR_RETURN(const v1::Config run, RunOf(finalist.config));
+    ProbeTask task = {run, step_seconds < kShortStepSeconds ? WholeStep(run) : ProbePoints(run)};
+    seconds += ProbeCost(task, step_seconds);
+    if (seconds > kMostFinalSeconds) break;
+    tasks.push_back(std::move(task));
+  }
+  if (tasks.size() < 2) tasks.clear();
+  return tasks;
+}
+
+// The configuration on this machine: memory and rates, and by short runs its step, where the run itself would fit, and
+// the pick.
 absl::StatusOr<ClusterPlan> PlanOnThisMachine(const std::string& name, const PlanOptions& options) {
   if (options.cluster.given()) {
     return absl::InvalidArgumentError("--measure: is of this machine; leave out what describes another cluster");
@@ -175,10 +202,21 @@ absl::StatusOr<ClusterPlan> PlanOnThisMachine(const std::string& name, const Pla
   StopSignals signals;
   ZF_ASSIGN_OR_RETURN(const Cluster machine, MeasureThisMachine(config));
   ZF_ASSIGN_OR_RETURN(ClusterPlan plan, PlanOnCluster(name, config, machine));
+  std::vector<ProbeTask> tasks;
+  if (plan.pick.ok()) {
+    ZF_ASSIGN_OR_RETURN(tasks, TasksOf(plan.pick->finalists));
+  }
+  const size_t finalists = tasks.size();
   if (plan.rank.need.fits()) {
-    ZF_ASSIGN_OR_RETURN(const v1::Config run,
-                        WithPlannedFraction(config, ThreadsPerWorker(config.parallel().workers())));
-    ZF_ASSIGN_OR_RETURN(plan.probe, ProbeStep(run, signals));
+    ZF_ASSIGN_OR_RETURN(const v1::Config run, RunOf(config));
+    tasks.push_back({run, ProbePoints(run)});
+  }
+  ZF_ASSIGN_OR_RETURN(const std::vector<Probe> probes, ProbeSteps(tasks, signals));
+  if (plan.rank.need.fits()) plan.probe = probes.back();
+  if (finalists > 0) {
+    plan.pick->finalists.resize(finalists);
+    for (size_t i = 0; i < finalists; ++i) plan.pick->finalists[i].measured_seconds = probes[i].seconds;
+    DecideByRuns(*plan.pick);
   }
   return plan;
 }
@@ -277,7 +315,7 @@ void AddPlanCommand(CLI::App& app, CommandBody& body) {
                    "Of a node's disks, read and write together, for states in files; 5GB/s by default")
       ->type_name("BANDWIDTH");
   command->add_flag("--measure", options->measure,
-                    "Plan on this machine's CPUs, at rates measured first: products, memory, collectives");
+                    "Plan on this machine's CPUs: rates are measured, and the best choices run for some steps");
   command->add_option("--table", options->table, "Instead, a table of the ZeRO paper, computed")->type_name("1|2|3");
   command->add_option("--html", options->html, "Write the plan on a cluster as one HTML page, too")->type_name("FILE");
   command->add_flag("--json", options->json, "Print one JSON document");

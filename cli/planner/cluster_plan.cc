@@ -93,6 +93,8 @@ nlohmann::ordered_json ChoiceJson(const Choice& choice) {
           {"checkpointing", choice.config.activation().checkpointing()},
           {"offload", choice.config.offload().optimizer()},
           {"step_seconds", choice.estimate.time.seconds()},
+          {"measured_seconds",
+           choice.measured_seconds ? nlohmann::ordered_json(*choice.measured_seconds) : nlohmann::ordered_json()},
           {"tokens_per_second", choice.estimate.tokens_per_second},
           {"device_bytes", choice.estimate.need.device_sum()},
           {"host_bytes", choice.estimate.need.host}};

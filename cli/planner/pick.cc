@@ -19,7 +19,10 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr double kTie = 1.005;
+constexpr double kTie = 1.005, kMeasuredTie = 1.05;
+// Rates are off by as much between choices that differ in what they share; see docs/planning.md.
+constexpr double kNear = 1.5;
+constexpr size_t kMostFinalists = 6;
 
 // Values of one key: all of them where it is open, otherwise the configuration's. Those that cost least come first.
 template <typename Value>
@@ -126,6 +129,27 @@ const Choice* BestOf(const std::vector<Choice>& choices, const std::function<boo
   return best;
 }
 
+// Of equally fast ones that compute the same in the same parts, as stages do in a data group of one, only the simplest.
+std::vector<Choice> FinalistsOf(std::vector<Choice> choices) {
+  std::sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+    return std::tuple(a.estimate.time.seconds(), Simplicity(a.config)) <
+           std::tuple(b.estimate.time.seconds(), Simplicity(b.config));
+  });
+  std::vector<Choice> finalists;
+  for (Choice& one : choices) {
+    if (finalists.size() == kMostFinalists) break;
+    if (!finalists.empty() && one.estimate.time.seconds() > finalists[0].estimate.time.seconds() * kNear) break;
+    const auto is_alike = [&one](const Choice& other) {
+      return one.config.parallel().tensor() == other.config.parallel().tensor() &&
+             one.config.activation().checkpointing() == other.config.activation().checkpointing() &&
+             one.config.offload().optimizer() == other.config.offload().optimizer() &&
+             one.estimate.time.seconds() < other.estimate.time.seconds() * kTie;
+    };
+    if (std::none_of(finalists.begin(), finalists.end(), is_alike)) finalists.push_back(std::move(one));
+  }
+  return finalists;
+}
+
 std::string ReasonOf(const Choice& first, const std::optional<Choice>& second) {
   const std::string base =
       absl::StrFormat("the fastest that fits, %s tokens/s predicted, with %s of %s of device memory in use",
@@ -191,7 +215,29 @@ absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::
       BestOf(search.fitting, [&](const Choice& one) { return !SameButForMicroBatch(one.config, pick.first.config); });
   if (second != nullptr) pick.second = *second;
   pick.reason = ReasonOf(pick.first, pick.second);
+  pick.finalists = FinalistsOf(std::move(search.fitting));
   return pick;
+}
+
+void DecideByRuns(Pick& pick) {
+  std::vector<Choice>& finalists = pick.finalists;
+  std::sort(finalists.begin(), finalists.end(),
+            [](const Choice& a, const Choice& b) { return *a.measured_seconds < *b.measured_seconds; });
+  const auto first_slower = std::find_if(finalists.begin(), finalists.end(), [&](const Choice& one) {
+    return *one.measured_seconds > *finalists[0].measured_seconds * kMeasuredTie;
+  });
+  const auto simplest = std::min_element(finalists.begin(), first_slower, [](const Choice& a, const Choice& b) {
+    return Simplicity(a.config) < Simplicity(b.config);
+  });
+  std::rotate(finalists.begin(), simplest, simplest + 1);
+  pick.first = finalists[0];
+  pick.second = finalists.size() > 1 ? std::optional(finalists[1]) : std::nullopt;
+  pick.reason =
+      absl::StrFormat("the fastest of %d that were near each other at the rates, %.1f ms a step in short runs",
+                      finalists.size(), 1e3 * *pick.first.measured_seconds);
+  if (pick.second) {
+    absl::StrAppendFormat(&pick.reason, "; %s took %.1f ms", pick.second->Name(), 1e3 * *pick.second->measured_seconds);
+  }
 }
 
 std::vector<std::string> PickedSettings(const v1::Config& picked, const std::set<std::string>& open) {

@@ -21,6 +21,7 @@ inline constexpr const char* kPickedKeys[] = {"parallel.zero_stage", "parallel.t
 struct Choice {
   v1::Config config;
   RankEstimate estimate;
+  std::optional<double> measured_seconds = std::nullopt;  // of a step, in runs on this machine
   // "stage 2, micro-batch 4, checkpointing block"
   std::string Name() const;
 };
@@ -30,12 +31,17 @@ struct Pick {
   std::optional<Choice> second;  // the best that is another stage, tensor degree, checkpointing or offload
   std::string reason;            // one sentence: why the first, and what the second lacks
   int64_t tried = 0, fitting = 0;
+  std::vector<Choice> finalists = {};  // those that the rates put near the first, the fastest first: worth measuring
 };
 
 // Of `config`, changing only the keys in `open`, to what can be trained if `config` can. A step's sequences stay as
 // they are. Ties, within 0.5%: the lower stage, the smaller tensor degree, less computed again, no offload, the larger
 // micro-batch. ResourceExhausted if nothing fits, with the choice that is closest.
 absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& open, const Cluster& cluster);
+
+// The fastest of pick.finalists, which all have their measured_seconds, becomes the first, and the next the second.
+// Ties, within 5%, as above.
+void DecideByRuns(Pick& pick);
 
 // KEY=VALUE for each of `open`, of the pick's configuration.
 std::vector<std::string> PickedSettings(const v1::Config& picked, const std::set<std::string>& open);

@@ -74,6 +74,55 @@ TEST(Pick, WhatCouldNotBeTrainedIsNotPicked) {
   config.mutable_offload()->set_parameters("cpu");
   const Pick pick = PickOn(config, "2", "80GiB").value();
   EXPECT_EQ(pick.first.config.parallel().zero_stage(), 3);
+  for (const Choice& one : pick.finalists) EXPECT_EQ(one.config.offload().optimizer(), "cpu");
+}
+
+TEST(Pick, OnlyWhatIsNearTheFirstIsWorthARun) {
+  const Pick pick = PickOn(RunOf("gpt2-355m", 4, 16), "4", "80GiB").value();
+  ASSERT_GT(pick.finalists.size(), 1u);
+  EXPECT_LE(pick.finalists.size(), 6u);
+  const double fastest = pick.finalists[0].estimate.time.seconds();
+  for (size_t i = 0; i < pick.finalists.size(); ++i) {
+    const Choice& one = pick.finalists[i];
+    EXPECT_FALSE(one.measured_seconds);
+    EXPECT_LE(one.estimate.time.seconds(), 1.5 * fastest);
+    EXPECT_GE(one.estimate.time.seconds(), i > 0 ? pick.finalists[i - 1].estimate.time.seconds() : 0);
+  }
+  // In a tensor group of all ranks every stage splits by one.
+  v1::Config one_group = RunOf("gpt2-355m", 4, 16);
+  one_group.mutable_parallel()->set_tensor(4);
+  std::set<std::string> open = kAll;
+  open.erase("parallel.tensor");
+  int without_offload = 0;
+  const Pick in_one_group = PickOn(one_group, "4", "80GiB", open).value();
+  for (const Choice& one : in_one_group.finalists) {
+    if (one.config.offload().optimizer() == "none" && one.config.activation().checkpointing() == "none")
+      ++without_offload;
+  }
+  EXPECT_EQ(without_offload, 1);
+}
+
+TEST(Pick, RunsDecide) {
+  Pick pick = PickOn(RunOf("gpt2-124m", 2, 8), "2", "80GiB").value();
+  const Choice stage_0 = pick.first;
+  const auto of = [&](int stage, double seconds) {
+    Choice choice = stage_0;
+    choice.config.mutable_parallel()->set_zero_stage(stage);
+    choice.measured_seconds = seconds;
+    return choice;
+  };
+  pick.finalists = {of(0, 0.2), of(3, 0.1), of(2, 0.15)};
+  DecideByRuns(pick);
+  EXPECT_EQ(pick.first.config.parallel().zero_stage(), 3);
+  EXPECT_EQ(pick.second->config.parallel().zero_stage(), 2);
+  EXPECT_THAT(pick.reason, HasSubstr("100.0 ms a step in short runs; stage 2"));
+  pick.finalists = {of(2, 0.1), of(1, 0.104), of(0, 0.106)};  // the last is slower by more than a tie
+  DecideByRuns(pick);
+  EXPECT_EQ(pick.first.config.parallel().zero_stage(), 1);
+  EXPECT_EQ(pick.second->config.parallel().zero_stage(), 2);
+  pick.finalists = {of(2, 0.1)};
+  DecideByRuns(pick);
+  EXPECT_FALSE(pick.second);
 }
 
 TEST(Pick, ChangesOnlyWhatIsOpen) {

@@ -18,6 +18,9 @@
 namespace zerofleet::cli {
 namespace {
 
+constexpr StepsToTime kSteps = {.warm_up = 2, .steps = 5, .seconds = 1};
+constexpr int kRounds = 3;  // other work on the machine only ever makes a run slower
+constexpr double kStartSeconds = 0.5;
 constexpr int64_t kMostFurtherSegments = 8;
 // The first of several micro-batches is not like the others, and a single one is like neither: gradients rest in
 // another type.
@@ -75,25 +78,44 @@ std::vector<ProbePoint> ProbePoints(const v1::Config& config) {
   return points;
 }
 
-absl::StatusOr<Probe> ProbeStep(const v1::Config& config, StopSignals& signals) {
-  constexpr StepsToTime kSteps = {.warm_up = 2, .steps = 5, .seconds = 1};
-  constexpr int kRounds = 2;  // other work on the machine only ever makes a run slower
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
-  const std::string data = JoinPath(directory->path(), "data");
-  const int64_t tokens = (config.model().context() + 1) * config.batch().global_sequences() * 2;
-  ZF_RETURN_IF_ERROR(WriteFileAtomically(data, RandomTokens(tokens, config.model().vocab())));
-  Probe probe{.points = ProbePoints(config)};
+std::vector<ProbePoint> WholeStep(const v1::Config& config) {
+  return {{config.model().layers(), MicroBatchesOf(config), /*weight=*/1}};
+}
+
+double ProbeCost(const ProbeTask& task, double step_seconds) {
+  const auto whole = static_cast<double>(task.config.model().layers() * MicroBatchesOf(task.config));
+  double seconds = 0;
+  for (const ProbePoint& point : task.points) {
+    const double step = step_seconds * static_cast<double>(point.layers * point.micro_batches) / whole;
+    seconds += kStartSeconds + static_cast<double>(kSteps.warm_up) * step +
+               std::max(static_cast<double>(kSteps.steps) * step, kSteps.seconds);
+  }
+  return kRounds * seconds;
+}
+
+absl::StatusOr<std::vector<Probe>> ProbeSteps(const std::vector<ProbeTask>& tasks, StopSignals& signals) {
+  std::vector<Probe> probes;
+  for (const ProbeTask& task : tasks) probes.push_back({.points = task.points});
   for (int round = 0; round < kRounds; ++round) {
-    for (ProbePoint& point : probe.points) {
-      const std::string name = absl::StrCat("run-", point.layers, "-", point.micro_batches, "-", round);
-      const v1::Config run = ConfigOf(config, point, data, JoinPath(directory->path(), name));
-      ZF_ASSIGN_OR_RETURN(const TimedSteps timed, TimeSteps(run, kSteps, signals));
-      const double seconds = timed.median().seconds();
-      point.seconds = round == 0 ? seconds : std::min(point.seconds, seconds);
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const v1::Config& config = tasks[i].config;
+      ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory, TemporaryDirectory::Create());
+      const std::string data = JoinPath(directory->path(), "data");
+      const int64_t tokens = (config.model().context() + 1) * config.batch().global_sequences() * 2;
+      ZF_RETURN_IF_ERROR(WriteFileAtomically(data, RandomTokens(tokens, config.model().vocab())));
+      for (ProbePoint& point : probes[i].points) {
+        const std::string name = absl::StrCat("run-", point.layers, "-", point.micro_batches);
+        const v1::Config run = ConfigOf(config, point, data, JoinPath(directory->path(), name));
+        ZF_ASSIGN_OR_RETURN(const TimedSteps timed, TimeSteps(run, kSteps, signals));
+        const double seconds = timed.median().seconds();
+        point.seconds = round == 0 ? seconds : std::min(point.seconds, seconds);
+      }
     }
   }
-  for (const ProbePoint& point : probe.points) probe.seconds += point.weight * point.seconds;
-  return probe;
+  for (Probe& probe : probes) {
+    for (const ProbePoint& point : probe.points) probe.seconds += point.weight * point.seconds;
+  }
+  return probes;
 }
 
 }  // namespace zerofleet::cli

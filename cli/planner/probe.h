@@ -1,4 +1,5 @@
-// The time of a step from short runs of the same fleet on this machine, on fewer layers and micro-batches.
+// The time of a step from short runs of the same fleet on this machine, on fewer layers and micro-batches where the
+// whole would take long.
 //
 // A step's time is linear in the number of layers at a given number of micro-batches, and the other way round, so the
 // runs at two of each tell it: docs/planning.md has the equations. Workers that share cores and memory do so in the
@@ -31,8 +32,20 @@ struct Probe {
 // larger than that is timed as it is.
 std::vector<ProbePoint> ProbePoints(const v1::Config& config);
 
-// Trains on random tokens in a temporary directory, some seconds each. The errors of a run; Cancelled by a signal.
-absl::StatusOr<Probe> ProbeStep(const v1::Config& config, StopSignals& signals);
+// The step itself, as one point.
+std::vector<ProbePoint> WholeStep(const v1::Config& config);
+
+struct ProbeTask {
+  v1::Config config;
+  std::vector<ProbePoint> points;
+};
+
+// About how long ProbeSteps takes for this task, where a step of its configuration takes `step_seconds`.
+double ProbeCost(const ProbeTask& task, double step_seconds);
+
+// Trains on random tokens in temporary directories, some seconds each, one task after the other in each of a few
+// rounds. The errors of a run; Cancelled by a signal.
+absl::StatusOr<std::vector<Probe>> ProbeSteps(const std::vector<ProbeTask>& tasks, StopSignals& signals);
 
 }  // namespace zerofleet::cli
 

@@ -55,6 +55,14 @@ TEST(Probe, WhatIsSmallIsTimedAsItIs) {
   EXPECT_EQ(points[0].weight, 1);
 }
 
+TEST(Probe, CostsThePartOfItsStepsThatItRuns) {
+  // Three rounds of a start and 7 steps; a short step is repeated for a second.
+  EXPECT_DOUBLE_EQ(ProbeCost({Of(4, 2), {{.layers = 2, .micro_batches = 2}}}, 20), 3 * (0.5 + 7 * 10));
+  EXPECT_DOUBLE_EQ(ProbeCost({Of(4, 2), {{.layers = 4, .micro_batches = 2}}}, 0), 3 * (0.5 + 1));
+  const v1::Config config = Of(4, 2);
+  EXPECT_DOUBLE_EQ(ProbeCost({config, WholeStep(config)}, 1), 3 * (0.5 + 7));
+}
+
 // What a segment's backward computes again depends on its number of blocks, and the last computes nothing again.
 TEST(Probe, SegmentsStayWhole) {
   v1::Config config = Of(14, 1);
