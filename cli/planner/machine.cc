@@ -26,7 +26,7 @@ namespace {
 constexpr double kMachineGiga = 1e9;
 constexpr double kNominalFlops = 60 * kMachineGiga, kNominalBytes = 10 * kMachineGiga, kNominalPeer = 1 * kMachineGiga;
 // The most of it is waiting for a rank that other work has held up.
-constexpr double kNominalOperationSeconds = 250e-6;
+constexpr double kNominalOperationSeconds = 400e-6;
 
 // The products of a block and of the head at this micro-batch, in parts.
 bench::GemmWork ProductsOf(const v1::Config& config) {

@@ -129,7 +129,8 @@ const Choice* BestOf(const std::vector<Choice>& choices, const std::function<boo
   return best;
 }
 
-// Of equally fast ones that compute the same in the same parts, as stages do in a data group of one, only the simplest.
+// Of equally fast ones that compute the same in the same parts, as stages do in a data group of one, only the simplest;
+// and of one tensor degree at most half, since rates tell degrees apart the least.
 std::vector<Choice> FinalistsOf(std::vector<Choice> choices) {
   std::sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
     return std::tuple(a.estimate.time.seconds(), Simplicity(a.config)) <
@@ -145,6 +146,10 @@ std::vector<Choice> FinalistsOf(std::vector<Choice> choices) {
              one.config.offload().optimizer() == other.config.offload().optimizer() &&
              one.estimate.time.seconds() < other.estimate.time.seconds() * kTie;
     };
+    const auto of_its_degree = std::count_if(finalists.begin(), finalists.end(), [&one](const Choice& other) {
+      return one.config.parallel().tensor() == other.config.parallel().tensor();
+    });
+    if (of_its_degree == kMostFinalists / 2) continue;
     if (std::none_of(finalists.begin(), finalists.end(), is_alike)) finalists.push_back(std::move(one));
   }
   return finalists;

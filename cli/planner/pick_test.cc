@@ -1,6 +1,8 @@
 // The search: among what fits, by speed; ties to what splits and moves least.
 #include "cli/planner/pick.h"
 
+#include <map>
+
 #include "cli/config/config.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -82,9 +84,11 @@ TEST(Pick, OnlyWhatIsNearTheFirstIsWorthARun) {
   ASSERT_GT(pick.finalists.size(), 1u);
   EXPECT_LE(pick.finalists.size(), 6u);
   const double fastest = pick.finalists[0].estimate.time.seconds();
+  std::map<int64_t, int> of_degree;
   for (size_t i = 0; i < pick.finalists.size(); ++i) {
     const Choice& one = pick.finalists[i];
     EXPECT_FALSE(one.measured_seconds);
+    EXPECT_LE(++of_degree[one.config.parallel().tensor()], 3);
     EXPECT_LE(one.estimate.time.seconds(), 1.5 * fastest);
     EXPECT_GE(one.estimate.time.seconds(), i > 0 ? pick.finalists[i - 1].estimate.time.seconds() : 0);
   }
