@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The host's AdamW, with the copy of its parameters to the device, beside memory bandwidth and PyTorch's AdamW: ZeRO-Offload's table of sizes.
 
-  bench/host_adamw.py [--presets gpt2-124m,gpt2-355m,gpt2-774m] [--torch PYTHON] > table.md
+  bench/host_adamw.py [--presets gpt2-124m,gpt2-355m,gpt2-774m,zero-offload-1b] [--torch PYTHON] > table.md
 
 --torch names a Python that can import torch; without it those columns are empty. Each size is measured by `zerofleet bench optimizer
 --offload` and by bench/peers/torch_adamw.py in turn, one process at a time: the largest needs 16 bytes per parameter. The best of
@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("ZEROFLEET", str(ROOT / "build" / "zerofleet"))
-SHAPES = {"gpt2-124m": (12, 768), "gpt2-355m": (24, 1024), "gpt2-774m": (36, 1280)}
+SHAPES = {"gpt2-124m": (12, 768), "gpt2-355m": (24, 1024), "gpt2-774m": (36, 1280), "zero-offload-1b": (20, 2048)}
 THREADS = str(len(os.sched_getaffinity(0)))
 
 

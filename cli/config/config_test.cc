@@ -97,7 +97,8 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"model.preset=gpt2-125m"},
        "--set: model.preset: unknown preset; did you mean gpt2-124m? (the presets are gpt2-tiny, "
        "gpt2-mini, gpt2-char, gpt2-124m, gpt2-355m, gpt2-774m, "
-       "gpt2-1558m, zero-8b, zero-13b, zero-40b, zero-60b, zero-100b, zero-170b, zero-1t, turing-nlg-17b)"},
+       "gpt2-1558m, zero-offload-1b, zero-8b, zero-13b, zero-40b, zero-60b, zero-100b, zero-170b, zero-1t, "
+       "turing-nlg-17b)"},
       {{"model.heads=5"}, "--set: model.heads: 5 heads do not divide hidden 768; 4 would"},
       {{"model.heads=1000"}, "--set: model.heads: 1000 heads do not divide hidden 768; 768 would"},
       {{"model.heads=0"}, "--set: model.heads: must be 1 to 1000000, got 0"},

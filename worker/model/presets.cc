@@ -1,5 +1,6 @@
 // The table of named sizes: GPT-2's four (Radford et al. 2019, table 2), small ones for one machine, and those that
-// ZeRO trains or plans for (Rajbhandari et al. 2020, §9 and §10), with heads of 128 or as published.
+// ZeRO trains or plans for (Rajbhandari et al. 2020, §9 and §10), with heads of 128 or as published; and the smallest
+// of ZeRO-Offload's (Ren et al. 2021, table 2).
 #include "worker/model/presets.h"
 
 namespace zerofleet::model {
@@ -14,6 +15,7 @@ constexpr ModelPreset kPresets[] = {
     {"gpt2-355m", "gpt2", 24, 1024, 16, 1024, 50257},
     {"gpt2-774m", "gpt2", 36, 1280, 20, 1024, 50257},
     {"gpt2-1558m", "gpt2", 48, 1600, 25, 1024, 50257},
+    {"zero-offload-1b", "gpt2", 20, 2048, 16, 1024, 50257},
     {"zero-8b", "gpt2", 72, 3072, 24, 1024, 50257},
     {"zero-13b", "gpt2", 62, 4096, 32, 1024, 50257},
     {"zero-40b", "gpt2", 88, 6144, 48, 1024, 50257},
