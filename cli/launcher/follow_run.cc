@@ -3,16 +3,11 @@
 
 #include <signal.h>
 
-#include <thread>
 #include <utility>
-#include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "base/status.h"
+#include "cli/launcher/run_watcher.h"
 #include "coordinator/away.h"
 
 namespace zerofleet::cli {
@@ -20,92 +15,15 @@ namespace {
 
 constexpr double kPollSeconds = 0.05;
 constexpr double kStopCallSeconds = 5;
-constexpr double kGraceSeconds =
-    5;  // from the first failure to the end of all: the coordinator names the cause meanwhile
-constexpr double kLogSeconds = 1;                                 // between two checks of the logs' sizes
-constexpr double kEndSeconds = 15;                                // from the run's end to the end of all
-constexpr absl::Duration kWatchAgainSeconds = absl::Seconds(30);  // for a coordinator that was started again to answer
-constexpr double kWatchAgainSliceSeconds = 0.1;                   // how soon the end of waiting for it is noticed
-
-// The coordinator's events, received on a thread of its own. One that is started again tells some of them again.
-class Watcher {
- public:
-  explicit Watcher(services::OperatorClient& client) : client_(client), thread_([this] { Watch(); }) {}
-  ~Watcher() {
-    {
-      absl::MutexLock lock(&mutex_);
-      leaving_ = true;
-    }
-    client_.CancelWatch();
-    thread_.join();
-  }
-
-  // Another coordinator was started: follows it once the stream of the one before has ended.
-  void Again() {
-    absl::MutexLock lock(&mutex_);
-    again_until_ = absl::Now() + kWatchAgainSeconds;
-    ended_ = false;
-  }
-
-  std::vector<v1::Event> Take() {
-    absl::MutexLock lock(&mutex_);
-    return std::exchange(events_, {});
-  }
-  // No coordinator is left that could answer.
-  void GiveUp() {
-    absl::MutexLock lock(&mutex_);
-    again_until_ = absl::InfinitePast();
-  }
-
-  bool ended() const {
-    absl::MutexLock lock(&mutex_);
-    return ended_;
-  }
-  absl::Status status() const {
-    absl::MutexLock lock(&mutex_);
-    return status_;
-  }
-
- private:
-  void Watch() {
-    while (true) {
-      const absl::Status status = client_.Watch([this](const v1::Event& event) {
-        absl::MutexLock lock(&mutex_);
-        events_.push_back(event);
-      });
-      {
-        absl::MutexLock lock(&mutex_);
-        status_ = status;
-        ended_ = !absl::IsUnavailable(status) || absl::Now() >= again_until_;
-        if (status.ok()) return;
-        mutex_.Await(absl::Condition(this, &Watcher::MayGoOn));
-        if (leaving_) return;
-      }
-      while (!client_.WaitForCoordinator(kWatchAgainSliceSeconds) && MayWait()) continue;
-    }
-  }
-  bool MayGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return leaving_ || !ended_; }
-  bool MayWait() const {
-    absl::MutexLock lock(&mutex_);
-    return !leaving_ && absl::Now() < again_until_;
-  }
-
-  services::OperatorClient& client_;
-  mutable absl::Mutex mutex_;
-  std::vector<v1::Event> events_ ABSL_GUARDED_BY(mutex_);
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Time again_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;  // last: it uses the others
-};
+constexpr double kLogSeconds = 1;   // between two checks of the logs' sizes
+constexpr double kEndSeconds = 15;  // from the run's end to the end of all
 
 class Follower {
  public:
   Follower(const FollowOptions& options, RunRecord& record) : options_(options), record_(record) {}
 
   absl::StatusOr<int> Run() {
-    Watcher watcher(options_.fleet.coordinator());
+    RunWatcher watcher(options_.fleet.coordinator());
     bool all_ended = false;
     while (!(all_ended && watcher.ended())) {
       HandleSignal(options_.signals.Wait(kPollSeconds));
@@ -138,7 +56,7 @@ class Follower {
            coordinator_restarts_ < options_.restart.max_per_rank();
   }
 
-  void RestartCoordinator(Watcher& watcher) {
+  void RestartCoordinator(RunWatcher& watcher) {
     ++coordinator_restarts_;
     starting_again_ = true;
     // A worker that is gone, too, is found by those who come back.

@@ -28,6 +28,9 @@ struct LocalFleetOptions {
 // The machine's cores, shared out among the workers; at least one.
 int ThreadsPerWorker(int workers);
 
+// From the first failure of a process to the end of all: the coordinator names the cause meanwhile.
+inline constexpr double kGraceSeconds = 5;
+
 class LocalFleet {
  public:
   // Starts all processes, spares included; the coordinator answers when this returns. A child that fails is detected by
