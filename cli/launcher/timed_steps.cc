@@ -5,13 +5,30 @@
 #include <memory>
 #include <random>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/preflight.h"
+#include "cli/launcher/run_watcher.h"
 #include "cli/launcher/scrape.h"
 #include "cli/report/run_record.h"
 
 namespace zerofleet::cli {
+namespace {
+
+constexpr absl::Duration kEventPoll = absl::Milliseconds(10);
+
+// Nobody starts another worker in place of a lost one, and steps around a recovery are none to time.
+v1::Config WithoutRecovery(v1::Config config) {
+  config.mutable_restart()->set_max_per_rank(0);
+  config.mutable_restart()->set_spares(0);
+  config.mutable_restart()->set_min_workers(0);
+  return config;
+}
+
+}  // namespace
 
 absl::StatusOr<TimedSteps> TimeSteps(const v1::Config& config, const StepsToTime& wanted, StopSignals& signals,
                                      const std::function<absl::Status(int metrics_port)>& while_training) {
@@ -20,23 +37,35 @@ absl::StatusOr<TimedSteps> TimeSteps(const v1::Config& config, const StepsToTime
   if (while_training) {
     ZF_ASSIGN_OR_RETURN(metrics_port, FreePorts(1 + config.parallel().workers()));
   }
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet, LocalFleet::Start({config, "none", metrics_port}, *run));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,
+                      LocalFleet::Start({WithoutRecovery(config), "none", metrics_port}, *run));
   RunRecord record;
   TimedSteps timed;
   double seconds = 0;
   bool enough = false;
-  const absl::Status watch = fleet->coordinator().Watch([&](const v1::Event& event) {
-    record.Add(event);
-    if (event.has_step() && event.step().step() > wanted.warm_up && !enough) {
+  RunWatcher watcher(fleet->coordinator());
+  bool ended = false;
+  double deadline = 0;
+  while (!enough && !ended && signals.First() == 0) {
+    absl::SleepFor(kEventPoll);
+    ended = watcher.ended();  // asked before the events are taken: none can follow
+    for (const v1::Event& event : watcher.Take()) {
+      record.Add(event);
+      if (!event.has_step() || event.step().step() <= wanted.warm_up || enough) continue;
       timed.steps.push_back(event.step());
       seconds += event.step().seconds();
+      enough = static_cast<int64_t>(timed.steps.size()) >= wanted.steps && seconds >= wanted.seconds;
     }
-    enough = static_cast<int64_t>(timed.steps.size()) >= wanted.steps && seconds >= wanted.seconds;
-    if (enough || signals.First() != 0) fleet->coordinator().CancelWatch();
-  });
-  if (!enough) fleet->Reap();
-  if (!enough && absl::IsCancelled(watch)) return absl::CancelledError("stopped by a signal");
-  if (!enough) return fleet->Diagnosis(record, watch);
+    fleet->Reap();
+    const double now = Clock::Real().MonotonicSeconds();
+    if (deadline == 0 && fleet->HasFailure()) deadline = now + kGraceSeconds;
+    if (deadline > 0 && now > deadline) fleet->KillAll();
+  }
+  if (!enough && signals.First() != 0) return absl::CancelledError("stopped by a signal");
+  if (!enough) {
+    fleet->Reap();
+    return fleet->Diagnosis(record, watcher.status());
+  }
   if (while_training) ZF_RETURN_IF_ERROR(while_training(metrics_port));
   fleet->KillAll();
   timed.start = *record.start;

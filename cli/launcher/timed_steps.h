@@ -29,7 +29,8 @@ struct TimedSteps {
 };
 
 // Trains `config`, whose steps must be enough, in its checkpoint.dir. `while_training`, if any, is called before the
-// fleet is ended, with the coordinator's metrics port; without it there are no metrics. Cancelled by a signal.
+// fleet is ended, with the coordinator's metrics port; without it there are no metrics. A lost worker
+// ends it with an error that names it. Cancelled by a signal.
 absl::StatusOr<TimedSteps> TimeSteps(const v1::Config& config, const StepsToTime& wanted, StopSignals& signals,
                                      const std::function<absl::Status(int metrics_port)>& while_training = {});
 

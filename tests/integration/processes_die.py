@@ -8,7 +8,7 @@ import time
 
 import fleet
 
-USAGE, FLEET = 2, 4
+USAGE, FLEET, STOPPED = 2, 4, 130
 
 
 class ProcessesDie(fleet.FleetTest):
@@ -59,6 +59,33 @@ class ProcessesDie(fleet.FleetTest):
         process.kill()
         process.communicate(timeout=60)
         self.assert_nothing_left()
+
+    def timed(self):
+        """A run of `bench step`, which nobody supervises as `train` does: its process and the worker started last."""
+        process = self.start("bench", "step", "--preset", "gpt2-tiny", "--steps", 1000, "--set", "restart.max_per_rank=3")
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and len(self.workers()) < 2:
+            time.sleep(0.002)  # polls a real process at intervals
+        return process, self.workers()[-1]
+
+    def test_a_worker_of_a_timed_run_is_killed(self):
+        for seconds in (0, 0.4):  # before it has joined, and later
+            process, worker = self.timed()
+            time.sleep(seconds)
+            os.kill(worker, signal.SIGKILL)
+            self.assert_ends(process, FLEET, rf"pid {worker}\)", seconds=30)
+
+    def test_a_worker_of_a_timed_run_hangs(self):
+        process, worker = self.timed()
+        time.sleep(0.4)
+        os.kill(worker, signal.SIGSTOP)
+        self.assert_ends(process, FLEET, rf"pid {worker}\) at step \d+: nothing heard for \d", seconds=30)
+
+    def test_a_timed_run_that_waits_for_a_worker_can_be_stopped(self):
+        process, worker = self.timed()
+        os.kill(worker, signal.SIGSTOP)
+        process.send_signal(signal.SIGTERM)
+        self.assert_ends(process, STOPPED, "stopped by a signal", seconds=30)
 
     def test_a_metrics_port_in_use(self):
         port = fleet.free_port(4) + 1
