@@ -120,13 +120,20 @@ PredictedStep PredictedStepOf(const ClusterPlan& plan) {
 }
 
 std::string PredictedFrom(const ClusterPlan& plan) {
+  constexpr double kNotedVariation = 0.05;
   if (!plan.probe) return "at the rates above";
   std::vector<std::string> runs;
   for (const ProbePoint& point : plan.probe->points) {
     runs.push_back(absl::StrFormat("%d layers and %d micro-batches (%s)", point.layers, point.micro_batches,
                                    TimeText(point.seconds)));
   }
-  return absl::StrCat("from runs of ", absl::StrJoin(runs, ", "));
+  std::string text = absl::StrCat("from runs of ", absl::StrJoin(runs, ", "));
+  const double slower = plan.probe->slowest_seconds / plan.probe->seconds - 1;
+  if (slower > kNotedVariation) {
+    absl::StrAppendFormat(&text, "; the slowest of their rounds says %.0f%% more: the speed of this machine varies",
+                          100 * slower);
+  }
+  return text;
 }
 
 absl::StatusOr<ClusterPlan> PlanOnCluster(const std::string& name, const v1::Config& config, const Cluster& cluster) {
@@ -254,6 +261,7 @@ nlohmann::ordered_json ClusterPlanJson(const ClusterPlan& plan) {
                                    {"at_rates_seconds", rank.time.seconds()}};
   for (const TimePart& part : TimeParts(rank.time)) step["parts"][part.key] = part.seconds;
   if (plan.probe) {
+    step["slowest_round_seconds"] = plan.probe->slowest_seconds;
     auto& runs = step["runs"] = nlohmann::ordered_json::array();
     for (const ProbePoint& point : plan.probe->points) {
       runs.push_back({{"layers", point.layers},

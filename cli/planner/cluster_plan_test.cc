@@ -93,5 +93,13 @@ TEST(ClusterPlan, FitsSixtyColumns) {
   }
 }
 
+TEST(ClusterPlan, AMeasuredStepSaysHowMuchTheMachineVaries) {
+  ClusterPlan plan;
+  plan.probe = Probe{.seconds = 0.2, .slowest_seconds = 0.208, .points = {{2, 1, 1, 0.2}}};
+  EXPECT_THAT(PredictedFrom(plan), Not(HasSubstr("slowest")));
+  plan.probe->slowest_seconds = 0.25;
+  EXPECT_THAT(PredictedFrom(plan), HasSubstr("the slowest of their rounds says 25% more"));
+}
+
 }  // namespace
 }  // namespace zerofleet::cli

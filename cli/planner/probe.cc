@@ -103,17 +103,21 @@ absl::StatusOr<std::vector<Probe>> ProbeSteps(const std::vector<ProbeTask>& task
       const std::string data = JoinPath(directory->path(), "data");
       const int64_t tokens = (config.model().context() + 1) * config.batch().global_sequences() * 2;
       ZF_RETURN_IF_ERROR(WriteFileAtomically(data, RandomTokens(tokens, config.model().vocab())));
+      double round_seconds = 0;
       for (ProbePoint& point : probes[i].points) {
         const std::string name = absl::StrCat("run-", point.layers, "-", point.micro_batches);
         const v1::Config run = ConfigOf(config, point, data, JoinPath(directory->path(), name));
         ZF_ASSIGN_OR_RETURN(const TimedSteps timed, TimeSteps(run, kSteps, signals));
         const double seconds = timed.median().seconds();
         point.seconds = round == 0 ? seconds : std::min(point.seconds, seconds);
+        round_seconds += point.weight * seconds;
       }
+      probes[i].slowest_seconds = std::max(probes[i].slowest_seconds, round_seconds);
     }
   }
   for (Probe& probe : probes) {
     for (const ProbePoint& point : probe.points) probe.seconds += point.weight * point.seconds;
+    probe.slowest_seconds = std::max(probe.slowest_seconds, probe.seconds);
   }
   return probes;
 }

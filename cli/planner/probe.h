@@ -24,7 +24,8 @@ struct ProbePoint {
 };
 
 struct Probe {
-  double seconds = 0;  // of a step
+  double seconds = 0;          // of a step
+  double slowest_seconds = 0;  // of a step as the slowest round has it: what the machine itself varies by
   std::vector<ProbePoint> points;
 };
 

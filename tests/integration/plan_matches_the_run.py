@@ -51,6 +51,7 @@ class PlanMatchesTheRun(fleet.FleetTest):
         self.assertEqual(sorted(runs), [(1, 2), (1, 4), (3, 2), (3, 4)])
         self.assertAlmostEqual(step["seconds"], sum(run["weight"] * run["seconds"] for run in runs.values()))
         self.assertTrue(all(run["seconds"] > 0 for run in runs.values()), runs)
+        self.assertGreaterEqual(step["slowest_round_seconds"], step["seconds"])
         self.assertFalse((self.work / "checkpoints").exists(), "a plan leaves nothing behind")
 
     def test_as_many_states_stay_on_the_device_as_fit(self):
