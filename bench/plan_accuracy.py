@@ -3,9 +3,10 @@
 
   bench/plan_accuracy.py [--configs 10] [--seed 1] [--steps 8] [--fit 0] > table.md
 
-Each configuration is planned with `zerofleet plan --measure` just before it is trained, so that both see the same machine; the step is
-the median without the first two, of --steps steps or of as many as take two seconds, in the faster of two runs. --fit N draws N more that the plan says fit a memory limit of its own peak, and trains them under
-it: none may fail. Prints a Markdown table and the median and worst differences; the machine's load is part of the result.
+Each configuration is planned with `zerofleet plan --measure` between two runs of it, so that a machine whose speed drifts is the same for
+both; a run's step is the median without the first two, of --steps steps or of as many as take two seconds, and the faster run counts. How
+far the two are apart is what the machine itself did meanwhile: no prediction can be nearer. --fit N draws N more that the plan says fit a
+memory limit of its own peak, and trains them under it: none may fail. Prints a Markdown table and the median and worst differences.
 """
 import argparse
 import json
@@ -78,24 +79,29 @@ def main():
     parser.add_argument("--fit", type=int, default=0)
     options = parser.parse_args()
     numbers = random.Random(options.seed)
-    times, peaks = [], []
+    times, peaks, apart = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        print("| configuration | step predicted, ms | measured | difference | peak predicted, MiB | measured | difference | load |")
-        print("|---|---|---|---|---|---|---|---|")
+        print("| configuration | step predicted, ms | measured | difference | the other run | peak predicted, MiB | measured | difference | load |")
+        print("|---|---|---|---|---|---|---|---|---|")
         for number in range(options.configs):
             path = work / f"config-{number}.json"
             config = drawn(numbers, work, f"run-{number}")
             path.write_text(json.dumps(config))
-            step = json.loads(zerofleet("plan", path, "--measure", "--json"))["cluster"]["step"]["seconds"]
             planned = json.loads(zerofleet("plan", path, "--json"))["rank_memory"]["process_bytes"]
-            runs = [trained(config, path, work, max(options.steps, 2 + int(2 / step))) for _ in range(2)]
+            steps = max(options.steps, 2 + int(2 / trained(config, path, work, 5)[0]))
+            before = trained(config, path, work, steps)
+            path.write_text(json.dumps(config))
+            step = json.loads(zerofleet("plan", path, "--measure", "--json"))["cluster"]["step"]["seconds"]
+            runs = [before, trained(config, path, work, steps)]
             seconds, peak = min(run[0] for run in runs), max(run[1] for run in runs)
+            apart.append(max(run[0] for run in runs) / seconds - 1)
             times.append(abs(step / seconds - 1))
             peaks.append(abs(planned / peak - 1))
-            print(f"| {settings(config)} | {1e3 * step:.1f} | {1e3 * seconds:.1f} | {100 * (step / seconds - 1):+.1f}% | {planned / 2**20:.0f} "
-                  f"| {peak / 2**20:.0f} | {100 * (planned / peak - 1):+.1f}% | {os.getloadavg()[0]:.1f} |", flush=True)
+            print(f"| {settings(config)} | {1e3 * step:.1f} | {1e3 * seconds:.1f} | {100 * (step / seconds - 1):+.1f}% "
+                  f"| {100 * apart[-1]:+.1f}% | {planned / 2**20:.0f} | {peak / 2**20:.0f} | {100 * (planned / peak - 1):+.1f}% | {os.getloadavg()[0]:.1f} |", flush=True)
         told("Step", times)
+        told("The machine, two runs of the same", apart)
         told("Peak", peaks)
         for number in range(options.fit):
             path = work / f"fit-{number}.json"
