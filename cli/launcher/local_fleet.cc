@@ -161,7 +161,7 @@ absl::Status LocalFleet::EarlyEnd(const absl::Status& status) {
     absl::SleepFor(absl::Milliseconds(20));
   const std::string line = child.ErrorLine();
   if (child.HasEnded() && child.exit_code() != 0 && !line.empty()) return StatusOfExit(child.exit_code(), line);
-  return Annotate(status, absl::StrCat("see ", child.log_path()));
+  return options_.keeps_logs ? Annotate(status, absl::StrCat("see ", child.log_path())) : status;
 }
 
 std::vector<std::string> LocalFleet::ReplaceUnknownWorkers(double now) {
@@ -229,7 +229,8 @@ absl::Status LocalFleet::Diagnosis(const RunRecord& record, const absl::Status& 
   for (size_t i = 0; i < children_.size() && !(replaces && record.failure); ++i) {
     if (children_[i]->signal() == 0 || children_[i]->killed_by_us()) continue;
     return absl::UnavailableError(absl::StrCat(titles_[i], " was killed by ", SignalName(children_[i]->signal()), step,
-                                               record.CheckpointText(), "; its log is ", children_[i]->log_path()));
+                                               record.CheckpointText(), options_.keeps_logs ? "; its log is " : "",
+                                               options_.keeps_logs ? children_[i]->log_path() : ""));
   }
   if (record.failure) {
     return MakeStatus(static_cast<absl::StatusCode>(record.failure->code()), record.failure->message());

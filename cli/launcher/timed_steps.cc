@@ -37,8 +37,11 @@ absl::StatusOr<TimedSteps> TimeSteps(const v1::Config& config, const StepsToTime
   if (while_training) {
     ZF_ASSIGN_OR_RETURN(metrics_port, FreePorts(1 + config.parallel().workers()));
   }
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,
-                      LocalFleet::Start({WithoutRecovery(config), "none", metrics_port}, *run));
+  ZF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<LocalFleet> fleet,
+      LocalFleet::Start(
+          {.config = WithoutRecovery(config), .resume = "none", .metrics_port = metrics_port, .keeps_logs = false},
+          *run));
   RunRecord record;
   TimedSteps timed;
   double seconds = 0;
