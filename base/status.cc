@@ -1,9 +1,17 @@
 // Exit codes and annotation of statuses; see status.h.
 #include "base/status.h"
 
+#include <signal.h>
+
 #include "absl/strings/str_cat.h"
 
 namespace zerofleet {
+namespace {
+
+// The payload of a status of StoppedBySignal for SIGTERM.
+constexpr char kTerminated[] = "zerofleet/terminated";
+
+}  // namespace
 
 int ExitCode(const absl::Status& status) {
   switch (status.code()) {
@@ -17,9 +25,15 @@ int ExitCode(const absl::Status& status) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kAborted: return 4;
-    case absl::StatusCode::kCancelled: return 130;
+    case absl::StatusCode::kCancelled: return 128 + (status.GetPayload(kTerminated) ? SIGTERM : SIGINT);
     default: return 1;
   }
+}
+
+absl::Status StoppedBySignal(int signal, const std::string& message) {
+  absl::Status status = absl::CancelledError(message);
+  if (signal != SIGINT) status.SetPayload(kTerminated, {});
+  return status;
 }
 
 absl::Status Annotate(const absl::Status& status, const std::string& context) {

@@ -8,7 +8,7 @@
 //   DataLoss, NotFound, ResourceExhausted data or checkpoint       exit 3
 //   OutOfRange                            ... whole, but another model's or optimizer's
 //   Unavailable, DeadlineExceeded, Aborted the fleet               exit 4
-//   Cancelled                             stopped by a signal      exit 130
+//   Cancelled                             stopped by a signal      exit 130, or 143 (StoppedBySignal)
 //   anything else                         an internal error        exit 1
 #ifndef ZEROFLEET_BASE_STATUS_H_
 #define ZEROFLEET_BASE_STATUS_H_
@@ -26,6 +26,9 @@ int ExitCode(const absl::Status& status);
 
 // `status` with `context` and ": " before its message; an OK status is returned as it is.
 absl::Status Annotate(const absl::Status& status, const std::string& context);
+
+// Cancelled, of a process that `signal` stopped: exit code 130 for SIGINT, else 143.
+absl::Status StoppedBySignal(int signal, const std::string& message);
 
 // A status made of a code and a message, for codes sent as integers.
 absl::Status MakeStatus(absl::StatusCode code, const std::string& message);

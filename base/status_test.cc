@@ -1,6 +1,8 @@
 // Exit codes, annotation and the macros of status.h.
 #include "base/status.h"
 
+#include <signal.h>
+
 #include "gtest/gtest.h"
 
 namespace zerofleet {
@@ -13,6 +15,8 @@ TEST(Status, ExitCodesFollowTheContract) {
   EXPECT_EQ(ExitCode(absl::OutOfRangeError("x")), 3);
   EXPECT_EQ(ExitCode(absl::UnavailableError("x")), 4);
   EXPECT_EQ(ExitCode(absl::CancelledError("x")), 130);
+  EXPECT_EQ(ExitCode(StoppedBySignal(SIGINT, "x")), 130);
+  EXPECT_EQ(ExitCode(StoppedBySignal(SIGTERM, "x")), 143);
   EXPECT_EQ(ExitCode(absl::InternalError("x")), 1);
 }
 

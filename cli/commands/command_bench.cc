@@ -186,8 +186,10 @@ absl::StatusOr<std::vector<bench::CollectiveRate>> CollectiveRates(const BenchFl
     address.port = server->port();
     meeting_place = address.ToString();
   }
-  return bench::BenchCollectivesAcrossHosts(options, meeting_place, services::HostName(),
-                                            [&signals] { return signals.First() != 0; });
+  const auto rates = bench::BenchCollectivesAcrossHosts(options, meeting_place, services::HostName(),
+                                                        [&signals] { return signals.First() != 0; });
+  if (!rates.ok()) return signals.Stopped(rates.status());
+  return rates;
 }
 
 absl::StatusOr<Results> Collectives(const BenchFlags& flags) {

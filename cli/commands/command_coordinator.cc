@@ -142,11 +142,7 @@ absl::StatusOr<int> RunToTheEnd(const CoordinatorFlags& flags, services::Coordin
   progress.Close();
   // Under a supervisor a run that is done is answered for until a signal anyway; one that has failed is not.
   if (flags.metrics_port != 0 && !(flags.supervised && run.ok())) Linger(flags.metrics_linger, signals);
-  if (absl::IsCancelled(run) && signals.First() != 0) {
-    output.err << "zerofleet: " << run.message() << std::endl;
-    return StopExitCode(signals.First());
-  }
-  ZF_RETURN_IF_ERROR(run);
+  ZF_RETURN_IF_ERROR(signals.Stopped(run));
   ZF_RETURN_IF_ERROR(reported);
   const RunRecord& record = follower.record();
   if (!flags.quiet) output.out << SummaryText(record, output.out_terminal) << std::flush;

@@ -183,11 +183,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   const absl::StatusOr<trainer::WorkerRunResult> result =
       trainer::RunWorker(options, *session, status, *metrics, Clock::Real());
   progress.Close();
-  if (absl::IsCancelled(result.status()) && signals.First() != 0) {
-    output.err << "zerofleet: " << result.status().message() << std::endl;
-    return StopExitCode(signals.First());
-  }
-  ZF_RETURN_IF_ERROR(result);
+  ZF_RETURN_IF_ERROR(signals.Stopped(result.status()));
   logger.SetStep(result->step);
   say(absl::StrCat("finished at step ", result->step, result->stopped ? ", stopped" : ""));
   return result->stopped && signals.First() != 0 ? StopExitCode(signals.First()) : 0;

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/status.h"
+
 namespace zerofleet::cli {
 namespace {
 
@@ -39,7 +41,7 @@ std::string SignalName(int signal) {
   return name == nullptr ? "signal " + std::to_string(signal) : std::string("SIG") + name;
 }
 
-int StopExitCode(int signal) { return 128 + (signal == SIGINT ? SIGINT : SIGTERM); }
+int StopExitCode(int signal) { return ExitCode(StoppedBySignal(signal, "")); }
 
 // A blocked signal is kept even if it is ignored, so an ignored one must not be waited for.
 sigset_t StopSignals::Stopping() const {
@@ -87,6 +89,11 @@ int StopSignals::First() {
   sigdelset(&set, SIGHUP);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   return first_;
+}
+
+absl::Status StopSignals::Stopped(const absl::Status& status) {
+  if (!absl::IsCancelled(status) || First() == 0) return status;
+  return StoppedBySignal(First(), std::string(status.message()));
 }
 
 }  // namespace zerofleet::cli

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace zerofleet::cli {
 
 // "SIGKILL" for 9; "signal 40" for one without a name.
@@ -32,6 +34,9 @@ class StopSignals {
   // The first of the three so far, 0 if none. From then on a second SIGINT or SIGTERM has its default effect; a second
   // SIGHUP, which a closing terminal may well send, does nothing. Any thread.
   int First();
+
+  // `status`; if it is Cancelled, with the exit code of the first signal.
+  absl::Status Stopped(const absl::Status& status);
 
   // The signals that stop this process: SIGHUP among them unless it is ignored.
   sigset_t Stopping() const;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -64,7 +65,9 @@ absl::StatusOr<TimedSteps> TimeSteps(const v1::Config& config, const StepsToTime
     if (deadline == 0 && fleet->HasFailure()) deadline = now + kGraceSeconds;
     if (deadline > 0 && now > deadline) fleet->KillAll();
   }
-  if (!enough && signals.First() != 0) return absl::CancelledError("stopped by a signal");
+  if (!enough && signals.First() != 0) {
+    return signals.Stopped(absl::CancelledError(absl::StrCat("stopped by ", SignalName(signals.First()))));
+  }
   if (!enough) {
     fleet->Reap();
     return fleet->Diagnosis(record, watcher.status());

@@ -8,7 +8,7 @@ import time
 
 import fleet
 
-USAGE, FLEET, STOPPED = 2, 4, 130
+USAGE, FLEET, INTERRUPTED, TERMINATED = 2, 4, 130, 143
 
 
 class ProcessesDie(fleet.FleetTest):
@@ -82,10 +82,11 @@ class ProcessesDie(fleet.FleetTest):
         self.assert_ends(process, FLEET, rf"pid {worker}\) at step \d+: nothing heard for \d", seconds=30)
 
     def test_a_timed_run_that_waits_for_a_worker_can_be_stopped(self):
-        process, worker = self.timed()
-        os.kill(worker, signal.SIGSTOP)
-        process.send_signal(signal.SIGTERM)
-        self.assert_ends(process, STOPPED, "stopped by a signal", seconds=30)
+        for sent, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)):
+            process, worker = self.timed()
+            os.kill(worker, signal.SIGSTOP)
+            process.send_signal(sent)
+            self.assert_ends(process, code, f"stopped by {sent.name}", seconds=30)
 
     def test_a_metrics_port_in_use(self):
         port = fleet.free_port(4) + 1
