@@ -111,22 +111,25 @@ class MemoryFleet {
     Feed(coordinator::Tick());
   }
 
-  // Whether rank 0 has reported `step` within a generous time.
+  // Waits until rank 0 has reported `step` or the run has ended; whether it was the former.
   bool WaitForStep(int64_t step) {
     absl::MutexLock lock(&mutex_);
     auto reported = [this, step]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return coordinator_.fleet().last_step_event.step() >= step || ended_;
     };
-    return mutex_.AwaitWithTimeout(absl::Condition(&reported), absl::Seconds(60)) && !ended_;
+    mutex_.Await(absl::Condition(&reported));
+    return !ended_;
   }
 
-  // Whether a worker was lost within a generous time, and may be replaced.
+  // Waits until a worker was lost, and may be replaced, or the run has ended; whether it was the former.
   bool WaitForLoss() {
     absl::MutexLock lock(&mutex_);
-    auto lost = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto lost = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return std::any_of(published_.begin(), published_.end(), [](const v1::Event& event) { return event.has_lost(); });
     };
-    return mutex_.AwaitWithTimeout(absl::Condition(&lost), absl::Seconds(60));
+    auto known = [this, &lost]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return lost() || ended_; };
+    mutex_.Await(absl::Condition(&known));
+    return lost();
   }
 
   int64_t LastCommit() {
