@@ -372,6 +372,33 @@ absl::Status CheckParallel(const ConfigDraft& draft) {
                    below > 0 ? absl::StrCat(below, " or ") : "", below + pass, " is"));
 }
 
+// What an update that comes a step late cannot go together with.
+absl::Status CheckDelayedUpdate(const ConfigDraft& draft, const std::string& fraction) {
+  const v1::OffloadConfig& offload = draft.config.offload();
+  const int64_t after = offload.delayed_update().after_steps();
+  if (after == 0) return absl::OkStatus();
+  const std::string delayed = absl::StrCat("offload.delayed_update.after_steps ", after);
+  if (offload.fraction() != 1) {
+    return draft.Error("offload.fraction",
+                       absl::StrCat("must be 1 with ", delayed, ", got ", fraction,
+                                    ": all parameters are updated late, so all states are on the host"));
+  }
+  if (offload.optimizer() == "none") {
+    return draft.Error("offload.delayed_update.after_steps",
+                       absl::StrCat("must be 0 without offload.optimizer: cpu, got ", after));
+  }
+  if (offload.speculative()) {
+    return draft.Error("offload.speculative",
+                       absl::StrCat("must be false with ", delayed, ": a late update knows its norm"));
+  }
+  const int64_t snapshots = draft.config.checkpoint().snapshot_every_steps();
+  if (snapshots == 0) return absl::OkStatus();
+  return draft.Error("checkpoint.snapshot_every_steps",
+                     absl::StrCat("must be 0 with ", delayed, ", got ", snapshots,
+                                  ": a snapshot applies the gradient that is held back, so that the run's bits would ",
+                                  "depend on when it is taken; set either to 0"));
+}
+
 absl::Status CheckOffload(const ConfigDraft& draft) {
   const v1::OffloadConfig& offload = draft.config.offload();
   const bool planned = offload.fraction() == kFractionByPlan;
@@ -383,20 +410,9 @@ absl::Status CheckOffload(const ConfigDraft& draft) {
     return draft.Error("offload.fraction",
                        absl::StrCat("must be left out without offload.optimizer: cpu, got ", fraction));
   }
-  if (offload.fraction() != 1 && offload.delayed_update().after_steps() > 0) {
-    return draft.Error(
-        "offload.fraction",
-        absl::StrCat("must be 1 with offload.delayed_update.after_steps ", offload.delayed_update().after_steps(),
-                     ", got ", fraction, ": all parameters are updated late, so all states are on the host"));
-  }
   if (planned && draft.config.memory().device_limit().empty()) {
     return draft.Error("offload.fraction",
                        "auto needs memory.device_limit: as many states stay on the device as it has room for");
-  }
-  if (offload.delayed_update().after_steps() > 0 && offload.optimizer() == "none") {
-    return draft.Error(
-        "offload.delayed_update.after_steps",
-        absl::StrCat("must be 0 without offload.optimizer: cpu, got ", offload.delayed_update().after_steps()));
   }
   if (offload.optimizer() == "nvme" && offload.dir().empty()) {
     return draft.Error("offload.optimizer",
@@ -424,11 +440,7 @@ absl::Status CheckOffload(const ConfigDraft& draft) {
     return draft.Error("offload.speculative",
                        absl::StrCat("true needs offload.optimizer: cpu, got ", offload.optimizer()));
   }
-  if (offload.speculative() && offload.delayed_update().after_steps() > 0) {
-    return draft.Error("offload.speculative",
-                       absl::StrCat("must be false with offload.delayed_update.after_steps ",
-                                    offload.delayed_update().after_steps(), ": a late update knows its norm"));
-  }
+  ZF_RETURN_IF_ERROR(CheckDelayedUpdate(draft, fraction));
   if (offload.optimizer() != "none" && draft.config.parallel().zero_stage() == 0) {
     return draft.Error("offload.optimizer",
                        absl::StrCat(offload.optimizer(), " needs parallel.zero_stage 1, 2 or 3: in stage 0 every rank ",

@@ -244,6 +244,11 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"checkpoint.replicate=2"}, "--set: checkpoint.replicate: must be 0 to 1, got 2"},
       {{"checkpoint.replicate=1"},
        "--set: checkpoint.replicate: needs checkpoint.snapshot_every_steps, which is 0; got 1"},
+      {{"offload.optimizer=cpu", "parallel.zero_stage=2", "offload.delayed_update.after_steps=5",
+        "checkpoint.snapshot_every_steps=2"},
+       "--set: checkpoint.snapshot_every_steps: must be 0 with offload.delayed_update.after_steps 5, got 2: a snapshot "
+       "applies the gradient that is held back, so that the run's bits would depend on when it is taken; set either to "
+       "0"},
       {{"checkpoint.keep=0"}, "--set: checkpoint.keep: must be 1 to 1000000000, got 0"},
       {{"collectives=in_process", "parallel.workers=2"},
        "--set: collectives: in_process supports a single worker, got 2; use ucx"},
