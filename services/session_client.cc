@@ -1,13 +1,13 @@
-// The streams, threads and queues of a session; see session_client.h.
+// The streams and threads of a session; see session_client.h. What it does, and when, session_machine.h decides.
 #include "services/session_client.h"
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <optional>
 #include <random>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -16,29 +16,21 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/kill_point.h"
-#include "base/status.h"
 #include "grpcpp/client_context.h"
 #include "services/address.h"
 #include "services/grpc_common.h"
-#include "services/session_journal.h"
+#include "services/session_machine.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
 namespace zerofleet::services {
 namespace {
 
-// Both sides say little: a queue this long means that the other end has stopped taking part.
-constexpr size_t kQueueBound = 2 * SessionJournal::kMostEvents;
-
-// Between two streams: it doubles as long as none is answered, and every worker waits a random part of it, so that a
-// coordinator does not meet all at once.
-constexpr double kFirstPauseSeconds = 0.05, kLongestPauseSeconds = 2;
 constexpr auto kConnectSlice = std::chrono::milliseconds(100);  // how soon the end of waiting is noticed
 
-constexpr double kDefaultHeartbeatSeconds = 0.5;
-constexpr double kShortestHeartbeatSeconds = 0.05;
-constexpr double kHeartbeatsPerTimeout = 4;
-
+using Phase = SessionMachine::Phase;
 using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>;
+
+double Now() { return Clock::Real().MonotonicSeconds(); }
 
 // Waits until the channel is up; gRPC retries with backoff meanwhile.
 absl::Status WaitForCoordinator(const std::shared_ptr<grpc::Channel>& channel, const SessionOptions& options) {
@@ -55,21 +47,37 @@ absl::Status WaitForCoordinator(const std::shared_ptr<grpc::Channel>& channel, c
   }
 }
 
-}  // namespace
-
-double HeartbeatSeconds(double timeout_seconds) {
-  return std::max(timeout_seconds / kHeartbeatsPerTimeout, kShortestHeartbeatSeconds);
+StreamEnd EndOf(const grpc::Status& end, const std::string& coordinator) {
+  if (end.ok()) {
+    return {StreamEnd::Kind::kOver,
+            absl::UnavailableError(absl::StrCat("the coordinator at ", coordinator, " ended the session"))};
+  }
+  const absl::Status lost = FromGrpc(end, absl::StrCat("lost the coordinator at ", coordinator));
+  switch (end.error_code()) {
+    case grpc::StatusCode::UNAUTHENTICATED:
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      return {StreamEnd::Kind::kOver,
+              FromGrpc(end, absl::StrCat("the coordinator at ", coordinator, " refused this worker"))};
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::CANCELLED: return {StreamEnd::Kind::kBroken, lost};
+    case grpc::StatusCode::RESOURCE_EXHAUSTED: return {StreamEnd::Kind::kFull, lost};
+    default: return {StreamEnd::Kind::kOver, lost};
+  }
 }
 
+}  // namespace
+
 struct SessionClient::Impl {
-  // How a stream ended.
-  struct StreamEnd {
-    absl::Status reason;
-    bool broke;  // without a word of the coordinator's: another may answer
-  };
+  explicit Impl(const SessionOptions& given)
+      : options(given),
+        machine({.coordinator = given.coordinator,
+                 .heartbeat_interval_seconds = given.heartbeat_interval_seconds,
+                 .connect_timeout_seconds = given.connect_timeout_seconds,
+                 .reconnect_seconds = given.reconnect_seconds}) {}
 
   // --- Set before the thread starts.
-  SessionOptions options;
+  const SessionOptions options;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Coordinator::Stub> stub;
   std::thread session;
@@ -77,48 +85,34 @@ struct SessionClient::Impl {
   // --- Of the session's thread, and of the writing thread while a stream lasts.
   std::unique_ptr<Stream> stream;
   std::mt19937 random{std::random_device()()};
-  double pause = kFirstPauseSeconds;  // before the next stream
-  double broken_since = 0;            // monotonic seconds
 
   absl::Mutex mutex;
+  SessionMachine machine ABSL_GUARDED_BY(mutex);
   std::unique_ptr<grpc::ClientContext> context ABSL_GUARDED_BY(mutex);  // of the stream
-  std::deque<v1::WorkerMessage> outgoing ABSL_GUARDED_BY(mutex);
-  std::deque<v1::CoordinatorMessage> incoming ABSL_GUARDED_BY(mutex);
-  SessionJournal journal ABSL_GUARDED_BY(mutex);
-  uint64_t generation ABSL_GUARDED_BY(mutex) = 0;  // of the last message Receive returned
   std::function<v1::Heartbeat()> heartbeat ABSL_GUARDED_BY(mutex);
-  double heartbeat_seconds ABSL_GUARDED_BY(mutex) = 0;  // 0: not known yet
-  double next_heartbeat ABSL_GUARDED_BY(mutex) = 0;     // monotonic; 0: at once
-  double give_up_seconds ABSL_GUARDED_BY(mutex) = 0;    // without a coordinator
   std::function<void(absl::Status)> on_lost ABSL_GUARDED_BY(mutex);
   std::function<void(uint64_t, absl::Status)> on_regroup ABSL_GUARDED_BY(mutex);
-  absl::Status lost ABSL_GUARDED_BY(mutex);       // why there is no session any more
-  bool completed ABSL_GUARDED_BY(mutex) = false;  // a Complete has come
-  bool known ABSL_GUARDED_BY(mutex) = true;       // to who answers: false until it has welcomed a worker that came back
   bool stream_over ABSL_GUARDED_BY(mutex) = false;  // nothing more can be read from the stream
-  bool closing ABSL_GUARDED_BY(mutex) = false;      // the destructor has begun
-  bool ended ABSL_GUARDED_BY(mutex) = false;        // no stream follows
 
   // --- Conditions waited for.
-  bool WriterHasWork() ABSL_SHARED_LOCKS_REQUIRED(mutex) {
-    const bool first_heartbeat = heartbeat != nullptr && next_heartbeat == 0 && known;
-    return stream_over || closing || !outgoing.empty() || first_heartbeat;
-  }
-  bool CanReceive() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return !incoming.empty() || !lost.ok(); }
-  bool CanNotify() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return on_lost != nullptr || closing; }
+  bool WriterHasWork() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return stream_over || machine.HasWork(); }
+  bool CanReceive() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return machine.CanTake(); }
+  bool CanNotify() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return on_lost != nullptr || machine.closing(); }
+  bool Closing() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return machine.closing(); }
+  bool IsOver() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return machine.phase() == Phase::kOver; }
 
   // --- The session's thread: one stream after another.
   void Run() {
-    StreamEnd end = RunStream();
-    while (end.broke && OpenAgain(end.reason)) end = RunStream();
-    NotifyLost(end.reason);
+    do RunStream();
+    while (OpenAgain());
+    NotifyLost();
   }
 
-  StreamEnd RunStream() {
+  void RunStream() {
     std::thread writer([this] { WriteLoop(); });
     absl::Status reason;
     v1::CoordinatorMessage message;
-    while (reason.ok() && stream->Read(&message)) reason = Take(std::move(message));
+    while (reason.ok() && stream->Read(&message)) reason = Arrived(std::move(message));
     {
       absl::MutexLock lock(&mutex);
       stream_over = true;
@@ -126,8 +120,16 @@ struct SessionClient::Impl {
     }
     writer.join();
     const grpc::Status end = stream->Finish();
-    if (!reason.ok()) return {reason, false};
-    return EndOfStream(end);
+    const double jitter = std::uniform_real_distribution<>(0, 1)(random);
+    std::optional<std::string> note;
+    {
+      absl::MutexLock lock(&mutex);
+      note = machine.Ended(reason.ok() ? EndOf(end, options.coordinator) : StreamEnd{StreamEnd::Kind::kOver, reason},
+                           Now(), jitter);
+    }
+    if (!note) return;
+    ZF_KILL_POINT("session/broken");
+    if (options.note) options.note(*note);
   }
 
   void Open() {
@@ -139,75 +141,39 @@ struct SessionClient::Impl {
     absl::MutexLock lock(&mutex);
     context = std::move(next);
     stream_over = false;
-    if (closing) context->TryCancel();  // too late for Close to do it
+    if (machine.closing()) context->TryCancel();  // too late for Close to do it
   }
 
-  // The next stream, once the coordinator answers again, with the Hello that says what this worker was doing. False if
-  // none does in time, or nobody waits for it any more.
-  bool OpenAgain(const absl::Status& why) {
-    const double now = Clock::Real().MonotonicSeconds();
-    if (broken_since == 0) {
-      ZF_KILL_POINT("session/broken");
-      broken_since = now;
-      if (options.note) options.note(absl::StrCat(why.message(), "; going on, and connecting again"));
-    }
-    const double longest = std::exchange(pause, std::min(2 * pause, kLongestPauseSeconds));
-    const absl::Duration jittered = absl::Seconds(longest * std::uniform_real_distribution<>(0.5, 1)(random));
-    double deadline = 0;
-    {
+  // Opens the next stream once a coordinator can be reached. False if the session is over.
+  bool OpenAgain() {
+    for (;;) {
+      {
+        absl::MutexLock lock(&mutex);
+        if (machine.phase() == Phase::kPausing) {
+          mutex.AwaitWithTimeout(absl::Condition(this, &Impl::Closing), absl::Seconds(machine.paused_until() - Now()));
+        }
+        machine.Tick(Now());
+        if (machine.phase() == Phase::kOver) return false;
+        if (machine.phase() == Phase::kPausing) continue;
+      }
+      if (!channel->WaitForConnected(std::chrono::system_clock::now() + kConnectSlice)) continue;
       absl::MutexLock lock(&mutex);
-      deadline = broken_since + give_up_seconds;
-      if (mutex.AwaitWithTimeout(absl::Condition(&closing), jittered)) return false;
+      machine.Connected(Now());
+      if (machine.phase() == Phase::kOver) return false;
+      break;
     }
-    while (!channel->WaitForConnected(std::chrono::system_clock::now() + kConnectSlice)) {
-      absl::MutexLock lock(&mutex);
-      if (closing || Clock::Real().MonotonicSeconds() > deadline) return false;
-    }
-    if (Clock::Real().MonotonicSeconds() > deadline) return false;
     ZF_KILL_POINT("session/coordinator-is-back");
     Open();
-    absl::MutexLock lock(&mutex);
-    outgoing.clear();  // the journal has what matters of it
-    const std::optional<v1::WorkerMessage> hello = journal.Hello(Clock::Real().MonotonicSeconds());
-    known = !hello;
-    if (hello) outgoing.push_back(*hello);
     return true;
   }
 
   // OK, or why the session ends with this message.
-  absl::Status Take(v1::CoordinatorMessage message) {
-    if (message.has_refused()) {
-      const auto code = static_cast<absl::StatusCode>(message.refused().code());
-      return MakeStatus(code == absl::StatusCode::kOk ? absl::StatusCode::kUnavailable : code,
-                        message.refused().message());
-    }
+  absl::Status Arrived(v1::CoordinatorMessage message) {
     if (message.has_regroup()) NotifyRegroup(message);
     absl::MutexLock lock(&mutex);
-    if (incoming.size() >= kQueueBound) {
-      return absl::AbortedError(absl::StrCat("the coordinator at ", options.coordinator, " sent ", kQueueBound,
-                                             " messages that this worker has not taken"));
-    }
-    journal.Arrived(message, Clock::Real().MonotonicSeconds());
-    if (message.has_complete()) completed = true;
-    if (message.has_welcome()) TakeWelcome(message.welcome().config().restart());
-    incoming.push_back(std::move(message));
-    return absl::OkStatus();
-  }
-
-  void TakeWelcome(const v1::RestartConfig& restart) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    const double timeout = restart.heartbeat_timeout_seconds();
-    if (heartbeat_seconds == 0 && timeout > 0) {
-      heartbeat_seconds = HeartbeatSeconds(timeout);
-    }
-    if (!options.reconnect_seconds && restart.form_timeout_seconds() > 0) {
-      give_up_seconds = restart.form_timeout_seconds();
-    }
-    pause = kFirstPauseSeconds;
-    broken_since = 0;
-    if (std::exchange(known, true)) return;
-    ZF_KILL_POINT("session/adopted");
-    for (v1::WorkerMessage& message : journal.Rest()) outgoing.push_back(std::move(message));
-    next_heartbeat = 0;
+    const SessionMachine::Arrival arrival = machine.Arrived(std::move(message), Now());
+    if (arrival.adopted) ZF_KILL_POINT("session/adopted");
+    return arrival.status;
   }
 
   void NotifyRegroup(const v1::CoordinatorMessage& message) {
@@ -219,34 +185,15 @@ struct SessionClient::Impl {
     if (handler) handler(message.generation(), absl::AbortedError(message.regroup().reason()));
   }
 
-  StreamEnd EndOfStream(const grpc::Status& end) {
-    absl::MutexLock lock(&mutex);
-    const bool crowded = !known && end.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;  // too many come at once
-    known = false;  // until a coordinator answers, if one does
-    if (completed) return {absl::UnavailableError("the run is complete and its session over"), false};
-    const std::string& coordinator = options.coordinator;
-    if (end.ok()) {
-      return {absl::UnavailableError(absl::StrCat("the coordinator at ", coordinator, " ended the session")), false};
-    }
-    const bool refused = end.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
-                         end.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
-                         end.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
-    const bool broke =
-        end.error_code() == grpc::StatusCode::UNAVAILABLE || end.error_code() == grpc::StatusCode::CANCELLED || crowded;
-    return {FromGrpc(end, refused ? absl::StrCat("the coordinator at ", coordinator, " refused this worker")
-                                  : absl::StrCat("lost the coordinator at ", coordinator)),
-            broke && !closing};
-  }
-
-  void NotifyLost(const absl::Status& reason) {
+  void NotifyLost() {
+    absl::Status reason;
     std::function<void(absl::Status)> handler;
     {
       absl::MutexLock lock(&mutex);
-      lost = reason;
-      ended = true;
-      if (completed) return;
+      if (machine.completed()) return;
       mutex.Await(absl::Condition(this, &Impl::CanNotify));
-      if (closing) return;
+      if (machine.closing()) return;
+      reason = machine.lost();
       handler = std::move(on_lost);
     }
     handler(reason);
@@ -260,7 +207,7 @@ struct SessionClient::Impl {
     bool half_close = false;
     {
       absl::MutexLock lock(&mutex);
-      half_close = closing && !stream_over;
+      half_close = machine.closing() && !stream_over;
     }
     if (half_close) stream->WritesDone();
   }
@@ -271,36 +218,19 @@ struct SessionClient::Impl {
       std::function<v1::Heartbeat()> beat;
       {
         absl::MutexLock lock(&mutex);
-        mutex.AwaitWithTimeout(absl::Condition(this, &Impl::WriterHasWork), UntilHeartbeat());
+        mutex.AwaitWithTimeout(absl::Condition(this, &Impl::WriterHasWork),
+                               absl::Seconds(machine.NextHeartbeat() - Now()));
         if (stream_over) return std::nullopt;
-        if (UntilHeartbeat() <= absl::ZeroDuration() && !closing) {
-          beat = heartbeat;
-          const double interval = heartbeat_seconds == 0 ? kDefaultHeartbeatSeconds : heartbeat_seconds;
-          next_heartbeat = Clock::Real().MonotonicSeconds() + interval;
-        } else if (!outgoing.empty()) {
-          v1::WorkerMessage message = std::move(outgoing.front());
-          outgoing.pop_front();
-          return message;
-        } else if (closing) {
-          return std::nullopt;
-        }
+        NextWrite next = machine.Next(Now());
+        if (std::holds_alternative<WriteNoMore>(next)) return std::nullopt;
+        if (auto* message = std::get_if<v1::WorkerMessage>(&next)) return std::move(*message);
+        if (std::holds_alternative<WriteHeartbeat>(next)) beat = heartbeat;
       }
-      if (beat) return Stamped(beat());
+      if (!beat) continue;
+      v1::Heartbeat said = beat();  // outside the lock: it asks the trainer
+      absl::MutexLock lock(&mutex);
+      return machine.Beat(std::move(said));
     }
-  }
-
-  absl::Duration UntilHeartbeat() ABSL_SHARED_LOCKS_REQUIRED(mutex) {
-    if (!heartbeat || !known) return absl::InfiniteDuration();
-    return absl::Seconds(next_heartbeat - Clock::Real().MonotonicSeconds());
-  }
-
-  v1::WorkerMessage Stamped(v1::Heartbeat beat) {
-    v1::WorkerMessage message;
-    *message.mutable_heartbeat() = std::move(beat);
-    absl::MutexLock lock(&mutex);
-    message.set_generation(generation);
-    journal.Sent(message);
-    return message;
   }
 
   void Start() {
@@ -311,8 +241,8 @@ struct SessionClient::Impl {
   void Close() {
     {
       absl::MutexLock lock(&mutex);
-      closing = true;
-      mutex.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(options.linger_seconds));
+      machine.Close();
+      mutex.AwaitWithTimeout(absl::Condition(this, &Impl::IsOver), absl::Seconds(options.linger_seconds));
       context->TryCancel();  // no effect on a stream that has ended
     }
     session.join();
@@ -329,13 +259,7 @@ absl::StatusOr<std::unique_ptr<SessionClient>> SessionClient::Connect(const Sess
     return absl::InvalidArgumentError(
         absl::StrCat("address \"", options.coordinator, "\" has port 0; a coordinator's port is from 1 to 65535"));
   }
-  auto impl = std::make_unique<Impl>();
-  impl->options = options;
-  {
-    absl::MutexLock lock(&impl->mutex);
-    impl->heartbeat_seconds = options.heartbeat_interval_seconds;
-    impl->give_up_seconds = options.reconnect_seconds.value_or(options.connect_timeout_seconds);
-  }
+  auto impl = std::make_unique<Impl>(options);
   ZF_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials, ChannelCredentialsFrom(options.tls));
   impl->channel = MakeChannel(address, credentials, options.tls.server_name);
   ZF_RETURN_IF_ERROR(WaitForCoordinator(impl->channel, options));
@@ -346,36 +270,23 @@ absl::StatusOr<std::unique_ptr<SessionClient>> SessionClient::Connect(const Sess
 
 absl::Status SessionClient::Send(v1::WorkerMessage message) {
   absl::MutexLock lock(&impl_->mutex);
-  if (!impl_->lost.ok()) return impl_->lost;
-  if (impl_->outgoing.size() >= kQueueBound) {
-    return absl::UnavailableError(absl::StrCat("the coordinator at ", impl_->options.coordinator, " has left ",
-                                               kQueueBound, " messages of this worker unread"));
-  }
-  if (message.generation() == 0) message.set_generation(impl_->generation);
-  impl_->journal.Sent(message);
-  if (impl_->known) impl_->outgoing.push_back(std::move(message));
-  return absl::OkStatus();
+  return impl_->machine.Send(std::move(message));
 }
 
 absl::StatusOr<v1::CoordinatorMessage> SessionClient::Receive(double timeout_seconds) {
   absl::MutexLock lock(&impl_->mutex);
   impl_->mutex.AwaitWithTimeout(absl::Condition(impl_.get(), &Impl::CanReceive), absl::Seconds(timeout_seconds));
-  if (impl_->incoming.empty()) {
-    if (!impl_->lost.ok()) return impl_->lost;
-    return absl::DeadlineExceededError(
-        absl::StrCat("the coordinator at ", impl_->options.coordinator, " sent nothing for ", timeout_seconds, " s"));
-  }
-  v1::CoordinatorMessage message = std::move(impl_->incoming.front());
-  impl_->incoming.pop_front();
-  impl_->generation = std::max(impl_->generation, message.generation());
-  return message;
+  if (std::optional<v1::CoordinatorMessage> message = impl_->machine.Take()) return *std::move(message);
+  if (!impl_->machine.lost().ok()) return impl_->machine.lost();
+  return absl::DeadlineExceededError(
+      absl::StrCat("the coordinator at ", impl_->options.coordinator, " sent nothing for ", timeout_seconds, " s"));
 }
 
 void SessionClient::StartHeartbeats(std::function<v1::Heartbeat()> heartbeat) {
   ZF_CHECK(heartbeat != nullptr);
   absl::MutexLock lock(&impl_->mutex);
   impl_->heartbeat = std::move(heartbeat);
-  impl_->next_heartbeat = 0;
+  impl_->machine.StartHeartbeats();
 }
 
 void SessionClient::OnRegroup(std::function<void(uint64_t generation, absl::Status reason)> handler) {

@@ -1,4 +1,4 @@
-// A worker's session with the coordinator, over gRPC.
+// A worker's session with the coordinator, over gRPC: the threads, streams and clock of a session_machine.h.
 //
 // One thread reads the stream and one writes it, heartbeats included; callers meet them at two bounded queues, so no
 // caller ever waits for the network. A stream that breaks is no loss yet: the session opens another, says what the
@@ -39,10 +39,6 @@ struct SessionOptions {
   // Called with a line for the log, from the session's thread, when a stream breaks.
   std::function<void(const std::string& line)> note = nullptr;
 };
-
-// How often a worker beats in a run of this heartbeat timeout: four times, so that three beats may be late or lost
-// before the coordinator worries, and at most 20 times a second.
-double HeartbeatSeconds(double timeout_seconds);
 
 class SessionClient : public trainer::FleetSession {
  public:

@@ -130,8 +130,6 @@ TEST(SessionClient, ReceiveTimesOutWhileTheSessionStands) {
 }
 
 TEST(SessionClient, BeatsAtAQuarterOfTheTimeoutThatTheWelcomeTells) {
-  EXPECT_EQ(HeartbeatSeconds(2), 0.5);
-  EXPECT_EQ(HeartbeatSeconds(0.001), 0.05);
   constexpr double kTimeoutSeconds = 0.8;
   std::vector<double> beats;
   absl::Notification enough;
