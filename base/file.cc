@@ -141,10 +141,55 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view conte
   return absl::OkStatus();
 }
 
-absl::Status Rename(const std::string& from, const std::string& to) {
-  if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+absl::StatusOr<FileId> IdOf(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) return ErrnoStatus(path, "stat", errno);
+  return FileId{info.st_dev, info.st_ino};
+}
+
+void DropFromCache(const std::string& path) {
+  const Descriptor descriptor(open(path.c_str(), kForReading));
+  if (descriptor.get() >= 0) posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_DONTNEED);
+}
+
+namespace {
+
+// Whether `moved` is at `to` and no longer at `from`.
+bool IsRenamed(const std::string& from, const std::string& to, const absl::StatusOr<FileId>& moved) {
+  if (!moved.ok()) return false;
+  // Opening a directory has NFS look at the server, not at what it remembers of the names.
+  for (const std::string& path : {from, to}) {
+    const Descriptor parent(open(ParentOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+  const absl::StatusOr<FileId> there = IdOf(to);
+  return there.ok() && *there == *moved && absl::IsNotFound(IdOf(from).status());
+}
+
+int RenameUnlessTaken(const char* from, const char* to) {
+  const int renamed = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+  if (renamed == 0 || (errno != EINVAL && errno != ENOSYS)) return renamed;
+  struct stat there;
+  const bool taken = lstat(to, &there) == 0;
+  if (!taken && rename(from, to) == 0) return 0;
+  if (taken || errno == ENOTEMPTY) errno = EEXIST;
+  return -1;
+}
+
+template <typename Call>
+absl::Status RenameBy(Call call, const std::string& from, const std::string& to) {
+  const absl::StatusOr<FileId> moved = IdOf(from);
+  if (call(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   const int error = errno;
+  if (IsRenamed(from, to, moved)) return absl::OkStatus();
   return ErrnoStatus(from, absl::StrCat("rename to ", to).c_str(), error);
+}
+
+}  // namespace
+
+absl::Status Rename(const std::string& from, const std::string& to) { return RenameBy(rename, from, to); }
+
+absl::Status RenameDirectory(const std::string& from, const std::string& to) {
+  return RenameBy(RenameUnlessTaken, from, to);
 }
 
 absl::Status CreateDirectory(const std::string& path) {

@@ -63,8 +63,13 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view conte
 
 absl::Status SyncDirectory(const std::string& path);
 // Renames within a file system; durable once the parent directories are synced. A file takes the place of what is at
-// `to`; a directory does so only if that is an empty directory.
+// `to`; a directory does so only if that is an empty directory. A rename that was carried out although the call failed,
+// as over NFS when the answer is lost, has succeeded: what was at `from` is then at `to`.
 absl::Status Rename(const std::string& from, const std::string& to);
+// The same for a directory, which takes the place of nothing: AlreadyExists if there is anything at `to`. Where the
+// file system does not know RENAME_NOREPLACE, as NFS and FUSE, an empty directory that is made at `to` at the same
+// moment may be replaced; nothing else can be.
+absl::Status RenameDirectory(const std::string& from, const std::string& to);
 // As mkdir: the parent must exist. AlreadyExists if anything is there.
 absl::Status CreateDirectory(const std::string& path);
 absl::Status CreateDirectories(const std::string& path);
@@ -76,6 +81,17 @@ bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 bool IsSymlink(const std::string& path);
 absl::StatusOr<int64_t> FileBytes(const std::string& path);
+
+// What a name stands for, whatever it is called later. A symbolic link is not followed.
+struct FileId {
+  uint64_t device = 0, inode = 0;
+  bool operator==(const FileId&) const = default;
+};
+absl::StatusOr<FileId> IdOf(const std::string& path);
+
+// Asks the system to forget what it keeps of the file in memory, so that the next reading is of the storage. Pages that
+// are not written back yet stay, and so does everything on a file system that is memory itself.
+void DropFromCache(const std::string& path);
 
 // "a" and "b/c" -> "a/b/c".
 std::string JoinPath(std::string_view directory, std::string_view name);

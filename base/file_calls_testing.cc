@@ -2,8 +2,10 @@
 #include "base/file_calls_testing.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -24,9 +26,12 @@ struct State {
   std::string directory;
   absl::Mutex mutex;
   std::vector<std::string> calls ABSL_GUARDED_BY(mutex);
-  std::map<std::string, int> failures ABSL_GUARDED_BY(mutex), rename_failures ABSL_GUARDED_BY(mutex);
+  std::map<std::string, int> failures ABSL_GUARDED_BY(mutex), rename_failures ABSL_GUARDED_BY(mutex),
+      lost_renames ABSL_GUARDED_BY(mutex);
+  bool no_rename_flags ABSL_GUARDED_BY(mutex) = false;
+  enum class Held { kFsync, kWrite, kUncache } holds ABSL_GUARDED_BY(mutex) = Held::kFsync;
   std::optional<std::string> hold ABSL_GUARDED_BY(mutex);
-  std::optional<size_t> hold_write ABSL_GUARDED_BY(mutex);  // of so many bytes; none: hold an fsync
+  size_t hold_bytes ABSL_GUARDED_BY(mutex) = 0;  // a write of at least so many
   bool held ABSL_GUARDED_BY(mutex) = false;
   bool released ABSL_GUARDED_BY(mutex) = false;
 };
@@ -60,8 +65,8 @@ void Record(State& state, const std::string& call) {
 }
 
 // Returns once the call may go on.
-void Hold(State& state, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) {
-  if (!state.hold || !absl::EndsWith(name, *state.hold)) return;
+void Hold(State& state, State::Held call, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) {
+  if (!state.hold || state.holds != call || !absl::EndsWith(name, *state.hold)) return;
   state.hold.reset();
   state.held = true;
   state.mutex.Await(absl::Condition(&state.released));
@@ -69,13 +74,13 @@ void Hold(State& state, const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(s
 
 void BeforeWrite(State& state, const std::string& name, size_t bytes) {
   absl::MutexLock lock(&state.mutex);
-  if (state.hold_write && bytes >= *state.hold_write) Hold(state, name);
+  if (bytes >= state.hold_bytes) Hold(state, State::Held::kWrite, name);
 }
 
 // The error that this fsync must fail with, or 0, once it may go on.
 int BeforeFsync(State& state, const std::string& name) {
   absl::MutexLock lock(&state.mutex);
-  if (!state.hold_write) Hold(state, name);
+  Hold(state, State::Held::kFsync, name);
   const auto failure = state.failures.find(name);
   return failure == state.failures.end() ? 0 : failure->second;
 }
@@ -84,6 +89,49 @@ int BeforeRename(State& state, const std::string& to) {
   absl::MutexLock lock(&state.mutex);
   const auto failure = state.rename_failures.find(to);
   return failure == state.rename_failures.end() ? 0 : failure->second;
+}
+
+// The error that is told of a rename that was carried out, or 0.
+int AfterRename(State& state, const std::string& to) {
+  absl::MutexLock lock(&state.mutex);
+  const auto lost = state.lost_renames.find(to);
+  return lost == state.lost_renames.end() ? 0 : lost->second;
+}
+
+bool RefusesRenameFlags(State& state) {
+  absl::MutexLock lock(&state.mutex);
+  return state.no_rename_flags;
+}
+
+void BeforeUncache(State& state, const std::string& name) {
+  absl::MutexLock lock(&state.mutex);
+  Hold(state, State::Held::kUncache, name);
+}
+
+// Calls `next` unless this rename is to fail.
+template <typename Call>
+int RenameBy(Call next, const char* from, const char* to) {
+  const auto state = Active();
+  if (state == nullptr) return next();
+  const std::optional<std::string> source = Relative(*state, from), target = Relative(*state, to);
+  if (!source || !target) return next();
+  Record(*state, "rename " + *source + " " + *target);
+  int error = BeforeRename(*state, *target);
+  if (error == 0) {
+    const int renamed = next();
+    error = renamed == 0 ? AfterRename(*state, *target) : errno;
+  }
+  errno = error;
+  return error == 0 ? 0 : -1;
+}
+
+void HoldNext(State::Held call, const std::string& suffix, size_t bytes) {
+  const std::shared_ptr<State> state = Active();
+  absl::MutexLock lock(&state->mutex);
+  state->holds = call;
+  state->hold = suffix;
+  state->hold_bytes = bytes;
+  state->held = state->released = false;
 }
 
 template <typename Function>
@@ -125,21 +173,32 @@ void FileCallLog::FailRename(const std::string& name, int error) {
   state->rename_failures[name] = error;
 }
 
-void FileCallLog::HoldFsync(const std::string& suffix) {
+void FileCallLog::LoseRename(const std::string& name, int error) {
   const std::shared_ptr<State> state = Active();
   absl::MutexLock lock(&state->mutex);
-  state->hold = suffix;
-  state->hold_write.reset();
-  state->held = state->released = false;
+  state->lost_renames[name] = error;
 }
 
-void FileCallLog::HoldWrite(const std::string& suffix, size_t bytes) {
+void FileCallLog::RefuseRenameFlags() {
   const std::shared_ptr<State> state = Active();
   absl::MutexLock lock(&state->mutex);
-  state->hold = suffix;
-  state->hold_write = bytes;
-  state->held = state->released = false;
+  state->no_rename_flags = true;
 }
+
+void FileCallLog::WaitFor(const std::string& call) {
+  const std::shared_ptr<State> state = Active();
+  absl::MutexLock lock(&state->mutex);
+  const auto recorded = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) {
+    return std::find(state->calls.begin(), state->calls.end(), call) != state->calls.end();
+  };
+  state->mutex.Await(absl::Condition(&recorded));
+}
+
+void FileCallLog::HoldFsync(const std::string& suffix) { HoldNext(State::Held::kFsync, suffix, 0); }
+
+void FileCallLog::HoldWrite(const std::string& suffix, size_t bytes) { HoldNext(State::Held::kWrite, suffix, bytes); }
+
+void FileCallLog::HoldUncache(const std::string& suffix) { HoldNext(State::Held::kUncache, suffix, 0); }
 
 void FileCallLog::WaitUntilHeld() {
   const std::shared_ptr<State> state = Active();
@@ -186,17 +245,26 @@ int fsync(int descriptor) {
 
 int rename(const char* from, const char* to) noexcept {
   static const auto next = zerofleet::Next<int (*)(const char*, const char*)>("rename");
-  if (const auto state = zerofleet::Active(); state != nullptr) {
-    const std::optional<std::string> source = zerofleet::Relative(*state, from),
-                                     target = zerofleet::Relative(*state, to);
-    if (source && target) {
-      zerofleet::Record(*state, "rename " + *source + " " + *target);
-      if (const int error = zerofleet::BeforeRename(*state, *target); error != 0) {
-        errno = error;
-        return -1;
-      }
+  return zerofleet::RenameBy([&] { return next(from, to); }, from, to);
+}
+
+int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) noexcept {
+  static const auto next = zerofleet::Next<int (*)(int, const char*, int, const char*, unsigned)>("renameat2");
+  if (const auto state = zerofleet::Active(); state != nullptr && zerofleet::RefusesRenameFlags(*state)) {
+    errno = EINVAL;
+    return -1;
+  }
+  return zerofleet::RenameBy([&] { return next(from_directory, from, to_directory, to, flags); }, from, to);
+}
+
+int posix_fadvise(int descriptor, off_t offset, off_t length, int advice) noexcept {
+  static const auto next = zerofleet::Next<int (*)(int, off_t, off_t, int)>("posix_fadvise");
+  if (const auto state = zerofleet::Active(); state != nullptr && advice == POSIX_FADV_DONTNEED) {
+    if (const std::optional<std::string> name = zerofleet::NameOf(*state, descriptor); name) {
+      zerofleet::Record(*state, "uncache " + *name);
+      zerofleet::BeforeUncache(*state, *name);
     }
   }
-  return next(from, to);
+  return next(descriptor, offset, length, advice);
 }
 }

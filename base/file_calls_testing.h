@@ -1,5 +1,6 @@
-// The process's own write, fsync and rename, seen and bent by a test: a test that links this file has them in place of
-// libc's. What durability is made of, and what no other test can see, is their order and what follows when one fails.
+// The process's own write, fsync, rename and advice, seen and bent by a test: a test that links this file has them in
+// place of libc's. What durability is made of, and what no other test can see, is their order and what follows when one
+// fails.
 #ifndef ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
 #define ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
 
@@ -18,14 +19,21 @@ class FileCallLog {
   FileCallLog& operator=(const FileCallLog&) = delete;
 
   // "write a.tmp", "fsync a.tmp", "rename a.tmp a", "fsync ." in order, by paths relative to the directory; writes that
-  // follow one another in one file are one.
+  // follow one another in one file are one. "uncache a": DropFromCache.
   std::vector<std::string> calls() const;
+  // Returns once this call is among them.
+  void WaitFor(const std::string& call);
 
   // Every fsync of the file `name` (relative to the directory) fails with `error` from now on.
   void FailFsync(const std::string& name, int error);
 
   // Every rename to `name` (relative to the directory) fails with `error` from now on.
   void FailRename(const std::string& name, int error);
+  // Every rename to `name` is carried out from now on and says `error` all the same, as over NFS when the answer is
+  // lost.
+  void LoseRename(const std::string& name, int error);
+  // Renames know no flags from now on, as on NFS.
+  void RefuseRenameFlags();
 
   // The next fsync of a file whose name ends so waits for ReleaseFsync, without a time limit.
   void HoldFsync(const std::string& suffix);
@@ -34,6 +42,9 @@ class FileCallLog {
   // The same of the write of at least `bytes` to such a file, for ReleaseWrite.
   void HoldWrite(const std::string& suffix, size_t bytes);
   void ReleaseWrite() { ReleaseFsync(); }
+  // The same of the advice on such a file.
+  void HoldUncache(const std::string& suffix);
+  void ReleaseUncache() { ReleaseFsync(); }
 };
 
 }  // namespace zerofleet

@@ -92,6 +92,32 @@ TEST_F(FileTest, DirectoriesAreMadeRenamedAndRemovedOneByOne) {
   EXPECT_EQ(ParentOf("b"), ".");
 }
 
+TEST_F(FileTest, ADirectoryIsRenamedToWhatIsNotThere) {
+  FileCallLog log(Path(""));
+  for (const bool flags : {true, false}) {
+    if (!flags) log.RefuseRenameFlags();
+    ASSERT_TRUE(CreateDirectory(Path("a")).ok());
+    ASSERT_TRUE(RenameDirectory(Path("a"), Path("b")).ok());
+    EXPECT_EQ(RenameDirectory(Path("a"), Path("c")).code(), absl::StatusCode::kNotFound);
+    ASSERT_TRUE(CreateDirectory(Path("a")).ok());
+    EXPECT_EQ(RenameDirectory(Path("a"), Path("b")).code(), absl::StatusCode::kAlreadyExists) << "though it is empty";
+    EXPECT_TRUE(IsDirectory(Path("a")));
+    ASSERT_TRUE(RemoveOne(Path("a")).ok());
+    ASSERT_TRUE(RemoveOne(Path("b")).ok());
+  }
+}
+
+TEST_F(FileTest, ARenameThatWasCarriedOutHasSucceededWhateverIsToldOfIt) {
+  FileCallLog log(Path(""));
+  log.LoseRename("b", ENOENT);
+  ASSERT_TRUE(WriteFileAtomically(Path("b"), "one").ok());
+  ASSERT_TRUE(WriteFileAtomically(Path("a"), "two").ok());
+  EXPECT_TRUE(Rename(Path("a"), Path("b")).ok());
+  EXPECT_EQ(ReadSmallFile(Path("b"), 100).value(), "two");
+  // What is at the target is not what was to be moved there.
+  EXPECT_EQ(Rename(Path("a"), Path("b")).code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(FileTest, DurableFileRefusesToOverwrite) {
   std::string text = "hello";
   auto file = DurableFile::Create(Path("x"));

@@ -40,6 +40,7 @@ struct Control {
 static_assert(sizeof(Control) == 256);
 
 using RenameCall = int (*)(const char*, const char*);
+using RenameAtCall = int (*)(int, const char*, int, const char*, unsigned);
 using SyncCall = int (*)(int);
 using WriteCall = ssize_t (*)(int, const void*, size_t);
 using PwriteCall = ssize_t (*)(int, const void*, size_t, off_t);
@@ -140,5 +141,10 @@ int fsync(int descriptor) {
 int rename(const char* from, const char* to) noexcept {
   static const auto next = Next<RenameCall>("rename");
   return HasFailed(Drawn(kRename, to)) ? -1 : next(from, to);
+}
+
+int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) noexcept {
+  static const auto next = Next<RenameAtCall>("renameat2");
+  return HasFailed(Drawn(kRename, to)) ? -1 : next(from_directory, from, to_directory, to, flags);
 }
 }

@@ -43,9 +43,10 @@ TEST_F(CommitTest, EachStepIsDurableBeforeTheNext) {
   FileCallLog log(directory_);
   ASSERT_TRUE(CommitCheckpoint(StepDir(7), manifest).ok());
   const std::string partial = ".step-00000007.generation-0.partial", text = partial + "/manifest.json";
-  EXPECT_THAT(log.calls(), ElementsAre("fsync " + partial, "write " + text + ".tmp", "fsync " + text + ".tmp",
-                                       "rename " + text + ".tmp " + text, "fsync " + partial,
-                                       "rename " + partial + " step-00000007", "fsync ."));
+  EXPECT_THAT(log.calls(),
+              ElementsAre("uncache " + partial + "/rank-00000.safetensors", "fsync " + partial,
+                          "write " + text + ".tmp", "fsync " + text + ".tmp", "rename " + text + ".tmp " + text,
+                          "fsync " + partial, "rename " + partial + " step-00000007", "fsync ."));
 }
 
 TEST_F(CommitTest, AFailedSyncCommitsNothing) {

@@ -35,7 +35,8 @@ absl::Status LoadRanges(const std::string& step_dir, const v1::CheckpointManifes
 // holds may be allocated. DataLoss names the file.
 absl::Status CheckShardLengths(const std::string& step_dir, const v1::CheckpointManifest& manifest);
 
-// Reads every file that `manifest` lists from `dir` and checks length, header and digest.
+// Reads every file that `manifest` lists from `dir` and checks length, header and digest: several files at a time, from
+// the storage where the system lets it (DropFromCache). The error is that of the first bad file in rank order.
 absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& manifest);
 
 // Reads and checks the manifest and every file of the checkpoint.

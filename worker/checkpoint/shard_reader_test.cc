@@ -2,9 +2,11 @@
 #include "worker/checkpoint/shard_reader.h"
 
 #include <fstream>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/file_calls_testing.h"
 #include "gmock/gmock.h"
 #include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/test_support.h"
@@ -181,6 +183,40 @@ TEST_F(ShardReaderTest, AnotherRanksFileIsNotMistaken) {
 
 TEST_F(ShardReaderTest, VerifyingWhatIsNotCommittedIsNotFound) {
   EXPECT_EQ(VerifyCheckpoint(Path("nothing")).code(), absl::StatusCode::kNotFound);
+}
+
+// A commit of hundreds of GB must not wait for one reader. What it reads is the storage, not what its node still has in
+// memory of the write.
+TEST_F(ShardReaderTest, FilesAreVerifiedSideBySideAndFromTheStorage) {
+  const std::string step_dir = Save(1, 3);
+  FileCallLog log(directory_);
+  log.HoldUncache("rank-00000.safetensors");
+  absl::Status verified;
+  std::thread verifier([&] { verified = VerifyCheckpoint(step_dir); });
+  log.WaitUntilHeld();
+  for (const char* name : {"rank-00001", "rank-00002"}) {
+    log.WaitFor(absl::StrCat("uncache step-00000001/", name, ".safetensors"));
+  }
+  log.ReleaseUncache();
+  verifier.join();
+  EXPECT_TRUE(verified.ok()) << verified;
+}
+
+TEST_F(ShardReaderTest, TheFirstBadFileIsNamedWhicheverIsReadFirst) {
+  const std::string step_dir = Save(1, 12);
+  for (const char* name : {"rank-00004", "rank-00009", "rank-00010"}) {
+    const std::string path = JoinPath(step_dir, absl::StrCat(name, ".safetensors"));
+    FlipBit(path, 8 * FileBytes(path).value() - 1);
+  }
+  FileCallLog log(directory_);
+  log.HoldUncache("rank-00004.safetensors");
+  absl::Status verified;
+  std::thread verifier([&] { verified = VerifyCheckpoint(step_dir); });
+  log.WaitUntilHeld();
+  log.WaitFor("uncache step-00000001/rank-00009.safetensors");
+  log.ReleaseUncache();
+  verifier.join();
+  EXPECT_THAT(std::string(verified.message()), HasSubstr("rank-00004.safetensors: corrupt"));
 }
 
 }  // namespace
