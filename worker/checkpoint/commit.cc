@@ -25,9 +25,23 @@ absl::Status CheckNotCommitted(const std::string& step_dir) {
       absl::StrCat(step_dir, ": holds a committed checkpoint, which is never overwritten"));
 }
 
+// Between any check of the target and the rename another process may commit there, so the rename itself must not
+// replace anything.
+absl::Status RenameToStep(const std::string& partial_dir, const std::string& step_dir) {
+  absl::Status renamed = RenameDirectory(partial_dir, step_dir);
+  if (!absl::IsAlreadyExists(renamed)) return renamed;
+  ZF_RETURN_IF_ERROR(CheckNotCommitted(step_dir));
+  const bool cleared = IsDirectory(step_dir) && !IsSymlink(step_dir) && RemoveOne(step_dir).ok();
+  if (cleared) renamed = RenameDirectory(partial_dir, step_dir);
+  if (!absl::IsAlreadyExists(renamed)) return renamed;
+  return absl::FailedPreconditionError(
+      absl::StrCat(step_dir, ": is in the way of a commit, which removes nothing; move it elsewhere"));
+}
+
 }  // namespace
 
-absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
+absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                              const std::function<absl::Status()>& may_commit) {
   ZF_RETURN_IF_ERROR(Annotate(ValidateManifest(manifest), JoinPath(step_dir, kManifestName)));
   ZF_RETURN_IF_ERROR(CheckNotCommitted(step_dir));
   const std::string partial_dir = PartialDirectory(step_dir, manifest.generation());
@@ -39,13 +53,17 @@ absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointM
   ZF_KILL_POINT("commit/shard-names-synced");
   ZF_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(partial_dir, kManifestName), ManifestText(manifest)));
   ZF_KILL_POINT("commit/manifest-written");
-  ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(step_dir));
+  ZF_ASSIGN_OR_RETURN(const FileId written, IdOf(partial_dir));
+  if (may_commit) ZF_RETURN_IF_ERROR(may_commit());
   ZF_KILL_POINT("commit/before-rename");
-  ZF_RETURN_IF_ERROR(Rename(partial_dir, step_dir));
+  ZF_RETURN_IF_ERROR(RenameToStep(partial_dir, step_dir));
   ZF_KILL_POINT("commit/renamed");
   const absl::Status durable = SyncDirectory(ParentOf(step_dir));
   // Nobody hears of a commit that may not be durable, so it must not be listed.
-  if (!durable.ok() && !Rename(step_dir, partial_dir).ok()) RemoveCheckpointFiles(step_dir).IgnoreError();
+  if (!durable.ok() && !RenameDirectory(step_dir, partial_dir).ok()) {
+    const absl::StatusOr<FileId> there = IdOf(step_dir);
+    if (there.ok() && *there == written) RemoveCheckpointFiles(step_dir).IgnoreError();
+  }
   ZF_KILL_POINT("commit/rename-synced");
   return durable;
 }

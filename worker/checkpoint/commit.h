@@ -2,6 +2,7 @@
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_COMMIT_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_COMMIT_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,9 +15,13 @@ namespace zerofleet::checkpoint {
 // directory and syncs its parent. The rename is the commit: before it there is no `step_dir`, after it a whole one. It
 // is taken back if the parent cannot be synced.
 //
-// FailedPrecondition if `step_dir` is committed already; DataLoss naming the file for a shard that is not what the
-// manifest says. What a release that wrote in place left in `step_dir` without a manifest is removed.
-absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointManifest& manifest);
+// A commit removes nothing and replaces nothing but an empty directory. `may_commit`, if given, is asked right before
+// the rename: what it says instead of OK is returned, and nothing is committed.
+//
+// FailedPrecondition if `step_dir` is committed already, or holds anything else; DataLoss naming the file for a shard
+// that is not what the manifest says.
+absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                              const std::function<absl::Status()>& may_commit = nullptr);
 
 }  // namespace zerofleet::checkpoint
 

@@ -2,6 +2,7 @@
 #include "worker/checkpoint/commit.h"
 
 #include <cerrno>
+#include <thread>
 
 #include "base/file_calls_testing.h"
 #include "base/status.h"
@@ -21,6 +22,20 @@ class CommitTest : public CheckpointTest {
  protected:
   std::string StepDir(int64_t step) const { return StepDirectory(directory_, step); }
   std::string Partial(int64_t step) const { return PartialDirectory(StepDir(step), 0); }
+  // Commits `manifest` as step 7; before the last of its checks another run's checkpoint appears there.
+  absl::Status CommitAgainstAnother(const v1::CheckpointManifest& manifest, FileCallLog& log) {
+    const std::string other = JoinPath(Path("elsewhere"), "step-00000007");
+    EXPECT_TRUE(CreateDirectories(Path("elsewhere")).ok());
+    EXPECT_TRUE(CommitCheckpoint(other, WriteShards(other, 7, 1)).ok());
+    log.HoldFsync("manifest.json.tmp");
+    absl::Status committed;
+    std::thread committer([&] { committed = CommitCheckpoint(StepDir(7), manifest); });
+    log.WaitUntilHeld();
+    EXPECT_TRUE(Rename(other, StepDir(7)).ok());
+    log.ReleaseFsync();
+    committer.join();
+    return committed;
+  }
 };
 
 TEST_F(CommitTest, ADirectoryAppearsWholeAndIsNeverReplaced) {
@@ -80,6 +95,59 @@ TEST_F(CommitTest, ACommitThatCannotBeTakenBackIsNoneEither) {
   EXPECT_TRUE(VerifyCheckpoint(StepDir(7)).ok());
 }
 
+// Two coordinators that both believe they hold the directory: what one has acknowledged the other must not remove.
+TEST_F(CommitTest, AnothersCheckpointIsNeverReplaced) {
+  const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 2);
+  FileCallLog log(directory_);
+  EXPECT_EQ(CommitAgainstAnother(manifest, log).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReadManifest(StepDir(7))->world_size(), 1);
+  EXPECT_TRUE(VerifyCheckpoint(StepDir(7)).ok());
+}
+
+// The other commits after the last check, so that only the rename itself is left to tell.
+TEST_F(CommitTest, TheRenameItselfReplacesNothing) {
+  const std::string other = JoinPath(Path("elsewhere"), "step-00000007");
+  for (const bool flags : {true, false}) {
+    ASSERT_TRUE(CreateDirectories(Path("elsewhere")).ok());
+    ASSERT_TRUE(CommitCheckpoint(other, WriteShards(other, 7, 1)).ok());
+    const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 2);
+    FileCallLog log(directory_);
+    if (!flags) log.RefuseRenameFlags();
+    const absl::Status committed = CommitCheckpoint(StepDir(7), manifest, [&] { return Rename(other, StepDir(7)); });
+    EXPECT_EQ(committed.code(), absl::StatusCode::kFailedPrecondition) << committed;
+    EXPECT_THAT(std::string(committed.message()), HasSubstr("never overwritten"));
+    EXPECT_TRUE(VerifyCheckpoint(StepDir(7)).ok());
+    ASSERT_TRUE(RemoveTree(StepDir(7)).ok());
+    ASSERT_TRUE(RemoveTree(Partial(7)).ok());
+  }
+}
+
+TEST_F(CommitTest, WhoMayNotCommitDoesNot) {
+  const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 1);
+  FileCallLog log(directory_);
+  EXPECT_EQ(CommitCheckpoint(StepDir(7), manifest, [] { return absl::AbortedError("another does"); }).message(),
+            "another does");
+  EXPECT_FALSE(FileExists(StepDir(7)));
+  EXPECT_EQ(log.calls().back(), "fsync .step-00000007.generation-0.partial") << "asked before the rename, and last";
+}
+
+// Over NFS a rename may be carried out although the call fails: its answer is lost, and the call that is sent again
+// finds nothing to rename.
+TEST_F(CommitTest, ARenameWhoseAnswerIsLostHasSucceeded) {
+  const std::string partial = ".step-00000007.generation-0.partial";
+  for (const bool flags : {true, false}) {
+    const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 2);
+    FileCallLog log(directory_);
+    if (!flags) log.RefuseRenameFlags();
+    log.LoseRename(partial + "/manifest.json", ENOENT);
+    log.LoseRename("step-00000007", ENOENT);
+    const absl::Status committed = CommitCheckpoint(StepDir(7), manifest);
+    EXPECT_TRUE(committed.ok()) << committed;
+    EXPECT_TRUE(VerifyCheckpoint(StepDir(7)).ok());
+    ASSERT_TRUE(RemoveTree(StepDir(7)).ok());
+  }
+}
+
 TEST_F(CommitTest, EveryShardIsReadAndCompared) {
   const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 2);
   const auto error = [&](const v1::CheckpointManifest& wrong) {
@@ -128,17 +196,19 @@ TEST_F(CommitTest, ACrashLeavesNothingCommittedAndNothingInTheWay) {
   EXPECT_THAT(ListCheckpoints(directory_).value(), IsEmpty());
   ASSERT_TRUE(RemoveCheckpointFiles(Partial(2)).ok());
   EXPECT_THAT(ListDirectory(directory_).value(), IsEmpty());
-  // What the first release, which wrote in place, left without a manifest.
+  // An empty directory is no obstacle; whatever is not empty is not removed for a commit.
   ASSERT_TRUE(CreateDirectory(StepDir(2)).ok());
-  Overwrite(JoinPath(StepDir(2), ShardFileName(4)), "remains");
   EXPECT_TRUE(CommitCheckpoint(StepDir(2), WriteShards(StepDir(2), 2, 2)).ok());
-  EXPECT_THAT(ListDirectory(StepDir(2)).value(),
-              ElementsAre("manifest.json", "rank-00000.safetensors", "rank-00001.safetensors"));
-  // Somebody's own files are not removed for a checkpoint.
-  ASSERT_TRUE(CreateDirectory(StepDir(3)).ok());
-  Overwrite(JoinPath(StepDir(3), "notes.txt"), "mine");
-  EXPECT_FALSE(CommitCheckpoint(StepDir(3), WriteShards(StepDir(3), 3, 2)).ok());
-  EXPECT_EQ(Contents(JoinPath(StepDir(3), "notes.txt")), "mine");
+  for (const std::string& name : {ShardFileName(4), std::string("notes.txt")}) {
+    ASSERT_TRUE(CreateDirectory(StepDir(3)).ok());
+    Overwrite(JoinPath(StepDir(3), name), "mine");
+    const absl::Status committed = CommitCheckpoint(StepDir(3), WriteShards(StepDir(3), 3, 2));
+    EXPECT_EQ(committed.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(committed.message()), HasSubstr("step-00000003: is in the way of a commit"));
+    EXPECT_EQ(Contents(JoinPath(StepDir(3), name)), "mine");
+    ASSERT_TRUE(RemoveTree(StepDir(3)).ok());
+    ASSERT_TRUE(RemoveTree(Partial(3)).ok());
+  }
 }
 
 }  // namespace
