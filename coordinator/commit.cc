@@ -4,12 +4,15 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "coordinator/ending.h"
 #include "coordinator/failed_save.h"
+#include "coordinator/outlived_commit.h"
 #include "coordinator/recovery.h"
 #include "coordinator/view.h"
 
@@ -109,10 +112,12 @@ v1::Event CheckpointEventOf(const ManifestWritten& written, const PendingCommit&
   return event;
 }
 
-// What a recovery goes back to: the newest first, and as many as there are on storage.
+// What a recovery goes back to: the newest first, behind those that were found damaged, and as many as there are on
+// storage.
 void KeepCandidate(Fleet& fleet, const ManifestWritten& written) {
   std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
-  candidates.insert(candidates.begin(), {written.committed.path, written.step, fleet.team});
+  const auto newest = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.candidate);
+  candidates.insert(newest, {written.committed.path, written.step, fleet.team});
   const int64_t keep = std::max<int64_t>(1, fleet.parameters.config.checkpoint().keep());
   if (static_cast<int64_t>(candidates.size()) > keep) candidates.resize(keep);
   fleet.parameters.may_fall_back = true;
@@ -148,20 +153,8 @@ void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard)
              absl::StrCat("all ", fleet.world_size(), " shards of step ", shard.step(), " are durable"));
 }
 
-void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now) {
-  auto found = fleet.commits.find(written.step);
-  if (found == fleet.commits.end() || found->second.stage != PendingCommit::Stage::kCommitting) return;
-  if (!written.status.ok()) {
-    const std::string text =
-        absl::StrCat("checkpoint of step ", written.step, " was not committed: ", written.status.message());
-    found->second.failure = {StorageStatus(written.status.code(), text), -1, 0};
-    DiscardFailedSave(fleet, written.step);
-    if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
-    return;
-  }
-  v1::Event event = CheckpointEventOf(written, found->second);
-  const int retry = found->second.retry;
-  fleet.commits.erase(found);
+void NoteCommitted(Fleet& fleet, const ManifestWritten& written, const PendingCommit& commit) {
+  v1::Event event = CheckpointEventOf(written, commit);
   fleet.failed_save.reset();
   fleet.last_committed_step = fleet.committed_by_run = written.step;
   fleet.last_committed_path = written.committed.path;
@@ -171,7 +164,27 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
   fleet.Emit(PersistState{StateOf(fleet)}, "a checkpoint was committed");
   fleet.Publish(event, "a checkpoint was committed");
   for (const std::string& warning : written.committed.warnings) fleet.PublishNotice(warning);
-  fleet.SendToAll(OutcomeOf(written.step, retry, true, ""), "a checkpoint was committed");
+}
+
+void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now) {
+  if (OnLateAnswer(fleet, written, now)) return;
+  auto found = fleet.commits.find(written.step);
+  if (found == fleet.commits.end() || found->second.stage != PendingCommit::Stage::kCommitting ||
+      found->second.generation != written.generation) {
+    return;
+  }
+  if (!written.status.ok()) {
+    const std::string text =
+        absl::StrCat("checkpoint of step ", written.step, " was not committed: ", written.status.message());
+    found->second.failure = {StorageStatus(written.status.code(), text), -1, 0};
+    DiscardFailedSave(fleet, written.step);
+    if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
+    return;
+  }
+  const PendingCommit commit = std::move(found->second);
+  fleet.commits.erase(found);
+  NoteCommitted(fleet, written, commit);
+  fleet.SendToAll(OutcomeOf(written.step, commit.retry, true, ""), "a checkpoint was committed");
   CompleteIfAllFinished(fleet, now);
   if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
   GrowAgain(fleet, now);

@@ -82,8 +82,10 @@ void GoBack(Fleet& fleet, const v1::Divergence& divergence, double now) {
   RegroupAll(fleet, text, now);
 }
 
+bool IsGoingBack(const Fleet& fleet) { return !fleet.rollbacks.empty() && fleet.rollbacks.back().resumed_step < 0; }
+
 bool SettleRollback(Fleet& fleet, int64_t step) {
-  if (fleet.rollbacks.empty() || fleet.rollbacks.back().resumed_step >= 0) return true;
+  if (!IsGoingBack(fleet)) return true;
   const int64_t consumed = fleet.members.front().samples_consumed;
   for (const Member& member : fleet.members) {
     if (member.samples_consumed == consumed) continue;

@@ -24,6 +24,9 @@ void CountDivergence(Fleet& fleet, const v1::Divergence& divergence);
 // diverged: nothing tells then that other data will help.
 void GoBack(Fleet& fleet, const v1::Divergence& divergence, double now);
 
+// Whether a step has diverged and the run has not gone back from it yet.
+bool IsGoingBack(const Fleet& fleet);
+
 // Every rank has loaded `step`: settles what is left out if the fleet has gone back. False if the run has failed.
 bool SettleRollback(Fleet& fleet, int64_t step);
 

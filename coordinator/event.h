@@ -42,11 +42,12 @@ struct CommittedStep {
   std::vector<std::string> warnings;  // one line each; the commit stands all the same
 };
 
-// The WriteManifest output for `step` was carried out.
+// The WriteManifest output for `step` was carried out. The answers come in the order of the outputs.
 struct ManifestWritten {
   int64_t step;
   absl::Status status;
   CommittedStep committed;
+  uint64_t generation;  // of the manifest
 };
 
 // The DiscardSave output was carried out.

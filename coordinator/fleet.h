@@ -93,6 +93,7 @@ struct PendingCommit {
   std::optional<SaveFailure> failure;
   // From kCommitting and kDiscarding on, the answer to WriteManifest or DiscardSave is awaited.
   enum class Stage { kCollecting, kCommitting, kDiscarding } stage = Stage::kCollecting;
+  std::optional<ManifestWritten> answer;  // to a commit that was outlived, which came while a view loads
 };
 
 // The last save, if it failed.
@@ -178,7 +179,9 @@ struct Fleet {
   int64_t committed_by_run = -1;           // of this run alone
   std::string last_committed_path;
   std::map<int64_t, PendingCommit> commits;  // by step
-  std::optional<FailedSave> failed_save;     // until the next commit
+  // The commits that a recovery went on without, by generation and step (outlived_commit.h).
+  std::map<std::pair<uint64_t, int64_t>, PendingCommit> outlived;
+  std::optional<FailedSave> failed_save;  // until the next commit
   std::optional<Suspicion> suspicion;
   std::optional<Recovery> recovery;
   std::optional<v1::Assignment> adopted;  // the view that is being adopted, as its first rank told it

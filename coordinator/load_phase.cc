@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "coordinator/divergence.h"
 #include "coordinator/ending.h"
+#include "coordinator/outlived_commit.h"
 #include "coordinator/recovery.h"
 #include "coordinator/snapshots.h"
 
@@ -87,6 +88,7 @@ void StartTraining(Fleet& fleet, double now) {
   if (fleet.recovery) EndRecovery(fleet, reached, now);
   *message.mutable_start() = fleet.start;
   fleet.SendToAll(message, "every rank has loaded");
+  SettleLateAnswers(fleet);
 }
 
 void AskToLoad(Fleet& fleet, double now) {

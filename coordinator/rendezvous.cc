@@ -8,6 +8,7 @@
 #include "coordinator/agreement.h"
 #include "coordinator/away.h"
 #include "coordinator/ending.h"
+#include "coordinator/outlived_commit.h"
 #include "coordinator/recovery.h"
 #include "coordinator/view.h"
 
@@ -108,7 +109,8 @@ void CheckFormTimeout(Fleet& fleet, double now) {
   const bool forms = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
   if (!forms || now - fleet.forming_since < fleet.form_timeout_seconds()) return;
   if (std::any_of(fleet.members.begin(), fleet.members.end(), IsLeaving)) return;
-  if (GoOnSmaller(fleet, now)) return;
+  if (OutliveCommits(fleet) && fleet.All(MemberState::kReady)) return FormViewIfComplete(fleet, now);
+  if (!AwaitsCommit(fleet) && GoOnSmaller(fleet, now)) return;
   auto ready = std::count_if(fleet.members.begin(), fleet.members.end(),
                              [](const Member& member) { return member.state == MemberState::kReady; });
   std::string text =
@@ -120,6 +122,7 @@ void CheckFormTimeout(Fleet& fleet, double now) {
     absl::StrAppend(&text, "; waiting for ", NameOf(member));
   }
   if (waiting > kMostNamed) absl::StrAppend(&text, "; and for ", waiting - kMostNamed, " more");
+  absl::StrAppend(&text, AwaitedCommitText(fleet));
   if (fleet.recovery)
     absl::StrAppend(&text, "; it was recovering from: ", fleet.recovery->cause, "; ", LastCommitText(fleet));
   FailFleet(fleet, absl::DeadlineExceededError(text), -1);

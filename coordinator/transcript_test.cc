@@ -15,6 +15,7 @@
 //   9.0 ticks                                   one every 0.5 s, from the last line's time on
 //   1.0 stop: an operator asked
 //   1.0 written 20: DATA_LOSS no space          the answer to a manifest: a code and a message, "OK", or "OK; a warning"
+//   1.0 written 20 of 1: OK                     the same of generation 1; else of the one that is being committed
 //   1.0 discarded 20:                           the answer to the removal of what a failed save left
 //   1.0 storage lost                            the checkpoint directory is another's
 //   1.0 status                                  prints the operator's view
@@ -145,21 +146,33 @@ std::pair<int64_t, std::string> NumberAndRest(const std::string& text) {
   return {ToInt(parts.first), std::string(absl::StripAsciiWhitespace(parts.second))};
 }
 
+// "20: OK; a warning" or "20 of 1: OK".
+ManifestWritten ParseWritten(const std::string& text, const Fleet& fleet) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  const std::pair<std::string, std::string> numbers = absl::StrSplit(parts.first, " of ");
+  const std::pair<std::string, std::string> answer =
+      absl::StrSplit(absl::StripAsciiWhitespace(parts.second), absl::MaxSplits("; ", 1));
+  const int64_t step = ToInt(numbers.first);
+  ManifestWritten written{step, ParseStatus(answer.first), {absl::StrCat("ckpt/step-", step), {}}, fleet.generation};
+  if (!answer.second.empty()) written.committed.warnings.push_back(answer.second);
+  if (!numbers.second.empty()) {
+    written.generation = ToInt(numbers.second);
+  } else if (const auto commit = fleet.commits.find(step); commit != fleet.commits.end()) {
+    written.generation = commit->second.generation;
+  }
+  return written;
+}
+
 CoordinatorEvent ParseEvent(const std::string& text, const Fleet& fleet) {
   std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(absl::ByAnyChar(" :"), 1));
   const auto& [verb, rest] = parts;
   if (verb == "tick") return Tick();
   if (verb == "storage") return StorageLost{absl::NotFoundError("checkpoint.dir: ckpt was removed")};
   if (verb == "stop") return StopAsked{std::string(absl::StripAsciiWhitespace(rest))};
+  if (verb == "written") return ParseWritten(rest, fleet);
   auto [number, body] = NumberAndRest(rest);
   if (verb == "discarded") return SaveDiscarded{number, fleet.generation};
   if (verb == "closed") return SessionClosed{static_cast<MemberId>(number), body};
-  if (verb == "written") {
-    const std::pair<std::string, std::string> answer = absl::StrSplit(body, absl::MaxSplits("; ", 1));
-    ManifestWritten written{number, ParseStatus(answer.first), {absl::StrCat("ckpt/step-", number), {}}};
-    if (!answer.second.empty()) written.committed.warnings.push_back(answer.second);
-    return written;
-  }
   EXPECT_EQ(verb, "from") << text;
   MessageReceived received{static_cast<MemberId>(number), {}};
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(body, &received.message)) << body;

@@ -14,6 +14,7 @@
 #include "coordinator/ending.h"
 #include "coordinator/load_phase.h"
 #include "coordinator/node_runs.h"
+#include "coordinator/outlived_commit.h"
 
 namespace zerofleet::coordinator {
 namespace {
@@ -123,7 +124,8 @@ void TakePlace(Fleet& fleet, Member& member) {
 }
 
 void FormViewIfComplete(Fleet& fleet, double now) {
-  if (!fleet.All(MemberState::kReady) || !fleet.commits.empty()) return;
+  if (!fleet.All(MemberState::kReady) || AwaitsCommit(fleet)) return;
+  SettleLateAnswers(fleet);
   // Whoever trains may be slower to come back than a spare.
   const bool expected = fleet.phase == Phase::kForming && fleet.restarted;
   if (expected && now - fleet.began < AdoptionSeconds(fleet.parameters.config.restart())) return;

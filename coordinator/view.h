@@ -6,9 +6,9 @@
 
 namespace zerofleet::coordinator {
 
-// If every place is taken, every member ready, no manifest of an earlier view still being written, and no running fleet
-// to be expected back (adoption.h): puts the members
-// in rank order and sends each its Assignment. In a recovery, those who had a rank keep it.
+// If every place is taken, every member ready, no commit of an earlier view to be waited for (outlived_commit.h), and
+// no running fleet to be expected back (adoption.h): puts the members in rank order and sends each its Assignment. In a
+// recovery, those who had a rank keep it.
 //
 // The team is parallel.team where that is a number. Where it is auto, a run keeps the team it was first formed with,
 // which its newest checkpoint tells, whatever its nodes and its world size are now; a run that begins takes AutoTeam's.

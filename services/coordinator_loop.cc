@@ -397,7 +397,8 @@ void CoordinatorLoop::CarryOutUntilShutDown() {
 std::optional<coordinator::CoordinatorEvent> CoordinatorLoop::Store(const coordinator::WriteManifest& write) {
   const absl::StatusOr<coordinator::CommittedStep> committed = hooks_.commit(write.manifest);
   return coordinator::ManifestWritten{write.manifest.step(), committed.status(),
-                                      committed.ok() ? *committed : coordinator::CommittedStep()};
+                                      committed.ok() ? *committed : coordinator::CommittedStep(),
+                                      static_cast<uint64_t>(write.manifest.generation())};
 }
 
 std::optional<coordinator::CoordinatorEvent> CoordinatorLoop::Store(const coordinator::DiscardSave& discard) {

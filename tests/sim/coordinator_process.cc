@@ -170,7 +170,8 @@ coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::Writ
   absl::StatusOr<coordinator::CommittedStep> committed = absl::PermissionDeniedError("read-only");
   if (!std::exchange(manifest_fails_, false) && !disk_.IsFull()) committed = Commit(write.manifest);
   return coordinator::ManifestWritten{write.manifest.step(), committed.status(),
-                                      committed.ok() ? *committed : coordinator::CommittedStep()};
+                                      committed.ok() ? *committed : coordinator::CommittedStep(),
+                                      static_cast<uint64_t>(write.manifest.generation())};
 }
 
 coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::DiscardSave& discard) {
@@ -180,7 +181,8 @@ coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::Disc
 
 absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest) {
   world_.Trace("step ", manifest.step(), " of generation ", manifest.generation(), " is committed");
-  invariants_.OnCommitted(manifest);
+  const bool outlived = fleet().outlived.contains({manifest.generation(), manifest.step()});
+  if (!outlived) invariants_.OnCommitted(manifest);
   return disk_.Commit(manifest, plan_.keep);
 }
 

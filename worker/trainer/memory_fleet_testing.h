@@ -193,8 +193,10 @@ class MemoryFleet {
     }
     if (auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {
       std::string path = checkpoint::StepDirectory(write->manifest.config().checkpoint().dir(), write->manifest.step());
-      events.push_back(coordinator::ManifestWritten{
-          write->manifest.step(), checkpoint::CommitCheckpoint(path, write->manifest), {path, {}}});
+      events.push_back(coordinator::ManifestWritten{write->manifest.step(),
+                                                    checkpoint::CommitCheckpoint(path, write->manifest),
+                                                    {path, {}},
+                                                    static_cast<uint64_t>(write->manifest.generation())});
     }
   }
 

@@ -1,0 +1,77 @@
+// Waiting for commits, going on without them, and what they come to then; see outlived_commit.h.
+#include "coordinator/outlived_commit.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/commit.h"
+#include "coordinator/divergence.h"
+#include "coordinator/failed_save.h"
+#include "coordinator/view.h"
+
+namespace zerofleet::coordinator {
+namespace {
+
+// What this generation has saved of the same steps is settled with it: those steps are committed.
+void SettleSavesUpTo(Fleet& fleet, int64_t step) {
+  while (!fleet.commits.empty() && fleet.commits.begin()->first <= step) {
+    const auto& [saved, commit] = *fleet.commits.begin();
+    fleet.SendToAll(OutcomeOf(saved, commit.retry, true, ""), "an earlier generation's commit has succeeded");
+    fleet.commits.erase(fleet.commits.begin());
+  }
+}
+
+}  // namespace
+
+bool AwaitsCommit(const Fleet& fleet) {
+  return !fleet.commits.empty() || (IsGoingBack(fleet) && !fleet.outlived.empty());
+}
+
+bool OutliveCommits(Fleet& fleet) {
+  if (fleet.commits.empty() || IsGoingBack(fleet)) return false;
+  for (auto& [step, commit] : std::exchange(fleet.commits, {})) {
+    fleet.PublishNotice(
+        absl::StrCat("step ", step, " is still being committed after ", fleet.form_timeout_seconds(),
+                     " s (restart.form_timeout_seconds): going on without it; if it succeeds, it counts"));
+    fleet.outlived.emplace(std::pair(commit.generation, step), std::move(commit));
+  }
+  return true;
+}
+
+bool OnLateAnswer(Fleet& fleet, const ManifestWritten& written, double now) {
+  const auto found = fleet.outlived.find({written.generation, written.step});
+  if (found == fleet.outlived.end()) return false;
+  found->second.answer = written;
+  SettleLateAnswers(fleet);
+  if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
+  return true;
+}
+
+void SettleLateAnswers(Fleet& fleet) {
+  if (fleet.phase == Phase::kLoading) return;
+  for (auto at = fleet.outlived.begin(); at != fleet.outlived.end();) {
+    if (!at->second.answer) {
+      ++at;
+      continue;
+    }
+    const PendingCommit commit = std::move(at->second);
+    at = fleet.outlived.erase(at);
+    const ManifestWritten& written = *commit.answer;
+    if (!written.status.ok()) {
+      fleet.PublishNotice(absl::StrCat(
+          "step ", written.step, ", which the fleet went on without, was not committed: ", written.status.message()));
+      fleet.Emit(DiscardSave{written.step, commit.generation}, "its commit has failed");
+      continue;
+    }
+    SettleSavesUpTo(fleet, written.step);
+    NoteCommitted(fleet, written, commit);
+  }
+}
+
+std::string AwaitedCommitText(const Fleet& fleet) {
+  if (!AwaitsCommit(fleet)) return "";
+  const int64_t step = fleet.commits.empty() ? fleet.outlived.begin()->first.second : fleet.commits.begin()->first;
+  return absl::StrCat("; waiting for the commit of step ", step);
+}
+
+}  // namespace zerofleet::coordinator
