@@ -2,14 +2,11 @@
 #include "worker/checkpoint/catalog.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/file.h"
@@ -17,21 +14,10 @@
 #include "base/status.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
+#include "worker/checkpoint/step_name.h"
 
 namespace zerofleet::checkpoint {
 namespace {
-
-constexpr char kStepPrefix[] = "step-";
-
-std::string StepName(int64_t step) { return absl::StrFormat("%s%08d", kStepPrefix, step); }
-
-// The step that a directory's name says, or -1.
-int64_t StepOfName(const std::string& name) {
-  int64_t step = -1;
-  if (!absl::StartsWith(name, kStepPrefix)) return -1;
-  if (!absl::SimpleAtoi(name.substr(sizeof(kStepPrefix) - 1), &step) || step < 0) return -1;
-  return StepName(step) == name ? step : -1;
-}
 
 constexpr char kPartialMiddle[] = ".generation-", kPartialEnd[] = ".partial";
 
@@ -50,10 +36,8 @@ std::optional<uint64_t> GenerationOfPartial(const std::string& name) {
 std::string StepDirectory(const std::string& dir, int64_t step) { return JoinPath(dir, StepName(step)); }
 
 std::string PartialDirectory(const std::string& step_dir, uint64_t generation) {
-  std::filesystem::path full(step_dir);
-  if (!full.has_filename()) full = full.parent_path();  // a trailing slash
   return JoinPath(ParentOf(step_dir),
-                  absl::StrCat(".", full.filename().string(), kPartialMiddle, generation, kPartialEnd));
+                  absl::StrCat(".", NameOfDirectory(step_dir), kPartialMiddle, generation, kPartialEnd));
 }
 
 bool IsCommitted(const std::string& dir, int64_t step) {
@@ -69,15 +53,12 @@ absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::stri
     const int64_t step = StepOfName(name);
     const std::string path = JoinPath(dir, name);
     if (step < 0 || !FileExists(JoinPath(path, kManifestName))) continue;
-    absl::StatusOr<v1::CheckpointManifest> manifest = ReadManifest(path);
-    absl::Status status = manifest.status();
-    if (manifest.ok() && manifest->step() != step) {
-      status = absl::DataLossError(absl::StrCat(path, ": its manifest is of step ", manifest->step()));
-    }
-    if (status.ok()) {
-      committed.push_back({path, step, *std::move(manifest)});
+    std::string digest;
+    absl::StatusOr<v1::CheckpointManifest> manifest = ReadManifest(path, &digest);
+    if (manifest.ok()) {
+      committed.push_back({path, step, *std::move(manifest), std::move(digest)});
     } else if (problems != nullptr) {
-      problems->push_back({path, std::string(status.message())});
+      problems->push_back({path, std::string(manifest.status().message())});
     }
   }
   std::sort(committed.begin(), committed.end(), [](const auto& a, const auto& b) { return a.step > b.step; });

@@ -16,6 +16,7 @@ struct CommittedCheckpoint {
   std::string path;
   int64_t step;
   v1::CheckpointManifest manifest;
+  std::string digest;  // ManifestDigest
 };
 
 // A step directory whose manifest is invalid, and why, in one line.

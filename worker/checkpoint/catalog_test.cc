@@ -53,7 +53,7 @@ TEST_F(CatalogTest, BadManifestsAreSetApartWithTheirReason) {
   ASSERT_EQ(problems.size(), 2u);
   EXPECT_EQ(problems[0].path, torn);
   EXPECT_THAT(problems[0].reason, HasSubstr("manifest.json: not valid JSON"));
-  EXPECT_THAT(problems[1].reason, HasSubstr("its manifest is of step 1"));
+  EXPECT_THAT(problems[1].reason, HasSubstr("is of step 1, but its directory is named for 3"));
 }
 
 TEST_F(CatalogTest, RemovingLeavesWhatIsNotACheckpoints) {

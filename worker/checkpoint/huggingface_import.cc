@@ -16,6 +16,7 @@
 #include "worker/checkpoint/huggingface_source.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_writer.h"
+#include "worker/checkpoint/step_name.h"
 #include "worker/checkpoint/transpose.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
@@ -107,6 +108,13 @@ v1::CheckpointManifest ImportedManifest(const v1::Config& config, const model::M
 
 absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& step_dir, const v1::Config& defaults,
                                const ImportStamp& stamp) {
+  if (StepOfDirectory(step_dir) > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(step_dir,
+                     ": an import is a checkpoint of step 0, and this is the name of another step's directory; "
+                     "use ",
+                     StepDirectory(ParentOf(step_dir), 0)));
+  }
   v1::Config config = defaults;
   ZF_ASSIGN_OR_RETURN(*config.mutable_model(), ReadConfig(hf_dir));
   absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(config.model());

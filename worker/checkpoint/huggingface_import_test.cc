@@ -52,6 +52,13 @@ class HuggingFaceImportTest : public CheckpointTest {
   }
 };
 
+TEST_F(HuggingFaceImportTest, TheNameOfAnotherStepIsRefused) {
+  const absl::Status status = Import("imported/step-00000100");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("use " + Path("imported/step-00000000")));
+  EXPECT_TRUE(Import("imported/step-00000000").ok());
+}
+
 TEST_F(HuggingFaceImportTest, RoundTripGivesBackEveryWeightAndZeroMoments) {
   absl::Status status = Import("step-00000000");
   ASSERT_TRUE(status.ok()) << status;

@@ -12,6 +12,7 @@
 #include "coordinator/placement.h"
 #include "proto/json.h"
 #include "proto/json_parse.h"
+#include "worker/checkpoint/step_name.h"
 
 namespace zerofleet::checkpoint {
 namespace {
@@ -33,7 +34,7 @@ absl::Status CheckOwnDigest(std::string_view text, int64_t version) {
     return absl::DataLossError("damaged: does not begin with its version and its digest");
   }
   const std::string_view stored = text.substr(prefix.size(), kDigestDigits);
-  const std::string found = Digest128(std::string(text).replace(prefix.size(), kDigestDigits, kDigestDigits, '0'));
+  const std::string found = ManifestDigest(text);
   if (stored == found) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("damaged: its XXH3-128 is ", found, ", but it says ", std::string(stored)));
 }
@@ -78,7 +79,17 @@ absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text) {
   return manifest;
 }
 
-absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir) {
+std::string ManifestDigest(std::string_view text) {
+  std::string zeroed(text);
+  for (int64_t version = 2; version <= kManifestFormatVersion; ++version) {
+    const std::string prefix = PrefixOf(version);
+    if (!text.starts_with(prefix) || text.size() < prefix.size() + kDigestDigits) continue;
+    zeroed.replace(prefix.size(), kDigestDigits, kDigestDigits, '0');
+  }
+  return Digest128(zeroed);
+}
+
+absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir, std::string* digest) {
   const std::string path = JoinPath(step_dir, kManifestName);
   if (!FileExists(path)) {
     return absl::NotFoundError(absl::StrCat(step_dir, ": no ", kManifestName, ": not a committed checkpoint"));
@@ -86,7 +97,25 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir)
   ZF_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kMaxManifestBytes));
   absl::StatusOr<v1::CheckpointManifest> manifest = ParseManifest(text);
   if (!manifest.ok()) return Annotate(manifest.status(), path);
+  const int64_t named = StepOfDirectory(step_dir);
+  if (named >= 0 && named != manifest->step()) {
+    return absl::DataLossError(absl::StrCat(path, ": is of step ", manifest->step(),
+                                            ", but its directory is named for ", named,
+                                            ": another checkpoint was copied or renamed there"));
+  }
+  if (digest != nullptr) *digest = ManifestDigest(text);
   return manifest;
+}
+
+absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir, const ManifestIdentity& committed) {
+  std::string digest;
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir, &digest));
+  const bool same_digest = committed.digest.empty() || digest == committed.digest;
+  if (manifest.step() == committed.step && same_digest) return manifest;
+  return absl::DataLossError(
+      absl::StrCat(JoinPath(step_dir, kManifestName), ": another checkpoint was put there since: ", "it is of step ",
+                   manifest.step(), " with XXH3-128 ", digest, ", what was committed is of step ", committed.step,
+                   committed.digest.empty() ? "" : " with ", committed.digest));
 }
 
 const optim::OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest) {

@@ -40,8 +40,23 @@ std::string ManifestText(const v1::CheckpointManifest& manifest);
 // without teams summed all its ranks together, at any world size: its team is read as kMostRanks, which goes on so.
 absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text);
 
-// NotFound if `step_dir` holds no manifest (it is not a committed checkpoint), DataLoss if it is not valid.
-absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir);
+// XXH3-128 of a manifest's text, the digits of its own digest taken as zeros: of a text since version 2, the digest
+// that it carries.
+std::string ManifestDigest(std::string_view text);
+
+// What a checkpoint that was committed is known by.
+struct ManifestIdentity {
+  int64_t step = 0;
+  std::string digest;  // ManifestDigest; empty: not known
+};
+
+// NotFound if `step_dir` holds no manifest (it is not a committed checkpoint), DataLoss if it is not valid, or if
+// `step_dir` is named for another step: a directory with any other name may hold a checkpoint of any step. `digest`, if
+// given, becomes the text's ManifestDigest.
+absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir, std::string* digest = nullptr);
+
+// The same, and DataLoss if it is another manifest than was committed there.
+absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir, const ManifestIdentity& committed);
 
 // The optimizer whose states a valid manifest's files hold.
 const optim::OptimizerRow& StoredOptimizer(const v1::CheckpointManifest& manifest);

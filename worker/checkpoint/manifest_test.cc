@@ -5,10 +5,12 @@
 #include <cmath>
 #include <functional>
 
+#include "absl/strings/str_cat.h"
 #include "base/digest.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "proto/json.h"
+#include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/test_support.h"
 
 namespace zerofleet::checkpoint {
@@ -286,6 +288,42 @@ TEST_F(ManifestTest, ReadingNamesThePath) {
   absl::Status torn = ReadManifest(Path("step")).status();
   EXPECT_EQ(torn.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(torn.message()), HasSubstr(Path("step/manifest.json: not valid JSON")));
+}
+
+// A copy that somebody keeps may have any name, but not that of another step.
+TEST_F(ManifestTest, ADirectoryNamedForAnotherStepIsDamage) {
+  const int64_t step = manifest_.step();
+  for (const char* name : {"step-00000003", "step-00000099", "best"}) {
+    ASSERT_TRUE(CreateDirectory(Path(name)).ok());
+    Overwrite(JoinPath(Path(name), kManifestName), ManifestText(manifest_));
+    for (const std::string& path : {Path(name), Path(name) + "/"}) {
+      const absl::Status status = ReadManifest(path).status();
+      EXPECT_EQ(status.ok(), std::string(name) != "step-00000099") << name << ": " << status;
+    }
+  }
+  EXPECT_EQ(VerifyCheckpoint(Path("step-00000099")).code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(ReadManifest(Path("step-00000099")).status().message()),
+              HasSubstr(absl::StrCat("is of step ", step, ", but its directory is named for 99")));
+}
+
+TEST_F(ManifestTest, AnotherThanWasCommittedIsDamage) {
+  ASSERT_TRUE(CreateDirectory(Path("step")).ok());
+  Overwrite(Path("step/manifest.json"), ManifestText(manifest_));
+  std::string digest;
+  ASSERT_TRUE(ReadManifest(Path("step"), &digest).ok());
+  EXPECT_EQ(digest, ManifestDigest(ManifestText(manifest_)));
+  EXPECT_THAT(ManifestText(manifest_), HasSubstr(digest));  // that which it carries
+  EXPECT_TRUE(ReadManifest(Path("step"), ManifestIdentity{manifest_.step(), digest}).ok());
+  EXPECT_TRUE(ReadManifest(Path("step"), ManifestIdentity{manifest_.step(), ""}).ok());
+  const absl::Status other_step = ReadManifest(Path("step"), ManifestIdentity{manifest_.step() + 1, digest}).status();
+  EXPECT_EQ(other_step.code(), absl::StatusCode::kDataLoss);
+  // Of another run: everything is valid, and at the same step.
+  manifest_.set_writer_version("another");
+  Overwrite(Path("step/manifest.json"), ManifestText(manifest_));
+  const absl::Status other_run = ReadManifest(Path("step"), ManifestIdentity{manifest_.step(), digest}).status();
+  EXPECT_EQ(other_run.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(other_run.message()), HasSubstr("another checkpoint was put there since"));
+  EXPECT_THAT(std::string(other_run.message()), HasSubstr(digest));
 }
 
 }  // namespace

@@ -213,4 +213,9 @@ absl::Status VerifyCheckpoint(const std::string& step_dir) {
   return VerifyShards(step_dir, manifest);
 }
 
+absl::Status VerifyCheckpoint(const std::string& step_dir, const ManifestIdentity& committed) {
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir, committed));
+  return VerifyShards(step_dir, manifest);
+}
+
 }  // namespace zerofleet::checkpoint

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/partition.h"
+#include "worker/checkpoint/manifest.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet::checkpoint {
@@ -39,8 +40,10 @@ absl::Status CheckShardLengths(const std::string& step_dir, const v1::Checkpoint
 // the storage where the system lets it (DropFromCache). The error is that of the first bad file in rank order.
 absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& manifest);
 
-// Reads and checks the manifest and every file of the checkpoint.
+// Reads and checks the manifest and every file of the checkpoint; with `committed`, that it is the one that was
+// committed there.
 absl::Status VerifyCheckpoint(const std::string& step_dir);
+absl::Status VerifyCheckpoint(const std::string& step_dir, const ManifestIdentity& committed);
 
 }  // namespace zerofleet::checkpoint
 
