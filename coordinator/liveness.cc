@@ -49,10 +49,11 @@ bool ExplainedByAPeer(absl::StatusCode code) {
          code == absl::StatusCode::kDeadlineExceeded;
 }
 
-// A configuration or data that one process cannot use is no better for its replacement.
-bool MayRecover(const Fleet& fleet, const absl::Status& failure) {
+// A configuration or data that one process cannot use is no better for its replacement; what it alone kept is.
+bool MayRecover(const Fleet& fleet, const absl::Status& failure, bool own_storage) {
   const bool restarts = fleet.phase != Phase::kForming && fleet.parameters.config.restart().max_per_rank() > 0;
   const int code = ExitCode(failure);
+  if (restarts && own_storage) return true;
   return restarts && code != ExitCode(absl::InvalidArgumentError("")) && code != ExitCode(absl::DataLossError(""));
 }
 
@@ -169,7 +170,7 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
   std::string text = absl::StrCat(NameOf(member), " failed");
   if (fleet.phase != Phase::kForming) absl::StrAppend(&text, " at step ", std::max(failure.step(), member.step));
   absl::StrAppend(&text, ": ", failure.message());
-  if (!ExplainedByAPeer(status.code()) && MayRecover(fleet, status)) {
+  if (!ExplainedByAPeer(status.code()) && MayRecover(fleet, status, failure.own_storage())) {
     return LoseMembers(fleet, {member.id}, failure.message(), "reported", now);
   }
   ++fleet.counters.rank_failures["reported"];

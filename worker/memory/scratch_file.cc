@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/file.h"
@@ -20,6 +21,7 @@ namespace zerofleet::memory {
 namespace {
 
 constexpr size_t kMostAtATime = size_t{1} << 30;
+constexpr char kPayload[] = "zerofleet.ScratchFile";
 
 bool IsAligned(int64_t offset, const void* data, size_t bytes) {
   const auto block = static_cast<uint64_t>(ScratchFile::kBlock);
@@ -27,6 +29,13 @@ bool IsAligned(int64_t offset, const void* data, size_t bytes) {
 }
 
 }  // namespace
+
+bool IsOfScratchFile(const absl::Status& status) { return status.GetPayload(kPayload).has_value(); }
+
+absl::Status OfScratchFile(absl::Status status) {
+  status.SetPayload(kPayload, absl::Cord());
+  return status;
+}
 
 absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Create(const std::string& directory, const std::string& name,
                                                                  int64_t bytes) {
@@ -53,8 +62,8 @@ absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Create(const std::stri
 ScratchFile::~ScratchFile() { close(descriptor_); }
 
 absl::Status ScratchFile::Failed(const char* operation, int64_t offset, int error) const {
-  return absl::ResourceExhaustedError(
-      absl::StrCat(path_, ": cannot ", operation, " it at byte ", offset, ": ", strerror(error)));
+  return OfScratchFile(absl::ResourceExhaustedError(
+      absl::StrCat(path_, ": cannot ", operation, " it at byte ", offset, ": ", strerror(error))));
 }
 
 absl::Status ScratchFile::Write(int64_t offset, std::span<const std::byte> from) {
@@ -75,7 +84,9 @@ absl::Status ScratchFile::Read(int64_t offset, std::span<std::byte> into) {
     const ssize_t got = pread(descriptor_, into.data(), std::min(into.size(), kMostAtATime), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Failed("read", offset, errno);
-    if (got == 0) return absl::DataLossError(absl::StrCat(path_, ": ends at byte ", offset, ", too early"));
+    if (got == 0) {
+      return OfScratchFile(absl::DataLossError(absl::StrCat(path_, ": ends at byte ", offset, ", too early")));
+    }
     into = into.subspan(static_cast<size_t>(got));
     offset += got;
   }

@@ -18,6 +18,10 @@
 
 namespace zerofleet::memory {
 
+// Whether an error is of a scratch file, which is this process's own: a process on another node may have none.
+bool IsOfScratchFile(const absl::Status& status);
+absl::Status OfScratchFile(absl::Status status);
+
 class ScratchFile {
  public:
   // What offsets, lengths and addresses of memory must be multiples of.
@@ -31,7 +35,7 @@ class ScratchFile {
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
 
-  // Thread-safe. Errors name path, offset and cause.
+  // Thread-safe. Errors name path, offset and cause, and are IsOfScratchFile.
   absl::Status Write(int64_t offset, std::span<const std::byte> from);
   absl::Status Read(int64_t offset, std::span<std::byte> into);
 

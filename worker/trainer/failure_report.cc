@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/memory/scratch_file.h"
 #include "worker/zero/disagreement.h"
 #include "worker/zero/divergence.h"
 
@@ -15,6 +16,7 @@ v1::Failure FailureOf(const absl::Status& status, int64_t step) {
   failure.set_code(static_cast<int>(status.code()));
   failure.set_message(std::string(status.message()));
   failure.set_step(step);
+  failure.set_own_storage(memory::IsOfScratchFile(status));
   if (std::optional<v1::Disagreement> disagreement = zero::DisagreementOf(status)) {
     *failure.mutable_disagreement() = *std::move(disagreement);
   }

@@ -181,9 +181,9 @@ absl::Status StateFile::ReadPiece(size_t tile, size_t vector, std::byte* to) {
   }
   const DigestBits found = DigestOf(piece);
   if (found == *wanted) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(file_.path(), ": the ", bytes, " bytes at ", offset, ", of ",
-                                          optimizer_.vectors[vector].name, ", are not those that were written: their ",
-                                          "XXH3-128 is ", HexOf(found), ", it was ", HexOf(*wanted)));
+  return memory::OfScratchFile(absl::DataLossError(absl::StrCat(
+      file_.path(), ": the ", bytes, " bytes at ", offset, ", of ", optimizer_.vectors[vector].name,
+      ", are not those that were written: their XXH3-128 is ", HexOf(found), ", it was ", HexOf(*wanted))));
 }
 
 absl::Status StateFile::WritePiece(size_t tile, size_t vector, std::byte* from) {
