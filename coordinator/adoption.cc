@@ -135,6 +135,7 @@ void NoteTraining(Fleet& fleet, Member& member, const v1::Rejoin& rejoin, double
     fleet.start_step = rejoin.start().step();
     fleet.first_step = rejoin.first_step();
     TakeStart(fleet, rejoin.start());
+    fleet.trained_generation = fleet.generation;
     return TellAgain(fleet, member);
   }
   fleet.training_began = std::min(fleet.training_began, began);

@@ -114,10 +114,11 @@ v1::Event CheckpointEventOf(const ManifestWritten& written, const PendingCommit&
 
 // What a recovery goes back to: the newest first, behind those that were found damaged, and as many as there are on
 // storage.
-void KeepCandidate(Fleet& fleet, const ManifestWritten& written) {
+void KeepCandidate(Fleet& fleet, const ManifestWritten& written, int64_t bytes) {
   std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
   const auto newest = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.candidate);
-  candidates.insert(newest, {written.committed.path, written.step, fleet.team});
+  candidates.insert(
+      newest, {written.committed.path, written.step, fleet.team, written.generation, bytes, written.committed.digest});
   const int64_t keep = std::max<int64_t>(1, fleet.parameters.config.checkpoint().keep());
   if (static_cast<int64_t>(candidates.size()) > keep) candidates.resize(keep);
   fleet.parameters.may_fall_back = true;
@@ -158,7 +159,8 @@ void NoteCommitted(Fleet& fleet, const ManifestWritten& written, const PendingCo
   fleet.failed_save.reset();
   fleet.last_committed_step = fleet.committed_by_run = written.step;
   fleet.last_committed_path = written.committed.path;
-  KeepCandidate(fleet, written);
+  fleet.emptied = false;
+  KeepCandidate(fleet, written, event.checkpoint().bytes());
   std::erase_if(fleet.uncommitted, [&](const auto& entry) { return entry.first <= written.step; });
   fleet.counters.checkpoint_bytes += event.checkpoint().bytes();
   fleet.Emit(PersistState{StateOf(fleet)}, "a checkpoint was committed");

@@ -117,7 +117,15 @@ void Coordinator::Handle(const ManifestWritten& written, double now) { OnManifes
 
 void Coordinator::Handle(const SaveDiscarded& discarded, double) { OnSaveDiscarded(fleet_, discarded); }
 
-void Coordinator::Handle(const StorageNotice& notice, double) { fleet_.PublishNotice(notice.message); }
+void Coordinator::Handle(const CheckpointVerified& verified, double now) { OnVerified(fleet_, verified, now); }
+
+void Coordinator::Handle(const StorageNotice& notice, double) {
+  if (notice.emptied) {
+    fleet_.emptied = true;
+    fleet_.Emit(PersistState{StateOf(fleet_)}, "the next coordinator must not miss what is gone already");
+  }
+  fleet_.PublishNotice(notice.message);
+}
 
 void Coordinator::Handle(const StorageLost& lost, double) { FailFleet(fleet_, lost.status, -1); }
 

@@ -30,6 +30,7 @@ class Coordinator {
   void Handle(const Tick& tick, double now);
   void Handle(const StopAsked& stop, double now);
   void Handle(const ManifestWritten& written, double now);
+  void Handle(const CheckpointVerified& verified, double now);
   void Handle(const SaveDiscarded& discarded, double now);
   void Handle(const StorageNotice& notice, double now);
   void Handle(const StorageLost& lost, double now);

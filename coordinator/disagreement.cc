@@ -21,6 +21,7 @@ bool OnDisagreement(Fleet& fleet, const v1::Failure& failure, double now) {
     members.push_back(member.id);
   }
   if (ranks.empty()) return false;
+  fleet.memory_is_doubted = true;
   // Not all can be wrong.
   if (failure.disagreement().undecided() || members.size() == fleet.members.size()) {
     ++fleet.counters.rank_failures[kCounter];
@@ -28,7 +29,6 @@ bool OnDisagreement(Fleet& fleet, const v1::Failure& failure, double now) {
   } else {
     LoseMembers(fleet, members, failure.message(), kCounter, now);
   }
-  if (fleet.recovery) fleet.recovery->memory_is_doubted = true;
   return true;
 }
 

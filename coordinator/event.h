@@ -40,6 +40,7 @@ struct StopAsked {
 struct CommittedStep {
   std::string path;                   // of the committed step directory
   std::vector<std::string> warnings;  // one line each; the commit stands all the same
+  std::string digest = {};            // of the manifest
 };
 
 // The WriteManifest output for `step` was carried out. The answers come in the order of the outputs.
@@ -56,9 +57,16 @@ struct SaveDiscarded {
   uint64_t generation;
 };
 
+// The VerifyCheckpoint output was carried out: whether the checkpoint is whole, and the one that was committed.
+struct CheckpointVerified {
+  std::string path;
+  absl::Status status;
+};
+
 // A person should know this of the run's storage.
 struct StorageNotice {
   std::string message;
+  bool emptied = false;  // the checkpoint directory was removed and made anew: what was committed is gone
 };
 
 // The run can no longer store anything: its directory is another's.
@@ -72,7 +80,7 @@ struct PersistFailed {
 };
 
 using CoordinatorEvent = std::variant<MessageReceived, SessionClosed, Tick, StopAsked, ManifestWritten, SaveDiscarded,
-                                      PersistFailed, StorageNotice, StorageLost>;
+                                      CheckpointVerified, PersistFailed, StorageNotice, StorageLost>;
 
 }  // namespace zerofleet::coordinator
 

@@ -64,7 +64,18 @@ void Fleet::PublishNotice(const std::string& text) {
   Publish(std::move(event), "a person should know");
 }
 
-CoordinatorState StateOf(const Fleet& fleet) { return {fleet.generation, fleet.last_committed_step, fleet.rollbacks}; }
+CoordinatorState StateOf(const Fleet& fleet) {
+  constexpr size_t kMostManifests = 1000;  // the state file is written with every commit
+  CoordinatorState state{fleet.generation, -1, fleet.rollbacks};
+  const bool in_its_directory = fleet.parameters.may_fall_back && !fleet.emptied;
+  if (!in_its_directory) return state;
+  state.last_committed_step = fleet.last_committed_step;
+  for (const CheckpointCandidate& candidate : fleet.parameters.candidates) {
+    if (candidate.digest.empty() || state.manifests.size() == kMostManifests) continue;
+    state.manifests.push_back({candidate.step, candidate.digest});
+  }
+  return state;
+}
 
 std::string LastCommitText(const Fleet& fleet) {
   if (fleet.last_committed_step < 0) return "no checkpoint was committed";

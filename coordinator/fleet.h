@@ -38,6 +38,7 @@ struct CheckpointCandidate {
   int team = 0;             // of the run that wrote it; 0: no run has formed yet
   uint64_t generation = 0;  // of the fleet that wrote it
   int64_t bytes = 0;        // of its shards
+  std::string digest = {};  // of its manifest, by which every rank knows what was committed; empty: not known
 };
 
 // A snapshot in the memory of the members, to which the run goes back.
@@ -119,14 +120,19 @@ struct RankLoss {
   std::string text;
 };
 
+// A checkpoint that the coordinator itself reads, since a rank could not load it.
+struct Verification {
+  std::string path;
+  double deadline = 0;  // seconds
+};
+
 // What is known of a recovery until the fleet trains again.
 struct Recovery {
-  std::string cause;               // of the first loss
-  std::set<int> failed_ranks;      // of all
-  double began = 0;                // seconds: the first loss
-  double detect_seconds = 0;       // from the last message of the first lost rank
-  double formed = 0;               // seconds: the newest view
-  bool memory_is_doubted = false;  // ranks have computed wrong numbers, which may be in their snapshots
+  std::string cause;           // of the first loss
+  std::set<int> failed_ranks;  // of all
+  double began = 0;            // seconds: the first loss
+  double detect_seconds = 0;   // from the last message of the first lost rank
+  double formed = 0;           // seconds: the newest view
 };
 
 // How long the last recovery took, part by part, in seconds.
@@ -171,19 +177,23 @@ struct Fleet {
   double finishing_since = 0;
   double load_progress = 0;  // seconds: the view was formed, asked to load, or one of its ranks has entered or loaded
 
-  size_t candidate = 0;                    // index of the checkpoint being loaded
-  std::optional<SnapshotChoice> snapshot;  // being loaded instead
-  int64_t first_step = 0;                  // completed when the run began
-  int64_t start_step = 0;                  // completed when the view began
-  int64_t last_committed_step = -1;        // of this run, or what it resumed from
-  int64_t committed_by_run = -1;           // of this run alone
+  size_t candidate = 0;                      // index of the checkpoint being loaded
+  std::optional<SnapshotChoice> snapshot;    // being loaded instead
+  std::optional<Verification> verification;  // under way; one that an earlier view asked for is as good
+  int64_t first_step = 0;                    // completed when the run began
+  int64_t start_step = 0;                    // completed when the view began
+  uint64_t trained_generation = 0;           // of the last view that began to train
+  int64_t last_committed_step = -1;          // of this run, or what it resumed from
+  int64_t committed_by_run = -1;             // of this run alone
   std::string last_committed_path;
+  bool emptied = false;                      // the checkpoint directory was removed, and has no commit since
   std::map<int64_t, PendingCommit> commits;  // by step
   // The commits that a recovery went on without, by generation and step (outlived_commit.h).
   std::map<std::pair<uint64_t, int64_t>, PendingCommit> outlived;
   std::optional<FailedSave> failed_save;  // until the next commit
   std::optional<Suspicion> suspicion;
   std::optional<Recovery> recovery;
+  bool memory_is_doubted = false;         // in it: ranks have computed wrong numbers, which may be in their snapshots
   std::optional<v1::Assignment> adopted;  // the view that is being adopted, as its first rank told it
   bool restarted = false;                 // a worker has come back to this coordinator from its predecessor
   v1::Flight flight;                      // of the last view that was lost

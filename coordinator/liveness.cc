@@ -13,6 +13,7 @@
 #include "coordinator/divergence.h"
 #include "coordinator/ending.h"
 #include "coordinator/hang.h"
+#include "coordinator/load_phase.h"
 #include "coordinator/recovery.h"
 
 namespace zerofleet::coordinator {
@@ -85,10 +86,12 @@ void CheckLoading(Fleet& fleet, double now) {
   std::vector<MemberId> late;
   std::vector<int> ranks;
   for (const Member& member : fleet.members) {
-    if (entering ? member.entered.has_value() : member.state == MemberState::kReady) continue;
+    const bool loaded = member.state == MemberState::kReady || !member.load_failure.ok();  // or has said that it cannot
+    if (entering ? member.entered.has_value() : loaded) continue;
     late.push_back(member.id);
     ranks.push_back(member.rank);
   }
+  if (late.empty()) return CheckVerification(fleet, now);
   const std::string text =
       absl::StrFormat("%s for %g s (restart.form_timeout_seconds)", entering ? "entered the view" : "loaded", limit);
   if (late.size() < fleet.members.size()) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,15 @@ std::string CandidatePath(const Fleet& fleet) {
   return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].path : "";
 }
 
+// Nothing where there is none.
+void SetCandidate(const Fleet& fleet, v1::Load& load) {
+  if (!HasCandidate(fleet)) return;
+  const CheckpointCandidate& candidate = fleet.parameters.candidates[fleet.candidate];
+  load.set_path(candidate.path);
+  load.set_step(candidate.step);
+  load.set_manifest_xxh3_128(candidate.digest);
+}
+
 int64_t StepToLoad(const Fleet& fleet) {
   if (fleet.snapshot) return fleet.snapshot->id.step();
   return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].step : 0;
@@ -38,6 +48,9 @@ int64_t StepToLoad(const Fleet& fleet) {
 bool IsDamage(absl::StatusCode code) {
   return code == absl::StatusCode::kDataLoss || code == absl::StatusCode::kNotFound;
 }
+
+// So it may be, or one reader's memory, mount or disk is (EIO and ESTALE are ResourceExhausted): another must look.
+bool MayBeTheReaders(absl::StatusCode code) { return IsDamage(code) || code == absl::StatusCode::kResourceExhausted; }
 
 // The fleet's figures go back to the step that was loaded.
 void ReturnTo(Fleet& fleet, int64_t step) {
@@ -56,35 +69,45 @@ void ReturnTo(Fleet& fleet, int64_t step) {
   }
 }
 
+// The run will reach their steps again. The state no longer names them when they go: else a coordinator that was lost
+// right after would miss them at its next start.
+void SetBadOnesAside(Fleet& fleet) {
+  std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
+  const auto good = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.candidate);
+  const std::vector<CheckpointCandidate> damaged(candidates.begin(), good);
+  candidates.erase(candidates.begin(), good);
+  fleet.candidate = 0;
+  if (!damaged.empty()) fleet.Emit(PersistState{StateOf(fleet)}, "the newest checkpoint is another from here on");
+  for (const std::string& path : std::exchange(fleet.parameters.unreadable, {})) {
+    fleet.Emit(SetAside{path}, "its manifest is invalid, or another's");
+  }
+  for (const CheckpointCandidate& candidate : damaged) {
+    fleet.Emit(SetAside{candidate.path}, "damaged; the run will reach its step again");
+  }
+}
+
 void StartTraining(Fleet& fleet, double now) {
   const int64_t loaded = StepToLoad(fleet);
   if (!SettleRollback(fleet, loaded)) return;
   fleet.phase = Phase::kTraining;
   const int64_t reached = fleet.last_step_event.step();
   ReturnTo(fleet, loaded);
-  fleet.snapshot.reset();
+  const std::optional<SnapshotChoice> snapshot = std::exchange(fleet.snapshot, std::nullopt);
   for (Member& member : fleet.members) {
     member.state = MemberState::kTraining;
     member.step = fleet.start_step;
     member.last_heard = now;
   }
-  for (const std::string& path : std::exchange(fleet.parameters.unreadable, {})) {
-    fleet.Emit(SetAside{path}, "its manifest is invalid");
-  }
-  std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
-  for (size_t i = 0; i < fleet.candidate; ++i) {
-    fleet.Emit(SetAside{candidates[i].path}, "damaged; the run will reach its step again");
-  }
-  const bool resumed = HasCandidate(fleet);
-  candidates.erase(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(fleet.candidate));
-  fleet.candidate = 0;
+  SetBadOnesAside(fleet);
   if (fleet.training_began == 0) {
     fleet.training_began = now;
     fleet.first_step = fleet.start_step;
-    PublishStart(fleet, fleet.members.front(), resumed);
+    PublishStart(fleet, fleet.members.front(), HasCandidate(fleet));
   }
   v1::CoordinatorMessage message;
   fleet.start = StartOf(fleet);
+  if (snapshot) *fleet.start.mutable_loaded() = snapshot->id;
+  fleet.trained_generation = fleet.generation;
   if (fleet.recovery) EndRecovery(fleet, reached, now);
   *message.mutable_start() = fleet.start;
   fleet.SendToAll(message, "every rank has loaded");
@@ -97,7 +120,7 @@ void AskToLoad(Fleet& fleet, double now) {
   if (fleet.snapshot) {
     *load.mutable_snapshot() = fleet.snapshot->id;
   } else {
-    load.set_path(CandidatePath(fleet));
+    SetCandidate(fleet, load);
   }
   const char* why = fleet.snapshot        ? "the newest snapshot that is held whole"
                     : HasCandidate(fleet) ? "the newest checkpoint not known to be bad"
@@ -106,6 +129,7 @@ void AskToLoad(Fleet& fleet, double now) {
   const std::shared_ptr<const v1::CoordinatorMessage> without_peer = fleet.Stamped(message);
   for (Member& member : fleet.members) {
     member.state = MemberState::kLoading;
+    member.load_failure = absl::OkStatus();
     member.last_heard = now;
     if (fleet.snapshot && !fleet.snapshot->holders[member.rank].empty()) {
       load.set_peer(fleet.snapshot->holders[member.rank]);
@@ -142,9 +166,32 @@ void GiveUpSnapshot(Fleet& fleet, const Member& member, const v1::Failure& failu
   AskToLoad(fleet, now);
 }
 
-void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& failure, double now) {
-  std::string bad = CandidatePath(fleet);
-  std::string text = absl::StrCat(NameOf(member), " could not load checkpoint ", bad, ": ", failure.message());
+// "could not load checkpoint ckpt/step-20: ckpt/step-20/rank-00001.safetensors: ..."
+std::string LoadFailureText(const Fleet& fleet, const Member& member) {
+  return absl::StrCat("could not load checkpoint ", CandidatePath(fleet), ": ", member.load_failure.message());
+}
+
+void Verify(Fleet& fleet, double now) {
+  constexpr double kSlowestBytesPerSecond = 20e6;
+  const CheckpointCandidate& candidate = fleet.parameters.candidates[fleet.candidate];
+  const double seconds = fleet.form_timeout_seconds() + static_cast<double>(candidate.bytes) / kSlowestBytesPerSecond;
+  fleet.verification = Verification{candidate.path, now + seconds};
+  fleet.Emit(VerifyCheckpoint{candidate.path, candidate.step, candidate.digest},
+             "is it damaged, or is a rank at fault?");
+}
+
+void OnUnreadable(Fleet& fleet, Member& member, absl::Status failure, double now) {
+  member.load_failure = std::move(failure);
+  if (fleet.verification) return;
+  fleet.PublishNotice(absl::StrCat(NameOf(member), " ", LoadFailureText(fleet, member),
+                                   "; the coordinator reads it to learn who is at fault"));
+  Verify(fleet, now);
+}
+
+void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& verdict, double now) {
+  std::string text = absl::StrCat(NameOf(member), " ", LoadFailureText(fleet, member));
+  const bool same = verdict.message() == member.load_failure.message();
+  absl::StrAppend(&text, "; the coordinator finds ", same ? "the same" : verdict.message());
   ++fleet.counters.checkpoint_verify_failures;
   bool last = fleet.candidate + 1 >= fleet.parameters.candidates.size();
   if (!fleet.parameters.may_fall_back || last) {
@@ -172,7 +219,7 @@ void PublishStart(Fleet& fleet, const Member& told, bool resumed) {
 }
 
 void BeginLoad(Fleet& fleet, double now) {
-  const bool from_memory = fleet.recovery && !fleet.recovery->memory_is_doubted;
+  const bool from_memory = fleet.recovery && !fleet.memory_is_doubted;
   fleet.snapshot = from_memory ? NewestSnapshot(fleet) : std::nullopt;
   const int64_t committed = HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].step : 0;
   if (fleet.snapshot && fleet.snapshot->id.step() < committed) fleet.snapshot.reset();
@@ -194,9 +241,49 @@ void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, do
   if (fleet.snapshot && TakesTheCopy(fleet, member, result.failure(), now)) return;
   if (fleet.snapshot) return GiveUpSnapshot(fleet, member, result.failure(), now);
   absl::Status failure = MakeStatus(static_cast<absl::StatusCode>(result.failure().code()), result.failure().message());
-  if (HasCandidate(fleet) && IsDamage(failure.code())) return FallBackOrFail(fleet, member, failure, now);
+  if (HasCandidate(fleet) && MayBeTheReaders(failure.code())) return OnUnreadable(fleet, member, failure, now);
   if (failure.ok()) failure = absl::InternalError("load failed without a reason");
   FailFleet(fleet, Annotate(failure, absl::StrCat(NameOf(member), " could not load")), member.rank);
+}
+
+void OnVerified(Fleet& fleet, const CheckpointVerified& verified, double now) {
+  if (!fleet.verification || fleet.verification->path != verified.path) return;
+  fleet.verification.reset();
+  std::vector<MemberId> failed;
+  for (const Member& member : fleet.members) {
+    if (!member.load_failure.ok()) failed.push_back(member.id);
+  }
+  if (failed.empty()) return;  // lost in the meantime, and who came instead has not said so
+  if (verified.path != CandidatePath(fleet)) return Verify(fleet, now);
+  const Member& first = *fleet.Find(failed.front());
+  const std::string text = LoadFailureText(fleet, first);
+  if (verified.status.ok()) {
+    return LoseMembers(
+        fleet, failed,
+        absl::StrCat(text, "; the coordinator has read all of it and it is whole: the memory, the mount ",
+                     "or the disk of ", first.hello.host(), " is at fault"),
+        "reported", now);
+  }
+  if (IsDamage(verified.status.code())) return FallBackOrFail(fleet, first, verified.status, now);
+  FailFleet(fleet,
+            MakeStatus(verified.status.code(), absl::StrCat(NameOf(first), " ", text,
+                                                            "; the coordinator cannot read it, "
+                                                            "either: ",
+                                                            verified.status.message())),
+            first.rank);
+}
+
+void CheckVerification(Fleet& fleet, double now) {
+  if (!fleet.verification || now <= fleet.verification->deadline) return;
+  const std::string path = fleet.verification->path;
+  fleet.verification.reset();
+  for (const Member& member : fleet.members) {
+    if (member.load_failure.ok()) continue;
+    return FailFleet(fleet,
+                     absl::DeadlineExceededError(absl::StrCat(NameOf(member), " ", LoadFailureText(fleet, member),
+                                                              "; the coordinator has not read ", path, " in time")),
+                     member.rank);
+  }
 }
 
 }  // namespace zerofleet::coordinator

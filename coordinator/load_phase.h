@@ -15,9 +15,17 @@ void BeginLoad(Fleet& fleet, double now);
 void PublishStart(Fleet& fleet, const Member& told, bool resumed);
 
 // One rank's answer. All good: training starts. A snapshot that one cannot load makes way for the candidate, with a
-// notice. Damaged data: the candidate before, where falling back is allowed and
-// one is left, with a notice that names the bad file; else the run fails. Other failures fail the run as they are.
+// notice. A checkpoint that one cannot read is read by the coordinator, which then judges; the others wait. Other
+// failures fail the run as they are.
 void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now);
+
+// What the coordinator has read itself. Whole: those who could not load it are lost. Damaged: the candidate before,
+// where falling back is allowed and one is left, with a notice that names the bad file; else the run fails. If it
+// cannot be read here either, storage is at fault, and the run ends: nothing is known against the checkpoint.
+void OnVerified(Fleet& fleet, const CheckpointVerified& verified, double now);
+
+// Ends the run if that takes longer than any storage does.
+void CheckVerification(Fleet& fleet, double now);
 
 }  // namespace zerofleet::coordinator
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "coordinator/event.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
@@ -28,6 +29,7 @@ struct Member {
   int64_t step = 0;
   double last_heard = 0;               // seconds, of any message
   std::optional<v1::Entered> entered;  // what it said on entering the view
+  absl::Status load_failure;           // why it cannot load the candidate, until the coordinator has read that itself
   bool heartbeats = false;             // has sent one, so its silence is judged by the heartbeat timeout
   std::vector<v1::GroupProgress> progress;
   double progress_since = 0;     // when `progress` last changed

@@ -35,6 +35,10 @@ struct Describer {
   std::string operator()(const DiscardSave& discard) const {
     return absl::StrCat("discard the save of step ", discard.step, " of generation ", discard.generation);
   }
+  std::string operator()(const VerifyCheckpoint& verify) const {
+    return absl::StrCat("verify ", verify.path, " of step ", verify.step, verify.digest.empty() ? "" : " ",
+                        verify.digest);
+  }
   std::string operator()(const PublishEvent& publish) const {
     v1::Event event = publish.event;
     if (event.has_start()) event.mutable_start()->clear_config();
@@ -46,6 +50,9 @@ struct Describer {
     for (const Rollback& each : persist.state.rollbacks) {
       absl::StrAppend(&text, " rollback {step ", each.step, " to ", each.resumed_step, " skips ", each.first_sample,
                       " to ", each.end_sample, "}");
+    }
+    for (const CommittedManifest& each : persist.state.manifests) {
+      absl::StrAppend(&text, " manifest {step ", each.step, " ", each.digest, "}");
     }
     return text;
   }

@@ -32,6 +32,13 @@ struct DiscardSave {
   uint64_t generation = 0;
 };
 
+// Read the whole checkpoint: a rank could not load it. Answered by CheckpointVerified.
+struct VerifyCheckpoint {
+  std::string path;
+  int64_t step = 0;    // of the manifest that was committed there
+  std::string digest;  // and its digest; empty: not known
+};
+
 struct PublishEvent {
   v1::Event event;
 };
@@ -46,11 +53,19 @@ struct Rollback {
   bool operator==(const Rollback&) const = default;
 };
 
+// A checkpoint that was committed, and the digest of its manifest.
+struct CommittedManifest {
+  int64_t step = 0;
+  std::string digest;
+  bool operator==(const CommittedManifest&) const = default;
+};
+
 // What survives the coordinator's own end. Must be durable before the outputs after it are carried out.
 struct CoordinatorState {
   uint64_t generation = 0;
-  int64_t last_committed_step = -1;  // -1: none
-  std::vector<Rollback> rollbacks;   // of the run, oldest first
+  int64_t last_committed_step = -1;               // to the run's own directory; -1: none
+  std::vector<Rollback> rollbacks;                // of the run, oldest first
+  std::vector<CommittedManifest> manifests = {};  // that the run may go back to, newest first
   bool operator==(const CoordinatorState&) const = default;
 };
 
@@ -80,8 +95,8 @@ struct EndRun {
 };
 
 struct Output {
-  std::variant<SendTo, WriteManifest, DiscardSave, PublishEvent, PersistState, SetAside, KeepFlight, CloseSession,
-               EndRun>
+  std::variant<SendTo, WriteManifest, DiscardSave, VerifyCheckpoint, PublishEvent, PersistState, SetAside, KeepFlight,
+               CloseSession, EndRun>
       action;
   std::string reason;
 };

@@ -100,6 +100,7 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   for (Member& member : fleet.members) {
     member.state = MemberState::kJoined;
     member.entered.reset();
+    member.load_failure = absl::OkStatus();
     member.progress.clear();
     member.pace.Clear();
     member.finished_early = false;
@@ -179,9 +180,15 @@ bool EndIfItMust(Fleet& fleet, size_t newest, const absl::Status& loss, int rank
   return true;
 }
 
+// Which snapshots are left is known when all are there again.
+const char* MayUseMemory(const Fleet& fleet) {
+  const bool takes_snapshots = fleet.parameters.config.checkpoint().snapshot_every_steps() > 0;
+  return takes_snapshots && !fleet.memory_is_doubted ? ", from a newer snapshot if one is whole in memory" : "";
+}
+
 // Gives up `lost`, for `cause`, and those who have left by themselves; the others meet again. `text` tells people why.
 void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause, const std::string& text, double now) {
-  fleet.PublishNotice(absl::StrCat(text, "; ", LastCommitText(fleet), "; recovering"));
+  fleet.PublishNotice(absl::StrCat(text, "; ", LastCommitText(fleet), "; recovering", MayUseMemory(fleet)));
   if (fleet.view) {
     fleet.flight.Clear();
     fleet.flight.set_generation(fleet.generation);
@@ -333,12 +340,14 @@ void GrowAgain(Fleet& fleet, double now) {
 
 void EndRecovery(Fleet& fleet, int64_t reached_step, double now) {
   const Recovery recovery = *std::exchange(fleet.recovery, std::nullopt);
+  fleet.memory_is_doubted = false;
   v1::Event event;
   v1::RecoveryEvent& told = *event.mutable_recovery();
   told.set_generation(fleet.generation);
   told.set_cause(recovery.cause);
   for (int rank : recovery.failed_ranks) told.add_failed_ranks(rank);
   told.set_resumed_step(fleet.start_step);
+  told.set_from_memory(fleet.start.has_loaded());
   told.set_lost_steps(std::max<int64_t>(0, reached_step - fleet.start_step));
   told.set_detect_seconds(recovery.detect_seconds);
   told.set_seconds(now - recovery.began);

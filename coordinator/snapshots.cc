@@ -1,6 +1,8 @@
 // Who holds what, step by step; see snapshots.h.
 #include "coordinator/snapshots.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -8,6 +10,8 @@
 
 namespace zerofleet::coordinator {
 namespace {
+
+using google::protobuf::util::MessageDifferencer;
 
 // Whether a rank has its part of a snapshot itself, and who else has it.
 struct Holder {
@@ -24,6 +28,14 @@ void Note(const Member& member, const v1::SnapshotShard& shard, Holders& holders
   }
 }
 
+// Whether the run has come through this state: the view that trained last has taken it, or began from it. Who was cut
+// off for long may hold others, of steps that were done again since, without the samples that a rollback leaves out
+// say.
+bool IsOfThisRun(const Fleet& fleet, const v1::SnapshotId& id) {
+  if (id.generation() == fleet.trained_generation) return true;
+  return fleet.start.has_loaded() && MessageDifferencer::Equals(id, fleet.start.loaded());
+}
+
 }  // namespace
 
 std::optional<SnapshotChoice> NewestSnapshot(const Fleet& fleet) {
@@ -35,7 +47,7 @@ std::optional<SnapshotChoice> NewestSnapshot(const Fleet& fleet) {
       const v1::SnapshotId& id = shard.snapshot();
       const bool fits = shard.world_size() == fleet.world_size() && shard.rank() >= 0 &&
                         shard.rank() < fleet.world_size() && id.generation() < fleet.generation && id.step() >= 0 &&
-                        id.step() <= told;
+                        id.step() <= told && IsOfThisRun(fleet, id);
       if (fits) Note(member, shard, snapshots[{id.step(), id.generation()}]);
     }
   }

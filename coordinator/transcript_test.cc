@@ -5,9 +5,10 @@
 //   setup workers=2 heartbeat=2 form=300 previous=0 fallback=1 restarts=0 spares=0 hang=0 every=0 minimum=0 global=8 micro=0
 //         team=4
 //         candidates=ckpt/b:20,ckpt/a:10:2 rollbacks=3 window=0 skipped=15:10:80:120 inline=64
-//                                               on one line; a candidate is path:step or path:step:team; rollbacks is
-//                                               how many there may be in a row; skipped is step:resumed:first:end of one
-//                                               before; the model has one unit, w, of 64 elements
+//                                               on one line; a candidate is path:step[:team[:digest[:bytes]]];
+//                                               rollbacks is how many there may be in a row; skipped is
+//                                               step:resumed:first:end of one before; the model has one unit, w, of 64
+//                                               elements
 //   0.5 from 1: hello { host: "a" pid: 11 }     at 0.5 s session 1 sends this WorkerMessage (text format); its generation
 //                                               is the fleet's unless it is written out
 //   1.0 closed 1: stream reset                  the session ended
@@ -16,6 +17,9 @@
 //   1.0 stop: an operator asked
 //   1.0 written 20: DATA_LOSS no space          the answer to a manifest: a code and a message, "OK", or "OK; a warning"
 //   1.0 written 20 of 1: OK                     the same of generation 1; else of the one that is being committed
+//   1.0 committed 20: d20                       OK, and the manifest's digest
+//   1.0 emptied                                 the checkpoint directory was removed and made anew
+//   1.0 verified ckpt/a: OK                     the answer to the verification of a checkpoint: as for a manifest
 //   1.0 discarded 20:                           the answer to the removal of what a failed save left
 //   1.0 storage lost                            the checkpoint directory is another's
 //   1.0 status                                  prints the operator's view
@@ -90,6 +94,8 @@ FleetParameters ParseSetup(const std::string& line) {
       config.mutable_restart()->set_hang_timeout_seconds(ToDouble(setting.second));
     else if (setting.first == "every")
       config.mutable_checkpoint()->set_every_steps(ToInt(setting.second));
+    else if (setting.first == "snapshots")
+      config.mutable_checkpoint()->set_snapshot_every_steps(ToInt(setting.second));
     else if (setting.first == "minimum")
       config.mutable_restart()->set_min_workers(ToInt(setting.second));
     else if (setting.first == "global")
@@ -119,7 +125,8 @@ FleetParameters ParseSetup(const std::string& line) {
       for (const std::string& candidate : std::vector<std::string>(absl::StrSplit(setting.second, ','))) {
         const std::vector<std::string> parts = absl::StrSplit(candidate, ':');
         const int team = parts.size() > 2 ? static_cast<int>(ToInt(parts[2])) : 0;
-        parameters.candidates.push_back({parts[0], ToInt(parts[1]), team});
+        const int64_t bytes = parts.size() > 4 ? ToInt(parts[4]) : 0;
+        parameters.candidates.push_back({parts[0], ToInt(parts[1]), team, 0, bytes, parts.size() > 3 ? parts[3] : ""});
       }
     } else
       ADD_FAILURE() << "unknown setting " << words[i];
@@ -168,9 +175,19 @@ CoordinatorEvent ParseEvent(const std::string& text, const Fleet& fleet) {
   const auto& [verb, rest] = parts;
   if (verb == "tick") return Tick();
   if (verb == "storage") return StorageLost{absl::NotFoundError("checkpoint.dir: ckpt was removed")};
+  if (verb == "emptied") return StorageNotice{"ckpt was removed and is made anew", /*emptied=*/true};
   if (verb == "stop") return StopAsked{std::string(absl::StripAsciiWhitespace(rest))};
   if (verb == "written") return ParseWritten(rest, fleet);
+  if (verb == "verified") {
+    const std::pair<std::string, std::string> answer = absl::StrSplit(rest, absl::MaxSplits(": ", 1));
+    return CheckpointVerified{answer.first, ParseStatus(answer.second)};
+  }
   auto [number, body] = NumberAndRest(rest);
+  if (verb == "committed") {
+    ManifestWritten written = ParseWritten(absl::StrCat(number, ": OK"), fleet);
+    written.committed.digest = body;
+    return written;
+  }
   if (verb == "discarded") return SaveDiscarded{number, fleet.generation};
   if (verb == "closed") return SessionClosed{static_cast<MemberId>(number), body};
   EXPECT_EQ(verb, "from") << text;

@@ -11,10 +11,12 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "coordinator/placement.h"
+#include "services/coordinator_state.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/commit.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/same_model.h"
+#include "worker/checkpoint/step_name.h"
 #include "worker/optim/schedule.h"
 
 namespace zerofleet::services {
@@ -22,9 +24,10 @@ namespace {
 
 constexpr char kLockName[] = ".lock";
 
-void AddCandidate(ResumePlan& plan, const std::string& path, const v1::CheckpointManifest& manifest) {
-  coordinator::CheckpointCandidate candidate{path, manifest.step(), manifest.team(),
-                                             static_cast<uint64_t>(manifest.generation()), 0};
+void AddCandidate(ResumePlan& plan, const std::string& path, const v1::CheckpointManifest& manifest,
+                  const std::string& digest) {
+  coordinator::CheckpointCandidate candidate{
+      path, manifest.step(), manifest.team(), static_cast<uint64_t>(manifest.generation()), 0, digest};
   for (const v1::ShardFile& file : manifest.files()) candidate.bytes += file.bytes();
   plan.candidates.push_back(std::move(candidate));
   plan.newest_generation = std::max(plan.newest_generation, static_cast<uint64_t>(manifest.generation()));
@@ -40,15 +43,56 @@ absl::Status JudgeNewest(const v1::Config& config, const std::string& path, cons
   return absl::OkStatus();
 }
 
-absl::StatusOr<ResumePlan> PlanAuto(const v1::Config& config) {
+// Why a checkpoint is not what the run committed at its step; empty if it is, or if that is not known.
+std::string WhatWasCommittedInstead(const checkpoint::CommittedCheckpoint& found,
+                                    const coordinator::CoordinatorState& state, const std::string& state_dir) {
+  const auto known = std::find_if(state.manifests.begin(), state.manifests.end(),
+                                  [&](const auto& manifest) { return manifest.step == found.step; });
+  if (known == state.manifests.end() || known->digest == found.digest) return "";
+  return absl::StrCat(JoinPath(found.path, checkpoint::kManifestName),
+                      ": another checkpoint was put there since: its XXH3-128 is ", found.digest,
+                      ", this run has committed ", known->digest, " (", CoordinatorStatePath(state_dir),
+                      "); if it is meant, use --resume ", found.path);
+}
+
+// A volume that is not mounted looks like a directory in which nothing was committed yet.
+absl::Status CheckNothingIsMissing(const std::string& dir,
+                                   const std::vector<checkpoint::CommittedCheckpoint>& committed,
+                                   const std::vector<checkpoint::CheckpointProblem>& problems,
+                                   const coordinator::CoordinatorState& state, const std::string& state_dir) {
+  const auto is_late_enough = [&](int64_t step) { return step >= state.last_committed_step; };
+  if (is_late_enough(committed.empty() ? -1 : committed.front().step)) return absl::OkStatus();
+  for (const checkpoint::CheckpointProblem& problem : problems) {  // it is there, and has a notice
+    if (is_late_enough(checkpoint::StepOfDirectory(problem.path))) return absl::OkStatus();
+  }
+  const std::string text =
+      absl::StrCat("but this run has committed step ", state.last_committed_step, " there (",
+                   CoordinatorStatePath(state_dir), "): is another volume mounted? If it is meant, ");
+  if (committed.empty()) {
+    return absl::DataLossError(absl::StrCat("checkpoint.dir: ", dir, " holds no committed checkpoint, ", text,
+                                            "begin anew with --resume none"));
+  }
+  const checkpoint::CommittedCheckpoint& newest = committed.front();
+  return absl::DataLossError(absl::StrCat("checkpoint.dir: the newest committed checkpoint in ", dir, " is of step ",
+                                          newest.step, ", ", text, "go on from there with --resume ", newest.path));
+}
+
+absl::StatusOr<ResumePlan> PlanAuto(const v1::Config& config, const coordinator::CoordinatorState& state,
+                                    const std::string& state_dir) {
   const std::string& dir = config.checkpoint().dir();
   ResumePlan plan;
   plan.may_fall_back = true;
   std::vector<checkpoint::CheckpointProblem> problems;
   ZF_ASSIGN_OR_RETURN(std::vector<checkpoint::CommittedCheckpoint> committed,
                       checkpoint::ListCheckpoints(dir, &problems));
+  std::erase_if(committed, [&](const checkpoint::CommittedCheckpoint& found) {
+    std::string instead = WhatWasCommittedInstead(found, state, state_dir);
+    if (!instead.empty()) problems.push_back({found.path, std::move(instead)});
+    return !problems.empty() && problems.back().path == found.path;
+  });
+  ZF_RETURN_IF_ERROR(CheckNothingIsMissing(dir, committed, problems, state, state_dir));
   for (const checkpoint::CommittedCheckpoint& checkpoint : committed)
-    AddCandidate(plan, checkpoint.path, checkpoint.manifest);
+    AddCandidate(plan, checkpoint.path, checkpoint.manifest, checkpoint.digest);
   for (const checkpoint::CheckpointProblem& problem : problems) {
     plan.unreadable.push_back(problem.path);
     plan.notices.push_back(absl::StrCat("checkpoint ", problem.path, " is not used: ", problem.reason));
@@ -65,13 +109,15 @@ absl::StatusOr<ResumePlan> PlanAuto(const v1::Config& config) {
 
 }  // namespace
 
-absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Config& config) {
+absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Config& config,
+                                      const coordinator::CoordinatorState& state, const std::string& state_dir) {
   ResumePlan plan;
   if (resume == "auto") {
-    ZF_ASSIGN_OR_RETURN(plan, PlanAuto(config));
+    ZF_ASSIGN_OR_RETURN(plan, PlanAuto(config, state, state_dir));
   } else if (resume != "none") {
-    ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(resume));
-    AddCandidate(plan, resume, manifest);
+    std::string digest;
+    ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(resume, &digest));
+    AddCandidate(plan, resume, manifest, digest);
     ZF_RETURN_IF_ERROR(JudgeNewest(config, resume, manifest, plan));
   }
   // A worker of that generation may still be alive, and about to write.
@@ -151,6 +197,7 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
   manifest.set_committed_unix_seconds(unix_seconds);
   coordinator::CommittedStep committed{checkpoint::StepDirectory(dir_, manifest.step()), {}};
   ZF_RETURN_IF_ERROR(checkpoint::CommitCheckpoint(committed.path, manifest));
+  committed.digest = checkpoint::ManifestDigest(checkpoint::ManifestText(manifest));
   absl::MutexLock lock(&mutex_);
   steps_.insert(manifest.step());
   while (static_cast<int64_t>(steps_.size()) > keep_) {
@@ -165,6 +212,7 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
 }
 
 absl::Status CheckpointStore::SetAside(const std::string& step_dir) {
+  if (!FileExists(step_dir)) return absl::OkStatus();  // somebody has
   std::string target = absl::StrCat(step_dir, ".damaged");
   for (int number = 2; FileExists(target); ++number) target = absl::StrCat(step_dir, ".damaged-", number);
   ZF_RETURN_IF_ERROR(Rename(step_dir, target));

@@ -31,7 +31,12 @@ struct ResumePlan {
 // directory, which must hold a valid manifest. OutOfRange if the newest candidate is of another model or optimizer.
 // DataLoss if there are checkpoints but none with a valid manifest: a run never begins anew by itself where there is
 // something to resume.
-absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Config& config);
+//
+// With "auto" the directory is held against `state`, which `state_dir` has of this run: a checkpoint that is another
+// than was committed at its step is not used, and DataLoss if the newest commit, or a later one, is not there.
+absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Config& config,
+                                      const coordinator::CoordinatorState& state = {},
+                                      const std::string& state_dir = "");
 
 // One line for each thing that goes on differently from `manifest` (at `path`) under `config`: a shorter context,
 // another team, and a learning rate that jumps because the schedule is another one.

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
@@ -16,6 +17,7 @@
 namespace zerofleet::services {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -139,6 +141,56 @@ TEST_F(CheckpointStoreTest, ARunKeepsItsTeamOrSaysThatItDoesNot) {
   EXPECT_THAT(ResumeNotices(config_, "ckpt", manifest), IsEmpty());  // of an import: no run has summed yet
 }
 
+// What this run has committed at a step is known from its state; another checkpoint there is not gone on from.
+TEST_F(CheckpointStoreTest, AnotherCheckpointThanWasCommittedIsNotUsed) {
+  coordinator::CoordinatorState state{1, 20, {}};
+  for (int64_t step : {10, 20}) state.manifests.insert(state.manifests.begin(), {step, Commit(step)->digest});
+  absl::StatusOr<ResumePlan> plan = PlanResume("auto", config_, state, "state");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->candidates.size(), 2u);
+  EXPECT_EQ(plan->candidates.front().digest, state.manifests.front().digest);
+  const std::string path = checkpoint::StepDirectory(directory_, 20);
+  v1::CheckpointManifest manifest = *checkpoint::ReadManifest(path);
+  manifest.set_writer_version("another");
+  Overwrite(JoinPath(path, checkpoint::kManifestName), checkpoint::ManifestText(manifest));
+  EXPECT_EQ(PlanResume("auto", config_)->candidates.front().step, 20);  // nothing is known
+  plan = PlanResume("auto", config_, state, "state");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->candidates.size(), 1u);
+  EXPECT_EQ(plan->candidates.front().step, 10);
+  EXPECT_THAT(plan->unreadable, ElementsAre(path));
+  EXPECT_THAT(plan->notices, ElementsAre(AllOf(HasSubstr("another checkpoint was put there since"),
+                                               HasSubstr(state.manifests.front().digest),
+                                               HasSubstr("state/coordinator.json"), HasSubstr("--resume " + path))));
+  // Said outright, it is meant.
+  EXPECT_EQ(PlanResume(path, config_, state, "state")->candidates.front().step, 20);
+}
+
+// A claim that mounts empty, or one with an older state of the directory.
+TEST_F(CheckpointStoreTest, CommitsThatAreMissingAreMissed) {
+  const coordinator::CoordinatorState state{1, 20, {}};
+  absl::Status status = PlanResume("auto", config_, state, "state").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(absl::StrCat("checkpoint.dir: ", directory_, " holds no committed checkpoint")),
+                    HasSubstr("committed step 20 there (state/coordinator.json)"), HasSubstr("--resume none")));
+  ASSERT_TRUE(Commit(10).ok());
+  status = PlanResume("auto", config_, state, "state").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  const std::string path = checkpoint::StepDirectory(directory_, 10);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("is of step 10, but this run has committed step 20"), HasSubstr("--resume " + path)));
+  for (const std::string& meant : {std::string("none"), path}) {
+    EXPECT_TRUE(PlanResume(meant, config_, state, "state").ok()) << meant;
+  }
+  // Those that are there, whole or not, are none that are missing.
+  const std::string newest = checkpoint::StepDirectory(directory_, 20);
+  ASSERT_TRUE(Commit(20).ok());
+  EXPECT_TRUE(PlanResume("auto", config_, state, "state").ok());
+  Overwrite(JoinPath(newest, checkpoint::kManifestName), "{");
+  EXPECT_EQ(PlanResume("auto", config_, state, "state")->candidates.front().step, 10);
+}
+
 // A run that lost its state file must not take the generation of workers that may still write.
 TEST_F(CheckpointStoreTest, AnUnfinishedSaveCountsForTheGenerationAndIsRemoved) {
   const std::string partial = checkpoint::PartialDirectory(checkpoint::StepDirectory(directory_, 30), 41);
@@ -240,7 +292,7 @@ TEST_F(CheckpointStoreTest, SettingAsideRenamesWithoutOverwriting) {
   }
   EXPECT_THAT(ListDirectory(directory_).value(),
               ElementsAre(".lock", "step-00000020.damaged", "step-00000020.damaged-2"));
-  EXPECT_FALSE(store_->SetAside(checkpoint::StepDirectory(directory_, 30)).ok());
+  EXPECT_TRUE(store_->SetAside(checkpoint::StepDirectory(directory_, 30)).ok());  // it is out of the way already
   // What was set aside is not one of those kept.
   ASSERT_TRUE(Commit(30).ok());
   ASSERT_TRUE(Commit(40).ok());

@@ -27,6 +27,7 @@ struct IsRoutine {
   bool operator()(const coordinator::PublishEvent& publish) const { return publish.event.has_step(); }
   bool operator()(const coordinator::WriteManifest&) const { return true; }
   bool operator()(const coordinator::DiscardSave&) const { return false; }
+  bool operator()(const coordinator::VerifyCheckpoint&) const { return false; }
   bool operator()(const coordinator::PersistState&) const { return true; }
   bool operator()(const coordinator::SetAside&) const { return false; }
   bool operator()(const coordinator::KeepFlight&) const { return false; }
@@ -174,7 +175,9 @@ void CoordinatorLoop::Abandon(const std::string& reason) {
 
 void CoordinatorLoop::StorageIsLost(const absl::Status& status) { Step(coordinator::StorageLost{status}); }
 
-void CoordinatorLoop::NoteStorage(const std::string& message) { Step(coordinator::StorageNotice{message}); }
+void CoordinatorLoop::NoteStorage(const std::string& message, bool emptied) {
+  Step(coordinator::StorageNotice{message, emptied});
+}
 
 void CoordinatorLoop::NoteTrace(const std::string& trace_id) {
   if (this->trace_id().empty() && !trace_id.empty()) SetTrace(trace_id);
@@ -273,6 +276,12 @@ absl::Status CoordinatorLoop::Do(coordinator::WriteManifest& write) {
 absl::Status CoordinatorLoop::Do(coordinator::DiscardSave& discard) {
   absl::MutexLock lock(&mutex_);
   saves_.push_back(discard);
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorLoop::Do(coordinator::VerifyCheckpoint& verify) {
+  absl::MutexLock lock(&mutex_);
+  saves_.push_back(std::move(verify));
   return absl::OkStatus();
 }
 
@@ -404,6 +413,10 @@ std::optional<coordinator::CoordinatorEvent> CoordinatorLoop::Store(const coordi
 std::optional<coordinator::CoordinatorEvent> CoordinatorLoop::Store(const coordinator::DiscardSave& discard) {
   hooks_.discard(discard);
   return coordinator::SaveDiscarded{discard.step, discard.generation};
+}
+
+std::optional<coordinator::CoordinatorEvent> CoordinatorLoop::Store(const coordinator::VerifyCheckpoint& verify) {
+  return coordinator::CheckpointVerified{verify.path, hooks_.verify(verify)};
 }
 
 std::optional<coordinator::CoordinatorEvent> CoordinatorLoop::Store(const coordinator::KeepFlight& keep) {

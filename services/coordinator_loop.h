@@ -51,6 +51,8 @@ struct CoordinatorHooks {
   std::function<absl::StatusOr<coordinator::CommittedStep>(const v1::CheckpointManifest&)> commit;
   // Removes what a failed save left, as far as it can. From the same thread as commits, one at a time.
   std::function<void(const coordinator::DiscardSave&)> discard;
+  // Reads a checkpoint, and says whether it is whole. From the same thread.
+  std::function<absl::Status(const coordinator::VerifyCheckpoint&)> verify;
   // Looks at the state, for metrics; every tick and at the end. Called with the lock: quick.
   std::function<void(const coordinator::Fleet&, double now)> observe;
   // Whether a line of this level is wanted, and one line for the log: an output with its reason.
@@ -84,8 +86,8 @@ class CoordinatorLoop {
   // Takes no further decision and ends with Cancelled: the run goes on without this process, under the next one.
   void Abandon(const std::string& reason);
   void StorageIsLost(const absl::Status& status);
-  void NoteStorage(const std::string& message);  // for people
-  void Warn(const std::string& line);            // for the log alone; never waits for it
+  void NoteStorage(const std::string& message, bool emptied);  // coordinator::StorageNotice
+  void Warn(const std::string& line);                          // for the log alone; never waits for it
   v1::GetStatusResponse GetStatus(const v1::GetStatusRequest& request = {});
   // The trace id that a worker's call carries: what a coordinator that adopts a running view takes over.
   void NoteTrace(const std::string& trace_id);
@@ -114,6 +116,7 @@ class CoordinatorLoop {
   std::string trace_id() ABSL_LOCKS_EXCLUDED(trace_mutex_);
   absl::Status Do(coordinator::WriteManifest& write);
   absl::Status Do(coordinator::DiscardSave& discard);
+  absl::Status Do(coordinator::VerifyCheckpoint& verify);
   absl::Status Do(coordinator::PublishEvent& publish);
   absl::Status Do(coordinator::PersistState& persist);
   absl::Status Do(coordinator::SetAside& aside);
@@ -132,6 +135,8 @@ class CoordinatorLoop {
   std::optional<coordinator::CoordinatorEvent> Store(const coordinator::WriteManifest& write)
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<coordinator::CoordinatorEvent> Store(const coordinator::DiscardSave& discard)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<coordinator::CoordinatorEvent> Store(const coordinator::VerifyCheckpoint& verify)
       ABSL_LOCKS_EXCLUDED(mutex_);
   std::optional<coordinator::CoordinatorEvent> Store(const coordinator::KeepFlight& keep) ABSL_LOCKS_EXCLUDED(mutex_);
   void StoreUntilShutDown();
@@ -155,8 +160,9 @@ class CoordinatorLoop {
   coordinator::Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);
   std::deque<coordinator::Output> outputs_ ABSL_GUARDED_BY(mutex_);  // decided, not carried out yet
   bool overflowed_ ABSL_GUARDED_BY(mutex_) = false;
-  // Bounded: CheckShard in coordinator/commit.cc; and the newest flight.
-  using Save = std::variant<coordinator::WriteManifest, coordinator::DiscardSave, coordinator::KeepFlight>;
+  // Bounded: CheckShard in coordinator/commit.cc; one verification; and the newest flight.
+  using Save = std::variant<coordinator::WriteManifest, coordinator::DiscardSave, coordinator::VerifyCheckpoint,
+                            coordinator::KeepFlight>;
   std::deque<Save> saves_ ABSL_GUARDED_BY(mutex_);
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;

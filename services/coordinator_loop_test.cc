@@ -76,6 +76,7 @@ class CoordinatorLoopTest : public testing::Test {
     hooks_.persist_patience = absl::ZeroDuration();
     hooks_.set_aside = [](const std::string&) { return absl::OkStatus(); };
     hooks_.discard = [](const coordinator::DiscardSave&) {};
+    hooks_.verify = [](const coordinator::VerifyCheckpoint&) { return absl::OkStatus(); };
     hooks_.commit = [](const v1::CheckpointManifest&) { return coordinator::CommittedStep{"dir/step-1", {}}; };
     hooks_.observe = [](const coordinator::Fleet&, double) {};
     hooks_.logs = [](LogLevel) { return false; };
@@ -267,6 +268,39 @@ TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedFailsARunThatWouldHaveEnded) 
   EXPECT_THAT(std::string(end.message()), HasSubstr("disk full"));
   EXPECT_TRUE(sink_.Await(v1::CoordinatorMessage::kRefused));
   EXPECT_EQ(loop_->GetStatus().phase(), "failed");
+}
+
+// Reading a large checkpoint takes minutes, and nothing waits for it but the verdict.
+TEST_F(CoordinatorLoopTest, ACheckpointIsVerifiedWithoutTheLock) {
+  absl::Notification verifying, read;
+  coordinator::VerifyCheckpoint asked;
+  hooks_.verify = [&](const coordinator::VerifyCheckpoint& verify) {
+    asked = verify;
+    verifying.Notify();
+    read.WaitForNotification();
+    return absl::DataLossError("dir/step-1/rank-00000.safetensors: corrupt");
+  };
+  parameters_.candidates = {{"dir/step-1", 1, 0, 0, 0, "d1"}};
+  parameters_.may_fall_back = true;
+  Start();
+  Join();
+  ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kAssignment));
+  v1::WorkerMessage message;
+  message.mutable_entered()->set_layout_digest("layout");
+  Say(message);
+  ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kLoad));
+  message.mutable_load_result()->set_path("dir/step-1");
+  message.mutable_load_result()->mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kDataLoss));
+  Say(message);
+  ASSERT_TRUE(verifying.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_EQ(loop_->GetStatus().phase(), "loading");
+  EXPECT_EQ(asked.path, "dir/step-1");
+  EXPECT_EQ(asked.step, 1);
+  EXPECT_EQ(asked.digest, "d1");
+  read.Notify();
+  const absl::Status end = loop_->WaitForEnd();
+  EXPECT_EQ(end.code(), absl::StatusCode::kDataLoss) << end;
+  EXPECT_THAT(std::string(end.message()), HasSubstr("rank-00000.safetensors: corrupt; no older checkpoint is left"));
 }
 
 TEST_F(CoordinatorLoopTest, ARunThatHasFailedTellsNobodyOfAStateThatCannotBeSaved) {

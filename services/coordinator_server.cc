@@ -14,6 +14,7 @@
 #include "services/coordinator_state.h"
 #include "services/grpc_server.h"
 #include "services/message_limits.h"
+#include "worker/checkpoint/shard_reader.h"
 #include "worker/trainer/fleet_state.h"
 
 namespace zerofleet::services {
@@ -40,6 +41,9 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
     if (committed.ok() && metrics != nullptr) metrics->SetLastCommit(now);
     if (committed.ok()) history.last_commit_unix_seconds = now;
     return committed;
+  };
+  hooks.verify = [](const coordinator::VerifyCheckpoint& verify) {
+    return checkpoint::VerifyCheckpoint(verify.path, {verify.step, verify.digest});
   };
   hooks.discard = [&store](const coordinator::DiscardSave& discard) { store.Discard(discard); };
   hooks.observe = [metrics, &history](const coordinator::Fleet& fleet, double now) {
@@ -68,7 +72,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   const v1::CheckpointConfig& checkpoint = options.config.checkpoint();
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointStore> store,
                       CheckpointStore::Open(checkpoint.dir(), checkpoint.keep(), options.directory_patience));
-  ZF_ASSIGN_OR_RETURN(ResumePlan plan, PlanResume(options.resume, options.config));
+  ZF_ASSIGN_OR_RETURN(ResumePlan plan, PlanResume(options.resume, options.config, state, options.state_dir));
   coordinator::FleetParameters parameters;
   parameters.config = options.config;
   ZF_RETURN_IF_ERROR(trainer::AddTrainingState(&parameters));
@@ -144,7 +148,7 @@ void CoordinatorServer::WatchDirectory(const std::string& dir, absl::Duration in
     } else if (*made) {
       notice = absl::StrCat("checkpoint.dir: ", dir, " was removed and is made anew, empty; the next save goes there");
     }
-    if (!notice.empty() && notice != told) loop_->NoteStorage(notice);
+    if (!notice.empty() && notice != told) loop_->NoteStorage(notice, made.ok());
     told = notice;
   }
 }

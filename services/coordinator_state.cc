@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -19,7 +20,7 @@
 namespace zerofleet::services {
 namespace {
 
-constexpr int kFormatVersion = 2;  // 1 had no rollbacks; it is still read
+constexpr int kFormatVersion = 3;  // 1 had no rollbacks, 2 no manifests; both are still read
 constexpr int64_t kLimitBytes = 4 << 20;
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
@@ -68,6 +69,30 @@ absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::stri
   return rollbacks;
 }
 
+constexpr char kManifestsKey[] = "manifests", kStepKey[] = "step", kDigestKey[] = "manifest_xxh3_128";
+
+bool IsDigest(const std::string& text) {
+  return text.size() == 32 && std::all_of(text.begin(), text.end(), [](char c) {
+           return absl::ascii_isdigit(static_cast<unsigned char>(c)) || (c >= 'a' && c <= 'f');
+         });
+}
+
+absl::StatusOr<std::vector<coordinator::CommittedManifest>> ReadManifests(const std::string& path,
+                                                                          const nlohmann::json& json) {
+  if (!json.contains(kManifestsKey) || !json[kManifestsKey].is_array()) {
+    return Damaged(path, absl::StrCat("has no array \"", kManifestsKey, "\""));
+  }
+  std::vector<coordinator::CommittedManifest> manifests;
+  for (const nlohmann::json& entry : json[kManifestsKey]) {
+    const bool good = entry.is_object() && entry.contains(kStepKey) && entry[kStepKey].is_number_integer() &&
+                      entry[kStepKey].get<int64_t>() >= 0 && entry.contains(kDigestKey) &&
+                      entry[kDigestKey].is_string() && IsDigest(entry[kDigestKey].get<std::string>());
+    if (!good) return Damaged(path, "holds the digest of a manifest that cannot be");
+    manifests.push_back({entry[kStepKey].get<int64_t>(), entry[kDigestKey].get<std::string>()});
+  }
+  return manifests;
+}
+
 }  // namespace
 
 std::string CoordinatorStatePath(const std::string& state_dir) { return JoinPath(state_dir, "coordinator.json"); }
@@ -97,7 +122,12 @@ absl::StatusOr<coordinator::CoordinatorState> ReadCoordinatorState(const std::st
   if (version >= 2) {
     ZF_ASSIGN_OR_RETURN(rollbacks, ReadRollbacks(path, json, generation));
   }
-  return coordinator::CoordinatorState{static_cast<uint64_t>(generation), step, std::move(rollbacks)};
+  std::vector<coordinator::CommittedManifest> manifests;
+  if (version >= 3) {
+    ZF_ASSIGN_OR_RETURN(manifests, ReadManifests(path, json));
+  }
+  return coordinator::CoordinatorState{static_cast<uint64_t>(generation), step, std::move(rollbacks),
+                                       std::move(manifests)};
 }
 
 absl::Status WriteCoordinatorState(const std::string& state_dir, const coordinator::CoordinatorState& state) {
@@ -105,12 +135,16 @@ absl::Status WriteCoordinatorState(const std::string& state_dir, const coordinat
   nlohmann::ordered_json json = {{"format_version", kFormatVersion},
                                  {"generation", state.generation},
                                  {"last_committed_step", state.last_committed_step},
-                                 {kRollbacksKey, nlohmann::ordered_json::array()}};
+                                 {kRollbacksKey, nlohmann::ordered_json::array()},
+                                 {kManifestsKey, nlohmann::ordered_json::array()}};
   for (const coordinator::Rollback& rollback : state.rollbacks) {
     nlohmann::ordered_json entry;
     for (const RollbackKey& key : kRollbackKeys) entry[key.name] = rollback.*key.value;
     entry[kCauseKey] = rollback.cause;
     json[kRollbacksKey].push_back(std::move(entry));
+  }
+  for (const coordinator::CommittedManifest& manifest : state.manifests) {
+    json[kManifestsKey].push_back({{kStepKey, manifest.step}, {kDigestKey, manifest.digest}});
   }
   return WriteFileAtomically(CoordinatorStatePath(state_dir), DumpJson(json) + "\n");
 }

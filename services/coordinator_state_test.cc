@@ -40,7 +40,9 @@ TEST_F(CoordinatorStateTest, WhatIsWrittenIsRead) {
   for (const coordinator::CoordinatorState& written :
        {coordinator::CoordinatorState{8, 200, {}},
         coordinator::CoordinatorState{
-            9, 200, {{210, 200, 3200, 3360, "loss nan, gradient norm nan"}, {205, -1, 3440, 3440, "a \"spike\""}}}}) {
+            9, 200, {{210, 200, 3200, 3360, "loss nan, gradient norm nan"}, {205, -1, 3440, 3440, "a \"spike\""}}},
+        coordinator::CoordinatorState{
+            9, 200, {}, {{200, "0123456789abcdef0123456789abcdef"}, {0, "ffffffffffffffffffffffffffffffff"}}}}) {
     ASSERT_TRUE(WriteCoordinatorState(dir_, written).ok());
     absl::StatusOr<coordinator::CoordinatorState> state = ReadCoordinatorState(dir_);
     ASSERT_TRUE(state.ok()) << state.status();
@@ -51,6 +53,25 @@ TEST_F(CoordinatorStateTest, WhatIsWrittenIsRead) {
 TEST_F(CoordinatorStateTest, OneWithoutRollbacksIsRead) {
   EXPECT_TRUE(StatusOfText("{\"format_version\": 1, \"generation\": 7, \"last_committed_step\": 1}").ok());
   EXPECT_EQ(*ReadCoordinatorState(dir_), (coordinator::CoordinatorState{7, 1, {}}));
+}
+
+TEST_F(CoordinatorStateTest, OneWithoutManifestsIsRead) {
+  EXPECT_TRUE(
+      StatusOfText("{\"format_version\": 2, \"generation\": 7, \"last_committed_step\": 1, \"rollbacks\": []}").ok());
+  EXPECT_EQ(*ReadCoordinatorState(dir_), (coordinator::CoordinatorState{7, 1, {}}));
+}
+
+TEST_F(CoordinatorStateTest, TheManifestsAreChecked) {
+  for (const char* manifests :
+       {"", ", \"manifests\": {}", ", \"manifests\": [7]",
+        ", \"manifests\": [{\"step\": -1, \"manifest_xxh3_128\": \"0123456789abcdef0123456789abcdef\"}]",
+        ", \"manifests\": [{\"step\": 1, \"manifest_xxh3_128\": \"0123456789ABCDEF0123456789ABCDEF\"}]",
+        ", \"manifests\": [{\"step\": 1, \"manifest_xxh3_128\": \"0123\"}]", ", \"manifests\": [{\"step\": 1}]"}) {
+    const absl::Status status = StatusOfText(absl::StrCat(
+        "{\"format_version\": 3, \"generation\": 7, \"last_committed_step\": 1, \"rollbacks\": []", manifests, "}"));
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << manifests;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("coordinator.json")) << manifests;
+  }
 }
 
 TEST_F(CoordinatorStateTest, DamageIsRefusedByName) {
@@ -109,9 +130,9 @@ TEST_F(CoordinatorStateTest, ARollbackThatARunningFleetToldOfIsRead) {
 }
 
 TEST_F(CoordinatorStateTest, ALaterFormatIsRefused) {
-  absl::Status status = StatusOfText("{\"format_version\": 3, \"generation\": 1, \"last_committed_step\": 1}");
+  absl::Status status = StatusOfText("{\"format_version\": 4, \"generation\": 1, \"last_committed_step\": 1}");
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("format version 3"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("format version 4"));
 }
 
 }  // namespace

@@ -42,10 +42,10 @@ void Progress::Show(const v1::Event& event) {
                                HumanSeconds(event.checkpoint().write_seconds())));
     case v1::Event::kSaveFailed: return ShowFailedSave(event.save_failed());
     case v1::Event::kRecovery:
-      return Note(absl::StrFormat("recovered in %.1f s: going on from step %d, with %d %s to do again",
-                                  event.recovery().seconds(), event.recovery().resumed_step(),
-                                  event.recovery().lost_steps(),
-                                  event.recovery().lost_steps() == 1 ? "step" : "steps"));
+      return Note(absl::StrFormat(
+          "recovered in %.1f s: going on from step %d, %swith %d %s to do again", event.recovery().seconds(),
+          event.recovery().resumed_step(), event.recovery().from_memory() ? "a snapshot in memory, " : "",
+          event.recovery().lost_steps(), event.recovery().lost_steps() == 1 ? "step" : "steps"));
     case v1::Event::kRollback:
       return Note(absl::StrFormat("step %d had diverged (%s): back at step %d, leaving out %d samples",
                                   event.rollback().step(), event.rollback().cause(), event.rollback().resumed_step(),

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import struct
 import time
@@ -154,6 +155,28 @@ class RanksComeBack(fleet.FleetTest):
         run = self.ended(process, report)
         self.assert_recovered(run, 1)
         self.assertEqual(run.of("recovery")[0]["resumed_step"] % 10, 0)
+
+    def test_a_checkpoint_that_is_swapped_is_not_gone_on_from(self):
+        config = self.run_config("swapped", restart={"heartbeat_timeout_seconds": 60})
+        process, report = self.started(config)
+        self.wait_for(process, report, "checkpoint", 2)
+        stopped = self.workers()[1]
+        os.kill(stopped, signal.SIGSTOP)
+        time.sleep(1)  # what is being committed is
+        older, newest = sorted((self.work / "swapped").glob("step-*"))[-2:]
+        shutil.rmtree(newest)
+        shutil.copytree(older, newest)
+        refused = self.run_command("checkpoint", "verify", newest)
+        self.assertEqual(refused.code, 3, refused.out)
+        os.kill(stopped, signal.SIGKILL)
+        run = self.ended(process, report)
+        self.assertEqual(run.code, 0, run.err[-3000:])
+        step = int(newest.name.removeprefix("step-"))
+        self.assertIn(f"but its directory is named for {step}", refused.err)
+        self.assertIn(f"but its directory is named for {step}", run.err)
+        self.assertLess(run.of("recovery")[0]["resumed_step"], step)
+        self.assert_same_bits(self.undisturbed(), run.column("loss"), "after the recovery")
+        self.assertTrue(newest.with_name(newest.name + ".damaged").is_dir())
 
     def test_two_ranks_at_once(self):
         process, report = self.started(self.run_config("two"))

@@ -122,6 +122,8 @@ absl::Status CoordinatorProcess::Do(const coordinator::Output& output) {
     Store(*write);
   } else if (const auto* discard = std::get_if<coordinator::DiscardSave>(&output.action)) {
     Store(*discard);
+  } else if (const auto* verify = std::get_if<coordinator::VerifyCheckpoint>(&output.action)) {
+    Store(*verify);
   } else if (const auto* publish = std::get_if<coordinator::PublishEvent>(&output.action)) {
     if (publish->event.has_lost()) hooks_.lost(publish->event.lost());
     if (publish->event.has_end()) stopped_ = publish->event.end().stopped();
@@ -148,7 +150,7 @@ void CoordinatorProcess::Persist(const coordinator::CoordinatorState& state) {
   });
 }
 
-void CoordinatorProcess::Store(std::variant<coordinator::WriteManifest, coordinator::DiscardSave> save) {
+void CoordinatorProcess::Store(Save save) {
   saves_.push_back(std::move(save));
   if (saves_.size() == 1) StoreNext();
 }
@@ -158,7 +160,7 @@ void CoordinatorProcess::StoreNext() {
   const double seconds = disk_.WriteSeconds() + (world_.Chance(0.2) ? world_.Uniform(0, 4) : 0);
   world_.After(seconds, [this] {
     if (!alive_) return;
-    const auto save = std::move(saves_.front());
+    const Save save = std::move(saves_.front());
     saves_.pop_front();
     const coordinator::CoordinatorEvent stored = std::visit([this](const auto& what) { return Stored(what); }, save);
     if (!saves_.empty()) StoreNext();
@@ -177,6 +179,10 @@ coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::Writ
 coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::DiscardSave& discard) {
   disk_.Discard(discard);
   return coordinator::SaveDiscarded{discard.step, discard.generation};
+}
+
+coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::VerifyCheckpoint& verify) {
+  return coordinator::CheckpointVerified{verify.path, disk_.Load(verify.path).status()};
 }
 
 absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest) {

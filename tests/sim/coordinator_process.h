@@ -57,10 +57,12 @@ class CoordinatorProcess : public CoordinatorEnd {
   void CarryOut();
   absl::Status Do(const coordinator::Output& output);
   void Persist(const coordinator::CoordinatorState& state);
-  void Store(std::variant<coordinator::WriteManifest, coordinator::DiscardSave> save);
+  using Save = std::variant<coordinator::WriteManifest, coordinator::DiscardSave, coordinator::VerifyCheckpoint>;
+  void Store(Save save);
   void StoreNext();
   coordinator::CoordinatorEvent Stored(const coordinator::WriteManifest& write);
   coordinator::CoordinatorEvent Stored(const coordinator::DiscardSave& discard);
+  coordinator::CoordinatorEvent Stored(const coordinator::VerifyCheckpoint& verify);
   absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest);
   void OnStorageFailure(const absl::Status& status);
 
@@ -77,7 +79,7 @@ class CoordinatorProcess : public CoordinatorEnd {
   std::vector<coordinator::CoordinatorEvent> held_;  // while it is stopped
   std::deque<coordinator::Output> outputs_;
   // The first is being carried out.
-  std::deque<std::variant<coordinator::WriteManifest, coordinator::DiscardSave>> saves_;
+  std::deque<Save> saves_;
 };
 
 }  // namespace zerofleet::sim

@@ -20,6 +20,8 @@
 #include "coordinator/coordinator.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/commit.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/shard_reader.h"
 #include "worker/trainer/fleet_session.h"
 #include "worker/trainer/fleet_state.h"
 
@@ -193,10 +195,15 @@ class MemoryFleet {
     }
     if (auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {
       std::string path = checkpoint::StepDirectory(write->manifest.config().checkpoint().dir(), write->manifest.step());
-      events.push_back(coordinator::ManifestWritten{write->manifest.step(),
-                                                    checkpoint::CommitCheckpoint(path, write->manifest),
-                                                    {path, {}},
-                                                    static_cast<uint64_t>(write->manifest.generation())});
+      events.push_back(coordinator::ManifestWritten{
+          write->manifest.step(),
+          checkpoint::CommitCheckpoint(path, write->manifest),
+          {path, {}, checkpoint::ManifestDigest(checkpoint::ManifestText(write->manifest))},
+          static_cast<uint64_t>(write->manifest.generation())});
+    }
+    if (auto* verify = std::get_if<coordinator::VerifyCheckpoint>(&output.action)) {
+      const absl::Status whole = checkpoint::VerifyCheckpoint(verify->path, {verify->step, verify->digest});
+      events.push_back(coordinator::CheckpointVerified{verify->path, whole});
     }
   }
 

@@ -179,8 +179,9 @@ absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
 }
 
 absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& step_dir,
+                                                          const checkpoint::ManifestIdentity& committed,
                                                           const std::function<void(const std::string&)>& note) {
-  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir, committed));
   ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
   zero::TrainingState& state = view_->engine->state();
   bool kept = state.LoadsWhatItStores() &&

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "worker/checkpoint/manifest.h"
 #include "worker/device/device.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/model.h"
@@ -82,10 +83,11 @@ class TrainingRun {
   absl::StatusOr<ViewDigests> view_digests() const;
 
   enum class LoadedFrom { kStorage, kMemory };
-  // Loads this rank's part of a checkpoint; no collective runs, so ranks may fail independently. Reads no shard if the
-  // snapshot of the last save is all that this rank needs of it, and unchanged: `note` is called with a line if it is
-  // not.
-  absl::StatusOr<LoadedFrom> Load(const std::string& step_dir, const std::function<void(const std::string&)>& note);
+  // Loads this rank's part of the checkpoint that was committed to `step_dir`; no collective runs, so ranks may fail
+  // independently. Reads no shard if the snapshot of the last save is all that this rank needs of it, and unchanged:
+  // `note` is called with a line if it is not.
+  absl::StatusOr<LoadedFrom> Load(const std::string& step_dir, const checkpoint::ManifestIdentity& committed,
+                                  const std::function<void(const std::string&)>& note);
   // This rank's part of a snapshot that is in its store. NotFound if it is not, DataLoss if it has changed.
   absl::Status Restore(const v1::SnapshotId& snapshot);
   // The same from a peer, past the store: `get` has the part come, as SnapshotPeers::Get does. After an error the state

@@ -145,10 +145,17 @@ class TrainingRunTest : public testing::Test {
     return path;
   }
 
+  static checkpoint::ManifestIdentity Committed(const std::string& path) {
+    std::string digest;
+    const absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(path, &digest);
+    ZF_CHECK(manifest.ok());
+    return {manifest->step(), digest};
+  }
+
   static std::vector<double> GoOn(const std::vector<Worker*>& workers, const std::string& path) {
     std::vector<double> losses;
     InOneView(workers, [&](TrainingRun& run) {
-      ZF_CHECK(run.Load(path, Note).ok());
+      ZF_CHECK(run.Load(path, Committed(path), Note).ok());
       ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());
       Train(run, kLeftAfter, kSteps, losses);
     });
@@ -191,7 +198,7 @@ TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
       std::vector<From> from(2, From::kStorage);
       std::vector<double> losses;
       InOneView({&a, &z}, [&](TrainingRun& run) {
-        const absl::StatusOr<From> loaded = run.Load(path, Note);
+        const absl::StatusOr<From> loaded = run.Load(path, Committed(path), Note);
         ZF_CHECK(loaded.ok());
         from[run.mesh().rank()] = *loaded;
         ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());
@@ -203,10 +210,33 @@ TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
     // In the other's place its own snapshot is of no use.
     InOneView({&y, &a}, [&](TrainingRun& run) {
       if (run.mesh().rank() == 0) return;
-      EXPECT_EQ(run.Load(path, Note).value(), From::kStorage);
+      EXPECT_EQ(run.Load(path, Committed(path), Note).value(), From::kStorage);
     });
     ASSERT_TRUE(RemoveTree(path).ok());
   }
+}
+
+// Somebody puts another checkpoint in the place of the one that was committed: of another step, or of another run at
+// the same step. Whoever has saved it and could take it from memory notices, too.
+TEST_F(TrainingRunTest, AnotherCheckpointInThePlaceOfTheCommittedOneIsDamage) {
+  const v1::Config config = Config(2);
+  Worker a(config), b(config);
+  const std::string path = TrainAndSave({&a, &b});
+  const checkpoint::ManifestIdentity committed = Committed(path);
+  v1::CheckpointManifest manifest = *checkpoint::ReadManifest(path);
+  const auto expect_damage = [&](const std::string& what) {
+    InOneView({&a, &b}, [&](TrainingRun& run) {
+      const absl::Status status = run.Load(path, committed, Note).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+      EXPECT_THAT(std::string(status.message()), HasSubstr(what));
+    });
+  };
+  manifest.set_generation(manifest.generation() + 1);
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(path, checkpoint::kManifestName), checkpoint::ManifestText(manifest)).ok());
+  expect_damage("another checkpoint was put there since: it is of step 3 with XXH3-128 ");
+  manifest.set_step(kLeftAfter - 1);
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(path, checkpoint::kManifestName), checkpoint::ManifestText(manifest)).ok());
+  expect_damage("is of step 2, but its directory is named for 3");
 }
 
 // A bit of what was saved changes in memory: whoever has it reads its file instead, and says so.
@@ -220,7 +250,7 @@ TEST_F(TrainingRunTest, ASurvivorWhoseMemoryHasChangedReadsItsShard) {
     std::vector<std::string> notes(2);
     InOneView({&a, &b}, [&](TrainingRun& run) {
       const int rank = run.mesh().rank();
-      const auto loaded = run.Load(path, [&](const std::string& line) { notes[rank] = line; });
+      const auto loaded = run.Load(path, Committed(path), [&](const std::string& line) { notes[rank] = line; });
       ZF_CHECK(loaded.ok());
       EXPECT_EQ(*loaded, rank == 0 ? TrainingRun::LoadedFrom::kStorage : TrainingRun::LoadedFrom::kMemory);
       ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());

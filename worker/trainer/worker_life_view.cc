@@ -100,7 +100,8 @@ absl::Status WorkerLife::Load(const v1::Load& load) {
   options_.snapshots->KeepOnly(std::nullopt);
   if (load.path().empty()) return absl::OkStatus();
   ZF_ASSIGN_OR_RETURN(const TrainingRun::LoadedFrom from,
-                      run_->Load(load.path(), [this](const std::string& line) { TellPeople(line); }));
+                      run_->Load(load.path(), {load.step(), load.manifest_xxh3_128()},
+                                 [this](const std::string& line) { TellPeople(line); }));
   if (from == TrainingRun::LoadedFrom::kMemory) {
     options_.note(absl::StrCat("has ", load.path(), " in memory: read no shard"));
   }

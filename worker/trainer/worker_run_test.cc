@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/model/model_testing.h"
 #include "worker/optim/loss_scaling.h"
@@ -341,6 +342,38 @@ TEST_F(WorkerRunTest, ALeavingRankSavesFirstAndNoBitChanges) {
   EXPECT_GE(outcome.recoveries[0].resumed_step(), 4);
   ASSERT_EQ(outcome.losses.size(), whole.size());
   for (const auto& [step, loss] : outcome.losses) EXPECT_EQ(loss, whole[step - 1]) << "step " << step;
+}
+
+// Between a commit and a recovery somebody puts another checkpoint in its place, which is valid by itself.
+TEST_F(WorkerRunTest, AnotherCheckpointInThePlaceOfTheCommittedOneIsNotGoneOnFrom) {
+  v1::Config config = Config(2, 2);
+  config.mutable_evaluate()->set_every_steps(0);
+  config.mutable_checkpoint()->set_every_steps(4);
+  ASSERT_FALSE(Run(config).Losses().empty());
+  std::vector<coordinator::CheckpointCandidate> candidates;
+  for (const int64_t step : {8, 4}) {
+    const std::string path = checkpoint::StepDirectory(config.checkpoint().dir(), step);
+    std::string digest;
+    ASSERT_TRUE(checkpoint::ReadManifest(path, &digest).ok());
+    candidates.push_back({path, step, 0, 0, 0, digest});
+  }
+  v1::CheckpointManifest other = *checkpoint::ReadManifest(candidates.front().path);
+  other.mutable_data_cursor()->set_samples_consumed(8);
+  ASSERT_TRUE(
+      WriteFileAtomically(JoinPath(candidates.front().path, checkpoint::kManifestName), checkpoint::ManifestText(other))
+          .ok());
+  config.set_steps(12);
+  config.mutable_checkpoint()->set_every_steps(0);
+  const Outcome outcome = Run(config, candidates);
+  int64_t resumed = -1;
+  std::vector<std::string> notices;
+  for (const v1::Event& event : outcome.events) {
+    if (event.has_start()) resumed = event.start().resumed_from();
+    if (event.has_notice()) notices.push_back(event.notice().message());
+  }
+  EXPECT_EQ(resumed, 4);
+  EXPECT_THAT(notices, ::testing::Contains(HasSubstr("another checkpoint was put there since: it is of step 8 with")));
+  EXPECT_EQ(outcome.Losses().size(), 8u);
 }
 
 // Nothing has been saved: the survivors return to what they have in memory, and the replacement gets its part from the
