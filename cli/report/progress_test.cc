@@ -161,6 +161,25 @@ TEST(Progress, TellsWhatIsLeftOutAfterADivergence) {
   EXPECT_EQ(out.str(), "step 25 had diverged (loss nan): back at step 20, leaving out 40 samples\n");
 }
 
+TEST(Progress, TellsWhereARecoveryGoesOnFrom) {
+  std::ostringstream out;
+  FakeClock clock;
+  Progress progress(out, clock, Terminal());
+  v1::Event event;
+  v1::RecoveryEvent& recovery = *event.mutable_recovery();
+  recovery.set_resumed_step(40);
+  recovery.set_lost_steps(21);
+  recovery.set_seconds(1.5);
+  progress.Show(event);
+  recovery.set_resumed_step(60);
+  recovery.set_lost_steps(1);
+  recovery.set_from_memory(true);
+  progress.Show(event);
+  EXPECT_EQ(out.str(),
+            "recovered in 1.5 s: going on from step 40, with 21 steps to do again\n"
+            "recovered in 1.5 s: going on from step 60, a snapshot in memory, with 1 step to do again\n");
+}
+
 // Each by itself, and not more than can be read.
 TEST(Progress, TellsFailedSavesWithoutAFlood) {
   std::ostringstream out;
