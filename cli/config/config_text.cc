@@ -18,6 +18,7 @@
 #include "cli/config/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
+#include "proto/json.h"
 #include "yaml-cpp/yaml.h"
 
 namespace zerofleet::cli {
@@ -316,5 +317,7 @@ absl::Status ApplyOverride(const std::string& flag, const std::string& assignmen
     return SyntaxError(absl::StrCat(flag, ": ", key), error);
   }
 }
+
+std::string TextOf(const v1::Config& config) { return DumpJson(ProtoToJson(config), 2) + "\n"; }
 
 }  // namespace zerofleet::cli

@@ -36,6 +36,9 @@ absl::Status ReadConfigText(const std::string& yaml, ConfigDraft& draft);
 // except that a string key takes it literally. `flag` ("--set", "--workers") says in messages where it was given.
 absl::Status ApplyOverride(const std::string& flag, const std::string& assignment, ConfigDraft& draft);
 
+// A complete configuration as text that is read as the same: what a run gives to its processes.
+std::string TextOf(const v1::Config& config);
+
 }  // namespace zerofleet::cli
 
 #endif  // ZEROFLEET_CLI_CONFIG_CONFIG_TEXT_H_

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,21 +60,23 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
                                                                   const std::vector<std::string>& arguments,
                                                                   const std::string& log_path,
                                                                   const InheritedFile* file) {
-  const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log < 0) return absl::ResourceExhaustedError(absl::StrCat("log ", log_path, ": ", std::strerror(errno)));
-  const int64_t log_begin = lseek(log, 0, SEEK_END);
   int out[2];
   if (pipe2(out, O_CLOEXEC) != 0) {
-    close(log);
     return absl::ResourceExhaustedError(absl::StrCat("no pipe for ", name, ": ", std::strerror(errno)));
   }
+  absl::StatusOr<Log> log = OpenLog(name, log_path);
+  if (!log.ok()) {
+    for (const int end : out) close(end);
+    return log.status();
+  }
+  const int64_t log_begin = lseek(log->descriptor, 0, SEEK_END);
   std::vector<std::string> texts = {"zerofleet"}, environment = ChildEnvironment();
   texts.insert(texts.end(), arguments.begin(), arguments.end());
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, log, STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, log->descriptor, STDERR_FILENO);
   // Last: any descriptor with this number has been copied to its destination by now.
   if (file != nullptr) {
     posix_spawn_file_actions_adddup2(&actions, file->descriptor(), InheritedFile::kChildDescriptor);
@@ -87,17 +90,34 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(out[1]);
-  close(log);
+  if (log->note.empty() || error != 0) close(log->descriptor);
   if (error != 0) {
     close(out[0]);
     return absl::ResourceExhaustedError(absl::StrCat(name, " cannot be started: ", std::strerror(error)));
   }
-  return std::unique_ptr<ChildProcess>(new ChildProcess(std::move(name), log_path, log_begin, out[0], pid));
+  return std::unique_ptr<ChildProcess>(new ChildProcess(std::move(name), *std::move(log), log_begin, out[0], pid));
 }
 
-ChildProcess::ChildProcess(std::string name, std::string log_path, int64_t log_begin, int stdout_pipe, pid_t pid)
+// Whoever removes the logs of a run that goes on wants room, not the run's end.
+absl::StatusOr<ChildProcess::Log> ChildProcess::OpenLog(const std::string& name, const std::string& path) {
+  constexpr int kAppend = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  int log = open(path.c_str(), kAppend, 0644);
+  if (log < 0 && errno == ENOENT && CreateDirectories(ParentOf(path)).ok()) log = open(path.c_str(), kAppend, 0644);
+  if (log >= 0) return Log{log, path, ""};
+  const std::string why = absl::StrCat(path, ": ", std::strerror(errno));
+  log = memfd_create("log", MFD_CLOEXEC);
+  if (log < 0 || fcntl(log, F_SETFL, O_APPEND) != 0) {
+    if (log >= 0) close(log);
+    return absl::ResourceExhaustedError(absl::StrCat("no log for ", name, ": ", why));
+  }
+  return Log{log, absl::StrCat("/proc/self/fd/", log), absl::StrCat(name, " has no log but in memory: ", why)};
+}
+
+ChildProcess::ChildProcess(std::string name, Log log, int64_t log_begin, int stdout_pipe, pid_t pid)
     : name_(std::move(name)),
-      log_path_(std::move(log_path)),
+      log_path_(std::move(log.path)),
+      log_note_(std::move(log.note)),
+      log_in_memory_(log_note_.empty() ? -1 : log.descriptor),
       log_begin_(log_begin),
       stdout_pipe_(stdout_pipe),
       pid_(pid) {}
@@ -105,6 +125,11 @@ ChildProcess::ChildProcess(std::string name, std::string log_path, int64_t log_b
 ChildProcess::~ChildProcess() {
   End();
   close(stdout_pipe_);
+  if (log_in_memory_ >= 0) close(log_in_memory_);
+}
+
+std::string ChildProcess::LogText() const {
+  return log_in_memory_ >= 0 ? "" : absl::StrCat("; its log is ", log_path_);
 }
 
 void ChildProcess::End() {

@@ -19,7 +19,8 @@ class ChildProcess {
  public:
   // Starts this executable with `arguments`, in a process group of its own, its stderr appended to `log_path`, its
   // stdout to a pipe. It is killed when the calling thread dies, and by the destructor. `name` is for messages. The
-  // child inherits `file`, if there is one.
+  // child inherits `file`, if there is one. Where `log_path` cannot be opened although its directory is made anew, the
+  // log is in this process's memory (log_note says why). On an error nothing was started, and later it may be.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(std::string name,
                                                              const std::vector<std::string>& arguments,
                                                              const std::string& log_path,
@@ -30,7 +31,10 @@ class ChildProcess {
 
   const std::string& name() const { return name_; }
   pid_t pid() const { return pid_; }
-  const std::string& log_path() const { return log_path_; }
+  // ", its log is PATH", or nothing if that is not a file that others can read.
+  std::string LogText() const;
+  // Why the log is in memory; empty if it is not.
+  const std::string& log_note() const { return log_note_; }
 
   // The first line the process prints on stdout. Unavailable if it ends first, DeadlineExceeded if it takes longer.
   absl::StatusOr<std::string> ReadLine(double timeout_seconds);
@@ -53,10 +57,18 @@ class ChildProcess {
   std::string ErrorLine() const;
 
  private:
-  ChildProcess(std::string name, std::string log_path, int64_t log_begin, int stdout_pipe, pid_t pid);
+  struct Log {
+    int descriptor;
+    std::string path;  // by which this process reads it
+    std::string note;
+  };
+  static absl::StatusOr<Log> OpenLog(const std::string& name, const std::string& path);
 
-  const std::string name_, log_path_;
-  int64_t log_begin_;  // of this process's part, bytes
+  ChildProcess(std::string name, Log log, int64_t log_begin, int stdout_pipe, pid_t pid);
+
+  const std::string name_, log_path_, log_note_;
+  const int log_in_memory_;  // its descriptor, or -1
+  int64_t log_begin_;        // of this process's part, bytes
   const int stdout_pipe_;
   const pid_t pid_;
   std::optional<int> wait_status_;

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 
+#include "base/file.h"
 #include "gtest/gtest.h"
 
 namespace zerofleet::cli {
@@ -62,9 +64,42 @@ TEST(ChildProcess, FindsTheErrorLineOfItsOwnPartOfTheLog) {
   unlink(path.c_str());
 }
 
-TEST(ChildProcess, SaysWhyALogCannotBeWritten) {
-  EXPECT_EQ(ChildProcess::Start("x", {}, "/no/such/x.log").status().message(),
-            "log /no/such/x.log: No such file or directory");
+// What a child with something to complain of runs.
+TEST(ChildProcessBody, DISABLED_Complains) {
+  const std::string line = "zerofleet: there is no such thing\n";
+  EXPECT_EQ(write(STDERR_FILENO, line.data(), line.size()), static_cast<ssize_t>(line.size()));
+}
+
+absl::StatusOr<std::unique_ptr<ChildProcess>> StartComplaining(const std::string& log_path) {
+  return ChildProcess::Start("complainer",
+                             {"--gtest_filter=ChildProcessBody.DISABLED_Complains", "--gtest_also_run_disabled_tests"},
+                             log_path);
+}
+
+TEST(ChildProcess, MakesTheDirectoryOfItsLogAnew) {
+  const std::string directory = LogPath() + ".gone";
+  ASSERT_TRUE(RemoveTree(directory).ok());
+  auto child = StartComplaining(directory + "/logs/worker-0.log");
+  ASSERT_TRUE(child.ok()) << child.status();
+  AwaitEnd(**child);
+  EXPECT_EQ((*child)->log_note(), "");
+  EXPECT_EQ((*child)->LogText(), "; its log is " + directory + "/logs/worker-0.log");
+  EXPECT_EQ((*child)->ErrorLine(), "there is no such thing");
+  ASSERT_TRUE(RemoveTree(directory).ok());
+}
+
+TEST(ChildProcess, WithNoPlaceForItsLogKeepsItInMemory) {
+  const std::string file = LogPath() + ".file";
+  std::ofstream(file) << "in the way";
+  auto child = StartComplaining(file + "/worker-0.log");
+  ASSERT_TRUE(child.ok()) << child.status();
+  AwaitEnd(**child);
+  EXPECT_EQ((*child)->log_note(), "complainer has no log but in memory: " + file + "/worker-0.log: Not a directory");
+  EXPECT_EQ((*child)->LogText(), "");
+  EXPECT_EQ((*child)->ErrorLine(), "there is no such thing");
+  (*child)->BoundLog(1);  // as a file's
+  EXPECT_EQ((*child)->ErrorLine(), "");
+  unlink(file.c_str());
 }
 
 }  // namespace

@@ -52,19 +52,29 @@ class Follower {
 
  private:
   bool MayRestartCoordinator() const {
-    return options_.fleet.CoordinatorWasKilled() && !killed_ && !record_.end && !record_.failure &&
+    return may_restart_ && options_.fleet.CoordinatorWasKilled() && !killed_ && !record_.end && !record_.failure &&
            coordinator_restarts_ < options_.restart.max_per_rank();
   }
 
   void RestartCoordinator(RunWatcher& watcher) {
-    ++coordinator_restarts_;
-    starting_again_ = true;
+    const double now = options_.clock.MonotonicSeconds();
     // A worker that is gone, too, is found by those who come back.
-    deadline_ = options_.clock.MonotonicSeconds() + kGraceSeconds + coordinator::AdoptionSeconds(options_.restart);
-    options_.progress.Note("the coordinator was killed; starting it again");
+    deadline_ = now + kGraceSeconds + coordinator::AdoptionSeconds(options_.restart);
+    if (!coordinator_start_.Due(now)) return;
+    if (!coordinator_start_.waiting()) options_.progress.Note("the coordinator was killed; starting it again");
+    const bool first = !coordinator_start_.waiting();
     const absl::Status restarted = options_.fleet.RestartCoordinator();
-    if (!restarted.ok()) options_.progress.Note(absl::StrCat("no coordinator was started: ", restarted.message()));
-    if (restarted.ok()) watcher.Again();
+    if (restarted.ok()) {
+      coordinator_start_.Started();
+      ++coordinator_restarts_;
+      starting_again_ = true;
+      return watcher.Again();
+    }
+    may_restart_ = coordinator_start_.Failed(now, options_.restart.form_timeout_seconds());
+    if (first || !may_restart_) {
+      options_.progress.Note(absl::StrCat("no coordinator was started: ", restarted.message(),
+                                          may_restart_ ? "; trying again" : "; giving up"));
+    }
   }
 
   void Handle(const v1::Event& event) {
@@ -80,14 +90,15 @@ class Follower {
   void ReplaceUnknown() {
     const bool goes_on = record_.start && !record_.end && !record_.failure;
     if (!goes_on || killed_ || stop_signal_ != 0) return;
-    for (const std::string& line : options_.fleet.ReplaceUnknownWorkers(options_.clock.MonotonicSeconds())) {
-      options_.progress.Note(line);
-    }
+    const double now = options_.clock.MonotonicSeconds();
+    for (const std::string& line : options_.fleet.ReplaceUnknownWorkers(now)) options_.progress.Note(line);
+    for (const std::string& line : options_.fleet.RetryStarts(now)) options_.progress.Note(line);
+    if (const std::string note = options_.fleet.TakeLogNote(); !note.empty()) options_.progress.Note(note);
   }
 
   void Replace(const v1::WorkerLostEvent& lost) {
     if (killed_ || stop_signal_ != 0) return;
-    const absl::Status replaced = options_.fleet.ReplaceWorker(lost.pid());
+    const absl::Status replaced = options_.fleet.ReplaceWorker(lost.pid(), options_.clock.MonotonicSeconds());
     if (!replaced.ok()) options_.progress.Note(absl::StrCat("no worker was started: ", replaced.message()));
   }
 
@@ -150,6 +161,8 @@ class Follower {
   bool killed_ = false;
   bool starting_again_ = false;  // a coordinator that has not told of its fleet yet
   int64_t coordinator_restarts_ = 0;
+  StartRetry coordinator_start_;
+  bool may_restart_ = true;
   double logs_due_ = 0;
   double deadline_ = 0;  // monotonic seconds after which all are killed; 0: none yet
 };

@@ -5,14 +5,15 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "cli/config/config_text.h"
 #include "cli/launcher/stop_signals.h"
-#include "proto/json.h"
 #include "services/token.h"
 #include "worker/checkpoint/catalog.h"
 
@@ -67,7 +68,7 @@ absl::Status StatusOfExit(int exit_code, const std::string& message) {
 absl::StatusOr<std::unique_ptr<LocalFleet>> LocalFleet::Start(const LocalFleetOptions& options,
                                                               const RunDirectory& directory) {
   std::unique_ptr<LocalFleet> fleet(new LocalFleet(options, directory));
-  ZF_RETURN_IF_ERROR(WriteFileAtomically(directory.config_path(), DumpJson(ProtoToJson(options.config), 2) + "\n"));
+  ZF_RETURN_IF_ERROR(WriteFileAtomically(directory.config_path(), TextOf(options.config)));
   const std::string token = services::MakeToken();
   ZF_ASSIGN_OR_RETURN(fleet->token_file_, InheritedFile::Create(token));
   ZF_RETURN_IF_ERROR(fleet->StartCoordinator());
@@ -142,16 +143,51 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalFleet::StartWorker(int number
   return ChildProcess::Start(name, arguments, directory_.log_path(name), token_file_.get());
 }
 
-absl::Status LocalFleet::ReplaceWorker(int64_t pid) {
+absl::Status LocalFleet::ReplaceWorker(int64_t pid, double now) {
   for (size_t i = 1; i < children_.size(); ++i) {
     if (children_[i]->pid() != pid) continue;
     children_[i]->End();  // its port is free then, and nothing of it is left that could write
-    const int number = static_cast<int>(i) - 1;
-    ZF_ASSIGN_OR_RETURN(children_[i], StartWorker(number));
-    titles_[i] = absl::StrCat("worker ", number, " (pid ", children_[i]->pid(), ")");
-    return absl::OkStatus();
+    return StartAgain(i, now);
   }
   return absl::NotFoundError(absl::StrCat("no worker of this fleet has process id ", pid));
+}
+
+absl::Status LocalFleet::StartAgain(size_t child, double now) {
+  const int number = static_cast<int>(child) - 1;
+  absl::StatusOr<std::unique_ptr<ChildProcess>> started = StartWorker(number);
+  if (!started.ok()) {
+    if (!starts_[child].Failed(now, options_.config.restart().form_timeout_seconds())) starts_.erase(child);
+    return started.status();
+  }
+  starts_.erase(child);
+  children_[child] = *std::move(started);
+  titles_[child] = absl::StrCat("worker ", number, " (pid ", children_[child]->pid(), ")");
+  return absl::OkStatus();
+}
+
+std::vector<std::string> LocalFleet::RetryStarts(double now) {
+  std::vector<std::string> lines;
+  std::vector<size_t> due;
+  for (const auto& [child, retry] : starts_) {
+    if (retry.Due(now)) due.push_back(child);
+  }
+  for (const size_t child : due) {
+    const absl::Status started = StartAgain(child, now);
+    if (started.ok()) lines.push_back(absl::StrCat(titles_[child], " was started"));
+    if (!started.ok() && !starts_.contains(child)) {
+      lines.push_back(absl::StrCat("no worker was started in ", options_.config.restart().form_timeout_seconds(),
+                                   " s (restart.form_timeout_seconds): ", started.message()));
+    }
+  }
+  return lines;
+}
+
+std::string LocalFleet::TakeLogNote() {
+  std::string note;
+  for (const auto& child : children_) {
+    if (!child->log_note().empty()) note = child->log_note();
+  }
+  return std::exchange(log_note_, note) == note ? "" : note;
 }
 
 // The coordinator's own message, if it ended with one.
@@ -161,7 +197,7 @@ absl::Status LocalFleet::EarlyEnd(const absl::Status& status) {
     absl::SleepFor(absl::Milliseconds(20));
   const std::string line = child.ErrorLine();
   if (child.HasEnded() && child.exit_code() != 0 && !line.empty()) return StatusOfExit(child.exit_code(), line);
-  return options_.keeps_logs ? Annotate(status, absl::StrCat("see ", child.log_path())) : status;
+  return options_.keeps_logs ? absl::Status(status.code(), absl::StrCat(status.message(), child.LogText())) : status;
 }
 
 std::vector<std::string> LocalFleet::ReplaceUnknownWorkers(double now) {
@@ -170,16 +206,17 @@ std::vector<std::string> LocalFleet::ReplaceUnknownWorkers(double now) {
     const int64_t pid = children_[i]->pid();
     const int code = children_[i]->exit_code();
     const bool may_be_replaced = children_[i]->signal() != 0 || code == kFleetLostExitCode;
-    if (!children_[i]->HasEnded() || !may_be_replaced ||
+    if (!children_[i]->HasEnded() || !may_be_replaced || starts_.contains(i) ||
         now - ended_.emplace(pid, now).first->second < kNoticeSeconds) {
       continue;
     }
     if (unknown_replaced_ >= options_.config.restart().max_per_rank()) continue;
     ++unknown_replaced_;
     const std::string title = titles_[i];
-    const absl::Status replaced = ReplaceWorker(pid);
-    lines.push_back(absl::StrCat(title, " ended before it had joined; ",
-                                 replaced.ok() ? "another was started" : replaced.message()));
+    const absl::Status replaced = ReplaceWorker(pid, now);
+    lines.push_back(
+        absl::StrCat(title, " ended before it had joined; ",
+                     replaced.ok() ? "another was started" : absl::StrCat("trying again: ", replaced.message())));
   }
   return lines;
 }
@@ -190,15 +227,21 @@ bool LocalFleet::Reap() {
   return all;
 }
 
+bool LocalFleet::Any(const std::function<bool(const ChildProcess&)>& is) const {
+  for (size_t i = 0; i < children_.size(); ++i) {
+    if (!starts_.contains(i) && is(*children_[i])) return true;
+  }
+  return false;
+}
+
 bool LocalFleet::HasFailure() const {
-  return HasFaultyChild() ||
-         std::any_of(children_.begin(), children_.end(), [](const auto& child) { return child->signal() == SIGKILL; });
+  return HasFaultyChild() || Any([](const ChildProcess& child) { return child.signal() == SIGKILL; });
 }
 
 bool LocalFleet::HasFaultyChild() const {
   // A child that was sent a signal to stop has stopped the run in an orderly way; the run's events show the outcome.
-  return std::any_of(children_.begin(), children_.end(), [](const auto& child) {
-    const int code = child->exit_code(), signal = child->signal();
+  return Any([](const ChildProcess& child) {
+    const int code = child.exit_code(), signal = child.signal();
     return (signal != 0 && signal != SIGKILL) || (signal == 0 && code != 0 && code != 130 && code != 143);
   });
 }
@@ -229,8 +272,8 @@ absl::Status LocalFleet::Diagnosis(const RunRecord& record, const absl::Status& 
   for (size_t i = 0; i < children_.size() && !(replaces && record.failure); ++i) {
     if (children_[i]->signal() == 0 || children_[i]->killed_by_us()) continue;
     return absl::UnavailableError(absl::StrCat(titles_[i], " was killed by ", SignalName(children_[i]->signal()), step,
-                                               record.CheckpointText(), options_.keeps_logs ? "; its log is " : "",
-                                               options_.keeps_logs ? children_[i]->log_path() : ""));
+                                               record.CheckpointText(),
+                                               options_.keeps_logs ? children_[i]->LogText() : ""));
   }
   if (record.failure) {
     return MakeStatus(static_cast<absl::StatusCode>(record.failure->code()), record.failure->message());

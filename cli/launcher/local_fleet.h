@@ -2,7 +2,9 @@
 #ifndef ZEROFLEET_CLI_LAUNCHER_LOCAL_FLEET_H_
 #define ZEROFLEET_CLI_LAUNCHER_LOCAL_FLEET_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "cli/launcher/child_process.h"
 #include "cli/launcher/preflight.h"
+#include "cli/launcher/start_retry.h"
 #include "cli/report/run_record.h"
 #include "services/operator_client.h"
 #include "zerofleet/v1/config.pb.h"
@@ -43,8 +46,13 @@ class LocalFleet {
   const std::string& address() const { return address_; }  // the coordinator's
 
   // Makes sure that the worker with this process id is gone, and starts another in its place, with the same number, log
-  // and metrics port. NotFound if no worker of this fleet has that id.
-  absl::Status ReplaceWorker(int64_t pid);
+  // and metrics port. NotFound if no worker of this fleet has that id. After any other error nothing was started, and
+  // RetryStarts tries again.
+  absl::Status ReplaceWorker(int64_t pid, double now);
+  // Starts what could not be started before, after a pause and for restart.form_timeout_seconds. Lines for a person.
+  std::vector<std::string> RetryStarts(double now);
+  // Why a child's log is in memory alone, for a person; once, until it is for another reason.
+  std::string TakeLogNote();
 
   // Replaces the workers that have ended before the coordinator knew them, and so are not lost to it, a while after
   // their end; as often as restart.max_per_rank allows. The lines say which, for a person.
@@ -80,6 +88,9 @@ class LocalFleet {
   absl::StatusOr<std::unique_ptr<ChildProcess>> LaunchCoordinator(const std::string& listen, const std::string& resume);
   absl::Status StartCoordinator();
   absl::StatusOr<std::unique_ptr<ChildProcess>> StartWorker(int number);
+  absl::Status StartAgain(size_t child, double now);
+  // Of those that are not about to be started again.
+  bool Any(const std::function<bool(const ChildProcess&)>& is) const;
   absl::Status EarlyEnd(const absl::Status& status);
 
   const LocalFleetOptions options_;
@@ -88,6 +99,8 @@ class LocalFleet {
   std::vector<std::string> titles_;                      // of each, with its rank once known
   std::map<int64_t, double> ended_;                      // workers that have failed, by process id: when that was seen
   int unknown_replaced_ = 0;
+  std::map<size_t, StartRetry> starts_;  // by child: those that have ended, and could not be started again yet
+  std::string log_note_;                 // that was told last
   std::string address_;
   int64_t newest_step_ = -1;                   // committed before the run
   std::unique_ptr<InheritedFile> token_file_;  // with the token that the children authenticate with

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import struct
@@ -257,6 +258,38 @@ class RanksComeBack(fleet.FleetTest):
         self.assert_close(self.undisturbed(), run.column("loss"), 1e-3, "with fewer workers for a while")
         for worker in workers:
             worker.communicate()  # closes its pipes
+        self.assert_nothing_left()
+
+    def test_logs_that_are_gone_hold_nobody_up(self):
+        """The directory of the logs is removed, and then something else lies in its place: whoever is lost is replaced all the same."""
+        process, report = self.started(self.run_config("logs", restart={"max_per_rank": 2}))
+        logs = self.work / "logs" / "logs"
+        shutil.rmtree(logs)
+        self.kill_one()
+        self.wait_for(process, report, "recovery", 1)
+        self.assertTrue(any(logs.iterdir()), "no log was made anew")
+        shutil.rmtree(logs)
+        logs.write_text("not a directory")
+        self.kill_one()
+        self.wait_for(process, report, "recovery", 2)
+        run = self.ended(process, report)
+        self.assert_recovered(run, 2)
+        self.assertRegex(run.err, r"worker-\d has no log but in memory: .*logs/worker-\d.log: Not a directory")
+
+    def test_a_start_that_fails_is_tried_again(self):
+        """For a while the launcher may open nothing: no process is started, which costs no restart."""
+        process, report = self.started(self.run_config("starts", steps=1_000_000, restart={"max_per_rank": 1}))
+        soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, hard))
+        self.kill_one()
+        time.sleep(4)  # for several attempts: a pause is a second
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        self.wait_for(process, report, "recovery", 1)
+        process.send_signal(signal.SIGTERM)
+        run = self.ended(process, report)
+        self.assertEqual(run.code, 143, run.err[-3000:])
+        self.assertIn("no worker was started: no pipe for worker-", run.err)
+        self.assertRegex(run.err, r"worker \d \(pid \d+\) was started")
         self.assert_nothing_left()
 
     def worker(self, address):
