@@ -197,6 +197,22 @@ bool IsDigest(const std::string& text) {
   return text.size() == kHexDigits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
+absl::Status CheckDataFiles(const v1::DataFiles& files, const std::string& where) {
+  for (int f = 0; f < files.files_size(); ++f) {
+    const v1::DataFile& file = files.files(f);
+    const std::string at = absl::StrCat(where, ".files[", f, "]");
+    if (file.path().empty()) return Wrong(at, "no path");
+    if (file.bytes() < 0) return Wrong(at, absl::StrCat("bytes ", file.bytes(), ", expected >= 0"));
+    if (!IsDigest(file.sampled_xxh3_128()))
+      return Wrong(at, "sampled_xxh3_128 is not 32 lower-case hexadecimal digits");
+  }
+  if (files.more_files() < 0 || files.more_bytes() < 0) return Wrong(where, "a negative number of files or bytes");
+  if (files.more_files() == 0 ? files.more_xxh3_128().empty() : IsDigest(files.more_xxh3_128())) {
+    return absl::OkStatus();
+  }
+  return Wrong(where, "more_xxh3_128 is not 32 lower-case hexadecimal digits, or not expected");
+}
+
 // Ranges that follow one another both in the flat space and in the file are one: an import stores the whole model so.
 std::vector<coordinator::PlacedRange> Merged(const std::vector<coordinator::PlacedRange>& ranges) {
   std::vector<coordinator::PlacedRange> merged;
@@ -286,6 +302,8 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
   if (!manifest.has_random()) return Wrong("random", "missing");
   ZF_RETURN_IF_ERROR(CheckConfiguration(manifest));
   ZF_RETURN_IF_ERROR(CheckRunState(manifest));
+  ZF_RETURN_IF_ERROR(CheckDataFiles(manifest.data().train(), "data.train"));
+  ZF_RETURN_IF_ERROR(CheckDataFiles(manifest.data().validation(), "data.validation"));
   ZF_RETURN_IF_ERROR(CheckTensors(manifest));
   absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(manifest.config().model(), PartOf(manifest, 0));
   if (!spec.ok()) return Wrong("config", std::string(spec.status().message()));

@@ -128,6 +128,18 @@ absl::Status Dataset::IdTooLarge(const Source& source, int64_t position, uint32_
                                           "; ids must be below the vocabulary, ", vocab_));
 }
 
+v1::DataFiles Dataset::Files() const {
+  FileLister lister;
+  for (const Source& source : sources_) lister.Add(source.file->path(), source.file->bytes(), source.file->digest());
+  return lister.Done();
+}
+
+DataChange Dataset::ChangeSince(const std::string& key, const v1::DataFiles& before) const {
+  return Compare(key, before, Files(), [this](int file, int64_t bytes) {
+    return sources_[static_cast<size_t>(file)].file->DigestOfBeginning(bytes);
+  });
+}
+
 absl::StatusOr<int64_t> Dataset::CheckIds(int threads, CheckedFiles& checked,
                                           const std::function<bool()>& cancelled) const {
   int64_t bytes = 0;

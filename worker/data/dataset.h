@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/data/checked_files.h"
+#include "worker/data/fingerprint.h"
 #include "worker/data/format.h"
 #include "worker/data/token_file.h"
 #include "zerofleet/v1/config.pb.h"
@@ -46,6 +47,11 @@ class Dataset {
 
   int64_t samples() const { return samples_; }
   int64_t context() const { return context_; }
+
+  // The files that have a sample, in the order of their samples.
+  v1::DataFiles Files() const;
+  // How they, the files of `key`, differ from those that a run had `before`.
+  DataChange ChangeSince(const std::string& key, const v1::DataFiles& before) const;
 
   // Compares every id of every sample with the vocabulary, except for files that `checked` remembers, and adds those
   // that pass to it. Returns the bytes that were compared. DataLoss, naming file, position and id, for the first id

@@ -73,7 +73,8 @@ absl::StatusOr<std::string> DigestOfParts(const std::string& path, int descripto
   for (int64_t i = 0; i < blocks; ++i) {
     // Evenly spaced, without the product of two large numbers.
     const int64_t offset = i + 1 == blocks ? last : last / std::max<int64_t>(blocks - 1, 1) * i;
-    const int64_t got = ReadUpTo(descriptor, offset, block);
+    const auto size = static_cast<size_t>(std::min(kDigestBlockBytes, bytes - offset));
+    const int64_t got = ReadUpTo(descriptor, offset, std::span(block).first(size));
     if (got < 0) return ErrnoStatus(path, "read", errno);
     digest.Update(std::span<const std::byte>(block, static_cast<size_t>(got)));
   }
@@ -111,6 +112,12 @@ TokenFile::~TokenFile() {
 std::string TokenFile::Identity() const {
   return absl::StrCat(info_.st_dev, " ", info_.st_ino, " ", info_.st_size, " ", Nanoseconds(info_.st_mtim), " ",
                       Nanoseconds(info_.st_ctim), " ", digest_);
+}
+
+absl::StatusOr<std::string> TokenFile::DigestOfBeginning(int64_t bytes) const {
+  const Borrowed descriptor(descriptor_, path_);
+  if (descriptor.get() < 0) return ErrnoStatus(path_, "open again", errno);
+  return DigestOfParts(path_, descriptor.get(), std::clamp<int64_t>(bytes, 0, info_.st_size));
 }
 
 absl::Status TokenFile::CheckUnchanged(int descriptor) const {
