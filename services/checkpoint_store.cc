@@ -196,7 +196,7 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
                                                                    int64_t unix_seconds) {
   manifest.set_committed_unix_seconds(unix_seconds);
   coordinator::CommittedStep committed{checkpoint::StepDirectory(dir_, manifest.step()), {}};
-  ZF_RETURN_IF_ERROR(checkpoint::CommitCheckpoint(committed.path, manifest));
+  ZF_RETURN_IF_ERROR(checkpoint::CommitCheckpoint(committed.path, manifest, nullptr, &stored_bytes_));
   committed.digest = checkpoint::ManifestDigest(checkpoint::ManifestText(manifest));
   absl::MutexLock lock(&mutex_);
   steps_.insert(manifest.step());

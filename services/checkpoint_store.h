@@ -2,6 +2,7 @@
 #ifndef ZEROFLEET_SERVICES_CHECKPOINT_STORE_H_
 #define ZEROFLEET_SERVICES_CHECKPOINT_STORE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -59,6 +60,8 @@ class CheckpointStore {
   // beyond `keep`. What cannot be removed is a warning: the commit stands. The directory and the number kept are this
   // store's own, whatever the manifest's configuration says.
   absl::StatusOr<coordinator::CommittedStep> Commit(v1::CheckpointManifest manifest, int64_t unix_seconds);
+  // Bytes that commits have read so far: how one that is under way gets on. Any thread.
+  int64_t stored_bytes() const { return stored_bytes_; }
 
   // Removes what the ranks of that generation wrote for a save that failed, and what older generations left: on a full
   // disk the next save needs the room. No rank of that generation may write for that step any more.
@@ -78,6 +81,7 @@ class CheckpointStore {
   const int64_t keep_;
   const std::unique_ptr<DirectoryLock> lock_;
   absl::Mutex mutex_;
+  std::atomic<int64_t> stored_bytes_ = 0;
   std::set<int64_t> steps_ ABSL_GUARDED_BY(mutex_);  // committed and not set aside
 };
 

@@ -69,6 +69,16 @@ TEST_F(CheckpointStoreTest, CommittedOnesAreCandidatesNewestFirstAndTheOldestGo)
   EXPECT_TRUE(PlanResume("none", config_)->candidates.empty());
 }
 
+// So that whoever watches can tell a large commit from one that hangs.
+TEST_F(CheckpointStoreTest, ACommitTellsHowMuchItHasRead) {
+  EXPECT_EQ(store_->stored_bytes(), 0);
+  ASSERT_TRUE(Commit(10).ok());
+  const int64_t once = store_->stored_bytes();
+  EXPECT_GT(once, 0);
+  ASSERT_TRUE(Commit(20).ok());
+  EXPECT_EQ(store_->stored_bytes(), 2 * once);
+}
+
 TEST_F(CheckpointStoreTest, AGivenPathIsTheOnlyCandidate) {
   ASSERT_TRUE(Commit(10).ok());
   ASSERT_TRUE(Commit(20).ok());

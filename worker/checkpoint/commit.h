@@ -2,6 +2,8 @@
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_COMMIT_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_COMMIT_H_
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -16,12 +18,14 @@ namespace zerofleet::checkpoint {
 // is taken back if the parent cannot be synced.
 //
 // A commit removes nothing and replaces nothing but an empty directory. `may_commit`, if given, is asked right before
-// the rename: what it says instead of OK is returned, and nothing is committed.
+// the rename: what it says instead of OK is returned, and nothing is committed. `read_bytes`, if given, grows with what
+// has been read of the shards.
 //
 // FailedPrecondition if `step_dir` is committed already, or holds anything else; DataLoss naming the file for a shard
 // that is not what the manifest says.
 absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                              const std::function<absl::Status()>& may_commit = nullptr);
+                              const std::function<absl::Status()>& may_commit = nullptr,
+                              std::atomic<int64_t>* read_bytes = nullptr);
 
 }  // namespace zerofleet::checkpoint
 

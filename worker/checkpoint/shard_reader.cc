@@ -108,7 +108,8 @@ absl::Status CheckLength(const std::string& path, const v1::ShardFile& file) {
 }
 
 absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, const optim::OptimizerRow& optimizer,
-                       std::span<const coordinator::RangeCopy> copies, const ShardSink& sink, std::span<float> buffer) {
+                       std::span<const coordinator::RangeCopy> copies, const ShardSink& sink, std::span<float> buffer,
+                       std::atomic<int64_t>* read_bytes = nullptr) {
   ZF_RETURN_IF_ERROR(CheckLength(path, file));
   HashedReader reader(path);
   ZF_RETURN_IF_ERROR(ReadHeader(file, optimizer, reader));
@@ -117,6 +118,7 @@ absl::Status ReadShard(const std::string& path, const v1::ShardFile& file, const
     for (int64_t first = 0; first < elements; first += static_cast<int64_t>(buffer.size())) {
       std::span<float> chunk = buffer.first(std::min<size_t>(buffer.size(), elements - first));
       ZF_RETURN_IF_ERROR(reader.Read(std::as_writable_bytes(chunk)));
+      if (read_bytes != nullptr) *read_bytes += static_cast<int64_t>(chunk.size_bytes());
       ZF_RETURN_IF_ERROR(PlaceWanted(chunk, first, copies, vector, sink));
     }
   }
@@ -185,7 +187,8 @@ absl::Status CheckShardLengths(const std::string& step_dir, const v1::Checkpoint
   return absl::OkStatus();
 }
 
-absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& manifest) {
+absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& manifest,
+                          std::atomic<int64_t>* read_bytes) {
   const optim::OptimizerRow& optimizer = StoredOptimizer(manifest);
   std::vector<absl::Status> verified(manifest.files_size());
   std::atomic<int> next = 0, first_bad = manifest.files_size();
@@ -195,7 +198,7 @@ absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& 
       const v1::ShardFile& file = manifest.files(i);
       const std::string path = JoinPath(dir, file.name());
       DropFromCache(path);
-      verified[i] = ReadShard(path, file, optimizer, {}, nullptr, buffer);
+      verified[i] = ReadShard(path, file, optimizer, {}, nullptr, buffer, read_bytes);
       if (verified[i].ok()) continue;
       for (int known = first_bad; i < known && !first_bad.compare_exchange_weak(known, i);) {
       }

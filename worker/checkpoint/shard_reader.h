@@ -2,6 +2,8 @@
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_SHARD_READER_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_SHARD_READER_H_
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -38,7 +40,9 @@ absl::Status CheckShardLengths(const std::string& step_dir, const v1::Checkpoint
 
 // Reads every file that `manifest` lists from `dir` and checks length, header and digest: several files at a time, from
 // the storage where the system lets it (DropFromCache). The error is that of the first bad file in rank order.
-absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& manifest);
+// `read_bytes`, if given, grows with what has been read.
+absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& manifest,
+                          std::atomic<int64_t>* read_bytes = nullptr);
 
 // Reads and checks the manifest and every file of the checkpoint; with `committed`, that it is the one that was
 // committed there.

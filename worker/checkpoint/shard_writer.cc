@@ -15,13 +15,16 @@
 namespace zerofleet::checkpoint {
 namespace {
 
+constexpr int64_t kMostUnsyncedBytes = int64_t{256} << 20;
+
 // A file, the digest of what went into it, and its length.
 struct HashedFile {
   std::unique_ptr<DurableFile> file;
   StreamingDigest digest;
-  int64_t bytes = 0;
+  int64_t bytes = 0, synced = 0;
 
-  // In pieces, so that each is hashed while it is in the cache.
+  // In pieces, so that each is hashed while it is in the cache. What is written is made durable now and then, so that
+  // the last fsync does not take minutes in which nobody could tell it from one that hangs.
   absl::Status Write(std::span<const std::byte> data) {
     while (!data.empty()) {
       std::span<const std::byte> piece = data.first(std::min<size_t>(data.size(), kShardChunkBytes));
@@ -29,6 +32,9 @@ struct HashedFile {
       ZF_RETURN_IF_ERROR(file->Write(piece));
       bytes += static_cast<int64_t>(piece.size());
       data = data.subspan(piece.size());
+      if (bytes - synced < kMostUnsyncedBytes) continue;
+      ZF_RETURN_IF_ERROR(file->Sync());
+      synced = bytes;
     }
     return absl::OkStatus();
   }
