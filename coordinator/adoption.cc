@@ -81,7 +81,7 @@ absl::Status Rebuild(Fleet& fleet, const v1::Assignment& told, double now) {
 
 absl::Status BeginAdoption(Fleet& fleet, const v1::Hello& hello, double now) {
   const v1::Rejoin& rejoin = hello.rejoin();
-  if (!MessageDifferencer::Equals(rejoin.config(), fleet.parameters.config)) {
+  if (rejoin.config_digest() != fleet.config_digest) {
     return absl::FailedPreconditionError(
         "the running fleet has another configuration; start its coordinator with the run's own");
   }
@@ -128,6 +128,7 @@ void TellAgain(Fleet& fleet, const Member& member) {
 
 void NoteTraining(Fleet& fleet, Member& member, const v1::Rejoin& rejoin, double now) {
   member.state = MemberState::kTraining;
+  member.save_since = now;
   member.step = std::max(rejoin.step(), rejoin.start().step());
   const double began = now - rejoin.training_seconds();
   if (fleet.training_began == 0) {

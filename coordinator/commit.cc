@@ -33,6 +33,10 @@ absl::StatusOr<v1::CheckpointManifest> Assemble(const Fleet& fleet, int64_t step
   }
   v1::CheckpointManifest manifest = commit.manifest;
   manifest.set_generation(fleet.generation);
+  *manifest.mutable_config() = fleet.parameters.config;
+  if (const auto first = commit.shards.find(0); first != commit.shards.end() && first->second.has_data()) {
+    *manifest.mutable_data() = first->second.data();
+  }
   for (const auto& [rank, shard] : commit.shards) *manifest.add_files() = shard.file();
   return manifest;
 }
@@ -62,7 +66,8 @@ std::string WhatIsWrongWithTheShard(const Fleet& fleet, const Member& member, co
   if (manifest.step() != shard.step() || manifest.files_size() != 0) {
     return absl::StrCat("its manifest is of step ", manifest.step(), " with ", manifest.files_size(), " files");
   }
-  if (!MessageDifferencer::Equals(manifest.config(), config)) return "it has another configuration";
+  if (shard.config_digest() != fleet.config_digest) return "it has another configuration";
+  if (manifest.has_config() || manifest.has_data()) return "its manifest has what the coordinator adds";
   if (manifest.world_size() != fleet.world_size() || manifest.zero_stage() != config.parallel().zero_stage()) {
     return absl::StrCat("it has world size ", manifest.world_size(), " and stage ", manifest.zero_stage());
   }
@@ -84,11 +89,12 @@ absl::Status CheckShard(const Fleet& fleet, const Member& member, const v1::Shar
 }
 
 // Keeps the shard, and its manifest only if it is the first: the others' are the same, and the tables of thousands of
-// ranks would be too much to keep. False for a duplicate.
+// ranks would be too much to keep. What the data are, rank 0 tells. False for a duplicate.
 bool Keep(PendingCommit& commit, int rank, const v1::ShardWritten& shard) {
   const auto [kept, added] = commit.shards.emplace(rank, shard);
   if (!added) return false;
   kept->second.clear_manifest();
+  if (rank != 0) kept->second.clear_data();
   if (!shard.ok()) return true;
   if (!commit.described_by) {
     commit.described_by = rank;
@@ -126,7 +132,7 @@ void KeepCandidate(Fleet& fleet, const ManifestWritten& written, int64_t bytes) 
 
 }  // namespace
 
-void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard) {
+void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard, double now) {
   if (shard.step() <= fleet.committed_by_run) {  // a duplicate
     return fleet.Send(member.id, OutcomeOf(shard.step(), shard.retry(), true, ""), "that step is committed already");
   }
@@ -137,12 +143,13 @@ void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard)
   if (commit.shards.empty()) {
     commit.generation = fleet.generation;
     commit.retry = shard.retry();
+    commit.since = now;
   }
   const bool collecting = commit.stage == PendingCommit::Stage::kCollecting;
   if (!collecting || !Keep(commit, member.rank, shard)) return;  // a duplicate
   if (!shard.ok()) NoteFailedShard(commit, member, shard);
   if (static_cast<int>(commit.shards.size()) < fleet.world_size()) return FailIfAShardCannotCome(fleet);
-  if (commit.failure) return DiscardFailedSave(fleet, shard.step());
+  if (commit.failure) return DiscardFailedSave(fleet, shard.step(), now);
   const absl::StatusOr<v1::CheckpointManifest> manifest = Assemble(fleet, shard.step(), commit);
   if (!manifest.ok()) {
     return FailFleet(
@@ -150,6 +157,7 @@ void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard)
         -1);
   }
   commit.stage = PendingCommit::Stage::kCommitting;
+  commit.since = now;
   fleet.Emit(WriteManifest{*manifest},
              absl::StrCat("all ", fleet.world_size(), " shards of step ", shard.step(), " are durable"));
 }
@@ -179,7 +187,7 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
     const std::string text =
         absl::StrCat("checkpoint of step ", written.step, " was not committed: ", written.status.message());
     found->second.failure = {StorageStatus(written.status.code(), text), -1, 0};
-    DiscardFailedSave(fleet, written.step);
+    DiscardFailedSave(fleet, written.step, now);
     if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
     return;
   }

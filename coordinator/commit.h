@@ -8,7 +8,7 @@ namespace zerofleet::coordinator {
 
 // One rank's shard of one step. With the last one the manifest goes out, or the save has failed (failed_save.h). One
 // that is not of this run ends it: another configuration, rank, step, size or part of the state.
-void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard);
+void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard, double now);
 
 // A checkpoint was committed, whatever the fleet does by now: it is what a recovery goes back to.
 void NoteCommitted(Fleet& fleet, const ManifestWritten& written, const PendingCommit& commit);

@@ -8,11 +8,13 @@
 #include "base/status.h"
 #include "coordinator/adoption.h"
 #include "coordinator/commit.h"
+#include "coordinator/config_digest.h"
 #include "coordinator/ending.h"
 #include "coordinator/failed_save.h"
 #include "coordinator/liveness.h"
 #include "coordinator/load_phase.h"
 #include "coordinator/rendezvous.h"
+#include "coordinator/save_stalls.h"
 #include "coordinator/stop.h"
 #include "coordinator/straggler.h"
 #include "coordinator/training.h"
@@ -26,6 +28,7 @@ Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
   ZF_CHECK(parameters.config.parallel().workers() >= 1);
   ZF_CHECK(parameters.config.parallel().tensor() >= 1);
   fleet_.parameters = std::move(parameters);
+  fleet_.config_digest = ConfigDigest(fleet_.parameters.config);
   fleet_.places = fleet_.parameters.config.parallel().workers();
   fleet_.generation = fleet_.parameters.previous_generation;
   fleet_.rollbacks = fleet_.parameters.rollbacks;
@@ -84,7 +87,7 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
       if (training || message.event().has_notice()) OnWorkerEvent(fleet_, member, message.event(), now);
       return;
     case Body::kShardWritten:
-      if (training) OnShardWritten(fleet_, member, message.shard_written());
+      if (training) OnShardWritten(fleet_, member, message.shard_written(), now);
       return;
     case Body::kFailure: return OnFailure(fleet_, member, message.failure(), now);
     case Body::kFinished:
@@ -108,6 +111,7 @@ void Coordinator::Handle(const Tick&, double now) {
   if (fleet_.phase == Phase::kAdopting) return CheckAdoption(fleet_, now);
   if (fleet_.phase == Phase::kForming && fleet_.restarted) FormViewIfComplete(fleet_, now);
   if (!fleet_.ended()) CheckLiveness(fleet_, now);
+  CheckSaves(fleet_, now);
   CheckStragglers(fleet_, now);
 }
 
@@ -116,6 +120,8 @@ void Coordinator::Handle(const StopAsked& stop, double) { OnStop(fleet_, stop.re
 void Coordinator::Handle(const ManifestWritten& written, double now) { OnManifestWritten(fleet_, written, now); }
 
 void Coordinator::Handle(const SaveDiscarded& discarded, double) { OnSaveDiscarded(fleet_, discarded); }
+
+void Coordinator::Handle(const StorageProgress&, double now) { OnStorageProgress(fleet_, now); }
 
 void Coordinator::Handle(const CheckpointVerified& verified, double now) { OnVerified(fleet_, verified, now); }
 

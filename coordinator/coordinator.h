@@ -32,6 +32,7 @@ class Coordinator {
   void Handle(const ManifestWritten& written, double now);
   void Handle(const CheckpointVerified& verified, double now);
   void Handle(const SaveDiscarded& discarded, double now);
+  void Handle(const StorageProgress& progress, double now);
   void Handle(const StorageNotice& notice, double now);
   void Handle(const StorageLost& lost, double now);
   void Handle(const PersistFailed& failed, double now);

@@ -63,6 +63,9 @@ struct CheckpointVerified {
   absl::Status status;
 };
 
+// What carries out a WriteManifest or DiscardSave has got on with it.
+struct StorageProgress {};
+
 // A person should know this of the run's storage.
 struct StorageNotice {
   std::string message;
@@ -80,7 +83,7 @@ struct PersistFailed {
 };
 
 using CoordinatorEvent = std::variant<MessageReceived, SessionClosed, Tick, StopAsked, ManifestWritten, SaveDiscarded,
-                                      CheckpointVerified, PersistFailed, StorageNotice, StorageLost>;
+                                      StorageProgress, CheckpointVerified, PersistFailed, StorageNotice, StorageLost>;
 
 }  // namespace zerofleet::coordinator
 

@@ -65,9 +65,11 @@ void NoteFailedShard(PendingCommit& commit, const Member& member, const v1::Shar
   commit.failure = {StorageStatus(static_cast<absl::StatusCode>(shard.failure().code()), text), member.rank, 0};
 }
 
-void DiscardFailedSave(Fleet& fleet, int64_t step) {
+void DiscardFailedSave(Fleet& fleet, int64_t step, double now) {
   const auto found = fleet.commits.find(step);
   found->second.stage = PendingCommit::Stage::kDiscarding;
+  found->second.since = now;
+  found->second.stall_told = false;
   fleet.Emit(DiscardSave{step, found->second.generation}, "the save failed");
   if (found->second.generation == fleet.generation) return;
   Record(fleet, step, found->second);  // its ranks are in no view any more, and await nothing

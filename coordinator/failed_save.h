@@ -25,7 +25,7 @@ absl::Status StorageStatus(absl::StatusCode code, const std::string& text);
 void NoteFailedShard(PendingCommit& commit, const Member& member, const v1::ShardWritten& shard);
 
 // The pending save of `step` has failed and no rank writes into it any more: DiscardSave. Its view may be over.
-void DiscardFailedSave(Fleet& fleet, int64_t step);
+void DiscardFailedSave(Fleet& fleet, int64_t step, double now);
 
 // Nothing is left of a failed save: every rank hears of it, or the run ends if that was the last try of the last save.
 void OnSaveDiscarded(Fleet& fleet, const SaveDiscarded& discarded);

@@ -94,6 +94,8 @@ struct PendingCommit {
   std::optional<SaveFailure> failure;
   // From kCommitting and kDiscarding on, the answer to WriteManifest or DiscardSave is awaited.
   enum class Stage { kCollecting, kCommitting, kDiscarding } stage = Stage::kCollecting;
+  double since = 0;                       // seconds: its stage began, or storage got on with it
+  bool stall_told = false;                // that storage does not
   std::optional<ManifestWritten> answer;  // to a commit that was outlived, which came while a view loads
 };
 
@@ -162,6 +164,7 @@ inline constexpr size_t kMostNamed = 8;  // members that one line names, of howe
 
 struct Fleet {
   FleetParameters parameters;
+  std::string config_digest;  // of its configuration
   Phase phase = Phase::kForming;
   std::string message;  // why, when failed
   uint64_t generation = 0;
@@ -175,7 +178,8 @@ struct Fleet {
   double last_tick = 0;
   double training_began = 0;  // for the first time
   double finishing_since = 0;
-  double load_progress = 0;  // seconds: the view was formed, asked to load, or one of its ranks has entered or loaded
+  double standstill_told = 0;  // seconds: people were told that no rank gets on
+  double load_progress = 0;    // seconds: the view was formed, asked to load, or one of its ranks has entered or loaded
 
   size_t candidate = 0;                      // index of the checkpoint being loaded
   std::optional<SnapshotChoice> snapshot;    // being loaded instead

@@ -15,6 +15,7 @@
 #include "coordinator/hang.h"
 #include "coordinator/load_phase.h"
 #include "coordinator/recovery.h"
+#include "coordinator/save_stalls.h"
 
 namespace zerofleet::coordinator {
 namespace {
@@ -28,7 +29,7 @@ double SilenceLimit(const Fleet& fleet, const Member& member) {
 }
 
 // The ranks that are there and do not come where the others have been waiting for too long: to a collective, or to the
-// end. One that is saving has the time that a fleet may take to form.
+// end. One that is saving has the time that a fleet may take to form, from the last byte on that it has written.
 std::vector<MemberId> Hung(const Fleet& fleet, const std::optional<Wait>& wait, double now) {
   std::vector<MemberId> hung;
   if (!wait && fleet.phase != Phase::kFinishing) return hung;
@@ -36,8 +37,10 @@ std::vector<MemberId> Hung(const Fleet& fleet, const std::optional<Wait>& wait, 
     const bool late = fleet.phase == Phase::kTraining && wait &&
                       std::binary_search(wait->missing.begin(), wait->missing.end(), member.rank);
     const bool last = fleet.phase == Phase::kFinishing && member.state != MemberState::kFinished;
-    const double waited = now - (late ? wait->since : fleet.finishing_since);
-    const double limit = std::max(HangLimit(fleet), IsSaving(fleet, member.rank) ? fleet.form_timeout_seconds() : 0);
+    const bool saves = IsSaving(fleet, member.rank);
+    const double since = late ? wait->since : fleet.finishing_since;
+    const double waited = now - (saves ? std::max(since, member.save_since) : since);
+    const double limit = std::max(HangLimit(fleet), saves ? fleet.form_timeout_seconds() : 0);
     if ((late || last) && waited > limit) hung.push_back(member.id);
   }
   return hung;
@@ -101,6 +104,23 @@ void CheckLoading(Fleet& fleet, double now) {
   BreakView(fleet, absl::UnavailableError(absl::StrCat("no rank has ", text)), ranks, now);
 }
 
+// Nobody waits for another, and nobody gets on: what they all read, or the machine, hangs. None can be told from the
+// others, so people are told.
+void TellStandstill(Fleet& fleet, double now) {
+  const double limit = std::max(HangLimit(fleet), fleet.form_timeout_seconds());
+  double since = fleet.standstill_told;
+  for (const Member& member : fleet.members) {
+    if (member.state != MemberState::kTraining) return;
+    since = std::max({since, member.progress_since, member.save_since});
+  }
+  if (fleet.phase != Phase::kTraining || !fleet.commits.empty() || now - since <= limit) return;
+  fleet.standstill_told = now;
+  fleet.PublishNotice(
+      absl::StrFormat("no rank has made progress for %g s at step %d, and none waits for another: look at "
+                      "the storage of the data, and at the machines; %s",
+                      limit, fleet.members.front().step, LastCommitText(fleet)));
+}
+
 }  // namespace
 
 void ForgiveOwnDelay(Fleet& fleet, double now) {
@@ -114,7 +134,9 @@ void ForgiveOwnDelay(Fleet& fleet, double now) {
   }
   for (Member& spare : fleet.spares) spare.last_heard = now;
   if (fleet.suspicion) fleet.suspicion->deadline = now + fleet.heartbeat_timeout_seconds();
-  for (double* since : {&fleet.forming_since, &fleet.finishing_since, &fleet.load_progress}) *since += delay;
+  ForgiveSaves(fleet, delay);
+  for (double* since : {&fleet.forming_since, &fleet.standstill_told, &fleet.finishing_since, &fleet.load_progress})
+    *since += delay;
 }
 
 void CheckLiveness(Fleet& fleet, double now) {
@@ -142,6 +164,7 @@ void CheckLiveness(Fleet& fleet, double now) {
     BreakView(fleet, suspicion.status, {suspicion.rank}, now);
   } else {
     CheckLoading(fleet, now);
+    if (!wait) TellStandstill(fleet, now);
   }
   LoseSilentSpare(fleet, now);
 }

@@ -97,6 +97,8 @@ void StartTraining(Fleet& fleet, double now) {
     member.state = MemberState::kTraining;
     member.step = fleet.start_step;
     member.last_heard = now;
+    member.save.reset();
+    member.save_since = member.progress_since = now;
   }
   SetBadOnesAside(fleet);
   if (fleet.training_began == 0) {

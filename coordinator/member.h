@@ -32,10 +32,12 @@ struct Member {
   absl::Status load_failure;           // why it cannot load the candidate, until the coordinator has read that itself
   bool heartbeats = false;             // has sent one, so its silence is judged by the heartbeat timeout
   std::vector<v1::GroupProgress> progress;
-  double progress_since = 0;     // when `progress` last changed
-  v1::Pace pace;                 // in this view
-  int64_t samples_consumed = 0;  // by what it has loaded
-  double leaves_by = 0;          // seconds: until then it must have left the view that is lost; 0: it was in none
+  double progress_since = 0;             // when `progress` last changed
+  v1::Pace pace;                         // in this view
+  std::optional<v1::SaveProgress> save;  // the write in progress, if there is one
+  double save_since = 0;                 // when `save` last changed
+  int64_t samples_consumed = 0;          // by what it has loaded
+  double leaves_by = 0;  // seconds: until then it must have left the view that is lost; 0: it was in none
   bool finished_early = false;
   bool failed = false;     // has reported an error it cannot go on from: it leaves, and is not lost by that
   bool closed = false;     // its session has ended, after it had finished

@@ -30,6 +30,7 @@ struct Describer {
   std::string operator()(const WriteManifest& write) const {
     v1::CheckpointManifest manifest = write.manifest;
     manifest.clear_config();
+    manifest.clear_data();
     return absl::StrCat("write manifest ", OneLine(manifest));
   }
   std::string operator()(const DiscardSave& discard) const {

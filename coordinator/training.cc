@@ -17,6 +17,16 @@ bool SameProgress(const std::vector<v1::GroupProgress>& a, const v1::Heartbeat& 
                     });
 }
 
+void NoteSave(Member& member, const v1::Heartbeat& heartbeat, double now) {
+  const bool same = heartbeat.has_save() == member.save.has_value() &&
+                    (!member.save || (member.save->step() == heartbeat.save().step() &&
+                                      member.save->bytes() == heartbeat.save().bytes()));
+  if (same) return;
+  member.save_since = now;
+  member.save.reset();
+  if (heartbeat.has_save()) member.save = heartbeat.save();
+}
+
 void NoteProductive(Fleet& fleet, const v1::StepEvent& step, double now) {
   constexpr size_t kMostUncommitted = 1 << 20;  // a run that never saves
   NoteLoss(fleet, step);
@@ -31,9 +41,11 @@ void NoteProductive(Fleet& fleet, const v1::StepEvent& step, double now) {
 void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now) {
   member.heartbeats = true;
   if (member.state != MemberState::kTraining) return;
+  const bool same_step = heartbeat.step() <= member.step;
   member.step = std::max(member.step, heartbeat.step());
   if (heartbeat.has_pace()) member.pace = heartbeat.pace();
-  if (SameProgress(member.progress, heartbeat)) return;
+  NoteSave(member, heartbeat, now);
+  if (same_step && SameProgress(member.progress, heartbeat)) return;
   member.progress.assign(heartbeat.progress().begin(), heartbeat.progress().end());
   member.progress_since = now;
 }

@@ -194,11 +194,11 @@ CoordinatorEvent ParseEvent(const std::string& text, const Fleet& fleet) {
   MessageReceived received{static_cast<MemberId>(number), {}};
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(body, &received.message)) << body;
   if (received.message.generation() == 0) received.message.set_generation(fleet.generation);
-  if (received.message.has_shard_written() && !received.message.shard_written().manifest().has_config()) {
-    *received.message.mutable_shard_written()->mutable_manifest()->mutable_config() = fleet.parameters.config;
+  if (received.message.has_shard_written() && received.message.shard_written().config_digest().empty()) {
+    received.message.mutable_shard_written()->set_config_digest(fleet.config_digest);
   }
-  if (received.message.hello().rejoin().has_assignment() && !received.message.hello().rejoin().has_config()) {
-    *received.message.mutable_hello()->mutable_rejoin()->mutable_config() = fleet.parameters.config;
+  if (received.message.hello().rejoin().has_assignment() && received.message.hello().rejoin().config_digest().empty()) {
+    received.message.mutable_hello()->mutable_rejoin()->set_config_digest(fleet.config_digest);
   }
   return received;
 }

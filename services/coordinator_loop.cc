@@ -374,6 +374,8 @@ void CoordinatorLoop::Observe() { hooks_.observe(coordinator_.fleet(), clock_.Mo
 void CoordinatorLoop::TickUntilShutDown() {
   absl::MutexLock lock(&mutex_);
   while (!mutex_.AwaitWithTimeout(absl::Condition(&shutting_down_), kTick)) {
+    const int64_t stored = hooks_.stored_bytes();
+    if (std::exchange(stored_bytes_, stored) != stored) StepLocked(coordinator::StorageProgress());
     StepLocked(coordinator::Tick());
     Observe();
     mutex_.Unlock();

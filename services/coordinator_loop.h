@@ -53,6 +53,8 @@ struct CoordinatorHooks {
   std::function<void(const coordinator::DiscardSave&)> discard;
   // Reads a checkpoint, and says whether it is whole. From the same thread.
   std::function<absl::Status(const coordinator::VerifyCheckpoint&)> verify;
+  // Grows while a commit or a removal gets on. Called with the lock: quick.
+  std::function<int64_t()> stored_bytes = [] { return int64_t{0}; };
   // Looks at the state, for metrics; every tick and at the end. Called with the lock: quick.
   std::function<void(const coordinator::Fleet&, double now)> observe;
   // Whether a line of this level is wanted, and one line for the log: an output with its reason.
@@ -164,6 +166,7 @@ class CoordinatorLoop {
   using Save = std::variant<coordinator::WriteManifest, coordinator::DiscardSave, coordinator::VerifyCheckpoint,
                             coordinator::KeepFlight>;
   std::deque<Save> saves_ ABSL_GUARDED_BY(mutex_);
+  int64_t stored_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // that the coordinator has been told of
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
 

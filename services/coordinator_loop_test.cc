@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "coordinator/config_digest.h"
 #include "services/trace.h"
 
 namespace zerofleet::services {
@@ -138,7 +139,7 @@ class CoordinatorLoopTest : public testing::Test {
     shard.mutable_manifest()->set_step(1);
     shard.mutable_manifest()->set_world_size(1);
     shard.mutable_manifest()->set_team(1);
-    *shard.mutable_manifest()->mutable_config() = parameters_.config;
+    shard.set_config_digest(coordinator::ConfigDigest(parameters_.config));
     shard.mutable_manifest()->add_tensors()->set_flat_end(4);
     Say(message);
   }

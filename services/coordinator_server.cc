@@ -45,6 +45,7 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
   hooks.verify = [](const coordinator::VerifyCheckpoint& verify) {
     return checkpoint::VerifyCheckpoint(verify.path, {verify.step, verify.digest});
   };
+  hooks.stored_bytes = [&store] { return store.stored_bytes(); };
   hooks.discard = [&store](const coordinator::DiscardSave& discard) { store.Discard(discard); };
   hooks.observe = [metrics, &history](const coordinator::Fleet& fleet, double now) {
     if (metrics != nullptr) metrics->Observe(fleet, now);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,9 @@ namespace {
 using Body = v1::WorkerMessage::BodyCase;
 
 constexpr size_t kMostText = 2048;  // bytes of a message for people
-constexpr int64_t kShardRecordBytes = 256 << 10, kShardRecordBytesPerLayer = 8 << 10, kMostShardRecordBytes = 16 << 20;
+// Of a shard record: what does not depend on the model, most of it what the data are (data::kMostListedBytes), and of a
+// layer a dozen tensors of some 80 bytes and a range.
+constexpr int64_t kShardRecordBytes = 512 << 10, kShardRecordBytesPerLayer = 2 << 10, kMostShardRecordBytes = 24 << 20;
 
 struct SizeLimit {
   Body body;
@@ -25,7 +28,7 @@ struct SizeLimit {
 };
 constexpr SizeLimit kSizeLimits[] = {
     {Body::kHello, "Hello", 4 << 10},
-    {Body::kReady, "Ready", 64 << 10},  // holds a transport address, 1 or 2 KB per network device
+    {Body::kReady, "Ready", 192 << 10},  // holds a transport address, 1 or 2 KB per network device, and a flight
     {Body::kEntered, "Entered", 1 << 10},
     {Body::kPeersWanted, "PeersWanted", 1 << 10},
     {Body::kLoadResult, "LoadResult", 16 << 10},
@@ -60,6 +63,7 @@ constexpr size_t kMostDigest = 128;
 // Bytes of a Hello that describes a view: some 50 for each rank of a small one, at most 8 for each node of a large one.
 constexpr size_t kMostRejoin = 256 << 10;
 
+constexpr size_t kMostTransportAddress = 62 << 10;
 constexpr int kMostFlightEntries = 256;
 constexpr int kMostSnapshots = 8;
 constexpr int kMostGroups = 16;
@@ -81,6 +85,7 @@ absl::Status CheckHello(const v1::Hello& hello) {
   for (const v1::Member& member : hello.rejoin().assignment().members()) {
     ZF_RETURN_IF_ERROR(CheckText("Rejoin", "host", member.host(), kMostHostName));
   }
+  ZF_RETURN_IF_ERROR(CheckText("Rejoin", "config_digest", hello.rejoin().config_digest(), kMostDigest));
   const double seconds = hello.rejoin().training_seconds();
   if (std::isfinite(seconds) && seconds >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError("Rejoin.training_seconds must be >= 0");
@@ -89,8 +94,10 @@ absl::Status CheckHello(const v1::Hello& hello) {
 absl::Status CheckReady(const v1::Ready& ready) {
   bool fits = ready.flight().entries_size() <= kMostFlightEntries;
   for (const v1::FlightEntry& entry : ready.flight().entries()) {
-    for (const std::string* name : {&entry.group(), &entry.operation(), &entry.unit()}) {
-      fits = fits && name->size() <= kMostUnitName && PrintableText(*name, kMostUnitName) == *name;
+    for (const auto& [name, most] : {std::pair{&entry.group(), kMostGroupName},
+                                     {&entry.operation(), kMostGroupName},
+                                     {&entry.unit(), kMostUnitName}}) {
+      fits = fits && name->size() <= most && PrintableText(*name, most) == *name;
     }
   }
   if (!fits) {
@@ -100,6 +107,10 @@ absl::Status CheckReady(const v1::Ready& ready) {
   if (ready.snapshots_size() > kMostSnapshots) {
     return absl::InvalidArgumentError(absl::StrCat("Ready.snapshots has ", ready.snapshots_size(), " entries; at most ",
                                                    kMostSnapshots, " are allowed"));
+  }
+  if (ready.transport_address().size() > kMostTransportAddress) {
+    return absl::InvalidArgumentError(absl::StrCat("Ready.transport_address has ", ready.transport_address().size(),
+                                                   " bytes; at most ", kMostTransportAddress, " are allowed"));
   }
   return CheckText("Ready", "config_digest", ready.config_digest(), kMostDigest);
 }
@@ -113,6 +124,10 @@ absl::Status CheckPeersWanted(const v1::PeersWanted& wanted) {
   if (wanted.ranks_size() <= coordinator::kMostPeersWanted) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("PeersWanted.ranks has ", wanted.ranks_size(), " entries; at most ",
                                                  coordinator::kMostPeersWanted, " are allowed"));
+}
+
+absl::Status CheckShard(const v1::ShardWritten& shard) {
+  return CheckText("ShardWritten", "config_digest", shard.config_digest(), kMostDigest);
 }
 
 absl::Status CheckHeartbeat(const v1::Heartbeat& heartbeat) {
@@ -186,6 +201,7 @@ absl::Status AdmitMessage(size_t bytes, v1::WorkerMessage& message) {
   if (message.has_entered()) return CheckEntered(message.entered());
   if (message.has_peers_wanted()) return CheckPeersWanted(message.peers_wanted());
   if (message.has_heartbeat()) return CheckHeartbeat(message.heartbeat());
+  if (message.has_shard_written()) ZF_RETURN_IF_ERROR(CheckShard(message.shard_written()));
   CutTexts(message);
   return absl::OkStatus();
 }

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "coordinator/config_digest.h"
+
 namespace zerofleet::services {
 
 using Body = v1::WorkerMessage::BodyCase;
@@ -37,7 +39,7 @@ void SessionJournal::Sent(const v1::WorkerMessage& message) {
 
 void SessionJournal::Arrived(const v1::CoordinatorMessage& message, double now) {
   generation_ = std::max(generation_, message.generation());
-  if (message.has_welcome()) config_ = message.welcome().config();
+  if (message.has_welcome()) config_digest_ = coordinator::ConfigDigest(message.welcome().config());
   if (message.has_regroup()) LeaveView();
   if (message.has_assignment()) {
     assignment_ = message.assignment();
@@ -99,7 +101,7 @@ std::optional<v1::WorkerMessage> SessionJournal::Hello(double now) const {
   for (const std::optional<v1::Member>& neighbour : neighbours_) {
     if (neighbour) *rejoin.mutable_assignment()->add_members() = *neighbour;
   }
-  *rejoin.mutable_config() = config_;
+  rejoin.set_config_digest(config_digest_);
   if (start_) *rejoin.mutable_start() = *start_;
   rejoin.set_step(step_);
   rejoin.set_parameters(parameters_);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "zerofleet/v1/coordinator.pb.h"
@@ -42,7 +43,7 @@ class SessionJournal {
 
   uint64_t generation_ = 0;  // the newest heard of
   std::optional<v1::WorkerMessage> hello_;
-  v1::Config config_;
+  std::string config_digest_;  // of the Welcome's configuration
   // Of the whole process.
   std::optional<int64_t> first_step_;
   double training_began_ = 0;

@@ -6,6 +6,9 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "coordinator/config_digest.h"
+
 namespace zerofleet::services {
 namespace {
 
@@ -58,10 +61,13 @@ TEST_F(SessionJournalTest, BeforeAViewItIsReadyInWhateverGenerationThereIs) {
 TEST_F(SessionJournalTest, InAViewItTellsThePlaceAndTheProgress) {
   Train();
   Say("generation: 7 heartbeat { step: 6 }");
+  v1::Config config;
+  config.set_steps(9);
   EXPECT_EQ(journal_.Hello(130)->ShortDebugString(),
-            "hello { host: \"a\" incarnation: \"x\" rejoin { generation: 7 config { steps: 9 } assignment { rank: 1 "
-            "world_size: 1 members { host: \"a\" } } start { step: 4 } step: 6 first_step: 4 training_seconds: 30 "
-            "parameters: 10 } }");
+            absl::StrCat("hello { host: \"a\" incarnation: \"x\" rejoin { generation: 7 assignment { rank: 1 "
+                         "world_size: 1 members { host: \"a\" } } start { step: 4 } step: 6 first_step: 4 "
+                         "training_seconds: 30 parameters: 10 config_digest: \"",
+                         coordinator::ConfigDigest(config), "\" } }"));
   EXPECT_EQ(Rest(), "");
 }
 

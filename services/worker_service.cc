@@ -1,6 +1,7 @@
 // A worker's snapshots over gRPC; see worker_service.h.
 #include "services/worker_service.h"
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "coordinator/config_digest.h"
 #include "services/access.h"
 #include "services/grpc_common.h"
 #include "services/grpc_server.h"
@@ -20,7 +22,8 @@ namespace zerofleet::services {
 namespace {
 
 constexpr int kMostTransfers = 4;  // at a time; a rank has one neighbour on either side
-constexpr int kMostPieceBytes = trainer::kSnapshotPieceBytes + (64 << 10);  // with room for a header's configuration
+// A piece of data, or a header, most of which is its configuration.
+constexpr int kMostPieceBytes = std::max(trainer::kSnapshotPieceBytes, coordinator::kMostConfigBytes) + (64 << 10);
 
 }  // namespace
 

@@ -17,6 +17,7 @@
 #include "cli/commands/run_name.h"
 #include "cli/commands/tls_flags.h"
 #include "cli/config/config.h"
+#include "cli/launcher/exit_watchdog.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/stop_signals.h"
 #include "cli/planner/fraction.h"
@@ -33,6 +34,7 @@
 namespace zerofleet::cli {
 namespace {
 
+constexpr double kExitSeconds = 30;              // for a coordinator whose run has failed
 constexpr double kCoordinatorReportSeconds = 5;  // for the reader of a pipe to take the last lines
 
 struct CoordinatorFlags {
@@ -191,6 +193,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
     ZF_ASSIGN_OR_RETURN(exporter, services::MetricsExporter::Start(exporter_options));
     options.registry = &exporter->registry();
   }
+  ExitWatchdog watchdog(absl::Seconds(kExitSeconds));  // storage may hang, which is no reason to stay
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::CoordinatorServer> server,
                       services::CoordinatorServer::Start(options));
   std::optional<ServedStatusPage> page;
@@ -203,7 +206,9 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   if (!flags.advertise.empty()) {
     output.out << "workers connect to " << services::Address{flags.advertise, address.port}.ToString() << std::endl;
   }
-  return RunToTheEnd(flags, *server, signals, report.get(), output);
+  absl::StatusOr<int> ended = RunToTheEnd(flags, *server, signals, report.get(), output);
+  if (!ended.ok()) watchdog.Arm(ended.status());
+  return ended;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "cli/config/key_words.h"
 #include "cli/config/nearest.h"
 #include "cli/config/planned_fraction.h"
+#include "coordinator/config_digest.h"
 #include "coordinator/placement.h"
 #include "worker/device/device.h"
 #include "worker/model/checkpointing.h"
@@ -85,6 +86,7 @@ std::vector<NumberRow> NumberRows(const v1::Config& c) {
   const double floor = c.schedule().min_learning_rate();
   const double form = c.restart().form_timeout_seconds(), heartbeat = c.restart().heartbeat_timeout_seconds();
   const double hang = c.restart().hang_timeout_seconds(), spike = c.divergence().spike_factor();
+  const double stall = c.checkpoint().stall_timeout_seconds();
   return {
       {"schedule.min_learning_rate", floor, floor >= 0 && floor <= c.optimizer().learning_rate(),
        "must be >= 0 and <= optimizer.learning_rate"},
@@ -93,6 +95,8 @@ std::vector<NumberRow> NumberRows(const v1::Config& c) {
        "must be 0.1 to 1e6 seconds"},
       {"restart.hang_timeout_seconds", hang, hang == 0 || (hang >= heartbeat && hang <= 1e6),
        "must be 0, or restart.heartbeat_timeout_seconds to 1e6 seconds"},
+      {"checkpoint.stall_timeout_seconds", stall, stall == 0 || (stall >= 1 && stall <= 1e6),
+       "must be 0, or 1 to 1e6 seconds"},
       {"divergence.spike_factor", spike, spike == 0 || (spike > 1 && spike <= 1e6), "must be 0, or > 1 and <= 1e6"},
   };
 }
@@ -136,6 +140,7 @@ std::vector<ChoiceRow> ChoiceRows(const v1::Config& c) {
   return {
       {"model.family", c.model().family(), model::ModelFamilyNames(), {"llama"}, kNotSupported},
       {"data.format", c.data().format(), {"auto", "text", "tokens_u16", "tokens_u32"}, {"megatron"}, kNotSupported},
+      {"data.on_change", c.data().on_change(), {"warn", "refuse"}, {}},
       {"precision", c.precision(), {"bf16", "fp16", "fp32"}, {}},
       CheckpointingRow(c),
       {"activation.offload", c.activation().offload(), {"none", "cpu"}, {}},
@@ -261,6 +266,17 @@ absl::Status CheckModel(const ConfigDraft& draft) {
                                              HumanCount(kLargestModel), " can be trained"));
   }
   return absl::OkStatus();
+}
+
+// The processes of a run get the configuration as this JSON, and the messages between them have room for so much.
+absl::Status CheckSize(const ConfigDraft& draft) {
+  const auto bytes = static_cast<int64_t>(TextOf(draft.config).size());
+  if (bytes <= coordinator::kMostConfigBytes) return absl::OkStatus();
+  const v1::DataConfig& data = draft.config.data();
+  return draft.Error(
+      data.train_size() < data.validation_size() ? "data.validation" : "data.train",
+      absl::StrCat("the complete configuration has ", bytes, " bytes as JSON; at most ", coordinator::kMostConfigBytes,
+                   " are allowed: name a directory instead of its files"));
 }
 
 absl::Status CheckData(const ConfigDraft& draft) {
@@ -537,6 +553,7 @@ absl::Status CheckConfig(const ConfigDraft& draft) {
   ZF_RETURN_IF_ERROR(CheckNumbers(draft));
   ZF_RETURN_IF_ERROR(CheckModel(draft));
   ZF_RETURN_IF_ERROR(CheckData(draft));
+  ZF_RETURN_IF_ERROR(CheckSize(draft));
   ZF_RETURN_IF_ERROR(CheckParallel(draft));
   ZF_RETURN_IF_ERROR(CheckIntegrity(draft));
   ZF_RETURN_IF_ERROR(CheckDivergence(draft));

@@ -73,6 +73,7 @@ void FillData(ConfigDraft& draft) {
   v1::DataConfig& data = *draft.config.mutable_data();
   if (!draft.Given("data.format")) data.set_format("auto");
   if (!draft.Given("data.tokenizer")) data.set_tokenizer("bytes");
+  if (!draft.Given("data.on_change")) data.set_on_change("warn");
 }
 
 void FillParallelAndBatch(ConfigDraft& draft) {
@@ -130,6 +131,7 @@ void FillRun(ConfigDraft& draft) {
   if (!draft.Given("checkpoint.replicate")) checkpoint.set_replicate(0);
   if (!draft.Given("checkpoint.snapshot_every_steps")) checkpoint.set_snapshot_every_steps(0);
   if (!draft.Given("checkpoint.snapshot")) checkpoint.set_snapshot("auto");
+  if (!draft.Given("checkpoint.stall_timeout_seconds")) checkpoint.set_stall_timeout_seconds(120);
   if (!draft.Given("device")) config.set_device("auto");
   if (!draft.Given("collectives")) config.set_collectives("auto");
   v1::RestartConfig& restart = *config.mutable_restart();

@@ -39,6 +39,8 @@ constexpr KeyText kKeyTexts[] = {
     {"data.validation", "Files or directories, needed by evaluate."},
     {"data.format", "How the files hold tokens."},
     {"data.tokenizer", "bytes: one token per byte."},
+    {"data.on_change",
+     "Where the training data are not those of the checkpoint that a run goes on from: go on and say so, or refuse."},
     {"parallel", "How the state is divided."},
     {"parallel.zero_stage", "0: nothing divided; 1: optimizer states; 2: gradients too; 3: parameters too."},
     {"parallel.workers", "Ranks in all."},
@@ -105,6 +107,9 @@ constexpr KeyText kKeyTexts[] = {
     {"checkpoint.snapshot",
      "What a save is written from: memory, a copy of the states; stream, the states themselves, for which the next "
      "update waits."},
+    {"checkpoint.stall_timeout_seconds",
+     "A rank whose write of a shard gets no further for so long is lost, and a commit that gets no further is told; 0: "
+     "never."},
     {"device", "Where to compute."},
     {"collectives", "What carries the collectives."},
     {"restart", "Forming the fleet and losing workers."},

@@ -5,6 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "cli/config/config_text.h"
+#include "coordinator/config_digest.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/json.h"
 #include "worker/device/device.h"
@@ -27,13 +31,13 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
       config->ShortDebugString(),
       "model { preset: \"gpt2-124m\" family: \"gpt2\" layers: 12 hidden: 768 heads: 12 kv_heads: 12 "
       "intermediate: 3072 context: 1024 vocab: 50257 } "
-      "data { train: \"text.txt\" format: \"auto\" tokenizer: \"bytes\" } "
+      "data { train: \"text.txt\" format: \"auto\" tokenizer: \"bytes\" on_change: \"warn\" } "
       "parallel { zero_stage: 2 workers: 1 tensor: 1 team: \"auto\" } precision: \"bf16\" "
       "batch { global_sequences: 16 micro_sequences: 16 } "
       "optimizer { name: \"adamw\" learning_rate: 0.0003 beta1: 0.9 beta2: 0.95 epsilon: 1e-08 weight_decay: 0.1 "
       "grad_clip: 1 } schedule { warmup_steps: 100 decay: \"cosine\" min_learning_rate: 2.9999999999999997e-05 } "
       "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 "
-      "snapshot: \"auto\" } "
+      "snapshot: \"auto\" stall_timeout_seconds: 120 } "
       "device: \"auto\" collectives: \"auto\" "
       "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1 "
       "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" offload: \"none\" } "
@@ -249,6 +253,9 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "--set: checkpoint.snapshot_every_steps: must be 0 with offload.delayed_update.after_steps 5, got 2: a snapshot "
        "applies the gradient that is held back, so that the run's bits would depend on when it is taken; set either to "
        "0"},
+      {{"checkpoint.stall_timeout_seconds=0.5"},
+       "--set: checkpoint.stall_timeout_seconds: must be 0, or 1 to 1e6 seconds, got 0.5"},
+      {{"data.on_change=stop"}, "--set: data.on_change: must be warn or refuse, got \"stop\""},
       {{"checkpoint.keep=0"}, "--set: checkpoint.keep: must be 1 to 1000000000, got 0"},
       {{"collectives=in_process", "parallel.workers=2"},
        "--set: collectives: in_process supports a single worker, got 2; use ucx"},
@@ -305,6 +312,28 @@ TEST(ConfigCheck, KnowsWhichDevicesTheBuildHas) {
     EXPECT_EQ(said("collectives=nccl", "device=cpu"),
               "--set: collectives: nccl needs device cuda; use auto, ucx or in_process");
   }
+}
+
+// What a run hands to its processes is read as the same, up to the last byte that is allowed.
+TEST(ConfigCheck, AConfigurationMayHaveSoManyBytes) {
+  absl::StatusOr<v1::Config> config = Parse(kSmallest);
+  ASSERT_TRUE(config.ok()) << config.status();
+  for (int file = 0; file < 20'000; ++file) config->mutable_data()->add_train(absl::StrCat("data/part-", file, ".txt"));
+  const auto fill = [&](int64_t bytes) {
+    std::string& last = *config->mutable_data()->mutable_train(0);
+    last.resize(last.size() + static_cast<size_t>(bytes) - TextOf(*config).size(), 'x');
+    return ParseConfig(TextOf(*config), "run.json", {});
+  };
+  const absl::StatusOr<v1::Config> read = fill(coordinator::kMostConfigBytes);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->SerializeAsString(), config->SerializeAsString());
+  EXPECT_LE(static_cast<int64_t>(read->ByteSizeLong()), coordinator::kMostConfigBytes);
+  const absl::Status refused = fill(coordinator::kMostConfigBytes + 1).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(refused.message()),
+      testing::HasSubstr("data.train: the complete configuration has 1048577 bytes as JSON; at most 1048576 are "
+                         "allowed: name a directory instead of its files"));
 }
 
 TEST(ConfigCheck, NamesTheLineOfTheFile) {

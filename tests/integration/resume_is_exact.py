@@ -3,6 +3,7 @@
 stage is the same state in any other.
 """
 import json
+import os
 import signal
 
 import fleet
@@ -31,6 +32,34 @@ class ResumeIsExact(fleet.FleetTest):
             for field in ("loss", "grad_norm", "learning_rate"):
                 joined = {**stopped.column(field), **resumed.column(field)}
                 self.assert_same_bits(whole.column(field), joined, f"{field} of a run stopped at step {done}")
+
+    def test_twenty_thousand_files_are_saved_and_resumed(self):
+        """Half a megabyte of configuration: no message holds it but the one that hands it out."""
+        data = self.work / "data"
+        data.mkdir()
+        names = [data / f"part-{number:05}.txt" for number in range(20_000)]
+        names[0].write_text(self.train_file.read_text())
+        for name in names[1:]:
+            os.link(names[0], name)
+        settings = {"data": {"train": [os.path.relpath(name, self.work) for name in names]}, "steps": 4,
+                    "checkpoint": {"dir": str(self.work / "many"), "every_steps": 2}}
+        run = self.train(self.config(**settings))
+        self.assertEqual([each["step"] for each in run.of("checkpoint")], [2, 4])
+        resumed = self.train(self.config(**fleet.merged(settings, {"steps": 6})))
+        self.assertEqual(resumed.of("start")[0]["resumed_from"], 4)
+        self.assertNotIn("the data are not those", resumed.err)
+
+    def test_other_data_are_told_or_refused(self):
+        settings = {"steps": 4, "checkpoint": {"dir": str(self.work / "data-change")}}
+        self.train(self.config(**settings))
+        settings["steps"] = 6
+        other = {"data": {"train": [str(self.held_file)]}}
+        refused = self.train_anyhow(self.config(**fleet.merged(settings, {"data": {**other["data"], "on_change": "refuse"}})))
+        self.assertEqual(refused.code, 2, refused.err[-2000:])
+        self.assertEqual(len(refused.error_lines()), 1, refused.err[-2000:])
+        for run, line in ((refused, refused.error_lines()[0]), (self.train(self.config(**fleet.merged(settings, other))), None)):
+            self.assertRegex(line or run.err, r"the data are not those of checkpoint .*step-00000004: data.train: .*held.txt "
+                                              r"\(\d+ bytes\) is read where .*train.txt \(\d+ bytes\) was")
 
     def test_sgd_across_world_sizes_and_stages(self):
         """2 workers in stage 1, then 3 in stage 3: the momentum goes with the weights, and without a change of size not a bit differs."""

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/config_digest.h"
 #include "coordinator/node_runs.h"
 #include "coordinator/placement.h"
 #include "tests/sim/sim_worker.h"
@@ -297,7 +298,7 @@ void SimWorker::WriteShard() {
   shard.set_ok(!std::exchange(at_.faults.shard_fails, false));
   v1::CheckpointManifest& manifest = *shard.mutable_manifest();
   manifest.set_step(step_);
-  *manifest.mutable_config() = at_.plan.config;
+  shard.set_config_digest(coordinator::ConfigDigest(at_.plan.config));
   manifest.set_world_size(place_.world_size());
   manifest.set_team(place_.team());
   manifest.add_tensors()->set_flat_end(kElements);

@@ -1,26 +1,49 @@
 // Copy, then write in the background; see checkpointer.h.
 #include "worker/trainer/checkpointer.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/kill_point.h"
 #include "base/status.h"
+#include "coordinator/config_digest.h"
+#include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/shard_writer.h"
+#include "worker/trainer/failure_report.h"
 
 namespace zerofleet::trainer {
 namespace {
 
-void SetFailure(const absl::Status& status, v1::ShardWritten& outcome) {
-  outcome.mutable_failure()->set_code(static_cast<int>(status.code()));
-  outcome.mutable_failure()->set_message(std::string(status.message()));
-  outcome.mutable_failure()->set_step(outcome.step());
-}
+// The vectors of a snapshot, a piece at a time, so that the meter moves.
+class SnapshotPieces {
+ public:
+  explicit SnapshotPieces(std::vector<std::span<const float>> vectors) : vectors_(std::move(vectors)) {}
+
+  std::span<const std::byte> Next() {
+    while (vector_ < vectors_.size() && offset_ == vectors_[vector_].size_bytes()) {
+      ++vector_;
+      offset_ = 0;
+    }
+    if (vector_ == vectors_.size()) return {};
+    const std::span<const std::byte> left = std::as_bytes(vectors_[vector_]).subspan(offset_);
+    const std::span<const std::byte> piece = left.first(std::min<size_t>(left.size(), checkpoint::kShardChunkBytes));
+    offset_ += piece.size();
+    return piece;
+  }
+
+ private:
+  const std::vector<std::span<const float>> vectors_;
+  size_t vector_ = 0, offset_ = 0;  // of the next piece
+};
 
 }  // namespace
 
 Checkpointer::Checkpointer(int rank, const zero::ZeroLayout& layout, zero::TrainingState& state, device::Device& device,
                            device::Stream& stream, memory::Arena& host_arena, Snapshot& snapshot, const Clock& clock,
-                           std::optional<LiveStates> live)
+                           std::optional<LiveStates> live, std::shared_ptr<SaveMeter> meter)
     : rank_(rank),
       layout_(layout),
       state_(state),
@@ -29,25 +52,31 @@ Checkpointer::Checkpointer(int rank, const zero::ZeroLayout& layout, zero::Train
       host_arena_(host_arena),
       snapshot_(snapshot),
       clock_(clock),
-      live_(std::move(live)) {}
+      live_(std::move(live)),
+      meter_(std::move(meter)) {}
 
 // What is written from states that are given up would be of no view.
 Checkpointer::~Checkpointer() {
   stopping_ = true;
   if (writer_.joinable()) writer_.join();
+  meter_->End();
 }
 
 absl::StatusOr<double> Checkpointer::Save(const std::string& partial_dir, const v1::CheckpointManifest& manifest,
                                           std::function<void(v1::ShardWritten)> written, double waited) {
   const double start = clock_.MonotonicSeconds() - waited;
   if (writer_.joinable()) writer_.join();
+  meter_->Begin(manifest.step());
   v1::ShardWritten outcome;
   outcome.set_step(manifest.step());
   *outcome.mutable_manifest() = manifest;
+  outcome.mutable_manifest()->clear_config();  // which the coordinator has
+  outcome.set_config_digest(coordinator::ConfigDigest(manifest.config()));
   if (MustReserve()) {
     const absl::Status reserved = snapshot_.Reserve(host_arena_);
     if (!reserved.ok()) {
-      SetFailure(reserved, outcome);
+      *outcome.mutable_failure() = FailureOf(reserved, outcome.step());
+      meter_->End();
       written(std::move(outcome));
       return clock_.MonotonicSeconds() - start;
     }
@@ -82,12 +111,22 @@ absl::Status Checkpointer::TakeSnapshot(const v1::CheckpointManifest& manifest) 
 
 absl::StatusOr<v1::ShardFile> Checkpointer::WriteFile(const std::string& partial_dir) {
   const std::vector<coordinator::PlacedRange> ranges = layout_.partition().StoredRanges(layout_.options().rank);
-  if (live_) {
-    return checkpoint::WriteShard(partial_dir, rank_, ranges, layout_.optimizer(), [this] { return pieces_->Next(); });
-  }
-  snapshot_.Seal(snapshot_.Digest());
+  if (!live_) snapshot_.Seal(snapshot_.Digest());
+  SnapshotPieces held(live_ ? std::vector<std::span<const float>>()
+                            : snapshot_.Vectors(static_cast<int>(state_.vector_count())));
+  int64_t last = 0;  // bytes of the piece before, which have been written when the next is asked for
   return checkpoint::WriteShard(partial_dir, rank_, ranges, layout_.optimizer(),
-                                snapshot_.Vectors(static_cast<int>(state_.vector_count())));
+                                [&]() -> absl::StatusOr<std::span<const std::byte>> {
+                                  meter_->Add(last);
+                                  std::span<const std::byte> piece;
+                                  if (live_) {
+                                    ZF_ASSIGN_OR_RETURN(piece, pieces_->Next());
+                                  } else {
+                                    piece = held.Next();
+                                  }
+                                  last = static_cast<int64_t>(piece.size());
+                                  return piece;
+                                });
 }
 
 void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcome,
@@ -104,8 +143,9 @@ void Checkpointer::Write(const std::string& partial_dir, v1::ShardWritten outcom
     if (!live_) snapshot_.SetFile(*file);
     *outcome.mutable_file() = *std::move(file);
   } else {
-    SetFailure(file.status(), outcome);
+    *outcome.mutable_failure() = FailureOf(file.status(), outcome.step());
   }
+  meter_->End();
   ZF_KILL_POINT("save/before-report");
   written(std::move(outcome));
   ZF_KILL_POINT("save/reported");

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "worker/device/device.h"
 #include "worker/memory/arena.h"
+#include "worker/trainer/save_meter.h"
 #include "worker/trainer/snapshot.h"
 #include "worker/trainer/state_pieces.h"
 #include "worker/zero/layout.h"
@@ -41,10 +42,11 @@ struct LiveStates {
 
 class Checkpointer {
  public:
-  // `snapshot` is in the view of `host_arena`; it is not used with `live`.
+  // `snapshot` is in the view of `host_arena`; it is not used with `live`. `meter` shows how far a write is.
   Checkpointer(int rank, const zero::ZeroLayout& layout, zero::TrainingState& state, device::Device& device,
                device::Stream& stream, memory::Arena& host_arena, Snapshot& snapshot, const Clock& clock,
-               std::optional<LiveStates> live = std::nullopt);
+               std::optional<LiveStates> live = std::nullopt,
+               std::shared_ptr<SaveMeter> meter = std::make_shared<SaveMeter>());
   ~Checkpointer();  // waits for the write in progress, or from the states for its end, which comes at once
 
   // Whether the next save reserves memory first. A GPU's driver may wait for the device to be idle then, so no
@@ -75,6 +77,7 @@ class Checkpointer {
   Snapshot& snapshot_;
   const Clock& clock_;
   const std::optional<LiveStates> live_;
+  const std::shared_ptr<SaveMeter> meter_;
   std::atomic<bool> stopping_ = false;
   std::optional<StatePieces> pieces_;  // of the write in progress
   std::thread writer_;

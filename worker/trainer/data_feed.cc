@@ -48,6 +48,21 @@ absl::StatusOr<DataFeed::IdCheck> DataFeed::CheckIds(int threads, const std::fun
   return result;
 }
 
+v1::DataFingerprint DataFeed::Fingerprint() const {
+  v1::DataFingerprint fingerprint;
+  *fingerprint.mutable_train() = training_->Files();
+  if (validation_ != nullptr) *fingerprint.mutable_validation() = validation_->Files();
+  return fingerprint;
+}
+
+DataFeed::Changes DataFeed::ChangesSince(const v1::DataFingerprint& before) const {
+  Changes changes;
+  changes.training = training_->ChangeSince("data.train", before.train());
+  if (validation_ == nullptr || !before.has_validation()) return changes;
+  changes.validation = validation_->ChangeSince("data.validation", before.validation());
+  return changes;
+}
+
 void DataFeed::Attach(const parallel::Group& data, device::Device& device, device::Stream& stream, int32_t* tokens,
                       int32_t* staging) {
   rank_ = data.rank;

@@ -38,6 +38,15 @@ class DataFeed {
   // checkpoint.dir, if it exists and is writable. Any thread; before or after Attach.
   absl::StatusOr<IdCheck> CheckIds(int threads, const std::function<bool()>& cancelled) const;
 
+  // What it reads, for a checkpoint.
+  v1::DataFingerprint Fingerprint() const;
+  // How the files for training differ from those before; and those for validation, if there were and are any, which
+  // change no step.
+  struct Changes {
+    data::DataChange training, validation;
+  };
+  Changes ChangesSince(const v1::DataFingerprint& before) const;
+
   // Before a view's first batch: this rank's data group, device memory for 2 * micro_sequences * context tokens, and
   // host memory from the device for kTokenStages times as many.
   void Attach(const parallel::Group& data, device::Device& device, device::Stream& stream, int32_t* tokens,

@@ -1,6 +1,7 @@
 // From a status to the message; see failure_report.h.
 #include "worker/trainer/failure_report.h"
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,10 +12,16 @@
 
 namespace zerofleet::trainer {
 
+namespace {
+
+constexpr size_t kMostMessageBytes = 4096;  // more than people are shown, and less than any message may hold
+
+}  // namespace
+
 v1::Failure FailureOf(const absl::Status& status, int64_t step) {
   v1::Failure failure;
   failure.set_code(static_cast<int>(status.code()));
-  failure.set_message(std::string(status.message()));
+  failure.set_message(std::string(status.message().substr(0, kMostMessageBytes)));
   failure.set_step(step);
   failure.set_own_storage(memory::IsOfScratchFile(status));
   if (std::optional<v1::Disagreement> disagreement = zero::DisagreementOf(status)) {

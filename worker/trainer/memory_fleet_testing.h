@@ -123,6 +123,19 @@ class MemoryFleet {
     return !ended_;
   }
 
+  // Waits until a rank has told of its shard of `step`, which is not committed yet, or the run has ended; whether it
+  // was the former.
+  bool WaitForShard(int64_t step, int rank) {
+    absl::MutexLock lock(&mutex_);
+    auto told = [this, step, rank]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      const auto& commits = coordinator_.fleet().commits;
+      const auto commit = commits.find(step);
+      return (commit != commits.end() && commit->second.shards.contains(rank)) || ended_;
+    };
+    mutex_.Await(absl::Condition(&told));
+    return !ended_;
+  }
+
   // Waits until a worker was lost, and may be replaced, or the run has ended; whether it was the former.
   bool WaitForLoss() {
     absl::MutexLock lock(&mutex_);

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/status.h"
+#include "coordinator/config_digest.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/same_model.h"
@@ -115,7 +116,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   return run;
 }
 
-std::string TrainingRun::config_digest() const { return Digest128(config_.SerializeAsString()); }
+std::string TrainingRun::config_digest() const { return coordinator::ConfigDigest(config_); }
 
 TrainingRun::~TrainingRun() {
   Leave();
@@ -124,7 +125,8 @@ TrainingRun::~TrainingRun() {
 
 absl::Status TrainingRun::Enter(const parallel::Mesh& mesh, parallel::GroupCommunicators groups) {
   ZF_CHECK(view_ == nullptr);
-  ZF_ASSIGN_OR_RETURN(view_, ViewParts::Build({config_, *model_, device_, clock_, saved_}, mesh, std::move(groups)));
+  ZF_ASSIGN_OR_RETURN(view_,
+                      ViewParts::Build({config_, *model_, device_, clock_, saved_, saves_}, mesh, std::move(groups)));
   for (const std::unique_ptr<collective::Communicator>& communicator : view_->groups.all()) {
     communicator->SetObserver([this, &group = *communicator](const collective::CollectiveRecord& record) {
       ObserveCollective(group, record, metrics_);
@@ -183,6 +185,7 @@ absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& ste
                                                           const std::function<void(const std::string&)>& note) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir, committed));
   ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
+  ZF_RETURN_IF_ERROR(CheckData(manifest, step_dir, note));
   zero::TrainingState& state = view_->engine->state();
   bool kept = state.LoadsWhatItStores() &&
               saved_.IsIn(manifest, view_->layout.part(), partition().StoredRanges(view_->layout.options().rank));
@@ -197,6 +200,22 @@ absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& ste
   view_->loaded_control = ControlOf(manifest);
   view_->loaded_own_part = false;
   return kept ? LoadedFrom::kMemory : LoadedFrom::kStorage;
+}
+
+// Every rank compares what it reads itself.
+absl::Status TrainingRun::CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
+                                    const std::function<void(const std::string&)>& note) const {
+  if (!manifest.has_data()) return absl::OkStatus();
+  const DataFeed::Changes changes = feed_->ChangesSince(manifest.data());
+  const std::string &training = changes.training.text, &validation = changes.validation.text;
+  if (training.empty() && validation.empty()) return absl::OkStatus();
+  const std::string text = absl::StrCat("the data are not those of checkpoint ", step_dir, ": ", training,
+                                        training.empty() || validation.empty() ? "" : "; ", validation);
+  if (config_.data().on_change() == "refuse" && !training.empty() && !changes.training.only_grew) {
+    return absl::FailedPreconditionError(absl::StrCat(text, "; data.on_change: warn would go on with them"));
+  }
+  if (view_->mesh.rank() == 0) note(text);
+  return absl::OkStatus();
 }
 
 absl::Status TrainingRun::Restore(const v1::SnapshotId& snapshot) {
@@ -445,6 +464,12 @@ absl::Status TrainingRun::Save(int64_t step, std::function<void(v1::ShardWritten
   const std::string partial_dir = checkpoint::PartialDirectory(
       checkpoint::StepDirectory(config_.checkpoint().dir(), step), view_->mesh.generation());
   if (view_->checkpointer->MustReserve()) ZF_RETURN_IF_ERROR(view_->engine->Finish());
+  if (view_->mesh.rank() == 0) {
+    written = [written = std::move(written), data = feed_->Fingerprint()](v1::ShardWritten shard) {
+      *shard.mutable_data() = data;
+      written(std::move(shard));
+    };
+  }
   ZF_ASSIGN_OR_RETURN(const double stall,
                       view_->checkpointer->Save(partial_dir, Manifest(step), std::move(written), waited));
   metrics_.PhaseDone(zero::StepPhase::kCheckpoint, stall);

@@ -62,6 +62,8 @@ class TrainingRun {
                                                               std::shared_ptr<SnapshotStore> snapshots = nullptr);
   ~TrainingRun();
   std::string config_digest() const;
+  // Of its saves, in whatever view.
+  std::shared_ptr<const SaveMeter> saves() const { return saves_; }
   int64_t parameters() const { return spec_.parameters(); }
   // Checks every id of the data before any step uses it (DataFeed::CheckIds).
   absl::StatusOr<DataFeed::IdCheck> CheckIds(int threads, const std::function<bool()>& cancelled) const {
@@ -85,7 +87,8 @@ class TrainingRun {
   enum class LoadedFrom { kStorage, kMemory };
   // Loads this rank's part of the checkpoint that was committed to `step_dir`; no collective runs, so ranks may fail
   // independently. Reads no shard if the snapshot of the last save is all that this rank needs of it, and unchanged:
-  // `note` is called with a line if it is not.
+  // `note` is called with a line if it is not, and with one on rank 0 if the data are not those of the checkpoint.
+  // FailedPrecondition for that on any rank with data.on_change: refuse, unless they only grew.
   absl::StatusOr<LoadedFrom> Load(const std::string& step_dir, const checkpoint::ManifestIdentity& committed,
                                   const std::function<void(const std::string&)>& note);
   // This rank's part of a snapshot that is in its store. NotFound if it is not, DataLoss if it has changed.
@@ -154,6 +157,8 @@ class TrainingRun {
   SnapshotPlace PlaceInView() const;
   void HasLoaded(const v1::ReplicaHeader& part);
   absl::StatusOr<zero::StepResult> CollectStep();
+  absl::Status CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
+                         const std::function<void(const std::string&)>& note) const;
   absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest);
   absl::Status WarmUp(int64_t step);
   // PeakMeter::IsWorthCare of the whole run; the same answer on every rank.
@@ -177,6 +182,7 @@ class TrainingRun {
   std::unique_ptr<model::Model> model_;
   const std::shared_ptr<SnapshotStore> snapshots_;
   Snapshot saved_{zero::kSnapshotRow};
+  const std::shared_ptr<SaveMeter> saves_ = std::make_shared<SaveMeter>();
   std::unique_ptr<ViewParts> view_;  // null outside a view; after what its parts borrow
   double memory_asked_at_ = 0;
   double my_peak_ = 0;    // FLOP/s of this process, as far as it was measured

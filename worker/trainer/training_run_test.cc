@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/file.h"
 #include "gmock/gmock.h"
@@ -80,7 +81,10 @@ class TrainingRunTest : public testing::Test {
   // One worker: a device and a run, which outlive views.
   struct Worker {
     explicit Worker(const v1::Config& config, std::unique_ptr<KnownCpu> its_device = std::make_unique<KnownCpu>())
-        : device(std::move(its_device)), run(*TrainingRun::Prepare(config, *device, Clock::Real(), metrics)) {}
+        : config(config),
+          device(std::move(its_device)),
+          run(*TrainingRun::Prepare(config, *device, Clock::Real(), metrics)) {}
+    const v1::Config config;
     NullMetrics metrics;
     std::unique_ptr<KnownCpu> device;
     std::unique_ptr<TrainingRun> run;
@@ -125,6 +129,7 @@ class TrainingRunTest : public testing::Test {
     const std::string path = checkpoint::StepDirectory(JoinPath(directory_, "checkpoints"), kLeftAfter);
     std::mutex mutex;
     v1::CheckpointManifest manifest;
+    v1::DataFingerprint fingerprint;  // rank 0's
     std::vector<v1::ShardFile> files(workers.size());
     InOneView(workers, [&](TrainingRun& run) {
       std::vector<double> losses;
@@ -137,9 +142,12 @@ class TrainingRunTest : public testing::Test {
                           ZF_CHECK(written.ok());
                           manifest = written.manifest();
                           files[rank] = written.file();
+                          if (written.has_data()) fingerprint = written.data();
                         })
                    .ok());
     });
+    *manifest.mutable_config() = workers.front()->config;
+    *manifest.mutable_data() = fingerprint;
     for (const v1::ShardFile& file : files) *manifest.add_files() = file;
     ZF_CHECK(checkpoint::CommitCheckpoint(path, manifest).ok());
     return path;
@@ -237,6 +245,47 @@ TEST_F(TrainingRunTest, AnotherCheckpointInThePlaceOfTheCommittedOneIsDamage) {
   manifest.set_step(kLeftAfter - 1);
   ASSERT_TRUE(WriteFileAtomically(JoinPath(path, checkpoint::kManifestName), checkpoint::ManifestText(manifest)).ok());
   expect_damage("is of step 2, but its directory is named for 3");
+}
+
+// What each of two ranks says to going on with these data, and what rank 0 tells people.
+TEST_F(TrainingRunTest, OtherDataAreToldOrRefused) {
+  const v1::Config config = Config(2);
+  Worker a(config), b(config);
+  const std::string path = TrainAndSave({&a, &b});
+  const auto load = [&](const v1::Config& with, std::vector<std::string>& notes) {
+    std::vector<absl::Status> loaded(2);
+    Worker c(with), d(with);
+    notes.assign(2, "");
+    InOneView({&c, &d}, [&](TrainingRun& run) {
+      const int rank = run.mesh().rank();
+      loaded[rank] = run.Load(path, Committed(path), [&](const std::string& line) { notes[rank] = line; }).status();
+    });
+    return loaded;
+  };
+  std::vector<std::string> notes;
+  for (const absl::Status& status : load(config, notes)) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(notes, std::vector<std::string>(2));
+
+  const std::string other = JoinPath(directory_, "other.txt");
+  ASSERT_TRUE(WriteFileAtomically(other, std::string(5000, 'o')).ok());
+  v1::Config changed = config;
+  changed.mutable_data()->set_train(0, other);
+  for (const absl::Status& status : load(changed, notes)) EXPECT_TRUE(status.ok()) << status;
+  const std::string line =
+      absl::StrCat("the data are not those of checkpoint ", path, ": data.train: ", other,
+                   " (5000 bytes) is read where ", JoinPath(directory_, "text.txt"), " (4000 bytes) was");
+  EXPECT_EQ(notes, (std::vector<std::string>{line, ""}));
+  changed.mutable_data()->set_on_change("refuse");
+  for (const absl::Status& status : load(changed, notes)) {
+    EXPECT_EQ(status,
+              absl::FailedPreconditionError(absl::StrCat(line, "; data.on_change: warn would go on with them")));
+  }
+
+  const std::string text = ReadSmallFile(JoinPath(directory_, "text.txt"), 1 << 20).value();
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(directory_, "text.txt"), text + "more").ok());
+  changed.mutable_data()->set_train(0, JoinPath(directory_, "text.txt"));
+  for (const absl::Status& status : load(changed, notes)) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(notes[0], HasSubstr("text.txt has grown from 4000 to 4004 bytes"));
 }
 
 // A bit of what was saved changes in memory: whoever has it reads its file instead, and says so.

@@ -116,7 +116,7 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
   }
   parts->checkpointer =
       std::make_unique<Checkpointer>(mesh.rank(), parts->layout, parts->engine->state(), run.device, *parts->stream,
-                                     *parts->host_arena, run.saved, run.clock, std::move(live));
+                                     *parts->host_arena, run.saved, run.clock, std::move(live), run.saves);
   return parts;
 }
 

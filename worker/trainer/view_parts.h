@@ -54,6 +54,7 @@ struct ViewParts {
     device::Device& device;
     const Clock& clock;
     Snapshot& saved;  // what the last save has left
+    const std::shared_ptr<SaveMeter>& saves;
   };
 
   // FailedPrecondition if the global batch cannot be shared by the view's ranks, ResourceExhausted if memory is short,

@@ -103,6 +103,7 @@ absl::Status WorkerLife::Prepare(const v1::Config& config) {
         absl::StrCat("the configuration's device is ", config.device(), ", this worker's is ", device_->kind()));
   }
   ZF_ASSIGN_OR_RETURN(run_, TrainingRun::Prepare(config, *device_, clock_, metrics_, options_.snapshots));
+  status_.SetSaves(run_->saves());
   absl::StatusOr<DataFeed::IdCheck> ids =
       run_->CheckIds(options_.device.threads, [this] { return options_.stop_signal() != 0; });
   if (absl::IsCancelled(ids.status())) return SignalledEarly();

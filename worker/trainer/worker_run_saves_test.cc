@@ -67,6 +67,35 @@ TEST_P(SlowDisk, HoldsUpNeitherStepsNorHeartbeats) {
 
 INSTANTIATE_TEST_SUITE_P(Snapshots, SlowDisk, testing::Values("memory", "stream"));
 
+// The same fsync, and it does not end: the rank is named, with the step, once its write has stood still for too long.
+TEST_P(SlowDisk, IsNamedIfItHangs) {
+  v1::Config config = Config(2, 2);
+  config.mutable_checkpoint()->set_every_steps(4);
+  config.mutable_checkpoint()->set_snapshot(GetParam());
+  config.mutable_checkpoint()->set_stall_timeout_seconds(120);
+  coordinator::FleetParameters parameters;
+  parameters.config = config;
+  FakeClock clock;
+  MemoryFleet fleet(parameters, clock);
+  FileCallLog files(directory_);
+  files.HoldFsync("rank-00001.safetensors");
+  std::thread run([&] { RunIn(fleet, config); });
+  files.WaitUntilHeld();
+  EXPECT_TRUE(fleet.WaitForShard(4, 0));
+  EXPECT_TRUE(fleet.WaitForStep(8));
+  double waited = 0;
+  for (; waited <= 150 && !fleet.ended(); waited += 15) {
+    fleet.Beat();
+    clock.Advance(15);
+  }
+  EXPECT_GT(waited, 120);
+  ASSERT_TRUE(fleet.ended().has_value());
+  EXPECT_THAT(std::string(fleet.ended()->message()),
+              ::testing::ContainsRegex("lost rank 1 .* its write of step 4 has made no progress for 120 s"));
+  files.ReleaseFsync();
+  run.join();
+}
+
 // Whatever a save is written from: the same losses, and the same bytes.
 TEST_F(WorkerRunTest, AStreamedSaveHasTheBytesOfACopy) {
   std::vector<std::string> digests;

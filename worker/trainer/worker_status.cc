@@ -1,6 +1,7 @@
 // A mutex around a message; see worker_status.h.
 #include "worker/trainer/worker_status.h"
 
+#include <optional>
 #include <utility>
 
 namespace zerofleet::trainer {
@@ -24,6 +25,11 @@ void WorkerStatus::SetStep(int64_t step) {
 void WorkerStatus::SetPace(const v1::Pace& pace) {
   absl::MutexLock lock(&mutex_);
   pace_ = pace;
+}
+
+void WorkerStatus::SetSaves(std::shared_ptr<const SaveMeter> saves) {
+  absl::MutexLock lock(&mutex_);
+  saves_ = std::move(saves);
 }
 
 void WorkerStatus::SetGroups(const parallel::GroupCommunicators* groups) {
@@ -59,6 +65,7 @@ v1::Heartbeat WorkerStatus::Heartbeat() const {
   heartbeat.set_step(step_);
   if (pace_.steps() > 0) *heartbeat.mutable_pace() = pace_;
   AddProgress(heartbeat.mutable_progress());
+  if (std::optional<v1::SaveProgress> save = saves_->progress()) *heartbeat.mutable_save() = *std::move(save);
   return heartbeat;
 }
 

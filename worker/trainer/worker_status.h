@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/parallel/group_communicators.h"
+#include "worker/trainer/save_meter.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
 namespace zerofleet::trainer {
@@ -21,6 +22,8 @@ class WorkerStatus {
   void SetGeneration(uint64_t generation);  // of the view that it has a place in
   void SetStep(int64_t step);
   void SetPace(const v1::Pace& pace);  // until the next SetGeneration
+
+  void SetSaves(std::shared_ptr<const SaveMeter> saves);  // of which heartbeats tell
 
   // From here until it is set to null, progress is read from these communicators, of the view last assigned, and
   // EndViewsBefore reaches them.
@@ -40,6 +43,7 @@ class WorkerStatus {
   uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::Pace pace_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const SaveMeter> saves_ ABSL_GUARDED_BY(mutex_) = std::make_shared<SaveMeter>();
   const parallel::GroupCommunicators* groups_ ABSL_GUARDED_BY(mutex_) = nullptr;
   uint64_t over_before_ ABSL_GUARDED_BY(mutex_) = 0;  // the generation before which every view is over
   absl::Status over_ ABSL_GUARDED_BY(mutex_);         // why

@@ -1,6 +1,7 @@
 // Status reaches readers, and an abort reaches the communicator at any time.
 #include "worker/trainer/worker_status.h"
 
+#include <memory>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -17,6 +18,21 @@ TEST(WorkerStatus, SaysWhatItWasTold) {
   EXPECT_EQ(status.phase(), "training");
   EXPECT_EQ(status.Heartbeat().step(), 11);
   EXPECT_EQ(status.Heartbeat().progress_size(), 0);
+}
+
+TEST(WorkerStatus, TellsHowFarASaveIs) {
+  WorkerStatus status;
+  const auto meter = std::make_shared<SaveMeter>();
+  status.SetSaves(meter);
+  EXPECT_FALSE(status.Heartbeat().has_save());
+  meter->Begin(40);
+  meter->Add(3);
+  meter->Add(4);
+  EXPECT_EQ(status.Heartbeat().save().step(), 40);
+  EXPECT_EQ(status.Heartbeat().save().bytes(), 7);
+  meter->End();
+  meter->Add(5);  // of nothing
+  EXPECT_FALSE(status.Heartbeat().has_save());
 }
 
 parallel::GroupCommunicators Only(std::unique_ptr<collective::Communicator> data) {

@@ -1,0 +1,123 @@
+// Who stands still, and for how long; see save_stalls.h.
+#include "coordinator/save_stalls.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "coordinator/ending.h"
+#include "coordinator/failed_save.h"
+#include "coordinator/recovery.h"
+
+namespace zerofleet::coordinator {
+namespace {
+
+constexpr char kStallKey[] = "checkpoint.stall_timeout_seconds";
+
+using Stage = PendingCommit::Stage;
+
+double StallTimeout(const Fleet& fleet) { return fleet.parameters.config.checkpoint().stall_timeout_seconds(); }
+
+std::string Describe(int64_t step, const PendingCommit& commit) {
+  return absl::StrCat(Name(commit.stage), " of step ", step);
+}
+
+// A shard that is awaited of a rank.
+struct AwaitedShard {
+  int64_t step;
+  double since;  // seconds: it has got no further
+};
+
+// Of a save for which others have told of their shards, or of one that the rank itself says it is writing.
+std::optional<AwaitedShard> AwaitedOf(const Fleet& fleet, const Member& member) {
+  for (const auto& [step, commit] : fleet.commits) {
+    if (commit.stage != Stage::kCollecting || commit.shards.contains(member.rank)) continue;
+    return AwaitedShard{step, std::max(commit.since, member.save_since)};
+  }
+  if (!member.save) return std::nullopt;
+  const auto told = fleet.commits.find(member.save->step());
+  if (told != fleet.commits.end() && told->second.shards.contains(member.rank)) return std::nullopt;
+  return AwaitedShard{member.save->step(), member.save_since};
+}
+
+void CheckShards(Fleet& fleet, double now) {
+  const double limit = StallTimeout(fleet);
+  std::vector<MemberId> late;
+  std::vector<int> ranks;
+  int64_t step = 0;
+  for (const Member& member : fleet.members) {
+    if (member.state != MemberState::kTraining || member.failed) continue;
+    const std::optional<AwaitedShard> shard = AwaitedOf(fleet, member);
+    if (!shard || now - shard->since <= limit) continue;
+    if (late.empty()) step = shard->step;
+    late.push_back(member.id);
+    ranks.push_back(member.rank);
+  }
+  if (late.empty()) return;
+  const std::string text = absl::StrFormat("progress for %g s (%s)", limit, kStallKey);
+  if (late.size() < fleet.members.size()) {
+    return LoseMembers(fleet, late, absl::StrCat("its write of step ", step, " has made no ", text), "hang", now);
+  }
+  ++fleet.counters.rank_failures["hang"];
+  const std::string none = absl::StrCat("no rank's write of step ", step, " has made ", text);
+  BreakView(fleet, absl::UnavailableError(none), ranks, now);
+}
+
+// What the thread that stores is at: it takes one after another.
+void CheckStorage(Fleet& fleet, double now) {
+  const double limit = StallTimeout(fleet);
+  for (auto& [step, commit] : fleet.commits) {
+    if (commit.stage == Stage::kCollecting) continue;
+    const double waited = now - commit.since;
+    if (waited > limit + fleet.form_timeout_seconds()) {
+      const std::string text = absl::StrFormat(
+          "%s has got no further for %g s (%s, and restart.form_timeout_seconds on top); %s", Describe(step, commit),
+          limit + fleet.form_timeout_seconds(), kStallKey, LastCommitText(fleet));
+      return FailFleet(fleet, StorageStatus(absl::StatusCode::kDataLoss, text), -1);
+    }
+    if (waited <= limit || commit.stall_told) continue;
+    commit.stall_told = true;
+    fleet.PublishNotice(
+        absl::StrFormat("%s has got no further for %g s (%s): look at the storage of checkpoint.dir, %s; training goes "
+                        "on until the next "
+                        "save needs it, and the run ends if it stands still for %g s more; %s",
+                        Describe(step, commit), limit, kStallKey, fleet.parameters.config.checkpoint().dir(),
+                        fleet.form_timeout_seconds(), LastCommitText(fleet)));
+  }
+}
+
+}  // namespace
+
+const char* Name(Stage stage) {
+  switch (stage) {
+    case Stage::kCollecting: return "the save";
+    case Stage::kCommitting: return "the commit";
+    case Stage::kDiscarding: return "the removal of the failed save";
+  }
+  return "";
+}
+
+void CheckSaves(Fleet& fleet, double now) {
+  if (StallTimeout(fleet) == 0 || fleet.ended()) return;
+  CheckStorage(fleet, now);
+  const bool trains = fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing;
+  if (trains) CheckShards(fleet, now);
+}
+
+void OnStorageProgress(Fleet& fleet, double now) {
+  for (auto& [step, commit] : fleet.commits) {
+    if (commit.stage == Stage::kCollecting) continue;
+    commit.since = now;
+    commit.stall_told = false;
+  }
+}
+
+void ForgiveSaves(Fleet& fleet, double delay) {
+  for (Member& member : fleet.members) member.save_since += delay;
+  for (auto& [step, commit] : fleet.commits) commit.since += delay;
+}
+
+}  // namespace zerofleet::coordinator
