@@ -97,7 +97,7 @@ absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step
   defaults.mutable_model()->clear_preset();
   const checkpoint::ImportStamp stamp = {services::GetBuildInfo().version, absl::ToUnixSeconds(absl::Now())};
   ZF_RETURN_IF_ERROR(checkpoint::ImportHuggingFace(hf_dir, step_dir, defaults, stamp));
-  output.out << "wrote " << step_dir << "; start from it with: zerofleet train CONFIG.yaml --resume " << step_dir
+  output.out << "wrote " << step_dir << "; start from it with: zerofleet train CONFIG.yaml --set init_from=" << step_dir
              << "\n";
   return 0;
 }

@@ -175,9 +175,10 @@ void AddTrainCommand(CLI::App& app, CommandBody& body) {
   command->add_option("--report", options->report, "Append one JSON object per event to this file, a line each")
       ->type_name("FILE");
   command
-      ->add_option(
-          "--resume", options->resume,
-          "auto: continue from the newest checkpoint in checkpoint.dir, if any; none: start anew; or a step directory")
+      ->add_option("--resume", options->resume,
+                   "auto: continue from the newest checkpoint in checkpoint.dir, if any, or begin; none: begin, from "
+                   "the seed or "
+                   "init_from; or a step directory")
       ->type_name("auto|none|PATH")
       ->capture_default_str();
   command

@@ -9,6 +9,7 @@
 #include "cli/config/config_check.h"
 #include "cli/config/config_defaults.h"
 #include "cli/config/config_text.h"
+#include "cli/config/initial_model.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -23,7 +24,9 @@ absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::strin
   for (const ConfigOverride& each : overrides) {
     ZF_RETURN_IF_ERROR(ApplyOverride(each.flag, each.assignment, draft));
   }
+  ZF_RETURN_IF_ERROR(FindStoredModel(draft));
   ZF_RETURN_IF_ERROR(FillDefaults(draft));
+  ZF_RETURN_IF_ERROR(CheckStoredModel(draft));
   ZF_RETURN_IF_ERROR(CheckConfig(draft));
   return draft.config;
 }

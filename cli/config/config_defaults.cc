@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "cli/config/nearest.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 #include "worker/model/families.h"
 #include "worker/model/presets.h"
 #include "worker/optim/optimizer.h"
@@ -41,18 +43,33 @@ absl::Status FillPreset(ConfigDraft& draft) {
   return absl::OkStatus();
 }
 
+// Sets the fields of the draft's model that neither its keys nor its preset have set.
+void TakeWhatIsOpen(const v1::ModelConfig& stored, ConfigDraft& draft) {
+  v1::ModelConfig& model = *draft.config.mutable_model();
+  const google::protobuf::Reflection& reflection = *model.GetReflection();
+  v1::ModelConfig taken = stored;
+  taken.clear_preset();
+  for (int i = 0; i < model.GetDescriptor()->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& field = *model.GetDescriptor()->field(i);
+    const bool set = draft.Given(absl::StrCat("model.", field.name())) || reflection.HasField(model, &field);
+    if (set) reflection.ClearField(&taken, &field);
+  }
+  model.MergeFrom(taken);
+}
+
 absl::Status FillModel(ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
   if (!model.preset().empty()) {
     ZF_RETURN_IF_ERROR(FillPreset(draft));
-  } else {
+  } else if (!draft.stored) {
     for (const char* key : {"model.layers", "model.hidden", "model.heads", "model.context"}) {
       if (!draft.Given(key)) return draft.Error(key, "is missing; give it, or a model.preset such as gpt2-124m");
     }
     if (!draft.Given("model.family")) model.set_family(model::ModelFamilies().front()->name);
   }
-  if (!draft.Given("model.kv_heads")) model.set_kv_heads(model.heads());
-  if (!draft.Given("model.intermediate")) {
+  if (draft.stored) TakeWhatIsOpen(draft.stored->model, draft);
+  if (!draft.Given("model.kv_heads") && model.kv_heads() == 0) model.set_kv_heads(model.heads());
+  if (!draft.Given("model.intermediate") && model.intermediate() == 0) {
     // The check reports an unknown family and sizes that are out of range; here they must only not overflow.
     constexpr int64_t kLargest = int64_t{1} << 60;
     const absl::StatusOr<const model::ModelFamily*> found = model::FindModelFamily(model.family());
@@ -125,7 +142,7 @@ void FillRun(ConfigDraft& draft) {
   if (!draft.Given("evaluate.every_steps")) evaluate.set_every_steps(config.data().validation_size() > 0 ? 100 : 0);
   if (!draft.Given("evaluate.batches")) evaluate.set_batches(10);
   v1::CheckpointConfig& checkpoint = *config.mutable_checkpoint();
-  if (!draft.Given("checkpoint.dir")) checkpoint.set_dir("checkpoints");
+  if (!draft.Given("checkpoint.dir")) checkpoint.set_dir(kDefaultCheckpointDir);
   if (!draft.Given("checkpoint.every_steps")) checkpoint.set_every_steps(100);
   if (!draft.Given("checkpoint.keep")) checkpoint.set_keep(3);
   if (!draft.Given("checkpoint.replicate")) checkpoint.set_replicate(0);

@@ -10,6 +10,8 @@ namespace zerofleet::cli {
 // Of `divergence`, which a run that stops may have in its configuration without effect.
 inline constexpr int kSpikeWindowSteps = 32, kMostRollbacks = 3;
 
+inline constexpr char kDefaultCheckpointDir[] = "checkpoints";
+
 // Fills in every key that is missing from `draft`, so that draft.config is complete. InvalidArgument for an unknown
 // preset, and for a model that names neither a preset nor its sizes.
 absl::Status FillDefaults(ConfigDraft& draft);

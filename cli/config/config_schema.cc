@@ -121,6 +121,9 @@ constexpr KeyText kKeyTexts[] = {
      "A worker for which the others wait in a collective for so long is lost; 0: 30 heartbeat timeouts or 10 steps."},
     {"restart.spares", "Workers beyond parallel.workers that wait to take a lost rank's place."},
     {"restart.window_steps", "max_per_rank counts the losses of so many steps; 0: of the whole run."},
+    {"init_from",
+     "A checkpoint's step directory: a run without a checkpoint of its own begins with its weights, and has its "
+     "model."},
     {"seed", "Of the weights and of the order of the data."},
     {"integrity", "Finding numbers that went wrong in silence."},
     {"integrity.every_steps", "Steps between comparisons of the ranks' copies of the parameters; 0: never."},

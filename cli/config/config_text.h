@@ -9,6 +9,7 @@
 #define ZEROFLEET_CLI_CONFIG_CONFIG_TEXT_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,10 +18,17 @@
 
 namespace zerofleet::cli {
 
+// What a run with init_from starts from: a step directory, and the model in it.
+struct StoredModel {
+  std::string path;
+  v1::ModelConfig model;
+};
+
 // A configuration on its way from text to a complete v1::Config.
 struct ConfigDraft {
   v1::Config config;
   std::string file;
+  std::optional<StoredModel> stored;         // with init_from (initial_model.h)
   std::map<std::string, std::string> given;  // full key path -> where: "run.yaml:7" or "--set"
 
   bool Given(const std::string& key) const { return given.count(key) > 0; }

@@ -133,6 +133,9 @@ constexpr KeyWord kWords[] = {
     // Model
     {"model_name", "model.preset", ""},
     {"model_type", "model.family", ""},
+    {"model_name_or_path", "init_from", "a step directory, such as `zerofleet checkpoint import` writes"},
+    {"pretrained", "init_from", "a step directory, such as `zerofleet checkpoint import` writes"},
+    {"pretrained_checkpoint", "init_from", "a step directory"},
     {"architecture", "model.family", ""},
     {"flavor", "model.preset", ""},
     {"num_layers", "model.layers", ""},
@@ -273,7 +276,6 @@ constexpr KeyWord kWords[] = {
     {"checkpoint_path", "checkpoint.dir", ""},
     {"ckpt_dir", "checkpoint.dir", ""},
     {"load", "", kResume},
-    {"init_from", "", kResume},
     {"resume", "", kResume},
     {"resume_from", "", kResume},
     {"resume_from_checkpoint", "", kResume},

@@ -42,6 +42,14 @@ absl::Status CheckUsable(const v1::Config& config, const std::string& path, cons
   return checkpoint::CheckResumable(manifest, config, path);
 }
 
+// What a run without a checkpoint of its own begins with is there whole.
+absl::Status CheckInitialWeights(const v1::Config& config) {
+  if (config.init_from().empty()) return absl::OkStatus();
+  const absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(config.init_from());
+  if (!manifest.ok()) return Annotate(manifest.status(), "init_from");
+  return Annotate(checkpoint::CheckShardLengths(config.init_from(), *manifest), "init_from");
+}
+
 }  // namespace
 
 absl::Status CheckDevice(const v1::Config& config) {
@@ -72,10 +80,14 @@ absl::StatusOr<ResumeCheck> CheckResume(const v1::Config& config, const std::str
                       checkpoint::ListCheckpoints(config.checkpoint().dir()));
   if (resume == "none") {
     ZF_RETURN_IF_ERROR(CheckNotInTheWay(committed, -1));
+    ZF_RETURN_IF_ERROR(CheckInitialWeights(config));
     return check;
   }
   if (resume == "auto") {
-    if (committed.empty()) return check;
+    if (committed.empty()) {
+      ZF_RETURN_IF_ERROR(CheckInitialWeights(config));
+      return check;
+    }
     const checkpoint::CommittedCheckpoint& newest = committed.front();
     ZF_RETURN_IF_ERROR(CheckUsable(config, newest.path, newest.manifest));
     // A checkpoint with missing files is left to the fleet, which falls back to the one before.

@@ -21,8 +21,10 @@ namespace {
 
 constexpr absl::Duration kEventPoll = absl::Milliseconds(10);
 
-// Nobody starts another worker in place of a lost one, and steps around a recovery are none to time.
+// Nobody starts another worker in place of a lost one, and steps around a recovery are none to time. A step takes as
+// long whatever the weights.
 v1::Config WithoutRecovery(v1::Config config) {
+  config.clear_init_from();
   config.mutable_restart()->set_max_per_rank(0);
   config.mutable_restart()->set_spares(0);
   config.mutable_restart()->set_min_workers(0);

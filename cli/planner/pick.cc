@@ -65,7 +65,7 @@ std::vector<int64_t> MicroBatches(const v1::Config& config) {
 // Whether it can be trained; it need not name its data.
 bool IsTrainable(v1::Config config) {
   if (config.data().train().empty()) config.mutable_data()->add_train("data");
-  return CheckConfig({.config = std::move(config), .file = "", .given = {}}).ok();
+  return CheckConfig({.config = std::move(config), .file = "", .stored = {}, .given = {}}).ok();
 }
 
 struct Search {

@@ -72,8 +72,10 @@ void Progress::ShowStart(const v1::StartEvent& start) {
   steps_ = start.config().steps();
   first_step_ = start.has_resumed_from() ? start.resumed_from() : 0;
   started_ = clock_.MonotonicSeconds();
-  const std::string resumed =
-      start.has_resumed_from() ? absl::StrCat(", resumed from step ", start.resumed_from()) : "";
+  const std::string resumed = start.has_resumed_from() ? absl::StrCat(", resumed from step ", start.resumed_from())
+                              : start.config().init_from().empty()
+                                  ? ""
+                                  : absl::StrCat(", weights from ", start.config().init_from());
   Note(absl::StrCat(HumanCount(static_cast<double>(start.parameters())), " parameters, ", start.world_size(),
                     start.world_size() == 1 ? " worker" : " workers", " on ", start.device(), ", ZeRO stage ",
                     start.config().parallel().zero_stage(), ", ", start.config().precision(), resumed));

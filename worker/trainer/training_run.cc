@@ -195,7 +195,9 @@ absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& ste
     if (kept) ZF_RETURN_IF_ERROR(copied);
     if (!kept) note(absl::StrCat(copied.message(), "; reading ", step_dir, " instead"));
   }
-  if (!kept) ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest));
+  // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
+  const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_->layout.optimizer();
+  if (!kept) ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, same_optimizer));
   view_->loaded_samples = manifest.data_cursor().samples_consumed();
   view_->loaded_control = ControlOf(manifest);
   view_->loaded_own_part = false;
@@ -245,18 +247,27 @@ void TrainingRun::HasLoaded(const v1::ReplicaHeader& part) {
   view_->loaded_own_part = true;
 }
 
-absl::Status TrainingRun::ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
-  // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
-  const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_->layout.optimizer();
+absl::Status TrainingRun::LoadWeights(const std::string& step_dir) {
+  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
+  ZF_RETURN_IF_ERROR(checkpoint::CheckSameModel(manifest, config_.model(), step_dir));
+  ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, /*with_states=*/false));
+  view_->loaded_samples = 0;
+  view_->loaded_control = {.loss_scale = optim::LossScalingOf(view_->layout.options().dtype).first};
+  view_->loaded_own_part = false;
+  return absl::OkStatus();
+}
+
+absl::Status TrainingRun::ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                                     bool with_states) {
   zero::TrainingState& state = view_->engine->state();
   if (view_->spec.part().count > 1) {  // the vocabulary's padding
     ZF_RETURN_IF_ERROR(state.Clear(device_.ops(), *view_->stream));
   }
-  if (!same_optimizer) ZF_RETURN_IF_ERROR(view_->engine->Initialize(config_.seed()));
+  if (!with_states) ZF_RETURN_IF_ERROR(view_->engine->Initialize(config_.seed()));
   return checkpoint::LoadRanges(
       step_dir, manifest, checkpoint::StoredPlaces(spec_, manifest, view_->spec.ToWhole(state.RangesToLoad())),
       [&](int vector, int64_t offset, std::span<const float> values) {
-        if (vector > 0 && !same_optimizer) return absl::OkStatus();
+        if (vector > 0 && !with_states) return absl::OkStatus();
         ZF_RETURN_IF_ERROR(state.CopyIn(device_, *view_->stream, static_cast<size_t>(vector), offset,
                                         static_cast<int64_t>(values.size()), values.data()));
         return view_->stream->Synchronize();

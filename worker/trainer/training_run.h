@@ -91,6 +91,9 @@ class TrainingRun {
   // FailedPrecondition for that on any rank with data.on_change: refuse, unless they only grew.
   absl::StatusOr<LoadedFrom> Load(const std::string& step_dir, const checkpoint::ManifestIdentity& committed,
                                   const std::function<void(const std::string&)>& note);
+  // The weights of a checkpoint, of any step and optimizer, for a run that begins at step 0: everything else is as in a
+  // run that begins from the seed. No collective runs.
+  absl::Status LoadWeights(const std::string& step_dir);
   // This rank's part of a snapshot that is in its store. NotFound if it is not, DataLoss if it has changed.
   absl::Status Restore(const v1::SnapshotId& snapshot);
   // The same from a peer, past the store: `get` has the part come, as SnapshotPeers::Get does. After an error the state
@@ -99,8 +102,9 @@ class TrainingRun {
                                const std::function<absl::Status(const v1::SnapshotShard&, IncomingSnapshot&)>& get);
   // By what it has loaded; 0 without.
   int64_t samples_loaded() const { return view_->loaded_samples; }
-  // With every rank loaded (or none, `loaded` false: fresh weights): completes the parameters, measures the peak. In a
-  // recovery that is measured briefly, and only if this process has not measured it in an earlier view.
+  // With every rank loaded, weights at least (or none, `loaded` false: fresh weights): completes the parameters,
+  // measures the peak. In a recovery that is measured briefly, and only if this process has not measured it in an
+  // earlier view.
   absl::Status Start(bool loaded, const v1::Start& start);
 
   struct StepOutcome {
@@ -159,7 +163,8 @@ class TrainingRun {
   absl::StatusOr<zero::StepResult> CollectStep();
   absl::Status CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
                          const std::function<void(const std::string&)>& note) const;
-  absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest);
+  // Without the optimizer's states, the checkpoint's, those are as at step 0.
+  absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest, bool with_states);
   absl::Status WarmUp(int64_t step);
   // PeakMeter::IsWorthCare of the whole run; the same answer on every rank.
   bool MeasuresWithCare() const;

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/commit.h"
+#include "worker/checkpoint/huggingface.h"
 #include "worker/collective/in_process.h"
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/thread_pool.h"
@@ -310,6 +311,48 @@ TEST_F(TrainingRunTest, ASurvivorWhoseMemoryHasChangedReadsItsShard) {
     EXPECT_EQ(notes[1], "");
     ASSERT_TRUE(RemoveTree(path).ok());
   }
+}
+
+// Weights alone make a run begin as it does from a checkpoint of step 0 that holds nothing else, in every stage, and
+// with another optimizer than that of the run that wrote them.
+TEST_F(TrainingRunTest, WeightsAloneBeginARunAsAnImportDoes) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    v1::Config config = Config(stage);
+    Worker a(config), b(config);
+    const std::string path = TrainAndSave({&a, &b});
+    const std::string hf = JoinPath(directory_, "hf"), imported = JoinPath(directory_, "imported");
+    ASSERT_TRUE(checkpoint::ExportHuggingFace(path, hf).ok());
+    ASSERT_TRUE(checkpoint::ImportHuggingFace(hf, imported, config, {"test", 1}).ok());
+    for (const char* optimizer : {"adamw", "sgd"}) {
+      config.mutable_optimizer()->set_name(optimizer);
+      const auto begin = [&](const std::function<absl::Status(TrainingRun&)>& load) {
+        Worker x(config), y(config);
+        std::vector<double> losses;
+        InOneView({&x, &y}, [&](TrainingRun& run) {
+          ZF_CHECK(load(run).ok());
+          ZF_CHECK(run.Start(/*loaded=*/true, StartAt(0)).ok());
+          Train(run, 0, kSteps, losses);
+        });
+        return losses;
+      };
+      const std::vector<double> wanted =
+          begin([&](TrainingRun& run) { return run.Load(imported, Committed(imported), Note).status(); });
+      EXPECT_EQ(begin([&](TrainingRun& run) { return run.LoadWeights(path); }), wanted) << stage << " " << optimizer;
+    }
+    for (const std::string& made : {path, hf, imported}) ASSERT_TRUE(RemoveTree(made).ok());
+  }
+}
+
+TEST_F(TrainingRunTest, WeightsOfAnotherModelAreRefused) {
+  Worker a(Config(2)), b(Config(2));
+  const std::string path = TrainAndSave({&a, &b});
+  v1::Config other = Config(2);
+  other.mutable_model()->set_layers(3);
+  Worker c(other);
+  InOneView({&c}, [&](TrainingRun& run) {
+    EXPECT_THAT(std::string(run.LoadWeights(path).message()), HasSubstr("model.layers is 2 there and 3"));
+    ZF_CHECK(run.Start(/*loaded=*/false, {}).ok());
+  });
 }
 
 // A CPU whose peak must be measured; how often it was.

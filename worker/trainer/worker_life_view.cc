@@ -59,7 +59,7 @@ absl::StatusOr<v1::Peers> WorkerLife::Ask(const v1::PeersWanted& wanted) {
 }
 
 absl::Status WorkerLife::LoadUntilStart() {
-  bool loaded = false;
+  bool resumed = false;
   while (true) {
     if (options_.stop_signal() != 0) return SignalledEarly();
     absl::StatusOr<v1::CoordinatorMessage> message = session_.Receive(kPollSeconds);
@@ -71,22 +71,22 @@ absl::Status WorkerLife::LoadUntilStart() {
       status_.SetStep(result_.step);
       training_ = true;
       ZF_KILL_POINT("worker/start");
-      TellStart(loaded);
+      TellStart(resumed);
       sending_somewhere_ = false;
       rounds_.BeginView(config_, run_->mesh().generation(), result_.step, replica_holder_);
-      return run_->Start(loaded, message->start());
+      return run_->Start(resumed || !config_.init_from().empty(), message->start());
     }
     if (message->has_stop()) return StoppedEarly(message->stop().reason());
     if (message->has_regroup()) return Regrouped(*message);
     if (!message->has_load()) continue;
     const v1::Load& load = message->load();
-    loaded = load.has_snapshot() || !load.path().empty();
+    resumed = load.has_snapshot() || !load.path().empty();
     ZF_KILL_POINT("worker/load");
     const absl::Status status = Load(load);
     v1::WorkerMessage answer;
     answer.mutable_load_result()->set_ok(status.ok());
     answer.mutable_load_result()->set_path(load.path());
-    answer.mutable_load_result()->set_samples_consumed(loaded && status.ok() ? run_->samples_loaded() : 0);
+    answer.mutable_load_result()->set_samples_consumed(resumed && status.ok() ? run_->samples_loaded() : 0);
     if (load.has_snapshot()) *answer.mutable_load_result()->mutable_snapshot() = load.snapshot();
     if (!status.ok()) *answer.mutable_load_result()->mutable_failure() = FailureOf(status, 0);
     ZF_KILL_POINT("worker/loaded");
@@ -98,7 +98,10 @@ absl::Status WorkerLife::LoadUntilStart() {
 absl::Status WorkerLife::Load(const v1::Load& load) {
   if (load.has_snapshot()) return Restore(load.snapshot(), load.peer());
   options_.snapshots->KeepOnly(std::nullopt);
-  if (load.path().empty()) return absl::OkStatus();
+  if (load.path().empty()) {
+    if (config_.init_from().empty()) return absl::OkStatus();
+    return Annotate(run_->LoadWeights(config_.init_from()), "init_from");
+  }
   ZF_ASSIGN_OR_RETURN(const TrainingRun::LoadedFrom from,
                       run_->Load(load.path(), {load.step(), load.manifest_xxh3_128()},
                                  [this](const std::string& line) { TellPeople(line); }));

@@ -80,6 +80,22 @@ TEST_F(WorkerRunTest, AStoppedRunGoesOnToTheBitAtAnyWorldSizeAndStage) {
 }
 
 // On a machine with a GPU this is also a run whose steps are read one late, stopped between two.
+// Weights of a run's end are where another begins: at step 0, with the first samples, and told as no resumption.
+TEST_F(WorkerRunTest, ARunBeginsWithTheWeightsOfAnother) {
+  v1::Config config = Config(2, 2);
+  const Outcome source = Run(config);
+  config.set_init_from(checkpoint::StepDirectory(config.checkpoint().dir(), 8));
+  config.mutable_checkpoint()->set_dir(JoinPath(directory_, "tuned"));
+  const Outcome tuned = Run(config);
+  ASSERT_TRUE(tuned.results[0].ok()) << tuned.results[0].status();
+  EXPECT_FALSE(tuned.events.front().start().has_resumed_from());
+  EXPECT_FALSE(tuned.seen.front().start().has_resumed_from());
+  ASSERT_EQ(tuned.Losses().size(), 8u);
+  EXPECT_LT(tuned.Losses().front(), source.Losses().front());
+  config.set_init_from("/no/such");
+  EXPECT_THAT(std::string(Run(config).ended->message()), HasSubstr(" could not load: init_from: /no/such"));
+}
+
 TEST_F(WorkerRunTest, TheLossScaleIsCarriedOn) {
   for (const std::string& device : zero::UsableDevices()) {
     ASSERT_TRUE(RemoveTree(JoinPath(directory_, "checkpoints")).ok());

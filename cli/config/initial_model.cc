@@ -1,0 +1,69 @@
+// A look at manifests, and models compared field by field; see initial_model.h.
+#include "cli/config/initial_model.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "cli/config/config_defaults.h"
+#include "proto/json.h"
+#include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/huggingface_config.h"
+#include "worker/checkpoint/manifest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr char kKey[] = "init_from", kPreset[] = "preset", kContext[] = "context";
+
+// What is wrong with a directory that is no step directory, and what would be right.
+absl::Status NoStepDirectory(const ConfigDraft& draft, const std::string& path) {
+  if (!IsDirectory(path)) return draft.Error(kKey, absl::StrCat(path, ": no such directory"));
+  if (const auto committed = checkpoint::ListCheckpoints(path); committed.ok() && !committed->empty()) {
+    return draft.Error(kKey, absl::StrCat(path, " is a directory of checkpoints; name one of them, such as ",
+                                          committed->front().path));
+  }
+  if (FileExists(JoinPath(path, checkpoint::kHuggingFaceConfigName))) {
+    return draft.Error(kKey, absl::StrCat(path, " is a Hugging Face directory; run `zerofleet checkpoint import ", path,
+                                          " imported/step-00000000` and name what that writes"));
+  }
+  return draft.Error(kKey, absl::StrCat(path, " is no committed checkpoint: it has no ", checkpoint::kManifestName));
+}
+
+}  // namespace
+
+absl::Status FindStoredModel(ConfigDraft& draft) {
+  const std::string& path = draft.config.init_from();
+  if (path.empty()) return absl::OkStatus();
+  const std::string& dir = draft.config.checkpoint().dir();
+  const absl::StatusOr<std::vector<checkpoint::CommittedCheckpoint>> own =
+      checkpoint::ListCheckpoints(dir.empty() ? kDefaultCheckpointDir : dir);
+  if (own.ok() && !own->empty()) {
+    draft.stored = {own->front().path, own->front().manifest.config().model()};
+    return absl::OkStatus();
+  }
+  if (!FileExists(JoinPath(path, checkpoint::kManifestName))) return NoStepDirectory(draft, path);
+  absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(path);
+  if (!manifest.ok()) return Annotate(manifest.status(), kKey);
+  draft.stored = {path, std::move(*manifest->mutable_config()->mutable_model())};
+  return absl::OkStatus();
+}
+
+absl::Status CheckStoredModel(const ConfigDraft& draft) {
+  if (!draft.stored) return absl::OkStatus();
+  const v1::ModelConfig &stored = draft.stored->model, &model = draft.config.model();
+  const nlohmann::ordered_json there = ProtoToJson(stored), here = ProtoToJson(model);
+  for (const auto& [field, value] : there.items()) {
+    const bool shorter = field == kContext && model.context() < stored.context();
+    if (field == kPreset || value == here[field] || shorter) continue;
+    return draft.Error(absl::StrCat("model.", field),
+                       absl::StrCat("is ", DumpJson(here[field]), ", and ", DumpJson(value), " in ", draft.stored->path,
+                                    ", from which the run starts; leave it out"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zerofleet::cli

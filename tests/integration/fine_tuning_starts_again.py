@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Fine-tuning by init_from: the model is read from the weights it begins with, and the same command, again, goes on."""
+import os
+import shutil
+import signal
+import time
+
+import fleet
+
+
+class FineTuningStartsAgain(fleet.FleetTest):
+    STEPS = 600  # a second or so: a signal must arrive before the last
+
+    def imported(self):
+        """The weights of a short run, by way of a Hugging Face directory."""
+        self.train(self.config(checkpoint={"dir": str(self.work / "source")}))
+        step_dir = self.work / "imported" / "step-00000000"
+        for arguments in (("export", fleet.latest_checkpoint(self.work / "source"), self.work / "hf"),
+                          ("import", self.work / "hf", step_dir)):
+            command = self.run_command("checkpoint", *arguments)
+            self.assertEqual(command.code, 0, command.err)
+        return step_dir
+
+    def tuning(self, init_from, **changes):
+        """A configuration that says nothing of the model."""
+        config = self.config(**{"init_from": str(init_from), "steps": self.STEPS,
+                                "checkpoint": {"dir": str(self.work / "tuned")}, **changes})
+        del config["model"]
+        return config
+
+    def train_and_kill_a_worker(self, config):
+        report = self.work / f"killed-{time.time_ns()}.jsonl"
+        process = self.start("train", self.write_config(config), "--report", report)
+        while process.poll() is None and not fleet.Run(0, "", "", report).column("loss"):
+            time.sleep(0.005)
+        for pid in self.workers()[:1]:
+            os.kill(pid, signal.SIGKILL)
+        out, err = process.communicate(timeout=fleet.RUN_SECONDS)
+        return fleet.Run(process.returncode, out, err, report)
+
+    def test_the_same_command_begins_and_goes_on(self):
+        source = self.imported()
+        config = self.tuning(source)
+        whole = self.train(self.tuning(source, checkpoint={"dir": str(self.work / "whole")}))
+        self.assertIsNone(whole.of("start")[0]["resumed_from"])
+        self.assertEqual(whole.of("start")[0]["config"]["model"]["hidden"], 24)
+        self.assertIn(f"weights from {source}", whole.err)
+        from_seed = self.train(self.config(steps=1, checkpoint={"dir": str(self.work / "seed")}))
+        self.assertLess(whole.column("loss")[1], from_seed.column("loss")[1] - 0.1, "it began with other weights")
+        for attempt in range(5):  # on a busy machine a run may be over before it receives the signal
+            shutil.rmtree(self.work / "tuned", ignore_errors=True)
+            stopped = self.train_until(config, 40, signal.SIGTERM)
+            if max(stopped.column("loss"), default=0) < self.STEPS:
+                break
+        self.assertEqual(stopped.code, 143, stopped.err[-2000:])
+        self.assert_nothing_left()
+        shutil.rmtree(source.parent)  # the run has a checkpoint of its own: it needs nothing else
+        again = self.train(config)
+        self.assertEqual(again.of("start")[0]["resumed_from"], max(stopped.column("loss")))
+        self.assert_same_bits(whole.column("loss"), {**stopped.column("loss"), **again.column("loss")}, "the tuned run")
+
+    def test_a_loss_before_the_first_commit_begins_with_the_same_weights(self):
+        source = self.imported()
+        whole = self.train(self.tuning(source, checkpoint={"dir": str(self.work / "whole")}))
+        config = self.tuning(source)
+        for attempt in range(5):  # on a busy machine a run may be over before one of its workers is killed
+            shutil.rmtree(self.work / "tuned", ignore_errors=True)
+            lost = self.train_and_kill_a_worker(config)
+            if lost.of("recovery"):
+                break
+        self.assertEqual(lost.code, 0, lost.err[-2000:])
+        self.assertEqual(lost.of("recovery")[0]["resumed_step"], 0)
+        self.assert_same_bits(whole.column("loss"), lost.column("loss"), "a run that began twice")
+
+    def test_what_does_not_fit_is_refused_in_a_line(self):
+        source = self.imported()
+        typed = self.train_anyhow(self.tuning(source), "--set", "model.hidden=48")
+        self.assertEqual(typed.code, 2)
+        self.assertEqual(typed.error_lines(), [f"zerofleet: --set: model.hidden: is 48, and 24 in {source}, from which the run "
+                                               "starts; leave it out"])
+        hf = self.train_anyhow(self.tuning(self.work / "hf"))
+        self.assertEqual(hf.code, 2)
+        self.assertIn("checkpoint import", hf.error_lines()[0])
+        shard = next(source.glob("*.safetensors"))
+        shard.write_bytes(shard.read_bytes()[:-1])
+        short = self.train_anyhow(self.tuning(source))
+        self.assertEqual(short.code, 3)
+        self.assertIn(f"init_from: {shard}", short.error_lines()[0])
+
+
+if __name__ == "__main__":
+    fleet.main()
