@@ -83,7 +83,7 @@ TEST(CommandLine, LocalRankIsTheFlagsOrTheEnvironments) {
   setenv("LOCAL_RANK", "many", 1);
   const Ran from_environment = RunWith(worker);
   EXPECT_EQ(from_environment.exit_code, 2);
-  EXPECT_THAT(from_environment.err, HasSubstr("local-rank"));
+  EXPECT_THAT(from_environment.err, HasSubstr("LOCAL_RANK: must be 0 to 1023, got \"many\""));
   std::vector<const char*> with_flag = worker;
   with_flag.insert(with_flag.end(), {"--local-rank", "3"});
   ExpectUsageError(RunWith(with_flag), read);

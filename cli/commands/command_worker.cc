@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/cleanup/cleanup.h"
@@ -14,14 +16,19 @@
 #include "base/status.h"
 #include "cli/commands/command.h"
 #include "cli/commands/identity_flags.h"
+#include "cli/commands/launch_environment.h"
 #include "cli/commands/tls_flags.h"
 #include "cli/launcher/exit_watchdog.h"
+#include "cli/launcher/inherited_file.h"
+#include "cli/launcher/local_fleet.h"
+#include "cli/launcher/local_workers.h"
 #include "cli/launcher/stop_signals.h"
 #include "cli/report/progress.h"
 #include "services/address.h"
 #include "services/build_info.h"
 #include "services/logging.h"
 #include "services/metrics_exporter.h"
+#include "services/operator_client.h"
 #include "services/refusals.h"
 #include "services/session_client.h"
 #include "services/snapshot_client.h"
@@ -42,8 +49,9 @@ struct WorkerFlags {
   std::string token_file;
   bool quiet = false, supervised = false;
   std::string interface, advertise, metrics_listen = "0.0.0.0";
-  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  int metrics_port = 0, local_rank = 0;
+  int threads = 0;  // 0: those of the machine, shared out among --local
+  int metrics_port = 0, local = 0, max_restarts = 3;
+  std::optional<int> local_rank;
   bool metrics_tls = false;
   services::TlsFiles tls;
 };
@@ -67,7 +75,8 @@ v1::Hello MakeHello(const WorkerFlags& flags) {
   v1::Hello hello;
   hello.set_build_id(services::GetBuildInfo().build_id);
   hello.set_version(services::GetBuildInfo().version);
-  hello.set_host(flags.advertise.empty() ? services::HostName() : flags.advertise);
+  hello.set_host(flags.advertise.empty() ? NodeName(LaunchEnvironment::Current(), services::HostName())
+                                         : flags.advertise);
   hello.set_pid(getpid());
   hello.set_incarnation(services::MakeToken());
   if (flags.metrics_port != 0) hello.set_metrics_address(MetricsAddress(flags).ToString());
@@ -125,6 +134,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   ExitWatchdog watchdog;  // destroyed after everything else
   StopSignals signals;
   ZF_ASSIGN_OR_RETURN(const services::LogLevel level, services::LogLevelFromFlagOrEnvironment(flags.log_level));
+  ZF_ASSIGN_OR_RETURN(const int local_rank, LocalRank(LaunchEnvironment::Current(), flags.local_rank));
   // A missing device is reported before waiting for a coordinator; the device is set up once there is a run for it.
   ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(flags.device));
   ZF_ASSIGN_OR_RETURN(const std::string token, ReadToken(flags.token_file));
@@ -163,7 +173,8 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   options.peers = &peers;
   options.hello = MakeHello(flags);
   options.hello.set_service_address(ServiceAddress(flags, service->port()).ToString());
-  options.device = {.kind = device, .threads = flags.threads, .local_rank = flags.local_rank};
+  options.device = {
+      .kind = device, .threads = flags.threads > 0 ? flags.threads : ThreadsPerWorker(1), .local_rank = local_rank};
   options.stop_signal = [&signals] { return signals.First(); };
   options.leaves_alone = flags.supervised;
   options.refused_peer = [refusals](const std::string& line) { refusals->AddPeer(line); };
@@ -189,26 +200,103 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   return result->stopped && signals.First() != 0 ? StopExitCode(signals.First()) : 0;
 }
 
+// What was given on the command line, but for what --local decides for each worker.
+std::vector<std::string> GivenArguments(const CLI::App& command) {
+  std::vector<std::string> arguments = {"worker"};
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    const bool own = name == "--local" || name == "--max-restarts" || name == "--metrics-port" || name == "--threads" ||
+                     name == "--token-file" || name == "--quiet";
+    if (own || option->count() == 0) continue;
+    arguments.push_back(name);
+    if (option->get_expected_max() > 0) arguments.push_back(option->as<std::string>());
+  }
+  return arguments;
+}
+
+// Whether a coordinator answers, and not that the run is over.
+bool RunGoesOn(services::OperatorClient& coordinator) {
+  constexpr double kReachSeconds = 1, kStatusSeconds = 2;
+  if (!coordinator.WaitForCoordinator(kReachSeconds)) return false;
+  const absl::StatusOr<v1::GetStatusResponse> status = coordinator.GetStatus(kStatusSeconds);
+  // An operator may need another token; who refuses is there all the same.
+  if (!status.ok()) return !absl::IsUnavailable(status.status()) && !absl::IsDeadlineExceeded(status.status());
+  return status->phase() != "failed" && status->phase() != "done";
+}
+
+absl::StatusOr<int> RunLocal(const WorkerFlags& flags, const std::vector<std::string>& given, const Output& output) {
+  StopSignals signals;
+  ZF_RETURN_IF_ERROR(CheckAloneOnNode(LaunchEnvironment::Current(), flags.local));
+  if (flags.local_rank)
+    return absl::InvalidArgumentError("--local-rank: --local numbers its workers itself; leave it out");
+  ZF_ASSIGN_OR_RETURN(const services::Address listen, services::ParseAddress(flags.listen));
+  if (listen.port != 0 && flags.local > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--listen: ", flags.local, " workers cannot share port ",
+                                                   listen.port, "; give port 0, and each takes a free one"));
+  }
+  if (flags.metrics_port + flags.local - 1 > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("--metrics-port: must leave a port for each of ", flags.local,
+                                                   " workers, up to 65535; got ", flags.metrics_port));
+  }
+  ZF_RETURN_IF_ERROR(device::ResolveDeviceKind(flags.device).status());
+  ZF_ASSIGN_OR_RETURN(const std::string token, ReadToken(flags.token_file));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::OperatorClient> coordinator,
+                      services::OperatorClient::Create(flags.coordinator, flags.tls, token));
+  std::unique_ptr<InheritedFile> token_file;
+  if (!token.empty()) {
+    ZF_ASSIGN_OR_RETURN(token_file, InheritedFile::Create(token));
+  }
+  LocalWorkersOptions options;
+  options.workers = flags.local;
+  options.max_restarts = flags.max_restarts;
+  options.file = token_file.get();
+  options.arguments = [&](int number) {
+    std::vector<std::string> arguments = given;
+    const int threads = flags.threads > 0 ? flags.threads : ThreadsPerWorker(flags.local);
+    arguments.insert(arguments.end(), {"--local-rank", absl::StrCat(number), "--threads", absl::StrCat(threads)});
+    if (flags.metrics_port != 0) {
+      arguments.insert(arguments.end(), {"--metrics-port", absl::StrCat(flags.metrics_port + number)});
+    }
+    if (token_file != nullptr) arguments.insert(arguments.end(), {"--token-file", InheritedFile::kPath});
+    if (flags.quiet || number > 0) arguments.push_back("--quiet");  // all see the same run
+    return arguments;
+  };
+  options.run_goes_on = [&] { return RunGoesOn(*coordinator); };
+  options.note = [&output](const std::string& line) { output.err << line << std::endl; };
+  return RunLocalWorkers(options, signals);
+}
+
 }  // namespace
 
 void AddWorkerCommand(CLI::App& app, CommandBody& body) {
   auto flags = std::make_shared<WorkerFlags>();
   CLI::App* command = app.add_subcommand("worker", "Run one rank of a fleet until the run has ended.");
-  command->add_option("--coordinator", flags->coordinator, "HOST:PORT of the coordinator")
-      ->type_name("HOST:PORT")
-      ->required();
+  command->add_option("--coordinator", flags->coordinator, "HOST:PORT of the coordinator; required")
+      ->type_name("HOST:PORT");
   command->add_option("--device", flags->device, "auto, cpu or cuda")
       ->type_name("auto|cpu|cuda")
       ->capture_default_str();
-  command->add_option("--threads", flags->threads, "Compute threads on the CPU")
-      ->check(CLI::Range(1, 1024))
+  command
+      ->add_option("--threads", flags->threads,
+                   "Compute threads on the CPU; by default the cores, shared out among the workers of --local")
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option(
+          "--local", flags->local,
+          "Run so many workers, numbered from 0, and start one again that dies; once per node, in torchrun's place")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--max-restarts", flags->max_restarts, "With --local: how often each worker is started again")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1'000'000))
+      ->needs("--local")
       ->capture_default_str();
   command
       ->add_option("--local-rank", flags->local_rank,
-                   "This worker's number on its host, from 0: it takes that one of the visible GPUs")
-      ->envname("LOCAL_RANK")
-      ->check(CLI::Range(0, 1023))
-      ->capture_default_str();
+                   "This worker's number on its host, from 0: it takes that one of the visible GPUs; else $LOCAL_RANK "
+                   "of torchrun, $SLURM_LOCALID of srun, or 0")
+      ->type_name("N")
+      ->check(CLI::Range(0, kMostLocalRank));
   command->add_option("--listen", flags->listen, "HOST:PORT of this worker's own service")
       ->type_name("HOST:PORT")
       ->capture_default_str();
@@ -220,7 +308,9 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
       ->add_option("--advertise", flags->advertise,
                    "Name or address of this host that others see and scrape; else its host name")
       ->type_name("HOST");
-  command->add_option("--metrics-port", flags->metrics_port, "Serve Prometheus metrics on this port")
+  command
+      ->add_option("--metrics-port", flags->metrics_port,
+                   "Serve Prometheus metrics on this port; worker i of --local on the port plus i")
       ->check(CLI::Range(1, 65535));
   AddMetricsTlsFlag(*command, flags->metrics_tls);
   command->add_option("--metrics-listen", flags->metrics_listen, "IP address to serve metrics on")
@@ -232,9 +322,15 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
                     "not stop the run; this worker asks for a checkpoint, and leaves alone");
   AddTokenFlag(*command, flags->token_file);
   AddClientTlsFlags(*command, flags->tls);
-  command->footer("Example:\n  zerofleet worker --coordinator 10.0.0.1:7070 --threads 8");
-  command->callback(
-      [flags, &body] { body = [flags](const Output& output) { return RunWorkerCommand(*flags, output); }; });
+  command->footer(
+      "Example:\n  zerofleet worker --coordinator 10.0.0.1:7070 --threads 8\n"
+      "  zerofleet worker --coordinator 10.0.0.1:7070 --local 8");
+  command->callback([flags, command, &body] {
+    body = [flags, given = GivenArguments(*command)](const Output& output) -> absl::StatusOr<int> {
+      ZF_RETURN_IF_ERROR(CheckCoordinatorGiven(LaunchEnvironment::Current(), flags->coordinator));
+      return flags->local > 0 ? RunLocal(*flags, given, output) : RunWorkerCommand(*flags, output);
+    };
+  });
 }
 
 }  // namespace zerofleet::cli

@@ -24,7 +24,10 @@ constexpr Item kExitCodes[] = {
 constexpr Item kEnvironment[] = {
     {"COLUMNS", "The width to print for, where standard output is no terminal that tells its own."},
     {"LOCAL_RANK", "See worker --local-rank."},
+    {"MASTER_ADDR", "Not used: --coordinator says where a fleet meets."},
     {"NO_COLOR", "No colour, if it is not empty."},
+    {"SLURMD_NODENAME", "A worker's node, which otherwise is its host's name."},
+    {"SLURM_LOCALID", "See worker --local-rank."},
     {"TERM", "With \"dumb\", no colour and no line is rewritten."},
     {"TMPDIR", "Where bench puts temporary files; otherwise /tmp."},
     {"ZEROFLEET_LOG_LEVEL", "What --log-level says: debug, info, warning or error."},

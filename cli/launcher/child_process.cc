@@ -101,6 +101,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(std::string na
 // Whoever removes the logs of a run that goes on wants room, not the run's end.
 absl::StatusOr<ChildProcess::Log> ChildProcess::OpenLog(const std::string& name, const std::string& path) {
   constexpr int kAppend = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  if (path.empty()) return Log{fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0), "", ""};
   int log = open(path.c_str(), kAppend, 0644);
   if (log < 0 && errno == ENOENT && CreateDirectories(ParentOf(path)).ok()) log = open(path.c_str(), kAppend, 0644);
   if (log >= 0) return Log{log, path, ""};
@@ -180,6 +181,10 @@ void ChildProcess::Kill() {
   if (HasEnded()) return;
   killed_by_us_ = true;
   kill(pid_, SIGKILL);
+}
+
+void ChildProcess::Stop(int signal) {
+  if (!HasEnded()) kill(pid_, signal);
 }
 
 int ChildProcess::signal() const { return wait_status_ && WIFSIGNALED(*wait_status_) ? WTERMSIG(*wait_status_) : 0; }

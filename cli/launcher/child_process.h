@@ -17,10 +17,11 @@ namespace zerofleet::cli {
 
 class ChildProcess {
  public:
-  // Starts this executable with `arguments`, in a process group of its own, its stderr appended to `log_path`, its
-  // stdout to a pipe. It is killed when the calling thread dies, and by the destructor. `name` is for messages. The
-  // child inherits `file`, if there is one. Where `log_path` cannot be opened although its directory is made anew, the
-  // log is in this process's memory (log_note says why). On an error nothing was started, and later it may be.
+  // Starts this executable with `arguments`, in a process group of its own, its stderr appended to `log_path`
+  // (empty: this process's own), its stdout to a pipe. It is killed when the calling thread dies, and by the
+  // destructor. `name` is for messages. The child inherits `file`, if there is one. Where `log_path` cannot be opened
+  // although its directory is made anew, the log is in this process's memory (log_note says why). On an error nothing
+  // was started, and later it may be.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(std::string name,
                                                              const std::vector<std::string>& arguments,
                                                              const std::string& log_path,
@@ -45,8 +46,9 @@ class ChildProcess {
 
   // Collects the process if it has ended. True once it has.
   bool HasEnded();
-  void Kill();  // SIGKILL; its exit status then says nothing about it
-  void End();   // Kill, and wait until it has ended
+  void Stop(int signal);  // sends it; the process ends in its own way
+  void Kill();            // SIGKILL; its exit status then says nothing about it
+  void End();             // Kill, and wait until it has ended
   bool killed_by_us() const { return killed_by_us_; }
 
   // Once it has ended: the signal that killed it, 0 if none; its exit code.

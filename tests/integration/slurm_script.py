@@ -10,11 +10,11 @@ import time
 import fleet
 
 SCRIPT = fleet.ROOT / "deploy" / "slurm" / "zerofleet.sbatch"
-# As srun: the command once per task, with the first task's failure as its exit code.
+# As srun: the command once per node, with the first task's failure as its exit code.
 SRUN = """#!/bin/sh
 shift  # --kill-on-bad-exit=0
-"$@" --device cpu --threads 1 --interface lo & one=$!
-"$@" --device cpu --threads 1 --interface lo & two=$!
+SLURMD_NODENAME=n1 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE='1(x2)' "$@" --device cpu --threads 1 --interface lo & one=$!
+SLURMD_NODENAME=n2 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE='1(x2)' "$@" --device cpu --threads 1 --interface lo & two=$!
 wait $one; code=$?
 wait $two && exit $code
 """
@@ -30,7 +30,7 @@ class SlurmScript(fleet.FleetTest):
         for tool in tools.iterdir():
             tool.chmod(0o755)
         self.slurm = {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "ZEROFLEET": fleet.BINARY,
-                      "ZEROFLEET_STATE": str(self.work / "state"), "ZEROFLEET_PORT": str(fleet.free_port())}
+                      "ZEROFLEET_STATE": str(self.work / "state"), "ZEROFLEET_PORT": str(fleet.free_port()), "SLURM_GPUS_ON_NODE": "2"}
         self.report = self.work / "state" / "report.jsonl"
 
     def submit(self, config):
@@ -38,14 +38,14 @@ class SlurmScript(fleet.FleetTest):
                                 cwd=self.work, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def test_it_trains_to_the_end(self):
-        job = self.submit(self.config())
+        job = self.submit(self.config(parallel={"workers": 4}))
         _, err = job.communicate(timeout=fleet.RUN_SECONDS)
         self.assertEqual(job.returncode, 0, err)
         self.assertEqual(len(fleet.Run(0, "", "", self.report).column("loss")), 12)
         self.assert_nothing_left()
 
     def test_at_its_time_limit_it_saves_and_stops(self):
-        job = self.submit(self.config(steps=1_000_000))
+        job = self.submit(self.config(steps=1_000_000, parallel={"workers": 4}))
         deadline = time.monotonic() + fleet.RUN_SECONDS
         while not fleet.Run(0, "", "", self.report).column("loss"):
             self.assertLess(time.monotonic(), deadline)
