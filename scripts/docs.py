@@ -18,9 +18,14 @@ import links
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "docs"
 PAGES = WORK / "pages"
-# In the order of the navigation: a section's name, and which pages belong to it. Each page goes to the first that takes it.
+# In the order of the navigation: a section's name, and which pages belong to it. Each page goes to the first that takes it. Where names
+# are joined by |, that is their order in the section; otherwise they are sorted by path.
 SECTIONS = [
-    ("Guide", r"docs/[^/]+\.md"),
+    ("First steps", r"docs/(tutorial|coming_from|limits)\.md"),
+    ("Training", r"docs/(command_line|configuration|data|planning|offload|tensor_parallelism|gpu)\.md"),
+    ("Running a fleet", r"docs/(recovery|containers|kubernetes|networking|security|metrics|logs)\.md"),
+    ("How it works", r"docs/(architecture|zero|checkpoint_format|reliability)\.md"),
+    ("More", r"docs/[^/]+\.md"),
     ("Runbooks", r"docs/runbooks/.*\.md"),
     ("Decisions", r"docs/decisions/.*\.md"),
     ("Project", r"(CONTRIBUTING|CHANGELOG|SECURITY)\.md"),
@@ -74,9 +79,10 @@ def navigation(pages):
     for name, pattern in SECTIONS:
         chosen = [path for path in left if re.fullmatch(pattern, path)]
         left = [path for path in left if path not in chosen]
-        if name == "Project":
-            chosen = sorted(chosen, key=["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].index)
-        nav.append({name: [{title_of(path): path} for path in chosen]})
+        if order := re.search(r"\((\w+(?:\|\w+)+)\)", pattern):
+            chosen.sort(key=lambda path, names=order[1].split("|"): names.index(pathlib.Path(path).stem))
+        if chosen:
+            nav.append({name: [{title_of(path): path} for path in chosen]})
     nav.append({"API reference": "api.md"})
     if left:
         sys.exit(f"docs.py: no section of the site takes {left[0]}; see SECTIONS")
