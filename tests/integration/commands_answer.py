@@ -20,7 +20,7 @@ class CommandsAnswer(fleet.FleetTest):
         for command in COMMANDS:
             with self.subTest(command=command):
                 self.assertIn(f"zerofleet {command}", self.ok(command, "--help").out)
-        self.assertIn("0.1.0", self.ok("--version").out)
+        self.assertIn("0.2.0", self.ok("--version").out)
 
     def under_bash(self, script, timeout=60):
         """The exit code and standard error of `script`, in which $zf is the binary."""
