@@ -134,7 +134,7 @@ void ForgiveOwnDelay(Fleet& fleet, double now) {
   }
   for (Member& spare : fleet.spares) spare.last_heard = now;
   if (fleet.suspicion) fleet.suspicion->deadline = now + fleet.heartbeat_timeout_seconds();
-  ForgiveSaves(fleet, delay);
+  ForgiveSaves(fleet, delay, now);
   for (double* since : {&fleet.forming_since, &fleet.standstill_told, &fleet.finishing_since, &fleet.load_progress})
     *since += delay;
 }

@@ -115,9 +115,9 @@ void OnStorageProgress(Fleet& fleet, double now) {
   }
 }
 
-void ForgiveSaves(Fleet& fleet, double delay) {
-  for (Member& member : fleet.members) member.save_since += delay;
-  for (auto& [step, commit] : fleet.commits) commit.since += delay;
+void ForgiveSaves(Fleet& fleet, double delay, double now) {
+  for (Member& member : fleet.members) member.save_since = std::min(now, member.save_since + delay);
+  for (auto& [step, commit] : fleet.commits) commit.since = std::min(now, commit.since + delay);
 }
 
 }  // namespace zerofleet::coordinator

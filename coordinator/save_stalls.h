@@ -22,7 +22,7 @@ void CheckSaves(Fleet& fleet, double now);
 void OnStorageProgress(Fleet& fleet, double now);
 
 // Time that the machine slept, or the coordinator did not run, is nobody's delay.
-void ForgiveSaves(Fleet& fleet, double delay);
+void ForgiveSaves(Fleet& fleet, double delay, double now);
 
 }  // namespace zerofleet::coordinator
 
