@@ -3,13 +3,12 @@
 
 #include <google/protobuf/util/message_differencer.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "coordinator/committed.h"
 #include "coordinator/ending.h"
 #include "coordinator/failed_save.h"
 #include "coordinator/outlived_commit.h"
@@ -105,31 +104,6 @@ bool Keep(PendingCommit& commit, int rank, const v1::ShardWritten& shard) {
   return true;
 }
 
-v1::Event CheckpointEventOf(const ManifestWritten& written, const PendingCommit& commit) {
-  v1::Event event;
-  v1::CheckpointEvent& checkpoint = *event.mutable_checkpoint();
-  checkpoint.set_step(written.step);
-  checkpoint.set_path(written.committed.path);
-  for (const auto& [rank, shard] : commit.shards) {
-    checkpoint.set_bytes(checkpoint.bytes() + shard.file().bytes());
-    checkpoint.set_stall_seconds(std::max(checkpoint.stall_seconds(), shard.stall_seconds()));
-    checkpoint.set_write_seconds(std::max(checkpoint.write_seconds(), shard.write_seconds()));
-  }
-  return event;
-}
-
-// What a recovery goes back to: the newest first, behind those that were found damaged, and as many as there are on
-// storage.
-void KeepCandidate(Fleet& fleet, const ManifestWritten& written, int64_t bytes) {
-  std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
-  const auto newest = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.candidate);
-  candidates.insert(
-      newest, {written.committed.path, written.step, fleet.team, written.generation, bytes, written.committed.digest});
-  const int64_t keep = std::max<int64_t>(1, fleet.parameters.config.checkpoint().keep());
-  if (static_cast<int64_t>(candidates.size()) > keep) candidates.resize(keep);
-  fleet.parameters.may_fall_back = true;
-}
-
 }  // namespace
 
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard, double now) {
@@ -162,22 +136,11 @@ void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard,
              absl::StrCat("all ", fleet.world_size(), " shards of step ", shard.step(), " are durable"));
 }
 
-void NoteCommitted(Fleet& fleet, const ManifestWritten& written, const PendingCommit& commit) {
-  v1::Event event = CheckpointEventOf(written, commit);
-  fleet.failed_save.reset();
-  fleet.last_committed_step = fleet.committed_by_run = written.step;
-  fleet.last_committed_path = written.committed.path;
-  fleet.emptied = false;
-  KeepCandidate(fleet, written, event.checkpoint().bytes());
-  std::erase_if(fleet.uncommitted, [&](const auto& entry) { return entry.first <= written.step; });
-  fleet.counters.checkpoint_bytes += event.checkpoint().bytes();
-  fleet.Emit(PersistState{StateOf(fleet)}, "a checkpoint was committed");
-  fleet.Publish(event, "a checkpoint was committed");
-  for (const std::string& warning : written.committed.warnings) fleet.PublishNotice(warning);
-}
-
 void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now) {
-  if (OnLateAnswer(fleet, written, now)) return;
+  if (OnLateAnswer(fleet, written)) {
+    if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
+    return;
+  }
   auto found = fleet.commits.find(written.step);
   if (found == fleet.commits.end() || found->second.stage != PendingCommit::Stage::kCommitting ||
       found->second.generation != written.generation) {

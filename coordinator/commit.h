@@ -10,9 +10,6 @@ namespace zerofleet::coordinator {
 // that is not of this run ends it: another configuration, rank, step, size or part of the state.
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard, double now);
 
-// A checkpoint was committed, whatever the fleet does by now: it is what a recovery goes back to.
-void NoteCommitted(Fleet& fleet, const ManifestWritten& written, const PendingCommit& commit);
-
 // The manifest is on storage, or is not.
 void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now);
 

@@ -4,10 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/commit.h"
+#include "coordinator/committed.h"
 #include "coordinator/divergence.h"
 #include "coordinator/failed_save.h"
-#include "coordinator/view.h"
 
 namespace zerofleet::coordinator {
 namespace {
@@ -38,12 +37,11 @@ bool OutliveCommits(Fleet& fleet) {
   return true;
 }
 
-bool OnLateAnswer(Fleet& fleet, const ManifestWritten& written, double now) {
+bool OnLateAnswer(Fleet& fleet, const ManifestWritten& written) {
   const auto found = fleet.outlived.find({written.generation, written.step});
   if (found == fleet.outlived.end()) return false;
   found->second.answer = written;
   SettleLateAnswers(fleet);
-  if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
   return true;
 }
 

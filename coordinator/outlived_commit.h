@@ -25,7 +25,7 @@ bool OutliveCommits(Fleet& fleet);
 
 // Takes in the answer to a commit that was outlived, and says whether it is one. While a view loads it is kept: which
 // checkpoint is loaded must not change.
-bool OnLateAnswer(Fleet& fleet, const ManifestWritten& written, double now);
+bool OnLateAnswer(Fleet& fleet, const ManifestWritten& written);
 
 // Takes in the answers that were kept, if no view loads.
 void SettleLateAnswers(Fleet& fleet);
