@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/kill_point.h"
+#include "base/status.h"
 #include "grpcpp/client_context.h"
 #include "services/address.h"
 #include "services/grpc_common.h"
