@@ -122,8 +122,8 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit
   return contents;
 }
 
-absl::Status WriteFileAtomically(const std::string& path, std::string_view contents) {
-  std::string temporary = absl::StrCat(path, ".tmp");
+absl::Status WriteFileAtomically(const std::string& path, std::string_view contents, std::string temporary) {
+  if (temporary.empty()) temporary = absl::StrCat(path, ".tmp");
   if (unlink(temporary.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(temporary, "remove", errno);
   {
     ZF_FILE_KILL_POINT("file/before-create", path);

@@ -58,8 +58,9 @@ absl::Status ReadAt(const std::string& path, int64_t offset, std::span<std::byte
 // The whole file as a string; ResourceExhausted if larger than `limit_bytes`.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit_bytes);
 
-// Replaces `path` as one step: a temporary file next to it, fsync, rename, fsync of the directory.
-absl::Status WriteFileAtomically(const std::string& path, std::string_view contents);
+// Replaces `path` as one step: a temporary file next to it (`temporary`; empty: "PATH.tmp"), fsync, rename, fsync of
+// the directory.
+absl::Status WriteFileAtomically(const std::string& path, std::string_view contents, std::string temporary = "");
 
 absl::Status SyncDirectory(const std::string& path);
 // Renames within a file system; durable once the parent directories are synced. A file takes the place of what is at

@@ -107,6 +107,15 @@ absl::StatusOr<ResumePlan> PlanAuto(const v1::Config& config, const coordinator:
   return plan;
 }
 
+absl::Status HeldByAnother(const std::string& dir) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint.dir: another run holds ", dir, "; use another directory"));
+}
+
+absl::Status CannotBeWritten(const std::string& dir, const absl::Status& why) {
+  return absl::ResourceExhaustedError(absl::StrCat("checkpoint.dir: ", dir, " cannot be written: ", why.message()));
+}
+
 }  // namespace
 
 absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Config& config,
@@ -160,33 +169,33 @@ std::vector<std::string> ResumeNotices(const v1::Config& config, const std::stri
 }
 
 absl::StatusOr<std::unique_ptr<CheckpointStore>> CheckpointStore::Open(const std::string& dir, int64_t keep,
-                                                                       absl::Duration patience) {
+                                                                       absl::Duration patience, uint64_t generation) {
   constexpr absl::Duration kRetry = absl::Milliseconds(50);
   absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(dir, kLockName);
   for (; absl::IsAlreadyExists(lock.status()) && patience > absl::ZeroDuration(); patience -= kRetry) {
     absl::SleepFor(kRetry);
     lock = DirectoryLock::Acquire(dir, kLockName);
   }
-  if (absl::IsAlreadyExists(lock.status())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("checkpoint.dir: another run holds ", dir, "; use another directory"));
-  }
-  if (!lock.ok()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("checkpoint.dir: ", dir, " cannot be written: ", std::string(lock.status().message())));
-  }
+  if (absl::IsAlreadyExists(lock.status())) return HeldByAnother(dir);
+  if (!lock.ok()) return CannotBeWritten(dir, lock.status());
+  absl::StatusOr<std::unique_ptr<DirectoryEpoch>> epoch = DirectoryEpoch::Claim(dir, generation, absl::Now());
+  if (absl::IsAlreadyExists(epoch.status())) return HeldByAnother(dir);
+  if (absl::IsDataLoss(epoch.status())) return Annotate(epoch.status(), "checkpoint.dir");
+  if (!epoch.ok()) return CannotBeWritten(dir, epoch.status());
   ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checkpoint::ListCommittedSteps(dir));
-  return std::unique_ptr<CheckpointStore>(
-      new CheckpointStore(dir, std::max<int64_t>(keep, 1), *std::move(lock), {steps.begin(), steps.end()}));
+  return std::unique_ptr<CheckpointStore>(new CheckpointStore(dir, std::max<int64_t>(keep, 1), *std::move(lock),
+                                                              *std::move(epoch), {steps.begin(), steps.end()}));
 }
 
 void CheckpointStore::RemoveUnfinished(uint64_t last_generation) const {
+  if (!epoch_->Check().ok()) return;
   const absl::StatusOr<std::vector<std::string>> partials = checkpoint::ListPartials(dir_, last_generation);
   if (!partials.ok()) return;
   for (const std::string& partial : *partials) checkpoint::RemoveCheckpointFiles(partial).IgnoreError();
 }
 
 void CheckpointStore::Discard(const coordinator::DiscardSave& discard) const {
+  if (!epoch_->Check().ok()) return;
   const std::string step_dir = checkpoint::StepDirectory(dir_, discard.step);
   checkpoint::RemoveCheckpointFiles(checkpoint::PartialDirectory(step_dir, discard.generation)).IgnoreError();
   if (discard.generation > 0) RemoveUnfinished(discard.generation - 1);
@@ -196,23 +205,32 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
                                                                    int64_t unix_seconds) {
   manifest.set_committed_unix_seconds(unix_seconds);
   coordinator::CommittedStep committed{checkpoint::StepDirectory(dir_, manifest.step()), {}};
-  ZF_RETURN_IF_ERROR(checkpoint::CommitCheckpoint(committed.path, manifest, nullptr, &stored_bytes_));
+  ZF_RETURN_IF_ERROR(checkpoint::CommitCheckpoint(
+      committed.path, manifest, [this] { return epoch_->Check(); }, &stored_bytes_));
   committed.digest = checkpoint::ManifestDigest(checkpoint::ManifestText(manifest));
   absl::MutexLock lock(&mutex_);
   steps_.insert(manifest.step());
+  committed.warnings = Prune();
+  return committed;
+}
+
+std::vector<std::string> CheckpointStore::Prune() {
+  std::vector<std::string> warnings;
   while (static_cast<int64_t>(steps_.size()) > keep_) {
     const int64_t oldest = *steps_.begin();
     steps_.erase(steps_.begin());  // whether it can be removed or not: it is not tried at every commit
-    const absl::Status removed = checkpoint::RemoveCheckpoint(dir_, oldest);
+    absl::Status removed = epoch_->Check();
+    if (removed.ok()) removed = checkpoint::RemoveCheckpoint(dir_, oldest);
     if (removed.ok()) continue;
-    committed.warnings.push_back(absl::StrCat("the old checkpoint ", checkpoint::StepDirectory(dir_, oldest),
-                                              " could not be removed: ", std::string(removed.message())));
+    warnings.push_back(absl::StrCat("the old checkpoint ", checkpoint::StepDirectory(dir_, oldest),
+                                    " could not be removed: ", removed.message()));
   }
-  return committed;
+  return warnings;
 }
 
 absl::Status CheckpointStore::SetAside(const std::string& step_dir) {
   if (!FileExists(step_dir)) return absl::OkStatus();  // somebody has
+  ZF_RETURN_IF_ERROR(epoch_->Check());
   std::string target = absl::StrCat(step_dir, ".damaged");
   for (int number = 2; FileExists(target); ++number) target = absl::StrCat(step_dir, ".damaged-", number);
   ZF_RETURN_IF_ERROR(Rename(step_dir, target));
@@ -223,10 +241,13 @@ absl::Status CheckpointStore::SetAside(const std::string& step_dir) {
 
 absl::StatusOr<bool> CheckpointStore::Renew() {
   ZF_ASSIGN_OR_RETURN(const bool made, lock_->Renew());
-  if (!made) return false;
-  absl::MutexLock lock(&mutex_);
-  steps_.clear();
-  return true;
+  if (made) {
+    absl::MutexLock lock(&mutex_);
+    steps_.clear();
+    emptied_ = true;
+  }
+  ZF_RETURN_IF_ERROR(epoch_->Restore());
+  return std::exchange(emptied_, false);
 }
 
 }  // namespace zerofleet::services

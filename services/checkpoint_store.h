@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/directory_lock.h"
 #include "coordinator/fleet.h"
+#include "services/directory_epoch.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet::services {
@@ -45,12 +46,18 @@ std::vector<std::string> ResumeNotices(const v1::Config& config, const std::stri
                                        const v1::CheckpointManifest& manifest);
 
 // Commits checkpoints to one directory, which it holds while it lives, and keeps the newest `keep`. Thread-safe.
+//
+// Whatever changes the directory asks first whether it still is this coordinator's (directory_epoch.h): if it is
+// another's, or if that is not known, nothing is done.
 class CheckpointStore {
  public:
-  // Takes the directory's lock and lists what is committed there: pruning never lists again. FailedPrecondition if
-  // another run holds the directory, and still does after `patience`: a run that was killed takes a moment to go.
+  // Takes the directory's lock, then its epoch, and lists what is committed there: pruning never lists again.
+  // FailedPrecondition if another run holds the directory, and still does after `patience`: a run that was killed takes
+  // a moment to go. `generation`: the newest that is known of the run. DataLoss for an epoch file that is not
+  // understood.
   static absl::StatusOr<std::unique_ptr<CheckpointStore>> Open(const std::string& dir, int64_t keep,
-                                                               absl::Duration patience = absl::ZeroDuration());
+                                                               absl::Duration patience = absl::ZeroDuration(),
+                                                               uint64_t generation = 0);
 
   // Removes what unfinished saves of generations up to `last_generation` left behind. What cannot be removed stays for
   // the next start.
@@ -70,16 +77,23 @@ class CheckpointStore {
   // Renames a damaged step directory to "<name>.damaged", or with a number behind it if that is taken.
   absl::Status SetAside(const std::string& step_dir);
 
-  // DirectoryLock::Renew of the directory: true if it was removed and is there again, empty. From one thread.
+  // DirectoryLock::Renew of the directory: true if it was removed and is there again, empty. AlreadyExists also if
+  // another coordinator has taken the directory over; DataLoss or Unavailable if that is not known. From one thread.
   absl::StatusOr<bool> Renew();
 
  private:
-  CheckpointStore(std::string dir, int64_t keep, std::unique_ptr<DirectoryLock> lock, std::set<int64_t> steps)
-      : dir_(std::move(dir)), keep_(keep), lock_(std::move(lock)), steps_(std::move(steps)) {}
+  CheckpointStore(std::string dir, int64_t keep, std::unique_ptr<DirectoryLock> lock,
+                  std::unique_ptr<DirectoryEpoch> epoch, std::set<int64_t> steps)
+      : dir_(std::move(dir)), keep_(keep), lock_(std::move(lock)), epoch_(std::move(epoch)), steps_(std::move(steps)) {}
+
+  // Removes the oldest checkpoints beyond `keep_`, and returns a warning for each that cannot be removed.
+  std::vector<std::string> Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string dir_;
   const int64_t keep_;
   const std::unique_ptr<DirectoryLock> lock_;
+  const std::unique_ptr<DirectoryEpoch> epoch_;
+  bool emptied_ = false;  // and not told yet; Renew's alone
   absl::Mutex mutex_;
   std::atomic<int64_t> stored_bytes_ = 0;
   std::set<int64_t> steps_ ABSL_GUARDED_BY(mutex_);  // committed and not set aside

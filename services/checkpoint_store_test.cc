@@ -7,8 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/file_calls_testing.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_reader.h"
@@ -295,13 +298,101 @@ TEST_F(CheckpointStoreTest, DiscardingRemovesThatSaveAndWhatIsOlder) {
   EXPECT_THAT(Steps(), ElementsAre(10));
 }
 
+// What a lock that holds on its own node alone lets happen: another coordinator, which nothing has kept out, has begun.
+class FencedStoreTest : public CheckpointStoreTest {
+ protected:
+  void TakeOver() {
+    const auto other = DirectoryEpoch::Claim(directory_, 7, absl::UnixEpoch());
+    ASSERT_TRUE(other.ok()) << other.status();
+  }
+  std::vector<std::string> Everything() {
+    std::vector<std::string> names;
+    const std::vector<std::string> listed = ListDirectory(directory_).value();
+    for (const std::string& name : listed) {
+      names.push_back(name);
+      if (!IsDirectory(Path(name))) continue;
+      const std::vector<std::string> files = ListDirectory(Path(name)).value();
+      for (const std::string& file : files) names.push_back(JoinPath(name, file));
+    }
+    return names;
+  }
+};
+
+TEST_F(FencedStoreTest, OneThatIsFencedOffCommitsNothing) {
+  ASSERT_TRUE(Commit(10).ok());
+  TakeOver();
+  const absl::Status refused = Commit(20).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("another coordinator (host "), HasSubstr(absl::StrCat("pid ", getpid(), ")")),
+                    HasSubstr("has taken over " + directory_ + " since 1970-01-01 00:00:00 UTC")));
+  EXPECT_THAT(Steps(), ElementsAre(10));
+  EXPECT_EQ(store_->Renew().status(), refused);
+}
+
+TEST_F(FencedStoreTest, OneThatIsFencedOffRemovesAndRenamesNothing) {
+  ASSERT_TRUE(Commit(10).ok());
+  for (const uint64_t generation : {3, 4}) {
+    const std::string partial = checkpoint::PartialDirectory(checkpoint::StepDirectory(directory_, 20), generation);
+    ASSERT_TRUE(CreateDirectory(partial).ok());
+    Overwrite(JoinPath(partial, "rank-00000.safetensors"), "the other's");
+  }
+  TakeOver();
+  const std::vector<std::string> before = Everything();
+  store_->Discard({20, 4});
+  store_->RemoveUnfinished(4);
+  EXPECT_EQ(store_->SetAside(checkpoint::StepDirectory(directory_, 10)).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Everything(), before);
+}
+
+// It is taken over between a commit and the removal of what it made superfluous.
+TEST_F(FencedStoreTest, OneThatIsFencedOffPrunesNothing) {
+  for (int64_t step : {10, 20}) ASSERT_TRUE(Commit(step).ok());
+  absl::StatusOr<coordinator::CommittedStep> committed;
+  {
+    FileCallLog log(directory_);
+    log.HoldFsync(".");  // of the commit's rename
+    std::thread commits([&] { committed = Commit(30); });
+    log.WaitUntilHeld();
+    ASSERT_TRUE(FileExists(checkpoint::StepDirectory(directory_, 30)));
+    TakeOver();
+    log.ReleaseFsync();
+    commits.join();
+  }
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  EXPECT_THAT(committed->warnings, ElementsAre(HasSubstr("step-00000010 could not be removed: another coordinator (")));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
+}
+
+TEST_F(FencedStoreTest, AnEpochFileThatIsGoneIsWrittenAnewAndOneThatIsNotUnderstoodIsLeft) {
+  ASSERT_TRUE(RemoveOne(Path(kEpochName)).ok());
+  EXPECT_EQ(Commit(10).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(store_->Renew().value());
+  ASSERT_TRUE(Commit(20).ok());
+  ASSERT_TRUE(RemoveTree(directory_).ok());
+  EXPECT_TRUE(store_->Renew().value());
+  ASSERT_TRUE(Commit(30).ok());
+  Overwrite(Path(kEpochName), "{}");
+  EXPECT_EQ(Commit(40).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(store_->Renew().status().code(), absl::StatusCode::kDataLoss);
+  store_.reset();
+  const absl::Status status = CheckpointStore::Open(directory_, 2).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("checkpoint.dir: " + Path(kEpochName)), HasSubstr("move the file away")));
+  EXPECT_EQ(Contents(Path(kEpochName)), "{}");
+  EXPECT_THAT(Steps(), ElementsAre(30));  // who only reads does not mind
+  ASSERT_TRUE(RemoveOne(Path(kEpochName)).ok());
+  EXPECT_TRUE(CheckpointStore::Open(directory_, 2).ok());
+}
+
 TEST_F(CheckpointStoreTest, SettingAsideRenamesWithoutOverwriting) {
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(Commit(20).ok());
     ASSERT_TRUE(store_->SetAside(checkpoint::StepDirectory(directory_, 20)).ok());
   }
   EXPECT_THAT(ListDirectory(directory_).value(),
-              ElementsAre(".lock", "step-00000020.damaged", "step-00000020.damaged-2"));
+              ElementsAre(".epoch", ".lock", "step-00000020.damaged", "step-00000020.damaged-2"));
   EXPECT_TRUE(store_->SetAside(checkpoint::StepDirectory(directory_, 30)).ok());  // it is out of the way already
   // What was set aside is not one of those kept.
   ASSERT_TRUE(Commit(30).ok());

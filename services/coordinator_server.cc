@@ -71,8 +71,9 @@ CoordinatorServer::CoordinatorServer(const CoordinatorOptions& options)
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(const CoordinatorOptions& options) {
   ZF_ASSIGN_OR_RETURN(coordinator::CoordinatorState state, ReadCoordinatorState(options.state_dir));
   const v1::CheckpointConfig& checkpoint = options.config.checkpoint();
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointStore> store,
-                      CheckpointStore::Open(checkpoint.dir(), checkpoint.keep(), options.directory_patience));
+  ZF_ASSIGN_OR_RETURN(
+      std::unique_ptr<CheckpointStore> store,
+      CheckpointStore::Open(checkpoint.dir(), checkpoint.keep(), options.directory_patience, state.generation));
   ZF_ASSIGN_OR_RETURN(ResumePlan plan, PlanResume(options.resume, options.config, state, options.state_dir));
   coordinator::FleetParameters parameters;
   parameters.config = options.config;
@@ -144,7 +145,9 @@ void CoordinatorServer::WatchDirectory(const std::string& dir, absl::Duration in
       return loop_->StorageIsLost(absl::NotFoundError(absl::StrCat("checkpoint.dir: ", why)));
     }
     std::string notice;
-    if (!made.ok()) {
+    if (absl::IsDataLoss(made.status()) || absl::IsUnavailable(made.status())) {
+      notice = absl::StrCat("checkpoint.dir: ", why, "; no save can succeed meanwhile");
+    } else if (!made.ok()) {
       notice = absl::StrCat("checkpoint.dir: ", dir, " was removed, and no save can succeed: ", why);
     } else if (*made) {
       notice = absl::StrCat("checkpoint.dir: ", dir, " was removed and is made anew, empty; the next save goes there");

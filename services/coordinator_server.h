@@ -91,7 +91,7 @@ class CoordinatorServer {
   explicit CoordinatorServer(const CoordinatorOptions& options);
 
   // On a thread of its own: makes the checkpoint directory `dir` anew if it is removed under the run, and ends the run
-  // if it is replaced.
+  // if it is replaced, or if another coordinator has taken it over.
   void WatchDirectory(const std::string& dir, absl::Duration interval);
 
   const bool supervised_, watched_;

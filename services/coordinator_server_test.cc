@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "services/coordinator_state.h"
+#include "services/directory_epoch.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/model/model_testing.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
@@ -374,6 +375,18 @@ TEST_F(CoordinatorServerTest, AReplacedCheckpointDirectoryEndsTheRun) {
   ASSERT_TRUE(WriteFileAtomically(JoinPath(options_.config.checkpoint().dir(), ".lock"), "").ok());
   EXPECT_THAT(streams_[0]->Expect(v1::CoordinatorMessage::kRefused).refused().message(),
               HasSubstr("was replaced while it was in use"));
+  EXPECT_TRUE(streams_[1]->Expect(v1::CoordinatorMessage::kRefused).has_refused());
+  for (auto& stream : streams_) EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CoordinatorServerTest, ACoordinatorThatIsFencedOffEndsTheRun) {
+  options_.directory_check_interval = absl::Milliseconds(5);
+  Start();
+  Form();
+  ASSERT_TRUE(DirectoryEpoch::Claim(options_.config.checkpoint().dir(), 7, absl::UnixEpoch()).ok());
+  EXPECT_THAT(streams_[0]->Expect(v1::CoordinatorMessage::kRefused).refused().message(),
+              HasSubstr("checkpoint.dir: another coordinator (host "));
   EXPECT_TRUE(streams_[1]->Expect(v1::CoordinatorMessage::kRefused).has_refused());
   for (auto& stream : streams_) EXPECT_TRUE(stream->Finish().ok());
   EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kNotFound);

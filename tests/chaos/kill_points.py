@@ -34,7 +34,7 @@ from chaos import Broken, fleet
 
 ROOMS = ("base", "worker", "services")
 POINT = re.compile(r'ZF_(FILE_)?KILL_POINT\(\s*"([^"]+)"')
-FILES = ("manifest.json", "coordinator.json")  # that are written by write, fsync, rename, fsync of the directory
+FILES = ("manifest.json", "coordinator.json", ".epoch")  # that are written by write, fsync, rename, fsync of the directory
 STEPS = 5 * chaos.SAVE_EVERY
 WORKERS = 3
 PATIENCE = 120  # seconds, for one run
