@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -67,7 +68,19 @@ bool IsOnDevice(std::filesystem::path path, dev_t device) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Acquire(const std::string& dir, const std::string& name) {
+absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Acquire(const std::string& dir, const std::string& name,
+                                                                      absl::Duration patience) {
+  constexpr absl::Duration kRetry = absl::Milliseconds(50);
+  absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = TryAcquire(dir, name);
+  for (; absl::IsAlreadyExists(lock.status()) && patience > absl::ZeroDuration(); patience -= kRetry) {
+    absl::SleepFor(kRetry);
+    lock = TryAcquire(dir, name);
+  }
+  return lock;
+}
+
+absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::TryAcquire(const std::string& dir,
+                                                                         const std::string& name) {
   ZF_RETURN_IF_ERROR(CreateDirectories(dir));
   std::error_code error;
   const std::string canonical = std::filesystem::canonical(dir, error);

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace zerofleet {
 
@@ -20,8 +21,10 @@ namespace zerofleet {
 //     directory was removed: a second process that makes it anew must not get in while the first still runs.
 class DirectoryLock {
  public:
-  // Creates `dir`. AlreadyExists if another process holds it; another error, naming the path, if it cannot be made.
-  static absl::StatusOr<std::unique_ptr<DirectoryLock>> Acquire(const std::string& dir, const std::string& name);
+  // Creates `dir`. AlreadyExists if another process holds it, and still does after `patience`: one that was killed
+  // takes a moment to go. Another error, naming the path, if it cannot be made.
+  static absl::StatusOr<std::unique_ptr<DirectoryLock>> Acquire(const std::string& dir, const std::string& name,
+                                                                absl::Duration patience = absl::ZeroDuration());
   ~DirectoryLock();
   DirectoryLock(const DirectoryLock&) = delete;
   DirectoryLock& operator=(const DirectoryLock&) = delete;
@@ -36,6 +39,7 @@ class DirectoryLock {
   DirectoryLock(std::string dir, std::string path, dev_t device, int file, int socket)
       : dir_(std::move(dir)), path_(std::move(path)), device_(device), file_(file), socket_(socket) {}
 
+  static absl::StatusOr<std::unique_ptr<DirectoryLock>> TryAcquire(const std::string& dir, const std::string& name);
   absl::Status Replaced() const;
 
   const std::string dir_, path_;

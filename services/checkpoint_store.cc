@@ -170,12 +170,7 @@ std::vector<std::string> ResumeNotices(const v1::Config& config, const std::stri
 
 absl::StatusOr<std::unique_ptr<CheckpointStore>> CheckpointStore::Open(const std::string& dir, int64_t keep,
                                                                        absl::Duration patience, uint64_t generation) {
-  constexpr absl::Duration kRetry = absl::Milliseconds(50);
-  absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(dir, kLockName);
-  for (; absl::IsAlreadyExists(lock.status()) && patience > absl::ZeroDuration(); patience -= kRetry) {
-    absl::SleepFor(kRetry);
-    lock = DirectoryLock::Acquire(dir, kLockName);
-  }
+  absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(dir, kLockName, patience);
   if (absl::IsAlreadyExists(lock.status())) return HeldByAnother(dir);
   if (!lock.ok()) return CannotBeWritten(dir, lock.status());
   absl::StatusOr<std::unique_ptr<DirectoryEpoch>> epoch = DirectoryEpoch::Claim(dir, generation, absl::Now());

@@ -27,6 +27,23 @@ constexpr double kShutdownSeconds = 1;
 // Of a larger fleet the page does not show who owns what: that alone would be megabytes.
 constexpr int kMostRanksShown = 64;
 
+// Not the name that a checkpoint directory's lock has, nor that of the launcher's: they may be the same directory.
+constexpr char kStateLockName[] = "coordinator.lock";
+
+// Two coordinators would write one state file in turns, and their generations with it.
+absl::StatusOr<std::unique_ptr<DirectoryLock>> HoldStateDirectory(const std::string& dir, absl::Duration patience) {
+  absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(dir, kStateLockName, patience);
+  if (absl::IsAlreadyExists(lock.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--state-dir: another coordinator holds ", dir, "; give each run a directory of its own"));
+  }
+  if (!lock.ok()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("--state-dir: ", dir, " cannot be written: ", lock.status().message()));
+  }
+  return lock;
+}
+
 CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& store, CoordinatorMetrics* metrics,
                            RunHistory& history) {
   CoordinatorHooks hooks;
@@ -69,6 +86,8 @@ CoordinatorServer::CoordinatorServer(const CoordinatorOptions& options)
     : supervised_(options.supervised), watched_(options.watched), run_(options.run), clock_(*options.clock) {}
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(const CoordinatorOptions& options) {
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<DirectoryLock> state_lock,
+                      HoldStateDirectory(options.state_dir, options.directory_patience));
   ZF_ASSIGN_OR_RETURN(coordinator::CoordinatorState state, ReadCoordinatorState(options.state_dir));
   const v1::CheckpointConfig& checkpoint = options.config.checkpoint();
   ZF_ASSIGN_OR_RETURN(
@@ -95,6 +114,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   if (parameters.previous_generation > 0) store->RemoveUnfinished(parameters.previous_generation - 1);
 
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(options));
+  server->state_lock_ = std::move(state_lock);
   server->store_ = std::move(store);
   server->history_.last_commit_unix_seconds = plan.newest_unix_seconds;
   if (options.registry != nullptr) {
@@ -139,6 +159,10 @@ CoordinatorServer::~CoordinatorServer() {
 void CoordinatorServer::WatchDirectory(const std::string& dir, absl::Duration interval) {
   std::string told;
   while (!closing_.WaitForNotificationWithTimeout(interval)) {
+    const absl::Status held = state_lock_->Renew().status();
+    if (absl::IsAlreadyExists(held)) {
+      return loop_->StorageIsLost(absl::NotFoundError(absl::StrCat("--state-dir: ", held.message())));
+    }
     const absl::StatusOr<bool> made = store_->Renew();
     const std::string why(made.status().message());
     if (absl::IsAlreadyExists(made.status())) {

@@ -13,6 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/directory_lock.h"
 #include "services/access.h"
 #include "services/logging.h"
 #include "services/status_page.h"
@@ -36,7 +37,7 @@ class Refusals;
 struct CoordinatorOptions {
   v1::Config config;            // complete and checked
   std::string listen;           // HOST:PORT; port 0 = any free one
-  std::string state_dir;        // created when the fleet forms
+  std::string state_dir;        // created, and held while the coordinator lives
   std::string resume = "auto";  // auto | none | path of a step directory
   std::string version;
   std::string run;                           // the run's name, for metrics
@@ -57,7 +58,7 @@ struct CoordinatorOptions {
 
 class CoordinatorServer {
  public:
-  // Takes the checkpoint directory for this run, reads the state and the checkpoints, and starts serving.
+  // Takes the state and the checkpoint directory for this run, reads the state and the checkpoints, and starts serving.
   // FailedPrecondition naming the directory or the address if another process has it;
   // InvalidArgument for a TLS file; DataLoss naming the file for a damaged state or an unusable --resume path.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(const CoordinatorOptions& options);
@@ -90,8 +91,8 @@ class CoordinatorServer {
  private:
   explicit CoordinatorServer(const CoordinatorOptions& options);
 
-  // On a thread of its own: makes the checkpoint directory `dir` anew if it is removed under the run, and ends the run
-  // if it is replaced, or if another coordinator has taken it over.
+  // On a thread of its own: makes the checkpoint directory `dir`, and the state directory, anew if it is removed under
+  // the run, and ends the run if it is replaced, or if another coordinator has taken it over.
   void WatchDirectory(const std::string& dir, absl::Duration interval);
 
   const bool supervised_, watched_;
@@ -99,6 +100,7 @@ class CoordinatorServer {
   const Clock& clock_;
   RunHistory history_;
   std::atomic<bool> abandoned_ = false;
+  std::unique_ptr<DirectoryLock> state_lock_;
   std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<CoordinatorMetrics> metrics_;
   std::unique_ptr<CoordinatorLoop> loop_;

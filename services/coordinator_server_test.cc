@@ -341,13 +341,8 @@ TEST_F(CoordinatorServerTest, TheEndIsKeptForAWatcherThatIsYetToCome) {
 }
 
 TEST_F(CoordinatorServerTest, AStateThatCannotBeSavedEndsTheRun) {
-  ASSERT_TRUE(CreateDirectories(dir_).ok());
-  ASSERT_TRUE(WriteFileAtomically(options_.state_dir, "a file, not a directory").ok());
-  absl::StatusOr<std::unique_ptr<CoordinatorServer>> server = CoordinatorServer::Start(options_);
-  ASSERT_TRUE(server.ok()) << server.status();  // the state is written when the fleet forms
-  server_ = std::move(*server);
-  stub_ = v1::Coordinator::NewStub(
-      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials()));
+  Start();  // the state is written when the fleet forms
+  ASSERT_TRUE(CreateDirectory(CoordinatorStatePath(options_.state_dir) + ".tmp").ok());  // where it is written first
   Stream first(*stub_, 100), second(*stub_, 101);
   first.Expect(v1::CoordinatorMessage::kWelcome);
   second.Expect(v1::CoordinatorMessage::kWelcome);
@@ -355,6 +350,14 @@ TEST_F(CoordinatorServerTest, AStateThatCannotBeSavedEndsTheRun) {
   second.Ready();
   EXPECT_THAT(first.Expect(v1::CoordinatorMessage::kRefused).refused().message(), HasSubstr(options_.state_dir));
   EXPECT_FALSE(server_->Wait().ok());
+}
+
+TEST_F(CoordinatorServerTest, AStateDirectoryThatCannotBeIsAnErrorThatNamesIt) {
+  ASSERT_TRUE(CreateDirectories(dir_).ok());
+  ASSERT_TRUE(WriteFileAtomically(options_.state_dir, "a file, not a directory").ok());
+  const absl::Status status = CoordinatorServer::Start(options_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--state-dir: " + options_.state_dir + " cannot be written: "));
 }
 
 TEST_F(CoordinatorServerTest, ACheckpointDirectoryServesOneCoordinator) {
@@ -366,6 +369,37 @@ TEST_F(CoordinatorServerTest, ACheckpointDirectoryServesOneCoordinator) {
   absl::StatusOr<std::unique_ptr<CoordinatorServer>> second = CoordinatorServer::Start(options_);
   EXPECT_EQ(second.status().message(),
             "checkpoint.dir: another run holds " + options_.config.checkpoint().dir() + "; use another directory");
+}
+
+TEST_F(CoordinatorServerTest, AStateDirectoryServesOneCoordinator) {
+  Start();
+  prometheus::Registry other;
+  CoordinatorOptions options = options_;
+  options.registry = &other;
+  options.config.mutable_checkpoint()->set_dir(JoinPath(dir_, "others"));
+  options.directory_patience = absl::ZeroDuration();
+  const absl::Status second = CoordinatorServer::Start(options).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(second.message(),
+            "--state-dir: another coordinator holds " + options.state_dir + "; give each run a directory of its own");
+  EXPECT_FALSE(FileExists(JoinPath(dir_, "others")));  // nothing is touched before
+  server_.reset();
+  EXPECT_TRUE(CoordinatorServer::Start(options).ok());
+}
+
+TEST_F(CoordinatorServerTest, OneDirectoryMayHoldStateAndCheckpoints) {
+  options_.state_dir = options_.config.checkpoint().dir();
+  Start();
+}
+
+TEST_F(CoordinatorServerTest, AReplacedStateDirectoryEndsTheRun) {
+  options_.directory_check_interval = absl::Milliseconds(5);
+  Start();
+  Form();
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(options_.state_dir, "coordinator.lock"), "").ok());
+  EXPECT_THAT(streams_[0]->Expect(v1::CoordinatorMessage::kRefused).refused().message(),
+              HasSubstr("--state-dir: " + options_.state_dir + " was replaced while it was in use"));
+  EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(CoordinatorServerTest, AReplacedCheckpointDirectoryEndsTheRun) {
@@ -397,6 +431,7 @@ TEST_F(CoordinatorServerTest, APortInUseIsAnErrorThatNamesIt) {
   options_.listen = absl::StrCat("127.0.0.1:", server_->port());
   prometheus::Registry other;
   options_.registry = &other;
+  options_.state_dir = JoinPath(dir_, "others-state");
   options_.config.mutable_checkpoint()->set_dir(JoinPath(dir_, "others"));
   absl::StatusOr<std::unique_ptr<CoordinatorServer>> second = CoordinatorServer::Start(options_);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition) << second.status();
