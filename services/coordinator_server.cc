@@ -24,6 +24,8 @@ namespace {
 constexpr absl::Duration kDrain = absl::Seconds(5);
 constexpr absl::Duration kWatcherPatience = absl::Seconds(20);
 constexpr double kShutdownSeconds = 1;
+// A worker's session and the one before it, which may not be known to be gone yet, and an operator's call beside them.
+constexpr size_t kConnectionsPerWorker = 4;
 // Of a larger fleet the page does not show who owns what: that alone would be megabytes.
 constexpr int kMostRanksShown = 64;
 
@@ -140,6 +142,10 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   grpc_options.most_message_bytes = MostMessageBytes(options.config);
   grpc_options.services = {server->service_.get()};
   grpc_options.health_names = {v1::Coordinator::service_full_name()};
+  grpc_options.turned_away = TurnedAwayTo(server->refusals_);
+  const size_t members = options.config.parallel().workers() + options.config.restart().spares();
+  grpc_options.most_connections += kConnectionsPerWorker * members;
+  grpc_options.most_per_address += kConnectionsPerWorker * members;  // all may be behind one address
   ZF_ASSIGN_OR_RETURN(server->server_, StartGrpcServer(grpc_options));
   server->loop_->StartThreads();
   server->directory_watch_ =
@@ -180,6 +186,8 @@ void CoordinatorServer::WatchDirectory(const std::string& dir, absl::Duration in
     told = notice;
   }
 }
+
+absl::Status CoordinatorServer::Answers() { return server_->Answers(kProbeLimit); }
 
 int CoordinatorServer::port() const { return server_->port(); }
 

@@ -79,6 +79,9 @@ class CoordinatorServer {
   // losing none: events wait in memory while `on_event` is slow. ResourceExhausted if more than fit had to wait.
   absl::Status Follow(const std::function<void(const v1::Event&)>& on_event);
 
+  // Whether its gRPC port answers; Unavailable says what does not. OK after the run. From any thread.
+  absl::Status Answers();
+
   // What the status page shows now. From any thread.
   StatusPicture Picture();
 

@@ -2,11 +2,17 @@
 #ifndef ZEROFLEET_SERVICES_GRPC_SERVER_H_
 #define ZEROFLEET_SERVICES_GRPC_SERVER_H_
 
+#include <atomic>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "services/listener.h"
 #include "services/refusals.h"
 #include "services/tls.h"
 
@@ -17,6 +23,9 @@ class Server;
 
 namespace zerofleet::services {
 
+// How long each part of Answers may take before a process counts as broken.
+inline constexpr absl::Duration kProbeLimit = absl::Seconds(1);
+
 struct GrpcServerOptions {
   std::string listen;                          // HOST:PORT; port 0 = any free one
   std::vector<grpc::Service*> services = {};   // borrowed; they outlive the server
@@ -24,6 +33,10 @@ struct GrpcServerOptions {
   TlsFiles tls = {};                           // none: plaintext
   TlsObserver observer = {};                   // of its TLS
   int most_message_bytes = 64 << 10;           // the largest message taken of a client
+  size_t most_connections = 4096;              // see ListenerOptions
+  size_t most_per_address = 256;
+  // Of a client for which there is no room; see ListenerOptions.
+  std::function<void(const std::string& address, const std::string& why)> turned_away = nullptr;
 };
 
 class GrpcServer {
@@ -32,7 +45,11 @@ class GrpcServer {
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
-  int port() const { return port_; }
+  int port() const { return listener_->port(); }
+
+  // Whether its port accepts a connection and its health service answers a call, both within `limit`; Unavailable says
+  // which does not. OK once it is shut down. From any thread.
+  absl::Status Answers(absl::Duration limit);
 
   // What health checks answer from now on; a new server is serving.
   void SetServing(bool serving);
@@ -43,12 +60,18 @@ class GrpcServer {
 
  private:
   friend absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options);
-  GrpcServer(std::unique_ptr<grpc::Server> server, int port, std::vector<std::string> health_names);
+  GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Listener> listener,
+             std::vector<std::string> health_names);
 
   std::unique_ptr<grpc::Server> server_;
-  const int port_;
+  const std::unique_ptr<Listener> listener_;
+  std::atomic<bool> shut_down_ = false;
   const std::vector<std::string> health_names_;
 };
+
+// What a server tells of connections without room, as refusals.
+std::function<void(const std::string& address, const std::string& why)> TurnedAwayTo(
+    const std::shared_ptr<Refusals>& refusals);
 
 // What a server's TLS tells, as refusals and warnings.
 TlsObserver ObserverOf(const std::shared_ptr<Refusals>& refusals);

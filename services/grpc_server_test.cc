@@ -3,13 +3,17 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
@@ -58,6 +62,19 @@ std::string Health(int port, const std::string& service) {
   const std::string request = service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
   return Call(port, "/grpc.health.v1.Health/Check", request);
 }
+// A socket that is connected to this port of this machine; -1 if it cannot be.
+int ConnectedTo(int port) {
+  const int client = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (client >= 0 && connect(client, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return client;
+  if (client >= 0) close(client);
+  return -1;
+}
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
 const char kServing[] = "\x08\x01";
 const char kNotServing[] = "\x08\x02";
 
@@ -96,6 +113,77 @@ TEST(GrpcServer, BothEndsOfAConnectionEndItWhenNobodyAcknowledges) {
   ASSERT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
   EXPECT_THAT(UserTimeouts((*server)->port()),
               ::testing::UnorderedElementsAre(kKeepaliveTimeoutMs, kKeepaliveTimeoutMs));
+}
+
+// Opens the descriptors that this process may have; closes them at its end.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = 256;
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~NoDescriptors() {
+    for (const int descriptor : taken_) close(descriptor);
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+  // All but one.
+  void Take() {
+    for (int descriptor = dup(0); descriptor >= 0; descriptor = dup(0)) taken_.push_back(descriptor);
+    close(taken_.back());
+    taken_.pop_back();
+  }
+
+ private:
+  rlimit before_;
+  std::vector<int> taken_;
+};
+
+TEST(GrpcServer, ServesAgainAfterAMomentWithoutDescriptors) {
+  const auto server = StartGrpcServer({.listen = "127.0.0.1:0"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_EQ(Health((*server)->port(), ""), kServing);
+  {
+    NoDescriptors none;
+    for (bool served = true; served;) {  // what other connections leave behind may be taken once
+      none.Take();
+      const int client = ConnectedTo((*server)->port());  // the last descriptor is the client's
+      ASSERT_GE(client, 0);
+      char byte;
+      served = recv(client, &byte, 1, 0) > 0;
+      close(client);
+    }
+  }
+  EXPECT_EQ(Health((*server)->port(), ""), kServing);
+  EXPECT_TRUE((*server)->Answers(kPatience).ok());
+}
+
+TEST(GrpcServer, AnswersUntilItIsShutDown) {
+  const auto server = StartGrpcServer({.listen = "0.0.0.0:0"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE((*server)->Answers(kPatience).ok()) << (*server)->Answers(kPatience);
+  (*server)->Shutdown(0);
+  EXPECT_TRUE((*server)->Answers(kPatience).ok());  // it is meant to
+  EXPECT_EQ(ConnectedTo((*server)->port()), -1);
+}
+
+TEST(GrpcServer, TooManyConnectionsOfAnAddressAreTurnedAway) {
+  std::atomic<int> turned_away = 0;
+  const auto server = StartGrpcServer({.listen = "127.0.0.1:0",
+                                       .most_per_address = 3,
+                                       .turned_away = [&](const std::string&, const std::string&) { ++turned_away; }});
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<int> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(ConnectedTo((*server)->port()));
+  const int one_more = ConnectedTo((*server)->port());
+  char byte;
+  EXPECT_LE(recv(one_more, &byte, 1, 0), 0);
+  EXPECT_EQ(turned_away, 1);
+  EXPECT_TRUE((*server)->Answers(kPatience).ok());  // its own probe has room
+  for (const int client : clients) close(client);
+  close(one_more);
+  EXPECT_EQ(Health((*server)->port(), ""), kServing);  // in the place of one that has left
 }
 
 TEST(GrpcServer, APortInUseIsNamed) {

@@ -5,7 +5,7 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include <atomic>
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl.hpp>
@@ -14,6 +14,7 @@
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
 #include <chrono>
+#include <list>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -50,12 +51,14 @@ struct Page {
 
 // Connections wait without a thread; this many make pages at the same time.
 constexpr int kThreads = 2;
-// More than anybody needs; each is there for a few seconds at most.
-constexpr int kMostConnections = 256;
+// More than anybody needs; each is there for a few seconds at most. Where there are more, the oldest makes way: who has
+// something to ask has long asked it by then, and a probe that comes last is answered.
+constexpr size_t kMostConnections = 256, kMostPerAddress = 64;
 constexpr std::chrono::milliseconds kPauseAfterError{100};  // no file descriptor is left, say
 constexpr size_t kMostHeaderBytes = 8 << 10;
 constexpr size_t kMostBodyBytes = 1 << 10;  // of requests, which have none
 
+constexpr char kHealthPath[] = "/healthz", kAlive[] = "alive";
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -74,6 +77,43 @@ class Doorkeeper {
  private:
   absl::Mutex mutex_;
   std::shared_ptr<Refusals> refusals_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A connection that may have to make way.
+class Guest {
+ public:
+  virtual ~Guest() = default;
+  virtual void Leave() = 0;  // soon, from any thread
+};
+
+// The connections that are open, oldest first. From any thread.
+class Room {
+ public:
+  // Lets `guest` in, and the oldest of its address, or of all, leave where there are too many.
+  void Enter(std::weak_ptr<Guest> guest, const std::string& address) {
+    absl::MutexLock lock(&mutex_);
+    guests_.remove_if([](const Entry& each) { return each.guest.expired(); });
+    const auto of_this_address = [&](const Entry& each) { return each.address == address; };
+    if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), of_this_address)) >= kMostPerAddress) {
+      Leave(std::find_if(guests_.begin(), guests_.end(), of_this_address));
+    } else if (guests_.size() >= kMostConnections) {
+      Leave(guests_.begin());
+    }
+    guests_.push_back({std::move(guest), address});
+  }
+
+ private:
+  struct Entry {
+    std::weak_ptr<Guest> guest;
+    std::string address;
+  };
+  void Leave(std::list<Entry>::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (const std::shared_ptr<Guest> guest = entry->guest.lock()) guest->Leave();
+    guests_.erase(entry);
+  }
+
+  absl::Mutex mutex_;
+  std::list<Entry> guests_ ABSL_GUARDED_BY(mutex_);
 };
 
 // What is served, by path. From any thread.
@@ -115,17 +155,19 @@ class Pages {
 
 // One request and its answer. Lives as long as an operation of it is under way.
 template <typename Stream>
-class Connection : public std::enable_shared_from_this<Connection<Stream>> {
+class Connection : public Guest, public std::enable_shared_from_this<Connection<Stream>> {
  public:
-  Connection(Stream stream, Pages& pages, Doorkeeper& doorkeeper, std::atomic<int>& open,
-             std::chrono::milliseconds patience)
-      : stream_(std::move(stream)), pages_(pages), doorkeeper_(doorkeeper), open_(open), patience_(patience) {
-    ++open_;
+  Connection(Stream stream, Pages& pages, Doorkeeper& doorkeeper, std::chrono::milliseconds patience)
+      : stream_(std::move(stream)), pages_(pages), doorkeeper_(doorkeeper), patience_(patience) {
     parser_.header_limit(kMostHeaderBytes);
     parser_.body_limit(kMostBodyBytes);
   }
-  ~Connection() { --open_; }
   Connection(const Connection&) = delete;
+
+  void Leave() override {
+    asio::post(stream_.get_executor(),
+               [self = this->shared_from_this()] { beast::get_lowest_layer(self->stream_).close(); });
+  }
 
   // The whole request must come in the time that begins here.
   void Run() {
@@ -207,18 +249,18 @@ class Connection : public std::enable_shared_from_this<Connection<Stream>> {
   Stream stream_;
   Pages& pages_;
   Doorkeeper& doorkeeper_;
-  std::atomic<int>& open_;
   const std::chrono::milliseconds patience_;
   beast::flat_buffer buffer_;
   http::request_parser<http::string_body> parser_;
   http::response<http::string_body> answer_;
 };
 
-Page Ready(const std::function<absl::Status()>& ready) {
-  const absl::Status status = ready ? ready() : absl::OkStatus();
-  if (status.ok()) return {http::status::ok, kPlainText, "ready\n"};
+// A probe's answer: `word`, or that it is not so and why.
+Page Probe(const std::string& word, const std::function<absl::Status()>& ask) {
+  const absl::Status status = ask ? ask() : absl::OkStatus();
+  if (status.ok()) return {http::status::ok, kPlainText, absl::StrCat(word, "\n")};
   return {http::status::service_unavailable, kPlainText,
-          absl::StrCat("not ready: ", std::string(status.message()), "\n")};
+          absl::StrCat("not ", word, ": ", std::string(status.message()), "\n")};
 }
 
 void ExportBuildInfo(prometheus::Registry& registry) {
@@ -242,7 +284,7 @@ struct MetricsExporter::Impl {
   prometheus::Registry registry;
   Pages pages;
   Doorkeeper doorkeeper;
-  std::atomic<int> open = 0;  // connections
+  Room room;
   std::optional<asio::ssl::context> tls;
   asio::io_context context{kThreads};
   Tcp::acceptor acceptor{context};
@@ -264,22 +306,28 @@ struct MetricsExporter::Impl {
   void Accept() {
     acceptor.async_accept(asio::make_strand(context), [this](error_code error, Tcp::socket socket) {
       if (error) std::this_thread::sleep_for(kPauseAfterError);
-      if (!error && open < kMostConnections) Serve(std::move(socket));
+      if (!error) Serve(std::move(socket));
       Accept();
     });
   }
 
   void Serve(Tcp::socket socket) {
+    error_code error;
+    const Tcp::endpoint peer = socket.remote_endpoint(error);
+    if (error) return;  // it has left
+    const std::string address = peer.address().to_string();
     if (tls) {
-      ServeOn(TlsStream(std::move(socket), *tls));
+      ServeOn(TlsStream(std::move(socket), *tls), address);
     } else {
-      ServeOn(PlainStream(std::move(socket)));
+      ServeOn(PlainStream(std::move(socket)), address);
     }
   }
 
   template <typename Stream>
-  void ServeOn(Stream stream) {
-    std::make_shared<Connection<Stream>>(std::move(stream), pages, doorkeeper, open, patience)->Run();
+  void ServeOn(Stream stream, const std::string& address) {
+    const auto connection = std::make_shared<Connection<Stream>>(std::move(stream), pages, doorkeeper, patience);
+    room.Enter(connection, address);
+    connection->Run();
   }
 
   void Stop() {
@@ -309,13 +357,17 @@ absl::StatusOr<std::unique_ptr<MetricsExporter>> MetricsExporter::Start(const Me
   impl->pages.Add("/metrics", /*is_probe=*/false, [impl = impl.get()] {
     return Page{http::status::ok, kPrometheusText, prometheus::TextSerializer().Serialize(impl->registry.Collect())};
   });
-  impl->pages.Add("/healthz", /*is_probe=*/true, [] { return Page{http::status::ok, kPlainText, "alive\n"}; });
-  impl->pages.Add("/readyz", /*is_probe=*/true, [ready = options.ready] { return Ready(ready); });
+  impl->pages.Add(kHealthPath, /*is_probe=*/true, [] { return Probe(kAlive, nullptr); });
+  impl->pages.Add("/readyz", /*is_probe=*/true, [ready = options.ready] { return Probe("ready", ready); });
   impl->Accept();
   for (int i = 0; i < kThreads; ++i) {
     impl->threads.emplace_back([impl = impl.get()] { impl->context.run(); });
   }
   return std::unique_ptr<MetricsExporter>(new MetricsExporter(std::move(impl)));
+}
+
+void MetricsExporter::SetHealth(std::function<absl::Status()> health) {
+  impl_->pages.Add(kHealthPath, /*is_probe=*/true, [health = std::move(health)] { return Probe(kAlive, health); });
 }
 
 void MetricsExporter::AddPage(const std::string& name, const char* content_type, std::function<std::string()> make) {

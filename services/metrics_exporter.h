@@ -42,6 +42,10 @@ class MetricsExporter {
 
   int port() const;
 
+  // What /healthz asks from now on: OK while the process can do its work, else it answers 503 with the message. Called
+  // as `ready` is, until it is taken back with null, which waits for calls under way.
+  void SetHealth(std::function<absl::Status()> health);
+
   // Also answers GET /NAME, with what `make` returns. `make` is called from the server's threads for each request,
   // until RemovePage has returned.
   void AddPage(const std::string& name, const char* content_type, std::function<std::string()> make);

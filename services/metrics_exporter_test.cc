@@ -164,5 +164,25 @@ TEST(MetricsExporter, APortInUseIsNamed) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("in use"));
 }
 
+TEST(MetricsExporter, HealthIsWhatTheProcessSays) {
+  const auto exporter = Started();
+  EXPECT_THAT(Get(exporter->port(), "/healthz"), HasSubstr("alive\n"));
+  exporter->SetHealth([] { return absl::UnavailableError("gRPC port 7070: no call is answered within 1s"); });
+  EXPECT_THAT(Get(exporter->port(), "/healthz"), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(Get(exporter->port(), "/healthz"), HasSubstr("not alive: gRPC port 7070: no call is answered"));
+  exporter->SetHealth(nullptr);
+  EXPECT_THAT(Get(exporter->port(), "/healthz"), HasSubstr("alive\n"));
+}
+
+TEST(MetricsExporter, TheOldestOfAnAddressMakesWay) {
+  const auto exporter = *MetricsExporter::Start({.client_timeout_ms = 600'000});
+  std::vector<std::unique_ptr<Connection>> idle;
+  for (int i = 0; i < 64; ++i) idle.push_back(std::make_unique<Connection>(exporter->port()));
+  EXPECT_THAT(Get(exporter->port(), "/healthz"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_EQ(idle.front()->ReadToEnd(), "");  // it is closed
+  idle[1]->Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(idle[1]->ReadToEnd(), StartsWith("HTTP/1.1 200 OK\r\n"));  // there was no need for it to leave
+}
+
 }  // namespace
 }  // namespace zerofleet::services

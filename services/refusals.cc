@@ -28,6 +28,10 @@ void Refusals::AddCall(const std::string& peer, const absl::Status& status) {
       absl::StrCat("refused a call from ", peer, ": ", std::string(status.message())));
 }
 
+void Refusals::AddConnection(const std::string& peer, const std::string& why) {
+  Add(kRoom, absl::StrCat("turned a connection from ", peer, " away: ", why));
+}
+
 void Refusals::AddPeer(const std::string& line) { Add(kKey, line); }
 
 void Refusals::Warn(const std::string& line) {

@@ -19,10 +19,10 @@ namespace zerofleet::services {
 class Refusals {
  public:
   // What a client lacked: a certificate that is accepted, the fleet's token, the right to this call, at the metrics
-  // port a TLS handshake at all, or, of a worker's collectives, the key of its view.
+  // port a TLS handshake at all, of a worker's collectives the key of its view, or room: too many connections are open.
   static constexpr char kCertificate[] = "certificate", kToken[] = "token", kRole[] = "role";
-  static constexpr char kHandshake[] = "handshake", kKey[] = "key";
-  static constexpr const char* kCauses[] = {kCertificate, kToken, kRole, kHandshake};  // of a process's clients
+  static constexpr char kHandshake[] = "handshake", kKey[] = "key", kRoom[] = "room";
+  static constexpr const char* kCauses[] = {kCertificate, kToken, kRole, kHandshake, kRoom};  // of a process's clients
 
   // Lines at once, and how many a second after that.
   static constexpr double kMostLines = 20, kLinesPerSecond = 1;
@@ -46,6 +46,8 @@ class Refusals {
   void AddCall(const std::string& peer, const absl::Status& status);
   // A peer that reached the collectives' port without the view's key, as the line says.
   void AddPeer(const std::string& line);
+  // A connection from `peer` for which there is no room, as `why` says.
+  void AddConnection(const std::string& peer, const std::string& why);
   // Another line for the log, of what a server noticed.
   void Warn(const std::string& line);
 

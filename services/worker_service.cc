@@ -94,10 +94,12 @@ absl::StatusOr<std::unique_ptr<WorkerService>> WorkerService::Start(WorkerServic
                                                      .health_names = {v1::Worker::service_full_name()},
                                                      .tls = tls,
                                                      .observer = ObserverOf(impl->refusals),
-                                                     .most_message_bytes = kMostPieceBytes}));
+                                                     .most_message_bytes = kMostPieceBytes,
+                                                     .turned_away = TurnedAwayTo(impl->refusals)}));
   return std::unique_ptr<WorkerService>(new WorkerService(std::move(impl)));
 }
 
+absl::Status WorkerService::Answers() { return impl_->server->Answers(kProbeLimit); }
 int WorkerService::port() const { return impl_->server->port(); }
 void WorkerService::SetServing(bool serving) { impl_->server->SetServing(serving); }
 

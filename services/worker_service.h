@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "services/refusals.h"
 #include "services/tls.h"
@@ -30,6 +31,7 @@ class WorkerService {
 
   int port() const;
   void SetServing(bool serving);  // what health checks answer
+  absl::Status Answers();         // Unavailable if it answers nothing; see GrpcServer
 
  private:
   struct Impl;

@@ -18,6 +18,7 @@
 #include "cli/commands/tls_flags.h"
 #include "cli/config/config.h"
 #include "cli/launcher/exit_watchdog.h"
+#include "cli/launcher/launch_guard.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/stop_signals.h"
 #include "cli/planner/fraction.h"
@@ -104,16 +105,18 @@ class RunFollower {
   std::thread thread_;  // last: it uses the others
 };
 
-// The status page beside the metrics, as long as both are there.
+// The status page and the server's health beside the metrics, as long as both are there.
 class ServedStatusPage {
  public:
   ServedStatusPage(services::MetricsExporter& exporter, services::CoordinatorServer& server) : exporter_(exporter) {
+    exporter.SetHealth([&server] { return server.Answers(); });
     exporter.AddPage(kPage, "text/html; charset=utf-8",
                      [&server] { return services::StatusPageHtml(server.Picture()); });
     exporter.AddPage(services::kStatusStyleName, "text/css; charset=utf-8", services::StatusPageStyle);
     exporter.AddPage(services::kStatusScriptName, "text/javascript; charset=utf-8", services::StatusPageScript);
   }
   ~ServedStatusPage() {
+    exporter_.SetHealth(nullptr);
     for (const char* name : {kPage, services::kStatusStyleName, services::kStatusScriptName})
       exporter_.RemovePage(name);
   }
@@ -166,6 +169,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   // Its workers may be elsewhere: planned with as many threads as this machine would give a lone one.
   ZF_ASSIGN_OR_RETURN(options.config, WithPlannedFraction(given, ThreadsPerWorker(1)));
   services::Logger logger(level);
+  MakeRoomForClients();
   options.listen = flags.listen;
   options.state_dir = flags.state_dir;
   options.resume = flags.resume;

@@ -20,6 +20,7 @@
 #include "cli/commands/tls_flags.h"
 #include "cli/launcher/exit_watchdog.h"
 #include "cli/launcher/inherited_file.h"
+#include "cli/launcher/launch_guard.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/launcher/local_workers.h"
 #include "cli/launcher/stop_signals.h"
@@ -135,6 +136,7 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   StopSignals signals;
   ZF_ASSIGN_OR_RETURN(const services::LogLevel level, services::LogLevelFromFlagOrEnvironment(flags.log_level));
   ZF_ASSIGN_OR_RETURN(const int local_rank, LocalRank(LaunchEnvironment::Current(), flags.local_rank));
+  MakeRoomForClients();
   // A missing device is reported before waiting for a coordinator; the device is set up once there is a run for it.
   ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(flags.device));
   ZF_ASSIGN_OR_RETURN(const std::string token, ReadToken(flags.token_file));
@@ -162,6 +164,10 @@ absl::StatusOr<int> RunWorkerCommand(const WorkerFlags& flags, const Output& out
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::WorkerService> service,
                       services::WorkerService::Start(ServiceOptions(flags, token, refusals, snapshots)));
   logger.Info(absl::StrCat("worker service on port ", service->port()));
+  if (exporter != nullptr) exporter->SetHealth([&service] { return service->Answers(); });
+  const absl::Cleanup forget_health = [&exporter] {
+    if (exporter != nullptr) exporter->SetHealth(nullptr);
+  };
 
   say(absl::StrCat("connecting to the coordinator at ", flags.coordinator));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<services::SessionClient> session, Connect(flags, token, signals, logger));

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -18,6 +19,7 @@ namespace {
 
 constexpr timespec kPoll = {0, 20'000'000};
 constexpr int kFleetExitCode = 4;
+constexpr rlim_t kFilesOfAServer = 65'536;
 
 [[noreturn]] void LeaveNow(const std::string& what, int exit_code) {
   const std::string line = absl::StrCat("zerofleet: ", what, "\n");
@@ -55,6 +57,13 @@ absl::Status MakeRoomForFiles(int files) {
   return absl::ResourceExhaustedError(absl::StrCat("a process may have ", limit.rlim_max,
                                                    " files open, and each of the run's needs room for ", files,
                                                    "; raise the limit on open files (ulimit -n)"));
+}
+
+void MakeRoomForClients() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kFilesOfAServer) return;
+  limit.rlim_cur = std::min(kFilesOfAServer, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 LaunchGuard::LaunchGuard(absl::Duration limit, const StopSignals& signals)

@@ -20,6 +20,10 @@ absl::Status CheckRoomForThreads(int threads);
 // raised so far.
 absl::Status MakeRoomForFiles(int files);
 
+// Lets this process open as many files as its hard limit allows, up to 65,536: each client of a server takes one, and
+// the soft limit is 1,024 under many runtimes. What was raised is left to children.
+void MakeRoomForClients();
+
 // For as long as it lives, the stop signals, blocked in all other threads, end this process at once with 130 or 143,
 // and so does the time limit, with 4. Children of the launcher die with it. Throws std::system_error if its thread
 // cannot be started.

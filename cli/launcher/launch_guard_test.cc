@@ -86,6 +86,21 @@ TEST(LaunchGuardDeathTest, RoomForFilesIsMadeBeforehand) {
   EXPECT_EXIT(OpensFiles(80, 80), testing::ExitedWithCode(0), "");
 }
 
+[[noreturn]] void ServesClients(rlim_t allowed, rlim_t most) {
+  const rlimit limit = {allowed, most};
+  setrlimit(RLIMIT_NOFILE, &limit);
+  MakeRoomForClients();
+  rlimit now = {};
+  getrlimit(RLIMIT_NOFILE, &now);
+  dprintf(STDERR_FILENO, "%d of %d\n", static_cast<int>(now.rlim_cur), static_cast<int>(now.rlim_max));
+  _exit(0);
+}
+
+TEST(LaunchGuardDeathTest, RoomForClientsIsWhatTheHardLimitAllows) {
+  EXPECT_EXIT(ServesClients(32, 80), testing::ExitedWithCode(0), "80 of 80");
+  EXPECT_EXIT(ServesClients(80, 80), testing::ExitedWithCode(0), "80 of 80");
+}
+
 TEST(LaunchGuardDeathTest, LetsAStartThatEndsBe) {
   EXPECT_EXIT(
       {

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""A fleet whose coordinator and workers are started by hand: what each prints, the report, who may join and stop it, and
-how it answers a hang-up.
+"""A fleet whose coordinator and workers are started by hand: what each prints, the report, who may join and stop it, how
+many may knock, and how it answers a hang-up.
 """
+import resource
 import signal
+import socket
 import stat
 import time
 import urllib.request
@@ -75,6 +77,35 @@ class FleetByHand(fleet.FleetTest):
                 return page
             time.sleep(0.1)
         return page
+
+    def test_three_thousand_connections_leave_the_ports_serving(self):
+        """Nobody who knocks and says nothing, from one address or many, keeps workers and probes out."""
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < 4096:
+            self.skipTest("SKIPPED: 3,000 connections need a higher hard limit on open files")
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # as the coordinator gets it
+        port = fleet.free_port()
+        coordinator, address = self.coordinator(self.config(), "--metrics-port", port, "--metrics-linger", 60)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
+        held = [self.knock(int(address.split(":")[1]), f"127.0.{i // 250}.{2 + i % 250}" if i % 2 else "127.0.0.1")
+                for i in range(3_000)] + [self.knock(port, "127.0.0.1") for _ in range(300)]
+        self.addCleanup(lambda: [each.close() for each in held])
+        workers = [self.worker(address) for _ in range(2)]
+        for probe in range(20):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
+                self.assertEqual(answer.read(), b"alive\n")
+        self.assertEqual([self.finish(worker)[0] for worker in workers], [0, 0])
+        page = self.last_page(port)
+        coordinator.send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(coordinator)[0], 0)
+        self.assertRegex(page, r'refused_clients_total\{.*cause="room".*\} [1-9]')
+
+    def knock(self, port, source):
+        connection = socket.socket()
+        connection.bind((source, 0))
+        connection.connect(("127.0.0.1", port))
+        return connection
 
     def test_an_open_port_is_warned_of_and_a_loose_token_refused(self):
         coordinator, _ = self.coordinator(self.config(), listen="0.0.0.0:0")
