@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """A long run of a tiny model, to see that nothing grows with it: memory, threads, descriptors and logs of every process.
 
-    tests/soak.py [--steps 150000] [--workers 3] [--interval 10] [--json FILE]
+    tests/soak.py [--steps 150000 | --minutes 120] [--workers 3] [--interval 10] [--json FILE]
 
 Trains one layer of width 16 with the metrics of every process scraped at each interval, samples /proc of the launcher and of its
 children, and compares the largest values after the first minute (or the first half of a run shorter than two) with those
-before. Prints a table and a verdict; the exit code is 1 if something grew. ZEROFLEET names the binary (default:
+before, and those of the last quarter with those of the third: allocators keep pages for a while, a leak goes on. Prints a table
+and a verdict; the exit code is 1 if something grew. ZEROFLEET names the binary (default:
 build/zerofleet). Standard library only. Not part of `make test`.
 """
 import argparse
@@ -13,6 +14,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,8 @@ import fleet  # noqa: E402
 
 # What a process may grow by after the warm-up: pages that allocators keep, a thread or a connection of a scrape under way.
 ALLOWED = {"rss_kb": 2048, "threads": 2, "descriptors": 4}
+# The same from the third quarter to the last.
+ALLOWED_LATE = {"rss_kb": 128, "threads": 2, "descriptors": 4}
 MOST_LOG_BYTES = 17 << 20  # a log and the one before it
 COLUMNS = ("rss_kb", "threads", "descriptors")
 
@@ -80,7 +84,7 @@ def write_config(work, steps, workers):
         "model": {"family": "gpt2", "layers": 1, "hidden": 16, "heads": 1, "context": 8},
         "data": {"train": [str(text)]}, "parallel": {"zero_stage": 2, "workers": workers}, "precision": "fp32",
         "batch": {"global_sequences": workers}, "steps": steps, "device": "cpu",
-        "checkpoint": {"dir": str(work / "checkpoints"), "every_steps": max(100, steps // 20), "keep": 2,
+        "checkpoint": {"dir": str(work / "checkpoints"), "every_steps": min(10_000, max(100, steps // 20)), "keep": 2,
                        "snapshot_every_steps": 50, "replicate": 1},
         "integrity": {"every_steps": 100, "replay_every_steps": 100},
         "restart": {"heartbeat_timeout_seconds": 20},
@@ -90,10 +94,15 @@ def write_config(work, steps, workers):
     return path
 
 
-def watch(launcher, port, workers, interval, logs):
-    """Samples every process until the launcher has ended: [{seconds, step, log_bytes, processes: {role: figures}}]."""
+def watch(launcher, port, workers, interval, logs, until):
+    """Samples every process until the launcher has ended, which is asked to after `until` seconds:
+    [{seconds, step, log_bytes, processes: {role: figures}}]."""
     samples, began = [], time.monotonic()
     while launcher.poll() is None:
+        if time.monotonic() - began > until:
+            launcher.terminate()
+            launcher.wait()
+            break
         pages = [scrape(port + i) for i in range(workers + 1)]
         processes = {"train": launcher.pid, **children_of(launcher.pid)}
         figures = {role: sample(pid) for role, pid in processes.items() if role}
@@ -120,6 +129,15 @@ def judge(samples):
             rows.append((role, column, first, most))
             if first and most > first + ALLOWED[column]:
                 grown.append(f"{role}: {column} grew from {first} to {most}")
+    quarter = samples[-1]["seconds"] / 4
+    for role in sorted(samples[-1]["processes"]):
+        for column in COLUMNS:
+            third, last = (max((each["processes"][role][column] for each in samples
+                                if begin * quarter < each["seconds"] <= (begin + 1) * quarter and role in each["processes"]), default=0)
+                           for begin in (2, 3))
+            rows.append((role, f"{column}, q3, q4", third, last))
+            if third and last > third + ALLOWED_LATE[column]:
+                grown.append(f"{role}: {column} grew from {third} in the third quarter to {last} in the last")
     most_log = max(each["log_bytes"] for each in samples)
     rows.append(("all", "log_bytes", before[-1]["log_bytes"], most_log))
     if most_log > MOST_LOG_BYTES * len(samples[0]["processes"]):
@@ -130,11 +148,14 @@ def judge(samples):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=150_000)
+    parser.add_argument("--minutes", type=float, help="stop the run, in order, after so long instead")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--interval", type=float, default=10, help="seconds between samples and scrapes")
     parser.add_argument("--json", help="write all samples to this file")
     flags = parser.parse_args()
     work = pathlib.Path(tempfile.mkdtemp(prefix="zerofleet-soak-"))
+    if flags.minutes:
+        flags.steps = 1_000_000_000
     port = fleet.free_port(flags.workers + 1)
     report = work / "report.jsonl"
     launcher = subprocess.Popen(
@@ -143,22 +164,23 @@ def main():
         env={**os.environ, "OMP_NUM_THREADS": "1"})
     with open(work / "progress.txt", "w", encoding="utf-8") as progress:
         drain = subprocess.Popen(["cat"], stdin=launcher.stderr, stdout=progress)
-        samples = watch(launcher, port, flags.workers, flags.interval, work / "checkpoints" / "logs")
+        samples = watch(launcher, port, flags.workers, flags.interval, work / "checkpoints" / "logs",
+                        60 * flags.minutes if flags.minutes else float("inf"))
         drain.wait()
     if flags.json:
         pathlib.Path(flags.json).write_text(json.dumps(samples, indent=1))
-    if launcher.returncode != 0 or len(samples) < 3:
+    if launcher.returncode != (128 + signal.SIGTERM if flags.minutes else 0) or len(samples) < 3:
         print((work / "progress.txt").read_text()[-2000:])
         sys.exit(f"train ended with {launcher.returncode} after {len(samples)} samples; see {work}")
     with open(report, encoding="utf-8") as lines:
         steps = sum(1 for line in lines if '"event":"step"' in line.replace(" ", ""))
     rows, grown = judge(samples)
-    if steps != flags.steps:
+    if not flags.minutes and steps != flags.steps:
         grown.append(f"the report has {steps} of {flags.steps} steps")
-    print(f"{flags.steps} steps, {flags.workers} workers, {samples[-1]['seconds']:.0f} s, {len(samples)} samples")
-    print(f"{'process':<14}{'figure':<14}{'warm-up':>12}{'after it':>12}")
+    print(f"{steps} steps, {flags.workers} workers, {samples[-1]['seconds']:.0f} s, {len(samples)} samples")
+    print(f"{'process':<14}{'figure':<22}{'before':>12}{'after':>12}")
     for role, column, first, most in rows:
-        print(f"{role:<14}{column:<14}{first:>12}{most:>12}")
+        print(f"{role:<14}{column:<22}{first:>12}{most:>12}")
     print("level" if not grown else "GREW: " + "; ".join(grown))
     shutil.rmtree(work, ignore_errors=True)
     sys.exit(1 if grown else 0)
