@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "coordinator/away.h"
 #include "coordinator/divergence.h"
 #include "coordinator/ending.h"
@@ -111,6 +112,15 @@ absl::Status BeginAdoption(Fleet& fleet, const v1::Hello& hello, double now) {
   return absl::OkStatus();
 }
 
+// An assignment of this coordinator, as a session's journal keeps it for a Rejoin.
+v1::Assignment Kept(v1::Assignment assignment) {
+  for (v1::Member& member : *assignment.mutable_members()) {
+    member.clear_transport_address();
+    member.clear_service_address();
+  }
+  return assignment;
+}
+
 // What was told to watchers before; they know which of it is new to them.
 void TellAgain(Fleet& fleet, const Member& member) {
   PublishStart(fleet, member, fleet.start_step > 0);
@@ -155,7 +165,16 @@ void RefuseSurplusSpares(Fleet& fleet) {
   }
 }
 
+// "the coordinator was started again"
+std::string WhatHappened(const Fleet& fleet) {
+  if (!fleet.isolation) return "the coordinator was started again";
+  return absl::StrFormat("the coordinator heard nobody for %.1f s",
+                         fleet.forming_since - fleet.isolation->since + fleet.heartbeat_timeout_seconds());
+}
+
 void CompleteAdoption(Fleet& fleet, double now) {
+  const std::string happened = WhatHappened(fleet);
+  fleet.isolation.reset();
   if (fleet.training_began == 0) return RegroupAll(fleet, "the coordinator was lost before training began", now);
   fleet.phase = Phase::kTraining;
   v1::CoordinatorMessage start;
@@ -165,13 +184,14 @@ void CompleteAdoption(Fleet& fleet, double now) {
       fleet.phase = Phase::kFinishing;
       fleet.finishing_since = now;
     }
+    member.progress_since = now;
     if (member.state != MemberState::kLoading) continue;
     member.state = MemberState::kTraining;
     member.step = fleet.start_step;
     fleet.Send(member.id, start, "every rank had loaded, since another trains");
   }
-  fleet.PublishNotice(absl::StrCat("the coordinator was started again: generation ", fleet.generation,
-                                   " trains on, all ", fleet.world_size(), " ranks are back"));
+  fleet.PublishNotice(absl::StrCat(happened, ": generation ", fleet.generation, " trains on, all ", fleet.world_size(),
+                                   " ranks are back"));
   RefuseSurplusSpares(fleet);
   if (fleet.stop_reason) TellStop(fleet);
   if (fleet.diverged) GoBack(fleet, *fleet.diverged, now);
@@ -273,13 +293,23 @@ bool OnRejoin(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
   return true;
 }
 
+void BeginAwaiting(Fleet& fleet) {
+  fleet.adopted = Shared(Kept(AssignmentOf(fleet)));
+  fleet.phase = Phase::kAdopting;
+  fleet.suspicion.reset();  // who has reported a failure does so again
+}
+
 void CheckAdoption(Fleet& fleet, double now) {
-  if (now - fleet.forming_since < AdoptionSeconds(fleet.parameters.config.restart())) return;
+  if (now - fleet.forming_since < TimeToComeBack(fleet)) return;
   std::vector<MemberId> away;
   for (const Member& member : fleet.members) {
     if (IsAway(member)) away.push_back(member.id);
   }
-  LoseMembers(fleet, away, "it did not come back to the coordinator, which was started again", "session_ended", now);
+  const bool isolated = std::exchange(fleet.isolation, std::nullopt).has_value();
+  LoseMembers(fleet, away,
+              absl::StrCat("it did not come back to the coordinator, which ",
+                           isolated ? "had heard nobody" : "was started again"),
+              isolated ? "heartbeat_timeout" : "session_ended", now);
 }
 
 }  // namespace zerofleet::coordinator

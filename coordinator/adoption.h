@@ -25,6 +25,10 @@ absl::Status OlderThanTheFleet(const Fleet& fleet, const std::string& who, uint6
 // it joins as any worker does (OnHello).
 bool OnRejoin(Fleet& fleet, MemberId id, const v1::Hello& hello, double now);
 
+// The ranks of the view may be away from here on, and come back as to a coordinator that was started again
+// (isolation.h).
+void BeginAwaiting(Fleet& fleet);
+
 // Gives up the ranks that have not come back in time.
 void CheckAdoption(Fleet& fleet, double now);
 

@@ -16,11 +16,16 @@ double AdoptionSeconds(const v1::RestartConfig& restart) {
   return std::max(kAdoptionHeartbeatTimeouts * restart.heartbeat_timeout_seconds(), kLeastAdoptionSeconds);
 }
 
+double TimeToComeBack(const Fleet& fleet) {
+  const double window = AdoptionSeconds(fleet.parameters.config.restart());
+  const bool lasts = fleet.isolation && fleet.isolation->may_last;
+  return lasts ? std::max(window, fleet.form_timeout_seconds()) : window;
+}
+
 void GoAway(Fleet& fleet, Member& member) {
-  fleet.Emit(CloseSession{member.id}, absl::StrCat(NameOf(member), " may come back once more"));
   fleet.members.Rename(member, AwayId(member.rank));
   member.state = MemberState::kAway;
-  member.heartbeats = member.failed = false;
+  member.heartbeats = member.failed = member.closed = false;
   member.progress.clear();
 }
 

@@ -9,11 +9,15 @@ namespace zerofleet::coordinator {
 // How long a coordinator that was started again waits for a running fleet to come back.
 double AdoptionSeconds(const v1::RestartConfig& restart);
 
+// The same for ranks that are away now. Nothing shows that they could come back while nobody at all is heard
+// (isolation.h): then as long as a fleet may take to form.
+double TimeToComeBack(const Fleet& fleet);
+
 // The id of a rank without a session.
 inline MemberId AwayId(int rank) { return kAwayIds + static_cast<MemberId>(rank); }
 inline bool IsAway(const Member& member) { return member.state == MemberState::kAway; }
 
-// The stream of a rank that had come back broke once more: it may come back again.
+// The rank has no session from here on, and may come back.
 void GoAway(Fleet& fleet, Member& member);
 
 }  // namespace zerofleet::coordinator

@@ -11,6 +11,7 @@
 #include "coordinator/config_digest.h"
 #include "coordinator/ending.h"
 #include "coordinator/failed_save.h"
+#include "coordinator/isolation.h"
 #include "coordinator/liveness.h"
 #include "coordinator/load_phase.h"
 #include "coordinator/rendezvous.h"
@@ -47,6 +48,8 @@ std::vector<Output> Coordinator::Step(const CoordinatorEvent& event, double now_
 
 void Coordinator::Handle(const MessageReceived& received, double now) {
   const v1::WorkerMessage& message = received.message;
+  EndIsolation(fleet_, now);
+  if (IsGivenUp(fleet_, received.member)) return;
   Member* member = fleet_.Find(received.member);
   if (message.has_hello()) {
     if (member != nullptr || OnRejoin(fleet_, received.member, message.hello(), now)) return;
@@ -102,6 +105,7 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
 void Coordinator::Handle(const SessionClosed& closed, double now) {
   Member* member = fleet_.Find(closed.member);
   if (member != nullptr) return OnSessionClosed(fleet_, *member, closed.cause, now);
+  if (fleet_.given_up.erase(closed.member) > 0) return;
   fleet_.Emit(CloseSession{closed.member}, "it never joined");
 }
 
@@ -111,6 +115,7 @@ void Coordinator::Handle(const Tick&, double now) {
   if (fleet_.phase == Phase::kAdopting) return CheckAdoption(fleet_, now);
   if (fleet_.phase == Phase::kForming && fleet_.restarted) FormViewIfComplete(fleet_, now);
   if (!fleet_.ended()) CheckLiveness(fleet_, now);
+  if (!fleet_.ended()) CheckIsolation(fleet_, now);
   CheckSaves(fleet_, now);
   CheckStragglers(fleet_, now);
 }

@@ -1,8 +1,8 @@
 // The coordinator's whole state, and what every decision needs of it: names, lookups, and a place for outputs.
 //
 // The decisions stand in files of their own, as functions on a Fleet: rendezvous, adoption, view, load_phase, training,
-// commit, liveness, disagreement, recovery, stop, ending. A fleet that recovers keeps this struct, and its view is set
-// anew.
+// commit, liveness, isolation, disagreement, recovery, stop, ending. A fleet that recovers keeps this struct, and its
+// view is set anew.
 #ifndef ZEROFLEET_COORDINATOR_FLEET_H_
 #define ZEROFLEET_COORDINATOR_FLEET_H_
 
@@ -128,6 +128,12 @@ struct Verification {
   double deadline = 0;  // seconds
 };
 
+// Nobody is heard (isolation.h).
+struct Isolation {
+  double since = 0;       // seconds
+  bool may_last = false;  // nobody has been heard since, of several members
+};
+
 // What is known of a recovery until the fleet trains again.
 struct Recovery {
   std::string cause;           // of the first loss
@@ -199,6 +205,9 @@ struct Fleet {
   std::optional<Recovery> recovery;
   bool memory_is_doubted = false;         // in it: ranks have computed wrong numbers, which may be in their snapshots
   std::optional<v1::Assignment> adopted;  // the view that is being adopted, as its first rank told it
+  std::optional<Isolation> isolation;     // until those who were given up are back, or are lost
+  std::set<MemberId> given_up;            // sessions whose end has not been told yet
+  std::map<std::string, int> seats;       // the ranks that members of a recovery had, by incarnation
   bool restarted = false;                 // a worker has come back to this coordinator from its predecessor
   v1::Flight flight;                      // of the last view that was lost
   double recovered_at = 0;                // seconds: training began again, and no step has been reported since; else 0

@@ -13,6 +13,7 @@
 #include "coordinator/divergence.h"
 #include "coordinator/ending.h"
 #include "coordinator/hang.h"
+#include "coordinator/isolation.h"
 #include "coordinator/load_phase.h"
 #include "coordinator/recovery.h"
 #include "coordinator/save_stalls.h"
@@ -21,12 +22,6 @@ namespace zerofleet::coordinator {
 namespace {
 
 constexpr char kHeartbeatTimeout[] = "heartbeat_timeout";
-
-// How long this member may be silent. Before its first heartbeat it may be busy loading or opening data.
-double SilenceLimit(const Fleet& fleet, const Member& member) {
-  bool judged = member.heartbeats || fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing;
-  return judged ? fleet.heartbeat_timeout_seconds() : fleet.form_timeout_seconds();
-}
 
 // The ranks that are there and do not come where the others have been waiting for too long: to a collective, or to the
 // end. One that is saving has the time that a fleet may take to form, from the last byte on that it has written.
@@ -62,12 +57,20 @@ bool MayRecover(const Fleet& fleet, const absl::Status& failure, bool own_storag
 }
 
 void LoseSilentSpare(Fleet& fleet, double now) {
+  if (SilenceNow(fleet, now) != Silence::kOfSome) return;
   for (size_t i = 0; i < fleet.spares.size() && !fleet.ended(); ++i) {
     const Member& spare = fleet.spares[i];
     const double seconds = now - spare.last_heard;
     if (seconds <= SilenceLimit(fleet, spare)) continue;
     return LoseMembers(fleet, {spare.id}, SilenceText(seconds), kHeartbeatTimeout, now);
   }
+}
+
+// The session ends when nobody is heard, as those of a network that has failed do, and not that of one process which
+// has ended. One member alone shows nothing of that.
+bool EndsInASilenceOfAll(const Fleet& fleet, const Member& member, double now) {
+  const bool counts = fleet.phase != Phase::kForming && member.state != MemberState::kSpare && !member.failed;
+  return counts && fleet.members.size() > 1 && SilenceNow(fleet, now) != Silence::kOfSome;
 }
 
 // Those that were told to leave a lost view and have not come back from it.
@@ -149,6 +152,9 @@ void CheckLiveness(Fleet& fleet, double now) {
     if (now - member.last_heard > SilenceLimit(fleet, member)) silent.push_back(member.id);
   }
   if (!silent.empty()) {
+    const Silence silence = SilenceNow(fleet, now);
+    if (silence == Silence::kUnclear) return;
+    if (silence == Silence::kOfAll) return BecomeIsolated(fleet, now);
     const double seconds = now - fleet.Find(silent.front())->last_heard;
     LoseMembers(fleet, silent, SilenceText(seconds), kHeartbeatTimeout, now);
     return LoseSilentSpare(fleet, now);
@@ -170,9 +176,18 @@ void CheckLiveness(Fleet& fleet, double now) {
 }
 
 void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, double now) {
-  if (fleet.phase == Phase::kAdopting && member.state != MemberState::kSpare) return GoAway(fleet, member);
+  if (fleet.phase == Phase::kAdopting && member.state != MemberState::kSpare) {
+    fleet.Emit(CloseSession{member.id}, absl::StrCat(NameOf(member), " may come back once more"));
+    return GoAway(fleet, member);
+  }
   if (member.state == MemberState::kFinished) {
     member.closed = true;
+    return;
+  }
+  if (EndsInASilenceOfAll(fleet, member, now)) {
+    const MemberId id = member.id;
+    BecomeIsolated(fleet, now);
+    fleet.given_up.erase(id);
     return;
   }
   if (fleet.phase == Phase::kForming) {

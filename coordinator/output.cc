@@ -64,6 +64,7 @@ struct Describer {
     return absl::StrCat("keep flight of generation ", keep.flight.generation(), ", ranks ", absl::StrJoin(ranks, " "));
   }
   std::string operator()(const CloseSession& close) const { return absl::StrCat("close ", close.member); }
+  std::string operator()(const BreakSession& broken) const { return absl::StrCat("break ", broken.member); }
   std::string operator()(const EndRun& end) const { return absl::StrCat("end ", end.status.ToString()); }
 };
 

@@ -89,6 +89,11 @@ struct CloseSession {
   MemberId member;
 };
 
+// Ends the session as a network that fails does: at once, and whoever it is connects again.
+struct BreakSession {
+  MemberId member;
+};
+
 // The run is over; no output follows.
 struct EndRun {
   absl::Status status;
@@ -96,7 +101,7 @@ struct EndRun {
 
 struct Output {
   std::variant<SendTo, WriteManifest, DiscardSave, VerifyCheckpoint, PublishEvent, PersistState, SetAside, KeepFlight,
-               CloseSession, EndRun>
+               CloseSession, BreakSession, EndRun>
       action;
   std::string reason;
 };

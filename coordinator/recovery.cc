@@ -253,7 +253,7 @@ void BreakView(Fleet& fleet, const absl::Status& status, const std::vector<int>&
 
 void RegroupAll(Fleet& fleet, const std::string& why, double now) {
   if (EndIfItMust(fleet, /*newest=*/0, absl::UnavailableError(why), -1)) return;
-  fleet.recovery = Recovery{why, {}, now, 0, 0};
+  if (!fleet.recovery) fleet.recovery = Recovery{why, {}, now, 0, 0};  // else it is one of its causes
   Regroup(fleet, {}, why, why, now);
 }
 

@@ -119,8 +119,13 @@ void NewGeneration(Fleet& fleet) {
 
 void TakePlace(Fleet& fleet, Member& member) {
   if (fleet.vacant.empty()) return;  // of a view that is resized, whose ranks are given when it forms
-  member.rank = fleet.vacant.front();
-  fleet.vacant.erase(fleet.vacant.begin());
+  auto place = fleet.vacant.begin();
+  if (const auto seat = fleet.seats.find(member.hello.incarnation()); seat != fleet.seats.end()) {
+    const auto own = std::find(fleet.vacant.begin(), fleet.vacant.end(), seat->second);
+    if (own != fleet.vacant.end()) place = own;
+  }
+  member.rank = *place;
+  fleet.vacant.erase(place);
 }
 
 void FormViewIfComplete(Fleet& fleet, double now) {
@@ -137,6 +142,8 @@ void FormViewIfComplete(Fleet& fleet, double now) {
   fleet.counters.rendezvous_seconds = now - fleet.forming_since;
   fleet.phase = Phase::kLoading;
   fleet.load_progress = now;
+  fleet.isolation.reset();
+  fleet.seats.clear();
   PutInRankOrder(fleet);
   fleet.view = ViewOf(fleet);
   fleet.team = fleet.view->team;

@@ -32,6 +32,7 @@ struct IsRoutine {
   bool operator()(const coordinator::SetAside&) const { return false; }
   bool operator()(const coordinator::KeepFlight&) const { return false; }
   bool operator()(const coordinator::CloseSession&) const { return false; }
+  bool operator()(const coordinator::BreakSession&) const { return true; }
   bool operator()(const coordinator::EndRun&) const { return false; }
 };
 
@@ -319,6 +320,15 @@ absl::Status CoordinatorLoop::Do(coordinator::CloseSession& close) {
   absl::MutexLock lock(&sessions_mutex_);
   auto session = sessions_.find(close.member);
   if (session != sessions_.end()) session->second.sink->Close();
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorLoop::Do(coordinator::BreakSession& broken) {
+  absl::MutexLock lock(&sessions_mutex_);
+  auto session = sessions_.find(broken.member);
+  if (session != sessions_.end()) {
+    session->second.sink->Refuse(absl::UnavailableError("it has heard nobody, and this worker is to connect again"));
+  }
   return absl::OkStatus();
 }
 

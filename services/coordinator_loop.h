@@ -124,6 +124,7 @@ class CoordinatorLoop {
   absl::Status Do(coordinator::SetAside& aside);
   absl::Status Do(coordinator::KeepFlight& keep);
   absl::Status Do(coordinator::CloseSession& close);
+  absl::Status Do(coordinator::BreakSession& broken);
   absl::Status Do(coordinator::EndRun& end);
   void OnStorageFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseAll(const absl::Status& end);

@@ -158,6 +158,28 @@ class CoordinatorLoopTest : public testing::Test {
   std::unique_ptr<CoordinatorLoop> loop_;
 };
 
+// Not as one that is refused, whose worker would end: as one that a network breaks.
+TEST_F(CoordinatorLoopTest, ASessionThatIsGivenUpInASilenceOfAllIsUnavailable) {
+  absl::Mutex mutex;
+  double ticked = 0;
+  hooks_.observe = [&](const coordinator::Fleet&, double now) {
+    absl::MutexLock lock(&mutex);
+    ticked = now;
+  };
+  Start();
+  Train();
+  for (int i = 0; i < 4; ++i) {  // in steps that are no delay of the coordinator's own
+    clock_.Advance(20);
+    absl::MutexLock lock(&mutex);
+    auto come = [&] { return ticked >= clock_.MonotonicSeconds(); };
+    ASSERT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&come), kPatience));
+  }
+  const absl::Status end = sink_.AwaitRefused();
+  EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable) << end;
+  EXPECT_THAT(std::string(end.message()), HasSubstr("connect again"));
+  EXPECT_EQ(sink_.Count(v1::CoordinatorMessage::kRefused), 0);
+}
+
 // Two workers, of which the second is lost before training and replaced.
 TEST_F(CoordinatorLoopTest, TheRanksOfAViewHaveOneKeyAndOneTraceIdAndNoLogHasTheKey) {
   absl::Mutex mutex;

@@ -268,21 +268,29 @@ TEST_F(CoordinatorServerTest, AWorkerThatDoesNotReadIsCutOff) {
   EXPECT_EQ(server_->Wait().code(), absl::StatusCode::kUnavailable);
 }
 
+// One of two: the silence of both would be the coordinator's own.
 TEST_F(CoordinatorServerTest, ASilentWorkerIsLostByTheClock) {
   FakeClock clock;
   options_.clock = &clock;
   Start();
   Form();
-  // Time passes, and the coordinator has looked at it.
-  const auto advance = [&](double seconds) {
-    clock.Advance(seconds);
+  const auto await_age = [&](int rank, double seconds) {
     const std::string seen =
-        absl::StrCat("zerofleet_coordinator_heartbeat_age_seconds{rank=\"1\"} ", clock.MonotonicSeconds(), "\n");
+        absl::StrCat("zerofleet_coordinator_heartbeat_age_seconds{rank=\"", rank, "\"} ", seconds, "\n");
     while (prometheus::TextSerializer().Serialize(registry_.Collect()).find(seen) == std::string::npos) {
       std::this_thread::yield();
     }
   };
+  // Time passes, and the coordinator has looked at it.
+  const auto advance = [&](double seconds) {
+    clock.Advance(seconds);
+    await_age(1, clock.MonotonicSeconds());
+  };
   for (const double seconds : {25, 25, 9}) advance(seconds);
+  v1::WorkerMessage beat;
+  beat.mutable_heartbeat()->set_step(0);
+  streams_[0]->Send(beat);
+  await_age(0, 0);
   EXPECT_EQ(Status().phase(), "training");  // 59 s of the 60 that it may be silent
   clock.Advance(2);
   const absl::Status status = server_->Wait();

@@ -118,6 +118,8 @@ absl::Status CoordinatorProcess::Do(const coordinator::Output& output) {
     network_.Send(send->member, *send->message);
   } else if (const auto* close = std::get_if<coordinator::CloseSession>(&output.action)) {
     network_.CloseByCoordinator(close->member);
+  } else if (const auto* broken = std::get_if<coordinator::BreakSession>(&output.action)) {
+    network_.Break(broken->member);
   } else if (const auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {
     Store(*write);
   } else if (const auto* discard = std::get_if<coordinator::DiscardSave>(&output.action)) {

@@ -1,0 +1,119 @@
+// Giving up sessions, not ranks; see isolation.h.
+#include "coordinator/isolation.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "coordinator/adoption.h"
+#include "coordinator/away.h"
+#include "coordinator/recovery.h"
+
+namespace zerofleet::coordinator {
+namespace {
+
+// A worker beats four times per heartbeat timeout, so who is alive has been heard in the last half of it. Members fall
+// silent up to a beat apart when the network does.
+constexpr double kLately = 0.5;
+
+bool IsExpectedToSpeak(const Member& member) {
+  return member.state != MemberState::kLost && member.state != MemberState::kAway && !member.failed && !member.closed;
+}
+
+void GiveUp(Fleet& fleet, MemberId id) {
+  fleet.given_up.insert(id);
+  fleet.Emit(BreakSession{id}, "nobody is heard: whoever it is may come back");
+}
+
+void GiveUpSpares(Fleet& fleet, double now) {
+  const auto is_silent = [&](const Member& spare) {
+    return now - spare.last_heard > kLately * SilenceLimit(fleet, spare);
+  };
+  for (const Member& spare : fleet.spares) {
+    if (is_silent(spare)) GiveUp(fleet, spare.id);
+  }
+  fleet.spares.EraseIf(is_silent);
+}
+
+// Ranks of a view, which go on in it.
+void AwaitRanks(Fleet& fleet) {
+  BeginAwaiting(fleet);
+  for (Member& member : fleet.members) {
+    if (member.state == MemberState::kFinished && member.closed) continue;
+    GiveUp(fleet, member.id);
+    GoAway(fleet, member);
+  }
+}
+
+// Members of a view that does not train yet, or of none, who join again.
+void AwaitWorkers(Fleet& fleet) {
+  for (Member& member : fleet.members.TakeAll()) {
+    GiveUp(fleet, member.id);
+    v1::Event event;  // whose process is another's child may be hung, and is replaced
+    event.mutable_lost()->set_rank(member.rank);
+    event.mutable_lost()->set_host(member.hello.host());
+    event.mutable_lost()->set_pid(member.hello.pid());
+    event.mutable_lost()->set_cause("nobody is heard");
+    fleet.Publish(std::move(event), "another may take its place");
+    if (member.rank < 0) continue;
+    fleet.vacant.push_back(member.rank);
+    if (!member.hello.incarnation().empty()) fleet.seats[member.hello.incarnation()] = member.rank;
+  }
+  std::sort(fleet.vacant.begin(), fleet.vacant.end());
+}
+
+}  // namespace
+
+double SilenceLimit(const Fleet& fleet, const Member& member) {
+  bool judged = member.heartbeats || fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing;
+  return judged ? fleet.heartbeat_timeout_seconds() : fleet.form_timeout_seconds();
+}
+
+Silence SilenceNow(const Fleet& fleet, double now) {
+  bool any = false, all = true;
+  for (const Member& member : fleet.members) {
+    if (!IsExpectedToSpeak(member)) continue;
+    any = true;
+    const double seconds = now - member.last_heard, limit = SilenceLimit(fleet, member);
+    if (seconds <= kLately * limit) return Silence::kOfSome;
+    all = all && seconds > limit;
+  }
+  if (!any) return Silence::kOfSome;
+  return all ? Silence::kOfAll : Silence::kUnclear;
+}
+
+void BecomeIsolated(Fleet& fleet, double now) {
+  const double seconds = now - fleet.members.front().last_heard;
+  const size_t members = fleet.members.size();
+  fleet.isolation = Isolation{.since = now, .may_last = members > 1};
+  GiveUpSpares(fleet, now);
+  if (fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing) {
+    AwaitRanks(fleet);
+  } else {
+    if (fleet.view) RegroupAll(fleet, "nobody is heard while the view loads", now);
+    if (fleet.ended()) return;
+    AwaitWorkers(fleet);
+  }
+  fleet.forming_since = now;
+  fleet.PublishNotice(absl::StrFormat(
+      "nothing heard of any of %d %s for %.1f s: this coordinator takes itself to be cut off, and waits for them to "
+      "come back; %s",
+      members, members == 1 ? "worker" : "workers", seconds, LastCommitText(fleet)));
+}
+
+void EndIsolation(Fleet& fleet, double now) {
+  if (!fleet.isolation || !fleet.isolation->may_last) return;
+  fleet.isolation->may_last = false;
+  fleet.forming_since = now;
+}
+
+void CheckIsolation(Fleet& fleet, double now) {
+  if (!fleet.isolation || fleet.phase == Phase::kAdopting || now - fleet.forming_since < TimeToComeBack(fleet)) return;
+  fleet.isolation.reset();
+  fleet.seats.clear();
+  if (fleet.phase == Phase::kRecovering) FillPlacesFromSpares(fleet, now);
+}
+
+}  // namespace zerofleet::coordinator
