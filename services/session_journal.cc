@@ -11,6 +11,15 @@ namespace zerofleet::services {
 
 using Body = v1::WorkerMessage::BodyCase;
 
+namespace {
+
+// As the worker judges it. What an earlier try at the step came to leaves the newest open.
+bool IsSettledBy(const v1::ShardWritten& shard, const v1::CheckpointOutcome& outcome) {
+  return std::pair(shard.step(), shard.retry()) <= std::pair(outcome.step(), outcome.retry());
+}
+
+}  // namespace
+
 void SessionJournal::Sent(const v1::WorkerMessage& message) {
   if (message.has_hello()) hello_ = message;
   if (message.has_stop_requested()) stop_requested_ = message;
@@ -61,9 +70,7 @@ void SessionJournal::Arrived(const v1::CoordinatorMessage& message, double now) 
       training_began_ = now;
     }
   }
-  const bool settled =
-      message.has_checkpoint() && shard_ && shard_->shard_written().step() <= message.checkpoint().step();
-  if (settled) shard_.reset();
+  if (message.has_checkpoint() && shard_ && IsSettledBy(shard_->shard_written(), message.checkpoint())) shard_.reset();
 }
 
 void SessionJournal::NoteNeighbours(const v1::Peers& peers) {

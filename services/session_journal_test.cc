@@ -102,6 +102,26 @@ TEST_F(SessionJournalTest, KeepsAShardUntilItsOutcome) {
   EXPECT_EQ(Rest(), "");
 }
 
+// The last save of a run is tried again at the same step. An outcome of an earlier try, which a restarted coordinator
+// tells once more, is not that of the try in progress.
+TEST_F(SessionJournalTest, KeepsATryUntilItsOwnOutcome) {
+  Train();
+  Say("generation: 7 shard_written { step: 5 }");
+  Hear("generation: 7 checkpoint { step: 5 message: 'full' }");
+  Say("generation: 7 shard_written { step: 5 ok: true retry: 1 }");
+  Hear("generation: 7 checkpoint { step: 5 message: 'full' }");
+  EXPECT_EQ(Rest(), "generation: 7 shard_written { step: 5 ok: true retry: 1 }\n");
+  Hear("generation: 7 checkpoint { step: 5 message: 'full' retry: 1 }");
+  EXPECT_EQ(Rest(), "");
+}
+
+TEST_F(SessionJournalTest, ALaterStepSettlesEveryTry) {
+  Train();
+  Say("generation: 7 shard_written { step: 5 ok: true retry: 2 }");
+  Hear("generation: 7 checkpoint { step: 6 committed: true }");
+  EXPECT_EQ(Rest(), "");
+}
+
 TEST_F(SessionJournalTest, KeepsTheNewestEventsInOrderAndTheEnd) {
   Train();
   const int steps = static_cast<int>(SessionJournal::kMostEvents) + 5;
