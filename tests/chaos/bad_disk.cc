@@ -1,58 +1,59 @@
-// A disk that fails, for whole processes: preloaded (LD_PRELOAD), it stands before write, pwrite, fsync and rename of
-// the C library and does to some of them what the chaos runner asks for.
+// A disk that fails, for whole processes: preloaded (LD_PRELOAD), it stands before the file calls of the C library that
+// the program and libstdc++'s filesystem make, and does to some of them what the chaos runner asks for. Shards and
+// manifests are read by pread, so mmap is left alone.
 //
 // What to do lies in a file that all processes map, named by ZEROFLEET_BAD_DISK; disk.py writes it. Only calls on paths
-// with `where` and without `but` in them are touched. Which of them are hit is a function of the seed and of the calls'
-// order.
+// with `where` and without `but` in them are touched, of one process if `pid` is set. Which of them are hit is a
+// function of the seed and of the calls' order.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <type_traits>
 
 namespace {
 
-enum class Fault : uint32_t { kNone, kError, kSlow, kShort, kTorn };
+// kTorn: half of it is done, and the process is gone. kFlip: a bit of what was read is another. kLost: it is done, and
+// its answer is an error. kHung: it does not return before another fault, or none, is asked for.
+enum class Fault : uint32_t { kNone, kError, kSlow, kShort, kTorn, kFlip, kLost, kHung };
 
-enum Call : uint32_t { kWrite = 1, kSync = 2, kRename = 4 };
+enum Call : uint32_t { kWrite = 1, kSync = 2, kRename = 4, kRead = 8, kStat = 16, kOpen = 32, kUnlink = 64 };
 
 // As disk.py packs it.
 struct Control {
   std::atomic<uint32_t> fault;
   uint32_t calls;   // a set of Call
-  uint32_t error;   // kError: errno
+  uint32_t error;   // kError, kLost: errno
   uint32_t millis;  // kSlow
   uint32_t chance;  // of 65,536
   uint32_t seed;
+  uint32_t pid;                     // 0: every process
   std::atomic<uint32_t> seen, hit;  // calls that could have been hit, and those that were
-  std::array<char, 192> where;      // ends with a 0
+  std::array<char, 188> where;      // ends with a 0
   std::array<char, 32> but;         // ends with a 0; empty: nothing is left out
 };
 static_assert(sizeof(Control) == 256);
 
-using RenameCall = int (*)(const char*, const char*);
-using RenameAtCall = int (*)(int, const char*, int, const char*, unsigned);
-using SyncCall = int (*)(int);
-using WriteCall = ssize_t (*)(int, const void*, size_t);
-using PwriteCall = ssize_t (*)(int, const void*, size_t, off_t);
-
 template <class Function>
-Function Next(const char* name) {
-  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+Function* Next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
 Control* OpenControl() {
   const char* path = std::getenv("ZEROFLEET_BAD_DISK");
-  const int descriptor = path == nullptr ? -1 : open(path, O_RDWR | O_CLOEXEC);
+  const int descriptor = path == nullptr ? -1 : Next<int(const char*, int, ...)>("open")(path, O_RDWR | O_CLOEXEC);
   if (descriptor < 0) return nullptr;
   void* data = mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   close(descriptor);
@@ -85,14 +86,15 @@ bool IsThere(const Control& control, int descriptor) {
   return IsThere(control, path);
 }
 
-// What happens to this call. One torn write is enough: the process is gone.
+// What happens to this call. One torn call is enough: the process is gone.
 template <class Place>
 Fault Drawn(Call call, Place place) {
   const int before = errno;
   Control* const control = TheControl();
   if (control == nullptr) return Fault::kNone;
   uint32_t fault = control->fault.load(std::memory_order_acquire);
-  if (fault == 0 || (control->calls & call) == 0 || !IsThere(*control, place)) {
+  const bool others = control->pid != 0 && control->pid != static_cast<uint32_t>(getpid());
+  if (fault == 0 || others || (control->calls & call) == 0 || !IsThere(*control, place)) {
     errno = before;
     return Fault::kNone;
   }
@@ -103,12 +105,29 @@ Fault Drawn(Call call, Place place) {
   return static_cast<Fault>(fault);
 }
 
-// Whether the call has failed; it may have been slow.
-bool HasFailed(Fault fault) {
+void HangOn() {
+  while (static_cast<Fault>(TheControl()->fault.load(std::memory_order_acquire)) == Fault::kHung) usleep(10'000);
+}
+
+template <class Result>
+Result Failure() {
+  errno = static_cast<int>(TheControl()->error);
+  if constexpr (std::is_pointer_v<Result>) {
+    return nullptr;
+  } else {
+    return static_cast<Result>(-1);
+  }
+}
+
+// The call, done by `next`, with this fault.
+template <class Next>
+auto Bent(Fault fault, Next next) -> decltype(next()) {
   if (fault == Fault::kSlow) usleep(1000 * TheControl()->millis);
+  if (fault == Fault::kHung) HangOn();
   if (fault == Fault::kTorn) kill(getpid(), SIGKILL);
-  if (fault == Fault::kError) errno = static_cast<int>(TheControl()->error);
-  return fault == Fault::kError;
+  if (fault == Fault::kLost) next();
+  if (fault == Fault::kLost || fault == Fault::kError) return Failure<decltype(next())>();
+  return next();
 }
 
 template <class Write>
@@ -116,7 +135,22 @@ ssize_t WriteOn(int descriptor, size_t bytes, Write write) {
   const Fault fault = Drawn(kWrite, descriptor);
   if (fault == Fault::kShort) return write((bytes + 1) / 2);
   if (fault == Fault::kTorn) write(bytes / 2);
-  return HasFailed(fault) ? -1 : write(bytes);
+  return Bent(fault, [&] { return write(bytes); });
+}
+
+template <class Read>
+ssize_t ReadOn(int descriptor, void* data, size_t bytes, Read read) {
+  const Fault fault = Drawn(kRead, descriptor);
+  const ssize_t got = Bent(fault, [&] { return read(fault == Fault::kShort ? (bytes + 1) / 2 : bytes); });
+  if (fault == Fault::kFlip && got > 0) {
+    const uint32_t draw = Mixed(TheControl()->seed + TheControl()->hit);
+    static_cast<uint8_t*>(data)[draw % static_cast<size_t>(got)] ^= static_cast<uint8_t>(1 << (draw >> 29));
+  }
+  return got;
+}
+
+mode_t ModeOf(int flags, va_list rest) {
+  return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(rest, mode_t) : 0;
 }
 
 }  // namespace
@@ -124,27 +158,90 @@ ssize_t WriteOn(int descriptor, size_t bytes, Write write) {
 extern "C" {
 
 ssize_t write(int descriptor, const void* data, size_t bytes) {
-  static const auto next = Next<WriteCall>("write");
+  static auto* const next = Next<decltype(write)>("write");
   return WriteOn(descriptor, bytes, [&](size_t count) { return next(descriptor, data, count); });
 }
 
 ssize_t pwrite(int descriptor, const void* data, size_t bytes, off_t offset) {
-  static const auto next = Next<PwriteCall>("pwrite");
+  static auto* const next = Next<decltype(pwrite)>("pwrite");
   return WriteOn(descriptor, bytes, [&](size_t count) { return next(descriptor, data, count, offset); });
 }
 
+ssize_t read(int descriptor, void* data, size_t bytes) {
+  static auto* const next = Next<decltype(read)>("read");
+  return ReadOn(descriptor, data, bytes, [&](size_t count) { return next(descriptor, data, count); });
+}
+
+ssize_t pread(int descriptor, void* data, size_t bytes, off_t offset) {
+  static auto* const next = Next<decltype(pread)>("pread");
+  return ReadOn(descriptor, data, bytes, [&](size_t count) { return next(descriptor, data, count, offset); });
+}
+
 int fsync(int descriptor) {
-  static const auto next = Next<SyncCall>("fsync");
-  return HasFailed(Drawn(kSync, descriptor)) ? -1 : next(descriptor);
+  static auto* const next = Next<decltype(fsync)>("fsync");
+  return Bent(Drawn(kSync, descriptor), [&] { return next(descriptor); });
 }
 
 int rename(const char* from, const char* to) noexcept {
-  static const auto next = Next<RenameCall>("rename");
-  return HasFailed(Drawn(kRename, to)) ? -1 : next(from, to);
+  static auto* const next = Next<int(const char*, const char*)>("rename");
+  return Bent(Drawn(kRename, to), [&] { return next(from, to); });
 }
 
 int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) noexcept {
-  static const auto next = Next<RenameAtCall>("renameat2");
-  return HasFailed(Drawn(kRename, to)) ? -1 : next(from_directory, from, to_directory, to, flags);
+  static auto* const next = Next<int(int, const char*, int, const char*, unsigned)>("renameat2");
+  return Bent(Drawn(kRename, to), [&] { return next(from_directory, from, to_directory, to, flags); });
+}
+
+int unlink(const char* path) noexcept {
+  static auto* const next = Next<int(const char*)>("unlink");
+  return Bent(Drawn(kUnlink, path), [&] { return next(path); });
+}
+
+int remove(const char* path) noexcept {
+  static auto* const next = Next<int(const char*)>("remove");
+  return Bent(Drawn(kUnlink, path), [&] { return next(path); });
+}
+
+int stat(const char* path, struct stat* info) noexcept {
+  static auto* const next = Next<int(const char*, struct stat*)>("stat");
+  return Bent(Drawn(kStat, path), [&] { return next(path, info); });
+}
+
+int lstat(const char* path, struct stat* info) noexcept {
+  static auto* const next = Next<int(const char*, struct stat*)>("lstat");
+  return Bent(Drawn(kStat, path), [&] { return next(path, info); });
+}
+
+int fstat(int descriptor, struct stat* info) noexcept {
+  static auto* const next = Next<int(int, struct stat*)>("fstat");
+  return Bent(Drawn(kStat, descriptor), [&] { return next(descriptor, info); });
+}
+
+int access(const char* path, int mode) noexcept {
+  static auto* const next = Next<int(const char*, int)>("access");
+  return Bent(Drawn(kStat, path), [&] { return next(path, mode); });
+}
+
+int open(const char* path, int flags, ...) {
+  static auto* const next = Next<int(const char*, int, ...)>("open");
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = ModeOf(flags, rest);
+  va_end(rest);
+  return Bent(Drawn(kOpen, path), [&] { return next(path, flags, mode); });
+}
+
+int openat(int directory, const char* path, int flags, ...) {
+  static auto* const next = Next<int(int, const char*, int, ...)>("openat");
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = ModeOf(flags, rest);
+  va_end(rest);
+  return Bent(Drawn(kOpen, path), [&] { return next(directory, path, flags, mode); });
+}
+
+FILE* fopen64(const char* path, const char* mode) {
+  static auto* const next = Next<FILE*(const char*, const char*)>("fopen64");
+  return Bent(Drawn(kOpen, path), [&] { return next(path, mode); });
 }
 }

@@ -7,11 +7,11 @@ import struct
 import fleet
 
 LIBRARY = pathlib.Path(fleet.BINARY).resolve().parent / "tests" / "chaos" / "libbad_disk.so"
-WRITE, SYNC, RENAME = 1, 2, 4
-ERROR, SLOW, SHORT, TORN = 1, 2, 3, 4
-# bad_disk.cc's Control: fault, calls, error, milliseconds, chance of 65,536, seed, calls seen, calls hit, where, but
-CONTROL = struct.Struct("=8I192s32s")
-HIT_AT = 7 * 4
+WRITE, SYNC, RENAME, READ, STAT, OPEN, UNLINK = (1 << bit for bit in range(7))
+ERROR, SLOW, SHORT, TORN, FLIP, LOST, HUNG = range(1, 8)
+# bad_disk.cc's Control: fault, calls, error, milliseconds, chance of 65,536, seed, pid, calls seen, calls hit, where, but
+CONTROL = struct.Struct("=9I188s32s")
+HIT_AT = 8 * 4
 
 
 def why_not():
@@ -30,12 +30,12 @@ class BadDisk:
         with open(path, "r+b") as file:
             self.control = mmap.mmap(file.fileno(), CONTROL.size)
 
-    def fail(self, fault, where, calls, but="", chance=1.0, error=0, milliseconds=0):
-        """From now on, so much of the calls on paths with `where` and without `but` in them."""
+    def fail(self, fault, where, calls, but="", chance=1.0, error=0, milliseconds=0, pid=0):
+        """From now on, so much of the calls on paths with `where` and without `but` in them; of one process if `pid` is given."""
         self.mend()
         self.seed += 1
-        self.control[:] = CONTROL.pack(0, calls, error, milliseconds, round(65536 * chance), self.seed, 0, 0, os.fsencode(where),
-                                       os.fsencode(but))
+        self.control[:] = CONTROL.pack(0, calls, error, milliseconds, round(65536 * chance), self.seed & 0xffffffff, pid, 0, 0,
+                                       os.fsencode(where), os.fsencode(but))
         self.control[:4] = struct.pack("=I", fault)
 
     def mend(self):
