@@ -77,7 +77,8 @@ bool EndsInASilenceOfAll(const Fleet& fleet, const Member& member, double now) {
 std::vector<MemberId> NotLeaving(const Fleet& fleet, double now) {
   std::vector<MemberId> late;
   for (const Member& member : fleet.members) {
-    const bool leaves = fleet.phase == Phase::kRecovering && member.state == MemberState::kJoined;
+    const bool forms = fleet.phase == Phase::kRecovering || fleet.phase == Phase::kForming;
+    const bool leaves = forms && member.state == MemberState::kJoined;
     if (leaves && member.leaves_by > 0 && now > member.leaves_by) late.push_back(member.id);
   }
   return late;

@@ -235,6 +235,7 @@ void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::str
   if (EndIfItMust(fleet, lost.size(), absl::UnavailableError(text), members.front()->rank)) return;
   if (fleet.phase == Phase::kForming) {  // there is no view yet to recover: its place is free again
     fleet.PublishNotice(text);
+    fleet.forming_since = now;  // another has the time to come
     return Remove(fleet, lost, cause);
   }
   Regroup(fleet, lost, cause, text, now);

@@ -8,6 +8,7 @@
 #include "coordinator/agreement.h"
 #include "coordinator/away.h"
 #include "coordinator/ending.h"
+#include "coordinator/hang.h"
 #include "coordinator/outlived_commit.h"
 #include "coordinator/recovery.h"
 #include "coordinator/view.h"
@@ -63,6 +64,8 @@ void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
   member.last_heard = member.progress_since = now;
   if (spare) member.state = MemberState::kSpare;
   if (fleet.phase == Phase::kRecovering && place) TakePlace(fleet, member);
+  // Its session came back, which says nothing of its trainer: that may hang in the view that is lost, or be in a file.
+  if (member.came_back) member.leaves_by = now + std::max(HangLimit(fleet), fleet.form_timeout_seconds());
   (spare ? fleet.spares : fleet.members).push_back(member);
   if (!agreed.ok()) return FailFleet(fleet, agreed, -1);
   SendWelcome(fleet, id,
