@@ -61,7 +61,8 @@ void Coordinator::Handle(const MessageReceived& received, double now) {
   if (message.generation() > fleet_.generation) {
     return FailFleet(fleet_, OlderThanTheFleet(fleet_, NameOf(*member), message.generation()), member->rank);
   }
-  const bool stale = member->state != MemberState::kSpare && Stale(message);  // a spare is in no view
+  // A spare is in no view: what it says of one it has said in the view that it has left.
+  const bool stale = member->state == MemberState::kSpare ? message.failure().in_view() : Stale(message);
   // Until a member has heard of the next generation it speaks of the last, and is there all the same.
   if (!stale || fleet_.phase == Phase::kRecovering) member->last_heard = now;
   if (stale) return;
