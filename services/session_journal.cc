@@ -47,7 +47,9 @@ void SessionJournal::Sent(const v1::WorkerMessage& message) {
 }
 
 void SessionJournal::Arrived(const v1::CoordinatorMessage& message, double now) {
-  generation_ = std::max(generation_, message.generation());
+  // To one in a view, a Welcome of a later generation is no news of that view: a Regroup is, which may be lost.
+  const bool is_news = !message.has_welcome() || !assignment_;
+  if (is_news) generation_ = std::max(generation_, message.generation());
   if (message.has_welcome()) config_digest_ = coordinator::ConfigDigest(message.welcome().config());
   if (message.has_regroup()) LeaveView();
   if (message.has_assignment()) {

@@ -51,7 +51,9 @@ std::optional<v1::CoordinatorMessage> SessionMachine::Take() {
   if (incoming_.empty()) return std::nullopt;
   v1::CoordinatorMessage message = std::move(incoming_.front());
   incoming_.pop_front();
-  generation_ = std::max(generation_, message.generation());
+  if (message.has_regroup()) in_view_ = false;
+  if (!in_view_ || !message.has_welcome()) generation_ = std::max(generation_, message.generation());
+  if (message.has_assignment()) in_view_ = true;
   return message;
 }
 

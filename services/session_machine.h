@@ -109,7 +109,8 @@ class SessionMachine {
   SessionJournal journal_;
   std::deque<v1::WorkerMessage> outgoing_;
   std::deque<v1::CoordinatorMessage> incoming_;
-  uint64_t generation_ = 0;  // of the last message taken
+  uint64_t generation_ = 0;  // of the last message taken that says something of the worker's view, or of its next
+  bool in_view_ = false;     // as far as the worker has taken messages
   bool beats_ = false;
   double heartbeat_seconds_;   // 0: not known yet
   double next_heartbeat_ = 0;  // 0: at once

@@ -83,6 +83,31 @@ TEST_F(SessionMachineTest, NothingFollowsTheHelloOfAWorkerThatCameBackBeforeItIs
                                               "generation: 6 event { step { step: 1 } }"));
 }
 
+TEST_F(SessionMachineTest, AWelcomeOfALaterGenerationSaysNothingOfTheViewItIsIn) {
+  Say("hello { host: 'a' }");
+  Hear("generation: 6 welcome { }");
+  Hear("generation: 7 assignment { world_size: 1 }");
+  TakeAll();
+  Break();
+  Reopen();
+  Hear("generation: 8 welcome { }");
+  TakeAll();
+  Written();
+  Say("event { step { step: 1 } }");
+  EXPECT_THAT(Written(), testing::ElementsAre("generation: 7 event { step { step: 1 } }"));
+  Break();  // before the Regroup of generation 8 has come
+  Reopen();
+  EXPECT_THAT(
+      Written(),
+      testing::ElementsAre(testing::StartsWith("hello { host: \"a\" rejoin { generation: 7 assignment { world_size")));
+  Hear("generation: 8 welcome { }");
+  Hear("generation: 8 regroup { }");
+  TakeAll();
+  Written();
+  Say("ready { }");
+  EXPECT_THAT(Written(), testing::ElementsAre("generation: 8 ready { }"));
+}
+
 TEST_F(SessionMachineTest, PausesGrowUntilItIsWelcomedAndItGivesUpInTheTimeThatTheRunSays) {
   Say("hello { host: 'a' }");
   Hear("welcome { config { restart { form_timeout_seconds: 10 } } }");
