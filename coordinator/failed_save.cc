@@ -39,6 +39,12 @@ bool IsBefore(int64_t step, int retry, const v1::ShardWritten& shard) {
   return std::pair(step, retry) < std::pair(int64_t{shard.step()}, int{shard.retry()});
 }
 
+// Others have saved a later step. A rank saves again only once its last save is settled, and what was committed is
+// known: that of `shard` has failed, and this rank alone has not heard of it.
+bool IsLeftBehind(const Fleet& fleet, const v1::ShardWritten& shard) {
+  return !fleet.commits.contains(shard.step()) && fleet.commits.upper_bound(shard.step()) != fleet.commits.end();
+}
+
 }  // namespace
 
 v1::CoordinatorMessage OutcomeOf(int64_t step, int retry, bool committed, const std::string& text) {
@@ -121,7 +127,7 @@ bool IsOfAFailedSave(Fleet& fleet, const Member& member, const v1::ShardWritten&
   const bool older = same != fleet.commits.end() && shard.retry() < same->second.retry;
   const bool settled = fleet.failed_save && fleet.failed_save->generation == fleet.generation &&
                        !IsBefore(fleet.failed_save->step, fleet.failed_save->retry, shard);
-  if (!older && !settled) return false;
+  if (!older && !settled && !IsLeftBehind(fleet, shard)) return false;
   fleet.Send(member.id, OutcomeOf(shard.step(), shard.retry(), false, settled ? fleet.failed_save->text : kToldBefore),
              "that save has failed already");
   return true;
