@@ -30,6 +30,12 @@ bool IsWorthAFault(const coordinator::Output& output) {
          message.has_start();
 }
 
+// The outcome of a save that failed: one rank may have heard of it, and another not.
+bool IsWorthACrash(const coordinator::Output& output) {
+  const auto* send = std::get_if<coordinator::SendTo>(&output.action);
+  return send != nullptr && send->message->has_checkpoint() && !send->message->checkpoint().committed();
+}
+
 // A run that has failed still ends, with the reason it has.
 bool RestsOnTheState(const coordinator::Output& output) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
@@ -59,7 +65,7 @@ void CoordinatorProcess::Crash() {
   if (!alive_) return;
   world_.Trace("the coordinator is killed");
   alive_ = false;
-  network_.Serve(nullptr);
+  network_.Lose(this);
   if (persisting_ && world_.Chance(0.5))
     disk_.state() = std::get<coordinator::PersistState>(outputs_.front().action).state;
   if (saves_.empty() || !world_.Chance(0.5)) return;
@@ -75,6 +81,16 @@ void CoordinatorProcess::Freeze(double seconds) {
     for (const coordinator::CoordinatorEvent& event : std::exchange(held_, {})) Feed(event);
     CarryOut();
   });
+}
+
+// Who comes after the run is told how it has ended.
+void CoordinatorProcess::Receive(coordinator::MemberId member, const v1::WorkerMessage& message) {
+  const bool late = alive_ && !frozen_ && message.has_hello() && fleet().ended();
+  if (!late) return Feed(coordinator::MessageReceived{member, message});
+  v1::CoordinatorMessage complete;
+  complete.mutable_complete();
+  if (fleet().phase == coordinator::Phase::kDone) network_.Send(member, complete);
+  network_.CloseByCoordinator(member);
 }
 
 void CoordinatorProcess::TickOn() {
@@ -114,6 +130,7 @@ void CoordinatorProcess::CarryOut() {
 
 absl::Status CoordinatorProcess::Do(const coordinator::Output& output) {
   if (IsWorthAFault(output)) hooks_.worth_a_fault();
+  if (IsWorthACrash(output)) hooks_.worth_a_crash();
   if (const auto* send = std::get_if<coordinator::SendTo>(&output.action)) {
     network_.Send(send->member, *send->message);
   } else if (const auto* close = std::get_if<coordinator::CloseSession>(&output.action)) {

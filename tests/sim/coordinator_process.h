@@ -23,6 +23,7 @@ struct CoordinatorHooks {
   std::function<void(const v1::WorkerLostEvent&)> lost;  // published
   std::function<void(const absl::Status& status, bool stopped)> ended;
   std::function<void()> worth_a_fault;  // much is under way
+  std::function<void()> worth_a_crash;  // a loss of the coordinator leaves ranks that know different things
 };
 
 class CoordinatorProcess : public CoordinatorEnd {
@@ -43,9 +44,7 @@ class CoordinatorProcess : public CoordinatorEnd {
   bool alive() const { return alive_; }
   const coordinator::Fleet& fleet() const { return coordinator_.fleet(); }
 
-  void Receive(coordinator::MemberId member, const v1::WorkerMessage& message) override {
-    Feed(coordinator::MessageReceived{member, message});
-  }
+  void Receive(coordinator::MemberId member, const v1::WorkerMessage& message) override;
   void SessionClosed(coordinator::MemberId member, const std::string& cause) override {
     Feed(zerofleet::coordinator::SessionClosed{member, cause});
   }

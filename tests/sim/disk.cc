@@ -44,6 +44,10 @@ absl::StatusOr<coordinator::CommittedStep> Disk::Commit(const v1::CheckpointMani
     world_.Violate(absl::StrCat("step ", manifest.step(), " is committed twice"));
     return absl::FailedPreconditionError("holds a committed checkpoint, which is never overwritten");
   }
+  for (const v1::ShardFile& file : manifest.files()) {  // a commit looks at each
+    if (shards_.contains({manifest.step(), manifest.generation(), file.rank()})) continue;
+    return absl::DataLossError(absl::StrCat("the shard of rank ", file.rank(), " was removed"));
+  }
   if (const std::string wrong = WhatIsWrong(manifest); !wrong.empty()) {
     world_.Violate(absl::StrCat("I1: step ", manifest.step(), " is committed, and ", wrong));
   }
@@ -108,7 +112,7 @@ int64_t Disk::NewestWhole() const {
 std::vector<coordinator::CheckpointCandidate> Disk::Candidates() const {
   std::vector<coordinator::CheckpointCandidate> candidates;
   for (auto at = checkpoints_.rbegin(); at != checkpoints_.rend(); ++at) {
-    candidates.push_back({PathOf(at->first), at->first, at->second.team});
+    candidates.push_back({PathOf(at->first), at->first, at->second.team, at->second.generation});
   }
   return candidates;
 }

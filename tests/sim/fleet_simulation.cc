@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/away.h"
 #include "tests/sim/coordinator_process.h"
 #include "tests/sim/invariants.h"
 #include "tests/sim/sim_worker.h"
@@ -44,6 +45,7 @@ class FleetSimulation {
     result_.recoveries = invariants_.recoveries();
     result_.failed_saves = invariants_.failed_saves();
     result_.restored = invariants_.restored();
+    result_.adopted = invariants_.adopted();
     result_.rollbacks = invariants_.rollbacks();
     result_.shrunk = invariants_.shrunk();
     result_.grown = invariants_.grown();
@@ -55,6 +57,10 @@ class FleetSimulation {
   Machine machine() { return {world_, network_, disk_, curriculum_, collectives_, plan_, pending_, peers_}; }
 
   void Launch();
+  void StartCoordinator();
+  void CrashTheCoordinator();
+  void StartTheCoordinatorAgain();
+  void TopUp();
   void StartWorker(double after_seconds);
   void StartWorkerOn(const std::string& host, double after_seconds);
   void Replace(const v1::WorkerLostEvent& lost);
@@ -62,6 +68,7 @@ class FleetSimulation {
   void LaunchAgain();
   std::string WhyUnexpected(const absl::Status& status) const;
 
+  int workers_wanted() const { return plan_.workers() + plan_.config.restart().spares(); }
   bool MayFail() const { return world_.now() < plan_.last_fault; }
   bool IsMember(const SimWorker& worker);
   void Fault();
@@ -91,21 +98,59 @@ class FleetSimulation {
 };
 
 void FleetSimulation::Launch() {
-  place_may_stay_empty_ = state_failed_ = stop_asked_ = worker_failed_ = false;
+  // What still runs of an earlier launch may tell this one of its failure, or of a signal.
+  if (std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->gone(); })) {
+    stop_asked_ = worker_failed_ = false;
+  }
+  place_may_stay_empty_ = state_failed_ = false;
   save_failed_ = disk_.IsFull();
   pending_ = {};
   withhold_ = false;
   first_of_launch_ = workers_.size();
+  StartCoordinator();
+  const int surplus = world_.Chance(0.1) ? 1 : 0;
+  for (int i = 0; i < workers_wanted() + surplus; ++i) StartWorker(world_.Uniform(0, 1));
+}
+
+void FleetSimulation::StartCoordinator() {
   const auto lost = [this](const v1::WorkerLostEvent& event) { Replace(event); };
   const auto ended = [this](const absl::Status& status, bool stopped) { OnEnd(status, stopped); };
   const auto worth_a_fault = [this] {
     if (MayFail() && world_.Chance(plan_.nudges)) world_.After(world_.Uniform(0, 0.3), [this] { Fault(); });
   };
+  const auto crash = [this] {
+    if (MayFail() && world_.Chance(3 * plan_.nudges))
+      world_.After(world_.Uniform(0, 0.2), [this] { CrashTheCoordinator(); });
+  };
   coordinators_.push_back(std::make_unique<CoordinatorProcess>(world_, network_, disk_, invariants_, plan_,
-                                                               CoordinatorHooks{lost, ended, worth_a_fault}));
+                                                               CoordinatorHooks{lost, ended, worth_a_fault, crash}));
   coordinator().Start();
-  const int workers = plan_.workers() + plan_.config.restart().spares() + (world_.Chance(0.1) ? 1 : 0);
-  for (int i = 0; i < workers; ++i) StartWorker(world_.Uniform(0, 1));
+}
+
+// Of the one before it the state is left. Processes that ended in the meantime are started again: those of which
+// nobody is told, too.
+void FleetSimulation::StartTheCoordinatorAgain() {
+  if (world_.Chance(0.15)) return Launch();  // with a whole fleet, whatever is left of the last
+  world_.Trace("the coordinator is started again");
+  StartCoordinator();
+  const double adopted = coordinator::AdoptionSeconds(plan_.config.restart());
+  for (const double seconds : {1.0, adopted / 2, adopted + 1, adopted + 4}) {
+    world_.After(seconds, [this, started = coordinators_.size()] {
+      if (started == coordinators_.size()) TopUp();
+    });
+  }
+  if (!MayFail() || !world_.Chance(0.3)) return;
+  world_.After(world_.Uniform(0.02, 4), [this, started = coordinators_.size()] {
+    if (started == coordinators_.size()) CrashTheCoordinator();
+  });
+}
+
+void FleetSimulation::TopUp() {
+  const coordinator::Phase phase = coordinator().fleet().phase;
+  if (phase != coordinator::Phase::kForming && phase != coordinator::Phase::kAdopting) return;
+  int missing = workers_wanted();
+  for (const auto& worker : workers_) missing -= worker->gone() ? 0 : 1;
+  for (; missing > 0; --missing) StartWorker(world_.Uniform(0.1, 1));
 }
 
 void FleetSimulation::StartWorker(double after_seconds) {
@@ -120,11 +165,12 @@ void FleetSimulation::StartWorkerOn(const std::string& host, double after_second
 // On another machine the lost one may live on. Its process may be started again where it was, but too late for a fleet
 // that does not wait longer for it: that grows again by it.
 void FleetSimulation::Replace(const v1::WorkerLostEvent& lost) {
-  if (world_.Chance(0.5)) workers_[lost.pid()]->Kill();
+  const bool known = !lost.host().empty();  // not every rank of a view that was adopted is
+  if (known && world_.Chance(0.5)) workers_[lost.pid()]->Kill();
   const bool shrinks = plan_.config.restart().min_workers() > 0 && world_.Chance(0.3);
   if (!std::exchange(withhold_, false) && !shrinks) return StartWorker(world_.Uniform(0.1, 2));
   place_may_stay_empty_ = true;
-  if (world_.Chance(0.8)) StartWorkerOn(lost.host(), kFormTimeout + world_.Uniform(0.1, 4));
+  if (known && world_.Chance(0.8)) StartWorkerOn(lost.host(), kFormTimeout + world_.Uniform(0.1, 4));
 }
 
 void FleetSimulation::OnEnd(const absl::Status& status, bool stopped) {
@@ -175,13 +221,13 @@ std::string FleetSimulation::WhyUnexpected(const absl::Status& status) const {
 SimWorker* FleetSimulation::AnyWorker() {
   std::vector<SimWorker*> running;
   for (size_t i = first_of_launch_; i < workers_.size(); ++i) {
-    if (!workers_[i]->gone() && workers_[i]->session() != 0) running.push_back(workers_[i].get());
+    if (!workers_[i]->gone() && workers_[i]->has_joined()) running.push_back(workers_[i].get());
   }
   return running.empty() ? nullptr : running[world_.Below(static_cast<int>(running.size()))];
 }
 
 bool FleetSimulation::IsMember(const SimWorker& worker) {
-  const auto is_it = [&](const coordinator::Member& member) { return member.id == worker.session(); };
+  const auto is_it = [&](const coordinator::Member& member) { return member.hello.pid() == worker.pid(); };
   const coordinator::Fleet& fleet = coordinator().fleet();
   return std::any_of(fleet.members.begin(), fleet.members.end(), is_it) ||
          std::any_of(fleet.spares.begin(), fleet.spares.end(), is_it);
@@ -216,12 +262,14 @@ void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
     case 2: return worker.Freeze(world_.Uniform(0.2, 3 * kHeartbeatTimeout));
     case 3: {
       const double seconds = world_.Uniform(0.2, 3 * kHeartbeatTimeout);
-      world_.Trace("session ", worker.session(), " is cut for ", seconds, " s");
-      return network_.Cut(worker.session(), seconds);
+      if (worker.stream() == 0) return;
+      world_.Trace("stream ", worker.stream(), " is cut for ", seconds, " s");
+      return network_.Cut(worker.stream(), seconds);
     }
     case 4: {
-      world_.Trace("session ", worker.session(), " breaks");
-      return network_.Break(worker.session());
+      if (worker.stream() == 0) return;
+      world_.Trace("stream ", worker.stream(), " breaks");
+      return network_.Break(worker.stream());
     }
     case 5: return worker.BreakItsView();
     case 6: {
@@ -262,21 +310,29 @@ void FleetSimulation::FaultOfStorage() {
 }
 
 void FleetSimulation::FaultOfTheCoordinator() {
-  switch (world_.Below(3)) {
+  switch (world_.Below(4)) {
     case 0: return coordinator().JumpClock(world_.Uniform(0, 3 * kHeartbeatTimeout));
     case 1: return coordinator().Freeze(world_.Uniform(0, 2 * kHeartbeatTimeout));
-    default: break;
+    default: return CrashTheCoordinator();
   }
+}
+
+// It is mostly back soon; or so late that not all of its workers are left, or none.
+void FleetSimulation::CrashTheCoordinator() {
   if (done_ || !coordinator().alive()) return;
-  place_may_stay_empty_ = true;
-  if (world_.Chance(0.3)) {
+  const bool power = world_.Chance(0.2);
+  if (power) {
     world_.Trace("the power fails");
     for (const auto& worker : workers_) worker->Kill();
     disk_.LosePower();
   }
   coordinator().Crash();
-  world_.After(world_.Uniform(0.5, 2), [this, crashed = coordinators_.size()] {
-    if (crashed == coordinators_.size()) Launch();
+  const double seconds = world_.Chance(0.1)   ? world_.Uniform(kFormTimeout - 1, kFormTimeout + 5)
+                         : world_.Chance(0.2) ? world_.Uniform(2, 8)
+                                              : world_.Uniform(0.3, 2);
+  world_.After(seconds, [this, power, crashed = coordinators_.size()] {
+    if (crashed != coordinators_.size()) return;
+    power ? Launch() : StartTheCoordinatorAgain();
   });
 }
 

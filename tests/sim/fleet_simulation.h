@@ -1,5 +1,5 @@
 // A whole fleet under one seed: coordinators, workers, network, disk, the launcher that replaces workers and is started
-// again when a run has ended early, operators, and faults. Only the coordinator is the real one.
+// again when a run has ended early, operators, and faults. The coordinator and the workers' sessions are the real ones.
 #ifndef ZEROFLEET_TESTS_SIM_FLEET_SIMULATION_H_
 #define ZEROFLEET_TESTS_SIM_FLEET_SIMULATION_H_
 
@@ -17,6 +17,7 @@ struct SimulationResult {
   std::vector<absl::Status> ends;  // of each run but those whose coordinator was killed; the last is OK
   int64_t recoveries = 0;
   int64_t restored = 0;  // of these, from memory
+  int64_t adopted = 0;   // fleets that a coordinator took over, whole
   int64_t failed_saves = 0;
   int64_t rollbacks = 0;
   int64_t shrunk = 0, grown = 0;  // how often the fleet went on with fewer ranks, and took in others again

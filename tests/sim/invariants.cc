@@ -205,6 +205,7 @@ void Invariants::OnEvent(const v1::Event& event) {
   if (event.has_checkpoint()) CheckIsCommitted(event.checkpoint().step());
   if (event.has_save_failed()) ++failed_saves_;
   shrunk_ += absl::StartsWith(event.notice().message(), "nobody came within");
+  adopted_ += absl::EndsWith(event.notice().message(), " ranks are back");
   grown_ += absl::StartsWith(event.notice().message(), "workers have joined");
   if (event.has_recovery()) {
     const int64_t resumed = event.recovery().resumed_step(), lost = event.recovery().lost_steps();

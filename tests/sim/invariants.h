@@ -37,6 +37,7 @@ class Invariants {
   // An output is about to be carried out.
   void OnOutput(const coordinator::Fleet& fleet, const coordinator::Output& output);
   int64_t recoveries() const { return recoveries_; }
+  int64_t adopted() const { return adopted_; }
   int64_t rollbacks() const { return rollbacks_; }  // after which training went on
   int64_t shrunk() const { return shrunk_; }        // times that the fleet went on with fewer ranks,
   int64_t grown() const { return grown_; }          // and took in others again
@@ -80,7 +81,7 @@ class Invariants {
   std::map<uint64_t, ViewSeen> views_;
   std::set<std::tuple<uint64_t, int64_t, int>> told_failed_;  // generation, step, retry
   std::map<int64_t, double> losses_;                          // reported, by step
-  int64_t recoveries_ = 0, failed_saves_ = 0, rollbacks_ = 0, shrunk_ = 0, grown_ = 0;
+  int64_t recoveries_ = 0, failed_saves_ = 0, rollbacks_ = 0, shrunk_ = 0, grown_ = 0, adopted_ = 0;
   int64_t next_step_ = 1;     // to be reported
   int64_t reached_step_ = 0;  // the last that this run reported and still has
 };

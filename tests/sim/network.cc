@@ -7,16 +7,18 @@
 
 namespace zerofleet::sim {
 
-void Network::Serve(CoordinatorEnd* coordinator) {
+void Network::Lose(CoordinatorEnd* coordinator) {
+  if (coordinator_ == coordinator) coordinator_ = nullptr;
   for (auto& [member, session] : sessions_) {
-    session.coordinator = false;
+    if (session.coordinator != coordinator) continue;
+    session.coordinator = nullptr;
     Break(member);
   }
-  coordinator_ = coordinator;
 }
 
 coordinator::MemberId Network::Open(SessionEnd* worker) {
   sessions_[++last_].worker = worker;
+  sessions_[last_].coordinator = coordinator_;
   return last_;
 }
 
@@ -44,7 +46,7 @@ void Network::Arrive(coordinator::MemberId member, bool up) {
 
 void Network::Send(coordinator::MemberId member, const v1::WorkerMessage& message) {
   const auto arrival = [this, member, message] {
-    if (coordinator_ != nullptr && sessions_[member].coordinator) coordinator_->Receive(member, message);
+    if (CoordinatorEnd* coordinator = sessions_[member].coordinator) coordinator->Receive(member, message);
   };
   Carry(member, true, arrival);
   if (!repeats_ || message.has_hello() || !world_.Chance(0.1)) return;
@@ -54,17 +56,16 @@ void Network::Send(coordinator::MemberId member, const v1::WorkerMessage& messag
 
 void Network::Send(coordinator::MemberId member, const v1::CoordinatorMessage& message) {
   Carry(member, false, [this, member, message] {
-    if (SessionEnd* worker = sessions_[member].worker) worker->Receive(message);
+    if (SessionEnd* worker = sessions_[member].worker) worker->Receive(member, message);
   });
 }
 
 void Network::TellCoordinator(coordinator::MemberId member, const std::string& cause) {
-  if (!std::exchange(sessions_[member].coordinator, false)) return;
-  if (coordinator_ != nullptr) coordinator_->SessionClosed(member, cause);
+  if (CoordinatorEnd* told = std::exchange(sessions_[member].coordinator, nullptr)) told->SessionClosed(member, cause);
 }
 
-void Network::TellWorker(coordinator::MemberId member) {
-  if (SessionEnd* worker = std::exchange(sessions_[member].worker, nullptr)) worker->SessionLost();
+void Network::TellWorker(coordinator::MemberId member, bool broken) {
+  if (SessionEnd* told = std::exchange(sessions_[member].worker, nullptr)) told->StreamEnded(member, broken);
 }
 
 void Network::CloseByWorker(coordinator::MemberId member) {
@@ -74,7 +75,7 @@ void Network::CloseByWorker(coordinator::MemberId member) {
 
 void Network::CloseByCoordinator(coordinator::MemberId member) {
   Carry(member, false, [this, member] {
-    TellWorker(member);
+    TellWorker(member, false);
     Carry(member, true, [this, member] { TellCoordinator(member, "its session ended"); });
   });
 }
@@ -86,7 +87,7 @@ void Network::Break(coordinator::MemberId member) {
   session.down.clear();
   const double after = std::max(0.0, session.cut_until - world_.now());
   world_.After(after + world_.Delay(), [this, member] { TellCoordinator(member, "stream broken"); });
-  world_.After(after + world_.Delay(), [this, member] { TellWorker(member); });
+  world_.After(after + world_.Delay(), [this, member] { TellWorker(member, true); });
 }
 
 void Network::Cut(coordinator::MemberId member, double seconds) {

@@ -1,4 +1,4 @@
-// Sessions between workers and coordinators. A stream keeps its order, as gRPC's does; streams overtake each other. One
+// Streams between workers and coordinators. A stream keeps its order, as gRPC's does; streams overtake each other. One
 // that is cut holds what is sent until it heals; one that breaks loses what is on its way, and both ends hear of it.
 #ifndef ZEROFLEET_TESTS_SIM_NETWORK_H_
 #define ZEROFLEET_TESTS_SIM_NETWORK_H_
@@ -18,8 +18,9 @@ namespace zerofleet::sim {
 class SessionEnd {
  public:
   virtual ~SessionEnd() = default;
-  virtual void Receive(const v1::CoordinatorMessage& message) = 0;
-  virtual void SessionLost() = 0;
+  virtual void Receive(coordinator::MemberId stream, const v1::CoordinatorMessage& message) = 0;
+  // `broken`: without a word of the coordinator's.
+  virtual void StreamEnded(coordinator::MemberId stream, bool broken) = 0;
 };
 
 class CoordinatorEnd {
@@ -33,8 +34,10 @@ class Network {
  public:
   Network(World& world, bool repeats) : world_(world), repeats_(repeats) {}
 
-  // New sessions go to `coordinator`; those of the one before break.
-  void Serve(CoordinatorEnd* coordinator);
+  // New streams go to `coordinator`.
+  void Serve(CoordinatorEnd* coordinator) { coordinator_ = coordinator; }
+  // Its process is no more: its streams break.
+  void Lose(CoordinatorEnd* coordinator);
   bool serves() const { return coordinator_ != nullptr; }
 
   coordinator::MemberId Open(SessionEnd* worker);
@@ -49,8 +52,8 @@ class Network {
 
  private:
   struct Session {
-    SessionEnd* worker = nullptr;  // null: it knows that the session is over
-    bool coordinator = true;       // it does not know yet that the session is over
+    SessionEnd* worker = nullptr;           // null: it knows that the stream is over
+    CoordinatorEnd* coordinator = nullptr;  // null: it knows that, too
     bool broken = false;
     double cut_until = 0;
     double up_at = 0, down_at = 0;               // seconds: when the last message of each direction arrives
@@ -60,7 +63,7 @@ class Network {
   void Carry(coordinator::MemberId member, bool up, std::function<void()> arrival);
   void Arrive(coordinator::MemberId member, bool up);
   void TellCoordinator(coordinator::MemberId member, const std::string& cause);
-  void TellWorker(coordinator::MemberId member);
+  void TellWorker(coordinator::MemberId member, bool broken);
 
   World& world_;
   bool repeats_;

@@ -15,6 +15,7 @@ namespace zerofleet::sim {
 inline constexpr int64_t kElements =
     12 * coordinator::kShardAlignment;  // every world size used divides it into full shards
 inline constexpr double kHeartbeatTimeout = 2, kFormTimeout = 20, kHangTimeout = 3;  // seconds
+inline constexpr double kConnectTimeout = 60;                                        // seconds
 inline constexpr int kAmpleRestarts = 1000;
 
 struct RunPlan {

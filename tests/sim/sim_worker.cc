@@ -9,18 +9,23 @@
 namespace zerofleet::sim {
 
 SimWorker::SimWorker(const Machine& machine, std::string host, int64_t pid)
-    : at_(machine), host_(std::move(host)), pid_(pid) {
+    : at_(machine),
+      host_(std::move(host)),
+      pid_(pid),
+      session_(at_.world, at_.network,
+               {[this](std::function<void()> what) { Do(std::move(what)); }, [this] { HandleWaiting(); },
+                [this] { return Heartbeat(); }}) {
   at_.peers[service_address()] = this;
 }
 
 void SimWorker::Start(double after_seconds) {
   Later(after_seconds, [this] {
-    session_ = at_.network.Open(this);
     v1::WorkerMessage message;
     message.mutable_hello()->set_host(host_);
     message.mutable_hello()->set_pid(pid_);
     message.mutable_hello()->set_service_address(service_address());
-    Send(message);
+    message.mutable_hello()->set_incarnation(absl::StrCat("incarnation ", pid_));
+    session_.Connect(message);
   });
 }
 
@@ -28,7 +33,7 @@ void SimWorker::Kill() {
   if (gone_) return;
   at_.world.Trace("pid ", pid_, " is killed");
   gone_ = true;
-  if (session_ != 0) at_.network.Break(session_);
+  session_.Kill();
   if (view_generation_ != 0) at_.collectives.Break(view_generation_);
 }
 
@@ -45,7 +50,7 @@ void SimWorker::Freeze(double seconds) {
 
 void SimWorker::FailItself(const absl::Status& status) {
   Do([this, status] {
-    if (session_ == 0) return Exit();
+    if (!session_.connected()) return Exit();
     SendFailure({status, false, false, {}, {}}, false);
     Exit();
   });
@@ -96,33 +101,24 @@ void SimWorker::BusyFor(double seconds, std::function<void()> then) {
   });
 }
 
-void SimWorker::Receive(const v1::CoordinatorMessage& message) {
-  Do([this, message] {
-    if (hung_ && message.has_refused()) return Exit();
-    inbox_.push_back(message);
-    HandleWaiting();
-  });
-}
-
-void SimWorker::SessionLost() {
-  Do([this] { Exit(); });
-}
-
+// One that hangs does not take what has arrived, and ends with its session all the same.
 void SimWorker::HandleWaiting() {
-  while (!gone_ && !busy_ && !inbox_.empty()) {
-    const v1::CoordinatorMessage message = std::move(inbox_.front());
-    inbox_.pop_front();
-    generation_ = std::max(generation_, message.generation());
-    Handle(message);
+  while (!gone_ && !busy_) {
+    const std::optional<v1::CoordinatorMessage> message = session_.Take();
+    if (!message) break;
+    generation_ = std::max(generation_, message->generation());
+    Handle(*message);
   }
+  if (session_.over() && (!busy_ || hung_)) Exit();
 }
 
 void SimWorker::Handle(const v1::CoordinatorMessage& message) {
-  if (message.has_refused() || message.has_complete()) return Exit();
+  if (message.has_complete()) return Exit();
   if (message.has_regroup()) return LeaveView();
   if (message.has_checkpoint()) return OnOutcome(message.checkpoint());
   if (message.has_welcome()) {
-    Beat();
+    if (stage_ != Stage::kJoining) return;  // a coordinator to which it came back
+    session_.StartHeartbeats();
     return BusyFor(at_.world.Uniform(0.05, 1), [this] { MeetOthers(); });
   }
   if (message.has_assignment() && stage_ == Stage::kMeeting) return TakePlace(message.assignment());
@@ -148,10 +144,7 @@ void SimWorker::Handle(const v1::CoordinatorMessage& message) {
   }
 }
 
-void SimWorker::Send(v1::WorkerMessage message) {
-  if (message.generation() == 0) message.set_generation(generation_);
-  at_.network.Send(session_, message);
-}
+void SimWorker::Send(v1::WorkerMessage message) { session_.Send(std::move(message)); }
 
 void SimWorker::SendFailure(const Collectives::Outcome& outcome, bool in_view) {
   v1::WorkerMessage message;
@@ -165,24 +158,23 @@ void SimWorker::SendFailure(const Collectives::Outcome& outcome, bool in_view) {
   Send(message);
 }
 
-void SimWorker::Beat() {
-  v1::WorkerMessage message;
-  message.mutable_heartbeat()->set_step(step_);
+v1::Heartbeat SimWorker::Heartbeat() const {
+  v1::Heartbeat heartbeat;
+  heartbeat.set_step(step_);
   if (stage_ == Stage::kTraining) {
-    v1::GroupProgress& progress = *message.mutable_heartbeat()->add_progress();
+    v1::GroupProgress& progress = *heartbeat.add_progress();
     progress.set_group("data");
     progress.set_sequence(static_cast<uint64_t>(std::max(arrived_, step_)));
     progress.set_completed(static_cast<uint64_t>(step_));
   }
-  Send(message);
-  Later(kHeartbeatTimeout / 4, [this] { Beat(); });
+  return heartbeat;
 }
 
 void SimWorker::Exit() {
   if (gone_) return;
   at_.world.Trace("pid ", pid_, " ends");
+  session_.Close();
   gone_ = true;
-  if (session_ != 0) at_.network.CloseByWorker(session_);
   if (view_generation_ != 0) at_.collectives.Break(view_generation_);
 }
 

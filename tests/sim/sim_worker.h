@@ -19,6 +19,7 @@
 #include "tests/sim/disk.h"
 #include "tests/sim/network.h"
 #include "tests/sim/run_plan.h"
+#include "tests/sim/sim_session.h"
 #include "tests/sim/world.h"
 
 namespace zerofleet::sim {
@@ -42,7 +43,7 @@ struct Machine {
   Peers& peers;
 };
 
-class SimWorker : public SessionEnd {
+class SimWorker {
  public:
   SimWorker(const Machine& machine, std::string host, int64_t pid);
 
@@ -64,10 +65,8 @@ class SimWorker : public SessionEnd {
   bool gone() const { return gone_; }
   int64_t pid() const { return pid_; }
   std::string service_address() const { return absl::StrCat("peer:", 1 + pid_); }
-  coordinator::MemberId session() const { return session_; }
-
-  void Receive(const v1::CoordinatorMessage& message) override;
-  void SessionLost() override;
+  bool has_joined() const { return session_.connected(); }
+  coordinator::MemberId stream() const { return session_.stream(); }
 
  private:
   enum class Stage { kJoining, kMeeting, kAwaitingPeers, kEntering, kLoading, kTraining, kAwaitingRegroup, kFinished };
@@ -90,7 +89,7 @@ class SimWorker : public SessionEnd {
 
   void Send(v1::WorkerMessage message);
   void SendFailure(const Collectives::Outcome& outcome, bool in_view);
-  void Beat();
+  v1::Heartbeat Heartbeat() const;
   void Exit();
 
   void MeetOthers();
@@ -124,13 +123,12 @@ class SimWorker : public SessionEnd {
   Machine at_;
   std::string host_;
   int64_t pid_;
-  coordinator::MemberId session_ = 0;
+  SimSession session_;
   Stage stage_ = Stage::kJoining;
   bool gone_ = false, frozen_ = false, busy_ = false, hung_ = false, hangs_next_ = false, corrupt_ = false,
        asked_to_stop_ = false, stopping_ = false;
   std::vector<std::function<void()>> asleep_;  // what happens when it wakes
-  std::deque<v1::CoordinatorMessage> inbox_;
-  uint64_t generation_ = 0;  // of the last message taken
+  uint64_t generation_ = 0;                    // of the last message taken
 
   uint64_t view_generation_ = 0;
   uint64_t views_ = 0;  // entered or left: what a view was about to do is void in the next
