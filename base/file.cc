@@ -11,10 +11,13 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/kill_point.h"
 #include "base/status.h"
 
@@ -139,6 +142,35 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view conte
   ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(path)));
   ZF_FILE_KILL_POINT("file/rename-synced", path);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReplaceableFile(const std::string& path) {
+  const auto refused = [&path](const std::string& why) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", absl::CHexEscape(path), "\" ", why));
+  };
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    if (errno != ENOENT) return refused(absl::StrCat("cannot be written: ", std::strerror(errno)));
+    if (IsSymlink(path)) return refused("is a link to nothing");
+    if (path.empty() || path.back() == '/' || !IsDirectory(ParentOf(path))) return refused("is in no directory");
+    return path;
+  }
+  if (!S_ISREG(info.st_mode)) return refused("is not a regular file, and would be replaced; name a file or a new one");
+  if (access(path.c_str(), W_OK) != 0) return refused(absl::StrCat("cannot be written: ", std::strerror(errno)));
+  std::error_code error;
+  const std::string resolved = std::filesystem::canonical(path, error).string();
+  if (error) return refused(absl::StrCat("cannot be written: ", error.message()));
+  return resolved;
+}
+
+absl::Status WriteResultFile(const std::string& path, std::string_view contents) {
+  ZF_ASSIGN_OR_RETURN(const std::string file, ReplaceableFile(path));
+  std::random_device random;
+  const std::string temporary =
+      JoinPath(ParentOf(file), absl::StrFormat(".zerofleet.%08x%08x.tmp", random(), random()));
+  const absl::Status status = WriteFileAtomically(file, contents, temporary);
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
 }
 
 absl::StatusOr<FileId> IdOf(const std::string& path) {

@@ -62,6 +62,13 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit
 // the directory.
 absl::Status WriteFileAtomically(const std::string& path, std::string_view contents, std::string temporary = "");
 
+// The file that writing a whole result to `path`, which a user named, replaces: `path` itself if nothing is there, or
+// the regular file that it is or links to. InvalidArgument for what must not be replaced or cannot be written: a
+// device, a pipe, a directory, a link to nothing, a file without permission to write.
+absl::StatusOr<std::string> ReplaceableFile(const std::string& path);
+// Replaces what ReplaceableFile says of `path` as one step, under a temporary name that nothing else has.
+absl::Status WriteResultFile(const std::string& path, std::string_view contents);
+
 absl::Status SyncDirectory(const std::string& path);
 // Renames within a file system; durable once the parent directories are synced. A file takes the place of what is at
 // `to`; a directory does so only if that is an empty directory. A rename that was carried out although the call failed,

@@ -60,6 +60,44 @@ TEST_F(FileTest, AFailedSyncKeepsTheOldContentAndIsNotRetried) {
   EXPECT_FALSE(WriteFileAtomically(Path("b"), "new").ok());
 }
 
+TEST_F(FileTest, AResultReplacesRegularFilesAlone) {
+  const auto refusal = [](const std::string& path) {
+    const absl::Status status = WriteResultFile(path, "new");
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
+    return std::string(status.message());
+  };
+  // The link of a test, since a test that fails as root must not replace the machine's devices.
+  ASSERT_EQ(symlink("/dev/null", Path("device").c_str()), 0);
+  ASSERT_EQ(symlink("nowhere", Path("dangling").c_str()), 0);
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(Path("device")), HasSubstr("is not a regular file"));
+  EXPECT_THAT(refusal(Path("pipe")), HasSubstr("is not a regular file"));
+  EXPECT_THAT(refusal(Path("")), HasSubstr("is not a regular file"));
+  EXPECT_THAT(refusal(Path("dangling")), HasSubstr("is a link to nothing"));
+  EXPECT_THAT(refusal(Path("none/a")), HasSubstr("is in no directory"));
+  EXPECT_THAT(refusal(""), HasSubstr("\"\" is in no directory"));
+  EXPECT_TRUE(IsSymlink(Path("device")));
+  EXPECT_TRUE(IsSymlink(Path("dangling")));
+}
+
+TEST_F(FileTest, AResultIsWrittenThroughALinkAndTouchesNothingElse) {
+  ASSERT_TRUE(CreateDirectory(Path("elsewhere")).ok());
+  ASSERT_TRUE(WriteFileAtomically(Path("elsewhere/a"), "old").ok());
+  ASSERT_TRUE(WriteFileAtomically(Path("elsewhere/a.tmp"), "another's").ok());
+  ASSERT_EQ(symlink("elsewhere/a", Path("link").c_str()), 0);
+  ASSERT_TRUE(WriteResultFile(Path("link"), "new").ok());
+  EXPECT_TRUE(IsSymlink(Path("link")));
+  EXPECT_EQ(ReadSmallFile(Path("elsewhere/a"), 100).value(), "new");
+  EXPECT_EQ(ReadSmallFile(Path("elsewhere/a.tmp"), 100).value(), "another's");
+  ASSERT_TRUE(WriteResultFile(Path("b"), "new").ok());
+  EXPECT_EQ(ReadSmallFile(Path("b"), 100).value(), "new");
+  FileCallLog log(Path(""));
+  log.FailFsync(".", EIO);
+  EXPECT_FALSE(WriteResultFile(Path("b"), "newer").ok());
+  EXPECT_THAT(ListDirectory(Path("")).value(), ElementsAre("b", "elsewhere", "link"));
+  EXPECT_THAT(ListDirectory(Path("elsewhere")).value(), ElementsAre("a", "a.tmp"));
+}
+
 TEST_F(FileTest, AFullDiskKeepsTheOldContent) {
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "old").ok());
   struct rlimit before;

@@ -76,6 +76,13 @@ TEST(CommandLine, UsageErrorsAreOneLine) {
                    "zerofleet: --html: is of a plan on a cluster; give one, such as --gpus 8");
 }
 
+TEST(CommandLine, APageReplacesNoDevice) {
+  ExpectUsageError(
+      RunWith({"plan", "--preset", "zero-8b", "--gpus", "8", "--html", "/proc/self/fd"}),
+      "zerofleet: --html: \"/proc/self/fd\" is not a regular file, and would be replaced; name a file or a "
+      "new one");
+}
+
 TEST(CommandLine, LocalRankIsTheFlagsOrTheEnvironments) {
   // A missing device stops the worker as soon as its flags are read.
   const std::vector<const char*> worker = {"worker", "--coordinator", "127.0.0.1:1", "--device", "tpu"};

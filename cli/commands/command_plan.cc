@@ -226,11 +226,17 @@ absl::StatusOr<ClusterPlan> PlanOnAnotherMachine(const std::string& name, const 
   return PlanOnCluster(name, chosen.second, chosen.first);
 }
 
+absl::Status AtHtml(const absl::Status& status) {
+  return status.ok() ? status : absl::Status(status.code(), absl::StrCat("--html: ", status.message()));
+}
+
 absl::StatusOr<int> RunOnCluster(const PlanOptions& options, const Output& output) {
+  // Before what takes minutes.
+  if (!options.html.empty()) ZF_RETURN_IF_ERROR(AtHtml(ReplaceableFile(options.html).status()));
   const std::string name = absl::StrCat(options.config, options.preset, options.parameters);
   ZF_ASSIGN_OR_RETURN(const ClusterPlan plan,
                       options.measure ? PlanOnThisMachine(name, options) : PlanOnAnotherMachine(name, options));
-  if (!options.html.empty()) ZF_RETURN_IF_ERROR(WriteFileAtomically(options.html, ClusterPlanPage(plan)));
+  if (!options.html.empty()) ZF_RETURN_IF_ERROR(AtHtml(WriteResultFile(options.html, ClusterPlanPage(plan))));
   if (options.json) {
     nlohmann::ordered_json document = {{"model", name}, {"parameters", plan.parameters}};
     document["cluster"] = ClusterPlanJson(plan);
