@@ -8,6 +8,8 @@ import json
 import os
 import pathlib
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 import disk  # noqa: E402
+import features  # noqa: E402
 import fleet  # noqa: E402
 
 SAVE_EVERY = 25
@@ -23,6 +26,13 @@ LOST = 4  # exit code: the run was ended for its losses
 PATIENCE = 60  # seconds, from a fault to the next new step
 KEEP = 4
 CANNOT_STORE = 3  # exit code
+STALL_TIMEOUT = 8  # seconds
+MAX_PER_RANK = 3  # the default
+MOST_HISTORY = 12  # losses that the last line of a run tells
+READS = (disk.READ, disk.STAT, disk.OPEN, disk.READ | disk.STAT | disk.OPEN)
+READ_ERRORS = (errno.EIO, errno.ESTALE, errno.ENOENT)
+SPENT = re.compile(rb"^zerofleet: [^\n]*?rank (\d+) (?:has used its (\d+) restarts?|was lost (\d+) times after step (-?\d+))"
+                   rb"[^\n]*?; (\d+) loss(?:es)?: ([^\n]*)", re.MULTILINE)
 STATE = "/.coordinator/"  # of the coordinator, within the checkpoint directory of `train`
 
 
@@ -43,6 +53,23 @@ def kinds_of(chaos):
     return {name: each for name, each in kinds.items() if name not in impossible}
 
 
+def check_restarts_are_spent(log, times):
+    """A run that ends for its losses says which, and they are as many as the rule wants. `times`: how often it has ended so."""
+    if re.search(rb"^zerofleet: coordinator \(pid \d+\) was killed", log, re.MULTILINE):  # as often as a rank may be
+        if log.count(b"the coordinator was killed; starting it again") < MAX_PER_RANK:
+            raise Broken("the run gave up its coordinator too early")
+        return
+    ends = list(SPENT.finditer(log))
+    if len(ends) < times:
+        raise Broken("the run gave up without a reason")
+    said = ends[-1]
+    rank, most, poison, step, losses, history = said.groups()
+    of_rank = [each for each in history.split(b"; ") if each.startswith((b"rank " + rank + b" (", b"rank " + rank + b": "))]
+    at_step = [each for each in of_rank if poison and b" at step " + step + b": " in each]
+    if int(losses) <= MOST_HISTORY and (len(at_step) < int(poison) if poison else len(of_rank) <= int(most)):
+        raise Broken(f"the run gave up too early: {said.group(0).decode(errors='replace')}")
+
+
 class Chaos:
     """One run and what is done to it, however it is started; a disk that fails needs bad_disk.cc."""
 
@@ -54,8 +81,12 @@ class Chaos:
         self.checkpoints = self.folder / "checkpoints"
         self.log = self.folder / "train.log"
         self.process = None
-        self.begun = self.poisoned = 0
+        self.begun = self.spent = 0  # starts; ends for want of restarts
+        self.features = []
+        self.swaps = []  # (events before it, step) of each checkpoint that another was put in place of
 
+    without = ()  # features
+    may_end = ()  # exit codes that this round's fault may have
     starts_are_told_again = False  # of a view that a coordinator adopts; `train` tells them once
 
     @staticmethod
@@ -70,23 +101,26 @@ class Chaos:
     # --- the run
 
     def config(self, directory, steps):
-        stage = self.draw.randint(0, 3)
-        compares = self.workers_wanted > 1  # ranks that do find no difference, whatever happens to processes
         return {
             "model": {"family": "gpt2", "layers": 2, "hidden": 32, "heads": 2, "context": 32},
             "data": {"train": [str(self.folder / "text.txt")]},
-            "parallel": {"zero_stage": stage, "workers": self.workers_wanted},
+            "parallel": {"zero_stage": 2, "workers": self.workers_wanted},
             "precision": "fp32",
-            "batch": {"global_sequences": 12, "micro_sequences": 12 // self.workers_wanted},
+            "batch": {"global_sequences": 12},
             "optimizer": {"learning_rate": 3e-3},
             "schedule": {"decay": "constant", "warmup_steps": 0},
             "steps": steps,
-            "checkpoint": {"dir": str(directory), "every_steps": SAVE_EVERY, "keep": KEEP},
+            "checkpoint": {"dir": str(directory), "every_steps": SAVE_EVERY, "keep": KEEP, "stall_timeout_seconds": STALL_TIMEOUT},
             "device": "cpu",
-            "integrity": {"every_steps": 3 if compares and stage < 3 else 0, "replay_every_steps": 7 if compares else 0},
-            "restart": {"max_per_rank": 1_000_000, "window_steps": 1_000_000, "spares": self.draw.randint(0, 1),
-                        "heartbeat_timeout_seconds": HEARTBEAT_TIMEOUT, "hang_timeout_seconds": 5},
+            "restart": {"heartbeat_timeout_seconds": HEARTBEAT_TIMEOUT, "hang_timeout_seconds": 5},
         }
+
+    def drawn_config(self):
+        """Of a run that trains as long as faults come; the restarts are the defaults."""
+        base = self.config(self.checkpoints, 100_000_000)
+        self.features, config = features.drawn(self.draw, base, self.folder / "run.yaml", self.without)
+        self.workers_wanted = config["parallel"]["workers"]
+        return config
 
     def events(self):
         if not self.report.exists():
@@ -254,6 +288,108 @@ class Chaos:
         self.await_hit()
         self.disk.mend()
 
+    # --- one reader's disk
+
+    def fails_to_read(self, pid):
+        """Nothing but what is committed, of one process if `pid` is given."""
+        if self.draw.random() < 0.25:
+            self.disk.fail(self.draw.choice([disk.FLIP, disk.SHORT]), "/step-", disk.READ, pid=pid)
+        else:
+            self.disk.fail(disk.ERROR, "/step-", self.draw.choice(READS), error=self.draw.choice(READ_ERRORS), pid=pid)
+
+    @kind
+    def disk_is_bad_for_a_reader(self):
+        """A rank that stays cannot read while another is replaced. It may be lost, the checkpoint may not."""
+        pids = self.children("worker")
+        if len(pids) < 2:
+            return
+        reader, other = self.draw.sample(pids, 2)
+        self.fails_to_read(reader)
+        self.send(other, signal.SIGKILL)
+        self.await_progress()  # with snapshots nothing may be read
+        self.disk.mend()
+
+    @kind
+    def disk_is_bad_for_the_coordinator(self):
+        """Commits fail; in a recovery it may be asked to judge what it cannot read."""
+        for pid in self.children("coordinator"):
+            self.disk.fail(disk.ERROR, "step-", self.draw.choice(READS), error=self.draw.choice(READ_ERRORS), pid=pid)
+        time.sleep(self.draw.uniform(0, 2))
+        if self.draw.random() < 0.5:
+            self.kill_a_worker()
+        time.sleep(self.draw.uniform(0, 2))
+        self.disk.mend()
+
+    @kind
+    def disk_is_bad_as_the_coordinator_starts(self):
+        """What cannot be read is not damaged: it refuses to start, or goes on with it."""
+        self.may_end = (CANNOT_STORE,)
+        self.disk.fail(disk.ERROR, "/step-", self.draw.choice(READS), error=self.draw.choice(READ_ERRORS[:2]))
+        self.signal_some("coordinator", signal.SIGKILL)
+        time.sleep(self.draw.uniform(0.5, 3))
+        self.disk.mend()
+
+    @kind
+    def disk_loses_an_answer(self):
+        """What was renamed or removed is, and the caller is told of an error."""
+        calls = self.draw.choice([disk.RENAME, disk.RENAME | disk.UNLINK])
+        self.disk_fails(disk.LOST, calls, (0, 2), error=self.draw.choice([errno.EIO, errno.ENOENT]))
+
+    def disk_hangs(self, role, calls):
+        """One process's calls do not return until it has been told who waits for what."""
+        told = self.logged().count(b"(checkpoint.stall_timeout_seconds")
+        pids = self.children(role)
+        for pid in self.draw.sample(pids, len(pids)):  # a spare writes nothing
+            self.disk.fail(disk.HUNG, "step-", calls, pid=pid)
+            deadline = time.monotonic() + PATIENCE / len(pids)
+            while not self.disk.hits() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if self.disk.hits():
+                break
+        deadline = time.monotonic() + PATIENCE
+        while self.logged().count(b"(checkpoint.stall_timeout_seconds") == told:
+            if time.monotonic() > deadline:
+                raise Broken(f"nobody has told of a {role} that hangs in a call to storage within {PATIENCE} s")
+            time.sleep(0.05)
+        self.disk.mend()
+
+    @kind
+    def disk_hangs_for_a_worker(self):
+        self.disk_hangs("worker", disk.WRITE | disk.SYNC)
+
+    @kind
+    def disk_hangs_for_the_coordinator(self):
+        self.disk_hangs("coordinator", self.draw.choice([disk.READ, disk.SYNC, disk.RENAME]))
+
+    def logged(self):
+        return self.log.read_bytes()
+
+    # --- what people do
+
+    def committed(self):
+        return sorted(path.parent for path in self.checkpoints.glob("step-????????/manifest.json"))
+
+    @kind
+    def checkpoint_is_swapped(self):
+        """For a copy of an older one, and nobody is left who has it in memory: nothing goes on from it."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self.committed()) < 3:  # both, and one to go back to
+            if time.monotonic() > deadline:
+                raise Broken(f"no three checkpoints within {PATIENCE} s")
+            time.sleep(0.05)
+        pids = self.children("coordinator") + self.children("worker")
+        for pid in pids:
+            self.send(pid, signal.SIGSTOP)
+        *older, newest = self.committed()
+        shutil.rmtree(newest)
+        shutil.copytree(self.draw.choice(older), newest)
+        self.swaps.append((len(self.events()), int(newest.name.rsplit("-", 1)[1])))
+        self.kill_all_of_it()
+        self.await_progress()
+        began = next(each for each in self.events()[self.swaps[-1][0]:] if each["event"] in ("start", "recovery"))
+        if began.get("resumed_from", began.get("resumed_step")) == self.swaps[-1][1]:
+            raise Broken(f"the run has gone on from {newest}, which is a copy of another")
+
     # --- the invariants
 
     def check_generations(self):
@@ -261,8 +397,12 @@ class Chaos:
         here changes a bit."""
         last, before = 0, ""
         committed = failed = 0  # the newest commit that was reported, and the saves that failed since
-        for event in self.events():
+        swapped = [before_it for before_it, _ in self.swaps]
+        for index, event in enumerate(self.events()):
             generation = event.get("generation")
+            if swapped and index >= swapped[0] and event["event"] in ("start", "recovery"):
+                committed, failed = 0, 1_000_000  # it goes back further for a reason, until the next commit
+                swapped.pop(0)
             if event["event"] in ("start", "recovery"):
                 # A coordinator that was started again in a recovery tells its start and the end of the recovery.
                 one = generation == last and (before == "start" and event["event"] == "recovery" or
@@ -287,31 +427,37 @@ class Chaos:
         reported = {each["path"] for each in self.events() if each["event"] == "checkpoint"}
         gone_on_from = {each.get("resumed_from", each.get("resumed_step")) for each in self.events()
                         if each["event"] in ("start", "recovery")}
-        there = sorted(str(path.parent) for path in self.checkpoints.glob("step-*/manifest.json"))
+        there = sorted(str(path.parent) for path in self.checkpoints.glob("step-????????/manifest.json"))
         for path in there[:-1]:
             if path not in reported and int(path.rsplit("-", 1)[1]) not in gone_on_from:
                 raise Broken(f"{path} is committed and was not reported")
         if reported and (not there or max(reported) > there[-1]):
             raise Broken(f"{max(reported)} was reported as committed and is gone; there are {there}")
+        aside = sorted(path.name for path in self.checkpoints.glob("*.damaged*"))
+        if len(aside) > len(self.swaps):
+            raise Broken(f"{aside} are set aside, and {len(self.swaps)} were damaged")
         for path in there:
             verified = subprocess.run([fleet.BINARY, "checkpoint", "verify", path], capture_output=True, text=True)
             if verified.returncode != 0:
                 raise Broken(f"{path} does not verify: {verified.stderr.strip()}")
 
     def check_losses(self):
-        """I6, against a run of as many steps that nothing happens to. A step whose launcher was killed may be in no report."""
+        """I6, against a run of as many steps that nothing happens to. A step whose launcher was killed may be in no report.
+        What was trained by another number of ranks differs in its rounding, and so does what follows."""
         losses = {each["step"]: each["loss"] for each in self.events() if each["event"] == "step"}
         config = json.loads((self.folder / "run.yaml").read_text())
         config["steps"] = max(losses)
-        del config["integrity"]
+        config.pop("integrity", None)
         config["checkpoint"] = {"dir": str(self.folder / "undisturbed"), "every_steps": 0}
         (self.folder / "undisturbed.yaml").write_text(json.dumps(config))
         report = self.folder / "undisturbed.jsonl"
         subprocess.run([fleet.BINARY, "train", str(self.folder / "undisturbed.yaml"), "--report", str(report)], check=True,
                        capture_output=True)
         wanted = {each["step"]: each["loss"] for each in map(json.loads, report.read_text().splitlines()) if each["event"] == "step"}
+        shrank = any(b"nobody came within" in log.read_bytes() for log in self.folder.glob("*.log"))
+        inexact = 0.05 if shrank else 0
         for step in sorted(losses):
-            if losses[step] != wanted[step]:
+            if abs(losses[step] - wanted[step]) > inexact * wanted[step]:
                 raise Broken(f"step {step}: loss {losses[step]}, undisturbed {wanted[step]}")
         return len(losses)
 
@@ -321,8 +467,8 @@ class OnOneMachine(Chaos):
 
     def start(self):
         path = self.folder / "run.yaml"
-        if not path.exists():
-            path.write_text(json.dumps(self.config(self.checkpoints, 100_000_000)))
+        if not self.features:
+            self.drawn_config()
         self.begun += 1
         self.log = self.folder / f"train-{self.begun:04}.log"
         with open(self.log, "wb") as log:
@@ -343,11 +489,15 @@ class OnOneMachine(Chaos):
         return sorted(found)
 
     def go_on(self):
-        if self.process.poll() == LOST and b" is poison to it" in self.log.read_bytes():
-            self.poisoned += 1
+        code = self.process.poll()
+        if code == LOST:
+            check_restarts_are_spent(self.log.read_bytes(), 1)
+            self.spent += 1
             self.start()
-        elif self.process.poll() is not None:
-            raise Broken(f"the run ended with {self.process.returncode}")
+        elif code in self.may_end:
+            self.start()
+        elif code is not None:
+            raise Broken(f"the run ended with {code}")
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
@@ -386,6 +536,20 @@ class OnOneMachine(Chaos):
             self.send(pid, signal.SIGKILL)
         self.process.wait()
         self.start()
+
+    def kill_all_of_it(self):
+        self.kill_everything_and_resume() if self.draw.random() < 0.5 else self.resume_workers()
+
+    def resume_workers(self):
+        """All workers are gone at once, and the coordinator goes on."""
+        for role, number in (("worker", signal.SIGKILL), ("coordinator", signal.SIGCONT)):
+            self.signal_some(role, number, 100)
+
+    @kind
+    def logs_are_removed(self):
+        shutil.rmtree(self.checkpoints / "logs", ignore_errors=True)
+        if self.draw.random() < 0.7:
+            self.signal_some(self.draw.choice(["worker", "coordinator"]), signal.SIGKILL)
 
     @kind
     def disk_loses_the_state(self):

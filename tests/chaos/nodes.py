@@ -9,9 +9,10 @@ import threading
 import time
 
 import chaos
+import features
 import fleet
 import network
-from chaos import Broken, kind
+from chaos import HEARTBEAT_TIMEOUT, Broken, kind
 
 PORT = 7070
 RESTART_SECONDS = 0.2
@@ -102,6 +103,8 @@ class OnNodes(chaos.Chaos):
     """A run across nodes."""
 
     fleet = None
+    without = features.WITHIN_A_NODE  # one rank a node
+    judged = 0  # ends of the coordinator
     starts_are_told_again = True
 
     @staticmethod
@@ -111,10 +114,10 @@ class OnNodes(chaos.Chaos):
         return {**chaos.Chaos.impossible(), **{name: reason for name, reason in reasons.items() if reason}}
 
     def start(self):
-        config = self.config(self.checkpoints, 100_000_000)
+        config = self.drawn_config()
         config["restart"]["form_timeout_seconds"] = 20
         self.log = self.folder / "coordinator.log"
-        workers = self.workers_wanted + config["restart"]["spares"]
+        workers = self.workers_wanted + config["restart"].get("spares", 0)
         # Namespaces of one machine could reach each other through shared memory.
         self.fleet = NodeFleet(self.folder, config, self.report, workers, {**self.environment(), "UCX_TLS": "tcp"})
         self.fleet.open()
@@ -123,15 +126,16 @@ class OnNodes(chaos.Chaos):
         return sorted(self.fleet.pids(role).values())
 
     def go_on(self):
-        """Who ended is started again; that the run ended for a reason of its own is only expected of a poison step."""
+        """Who ended is started again; that the run ended for a reason of its own is only expected for want of restarts."""
         with self.fleet.lock:
             codes = [code for node, code, _ in self.fleet.ended if node == self.fleet.coordinator]
-        self.poisoned = codes.count(chaos.LOST)
-        unexpected = set(codes) - {-signal.SIGKILL, chaos.LOST, 128 + signal.SIGTERM}
+        if codes.count(chaos.LOST) > self.spent:
+            chaos.check_restarts_are_spent(self.log.read_bytes(), codes.count(chaos.LOST))
+        self.spent = codes.count(chaos.LOST)
+        unexpected = set(codes[self.judged:]) - {-signal.SIGKILL, chaos.LOST, 128 + signal.SIGTERM, *self.may_end}
+        self.judged = len(codes)
         if unexpected:
             raise Broken(f"the coordinator ended with {unexpected}")
-        if self.poisoned and self.poisoned > self.log.read_bytes().count(b" is poison to it"):
-            raise Broken("the coordinator gave up")
 
     def end(self):
         pass  # a supervised fleet has no end but that its processes are killed
@@ -150,7 +154,7 @@ class OnNodes(chaos.Chaos):
         """For a while: from shorter than the heartbeat timeout to longer than the rank is given up for."""
         node = self.a_node()
         self.fleet.network.cut(node)
-        time.sleep(self.draw.uniform(0.2, 2.5 * chaos.HEARTBEAT_TIMEOUT))
+        time.sleep(self.draw.uniform(0.2, 2.5 * HEARTBEAT_TIMEOUT))
         self.fleet.network.heal(node)
 
     @kind
@@ -158,7 +162,7 @@ class OnNodes(chaos.Chaos):
         """Until it is replaced, on another node; then it is back, with what still runs there."""
         node = self.a_node()
         self.fleet.network.cut(node)
-        time.sleep(self.draw.uniform(0, 2 * chaos.HEARTBEAT_TIMEOUT))
+        time.sleep(self.draw.uniform(0, 2 * HEARTBEAT_TIMEOUT))
         self.fleet.move(node)
         self.await_progress()
         self.fleet.network.heal(node)
@@ -167,7 +171,7 @@ class OnNodes(chaos.Chaos):
     def cut_a_node_and_kill_another(self):
         node = self.a_node()
         self.fleet.network.cut(node)
-        time.sleep(self.draw.uniform(0, chaos.HEARTBEAT_TIMEOUT + 0.5))  # also in the recovery
+        time.sleep(self.draw.uniform(0, HEARTBEAT_TIMEOUT + 0.5))  # also in the recovery
         self.signal_some("worker", signal.SIGKILL)
         time.sleep(self.draw.uniform(0, 1))
         self.fleet.network.heal(node)
@@ -184,15 +188,15 @@ class OnNodes(chaos.Chaos):
     @kind
     def cut_the_coordinator(self):
         self.fleet.network.cut(self.fleet.coordinator)
-        time.sleep(self.draw.uniform(0.2, 2.5 * chaos.HEARTBEAT_TIMEOUT))
+        time.sleep(self.draw.uniform(0.2, 2.5 * HEARTBEAT_TIMEOUT))
         self.fleet.network.heal(self.fleet.coordinator)
 
     @kind
     def cut_and_kill_the_coordinator(self):
         self.fleet.network.cut(self.fleet.coordinator)
-        time.sleep(self.draw.uniform(0, chaos.HEARTBEAT_TIMEOUT))
+        time.sleep(self.draw.uniform(0, HEARTBEAT_TIMEOUT))
         self.signal_some("coordinator", signal.SIGKILL)
-        time.sleep(self.draw.uniform(0, chaos.HEARTBEAT_TIMEOUT))
+        time.sleep(self.draw.uniform(0, HEARTBEAT_TIMEOUT))
         self.fleet.network.heal(self.fleet.coordinator)
 
     @kind
@@ -214,12 +218,23 @@ class OnNodes(chaos.Chaos):
     # --- faults of a supervised fleet
 
     @kind
+    def stop_a_worker(self):
+        """Until it is killed by who watches over its node: what runs is not started again."""
+        pid = self.draw.choice(self.children("worker"))
+        self.send(pid, signal.SIGSTOP)
+        time.sleep(HEARTBEAT_TIMEOUT + self.draw.uniform(0, 2))
+        self.send(pid, signal.SIGKILL)
+
+    @kind
     def term_a_worker(self):
         self.signal_some("worker", signal.SIGTERM)
 
     @kind
     def term_the_coordinator(self):
         self.signal_some("coordinator", signal.SIGTERM)
+
+    def kill_all_of_it(self):
+        self.kill_everything()
 
     @kind
     def kill_everything(self):

@@ -6,12 +6,13 @@
 
 One round is one fault of a kind drawn from the seed, at a moment drawn from it, on a run that trains as long as faults come. There are
 two runs, and each takes its part of the rounds, one after the other: `train`, the processes of `zerofleet train`, and `nodes`, a fleet
-whose processes are each in a network namespace of their own (nodes.py; root only). The disk of both fails too (disk.py). After each
-round the run must go on by itself: a step that was not done before is reported in time. Only where chance killed one rank three
-times after one step, which is the rule for a poison step, is it started again. At the end:
+whose processes are each in a network namespace of their own (nodes.py; root only). The disk of both fails too (disk.py). What the
+run is configured with is drawn as well (features.py), with the restarts that are the default. After each round the run must go on
+by itself: a step that was not done before is reported in time. Only where a rank has used its restarts, or chance killed it three
+times after one step, which is the rule for a poison step, is it started again, and it must say which losses those were. At the end:
 
   I1  every checkpoint that was reported as committed and is kept verifies, byte for byte
-  I2  nothing else is listed as committed
+  I2  nothing else is listed as committed, and nothing is set aside as damaged that is not
   I3  generations strictly grow
   I6  the last loss reported for each step is, to the bit, that of a run that nothing happened to
   I7  no recovery loses more steps than lie between two commits
@@ -26,6 +27,7 @@ import tempfile
 import time
 
 import chaos
+import features
 import network
 import nodes
 from chaos import Broken, kinds_of
@@ -69,6 +71,7 @@ def torment(run, names):
         try:
             getattr(run, name)()
             run.await_progress()
+            run.may_end = ()
         except Broken as broken:
             raise Broken(f"round {turn + 1}, {name}: {broken}") from None
     run.end()
@@ -87,15 +90,15 @@ def one(ground, names, options):
             run.close()
             logs = sorted(run.folder.glob("*.log"))
             told = "".join(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}" for log in logs[-8:])
-            sys.exit(f"{told}\nseed {options.seed}, on {ground}: {broken}")
+            sys.exit(f"{told}\nseed {options.seed}, on {ground}, with {', '.join(run.features)}: {broken}")
         finally:
             run.close()
         recoveries = [each["seconds"] for each in run.events() if each["event"] == "recovery"]
         failed = sum(each["event"] == "save_failed" for each in run.events())
     middle = sorted(recoveries)[len(recoveries) // 2] if recoveries else 0
     print(f"seed {options.seed}, {ground}: {len(names)} faults of {len(set(names))} kinds, {len(recoveries)} recoveries "
-          f"(median {middle:.2f} s, longest {max(recoveries, default=0):.2f} s), {failed} failed saves, {steps} steps, {run.poisoned} times "
-          "taken for a poison step, 0 violations", flush=True)
+          f"(median {middle:.2f} s, longest {max(recoveries, default=0):.2f} s), {failed} failed saves, {steps} steps, {run.spent} times "
+          f"out of restarts, 0 violations; {', '.join(run.features)}", flush=True)
 
 
 def main():
@@ -111,6 +114,7 @@ def main():
     if options.list:
         for name, ground in GROUNDS.items():
             print(f"{name}: {', '.join(sorted(kinds_of(ground)))}")
+        print(f"features: {', '.join(features.FEATURES)}")
         return
     kinds = possible(options.on or list(GROUNDS))
     rounds = options.rounds or len(options.kind or set().union(*kinds.values()))
