@@ -499,7 +499,13 @@ class OnOneMachine(Chaos):
         elif code is not None:
             raise Broken(f"the run ended with {code}")
 
+    def settle(self):
+        """What the last round has done is known by then: `train` replaces nobody once it stops."""
+        time.sleep(1.5 * HEARTBEAT_TIMEOUT)
+        self.await_progress()
+
     def end(self):
+        self.settle()
         self.process.send_signal(signal.SIGTERM)
         self.ended_with(143)
 
@@ -520,6 +526,7 @@ class OnOneMachine(Chaos):
 
     @kind
     def term_and_resume(self):
+        self.settle()
         self.process.send_signal(self.draw.choice([signal.SIGTERM, signal.SIGINT]))
         self.ended_with(130, 143)
         self.start()
