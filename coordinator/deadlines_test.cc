@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -262,6 +263,24 @@ TEST(Deadlines, EveryStateHasARow) {
   for (int stage = 0; *Name(static_cast<Stage>(stage)) != '\0'; ++stage) {
     EXPECT_TRUE(stages.contains(Name(static_cast<Stage>(stage)))) << Name(static_cast<Stage>(stage));
   }
+}
+
+// The survivor's collective fails before the coordinator notices who is gone.
+TEST(RankFailures, ARankThatTellsOfALostPeerIsNone) {
+  Scene scene;
+  scene.Train();
+  scene.Tell(1, "failure { code: 14 message: 'rank 1 is gone' in_view: true }");
+  EXPECT_TRUE(scene.fleet().counters.rank_failures.empty());
+  scene.Step(SessionClosed{2, "killed"});
+  EXPECT_EQ(scene.fleet().counters.rank_failures, (std::map<std::string, uint64_t>{{"session_ended", 1}}));
+}
+
+TEST(RankFailures, OneThatNobodyElseExplainsCounts) {
+  Scene scene;
+  scene.Train();
+  scene.Tell(1, "failure { code: 14 message: 'rank 1 is gone' in_view: true }");
+  ASSERT_GT(scene.Wait(kHang), 0);
+  EXPECT_EQ(scene.fleet().counters.rank_failures, (std::map<std::string, uint64_t>{{"reported", 1}}));
 }
 
 }  // namespace

@@ -113,6 +113,7 @@ struct Suspicion {
   absl::Status status;
   int rank;
   double deadline;
+  bool counted;  // as a failure
 };
 
 // A rank that was lost, for the restart budget and for the line that a run out of restarts ends with.

@@ -168,6 +168,7 @@ void CheckLiveness(Fleet& fleet, double now) {
     LoseMembers(fleet, late, "hangs: it was told to leave the view that is lost, and has not", "hang", now);
   } else if (fleet.suspicion && now >= fleet.suspicion->deadline) {
     const Suspicion suspicion = *fleet.suspicion;
+    if (!suspicion.counted) ++fleet.counters.rank_failures["reported"];
     BreakView(fleet, suspicion.status, {suspicion.rank}, now);
   } else {
     CheckLoading(fleet, now);
@@ -215,14 +216,17 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
   if (!ExplainedByAPeer(status.code()) && MayRecover(fleet, status, failure.own_storage())) {
     return LoseMembers(fleet, {member.id}, failure.message(), "reported", now);
   }
-  ++fleet.counters.rank_failures["reported"];
+  // One that is still in the view tells of a peer: if nobody is lost soon, it is the failure after all.
+  const bool tells = failure.in_view() && fleet.phase != Phase::kForming && ExplainedByAPeer(status.code());
+  if (!tells) ++fleet.counters.rank_failures["reported"];
   if (fleet.phase == Phase::kForming || !ExplainedByAPeer(status.code())) {
     if (failure.has_divergence()) CountDivergence(fleet, failure.divergence());
     return FailFleet(fleet, MakeStatus(status.code(), text), member.rank);
   }
   member.failed = !failure.in_view();
   if (!fleet.suspicion) {
-    fleet.suspicion = Suspicion{MakeStatus(status.code(), text), member.rank, now + fleet.heartbeat_timeout_seconds()};
+    fleet.suspicion =
+        Suspicion{MakeStatus(status.code(), text), member.rank, now + fleet.heartbeat_timeout_seconds(), !tells};
   }
 }
 
