@@ -38,6 +38,12 @@ v1::Assignment Shared(v1::Assignment assignment) {
   return assignment;
 }
 
+void TakePlace(v1::Hello& hello, const v1::Member& told) {
+  hello.set_host(told.host());
+  hello.set_node_name(told.node_name());
+  hello.set_pid(told.pid());
+}
+
 // Whom a rank of a large view can name, for people: should one of them never come back.
 void NameTheAway(Fleet& fleet, const v1::Assignment& assignment) {
   if (assignment.nodes().empty()) return;
@@ -45,8 +51,7 @@ void NameTheAway(Fleet& fleet, const v1::Assignment& assignment) {
     if (named.rank() < 0 || named.rank() >= fleet.world_size()) continue;
     Member& member = fleet.members[named.rank()];
     if (!IsAway(member) || !member.hello.host().empty()) continue;
-    member.hello.set_host(named.host());
-    member.hello.set_pid(named.pid());
+    TakePlace(member.hello, named);
   }
 }
 
@@ -66,8 +71,7 @@ absl::Status Rebuild(Fleet& fleet, const v1::Assignment& told, double now) {
     member.id = AwayId(member.rank);
     member.state = MemberState::kAway;
     if (rank < told.members_size()) {
-      member.hello.set_host(told.members(rank).host());
-      member.hello.set_pid(told.members(rank).pid());
+      TakePlace(member.hello, told.members(rank));
     }
     member.last_heard = member.progress_since = now;
     fleet.members.push_back(std::move(member));

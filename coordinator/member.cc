@@ -19,7 +19,14 @@ const char* Name(MemberState state) {
   return "";
 }
 
-std::string PlaceOf(const v1::Hello& hello) { return absl::StrCat("host ", hello.host(), ", pid ", hello.pid()); }
+std::string PlaceOf(const v1::Hello& hello) {
+  const std::string node = hello.node_name().empty() ? "" : absl::StrCat(", node ", hello.node_name());
+  return absl::StrCat("host ", hello.host(), node, ", pid ", hello.pid());
+}
+
+const std::string& NodeNameOf(const v1::Hello& hello) {
+  return hello.node_name().empty() ? hello.host() : hello.node_name();
+}
 
 std::string NameOf(const Member& member) {
   const std::string who = member.rank < 0 ? "worker" : absl::StrCat("rank ", member.rank);

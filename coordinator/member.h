@@ -47,8 +47,10 @@ struct Member {
 
 // "rank 1 (host b, pid 12)", or "worker (host b, pid 12)" before it has a rank.
 std::string NameOf(const Member& member);
-// "host b, pid 12"
+// "host b, pid 12", or "host pod-b, node b, pid 12" where the host is a part of a node
 std::string PlaceOf(const v1::Hello& hello);
+// The machine that it is on.
+const std::string& NodeNameOf(const v1::Hello& hello);
 
 }  // namespace zerofleet::coordinator
 

@@ -1,10 +1,11 @@
 // The arithmetic of nodes, teams and groups; see placement.h.
 #include "coordinator/placement.h"
 
+#include <string.h>  // strverscmp
+
 #include <algorithm>
 #include <charconv>
 #include <numeric>
-#include <tuple>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -16,15 +17,18 @@ std::vector<int> RankOrder(const std::vector<MemberPlace>& members) {
   std::vector<int> order(members.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return std::tie(members[a].host, members[a].pid) < std::tie(members[b].host, members[b].pid);
+    const MemberPlace &one = members[a], &other = members[b];
+    if (const int nodes = strverscmp(one.node.c_str(), other.node.c_str()); nodes != 0) return nodes < 0;
+    if (const int hosts = strverscmp(one.host.c_str(), other.host.c_str()); hosts != 0) return hosts < 0;
+    return one.pid < other.pid;
   });
   return order;
 }
 
-std::vector<int> NodesOf(const std::vector<std::string>& hosts) {
+std::vector<int> NodesOf(const std::vector<std::string>& names) {
   std::vector<int> nodes;
-  for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    const bool another = rank > 0 && hosts[rank] != hosts[rank - 1];
+  for (size_t rank = 0; rank < names.size(); ++rank) {
+    const bool another = rank > 0 && names[rank] != names[rank - 1];
     nodes.push_back(rank == 0 ? 0 : nodes.back() + another);
   }
   return nodes;

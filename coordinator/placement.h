@@ -47,15 +47,16 @@ std::optional<std::pair<int, int>> GroupAcrossNodes(const std::vector<Coordinate
 
 // What is known of a member when it is placed.
 struct MemberPlace {
-  std::string host;
+  std::string node;  // of the machine
+  std::string host;  // of the machine, or of a part of it, such as a pod
   int64_t pid = 0;
 };
 
-// By rank: the index of its member. By host, then pid, then as given.
+// By rank: the index of its member. By node, then host, then pid, then as given; node-10 comes after node-9.
 std::vector<int> RankOrder(const std::vector<MemberPlace>& members);
 
-// The number that each rank's node has, `hosts` being by rank and each host's ranks consecutive.
-std::vector<int> NodesOf(const std::vector<std::string>& hosts);
+// The number that each rank's node has, `names` being by rank and each node's ranks consecutive.
+std::vector<int> NodesOf(const std::vector<std::string>& names);
 
 // By rank. `tensor` and `team` are at least 1.
 std::vector<Coordinates> CoordinatesOf(const std::vector<int>& nodes, int tensor, int team);

@@ -24,7 +24,7 @@ std::vector<int> Nodes(const std::vector<int>& ranks_of_node) {
 }
 
 TEST(PlacementTest, RanksDoNotDependOnWhoJoinedFirst) {
-  std::vector<MemberPlace> members = {{"b", 7}, {"a", 9}, {"b", 3}, {"a", 10}, {"c", 1}};
+  std::vector<MemberPlace> members = {{"b", "b", 7}, {"a", "a", 9}, {"b", "b", 3}, {"a", "a", 10}, {"c", "c", 1}};
   EXPECT_THAT(RankOrder(members), ElementsAre(1, 3, 2, 0, 4));
   std::vector<MemberPlace> expected;
   for (int member : RankOrder(members)) expected.push_back(members[member]);
@@ -40,7 +40,16 @@ TEST(PlacementTest, RanksDoNotDependOnWhoJoinedFirst) {
 }
 
 TEST(PlacementTest, MembersThatLookAlikeKeepTheOrderInWhichTheyJoined) {
-  EXPECT_THAT(RankOrder({{"a", 1}, {"a", 1}, {"a", 1}}), ElementsAre(0, 1, 2));
+  EXPECT_THAT(RankOrder({{"a", "a", 1}, {"a", "a", 1}, {"a", "a", 1}}), ElementsAre(0, 1, 2));
+}
+
+TEST(PlacementTest, RanksFollowNodesThenPodsWhoseNumbersAreNumbers) {
+  const std::vector<MemberPlace> pods = {{"node-10", "run-3", 1},
+                                         {"node-9", "run-10", 1},
+                                         {"node-10", "run-1", 1},
+                                         {"node-9", "run-2", 1},
+                                         {"node-9", "run-2", 7}};
+  EXPECT_THAT(RankOrder(pods), ElementsAre(3, 4, 1, 2, 0));
 }
 
 TEST(PlacementTest, NodesAreNumberedInRankOrder) {

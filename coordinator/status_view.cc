@@ -40,6 +40,7 @@ v1::MemberStatus StatusOf(const Fleet& fleet, const Member& member, double now) 
   entry.set_node(placed ? fleet.view->ranks[member.rank].node : -1);
   entry.set_team(placed ? fleet.view->ranks[member.rank].team : -1);
   entry.set_host(member.hello.host());
+  entry.set_node_name(member.hello.node_name());
   entry.set_pid(member.hello.pid());
   entry.set_state(Name(member.state));
   entry.set_step(member.step);

@@ -28,7 +28,9 @@ void PutInRankOrder(Fleet& fleet) {
   const bool kept = std::all_of(members.begin(), members.end(), [](const Member& member) { return member.rank >= 0; });
   if (kept) return members.StableSort([](const Member& a, const Member& b) { return a.rank < b.rank; });
   std::vector<MemberPlace> places;
-  for (const Member& member : members) places.push_back({member.hello.host(), member.hello.pid()});
+  for (const Member& member : members) {
+    places.push_back({NodeNameOf(member.hello), member.hello.host(), member.hello.pid()});
+  }
   std::vector<Member> joined = members.TakeAll();
   for (int index : RankOrder(places)) {
     joined[index].rank = static_cast<int>(members.size());
@@ -41,6 +43,7 @@ v1::Member EntryOf(const View& view, const Member& member) {
   v1::Member entry;
   entry.set_rank(member.rank);
   entry.set_host(member.hello.host());
+  entry.set_node_name(member.hello.node_name());
   entry.set_pid(member.hello.pid());
   entry.set_transport_address(member.ready.transport_address());
   entry.set_service_address(member.hello.service_address());
@@ -68,16 +71,16 @@ std::string AcrossNodes(const Fleet& fleet) {
   if (!group) return "";
   return absl::StrCat("parallel.tensor: ", fleet.parameters.config.parallel().tensor(),
                       " does not divide the ranks of each node: the tensor group of ranks ", group->first, " to ",
-                      group->second, " is on ", fleet.members[group->first].hello.host(), " and ",
-                      fleet.members[group->second].hello.host());
+                      group->second, " is on ", NodeNameOf(fleet.members[group->first].hello), " and ",
+                      NodeNameOf(fleet.members[group->second].hello));
 }
 
 }  // namespace
 
 View ViewOf(const Fleet& fleet) {
-  std::vector<std::string> hosts;
-  for (const Member& member : fleet.members) hosts.push_back(member.hello.host());
-  return ViewOf(fleet, NodesOf(hosts));
+  std::vector<std::string> names;
+  for (const Member& member : fleet.members) names.push_back(NodeNameOf(member.hello));
+  return ViewOf(fleet, NodesOf(names));
 }
 
 View ViewOf(const Fleet& fleet, const std::vector<int>& nodes) {

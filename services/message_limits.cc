@@ -52,6 +52,7 @@ constexpr HelloLimit kHelloLimits[] = {
     {"build_id", &v1::Hello::build_id, 128},
     {"version", &v1::Hello::version, 64},
     {"host", &v1::Hello::host, kMostHostName},
+    {"node_name", &v1::Hello::node_name, kMostHostName},
     {"device", &v1::Hello::device, 16},
     {"device_description", &v1::Hello::device_description, 256},
     {"metrics_address", &v1::Hello::metrics_address, 260},
@@ -84,6 +85,7 @@ absl::Status CheckHello(const v1::Hello& hello) {
   }
   for (const v1::Member& member : hello.rejoin().assignment().members()) {
     ZF_RETURN_IF_ERROR(CheckText("Rejoin", "host", member.host(), kMostHostName));
+    ZF_RETURN_IF_ERROR(CheckText("Rejoin", "node_name", member.node_name(), kMostHostName));
   }
   ZF_RETURN_IF_ERROR(CheckText("Rejoin", "config_digest", hello.rejoin().config_digest(), kMostDigest));
   const double seconds = hello.rejoin().training_seconds();

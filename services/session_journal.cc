@@ -87,6 +87,7 @@ void SessionJournal::NoteNeighbours(const v1::Peers& peers) {
       if (known && std::abs(places_to(known->rank()) - wishes[i]) <= std::abs(places - wishes[i])) continue;
       known.emplace().set_rank(peer.rank());
       known->set_host(peer.host());
+      known->set_node_name(peer.node_name());
       known->set_pid(peer.pid());
     }
   }

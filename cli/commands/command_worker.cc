@@ -49,7 +49,7 @@ struct WorkerFlags {
   std::string coordinator, device = "auto", listen = "127.0.0.1:0", log_level;
   std::string token_file;
   bool quiet = false, supervised = false;
-  std::string interface, advertise, metrics_listen = "0.0.0.0";
+  std::string interface, advertise, node, metrics_listen = "0.0.0.0";
   int threads = 0;  // 0: those of the machine, shared out among --local
   int metrics_port = 0, local = 0, max_restarts = 3;
   std::optional<int> local_rank;
@@ -76,8 +76,9 @@ v1::Hello MakeHello(const WorkerFlags& flags) {
   v1::Hello hello;
   hello.set_build_id(services::GetBuildInfo().build_id);
   hello.set_version(services::GetBuildInfo().version);
-  hello.set_host(flags.advertise.empty() ? NodeName(LaunchEnvironment::Current(), services::HostName())
-                                         : flags.advertise);
+  const std::string node = NodeName(LaunchEnvironment::Current(), flags.node);
+  hello.set_host(!flags.advertise.empty() ? flags.advertise : node.empty() ? services::HostName() : node);
+  if (node != hello.host()) hello.set_node_name(node);
   hello.set_pid(getpid());
   hello.set_incarnation(services::MakeToken());
   if (flags.metrics_port != 0) hello.set_metrics_address(MetricsAddress(flags).ToString());
@@ -314,6 +315,11 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
       ->add_option("--advertise", flags->advertise,
                    "Name or address of this host that others see and scrape; else its host name")
       ->type_name("HOST");
+  command
+      ->add_option("--node", flags->node,
+                   "Name of the machine, which workers on it share, where --advertise names a part of it, such as a "
+                   "pod; else as Slurm says, or the host")
+      ->type_name("NAME");
   command
       ->add_option("--metrics-port", flags->metrics_port,
                    "Serve Prometheus metrics on this port; worker i of --local on the port plus i")

@@ -52,8 +52,8 @@ absl::StatusOr<int> LocalRank(const LaunchEnvironment& environment, std::optiona
                    absl::CHexEscape(text.substr(0, kMostShown)), "\"; correct it, or give --local-rank"));
 }
 
-std::string NodeName(const LaunchEnvironment& environment, const std::string& host_name) {
-  return environment.slurmd_nodename.empty() ? host_name : environment.slurmd_nodename;
+std::string NodeName(const LaunchEnvironment& environment, const std::string& flag) {
+  return flag.empty() ? environment.slurmd_nodename : flag;
 }
 
 absl::Status CheckAloneOnNode(const LaunchEnvironment& environment, int workers) {

@@ -33,8 +33,8 @@ struct LaunchEnvironment {
 // all workers of a node have the same one), else 0. InvalidArgument, naming the variable, if it is not a number.
 absl::StatusOr<int> LocalRank(const LaunchEnvironment& environment, std::optional<int> flag);
 
-// The node that a worker is on, for the order of ranks: SLURMD_NODENAME, else `host_name`.
-std::string NodeName(const LaunchEnvironment& environment, const std::string& host_name);
+// The node that a worker is on, for the order of ranks: `flag`, else SLURMD_NODENAME; empty if neither says.
+std::string NodeName(const LaunchEnvironment& environment, const std::string& flag);
 
 // InvalidArgument if this process, which is to start `workers` workers of its node, is one of several there.
 absl::Status CheckAloneOnNode(const LaunchEnvironment& environment, int workers);

@@ -21,8 +21,9 @@ TEST(LaunchEnvironment, AWorkersNumberIsTheFlagsThenTorchrunsThenSlurms) {
 }
 
 TEST(LaunchEnvironment, ANodeIsNamedBySlurm) {
-  EXPECT_EQ(NodeName({}, "host"), "host");
-  EXPECT_EQ(NodeName({.slurmd_nodename = "n17"}, "host"), "n17");
+  EXPECT_EQ(NodeName({}, ""), "");
+  EXPECT_EQ(NodeName({.slurmd_nodename = "n17"}, ""), "n17");
+  EXPECT_EQ(NodeName({.slurmd_nodename = "n17"}, "machine-4"), "machine-4");
 }
 
 TEST(LaunchEnvironment, ANodesWorkersAreStartedOnce) {

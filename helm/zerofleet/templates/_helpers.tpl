@@ -233,6 +233,7 @@ spec:
         - --threads={{ .Values.workers.threads }}
         - --listen=0.0.0.0:{{ .Values.workers.port }}
         - --advertise={{ include "zerofleet.workerHost" . }}.{{ include "zerofleet.fullname" . }}-workers.{{ .Release.Namespace }}.svc
+        - --node=$(NODE_NAME)
         - --metrics-port={{ .Values.metrics.port }}
         {{- if .Values.metrics.tls }}
         - --metrics-tls
@@ -242,12 +243,11 @@ spec:
         {{- with .Values.workers.interface }}
         - --interface={{ . }}
         {{- end }}
-      {{- with .Values.workers.env }}
       env:
-        {{- range $name, $value := . }}
+        - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        {{- range $name, $value := .Values.workers.env }}
         - {name: {{ $name }}, value: {{ $value | quote }}}
         {{- end }}
-      {{- end }}
       ports:
         - {name: grpc, containerPort: {{ .Values.workers.port }}}
         - {name: metrics, containerPort: {{ .Values.metrics.port }}}
