@@ -99,7 +99,7 @@ std::string CoordinatorStatePath(const std::string& state_dir) { return JoinPath
 
 absl::StatusOr<coordinator::CoordinatorState> ReadCoordinatorState(const std::string& state_dir) {
   std::string path = CoordinatorStatePath(state_dir);
-  if (!FileExists(path)) return coordinator::CoordinatorState();
+  if (absl::IsNotFound(IdOf(path).status())) return coordinator::CoordinatorState();
   ZF_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kLimitBytes));
   const absl::StatusOr<nlohmann::json> parsed = ParseJson(text);
   if (!parsed.ok()) return Damaged(path, std::string(parsed.status().message()));

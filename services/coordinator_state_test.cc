@@ -35,6 +35,14 @@ TEST_F(CoordinatorStateTest, NoFileIsAFreshState) {
   EXPECT_EQ(*state, coordinator::CoordinatorState());
 }
 
+TEST_F(CoordinatorStateTest, AFileThatCannotBeLookedAtIsNotAbsent) {
+  ASSERT_TRUE(CreateDirectories(dir_).ok());
+  ASSERT_EQ(symlink("coordinator.json", CoordinatorStatePath(dir_).c_str()), 0);  // stat says ELOOP
+  const absl::Status status = ReadCoordinatorState(dir_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(status.message(), HasSubstr("coordinator.json: cannot stat: "));
+}
+
 TEST_F(CoordinatorStateTest, WhatIsWrittenIsRead) {
   ASSERT_TRUE(WriteCoordinatorState(dir_, {7, -1, {}}).ok());
   for (const coordinator::CoordinatorState& written :

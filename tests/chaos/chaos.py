@@ -330,6 +330,15 @@ class Chaos:
         self.disk.mend()
 
     @kind
+    def disk_hides_the_state_as_the_coordinator_starts(self):
+        """A state that cannot be looked at is not a run without one: generations would begin again."""
+        self.may_end = (CANNOT_STORE,)
+        self.disk.fail(disk.ERROR, STATE + "coordinator.json", self.draw.choice(READS), error=self.draw.choice(READ_ERRORS[:2]))
+        self.signal_some("coordinator", signal.SIGKILL)
+        time.sleep(self.draw.uniform(0.5, 3))
+        self.disk.mend()
+
+    @kind
     def disk_loses_an_answer(self):
         """What was renamed or removed is, and the caller is told of an error."""
         calls = self.draw.choice([disk.RENAME, disk.RENAME | disk.UNLINK])
