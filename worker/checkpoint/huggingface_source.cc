@@ -1,6 +1,8 @@
 // Opening and converting; see huggingface_source.h.
 #include "worker/checkpoint/huggingface_source.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -119,7 +121,10 @@ absl::Status HuggingFaceSource::Read(const std::string& name, const std::vector<
     into[i] = device::ToFloat(device::BF16{Load<uint16_t>(data, i)});
   for (size_t i = 0; dtype == "F16" && i < into.size(); ++i)
     into[i] = device::ToFloat(device::F16{Load<uint16_t>(data, i)});
-  return absl::OkStatus();
+  const auto odd = std::find_if_not(into.begin(), into.end(), [](float value) { return std::isfinite(value); });
+  if (odd == into.end()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(located.file->path(), ": tensor '", located.tensor.name, "': element ",
+                                          odd - into.begin(), " is ", *odd, "; weights must be finite"));
 }
 
 }  // namespace zerofleet::checkpoint

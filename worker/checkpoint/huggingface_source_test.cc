@@ -56,6 +56,25 @@ TEST_F(HuggingFaceSourceTest, RefusesMissingMisshapenAndOtherTypes) {
   EXPECT_THAT(message("i", {1}), HasSubstr("dtype I64"));
 }
 
+TEST_F(HuggingFaceSourceTest, AWeightThatIsNotFiniteIsNamedWithItsPlace) {
+  WriteFile("model.safetensors",
+            {{"transformer.a", "F32", {2}}, {"b", "BF16", {2}}, {"c", "F16", {2}}, {"d", "F32", {1}}},
+            Bytes<float>({1, std::nanf("")}) + Bytes<uint16_t>({0x7f80, 0}) + Bytes<uint16_t>({0, 0xfc00}) +
+                Bytes<float>({std::numeric_limits<float>::max()}));
+  auto source = HuggingFaceSource::Open(directory_, (*model::FindModelFamily("gpt2"))->hugging_face).value();
+  const auto message = [&](const char* name) {
+    std::vector<float> values(2);
+    const absl::Status status = source.Read(name, {2}, values);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << name;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message("a"), HasSubstr("model.safetensors: tensor 'transformer.a': element 1 is nan"));
+  EXPECT_THAT(message("b"), HasSubstr("tensor 'b': element 0 is inf"));
+  EXPECT_THAT(message("c"), HasSubstr("tensor 'c': element 1 is -inf"));
+  std::vector<float> largest(1);
+  EXPECT_TRUE(source.Read("d", {1}, largest).ok());
+}
+
 TEST_F(HuggingFaceSourceTest, ReadsAShardedDirectory) {
   WriteFile("one.safetensors", {{"a", "F32", {1}}}, Bytes<float>({1}));
   WriteFile("two.safetensors", {{"b", "F32", {1}}}, Bytes<float>({2}));
