@@ -18,7 +18,7 @@ using nlohmann::json;
 // Stops at the first error and keeps its text.
 class StrictChecker : public nlohmann::json_sax<json> {
  public:
-  explicit StrictChecker(int max_depth) : max_depth_(max_depth) {}
+  StrictChecker(int max_depth, int64_t max_keys) : max_depth_(max_depth), max_keys_(max_keys) {}
   const std::string& error() const { return error_; }
 
   bool null() override { return true; }
@@ -34,6 +34,7 @@ class StrictChecker : public nlohmann::json_sax<json> {
   bool end_array() override { return Leave(); }
 
   bool key(string_t& name) override {
+    if (++keys_seen_ > max_keys_) return Fail(absl::StrCat("more than ", max_keys_, " keys"));
     if (keys_.back().insert(name).second) return true;
     return Fail(absl::StrCat("key '", name, "' is duplicated"));
   }
@@ -61,14 +62,20 @@ class StrictChecker : public nlohmann::json_sax<json> {
   }
 
   const int max_depth_;
+  const int64_t max_keys_;
+  int64_t keys_seen_ = 0;
   std::vector<std::unordered_set<std::string>> keys_;  // one set per open object or array
   std::string error_;
 };
 
 }  // namespace
 
-absl::StatusOr<json> ParseJson(std::string_view text, int max_depth) {
-  StrictChecker checker(max_depth);
+absl::StatusOr<json> ParseJson(std::string_view text, int max_depth, int64_t max_keys) {
+  // The library takes one for the end of the text.
+  const size_t nul = text.find('\0');
+  if (nul != std::string_view::npos)
+    return absl::InvalidArgumentError(absl::StrCat("not valid JSON at byte ", nul + 1));
+  StrictChecker checker(max_depth, max_keys);
   if (!json::sax_parse(text, &checker)) return absl::InvalidArgumentError(checker.error());
   return json::parse(text, nullptr, /*allow_exceptions=*/false);
 }

@@ -123,6 +123,10 @@ TEST(ParseJsonTest, RefusesWhatIsAmbiguousOrTooDeep) {
   EXPECT_THAT(message(R"({"a":1,"a":2})"), HasSubstr("'a' is duplicated"));
   EXPECT_THAT(message("[[[[[1]]]]]"), HasSubstr("nested deeper than 4"));
   EXPECT_TRUE(ParseJson("[[[[1]]]]", 4).ok());
+  EXPECT_EQ(message(std::string_view("{}\0", 3)), "not valid JSON at byte 3");
+  EXPECT_EQ(message(std::string_view("{}\0{", 4)), "not valid JSON at byte 3");
+  EXPECT_TRUE(ParseJson(R"({"a":{"b":1},"c":"d"})", 4, 3).ok());
+  EXPECT_EQ(ParseJson(R"({"a":{"b":1},"c":"d"})", 4, 2).status().message(), "more than 2 keys");
   EXPECT_TRUE(ParseJson(R"([{"a":1},{"a":1}])", 4).ok());
   EXPECT_THAT(message("{} x"), HasSubstr("at byte 4"));
   EXPECT_THAT(message(""), HasSubstr("not valid JSON"));

@@ -126,7 +126,7 @@ absl::StatusOr<int64_t> ParseSafetensorsLength(std::string_view first_bytes, int
 }
 
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text, int64_t file_bytes) {
-  absl::StatusOr<json> parsed = ParseJson(text, kMaxHeaderDepth);
+  absl::StatusOr<json> parsed = ParseJson(text, kMaxHeaderDepth, kMaxSafetensorsKeys);
   if (!parsed.ok()) return absl::DataLossError(absl::StrCat("header: ", std::string(parsed.status().message())));
   if (!parsed->is_object()) return absl::DataLossError("header: not a JSON object");
   SafetensorsHeader header;

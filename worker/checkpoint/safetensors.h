@@ -17,6 +17,11 @@ namespace zerofleet::checkpoint {
 
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100 * 1000 * 1000;  // the format's own limit
 inline constexpr int64_t kSafetensorsLengthBytes = 8;
+// Tensors of one file: 16 for each layer of the deepest model that can be configured, 10,000
+// (worker/model/families.cc). Each has a name and three keys. Reading a header takes memory and time by the tensor, so
+// that more are refused before any is kept.
+inline constexpr int64_t kMaxSafetensorsTensors = 160 * 1000;
+inline constexpr int64_t kMaxSafetensorsKeys = 4 * kMaxSafetensorsTensors + 1000;  // and metadata
 
 struct SafetensorsTensor {
   std::string name;

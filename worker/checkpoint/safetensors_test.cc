@@ -1,6 +1,7 @@
 // The header: what is written reads back, and everything that does not add up is refused.
 #include "worker/checkpoint/safetensors.h"
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "worker/checkpoint/test_support.h"
 
@@ -76,6 +77,15 @@ TEST_F(SafetensorsTest, MalformedHeadersAreRefused) {
   EXPECT_THAT(Error(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4), HasSubstr("data_offsets"));
   EXPECT_THAT(Error(R"({"a":{},"a":{}})", 0), HasSubstr("is duplicated"));
   EXPECT_THAT(Error(R"({"a":)" + std::string(100000, '['), 0), HasSubstr("nested deeper"));
+}
+
+TEST_F(SafetensorsTest, MoreTensorsThanAModelHasAreRefusedBeforeTheyAreRead) {
+  std::string json = "{";
+  for (int64_t i = 0; i <= kMaxSafetensorsKeys / 4; ++i) {
+    absl::StrAppend(&json, R"("t)", i, R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)");
+  }
+  // What follows is not looked at.
+  EXPECT_THAT(Error(json + "not JSON", 0), HasSubstr(absl::StrCat("header: more than ", kMaxSafetensorsKeys, " keys")));
 }
 
 TEST_F(SafetensorsTest, MetadataIsNoTensor) {
