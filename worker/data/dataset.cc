@@ -125,7 +125,8 @@ absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const std::string
 
 absl::Status Dataset::IdTooLarge(const Source& source, int64_t position, uint32_t id) const {
   return absl::DataLossError(absl::StrCat(source.key, ": ", source.file->path(), ": token ", position, " is id ", id,
-                                          "; ids must be below the vocabulary, ", vocab_));
+                                          "; ids must be below the vocabulary, ", vocab_,
+                                          source.format.token_bytes > 1 ? TextHint(source.file->head()) : ""));
 }
 
 v1::DataFiles Dataset::Files() const {

@@ -142,6 +142,18 @@ TEST_F(DatasetTest, IdsBeyondTheVocabularyAreNamed) {
   EXPECT_EQ(wide->Read(0, std::span(tokens).first(2)).code(), absl::StatusCode::kDataLoss);
 }
 
+TEST_F(DatasetTest, TextThatIsNamedAsTokensIsCalledText) {
+  const std::string json = "{\"text\": \"It was the best of times, it was the worst of times.\"}\n";
+  config_.set_format("tokens_u16");
+  auto dataset = Open({WriteBytes("even.json", json + (json.size() % 2 == 0 ? "" : "\n"))}, 2, 300).value();
+  std::vector<int32_t> tokens(3);
+  EXPECT_THAT(std::string(dataset->Read(0, tokens).message()),
+              HasSubstr("below the vocabulary, 300; it looks like text: set data.format to text"));
+  EXPECT_THAT(
+      OpenError({WriteBytes("odd.json", json + (json.size() % 2 == 0 ? "\n" : ""))}, 2, absl::StatusCode::kDataLoss),
+      HasSubstr("2-byte tokens (tokens_u16); it looks like text"));
+}
+
 TEST_F(DatasetTest, ErrorsNameTheKeyAndTheFile) {
   std::string good = WriteBytes("good.txt", "abcdefgh");
   EXPECT_THAT(OpenError({good, "/dev/zero"}, 4, absl::StatusCode::kNotFound),

@@ -242,6 +242,10 @@ absl::Status CheckFormatName(const std::string& format) {
       absl::StrCat("data.format: '", format, "' is not supported; must be auto, text, tokens_u16 or tokens_u32"));
 }
 
+std::string TextHint(std::string_view head) {
+  return LooksLikeText(head) ? "; it looks like text: set data.format to text if it is" : "";
+}
+
 bool IsMegatronIndex(std::string_view head) {
   return head.substr(0, kMegatronMagic.size()) == kMegatronMagic ||
          head.substr(0, kMegatronLegacyMagic.size()) == kMegatronLegacyMagic;
@@ -263,7 +267,7 @@ absl::StatusOr<TokenFormat> RecogniseFormat(const FileFacts& file, const std::st
   if (format == kAuto) ZF_RETURN_IF_ERROR(CheckAuto(file, row));
   if (file.bytes % row.token_bytes != 0) {
     return Refused(file, absl::StrCat(file.bytes, " bytes are not a whole number of ", row.token_bytes,
-                                      "-byte tokens (", row.name, ")"));
+                                      "-byte tokens (", row.name, ")", TextHint(file.head)));
   }
   return TokenFormat{row.name, row.token_bytes, 0, file.bytes / row.token_bytes};
 }

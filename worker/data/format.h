@@ -40,6 +40,10 @@ absl::Status CheckFormatName(const std::string& format);
 // that does not hold such tokens.
 absl::StatusOr<TokenFormat> RecogniseFormat(const FileFacts& file, const std::string& format);
 
+// What to say after the fault of a file of tokens, of a format that was named, if its beginning, `head`, is text:
+// "; it looks like text, ..."; empty if it is not.
+std::string TextHint(std::string_view head);
+
 // Whether `head` begins a Megatron index, which accompanies a .bin file and holds no tokens itself.
 bool IsMegatronIndex(std::string_view head);
 
