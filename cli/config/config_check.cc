@@ -249,8 +249,8 @@ int64_t NearestDivisor(int64_t whole, int64_t wish) {
 absl::Status CheckModel(const ConfigDraft& draft) {
   const v1::ModelConfig& model = draft.config.model();
   if (model.hidden() % model.heads() != 0) {
-    return draft.Error("model.heads", absl::StrCat(model.heads(), " heads do not divide hidden ", model.hidden(), "; ",
-                                                   NearestDivisor(model.hidden(), model.heads()), " would"));
+    return draft.Error("model.heads", absl::StrCat(model.heads(), " heads do not divide model.hidden, ", model.hidden(),
+                                                   "; ", NearestDivisor(model.hidden(), model.heads()), " would"));
   }
   ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
   if (!family->grouped_queries && model.kv_heads() != model.heads()) {

@@ -103,8 +103,8 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "gpt2-mini, gpt2-char, gpt2-124m, gpt2-355m, gpt2-774m, "
        "gpt2-1558m, zero-offload-1b, zero-8b, zero-13b, zero-40b, zero-60b, zero-100b, zero-170b, zero-1t, "
        "turing-nlg-17b)"},
-      {{"model.heads=5"}, "--set: model.heads: 5 heads do not divide hidden 768; 4 would"},
-      {{"model.heads=1000"}, "--set: model.heads: 1000 heads do not divide hidden 768; 768 would"},
+      {{"model.heads=5"}, "--set: model.heads: 5 heads do not divide model.hidden, 768; 4 would"},
+      {{"model.heads=1000"}, "--set: model.heads: 1000 heads do not divide model.hidden, 768; 768 would"},
       {{"model.heads=0"}, "--set: model.heads: must be 1 to 1000000, got 0"},
       {{"model.kv_heads=4"}, "--set: model.kv_heads: must equal model.heads, 12, for gpt2, got 4; leave it out"},
       {{"model.context=0"}, "--set: model.context: must be 1 to 10000000, got 0"},
@@ -340,7 +340,7 @@ TEST(ConfigCheck, NamesTheLineOfTheFile) {
   EXPECT_EQ(Parse("data: {train: [a]}").status().message(),
             "run.yaml: model.layers: is missing; give it, or a model.preset such as gpt2-124m");
   EXPECT_EQ(Parse("model:\n  preset: gpt2-tiny\n  heads: 7\ndata: {train: [a]}").status().message(),
-            "run.yaml:3: model.heads: 7 heads do not divide hidden 64; 8 would");
+            "run.yaml:3: model.heads: 7 heads do not divide model.hidden, 64; 8 would");
   EXPECT_EQ(Parse("model: {preset: gpt2-tiny}\ndata: {train: [a.bin], format: tokens_u16}").status().message(),
             "run.yaml: model.vocab: is missing; token files do not say how large the vocabulary is, so give it");
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -53,8 +54,23 @@ void CollectKeys(const Descriptor& descriptor, const std::string& section, std::
   }
 }
 
-// The advice on `name`, which is not a key of `section`. A key of this name in another section comes first, then what
-// the word means in other tools, then a misspelling; if none of these applies, the valid keys.
+// The key of `section` that `name` begins or misspells, or that a word of another tool, with or without the section,
+// stands for; empty if there is none.
+std::string AdviceInSection(const std::string& section, const std::string& name,
+                            const std::vector<std::string>& siblings) {
+  if (const KeyWord* word = FindKeyWord(absl::StrCat(section, "_", name))) return KeyWordAdvice(*word);
+  for (const std::string& sibling : siblings) {
+    if (absl::StartsWith(sibling, name + "_")) return absl::StrCat("did you mean ", Joined(section, sibling), "?");
+  }
+  const KeyWord* const word = FindKeyWord(name);
+  if (word != nullptr && absl::StartsWith(word->key, section + ".")) return KeyWordAdvice(*word);
+  const std::string nearest = Nearest(name, siblings);
+  return nearest.empty() ? "" : absl::StrCat("did you mean ", Joined(section, nearest), "?");
+}
+
+// The advice on `name`, which is not a key of `section`. What the section itself has comes first, then a key of this
+// name in another section, then what the word means in other tools, then a misspelling; if none of these applies, the
+// valid keys.
 std::string KeySuggestion(const Descriptor& descriptor, const std::string& section, const std::string& name) {
   std::vector<std::string> all, same_name, siblings;
   CollectKeys(*v1::Config::descriptor(), "", all);
@@ -62,9 +78,13 @@ std::string KeySuggestion(const Descriptor& descriptor, const std::string& secti
     const size_t dot = key.rfind('.');
     if (key.substr(dot == std::string::npos ? 0 : dot + 1) == name) same_name.push_back(key);
   }
+  for (int i = 0; i < descriptor.field_count(); ++i) siblings.push_back(descriptor.field(i)->name());
+  if (!section.empty()) {
+    const std::string advice = AdviceInSection(section, name, siblings);
+    if (!advice.empty()) return advice;
+  }
   if (!same_name.empty()) return absl::StrCat("did you mean ", Alternatives(same_name), "?");
   if (const KeyWord* word = FindKeyWord(name)) return KeyWordAdvice(*word);
-  for (int i = 0; i < descriptor.field_count(); ++i) siblings.push_back(descriptor.field(i)->name());
   const std::string nearest = Nearest(name, siblings);
   if (!nearest.empty()) return absl::StrCat("did you mean ", Joined(section, nearest), "?");
   for (const std::string& key : all) {
@@ -72,18 +92,6 @@ std::string KeySuggestion(const Descriptor& descriptor, const std::string& secti
   }
   return absl::StrCat(section.empty() ? "the keys" : absl::StrCat("the keys of ", section), " are ",
                       absl::StrJoin(siblings, ", "));
-}
-
-// Well-formed UTF-8 without control characters: what a message of the schema can carry and a terminal can show.
-bool IsPlainText(const std::string& text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    if (lead < 0x20 || lead == 0x7f) return false;
-    const int length = Utf8Length(std::string_view(text).substr(i));
-    if (length <= 0) return false;
-    i += static_cast<size_t>(length);
-  }
-  return true;
 }
 
 const char* KindWanted(const FieldDescriptor& field) {

@@ -56,6 +56,8 @@ constexpr KeyWord kWords[] = {
     {"lr_schedule", "schedule.decay", "cosine, linear or constant"},
     {"lr_decay_style", "schedule.decay", "cosine, linear or constant"},
     {"decay_type", "schedule.decay", "cosine, linear or constant"},
+    {"schedule_name", "schedule.decay", "cosine, linear or constant"},
+    {"schedule_type", "schedule.decay", "cosine, linear or constant"},
     {"decay_lr", "schedule.decay", "constant keeps the learning rate"},
     {"lr_decay_iters", "", kFitted},
     {"lr_decay_steps", "", kFitted},

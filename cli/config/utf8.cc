@@ -27,6 +27,18 @@ int Utf8Length(std::string_view text) {
   return length;
 }
 
+bool IsPlainText(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    if (lead < 0x20 || lead == 0x7f) return false;
+    const int length = Utf8Length(text.substr(i));
+    if (length <= 0) return false;
+    if (lead == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0) return false;
+    i += static_cast<size_t>(length);
+  }
+  return true;
+}
+
 std::string Utf8Stream::Add(std::string_view bytes) {
   held_ += bytes;
   std::string shown;

@@ -13,6 +13,10 @@ inline constexpr int kUtf8Invalid = 0, kUtf8Incomplete = -1;
 // within one (Unicode 15, table 3-7).
 int Utf8Length(std::string_view text);
 
+// Whether `text` is well-formed UTF-8 without control characters (C0, DEL and C1): what a message of the schema can
+// carry and a terminal can show.
+bool IsPlainText(std::string_view text);
+
 // Bytes that arrive piece by piece, as UTF-8 text: a character is passed on once its last byte has arrived, and
 // invalid bytes become U+FFFD.
 class Utf8Stream {

@@ -6,6 +6,19 @@
 namespace zerofleet::cli {
 namespace {
 
+TEST(Utf8, PlainTextHasNoControlCharacters) {
+  for (const char* text : {"", "tiny",
+                           "gr\xc3\xb6\xc3\x9f"
+                           "er",
+                           "\xe6\xa8\xa1\xe5\x9e\x8b 1", "\xc2\xa0"}) {
+    EXPECT_TRUE(IsPlainText(text)) << text;
+  }
+  for (const char* text : {"a\nb", "\x1b[31m", "a\x7f", "\xff", "\xc3",
+                           "\xc2\x9b"
+                           "31m"})
+    EXPECT_FALSE(IsPlainText(text));
+}
+
 TEST(Utf8, TellsTheLengthOfACharacter) {
   EXPECT_EQ(Utf8Length("a"), 1);
   EXPECT_EQ(Utf8Length("\xc3\xa9x"), 2);
