@@ -196,6 +196,11 @@ void CheckpointStore::Discard(const coordinator::DiscardSave& discard) const {
   if (discard.generation > 0) RemoveUnfinished(discard.generation - 1);
 }
 
+void CheckpointStore::RemoveLeftovers(absl::Time now) const {
+  constexpr absl::Duration kSettled = absl::Minutes(1);
+  if (epoch_->Check().ok()) checkpoint::RemoveLeftovers(dir_, now - kSettled);
+}
+
 absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::CheckpointManifest manifest,
                                                                    int64_t unix_seconds) {
   manifest.set_committed_unix_seconds(unix_seconds);

@@ -63,6 +63,9 @@ class CheckpointStore {
   // the next start.
   void RemoveUnfinished(uint64_t last_generation) const;
 
+  // Removes what the removal of a checkpoint by an earlier release left, if it is older than a minute.
+  void RemoveLeftovers(absl::Time now) const;
+
   // Checks and commits the shards that the ranks of `manifest`'s generation wrote, then removes the oldest checkpoints
   // beyond `keep`. What cannot be removed is a warning: the commit stands. The directory and the number kept are this
   // store's own, whatever the manifest's configuration says.

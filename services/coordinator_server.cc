@@ -114,6 +114,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
 
   // A fleet of the newest generation may be running, and about to commit.
   if (parameters.previous_generation > 0) store->RemoveUnfinished(parameters.previous_generation - 1);
+  store->RemoveLeftovers(absl::Now());
 
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(options));
   server->state_lock_ = std::move(state_lock);

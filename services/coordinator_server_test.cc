@@ -1,11 +1,13 @@
 // A whole coordinator over gRPC on the loopback: two streams written by hand go through a run, watchers read it.
 #include "services/coordinator_server.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -451,7 +453,15 @@ TEST_F(CoordinatorServerTest, WhatAFleetThatMayRunIsSavingIsKeptUntilARunHasEnde
   const std::string step = checkpoint::StepDirectory(options_.config.checkpoint().dir(), 30);
   for (const uint64_t generation : {6, 7})
     ASSERT_TRUE(CreateDirectories(checkpoint::PartialDirectory(step, generation)).ok());
+  const std::string pruned = checkpoint::StepDirectory(options_.config.checkpoint().dir(), 10);
+  ASSERT_TRUE(CreateDirectory(pruned).ok());
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(pruned, "rank-00000.safetensors"), "a shard").ok());
+  const timespec long_ago[] = {{1'000'000, 0}, {1'000'000, 0}};
+  for (const std::string& path : {JoinPath(pruned, "rank-00000.safetensors"), pruned}) {
+    ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), long_ago, 0), 0);
+  }
   Start();
+  EXPECT_FALSE(FileExists(pruned));
   EXPECT_FALSE(FileExists(checkpoint::PartialDirectory(step, 6)));
   EXPECT_TRUE(FileExists(checkpoint::PartialDirectory(step, 7)));
   Form();

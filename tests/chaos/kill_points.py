@@ -15,6 +15,7 @@ worker is killed before the fleet has formed, with 4, and with 0 when it is star
   I3  generations strictly grow
   I6  the last loss reported for each step is, to the bit, that of a run that nothing happened to
   I7  no recovery loses more steps than lie between two commits
+  I8  nothing is left of what was removed, or was not committed
 
 Standard library only. Exit code 1: an invariant is broken, or a point was not reached.
 """
@@ -51,6 +52,9 @@ ONCE = {"worker/finished", "worker/first-step", "worker/last-save-committed", "w
 # A worker that is lost before the fleet has formed ends `train`, which has nothing to lose; the same command starts it.
 BEFORE_THE_FLEET = {"worker/hello", "worker/welcome", "worker/endpoint-made", "worker/ready-told"}
 FORM_FAILED = 4
+
+# Passed where the removal of a checkpoint by an earlier release was cut short.
+AFTER_A_REMOVAL = {"prune/leftover-apart"}
 
 # Saves that are written from the live states: these points are passed in no others, and a file's are tried in both kinds.
 STREAM_ALONE = ("stream/", "save/gate")
@@ -109,6 +113,8 @@ class Killed(chaos.OnOneMachine):
         config["checkpoint"].update(keep=2, snapshot=self.trial.snapshot)
         config["restart"].update(spares=0, max_per_rank=5, window_steps=0)
         (self.folder / "run.yaml").write_text(json.dumps(config))
+        if self.trial.point in AFTER_A_REMOVAL:
+            self.leave_shards()
         wanted = f"{self.trial.point}:{self.trial.passing}"
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "ZEROFLEET_KILL_AT": wanted, "ZEROFLEET_KILL_MARK": str(self.mark)}
         self.launch(environment)
@@ -122,6 +128,13 @@ class Killed(chaos.OnOneMachine):
             raise Broken("the point was not reached")
         if code != 0:
             raise Broken(f"the run ended with {code}")
+
+    def leave_shards(self):
+        left = self.checkpoints / "step-00000001"
+        left.mkdir(parents=True)
+        (left / "rank-00000.safetensors").write_bytes(bytes(100))
+        for path in (left / "rank-00000.safetensors", left):
+            os.utime(path, (1_000_000, 1_000_000))
 
     def end(self):
         try:
@@ -142,9 +155,17 @@ class Killed(chaos.OnOneMachine):
             time.sleep(0.002)
         self.send(self.children(self.trial.loss)[0], signal.SIGKILL)
 
+    def check_leftovers(self):
+        """I8."""
+        steps = {path for path in self.checkpoints.glob("step-*") if not (path / "manifest.json").exists()}
+        left = sorted(str(path) for path in steps | set(self.checkpoints.glob(".step-*")) | set(self.checkpoints.glob(".epoch.*")))
+        if left:
+            raise Broken(f"left behind: {left}")
+
     def check(self, wanted):
         self.check_generations()
         self.check_checkpoints()
+        self.check_leftovers()
         losses = {each["step"]: each["loss"] for each in self.events() if each["event"] == "step"}
         if losses != wanted:
             different = sorted(step for step in wanted.keys() | losses.keys() if wanted.get(step) != losses.get(step))

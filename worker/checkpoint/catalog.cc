@@ -1,6 +1,8 @@
 // Step directories; see catalog.h.
 #include "worker/checkpoint/catalog.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -29,6 +31,47 @@ std::optional<uint64_t> GenerationOfPartial(const std::string& name) {
   uint64_t generation = 0;
   if (StepOfName(parts.first) < 0 || !absl::SimpleAtoi(parts.second, &generation)) return std::nullopt;
   return generation;
+}
+
+bool IsOfACheckpoint(const std::string& name) {
+  return IsShardFileName(name) || name == kManifestName || name == absl::StrCat(kManifestName, ".tmp");
+}
+
+// Gives a step directory a name that is never committed and is cleaned up by itself; that name, once it is durable.
+absl::StatusOr<std::string> SetApart(const std::string& step_dir) {
+  std::string apart = PartialDirectory(step_dir, 0);
+  ZF_KILL_POINT("prune/before");
+  absl::Status renamed = RenameDirectory(step_dir, apart);
+  if (absl::IsAlreadyExists(renamed)) {  // of an earlier removal
+    ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(apart));
+    renamed = RenameDirectory(step_dir, apart);
+  }
+  ZF_RETURN_IF_ERROR(renamed);
+  ZF_KILL_POINT("prune/renamed");
+  ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(step_dir)));
+  ZF_KILL_POINT("prune/rename-synced");
+  return apart;
+}
+
+// Somebody may be copying a checkpoint into its place: then something has changed a moment ago.
+bool IsLeftover(const std::string& step_dir, absl::Time before) {
+  if (IsSymlink(step_dir) || !IsDirectory(step_dir)) return false;
+  const absl::StatusOr<std::vector<std::string>> names = ListDirectory(step_dir);
+  if (!names.ok() || names->empty() || !std::all_of(names->begin(), names->end(), IsShardFileName)) return false;
+  const auto is_old = [&](const std::string& path) {
+    struct stat info;
+    return lstat(path.c_str(), &info) == 0 && absl::TimeFromTimespec(info.st_mtim) < before;
+  };
+  return is_old(step_dir) && std::all_of(names->begin(), names->end(),
+                                         [&](const std::string& name) { return is_old(JoinPath(step_dir, name)); });
+}
+
+absl::Status RemoveLeftover(const std::string& step_dir) {
+  ZF_ASSIGN_OR_RETURN(const std::string apart, SetApart(step_dir));
+  ZF_KILL_POINT("prune/leftover-apart");
+  if (!FileExists(JoinPath(apart, kManifestName))) return RemoveCheckpointFiles(apart);
+  ZF_RETURN_IF_ERROR(RenameDirectory(apart, step_dir));  // it was none
+  return SyncDirectory(ParentOf(step_dir));
 }
 
 }  // namespace
@@ -78,13 +121,26 @@ absl::StatusOr<std::vector<int64_t>> ListCommittedSteps(const std::string& dir) 
 }
 
 absl::Status RemoveCheckpoint(const std::string& dir, int64_t step) {
-  return RemoveCheckpointFiles(StepDirectory(dir, step));
+  const std::string step_dir = StepDirectory(dir, step);
+  if (IsSymlink(step_dir) || !IsDirectory(step_dir)) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(step_dir));
+  if (!std::all_of(names.begin(), names.end(), IsOfACheckpoint)) return RemoveCheckpointFiles(step_dir);
+  ZF_ASSIGN_OR_RETURN(const std::string apart, SetApart(step_dir));
+  return RemoveCheckpointFiles(apart);
+}
+
+void RemoveLeftovers(const std::string& dir, absl::Time before) {
+  const absl::StatusOr<std::vector<std::string>> names = ListDirectory(dir);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(dir, name);
+    if (StepOfName(name) >= 0 && IsLeftover(path, before)) RemoveLeftover(path).IgnoreError();
+  }
 }
 
 absl::Status RemoveCheckpointFiles(const std::string& directory) {
   if (IsSymlink(directory) || !IsDirectory(directory)) return absl::OkStatus();
   if (FileExists(JoinPath(directory, kManifestName))) {
-    ZF_KILL_POINT("prune/before");
     ZF_RETURN_IF_ERROR(RemoveOne(JoinPath(directory, kManifestName)));
     ZF_KILL_POINT("prune/manifest-removed");
     ZF_RETURN_IF_ERROR(SyncDirectory(directory));
@@ -92,7 +148,7 @@ absl::Status RemoveCheckpointFiles(const std::string& directory) {
   ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
   bool empty = true;
   for (const std::string& name : names) {
-    if (IsShardFileName(name) || name == absl::StrCat(kManifestName, ".tmp")) {
+    if (IsOfACheckpoint(name)) {
       ZF_RETURN_IF_ERROR(RemoveOne(JoinPath(directory, name)));
       ZF_KILL_POINT("prune/shard-removed");
     } else {

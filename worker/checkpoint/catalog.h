@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet::checkpoint {
@@ -42,9 +43,16 @@ absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::stri
 // The steps in `dir` that have a manifest, ascending, by a look at names alone.
 absl::StatusOr<std::vector<int64_t>> ListCommittedSteps(const std::string& dir);
 
-// Removes the checkpoint of `step`: the manifest first, so that an interrupted removal leaves nothing that looks
-// committed. Files that are not a checkpoint's stay, and then so does their directory. OK if there is none.
+// Removes the checkpoint of `step`: it becomes a partial directory of generation 0 first, so that an interrupted
+// removal leaves nothing that looks committed, and what the next clean-up removes (ListPartials). If it also holds what
+// is not a checkpoint's, that stays, and so does the directory, in its place: the manifest goes first there. OK if
+// there is none.
 absl::Status RemoveCheckpoint(const std::string& dir, int64_t step);
+
+// Removes what an interrupted removal by an earlier release left: step directories without a manifest that hold shards
+// alone, in which nothing has changed since `before`. One that gets a manifest meanwhile stays. What cannot be removed
+// stays for the next time.
+void RemoveLeftovers(const std::string& dir, absl::Time before);
 
 // The partial directories in `dir` that generations up to `last_generation` left behind.
 absl::StatusOr<std::vector<std::string>> ListPartials(const std::string& dir, uint64_t last_generation);

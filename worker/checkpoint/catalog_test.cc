@@ -1,8 +1,14 @@
 // Which directories count as checkpoints, and what may be removed.
 #include "worker/checkpoint/catalog.h"
 
-#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <thread>
+
+#include "absl/time/clock.h"
 #include "base/file_calls_testing.h"
 #include "gmock/gmock.h"
 #include "worker/checkpoint/test_support.h"
@@ -69,12 +75,77 @@ TEST_F(CatalogTest, RemovingLeavesWhatIsNotACheckpoints) {
   EXPECT_THAT(ListDirectory(StepDirectory(directory_, 2)).value(), ElementsAre("notes.txt"));
 }
 
+// Where the directory has to stay.
 TEST_F(CatalogTest, TheManifestGoesFirst) {
-  Save(1, 1);
+  Overwrite(JoinPath(Save(1, 1), "notes.txt"), "mine");
   FileCallLog log(directory_);
   log.FailFsync("step-00000001", EIO);
   EXPECT_FALSE(RemoveCheckpoint(directory_, 1).ok());
-  EXPECT_THAT(ListDirectory(StepDirectory(directory_, 1)).value(), ElementsAre("rank-00000.safetensors"));
+  EXPECT_THAT(ListDirectory(StepDirectory(directory_, 1)).value(), ElementsAre("notes.txt", "rank-00000.safetensors"));
+}
+
+TEST_F(CatalogTest, AnInterruptedRemovalIsCleanedUp) {
+  Save(1, 2);
+  const std::string apart = PartialDirectory(StepDirectory(directory_, 1), 0);
+  {
+    FileCallLog log(directory_);
+    log.FailFsync(".", EIO);  // the rename is not durable
+    EXPECT_FALSE(RemoveCheckpoint(directory_, 1).ok());
+    EXPECT_THAT(log.calls(), ElementsAre("rename step-00000001 .step-00000001.generation-0.partial", "fsync ."));
+  }
+  EXPECT_EQ(ListDirectory(apart).value().size(), 3u);  // nothing was unlinked before it is
+  EXPECT_THAT(Steps(), IsEmpty());
+  EXPECT_THAT(ListPartials(directory_, 0).value(), ElementsAre(apart));
+  // Nor is what it left in the way of the next, if the run saves that step again before any clean-up.
+  ASSERT_TRUE(RemoveCheckpointFiles(apart).ok());
+  Save(1, 2);
+  ASSERT_TRUE(CreateDirectory(apart).ok());
+  Overwrite(JoinPath(apart, "rank-00000.safetensors"), "left");
+  EXPECT_TRUE(RemoveCheckpoint(directory_, 1).ok());
+  EXPECT_THAT(ListDirectory(directory_).value(), IsEmpty());
+}
+
+// What earlier releases left: they removed the manifest first, and the shards in place.
+TEST_F(CatalogTest, LeftoversOfAnEarlierReleaseAreRemoved) {
+  for (int64_t step = 1; step <= 6; ++step) Save(step, 2);
+  for (int64_t step = 1; step <= 5; ++step) {
+    ASSERT_TRUE(RemoveOne(JoinPath(StepDirectory(directory_, step), kManifestName)).ok());
+  }
+  Overwrite(JoinPath(StepDirectory(directory_, 2), "notes.txt"), "mine");
+  ASSERT_TRUE(Rename(StepDirectory(directory_, 3), Path("kept")).ok());
+  ASSERT_EQ(symlink(Path("kept").c_str(), StepDirectory(directory_, 3).c_str()), 0);
+  // Two that somebody is copying to here: its last file, or the directory, has just changed.
+  const absl::Time now = absl::Now(), soon = now + absl::Minutes(2);
+  const auto touch = [](const std::string& path, absl::Time when) {
+    const timespec at = absl::ToTimespec(when);
+    const timespec times[] = {at, at};
+    ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  };
+  touch(JoinPath(StepDirectory(directory_, 4), "rank-00001.safetensors"), soon);
+  touch(StepDirectory(directory_, 5), soon);
+  RemoveLeftovers(directory_, now - absl::Minutes(1));
+  EXPECT_TRUE(FileExists(StepDirectory(directory_, 1)));
+  RemoveLeftovers(directory_, now + absl::Minutes(1));
+  EXPECT_THAT(ListDirectory(directory_).value(),
+              ElementsAre("kept", "step-00000002", "step-00000003", "step-00000004", "step-00000005", "step-00000006"));
+  EXPECT_THAT(Steps(), ElementsAre(6));
+  EXPECT_EQ(ListDirectory(StepDirectory(directory_, 2)).value().size(), 3u);
+}
+
+// A copy that is complete in the very moment.
+TEST_F(CatalogTest, WhatTurnsOutToBeACheckpointIsPutBack) {
+  const std::string step_dir = Save(1, 1), manifest = JoinPath(step_dir, kManifestName);
+  const std::string contents = Contents(manifest);
+  ASSERT_TRUE(RemoveOne(manifest).ok());
+  FileCallLog log(directory_);
+  log.HoldFsync(".");  // after the rename
+  std::thread removes([&] { RemoveLeftovers(directory_, absl::Now() + absl::Minutes(1)); });
+  log.WaitUntilHeld();
+  Overwrite(JoinPath(PartialDirectory(step_dir, 0), kManifestName), contents);
+  log.ReleaseFsync();
+  removes.join();
+  EXPECT_THAT(Steps(), ElementsAre(1));
+  EXPECT_THAT(ListDirectory(directory_).value(), ElementsAre("step-00000001"));
 }
 
 TEST_F(CatalogTest, PartialDirectoriesAreKnownByTheirNames) {
