@@ -23,12 +23,13 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr double kForm = 60, kHang = 20, kStall = 30, kTickSeconds = 0.5;
+constexpr char kResumed[] = "ckpt/step-1";
 constexpr char kDigest[] = "d4210b58aa6733c203561db1ef2b62c5";  // of the partition of 64 elements over 2 ranks
 
 // Two workers that are alive for ever, and say what they are told to.
 class Scene {
  public:
-  explicit Scene(uint64_t previous = 0) : coordinator_(Parameters(previous), 0) {}
+  explicit Scene(uint64_t previous = 0, bool resumes = false) : coordinator_(Parameters(previous, resumes), 0) {}
 
   void Tell(MemberId from, const std::string& text) {
     MessageReceived received{from, {}};
@@ -63,6 +64,12 @@ class Scene {
     Enter();
     for (const MemberId id : {1, 2}) Tell(id, "load_result { ok: true path: '' }");
   }
+  // Rank 1 finds its shard damaged, and the coordinator reads the checkpoint.
+  void FailToLoad() {
+    Enter();
+    Tell(1, absl::StrCat("load_result { ok: true path: '", kResumed, "' }"));
+    Tell(2, absl::StrCat("load_result { path: '", kResumed, "' failure { code: 15 message: 'corrupt' } }"));
+  }
   void WriteShard(int rank, bool ok = true) {
     const std::string ranges = rank == 0 ? "ranges { flat_end: 32 }" : "ranges { flat_begin: 32 flat_end: 64 }";
     Tell(rank + 1, ok ? absl::StrCat("shard_written { step: 1 ok: true file { rank: ", rank, " ", ranges,
@@ -95,7 +102,7 @@ class Scene {
   double now() const { return now_; }
 
  private:
-  static FleetParameters Parameters(uint64_t previous) {
+  static FleetParameters Parameters(uint64_t previous, bool resumes) {
     FleetParameters parameters;
     v1::Config& config = parameters.config;
     config.mutable_parallel()->set_workers(2);
@@ -109,6 +116,7 @@ class Scene {
     parameters.units = {{"w", 0, 64}};
     parameters.elements = 64;
     parameters.previous_generation = previous;
+    if (resumes) parameters.candidates = {{kResumed, 1, 2, 1, 0, "digest"}};
     return parameters;
   }
 
@@ -126,6 +134,7 @@ struct Row {
   double limit;       // seconds
   const char* named;  // in the line for people
   uint64_t previous = 0;
+  bool resumes = false;
 };
 
 using Stage = PendingCommit::Stage;
@@ -152,6 +161,8 @@ std::vector<Row> Rows() {
          s.Tell(1, "load_result { ok: true path: '' }");
        },
        kForm, "rank 1 (host h2, pid 2)"},
+      {"the coordinator's reading hangs", Phase::kLoading, kNone, [](Scene& s) { s.FailToLoad(); }, kStall,
+       "the coordinator's reading of ckpt/step-1, which a rank could not load, has got no further for 30 s", 0, true},
       {"a rank does not arrive", Phase::kTraining, kNone,
        [](Scene& s) {
          s.Train();
@@ -210,7 +221,7 @@ std::vector<Row> Rows() {
 TEST(Deadlines, EveryWaitEndsInTimeAndNamesWhatWasAwaited) {
   for (const Row& row : Rows()) {
     SCOPED_TRACE(row.state);
-    Scene scene(row.previous);
+    Scene scene(row.previous, row.resumes);
     row.enter(scene);
     ASSERT_EQ(Name(scene.fleet().phase), std::string(Name(row.phase)));
     if (row.stage) {
@@ -235,6 +246,20 @@ TEST(Deadlines, ACommitThatStandsStillEndsTheRunAndOneThatGetsOnDoesNot) {
   ASSERT_GT(scene.Wait(kStall), 0);
   EXPECT_GE(scene.Wait(kForm), kForm - 3 * kTickSeconds);
   EXPECT_THAT(scene.told(), HasSubstr("the commit of step 1 has got no further for 90 s"));
+  EXPECT_EQ(scene.fleet().phase, Phase::kFailed);
+}
+
+TEST(Deadlines, AReadingThatStandsStillEndsTheRunAndOneThatGetsOnDoesNot) {
+  Scene scene(0, /*resumes=*/true);
+  scene.FailToLoad();
+  for (int i = 0; i < 5; ++i) {  // longer than all of it may take where it is not judged by its progress
+    scene.Step(StorageProgress());
+    EXPECT_EQ(scene.Wait(kStall - 3 * kTickSeconds), -1) << scene.told();
+  }
+  ASSERT_GT(scene.Wait(kStall), 0);
+  EXPECT_GE(scene.Wait(kForm), kForm - 3 * kTickSeconds);
+  EXPECT_THAT(scene.told(),
+              HasSubstr("reading of ckpt/step-1, which a rank could not load, has got no further for 90 s"));
   EXPECT_EQ(scene.fleet().phase, Phase::kFailed);
 }
 

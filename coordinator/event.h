@@ -63,7 +63,7 @@ struct CheckpointVerified {
   absl::Status status;
 };
 
-// What carries out a WriteManifest or DiscardSave has got on with it.
+// What carries out a WriteManifest, DiscardSave or VerifyCheckpoint has got on with it.
 struct StorageProgress {};
 
 // A person should know this of the run's storage.

@@ -126,7 +126,9 @@ struct RankLoss {
 // A checkpoint that the coordinator itself reads, since a rank could not load it.
 struct Verification {
   std::string path;
-  double deadline = 0;  // seconds
+  double deadline = 0;      // seconds; where no stall is judged
+  double since = 0;         // seconds: it has got no further
+  bool stall_told = false;  // to people, of that standstill
 };
 
 // Nobody is heard (isolation.h).

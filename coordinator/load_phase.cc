@@ -177,7 +177,7 @@ void Verify(Fleet& fleet, double now) {
   constexpr double kSlowestBytesPerSecond = 20e6;
   const CheckpointCandidate& candidate = fleet.parameters.candidates[fleet.candidate];
   const double seconds = fleet.form_timeout_seconds() + static_cast<double>(candidate.bytes) / kSlowestBytesPerSecond;
-  fleet.verification = Verification{candidate.path, now + seconds};
+  fleet.verification = Verification{candidate.path, now + seconds, now};
   fleet.Emit(VerifyCheckpoint{candidate.path, candidate.step, candidate.digest},
              "is it damaged, or is a rank at fault?");
 }
@@ -276,7 +276,8 @@ void OnVerified(Fleet& fleet, const CheckpointVerified& verified, double now) {
 }
 
 void CheckVerification(Fleet& fleet, double now) {
-  if (!fleet.verification || now <= fleet.verification->deadline) return;
+  const bool by_progress = fleet.parameters.config.checkpoint().stall_timeout_seconds() > 0;  // save_stalls.h
+  if (!fleet.verification || by_progress || now <= fleet.verification->deadline) return;
   const std::string path = fleet.verification->path;
   fleet.verification.reset();
   for (const Member& member : fleet.members) {

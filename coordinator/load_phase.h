@@ -24,7 +24,7 @@ void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, do
 // cannot be read here either, storage is at fault, and the run ends: nothing is known against the checkpoint.
 void OnVerified(Fleet& fleet, const CheckpointVerified& verified, double now);
 
-// Ends the run if that takes longer than any storage does.
+// Ends the run if that takes longer than any storage does, where it is not judged by how it gets on (save_stalls.h).
 void CheckVerification(Fleet& fleet, double now);
 
 }  // namespace zerofleet::coordinator

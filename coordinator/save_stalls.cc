@@ -89,6 +89,26 @@ void CheckStorage(Fleet& fleet, double now) {
   }
 }
 
+// What the coordinator reads of a checkpoint that a rank could not load: the others wait for its verdict.
+void CheckReading(Fleet& fleet, double now) {
+  if (!fleet.verification || fleet.phase != Phase::kLoading) return;
+  Verification& reading = *fleet.verification;
+  const double limit = StallTimeout(fleet), patience = fleet.form_timeout_seconds(), waited = now - reading.since;
+  const auto text = [&](double seconds) {
+    return absl::StrFormat("the coordinator's reading of %s, which a rank could not load, has got no further for %g s",
+                           reading.path, seconds);
+  };
+  if (waited > limit + patience) {
+    const std::string why =
+        absl::StrFormat("%s (%s, and restart.form_timeout_seconds on top)", text(limit + patience), kStallKey);
+    return FailFleet(fleet, StorageStatus(absl::StatusCode::kDataLoss, why), -1);
+  }
+  if (waited <= limit || reading.stall_told) return;
+  reading.stall_told = true;
+  fleet.PublishNotice(absl::StrFormat("%s (%s): look at its storage; the run ends if it stands still for %g s more",
+                                      text(limit), kStallKey, patience));
+}
+
 }  // namespace
 
 const char* Name(Stage stage) {
@@ -103,11 +123,17 @@ const char* Name(Stage stage) {
 void CheckSaves(Fleet& fleet, double now) {
   if (StallTimeout(fleet) == 0 || fleet.ended()) return;
   CheckStorage(fleet, now);
+  CheckReading(fleet, now);
+  if (fleet.ended()) return;
   const bool trains = fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing;
   if (trains) CheckShards(fleet, now);
 }
 
 void OnStorageProgress(Fleet& fleet, double now) {
+  if (fleet.verification) {
+    fleet.verification->since = now;
+    fleet.verification->stall_told = false;
+  }
   for (auto& [step, commit] : fleet.commits) {
     if (commit.stage == Stage::kCollecting) continue;
     commit.since = now;
@@ -118,6 +144,7 @@ void OnStorageProgress(Fleet& fleet, double now) {
 void ForgiveSaves(Fleet& fleet, double delay, double now) {
   for (Member& member : fleet.members) member.save_since = std::min(now, member.save_since + delay);
   for (auto& [step, commit] : fleet.commits) commit.since = std::min(now, commit.since + delay);
+  if (fleet.verification) fleet.verification->since = std::min(now, fleet.verification->since + delay);
 }
 
 }  // namespace zerofleet::coordinator

@@ -16,6 +16,7 @@
 #include "worker/checkpoint/commit.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/same_model.h"
+#include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/step_name.h"
 #include "worker/optim/schedule.h"
 
@@ -212,6 +213,10 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
   steps_.insert(manifest.step());
   committed.warnings = Prune();
   return committed;
+}
+
+absl::Status CheckpointStore::Verify(const coordinator::VerifyCheckpoint& verify) {
+  return checkpoint::VerifyCheckpoint(verify.path, {verify.step, verify.digest}, &stored_bytes_);
 }
 
 std::vector<std::string> CheckpointStore::Prune() {

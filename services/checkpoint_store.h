@@ -70,7 +70,9 @@ class CheckpointStore {
   // beyond `keep`. What cannot be removed is a warning: the commit stands. The directory and the number kept are this
   // store's own, whatever the manifest's configuration says.
   absl::StatusOr<coordinator::CommittedStep> Commit(v1::CheckpointManifest manifest, int64_t unix_seconds);
-  // Bytes that commits have read so far: how one that is under way gets on. Any thread.
+  // Reads a checkpoint, in this directory or another, and says whether it is whole and the one that was committed.
+  absl::Status Verify(const coordinator::VerifyCheckpoint& verify);
+  // Bytes that commits and Verify have read so far: how one that is under way gets on. Any thread.
   int64_t stored_bytes() const { return stored_bytes_; }
 
   // Removes what the ranks of that generation wrote for a save that failed, and what older generations left: on a full

@@ -80,6 +80,8 @@ TEST_F(CheckpointStoreTest, ACommitTellsHowMuchItHasRead) {
   EXPECT_GT(once, 0);
   ASSERT_TRUE(Commit(20).ok());
   EXPECT_EQ(store_->stored_bytes(), 2 * once);
+  EXPECT_TRUE(store_->Verify({checkpoint::StepDirectory(directory_, 20), 20, ""}).ok());  // a reading, too
+  EXPECT_EQ(store_->stored_bytes(), 3 * once);
 }
 
 TEST_F(CheckpointStoreTest, AGivenPathIsTheOnlyCandidate) {

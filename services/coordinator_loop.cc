@@ -92,6 +92,10 @@ CoordinatorLoop::CoordinatorLoop(coordinator::FleetParameters parameters, Coordi
       most_silent_(kMostSilentSessions + parameters.config.parallel().workers() + parameters.config.restart().spares()),
       is_large_(parameters.config.parallel().workers() > parameters.most_inline_ranks),
       log_(hooks_.log),
+      storage_calls_(
+          {parameters.config.checkpoint().stall_timeout_seconds(),
+           static_cast<double>(parameters.config.restart().form_timeout_seconds())},
+          [this](const std::string& line) { TellOfStorage(line); }, clock),
       coordinator_(std::move(parameters), clock.MonotonicSeconds()) {
   if (!coordinator_.fleet().ended()) return;
   events_.End();
@@ -292,21 +296,29 @@ absl::Status CoordinatorLoop::Do(coordinator::PublishEvent& publish) {
 }
 
 // A directory that was removed under the write is made anew by the next one, and a full disk may have room again.
+// A write that hangs is not tried again.
 absl::Status CoordinatorLoop::Do(coordinator::PersistState& persist) {
-  absl::Status saved = hooks_.persist(persist.state);
+  const auto save = [&] {
+    return storage_calls_.Run(absl::StrCat("the write of ", hooks_.state_path),
+                              [this, state = persist.state] { return hooks_.persist(state); });
+  };
+  absl::Status saved = save();
   if (!saved.ok()) log_.Push(LogLevel::kWarning, absl::StrCat("the state is not saved yet: ", saved.message()));
   const absl::Time deadline = absl::Now() + hooks_.persist_patience;
-  while (!saved.ok() && absl::Now() < deadline) {
+  while (!saved.ok() && !absl::IsDataLoss(saved) && absl::Now() < deadline) {
     {
       absl::MutexLock lock(&mutex_);
       if (mutex_.AwaitWithTimeout(absl::Condition(this, &CoordinatorLoop::giving_up), kPersistPause)) break;
     }
-    saved = hooks_.persist(persist.state);
+    saved = save();
   }
   return saved;
 }
 
-absl::Status CoordinatorLoop::Do(coordinator::SetAside& aside) { return hooks_.set_aside(aside.path); }
+absl::Status CoordinatorLoop::Do(coordinator::SetAside& aside) {
+  return storage_calls_.Run(absl::StrCat("the renaming of ", aside.path),
+                            [this, path = aside.path] { return hooks_.set_aside(path); });
+}
 
 // Not by this thread: the next view's assignments are behind it, and the records of a large fleet are megabytes.
 absl::Status CoordinatorLoop::Do(coordinator::KeepFlight& keep) {
@@ -359,6 +371,13 @@ void CoordinatorLoop::CloseAll(const absl::Status& end) {
   for (auto& [member, session] : sessions_) session.sink->Close();
 }
 
+void CoordinatorLoop::TellOfStorage(const std::string& line) {
+  log_.Push(LogLevel::kWarning, line);
+  v1::Event event;
+  event.mutable_notice()->set_message(line);
+  events_.Publish(std::move(event));
+}
+
 void CoordinatorLoop::RefuseTheSilent() {
   const double now = clock_.MonotonicSeconds();
   absl::MutexLock lock(&sessions_mutex_);
@@ -390,6 +409,7 @@ void CoordinatorLoop::TickUntilShutDown() {
     Observe();
     mutex_.Unlock();
     RefuseTheSilent();
+    storage_calls_.Tick();
     mutex_.Lock();
   }
 }

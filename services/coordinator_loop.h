@@ -26,6 +26,7 @@
 #include "services/event_log.h"
 #include "services/log_pump.h"
 #include "services/logging.h"
+#include "services/storage_calls.h"
 
 namespace zerofleet::services {
 
@@ -41,6 +42,7 @@ class SessionSink {
 // What the loop asks of the world; each may block for as long as storage takes.
 struct CoordinatorHooks {
   std::function<absl::Status(const coordinator::CoordinatorState&)> persist;
+  std::string state_path;  // where, for people
   // How long a state that cannot be saved is tried again: nothing that rests on it is carried out meanwhile.
   absl::Duration persist_patience = absl::Seconds(10);
   // Moves a damaged step directory out of the way.
@@ -128,6 +130,7 @@ class CoordinatorLoop {
   absl::Status Do(coordinator::EndRun& end);
   void OnStorageFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseAll(const absl::Status& end);
+  void TellOfStorage(const std::string& line);  // at once: the carrier waits for that storage
   void RefuseTheSilent();
   static void TellComplete(SessionSink& sink);  // for who comes after the run
   void Log(const coordinator::Output& output);
@@ -158,6 +161,7 @@ class CoordinatorLoop {
   const bool is_large_;  // so large that a line of the log for each rank is too much
   EventLog events_;
   LogPump log_;
+  StorageCalls storage_calls_;  // the carrier's
 
   absl::Mutex mutex_;
   coordinator::Coordinator coordinator_ ABSL_GUARDED_BY(mutex_);

@@ -293,6 +293,48 @@ TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedFailsARunThatWouldHaveEnded) 
   EXPECT_EQ(loop_->GetStatus().phase(), "failed");
 }
 
+// On a dead mount the write does not return.
+TEST_F(CoordinatorLoopTest, AStateThatHangsIsNamedAndThenEndsTheRun) {
+  absl::Notification saving, returns, named;
+  parameters_.config.mutable_checkpoint()->set_stall_timeout_seconds(1);
+  parameters_.config.mutable_restart()->set_form_timeout_seconds(2);
+  hooks_.persist_patience = kPatience;
+  hooks_.state_path = "state/coordinator.json";
+  hooks_.persist = [&](const coordinator::CoordinatorState&) {
+    saving.Notify();  // once: it is not tried again
+    returns.WaitForNotification();
+    return absl::OkStatus();
+  };
+  Start();
+  std::thread follows([&] {
+    EXPECT_TRUE(loop_->events()
+                    .Follow([&](const v1::Event& event) {
+                      const std::string& text = event.notice().message();
+                      if (text.find("the write of state/coordinator.json has got no further for 1 s") == 0)
+                        named.Notify();
+                    })
+                    .ok());
+  });
+  Join();
+  ASSERT_TRUE(saving.WaitForNotificationWithTimeout(kPatience));
+  // Whatever the clock does between two ticks counts for a second here, and for nothing with the fleet.
+  while (!named.WaitForNotificationWithTimeout(absl::Milliseconds(10))) clock_.Advance(100);
+  EXPECT_EQ(loop_->GetStatus().phase(), "loading");
+  EXPECT_EQ(sink_.Count(v1::CoordinatorMessage::kAssignment), 0);
+  absl::Status end;
+  std::thread waits([&] { end = loop_->WaitForEnd(); });
+  while (loop_->GetStatus().phase() != "failed") {
+    clock_.Advance(100);
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  waits.join();
+  EXPECT_EQ(end.code(), absl::StatusCode::kDataLoss) << end;
+  EXPECT_THAT(std::string(end.message()), HasSubstr("the write of state/coordinator.json has got no further for 3 s"));
+  EXPECT_TRUE(sink_.Await(v1::CoordinatorMessage::kRefused));
+  returns.Notify();
+  follows.join();
+}
+
 // Reading a large checkpoint takes minutes, and nothing waits for it but the verdict.
 TEST_F(CoordinatorLoopTest, ACheckpointIsVerifiedWithoutTheLock) {
   absl::Notification verifying, read;

@@ -14,7 +14,6 @@
 #include "services/coordinator_state.h"
 #include "services/grpc_server.h"
 #include "services/message_limits.h"
-#include "worker/checkpoint/shard_reader.h"
 #include "worker/trainer/fleet_state.h"
 
 namespace zerofleet::services {
@@ -52,6 +51,7 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
   hooks.persist = [dir = options.state_dir](const coordinator::CoordinatorState& state) {
     return WriteCoordinatorState(dir, state);
   };
+  hooks.state_path = CoordinatorStatePath(options.state_dir);
   hooks.set_aside = [&store](const std::string& step_dir) { return store.SetAside(step_dir); };
   hooks.keep_flight = [dir = options.state_dir](const v1::Flight& flight) { return WriteFlight(dir, flight); };
   hooks.commit = [clock = options.clock, &store, metrics, &history](const v1::CheckpointManifest& manifest) {
@@ -61,9 +61,7 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
     if (committed.ok()) history.last_commit_unix_seconds = now;
     return committed;
   };
-  hooks.verify = [](const coordinator::VerifyCheckpoint& verify) {
-    return checkpoint::VerifyCheckpoint(verify.path, {verify.step, verify.digest});
-  };
+  hooks.verify = [&store](const coordinator::VerifyCheckpoint& verify) { return store.Verify(verify); };
   hooks.stored_bytes = [&store] { return store.stored_bytes(); };
   hooks.discard = [&store](const coordinator::DiscardSave& discard) { store.Discard(discard); };
   hooks.observe = [metrics, &history](const coordinator::Fleet& fleet, double now) {

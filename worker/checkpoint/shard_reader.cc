@@ -216,9 +216,10 @@ absl::Status VerifyCheckpoint(const std::string& step_dir) {
   return VerifyShards(step_dir, manifest);
 }
 
-absl::Status VerifyCheckpoint(const std::string& step_dir, const ManifestIdentity& committed) {
+absl::Status VerifyCheckpoint(const std::string& step_dir, const ManifestIdentity& committed,
+                              std::atomic<int64_t>* read_bytes) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir, committed));
-  return VerifyShards(step_dir, manifest);
+  return VerifyShards(step_dir, manifest, read_bytes);
 }
 
 }  // namespace zerofleet::checkpoint

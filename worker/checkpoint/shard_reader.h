@@ -45,9 +45,10 @@ absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& 
                           std::atomic<int64_t>* read_bytes = nullptr);
 
 // Reads and checks the manifest and every file of the checkpoint; with `committed`, that it is the one that was
-// committed there.
+// committed there. `read_bytes` as above.
 absl::Status VerifyCheckpoint(const std::string& step_dir);
-absl::Status VerifyCheckpoint(const std::string& step_dir, const ManifestIdentity& committed);
+absl::Status VerifyCheckpoint(const std::string& step_dir, const ManifestIdentity& committed,
+                              std::atomic<int64_t>* read_bytes = nullptr);
 
 }  // namespace zerofleet::checkpoint
 
