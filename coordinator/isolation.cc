@@ -29,7 +29,7 @@ void GiveUp(Fleet& fleet, MemberId id) {
 
 void GiveUpSpares(Fleet& fleet, double now) {
   const auto is_silent = [&](const Member& spare) {
-    return now - spare.last_heard > kLately * SilenceLimit(fleet, spare);
+    return now - spare.last_heard > kLately * fleet.heartbeat_timeout_seconds();
   };
   for (const Member& spare : fleet.spares) {
     if (is_silent(spare)) GiveUp(fleet, spare.id);
@@ -72,16 +72,28 @@ double SilenceLimit(const Fleet& fleet, const Member& member) {
 }
 
 Silence SilenceNow(const Fleet& fleet, double now) {
-  bool any = false, all = true;
+  // Whoever has not begun to beat says nothing by its silence, unless nobody has.
+  bool any = false, all = true, any_beats = false, all_that_beat = true;
   for (const Member& member : fleet.members) {
     if (!IsExpectedToSpeak(member)) continue;
-    any = true;
     const double seconds = now - member.last_heard, limit = SilenceLimit(fleet, member);
-    if (seconds <= kLately * limit) return Silence::kOfSome;
+    if (seconds <= kLately * fleet.heartbeat_timeout_seconds()) return Silence::kOfSome;
+    any = true;
     all = all && seconds > limit;
+    if (limit > fleet.heartbeat_timeout_seconds()) continue;
+    any_beats = true;
+    all_that_beat = all_that_beat && seconds > limit;
   }
   if (!any) return Silence::kOfSome;
-  return all ? Silence::kOfAll : Silence::kUnclear;
+  return (any_beats ? all_that_beat : all) ? Silence::kOfAll : Silence::kUnclear;
+}
+
+bool HearsAnybody(const Fleet& fleet, double now) {
+  const auto is_heard = [&](const Member& member) {
+    return member.state != MemberState::kAway && now - member.last_heard <= kLately * fleet.heartbeat_timeout_seconds();
+  };
+  return std::any_of(fleet.members.begin(), fleet.members.end(), is_heard) ||
+         std::any_of(fleet.spares.begin(), fleet.spares.end(), is_heard);
 }
 
 void BecomeIsolated(Fleet& fleet, double now) {

@@ -22,6 +22,9 @@ enum class Silence {
 };
 Silence SilenceNow(const Fleet& fleet, double now);
 
+// A member or a spare has been heard lately.
+bool HearsAnybody(const Fleet& fleet, double now);
+
 // Gives up all sessions but those of spares that are heard.
 void BecomeIsolated(Fleet& fleet, double now);
 

@@ -57,7 +57,7 @@ bool MayRecover(const Fleet& fleet, const absl::Status& failure, bool own_storag
 }
 
 void LoseSilentSpare(Fleet& fleet, double now) {
-  if (SilenceNow(fleet, now) != Silence::kOfSome) return;
+  if (!HearsAnybody(fleet, now)) return;
   for (size_t i = 0; i < fleet.spares.size() && !fleet.ended(); ++i) {
     const Member& spare = fleet.spares[i];
     const double seconds = now - spare.last_heard;
