@@ -136,7 +136,7 @@ absl::Status CoordinatorProcess::Do(const coordinator::Output& output) {
   } else if (const auto* close = std::get_if<coordinator::CloseSession>(&output.action)) {
     network_.CloseByCoordinator(close->member);
   } else if (const auto* broken = std::get_if<coordinator::BreakSession>(&output.action)) {
-    network_.Break(broken->member);
+    network_.BreakByCoordinator(broken->member);
   } else if (const auto* write = std::get_if<coordinator::WriteManifest>(&output.action)) {
     Store(*write);
   } else if (const auto* discard = std::get_if<coordinator::DiscardSave>(&output.action)) {
@@ -176,7 +176,8 @@ void CoordinatorProcess::Store(Save save) {
 
 void CoordinatorProcess::StoreNext() {
   // A commit first reads all shards again; a recovery may overtake it.
-  const double seconds = disk_.WriteSeconds() + (world_.Chance(0.2) ? world_.Uniform(0, 4) : 0);
+  const double seconds =
+      disk_.WriteSeconds() + (world_.Chance(0.2) ? world_.Uniform(0, 4) : 0) + std::exchange(storage_stalls_, 0);
   world_.After(seconds, [this] {
     if (!alive_) return;
     const Save save = std::move(saves_.front());
@@ -201,13 +202,14 @@ coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::Disc
 }
 
 coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::VerifyCheckpoint& verify) {
-  return coordinator::CheckpointVerified{verify.path, disk_.Load(verify.path).status()};
+  const absl::Status status = disk_.Load(verify.path).status();
+  return coordinator::CheckpointVerified{verify.path, status.ok() ? std::exchange(reads_badly_, status) : status};
 }
 
 absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest) {
   world_.Trace("step ", manifest.step(), " of generation ", manifest.generation(), " is committed");
   const bool outlived = fleet().outlived.contains({manifest.generation(), manifest.step()});
-  if (!outlived) invariants_.OnCommitted(manifest);
+  outlived ? invariants_.OnCommittedLate(manifest) : invariants_.OnCommitted(manifest);
   return disk_.Commit(manifest, plan_.keep);
 }
 

@@ -38,7 +38,12 @@ class CoordinatorProcess : public CoordinatorEnd {
   void Crash();
   void Freeze(double seconds);
   void JumpClock(double seconds) { clock_offset_ += seconds; }
+  void CutOff(double seconds, bool time_out) { network_.CutOff(this, seconds, time_out); }
   void FailNextManifest() { manifest_fails_ = true; }
+  // The next commit, removal or verification takes so much longer, and does not get on meanwhile.
+  void StallStorage(double seconds) { storage_stalls_ = seconds; }
+  // What it reads next it cannot read itself.
+  void ReadBadly(const absl::Status& status) { reads_badly_ = status; }
   void FailNextState() { state_fails_ = true; }
 
   bool alive() const { return alive_; }
@@ -74,7 +79,8 @@ class CoordinatorProcess : public CoordinatorEnd {
   coordinator::Coordinator coordinator_;
   bool alive_ = true, frozen_ = false, persisting_ = false, stopped_ = false;
   bool manifest_fails_ = false, state_fails_ = false;
-  double clock_offset_ = 0;
+  double clock_offset_ = 0, storage_stalls_ = 0;
+  absl::Status reads_badly_;
   std::vector<coordinator::CoordinatorEvent> held_;  // while it is stopped
   std::deque<coordinator::Output> outputs_;
   // The first is being carried out.

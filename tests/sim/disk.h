@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,10 @@ class Disk {
   // Flips a bit of the newest checkpoint, if an older one is whole.
   void DamageNewest();
 
+  // The commit of this step is one that a recovery went on without: the run may come to the step once more.
+  void NoteLate(int64_t step) { late_.insert(step); }
+  bool IsLate(int64_t step) const { return late_.contains(step); }
+
   bool HasShards(int64_t step, uint64_t generation) const;
   bool IsCommitted(int64_t step) const { return checkpoints_.contains(step); }
   bool Lists(const std::string& path) const { return IsCommitted(StepOf(path)); }
@@ -95,6 +100,7 @@ class Disk {
   const Curriculum& curriculum_;
   std::map<ShardKey, Shard> shards_;
   std::map<int64_t, Checkpoint> checkpoints_;  // by step
+  std::set<int64_t> late_;
   coordinator::CoordinatorState state_;
   double slow_until_ = 0, full_until_ = 0;
 };

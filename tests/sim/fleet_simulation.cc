@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -15,8 +16,8 @@
 namespace zerofleet::sim {
 namespace {
 
-// Without further faults a run has ended by then: its time to form once more, and its few steps.
-constexpr double kLongestAfterFaults = 120;  // seconds
+// Without further faults a run has ended by then: the longest silence and stall, its time to form, and its few steps.
+constexpr double kLongestAfterFaults = 240;  // seconds
 
 class FleetSimulation {
  public:
@@ -75,6 +76,9 @@ class FleetSimulation {
   void FaultOfAWorker(SimWorker& worker);
   void FaultOfStorage();
   void FaultOfTheCoordinator();
+  void Silence();
+  absl::Status AnyBadRead();
+  double AnyStall();
   SimWorker* AnyWorker();
 
   World world_;
@@ -88,11 +92,12 @@ class FleetSimulation {
   Peers peers_;
   std::vector<std::unique_ptr<CoordinatorProcess>> coordinators_;  // the last one serves
   std::vector<std::unique_ptr<SimWorker>> workers_;                // of all launches; the place is the process id
+  std::set<int64_t> disturbed_;                                    // process ids of those that met a fault of their own
   size_t first_of_launch_ = 0;
   bool withhold_ = false;  // the next replacement does not come
   // Of this launch: what may explain its end.
   bool place_may_stay_empty_ = false, save_failed_ = false, state_failed_ = false, stop_asked_ = false,
-       worker_failed_ = false;
+       worker_failed_ = false, storage_stalls_ = false, coordinator_reads_badly_ = false;
   bool done_ = false;
   SimulationResult result_;
 };
@@ -102,7 +107,7 @@ void FleetSimulation::Launch() {
   if (std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->gone(); })) {
     stop_asked_ = worker_failed_ = false;
   }
-  place_may_stay_empty_ = state_failed_ = false;
+  place_may_stay_empty_ = state_failed_ = storage_stalls_ = coordinator_reads_badly_ = false;
   save_failed_ = disk_.IsFull();
   pending_ = {};
   withhold_ = false;
@@ -166,6 +171,11 @@ void FleetSimulation::StartWorkerOn(const std::string& host, double after_second
 // that does not wait longer for it: that grows again by it.
 void FleetSimulation::Replace(const v1::WorkerLostEvent& lost) {
   const bool known = !lost.host().empty();  // not every rank of a view that was adopted is
+  const bool silent =
+      lost.rank() >= 0 && absl::StartsWith(lost.cause(), "nothing heard") && network_.IsCutOff(&coordinator());
+  if (known && silent && !workers_[lost.pid()]->gone() && !disturbed_.contains(lost.pid())) {
+    world_.Violate(absl::StrCat("I10: pid ", lost.pid(), " is lost since the coordinator was cut off"));
+  }
   if (known && world_.Chance(0.5)) workers_[lost.pid()]->Kill();
   const bool shrinks = plan_.config.restart().min_workers() > 0 && world_.Chance(0.3);
   if (!std::exchange(withhold_, false) && !shrinks) return StartWorker(world_.Uniform(0.1, 2));
@@ -204,9 +214,14 @@ std::string FleetSimulation::WhyUnexpected(const absl::Status& status) const {
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kResourceExhausted: {
       const bool last_save = save_failed_ && absl::StrContains(status.message(), "the last save was tried");
+      if (storage_stalls_ && absl::StrContains(status.message(), "has got no further")) return "";
+      if (coordinator_reads_badly_ && absl::StrContains(status.message(), "cannot read it, either")) return "";
       return state_failed_ || last_save ? "" : "no storage failed, or another save could have been tried";
     }
-    case absl::StatusCode::kDeadlineExceeded: return place_may_stay_empty_ ? "" : "every place was taken again";
+    case absl::StatusCode::kDeadlineExceeded:
+      if (storage_stalls_ && absl::StrContains(status.message(), "has not read")) return "";
+      if (storage_stalls_ && absl::StrContains(status.message(), "waiting for the commit")) return "";
+      return place_may_stay_empty_ ? "" : "every place was taken again";
     case absl::StatusCode::kFailedPrecondition: {
       const auto tried = static_cast<int64_t>(curriculum_.diverged().size()) - 1;
       return tried >= plan_.config.divergence().max_rollbacks() ? "" : "it could have gone back";
@@ -254,9 +269,10 @@ void FleetSimulation::Fault() {
 }
 
 void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
+  disturbed_.insert(worker.pid());
   // Nobody is told that one is lost before it has joined, or before the fleet has formed.
   if (coordinator().fleet().phase == coordinator::Phase::kForming || !IsMember(worker)) place_may_stay_empty_ = true;
-  switch (world_.Below(10)) {
+  switch (world_.Below(12)) {
     case 0:
     case 1: return worker.Kill();
     case 2: return worker.Freeze(world_.Uniform(0.2, 3 * kHeartbeatTimeout));
@@ -277,6 +293,8 @@ void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
       return worker.FailItself(absl::InternalError("simulated"));
     }
     case 7: return worker.Corrupt();
+    case 10: return worker.ReadBadly(AnyBadRead(), world_.Chance(0.5));
+    case 11: return worker.StallWrites(AnyStall());
     case 8: {
       const bool others =
           std::any_of(workers_.begin(), workers_.end(), [](const auto& other) { return other->hangs(); });
@@ -294,11 +312,21 @@ void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
 }
 
 void FleetSimulation::FaultOfStorage() {
-  switch (world_.Below(7)) {
+  switch (world_.Below(9)) {
     case 0: save_failed_ = true; return coordinator().FailNextManifest();
     case 1: state_failed_ = true; return coordinator().FailNextState();
     case 2: save_failed_ = pending_.shard_fails = true; return;
     case 3: disk_.DamageNewest(); return;
+    case 7: {
+      const double seconds = AnyStall();
+      world_.Trace("what the coordinator stores next stands still for ", seconds, " s");
+      storage_stalls_ = true;
+      return coordinator().StallStorage(seconds);
+    }
+    case 8: {
+      coordinator_reads_badly_ = true;
+      return coordinator().ReadBadly(absl::ResourceExhaustedError("simulated EIO"));
+    }
     case 4: {
       const double seconds = world_.Chance(0.3) ? world_.Uniform(10, 40) : world_.Uniform(0.5, 5);
       world_.Trace("the disk is full for ", seconds, " s");
@@ -310,11 +338,36 @@ void FleetSimulation::FaultOfStorage() {
 }
 
 void FleetSimulation::FaultOfTheCoordinator() {
-  switch (world_.Below(4)) {
+  switch (world_.Below(5)) {
+    case 2: return Silence();
     case 0: return coordinator().JumpClock(world_.Uniform(0, 3 * kHeartbeatTimeout));
     case 1: return coordinator().Freeze(world_.Uniform(0, 2 * kHeartbeatTimeout));
     default: return CrashTheCoordinator();
   }
+}
+
+// Nothing passes to it or from it, and then it heals.
+void FleetSimulation::Silence() {
+  if (!coordinator().alive()) return;
+  const double seconds = world_.Chance(0.5) ? world_.Uniform(1, 8) : world_.Uniform(8, 30);
+  world_.Trace("the coordinator is cut off for ", seconds, " s");
+  // A fleet that forms, or a lone rank that is lost meanwhile, may run out of time.
+  const bool forms = coordinator().fleet().phase != coordinator::Phase::kTraining;
+  if (forms || seconds > kFormTimeout) place_may_stay_empty_ = true;
+  coordinator().CutOff(seconds, world_.Chance(0.4));
+}
+
+absl::Status FleetSimulation::AnyBadRead() {
+  switch (world_.Below(3)) {
+    case 0: return absl::DataLossError("simulated: other bytes");
+    case 1: return absl::NotFoundError("simulated ENOENT");
+    default: return absl::ResourceExhaustedError("simulated EIO or ESTALE");
+  }
+}
+
+// Minutes, or for longer than the run.
+double FleetSimulation::AnyStall() {
+  return world_.Chance(0.2) ? 1e6 : world_.Chance(0.5) ? world_.Uniform(1, 10) : world_.Uniform(10, 60);
 }
 
 // It is mostly back soon; or so late that not all of its workers are left, or none.

@@ -110,7 +110,7 @@ void Invariants::OnSend(const coordinator::Fleet& fleet, const coordinator::Send
     restored_ += from_memory_;
     from_memory_ = false;
     OnStart(message.start());
-    Expect(message.start().step() >= disk_.NewestWhole() || !fleet.outlived.empty(),
+    Expect(message.start().step() >= disk_.NewestWhole() || disk_.IsLate(disk_.NewestWhole()),
            absl::StrCat("I7: goes on from step ", message.start().step(), " though step ", disk_.NewestWhole(),
                         " is committed"));
   }

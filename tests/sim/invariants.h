@@ -7,7 +7,8 @@
 //   step is what an uninterrupted run reports, and no step is left out I7  a recovery goes back to the newest whole
 //   checkpoint, never further I8  nothing follows the end of a run, and it ends for a reason that it has met
 //   (fleet_simulation.cc) I9  what a run leaves out is what lies between where it went on and a batch that diverged, is
-//   durable before anybody hears of it, and is never forgotten
+//   durable before anybody hears of it, and is never forgotten I10 a coordinator that is cut off
+//   loses no rank by that
 #ifndef ZEROFLEET_TESTS_SIM_INVARIANTS_H_
 #define ZEROFLEET_TESTS_SIM_INVARIANTS_H_
 
@@ -46,6 +47,8 @@ class Invariants {
 
   // A manifest was written.
   void OnCommitted(const v1::CheckpointManifest& manifest);
+  // One that a recovery went on without.
+  void OnCommittedLate(const v1::CheckpointManifest& manifest) { disk_.NoteLate(manifest.step()); }
 
  private:
   void Expect(bool holds, const std::string& what) {

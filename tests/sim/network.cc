@@ -80,18 +80,47 @@ void Network::CloseByCoordinator(coordinator::MemberId member) {
   });
 }
 
-void Network::Break(coordinator::MemberId member) {
-  Session& session = sessions_[member];
-  if (std::exchange(session.broken, true)) return;
+bool Network::IsCutOff(const CoordinatorEnd* coordinator) const {
+  const auto cut = cut_off_until_.find(coordinator);
+  return cut != cut_off_until_.end() && cut->second > world_.now();
+}
+
+bool Network::TakeForBroken(Session& session) {
   session.up.clear();
   session.down.clear();
+  return !std::exchange(session.broken, true);
+}
+
+void Network::BreakByCoordinator(coordinator::MemberId member) {
+  Session& session = sessions_[member];
+  if (!TakeForBroken(session)) return;
+  const double after = std::max(0.0, session.cut_until - world_.now());
+  world_.After(world_.Delay(), [this, member] { TellCoordinator(member, "given up"); });
+  world_.After(after + world_.Delay(), [this, member] { TellWorker(member, true); });
+}
+
+void Network::CutOff(CoordinatorEnd* coordinator, double seconds, bool time_out) {
+  cut_off_until_[coordinator] = world_.now() + seconds;
+  for (auto& [member, session] : sessions_) {
+    if (session.coordinator != coordinator || session.broken) continue;
+    session.cut_until = std::max(session.cut_until, world_.now() + seconds);
+    if (!time_out) continue;
+    TakeForBroken(session);
+    world_.After(world_.Uniform(0.5, 1) * seconds, [this, id = member] { TellCoordinator(id, "timed out"); });
+    world_.After(world_.Uniform(0.5, 1) * seconds, [this, id = member] { TellWorker(id, true); });
+  }
+}
+
+void Network::Break(coordinator::MemberId member) {
+  Session& session = sessions_[member];
+  if (!TakeForBroken(session)) return;
   const double after = std::max(0.0, session.cut_until - world_.now());
   world_.After(after + world_.Delay(), [this, member] { TellCoordinator(member, "stream broken"); });
   world_.After(after + world_.Delay(), [this, member] { TellWorker(member, true); });
 }
 
 void Network::Cut(coordinator::MemberId member, double seconds) {
-  sessions_[member].cut_until = world_.now() + seconds;
+  sessions_[member].cut_until = std::max(sessions_[member].cut_until, world_.now() + seconds);
 }
 
 }  // namespace zerofleet::sim

@@ -38,7 +38,9 @@ class Network {
   void Serve(CoordinatorEnd* coordinator) { coordinator_ = coordinator; }
   // Its process is no more: its streams break.
   void Lose(CoordinatorEnd* coordinator);
-  bool serves() const { return coordinator_ != nullptr; }
+  // Somebody can be reached.
+  bool serves() const { return coordinator_ != nullptr && !IsCutOff(coordinator_); }
+  bool IsCutOff(const CoordinatorEnd* coordinator) const;
 
   coordinator::MemberId Open(SessionEnd* worker);
   void Send(coordinator::MemberId member, const v1::WorkerMessage& message);
@@ -48,7 +50,12 @@ class Network {
   void CloseByCoordinator(coordinator::MemberId member);
 
   void Break(coordinator::MemberId member);
+  // The coordinator gives the stream up: it knows that at once, and the worker when it can hear of it.
+  void BreakByCoordinator(coordinator::MemberId member);
   void Cut(coordinator::MemberId member, double seconds);
+  // The coordinator's own network is away. Streams hold what is sent until it is back; if they `time_out`, both ends
+  // take them for broken meanwhile, each in its time.
+  void CutOff(CoordinatorEnd* coordinator, double seconds, bool time_out);
 
  private:
   struct Session {
@@ -62,12 +69,14 @@ class Network {
 
   void Carry(coordinator::MemberId member, bool up, std::function<void()> arrival);
   void Arrive(coordinator::MemberId member, bool up);
+  bool TakeForBroken(Session& session);
   void TellCoordinator(coordinator::MemberId member, const std::string& cause);
   void TellWorker(coordinator::MemberId member, bool broken);
 
   World& world_;
   bool repeats_;
   CoordinatorEnd* coordinator_ = nullptr;
+  std::map<const CoordinatorEnd*, double> cut_off_until_;
   coordinator::MemberId last_ = 0;
   std::map<coordinator::MemberId, Session> sessions_;
 };

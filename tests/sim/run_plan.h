@@ -16,6 +16,8 @@ inline constexpr int64_t kElements =
     12 * coordinator::kShardAlignment;  // every world size used divides it into full shards
 inline constexpr double kHeartbeatTimeout = 2, kFormTimeout = 20, kHangTimeout = 3;  // seconds
 inline constexpr double kConnectTimeout = 60;                                        // seconds
+// Longer than any write that is only slow.
+inline constexpr double kStallTimeout = 8;  // seconds
 inline constexpr int kAmpleRestarts = 1000;
 
 struct RunPlan {

@@ -71,6 +71,13 @@ void SimWorker::BreakItsView() {
   at_.collectives.Break(view_generation_);
 }
 
+void SimWorker::StallWrites(double seconds) {
+  at_.world.Trace("what pid ", pid_, " writes stands still for ", seconds, " s");
+  writes_stall_until_ = at_.world.now() + seconds;
+}
+
+double SimWorker::StalledSeconds() const { return std::max(0.0, writes_stall_until_ - at_.world.now()); }
+
 void SimWorker::Corrupt() {
   at_.world.Trace("pid ", pid_, " computes something else");
   corrupt_ = true;
@@ -167,6 +174,7 @@ v1::Heartbeat SimWorker::Heartbeat() const {
     progress.set_sequence(static_cast<uint64_t>(std::max(arrived_, step_)));
     progress.set_completed(static_cast<uint64_t>(step_));
   }
+  if (saving_) *heartbeat.mutable_save() = *saving_;
   return heartbeat;
 }
 

@@ -60,6 +60,13 @@ class SimWorker {
   void Hang() { hangs_next_ = true; }
   // What it computes next is wrong, without its noticing; the others notice, if there are any.
   void Corrupt();
+  // Nothing that it writes from now on is stored for so long.
+  void StallWrites(double seconds);
+  // What it loads it cannot read, once or each time, though the others can.
+  void ReadBadly(const absl::Status& status, bool for_ever) {
+    reads_badly_ = status;
+    reads_badly_for_ever_ = for_ever;
+  }
   bool hangs() const { return !gone_ && hangs_next_; }
 
   bool gone() const { return gone_; }
@@ -98,6 +105,8 @@ class SimWorker {
   void TakePeers(const v1::Peers& peers);
   void Enter();
   void Load(const v1::Load& load);
+  absl::StatusOr<TrainingState> Read(const std::string& path);
+  double StalledSeconds() const;
   void AnswerLoad(const v1::Load& load, const absl::StatusOr<TrainingState>& state);
   absl::StatusOr<TrainingState> Restore(const v1::Load& load);
   void BeginStep();
@@ -142,6 +151,10 @@ class SimWorker {
   Parts own_, replicas_;
   int64_t snapshot_due_ = 0;
   bool sending_ = false;
+  absl::Status reads_badly_;
+  bool reads_badly_for_ever_ = false;
+  double writes_stall_until_ = 0;
+  std::optional<v1::SaveProgress> saving_;
   int64_t arrived_ = 0;  // the step whose collective it has come to
   std::function<void()> when_settled_;
 };

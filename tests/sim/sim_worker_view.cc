@@ -77,8 +77,15 @@ void SimWorker::Load(const v1::Load& load) {
   BusyFor(at_.world.Uniform(0.05, 0.8), [this, load] {
     if (load.has_snapshot()) return AnswerLoad(load, Restore(load));
     KeepOnly(nullptr);
-    AnswerLoad(load, at_.disk.Load(load.path()));
+    AnswerLoad(load, Read(load.path()));
   });
+}
+
+absl::StatusOr<TrainingState> SimWorker::Read(const std::string& path) {
+  const absl::Status fault = reads_badly_;
+  if (!path.empty() && !reads_badly_for_ever_) reads_badly_ = absl::OkStatus();
+  if (path.empty() || fault.ok()) return at_.disk.Load(path);
+  return fault;
 }
 
 void SimWorker::AnswerLoad(const v1::Load& load, const absl::StatusOr<TrainingState>& state) {
@@ -257,7 +264,8 @@ void SimWorker::LeaveView() {
   committed_ = -1;
   saved_ = settled_ = kNoSave;
   when_settled_ = nullptr;
-  BusyFor(at_.world.Uniform(0.02, 0.4), [this] { MeetOthers(); });
+  // Nothing interrupts the write of a file.
+  BusyFor(at_.world.Uniform(0.02, 0.4) + (saving_ ? StalledSeconds() : 0), [this] { MeetOthers(); });
 }
 
 void SimWorker::AwaitOutcome(std::function<void()> then) {
@@ -306,13 +314,15 @@ void SimWorker::WriteShard() {
   shard.mutable_file()->set_rank(place_.rank());
   *shard.mutable_file()->mutable_ranges() = place_.owned();
   at_.disk.BeginShard(key, state_.hash);
-  Later(at_.disk.WriteSeconds(), [this, key, generation, shard = std::move(shard)] {
+  saving_.emplace().set_step(step_);
+  Later(at_.disk.WriteSeconds() + StalledSeconds(), [this, key, generation, shard = std::move(shard)] {
     if (!shard.ok() || at_.disk.IsFull()) {
       at_.disk.RemoveShard(key);
       return ReportFailed(shard, generation);
     }
     at_.disk.CompleteShard(key);
-    Later(at_.disk.WriteSeconds(), [this, key, generation, shard] {
+    if (saving_) saving_->set_bytes(1);
+    Later(at_.disk.WriteSeconds() + StalledSeconds(), [this, key, generation, shard] {
       at_.disk.SyncShard(key);
       Report(shard, generation);
     });
@@ -331,6 +341,7 @@ void SimWorker::Report(v1::ShardWritten shard, uint64_t generation) {
   v1::WorkerMessage message;
   message.set_generation(generation);
   *message.mutable_shard_written() = std::move(shard);
+  if (saving_ && saving_->step() == message.shard_written().step()) saving_.reset();
   Send(std::move(message));
 }
 
