@@ -94,7 +94,8 @@ void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
                                     [](const Member& other) { return other.state == MemberState::kReady; });
   member.state = MemberState::kReady;
   member.ready = ready;
-  if (fleet.phase == Phase::kRecovering && ready.has_flight()) {
+  // Where ranks are given anew there is no loss to look into, nor is it known any more whose record it is.
+  if (fleet.phase == Phase::kRecovering && ready.has_flight() && member.rank >= 0) {
     v1::FlightRecord flight = ready.flight();
     flight.set_rank(member.rank);  // a worker tells of itself alone
     AddFlight(fleet, std::move(flight));

@@ -16,8 +16,9 @@ namespace zerofleet::services {
 namespace {
 
 constexpr int kMostRows = 256;  // of a table; a page for people
-// The curve's picture, in units of its own: it is as wide as there is room for.
-constexpr double kWidth = 640, kHeight = 200;
+// The curve's picture, in units of its own, and the axes' room in it for numbers.
+constexpr double kWidth = 640, kHeight = 240, kLeft = 52, kRight = 12, kTop = 10, kBottom = 32;
+constexpr int kMostTicks = 6;
 
 constexpr char kSecondsWithoutScript[] = "5";
 
@@ -83,6 +84,44 @@ std::string Notices(const v1::GetStatusResponse& status) {
 
 // --- the curve
 
+// One dimension of the picture, from the value `low` at `from` to `high` at `to`.
+struct Axis {
+  double low, high, from, to;
+  double tick;  // between two numbers: 1, 2 or 5 times a power of ten
+
+  double At(double value) const { return from + (to - from) * (value - low) / (high - low); }
+  std::string Text(double value) const {
+    return absl::StrFormat("%.*f", std::max(0, static_cast<int>(-std::floor(std::log10(tick)))), value);
+  }
+  std::vector<double> Ticks() const {
+    std::vector<double> ticks;
+    for (double k = std::ceil(low / tick - 1e-9); k * tick <= high + 1e-9 * tick; ++k) ticks.push_back(k * tick);
+    return ticks;
+  }
+};
+
+Axis AxisOf(double low, double high, double from, double to, double least_tick) {
+  if (high - low < least_tick) high = low + least_tick;  // a line that is flat, or a single point
+  double tick = std::max(least_tick, std::pow(10.0, std::floor(std::log10((high - low) / kMostTicks))));
+  for (int i = 0; (high - low) / tick > kMostTicks; ++i) tick *= i % 3 == 1 ? 2.5 : 2;
+  return {low, high, from, to, tick};
+}
+
+std::string Axes(const Axis& step, const Axis& loss) {
+  std::string svg;
+  for (const double value : loss.Ticks()) {
+    absl::StrAppendFormat(&svg, "<path d=\"M%g %.1fH%g\"/><text class=\"y\" x=\"%g\" y=\"%.1f\">%s</text>", step.from,
+                          loss.At(value), step.to, step.from - 6, loss.At(value) + 4, loss.Text(value));
+  }
+  for (const double value : step.Ticks()) {
+    absl::StrAppendFormat(&svg, "<path d=\"M%.1f %gv4\"/><text class=\"x\" x=\"%.1f\" y=\"%g\">%s</text>",
+                          step.At(value), loss.from, step.At(value), loss.from + 16, step.Text(value));
+  }
+  absl::StrAppendFormat(&svg, "<path d=\"M%g %gV%gH%g\"/><text class=\"x\" x=\"%g\" y=\"%g\">step</text>", step.from,
+                        loss.to, loss.from, step.to, (step.from + step.to) / 2, kHeight - 3);
+  return svg;
+}
+
 std::string Curve(const std::vector<CurvePoint>& points) {
   std::vector<CurvePoint> finite;
   for (const CurvePoint& point : points) {
@@ -91,22 +130,25 @@ std::string Curve(const std::vector<CurvePoint>& points) {
   if (finite.size() < 2) return "<p>No steps yet since this coordinator has started.</p>\n";
   const auto by_loss = [](const CurvePoint& a, const CurvePoint& b) { return a.loss < b.loss; };
   const auto [low, high] = std::minmax_element(finite.begin(), finite.end(), by_loss);
-  const double span = std::max(high->loss - low->loss, 1e-9);
-  const auto steps = static_cast<double>(std::max<int64_t>(finite.back().step - finite.front().step, 1));
+  const Axis step = AxisOf(static_cast<double>(finite.front().step), static_cast<double>(finite.back().step), kLeft,
+                           kWidth - kRight, 1);
+  const Axis loss = AxisOf(low->loss, high->loss, kHeight - kBottom, kTop, 1e-3);
   std::string line;
   for (const CurvePoint& point : finite) {
-    const double x = kWidth * static_cast<double>(point.step - finite.front().step) / steps;
-    absl::StrAppendFormat(&line, "%.1f,%.1f ", x, kHeight * (high->loss - point.loss) / span);
+    absl::StrAppendFormat(&line, "%.1f,%.1f ", step.At(static_cast<double>(point.step)), loss.At(point.loss));
   }
   const std::string told = absl::StrFormat("loss %.4f at step %d, %.4f at step %d", finite.front().loss,
                                            finite.front().step, finite.back().loss, finite.back().step);
   return absl::StrFormat(
-      "<figure><svg viewBox=\"0 -4 %g %g\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s\">"
-      "<polyline points=\"%s\"/></svg>\n<figcaption>%s; lowest %.4f, highest %.4f</figcaption></figure>\n",
-      kWidth, kHeight + 8, told, line, told, low->loss, high->loss);
+      "<figure><svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">%s<polyline points=\"%s\"/></svg>\n"
+      "<figcaption>%s; lowest %.4f, highest %.4f</figcaption></figure>\n",
+      kWidth, kHeight, told, Axes(step, loss), line, told, low->loss, high->loss);
 }
 
 // --- the tables
+
+// A worker whose place is not known yet has none.
+std::string RankText(int rank) { return rank < 0 ? "-" : absl::StrCat(rank); }
 
 // Where the rank is in each of its groups.
 std::string Position(const v1::MemberStatus& member) {
@@ -125,7 +167,7 @@ std::string Position(const v1::MemberStatus& member) {
 std::string Members(const v1::GetStatusResponse& status) {
   std::vector<std::vector<std::string>> rows;
   for (const v1::MemberStatus& member : status.members()) {
-    rows.push_back({member.rank() < 0 ? "-" : absl::StrCat(member.rank()), member.state(), absl::StrCat(member.step()),
+    rows.push_back({RankText(member.rank()), member.state(), absl::StrCat(member.step()),
                     HumanSeconds(member.heartbeat_age_seconds()), member.host(), absl::StrCat(member.pid()),
                     member.device(), Position(member)});
   }
@@ -155,12 +197,13 @@ std::string LastFlight(const v1::Flight& flight) {
   for (const v1::FlightRecord& rank : flight.ranks()) {
     if (rank.entries().empty()) continue;
     const v1::FlightEntry& entry = rank.entries(rank.entries_size() - 1);
-    rows.push_back({absl::StrCat(rank.rank()), entry.group(), absl::StrCat(entry.sequence()), entry.operation(),
+    rows.push_back({RankText(rank.rank()), entry.group(), absl::StrCat(entry.sequence()), entry.operation(),
                     entry.unit(), entry.finished() ? HumanSeconds(entry.seconds()) : "not finished"});
   }
-  return Section("Last loss", absl::StrCat("<p>Generation ", flight.generation(), ": ", Escaped(flight.cause()),
-                                           "</p>\n<p>The last collective of each rank in it:</p>\n",
-                                           Table({"rank", "group", "number", "operation", "unit", "took"}, rows)));
+  return Section("Last interruption",
+                 absl::StrCat("<p>Generation ", flight.generation(), ": ", Escaped(flight.cause()),
+                              "</p>\n<p>The last collective of each rank in it:</p>\n",
+                              Table({"rank", "group", "number", "operation", "unit", "took"}, rows)));
 }
 
 }  // namespace
@@ -202,7 +245,7 @@ std::string StatusPageHtml(const StatusPicture& picture) {
       "\" defer></script></head>\n<body><p id=\"away\" role=\"status\">The coordinator does not answer.</p>\n<main>\n");
   absl::StrAppend(&html, "<h1>", run, " <span class=\"phase ", phase, "\">", phase, "</span></h1>\n", Notices(status),
                   "<progress max=\"", std::max<int64_t>(1, status.steps()), "\" value=\"", status.step(), "\">step ",
-                  status.step(), "</progress>\n", Figures(picture), Section("Loss", Curve(picture.losses)),
+                  status.step(), "</progress>\n", Figures(picture), Section("Training loss", Curve(picture.losses)),
                   Section("Members", Members(status)));
   if (status.has_partition()) html += Partitions(status.partition());
   if (status.has_flight()) html += LastFlight(status.flight());
@@ -229,7 +272,11 @@ dl div { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .6r
 dt { font-size: .8rem; opacity: .75; }
 dd { margin: 0; font-size: 1.05rem; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 figure { margin: 0; }
-svg { width: 100%; height: 200px; border: 1px solid var(--line); border-radius: .4rem; }
+svg { width: 100%; max-width: 54rem; }
+svg path { fill: none; stroke: var(--line); vector-effect: non-scaling-stroke; }
+svg text { font-size: 11px; fill: currentColor; opacity: .8; font-variant-numeric: tabular-nums; }
+svg .x { text-anchor: middle; }
+svg .y { text-anchor: end; }
 polyline { fill: none; stroke: var(--accent); stroke-width: 2; vector-effect: non-scaling-stroke; }
 figcaption, footer { font-size: .85rem; opacity: .8; }
 .scroll { overflow-x: auto; }

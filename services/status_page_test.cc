@@ -59,9 +59,24 @@ TEST(StatusPage, ShowsTheRun) {
         "loss 3.9600 at step 1, 2.1200 at step 47; lowest 2.1200, highest 3.9600", "2027-01-15 08:00:00 UTC"}) {
     EXPECT_THAT(html, HasSubstr(part));
   }
-  EXPECT_THAT(html, HasSubstr("<polyline points=\"0.0,0.0 "));
-  EXPECT_THAT(html, HasSubstr("640.0,200.0 \"/>"));
+  EXPECT_THAT(html, HasSubstr("<polyline points=\"52.0,10.0 "));
+  EXPECT_THAT(html, HasSubstr("628.0,208.0 \"/>"));
   EXPECT_THAT(html, Not(HasSubstr("Waiting for")));
+}
+
+TEST(StatusPage, TheCurveHasAxesWithNumbers) {
+  const std::string html = StatusPageHtml(Training());
+  for (const char* part : {"y=\"117.3\">3.0</text>", "y=\"63.5\">3.5</text>", ">2.5</text>", ">10</text>", ">40</text>",
+                           ">step</text>", "<h2>Training loss</h2>"}) {
+    EXPECT_THAT(html, HasSubstr(part));
+  }
+}
+
+TEST(StatusPage, ACurveThatIsFlatHasAxesToo) {
+  StatusPicture picture = Training();
+  picture.losses = {{1, 2.5, 1}, {2, 2.5, 1}};
+  EXPECT_THAT(StatusPageHtml(picture), AllOf(HasSubstr(">2.500</text>"), HasSubstr(">1</text>"),
+                                             HasSubstr("points=\"52.0,208.0 628.0,208.0 \""), Not(HasSubstr("nan"))));
 }
 
 TEST(StatusPage, LoadsItselfAgainWithoutScripts) {
@@ -131,6 +146,9 @@ TEST(StatusPage, ShowsWhoOwnsWhatAndWhereTheLastViewStood) {
   EXPECT_THAT(html, HasSubstr("rank 1 is gone"));
   EXPECT_THAT(html, HasSubstr("<td>layer.8<td>not finished\n"));
   EXPECT_THAT(html, Not(HasSubstr("layer.7")));
+  EXPECT_THAT(html, HasSubstr("<h2>Last interruption</h2>"));  // of the fleet: the loss above is the model's
+  record->set_rank(-1);
+  EXPECT_THAT(StatusPageHtml(picture), Not(HasSubstr("<td>-1")));
 }
 
 TEST(StatusPage, OfALargeFleetIsNoLarger) {
