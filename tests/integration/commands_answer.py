@@ -85,9 +85,26 @@ class CommandsAnswer(fleet.FleetTest):
         back = json.loads(self.ok("eval", "--checkpoint", self.work / "imported" / "step-00000000",
                                   "--data", self.held_file, "--json").out)
         self.assertEqual(held["loss"], back["loss"], "export and import keep every bit")
+        self.weights_that_are_not_finite(data, len(header))
         on = self.train(self.config(steps=3, checkpoint={"dir": str(self.work / "on")}), "--resume",
                         self.work / "imported" / "step-00000000")
         self.assertEqual(sorted(on.column("loss")), [1, 2, 3])
+
+    def weights_that_are_not_finite(self, exported, tensors):
+        """An import names them; weights whose loss is not finite are an error of eval."""
+        path = self.work / "hf" / "model.safetensors"
+        begin = 8 + struct.unpack("<Q", exported[:8])[0]
+        self.assertGreater(tensors, 1)
+        path.write_bytes(exported[:begin] + struct.pack("<f", float("nan")) + exported[begin + 4:])
+        refused = self.run_command("checkpoint", "import", self.work / "hf", self.work / "nan" / "step-00000000")
+        self.assertEqual(refused.code, 3, refused.err)
+        self.assertRegex(refused.err, r"^zerofleet: [^\n]*tensor '[\w.]+': element 0 is nan[^\n]*\n$")
+        floats = (len(exported) - begin) // 4
+        path.write_bytes(exported[:begin] + struct.pack("<f", 3e38) * floats)
+        self.ok("checkpoint", "import", self.work / "hf", self.work / "huge" / "step-00000000")
+        lost = self.run_command("eval", "--checkpoint", self.work / "huge" / "step-00000000", "--data", self.held_file)
+        self.assertEqual((lost.code, lost.out), (3, ""), lost.err)
+        self.assertRegex(lost.err, r"^zerofleet: --data: the loss of [^\n]* is -?(nan|inf): [^\n]*\n$")
 
     def test_token_files_train_like_the_text_they_hold(self):
         tokens = self.work / "train.u16"

@@ -104,6 +104,11 @@ absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPa
     total += sum;
   }
   int64_t tokens = dataset->samples() * context;
+  if (!std::isfinite(total)) {
+    return absl::DataLossError(absl::StrCat(path.key, ": the loss of ", path.path, " is ", total,
+                                            ": the checkpoint's weights, or what is computed from them, are not "
+                                            "finite"));
+  }
   return Loss{total / static_cast<double>(tokens), tokens};
 }
 
