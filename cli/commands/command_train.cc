@@ -129,7 +129,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   }
   ZF_RETURN_IF_ERROR(CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
   ZF_RETURN_IF_ERROR(MakeRoomForFiles(kFilesPerProcess + kFilesPerPeer * workers));
-  output.err << LaunchText(config, launch) << std::endl;
+  output.err << LaunchText(config, launch, output.err_terminal.text_columns()) << std::endl;
   auto guard = std::make_unique<LaunchGuard>(kStartLimit, signals);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,
                       LocalFleet::Start({config, options.resume, options.metrics_port,

@@ -84,6 +84,24 @@ TEST(ClusterPlan, SaysTheSameInEveryForm) {
   EXPECT_THAT(page, Not(HasSubstr("<script")));
 }
 
+TEST(ClusterPlan, ThePageListsTheFastestAndNothingEmpty) {
+  const ClusterPlan plan = PlanOnCluster("gpt2-124m", ModelOn("gpt2-124m", 2, 2), ClusterOf("2", "16GiB")).value();
+  const std::string page = ClusterPlanPage(plan);
+  const std::vector<Choice>& fastest = plan.pick->fastest;
+  ASSERT_EQ(fastest.size(), kMostListed);
+  ASSERT_GT(plan.pick->fitting, static_cast<int64_t>(kMostListed));
+  for (size_t i = 0; i < fastest.size(); ++i) {
+    EXPECT_THAT(page, HasSubstr("<tr><td>" + fastest[i].Name() + "</td>"));
+    EXPECT_LE(fastest[i].estimate.tokens_per_second, fastest[0].estimate.tokens_per_second);
+    EXPECT_GE(fastest[i].estimate.tokens_per_second, fastest.back().estimate.tokens_per_second);
+  }
+  EXPECT_THAT(page, Not(HasSubstr(">0 B<")));
+  EXPECT_THAT(page, Not(HasSubstr("width=\"0.0\"")));
+  EXPECT_THAT(page, Not(HasSubstr(">0.00 ms</text>")));
+  ASSERT_GT(plan.rank.plan.SharedBytes(memory::Space::kDevice), 0);
+  EXPECT_THAT(page, HasSubstr("<p>shared: "));
+}
+
 TEST(ClusterPlan, FitsSixtyColumns) {
   const ClusterPlan plan = PlanOnCluster("gpt2-124m", ModelOn("gpt2-124m", 2, 2), ClusterOf("2", "16GiB")).value();
   const std::string text = ClusterPlanText(plan, Terminal::OfSize(60, 24, false, false));

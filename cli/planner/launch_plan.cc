@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/planner/machine.h"
+#include "cli/report/terminal.h"
 #include "worker/device/device.h"
 #include "worker/model/spec.h"
 #include "worker/parallel/mesh.h"
@@ -57,7 +58,7 @@ absl::Status CheckLaunch(const v1::Config& config, const LaunchPlan& launch, int
       "with `zerofleet plan`"));
 }
 
-std::string LaunchText(const v1::Config& config, const LaunchPlan& launch) {
+std::string LaunchText(const v1::Config& config, const LaunchPlan& launch, int columns) {
   const int workers = config.parallel().workers();
   std::vector<std::string> parts;
   for (int c = 0; c < memory::kCategories; ++c) {
@@ -68,11 +69,14 @@ std::string LaunchText(const v1::Config& config, const LaunchPlan& launch) {
   }
   const int64_t shared = launch.plan.SharedBytes(memory::Space::kDevice);
   if (shared > 0) parts.push_back(absl::StrCat(HumanBytes(shared), " of it shared"));
-  return absl::StrCat("plan: ", HumanCount(launch.parameters), " parameters, stage ", config.parallel().zero_stage(),
-                      " on ", workers, workers == 1 ? " worker" : " workers", ", ", config.precision(), ": ",
-                      HumanBytes(ProcessBytes(launch)), " a worker, sends ",
-                      HumanBytes(static_cast<int64_t>(launch.sent_bytes)), " a step\n      ",
-                      absl::StrJoin(parts, ", "));
+  const std::string first = absl::StrCat(
+      "plan: ", HumanCount(launch.parameters), " parameters, stage ", config.parallel().zero_stage(), " on ", workers,
+      workers == 1 ? " worker" : " workers", ", ", config.precision(), ": ", HumanBytes(ProcessBytes(launch)),
+      " a worker, sends ", HumanBytes(static_cast<int64_t>(launch.sent_bytes)), " a step");
+  constexpr int kIndent = 6;
+  const std::string indent(kIndent, ' ');
+  return absl::StrCat(WrapText(first, columns, kIndent), "\n", indent,
+                      WrapText(absl::StrJoin(parts, ", "), columns, kIndent, kIndent));
 }
 
 PlannedMemory PlannedOf(const LaunchPlan& launch) {

@@ -27,8 +27,9 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const v1::Config& config);
 // memory than `usable_bytes`, with settings that need less.
 absl::Status CheckLaunch(const v1::Config& config, const LaunchPlan& launch, int64_t usable_bytes);
 
-// Two lines: "plan: 10.8M parameters, stage 2 on 2 workers, ..." and what takes the memory.
-std::string LaunchText(const v1::Config& config, const LaunchPlan& launch);
+// "plan: 10.8M parameters, stage 2 on 2 workers, ..." and, from a new line on, what takes the memory; wrapped to
+// `columns`.
+std::string LaunchText(const v1::Config& config, const LaunchPlan& launch, int columns);
 
 // A rank's row for the summary.
 PlannedMemory PlannedOf(const LaunchPlan& launch);

@@ -1,6 +1,8 @@
 // Said, refused, compared.
 #include "cli/planner/launch_plan.h"
 
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "cli/config/config.h"
 #include "cli/planner/machine.h"
 #include "gmock/gmock.h"
@@ -39,7 +41,9 @@ TEST(LaunchPlan, RefusesWhatAllWorkersTogetherCannotHave) {
 
 TEST(LaunchPlan, SaysWhatTakesTheMemory) {
   const v1::Config config = WorkersOf(2);
-  const std::string text = LaunchText(config, PlanLaunch(config).value());
+  std::string text = LaunchText(config, PlanLaunch(config).value(), 80);
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) EXPECT_LE(line.size(), 80u) << line;
+  text = absl::StrReplaceAll(text, {{"\n      ", " "}});
   EXPECT_THAT(text, HasSubstr("stage 2 on 2 workers, bf16"));
   for (const char* const category :
        {"parameters ", "gradients ", "optimizer ", "activations ", "buffers ", " of it shared"}) {

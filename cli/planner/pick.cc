@@ -129,6 +129,14 @@ const Choice* BestOf(const std::vector<Choice>& choices, const std::function<boo
   return best;
 }
 
+std::vector<Choice> FastestOf(std::vector<Choice> choices) {
+  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+    return a.estimate.tokens_per_second > b.estimate.tokens_per_second;
+  });
+  if (choices.size() > kMostListed) choices.erase(choices.begin() + kMostListed, choices.end());
+  return choices;
+}
+
 // Of equally fast ones that compute the same in the same parts, as stages do in a data group of one, only the simplest;
 // and of one tensor degree at most half, since rates tell degrees apart the least.
 std::vector<Choice> FinalistsOf(std::vector<Choice> choices) {
@@ -220,6 +228,7 @@ absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::
       BestOf(search.fitting, [&](const Choice& one) { return !SameButForMicroBatch(one.config, pick.first.config); });
   if (second != nullptr) pick.second = *second;
   pick.reason = ReasonOf(pick.first, pick.second);
+  pick.fastest = FastestOf(search.fitting);
   pick.finalists = FinalistsOf(std::move(search.fitting));
   return pick;
 }

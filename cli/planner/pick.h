@@ -26,11 +26,15 @@ struct Choice {
   std::string Name() const;
 };
 
+// How many of the choices that fit a plan lists.
+inline constexpr size_t kMostListed = 10;
+
 struct Pick {
   Choice first;
   std::optional<Choice> second;  // the best that is another stage, tensor degree, checkpointing or offload
   std::string reason;            // one sentence: why the first, and what the second lacks
   int64_t tried = 0, fitting = 0;
+  std::vector<Choice> fastest = {};    // of those that fit, by the rates, the fastest first; at most kMostListed
   std::vector<Choice> finalists = {};  // those that the rates put near the first, the fastest first: worth measuring
 };
 

@@ -56,8 +56,9 @@ std::string Chart(const std::string& title, const std::vector<PageBar>& bars, do
     const double width = most > 0 ? bar.amount / most * kRoom : 0;
     absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", kNames - 8, y + 17,
                           Escaped(bar.name));
-    absl::StrAppendFormat(&svg, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>",
-                          limit > 0 && bar.amount > limit ? "over" : "bar", kNames, y + 3, width, kLine - 8);
+    if (bar.amount > 0)
+      absl::StrAppendFormat(&svg, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>",
+                            limit > 0 && bar.amount > limit ? "over" : "bar", kNames, y + 3, width, kLine - 8);
     absl::StrAppendFormat(&svg, "<text x=\"%.1f\" y=\"%d\">%s</text>", kNames + width + 6, y + 17, Escaped(bar.figure));
     y += kLine;
   }
@@ -76,22 +77,55 @@ std::string Table(const std::vector<std::pair<std::string, std::string>>& rows) 
   return html + "</table>\n";
 }
 
+std::string Milliseconds(double seconds) { return absl::StrFormat("%.2f ms", seconds * 1e3); }
+
 std::string MemoryChart(const ClusterPlan& plan, memory::Space space) {
   const MemoryNeed& need = plan.rank.need;
   const bool device = space == memory::Space::kDevice;
   std::vector<PageBar> bars;
   for (int c = 0; c < memory::kCategories; ++c) {
     const int64_t bytes = plan.rank.plan.Bytes(space, static_cast<memory::Category>(c));
-    bars.push_back({memory::CategoryName(static_cast<memory::Category>(c)), HumanBytes(bytes), double(bytes)});
+    if (bytes > 0) {
+      bars.push_back({memory::CategoryName(static_cast<memory::Category>(c)), HumanBytes(bytes), double(bytes)});
+    }
   }
-  if (device) bars.push_back({"shared", HumanBytes(-plan.rank.plan.SharedBytes(space)), 0});
+  const int64_t shared = device ? plan.rank.plan.SharedBytes(space) : 0;
+  if (shared > 0) bars.push_back({"shared", HumanBytes(-shared), 0});
   if (device) bars.push_back({"outside the plan", HumanBytes(need.outside), static_cast<double>(need.outside)});
   const int64_t peak = device ? need.device_sum() : need.host, limit = device ? need.device_limit : need.host_limit;
   bars.push_back({"peak", absl::StrCat(HumanBytes(peak), " of ", HumanBytes(limit)), static_cast<double>(peak)});
-  return Chart(device ? "Device memory of rank 0" : "Host memory of rank 0", bars, static_cast<double>(limit));
+  std::string html =
+      Chart(device ? "Device memory of rank 0" : "Host memory of rank 0", bars, static_cast<double>(limit));
+  if (shared > 0) {
+    absl::StrAppend(&html,
+                    "<p>shared: buffers that no phase of a step uses together lie at one place, so that the sum of the "
+                    "rows is this much above what is reserved.</p>\n");
+  }
+  return html;
 }
 
-std::string Milliseconds(double seconds) { return absl::StrFormat("%.2f ms", seconds * 1e3); }
+// The fastest of the choices that fit, by the rates.
+std::string ChoiceTable(const ClusterPlan& plan) {
+  if (!plan.pick.ok() || plan.pick->fastest.empty()) return "";
+  const Pick& pick = *plan.pick;
+  std::string html = absl::StrFormat(
+      "<h2>The fastest %d of the %d settings that fit, of %d tried</h2><table><tr><th>Settings</th><th>Step</th>"
+      "<th>Tokens per second</th><th>MFU</th><th>Device memory</th><th>Host memory</th></tr>",
+      pick.fastest.size(), pick.fitting, pick.tried);
+  const auto number = [&html](const std::string& text) {
+    absl::StrAppend(&html, "<td class=\"n\">", Escaped(text), "</td>");
+  };
+  for (const Choice& choice : pick.fastest) {
+    absl::StrAppend(&html, "<tr><td>", Escaped(choice.Name()), "</td>");
+    number(Milliseconds(choice.estimate.time.seconds()));
+    number(HumanCount(choice.estimate.tokens_per_second));
+    number(absl::StrFormat("%.1f%%", 100 * choice.estimate.time.mfu));
+    number(HumanBytes(choice.estimate.need.device_sum()));
+    number(HumanBytes(choice.estimate.need.host));
+    html += "</tr>";
+  }
+  return html + "</table>\n";
+}
 
 }  // namespace
 
@@ -117,16 +151,20 @@ std::string ClusterPlanPage(const ClusterPlan& plan) {
              {"Copied to the host and back, GB", absl::StrFormat("%.3f", rank.host_link_bytes / 1e9)},
              {"Pick", plan.pick.ok() ? plan.pick->first.Name() : std::string(plan.pick.status().message())},
              {"Reason", plan.pick.ok() ? plan.pick->reason : ""}}));
-  absl::StrAppend(&html, MemoryChart(plan, memory::Space::kDevice), MemoryChart(plan, memory::Space::kHost),
-                  Chart("Step of rank 0 at the rates of its machine",
-                        {{"forward", Milliseconds(time.forward), time.forward},
-                         {"backward", Milliseconds(time.backward), time.backward},
-                         {"gathers not hidden", Milliseconds(time.exposed_gather), time.exposed_gather},
-                         {"reductions not hidden", Milliseconds(time.exposed_reduce), time.exposed_reduce},
-                         {"tensor group", Milliseconds(time.tensor), time.tensor},
-                         {"update", Milliseconds(time.update), time.update},
-                         {"host copies not hidden", Milliseconds(time.exposed_copies), time.exposed_copies}},
-                        0));
+  const std::pair<const char*, double> parts[] = {{"forward", time.forward},
+                                                  {"backward", time.backward},
+                                                  {"gathers not hidden", time.exposed_gather},
+                                                  {"reductions not hidden", time.exposed_reduce},
+                                                  {"tensor group", time.tensor},
+                                                  {"update", time.update},
+                                                  {"host copies not hidden", time.exposed_copies}};
+  std::vector<PageBar> bars;
+  for (const auto& [part, seconds] : parts) {
+    if (seconds > 0) bars.push_back({part, Milliseconds(seconds), seconds});
+  }
+  absl::StrAppend(&html, ChoiceTable(plan), MemoryChart(plan, memory::Space::kDevice),
+                  MemoryChart(plan, memory::Space::kHost),
+                  Chart("Step of rank 0 at the rates of its machine", bars, 0));
   absl::StrAppend(&html, "<p>", Escaped(ConventionText(plan.config)), "</p>\n");
   for (const std::string& note : plan.notes) absl::StrAppend(&html, "<p>", Escaped(note), "</p>\n");
   return html + "</html>\n";
