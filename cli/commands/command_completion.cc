@@ -100,8 +100,8 @@ void AddConfigSchemaCommand(CLI::App& app, CommandBody& body) {
   CLI::App* command = app.add_subcommand("config-schema", "Print the JSON schema of the configuration, for editors.");
   command->footer(
       "Example:\n  zerofleet config-schema > zerofleet.schema.json\n\n"
-      "An editor with a YAML language server checks a file that begins with: "
-      "# yaml-language-server: $schema=zerofleet.schema.json");
+      "An editor with a YAML language server checks a file that begins with:\n"
+      "  # yaml-language-server: $schema=zerofleet.schema.json");
   command->callback([&body] {
     body = [](const Output& output) -> absl::StatusOr<int> {
       output.out << ConfigSchemaText();

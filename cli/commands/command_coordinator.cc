@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
+#include "cli/commands/flag_checks.h"
 #include "cli/commands/identity_flags.h"
 #include "cli/commands/run_name.h"
 #include "cli/commands/tls_flags.h"
@@ -231,6 +232,7 @@ void AddCoordinatorCommand(CLI::App& app, CommandBody& body) {
   command
       ->add_option("--advertise", flags->advertise,
                    "Name or address of this host that workers and operators connect to; printed at the start")
+      ->check(PlainName())
       ->type_name("HOST");
   command
       ->add_option("--metrics-port", flags->metrics_port,

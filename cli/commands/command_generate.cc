@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "cli/commands/checkpoint_path.h"
 #include "cli/commands/command.h"
+#include "cli/commands/flag_checks.h"
 #include "cli/config/utf8.h"
 #include "worker/data/format.h"
 #include "worker/data/tokenizer.h"
@@ -84,7 +85,9 @@ void AddGenerateCommand(CLI::App& app, CommandBody& body) {
       ->type_name("K")
       ->check(CLI::Range(0, 100'000'000))
       ->capture_default_str();
-  command->add_option("--seed", flags->seed, "The same seed gives the same text")->capture_default_str();
+  command->add_option("--seed", flags->seed, "The same seed gives the same text")
+      ->check(WholeNumber())
+      ->capture_default_str();
   command->add_option("--threads", flags->threads, "Compute threads")
       ->type_name("N")
       ->check(CLI::Range(1, 1024))

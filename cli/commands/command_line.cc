@@ -15,6 +15,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -29,6 +30,7 @@ namespace zerofleet::cli {
 namespace {
 
 constexpr int kUsage = 2, kResources = 3;
+constexpr size_t kLongestShown = 60;
 
 using AddCommand = void (*)(CLI::App& app, CommandBody& body);
 constexpr AddCommand kCommands[] = {AddTrainCommand,  AddCoordinatorCommand, AddWorkerCommand,
@@ -43,7 +45,9 @@ std::string VersionText() {
 
 // Every error leaves through here, so that it is a single line, whatever a library put into its message.
 int PrintError(const Output& output, std::string message, int exit_code) {
-  std::replace(message.begin(), message.end(), '\n', ' ');
+  // A control character of a flag's value must not reach the terminal.
+  std::replace_if(
+      message.begin(), message.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   while (!message.empty() && message.back() == ' ') message.pop_back();
   output.err << output.err_terminal.Paint(Style::kError, "zerofleet:") << " " << message << std::endl;
   return exit_code;
@@ -131,6 +135,15 @@ std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error) {
   absl::string_view flag_with_value = error.what();
   if (absl::ConsumeSuffix(&flag_with_value, " was given a disallowed flag override")) {
     return absl::StrCat("--", flag_with_value, " takes no value", see);
+  }
+  const absl::string_view what = error.what();
+  constexpr absl::string_view kTwice = ": At Most 1 required but received ", kNoNumber = "Could not convert: ";
+  if (const size_t at = what.find(kTwice); at != absl::string_view::npos) {
+    return absl::StrCat(what.substr(0, at), " takes one value, got ", what.substr(at + kTwice.size()), see);
+  }
+  if (const size_t at = what.find(" = "); absl::StartsWith(what, kNoNumber) && at != absl::string_view::npos) {
+    return absl::StrCat(what.substr(kNoNumber.size(), at - kNoNumber.size()), ": must be a number, got \"",
+                        absl::CHexEscape(what.substr(at + 3, kLongestShown)), "\"", see);
   }
   if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::ExtrasError)) return absl::StrCat(error.what(), see);
   std::string extra;

@@ -76,6 +76,24 @@ TEST(CommandLine, UsageErrorsAreOneLine) {
                    "zerofleet: --html: is of a plan on a cluster; give one, such as --gpus 8");
 }
 
+TEST(CommandLine, ValuesThatTheParserWouldTakeAreRefused) {
+  const std::string numbers = "zerofleet: --seed: must be a whole number from 0 to 18446744073709551615, got ";
+  const std::string see = " (see zerofleet generate --help)";
+  for (const char* seed : {"99999999999999999999", "-1", "0x10", "1.5", ""}) {
+    ExpectUsageError(RunWith({"generate", "--checkpoint", "a", "--prompt", "b", "--seed", seed}),
+                     numbers + "\"" + seed + "\"" + see);
+  }
+  ExpectUsageError(RunWith({"train", "a.yaml", "--run-name", "a\nb\x1b[31m"}),
+                   "zerofleet: --run-name: must be at most 200 bytes of text without control characters, got "
+                   "\"a\\nb\\x1b[31m\" (see zerofleet train --help)");
+  EXPECT_THAT(RunWith({"worker", "--coordinator", "127.0.0.1:1", "--advertise", "a\x1b"}).err,
+              HasSubstr("--advertise: must be at most 200 bytes of text"));
+  ExpectUsageError(RunWith({"eval", "--checkpoint", "a", "--data", "b", "--data", "c"}),
+                   "zerofleet: --data takes one value, got 2 (see zerofleet eval --help)");
+  ExpectUsageError(RunWith({"plan", "--parameters", "1B", "--workers", "many"}),
+                   "zerofleet: --workers: must be a number, got \"many\" (see zerofleet plan --help)");
+}
+
 TEST(CommandLine, APageReplacesNoDevice) {
   ExpectUsageError(
       RunWith({"plan", "--preset", "zero-8b", "--gpus", "8", "--html", "/proc/self/fd"}),

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
+#include "cli/commands/flag_checks.h"
 #include "cli/commands/identity_flags.h"
 #include "cli/commands/launch_environment.h"
 #include "cli/commands/tls_flags.h"
@@ -314,6 +315,7 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
   command
       ->add_option("--advertise", flags->advertise,
                    "Name or address of this host that others see and scrape; else its host name")
+      ->check(PlainName())
       ->type_name("HOST");
   command
       ->add_option("--node", flags->node,

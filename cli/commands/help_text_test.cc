@@ -101,6 +101,11 @@ TEST(HelpText, ShowsUsageArgumentsOptionsAndDefaults) {
             "  tool FILE\n");
 }
 
+TEST(HelpText, TheLineForAnEditorIsWhole) {
+  EXPECT_THAT(HelpOf("zerofleet config-schema", Terminal::OfSize(60, 24, false, false)),
+              HasSubstr("\n  # yaml-language-server: $schema=zerofleet.schema.json\n"));
+}
+
 TEST(HelpText, ALongCommandLineCanStillBePasted) {
   EXPECT_EQ(WrapCommandLine("tool --a 1 --b \"two words\" --c 3", 22, 2),
             "  tool --a 1 --b \\\n    \"two words\" --c 3");

@@ -1,0 +1,45 @@
+// See flag_checks.h.
+#include "cli/commands/flag_checks.h"
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "cli/config/utf8.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr size_t kLongestShown = 60, kLongestName = 200;
+
+std::string Refusal(const char* wanted, const std::string& value) {
+  return absl::StrCat("must be ", wanted, ", got \"", absl::CHexEscape(value.substr(0, kLongestShown)),
+                      value.size() > kLongestShown ? "..." : "", "\"");
+}
+
+}  // namespace
+
+CLI::Validator PlainName() {
+  return CLI::Validator(
+      [](const std::string& value) {
+        if (value.size() <= kLongestName && IsPlainText(value)) return std::string();
+        return Refusal("at most 200 bytes of text without control characters", value);
+      },
+      "");
+}
+
+CLI::Validator WholeNumber() {
+  return CLI::Validator(
+      [](const std::string& value) {
+        uint64_t number = 0;
+        const char* const end = value.data() + value.size();
+        const auto [stop, error] = std::from_chars(value.data(), end, number);
+        if (error == std::errc() && stop == end) return std::string();
+        return Refusal("a whole number from 0 to 18446744073709551615", value);
+      },
+      "");
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,19 @@
+// Checks of flags' values that the parser does not make itself; each is given to an option's check().
+#ifndef ZEROFLEET_CLI_COMMANDS_FLAG_CHECKS_H_
+#define ZEROFLEET_CLI_COMMANDS_FLAG_CHECKS_H_
+
+#include "CLI/CLI.hpp"
+
+namespace zerofleet::cli {
+
+// A name that goes to terminals, pages and the labels of metrics: at most 200 bytes of UTF-8 without control
+// characters.
+CLI::Validator PlainName();
+
+// A whole number from 0 to 2^64-1, in digits alone. The parser takes -1, and every number that is too large, for
+// 2^64-1.
+CLI::Validator WholeNumber();
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_COMMANDS_FLAG_CHECKS_H_
