@@ -28,6 +28,7 @@ TEST(CoordinatorBenches, FormsALargeFleetAgainAndAgain) {
   config.set_steps(10);
   config.mutable_checkpoint()->set_dir(JoinPath(directory, "checkpoints"));
   config.mutable_restart()->set_form_timeout_seconds(60);
+  config.mutable_restart()->set_load_timeout_seconds(60);
   config.mutable_restart()->set_heartbeat_timeout_seconds(60);
   config.mutable_restart()->set_max_per_rank(10);
   config.mutable_restart()->set_spares(1);

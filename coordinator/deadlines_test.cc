@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kForm = 60, kHang = 20, kStall = 30, kTickSeconds = 0.5;
+constexpr double kForm = 60, kLoad = 90, kHang = 20, kStall = 30, kTickSeconds = 0.5;
 constexpr char kResumed[] = "ckpt/step-1";
 constexpr char kDigest[] = "d4210b58aa6733c203561db1ef2b62c5";  // of the partition of 64 elements over 2 ranks
 
@@ -110,6 +110,7 @@ class Scene {
     config.set_steps(4);
     config.mutable_checkpoint()->set_stall_timeout_seconds(kStall);
     config.mutable_restart()->set_form_timeout_seconds(kForm);
+    config.mutable_restart()->set_load_timeout_seconds(kLoad);
     config.mutable_restart()->set_hang_timeout_seconds(kHang);
     config.mutable_restart()->set_heartbeat_timeout_seconds(2);
     config.mutable_restart()->set_max_per_rank(3);
@@ -153,14 +154,14 @@ std::vector<Row> Rows() {
                                 kDigest, "' } start { step: 1 } step: 5 } }"));
        },
        6, "rank 1 (host h1, pid 2)", 7},
-      {"nobody enters", Phase::kLoading, kNone, [](Scene& s) { s.Join(); }, kForm, "no rank has entered the view"},
-      {"a rank does not enter", Phase::kLoading, kNone, [](Scene& s) { s.Enter(1); }, kForm, "rank 1 (host h2, pid 2)"},
+      {"nobody enters", Phase::kLoading, kNone, [](Scene& s) { s.Join(); }, kLoad, "no rank has entered the view"},
+      {"a rank does not enter", Phase::kLoading, kNone, [](Scene& s) { s.Enter(1); }, kLoad, "rank 1 (host h2, pid 2)"},
       {"a rank does not load", Phase::kLoading, kNone,
        [](Scene& s) {
          s.Enter();
          s.Tell(1, "load_result { ok: true path: '' }");
        },
-       kForm, "rank 1 (host h2, pid 2)"},
+       kLoad, "rank 1 (host h2, pid 2)"},
       {"the coordinator's reading hangs", Phase::kLoading, kNone, [](Scene& s) { s.FailToLoad(); }, kStall,
        "the coordinator's reading of ckpt/step-1, which a rank could not load, has got no further for 30 s", 0, true},
       {"a rank does not arrive", Phase::kTraining, kNone,

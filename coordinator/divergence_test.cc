@@ -23,6 +23,7 @@ class DivergenceTest : public ::testing::Test {
     parameters.config.mutable_parallel()->set_workers(2);
     parameters.config.mutable_restart()->set_max_per_rank(3);
     parameters.config.mutable_restart()->set_form_timeout_seconds(60);
+    parameters.config.mutable_restart()->set_load_timeout_seconds(60);
     parameters.config.mutable_restart()->set_heartbeat_timeout_seconds(5);
     parameters.config.mutable_divergence()->set_max_rollbacks(3);
     parameters.config.set_on_divergence(on_divergence);

@@ -238,6 +238,7 @@ struct Fleet {
   int world_size() const { return view ? view->world_size() : places; }
   double heartbeat_timeout_seconds() const { return parameters.config.restart().heartbeat_timeout_seconds(); }
   double form_timeout_seconds() const { return parameters.config.restart().form_timeout_seconds(); }
+  double load_timeout_seconds() const { return parameters.config.restart().load_timeout_seconds(); }
   bool ended() const { return phase == Phase::kDone || phase == Phase::kFailed; }
 
   Member* Find(MemberId id);          // spares included

@@ -73,6 +73,7 @@ class LargeFleet {
     parameters.config.set_steps(100);
     parameters.config.mutable_restart()->set_heartbeat_timeout_seconds(2);
     parameters.config.mutable_restart()->set_form_timeout_seconds(300);
+    parameters.config.mutable_restart()->set_load_timeout_seconds(300);
     parameters.config.mutable_restart()->set_max_per_rank(10);
     return parameters;
   }

@@ -84,10 +84,10 @@ std::vector<MemberId> NotLeaving(const Fleet& fleet, double now) {
   return late;
 }
 
-// Nobody has entered the view or loaded for as long as a fleet may take to form: those that others wait for are lost.
+// Nobody has entered the view or loaded for as long as loading may take: those that others wait for are lost.
 // If all are awaited, none can be told from the others, and it counts against each.
 void CheckLoading(Fleet& fleet, double now) {
-  const double limit = fleet.form_timeout_seconds();
+  const double limit = fleet.load_timeout_seconds();
   if (fleet.phase != Phase::kLoading || now - fleet.load_progress <= limit) return;
   const bool entering = !fleet.AllEntered();
   std::vector<MemberId> late;
@@ -100,7 +100,7 @@ void CheckLoading(Fleet& fleet, double now) {
   }
   if (late.empty()) return CheckVerification(fleet, now);
   const std::string text =
-      absl::StrFormat("%s for %g s (restart.form_timeout_seconds)", entering ? "entered the view" : "loaded", limit);
+      absl::StrFormat("%s for %g s (restart.load_timeout_seconds)", entering ? "entered the view" : "loaded", limit);
   if (late.size() < fleet.members.size()) {
     return LoseMembers(fleet, late, absl::StrCat("has not ", text, " though others have"), "hang", now);
   }

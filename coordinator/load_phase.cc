@@ -176,7 +176,7 @@ std::string LoadFailureText(const Fleet& fleet, const Member& member) {
 void Verify(Fleet& fleet, double now) {
   constexpr double kSlowestBytesPerSecond = 20e6;
   const CheckpointCandidate& candidate = fleet.parameters.candidates[fleet.candidate];
-  const double seconds = fleet.form_timeout_seconds() + static_cast<double>(candidate.bytes) / kSlowestBytesPerSecond;
+  const double seconds = fleet.load_timeout_seconds() + static_cast<double>(candidate.bytes) / kSlowestBytesPerSecond;
   fleet.verification = Verification{candidate.path, now + seconds, now};
   fleet.Emit(VerifyCheckpoint{candidate.path, candidate.step, candidate.digest},
              "is it damaged, or is a rank at fault?");

@@ -72,11 +72,12 @@ void NoteRecovery(Fleet& fleet, const std::string& cause, int rank, double last_
   fleet.recovery->failed_ranks.insert(rank);
 }
 
-// How long a rank may take from Regroup to Ready: what the others would wait for it in a collective; what a fleet may
-// take to form if it is in the middle of reading or writing a file, which nothing interrupts.
+// How long a rank may take from Regroup to Ready: what the others would wait for it in a collective; more if it is in
+// the middle of reading or writing a file, which nothing interrupts.
 double TimeToLeave(const Fleet& fleet, const Member& member) {
-  const bool busy = member.state == MemberState::kLoading || IsSaving(fleet, member.rank);
-  return std::max(HangLimit(fleet), busy ? fleet.form_timeout_seconds() : 0);
+  const double reading = member.state == MemberState::kLoading ? fleet.load_timeout_seconds() : 0;
+  const double writing = IsSaving(fleet, member.rank) ? fleet.form_timeout_seconds() : 0;
+  return std::max({HangLimit(fleet), reading, writing});
 }
 
 // Everybody who is left leaves the view for the next generation. Shards of the old one are not waited for any more; a

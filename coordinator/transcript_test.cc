@@ -77,6 +77,7 @@ FleetParameters ParseSetup(const std::string& line) {
   parameters.states = [](int) { return std::vector<StateVector>{{"parameters", 2, false}, {"master", 4, true}}; };
   config.mutable_restart()->set_heartbeat_timeout_seconds(2);
   config.mutable_restart()->set_form_timeout_seconds(300);
+  config.mutable_restart()->set_load_timeout_seconds(300);
   std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
   for (size_t i = 1; i < words.size(); ++i) {
     std::pair<std::string, std::string> setting = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
@@ -86,6 +87,8 @@ FleetParameters ParseSetup(const std::string& line) {
       config.mutable_restart()->set_heartbeat_timeout_seconds(ToDouble(setting.second));
     else if (setting.first == "form")
       config.mutable_restart()->set_form_timeout_seconds(ToDouble(setting.second));
+    else if (setting.first == "load")
+      config.mutable_restart()->set_load_timeout_seconds(ToDouble(setting.second));
     else if (setting.first == "previous")
       parameters.previous_generation = ToInt(setting.second);
     else if (setting.first == "restarts")

@@ -89,6 +89,7 @@ class CoordinatorLoopTest : public testing::Test {
     parameters_.elements = 4;
     parameters_.config.mutable_restart()->set_heartbeat_timeout_seconds(60);
     parameters_.config.mutable_restart()->set_form_timeout_seconds(60);
+    parameters_.config.mutable_restart()->set_load_timeout_seconds(60);
   }
   ~CoordinatorLoopTest() override { End(); }
 

@@ -53,6 +53,7 @@ class CoordinatorSecurityTest : public testing::Test {
     options_.config.mutable_checkpoint()->set_dir(JoinPath(dir_, "checkpoints"));
     options_.config.mutable_restart()->set_heartbeat_timeout_seconds(60);
     options_.config.mutable_restart()->set_form_timeout_seconds(60);
+    options_.config.mutable_restart()->set_load_timeout_seconds(60);
   }
   ~CoordinatorSecurityTest() override {
     server_.reset();

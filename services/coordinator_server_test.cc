@@ -134,6 +134,7 @@ class CoordinatorServerTest : public testing::Test {
     config.mutable_checkpoint()->set_keep(3);
     config.mutable_restart()->set_heartbeat_timeout_seconds(60);
     config.mutable_restart()->set_form_timeout_seconds(60);
+    config.mutable_restart()->set_load_timeout_seconds(60);
   }
   ~CoordinatorServerTest() override {
     server_.reset();

@@ -25,7 +25,7 @@ struct SessionOptions {
   double connect_timeout_seconds = 60;  // for a coordinator that is still starting
   // 0: HeartbeatSeconds of the run's heartbeat timeout, which the coordinator's Welcome tells.
   double heartbeat_interval_seconds = 0;
-  // For how long a session without a coordinator goes on. None: restart.form_timeout_seconds of the run, which the
+  // For how long a session without a coordinator goes on. None: restart.reconnect_timeout_seconds of the run, which the
   // Welcome tells; until then as long as connecting may take.
   std::optional<double> reconnect_seconds = std::nullopt;
   // The longest the destructor waits for messages already sent to arrive.

@@ -79,6 +79,7 @@ SessionMachine::Arrival SessionMachine::Arrived(v1::CoordinatorMessage message, 
   }
   journal_.Arrived(message, now);
   if (message.has_complete()) completed_ = true;
+  if (message.checkpoint().committed()) committed_step_ = message.checkpoint().step();
   Arrival arrival;
   if (message.has_welcome()) {
     arrival.adopted = !known_;
@@ -91,8 +92,9 @@ SessionMachine::Arrival SessionMachine::Arrived(v1::CoordinatorMessage message, 
 void SessionMachine::TakeWelcome(const v1::RestartConfig& restart) {
   const double timeout = restart.heartbeat_timeout_seconds();
   if (heartbeat_seconds_ == 0 && timeout > 0) heartbeat_seconds_ = HeartbeatSeconds(timeout);
-  if (!options_.reconnect_seconds && restart.form_timeout_seconds() > 0) {
-    give_up_seconds_ = restart.form_timeout_seconds();
+  if (!options_.reconnect_seconds && restart.reconnect_timeout_seconds() > 0) {
+    give_up_seconds_ = restart.reconnect_timeout_seconds();
+    configured_ = true;
   }
   pause_ = kFirstPauseSeconds;
   broken_since_.reset();
@@ -154,7 +156,7 @@ void SessionMachine::Tick(double now) {
   if (phase_ == Phase::kPausing && now >= paused_until_) {
     phase_ = Phase::kConnecting;
   } else if (phase_ == Phase::kConnecting && now > *broken_since_ + give_up_seconds_) {
-    GoOver();
+    GiveUp();
   }
 }
 
@@ -166,6 +168,19 @@ void SessionMachine::Connected(double now) {
   std::optional<v1::WorkerMessage> hello = journal_.Hello(now);
   known_ = !hello;
   if (hello) outgoing_.push_back(*std::move(hello));
+}
+
+// The worker's last words: whoever finds them on one node of many has to learn from them what to do.
+void SessionMachine::GiveUp() {
+  const std::string key = configured_ ? " (restart.reconnect_timeout_seconds)" : "";
+  const std::string commit =
+      committed_step_ ? absl::StrCat("the last checkpoint that this worker saw committed is step ", *committed_step_)
+                      : "this worker saw no checkpoint committed";
+  ending_ = absl::UnavailableError(
+      absl::StrCat(ending_.message(), "; no coordinator has answered at ", options_.coordinator, " for ",
+                   give_up_seconds_, " s", key, ", so this worker ends; ", commit,
+                   "; to go on, start the coordinator again with the same --state-dir, and then the workers"));
+  GoOver();
 }
 
 void SessionMachine::GoOver() {

@@ -102,6 +102,7 @@ class SessionMachine {
 
  private:
   void TakeWelcome(const v1::RestartConfig& restart);
+  void GiveUp();
   void GoOver();
 
   SessionMachineOptions options_;
@@ -112,13 +113,15 @@ class SessionMachine {
   uint64_t generation_ = 0;  // of the last message taken that says something of the worker's view, or of its next
   bool in_view_ = false;     // as far as the worker has taken messages
   bool beats_ = false;
-  double heartbeat_seconds_;   // 0: not known yet
-  double next_heartbeat_ = 0;  // 0: at once
-  double give_up_seconds_;     // without a coordinator
-  absl::Status lost_;          // why there is no session any more
-  absl::Status ending_;        // how the last stream ended
-  bool completed_ = false;     // a Complete has come
-  bool known_ = true;          // to who answers: false until it has welcomed a worker that came back
+  double heartbeat_seconds_;               // 0: not known yet
+  double next_heartbeat_ = 0;              // 0: at once
+  double give_up_seconds_;                 // without a coordinator
+  bool configured_ = false;                // as the run says
+  std::optional<int64_t> committed_step_;  // the last that the coordinator has told of
+  absl::Status lost_;                      // why there is no session any more
+  absl::Status ending_;                    // how the last stream ended
+  bool completed_ = false;                 // a Complete has come
+  bool known_ = true;                      // to who answers: false until it has welcomed a worker that came back
   bool closing_ = false;
   double pause_;  // before the next stream
   double paused_until_ = 0;

@@ -110,7 +110,7 @@ TEST_F(SessionMachineTest, AWelcomeOfALaterGenerationSaysNothingOfTheViewItIsIn)
 
 TEST_F(SessionMachineTest, PausesGrowUntilItIsWelcomedAndItGivesUpInTheTimeThatTheRunSays) {
   Say("hello { host: 'a' }");
-  Hear("welcome { config { restart { form_timeout_seconds: 10 } } }");
+  Hear("welcome { config { restart { form_timeout_seconds: 300 reconnect_timeout_seconds: 10 } } }");
   double last = 0;
   EXPECT_TRUE(Break());
   for (int i = 0; i < 4; ++i) {
@@ -127,7 +127,36 @@ TEST_F(SessionMachineTest, PausesGrowUntilItIsWelcomedAndItGivesUpInTheTimeThatT
   now_ = 110.1;
   machine_.Connected(now_);  // too late
   EXPECT_EQ(machine_.phase(), Phase::kOver);
-  EXPECT_THAT(std::string(machine_.lost().message()), HasSubstr("lost the coordinator at c:1"));
+  EXPECT_EQ(
+      machine_.lost().message(),
+      "lost the coordinator at c:1: gone; no coordinator has answered at c:1 for 10 s "
+      "(restart.reconnect_timeout_seconds), so this worker ends; this worker saw no checkpoint committed; to go on, "
+      "start the coordinator again with the same --state-dir, and then the workers");
+}
+
+TEST_F(SessionMachineTest, TheLastWordsNameTheLastCommit) {
+  Say("hello { host: 'a' }");
+  Hear("welcome { config { restart { reconnect_timeout_seconds: 10 } } }");
+  Hear("checkpoint { step: 20 committed: true }");
+  Hear("checkpoint { step: 40 message: 'disk full' }");
+  EXPECT_TRUE(Break());
+  Wait();
+  now_ += 11;
+  machine_.Tick(now_);
+  EXPECT_EQ(machine_.phase(), Phase::kOver);
+  EXPECT_THAT(std::string(machine_.lost().message()),
+              HasSubstr("the last checkpoint that this worker saw committed is step 20;"));
+}
+
+// Before the Welcome the run's patience is not known.
+TEST_F(SessionMachineTest, TheLastWordsNameNoKeyThatDoesNotRule) {
+  Say("hello { host: 'a' }");
+  EXPECT_TRUE(Break());
+  Wait();
+  now_ += 61;
+  machine_.Tick(now_);
+  EXPECT_EQ(machine_.phase(), Phase::kOver);
+  EXPECT_THAT(std::string(machine_.lost().message()), HasSubstr("at c:1 for 60 s, so"));
 }
 
 TEST_F(SessionMachineTest, BeatsAtAQuarterOfTheTimeout) {

@@ -85,12 +85,16 @@ struct NumberRow {
 std::vector<NumberRow> NumberRows(const v1::Config& c) {
   const double floor = c.schedule().min_learning_rate();
   const double form = c.restart().form_timeout_seconds(), heartbeat = c.restart().heartbeat_timeout_seconds();
+  const double load = c.restart().load_timeout_seconds(), reconnect = c.restart().reconnect_timeout_seconds();
   const double hang = c.restart().hang_timeout_seconds(), spike = c.divergence().spike_factor();
   const double stall = c.checkpoint().stall_timeout_seconds();
   return {
       {"schedule.min_learning_rate", floor, floor >= 0 && floor <= c.optimizer().learning_rate(),
        "must be >= 0 and <= optimizer.learning_rate"},
       {"restart.form_timeout_seconds", form, form > 0 && form <= 1e6, "must be > 0 and <= 1e6 seconds"},
+      {"restart.load_timeout_seconds", load, load > 0 && load <= 1e6, "must be > 0 and <= 1e6 seconds"},
+      {"restart.reconnect_timeout_seconds", reconnect, reconnect > 0 && reconnect <= 1e6,
+       "must be > 0 and <= 1e6 seconds"},
       {"restart.heartbeat_timeout_seconds", heartbeat, heartbeat >= 0.1 && heartbeat <= 1e6,
        "must be 0.1 to 1e6 seconds"},
       {"restart.hang_timeout_seconds", hang, hang == 0 || (hang >= heartbeat && hang <= 1e6),

@@ -155,6 +155,10 @@ void FillRun(ConfigDraft& draft) {
   if (!draft.Given("restart.max_per_rank")) restart.set_max_per_rank(3);
   if (!draft.Given("restart.min_workers")) restart.set_min_workers(0);
   if (!draft.Given("restart.form_timeout_seconds")) restart.set_form_timeout_seconds(300);
+  // One key was for all three once.
+  const double form = restart.form_timeout_seconds();
+  if (!draft.Given("restart.load_timeout_seconds")) restart.set_load_timeout_seconds(form);
+  if (!draft.Given("restart.reconnect_timeout_seconds")) restart.set_reconnect_timeout_seconds(form);
   if (!draft.Given("restart.heartbeat_timeout_seconds")) restart.set_heartbeat_timeout_seconds(2);
   if (!draft.Given("restart.spares")) restart.set_spares(0);
   if (!draft.Given("restart.hang_timeout_seconds")) restart.set_hang_timeout_seconds(0);

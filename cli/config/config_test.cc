@@ -39,7 +39,8 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
       "steps: 1000 evaluate { batches: 10 } checkpoint { dir: \"checkpoints\" every_steps: 100 keep: 3 "
       "snapshot: \"auto\" stall_timeout_seconds: 120 } "
       "device: \"auto\" collectives: \"auto\" "
-      "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 } seed: 1 "
+      "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 load_timeout_seconds: 300 "
+      "reconnect_timeout_seconds: 300 } seed: 1 "
       "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" offload: \"none\" } "
       "reduce { every: \"micro_batch\" } divergence { window_steps: 32 max_rollbacks: 3 } "
       "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { } } memory { } buffers { }");
@@ -56,6 +57,20 @@ TEST(ConfigDefaults, FollowOtherKeys) {
   EXPECT_EQ(config->schedule().warmup_steps(), 5);
   EXPECT_EQ(config->evaluate().every_steps(), 100);
   EXPECT_EQ(Parse(kSmallest, {"on_divergence=rollback"})->divergence().spike_factor(), 2);
+}
+
+// What one key was for once.
+TEST(ConfigDefaults, TheFormTimeoutIsThatOfLoadingAndReconnecting) {
+  const absl::StatusOr<v1::Config> together = Parse(kSmallest, {"restart.form_timeout_seconds=20"});
+  ASSERT_TRUE(together.ok()) << together.status();
+  EXPECT_EQ(together->restart().load_timeout_seconds(), 20);
+  EXPECT_EQ(together->restart().reconnect_timeout_seconds(), 20);
+  const absl::StatusOr<v1::Config> apart =
+      Parse(kSmallest, {"restart.load_timeout_seconds=900", "restart.reconnect_timeout_seconds=60"});
+  ASSERT_TRUE(apart.ok()) << apart.status();
+  EXPECT_EQ(apart->restart().form_timeout_seconds(), 300);
+  EXPECT_EQ(apart->restart().load_timeout_seconds(), 900);
+  EXPECT_EQ(apart->restart().reconnect_timeout_seconds(), 60);
 }
 
 TEST(ConfigCheck, TakesTheKeysOfADivergenceThatHaveAnEffect) {

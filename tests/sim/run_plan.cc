@@ -22,6 +22,7 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
   config.mutable_restart()->set_heartbeat_timeout_seconds(kHeartbeatTimeout);
   config.mutable_restart()->set_form_timeout_seconds(kFormTimeout);
   config.mutable_checkpoint()->set_stall_timeout_seconds(kStallTimeout);
+  config.mutable_restart()->set_load_timeout_seconds(kFormTimeout);
   plan.keep = 1 + world.Below(3);
   config.mutable_checkpoint()->set_keep(plan.keep);
   plan.save_every = 1 + world.Below(4);

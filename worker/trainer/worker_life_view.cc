@@ -118,7 +118,7 @@ absl::Status WorkerLife::Restore(const v1::SnapshotId& snapshot, const std::stri
     return absl::FailedPreconditionError("this worker reaches no others");
   } else {
     ZF_RETURN_IF_ERROR(run_->RestoreFromPeer(snapshot, [&](const v1::SnapshotShard& part, IncomingSnapshot& incoming) {
-      return options_.peers->Get(peer, run_->mesh().generation(), config_.restart().form_timeout_seconds(), part,
+      return options_.peers->Get(peer, run_->mesh().generation(), config_.restart().load_timeout_seconds(), part,
                                  incoming);
     }));
   }

@@ -68,6 +68,7 @@ class WorkerRunTest : public testing::Test {
     config.set_device("cpu");
     config.set_collectives("auto");
     config.mutable_restart()->set_form_timeout_seconds(60);
+    config.mutable_restart()->set_load_timeout_seconds(60);
     config.mutable_restart()->set_heartbeat_timeout_seconds(60);
     config.set_seed(3);
     return config;
