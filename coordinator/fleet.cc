@@ -67,6 +67,7 @@ void Fleet::PublishNotice(const std::string& text) {
 CoordinatorState StateOf(const Fleet& fleet) {
   constexpr size_t kMostManifests = 1000;  // the state file is written with every commit
   CoordinatorState state{fleet.generation, -1, fleet.rollbacks};
+  state.run_id = fleet.parameters.run_id;
   const bool in_its_directory = fleet.parameters.may_fall_back && !fleet.emptied;
   if (!in_its_directory) return state;
   state.last_committed_step = fleet.last_committed_step;

@@ -54,7 +54,8 @@ struct FleetParameters {
   int64_t elements = 0;           // of the whole model
   // The vectors of the training state in a view of so many ranks.
   std::function<std::vector<StateVector>(int world_size)> states = [](int) { return std::vector<StateVector>(); };
-  std::string version;
+  std::string version, revision;
+  std::string run_id;                           // v1::StartEvent's
   std::string run;                              // its name, for people and metrics
   uint64_t previous_generation = 0;             // the largest ever used; a fleet of it may be running
   std::vector<CheckpointCandidate> candidates;  // at the start, newest first; none: initialise from the seed

@@ -211,6 +211,8 @@ void PublishStart(Fleet& fleet, const Member& told, bool resumed) {
   v1::Event event;
   v1::StartEvent& start = *event.mutable_start();
   start.set_version(fleet.parameters.version);
+  start.set_revision(fleet.parameters.revision);
+  start.set_run_id(fleet.parameters.run_id);
   *start.mutable_config() = fleet.parameters.config;
   start.set_world_size(fleet.world_size());
   start.set_generation(fleet.generation);

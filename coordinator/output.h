@@ -66,6 +66,7 @@ struct CoordinatorState {
   int64_t last_committed_step = -1;               // to the run's own directory; -1: none
   std::vector<Rollback> rollbacks;                // of the run, oldest first
   std::vector<CommittedManifest> manifests = {};  // that the run may go back to, newest first
+  std::string run_id = {};                        // v1::StartEvent's; empty: none was given yet
   bool operator==(const CoordinatorState&) const = default;
 };
 

@@ -291,6 +291,7 @@ absl::Status CoordinatorLoop::Do(coordinator::VerifyCheckpoint& verify) {
 }
 
 absl::Status CoordinatorLoop::Do(coordinator::PublishEvent& publish) {
+  publish.event.set_unix_seconds(absl::ToDoubleSeconds(clock_.Now() - absl::UnixEpoch()));
   events_.Publish(std::move(publish.event));
   return absl::OkStatus();
 }

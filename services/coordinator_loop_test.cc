@@ -182,6 +182,17 @@ TEST_F(CoordinatorLoopTest, ASessionThatIsGivenUpInASilenceOfAllIsUnavailable) {
 }
 
 // Two workers, of which the second is lost before training and replaced.
+TEST_F(CoordinatorLoopTest, AnEventSaysWhenItWasPublished) {
+  Start();
+  clock_.Advance(1000.25);
+  Train();
+  loop_->Abandon("read enough");
+  std::vector<double> times;
+  EXPECT_TRUE(loop_->events().Follow([&](const v1::Event& event) { times.push_back(event.unix_seconds()); }).ok());
+  EXPECT_THAT(times, testing::Contains(1000.25));
+  EXPECT_THAT(times, testing::Each(1000.25));
+}
+
 TEST_F(CoordinatorLoopTest, TheRanksOfAViewHaveOneKeyAndOneTraceIdAndNoLogHasTheKey) {
   absl::Mutex mutex;
   std::string logged;

@@ -14,6 +14,7 @@
 #include "services/coordinator_state.h"
 #include "services/grpc_server.h"
 #include "services/message_limits.h"
+#include "services/trace.h"
 #include "worker/trainer/fleet_state.h"
 
 namespace zerofleet::services {
@@ -98,6 +99,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   parameters.config = options.config;
   ZF_RETURN_IF_ERROR(trainer::AddTrainingState(&parameters));
   parameters.version = options.version;
+  parameters.revision = options.revision;
   parameters.run = options.run;
   parameters.previous_generation = std::max(state.generation, plan.newest_generation);
   parameters.candidates = std::move(plan.candidates);
@@ -106,6 +108,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   parameters.notices = std::move(plan.notices);
   // Of the same run; one that begins elsewhere leaves nothing out.
   if (options.resume == "auto") parameters.rollbacks = std::move(state.rollbacks);
+  if (options.resume == "auto") parameters.run_id = std::move(state.run_id);
+  if (parameters.run_id.empty()) parameters.run_id = NewTraceId();  // as random, and as long
   const bool all_committed =
       !parameters.candidates.empty() && parameters.candidates.front().step >= options.config.steps();
   parameters.ended_before = options.supervised && options.resume == "auto" && all_committed;

@@ -39,7 +39,7 @@ struct CoordinatorOptions {
   std::string listen;           // HOST:PORT; port 0 = any free one
   std::string state_dir;        // created, and held while the coordinator lives
   std::string resume = "auto";  // auto | none | path of a step directory
-  std::string version;
+  std::string version, revision;
   std::string run;                           // the run's name, for metrics
   TlsFiles tls = {};                         // none: plaintext
   AccessOptions access = {};                 // who may join, watch and stop

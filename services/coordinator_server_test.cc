@@ -121,6 +121,7 @@ class CoordinatorServerTest : public testing::Test {
     options_.listen = "127.0.0.1:0";
     options_.state_dir = JoinPath(dir_, "state");
     options_.version = "1";
+    options_.revision = "5d40281";
     options_.registry = &registry_;
     v1::Config& config = options_.config;
     config.mutable_parallel()->set_workers(2);
@@ -236,6 +237,29 @@ TEST_F(CoordinatorServerTest, AWholeRunIsServedAndWatched) {
   EXPECT_EQ(early[2].end().ranks_size(), 2);
   EXPECT_EQ(late.size(), early.size());
   EXPECT_EQ(ReadCoordinatorState(options_.state_dir)->generation, 1u);
+  EXPECT_EQ(early[0].start().revision(), "5d40281");
+  EXPECT_EQ(early[0].start().run_id(), ReadCoordinatorState(options_.state_dir)->run_id);
+}
+
+TEST_F(CoordinatorServerTest, ARunKeepsItsIdOverRestartsOfItsCoordinator) {
+  const std::string id = "0a4e456789abcdef0123456789abcdef";
+  const auto begun_with = [&](const std::string& resume) {
+    EXPECT_TRUE(WriteCoordinatorState(options_.state_dir, {7, -1, {}, {}, id}).ok());
+    prometheus::Registry registry;
+    options_.registry = &registry;
+    options_.resume = resume;
+    Start();
+    Form();
+    StopByCall("enough");
+    for (auto& stream : streams_) stream->Expect(v1::CoordinatorMessage::kStop);
+    streams_.clear();
+    server_.reset();
+    return ReadCoordinatorState(options_.state_dir)->run_id;
+  };
+  EXPECT_EQ(begun_with("auto"), id);
+  const std::string anew = begun_with("none");
+  EXPECT_NE(anew, id);
+  EXPECT_EQ(anew.size(), id.size());
 }
 
 TEST_F(CoordinatorServerTest, GenerationsGrowAcrossRestarts) {
@@ -377,6 +401,7 @@ TEST_F(CoordinatorServerTest, ACheckpointDirectoryServesOneCoordinator) {
   options_.registry = &other;
   options_.state_dir = JoinPath(dir_, "another-state");
   options_.directory_patience = absl::ZeroDuration();
+  options_.listen = absl::StrCat("127.0.0.1:", server_->port());  // taken, but that is not looked at before
   absl::StatusOr<std::unique_ptr<CoordinatorServer>> second = CoordinatorServer::Start(options_);
   EXPECT_EQ(second.status().message(),
             "checkpoint.dir: another run holds " + options_.config.checkpoint().dir() + "; use another directory");
@@ -389,12 +414,14 @@ TEST_F(CoordinatorServerTest, AStateDirectoryServesOneCoordinator) {
   options.registry = &other;
   options.config.mutable_checkpoint()->set_dir(JoinPath(dir_, "others"));
   options.directory_patience = absl::ZeroDuration();
+  options.listen = absl::StrCat("127.0.0.1:", server_->port());
   const absl::Status second = CoordinatorServer::Start(options).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(second.message(),
             "--state-dir: another coordinator holds " + options.state_dir + "; give each run a directory of its own");
   EXPECT_FALSE(FileExists(JoinPath(dir_, "others")));  // nothing is touched before
   server_.reset();
+  options.listen = "127.0.0.1:0";
   EXPECT_TRUE(CoordinatorServer::Start(options).ok());
 }
 

@@ -69,8 +69,10 @@ absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::stri
   return rollbacks;
 }
 
+constexpr char kRunIdKey[] = "run_id";
 constexpr char kManifestsKey[] = "manifests", kStepKey[] = "step", kDigestKey[] = "manifest_xxh3_128";
 
+// Of a manifest, or a run's id.
 bool IsDigest(const std::string& text) {
   return text.size() == 32 && std::all_of(text.begin(), text.end(), [](char c) {
            return absl::ascii_isdigit(static_cast<unsigned char>(c)) || (c >= 'a' && c <= 'f');
@@ -126,8 +128,15 @@ absl::StatusOr<coordinator::CoordinatorState> ReadCoordinatorState(const std::st
   if (version >= 3) {
     ZF_ASSIGN_OR_RETURN(manifests, ReadManifests(path, json));
   }
+  std::string run_id;
+  if (json.contains(kRunIdKey)) {
+    if (!json[kRunIdKey].is_string() || !IsDigest(json[kRunIdKey].get<std::string>())) {
+      return Damaged(path, absl::StrCat("has no usable \"", kRunIdKey, "\""));
+    }
+    run_id = json[kRunIdKey].get<std::string>();
+  }
   return coordinator::CoordinatorState{static_cast<uint64_t>(generation), step, std::move(rollbacks),
-                                       std::move(manifests)};
+                                       std::move(manifests), std::move(run_id)};
 }
 
 absl::Status WriteCoordinatorState(const std::string& state_dir, const coordinator::CoordinatorState& state) {
@@ -146,6 +155,7 @@ absl::Status WriteCoordinatorState(const std::string& state_dir, const coordinat
   for (const coordinator::CommittedManifest& manifest : state.manifests) {
     json[kManifestsKey].push_back({{kStepKey, manifest.step}, {kDigestKey, manifest.digest}});
   }
+  if (!state.run_id.empty()) json[kRunIdKey] = state.run_id;
   return WriteFileAtomically(CoordinatorStatePath(state_dir), DumpJson(json) + "\n");
 }
 

@@ -1,10 +1,11 @@
 // The coordinator's durable state: one small JSON file in its --state-dir.
 //
 //   {"format_version": 3, "generation": 3, "last_committed_step": 200, "rollbacks": [], "manifests": [{"step": 200,
-//    "manifest_xxh3_128": "5c1f..."}]}
+//    "manifest_xxh3_128": "5c1f..."}], "run_id": "0a4e..."}
 //
 // `last_committed_step`: of the run's own checkpoint directory, in which a later start must find that step or a newer
 // one; `manifests`: of the checkpoints that the run may go back to, so that another one in their place is noticed.
+// `run_id`: the report's, of 32 hexadecimal digits; a state file of an earlier release has none.
 // `rollbacks`: what the run leaves out (coordinator/divergence.h), {"step": 231, "resumed_step": 200, "first_sample":
 // 3200, "end_sample": 3696, "cause": "loss nan, gradient norm nan"}.
 #ifndef ZEROFLEET_SERVICES_COORDINATOR_STATE_H_

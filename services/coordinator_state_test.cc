@@ -50,7 +50,8 @@ TEST_F(CoordinatorStateTest, WhatIsWrittenIsRead) {
         coordinator::CoordinatorState{
             9, 200, {{210, 200, 3200, 3360, "loss nan, gradient norm nan"}, {205, -1, 3440, 3440, "a \"spike\""}}},
         coordinator::CoordinatorState{
-            9, 200, {}, {{200, "0123456789abcdef0123456789abcdef"}, {0, "ffffffffffffffffffffffffffffffff"}}}}) {
+            9, 200, {}, {{200, "0123456789abcdef0123456789abcdef"}, {0, "ffffffffffffffffffffffffffffffff"}}},
+        coordinator::CoordinatorState{9, 200, {}, {}, "0a4e456789abcdef0123456789abcdef"}}) {
     ASSERT_TRUE(WriteCoordinatorState(dir_, written).ok());
     absl::StatusOr<coordinator::CoordinatorState> state = ReadCoordinatorState(dir_);
     ASSERT_TRUE(state.ok()) << state.status();
@@ -79,6 +80,17 @@ TEST_F(CoordinatorStateTest, TheManifestsAreChecked) {
         "{\"format_version\": 3, \"generation\": 7, \"last_committed_step\": 1, \"rollbacks\": []", manifests, "}"));
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << manifests;
     EXPECT_THAT(std::string(status.message()), HasSubstr("coordinator.json")) << manifests;
+  }
+}
+
+TEST_F(CoordinatorStateTest, TheRunIdIsChecked) {
+  for (const char* run_id : {"7", "\"\"", "\"0a4e\"", "\"0A4E456789ABCDEF0123456789ABCDEF\""}) {
+    const absl::Status status = StatusOfText(absl::StrCat(
+        "{\"format_version\": 3, \"generation\": 7, \"last_committed_step\": 1, \"rollbacks\": [], \"manifests\": [], "
+        "\"run_id\": ",
+        run_id, "}"));
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << run_id;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("run_id")) << run_id;
   }
 }
 

@@ -176,6 +176,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   options.resume = flags.resume;
   options.tls = flags.tls;
   options.version = services::GetBuildInfo().version;
+  options.revision = services::GetBuildInfo().revision;
   options.supervised = flags.supervised;
   options.watched = flags.watched;
   options.run = flags.run_name.empty() ? RunNameOf(flags.config) : flags.run_name;

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
 #include "worker/memory/arena.h"
@@ -74,7 +75,9 @@ std::string ReportLine(const v1::Event& event) {
     case v1::Event::kNotice:
     case v1::Event::BODY_NOT_SET: return "";
   }
-  Json line = {{"event", name}};
+  const absl::Time time = absl::UnixEpoch() + absl::Seconds(event.unix_seconds());
+  // As in logs, so that the two can be laid side by side.
+  Json line = {{"event", name}, {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone())}};
   line.update(fields);
   return DumpJson(line);
 }

@@ -11,8 +11,8 @@
 
 namespace zerofleet::cli {
 
-// The line of `event`, without its newline: "event" first, then the fields. Empty for an event that is not in the
-// report (a failure, a notice).
+// The line of `event`, without its newline: "event" first, then "time", then the fields. Empty for an event that is not
+// in the report (a failure, a notice).
 std::string ReportLine(const v1::Event& event);
 
 // Appends to a report file; what other runs wrote to it is kept.

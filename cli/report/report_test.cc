@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "gtest/gtest.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 v1::Event StepEvent() {
   v1::Event event;
+  event.set_unix_seconds(1764039157.25);
   v1::StepEvent& step = *event.mutable_step();
   step.set_step(3);
   step.set_loss(0.1);
@@ -29,19 +31,26 @@ v1::Event StepEvent() {
   return event;
 }
 
+// What comes before the fields of an event that says no time.
+constexpr char kNoTime[] = R"("time":"1970-01-01T00:00:00.000000Z",)";
+
 TEST(Report, StepLineIsExact) {
   EXPECT_EQ(
       ReportLine(StepEvent()),
-      R"({"event":"step","step":3,"loss":0.1,"grad_norm":0.3333333333333333,"learning_rate":0.0003,"tokens":4096,)"
-      R"("seconds":0.5,"tokens_per_second":8192.0,"mfu":0.25,"generation":7})");
+      R"({"event":"step","time":"2025-11-25T02:52:37.250000Z","step":3,"loss":0.1,"grad_norm":0.3333333333333333,)"
+      R"("learning_rate":0.0003,"tokens":4096,"seconds":0.5,"tokens_per_second":8192.0,"mfu":0.25,"generation":7})");
 }
 
 TEST(Report, StartSaysWhetherItResumed) {
   v1::Event event;
   event.mutable_start()->set_version("0.1.0");
+  event.mutable_start()->set_revision("5d40281");
+  event.mutable_start()->set_run_id("0a4e");
   event.mutable_start()->mutable_config()->set_precision("bf16");
   std::string line = ReportLine(event);
-  EXPECT_EQ(line.substr(0, 48), R"({"event":"start","version":"0.1.0","config":{"mo)");
+  const std::string begin = absl::StrCat(R"({"event":"start",)", kNoTime,
+                                         R"("version":"0.1.0","revision":"5d40281","run_id":"0a4e","config":{"mo)");
+  EXPECT_EQ(line.substr(0, begin.size()), begin);
   EXPECT_NE(line.find(R"("parameters":0,"resumed_from":null})"), std::string::npos) << line;
   event.mutable_start()->set_resumed_from(0);
   EXPECT_NE(ReportLine(event).find(R"("resumed_from":0})"), std::string::npos);
@@ -53,7 +62,8 @@ TEST(Report, AFailedSaveIsALine) {
   event.mutable_save_failed()->set_rank(-1);
   event.mutable_save_failed()->set_message("disk full");
   event.mutable_save_failed()->set_in_a_row(2);
-  EXPECT_EQ(ReportLine(event), R"({"event":"save_failed","step":20,"rank":-1,"message":"disk full","in_a_row":2})");
+  EXPECT_EQ(ReportLine(event), absl::StrCat(R"({"event":"save_failed",)", kNoTime,
+                                            R"("step":20,"rank":-1,"message":"disk full","in_a_row":2})"));
 }
 
 TEST(Report, ARollbackIsALine) {
@@ -64,8 +74,9 @@ TEST(Report, ARollbackIsALine) {
   event.mutable_rollback()->set_resumed_step(20);
   event.mutable_rollback()->set_first_sample(160);
   event.mutable_rollback()->set_skipped_samples(40);
-  EXPECT_EQ(ReportLine(event), R"({"event":"rollback","generation":3,"step":25,"cause":"loss nan","resumed_step":20,)"
-                               R"("first_sample":160,"skipped_samples":40})");
+  EXPECT_EQ(ReportLine(event), absl::StrCat(R"({"event":"rollback",)", kNoTime,
+                                            R"("generation":3,"step":25,"cause":"loss nan","resumed_step":20,)"
+                                            R"("first_sample":160,"skipped_samples":40})"));
 }
 
 TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
@@ -95,8 +106,9 @@ TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
   const std::string none = R"({"current":0,"peak":0})";
   EXPECT_EQ(
       ReportLine(event),
-      R"({"event":"end","step":10,"seconds":1.5,"tokens":640,"ranks":[{"rank":0,"memory":{"device":{"parameters":)" +
-          none + R"(,"gradients":)" + none + R"(,"optimizer":{"current":12,"peak":13},"activations":)" + none +
+      absl::StrCat(R"({"event":"end",)", kNoTime) +
+          R"("step":10,"seconds":1.5,"tokens":640,"ranks":[{"rank":0,"memory":{"device":{"parameters":)" + none +
+          R"(,"gradients":)" + none + R"(,"optimizer":{"current":12,"peak":13},"activations":)" + none +
           R"(,"gathered":)" + none + R"(,"buffers":)" + none + R"(},"host":{"parameters":)" + none +
           R"(,"gradients":)" + none + R"(,"optimizer":)" + none + R"(,"activations":)" + none + R"(,"gathered":)" +
           none + R"(,"buffers":)" + none +
