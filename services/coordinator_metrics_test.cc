@@ -8,6 +8,8 @@
 
 #include <string>
 
+#include "services/metrics_document.h"
+
 namespace zerofleet::services {
 namespace {
 
@@ -89,6 +91,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
                            "zerofleet_coordinator_goodput_ratio 0.8\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+  EXPECT_THAT(UndocumentedLabelValues(text), testing::IsEmpty());
 }
 
 // Of a large fleet the members are looked at once a second, and once more at the end.

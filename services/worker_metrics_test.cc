@@ -9,8 +9,12 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/placement.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "services/metrics_document.h"
+#include "worker/collective/communicator.h"
+#include "worker/memory/arena.h"
 
 namespace zerofleet::services {
 namespace {
@@ -118,6 +122,27 @@ TEST(WorkerMetrics, EveryOneIsExportedWithWhatWasFed) {
   }
   EXPECT_THAT(text, HasSubstr("zerofleet_worker_memory_peak_bytes{"));
   EXPECT_THAT(text, HasSubstr("} 2000\n"));
+}
+
+// As far as the program knows them before it runs: what its tables and enumerations hold.
+TEST(WorkerMetrics, EveryLabelValueIsDocumented) {
+  prometheus::Registry registry;
+  WorkerMetrics metrics(registry);
+  FeedAll(metrics);
+  for (const char* space : {memory::SpaceName(memory::Space::kDevice), memory::SpaceName(memory::Space::kHost)}) {
+    metrics.SetAllocator(space, 1000, 600, 100);
+    for (int i = 0; i < memory::kCategories; ++i) {
+      metrics.SetMemory(space, memory::CategoryName(static_cast<memory::Category>(i)), 1, 1);
+    }
+  }
+  metrics.LinkCopied("to_device", 64);
+  using collective::Operation;
+  for (const char* group : {coordinator::kDataGroup, coordinator::kTensorGroup}) {
+    for (const Operation operation : {Operation::kAllGather, Operation::kReduceScatter, Operation::kAllReduce}) {
+      metrics.CollectiveDone({.operation = collective::OperationName(operation), .group = group, .backend = "ucx"});
+    }
+  }
+  EXPECT_THAT(UndocumentedLabelValues(Text(registry)), testing::IsEmpty());
 }
 
 TEST(WorkerMetrics, CountersAndHistogramsAddUp) {
