@@ -20,8 +20,8 @@
 namespace zerofleet::services {
 namespace {
 
-constexpr int64_t kFormatVersion = 1;
-constexpr int64_t kLimitBytes = 4096;
+constexpr int64_t kEpochFormatVersion = 1;
+constexpr int64_t kEpochLimitBytes = 4096;
 constexpr size_t kLongestText = 255;
 constexpr int64_t kLargestSeconds = 253'402'300'799;  // the year 9999
 constexpr int64_t kLargestEpoch = int64_t{1} << 62;
@@ -58,9 +58,9 @@ absl::StatusOr<DirectoryHolder> Parse(const std::string& dir, const std::string&
   const nlohmann::json& json = *parsed;
   if (!json.is_object()) return Unknown(dir, "is not a JSON object");
   if (!IsNumber(json, kVersionKey, 1, kLargestEpoch)) return Unknown(dir, "has no format version");
-  if (json[kVersionKey].get<int64_t>() > kFormatVersion) {
+  if (json[kVersionKey].get<int64_t>() > kEpochFormatVersion) {
     return Unknown(dir, absl::StrCat("is of a later release (format version ", json[kVersionKey].get<int64_t>(),
-                                     ", this one reads ", kFormatVersion, ")"));
+                                     ", this one reads ", kEpochFormatVersion, ")"));
   }
   for (const char* key : {kEpochKey, kGenerationKey, kPidKey, kSinceKey}) {
     const int64_t least = key == kEpochKey ? 1 : 0, most = key == kSinceKey ? kLargestSeconds : kLargestEpoch;
@@ -103,11 +103,11 @@ absl::StatusOr<DirectoryHolder> ReadDirectoryHolder(const std::string& dir) {
   if (!names.ok() || std::find(names->begin(), names->end(), kEpochName) == names->end()) {
     return absl::NotFoundError(absl::StrCat(PathOf(dir), ": is not there; it is not known who holds ", dir));
   }
-  const absl::StatusOr<std::string> text = ReadSmallFile(PathOf(dir), kLimitBytes);
+  const absl::StatusOr<std::string> text = ReadSmallFile(PathOf(dir), kEpochLimitBytes);
   if (text.ok()) return Parse(dir, *text);
   const absl::StatusOr<int64_t> bytes = FileBytes(PathOf(dir));
-  const bool odd = absl::IsNotFound(text.status()) || (bytes.ok() && *bytes > kLimitBytes);
-  if (odd) return Unknown(dir, absl::StrCat("is not a file of at most ", kLimitBytes, " bytes"));
+  const bool odd = absl::IsNotFound(text.status()) || (bytes.ok() && *bytes > kEpochLimitBytes);
+  if (odd) return Unknown(dir, absl::StrCat("is not a file of at most ", kEpochLimitBytes, " bytes"));
   return absl::UnavailableError(
       absl::StrCat(text.status().message(), "; it is not known whether another coordinator has taken over ", dir));
 }
@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<DirectoryEpoch>> DirectoryEpoch::Claim(const std:
 
 // Under a name that no other coordinator writes: each replaces the whole file of the other, or nothing of it.
 absl::Status DirectoryEpoch::Write() const {
-  const nlohmann::ordered_json json = {{kVersionKey, kFormatVersion},
+  const nlohmann::ordered_json json = {{kVersionKey, kEpochFormatVersion},
                                        {kEpochKey, self_.epoch},
                                        {kGenerationKey, self_.generation},
                                        {kHostKey, self_.host},

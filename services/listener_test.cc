@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kProbePatience = absl::Seconds(60);
 
 class ASocket {
  public:
@@ -66,7 +66,7 @@ TEST(Listener, HandsConnectionsOverAndAnswersItsProbe) {
     close(socket);
     if (!taken.HasBeenNotified()) taken.Notify();
   });
-  ASSERT_TRUE((*listener)->Probe(kPatience).ok()) << (*listener)->Probe(kPatience);
+  ASSERT_TRUE((*listener)->Probe(kProbePatience).ok()) << (*listener)->Probe(kProbePatience);
   EXPECT_FALSE(taken.HasBeenNotified());  // a probe is nobody's client
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -88,7 +88,7 @@ TEST(Listener, ListensOnAllAddresses) {
   const auto listener = Listener::Open({.address = {"0.0.0.0", 0}});
   ASSERT_TRUE(listener.ok()) << listener.status();
   (*listener)->Start([](int socket) { close(socket); });
-  EXPECT_TRUE((*listener)->Probe(kPatience).ok());
+  EXPECT_TRUE((*listener)->Probe(kProbePatience).ok());
   const ASocket client;
   sockaddr_in address = {};
   address.sin_family = AF_INET;

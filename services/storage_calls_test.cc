@@ -18,14 +18,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr double kStall = 30, kPatience = 60;
+constexpr double kStall = 30, kCallPatience = 60;
 constexpr char kWhat[] = "the write of state/coordinator.json";
 
 class StorageCallsTest : public testing::Test {
  protected:
   std::unique_ptr<StorageCalls> Calls(double stall = kStall) {
     return std::make_unique<StorageCalls>(
-        StorageCalls::Limits{stall, kPatience}, [this](const std::string& line) { told_.push_back(line); }, clock_);
+        StorageCalls::Limits{stall, kCallPatience}, [this](const std::string& line) { told_.push_back(line); }, clock_);
   }
   void Pass(StorageCalls& calls, int seconds) {
     for (int second = 0; second < seconds; ++second) {
@@ -60,7 +60,7 @@ TEST_F(StorageCallsTest, WhatHangsIsNamedAndThenGivenUp) {
   begun.WaitForNotification();
   Pass(*calls, static_cast<int>(kStall));
   EXPECT_THAT(told_, IsEmpty());
-  Pass(*calls, static_cast<int>(kPatience));
+  Pass(*calls, static_cast<int>(kCallPatience));
   EXPECT_THAT(told_, ElementsAre(HasSubstr("the write of state/coordinator.json has got no further for 30 s "
                                            "(checkpoint.stall_timeout_seconds): look at its storage")));
   Pass(*calls, 1);
