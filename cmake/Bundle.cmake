@@ -6,8 +6,8 @@
 #   lib/ucx/              UCX's transports, where libucs looks for them: next to itself
 #   libexec/              tests that show that a machine's GPU computes what it should (component gpu-suite)
 #   share/man/man1/       the manual page
-#   share/bash-completion/completions/, share/zsh/site-functions/
-#                         completion for both shells
+#   share/bash-completion/completions/, share/zsh/site-functions/, share/fish/vendor_completions.d/
+#                         completion for the three shells
 #   share/zerofleet/      the configuration's JSON schema
 #   share/gpu-suite/      bench/gpu_suite.sh, which runs them, and what it reads (the same component)
 #

@@ -33,8 +33,10 @@ absl::StatusOr<int> RunCompletion(const std::string& shell, const CommandInfo& r
     output.out << BashCompletion(root, WordsToComplete());
   } else if (shell == "zsh") {
     output.out << ZshCompletion(root, WordsToComplete());
+  } else if (shell == "fish") {
+    output.out << FishCompletion(root, WordsToComplete());
   } else {
-    return absl::InvalidArgumentError(absl::StrCat("SHELL: must be bash or zsh, got \"", shell, "\""));
+    return absl::InvalidArgumentError(absl::StrCat("SHELL: must be bash, zsh or fish, got \"", shell, "\""));
   }
   return 0;
 }
@@ -68,11 +70,12 @@ absl::StatusOr<int> RunHelp(const std::vector<std::string>& path, bool man, cons
 
 void AddCompletionCommand(CLI::App& app, CommandBody& body) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("completion", "Print a script that completes commands in bash or zsh.");
-  command->add_option("SHELL", *shell, "bash or zsh")->required()->type_name("bash|zsh");
+  CLI::App* command = app.add_subcommand("completion", "Print a script that completes commands in bash, zsh or fish.");
+  command->add_option("SHELL", *shell, "bash, zsh or fish")->required()->type_name("bash|zsh|fish");
   command->footer(
       "Example:\n  zerofleet completion bash > ~/.local/share/bash-completion/completions/zerofleet\n\n"
-      "For zsh, write it to a file named _zerofleet in a directory of $fpath.");
+      "For zsh, write it to a file named _zerofleet in a directory of $fpath; for fish, to\n"
+      "~/.config/fish/completions/zerofleet.fish.");
   command->callback([shell, &app, &body] {
     body = [shell, &app](const Output& output) { return RunCompletion(*shell, DescribeCommand(app), output); };
   });

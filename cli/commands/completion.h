@@ -20,6 +20,9 @@ std::string BashCompletion(const CommandInfo& root, const CompletionWords& words
 // A function for zsh, to be put into $fpath as _zerofleet.
 std::string ZshCompletion(const CommandInfo& root, const CompletionWords& words);
 
+// A script for fish, to be put into its folder of completions as zerofleet.fish.
+std::string FishCompletion(const CommandInfo& root, const CompletionWords& words);
+
 }  // namespace zerofleet::cli
 
 #endif  // ZEROFLEET_CLI_COMMANDS_COMPLETION_H_

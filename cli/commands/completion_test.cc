@@ -85,5 +85,43 @@ TEST(ZshCompletion, IsWellFormed) {
   unlink(path.c_str());
 }
 
+TEST(ZshCompletion, OffersTheKeysOfSet) {
+  if (system("command -v zsh >/dev/null") != 0) GTEST_SKIP() << "SKIPPED: no zsh to ask";
+  const std::string folder = absl::StrCat(testing::TempDir(), "/completion_zsh_", getpid());
+  ASSERT_TRUE(CreateDirectories(folder).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/_zerofleet", ScriptFor("zsh")).ok());
+  // compadd is where a function hands over what it offers; its words come after "--".
+  const std::string script =
+      "compadd() { print -rl -- ${@[$@[(i)--]+1,-1]}; }; words=(zerofleet train --set restart.f); CURRENT=4; ";
+  const std::string offered = OutputOf(absl::StrCat("zsh -f -c '", script, "() { source ", folder, "/_zerofleet; }'"));
+  EXPECT_THAT(offered, AllOf(HasSubstr("restart.form_timeout_seconds=\n"), HasSubstr("steps=\n")));
+  EXPECT_TRUE(RemoveTree(folder).ok());
+}
+
+class InFish : public InBash {
+ protected:
+  void SetUp() override {
+    if (system("command -v fish >/dev/null") != 0) GTEST_SKIP() << "SKIPPED: no fish to ask";
+    path_ = absl::StrCat(testing::TempDir(), "/completion_", getpid(), ".fish");
+    ASSERT_TRUE(WriteFileAtomically(path_, ScriptFor("fish")).ok());
+  }
+  // What fish offers for this line, without the descriptions; one line each.
+  std::string Offered(const std::string& line) {
+    return OutputOf(absl::StrCat("HOME=", testing::TempDir(), " fish --no-config -c 'source ", path_,
+                                 "; complete -C \"", line, "\"' | cut -f1"));
+  }
+};
+
+TEST_F(InFish, OffersCommandsOptionsAndValues) {
+  EXPECT_THAT(Offered("zerofleet "), AllOf(HasSubstr("train\n"), HasSubstr("bench\n")));
+  EXPECT_EQ(Offered("zerofleet tr"), "train\n");
+  EXPECT_THAT(Offered("zerofleet train --"), AllOf(HasSubstr("--workers\n"), Not(HasSubstr("--json"))));
+  EXPECT_EQ(Offered("zerofleet train --device cp"), "cpu\n");
+  EXPECT_EQ(Offered("zerofleet train a.yaml --set optimizer.learning"), "optimizer.learning_rate=\n");
+  EXPECT_THAT(Offered("zerofleet train --set "), AllOf(HasSubstr("steps=\n"), Not(HasSubstr("examples"))));
+  EXPECT_EQ(Offered("zerofleet checkpoint ver"), "verify\n");
+  EXPECT_THAT(Offered("zerofleet train examples/t"), HasSubstr("examples/tiny.yaml\n"));
+}
+
 }  // namespace
 }  // namespace zerofleet::cli

@@ -58,7 +58,8 @@ class BundleStandsAlone(fleet.FleetTest):
     def test_shells_and_man_find_their_files(self):
         share = self.bundle / "share"
         for file, begin in (("man/man1/zerofleet.1", '.\\"'), ("bash-completion/completions/zerofleet", "# Completion"),
-                            ("zsh/site-functions/_zerofleet", "#compdef zerofleet"), ("zerofleet/config.schema.json", "{")):
+                            ("zsh/site-functions/_zerofleet", "#compdef zerofleet"), ("fish/vendor_completions.d/zerofleet.fish", "# Completion"),
+                            ("zerofleet/config.schema.json", "{")):
             self.assertTrue((share / file).read_text().startswith(begin), file)
 
     def test_two_workers_train_over_its_own_ucx(self):
