@@ -104,6 +104,7 @@ void Coordinator::Dispatch(Member& member, const v1::WorkerMessage& message, dou
 }
 
 void Coordinator::Handle(const SessionClosed& closed, double now) {
+  ForgiveLongDelay(fleet_, now);
   Member* member = fleet_.Find(closed.member);
   if (member != nullptr) return OnSessionClosed(fleet_, *member, closed.cause, now);
   if (fleet_.given_up.erase(closed.member) > 0) return;

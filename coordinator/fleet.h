@@ -186,7 +186,8 @@ struct Fleet {
   double began = 0;          // seconds: the coordinator's start
   double forming_since = 0;
   double last_tick = 0;
-  double training_began = 0;  // for the first time
+  double late_by = 0, late_until = 0;  // it stood still for so long: until then sessions that end do so for that
+  double training_began = 0;           // for the first time
   double finishing_since = 0;
   double standstill_told = 0;  // seconds: people were told that no rank gets on
   double load_progress = 0;    // seconds: the view was formed, asked to load, or one of its ranks has entered or loaded

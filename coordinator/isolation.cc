@@ -109,10 +109,12 @@ void BecomeIsolated(Fleet& fleet, double now) {
     AwaitWorkers(fleet);
   }
   fleet.forming_since = now;
-  fleet.PublishNotice(absl::StrFormat(
-      "nothing heard of any of %d %s for %.1f s: this coordinator takes itself to be cut off, and waits for them to "
-      "come back; %s",
-      members, members == 1 ? "worker" : "workers", seconds, LastCommitText(fleet)));
+  const std::string why =
+      now < fleet.late_until
+          ? absl::StrFormat("this coordinator stood still for %.1f s, in which connections break", fleet.late_by)
+          : absl::StrFormat("nothing heard of any of %d %s for %.1f s: this coordinator takes itself to be cut off",
+                            members, members == 1 ? "worker" : "workers", seconds);
+  fleet.PublishNotice(absl::StrCat(why, ", and waits for them to come back; ", LastCommitText(fleet)));
 }
 
 void EndIsolation(Fleet& fleet, double now) {

@@ -23,6 +23,9 @@ namespace {
 
 constexpr char kHeartbeatTimeout[] = "heartbeat_timeout";
 
+// Clients give a connection up on which nothing has come for 10 to 20 s (services/grpc_common.h).
+constexpr double kConnectionsLast = 10;
+
 // The ranks that are there and do not come where the others have been waiting for too long: to a collective, or to the
 // end. One that is saving has the time that a fleet may take to form, from the last byte on that it has written.
 std::vector<MemberId> Hung(const Fleet& fleet, const std::optional<Wait>& wait, double now) {
@@ -67,10 +70,12 @@ void LoseSilentSpare(Fleet& fleet, double now) {
 }
 
 // The session ends when nobody is heard, as those of a network that has failed do, and not that of one process which
-// has ended. One member alone shows nothing of that.
+// has ended. One member alone shows nothing of that. Or it ends after this coordinator has stood still for so long that
+// clients have given their connections up.
 bool EndsInASilenceOfAll(const Fleet& fleet, const Member& member, double now) {
   const bool counts = fleet.phase != Phase::kForming && member.state != MemberState::kSpare && !member.failed;
-  return counts && fleet.members.size() > 1 && SilenceNow(fleet, now) != Silence::kOfSome;
+  const bool alone = fleet.members.size() < 2;
+  return counts && (now < fleet.late_until || (!alone && SilenceNow(fleet, now) != Silence::kOfSome));
 }
 
 // Those that were told to leave a lost view and have not come back from it.
@@ -127,10 +132,18 @@ void TellStandstill(Fleet& fleet, double now) {
 
 }  // namespace
 
+void ForgiveLongDelay(Fleet& fleet, double now) {
+  if (now - fleet.last_tick > kConnectionsLast) ForgiveOwnDelay(fleet, now);
+}
+
 void ForgiveOwnDelay(Fleet& fleet, double now) {
   const double delay = now - fleet.last_tick;
   fleet.last_tick = now;
   if (delay <= fleet.heartbeat_timeout_seconds() / 2) return;
+  if (delay > kConnectionsLast) {
+    fleet.late_by = delay;
+    fleet.late_until = now + fleet.heartbeat_timeout_seconds();
+  }
   for (Member& member : fleet.members) {
     member.last_heard = now;
     member.progress_since += delay;

@@ -11,6 +11,8 @@ namespace zerofleet::coordinator {
 // At every tick, before anything is judged: a coordinator that was itself late (the machine slept, say) gives members a
 // full timeout to be heard, and counts none of that time against anybody.
 void ForgiveOwnDelay(Fleet& fleet, double now);
+// The same where it was late for so long that clients have given their connections up, before one's end is judged.
+void ForgiveLongDelay(Fleet& fleet, double now);
 
 // Judges every member's silence, and those that are there and do not come where they are awaited: to a collective, to
 // the end, out of a view that is lost, through loading.

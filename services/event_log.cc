@@ -2,6 +2,7 @@
 #include "services/event_log.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,8 +10,16 @@
 namespace zerofleet::services {
 namespace {
 
-SharedEvent MissingNotice(uint64_t missing) {
+uint64_t RandomNumber() {
+  std::random_device random;
+  return std::uniform_int_distribution<uint64_t>(1)(random);
+}
+
+// In the place of events up to `last`.
+SharedEvent MissingNotice(uint64_t missing, uint64_t log, uint64_t last) {
   auto event = std::make_shared<v1::Event>();
+  event->set_log(log);
+  event->set_number(last);
   event->mutable_notice()->set_message(
       absl::StrCat(missing, " earlier events of this run are no longer kept; its report has them"));
   return event;
@@ -18,7 +27,8 @@ SharedEvent MissingNotice(uint64_t missing) {
 
 }  // namespace
 
-EventLog::EventLog(EventLogLimits limits) : limits_(limits), server_([this] { ServeUntilShutDown(); }) {}
+EventLog::EventLog(EventLogLimits limits)
+    : limits_(limits), log_(RandomNumber()), server_([this] { ServeUntilShutDown(); }) {}
 
 EventLog::~EventLog() {
   {
@@ -29,9 +39,10 @@ EventLog::~EventLog() {
 }
 
 void EventLog::Publish(v1::Event event) {
-  auto shared = std::make_shared<const v1::Event>(std::move(event));
+  event.set_log(log_);
   absl::MutexLock lock(&mutex_);
-  window_.push_back(std::move(shared));
+  event.set_number(end_index() + 1);
+  window_.push_back(std::make_shared<const v1::Event>(std::move(event)));
   Trim();
   for (EventFollower* follower : followers_) Queue(follower);
 }
@@ -109,7 +120,7 @@ void EventLog::Attach(Cursor* cursor, bool hold) {
   if (first_ > 0) {
     const uint64_t missing = first_ - (start_ == nullptr ? 0 : 1);
     if (start_ != nullptr) cursor->before.push_back(start_);
-    if (missing > 0) cursor->before.push_back(MissingNotice(missing));
+    if (missing > 0) cursor->before.push_back(MissingNotice(missing, log_, first_));
   }
   cursors_.insert(cursor);
 }

@@ -95,6 +95,7 @@ class EventLog {
   bool work_due() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shutting_down_ || !due_.empty(); }
 
   const EventLogLimits limits_;
+  const uint64_t log_;  // random: see v1::Event
   absl::Mutex mutex_;
   std::deque<SharedEvent> window_ ABSL_GUARDED_BY(mutex_);
   uint64_t first_ ABSL_GUARDED_BY(mutex_) = 0;  // index of the window's first event

@@ -30,6 +30,8 @@ struct OperatorClient::Impl {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Coordinator::Stub> stub;
 
+  uint64_t log = 0, number = 0;  // of the last event passed on
+
   absl::Mutex mutex;
   grpc::ClientContext* watch ABSL_GUARDED_BY(mutex) = nullptr;  // of the watch in progress
   bool watch_cancelled ABSL_GUARDED_BY(mutex) = false;
@@ -43,6 +45,15 @@ struct OperatorClient::Impl {
     context.set_deadline(deadline);
     ShowToken(context, token);
     return absl::OkStatus();
+  }
+
+  // Whether no watch of the coordinator that sends it has passed it on.
+  bool IsNew(const v1::Event& event) {
+    if (event.log() == 0) return true;
+    if (event.log() == log && event.number() <= number) return false;
+    log = event.log();
+    number = event.number();
+    return true;
   }
 
   absl::Status Result(const grpc::Status& status) { return FromGrpc(status, "coordinator at " + coordinator); }
@@ -96,7 +107,9 @@ absl::Status OperatorClient::Watch(const std::function<void(const v1::Event&)>& 
   request.set_hold(true);
   const std::unique_ptr<grpc::ClientReader<v1::Event>> events = impl_->stub->Watch(&context, request);
   v1::Event event;
-  while (events->Read(&event)) on_event(event);
+  while (events->Read(&event)) {
+    if (impl_->IsNew(event)) on_event(event);
+  }
   const grpc::Status end = events->Finish();
   absl::MutexLock lock(&impl_->mutex);
   impl_->watch = nullptr;

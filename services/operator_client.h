@@ -32,8 +32,9 @@ class OperatorClient {
   bool WaitForCoordinator(double seconds);
 
   // Calls `on_event` for each of the run's events, from its beginning as far as the coordinator keeps it, until the run
-  // has ended (OK), the coordinator is lost (Unavailable), or CancelWatch is called (Cancelled). The coordinator keeps
-  // what this watch has not read yet. One watch at a time.
+  // has ended (OK), the coordinator is lost or its connection breaks (Unavailable), or CancelWatch is called
+  // (Cancelled). The coordinator keeps what this watch has not read yet. One watch at a time: of the same coordinator,
+  // the next one goes on where this one ended.
   absl::Status Watch(const std::function<void(const v1::Event&)>& on_event);
 
   // Ends the watch in progress, or the next one at once. Any thread.

@@ -36,6 +36,19 @@ TEST(OperatorClient, WatchesUntilTheRunHasEnded) {
   EXPECT_THAT(steps, ElementsAre(1, 2));
 }
 
+TEST(OperatorClient, AWatchAfterABrokenOneGoesOnWhereThatEnded) {
+  TestCoordinator coordinator(NoSession);
+  const auto client = OperatorClient::Create(coordinator.address());
+  std::vector<int64_t> steps;
+  const auto add = [&](const v1::Event& event) { steps.push_back(event.step().step()); };
+  coordinator.watch_breaks = true;
+  EXPECT_EQ((*client)->Watch(add).code(), absl::StatusCode::kUnavailable);
+  coordinator.watch_breaks = false;
+  coordinator.steps = 4;
+  EXPECT_TRUE((*client)->Watch(add).ok());
+  EXPECT_THAT(steps, ElementsAre(1, 2, 3, 4));
+}
+
 TEST(OperatorClient, AWatchCanBeCancelledFromItsCallback) {
   TestCoordinator coordinator(NoSession);
   coordinator.watch_stays_open = true;

@@ -49,18 +49,22 @@ class TestCoordinator final : public v1::Coordinator::Service {
     return grpc::Status::OK;
   }
 
-  // Two steps, then the run's end, or silence until the watcher leaves.
+  // Its steps, then the run's end, a broken stream, or silence until the watcher leaves.
   grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest*,
                      grpc::ServerWriter<v1::Event>* out) override {
     v1::Event event;
-    for (int step = 1; step <= 2; ++step) {
+    event.set_log(17);
+    for (int step = 1; step <= steps; ++step) {
       event.mutable_step()->set_step(step);
+      event.set_number(step);
       out->Write(event);
     }
+    if (watch_breaks) return {grpc::StatusCode::UNAVAILABLE, "keepalive watchdog timeout"};
     while (watch_stays_open && !context->IsCancelled()) std::this_thread::yield();
     return grpc::Status::OK;
   }
-  bool watch_stays_open = false;  // set before the first call
+  bool watch_stays_open = false, watch_breaks = false;  // set between calls
+  int steps = 2;
 
  private:
   const SessionHandler session_;

@@ -33,6 +33,11 @@ class Follower {
         RestartCoordinator(watcher);
         all_ended = false;
       }
+      // A stream breaks where this machine stands still for a while; the workers' streams do, too, and they go on.
+      if (watcher.ended() && !record_.end && absl::IsUnavailable(watcher.status()) &&
+          options_.fleet.CoordinatorRuns()) {
+        watcher.Again();
+      }
       if (all_ended) watcher.GiveUp();
       BoundLogs();
       ReplaceUnknown();

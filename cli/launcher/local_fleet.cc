@@ -114,6 +114,8 @@ absl::Status LocalFleet::StartCoordinator() {
   return absl::OkStatus();
 }
 
+bool LocalFleet::CoordinatorRuns() const { return !children_[0]->HasEnded(); }
+
 bool LocalFleet::CoordinatorWasKilled() const { return children_[0]->signal() != 0 && !children_[0]->killed_by_us(); }
 
 absl::Status LocalFleet::RestartCoordinator() {

@@ -58,6 +58,7 @@ class LocalFleet {
   // their end; as often as restart.max_per_rank allows. The lines say which, for a person.
   std::vector<std::string> ReplaceUnknownWorkers(double now);
 
+  bool CoordinatorRuns() const;
   // Whether a signal ended the coordinator, not one of ours.
   bool CoordinatorWasKilled() const;
   // Starts another coordinator in the place of one that has ended: same address, state and log. It adopts the workers,

@@ -19,8 +19,8 @@ class RunWatcher {
   explicit RunWatcher(services::OperatorClient& client);  // which outlives it
   ~RunWatcher();
 
-  // Another coordinator was started: follows it once the stream of the one before has ended. It tells some events
-  // again.
+  // A coordinator is there, or was started: follows it once the stream of the one before has ended, for as long as one
+  // may take to answer. Another one tells some events again.
   void Again();
   // No coordinator is left that could answer.
   void GiveUp();
