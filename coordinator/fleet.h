@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/broken_pairs.h"
 #include "coordinator/event.h"
 #include "coordinator/member_list.h"
 #include "coordinator/output.h"
@@ -114,7 +115,8 @@ struct Suspicion {
   absl::Status status;
   int rank;
   double deadline;
-  bool counted;  // as a failure
+  bool counted;                     // as a failure
+  std::set<BrokenPair> pairs = {};  // of this view, that were reported until now
 };
 
 // A rank that was lost, for the restart budget and for the line that a run out of restarts ends with.

@@ -89,6 +89,27 @@ std::vector<MemberId> NotLeaving(const Fleet& fleet, double now) {
   return late;
 }
 
+// Nobody's loss has explained the failure. Where ranks have said whom they could not reach, one of each such pair is
+// given up: the same two would not reach each other in the next view, either.
+void Conclude(Fleet& fleet, const Suspicion& suspicion, double now) {
+  std::vector<MemberId> lost;
+  for (const int rank : CoverOf(suspicion.pairs)) lost.push_back(fleet.members[rank].id);
+  const bool replaces = fleet.parameters.config.restart().max_per_rank() > 0;
+  if (lost.empty() || !replaces) {
+    const Suspicion copy = suspicion;  // which the next generation forgets
+    if (!copy.counted) ++fleet.counters.rank_failures["reported"];
+    return BreakView(fleet, copy.status, {copy.rank}, now);
+  }
+  LoseMembers(fleet, lost, Describe(suspicion.pairs), "unreachable", now);
+}
+
+void NoteBrokenPair(Fleet& fleet, const Member& member, const v1::Failure& failure) {
+  const int other = failure.unreachable_rank();
+  const bool told = failure.has_unreachable_rank() && failure.in_view() && fleet.view.has_value();
+  if (!told || other < 0 || other >= fleet.world_size() || other == member.rank) return;
+  fleet.suspicion->pairs.insert(PairOf(member.rank, other));
+}
+
 // Nobody has entered the view or loaded for as long as loading may take: those that others wait for are lost.
 // If all are awaited, none can be told from the others, and it counts against each.
 void CheckLoading(Fleet& fleet, double now) {
@@ -180,9 +201,7 @@ void CheckLiveness(Fleet& fleet, double now) {
   } else if (const std::vector<MemberId> late = NotLeaving(fleet, now); !late.empty()) {
     LoseMembers(fleet, late, "hangs: it was told to leave the view that is lost, and has not", "hang", now);
   } else if (fleet.suspicion && now >= fleet.suspicion->deadline) {
-    const Suspicion suspicion = *fleet.suspicion;
-    if (!suspicion.counted) ++fleet.counters.rank_failures["reported"];
-    BreakView(fleet, suspicion.status, {suspicion.rank}, now);
+    Conclude(fleet, *fleet.suspicion, now);
   } else {
     CheckLoading(fleet, now);
     if (!wait) TellStandstill(fleet, now);
@@ -241,6 +260,7 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
     fleet.suspicion =
         Suspicion{MakeStatus(status.code(), text), member.rank, now + fleet.heartbeat_timeout_seconds(), !tells};
   }
+  NoteBrokenPair(fleet, member, failure);
 }
 
 }  // namespace zerofleet::coordinator

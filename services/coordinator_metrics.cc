@@ -66,7 +66,8 @@ constexpr CounterRow kCounters[] = {
 // How often what takes a look at every member of a large fleet is set. A scrape is seldom more frequent.
 constexpr double kMembersSeconds = 1;
 
-constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "hang", "reported", "integrity"};
+constexpr const char* kFailureCauses[] = {"session_ended", "heartbeat_timeout", "hang",
+                                          "reported",      "integrity",         "unreachable"};
 struct RecoveryPhase {
   const char* name;
   double coordinator::RecoveryDurations::*seconds;

@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "worker/collective/unreachable.h"
 
 namespace zerofleet::collective {
 namespace {
@@ -40,6 +41,9 @@ absl::Status UcxError(ucs_status_t status, const std::string& what) {
   }
   return absl::UnavailableError(text);
 }
+
+// Who closes a connection, or has ended, was reached: only silence is a failure of the way to it.
+bool IsReset(ucs_status_t status) { return status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_REJECTED; }
 
 // UCX reads its environment when it is loaded; what the environment leaves open is set here.
 void QuietUcx() {
@@ -212,7 +216,7 @@ absl::Status UcxTransport::CreateEndpoint(int peer) {
   parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   parameters.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};  // the requests concerned fail
   const ucs_status_t status = ucp_ep_create(worker_, &parameters, &peers_[peer].endpoint);
-  return status == UCS_OK ? absl::OkStatus() : UcxError(status, absl::StrCat("connecting to rank ", peer));
+  return status == UCS_OK ? absl::OkStatus() : PeerError(status, "connecting to rank ", peer);
 }
 
 uint64_t UcxTransport::GreetingTag(int source, GreetingStep step) const {
@@ -231,7 +235,7 @@ absl::StatusOr<UcxTransport::Request> UcxTransport::SendTagged(int peer, uint64_
                                                                int64_t bytes) {
   const ucp_request_param_t parameters = HostMemory();
   void* handle = ucp_tag_send_nbx(peers_[peer].endpoint, data, bytes, tag, &parameters);
-  if (UCS_PTR_IS_ERR(handle)) return UcxError(UCS_PTR_STATUS(handle), absl::StrCat("sending to rank ", peer));
+  if (UCS_PTR_IS_ERR(handle)) return PeerError(UCS_PTR_STATUS(handle), "sending to rank ", peer);
   return Request{.handle = handle, .bytes = bytes, .peer = peer, .receive = false};
 }
 
@@ -239,7 +243,7 @@ absl::StatusOr<UcxTransport::Request> UcxTransport::ReceiveTagged(int peer, uint
   ucp_request_param_t parameters = HostMemory();
   parameters.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;  // the length is learnt from the request
   void* handle = ucp_tag_recv_nbx(worker_, data, bytes, tag, ~uint64_t{0}, &parameters);
-  if (UCS_PTR_IS_ERR(handle)) return UcxError(UCS_PTR_STATUS(handle), absl::StrCat("receiving from rank ", peer));
+  if (UCS_PTR_IS_ERR(handle)) return PeerError(UCS_PTR_STATUS(handle), "receiving from rank ", peer);
   return Request{.handle = handle, .bytes = bytes, .peer = peer, .receive = true};
 }
 
@@ -260,7 +264,13 @@ absl::Status UcxTransport::Test(Request& request, bool* done) {
                                             " sent a message that is not ", request.bytes, " bytes long"));
   }
   if (status == UCS_OK) return absl::OkStatus();
-  return UcxError(status, absl::StrCat(request.receive ? "receiving from rank " : "sending to rank ", request.peer));
+  return PeerError(status, request.receive ? "receiving from rank " : "sending to rank ", request.peer);
+}
+
+absl::Status UcxTransport::PeerError(int status, const char* what, int peer) const {
+  const auto code = static_cast<ucs_status_t>(status);
+  absl::Status error = UcxError(code, absl::StrCat(what, peer));
+  return IsReset(code) ? error : WithUnreachablePeer(std::move(error), {place_.group, peer});
 }
 
 absl::Status UcxTransport::Wait(std::span<Request> requests, const Interrupt& interrupt) {

@@ -100,6 +100,8 @@ class UcxTransport {
 
   UcxTransport() = default;
   absl::Status GreetEveryRank(const Interrupt& interrupt);
+  // A ucs_status_t. Names the peer as unreachable, unless it was reached and has ended the connection.
+  absl::Status PeerError(int status, const char* what, int peer) const;
   absl::Status Greet(int peer, GreetingStep step);
   // Waits for the message in which the peer proves that it has the key; refuses all others.
   absl::Status Hear(int peer, GreetingStep step, const Interrupt& interrupt);

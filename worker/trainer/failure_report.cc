@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/collective/unreachable.h"
 #include "worker/memory/scratch_file.h"
 #include "worker/zero/disagreement.h"
 #include "worker/zero/divergence.h"
@@ -31,6 +32,15 @@ v1::Failure FailureOf(const absl::Status& status, int64_t step) {
     *failure.mutable_divergence() = *std::move(divergence);
   }
   return failure;
+}
+
+void NameUnreachable(const absl::Status& status, const parallel::Mesh& mesh, v1::Failure& failure) {
+  const std::optional<collective::UnreachablePeer> peer = collective::UnreachablePeerOf(status);
+  if (!peer) return;
+  for (const parallel::Group* group : {&mesh.data(), &mesh.tensor()}) {
+    const bool known = group->name == peer->group && peer->peer >= 0 && peer->peer < group->size();
+    if (known) failure.set_unreachable_rank(group->ranks[peer->peer]);
+  }
 }
 
 }  // namespace zerofleet::trainer

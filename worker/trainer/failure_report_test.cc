@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/collective/unreachable.h"
 #include "worker/memory/scratch_file.h"
 
 namespace zerofleet::trainer {
@@ -16,6 +17,26 @@ TEST(FailureReport, ARanksOwnStorageIsToldFromItsData) {
   const v1::Failure own = FailureOf(memory::OfScratchFile(absl::DataLossError("/nvme/states: has changed")), 7);
   EXPECT_EQ(own.code(), static_cast<int>(absl::StatusCode::kDataLoss));
   EXPECT_TRUE(own.own_storage());
+}
+
+// A group counts its ranks by itself; the coordinator knows those of the view.
+TEST(FailureReport, ARankThatCannotBeReachedIsNamedByItsPlaceInTheView) {
+  const auto told = [](const std::string& group, int peer) {
+    const absl::Status status =
+        collective::WithUnreachablePeer(absl::UnavailableError("receiving: timed out"), {group, peer});
+    v1::Failure failure = FailureOf(status, 7);
+    NameUnreachable(status, parallel::Mesh::OfOneNode(/*rank=*/2, /*world_size=*/6, /*tensor=*/2), failure);
+    return failure;
+  };
+  EXPECT_EQ(told("data", 2).unreachable_rank(), 4);  // ranks 0, 2, 4
+  EXPECT_EQ(told("tensor", 1).unreachable_rank(), 3);
+  EXPECT_EQ(told("data", 0).unreachable_rank(), 0);
+  EXPECT_TRUE(told("data", 0).has_unreachable_rank());
+  EXPECT_FALSE(told("data", 3).has_unreachable_rank());
+  EXPECT_FALSE(told("other", 0).has_unreachable_rank());
+  v1::Failure failure;
+  NameUnreachable(absl::UnavailableError("reset"), parallel::Mesh::OfOneNode(0, 2), failure);
+  EXPECT_FALSE(failure.has_unreachable_rank());
 }
 
 }  // namespace

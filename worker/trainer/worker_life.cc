@@ -80,6 +80,7 @@ absl::Status WorkerLife::LeaveView(const absl::Status& why) {
     v1::WorkerMessage message;
     *message.mutable_failure() = FailureOf(why, result_.step);
     message.mutable_failure()->set_in_view(true);
+    if (run_->in_view()) NameUnreachable(why, run_->mesh(), *message.mutable_failure());
     ZF_RETURN_IF_ERROR(Send(std::move(message)));
     ZF_RETURN_IF_ERROR(Await(v1::CoordinatorMessage::kRegroup).status());
   }
