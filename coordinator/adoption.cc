@@ -301,6 +301,7 @@ void BeginAwaiting(Fleet& fleet) {
   fleet.adopted = Shared(Kept(AssignmentOf(fleet)));
   fleet.phase = Phase::kAdopting;
   fleet.suspicion.reset();  // who has reported a failure does so again
+  fleet.verdicts.reset();
 }
 
 void CheckAdoption(Fleet& fleet, double now) {

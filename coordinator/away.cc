@@ -8,7 +8,9 @@
 namespace zerofleet::coordinator {
 namespace {
 
-constexpr double kAdoptionHeartbeatTimeouts = 3, kLeastAdoptionSeconds = 5;
+constexpr double kAdoptionHeartbeatTimeouts = 3, kAttempts = 2;
+constexpr double kLeastAdoptionSeconds =
+    kStreamPauseSeconds + kAttempts * (kConnectSeconds + kConnectPauseJitter * kConnectPauseSeconds);
 
 }  // namespace
 

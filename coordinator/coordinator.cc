@@ -9,6 +9,7 @@
 #include "coordinator/adoption.h"
 #include "coordinator/commit.h"
 #include "coordinator/config_digest.h"
+#include "coordinator/disagreement.h"
 #include "coordinator/ending.h"
 #include "coordinator/failed_save.h"
 #include "coordinator/isolation.h"
@@ -116,6 +117,7 @@ void Coordinator::Handle(const Tick&, double now) {
   CheckFormTimeout(fleet_, now);
   if (fleet_.phase == Phase::kAdopting) return CheckAdoption(fleet_, now);
   if (fleet_.phase == Phase::kForming && fleet_.restarted) FormViewIfComplete(fleet_, now);
+  if (!fleet_.ended()) CheckDisagreement(fleet_, now);
   if (!fleet_.ended()) CheckLiveness(fleet_, now);
   if (!fleet_.ended()) CheckIsolation(fleet_, now);
   CheckSaves(fleet_, now);

@@ -153,7 +153,7 @@ std::vector<Row> Rows() {
                                 "1 } team: 2 partition_digest: '",
                                 kDigest, "' } start { step: 1 } step: 5 } }"));
        },
-       6, "rank 1 (host h1, pid 2)", 7},
+       AdoptionSeconds(v1::RestartConfig()), "rank 1 (host h1, pid 2)", 7},
       {"nobody enters", Phase::kLoading, kNone, [](Scene& s) { s.Join(); }, kLoad, "no rank has entered the view"},
       {"a rank does not enter", Phase::kLoading, kNone, [](Scene& s) { s.Enter(1); }, kLoad, "rank 1 (host h2, pid 2)"},
       {"a rank does not load", Phase::kLoading, kNone,
@@ -275,6 +275,16 @@ TEST(Deadlines, AWriteThatGetsOnIsLeftAlone) {
   }
   EXPECT_GT(scene.Wait(kStall), 0);
   EXPECT_THAT(scene.told(), HasSubstr("its write of step 1"));
+}
+
+// One whose attempt to connect began just before a coordinator was there again is not given up while it makes the next.
+TEST(Deadlines, AWorkerMayMakeTwoWholeAttemptsToComeBack) {
+  for (const double heartbeat : {0.1, 2.0, 60.0}) {
+    v1::RestartConfig restart;
+    restart.set_heartbeat_timeout_seconds(heartbeat);
+    EXPECT_GE(AdoptionSeconds(restart), kStreamPauseSeconds + 2 * (kConnectSeconds + kConnectPauseSeconds));
+    EXPECT_GE(AdoptionSeconds(restart), 3 * heartbeat);
+  }
 }
 
 TEST(Deadlines, EveryStateHasARow) {

@@ -1,5 +1,7 @@
-// Ranks that compute or keep other bits than the rest: who is given up, and what happens where nothing says who is
-// wrong.
+// Ranks have different bits: who is given up, or whether nobody can be.
+//
+// Every rank comes to a verdict and reports it, and each should be the same. A rank that computes wrong numbers may come
+// to a wrong one, so no report is taken alone: what most of the reporters say counts.
 #ifndef ZEROFLEET_COORDINATOR_DISAGREEMENT_H_
 #define ZEROFLEET_COORDINATOR_DISAGREEMENT_H_
 
@@ -7,10 +9,14 @@
 
 namespace zerofleet::coordinator {
 
-// A rank reports that the ranks of its view disagree. Those that a majority contradicts are lost, as if they had been
-// killed. Where there is no majority all go back to the last commit, and it counts against each rank that was named.
-// False, and nothing is done, if it names nobody who is there.
-bool OnDisagreement(Fleet& fleet, const v1::Failure& failure, double now);
+// A rank reports what its view has compared (Failure.disagreement). True if that names ranks of the view: with the last
+// report, or after half a heartbeat timeout, those that a majority of the reporters names are lost. Where they call it
+// undecided, or do not agree by more than half, all that anybody names go back to the last commit, and it counts
+// against each. Snapshots may hold what is wrong, and are not used.
+bool OnDisagreement(Fleet& fleet, const Member& member, const v1::Failure& failure, double now);
+
+// The time for reports may be over.
+void CheckDisagreement(Fleet& fleet, double now);
 
 }  // namespace zerofleet::coordinator
 

@@ -119,6 +119,12 @@ struct Suspicion {
   std::set<BrokenPair> pairs = {};  // of this view, that were reported until now
 };
 
+// What ranks have reported of bits that differ (disagreement.h); decided at `deadline`, or when all have reported.
+struct Verdicts {
+  double deadline = 0;                 // seconds
+  std::map<int, v1::Failure> reports;  // by the rank that reports
+};
+
 // A rank that was lost, for the restart budget and for the line that a run out of restarts ends with.
 struct RankLoss {
   int rank;
@@ -209,6 +215,7 @@ struct Fleet {
   std::map<std::pair<uint64_t, int64_t>, PendingCommit> outlived;
   std::optional<FailedSave> failed_save;  // until the next commit
   std::optional<Suspicion> suspicion;
+  std::optional<Verdicts> verdicts;
   std::optional<Recovery> recovery;
   bool memory_is_doubted = false;         // in it: ranks have computed wrong numbers, which may be in their snapshots
   std::optional<v1::Assignment> adopted;  // the view that is being adopted, as its first rank told it

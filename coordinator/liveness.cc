@@ -172,6 +172,7 @@ void ForgiveOwnDelay(Fleet& fleet, double now) {
   }
   for (Member& spare : fleet.spares) spare.last_heard = now;
   if (fleet.suspicion) fleet.suspicion->deadline = now + fleet.heartbeat_timeout_seconds();
+  if (fleet.verdicts) fleet.verdicts->deadline += delay;
   ForgiveSaves(fleet, delay, now);
   for (double* since : {&fleet.forming_since, &fleet.standstill_told, &fleet.finishing_since, &fleet.load_progress})
     *since += delay;
@@ -239,7 +240,7 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
 }
 
 void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double now) {
-  if (failure.in_view() && (OnDisagreement(fleet, failure, now) || OnDivergence(fleet, failure, now))) return;
+  if (failure.in_view() && (OnDisagreement(fleet, member, failure, now) || OnDivergence(fleet, failure, now))) return;
   absl::Status status = MakeStatus(static_cast<absl::StatusCode>(failure.code()), failure.message());
   if (status.ok()) status = absl::InternalError("failed without a reason");
   std::string text = absl::StrCat(NameOf(member), " failed");

@@ -86,6 +86,7 @@ void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   fleet.phase = Phase::kRecovering;
   fleet.forming_since = now;
   fleet.suspicion.reset();
+  fleet.verdicts.reset();
   fleet.diverged.reset();
   fleet.stragglers.clear();
   fleet.straggler_checks.clear();

@@ -16,8 +16,10 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kPersistPause = absl::Milliseconds(100);
-constexpr size_t kMostOutputs = 65'536;  // minutes of storage that does not answer
-constexpr size_t kMostLogLine = 2048;    // bytes; a manifest's tensor table alone can be 100 KB
+// Outputs that wait for storage which does not answer: minutes of a small fleet's, and what a fleet of any size is told
+// of a view that forms, is lost with all its ranks, and is told to end.
+constexpr size_t kMostOutputs = 65'536, kMostOutputsOfAMember = 12;
+constexpr size_t kMostLogLine = 2048;  // bytes; a manifest's tensor table alone can be 100 KB
 
 // What happens every step, and the parts of a commit, are for debugging; the rest tells the run's story.
 struct IsRoutine {
@@ -90,6 +92,7 @@ CoordinatorLoop::CoordinatorLoop(coordinator::FleetParameters parameters, Coordi
     : hooks_(std::move(hooks)),
       clock_(clock),
       most_silent_(kMostSilentSessions + parameters.config.parallel().workers() + parameters.config.restart().spares()),
+      most_outputs_(kMostOutputs + kMostOutputsOfAMember * most_silent_),
       is_large_(parameters.config.parallel().workers() > parameters.most_inline_ranks),
       log_(hooks_.log),
       storage_calls_(
@@ -231,7 +234,7 @@ void CoordinatorLoop::StepLocked(const coordinator::CoordinatorEvent& event) {
   if (abandoned_) return;
   for (coordinator::Output& output : coordinator_.Step(event, clock_.MonotonicSeconds()))
     outputs_.push_back(std::move(output));
-  if (outputs_.size() <= kMostOutputs || std::exchange(overflowed_, true)) return;
+  if (outputs_.size() <= most_outputs_ || std::exchange(overflowed_, true)) return;
   const auto slow = absl::DeadlineExceededError("the coordinator's storage does not answer (--state-dir)");
   for (coordinator::Output& output : coordinator_.Step(coordinator::PersistFailed{slow}, clock_.MonotonicSeconds())) {
     outputs_.push_back(std::move(output));

@@ -158,6 +158,7 @@ class CoordinatorLoop {
   const CoordinatorHooks hooks_;
   const Clock& clock_;
   const size_t most_silent_;
+  const size_t most_outputs_;
   const bool is_large_;  // so large that a line of the log for each rank is too much
   EventLog events_;
   LogPump log_;

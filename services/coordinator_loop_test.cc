@@ -181,6 +181,54 @@ TEST_F(CoordinatorLoopTest, ASessionThatIsGivenUpInASilenceOfAllIsUnavailable) {
   EXPECT_EQ(sink_.Count(v1::CoordinatorMessage::kRefused), 0);
 }
 
+// What the largest fleet is told of a view that forms, and of the loss of all but one, may wait for storage together.
+TEST_F(CoordinatorLoopTest, TheLargestFleetMayBeLostWhileStorageIsSlow) {
+  constexpr int kMembers = 16'384;
+  absl::Notification answers;
+  hooks_.persist = [&](const coordinator::CoordinatorState&) {
+    answers.WaitForNotification();
+    return absl::OkStatus();
+  };
+  absl::Mutex mutex;
+  double ticked = 0;
+  hooks_.observe = [&](const coordinator::Fleet&, double now) {
+    absl::MutexLock lock(&mutex);
+    ticked = now;
+  };
+  parameters_.config.mutable_parallel()->set_workers(kMembers);
+  parameters_.config.mutable_restart()->set_max_per_rank(3);
+  parameters_.units = {{"w", 0, 1 << 20}};
+  parameters_.elements = 1 << 20;
+  Start();
+  std::vector<Sink> sinks(kMembers);
+  std::vector<coordinator::MemberId> members;
+  for (Sink& sink : sinks) members.push_back(loop_->OpenSession(&sink).value());
+  v1::WorkerMessage hello, ready, entered, loaded, beat;
+  ready.mutable_ready()->set_parameters(4);
+  entered.mutable_entered()->set_layout_digest("layout");
+  loaded.mutable_load_result()->set_ok(true);
+  beat.mutable_heartbeat()->set_step(0);
+  for (v1::WorkerMessage* message : {&entered, &loaded, &beat}) message->set_generation(1);
+  for (v1::WorkerMessage* message : {&hello, &ready, &entered, &loaded}) {
+    for (int worker = 0; worker < kMembers; ++worker) {
+      if (message == &hello) message->mutable_hello()->set_pid(worker);
+      loop_->Receive(members[worker], *message);
+    }
+  }
+  ASSERT_EQ(loop_->GetStatus().phase(), "training");
+  for (int i = 0; i < 4; ++i) {  // in steps that are no delay of the coordinator's own
+    clock_.Advance(20);
+    loop_->Receive(members[0], beat);
+    absl::MutexLock lock(&mutex);
+    auto come = [&] { return ticked >= clock_.MonotonicSeconds(); };
+    ASSERT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&come), kPatience));
+  }
+  EXPECT_EQ(loop_->GetStatus().phase(), "recovering") << loop_->GetStatus().message();
+  answers.Notify();
+  for (const coordinator::MemberId member : members) loop_->ForgetSession(member);
+  loop_.reset();  // before the sinks
+}
+
 // Two workers, of which the second is lost before training and replaced.
 TEST_F(CoordinatorLoopTest, AnEventSaysWhenItWasPublished) {
   Start();

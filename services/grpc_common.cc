@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/away.h"
 #include "grpc/grpc_security_constants.h"
 #include "grpc/support/log.h"
 #include "grpcpp/create_channel.h"
@@ -13,6 +14,12 @@
 #include "zerofleet/v1/coordinator.grpc.pb.h"
 
 namespace zerofleet::services {
+
+namespace {
+
+constexpr int Milliseconds(double seconds) { return static_cast<int>(1000 * seconds); }
+
+}  // namespace
 
 void QuietGrpcLog() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
@@ -29,8 +36,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Address& address,
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);  // gRPC's name for the longest one attempt may take
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  // gRPC's name for the longest that one attempt may take.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(coordinator::kConnectSeconds));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(coordinator::kConnectPauseSeconds));
+  // Before each attempt, not every 30 s: a coordinator that was started elsewhere has another address.
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, Milliseconds(coordinator::kConnectPauseSeconds));
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(

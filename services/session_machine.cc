@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "coordinator/away.h"
 
 namespace zerofleet::services {
 namespace {
@@ -17,7 +18,7 @@ constexpr size_t kQueueBound = 2 * SessionJournal::kMostEvents;
 
 // Between two streams: it doubles as long as none is answered, and every worker waits a random part of it, so that a
 // coordinator does not meet all at once.
-constexpr double kFirstPauseSeconds = 0.05, kLongestPauseSeconds = 2;
+constexpr double kFirstPauseSeconds = 0.05;
 
 constexpr double kDefaultHeartbeatSeconds = 0.5;
 constexpr double kShortestHeartbeatSeconds = 0.05;
@@ -145,7 +146,7 @@ std::optional<std::string> SessionMachine::Ended(const StreamEnd& end, double no
     return std::nullopt;
   }
   phase_ = Phase::kPausing;
-  const double longest = std::exchange(pause_, std::min(2 * pause_, kLongestPauseSeconds));
+  const double longest = std::exchange(pause_, std::min(2 * pause_, coordinator::kStreamPauseSeconds));
   paused_until_ = now + longest * (0.5 + 0.5 * jitter);
   if (broken_since_) return std::nullopt;
   broken_since_ = now;
