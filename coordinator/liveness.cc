@@ -74,8 +74,9 @@ void LoseSilentSpare(Fleet& fleet, double now) {
 // clients have given their connections up.
 bool EndsInASilenceOfAll(const Fleet& fleet, const Member& member, double now) {
   const bool counts = fleet.phase != Phase::kForming && member.state != MemberState::kSpare && !member.failed;
-  const bool alone = fleet.members.size() < 2;
-  return counts && (now < fleet.late_until || (!alone && SilenceNow(fleet, now) != Silence::kOfSome));
+  const bool trains = fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing;
+  const bool late = now < fleet.late_until && trains && !fleet.suspicion;  // whom a loss may explain
+  return counts && (late || (fleet.members.size() > 1 && SilenceNow(fleet, now) != Silence::kOfSome));
 }
 
 // Those that were told to leave a lost view and have not come back from it.
