@@ -1,7 +1,7 @@
 // Ranks have different bits: who is given up, or whether nobody can be.
 //
-// Every rank comes to a verdict and reports it, and each should be the same. A rank that computes wrong numbers may come
-// to a wrong one, so no report is taken alone: what most of the reporters say counts.
+// Every rank comes to a verdict and reports it, and each should be the same. A rank that computes wrong numbers may
+// come to a wrong one, so no report is taken alone: what most of the reporters say counts.
 #ifndef ZEROFLEET_COORDINATOR_DISAGREEMENT_H_
 #define ZEROFLEET_COORDINATOR_DISAGREEMENT_H_
 
