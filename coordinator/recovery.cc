@@ -69,7 +69,7 @@ void Record(Fleet& fleet, int rank, int64_t step, const std::string& text) {
 
 void NoteRecovery(Fleet& fleet, const std::string& cause, int rank, double last_heard, double now) {
   if (!fleet.recovery) fleet.recovery = Recovery{cause, {}, now, now - last_heard, 0};
-  fleet.recovery->failed_ranks.insert(rank);
+  if (rank >= 0) fleet.recovery->failed_ranks.insert(rank);  // none yet: it has joined a fleet that grows
 }
 
 // How long a rank may take from Regroup to Ready: what the others would wait for it in a collective; more if it is in

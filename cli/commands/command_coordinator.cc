@@ -182,8 +182,6 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
   options.run = flags.run_name.empty() ? RunNameOf(flags.config) : flags.run_name;
   options.logger = &logger;
   ZF_ASSIGN_OR_RETURN(options.access, ReadAccess(flags.access, flags.tls));
-  const std::string warning = ExposureWarning(address, options.access);
-  if (!warning.empty()) logger.Warning(warning);
   signal(SIGPIPE, SIG_IGN);  // a closed pipe must not end the run
   std::unique_ptr<ReportWriter> report;
   if (!flags.report.empty()) {
@@ -208,6 +206,9 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags, const Output& 
     page.emplace(*exporter, *server);
   }
   address.port = server->port();
+  // Once the directory is this coordinator's: before that it may listen to nobody.
+  const std::string warning = ExposureWarning(address, options.access);
+  if (!warning.empty()) logger.Warning(warning);
   output.out << "listening on " << address.ToString() << std::endl;
   if (!flags.advertise.empty()) {
     output.out << "workers connect to " << services::Address{flags.advertise, address.port}.ToString() << std::endl;

@@ -109,6 +109,10 @@ class FleetByHand(fleet.FleetTest):
 
     def test_an_open_port_is_warned_of_and_a_loose_token_refused(self):
         coordinator, _ = self.coordinator(self.config(), listen="0.0.0.0:0")
+        second = self.run_command("coordinator", "--config", self.write_config(self.config()), "--listen", "0.0.0.0:0", "--state-dir",
+                                  self.work / "other-state")
+        self.assertEqual(second.code, 2, second.err)
+        self.assertNotIn("listening", second.out + second.err, "the directory is the first one's")
         coordinator.send_signal(signal.SIGTERM)
         code, _, err = self.finish(coordinator)
         self.assertEqual(code, 143, err)
