@@ -92,6 +92,9 @@ absl::StatusOr<ResumePlan> PlanAuto(const v1::Config& config, const coordinator:
     return !problems.empty() && problems.back().path == found.path;
   });
   ZF_RETURN_IF_ERROR(CheckNothingIsMissing(dir, committed, problems, state, state_dir));
+  for (const checkpoint::CheckpointProblem& problem : problems) {  // storage is at fault, not the checkpoint
+    if (problem.unreadable) return absl::ResourceExhaustedError(absl::StrCat("checkpoint.dir: ", problem.reason));
+  }
   for (const checkpoint::CommittedCheckpoint& checkpoint : committed)
     AddCandidate(plan, checkpoint.path, checkpoint.manifest, checkpoint.digest);
   for (const checkpoint::CheckpointProblem& problem : problems) {

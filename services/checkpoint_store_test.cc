@@ -109,6 +109,16 @@ TEST_F(CheckpointStoreTest, ABadManifestIsANoticeOrTheEnd) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(checkpoint::StepDirectory(directory_, 20)));
 }
 
+TEST_F(CheckpointStoreTest, AManifestThatCannotBeReadIsNotSetAside) {
+  ASSERT_TRUE(Commit(10).ok());
+  ASSERT_TRUE(Commit(20).ok());
+  const std::string path = checkpoint::StepDirectory(directory_, 20) + "/manifest.json";
+  ASSERT_EQ(truncate(path.c_str(), off_t{1} << 30), 0);  // more than is read
+  const absl::Status status = PlanResume("auto", config_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(status.message(), HasSubstr("checkpoint.dir: " + path));
+}
+
 TEST_F(CheckpointStoreTest, AnotherModelsCheckpointIsRefusedAndNothingIsSetAside) {
   ASSERT_TRUE(Commit(10).ok());
   config_.mutable_model()->set_heads(5);

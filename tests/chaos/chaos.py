@@ -562,6 +562,15 @@ class OnOneMachine(Chaos):
             self.signal_some(role, number, 100)
 
     @kind
+    def disk_is_bad_as_everything_starts(self):
+        """What cannot be read for a while is not damaged."""
+        self.may_end = (CANNOT_STORE,)
+        self.disk.fail(disk.ERROR, "/step-", self.draw.choice(READS), error=self.draw.choice(READ_ERRORS[:2]))
+        self.kill_everything_and_resume()
+        time.sleep(self.draw.uniform(0.5, 3))
+        self.disk.mend()
+
+    @kind
     def logs_are_removed(self):
         shutil.rmtree(self.checkpoints / "logs", ignore_errors=True)
         if self.draw.random() < 0.7:

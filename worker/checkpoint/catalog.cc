@@ -101,7 +101,8 @@ absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::stri
     if (manifest.ok()) {
       committed.push_back({path, step, *std::move(manifest), std::move(digest)});
     } else if (problems != nullptr) {
-      problems->push_back({path, std::string(manifest.status().message())});
+      problems->push_back(
+          {path, std::string(manifest.status().message()), absl::IsResourceExhausted(manifest.status())});
     }
   }
   std::sort(committed.begin(), committed.end(), [](const auto& a, const auto& b) { return a.step > b.step; });

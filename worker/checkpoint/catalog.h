@@ -20,10 +20,11 @@ struct CommittedCheckpoint {
   std::string digest;  // ManifestDigest
 };
 
-// A step directory whose manifest is invalid, and why, in one line.
+// A step directory whose manifest is invalid, or cannot be read, and why, in one line.
 struct CheckpointProblem {
   std::string path;
   std::string reason;
+  bool unreadable = false;  // nothing is known against the checkpoint
 };
 
 // ("checkpoints", 100) -> "checkpoints/step-00000100".
@@ -36,7 +37,7 @@ std::string PartialDirectory(const std::string& step_dir, uint64_t generation);
 bool IsCommitted(const std::string& dir, int64_t step);
 
 // The committed checkpoints in `dir`, newest first; a missing directory has none. Step directories without a manifest
-// are not committed and left out; those with an invalid one go to `problems`, if given.
+// are not committed and left out; those with a bad one go to `problems`, if given.
 absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::string& dir,
                                                                  std::vector<CheckpointProblem>* problems = nullptr);
 
