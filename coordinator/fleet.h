@@ -169,9 +169,10 @@ struct FleetCounters {
   uint64_t checkpoint_verify_failures = 0;
   uint64_t save_failures = 0;
   int64_t checkpoint_bytes = 0;
-  std::map<std::string, uint64_t> rank_failures;  // by cause: see metrics.md
-  double rendezvous_seconds = 0;                  // of the last formation
-  int64_t lost_steps = 0;                         // done after the step that a recovery went back to
+  std::map<std::string, uint64_t> rank_failures;   // by cause: see metrics.md
+  double rendezvous_seconds = 0;                   // of the last formation
+  int64_t lost_steps = 0;                          // done after the step that a recovery went back to
+  double step_seconds = 0, lost_step_seconds = 0;  // of all steps, and of those that were lost again
   uint64_t recoveries = 0;
   uint64_t rollbacks = 0;
   uint64_t not_finite = 0, spikes = 0;  // divergences of either kind, whatever followed from them
@@ -240,7 +241,6 @@ struct Fleet {
   v1::StepEvent last_step_event;
   v1::EvaluateEvent last_evaluation;
   int64_t last_evaluated_step = -1;
-  double productive_seconds = 0;                       // of the steps that count
   std::deque<std::pair<int64_t, double>> uncommitted;  // steps after the last commit, and their seconds
   FleetCounters counters;
   std::vector<Output> outputs;  // of the step in progress

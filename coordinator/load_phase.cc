@@ -64,7 +64,7 @@ void ReturnTo(Fleet& fleet, int64_t step) {
   fleet.last_step_event.set_step(std::min(fleet.last_step_event.step(), step));
   while (!fleet.step_losses.empty() && fleet.step_losses.back().first > step) fleet.step_losses.pop_back();
   while (!fleet.uncommitted.empty() && fleet.uncommitted.back().first > step) {
-    fleet.productive_seconds -= fleet.uncommitted.back().second;
+    fleet.counters.lost_step_seconds += fleet.uncommitted.back().second;
     fleet.uncommitted.pop_back();
   }
 }

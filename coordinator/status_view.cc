@@ -84,7 +84,8 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStat
 
 double GoodputRatio(const Fleet& fleet, double now) {
   if (now <= fleet.began) return 0;
-  return std::clamp(fleet.productive_seconds / (now - fleet.began), 0.0, 1.0);
+  const double productive = fleet.counters.step_seconds - fleet.counters.lost_step_seconds;
+  return std::clamp(productive / (now - fleet.began), 0.0, 1.0);
 }
 
 }  // namespace zerofleet::coordinator

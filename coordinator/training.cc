@@ -30,7 +30,7 @@ void NoteSave(Member& member, const v1::Heartbeat& heartbeat, double now) {
 void NoteProductive(Fleet& fleet, const v1::StepEvent& step, double now) {
   constexpr size_t kMostUncommitted = 1 << 20;  // a run that never saves
   NoteLoss(fleet, step);
-  fleet.productive_seconds += step.seconds();
+  fleet.counters.step_seconds += step.seconds();
   fleet.uncommitted.emplace_back(step.step(), step.seconds());
   if (fleet.uncommitted.size() > kMostUncommitted) fleet.uncommitted.pop_front();
   if (fleet.recovered_at > 0) fleet.counters.recovery.first_step = now - std::exchange(fleet.recovered_at, 0);

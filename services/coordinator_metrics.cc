@@ -44,23 +44,33 @@ constexpr GaugeRow kGauges[] = {
 struct CounterRow {
   const char* name;
   const char* help;
-  double (*value)(const coordinator::Fleet&);
+  double (*value)(const coordinator::Fleet&, double now);
 };
 constexpr CounterRow kCounters[] = {
     {"zerofleet_coordinator_stale_messages_rejected_total", "Messages refused because their generation had passed.",
-     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.stale_messages_rejected); }},
+     [](const coordinator::Fleet& fleet, double) {
+       return static_cast<double>(fleet.counters.stale_messages_rejected);
+     }},
     {"zerofleet_coordinator_checkpoint_bytes_total", "Bytes of all shards committed.",
-     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_bytes); }},
+     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.counters.checkpoint_bytes); }},
     {"zerofleet_coordinator_checkpoint_verify_failures_total", "Checkpoints found damaged when a rank loaded them.",
-     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.checkpoint_verify_failures); }},
+     [](const coordinator::Fleet& fleet, double) {
+       return static_cast<double>(fleet.counters.checkpoint_verify_failures);
+     }},
     {"zerofleet_coordinator_save_failures_total", "Checkpoints that could not be stored.",
-     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.save_failures); }},
+     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.counters.save_failures); }},
     {"zerofleet_coordinator_recoveries_total", "Times the fleet went on after a loss.",
-     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.recoveries); }},
+     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.counters.recoveries); }},
     {"zerofleet_coordinator_rollbacks_total", "Times the fleet went back from a step that diverged.",
-     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.rollbacks); }},
+     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.counters.rollbacks); }},
     {"zerofleet_coordinator_lost_steps_total", "Steps done after the last commit when a rank was lost.",
-     [](const coordinator::Fleet& fleet) { return static_cast<double>(fleet.counters.lost_steps); }},
+     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.counters.lost_steps); }},
+    {"zerofleet_coordinator_seconds_total", "Time since the coordinator began.",
+     [](const coordinator::Fleet& fleet, double now) { return now - fleet.began; }},
+    {"zerofleet_coordinator_step_seconds_total", "Time that training steps took, those included that were lost again.",
+     [](const coordinator::Fleet& fleet, double) { return fleet.counters.step_seconds; }},
+    {"zerofleet_coordinator_lost_step_seconds_total", "Time that steps took which were lost again.",
+     [](const coordinator::Fleet& fleet, double) { return fleet.counters.lost_step_seconds; }},
 };
 
 // How often what takes a look at every member of a large fleet is set. A scrape is seldom more frequent.
@@ -168,7 +178,7 @@ void CoordinatorMetrics::Families::ObserveMembers(const coordinator::Fleet& flee
 
 void CoordinatorMetrics::Observe(const coordinator::Fleet& fleet, double now) {
   for (size_t i = 0; i < std::size(kGauges); ++i) families_->gauges[i]->Set(kGauges[i].value(fleet, now));
-  for (size_t i = 0; i < std::size(kCounters); ++i) RaiseTo(*families_->counters[i], kCounters[i].value(fleet));
+  for (size_t i = 0; i < std::size(kCounters); ++i) RaiseTo(*families_->counters[i], kCounters[i].value(fleet, now));
   for (coordinator::Phase phase : kPhases)
     families_->phase->Add({{"phase", coordinator::Name(phase)}}).Set(phase == fleet.phase ? 1 : 0);
   families_->run_info

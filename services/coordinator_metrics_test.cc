@@ -27,7 +27,8 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   fleet.members[1].rank = 1;
   fleet.members[0].last_heard = 9;
   fleet.members[1].last_heard = 7.5;
-  fleet.productive_seconds = 8;
+  fleet.counters.step_seconds = 9;
+  fleet.counters.lost_step_seconds = 1;
   fleet.counters.recovery.load = 1.5;
   fleet.spares.push_back({});
   fleet.view = coordinator::View{1, {}, coordinator::PartitionMap({{"w", 0, 64}}, 2)};
@@ -88,6 +89,9 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
                            "zerofleet_coordinator_target_steps 500\n",
                            "zerofleet_coordinator_validation_loss 2.5\n",
                            "zerofleet_coordinator_run_info{checkpoint_dir=\"/data/run\",run=\"tiny\"} 1\n",
+                           "zerofleet_coordinator_seconds_total 10\n",
+                           "zerofleet_coordinator_step_seconds_total 9\n",
+                           "zerofleet_coordinator_lost_step_seconds_total 1\n",
                            "zerofleet_coordinator_goodput_ratio 0.8\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }

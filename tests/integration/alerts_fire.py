@@ -3,7 +3,7 @@
 undone, and it resolves. Every expression of the dashboards and of the recording rules has data.
 
 Only time is shortened: durations and ages in the rules, by SCALE; the rest of each expression is as in deploy/prometheus. Not staged: a
-memory plan with holes (FragmentationHigh), which no fault makes.
+memory plan with holes (FragmentationHigh), which no fault makes, and a fleet whose ranks all stand still (NoProgress).
 """
 import contextlib
 import errno
@@ -28,7 +28,7 @@ SCALE = 300
 SCALE_OF = {"ZerofleetGenerationChurn": 40}
 LEAST_WINDOW = 6  # seconds in which a rate or an increase has enough scrapes to be one
 SECONDS = {"s": 1, "m": 60, "h": 3600}
-NOT_STAGED = {"ZerofleetFragmentationHigh"}
+NOT_STAGED = {"ZerofleetFragmentationHigh", "ZerofleetNoProgress"}
 PATIENCE = 180  # seconds, for whatever is waited for on a loaded machine
 WITHOUT_DATA = {"gpu.json"}  # there is no GPU
 WORKERS, EVERY, CHURN = 2, 100, 5
@@ -174,13 +174,14 @@ class AlertsFire(prometheus.PrometheusTest):
     def test_each_alert_fires_and_resolves(self):
         self.start_prometheus(range(self.first, self.first + 2 * (WORKERS + 2)), shortened(RULES.read_text()))
         coordinator = self.start_coordinator()
+        self.fires("ZerofleetNotTraining")
         # A coordinator's time without workers is no goodput.
         self.wait_for("a coordinator that waits", lambda: self.value(
             'count_over_time(zerofleet_coordinator_phase{phase="forming", {}}[5m])') >= 3)
         self.members = [self.start_worker(place) for place in range(WORKERS)]
         self.fires("ZerofleetGoodputLow")
         self.every_expression_has_data()
-        self.resolves("ZerofleetGoodputLow")
+        self.resolves("ZerofleetGoodputLow", "ZerofleetNotTraining")
         self.wait_for("no alert of a fleet that trains", lambda: self.firing() == set(), PATIENCE)
 
         self.disk.fail(disk.ERROR, f"{self.work}/first/", disk.WRITE | disk.SYNC, error=errno.ENOSPC)
@@ -198,10 +199,11 @@ class AlertsFire(prometheus.PrometheusTest):
         self.disk.mend()
         self.resolves("ZerofleetStallHigh")
 
-        self.before("ZerofleetStraggler", "ZerofleetBandwidthDrop")
+        of_one_rank = ("ZerofleetStraggler", "ZerofleetBandwidthDrop", "ZerofleetThroughputDrop")
+        self.before(*of_one_rank)
         with self.held_up(self.members[1]):
-            self.fires("ZerofleetStraggler", "ZerofleetBandwidthDrop")
-        self.resolves("ZerofleetStraggler", "ZerofleetBandwidthDrop")
+            self.fires(*of_one_rank)
+        self.resolves(*of_one_rank)
 
         self.before("ZerofleetGenerationChurn")
         for number in range(CHURN):
