@@ -321,6 +321,7 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
       ->add_option("--node", flags->node,
                    "Name of the machine, which workers on it share, where --advertise names a part of it, such as a "
                    "pod; else as Slurm says, or the host")
+      ->check(PlainName())
       ->type_name("NAME");
   command
       ->add_option("--metrics-port", flags->metrics_port,
