@@ -12,11 +12,11 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr size_t kLongestShown = 60, kLongestName = 200;
+constexpr size_t kLongestQuoted = 60, kLongestName = 200;
 
 std::string Refusal(const char* wanted, const std::string& value) {
-  return absl::StrCat("must be ", wanted, ", got \"", absl::CHexEscape(value.substr(0, kLongestShown)),
-                      value.size() > kLongestShown ? "..." : "", "\"");
+  return absl::StrCat("must be ", wanted, ", got \"", absl::CHexEscape(value.substr(0, kLongestQuoted)),
+                      value.size() > kLongestQuoted ? "..." : "", "\"");
 }
 
 }  // namespace
