@@ -29,8 +29,8 @@ void KeepCandidate(Fleet& fleet, const ManifestWritten& written, int64_t bytes) 
   const auto newest = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.candidate);
   candidates.insert(
       newest, {written.committed.path, written.step, fleet.team, written.generation, bytes, written.committed.digest});
-  const int64_t keep = std::max<int64_t>(1, fleet.parameters.config.checkpoint().keep());
-  if (static_cast<int64_t>(candidates.size()) > keep) candidates.resize(keep);
+  const size_t keep = static_cast<size_t>(std::max<int64_t>(1, fleet.parameters.config.checkpoint().keep()));
+  candidates.resize(std::min(candidates.size(), fleet.candidate + keep));
   fleet.parameters.may_fall_back = true;
 }
 

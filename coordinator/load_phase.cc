@@ -196,6 +196,11 @@ void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& verd
   absl::StrAppend(&text, "; the coordinator finds ", same ? "the same" : verdict.message());
   ++fleet.counters.checkpoint_verify_failures;
   bool last = fleet.candidate + 1 >= fleet.parameters.candidates.size();
+  if (last && HasLateCommit(fleet)) {
+    ++fleet.candidate;  // behind it
+    RegroupAll(fleet, absl::StrCat(text, "; a newer one was committed meanwhile"), now);
+    return SettleLateAnswers(fleet);
+  }
   if (!fleet.parameters.may_fall_back || last) {
     if (fleet.parameters.may_fall_back) absl::StrAppend(&text, "; no older checkpoint is left");
     return FailFleet(fleet, MakeStatus(absl::StatusCode::kDataLoss, text), member.rank);

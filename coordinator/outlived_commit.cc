@@ -1,6 +1,8 @@
 // Waiting for commits, going on without them, and what they come to then; see outlived_commit.h.
 #include "coordinator/outlived_commit.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +45,13 @@ bool OnLateAnswer(Fleet& fleet, const ManifestWritten& written) {
   found->second.answer = written;
   SettleLateAnswers(fleet);
   return true;
+}
+
+bool HasLateCommit(const Fleet& fleet) {
+  return std::any_of(fleet.outlived.begin(), fleet.outlived.end(), [](const auto& entry) {
+    const std::optional<ManifestWritten>& answer = entry.second.answer;
+    return answer.has_value() && answer->status.ok();
+  });
 }
 
 void SettleLateAnswers(Fleet& fleet) {

@@ -27,6 +27,9 @@ bool OutliveCommits(Fleet& fleet);
 // checkpoint is loaded must not change.
 bool OnLateAnswer(Fleet& fleet, const ManifestWritten& written);
 
+// Whether one of the answers that were kept tells of a commit.
+bool HasLateCommit(const Fleet& fleet);
+
 // Takes in the answers that were kept, if no view loads.
 void SettleLateAnswers(Fleet& fleet);
 

@@ -83,7 +83,7 @@ bool Disk::HasShards(int64_t step, uint64_t generation) const {
 
 absl::Status Disk::SetAside(const std::string& path) {
   const auto found = checkpoints_.find(StepOf(path));
-  if (found == checkpoints_.end()) return absl::NotFoundError(absl::StrCat(path, " does not exist"));
+  if (found == checkpoints_.end()) return absl::OkStatus();  // a newer one was committed, and it is removed
   if (!found->second.damaged) world_.Violate(absl::StrCat("I1: ", path, " is whole and was set aside"));
   checkpoints_.erase(found);
   return absl::OkStatus();
