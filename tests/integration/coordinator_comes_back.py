@@ -88,7 +88,8 @@ class CoordinatorComesBack(fleet.FleetTest):
         saved, same = (fleet.checkpoint_states(fleet.latest_checkpoint(self.work / name)) for name in ("killed", "undisturbed"))
         self.assertEqual(saved, same, "the last checkpoint differs")
         self.assertEqual([path.name for path in (self.work / "killed").glob(".step-*")], [], "an unfinished save is left")
-        print(f"serving again after {', '.join(f'{each:.2f}' for each in times)} s")
+        if times:
+            print(f"serving again after {', '.join(f'{each:.2f}' for each in times)} s")
         self.assertLess(max(times, default=0), SERVING_SECONDS)
         self.assert_nothing_left()
 
