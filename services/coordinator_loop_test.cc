@@ -7,6 +7,7 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -355,14 +356,16 @@ TEST_F(CoordinatorLoopTest, AStateThatCannotBeSavedFailsARunThatWouldHaveEnded) 
 
 // On a dead mount the write does not return.
 TEST_F(CoordinatorLoopTest, AStateThatHangsIsNamedAndThenEndsTheRun) {
-  absl::Notification saving, returns, named;
+  // The first two are the thread's that writes, which may outlive this test's wait for it.
+  const auto saving = std::make_shared<absl::Notification>(), returns = std::make_shared<absl::Notification>();
+  absl::Notification named;
   parameters_.config.mutable_checkpoint()->set_stall_timeout_seconds(1);
   parameters_.config.mutable_restart()->set_form_timeout_seconds(2);
   hooks_.persist_patience = kPatience;
   hooks_.state_path = "state/coordinator.json";
-  hooks_.persist = [&](const coordinator::CoordinatorState&) {
-    saving.Notify();  // once: it is not tried again
-    returns.WaitForNotification();
+  hooks_.persist = [saving, returns](const coordinator::CoordinatorState&) {
+    saving->Notify();  // once: it is not tried again
+    returns->WaitForNotification();
     return absl::OkStatus();
   };
   Start();
@@ -376,7 +379,7 @@ TEST_F(CoordinatorLoopTest, AStateThatHangsIsNamedAndThenEndsTheRun) {
                     .ok());
   });
   Join();
-  ASSERT_TRUE(saving.WaitForNotificationWithTimeout(kPatience));
+  ASSERT_TRUE(saving->WaitForNotificationWithTimeout(kPatience));
   // Whatever the clock does between two ticks counts for a second here, and for nothing with the fleet.
   while (!named.WaitForNotificationWithTimeout(absl::Milliseconds(10))) clock_.Advance(100);
   EXPECT_EQ(loop_->GetStatus().phase(), "loading");
@@ -391,7 +394,7 @@ TEST_F(CoordinatorLoopTest, AStateThatHangsIsNamedAndThenEndsTheRun) {
   EXPECT_EQ(end.code(), absl::StatusCode::kDataLoss) << end;
   EXPECT_THAT(std::string(end.message()), HasSubstr("the write of state/coordinator.json has got no further for 3 s"));
   EXPECT_TRUE(sink_.Await(v1::CoordinatorMessage::kRefused));
-  returns.Notify();
+  returns->Notify();
   follows.join();
 }
 

@@ -2,6 +2,7 @@
 #include "worker/data/fingerprint.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include "absl/strings/escaping.h"
@@ -48,7 +49,9 @@ void FileLister::Add(const std::string& path, int64_t bytes, const std::string& 
   const std::string told = absl::StrCat(bytes, " ", digest, "\n");
   more_.Update(std::as_bytes(std::span(told)));
   files_.set_more_files(files_.more_files() + 1);
-  files_.set_more_bytes(files_.more_bytes() + bytes);
+  // Sizes are what a file system says, and may be of sparse files: the sum stops at the largest number.
+  const int64_t room = std::numeric_limits<int64_t>::max() - files_.more_bytes();
+  files_.set_more_bytes(files_.more_bytes() + std::min(bytes, room));
 }
 
 v1::DataFiles FileLister::Done() {
