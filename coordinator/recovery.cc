@@ -188,9 +188,19 @@ const char* MayUseMemory(const Fleet& fleet) {
   return takes_snapshots && !fleet.memory_is_doubted ? ", from a newer snapshot if one is whole in memory" : "";
 }
 
+// "; step 40 is being committed": it is waited for, and if it succeeds the fleet goes back to it.
+std::string CommitUnderWayText(const Fleet& fleet) {
+  std::string text;
+  for (const auto& [step, commit] : fleet.commits) {
+    if (commit.stage == PendingCommit::Stage::kCommitting) text = absl::StrCat("; step ", step, " is being committed");
+  }
+  return text;
+}
+
 // Gives up `lost`, for `cause`, and those who have left by themselves; the others meet again. `text` tells people why.
 void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause, const std::string& text, double now) {
-  fleet.PublishNotice(absl::StrCat(text, "; ", LastCommitText(fleet), "; recovering", MayUseMemory(fleet)));
+  fleet.PublishNotice(
+      absl::StrCat(text, "; ", LastCommitText(fleet), CommitUnderWayText(fleet), "; recovering", MayUseMemory(fleet)));
   if (fleet.view) {
     fleet.flight.Clear();
     fleet.flight.set_generation(fleet.generation);

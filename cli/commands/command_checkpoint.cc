@@ -65,7 +65,8 @@ absl::StatusOr<int> RunList(const std::string& dir, bool json, const Output& out
   for (const checkpoint::CommittedCheckpoint& each : committed) {
     table.Add({each.path, absl::StrCat(each.step), HumanBytes(TotalBytes(each.manifest)),
                HumanCount(static_cast<double>(checkpoint::ManifestElements(each.manifest))),
-               absl::StrCat(each.manifest.world_size(), " workers, stage ", each.manifest.zero_stage()),
+               absl::StrCat(each.manifest.world_size(), each.manifest.world_size() == 1 ? " worker" : " workers",
+                            ", stage ", each.manifest.zero_stage()),
                CommittedText(each.manifest)});
   }
   output.out << (committed.empty() ? absl::StrCat("no committed checkpoint in ", dir, "\n")
