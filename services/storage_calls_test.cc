@@ -21,6 +21,16 @@ using testing::IsEmpty;
 constexpr double kStall = 30, kCallPatience = 60;
 constexpr char kWhat[] = "the write of state/coordinator.json";
 
+// Begins, and returns when it is let.
+struct HeldCall {
+  absl::Notification begun, returns;
+  absl::Status operator()() {
+    begun.Notify();
+    returns.WaitForNotification();
+    return absl::OkStatus();
+  }
+};
+
 class StorageCallsTest : public testing::Test {
  protected:
   std::unique_ptr<StorageCalls> Calls(double stall = kStall) {
@@ -47,17 +57,11 @@ TEST_F(StorageCallsTest, WhatReturnsIsReturned) {
 }
 
 TEST_F(StorageCallsTest, WhatHangsIsNamedAndThenGivenUp) {
-  absl::Notification begun, returns;
+  HeldCall held;
   const auto calls = Calls();
   absl::Status status;
-  std::thread runs([&] {
-    status = calls->Run(kWhat, [&] {
-      begun.Notify();
-      returns.WaitForNotification();
-      return absl::OkStatus();
-    });
-  });
-  begun.WaitForNotification();
+  std::thread runs([&] { status = calls->Run(kWhat, [&] { return held(); }); });
+  held.begun.WaitForNotification();
   Pass(*calls, static_cast<int>(kStall));
   EXPECT_THAT(told_, IsEmpty());
   Pass(*calls, static_cast<int>(kCallPatience));
@@ -69,50 +73,36 @@ TEST_F(StorageCallsTest, WhatHangsIsNamedAndThenGivenUp) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("coordinator.json has got no further for 90 s"));
   EXPECT_EQ(calls->Run("another", [] { return absl::OkStatus(); }), status);  // its thread is not back
   EXPECT_EQ(told_.size(), 1u);
-  returns.Notify();
+  held.returns.Notify();
 }
 
 // The machine slept, or this process did not run.
 TEST_F(StorageCallsTest, OneLongSilenceIsNoHang) {
-  absl::Notification begun, returns;
+  HeldCall held;
   const auto calls = Calls();
-  std::thread runs([&] {
-    EXPECT_TRUE(calls
-                    ->Run(kWhat,
-                          [&] {
-                            begun.Notify();
-                            returns.WaitForNotification();
-                            return absl::OkStatus();
-                          })
-                    .ok());
-  });
-  begun.WaitForNotification();
+  absl::Status status = absl::UnknownError("it has not returned");
+  std::thread runs([&] { status = calls->Run(kWhat, [&] { return held(); }); });
+  held.begun.WaitForNotification();
   for (int naps = 0; naps < 20; ++naps) {
     clock_.Advance(3600);
     calls->Tick();
   }
-  returns.Notify();
+  held.returns.Notify();
   runs.join();
+  EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(told_, IsEmpty());
 }
 
 TEST_F(StorageCallsTest, WithoutALimitItIsWaitedFor) {
-  absl::Notification begun, returns;
+  HeldCall held;
   const auto calls = Calls(0);
-  std::thread runs([&] {
-    EXPECT_TRUE(calls
-                    ->Run(kWhat,
-                          [&] {
-                            begun.Notify();
-                            returns.WaitForNotification();
-                            return absl::OkStatus();
-                          })
-                    .ok());
-  });
-  begun.WaitForNotification();
+  absl::Status status = absl::UnknownError("it has not returned");
+  std::thread runs([&] { status = calls->Run(kWhat, [&] { return held(); }); });
+  held.begun.WaitForNotification();
   Pass(*calls, 1000);
-  returns.Notify();
+  held.returns.Notify();
   runs.join();
+  EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(told_, IsEmpty());
 }
 
