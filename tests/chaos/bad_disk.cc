@@ -5,6 +5,7 @@
 // What to do lies in a file that all processes map, named by ZEROFLEET_BAD_DISK; disk.py writes it. Only calls on paths
 // with `where` and without `but` in them are touched, of one process if `pid` is set. Which of them are hit is a
 // function of the seed and of the calls' order.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -26,10 +27,22 @@
 namespace {
 
 // kTorn: half of it is done, and the process is gone. kFlip: a bit of what was read is another. kLost: it is done, and
-// its answer is an error. kHung: it does not return before another fault, or none, is asked for.
-enum class Fault : uint32_t { kNone, kError, kSlow, kShort, kTorn, kFlip, kLost, kHung };
+// its answer is an error. kHung: it does not return before another fault, or none, is asked for. kFeigned: it succeeds
+// and has done nothing; an opening is done without O_EXCL.
+enum class Fault : uint32_t { kNone, kError, kSlow, kShort, kTorn, kFlip, kLost, kHung, kFeigned };
 
-enum Call : uint32_t { kWrite = 1, kSync = 2, kRename = 4, kRead = 8, kStat = 16, kOpen = 32, kUnlink = 64 };
+// kRead: listing a directory too; kUnlink: of a directory too.
+enum Call : uint32_t {
+  kWrite = 1,
+  kSync = 2,
+  kRename = 4,
+  kRead = 8,
+  kStat = 16,
+  kOpen = 32,
+  kUnlink = 64,
+  kLock = 128,
+  kMake = 256
+};
 
 // As disk.py packs it.
 struct Control {
@@ -77,13 +90,33 @@ bool IsThere(const Control& control, const char* path) {
   return has(control.where.data()) && !(control.but[0] != 0 && has(control.but.data()));
 }
 
-bool IsThere(const Control& control, int descriptor) {
-  char link[32], path[4096];
+// The path that a descriptor was opened by; false if it has none.
+bool PathOf(int descriptor, std::array<char, 8192>& path) {
+  char link[32];
   std::snprintf(link, sizeof(link), "/proc/self/fd/%d", descriptor);
-  const ssize_t bytes = readlink(link, path, sizeof(path) - 1);
-  if (bytes <= 0) return false;
-  path[bytes] = 0;
-  return IsThere(control, path);
+  const ssize_t bytes = readlink(link, path.data(), path.size() / 2);
+  path[bytes < 0 ? 0 : static_cast<size_t>(bytes)] = 0;
+  return bytes > 0;
+}
+
+bool IsThere(const Control& control, int descriptor) {
+  std::array<char, 8192> path;
+  return PathOf(descriptor, path) && IsThere(control, path.data());
+}
+
+// A path in a directory that is open, as remove_all takes a tree down.
+struct At {
+  int directory;
+  const char* path;
+};
+
+bool IsThere(const Control& control, At at) {
+  if (at.directory == AT_FDCWD || at.path[0] == '/') return IsThere(control, at.path);
+  std::array<char, 8192> path;
+  if (!PathOf(at.directory, path)) return false;
+  const size_t length = std::strlen(path.data());
+  std::snprintf(path.data() + length, path.size() - length, "/%s", at.path);
+  return IsThere(control, path.data());
 }
 
 // What happens to this call. One torn call is enough: the process is gone.
@@ -128,6 +161,18 @@ auto Bent(Fault fault, Next next) -> decltype(next()) {
   if (fault == Fault::kLost) next();
   if (fault == Fault::kLost || fault == Fault::kError) return Failure<decltype(next())>();
   return next();
+}
+
+// The same of a call that returns 0, and may only say so.
+template <class Next>
+int BentOrFeigned(Fault fault, Next next) {
+  return fault == Fault::kFeigned ? 0 : Bent(fault, next);
+}
+
+template <class Open>
+int OpenOn(At at, int flags, Open open) {
+  const Fault fault = Drawn(kOpen, at);
+  return Bent(fault, [&] { return open(fault == Fault::kFeigned ? flags & ~O_EXCL : flags); });
 }
 
 template <class Write>
@@ -177,19 +222,41 @@ ssize_t pread(int descriptor, void* data, size_t bytes, off_t offset) {
   return ReadOn(descriptor, data, bytes, [&](size_t count) { return next(descriptor, data, count, offset); });
 }
 
+int ftruncate(int descriptor, off_t bytes) noexcept {
+  static auto* const next = Next<int(int, off_t)>("ftruncate");
+  return Bent(Drawn(kWrite, descriptor), [&] { return next(descriptor, bytes); });
+}
+
+int truncate(const char* path, off_t bytes) noexcept {
+  static auto* const next = Next<int(const char*, off_t)>("truncate");
+  return Bent(Drawn(kWrite, path), [&] { return next(path, bytes); });
+}
+
 int fsync(int descriptor) {
   static auto* const next = Next<decltype(fsync)>("fsync");
   return Bent(Drawn(kSync, descriptor), [&] { return next(descriptor); });
 }
 
+int flock(int descriptor, int operation) noexcept {
+  static auto* const next = Next<int(int, int)>("flock");
+  return BentOrFeigned(Drawn(kLock, descriptor), [&] { return next(descriptor, operation); });
+}
+
 int rename(const char* from, const char* to) noexcept {
   static auto* const next = Next<int(const char*, const char*)>("rename");
-  return Bent(Drawn(kRename, to), [&] { return next(from, to); });
+  return BentOrFeigned(Drawn(kRename, to), [&] { return next(from, to); });
+}
+
+int renameat(int from_directory, const char* from, int to_directory, const char* to) noexcept {
+  static auto* const next = Next<int(int, const char*, int, const char*)>("renameat");
+  return BentOrFeigned(Drawn(kRename, At{to_directory, to}),
+                       [&] { return next(from_directory, from, to_directory, to); });
 }
 
 int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) noexcept {
   static auto* const next = Next<int(int, const char*, int, const char*, unsigned)>("renameat2");
-  return Bent(Drawn(kRename, to), [&] { return next(from_directory, from, to_directory, to, flags); });
+  return BentOrFeigned(Drawn(kRename, At{to_directory, to}),
+                       [&] { return next(from_directory, from, to_directory, to, flags); });
 }
 
 int unlink(const char* path) noexcept {
@@ -197,9 +264,24 @@ int unlink(const char* path) noexcept {
   return Bent(Drawn(kUnlink, path), [&] { return next(path); });
 }
 
+int unlinkat(int directory, const char* path, int flags) noexcept {
+  static auto* const next = Next<int(int, const char*, int)>("unlinkat");
+  return Bent(Drawn(kUnlink, At{directory, path}), [&] { return next(directory, path, flags); });
+}
+
+int rmdir(const char* path) noexcept {
+  static auto* const next = Next<int(const char*)>("rmdir");
+  return Bent(Drawn(kUnlink, path), [&] { return next(path); });
+}
+
 int remove(const char* path) noexcept {
   static auto* const next = Next<int(const char*)>("remove");
   return Bent(Drawn(kUnlink, path), [&] { return next(path); });
+}
+
+int mkdir(const char* path, mode_t mode) noexcept {
+  static auto* const next = Next<int(const char*, mode_t)>("mkdir");
+  return Bent(Drawn(kMake, path), [&] { return next(path, mode); });
 }
 
 int stat(const char* path, struct stat* info) noexcept {
@@ -217,6 +299,16 @@ int fstat(int descriptor, struct stat* info) noexcept {
   return Bent(Drawn(kStat, descriptor), [&] { return next(descriptor, info); });
 }
 
+int fstat64(int descriptor, struct stat64* info) noexcept {
+  static auto* const next = Next<int(int, struct stat64*)>("fstat64");
+  return Bent(Drawn(kStat, descriptor), [&] { return next(descriptor, info); });
+}
+
+int fstatat(int directory, const char* path, struct stat* info, int flags) noexcept {
+  static auto* const next = Next<int(int, const char*, struct stat*, int)>("fstatat");
+  return Bent(Drawn(kStat, At{directory, path}), [&] { return next(directory, path, info, flags); });
+}
+
 int access(const char* path, int mode) noexcept {
   static auto* const next = Next<int(const char*, int)>("access");
   return Bent(Drawn(kStat, path), [&] { return next(path, mode); });
@@ -228,7 +320,7 @@ int open(const char* path, int flags, ...) {
   va_start(rest, flags);
   const mode_t mode = ModeOf(flags, rest);
   va_end(rest);
-  return Bent(Drawn(kOpen, path), [&] { return next(path, flags, mode); });
+  return OpenOn({AT_FDCWD, path}, flags, [&](int bent) { return next(path, bent, mode); });
 }
 
 int openat(int directory, const char* path, int flags, ...) {
@@ -237,11 +329,22 @@ int openat(int directory, const char* path, int flags, ...) {
   va_start(rest, flags);
   const mode_t mode = ModeOf(flags, rest);
   va_end(rest);
-  return Bent(Drawn(kOpen, path), [&] { return next(directory, path, flags, mode); });
+  return OpenOn({directory, path}, flags, [&](int bent) { return next(directory, path, bent, mode); });
+}
+
+FILE* fopen(const char* path, const char* mode) {
+  static auto* const next = Next<FILE*(const char*, const char*)>("fopen");
+  return Bent(Drawn(kOpen, path), [&] { return next(path, mode); });
 }
 
 FILE* fopen64(const char* path, const char* mode) {
   static auto* const next = Next<FILE*(const char*, const char*)>("fopen64");
   return Bent(Drawn(kOpen, path), [&] { return next(path, mode); });
+}
+
+// std::filesystem lists what it has opened by openat.
+struct dirent* readdir(DIR* directory) {
+  static auto* const next = Next<struct dirent*(DIR*)>("readdir");
+  return Bent(Drawn(kRead, dirfd(directory)), [&] { return next(directory); });
 }
 }

@@ -7,8 +7,8 @@ import struct
 import fleet
 
 LIBRARY = pathlib.Path(fleet.BINARY).resolve().parent / "tests" / "chaos" / "libbad_disk.so"
-WRITE, SYNC, RENAME, READ, STAT, OPEN, UNLINK = (1 << bit for bit in range(7))
-ERROR, SLOW, SHORT, TORN, FLIP, LOST, HUNG = range(1, 8)
+WRITE, SYNC, RENAME, READ, STAT, OPEN, UNLINK, LOCK, MAKE = (1 << bit for bit in range(9))
+ERROR, SLOW, SHORT, TORN, FLIP, LOST, HUNG, FEIGNED = range(1, 9)
 # bad_disk.cc's Control: fault, calls, error, milliseconds, chance of 65,536, seed, pid, calls seen, calls hit, where, but
 CONTROL = struct.Struct("=9I188s32s")
 HIT_AT = 8 * 4
