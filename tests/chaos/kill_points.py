@@ -49,8 +49,9 @@ ONCE = {"worker/finished", "worker/first-step", "worker/last-save-committed", "w
         "worker/welcome", "worker/outcome", "coordinator/outcome", "coordinator/shard-received", "coordinator/manifest-due",
         "coordinator/stored", "coordinator/hello-received", "coordinator/welcome"}
 
-# A worker that is lost before the fleet has formed ends `train`, which has nothing to lose; the same command starts it.
-BEFORE_THE_FLEET = {"worker/hello", "worker/welcome", "worker/endpoint-made", "worker/ready-told"}
+# A worker that is lost before the fleet has formed ends `train`, which has nothing to lose, and so does a coordinator that is lost
+# before it listens; the same command starts it.
+BEFORE_THE_FLEET = ("worker/hello", "worker/welcome", "worker/endpoint-made", "worker/ready-told", "prune/leftover-apart", "@.epoch")
 FORM_FAILED = 4
 
 # Passed where the removal of a checkpoint by an earlier release was cut short.
@@ -121,7 +122,7 @@ class Killed(chaos.OnOneMachine):
         if self.trial.loss:
             self.lose()
         code = self.end()
-        if code == FORM_FAILED and self.trial.point in BEFORE_THE_FLEET:
+        if code == FORM_FAILED and self.trial.point.endswith(BEFORE_THE_FLEET):
             self.launch(environment)
             code = self.end()
         if not self.mark.exists():
