@@ -45,12 +45,13 @@ absl::StatusOr<int> BindName(const std::string& path) {
   return absl::ResourceExhaustedError(absl::StrCat("cannot bind the lock of ", path, ": ", std::strerror(error)));
 }
 
-// The lock on the file: its descriptor; -1 if another process has it.
+// The lock on the file: its descriptor; -1 if another process has it. Where there is no flock, the file alone.
 absl::StatusOr<int> LockFile(const std::string& path) {
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (file < 0) return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
   if (flock(file, LOCK_EX | LOCK_NB) == 0) return file;
   const int error = errno;
+  if (error == ENOSYS || error == EOPNOTSUPP) return file;
   close(file);
   if (error == EWOULDBLOCK) return -1;
   return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot lock: ", std::strerror(error)));

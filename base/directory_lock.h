@@ -16,7 +16,7 @@ namespace zerofleet {
 // Two locks in one, both released when the process ends, however it ends:
 //
 //   - flock on the file `name` in the directory, which also holds between machines that share the directory where the
-//     file system says so;
+//     file system says so, and nobody out where it does not know flock (ENOSYS, EOPNOTSUPP);
 //   - an abstract socket named after the directory's canonical path, which holds on this machine even after the
 //     directory was removed: a second process that makes it anew must not get in while the first still runs.
 class DirectoryLock {

@@ -3,10 +3,13 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdarg>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -29,6 +32,11 @@ struct State {
   std::map<std::string, int> failures ABSL_GUARDED_BY(mutex), rename_failures ABSL_GUARDED_BY(mutex),
       lost_renames ABSL_GUARDED_BY(mutex);
   bool no_rename_flags ABSL_GUARDED_BY(mutex) = false;
+  bool ignores_rename_flags ABSL_GUARDED_BY(mutex) = false, keeps_renamed ABSL_GUARDED_BY(mutex) = false,
+                            ignores_exclusive ABSL_GUARDED_BY(mutex) = false;
+  int creation_failure ABSL_GUARDED_BY(mutex) = 0, every_lost_rename ABSL_GUARDED_BY(mutex) = 0;
+  std::optional<int> flock_answer ABSL_GUARDED_BY(mutex);
+  std::optional<long> file_system ABSL_GUARDED_BY(mutex);
   enum class Held { kFsync, kWrite, kUncache } holds ABSL_GUARDED_BY(mutex) = Held::kFsync;
   std::optional<std::string> hold ABSL_GUARDED_BY(mutex);
   size_t hold_bytes ABSL_GUARDED_BY(mutex) = 0;  // a write of at least so many
@@ -95,12 +103,42 @@ int BeforeRename(State& state, const std::string& to) {
 int AfterRename(State& state, const std::string& to) {
   absl::MutexLock lock(&state.mutex);
   const auto lost = state.lost_renames.find(to);
-  return lost == state.lost_renames.end() ? 0 : lost->second;
+  return lost == state.lost_renames.end() ? state.every_lost_rename : lost->second;
 }
 
 bool RefusesRenameFlags(State& state) {
   absl::MutexLock lock(&state.mutex);
   return state.no_rename_flags;
+}
+
+bool IgnoresRenameFlags(State& state) {
+  absl::MutexLock lock(&state.mutex);
+  return state.ignores_rename_flags;
+}
+
+bool KeepsRenamed(State& state) {
+  absl::MutexLock lock(&state.mutex);
+  return state.keeps_renamed;
+}
+
+// The flags that this opening is made with; nothing if it is to fail.
+std::optional<int> FlagsOfOpen(State& state, int flags) {
+  absl::MutexLock lock(&state.mutex);
+  if ((flags & O_CREAT) != 0 && state.creation_failure != 0) {
+    errno = state.creation_failure;
+    return std::nullopt;
+  }
+  return state.ignores_exclusive ? flags & ~O_EXCL : flags;
+}
+
+std::optional<int> AnswerOfFlock(State& state) {
+  absl::MutexLock lock(&state.mutex);
+  return state.flock_answer;
+}
+
+std::optional<long> FileSystemOf(State& state) {
+  absl::MutexLock lock(&state.mutex);
+  return state.file_system;
 }
 
 void BeforeUncache(State& state, const std::string& name) {
@@ -116,6 +154,7 @@ int RenameBy(Call next, const char* from, const char* to) {
   const std::optional<std::string> source = Relative(*state, from), target = Relative(*state, to);
   if (!source || !target) return next();
   Record(*state, "rename " + *source + " " + *target);
+  if (KeepsRenamed(*state)) return 0;
   int error = BeforeRename(*state, *target);
   if (error == 0) {
     const int renamed = next();
@@ -185,6 +224,39 @@ void FileCallLog::RefuseRenameFlags() {
   state->no_rename_flags = true;
 }
 
+namespace {
+
+template <typename Bend>
+void BendActive(Bend bend) {
+  const std::shared_ptr<State> state = Active();
+  absl::MutexLock lock(&state->mutex);
+  bend(*state);
+}
+
+}  // namespace
+
+void FileCallLog::KeepRenamed() {
+  BendActive([](State& state) { state.keeps_renamed = true; });
+}
+void FileCallLog::IgnoreRenameFlags() {
+  BendActive([](State& state) { state.ignores_rename_flags = true; });
+}
+void FileCallLog::IgnoreExclusive() {
+  BendActive([](State& state) { state.ignores_exclusive = true; });
+}
+void FileCallLog::LoseEveryRename(int error) {
+  BendActive([&](State& state) { state.every_lost_rename = error; });
+}
+void FileCallLog::BendFlock(int error) {
+  BendActive([&](State& state) { state.flock_answer = error; });
+}
+void FileCallLog::SetFileSystem(long type) {
+  BendActive([&](State& state) { state.file_system = type; });
+}
+void FileCallLog::FailCreation(int error) {
+  BendActive([&](State& state) { state.creation_failure = error; });
+}
+
 void FileCallLog::WaitFor(const std::string& call) {
   const std::shared_ptr<State> state = Active();
   absl::MutexLock lock(&state->mutex);
@@ -251,9 +323,10 @@ int rename(const char* from, const char* to) noexcept {
 int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) noexcept {
   static const auto next = zerofleet::Next<int (*)(int, const char*, int, const char*, unsigned)>("renameat2");
   if (const auto state = zerofleet::Active(); state != nullptr && zerofleet::RefusesRenameFlags(*state)) {
-    errno = EINVAL;
+    errno = access(to, F_OK) == 0 ? EEXIST : EINVAL;
     return -1;
   }
+  if (const auto state = zerofleet::Active(); state != nullptr && zerofleet::IgnoresRenameFlags(*state)) flags = 0;
   return zerofleet::RenameBy([&] { return next(from_directory, from, to_directory, to, flags); }, from, to);
 }
 
@@ -266,5 +339,38 @@ int posix_fadvise(int descriptor, off_t offset, off_t length, int advice) noexce
     }
   }
   return next(descriptor, offset, length, advice);
+}
+
+int open(const char* path, int flags, ...) {
+  static const auto next = zerofleet::Next<int (*)(const char*, int, ...)>("open");
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  if (const auto state = zerofleet::Active(); state != nullptr && zerofleet::Relative(*state, path)) {
+    const std::optional<int> bent = zerofleet::FlagsOfOpen(*state, flags);
+    if (!bent) return -1;
+    flags = *bent;
+  }
+  return next(path, flags, mode);
+}
+
+int flock(int descriptor, int operation) noexcept {
+  static const auto next = zerofleet::Next<int (*)(int, int)>("flock");
+  const auto state = zerofleet::Active();
+  const std::optional<int> answer = state == nullptr ? std::nullopt : zerofleet::AnswerOfFlock(*state);
+  if (!answer || !zerofleet::NameOf(*state, descriptor)) return next(descriptor, operation);
+  errno = *answer;
+  return *answer == 0 ? 0 : -1;
+}
+
+int statfs(const char* path, struct statfs* info) noexcept {
+  static const auto next = zerofleet::Next<int (*)(const char*, struct statfs*)>("statfs");
+  const int result = next(path, info);
+  const auto state = zerofleet::Active();
+  if (state != nullptr && zerofleet::Relative(*state, path)) {
+    info->f_type = zerofleet::FileSystemOf(*state).value_or(info->f_type);
+  }
+  return result;
 }
 }

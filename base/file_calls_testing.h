@@ -1,6 +1,6 @@
-// The process's own write, fsync, rename and advice, seen and bent by a test: a test that links this file has them in
-// place of libc's. What durability is made of, and what no other test can see, is their order and what follows when one
-// fails.
+// The process's own write, fsync, rename, advice and more, seen and bent by a test: a test that links this file has
+// them in place of libc's. What durability is made of, and what no other test can see, is their order and what follows
+// when one fails.
 #ifndef ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
 #define ZEROFLEET_BASE_FILE_CALLS_TESTING_H_
 
@@ -32,8 +32,23 @@ class FileCallLog {
   // Every rename to `name` is carried out from now on and says `error` all the same, as over NFS when the answer is
   // lost.
   void LoseRename(const std::string& name, int error);
-  // Renames know no flags from now on, as on NFS.
+  // The same of every rename.
+  void LoseEveryRename(int error);
+  // Renames know no flags from now on, as on NFS; of a name that is taken the kernel itself says so, whatever the
+  // flags.
   void RefuseRenameFlags();
+  // Renames of files are made from now on as a copy would be: what was there stays, and success is said.
+  void KeepRenamed();
+  // Renames heed no flags from now on: they replace what they must not.
+  void IgnoreRenameFlags();
+  // O_EXCL is not heeded from now on.
+  void IgnoreExclusive();
+  // Every flock fails with `error` from now on; 0: every one succeeds.
+  void BendFlock(int error);
+  // What statfs says of the type of the file system.
+  void SetFileSystem(long type);
+  // No file can be made from now on: the error is `error`; 0: it can.
+  void FailCreation(int error);
 
   // The next fsync of a file whose name ends so waits for ReleaseFsync, without a time limit.
   void HoldFsync(const std::string& suffix);

@@ -177,13 +177,17 @@ absl::StatusOr<std::unique_ptr<CheckpointStore>> CheckpointStore::Open(const std
   absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(dir, kLockName, patience);
   if (absl::IsAlreadyExists(lock.status())) return HeldByAnother(dir);
   if (!lock.ok()) return CannotBeWritten(dir, lock.status());
+  absl::StatusOr<DirectoryTraits> traits = ProbeDirectory(dir);
+  if (absl::IsFailedPrecondition(traits.status())) return Annotate(traits.status(), "checkpoint.dir");
+  if (!traits.ok()) return CannotBeWritten(dir, traits.status());
   absl::StatusOr<std::unique_ptr<DirectoryEpoch>> epoch = DirectoryEpoch::Claim(dir, generation, absl::Now());
   if (absl::IsAlreadyExists(epoch.status())) return HeldByAnother(dir);
   if (absl::IsDataLoss(epoch.status())) return Annotate(epoch.status(), "checkpoint.dir");
   if (!epoch.ok()) return CannotBeWritten(dir, epoch.status());
   ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checkpoint::ListCommittedSteps(dir));
   return std::unique_ptr<CheckpointStore>(new CheckpointStore(dir, std::max<int64_t>(keep, 1), *std::move(lock),
-                                                              *std::move(epoch), {steps.begin(), steps.end()}));
+                                                              *std::move(traits), *std::move(epoch),
+                                                              {steps.begin(), steps.end()}));
 }
 
 void CheckpointStore::RemoveUnfinished(uint64_t last_generation) const {

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/directory_lock.h"
+#include "base/directory_probe.h"
 #include "coordinator/fleet.h"
 #include "services/directory_epoch.h"
 #include "zerofleet/v1/checkpoint.pb.h"
@@ -51,13 +52,16 @@ std::vector<std::string> ResumeNotices(const v1::Config& config, const std::stri
 // another's, or if that is not known, nothing is done.
 class CheckpointStore {
  public:
-  // Takes the directory's lock, then its epoch, and lists what is committed there: pruning never lists again.
-  // FailedPrecondition if another run holds the directory, and still does after `patience`: a run that was killed takes
-  // a moment to go. `generation`: the newest that is known of the run. DataLoss for an epoch file that is not
-  // understood.
+  // Takes the directory's lock, tries its file system out, takes its epoch, and lists what is committed there: pruning
+  // never lists again. FailedPrecondition if another run holds the directory, and still does after `patience`: a run
+  // that was killed takes a moment to go; and if no checkpoint can be committed safely there. `generation`: the newest
+  // that is known of the run. DataLoss for an epoch file that is not understood.
   static absl::StatusOr<std::unique_ptr<CheckpointStore>> Open(const std::string& dir, int64_t keep,
                                                                absl::Duration patience = absl::ZeroDuration(),
                                                                uint64_t generation = 0);
+
+  // What the directory's file system is, and how it is weaker than it should be.
+  const DirectoryTraits& traits() const { return traits_; }
 
   // Removes what unfinished saves of generations up to `last_generation` left behind. What cannot be removed stays for
   // the next start.
@@ -87,9 +91,14 @@ class CheckpointStore {
   absl::StatusOr<bool> Renew();
 
  private:
-  CheckpointStore(std::string dir, int64_t keep, std::unique_ptr<DirectoryLock> lock,
+  CheckpointStore(std::string dir, int64_t keep, std::unique_ptr<DirectoryLock> lock, DirectoryTraits traits,
                   std::unique_ptr<DirectoryEpoch> epoch, std::set<int64_t> steps)
-      : dir_(std::move(dir)), keep_(keep), lock_(std::move(lock)), epoch_(std::move(epoch)), steps_(std::move(steps)) {}
+      : dir_(std::move(dir)),
+        keep_(keep),
+        lock_(std::move(lock)),
+        traits_(std::move(traits)),
+        epoch_(std::move(epoch)),
+        steps_(std::move(steps)) {}
 
   // Removes the oldest checkpoints beyond `keep_`, and returns a warning for each that cannot be removed.
   std::vector<std::string> Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -97,6 +106,7 @@ class CheckpointStore {
   const std::string dir_;
   const int64_t keep_;
   const std::unique_ptr<DirectoryLock> lock_;
+  const DirectoryTraits traits_;
   const std::unique_ptr<DirectoryEpoch> epoch_;
   bool emptied_ = false;  // and not told yet; Renew's alone
   absl::Mutex mutex_;

@@ -12,6 +12,7 @@
 #include "services/coordinator_metrics.h"
 #include "services/coordinator_service.h"
 #include "services/coordinator_state.h"
+#include "services/coordinator_storage.h"
 #include "services/grpc_server.h"
 #include "services/message_limits.h"
 #include "services/trace.h"
@@ -28,23 +29,6 @@ constexpr double kShutdownSeconds = 1;
 constexpr size_t kConnectionsPerWorker = 4;
 // Of a larger fleet the page does not show who owns what: that alone would be megabytes.
 constexpr int kMostRanksShown = 64;
-
-// Not the name that a checkpoint directory's lock has, nor that of the launcher's: they may be the same directory.
-constexpr char kStateLockName[] = "coordinator.lock";
-
-// Two coordinators would write one state file in turns, and their generations with it.
-absl::StatusOr<std::unique_ptr<DirectoryLock>> HoldStateDirectory(const std::string& dir, absl::Duration patience) {
-  absl::StatusOr<std::unique_ptr<DirectoryLock>> lock = DirectoryLock::Acquire(dir, kStateLockName, patience);
-  if (absl::IsAlreadyExists(lock.status())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--state-dir: another coordinator holds ", dir, "; give each run a directory of its own"));
-  }
-  if (!lock.ok()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("--state-dir: ", dir, " cannot be written: ", lock.status().message()));
-  }
-  return lock;
-}
 
 CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& store, CoordinatorMetrics* metrics,
                            RunHistory& history) {
@@ -87,21 +71,22 @@ CoordinatorServer::CoordinatorServer(const CoordinatorOptions& options)
     : supervised_(options.supervised), watched_(options.watched), run_(options.run), clock_(*options.clock) {}
 
 absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(const CoordinatorOptions& options) {
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<DirectoryLock> state_lock,
-                      HoldStateDirectory(options.state_dir, options.directory_patience));
-  ZF_ASSIGN_OR_RETURN(coordinator::CoordinatorState state, ReadCoordinatorState(options.state_dir));
-  const v1::CheckpointConfig& checkpoint = options.config.checkpoint();
-  ZF_ASSIGN_OR_RETURN(
-      std::unique_ptr<CheckpointStore> store,
-      CheckpointStore::Open(checkpoint.dir(), checkpoint.keep(), options.directory_patience, state.generation));
-  ZF_ASSIGN_OR_RETURN(ResumePlan plan, PlanResume(options.resume, options.config, state, options.state_dir));
+  ZF_ASSIGN_OR_RETURN(CoordinatorStorage storage, OpenCoordinatorStorage({.config = options.config,
+                                                                          .state_dir = options.state_dir,
+                                                                          .resume = options.resume,
+                                                                          .patience = options.directory_patience,
+                                                                          .tick = options.directory_check_interval,
+                                                                          .logger = options.logger,
+                                                                          .clock = options.clock}));
+  coordinator::CoordinatorState& state = storage.state;
+  ResumePlan& plan = storage.plan;
   coordinator::FleetParameters parameters;
   parameters.config = options.config;
   ZF_RETURN_IF_ERROR(trainer::AddTrainingState(&parameters));
   parameters.version = options.version;
   parameters.revision = options.revision;
   parameters.run = options.run;
-  parameters.previous_generation = std::max(state.generation, plan.newest_generation);
+  parameters.previous_generation = storage.previous_generation;
   parameters.candidates = std::move(plan.candidates);
   parameters.may_fall_back = plan.may_fall_back;
   parameters.unreadable = plan.unreadable;
@@ -114,13 +99,9 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
       !parameters.candidates.empty() && parameters.candidates.front().step >= options.config.steps();
   parameters.ended_before = options.supervised && options.resume == "auto" && all_committed;
 
-  // A fleet of the newest generation may be running, and about to commit.
-  if (parameters.previous_generation > 0) store->RemoveUnfinished(parameters.previous_generation - 1);
-  store->RemoveLeftovers(absl::Now());
-
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(options));
-  server->state_lock_ = std::move(state_lock);
-  server->store_ = std::move(store);
+  server->state_lock_ = std::move(storage.state_lock);
+  server->store_ = std::move(storage.store);
   server->history_.last_commit_unix_seconds = plan.newest_unix_seconds;
   if (options.registry != nullptr) {
     server->metrics_ = std::make_unique<CoordinatorMetrics>(*options.registry);
@@ -152,9 +133,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   ZF_ASSIGN_OR_RETURN(server->server_, StartGrpcServer(grpc_options));
   server->loop_->StartThreads();
   server->directory_watch_ =
-      std::thread([server = server.get(), dir = checkpoint.dir(), interval = options.directory_check_interval] {
-        server->WatchDirectory(dir, interval);
-      });
+      std::thread([server = server.get(), dir = options.config.checkpoint().dir(),
+                   interval = options.directory_check_interval] { server->WatchDirectory(dir, interval); });
   return server;
 }
 

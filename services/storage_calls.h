@@ -33,6 +33,12 @@ class StorageCalls {
   // it is doing, with the path: "the write of state/coordinator.json". `call` owns what it uses. From one thread.
   absl::Status Run(const std::string& what, std::function<absl::Status()> call);
 
+  // Whether a call that was given up has not returned: the destructor would wait for it.
+  bool hangs() const {
+    absl::MutexLock lock(&mutex_);
+    return running_ && given_up_;
+  }
+
   // Judges the call that is under way. From one thread, which may be another.
   void Tick();
 
@@ -47,7 +53,7 @@ class StorageCalls {
   const Clock& clock_;
   double last_tick_;  // Tick's alone
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::string what_ ABSL_GUARDED_BY(mutex_);
   std::function<absl::Status()> call_ ABSL_GUARDED_BY(mutex_);  // not begun yet
   bool running_ ABSL_GUARDED_BY(mutex_) = false;                // from Run until the call returns
