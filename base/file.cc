@@ -24,11 +24,15 @@
 namespace zerofleet {
 namespace {
 
+constexpr char kFull[] = "zerofleet/disk-full";  // a payload
+
 absl::Status ErrnoStatus(const std::string& path, const char* operation, int error) {
   std::string message = absl::StrCat(path, ": cannot ", operation, ": ", std::strerror(error));
   if (error == ENOENT) return absl::NotFoundError(message);
   if (error == EEXIST) return absl::AlreadyExistsError(message);
-  return absl::ResourceExhaustedError(message);
+  absl::Status status = absl::ResourceExhaustedError(message);
+  if (error == ENOSPC || error == EDQUOT) status.SetPayload(kFull, {});
+  return status;
 }
 
 // Closes a descriptor when the scope ends.
@@ -124,6 +128,8 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path, int64_t limit
   ZF_RETURN_IF_ERROR(ReadAt(path, 0, std::as_writable_bytes(std::span(contents))));
   return contents;
 }
+
+bool IsDiskFull(const absl::Status& status) { return status.GetPayload(kFull).has_value(); }
 
 absl::Status WriteFileAtomically(const std::string& path, std::string_view contents, std::string temporary) {
   if (temporary.empty()) temporary = absl::StrCat(path, ".tmp");

@@ -69,6 +69,9 @@ absl::StatusOr<std::string> ReplaceableFile(const std::string& path);
 // Replaces what ReplaceableFile says of `path` as one step, under a temporary name that nothing else has.
 absl::Status WriteResultFile(const std::string& path, std::string_view contents);
 
+// Whether an error of a function here is that of a disk that is full, or of a quota that is used up.
+bool IsDiskFull(const absl::Status& status);
+
 absl::Status SyncDirectory(const std::string& path);
 // Renames within a file system; durable once the parent directories are synced. A file takes the place of what is at
 // `to`; a directory does so only if that is an empty directory. A rename that was carried out although the call failed,

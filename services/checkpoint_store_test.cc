@@ -404,7 +404,7 @@ TEST_F(CheckpointStoreTest, SettingAsideRenamesWithoutOverwriting) {
     ASSERT_TRUE(store_->SetAside(checkpoint::StepDirectory(directory_, 20)).ok());
   }
   EXPECT_THAT(ListDirectory(directory_).value(),
-              ElementsAre(".epoch", ".lock", "step-00000020.damaged", "step-00000020.damaged-2"));
+              ElementsAre(".epoch", ".epoch.spare", ".lock", "step-00000020.damaged", "step-00000020.damaged-2"));
   EXPECT_TRUE(store_->SetAside(checkpoint::StepDirectory(directory_, 30)).ok());  // it is out of the way already
   // What was set aside is not one of those kept.
   ASSERT_TRUE(Commit(30).ok());

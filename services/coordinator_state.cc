@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/file.h"
+#include "base/spare_file.h"
 #include "base/status.h"
 #include "proto/json.h"
 #include "proto/json_parse.h"
@@ -156,7 +157,7 @@ absl::Status WriteCoordinatorState(const std::string& state_dir, const coordinat
     json[kManifestsKey].push_back({{kStepKey, manifest.step}, {kDigestKey, manifest.digest}});
   }
   if (!state.run_id.empty()) json[kRunIdKey] = state.run_id;
-  return WriteFileAtomically(CoordinatorStatePath(state_dir), DumpJson(json) + "\n");
+  return WriteFileKeepingRoom(CoordinatorStatePath(state_dir), DumpJson(json) + "\n");
 }
 
 absl::Status WriteFlight(const std::string& state_dir, const v1::Flight& flight) {

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/file_calls_testing.h"
 
 namespace zerofleet::services {
 namespace {
@@ -56,6 +58,16 @@ TEST_F(CoordinatorStateTest, WhatIsWrittenIsRead) {
     absl::StatusOr<coordinator::CoordinatorState> state = ReadCoordinatorState(dir_);
     ASSERT_TRUE(state.ok()) << state.status();
     EXPECT_EQ(*state, written);
+  }
+}
+
+TEST_F(CoordinatorStateTest, AFullDiskTakesTheNextGenerations) {
+  ASSERT_TRUE(WriteCoordinatorState(dir_, {7, -1, {}}).ok());
+  FileCallLog log(dir_);
+  log.FailCreation(ENOSPC);
+  for (const uint64_t generation : {8, 9, 10}) {
+    ASSERT_TRUE(WriteCoordinatorState(dir_, {generation, 200, {}}).ok());
+    EXPECT_EQ(ReadCoordinatorState(dir_)->generation, generation);
   }
 }
 

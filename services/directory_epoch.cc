@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/spare_file.h"
 #include "base/status.h"
 #include "proto/json.h"
 #include "proto/json_parse.h"
@@ -135,8 +136,8 @@ absl::Status DirectoryEpoch::Write() const {
                                        {kPidKey, self_.pid},
                                        {kIncarnationKey, self_.incarnation},
                                        {kSinceKey, self_.since_unix_seconds}};
-  return WriteFileAtomically(PathOf(dir_), DumpJson(json) + "\n",
-                             JoinPath(dir_, absl::StrCat(kTemporaryStart, self_.incarnation, kTemporaryEnd)));
+  return WriteFileKeepingRoom(PathOf(dir_), DumpJson(json) + "\n",
+                              JoinPath(dir_, absl::StrCat(kTemporaryStart, self_.incarnation, kTemporaryEnd)));
 }
 
 absl::Status DirectoryEpoch::Check() const {

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/spare_file.h"
 #include "base/status.h"
 #include "cli/config/config_text.h"
 #include "cli/launcher/stop_signals.h"
@@ -68,7 +69,7 @@ absl::Status StatusOfExit(int exit_code, const std::string& message) {
 absl::StatusOr<std::unique_ptr<LocalFleet>> LocalFleet::Start(const LocalFleetOptions& options,
                                                               const RunDirectory& directory) {
   std::unique_ptr<LocalFleet> fleet(new LocalFleet(options, directory));
-  ZF_RETURN_IF_ERROR(WriteFileAtomically(directory.config_path(), TextOf(options.config)));
+  ZF_RETURN_IF_ERROR(WriteFileKeepingRoom(directory.config_path(), TextOf(options.config)));
   const std::string token = services::MakeToken();
   ZF_ASSIGN_OR_RETURN(fleet->token_file_, InheritedFile::Create(token));
   ZF_RETURN_IF_ERROR(fleet->StartCoordinator());

@@ -35,7 +35,7 @@ from chaos import Broken, fleet
 
 ROOMS = ("base", "worker", "services")
 POINT = re.compile(r'ZF_(FILE_)?KILL_POINT\(\s*"([^"]+)"')
-FILES = ("manifest.json", "coordinator.json", ".epoch")  # that are written by write, fsync, rename, fsync of the directory
+FILES = ("manifest.json", "coordinator.json", ".epoch", ".epoch.spare")  # that are written by write, fsync, rename, fsync of the directory
 STEPS = 5 * chaos.SAVE_EVERY
 WORKERS = 3
 PATIENCE = 120  # seconds, for one run
@@ -51,7 +51,7 @@ ONCE = {"worker/finished", "worker/first-step", "worker/last-save-committed", "w
 
 # A worker that is lost before the fleet has formed ends `train`, which has nothing to lose, and so does a coordinator that is lost
 # before it listens; the same command starts it.
-BEFORE_THE_FLEET = ("worker/hello", "worker/welcome", "worker/endpoint-made", "worker/ready-told", "prune/leftover-apart", "@.epoch")
+BEFORE_THE_FLEET = ("worker/hello", "worker/welcome", "worker/endpoint-made", "worker/ready-told", "prune/leftover-apart", "@.epoch", "@.epoch.spare")
 FORM_FAILED = 4
 
 # Passed where the removal of a checkpoint by an earlier release was cut short.
@@ -159,7 +159,7 @@ class Killed(chaos.OnOneMachine):
     def check_leftovers(self):
         """I8."""
         steps = {path for path in self.checkpoints.glob("step-*") if not (path / "manifest.json").exists()}
-        left = sorted(str(path) for path in steps | set(self.checkpoints.glob(".step-*")) | set(self.checkpoints.glob(".epoch.*")))
+        left = sorted(str(path) for path in steps | set(self.checkpoints.glob(".step-*")) | set(self.checkpoints.glob(".epoch.*.tmp")))
         if left:
             raise Broken(f"left behind: {left}")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Saves that fail end nothing: a disk that is full for a while, and a checkpoint directory that is removed in mid-run."""
+"""Saves that fail end nothing: a disk that is full for a while or from the start, and a checkpoint directory that is removed in mid-run."""
 import contextlib
 import shutil
 import signal
@@ -75,6 +75,29 @@ class SavesFail(fleet.FleetTest):
         self.assertRegex(messages, r"rank [01] \(host .*, pid \d+\) could not write its shard of step \d+: .*"
                                    r"rank-0000[01].safetensors: cannot \w+: No space left on device")
         self.assertIn("no checkpoint: ", run.err)
+
+    def test_a_run_that_begins_on_a_full_disk(self):
+        disk = self.small_disk("8m")
+        directory = disk / "checkpoints"
+        process, report = self.started(self.run_config(directory))
+        self.wait_for(process, report, "checkpoint", 2)
+        self.stopped(process, report, directory)
+        filler = disk / "filler"
+        with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        for _ in range(2):  # the room that the first of them needs must be there for the next
+            process, report = self.started(self.run_config(directory))
+            self.wait_for(process, report, "save_failed", 1)
+            self.assertIn("No space left on device", report.read_text())
+            process.kill()
+            process.communicate(timeout=fleet.RUN_SECONDS)
+            self.assert_nothing_left()
+        process, report = self.started(self.run_config(directory))
+        self.wait_for(process, report, "save_failed", 1)
+        filler.unlink()
+        self.wait_for(process, report, "checkpoint", 2)
+        self.stopped(process, report, directory)
 
     def test_a_checkpoint_directory_that_is_removed(self):
         directory = self.work / "checkpoints"
