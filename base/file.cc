@@ -35,6 +35,8 @@ absl::Status ErrnoStatus(const std::string& path, const char* operation, int err
   return status;
 }
 
+bool IsAbsence(int error) { return error == ENOENT || error == ENOTDIR; }
+
 // Closes a descriptor when the scope ends.
 class Descriptor {
  public:
@@ -273,6 +275,24 @@ absl::Status RemoveTree(const std::string& path) {
   std::filesystem::remove_all(path, error);
   if (error) return FilesystemStatus(path, "remove", error);
   return absl::OkStatus();
+}
+
+absl::StatusOr<PathKind> KindOf(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) {
+    if (IsAbsence(errno)) return PathKind::kNothing;
+    return ErrnoStatus(path, "look at it", errno);
+  }
+  if (S_ISREG(info.st_mode)) return PathKind::kFile;
+  if (S_ISDIR(info.st_mode)) return PathKind::kDirectory;
+  return S_ISLNK(info.st_mode) ? PathKind::kSymlink : PathKind::kOther;
+}
+
+absl::StatusOr<bool> IsThere(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0) return true;
+  if (IsAbsence(errno)) return false;
+  return ErrnoStatus(path, "look at it", errno);
 }
 
 bool FileExists(const std::string& path) {

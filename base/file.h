@@ -88,6 +88,14 @@ absl::Status CreateDirectories(const std::string& path);
 absl::Status RemoveOne(const std::string& path);
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);  // names, sorted
 absl::Status RemoveTree(const std::string& path);
+// What is at a path. A symbolic link is not followed.
+enum class PathKind { kNothing, kFile, kDirectory, kSymlink, kOther };
+// Absent is what the system says is absent (ENOENT, ENOTDIR); an error, naming the path, if that is not known (EIO,
+// ESTALE).
+absl::StatusOr<PathKind> KindOf(const std::string& path);
+// The same of anything at all, links followed.
+absl::StatusOr<bool> IsThere(const std::string& path);
+// False also for what cannot be looked at: not for what removes, replaces or chooses something else on its word.
 bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 bool IsSymlink(const std::string& path);

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
@@ -29,8 +30,8 @@ struct State {
   std::string directory;
   absl::Mutex mutex;
   std::vector<std::string> calls ABSL_GUARDED_BY(mutex);
-  std::map<std::string, int> failures ABSL_GUARDED_BY(mutex), rename_failures ABSL_GUARDED_BY(mutex),
-      lost_renames ABSL_GUARDED_BY(mutex);
+  std::map<std::string, int> failures ABSL_GUARDED_BY(mutex), stat_failures ABSL_GUARDED_BY(mutex),
+      rename_failures ABSL_GUARDED_BY(mutex), lost_renames ABSL_GUARDED_BY(mutex);
   bool no_rename_flags ABSL_GUARDED_BY(mutex) = false;
   bool ignores_rename_flags ABSL_GUARDED_BY(mutex) = false, keeps_renamed ABSL_GUARDED_BY(mutex) = false,
                             ignores_exclusive ABSL_GUARDED_BY(mutex) = false;
@@ -91,6 +92,24 @@ int BeforeFsync(State& state, const std::string& name) {
   Hold(state, State::Held::kFsync, name);
   const auto failure = state.failures.find(name);
   return failure == state.failures.end() ? 0 : failure->second;
+}
+
+// The error that a look at this path must fail with, or 0.
+int ErrorOfStat(const char* path) {
+  const auto state = Active();
+  const std::optional<std::string> name = state == nullptr ? std::nullopt : Relative(*state, path);
+  if (!name) return 0;
+  absl::MutexLock lock(&state->mutex);
+  const auto failure = state->stat_failures.find(*name);
+  return failure == state->stat_failures.end() ? 0 : failure->second;
+}
+
+template <typename Call>
+int StatBy(Call next, const char* path) {
+  const int error = ErrorOfStat(path);
+  if (error == 0) return next();
+  errno = error;
+  return -1;
 }
 
 int BeforeRename(State& state, const std::string& to) {
@@ -244,6 +263,9 @@ void FileCallLog::IgnoreRenameFlags() {
 void FileCallLog::IgnoreExclusive() {
   BendActive([](State& state) { state.ignores_exclusive = true; });
 }
+void FileCallLog::FailStat(const std::string& name, int error) {
+  BendActive([&](State& state) { state.stat_failures[name] = error; });
+}
 void FileCallLog::LoseEveryRename(int error) {
   BendActive([&](State& state) { state.every_lost_rename = error; });
 }
@@ -353,6 +375,16 @@ int open(const char* path, int flags, ...) {
     flags = *bent;
   }
   return next(path, flags, mode);
+}
+
+int stat(const char* path, struct stat* info) noexcept {
+  static const auto next = zerofleet::Next<int (*)(const char*, struct stat*)>("stat");
+  return zerofleet::StatBy([&] { return next(path, info); }, path);
+}
+
+int lstat(const char* path, struct stat* info) noexcept {
+  static const auto next = zerofleet::Next<int (*)(const char*, struct stat*)>("lstat");
+  return zerofleet::StatBy([&] { return next(path, info); }, path);
 }
 
 int flock(int descriptor, int operation) noexcept {

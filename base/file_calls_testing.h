@@ -47,6 +47,8 @@ class FileCallLog {
   void BendFlock(int error);
   // What statfs says of the type of the file system.
   void SetFileSystem(long type);
+  // Every look (stat, lstat) at the path `name` (relative to the directory) fails with `error` from now on.
+  void FailStat(const std::string& name, int error);
   // No file can be made from now on: the error is `error`; 0: it can.
   void FailCreation(int error);
 

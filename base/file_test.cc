@@ -116,6 +116,29 @@ TEST_F(FileTest, AFullDiskKeepsTheOldContent) {
   EXPECT_TRUE(WriteFileAtomically(Path("a"), "new").ok());
 }
 
+TEST_F(FileTest, WhatCannotBeLookedAtIsNotAbsent) {
+  ASSERT_TRUE(WriteFileAtomically(Path("file"), "x").ok());
+  ASSERT_EQ(symlink("nowhere", Path("link").c_str()), 0);
+  EXPECT_EQ(KindOf(Path("file")).value(), PathKind::kFile);
+  EXPECT_EQ(KindOf(Path("")).value(), PathKind::kDirectory);
+  EXPECT_EQ(KindOf(Path("link")).value(), PathKind::kSymlink);
+  EXPECT_EQ(KindOf("/dev/null").value(), PathKind::kOther);
+  EXPECT_TRUE(IsThere(Path("file")).value());
+  EXPECT_FALSE(IsThere(Path("link")).value());
+  for (const char* absent : {"missing", "file/below"}) {
+    EXPECT_EQ(KindOf(Path(absent)).value(), PathKind::kNothing);
+    EXPECT_FALSE(IsThere(Path(absent)).value());
+  }
+  FileCallLog log(Path(""));
+  for (const int error : {EIO, ESTALE, EACCES}) {
+    log.FailStat("file", error);
+    for (const absl::Status& status : {KindOf(Path("file")).status(), IsThere(Path("file")).status()}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+      EXPECT_THAT(std::string(status.message()), ::testing::StartsWith(Path("file") + ": cannot look at it: "));
+    }
+  }
+}
+
 TEST_F(FileTest, DirectoriesAreMadeRenamedAndRemovedOneByOne) {
   EXPECT_EQ(CreateDirectory(Path("a/b")).code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(CreateDirectory(Path("a")).ok());

@@ -184,10 +184,11 @@ absl::StatusOr<std::unique_ptr<CheckpointStore>> CheckpointStore::Open(const std
   if (absl::IsAlreadyExists(epoch.status())) return HeldByAnother(dir);
   if (absl::IsDataLoss(epoch.status())) return Annotate(epoch.status(), "checkpoint.dir");
   if (!epoch.ok()) return CannotBeWritten(dir, epoch.status());
-  ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checkpoint::ListCommittedSteps(dir));
+  const absl::StatusOr<std::vector<int64_t>> steps = checkpoint::ListCommittedSteps(dir);
+  if (!steps.ok()) return Annotate(steps.status(), "checkpoint.dir");
   return std::unique_ptr<CheckpointStore>(new CheckpointStore(dir, std::max<int64_t>(keep, 1), *std::move(lock),
                                                               *std::move(traits), *std::move(epoch),
-                                                              {steps.begin(), steps.end()}));
+                                                              {steps->begin(), steps->end()}));
 }
 
 void CheckpointStore::RemoveUnfinished(uint64_t last_generation) const {
@@ -241,10 +242,15 @@ std::vector<std::string> CheckpointStore::Prune() {
 }
 
 absl::Status CheckpointStore::SetAside(const std::string& step_dir) {
-  if (!FileExists(step_dir)) return absl::OkStatus();  // somebody has
+  ZF_ASSIGN_OR_RETURN(const PathKind kind, KindOf(step_dir));
+  if (kind == PathKind::kNothing) return absl::OkStatus();  // somebody has
   ZF_RETURN_IF_ERROR(epoch_->Check());
   std::string target = absl::StrCat(step_dir, ".damaged");
-  for (int number = 2; FileExists(target); ++number) target = absl::StrCat(step_dir, ".damaged-", number);
+  for (int number = 2;; ++number) {
+    ZF_ASSIGN_OR_RETURN(const PathKind taken, KindOf(target));
+    if (taken == PathKind::kNothing) break;
+    target = absl::StrCat(step_dir, ".damaged-", number);
+  }
   ZF_RETURN_IF_ERROR(Rename(step_dir, target));
   absl::MutexLock lock(&mutex_);
   std::erase_if(steps_, [&](int64_t step) { return checkpoint::StepDirectory(dir_, step) == step_dir; });

@@ -398,6 +398,23 @@ TEST_F(FencedStoreTest, AnEpochFileThatIsGoneIsWrittenAnewAndOneThatIsNotUnderst
   EXPECT_TRUE(CheckpointStore::Open(directory_, 2).ok());
 }
 
+TEST_F(CheckpointStoreTest, WhatCannotBeLookedAtIsNotSetAside) {
+  ASSERT_TRUE(Commit(20).ok());
+  const std::string step_dir = checkpoint::StepDirectory(directory_, 20);
+  FileCallLog log(directory_);
+  log.FailStat("step-00000020.damaged", EIO);
+  EXPECT_TRUE(absl::IsResourceExhausted(store_->SetAside(step_dir)));
+  log.FailStat("step-00000020", EIO);
+  const absl::Status status = store_->SetAside(step_dir);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(step_dir));
+  EXPECT_THAT(log.calls(), IsEmpty());
+  log.FailStat("step-00000020/manifest.json", EIO);
+  store_.reset();
+  EXPECT_THAT(std::string(CheckpointStore::Open(directory_, 2).status().message()),
+              AllOf(testing::StartsWith("checkpoint.dir: "), HasSubstr("manifest.json: cannot look at it")));
+}
+
 TEST_F(CheckpointStoreTest, SettingAsideRenamesWithoutOverwriting) {
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(Commit(20).ok());

@@ -13,10 +13,14 @@ namespace zerofleet::cli {
 
 absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path) {
   if (!IsDirectory(path)) return absl::NotFoundError(absl::StrCat(path, ": no such checkpoint directory"));
-  if (FileExists(JoinPath(path, checkpoint::kManifestName))) return path;
+  ZF_ASSIGN_OR_RETURN(const bool committed_here, IsThere(JoinPath(path, checkpoint::kManifestName)));
+  if (committed_here) return path;
   std::vector<checkpoint::CheckpointProblem> problems;
   ZF_ASSIGN_OR_RETURN(const std::vector<checkpoint::CommittedCheckpoint> committed,
                       checkpoint::ListCheckpoints(path, &problems));
+  for (const checkpoint::CheckpointProblem& problem : problems) {  // it may be the newest
+    if (problem.unreadable) return absl::ResourceExhaustedError(problem.reason);
+  }
   if (!committed.empty()) return committed.front().path;
   if (!problems.empty()) return absl::DataLossError(absl::StrCat(problems.front().path, ": ", problems.front().reason));
   return absl::NotFoundError(

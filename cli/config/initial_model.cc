@@ -41,11 +41,14 @@ absl::Status FindStoredModel(ConfigDraft& draft) {
   const std::string& dir = draft.config.checkpoint().dir();
   const absl::StatusOr<std::vector<checkpoint::CommittedCheckpoint>> own =
       checkpoint::ListCheckpoints(dir.empty() ? kDefaultCheckpointDir : dir);
-  if (own.ok() && !own->empty()) {
+  if (!own.ok()) return Annotate(own.status(), "checkpoint.dir");
+  if (!own->empty()) {
     draft.stored = {own->front().path, own->front().manifest.config().model()};
     return absl::OkStatus();
   }
-  if (!FileExists(JoinPath(path, checkpoint::kManifestName))) return NoStepDirectory(draft, path);
+  const absl::StatusOr<bool> there = IsThere(JoinPath(path, checkpoint::kManifestName));
+  if (!there.ok()) return Annotate(there.status(), kKey);
+  if (!*there) return NoStepDirectory(draft, path);
   absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(path);
   if (!manifest.ok()) return Annotate(manifest.status(), kKey);
   draft.stored = {path, std::move(*manifest->mutable_config()->mutable_model())};

@@ -37,9 +37,9 @@ void AddCommon(std::vector<std::string>& arguments) {
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr char kLoopbackInterface[] = "lo";
 
-int64_t NewestCommittedStep(const v1::Config& config) {
-  const absl::StatusOr<std::vector<int64_t>> steps = checkpoint::ListCommittedSteps(config.checkpoint().dir());
-  return steps.ok() && !steps->empty() ? steps->back() : -1;
+absl::StatusOr<int64_t> NewestCommittedStep(const v1::Config& config) {
+  ZF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, checkpoint::ListCommittedSteps(config.checkpoint().dir()));
+  return steps.empty() ? -1 : steps.back();
 }
 
 void AddMetrics(int port, std::vector<std::string>& arguments) {
@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalFleet::LaunchCoordinator(cons
 }
 
 absl::Status LocalFleet::StartCoordinator() {
-  newest_step_ = NewestCommittedStep(options_.config);
+  ZF_ASSIGN_OR_RETURN(newest_step_, NewestCommittedStep(options_.config));
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child,
                       LaunchCoordinator(absl::StrCat(kLoopback, ":0"), options_.resume));
   titles_.push_back(absl::StrCat("coordinator (pid ", child->pid(), ")"));
@@ -120,7 +120,8 @@ bool LocalFleet::CoordinatorRuns() const { return !children_[0]->HasEnded(); }
 bool LocalFleet::CoordinatorWasKilled() const { return children_[0]->signal() != 0 && !children_[0]->killed_by_us(); }
 
 absl::Status LocalFleet::RestartCoordinator() {
-  const bool committed = NewestCommittedStep(options_.config) > newest_step_;
+  ZF_ASSIGN_OR_RETURN(const int64_t newest_step, NewestCommittedStep(options_.config));
+  const bool committed = newest_step > newest_step_;
   ZF_ASSIGN_OR_RETURN(children_[0], LaunchCoordinator(address_, committed ? "auto" : options_.resume));
   titles_[0] = absl::StrCat("coordinator (pid ", children_[0]->pid(), ")");
   return absl::OkStatus();

@@ -33,6 +33,12 @@ std::optional<uint64_t> GenerationOfPartial(const std::string& name) {
   return generation;
 }
 
+absl::StatusOr<std::vector<std::string>> ListIfThere(const std::string& dir) {
+  ZF_ASSIGN_OR_RETURN(const bool there, IsThere(dir));
+  if (!there) return std::vector<std::string>();
+  return ListDirectory(dir);
+}
+
 bool IsOfACheckpoint(const std::string& name) {
   return IsShardFileName(name) || name == kManifestName || name == absl::StrCat(kManifestName, ".tmp");
 }
@@ -69,8 +75,9 @@ bool IsLeftover(const std::string& step_dir, absl::Time before) {
 absl::Status RemoveLeftover(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(const std::string apart, SetApart(step_dir));
   ZF_KILL_POINT("prune/leftover-apart");
-  if (!FileExists(JoinPath(apart, kManifestName))) return RemoveCheckpointFiles(apart);
-  ZF_RETURN_IF_ERROR(RenameDirectory(apart, step_dir));  // it was none
+  const absl::StatusOr<bool> committed = IsThere(JoinPath(apart, kManifestName));
+  if (committed.ok() && !*committed) return RemoveCheckpointFiles(apart);
+  ZF_RETURN_IF_ERROR(RenameDirectory(apart, step_dir));  // it was none, or that is not known
   return SyncDirectory(ParentOf(step_dir));
 }
 
@@ -83,26 +90,29 @@ std::string PartialDirectory(const std::string& step_dir, uint64_t generation) {
                   absl::StrCat(".", NameOfDirectory(step_dir), kPartialMiddle, generation, kPartialEnd));
 }
 
-bool IsCommitted(const std::string& dir, int64_t step) {
-  return FileExists(JoinPath(StepDirectory(dir, step), kManifestName));
+absl::StatusOr<bool> IsCommitted(const std::string& dir, int64_t step) {
+  return IsThere(JoinPath(StepDirectory(dir, step), kManifestName));
 }
 
 absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::string& dir,
                                                                  std::vector<CheckpointProblem>* problems) {
   std::vector<CommittedCheckpoint> committed;
-  if (!FileExists(dir)) return committed;
-  ZF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(dir));
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListIfThere(dir));
   for (const std::string& name : names) {
     const int64_t step = StepOfName(name);
     const std::string path = JoinPath(dir, name);
-    if (step < 0 || !FileExists(JoinPath(path, kManifestName))) continue;
+    if (step < 0) continue;
+    const absl::StatusOr<bool> there = IsThere(JoinPath(path, kManifestName));
+    if (there.ok() && !*there) continue;
     std::string digest;
     absl::StatusOr<v1::CheckpointManifest> manifest = ReadManifest(path, &digest);
+    const bool unreadable = absl::IsResourceExhausted(manifest.status());
     if (manifest.ok()) {
       committed.push_back({path, step, *std::move(manifest), std::move(digest)});
     } else if (problems != nullptr) {
-      problems->push_back(
-          {path, std::string(manifest.status().message()), absl::IsResourceExhausted(manifest.status())});
+      problems->push_back({path, std::string(manifest.status().message()), unreadable});
+    } else if (unreadable) {
+      return manifest.status();
     }
   }
   std::sort(committed.begin(), committed.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
@@ -111,11 +121,12 @@ absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::stri
 
 absl::StatusOr<std::vector<int64_t>> ListCommittedSteps(const std::string& dir) {
   std::vector<int64_t> steps;
-  if (!FileExists(dir)) return steps;
-  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(dir));
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListIfThere(dir));
   for (const std::string& name : names) {
     const int64_t step = StepOfName(name);
-    if (step >= 0 && IsCommitted(dir, step)) steps.push_back(step);
+    if (step < 0) continue;
+    ZF_ASSIGN_OR_RETURN(const bool committed, IsCommitted(dir, step));
+    if (committed) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -123,7 +134,8 @@ absl::StatusOr<std::vector<int64_t>> ListCommittedSteps(const std::string& dir) 
 
 absl::Status RemoveCheckpoint(const std::string& dir, int64_t step) {
   const std::string step_dir = StepDirectory(dir, step);
-  if (IsSymlink(step_dir) || !IsDirectory(step_dir)) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const PathKind kind, KindOf(step_dir));
+  if (kind != PathKind::kDirectory) return absl::OkStatus();
   ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(step_dir));
   if (!std::all_of(names.begin(), names.end(), IsOfACheckpoint)) return RemoveCheckpointFiles(step_dir);
   ZF_ASSIGN_OR_RETURN(const std::string apart, SetApart(step_dir));
@@ -140,9 +152,11 @@ void RemoveLeftovers(const std::string& dir, absl::Time before) {
 }
 
 absl::Status RemoveCheckpointFiles(const std::string& directory) {
-  if (IsSymlink(directory) || !IsDirectory(directory)) return absl::OkStatus();
-  if (FileExists(JoinPath(directory, kManifestName))) {
-    ZF_RETURN_IF_ERROR(RemoveOne(JoinPath(directory, kManifestName)));
+  ZF_ASSIGN_OR_RETURN(const PathKind kind, KindOf(directory));
+  if (kind != PathKind::kDirectory) return absl::OkStatus();
+  const absl::Status removed = RemoveOne(JoinPath(directory, kManifestName));
+  if (!absl::IsNotFound(removed)) {
+    ZF_RETURN_IF_ERROR(removed);
     ZF_KILL_POINT("prune/manifest-removed");
     ZF_RETURN_IF_ERROR(SyncDirectory(directory));
   }
@@ -161,8 +175,7 @@ absl::Status RemoveCheckpointFiles(const std::string& directory) {
 
 absl::StatusOr<std::vector<std::string>> ListPartials(const std::string& dir, uint64_t last_generation) {
   std::vector<std::string> partials;
-  if (!FileExists(dir)) return partials;
-  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(dir));
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListIfThere(dir));
   for (const std::string& name : names) {
     const std::optional<uint64_t> generation = GenerationOfPartial(name);
     if (generation && *generation <= last_generation) partials.push_back(JoinPath(dir, name));
@@ -172,8 +185,7 @@ absl::StatusOr<std::vector<std::string>> ListPartials(const std::string& dir, ui
 
 absl::StatusOr<uint64_t> NewestPartialGeneration(const std::string& dir) {
   uint64_t newest = 0;
-  if (!FileExists(dir)) return newest;
-  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(dir));
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListIfThere(dir));
   for (const std::string& name : names) newest = std::max(newest, GenerationOfPartial(name).value_or(0));
   return newest;
 }

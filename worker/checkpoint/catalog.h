@@ -34,10 +34,14 @@ std::string StepDirectory(const std::string& dir, int64_t step);
 // ("checkpoints/step-00000100", 7) -> "checkpoints/.step-00000100.generation-7.partial". No two generations share one.
 std::string PartialDirectory(const std::string& step_dir, uint64_t generation);
 
-bool IsCommitted(const std::string& dir, int64_t step);
+// In all of these what cannot be looked at (EIO, ESTALE) is not absent, but an error that names it, and nothing is
+// removed for it.
+
+absl::StatusOr<bool> IsCommitted(const std::string& dir, int64_t step);
 
 // The committed checkpoints in `dir`, newest first; a missing directory has none. Step directories without a manifest
-// are not committed and left out; those with a bad one go to `problems`, if given.
+// are not committed and left out; those with a bad one, or one that cannot be read, go to `problems`. Without that bad
+// ones are left out, and one that cannot be read is an error.
 absl::StatusOr<std::vector<CommittedCheckpoint>> ListCheckpoints(const std::string& dir,
                                                                  std::vector<CheckpointProblem>* problems = nullptr);
 

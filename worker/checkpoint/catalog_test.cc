@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "base/file_calls_testing.h"
 #include "gmock/gmock.h"
@@ -40,8 +41,8 @@ TEST_F(CatalogTest, ListsCommittedNewestFirst) {
   for (int64_t step : {5, 100, 20}) Save(step, 2);
   WriteShards(StepDirectory(directory_, 300), 300, 2);  // never committed
   ASSERT_TRUE(CreateDirectory(StepDirectory(directory_, 400)).ok());
-  EXPECT_TRUE(IsCommitted(directory_, 100));
-  EXPECT_FALSE(IsCommitted(directory_, 300));
+  EXPECT_TRUE(IsCommitted(directory_, 100).value());
+  EXPECT_FALSE(IsCommitted(directory_, 300).value());
   ASSERT_TRUE(CreateDirectories(Path("other")).ok());
   ASSERT_TRUE(CreateDirectories(Path("step-12")).ok());
   EXPECT_THAT(Steps(), ElementsAre(100, 20, 5));
@@ -60,6 +61,44 @@ TEST_F(CatalogTest, BadManifestsAreSetApartWithTheirReason) {
   EXPECT_EQ(problems[0].path, torn);
   EXPECT_THAT(problems[0].reason, HasSubstr("manifest.json: not valid JSON"));
   EXPECT_THAT(problems[1].reason, HasSubstr("is of step 1, but its directory is named for 3"));
+}
+
+// EIO and ESTALE say nothing of what is there.
+TEST_F(CatalogTest, AManifestThatCannotBeLookedAtIsNotAbsent) {
+  Save(1, 1);
+  const std::string newest = Save(2, 1);
+  FileCallLog log(directory_);
+  log.FailStat("step-00000002/manifest.json", ESTALE);
+  const auto is_told = [&](const absl::Status& status) {
+    return absl::IsResourceExhausted(status) && absl::StrContains(status.message(), newest + "/manifest.json: cannot");
+  };
+  EXPECT_TRUE(is_told(ReadManifest(newest).status()));
+  EXPECT_TRUE(is_told(ListCheckpoints(directory_).status()));
+  EXPECT_TRUE(is_told(ListCommittedSteps(directory_).status()));
+  EXPECT_TRUE(is_told(IsCommitted(directory_, 2).status()));
+  std::vector<CheckpointProblem> problems;
+  EXPECT_EQ(ListCheckpoints(directory_, &problems).value().size(), 1u);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].path, newest);
+  EXPECT_TRUE(problems[0].unreadable);
+  log.FailStat(".", EIO);
+  EXPECT_TRUE(absl::IsResourceExhausted(ListPartials(directory_, 9).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(NewestPartialGeneration(directory_).status()));
+}
+
+TEST_F(CatalogTest, WhatCannotBeLookedAtIsNotRemoved) {
+  const std::string step_dir = Save(1, 1), leftover = StepDirectory(directory_, 2);
+  ASSERT_TRUE(CreateDirectory(leftover).ok());
+  Overwrite(JoinPath(leftover, "rank-00000.safetensors"), "shard");
+  const std::vector<std::string> before = ListDirectory(step_dir).value();
+  FileCallLog log(directory_);
+  log.FailStat("step-00000001", EIO);
+  EXPECT_TRUE(absl::IsResourceExhausted(RemoveCheckpoint(directory_, 1)));
+  EXPECT_TRUE(absl::IsResourceExhausted(RemoveCheckpointFiles(step_dir)));
+  EXPECT_EQ(ListDirectory(step_dir).value(), before);
+  log.FailStat(".step-00000002.generation-0.partial/manifest.json", EIO);  // it may have got one
+  RemoveLeftovers(directory_, absl::Now() + absl::Hours(1));
+  EXPECT_EQ(ListDirectory(leftover).value().size(), 1u);
 }
 
 TEST_F(CatalogTest, RemovingLeavesWhatIsNotACheckpoints) {

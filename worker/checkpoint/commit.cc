@@ -18,7 +18,8 @@ namespace {
 
 // By the names that the directory lists: a manifest that cannot be looked at still counts.
 absl::Status CheckNotCommitted(const std::string& step_dir) {
-  if (!FileExists(step_dir)) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const bool there, IsThere(step_dir));
+  if (!there) return absl::OkStatus();
   ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(step_dir));
   if (std::find(names.begin(), names.end(), kManifestName) == names.end()) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -31,7 +32,8 @@ absl::Status RenameToStep(const std::string& partial_dir, const std::string& ste
   absl::Status renamed = RenameDirectory(partial_dir, step_dir);
   if (!absl::IsAlreadyExists(renamed)) return renamed;
   ZF_RETURN_IF_ERROR(CheckNotCommitted(step_dir));
-  const bool cleared = IsDirectory(step_dir) && !IsSymlink(step_dir) && RemoveOne(step_dir).ok();
+  ZF_ASSIGN_OR_RETURN(const PathKind kind, KindOf(step_dir));
+  const bool cleared = kind == PathKind::kDirectory && RemoveOne(step_dir).ok();
   if (cleared) renamed = RenameDirectory(partial_dir, step_dir);
   if (!absl::IsAlreadyExists(renamed)) return renamed;
   return absl::FailedPreconditionError(

@@ -81,6 +81,16 @@ TEST_F(CommitTest, AFailedSyncCommitsNothing) {
   EXPECT_FALSE(FileExists(StepDir(7))) << "listed, though nobody hears of it";
 }
 
+TEST_F(CommitTest, AStepDirectoryThatCannotBeLookedAtIsNotFree) {
+  const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 1);
+  FileCallLog log(directory_);
+  log.FailStat("step-00000007", ESTALE);
+  const absl::Status status = CommitCheckpoint(StepDir(7), manifest);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()), ::testing::StartsWith(StepDir(7) + ": cannot look at it: "));
+  EXPECT_TRUE(IsDirectory(Partial(7)));
+}
+
 // A disk that fails goes on failing.
 TEST_F(CommitTest, ACommitThatCannotBeTakenBackIsNoneEither) {
   {
@@ -90,7 +100,7 @@ TEST_F(CommitTest, ACommitThatCannotBeTakenBackIsNoneEither) {
     log.FailRename(".step-00000007.generation-0.partial", EIO);
     EXPECT_EQ(ExitCode(CommitCheckpoint(StepDir(7), manifest)), 3);
   }
-  EXPECT_FALSE(IsCommitted(directory_, 7)) << "listed, though nobody hears of it";
+  EXPECT_FALSE(IsCommitted(directory_, 7).value()) << "listed, though nobody hears of it";
   EXPECT_TRUE(CommitCheckpoint(StepDir(7), WriteShards(StepDir(7), 7, 1)).ok()) << "the next try";
   EXPECT_TRUE(VerifyCheckpoint(StepDir(7)).ok());
 }

@@ -62,8 +62,8 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
   const std::string weights = JoinPath(out_dir, kHuggingFaceWeightsName),
                     config = JoinPath(out_dir, kHuggingFaceConfigName);
   for (const std::string& path : {weights, config}) {
-    if (FileExists(path))
-      return absl::FailedPreconditionError(absl::StrCat(path, ": already exists and is not overwritten"));
+    ZF_ASSIGN_OR_RETURN(const bool there, IsThere(path));
+    if (there) return absl::FailedPreconditionError(absl::StrCat(path, ": already exists and is not overwritten"));
   }
   ZF_RETURN_IF_ERROR(CheckShardLengths(step_dir, manifest));
   const int64_t elements = ManifestElements(manifest);

@@ -55,9 +55,11 @@ absl::StatusOr<HuggingFaceSource> HuggingFaceSource::Open(const std::string& dir
                                                           const model::HuggingFaceFormat& format) {
   HuggingFaceSource source(directory, format);
   const std::string weights = JoinPath(directory, kHuggingFaceWeightsName), index = JoinPath(directory, kIndexName);
-  if (FileExists(weights)) {
+  ZF_ASSIGN_OR_RETURN(const bool has_weights, IsThere(weights));
+  ZF_ASSIGN_OR_RETURN(const bool has_index, IsThere(index));
+  if (has_weights) {
     ZF_RETURN_IF_ERROR(source.AddFile(weights));
-  } else if (FileExists(index)) {
+  } else if (has_index) {
     ZF_ASSIGN_OR_RETURN(std::set<std::string> names, IndexedFiles(index));
     for (const std::string& name : names) ZF_RETURN_IF_ERROR(source.AddFile(JoinPath(directory, name)));
   } else {

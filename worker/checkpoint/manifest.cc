@@ -92,7 +92,8 @@ std::string ManifestDigest(std::string_view text) {
 
 absl::StatusOr<v1::CheckpointManifest> ReadManifest(const std::string& step_dir, std::string* digest) {
   const std::string path = JoinPath(step_dir, kManifestName);
-  if (!FileExists(path)) {
+  ZF_ASSIGN_OR_RETURN(const bool there, IsThere(path));
+  if (!there) {
     return absl::NotFoundError(absl::StrCat(step_dir, ": no ", kManifestName, ": not a committed checkpoint"));
   }
   ZF_ASSIGN_OR_RETURN(std::string text, ReadSmallFile(path, kMaxManifestBytes));

@@ -17,7 +17,7 @@ bool WorkerLife::SavesAfter(int64_t step) const {
 // The end always saves. With no step left to do, what was resumed goes to this run's directory, unless it lies there:
 // every rank sees the same, since a commit needs them all.
 absl::Status WorkerLife::SaveWhatWasResumed() {
-  if (saved_.step == result_.step || checkpoint::IsCommitted(config_.checkpoint().dir(), result_.step))
+  if (saved_.step == result_.step || checkpoint::IsCommitted(config_.checkpoint().dir(), result_.step).value_or(false))
     return absl::OkStatus();
   return Save({result_.step, 0});
 }
