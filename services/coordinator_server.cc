@@ -30,6 +30,11 @@ constexpr size_t kConnectionsPerWorker = 4;
 // Of a larger fleet the page does not show who owns what: that alone would be megabytes.
 constexpr int kMostRanksShown = 64;
 
+// A connection that broke sooner would end a rank that its heartbeats still have time to answer for.
+int AnswerTimeoutMs(double heartbeat_timeout_seconds) {
+  return std::max(kKeepaliveTimeoutMs, static_cast<int>(std::min(1000 * heartbeat_timeout_seconds, 2e9)));
+}
+
 CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& store, CoordinatorMetrics* metrics,
                            RunHistory& history) {
   CoordinatorHooks hooks;
@@ -124,6 +129,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   grpc_options.tls = options.tls;
   grpc_options.observer = ObserverOf(server->refusals_);
   grpc_options.most_message_bytes = MostMessageBytes(options.config);
+  grpc_options.answer_timeout_ms = AnswerTimeoutMs(options.config.restart().heartbeat_timeout_seconds());
   grpc_options.services = {server->service_.get()};
   grpc_options.health_names = {v1::Coordinator::service_full_name()};
   grpc_options.turned_away = TurnedAwayTo(server->refusals_);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -23,6 +24,8 @@
 #include "base/file.h"
 #include "services/coordinator_state.h"
 #include "services/directory_epoch.h"
+#include "services/listener.h"
+#include "services/user_timeouts_testing.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/model/model_testing.h"
 #include "zerofleet/v1/coordinator.grpc.pb.h"
@@ -324,6 +327,19 @@ TEST_F(CoordinatorServerTest, ASilentWorkerIsLostByTheClock) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("nothing heard for 61.0 s"));
   server_.reset();  // before its clock
+}
+
+// Else a rank that stands still is lost with its connection, long before its heartbeat timeout.
+TEST_F(CoordinatorServerTest, AConnectionIsKeptForTheHeartbeatTimeout) {
+  for (const int seconds : {60, 2}) {
+    options_.config.mutable_restart()->set_heartbeat_timeout_seconds(seconds);
+    Start();
+    Form();
+    const auto ours = static_cast<unsigned>(std::max(1000 * seconds, kKeepaliveTimeoutMs));
+    EXPECT_THAT(UserTimeouts(server_->port()), testing::UnorderedElementsAre(0, ours));  // the test's own end has none
+    streams_.clear();
+    server_.reset();
+  }
 }
 
 TEST_F(CoordinatorServerTest, AFleetThatDoesNotFormEndsInTime) {

@@ -15,18 +15,13 @@
 #include "grpcpp/support/status.h"
 #include "services/access.h"
 #include "services/address.h"
+#include "services/listener.h"  // kKeepaliveTimeMs
 
 namespace zerofleet::services {
 
 // The largest message a client takes of its coordinator: the status, or the end, of a run with coordinator::kMostRanks
 // ranks has 1 or 2 KB for each. What a server takes is its own choice (GrpcServerOptions).
 inline constexpr int kMostClientMessageBytes = 64 << 20;
-
-// A peer that vanished without closing its connection is noticed after these two, where no heartbeat notices it before:
-// by HTTP/2 pings, at both ends and however little is said. The second is also what gRPC sets as TCP_USER_TIMEOUT of
-// the connection, so that bytes which nobody acknowledges end it as soon, not after the kernel's 15 minutes or so.
-inline constexpr int kKeepaliveTimeMs = 10'000;
-inline constexpr int kKeepaliveTimeoutMs = 10'000;
 
 // Drops gRPC's own log lines, which would stand between our one-line errors, unless GRPC_VERBOSITY asks for them.
 void QuietGrpcLog();

@@ -89,14 +89,28 @@ TlsObserver ObserverOf(const std::shared_ptr<Refusals>& refusals) {
           .warn = [refusals](const std::string& line) { refusals->Warn(line); }};
 }
 
+std::map<std::string, int> ServerArguments(const GrpcServerOptions& options) {
+  return {{kHandshakeArgument, kHandshakeMs},
+          {GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs},
+          {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, options.answer_timeout_ms},
+          {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+          {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000},
+          {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
+          {GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsPerConnection},
+          {GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes},
+          {GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleConnectionMs}};
+}
+
 absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options) {
   ZF_ASSIGN_OR_RETURN(const Address address, ParseAddress(options.listen));
   ZF_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
                       ServerCredentialsFrom(options.tls, options.observer));
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open({.address = address,
-                                                                          .most_connections = options.most_connections,
-                                                                          .most_per_address = options.most_per_address,
-                                                                          .turned_away = options.turned_away}));
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
+                      Listener::Open({.address = address,
+                                      .most_connections = options.most_connections,
+                                      .most_per_address = options.most_per_address,
+                                      .answer_timeout_ms = options.answer_timeout_ms,
+                                      .turned_away = options.turned_away}));
   QuietGrpcLog();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -104,16 +118,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOpti
   const std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
       builder.experimental().AddExternalConnectionAcceptor(
           grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
-  builder.AddChannelArgument(kHandshakeArgument, kHandshakeMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  for (const auto& [name, value] : ServerArguments(options)) builder.AddChannelArgument(name, value);
   builder.SetMaxReceiveMessageSize(options.most_message_bytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsPerConnection);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleConnectionMs);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) return absl::InternalError("a gRPC server cannot be started");

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,7 +34,9 @@ struct GrpcServerOptions {
   TlsFiles tls = {};                           // none: plaintext
   TlsObserver observer = {};                   // of its TLS
   int most_message_bytes = 64 << 10;           // the largest message taken of a client
-  size_t most_connections = 4096;              // see ListenerOptions
+  // How long a ping, or bytes that were sent, may wait for an answer until the connection is ended.
+  int answer_timeout_ms = kKeepaliveTimeoutMs;
+  size_t most_connections = 4096;  // see ListenerOptions
   size_t most_per_address = 256;
   // Of a client for which there is no room; see ListenerOptions.
   std::function<void(const std::string& address, const std::string& why)> turned_away = nullptr;
@@ -75,6 +78,9 @@ std::function<void(const std::string& address, const std::string& why)> TurnedAw
 
 // What a server's TLS tells, as refusals and warnings.
 TlsObserver ObserverOf(const std::shared_ptr<Refusals>& refusals);
+
+// What gRPC is told of a server's connections, by gRPC's names.
+std::map<std::string, int> ServerArguments(const GrpcServerOptions& options);
 
 // Starts serving. InvalidArgument for a malformed address or a TLS file, FailedPrecondition naming the address if
 // it cannot be listened on; a port that another process listens on is never shared.

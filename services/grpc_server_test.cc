@@ -9,7 +9,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +21,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
 #include "services/grpc_common.h"
+#include "services/user_timeouts_testing.h"
 #include "services/worker_service.h"
 #include "zerofleet/v1/worker.grpc.pb.h"
 
@@ -90,22 +93,6 @@ TEST(GrpcServer, AnswersHealthChecksForItselfAndForNamedServices) {
   EXPECT_EQ(Health(port, "zerofleet.v1.Worker"), kNotServing);
 }
 
-// TCP_USER_TIMEOUT of every established TCP connection of this process whose local or remote port is `port`.
-std::vector<unsigned> UserTimeouts(int port) {
-  std::vector<unsigned> timeouts;
-  for (int fd = 0; fd < 1024; ++fd) {
-    sockaddr_in local = {}, remote = {};
-    socklen_t local_size = sizeof(local), remote_size = sizeof(remote);
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&local), &local_size) != 0) continue;
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&remote), &remote_size) != 0) continue;
-    if (ntohs(local.sin_port) != port && ntohs(remote.sin_port) != port) continue;
-    unsigned timeout = 0;
-    socklen_t size = sizeof(timeout);
-    if (getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, &size) == 0) timeouts.push_back(timeout);
-  }
-  return timeouts;
-}
-
 TEST(GrpcServer, BothEndsOfAConnectionEndItWhenNobodyAcknowledges) {
   const auto server = StartGrpcServer({.listen = "127.0.0.1:0"});
   ASSERT_TRUE(server.ok()) << server.status();
@@ -113,6 +100,23 @@ TEST(GrpcServer, BothEndsOfAConnectionEndItWhenNobodyAcknowledges) {
   ASSERT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
   EXPECT_THAT(UserTimeouts((*server)->port()),
               ::testing::UnorderedElementsAre(kKeepaliveTimeoutMs, kKeepaliveTimeoutMs));
+}
+
+TEST(GrpcServer, AServerWaitsForAnswersAsLongAsItIsTold) {
+  const auto server = StartGrpcServer({.listen = "127.0.0.1:0", .answer_timeout_ms = 60'000});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel({"127.0.0.1", (*server)->port()});
+  ASSERT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
+  EXPECT_THAT(UserTimeouts((*server)->port()), ::testing::UnorderedElementsAre(kKeepaliveTimeoutMs, 60'000));
+}
+
+// An answer to a ping, as to bytes; and a client that pings has no strikes against it, or a GOAWAY would end its calls.
+TEST(GrpcServer, PingsAreSentAndBorne) {
+  const std::map<std::string, int> arguments = ServerArguments({.listen = "127.0.0.1:0", .answer_timeout_ms = 60'000});
+  EXPECT_EQ(arguments.at(GRPC_ARG_KEEPALIVE_TIME_MS), kKeepaliveTimeMs);
+  EXPECT_EQ(arguments.at(GRPC_ARG_KEEPALIVE_TIMEOUT_MS), 60'000);
+  EXPECT_EQ(arguments.at(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA), 0);  // any number
+  EXPECT_EQ(arguments.at(GRPC_ARG_HTTP2_MAX_PING_STRIKES), 0);
 }
 
 // Opens the descriptors that this process may have; closes them at its end.

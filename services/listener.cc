@@ -21,7 +21,6 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/status.h"
-#include "services/grpc_common.h"
 
 namespace zerofleet::services {
 namespace {
@@ -252,7 +251,7 @@ void Listener::Take(int socket) {
     return;
   }
   Set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  Set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kKeepaliveTimeoutMs);
+  Set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, options_.answer_timeout_ms);
   serve_(socket);
 }
 

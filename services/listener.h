@@ -28,6 +28,13 @@
 
 namespace zerofleet::services {
 
+// A peer that vanished without closing its connection is noticed after these two, where no heartbeat notices it before:
+// by HTTP/2 pings, at both ends and however little is said. The second is also what gRPC sets as TCP_USER_TIMEOUT of
+// the connection, so that bytes which nobody acknowledges end it as soon, not after the kernel's 15 minutes or so. A
+// coordinator waits for the heartbeat timeout instead of the second where that is longer.
+inline constexpr int kKeepaliveTimeMs = 10'000;
+inline constexpr int kKeepaliveTimeoutMs = 10'000;
+
 // Connections that are open, by their clients' addresses. When one ends is not told: it is looked at when room is
 // wanted. Not thread-safe.
 class ConnectionRoom {
@@ -50,6 +57,7 @@ struct ListenerOptions {
   Address address;                 // port 0 = any free one; a name is listened on at all its addresses
   size_t most_connections = 4096;  // less where the process may not open twice as many files
   size_t most_per_address = 256;
+  int answer_timeout_ms = kKeepaliveTimeoutMs;  // TCP_USER_TIMEOUT of the connections
   // A client that was turned away, and why. From the listener's thread: quick, and alive as long as the listener.
   std::function<void(const std::string& address, const std::string& why)> turned_away = nullptr;
 };
