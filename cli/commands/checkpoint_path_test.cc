@@ -1,0 +1,42 @@
+// What stands for a checkpoint on the command line; see checkpoint_path.h.
+#include "cli/commands/checkpoint_path.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/file.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class CheckpointPathTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(CreateDirectories(step_dir_).ok()); }
+  void TearDown() override { ASSERT_TRUE(RemoveTree(dir_).ok()); }
+
+  const std::string dir_ = JoinPath(testing::TempDir(), "zerofleet_path_" + std::to_string(getpid())),
+                    step_dir_ = JoinPath(dir_, "step-00000002"), manifest_ = JoinPath(step_dir_, "manifest.json");
+};
+
+TEST_F(CheckpointPathTest, WhatIsNotThereIsSaidToBeAbsent) {
+  EXPECT_EQ(ResolveCheckpoint(JoinPath(dir_, "gone")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(ResolveCheckpoint(dir_).status().message()), HasSubstr("no committed checkpoint"));
+}
+
+// It may be the newest, and an older one would be another model.
+TEST_F(CheckpointPathTest, WhatCannotBeLookedAtIsAnError) {
+  ASSERT_EQ(symlink("manifest.json", manifest_.c_str()), 0);  // stat says ELOOP
+  for (const std::string& path : {dir_, step_dir_}) {
+    const absl::Status status = ResolveCheckpoint(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(manifest_ + ": cannot look at it"));
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::cli
