@@ -23,6 +23,7 @@
 #include "worker/device/device.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/families.h"
+#include "worker/model/spec.h"
 #include "worker/optim/optimizer.h"
 
 namespace zerofleet::cli {
@@ -257,7 +258,7 @@ absl::Status CheckModel(const ConfigDraft& draft) {
                                                    "; ", NearestDivisor(model.hidden(), model.heads()), " would"));
   }
   ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
-  if (!family->grouped_queries && model.kv_heads() != model.heads()) {
+  if (!family->grouped_queries() && model.kv_heads() != model.heads()) {
     return draft.Error("model.kv_heads", absl::StrCat("must equal model.heads, ", model.heads(), ", for ", family->name,
                                                       ", got ", model.kv_heads(), "; leave it out"));
   }

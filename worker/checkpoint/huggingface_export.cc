@@ -1,9 +1,12 @@
 // A committed checkpoint as model.safetensors and config.json; see huggingface.h.
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "worker/checkpoint/huggingface.h"
@@ -13,37 +16,50 @@
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/transpose.h"
 #include "worker/model/families.h"
+#include "worker/model/spec.h"
 
 namespace zerofleet::checkpoint {
 namespace {
 
-bool IsTransposed(const model::ModelFamily& family, const v1::TensorEntry& tensor) {
-  return family.hugging_face.is_transposed(tensor.name()) && tensor.shape_size() == 2;
+// A checkpoint's tensors and the table's are the same, in one order (ValidateManifest).
+struct Exported {
+  const v1::TensorEntry& entry;
+  bool transposed;
+};
+
+std::vector<Exported> ExportedOf(const model::ModelFamily& family, const model::ModelSpec& spec,
+                                 const v1::CheckpointManifest& manifest) {
+  ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
+  std::vector<Exported> exported;
+  for (const v1::TensorEntry& entry : manifest.tensors()) {
+    const bool projects = spec.tensors()[exported.size()].projects;
+    exported.push_back({entry, family.hugging_face.transposes_products && projects});
+  }
+  return exported;
 }
 
-std::vector<SafetensorsTensor> ExportedTensors(const model::ModelFamily& family,
-                                               const v1::CheckpointManifest& manifest) {
+std::string Header(const std::vector<Exported>& exported) {
   std::vector<SafetensorsTensor> tensors;
-  for (const v1::TensorEntry& entry : manifest.tensors()) {
+  for (const Exported& one : exported) {
     SafetensorsTensor tensor;
-    tensor.name = entry.name();
-    tensor.dtype = entry.dtype();
-    tensor.shape.assign(entry.shape().begin(), entry.shape().end());
-    if (IsTransposed(family, entry)) std::swap(tensor.shape[0], tensor.shape[1]);
+    tensor.name = one.entry.name();
+    tensor.dtype = one.entry.dtype();
+    tensor.shape.assign(one.entry.shape().begin(), one.entry.shape().end());
+    if (one.transposed) std::swap(tensor.shape[0], tensor.shape[1]);
     tensors.push_back(std::move(tensor));
   }
-  return tensors;
+  return EncodeSafetensorsHeader(tensors);
 }
 
-absl::Status WriteWeights(const std::string& path, const model::ModelFamily& family,
-                          const v1::CheckpointManifest& manifest, std::span<const float> master) {
+absl::Status WriteWeights(const std::string& path, const std::vector<Exported>& exported,
+                          std::span<const float> master) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(path));
-  const std::string header = EncodeSafetensorsHeader(ExportedTensors(family, manifest));
+  const std::string header = Header(exported);
   ZF_RETURN_IF_ERROR(file->Write(std::as_bytes(std::span(header))));
   std::vector<float> turned;
-  for (const v1::TensorEntry& entry : manifest.tensors()) {
+  for (const auto& [entry, transposed] : exported) {
     std::span<const float> data = master.subspan(entry.flat_begin(), entry.flat_end() - entry.flat_begin());
-    if (IsTransposed(family, entry)) {
+    if (transposed) {
       turned.resize(data.size());
       Transpose(data, entry.shape(0), entry.shape(1), turned);
       data = turned;
@@ -70,7 +86,8 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
   std::vector<float> master(elements);
   ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, {{0, elements, 0}}, {master.data()}));
   ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
-  absl::Status written = WriteWeights(weights, *family, manifest, master);
+  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(model));
+  const absl::Status written = WriteWeights(weights, ExportedOf(*family, spec, manifest), master);
   if (!written.ok()) {
     RemoveTree(weights).IgnoreError();
     return written;

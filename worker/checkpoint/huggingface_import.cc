@@ -41,8 +41,12 @@ absl::StatusOr<v1::ModelConfig> ReadConfig(const std::string& hf_dir) {
   return model;
 }
 
+bool IsTransposed(const model::HuggingFaceFormat& format, const model::TensorSpec& tensor) {
+  return format.transposes_products && tensor.projects;
+}
+
 std::vector<int64_t> SourceShape(const model::HuggingFaceFormat& format, const model::TensorSpec& tensor) {
-  if (!format.is_transposed(tensor.name)) return tensor.shape;
+  if (!IsTransposed(format, tensor)) return tensor.shape;
   return {tensor.shape[1], tensor.shape[0]};
 }
 
@@ -50,7 +54,7 @@ absl::Status ReadTensor(const HuggingFaceSource& source, const model::HuggingFac
                         const model::TensorSpec& tensor, std::span<float> into) {
   const std::string name = SourceName(format, tensor);
   const std::vector<int64_t> shape = SourceShape(format, tensor);
-  if (!format.is_transposed(tensor.name)) return source.Read(name, shape, into);
+  if (!IsTransposed(format, tensor)) return source.Read(name, shape, into);
   std::vector<float> turned(into.size());
   ZF_RETURN_IF_ERROR(source.Read(name, shape, turned));
   Transpose(turned, tensor.shape[1], tensor.shape[0], into);
@@ -61,13 +65,13 @@ absl::Status ReadTensor(const HuggingFaceSource& source, const model::HuggingFac
 absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string& hf_dir,
                               const model::ModelFamily& family, const model::ModelSpec& spec) {
   std::set<std::string> known;
-  if (family.tied_embedding) known.insert(kHeadName);
+  if (family.tied_embedding()) known.insert(kHeadName);
   for (const model::TensorSpec& tensor : spec.tensors()) known.insert(SourceName(family.hugging_face, tensor));
   for (const std::string& name : source.Names()) {
     if (!known.contains(name)) return absl::DataLossError(absl::StrCat(hf_dir, ": unknown tensor '", name, "'"));
   }
-  if (!family.tied_embedding || !source.Has(kHeadName)) return absl::OkStatus();
-  const std::string embedding_name(family.hugging_face.embedding);
+  if (!family.tied_embedding() || !source.Has(kHeadName)) return absl::OkStatus();
+  const std::string embedding_name = absl::StrCat(family.rows.embedding.tokens, ".weight");
   for (const model::TensorSpec& tensor : spec.tensors()) {
     if (SourceName(family.hugging_face, tensor) != embedding_name) continue;
     std::vector<float> head(tensor.elements()), embedding(tensor.elements());

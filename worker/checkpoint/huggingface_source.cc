@@ -75,7 +75,7 @@ absl::Status HuggingFaceSource::AddFile(const std::string& path) {
   for (SafetensorsTensor& tensor : header.tensors) {
     std::string name = tensor.name;
     if (name.starts_with(format_.prefix)) name.erase(0, format_.prefix.size());
-    if (format_.is_buffer(name)) continue;
+    if (format_.IsBuffer(name)) continue;
     if (header.data_begin + tensor.end > static_cast<int64_t>(file->bytes().size())) {
       return absl::DataLossError(absl::StrCat(path, ": changed while it was read"));
     }

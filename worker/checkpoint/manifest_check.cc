@@ -309,7 +309,7 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
   if (!spec.ok()) return Wrong("config", std::string(spec.status().message()));
   const v1::ModelConfig& model = manifest.config().model();
   ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
-  if (!family->grouped_queries && model.kv_heads() != model.heads()) {
+  if (!family->grouped_queries() && model.kv_heads() != model.heads()) {
     return Wrong("config.model.kv_heads", absl::StrCat(model.kv_heads(), ", expected ", model.heads(), " as heads"));
   }
   ZF_RETURN_IF_ERROR(CheckTensorsOfModel(manifest, *spec));

@@ -22,7 +22,7 @@ absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::Mo
                                               " in the configuration"));
   }
   const absl::StatusOr<const model::ModelFamily*> family = model::FindModelFamily(model.family());
-  if (family.ok() && !(*family)->position_table) return absl::OkStatus();
+  if (family.ok() && !(*family)->position_table()) return absl::OkStatus();
   if (model.context() <= stored.context()) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(
       "checkpoint ", path, " has a context of ", stored.context(), " and model.context is ", model.context(),

@@ -81,8 +81,12 @@ struct LayerNormBackwardArguments {
 
 // --- Attention
 
+// Whether every device's attention takes fewer heads of keys and values than of queries.
+inline constexpr bool kGroupedQueries = false;
+
 struct AttentionShape {
   int64_t batch, time, heads, head_size;
+  int64_t kv_heads = heads;  // of keys and values; every heads / kv_heads query heads share one
 };
 
 struct AttentionForwardArguments {

@@ -51,7 +51,8 @@ class Ops {
   virtual void LayerNormBackward(Stream&, const LayerNormBackwardArguments&) = 0;
 
   // --- Causal self-attention. qkv is (B,T,3C): queries, keys and values side by side, heads contiguous in each. Scores
-  // are scaled by 1/sqrt(D). Never holds more than one tile of scores per thread.
+  // are scaled by 1/sqrt(D). Never holds more than one tile of scores per thread. Keys and values have as many heads as
+  // queries (kGroupedQueries).
 
   // out(B,T,C); logsumexp(B,H,T) fp32 is kept for the backward.
   virtual void AttentionForward(Stream&, const AttentionForwardArguments&) = 0;

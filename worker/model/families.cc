@@ -1,12 +1,17 @@
 // The list of families, and what is made from a row; see families.h.
 #include "worker/model/families.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "worker/device/dry/dry_device.h"
-#include "worker/model/gpt2_family.h"
+#include "worker/model/declared_units.h"
+#include "worker/model/families/gpt2.h"
+#include "worker/model/transformer.h"
+#include "worker/model/unit_names.h"
 #include "worker/model/unit_uses.h"
 
 namespace zerofleet::model {
@@ -38,21 +43,24 @@ absl::Status CheckSizes(const v1::ModelConfig& config) {
 
 }  // namespace
 
-// Heads and the MLP's width are shared equally; a vocabulary is padded, but no part may have padding alone.
+// What the rows share is shared equally; a vocabulary is padded, but no part may have padding alone.
 absl::Status CheckParts(const v1::ModelConfig& config, int64_t parts) {
-  const auto fits = [&config](int64_t count) {
-    const int64_t vocab_part = CeilDivide(config.vocab(), count);
-    return config.heads() % count == 0 && config.kv_heads() % count == 0 && config.intermediate() % count == 0 &&
-           (count - 1) * vocab_part < config.vocab();
+  ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
+  const std::vector<SharedSize> shared = DeclareUnits(family->rows, Sizes(config)).block.shared();
+  const auto fits = [&](int64_t count) {
+    return (count - 1) * CeilDivide(config.vocab(), count) < config.vocab() &&
+           std::all_of(shared.begin(), shared.end(), [&](const SharedSize& one) { return one.size % count == 0; });
   };
   if (fits(parts)) return absl::OkStatus();
   std::vector<int64_t> degrees;
-  for (int64_t count = 1; count <= config.heads() && degrees.size() < 20; ++count) {
+  for (int64_t count = 1; count <= shared.front().size && degrees.size() < 20; ++count) {
     if (fits(count)) degrees.push_back(count);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "cannot be ", parts, " with model.heads ", config.heads(), ", model.intermediate ", config.intermediate(),
-      " and model.vocab ", config.vocab(), "; ", absl::StrJoin(degrees, ", "), degrees.size() == 1 ? " fits" : " fit"));
+  const std::string sizes = absl::StrJoin(
+      shared, ", ", [](std::string* out, const SharedSize& one) { absl::StrAppend(out, one.key, " ", one.size); });
+  return absl::InvalidArgumentError(absl::StrCat("cannot be ", parts, " with ", sizes, " and model.vocab ",
+                                                 config.vocab(), "; ", absl::StrJoin(degrees, ", "),
+                                                 degrees.size() == 1 ? " fits" : " fit"));
 }
 
 absl::Status CheckSequences(int64_t time, int64_t parts) {
@@ -85,12 +93,21 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config, const
   if (part.count > 1) ZF_RETURN_IF_ERROR(Annotate(CheckParts(config, part.count), "parallel.tensor"));
   ModelSpec spec(part);
   spec.layers_ = config.layers();
-  family->add_tensors(config, spec);
+  spec.tied_ = family->tied_embedding();
+  const DeclaredUnits units = DeclareUnits(family->rows, Sizes(config));
+  const std::string prefix(family->hugging_face.prefix);
+  spec.AddUnit(kEmbeddingUnit, UnitKind::kEmbedding, prefix, units.embedding.tensors());
+  for (int64_t layer = 0; layer < config.layers(); ++layer) {
+    spec.AddUnit(BlockUnit(layer), UnitKind::kBlock,
+                 absl::StrCat(prefix, std::string(family->hugging_face.blocks), layer, "."), units.block.tensors());
+  }
+  spec.AddUnit(kHeadUnit, UnitKind::kHead, prefix, units.head.tensors());
   if (spec.whole_parameters() > kMostParameters) {
     return absl::InvalidArgumentError(
         absl::StrCat("model has ", spec.whole_parameters(), " parameters, at most ", kMostParameters));
   }
-  spec.flops_per_token_ = family->flops_per_token(config, spec.whole_parameters());
+  spec.flops_per_token_ = units.FlopsPerToken(spec.whole_parameters());
+  spec.pointwise_elements_per_token_ = units.PointwiseElementsPerToken();
   return spec;
 }
 
@@ -99,9 +116,11 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& conf
                                                      const Checkpointing& checkpointing, const Sharing& sharing) {
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
   if (sharing.sequence) ZF_RETURN_IF_ERROR(Annotate(CheckSequences(time, sharing.parts), "parallel.sequence"));
-  std::unique_ptr<Model> model = family->create(config, dtype, device, sequences, time, checkpointing, sharing);
+  auto model =
+      std::make_unique<Transformer>(family->rows, config, dtype, device, sequences, time, checkpointing, sharing);
   device::DryDevice dry;
-  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(*family->create(config, dtype, dry, 1, 1, checkpointing, {}), dtype));
+  Transformer dry_model(family->rows, config, dtype, dry, 1, 1, checkpointing, {});
+  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(dry_model, dtype));
   return model;
 }
 

@@ -1,7 +1,6 @@
 // The model families. ModelSpec::Create and Model::Create look a row up here.
 //
-// A new family is a file with its row (gpt2_family.cc is the example), its tensor table and its passes, and a line in
-// families.cc.
+// A new family is a file of data (families/gpt2.cc is the example) and a line in families.cc.
 #ifndef ZEROFLEET_WORKER_MODEL_FAMILIES_H_
 #define ZEROFLEET_WORKER_MODEL_FAMILIES_H_
 

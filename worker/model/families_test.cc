@@ -2,11 +2,15 @@
 #include "worker/model/families.h"
 
 #include <set>
+#include <span>
+#include <variant>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/model/model.h"
 #include "worker/model/model_testing.h"
 #include "worker/model/presets.h"
+#include "worker/model/spec.h"
 
 namespace zerofleet::model {
 namespace {
@@ -17,12 +21,24 @@ TEST(ModelFamilies, EveryRowIsComplete) {
   std::set<std::string> names;
   for (const ModelFamily* family : ModelFamilies()) {
     EXPECT_TRUE(names.insert(family->name).second) << family->name;
-    EXPECT_TRUE(family->default_intermediate && family->add_tensors && family->flops_per_token && family->create);
+    EXPECT_GT(family->inner_per_hidden, 0);
+    EXPECT_TRUE(family->rows.embedding.tokens && family->rows.head.norm.name);
     const HuggingFaceFormat& format = family->hugging_face;
-    EXPECT_TRUE(format.model_type && format.architecture && format.constants && format.is_transposed &&
-                format.is_buffer);
+    EXPECT_TRUE(format.model_type && format.architecture && format.constants);
     EXPECT_FALSE(format.sizes.empty());
-    EXPECT_FALSE(format.embedding.empty());
+  }
+}
+
+// Each branch begins with a norm and ends with a product into the stream.
+TEST(ModelFamilies, EveryBlockIsBranches) {
+  for (const ModelFamily* family : ModelFamilies()) {
+    const std::span<const BlockRow> rows = family->rows.block;
+    ASSERT_FALSE(rows.empty());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const bool begins = i == 0 || std::holds_alternative<Project>(rows[i - 1]);
+      EXPECT_EQ(std::holds_alternative<Norm>(rows[i]), begins) << family->name << ", row " << i;
+    }
+    EXPECT_TRUE(std::holds_alternative<Project>(rows.back()));
   }
 }
 
@@ -37,16 +53,6 @@ TEST(ModelFamilies, AnUnknownFamilyIsNamed) {
   EXPECT_THAT(std::string(Model::Create(config, device::DType::kF32, *device, 1, 4).status().message()),
               HasSubstr("model.family is 'mamba'; this version trains gpt2"));
   EXPECT_THAT(std::string(ModelSpec::Create(config).status().message()), HasSubstr("mamba"));
-}
-
-TEST(Gpt2Family, OnlyTheFourProjectionsAreStoredTransposed) {
-  const HuggingFaceFormat& format = (*FindModelFamily("gpt2"))->hugging_face;
-  for (const char* name : {"attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight"}) {
-    EXPECT_TRUE(format.is_transposed(std::string("transformer.h.3.") + name)) << name;
-  }
-  for (const char* name : {"transformer.wte.weight", "transformer.h.0.ln_1.weight", "transformer.h.0.mlp.c_fc.bias"}) {
-    EXPECT_FALSE(format.is_transposed(name)) << name;
-  }
 }
 
 }  // namespace

@@ -2,13 +2,15 @@
 #ifndef ZEROFLEET_WORKER_MODEL_FAMILY_H_
 #define ZEROFLEET_WORKER_MODEL_FAMILY_H_
 
+#include <algorithm>
 #include <cstdint>
-#include <memory>
+#include <iterator>
 #include <span>
 #include <string_view>
+#include <variant>
 
-#include "worker/model/model.h"
-#include "worker/model/spec.h"
+#include "worker/device/op_arguments.h"
+#include "worker/model/rows.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::model {
@@ -32,27 +34,40 @@ struct HuggingFaceFormat {
   const char* architecture;
   std::span<const Size> sizes;
   std::span<const Setting> settings;
-  const char* constants;       // a JSON object with what else is written
-  int64_t end_of_text_vocab;   // a vocabulary of this size ends with the token that ends a text
-  std::string_view prefix;     // of every tensor's name; a source may leave it out
-  std::string_view embedding;  // the token embedding's name without it
-  bool (*is_transposed)(std::string_view tensor_name);  // stored (in, out) there, while ours is (out, in)
-  bool (*is_buffer)(std::string_view tensor_name);      // stored by some versions, and no weight
+  const char* constants;      // a JSON object with what else is written
+  int64_t end_of_text_vocab;  // a vocabulary of this size ends with the token that ends a text
+  std::string_view prefix;    // of every tensor's name; a source may leave it out
+  std::string_view blocks;    // what follows it in those of blocks, before the layer's number
+  bool transposes_products;   // the weights of blocks' products are stored (in, out) there, while ours are (out, in)
+  std::span<const std::string_view> buffers;  // ends of names that some versions store, and that are no weights
+
+  bool IsBuffer(std::string_view tensor_name) const {
+    return std::any_of(buffers.begin(), buffers.end(),
+                       [&](std::string_view end) { return tensor_name.ends_with(end); });
+  }
 };
 
 struct ModelFamily {
-  const char* name;      // model.family
-  bool tied_embedding;   // the output embedding is the token embedding; no other is stored
-  bool position_table;   // positions are a table with one row for each position of the context
-  bool grouped_queries;  // model.kv_heads may be less than model.heads
-  int64_t (*default_intermediate)(int64_t hidden);
-  void (*add_tensors)(const v1::ModelConfig& config, ModelSpec& spec);
-  // Model FLOPs of training on one token, forward and backward (ModelSpec::FlopsPerToken).
-  double (*flops_per_token)(const v1::ModelConfig& config, int64_t parameters);
-  std::unique_ptr<Model> (*create)(const v1::ModelConfig& config, device::DType dtype, device::Device& device,
-                                   int64_t sequences, int64_t time, const Checkpointing& checkpointing,
-                                   const Sharing& sharing);
+  const char* name;  // model.family
+  FamilyRows rows;
+  int64_t inner_per_hidden;  // model.intermediate, unless it is given
   HuggingFaceFormat hugging_face;
+
+  // The output embedding is the token embedding; no other is stored.
+  bool tied_embedding() const { return rows.head.output == nullptr; }
+  // Positions are a table with one row for each position of the context.
+  bool position_table() const { return rows.embedding.positions != nullptr; }
+  // model.kv_heads may be less than model.heads: keys and values have matrices of their own, and attention takes it.
+  bool grouped_queries() const {
+    return device::kGroupedQueries && std::any_of(rows.block.begin(), rows.block.end(), [](const BlockRow& row) {
+             const Spread* const spread = std::get_if<Spread>(&row);
+             return spread != nullptr && std::any_of(std::begin(spread->products), std::end(spread->products),
+                                                     [](const Spread::Product& one) {
+                                                       return one.name != nullptr && one.width == Width::kKeysValues;
+                                                     });
+           });
+  }
+  int64_t default_intermediate(int64_t hidden) const { return inner_per_hidden * hidden; }
 };
 
 }  // namespace zerofleet::model

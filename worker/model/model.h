@@ -1,7 +1,7 @@
 // A transformer with explicit forward and backward over borrowed parameters.
 //
 // The model owns no memory: activations and scratch are given to it (sizes from ActivationBytes and ScratchBytes), and
-// parameters come unit by unit from a ParameterSource. A family implements this header; families.h lists them.
+// parameters come unit by unit from a ParameterSource. transformer.h runs a family's rows; families.h lists them.
 #ifndef ZEROFLEET_WORKER_MODEL_MODEL_H_
 #define ZEROFLEET_WORKER_MODEL_MODEL_H_
 
@@ -37,14 +37,6 @@ struct ModelMemory {
   void* scratch;                     // free between calls
   void* host_activations = nullptr;  // of the host, pinned on a GPU: kept from forward to backward, too
   float* band = nullptr;             // where a ParameterSource takes gradients in bands: the one at hand
-};
-
-// How the ranks of a tensor group share a model.
-struct Sharing {
-  int parts = 1;  // equal ones (spec.h)
-  // Sequence parallelism (Korthikanti et al. 2022): of the residual stream, and of what the norms make of it, a rank
-  // has 1/parts of a micro-batch's tokens. Without effect on a whole model.
-  bool sequence = false;
 };
 
 // A training pass in phases, in their order: the forward, then the backward of each of `units`, the last one first.

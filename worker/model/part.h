@@ -19,6 +19,14 @@ struct ModelPart {
   bool operator==(const ModelPart&) const = default;
 };
 
+// How the ranks of a tensor group share a model.
+struct Sharing {
+  int parts = 1;  // equal ones (spec.h)
+  // Sequence parallelism (Korthikanti et al. 2022): of the residual stream, and of what the norms make of it, a rank
+  // has 1/parts of a micro-batch's tokens. Without effect on a whole model.
+  bool sequence = false;
+};
+
 struct Cut {
   enum class Along : uint8_t {
     kNothing,  // every part has the whole tensor, with the same values

@@ -18,20 +18,26 @@ double ModelSpec::Deviation(Init init) const {
   return init == Init::kNormal ? kInitDeviation : kInitDeviation / std::sqrt(2.0 * static_cast<double>(layers_));
 }
 
-void ModelSpec::AddUnit(std::string name) {
-  int64_t begin = tensors_.empty() ? 0 : tensors_.back().flat_end;
-  units_.push_back({std::move(name), begin, begin});
+int ModelSpec::FirstGradientOf(int unit) const {
+  return tied_ && unit_kinds_[unit] == UnitKind::kEmbedding ? static_cast<int>(units_.size()) - 1 : unit;
 }
 
-void ModelSpec::AddTensor(std::string name, std::vector<int64_t> shape, bool decay, Init init, const Cut& cut) {
-  ZF_CHECK(!units_.empty());
-  const std::vector<int64_t> mine = ShapeOfPart(shape, cut, part_);
+void ModelSpec::AddUnit(std::string name, UnitKind kind, const std::string& prefix,
+                        const std::vector<DeclaredTensor>& tensors) {
+  const int64_t begin = tensors_.empty() ? 0 : tensors_.back().flat_end;
+  units_.push_back({std::move(name), begin, begin});
+  unit_kinds_.push_back(kind);
+  for (const DeclaredTensor& tensor : tensors) AddTensor(prefix + tensor.name, tensor);
+}
+
+void ModelSpec::AddTensor(std::string name, const DeclaredTensor& tensor) {
+  const std::vector<int64_t> mine = ShapeOfPart(tensor.shape, tensor.cut, part_);
   const int64_t begin = units_.back().flat_end, end = begin + ElementsOf(mine);
   units_.back().flat_end = end;
   const int64_t whole_begin = whole_parameters_;
-  whole_parameters_ += ElementsOf(shape);
-  tensors_.push_back({std::move(name), mine, static_cast<int>(units_.size()) - 1, decay, init, begin, end, whole_begin,
-                      std::move(shape), cut});
+  whole_parameters_ += ElementsOf(tensor.shape);
+  tensors_.push_back({std::move(name), mine, static_cast<int>(units_.size()) - 1, tensor.decay, tensor.init, begin, end,
+                      whole_begin, tensor.shape, tensor.cut, tensor.projects});
 }
 
 std::vector<coordinator::PlacedRange> ModelSpec::ToWhole(const std::vector<coordinator::PlacedRange>& ranges) const {

@@ -1,7 +1,7 @@
 // A model as data: one ordered table of tensors that drives sizes, pointers, initialisation, decay, sharding, export.
 //
-// Table order is the order of the flat space. Names are Hugging Face's; Linear weights are (out, in). A family has a
-// function that appends its rows (gpt2_spec.cc is the example); families.h lists the families.
+// Table order is the order of the flat space. Names are Hugging Face's; weights of products are (out, in). The table is
+// what the layers of a family's rows declare (declared_units.h); families.h lists the families.
 //
 // The ranks of a tensor group share a model: each has a part of it, with a table and a flat space of its own, in which
 // each tensor has the shape that the part has of it. The parts' tables are equal but for where in the whole model
@@ -15,17 +15,11 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/partition.h"
+#include "worker/model/declaration.h"
 #include "worker/model/part.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::model {
-
-enum class Init : uint8_t {
-  kNormal,              // N(0, 0.02)
-  kResidualProjection,  // N(0, 0.02 / sqrt(2 * layers)): what writes to the residual stream
-  kOnes,
-  kZeros,
-};
 
 struct TensorSpec {
   std::string name;
@@ -40,7 +34,10 @@ struct TensorSpec {
   int64_t whole_begin;
   std::vector<int64_t> whole_shape;
   Cut cut;
+  bool projects;  // the weight of a block's product
 };
+
+enum class UnitKind : uint8_t { kEmbedding, kBlock, kHead };
 
 // InvalidArgument, with what would fit, where a model of these sizes cannot be shared by so many parts.
 absl::Status CheckParts(const v1::ModelConfig& config, int64_t parts);
@@ -56,6 +53,11 @@ class ModelSpec {
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   const std::vector<coordinator::UnitExtent>& units() const { return units_; }
   int64_t parameters() const { return tensors_.back().flat_end; }
+  // Of each unit. Units of one kind are neighbours, and equal in shape.
+  const std::vector<UnitKind>& unit_kinds() const { return unit_kinds_; }
+  // The unit whose backward is the first to add to this one's gradient: its own, but of an embedding that makes the
+  // logits too.
+  int FirstGradientOf(int unit) const;
 
   const ModelPart& part() const { return part_; }
   int64_t whole_parameters() const { return whole_parameters_; }
@@ -63,25 +65,28 @@ class ModelSpec {
   // elements had. Padding is in none. Ranges that follow one another in both places are one.
   std::vector<coordinator::PlacedRange> ToWhole(const std::vector<coordinator::PlacedRange>& ranges) const;
 
-  // Model FLOPs of training the whole model on one token, forward and backward, as the family counts them.
+  // Model FLOPs of training the whole model on one token, and elements that this reads and writes in blocks outside
+  // the products, forward and backward (declared_units.h).
   double FlopsPerToken() const { return flops_per_token_; }
+  double PointwiseElementsPerToken() const { return pointwise_elements_per_token_; }
 
   // The deviation of the normal distribution `init` draws from; only for the two normal kinds.
   double Deviation(Init init) const;
 
-  // Used by the families' spec functions: units in order, tensors in order within the last unit.
-  void AddUnit(std::string name);
-  // `shape` is the whole tensor's.
-  void AddTensor(std::string name, std::vector<int64_t> shape, bool decay, Init init, const Cut& cut = {});
-
  private:
   explicit ModelSpec(const ModelPart& part) : part_(part) {}
+
+  // Units in order, tensors in order within the last one.
+  void AddUnit(std::string name, UnitKind kind, const std::string& prefix, const std::vector<DeclaredTensor>& tensors);
+  void AddTensor(std::string name, const DeclaredTensor& tensor);
 
   ModelPart part_;
   std::vector<TensorSpec> tensors_;
   std::vector<coordinator::UnitExtent> units_;
+  std::vector<UnitKind> unit_kinds_;
+  bool tied_ = false;
   int64_t layers_ = 0, whole_parameters_ = 0;
-  double flops_per_token_ = 0;
+  double flops_per_token_ = 0, pointwise_elements_per_token_ = 0;
 };
 
 }  // namespace zerofleet::model

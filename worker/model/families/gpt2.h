@@ -1,6 +1,6 @@
 // GPT-2's row in the table of families.
-#ifndef ZEROFLEET_WORKER_MODEL_GPT2_FAMILY_H_
-#define ZEROFLEET_WORKER_MODEL_GPT2_FAMILY_H_
+#ifndef ZEROFLEET_WORKER_MODEL_FAMILIES_GPT2_H_
+#define ZEROFLEET_WORKER_MODEL_FAMILIES_GPT2_H_
 
 #include "worker/model/family.h"
 
@@ -10,4 +10,4 @@ extern const ModelFamily kGpt2Family;
 
 }  // namespace zerofleet::model
 
-#endif  // ZEROFLEET_WORKER_MODEL_GPT2_FAMILY_H_
+#endif  // ZEROFLEET_WORKER_MODEL_FAMILIES_GPT2_H_

@@ -1,0 +1,111 @@
+// Lookups forward and backward; see embedding.h.
+#include "worker/model/layers/embedding.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "worker/device/vocabulary_ops.h"
+
+namespace zerofleet::model {
+namespace {
+
+std::string TableName(const char* name) {
+  ZF_CHECK(name != nullptr);
+  return absl::StrCat(name, ".weight");
+}
+
+}  // namespace
+
+device::VocabularyPart VocabularyPartOf(int64_t vocab, const ModelPart& part) {
+  const SectionRows rows = RowsOfPart(vocab, part);
+  return {rows.first, rows.real};
+}
+
+// The token embedding decays as the matrix that makes the logits; the positions' does not.
+EmbeddingLayer::EmbeddingLayer(const Embedding& row, Declaration& declaration)
+    : hidden_(declaration.sizes().hidden),
+      vocab_(declaration.sizes().vocab),
+      context_(declaration.sizes().context),
+      tokens_(declaration.Tensor({TableName(row.tokens), {vocab_, hidden_}, true, Init::kNormal, {Cut::Along::kRows}})),
+      positions_(declaration.Tensor({.name = TableName(row.positions),
+                                     .shape = {context_, hidden_},
+                                     .decay = false,
+                                     .init = Init::kNormal,
+                                     .only_looked_up = true})) {}
+
+absl::Status EmbeddingLayer::Forward(const UnitPass& pass, device::Tensor x) const {
+  const Pass& p = pass.pass;
+  device::EmbeddingForwardArguments lookup{.batch = p.batch.sequences,
+                                           .time = p.batch.time,
+                                           .c = hidden_,
+                                           .tokens = p.batch.inputs,
+                                           .wte = pass.w.Offset(tokens_),
+                                           .wpe = pass.w.Offset(positions_),
+                                           .x = x};
+  if (!p.residual.in_parts()) {
+    p.ops.EmbeddingForward(p.stream, lookup);
+    return absl::OkStatus();
+  }
+  lookup.wpe = p.residual.Once(lookup.wpe);
+  lookup.x = p.residual.SummandPlace(x, p.scratch.narrow);
+  p.ops.vocabulary().PartEmbeddingForward(p.stream, VocabularyPartOf(vocab_, p.residual.part()), lookup);
+  return p.residual.SumOverParts(lookup.x, x, p.m(), pass.unit, p.stream);
+}
+
+device::EmbeddingBackwardArguments EmbeddingLayer::Lookup(const UnitPass& pass, device::Tensor dx, float* dtokens,
+                                                          float* dpositions) const {
+  const MicroBatch& batch = pass.pass.batch;
+  return {.batch = batch.sequences,
+          .time = batch.time,
+          .c = hidden_,
+          .tokens = batch.inputs,
+          .dx = dx,
+          .dwte = dtokens,
+          .dwpe = dpositions};
+}
+
+absl::Status EmbeddingLayer::Backward(const UnitPass& pass) const {
+  const Pass& p = pass.pass;
+  ZF_ASSIGN_OR_RETURN(const device::Tensor dx, p.WholeGradient(pass.unit));
+  float* const gradient = pass.dw->whole();
+  const device::EmbeddingBackwardArguments lookup = Lookup(pass, dx, gradient + tokens_, gradient + positions_);
+  if (p.residual.in_parts()) {
+    p.ops.vocabulary().PartEmbeddingBackward(p.stream, VocabularyPartOf(vocab_, p.residual.part()), lookup);
+  } else {
+    p.ops.EmbeddingBackward(p.stream, lookup);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingLayer::TokensInBands(const UnitPass& pass, device::Tensor dx, const AddToBand& add) const {
+  const Pass& p = pass.pass;
+  const SectionRows rows = RowsOfPart(vocab_, p.residual.part());
+  const int64_t most = p.bands.ProductRows(rows.real, hidden_);
+  for (int64_t first = 0; first < rows.all; first += most) {
+    const int64_t count = std::min(most, rows.all - first), real = std::min(count, rows.real - first);
+    float* const band = p.bands.Zeros(count * hidden_, p.stream);
+    if (real > 0) {
+      add({first, real}, band);
+      p.ops.bands().EmbeddingBackwardBand(p.stream, Lookup(pass, dx, band, band), {rows.first + first, real});
+    }
+    ZF_RETURN_IF_ERROR(pass.dw->Deliver(tokens_ + first * hidden_, count * hidden_, band));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingLayer::PositionsInBands(const UnitPass& pass, device::Tensor dx) const {
+  const Pass& p = pass.pass;
+  const int64_t most = p.bands.Rows(hidden_);
+  for (int64_t first = 0; first < context_; first += most) {
+    const int64_t count = std::min(most, context_ - first);
+    float* const band = p.bands.Zeros(count * hidden_, p.stream);
+    p.ops.bands().PositionsBackwardBand(p.stream, Lookup(pass, dx, band, band), {first, count});
+    ZF_RETURN_IF_ERROR(pass.dw->Deliver(positions_ + first * hidden_, count * hidden_, band));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace zerofleet::model

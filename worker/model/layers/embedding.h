@@ -1,0 +1,45 @@
+// The beginning of the residual stream: a row of the token embedding for each token, and one for its position. A part
+// has its rows of the vocabulary.
+#ifndef ZEROFLEET_WORKER_MODEL_LAYERS_EMBEDDING_H_
+#define ZEROFLEET_WORKER_MODEL_LAYERS_EMBEDDING_H_
+
+#include <functional>
+
+#include "worker/device/band_ops.h"
+#include "worker/model/declaration.h"
+#include "worker/model/layer.h"
+#include "worker/model/rows.h"
+
+namespace zerofleet::model {
+
+class EmbeddingLayer {
+ public:
+  EmbeddingLayer(const Embedding& row, Declaration& declaration);
+
+  // `x`: of the residual stream.
+  absl::Status Forward(const UnitPass& pass, device::Tensor x) const;
+  // Adds to the whole unit's gradient, from the residual stream's.
+  absl::Status Backward(const UnitPass& pass) const;
+  // The same in bands, from `dx` of all tokens: of the vocabulary, to each of which `add` first adds what else there
+  // is of it, and then of the positions. Rows are of the part.
+  using AddToBand = std::function<void(const device::RowBand& rows, float* band)>;
+  absl::Status TokensInBands(const UnitPass& pass, device::Tensor dx, const AddToBand& add) const;
+  absl::Status PositionsInBands(const UnitPass& pass, device::Tensor dx) const;
+
+  // Where the token embedding is in the unit.
+  int64_t tokens_at() const { return tokens_; }
+
+ private:
+  device::EmbeddingBackwardArguments Lookup(const UnitPass& pass, device::Tensor dx, float* dtokens,
+                                            float* dpositions) const;
+
+  const int64_t hidden_, vocab_, context_;
+  const int64_t tokens_, positions_;
+};
+
+// A part's rows of the vocabulary.
+device::VocabularyPart VocabularyPartOf(int64_t vocab, const ModelPart& part);
+
+}  // namespace zerofleet::model
+
+#endif  // ZEROFLEET_WORKER_MODEL_LAYERS_EMBEDDING_H_

@@ -1,0 +1,95 @@
+// A norm forward and backward; see norm.h.
+#include "worker/model/layers/norm.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace zerofleet::model {
+
+NormOp::NormOp(const Norm& row, float epsilon, Declaration& declaration)
+    : hidden_(declaration.sizes().hidden),
+      epsilon_(epsilon),
+      weight_(declaration.Tensor({absl::StrCat(row.name, ".weight"), {hidden_}, false, Init::kOnes})),
+      bias_(declaration.Tensor({absl::StrCat(row.name, ".bias"), {hidden_}, false, Init::kZeros})),
+      sums_at_(declaration.NormSums(elements())) {}
+
+void NormOp::Normalise(const UnitPass& pass, const Places& places, int64_t m, device::Tensor output) const {
+  pass.pass.ops.LayerNormForward(pass.pass.stream, {.m = m,
+                                                    .c = hidden_,
+                                                    .epsilon = epsilon_,
+                                                    .x = places.input,
+                                                    .gamma = pass.w.Offset(weight_),
+                                                    .beta = pass.w.Offset(bias_),
+                                                    .y = output,
+                                                    .mean = places.mean,
+                                                    .rstd = places.rstd});
+}
+
+absl::Status NormOp::Forward(const UnitPass& pass, const Places& places) const {
+  const ResidualStream& stream = pass.pass.residual;
+  const int64_t m = pass.pass.m();
+  Normalise(pass, places, stream.Tokens(m), stream.Rows(places.output, m));
+  return stream.Gather(places.output, m, pass.unit, pass.pass.stream);
+}
+
+void NormOp::ForwardOne(const UnitPass& pass, const Places& places) const { Normalise(pass, places, 1, places.output); }
+
+absl::Status NormOp::Backward(const UnitPass& pass, const Places& places, device::Tensor dy, device::Tensor dx) const {
+  const Pass& p = pass.pass;
+  const ResidualStream& stream = p.residual;
+  const device::Tensor mine = stream.Rows(dy, p.m());
+  ZF_RETURN_IF_ERROR(stream.SumOverParts(dy, mine, p.m(), pass.unit, p.stream));
+  float* sums = nullptr;
+  if (stream.divided()) {
+    sums = p.scratch.norm_gradients + sums_at_;
+    p.ops.Zero(p.stream, sums, elements() * static_cast<int64_t>(sizeof(float)));
+  } else {
+    sums = pass.dw->SumsAt(weight_, elements(), p.stream);
+  }
+  p.ops.LayerNormBackward(p.stream, {.m = stream.Tokens(p.m()),
+                                     .c = hidden_,
+                                     .dy = mine,
+                                     .x = places.input,
+                                     .gamma = pass.w.Offset(weight_),
+                                     .mean = places.mean,
+                                     .rstd = places.rstd,
+                                     .dx = dx,
+                                     .dgamma = sums,
+                                     .dbeta = sums + hidden_});
+  return stream.divided() ? absl::OkStatus() : pass.dw->Deliver(weight_, elements(), sums);
+}
+
+absl::Status NormOp::AddGradient(const UnitPass& pass) const {
+  const Pass& p = pass.pass;
+  float* const gradient = pass.dw->SumsAt(weight_, elements(), p.stream);
+  p.ops.Accumulate(p.stream, elements(), {p.scratch.norm_gradients + sums_at_, device::DType::kF32}, gradient);
+  return pass.dw->Deliver(weight_, elements(), gradient);
+}
+
+absl::Status SumNormGradients(const UnitPass& pass, int64_t elements) {
+  const Pass& p = pass.pass;
+  return p.residual.group()->AllReduce(p.stream, {p.scratch.norm_gradients, device::DType::kF32}, elements, pass.unit);
+}
+
+NormLayer::NormLayer(const Norm& row, float epsilon, Declaration& declaration)
+    : branch_(declaration.BeginBranch()),
+      norm_(row, epsilon, declaration),
+      output_(declaration.Activation({.columns = declaration.sizes().hidden, .cheap = true})),
+      mean_(declaration.Activation(
+          {.columns = 1, .tokens = ActivationRow::Tokens::kOfStream, .statistics = true, .cheap = true})),
+      rstd_(declaration.Activation(
+          {.columns = 1, .tokens = ActivationRow::Tokens::kOfStream, .statistics = true, .cheap = true})) {
+  declaration.Gradient(declaration.sizes().hidden);
+  declaration.Pointwise(3 * 2 * declaration.sizes().hidden);
+}
+
+NormOp::Places NormLayer::PlacesIn(const UnitPass& pass) const {
+  return {pass.StreamBefore(branch_), pass.At(output_), pass.StatisticsAt(mean_), pass.StatisticsAt(rstd_)};
+}
+
+absl::StatusOr<device::Tensor> NormLayer::Backward(const UnitPass& pass, device::Tensor dy) const {
+  ZF_RETURN_IF_ERROR(norm_.Backward(pass, PlacesIn(pass), dy, pass.pass.activations.FinalInput()));
+  return device::Tensor{};
+}
+
+}  // namespace zerofleet::model

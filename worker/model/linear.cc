@@ -1,0 +1,101 @@
+// Products forward and backward; see linear.h.
+#include "worker/model/linear.h"
+
+#include <algorithm>
+
+#include "base/status.h"
+#include "worker/device/band_ops.h"
+
+namespace zerofleet::model {
+
+void Linear::Forward(const UnitPass& pass, device::Tensor x, device::Tensor y, device::Tensor activated) const {
+  const Pass& p = pass.pass;
+  if (activated) {
+    p.ops.LinearGeluForward(p.stream, {.m = p.m(),
+                                       .n = product_.n,
+                                       .k = product_.k,
+                                       .x = x,
+                                       .w = pass.w.Offset(weight_),
+                                       .bias = Bias(pass),
+                                       .before = y,
+                                       .y = activated});
+  } else {
+    p.ops.LinearForward(p.stream, {.m = p.m(),
+                                   .n = product_.n,
+                                   .k = product_.k,
+                                   .x = x,
+                                   .w = pass.w.Offset(weight_),
+                                   .bias = Bias(pass),
+                                   .y = y});
+  }
+}
+
+// A rank adds the residual of the tokens that it has, and coordinate 0 the bias of all.
+absl::Status Linear::ForwardIntoStream(const UnitPass& pass, device::Tensor x, device::Tensor residual,
+                                       device::Tensor sum) const {
+  const Pass& p = pass.pass;
+  const ResidualStream& stream = p.residual;
+  const int64_t m = p.m(), mine = stream.Tokens(m), first = stream.FirstToken(m);
+  const device::Tensor all = stream.SummandPlace(sum, p.scratch.narrow);
+  const auto project = [&](int64_t begin, int64_t end, device::Tensor added) {
+    if (begin == end) return;
+    p.ops.LinearForward(p.stream, {.m = end - begin,
+                                   .n = product_.n,
+                                   .k = product_.k,
+                                   .x = x.Offset(begin * product_.k),
+                                   .w = pass.w.Offset(weight_),
+                                   .bias = stream.Once(Bias(pass)),
+                                   .residual = added,
+                                   .y = all.Offset(begin * product_.n)});
+  };
+  project(0, first, {});
+  project(first, first + mine, stream.divided() ? residual : stream.Once(residual));
+  project(first + mine, m, {});
+  return stream.SumOverParts(all, sum, m, pass.unit, p.stream);
+}
+
+absl::Status Linear::BackwardWeight(const UnitPass& pass, device::Tensor dy, device::Tensor x) const {
+  device::LinearBackwardWeightArguments product{.m = pass.pass.m(), .n = product_.n, .k = product_.k, .dy = dy, .x = x};
+  float* const whole = pass.dw->whole();
+  if (whole == nullptr) return WeightInBands(pass, product);
+  product.dw = whole + weight_;
+  product.dbias = product_.bias ? whole + bias_ : nullptr;
+  pass.pass.ops.LinearBackwardWeight(pass.pass.stream, product);
+  return absl::OkStatus();
+}
+
+absl::Status Linear::WeightInBands(const UnitPass& pass, device::LinearBackwardWeightArguments product) const {
+  const Pass& p = pass.pass;
+  const BandMemory& bands = pass.dw->bands();
+  const int64_t most = bands.ProductRows(product.n, product.k);
+  float* const sums = product_.bias ? p.scratch.bias_gradient : nullptr;
+  if (sums != nullptr) p.ops.Zero(p.stream, sums, product.n * device::DTypeBytes(device::DType::kF32));
+  for (int64_t first = 0; first < product.n; first += most) {
+    const int64_t rows = std::min(most, product.n - first);
+    product.dw = bands.Zeros(rows * product.k, p.stream);
+    product.dbias = sums == nullptr ? nullptr : sums + first;
+    p.ops.bands().LinearBackwardWeightBand(p.stream, product, {first, rows});
+    ZF_RETURN_IF_ERROR(pass.dw->Deliver(weight_ + first * product.k, rows * product.k, product.dw));
+  }
+  return sums == nullptr ? absl::OkStatus() : pass.dw->Deliver(bias_, product.n, sums);
+}
+
+device::Tensor Linear::BackwardInput(const UnitPass& pass, device::Tensor dy, const Layer::GradientPlace& takes) const {
+  const Pass& p = pass.pass;
+  const device::Tensor w = pass.w.Offset(weight_);
+  if (takes.before) {
+    p.ops.LinearBackwardInputGelu(p.stream, {.m = p.m(),
+                                             .n = product_.n,
+                                             .k = product_.k,
+                                             .dy = dy,
+                                             .w = w,
+                                             .before = takes.before,
+                                             .dbefore = takes.place});
+  } else {
+    p.ops.LinearBackwardInput(p.stream,
+                              {.m = p.m(), .n = product_.n, .k = product_.k, .dy = dy, .w = w, .dx = takes.place});
+  }
+  return takes.place;
+}
+
+}  // namespace zerofleet::model

@@ -1,0 +1,79 @@
+// A transformer as rows: what a family is made of, in the order of its forward pass. A family's file has these and no
+// code (families/gpt2.cc); layers/ has what each kind of row declares and does.
+//
+// A block is branches off the residual stream, each from a Norm to the Project that adds to the stream: what a row puts
+// out, the next one takes. Names are Hugging Face's, without ".weight" and ".bias".
+#ifndef ZEROFLEET_WORKER_MODEL_ROWS_H_
+#define ZEROFLEET_WORKER_MODEL_ROWS_H_
+
+#include <cstdint>
+#include <span>
+#include <variant>
+
+#include "worker/model/sizes.h"
+
+namespace zerofleet::model {
+
+enum class NormKind : uint8_t { kLayer };
+enum class Bias : bool { kNone, kBias };
+enum class ActivationKind : uint8_t { kGelu };
+
+// Normalises the residual stream, and begins a branch.
+struct Norm {
+  NormKind kind;
+  const char* name;
+};
+
+// Products over one input whose outputs stand side by side. Their weights are neighbours in the table, so that they are
+// one matrix to the device; their biases follow. Shared by a tensor group, each is cut by its rows.
+struct Spread {
+  struct Product {
+    const char* name = nullptr;  // null behind the last one
+    Width width = {};
+  };
+  static constexpr int kMostProducts = 3;
+  Product products[kMostProducts];
+  Bias bias;
+};
+
+// Causal attention over queries, keys and values.
+struct Attend {};
+
+struct Activate {
+  ActivationKind kind;
+};
+
+// A product into the residual stream, which ends a branch. Shared by a tensor group, it is cut by its columns.
+struct Project {
+  const char* name;
+  Width width;  // of what it takes
+  Bias bias;
+};
+
+using BlockRow = std::variant<Norm, Spread, Attend, Activate, Project>;
+
+// Begins the residual stream: a row for each token and, unless `positions` is null, one for each position.
+struct Embedding {
+  const char* tokens;
+  const char* positions;
+};
+
+// Ends it: a norm behind the last block, and the matrix that makes the logits. Null: the token embedding, to which the
+// head is tied.
+struct Head {
+  Norm norm;
+  const char* output;
+};
+
+// What the layers of this version cannot do they refuse where they are made: another activation than GELU, another norm
+// than layer norm, no table of positions, a head of its own.
+struct FamilyRows {
+  Embedding embedding;
+  std::span<const BlockRow> block;
+  Head head;
+  float norm_epsilon;
+};
+
+}  // namespace zerofleet::model
+
+#endif  // ZEROFLEET_WORKER_MODEL_ROWS_H_

@@ -1,0 +1,37 @@
+// The one description of where scratch is: carving a null buffer gives its size. See scratch.h.
+#include "worker/model/scratch.h"
+
+#include "worker/model/part.h"
+
+namespace zerofleet::model {
+
+Scratch ScratchSizes::Carve(Carver& carver, device::Ops& ops) const {
+  Scratch scratch;
+  scratch.wide = carver.Matrix(tokens * wide, dtype);
+  scratch.narrow = carver.Matrix(tokens * hidden, dtype);
+  scratch.head_mean = carver.Floats(stream_tokens);
+  scratch.head_rstd = carver.Floats(stream_tokens);
+  scratch.attention = carver.Bytes(attention_bytes);
+  scratch.norm_gradients = carver.Floats(norm_sums);
+  CarveLoss(carver, ops, scratch);
+  if (!in_bands) return scratch;
+  scratch.bias_gradient = carver.Floats(bias);
+  scratch.head_input = carver.Matrix(tokens * hidden, dtype);
+  scratch.logits_gradient =
+      static_cast<device::LogitsGradient*>(carver.Bytes(tokens * static_cast<int64_t>(sizeof(device::LogitsGradient))));
+  return scratch;
+}
+
+void ScratchSizes::CarveLoss(Carver& carver, device::Ops& ops, Scratch& scratch) const {
+  if (parts == 1) {
+    scratch.cross_entropy = carver.Bytes(ops.CrossEntropyScratchBytes(tokens, hidden, vocab, dtype));
+    return;
+  }
+  const int64_t rows_of_part = RowsOfPart(vocab, {.index = 0, .count = parts}).all,
+                rows = device::PartLogitsRows(tokens, rows_of_part);
+  scratch.softmax =
+      static_cast<device::SoftmaxPart*>(carver.Bytes(parts * rows * static_cast<int64_t>(sizeof(device::SoftmaxPart))));
+  scratch.logits = carver.Bytes(ops.vocabulary().PartLogitsScratchBytes(rows, rows_of_part, dtype));
+}
+
+}  // namespace zerofleet::model

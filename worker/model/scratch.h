@@ -1,0 +1,46 @@
+// Memory that is free between the ops of one unit: two matrices that gradients go through, and the ops' own.
+#ifndef ZEROFLEET_WORKER_MODEL_SCRATCH_H_
+#define ZEROFLEET_WORKER_MODEL_SCRATCH_H_
+
+#include <cstdint>
+
+#include "worker/device/ops.h"
+#include "worker/device/vocabulary_ops.h"
+#include "worker/model/carver.h"
+
+namespace zerofleet::model {
+
+struct Scratch {
+  device::Tensor wide;    // the gradient of what a branch's first product puts out
+  device::Tensor narrow;  // as wide as the residual stream
+  float *head_mean, *head_rstd;
+  void* attention;
+  float* norm_gradients;  // of a unit's norms, where their tokens are divided
+  void* cross_entropy;    // of a whole model, or what follows, of a part
+  device::SoftmaxPart* softmax;
+  void* logits;
+  // Of a backward in bands: a product's bias, and what is kept of the head to its end.
+  float* bias_gradient;
+  device::Tensor head_input;
+  device::LogitsGradient* logits_gradient;
+};
+
+// What it has room for, at most.
+struct ScratchSizes {
+  device::DType dtype;
+  int64_t tokens, stream_tokens;  // of a micro-batch, and of its residual stream on this rank
+  int64_t hidden, wide;           // columns
+  int64_t attention_bytes;
+  int64_t norm_sums, bias;  // fp32 elements
+  int64_t vocab;            // of the whole model
+  int parts;
+  bool in_bands;
+
+  Scratch Carve(Carver& carver, device::Ops& ops) const;
+  // What the head's loss takes of it.
+  void CarveLoss(Carver& carver, device::Ops& ops, Scratch& scratch) const;
+};
+
+}  // namespace zerofleet::model
+
+#endif  // ZEROFLEET_WORKER_MODEL_SCRATCH_H_

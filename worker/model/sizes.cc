@@ -1,0 +1,26 @@
+// Sizes of a configuration; see sizes.h.
+#include "worker/model/sizes.h"
+
+namespace zerofleet::model {
+
+Sizes::Sizes(const v1::ModelConfig& config)
+    : layers(config.layers()),
+      hidden(config.hidden()),
+      inner(config.intermediate()),
+      heads(config.heads()),
+      kv_heads(config.kv_heads() > 0 ? config.kv_heads() : config.heads()),
+      head_size(config.hidden() / config.heads()),
+      context(config.context()),
+      vocab(config.vocab()) {}
+
+int64_t Sizes::Of(Width width) const {
+  switch (width) {
+    case Width::kInner: return inner;
+    case Width::kQueries: return heads * head_size;
+    case Width::kKeysValues: return kv_heads * head_size;
+    case Width::kQueriesKeysValues: return (heads + 2 * kv_heads) * head_size;
+  }
+  return 0;
+}
+
+}  // namespace zerofleet::model

@@ -1,0 +1,30 @@
+// The sizes of a model, and of the matrices that its rows name by them.
+#ifndef ZEROFLEET_WORKER_MODEL_SIZES_H_
+#define ZEROFLEET_WORKER_MODEL_SIZES_H_
+
+#include <cstdint>
+
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::model {
+
+// What a product of a block puts out, or takes from within the block.
+enum class Width : uint8_t {
+  kInner,              // the MLP's
+  kQueries,            // heads times the size of a head
+  kKeysValues,         // of keys, or of values: kv_heads times that
+  kQueriesKeysValues,  // the three side by side in one matrix
+};
+
+// Of the whole model.
+struct Sizes {
+  explicit Sizes(const v1::ModelConfig& config);
+
+  int64_t layers, hidden, inner, heads, kv_heads, head_size, context, vocab;
+
+  int64_t Of(Width width) const;
+};
+
+}  // namespace zerofleet::model
+
+#endif  // ZEROFLEET_WORKER_MODEL_SIZES_H_

@@ -1,0 +1,195 @@
+// Passes, unit by unit; see transformer.h.
+#include "worker/model/transformer.h"
+
+#include <algorithm>
+
+#include "absl/cleanup/cleanup.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "worker/device/band_ops.h"
+#include "worker/model/unit_names.h"
+
+namespace zerofleet::model {
+
+Transformer::Transformer(const FamilyRows& rows, const v1::ModelConfig& config, device::DType dtype,
+                         device::Device& device, int64_t sequences, int64_t time, const Checkpointing& checkpointing,
+                         const Sharing& sharing)
+    : sizes_(config),
+      dtype_(dtype),
+      ops_(device.ops()),
+      most_sequences_(sequences),
+      most_time_(time),
+      checkpointing_(checkpointing),
+      residual_(sizes_.hidden, dtype, sharing),
+      embedding_declared_(sizes_, sharing),
+      head_declared_(sizes_, sharing),
+      embedding_(rows.embedding, embedding_declared_),
+      block_(rows, sizes_, sharing),
+      head_(rows.head, rows.norm_epsilon, head_declared_),
+      segments_(checkpointing, sizes_.layers),
+      kept_inputs_(checkpointing, segments_.count(), residual_.Tokens(sequences * time) * sizes_.hidden, dtype,
+                   residual_.divided() ? 1 : sharing.parts, device),
+      activations_(block_.declared(), segments_, kept_inputs_, checkpointing.selective, sequences * time,
+                   residual_.Tokens(sequences * time), dtype) {}
+
+void Transformer::SetTensorGroup(TensorGroup* group) {
+  residual_.SetTensorGroup(group);
+  kept_inputs_.ForgetLink();
+}
+
+Transformer::Run::Run(const Transformer& model, const MicroBatch& batch, ParameterSource& source,
+                      device::Stream& stream)
+    : scratch([&] {
+        Carver carver(model.memory_.scratch);
+        return model.SizesOfScratch().Carve(carver, model.ops_);
+      }()),
+      bands(model.ops_, model.dtype_, model.BandBytes(), model.memory_.band),
+      activations(model.activations_, model.memory_.activations),
+      pass{model.ops_, batch, model.residual_, activations, scratch, bands, stream},
+      parameters(source) {
+  ZF_CHECK(batch.sequences <= model.most_sequences_ && batch.time <= model.most_time_);
+}
+
+absl::Status Transformer::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
+                                device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) {
+  const absl::Cleanup joined = [&] { kept_inputs_.Join(stream); };
+  Run run(*this, batch, parameters, stream);
+  ZF_RETURN_IF_ERROR(ForwardBlocks(run, /*keep=*/true));
+  on_backward();
+  HeadLayer::Loss loss{gradient_scale, loss_sum, /*backward=*/true, parameters.TakesBands()};
+  ZF_RETURN_IF_ERROR(RunHead(run, loss));
+  for (int64_t layer = sizes_.layers - 1; layer >= 0; --layer) {
+    if (segments_.EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(RecomputeSegment(run, layer));
+    ZF_RETURN_IF_ERROR(BlockBackward(run, layer));
+  }
+  return EmbeddingBackward(run, loss);
+}
+
+absl::Status Transformer::Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
+                                   double* loss_sum) {
+  Run run(*this, batch, parameters, stream);
+  ZF_RETURN_IF_ERROR(ForwardBlocks(run, /*keep=*/false));
+  HeadLayer::Loss loss{nullptr, loss_sum, /*backward=*/false, /*in_bands=*/false};
+  return RunHead(run, loss);
+}
+
+absl::Status Transformer::Logits(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
+                                 device::Tensor logits) {
+  ZF_CHECK(batch.sequences == 1);
+  ZF_CHECK(!residual_.in_parts());
+  Run run(*this, batch, parameters, stream);
+  ZF_RETURN_IF_ERROR(ForwardBlocks(run, /*keep=*/false));
+  const std::string name = kHeadUnit;
+  ZF_ASSIGN_OR_RETURN(const device::Tensor w, parameters.Acquire(head_unit()));
+  const UnitPass at{run.pass, name, w};
+  head_.NormaliseLast(at);
+  ZF_ASSIGN_OR_RETURN(const device::Tensor embedding, parameters.Acquire(embedding_unit()));
+  head_.LastLogits(at, embedding.Offset(embedding_.tokens_at()), logits);
+  parameters.Release(embedding_unit());
+  parameters.Release(head_unit());
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::ForwardBlocks(Run& run, bool keep) {
+  const std::string name = kEmbeddingUnit;
+  ZF_ASSIGN_OR_RETURN(const device::Tensor w, run.parameters.Acquire(embedding_unit()));
+  ZF_RETURN_IF_ERROR(embedding_.Forward({run.pass, name, w}, run.activations.Input(0)));
+  run.parameters.Release(embedding_unit());
+  for (int64_t layer = 0; layer < sizes_.layers; ++layer) {
+    if (keep && segments_.Begins(layer)) kept_inputs_.Keep(KeptPass(run), segments_.Of(layer));
+    ZF_RETURN_IF_ERROR(ForwardBlock(run, layer));
+  }
+  return absl::OkStatus();
+}
+
+UnitPass Transformer::AtBlock(const Run& run, int64_t layer, const std::string& name, device::Tensor w) const {
+  return {run.pass, name, w, layer, &block_.declared().middles()};
+}
+
+absl::Status Transformer::ForwardBlock(Run& run, int64_t layer) {
+  const std::string name = BlockUnit(layer);
+  ZF_ASSIGN_OR_RETURN(const device::Tensor w, run.parameters.Acquire(block_unit(layer)));
+  const UnitPass at = AtBlock(run, layer, name, w);
+  ZF_RETURN_IF_ERROR(block_.ForwardWithin(at));
+  ZF_RETURN_IF_ERROR(block_.ForwardOutput(at));
+  run.parameters.Release(block_unit(layer));
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::RunHead(Run& run, HeadLayer::Loss& loss) {
+  const std::string name = kHeadUnit;
+  ZF_ASSIGN_OR_RETURN(const device::Tensor w, run.parameters.Acquire(head_unit()));
+  const UnitPass at{run.pass, name, w};
+  ZF_RETURN_IF_ERROR(head_.Forward(at, loss));
+  ZF_ASSIGN_OR_RETURN(const device::Tensor embedding, run.parameters.Acquire(embedding_unit()));
+  loss.output = embedding.Offset(embedding_.tokens_at());
+  if (loss.backward && !loss.in_bands) {
+    ZF_ASSIGN_OR_RETURN(float* const gradient, run.parameters.Gradient(embedding_unit()));
+    loss.doutput = gradient + embedding_.tokens_at();
+  }
+  ZF_RETURN_IF_ERROR(head_.ComputeLoss(at, loss));
+  if (!loss.in_bands) run.parameters.Release(embedding_unit());
+  if (loss.backward) return HeadBackward(run, at);
+  run.parameters.Release(head_unit());
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::HeadBackward(Run& run, UnitPass at) {
+  ZF_ASSIGN_OR_RETURN(const UnitGradient dw, UnitGradient::Begin(head_unit(), run.parameters, run.bands));
+  at.dw = &dw;
+  ZF_RETURN_IF_ERROR(head_.Backward(at));
+  run.parameters.Release(head_unit());
+  return dw.End();
+}
+
+absl::Status Transformer::RecomputeSegment(Run& run, int64_t last) {
+  const int64_t first = last + 1 - segments_.length();
+  ZF_RETURN_IF_ERROR(kept_inputs_.Fetch(KeptPass(run), segments_.Of(first), BlockUnit(first)));
+  for (int64_t layer = first; layer < last; ++layer) {
+    ZF_RETURN_IF_ERROR(ForwardBlock(run, layer));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::BlockBackward(Run& run, int64_t layer) {
+  const std::string name = BlockUnit(layer);
+  ZF_ASSIGN_OR_RETURN(const device::Tensor w, run.parameters.Acquire(block_unit(layer)));
+  ZF_ASSIGN_OR_RETURN(const UnitGradient dw, UnitGradient::Begin(block_unit(layer), run.parameters, run.bands));
+  UnitPass at = AtBlock(run, layer, name, w);
+  at.dw = &dw;
+  if (segments_.EndsRecomputed(layer)) ZF_RETURN_IF_ERROR(block_.ForwardWithin(at));
+  ZF_RETURN_IF_ERROR(block_.Backward(at, checkpointing_.selective));
+  run.parameters.Release(block_unit(layer));
+  return dw.End();
+}
+
+// In its sums the gradient of the output embedding is there already.
+absl::Status Transformer::EmbeddingBackward(Run& run, const HeadLayer::Loss& loss) {
+  if (loss.in_bands) return EmbeddingInBands(run, loss);
+  const std::string name = kEmbeddingUnit;
+  ZF_ASSIGN_OR_RETURN(const UnitGradient dw, UnitGradient::Begin(embedding_unit(), run.parameters, run.bands));
+  UnitPass at{run.pass, name, /*w=*/{}};
+  at.dw = &dw;
+  ZF_RETURN_IF_ERROR(embedding_.Backward(at));
+  return dw.End();
+}
+
+// In each row the same order as in one piece: the tokens' logits, then the tokens of the lookup.
+absl::Status Transformer::EmbeddingInBands(Run& run, const HeadLayer::Loss& loss) {
+  const std::string name = kEmbeddingUnit;
+  ZF_ASSIGN_OR_RETURN(const UnitGradient dw, UnitGradient::Begin(embedding_unit(), run.parameters, run.bands));
+  UnitPass at{run.pass, name, /*w=*/{}};
+  at.dw = &dw;
+  ZF_ASSIGN_OR_RETURN(const device::Tensor dx, run.pass.WholeGradient(name));
+  ZF_RETURN_IF_ERROR(embedding_.TokensInBands(
+      at, dx, [&](const device::RowBand& rows, float* band) { head_.AddToBand(run.pass, loss, rows, band); }));
+  run.parameters.Release(embedding_unit());
+  return embedding_.PositionsInBands(at, dx);
+}
+
+KeptInputs::Pass Transformer::KeptPass(const Run& run) const {
+  return {run.activations.KeptInputsMemory(), memory_.host_activations, residual_.Tokens(run.pass.m()) * sizes_.hidden,
+          residual_.group(), run.pass.stream};
+}
+
+}  // namespace zerofleet::model

@@ -1,0 +1,108 @@
+// A transformer over the rows of a family (rows.h): an embedding, equal blocks, a head tied to the embedding. It knows
+// units and their order, and no family.
+//
+// Shared by N ranks of a tensor group, each has 1/N of what is between a norm and the next sum into the residual
+// stream, and 1/N of the vocabulary (part.h, residual_stream.h). The forward sums over the group what each projection
+// into the stream gives, and the embedding; the backward sums the gradients that leave a branch, and the logits: of a
+// block with two branches two sums of M*C elements forward and two backward.
+//
+// What a block keeps for its backward says checkpointing (activations.h); a segment's inputs may wait elsewhere
+// (kept_inputs.h). Gradients of parameters are added to a unit's sums, or made in bands of rows (unit_gradient.h). The
+// token embedding's is then made last, for a slice of the vocabulary at a time: what the head gives, for which the
+// logits are computed again, and what the lookup does.
+#ifndef ZEROFLEET_WORKER_MODEL_TRANSFORMER_H_
+#define ZEROFLEET_WORKER_MODEL_TRANSFORMER_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/model/activations.h"
+#include "worker/model/block.h"
+#include "worker/model/kept_inputs.h"
+#include "worker/model/layers/embedding.h"
+#include "worker/model/layers/head.h"
+#include "worker/model/model.h"
+#include "worker/model/residual_stream.h"
+#include "worker/model/rows.h"
+#include "worker/model/scratch.h"
+
+namespace zerofleet::model {
+
+class Transformer : public Model {
+ public:
+  Transformer(const FamilyRows& rows, const v1::ModelConfig& config, device::DType dtype, device::Device& device,
+              int64_t sequences, int64_t time, const Checkpointing& checkpointing, const Sharing& sharing);
+
+  void SetTensorGroup(TensorGroup* group) override;
+  int64_t ActivationBytes() const override { return activations_.Bytes(); }
+  int64_t HostActivationBytes() const override { return kept_inputs_.HostBytes(); }
+  device::LinkTraffic link() const override { return kept_inputs_.link(); }
+  double RecomputedFlopsPerToken() const override;
+  int64_t ScratchBytes() const override;
+  std::vector<memory::Piece> ActivationPieces() const override { return activations_.Pieces(units()); }
+  std::vector<memory::Piece> ScratchPieces() const override;
+  int64_t BandBytes() const override;
+  absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
+                     device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) override;
+  absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
+                        double* loss_sum) override;
+  absl::Status Logits(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,
+                      device::Tensor logits) override;
+
+ private:
+  // A pass over one micro-batch, with the memory and the parameters it borrows.
+  struct Run {
+    Run(const Transformer& model, const MicroBatch& batch, ParameterSource& source, device::Stream& stream);
+    Run(const Run&) = delete;
+
+    const Scratch scratch;
+    const BandMemory bands;
+    const ActivationMemory activations;
+    const Pass pass;
+    ParameterSource& parameters;
+  };
+
+  // Units in the order of the forward.
+  int embedding_unit() const { return 0; }
+  int block_unit(int64_t layer) const { return static_cast<int>(layer) + 1; }
+  int head_unit() const { return static_cast<int>(segments_.layers()) + 1; }
+  int units() const { return head_unit() + 1; }
+
+  ScratchSizes SizesOfScratch() const;
+  KeptInputs::Pass KeptPass(const Run& run) const;
+  UnitPass AtBlock(const Run& run, int64_t layer, const std::string& name, device::Tensor w) const;
+
+  // `keep`: what a backward needs, too.
+  absl::Status ForwardBlocks(Run& run, bool keep);
+  absl::Status ForwardBlock(Run& run, int64_t layer);
+  // To the loss and, if it has one, through the head's backward. The embedding is not released if its gradient is made
+  // in bands.
+  absl::Status RunHead(Run& run, HeadLayer::Loss& loss);
+  absl::Status HeadBackward(Run& run, UnitPass at);
+  // Fetches the segment's input and computes its blocks again up to the last, whose backward does its own part.
+  absl::Status RecomputeSegment(Run& run, int64_t last);
+  absl::Status BlockBackward(Run& run, int64_t layer);
+  absl::Status EmbeddingBackward(Run& run, const HeadLayer::Loss& loss);
+  absl::Status EmbeddingInBands(Run& run, const HeadLayer::Loss& loss);
+
+  const Sizes sizes_;
+  const device::DType dtype_;
+  device::Ops& ops_;
+  const int64_t most_sequences_, most_time_;
+  const Checkpointing checkpointing_;
+  ResidualStream residual_;
+  Declaration embedding_declared_, head_declared_;
+  const EmbeddingLayer embedding_;
+  const Block block_;
+  const HeadLayer head_;
+  const Segments segments_;
+  KeptInputs kept_inputs_;
+  const Activations activations_;
+};
+
+}  // namespace zerofleet::model
+
+#endif  // ZEROFLEET_WORKER_MODEL_TRANSFORMER_H_

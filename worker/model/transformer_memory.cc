@@ -1,0 +1,68 @@
+// What a transformer needs of memory and computes again, from what its rows declare; see transformer.h.
+#include <algorithm>
+#include <vector>
+
+#include "worker/device/band_ops.h"
+#include "worker/model/transformer.h"
+
+namespace zerofleet::model {
+
+ScratchSizes Transformer::SizesOfScratch() const {
+  const Declaration& block = block_.declared();
+  const int64_t tokens = most_sequences_ * most_time_;
+  return {.dtype = dtype_,
+          .tokens = tokens,
+          .stream_tokens = residual_.Tokens(tokens),
+          .hidden = sizes_.hidden,
+          .wide = block.gradient_columns(),
+          .attention_bytes = block_.AttentionScratchBytes(ops_, most_sequences_, most_time_),
+          .norm_sums = residual_.divided() ? std::max(block.norm_sums(), head_declared_.norm_sums()) : 0,
+          .bias = block.LargestBias(),
+          .vocab = sizes_.vocab,
+          .parts = residual_.part().count,
+          .in_bands = checkpointing_.band_bytes > 0};
+}
+
+int64_t Transformer::ScratchBytes() const {
+  Carver carver(nullptr);
+  SizesOfScratch().Carve(carver, ops_);
+  return carver.used();
+}
+
+// The logits are the last, and in use in the head alone unless bands of the embedding's gradient make them again.
+std::vector<memory::Piece> Transformer::ScratchPieces() const {
+  if (checkpointing_.band_bytes > 0) return {{ScratchBytes()}};
+  Carver logits(nullptr);
+  Scratch unused;
+  SizesOfScratch().CarveLoss(logits, ops_, unused);
+  const int head = BackwardPhase(head_unit(), units());
+  return {{ScratchBytes() - logits.used()}, {logits.used(), head, head}};
+}
+
+int64_t Transformer::BandBytes() const {
+  if (checkpointing_.band_bytes == 0) return 0;
+  const auto band = [&](int64_t rows, int64_t columns) { return ops_.bands().BandRows(rows, dtype_) * columns; };
+  // Which part this is, memory must not depend on; only the last has fewer tokens.
+  const auto of_vocabulary = [&](int index) {
+    return band(RowsOfPart(sizes_.vocab, {.index = index, .count = residual_.part().count}).real, sizes_.hidden);
+  };
+  // The least that holds a norm, a row of positions, and a band of each matrix.
+  const Declaration& block = block_.declared();
+  int64_t elements = std::max({block.largest_norm(), head_declared_.largest_norm(), sizes_.hidden, of_vocabulary(0),
+                               of_vocabulary(residual_.part().count - 1)});
+  for (const DeclaredProduct& product : block.products()) elements = std::max(elements, band(product.n, product.k));
+  return std::max(checkpointing_.band_bytes, elements * device::DTypeBytes(device::DType::kF32));
+}
+
+// Products alone, as model FLOPs are counted: norms and activations, all that selective computes again, are left out. A
+// segment's last block is computed again but for its last product, whose result nobody needs. So are the logits where
+// gradients leave in bands.
+double Transformer::RecomputedFlopsPerToken() const {
+  const double block = block_.declared().ForwardFlops(), output = block_.declared().LastProductFlops();
+  const int64_t segments = (sizes_.layers - 1) / segments_.length();  // but the last
+  const double logits =
+      checkpointing_.band_bytes > 0 ? 2 * static_cast<double>(sizes_.hidden) * static_cast<double>(sizes_.vocab) : 0;
+  return static_cast<double>(segments) * (static_cast<double>(segments_.length()) * block - output) + logits;
+}
+
+}  // namespace zerofleet::model

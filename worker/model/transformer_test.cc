@@ -1,0 +1,89 @@
+// A transformer's passes, over GPT-2's rows, against finite differences of its own loss, and what it asks for against
+// the dry run.
+//
+// The comparison with PyTorch is in tests/, since it reads reference files.
+#include "worker/model/transformer.h"
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "worker/model/model_testing.h"
+#include "worker/model/spec.h"
+
+namespace zerofleet::model {
+namespace {
+
+constexpr float kOne = 1.0f;
+
+class TransformerTest : public testing::Test {
+ protected:
+  TransformerTest() {
+    std::vector<int64_t> units;
+    for (const coordinator::UnitExtent& unit : spec_.units()) units.push_back(unit.flat_begin);
+    parameters_ = std::make_unique<MemoryParameters>(std::move(units), spec_.parameters());
+    std::mt19937 random(9);
+    for (int32_t& token : tokens_) token = static_cast<int32_t>(random() % config_.vocab());
+    activations_.resize(model_->ActivationBytes());
+    scratch_.resize(model_->ScratchBytes());
+    model_->SetMemory({activations_.data(), scratch_.data()});
+  }
+
+  MicroBatch Batch() const { return {2, 5, tokens_.data(), tokens_.data() + 10}; }
+
+  double Loss() {
+    double loss = 0;
+    EXPECT_TRUE(model_->Evaluate(Batch(), *parameters_, *stream_, &loss).ok());
+    return loss;
+  }
+
+  v1::ModelConfig config_ = TestModelConfig(2, 12, 3, 6, 17);
+  ModelSpec spec_ = *ModelSpec::Create(config_);
+  std::unique_ptr<device::Device> device_ = *device::CreateDevice({.kind = "cpu", .threads = 1});
+  std::unique_ptr<device::Stream> stream_ = *device_->CreateStream();
+  std::unique_ptr<Model> model_ = *Model::Create(config_, device::DType::kF32, *device_, 2, 6);
+  std::unique_ptr<MemoryParameters> parameters_;
+  std::vector<int32_t> tokens_ = std::vector<int32_t>(20);
+  std::vector<std::byte> activations_, scratch_;
+};
+
+TEST_F(TransformerTest, AsksForUnitsAsItSays) {
+  double loss = 0;
+  bool turned = false;
+  ASSERT_TRUE(model_->Train(Batch(), &kOne, *parameters_, *stream_, &loss, [&] { turned = true; }).ok());
+  EXPECT_TRUE(turned);
+  EXPECT_EQ(parameters_->uses, model_->uses().training);
+  EXPECT_EQ(parameters_->uses, std::vector<int>({0, 1, 2, 3, 0, 2, 1}));
+  EXPECT_EQ(parameters_->delivered, std::vector<int>({3, 2, 1, 0}));
+  EXPECT_TRUE(parameters_->AllReleased());
+  parameters_->uses.clear();
+  EXPECT_EQ(Loss(), loss);  // the same forward, to the bit
+  EXPECT_EQ(parameters_->uses, model_->uses().evaluation);
+}
+
+TEST_F(TransformerTest, GradientsMatchFiniteDifferencesTensorByTensor) {
+  double loss = 0;
+  ASSERT_TRUE(model_->Train(Batch(), &kOne, *parameters_, *stream_, &loss, [] {}).ok());
+  for (const TensorSpec& tensor : spec_.tensors()) {
+    ExpectGradientOf(tensor.name, tensor.flat_begin, tensor.elements(), *parameters_, [&] { return Loss(); });
+  }
+}
+
+TEST_F(TransformerTest, LogitsAreThoseOfTheLastPosition) {
+  MicroBatch one{1, 5, tokens_.data(), nullptr};
+  std::vector<float> logits(config_.vocab());
+  ASSERT_TRUE(model_->Logits(one, *parameters_, *stream_, {logits.data(), device::DType::kF32}).ok());
+  double denominator = 0;
+  for (float logit : logits) denominator += std::exp(logit);
+  double all = 0, but_last = 0;
+  MicroBatch loss_of_all{1, 5, tokens_.data(), tokens_.data() + 10},
+      loss_of_four{1, 4, tokens_.data(), tokens_.data() + 10};
+  ASSERT_TRUE(model_->Evaluate(loss_of_all, *parameters_, *stream_, &all).ok());
+  ASSERT_TRUE(model_->Evaluate(loss_of_four, *parameters_, *stream_, &but_last).ok());
+  EXPECT_NEAR(all - but_last, std::log(denominator) - logits[tokens_[14]], 1e-4);
+}
+
+}  // namespace
+}  // namespace zerofleet::model
