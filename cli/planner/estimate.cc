@@ -27,13 +27,6 @@ absl::StatusOr<std::unique_ptr<device::Device>> PlanningDevice() {
   return device::CreateDevice({.kind = "cpu", .threads = 1});
 }
 
-// Elements that a token's pass through a block reads and writes outside the products, forward and backward: a norm 2 of
-// the width, a residual sum 3, GELU 2 of the inner width; twice each, and twice that in the backward.
-double PointwiseElements(const v1::ModelConfig& model) {
-  const auto hidden = static_cast<double>(model.hidden()), inner = static_cast<double>(model.intermediate());
-  return 3 * (10 * hidden + 2 * inner);
-}
-
 // The loss's logits are written, read by the softmax, overwritten by their gradient, and read by two products.
 constexpr double kLogitPasses = 5;
 
@@ -53,7 +46,7 @@ StepWork WorkOf(const v1::Config& config, const model::ModelSpec& part, const mo
                    .traffic = traffic,
                    .gathers_twice = stage == 3};
   work.pointwise_bytes = tokens *
-                         (static_cast<double>(config.model().layers()) * PointwiseElements(config.model()) * element +
+                         (part.PointwiseElementsPerToken() * element +
                           kLogitPasses * static_cast<double>(config.model().vocab()) * sizeof(float)) /
                          parts;
   // States are read and written, gradients read for the norm and for the update, parameters written.
