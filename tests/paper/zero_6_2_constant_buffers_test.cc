@@ -143,7 +143,7 @@ BucketStep RunAStep(const FleetSetup& setup) {
     measured.bytes = bytes;
     measured.psi = rank.layout().partition().TotalElements();
     if (!rank.layout().stage().split_parameters) return;
-    for (const int unit : PlanSlots(rank.layout().partition()).unit_of_slot) {
+    for (const int unit : PlanSlots(rank.layout().unit_kinds()).unit_of_slot) {
       measured.parameter_slots += rank.layout().partition().PaddedElements(unit) * device::DTypeBytes(setup.dtype);
     }
   });

@@ -74,6 +74,14 @@ TEST(ModelSpec, ElementWiseTrafficIsThatOfAllBlocks) {
   EXPECT_EQ(spec.PointwiseElementsPerToken(), 3 * 3 * (2 * 2 * 8 + 2 * 3 * 8 + 2 * 32));
 }
 
+TEST(ModelSpec, KnowsKindsOfUnitsAndWhereTheirGradientsBegin) {
+  using enum UnitKind;
+  const ModelSpec spec = *ModelSpec::Create(TestModelConfig(2, 8, 2, 8, 16));
+  EXPECT_THAT(spec.unit_kinds(), testing::ElementsAre(kEmbedding, kBlock, kBlock, kHead));
+  EXPECT_EQ(spec.FirstGradientOf(0), 3);  // of the tied head
+  for (int unit = 1; unit < 4; ++unit) EXPECT_EQ(spec.FirstGradientOf(unit), unit);
+}
+
 TEST(ModelSpec, RefusesWhatCannotBe) {
   EXPECT_THAT(std::string(ModelSpec::Create(TestModelConfig(2, 10, 3, 8, 16)).status().message()),
               HasSubstr("does not divide"));

@@ -18,7 +18,7 @@ ParameterGatherer::ParameterGatherer(const ZeroLayout& layout, device::Device& d
       stream_(stream),
       marks_(marks),
       resting_{(layout.parameters_on_host() ? host_arena : device_arena).Take(kParametersRow), layout.options().dtype},
-      slots_(PlanSlots(layout.partition())),
+      slots_(PlanSlots(layout.unit_kinds())),
       prefetch_(slots_),
       unit_ready_(layout.units()),
       stream_waits_(layout.units(), true) {

@@ -25,6 +25,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
     : options_(options),
       stage_(Stage(options.stage, options.micro_batches > 1 ? options.reduce : ReduceEvery::kMicroBatch)),
       partition_(spec.units(), options.world_size),
+      unit_kinds_(spec.unit_kinds()),
       part_(spec.part()) {
   ZF_CHECK(!options.offload || stage_.split_optimizer);
   ZF_CHECK(!options.offload || options.bucket_bytes == 0);
@@ -37,6 +38,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
     unit_offset_.push_back(offset);
+    first_gradients_.push_back(spec.FirstGradientOf(u));
     offset += partition_.PaddedElements(u);
     counted_.push_back(CountedIn(spec, u));
     first_counted_.push_back(first_counted_.back() + static_cast<int64_t>(counted_.back().size()));

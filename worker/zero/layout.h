@@ -45,6 +45,9 @@ class ZeroLayout {
   const optim::OptimizerRow& optimizer() const { return *options_.optimizer; }
   const coordinator::PartitionMap& partition() const { return partition_; }
   int units() const { return partition_.unit_count(); }
+  const std::vector<model::UnitKind>& unit_kinds() const { return unit_kinds_; }
+  // The unit whose backward is the first to add to this one's gradient (ModelSpec::FirstGradientOf).
+  int FirstGradientOf(int unit) const { return first_gradients_[unit]; }
 
   // One micro-batch: gradients travel and rest in the compute type. Several: they are summed in fp32, so they rest in
   // fp32; stages that keep them whole then also reduce them in fp32, once; those that split them reduce each
@@ -129,6 +132,8 @@ class ZeroLayout {
   ZeroOptions options_;
   const StageRow& stage_;
   coordinator::PartitionMap partition_;
+  std::vector<model::UnitKind> unit_kinds_;
+  std::vector<int> first_gradients_;  // by unit
   int64_t states_on_device_ = 0;
   std::vector<int64_t> unit_offset_;
   model::ModelPart part_;

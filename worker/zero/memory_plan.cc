@@ -31,10 +31,9 @@ using Pieces = std::vector<memory::Piece>;
 // summed over micro-batches, and no copy of them to the host is under way beside the next step.
 bool GradientsEndWithPass(const ZeroLayout& layout) { return !layout.accumulates() && !layout.offloads(); }
 
-// From when the backward first adds to it. The head's may begin the first unit's too, where the two are tied.
+// From when the backward first adds to it.
 memory::Piece GradientPiece(const ZeroLayout& layout, int unit, int64_t bytes) {
-  const int units = layout.units();
-  return {bytes, model::BackwardPhase(unit == 0 ? units - 1 : unit, units)};
+  return {bytes, model::BackwardPhase(layout.FirstGradientOf(unit), layout.units())};
 }
 
 // At rest; in a slot of its own until it is done, a gradient is there only then.
@@ -90,7 +89,7 @@ void AddSnapshots(const ZeroLayout& layout, memory::MemoryPlan& plan) {
 
 // Whole units outside the resting vectors: stage 3's gathered parameters, and gradients on their way.
 void AddSlots(const model::Model& model, const ZeroLayout& layout, memory::MemoryPlan& plan) {
-  SlotPlan slots = PlanSlots(layout.partition());
+  SlotPlan slots = PlanSlots(layout.unit_kinds());
   bool staging = layout.stage().split_gradients && layout.accumulates();
   for (int s = 0; s < static_cast<int>(slots.unit_of_slot.size()); ++s) {
     int64_t unit = layout.partition().PaddedElements(slots.unit_of_slot[s]);

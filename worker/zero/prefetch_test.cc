@@ -1,6 +1,8 @@
 // One use ahead where a slot is free, each use posted once.
 #include "worker/zero/prefetch.h"
 
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -10,16 +12,20 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-coordinator::PartitionMap Units() {
-  return coordinator::PartitionMap(
-      {{"embedding", 0, 100}, {"block.0", 100, 150}, {"block.1", 150, 200}, {"block.2", 200, 250}, {"head", 250, 260}},
-      2);
+std::vector<model::UnitKind> Units() {
+  using enum model::UnitKind;
+  return {kEmbedding, kBlock, kBlock, kBlock, kHead};
 }
 
 TEST(PlanSlots, BlocksShareTwo) {
   SlotPlan plan = PlanSlots(Units());
   EXPECT_THAT(plan.slot_of_unit, ElementsAre(0, 1, 2, 1, 3));
   EXPECT_THAT(plan.unit_of_slot, ElementsAre(0, 1, 1, 4));
+}
+
+TEST(PlanSlots, AKindOfOneUnitHasASlotOfItsOwn) {
+  using enum model::UnitKind;
+  EXPECT_THAT(PlanSlots({kEmbedding, kBlock, kHead}).slot_of_unit, ElementsAre(0, 1, 2));
 }
 
 TEST(PrefetchOrder, RunsOneUseAhead) {

@@ -23,7 +23,7 @@ GradientReducer::GradientReducer(const ZeroLayout& layout, memory::Arena& arena,
       marks_(marks),
       told_(std::move(told)),
       resting_{arena.Take(kGradientsRow), layout.gradient_dtype()},
-      slot_plan_(PlanSlots(layout.partition())),
+      slot_plan_(PlanSlots(layout.unit_kinds())),
       zeroed_for_(layout.units(), -1),
       unit_reduced_(layout.units()) {
   if (!layout_.needs_gradient_slots()) return;

@@ -1,21 +1,14 @@
 // Runs of equal units share two slots; see slots.h.
 #include "worker/zero/slots.h"
 
-#include <string>
-
 namespace zerofleet::zero {
-namespace {
 
-// "block.3" -> "block": units of one kind are equal in shape.
-std::string Kind(const coordinator::UnitExtent& unit) { return unit.name.substr(0, unit.name.find('.')); }
-
-}  // namespace
-
-SlotPlan PlanSlots(const coordinator::PartitionMap& partition) {
+SlotPlan PlanSlots(const std::vector<model::UnitKind>& kinds) {
+  const int units = static_cast<int>(kinds.size());
   SlotPlan plan;
-  for (int u = 0; u < partition.unit_count();) {
+  for (int u = 0; u < units;) {
     int end = u + 1;
-    while (end < partition.unit_count() && Kind(partition.unit(end)) == Kind(partition.unit(u))) ++end;
+    while (end < units && kinds[end] == kinds[u]) ++end;
     int first_slot = static_cast<int>(plan.unit_of_slot.size());
     int slots = end - u > 1 ? 2 : 1;
     for (int s = 0; s < slots; ++s) plan.unit_of_slot.push_back(u);

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "coordinator/partition.h"
+#include "worker/model/spec.h"
 
 namespace zerofleet::zero {
 
@@ -19,8 +19,8 @@ struct SlotPlan {
   std::vector<int> unit_of_slot;  // one of the units that use the slot; all of them have its size
 };
 
-// Neighbouring units of one kind (the part of the name before the dot) share two slots, alternately.
-SlotPlan PlanSlots(const coordinator::PartitionMap& partition);
+// Neighbouring units of one kind, which are equal in shape, share two slots, alternately.
+SlotPlan PlanSlots(const std::vector<model::UnitKind>& kinds);
 
 }  // namespace zerofleet::zero
 
