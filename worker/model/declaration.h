@@ -3,6 +3,7 @@
 #ifndef ZEROFLEET_WORKER_MODEL_DECLARATION_H_
 #define ZEROFLEET_WORKER_MODEL_DECLARATION_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -45,11 +46,10 @@ struct DeclaredProduct {
   bool bias;
 };
 
-// What a size must be divisible by, as the configuration names it.
+// A size that a tensor group shares, which its ranks must divide, as the configuration names it.
 struct SharedSize {
   const char* key;
   int64_t size;
-  bool operator==(const SharedSize&) const = default;
 };
 
 class Declaration {
@@ -69,7 +69,7 @@ class Declaration {
   int Activation(ActivationRow row);
   // The branch that begins here, from 0. The residual stream before any but the first is kept.
   int BeginBranch();
-  // What this unit's tensor groups cut.
+  // A tensor group cuts this size; the same one may be declared again.
   void Shares(const SharedSize& size);
   void Product(const DeclaredProduct& product) { products_.push_back(product); }
   // A gradient of so many columns within a branch.
