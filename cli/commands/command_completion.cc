@@ -14,6 +14,7 @@
 #include "cli/commands/help_text.h"
 #include "cli/commands/man_page.h"
 #include "cli/config/config_schema.h"
+#include "cli/config/keys.h"
 #include "cli/config/nearest.h"
 #include "services/build_info.h"
 #include "worker/model/presets.h"
@@ -23,7 +24,7 @@ namespace {
 
 CompletionWords WordsToComplete() {
   CompletionWords words;
-  words.keys = ConfigKeys();
+  for (const Key& key : Keys()) words.keys.push_back(key.name);
   for (const model::ModelPreset& preset : model::ModelPresets()) words.presets.push_back(preset.name);
   return words;
 }

@@ -22,7 +22,7 @@
 #include "cli/commands/run_name.h"
 #include "cli/config/config.h"
 #include "cli/config/open_keys.h"
-#include "cli/config/planned_fraction.h"
+#include "worker/trainer/rules.h"
 #include "cli/launcher/exit_watchdog.h"
 #include "cli/launcher/follow_run.h"
 #include "cli/launcher/launch_guard.h"
@@ -96,7 +96,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   ZF_ASSIGN_OR_RETURN(const v1::Config given, LoadConfig(options.config, overrides));
   ZF_ASSIGN_OR_RETURN(const v1::Config config,
                       WithPlannedFraction(given, ThreadsPerWorker(given.parallel().workers())));
-  if (given.offload().fraction() == kFractionByPlan) {
+  if (given.offload().fraction() == trainer::kFractionByPlan) {
     output.err << "auto: offload.fraction=" << config.offload().fraction() << "\n";
   }
   const int workers = config.parallel().workers() + config.restart().spares();

@@ -1,12 +1,7 @@
-// Whether a complete configuration can be trained, as far as the configuration alone can tell.
-//
-// Ranges and choices are tables; each rule that ties two keys together is a function. A new key gets a row.
+// Whether a complete configuration can be trained, as far as the configuration alone can tell: each key has a value
+// that its row allows (keys.h), and the keys go together (worker/trainer/rules.h).
 #ifndef ZEROFLEET_CLI_CONFIG_CONFIG_CHECK_H_
 #define ZEROFLEET_CLI_CONFIG_CONFIG_CHECK_H_
-
-#include <cstdint>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "cli/config/config_text.h"
@@ -15,18 +10,6 @@ namespace zerofleet::cli {
 
 // InvalidArgument with the first fault, and what would be right. `draft` has its defaults filled in.
 absl::Status CheckConfig(const ConfigDraft& draft);
-
-// The tables, for the schema. Choices are those of every build, including "cuda" and "nccl".
-struct IntegerLimits {
-  std::string key;
-  int64_t smallest, largest;
-};
-std::vector<IntegerLimits> ConfigIntegerLimits();
-struct ConfigChoices {
-  std::string key;
-  std::vector<std::string> choices;
-};
-std::vector<ConfigChoices> ConfigChoiceKeys();
 
 }  // namespace zerofleet::cli
 

@@ -1,4 +1,4 @@
-// The values of omitted keys: the only place that supplies defaults (docs/configuration.md lists them).
+// The values of omitted keys: those of their rows (keys.h), and here those that depend on other keys.
 #ifndef ZEROFLEET_CLI_CONFIG_CONFIG_DEFAULTS_H_
 #define ZEROFLEET_CLI_CONFIG_CONFIG_DEFAULTS_H_
 
@@ -6,11 +6,6 @@
 #include "cli/config/config_text.h"
 
 namespace zerofleet::cli {
-
-// Of `divergence`, which a run that stops may have in its configuration without effect.
-inline constexpr int kSpikeWindowSteps = 32, kMostRollbacks = 3;
-
-inline constexpr char kDefaultCheckpointDir[] = "checkpoints";
 
 // Fills in every key that is missing from `draft`, so that draft.config is complete. InvalidArgument for an unknown
 // preset, and for a model that names neither a preset nor its sizes.

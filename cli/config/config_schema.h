@@ -1,19 +1,14 @@
-// The JSON schema of the configuration, for editors: keys and types from proto/zerofleet/v1/config.proto, limits and
-// choices from config_check, descriptions from the table in config_schema.cc.
+// The configuration as a JSON schema (draft 7), for editors and for docs/config.schema.json.
 //
-// docs/config.schema.json contains its text; `zerofleet config-schema > docs/config.schema.json` regenerates it.
+// It is made from the rows of the keys (keys.h), so that it cannot fall behind. Which keys go together is not in it.
 #ifndef ZEROFLEET_CLI_CONFIG_CONFIG_SCHEMA_H_
 #define ZEROFLEET_CLI_CONFIG_CONFIG_SCHEMA_H_
 
 #include <string>
-#include <vector>
 
 #include "nlohmann/json.hpp"
 
 namespace zerofleet::cli {
-
-// Every key that takes a value, by its dotted path, in the schema's order.
-std::vector<std::string> ConfigKeys();
 
 nlohmann::ordered_json ConfigSchema();
 std::string ConfigSchemaText();  // indented, ended by a newline

@@ -14,12 +14,13 @@
 #include "base/status.h"
 #include "cli/config/config_documents.h"
 #include "cli/config/key_words.h"
+#include "cli/config/keys.h"
 #include "cli/config/nearest.h"
-#include "cli/config/planned_fraction.h"
 #include "cli/config/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "proto/json.h"
+#include "worker/trainer/rules.h"
 #include "yaml-cpp/yaml.h"
 
 namespace zerofleet::cli {
@@ -29,9 +30,6 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
-
-constexpr char kCheckpointingKey[] = "activation.checkpointing";  // a word, or a section with one key
-constexpr char kFractionKey[] = "offload.fraction";               // a number, or the word auto
 
 // Text from a file, safe on one line of a terminal.
 std::string Quoted(const std::string& text) {
@@ -99,7 +97,8 @@ const char* KindWanted(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_MESSAGE: return "a section of keys";
     case FieldDescriptor::CPPTYPE_STRING: return "a string";
-    case FieldDescriptor::CPPTYPE_DOUBLE: return "a number";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return RowOf(field).kind() == v1::KeyRow::FRACTION ? "a number or auto" : "a number";
     case FieldDescriptor::CPPTYPE_BOOL: return "true or false";
     case FieldDescriptor::CPPTYPE_UINT64: return "an integer >= 0";
     default: return "an integer";
@@ -165,15 +164,16 @@ class Reader {
       if (!node.IsMap()) return WrongType(node, key, field);
       return ReadSection(node, key, *reflection.MutableMessage(&message, &field));
     }
-    if (key == kCheckpointingKey && node.IsMap()) return ReadCheckpointing(node, key, field, message);
+    if (RowOf(field).kind() == v1::KeyRow::CHECKPOINTING && node.IsMap())
+      return ReadCheckpointing(node, key, field, message);
     if (!node.IsScalar()) return WrongType(node, key, field);
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
       ZF_RETURN_IF_ERROR(CheckText(node, key));
       reflection.SetString(&message, &field, node.Scalar());
       return absl::OkStatus();
     }
-    if (key == kFractionKey && node.Scalar() == "auto") {
-      reflection.SetDouble(&message, &field, kFractionByPlan);
+    if (RowOf(field).kind() == v1::KeyRow::FRACTION && node.Scalar() == "auto") {
+      reflection.SetDouble(&message, &field, trainer::kFractionByPlan);
       return absl::OkStatus();
     }
     if (node.Tag() == "!") return WrongType(node, key, field);  // quoted: always a string
@@ -208,8 +208,7 @@ class Reader {
   }
 
   absl::Status WrongType(const YAML::Node& node, const std::string& key, const FieldDescriptor& field) const {
-    const char* const wanted = key == kFractionKey ? "a number or auto" : KindWanted(field);
-    return Error(node, key, absl::StrCat("must be ", wanted, ", got ", KindFound(node)));
+    return Error(node, key, absl::StrCat("must be ", KindWanted(field), ", got ", KindFound(node)));
   }
 
   absl::Status CheckText(const YAML::Node& node, const std::string& key) const {

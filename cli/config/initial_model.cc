@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
-#include "cli/config/config_defaults.h"
+#include "cli/config/keys.h"
 #include "proto/json.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/huggingface_config.h"
@@ -40,7 +40,7 @@ absl::Status FindStoredModel(ConfigDraft& draft) {
   if (path.empty()) return absl::OkStatus();
   const std::string& dir = draft.config.checkpoint().dir();
   const absl::StatusOr<std::vector<checkpoint::CommittedCheckpoint>> own =
-      checkpoint::ListCheckpoints(dir.empty() ? kDefaultCheckpointDir : dir);
+      checkpoint::ListCheckpoints(dir.empty() ? FindKey("checkpoint.dir")->row->value() : dir);
   if (!own.ok()) return Annotate(own.status(), "checkpoint.dir");
   if (!own->empty()) {
     draft.stored = {own->front().path, own->front().manifest.config().model()};

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "cli/config/planned_fraction.h"
+#include "worker/trainer/rules.h"
 #include "worker/memory/arena.h"
 #include "worker/parallel/mesh.h"
 #include "worker/trainer/training_run.h"
@@ -21,7 +21,7 @@ constexpr int64_t kFractionSteps = int64_t{1} << 20;
 
 absl::StatusOr<v1::Config> WithPlannedFraction(const v1::Config& config, device::Device& device) {
   v1::Config planned = config;
-  if (config.offload().fraction() != kFractionByPlan) return planned;
+  if (config.offload().fraction() != trainer::kFractionByPlan) return planned;
   const std::optional<int64_t> limit = ParseBytes(config.memory().device_limit());
   ZF_CHECK(limit.has_value());  // config_check.cc
   const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
@@ -45,7 +45,7 @@ absl::StatusOr<v1::Config> WithPlannedFraction(const v1::Config& config, device:
 }
 
 absl::StatusOr<v1::Config> WithPlannedFraction(const v1::Config& config, int threads) {
-  if (config.offload().fraction() != kFractionByPlan) return config;
+  if (config.offload().fraction() != trainer::kFractionByPlan) return config;
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Device> device,
                       device::CreateDevice({.kind = "cpu", .threads = threads}));
   return WithPlannedFraction(config, *device);

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/config/config.h"
-#include "cli/config/planned_fraction.h"
+#include "worker/trainer/rules.h"
 #include "cli/planner/estimate.h"
 #include "gtest/gtest.h"
 
@@ -28,7 +28,7 @@ v1::Config Offloaded(double fraction, int64_t limit) {
 int64_t DeviceBytes(double fraction) { return PlanMemoryOf(Offloaded(fraction, 0))->Bytes(memory::Space::kDevice); }
 
 double Planned(int64_t limit) {
-  return WithPlannedFraction(Offloaded(kFractionByPlan, limit), 1)->offload().fraction();
+  return WithPlannedFraction(Offloaded(trainer::kFractionByPlan, limit), 1)->offload().fraction();
 }
 
 TEST(Fraction, AsManyStatesStayAsTheLimitHasRoomFor) {
@@ -53,7 +53,7 @@ TEST(Fraction, ANumberStaysAsItIs) {
 // The planner's own functions take auto too: each choice that a pick compares has a number of its own.
 TEST(Fraction, APlanOfAutoIsThePlanOfItsNumber) {
   const int64_t limit = (DeviceBytes(0) + DeviceBytes(1)) / 2;
-  const v1::Config open = Offloaded(kFractionByPlan, limit);
+  const v1::Config open = Offloaded(trainer::kFractionByPlan, limit);
   EXPECT_EQ(PlanMemoryOf(open)->Bytes(memory::Space::kDevice), DeviceBytes(Planned(limit)));
   const Cluster cluster = ParseCluster({.gpus = "2"}).value();
   EXPECT_EQ(EstimateRank(open, cluster)->host_link_bytes,

@@ -5,7 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "cli/config/planned_fraction.h"
+#include "worker/trainer/rules.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/planner/fraction.h"
 #include "cli/planner/machine.h"
@@ -40,7 +40,7 @@ std::string FractionText(const v1::Config& config, const RankMemory& rank) {
   const double given = config.offload().fraction();
   if (given == 1) return "";
   return absl::StrFormat("Of the states %.2f%% leave the device (offload.fraction%s).\n", 100 * rank.fraction,
-                         given == kFractionByPlan ? ": auto" : "");
+                         given == trainer::kFractionByPlan ? ": auto" : "");
 }
 
 }  // namespace

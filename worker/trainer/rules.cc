@@ -1,0 +1,414 @@
+// The table; see rules.h. Sections are in the order of docs/configuration.md.
+#include "worker/trainer/rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/units.h"
+#include "worker/model/checkpointing.h"
+#include "worker/model/families.h"
+#include "worker/model/spec.h"
+
+namespace zerofleet::trainer {
+namespace {
+
+using Config = v1::Config;
+using absl::StrCat;
+
+constexpr double kLargestModel = 4e12;  // parameters; keeps every byte count far inside 64 bits
+constexpr double kMostTokens = 4e18;    // of a run; they are counted in 64 bits
+
+// The divisor of `whole` that is closest to `wish`, the smaller of two; `wish` may be anything from 1.
+int64_t NearestDivisor(int64_t whole, int64_t wish) {
+  for (int64_t away = 0; away < whole; ++away) {
+    if (wish > away && whole % (wish - away) == 0) return wish - away;
+    if (whole % (wish + away) == 0) return wish + away;
+  }
+  return 1;
+}
+
+// About as many as the model has.
+double Parameters(const Config& c) {
+  const v1::ModelConfig& model = c.model();
+  const double hidden = static_cast<double>(model.hidden());
+  const double block = 4 * hidden * hidden + 2 * hidden * static_cast<double>(model.intermediate());
+  const double embedding = hidden * static_cast<double>(model.vocab() + model.context());
+  return static_cast<double>(model.layers()) * block + embedding;
+}
+
+double Tokens(const Config& c) {
+  return static_cast<double>(c.steps()) * static_cast<double>(c.batch().global_sequences()) *
+         static_cast<double>(c.model().context());
+}
+
+bool GroupsQueries(const Config& c) {
+  const absl::StatusOr<const model::ModelFamily*> family = model::FindModelFamily(c.model().family());
+  return family.ok() && (*family)->grouped_queries();
+}
+
+bool HasEmptyPath(const google::protobuf::RepeatedPtrField<std::string>& paths) {
+  return std::any_of(paths.begin(), paths.end(), [](const std::string& path) { return path.empty(); });
+}
+
+bool KeepsInputs(const Config& c) {
+  const absl::StatusOr<model::Checkpointing> kind = model::ParseCheckpointing(c.activation().checkpointing());
+  return kind.ok() && kind->keeps_inputs();
+}
+
+std::string NeedsInputs(const Config& c, const std::string& value) {
+  return StrCat(value, " needs activation.checkpointing block or {every: n}, which keep inputs, got ",
+                c.activation().checkpointing());
+}
+
+std::string NeedsTensorGroup(const Config& /*c*/) {
+  return "true needs a tensor group to split over: parallel.tensor 2 or more, got 1";
+}
+
+bool OffloadsAnything(const Config& c) { return c.offload().optimizer() != "none"; }
+
+std::string Fraction(const Config& c) {
+  const double fraction = c.offload().fraction();
+  return fraction == kFractionByPlan ? "auto" : absl::StrFormat("%.15g", fraction);
+}
+
+bool Delays(const Config& c) { return c.offload().delayed_update().after_steps() > 0; }
+
+std::string Delayed(const Config& c) {
+  return StrCat("offload.delayed_update.after_steps ", c.offload().delayed_update().after_steps());
+}
+
+// Data-parallel ranks.
+int64_t Groups(const Config& c) { return c.parallel().workers() / c.parallel().tensor(); }
+
+// "8 or 16": the multiples of `of` around `value`, without 0.
+std::string Around(int64_t value, int64_t of) {
+  const int64_t below = value / of * of;
+  return StrCat(below > 0 ? StrCat(below, " or ") : "", below + of);
+}
+
+std::string UnevenBatch(const Config& c) {
+  const int64_t groups = Groups(c), global = c.batch().global_sequences(), micro = c.batch().micro_sequences();
+  const bool tensor = c.parallel().tensor() > 1;
+  if (micro == std::max<int64_t>(1, global / groups)) {  // as by default
+    const std::string sharers =
+        tensor ? StrCat(groups, " tensor groups of ", c.parallel().tensor(), " workers") : StrCat(groups, " workers");
+    return StrCat(global, " cannot be shared equally by ", sharers, "; ", Around(global, groups), " can");
+  }
+  return StrCat(global, " is not a multiple of parallel.workers ", tensor ? "/ parallel.tensor " : "",
+                "x batch.micro_sequences = ", groups, " x ", micro, " = ", groups * micro, "; ",
+                Around(global, groups * micro), " is");
+}
+
+const std::vector<Rule>& ModelAndData() {
+  static const std::vector<Rule>& rules = *new std::vector<Rule>{
+      {{"model.heads", "model.hidden"},
+       [](const Config& c) { return c.model().hidden() % c.model().heads() != 0; },
+       [](const Config& c) {
+         return StrCat(c.model().heads(), " heads do not divide model.hidden, ", c.model().hidden(), "; ",
+                       NearestDivisor(c.model().hidden(), c.model().heads()), " would");
+       }},
+      {{"model.kv_heads", "model.heads", "model.family"},
+       [](const Config& c) { return !GroupsQueries(c) && c.model().kv_heads() != c.model().heads(); },
+       [](const Config& c) {
+         return StrCat("must equal model.heads, ", c.model().heads(), ", for ", c.model().family(), ", got ",
+                       c.model().kv_heads(), "; leave it out");
+       }},
+      {{"model"},
+       [](const Config& c) { return Parameters(c) > kLargestModel; },
+       [](const Config& c) {
+         return StrCat("these sizes make about ", HumanCount(Parameters(c)), " parameters; at most ",
+                       HumanCount(kLargestModel), " can be trained");
+       }},
+      {{"data.train"},
+       [](const Config& c) { return c.data().train().empty(); },
+       [](const Config&) -> std::string { return "must name at least one file or directory, such as [text.txt]"; }},
+      {{"data.train"},
+       [](const Config& c) { return HasEmptyPath(c.data().train()); },
+       [](const Config&) -> std::string { return "contains an empty path"; }},
+      {{"data.validation"},
+       [](const Config& c) { return HasEmptyPath(c.data().validation()); },
+       [](const Config&) -> std::string { return "contains an empty path"; }},
+      {{"data.tokenizer"},
+       [](const Config& c) { return c.data().tokenizer() != "bytes"; },
+       [](const Config& c) {
+         return StrCat("must be bytes, got \"", c.data().tokenizer(), "\"; sentencepiece models are not supported");
+       }},
+      {{"model.vocab", "data.format"},
+       [](const Config& c) { return c.data().format() == "text" && c.model().vocab() < 256; },
+       [](const Config& c) { return StrCat("must be >= 256 for text in bytes, got ", c.model().vocab()); }},
+      {{"evaluate.every_steps", "data.validation"},
+       [](const Config& c) { return c.evaluate().every_steps() > 0 && c.data().validation().empty(); },
+       [](const Config&) -> std::string { return "needs data.validation, or 0 for no evaluation"; }},
+  };
+  return rules;
+}
+
+const std::vector<Rule>& ParallelAndBatch() {
+  static const std::vector<Rule>& rules = *new std::vector<Rule>{
+      {{"parallel.sequence", "parallel.tensor"},
+       [](const Config& c) { return c.parallel().sequence() && c.parallel().tensor() == 1; },
+       NeedsTensorGroup},
+      {{"parallel.tensor", "parallel.workers"},
+       [](const Config& c) { return c.parallel().workers() % c.parallel().tensor() != 0; },
+       [](const Config& c) {
+         return StrCat("must divide parallel.workers, ", c.parallel().workers(), ", got ", c.parallel().tensor());
+       }},
+      {{"parallel.tensor", "model.heads", "model.intermediate", "model.vocab"},
+       [](const Config& c) {
+         return c.parallel().tensor() > 1 && !model::CheckParts(c.model(), c.parallel().tensor()).ok();
+       },
+       [](const Config& c) { return std::string(model::CheckParts(c.model(), c.parallel().tensor()).message()); }},
+      {{"parallel.sequence", "parallel.tensor", "model.context"},
+       [](const Config& c) {
+         return c.parallel().sequence() && !model::CheckSequences(c.model().context(), c.parallel().tensor()).ok();
+       },
+       [](const Config& c) {
+         return std::string(model::CheckSequences(c.model().context(), c.parallel().tensor()).message());
+       }},
+      {{"integrity.replay_every_steps", "parallel.tensor"},
+       [](const Config& c) { return c.integrity().replay_every_steps() > 0 && c.parallel().tensor() > 1; },
+       [](const Config& c) {
+         return StrCat("must be 0 with parallel.tensor ", c.parallel().tensor(),
+                       ", whose ranks compute parts of a micro-batch, got ", c.integrity().replay_every_steps());
+       }},
+      {{"batch.global_sequences", "batch.micro_sequences", "parallel.workers", "parallel.tensor"},
+       [](const Config& c) { return c.batch().global_sequences() % (Groups(c) * c.batch().micro_sequences()) != 0; },
+       UnevenBatch},
+      {{"collectives", "parallel.workers"},
+       [](const Config& c) { return c.collectives() == "in_process" && c.parallel().workers() != 1; },
+       [](const Config& c) {
+         return StrCat("in_process supports a single worker, got ", c.parallel().workers(), "; use ucx");
+       }},
+      {{"collectives", "device"},
+       [](const Config& c) { return c.collectives() == "nccl" && c.device() == "cpu"; },
+       [](const Config&) -> std::string { return "nccl needs device cuda; use auto, ucx or in_process"; }},
+  };
+  return rules;
+}
+
+const std::vector<Rule>& Activations() {
+  static const std::vector<Rule>& rules = *new std::vector<Rule>{
+      {{"activation.offload", "activation.checkpointing"},
+       [](const Config& c) { return c.activation().offload() != "none" && !KeepsInputs(c); },
+       [](const Config& c) { return NeedsInputs(c, c.activation().offload()); }},
+      {{"activation.partition", "activation.checkpointing"},
+       [](const Config& c) { return c.activation().partition() && !KeepsInputs(c); },
+       [](const Config& c) { return NeedsInputs(c, "true"); }},
+      {{"activation.partition", "parallel.sequence"},
+       [](const Config& c) { return c.activation().partition() && c.parallel().sequence(); },
+       [](const Config&) -> std::string {
+         return "must be false with parallel.sequence, which leaves no input whole; leave it out";
+       }},
+      {{"activation.partition", "parallel.tensor"},
+       [](const Config& c) { return c.activation().partition() && c.parallel().tensor() == 1; },
+       NeedsTensorGroup},
+  };
+  return rules;
+}
+
+const std::vector<Rule>& Offload() {
+  static const std::vector<Rule>& rules = *new std::vector<Rule>{
+      {{"offload.fraction", "offload.optimizer"},
+       [](const Config& c) { return c.offload().fraction() != 1 && !OffloadsAnything(c); },
+       [](const Config& c) { return StrCat("must be left out without offload.optimizer: cpu, got ", Fraction(c)); }},
+      {{"offload.fraction", "memory.device_limit"},
+       [](const Config& c) { return c.offload().fraction() == kFractionByPlan && c.memory().device_limit().empty(); },
+       [](const Config&) -> std::string {
+         return "auto needs memory.device_limit: as many states stay on the device as it has room for";
+       }},
+      {{"offload.optimizer", "offload.dir"},
+       [](const Config& c) { return c.offload().optimizer() == "nvme" && c.offload().dir().empty(); },
+       [](const Config&) -> std::string {
+         return "nvme needs offload.dir: a directory on a fast disk of every host, such as /scratch/states";
+       }},
+      {{"offload.dir", "offload.optimizer"},
+       [](const Config& c) { return c.offload().optimizer() != "nvme" && !c.offload().dir().empty(); },
+       [](const Config& c) {
+         return StrCat("must be left out with offload.optimizer ", c.offload().optimizer(), ", got \"",
+                       c.offload().dir(), "\"; nvme uses it");
+       }},
+      {{"offload.parameters", "parallel.zero_stage"},
+       [](const Config& c) { return c.offload().parameters() != "none" && c.parallel().zero_stage() != 3; },
+       [](const Config& c) {
+         return StrCat("cpu needs parallel.zero_stage 3, got ", c.parallel().zero_stage(),
+                       ": in the other stages whole parameters are in use from step to step");
+       }},
+      {{"offload.parameters", "offload.optimizer"},
+       [](const Config& c) { return c.offload().parameters() != "none" && !OffloadsAnything(c); },
+       [](const Config&) -> std::string {
+         return "cpu needs offload.optimizer: cpu, got none: the states are larger";
+       }},
+      {{"offload.parameters", "offload.fraction"},
+       [](const Config& c) { return c.offload().parameters() != "none" && c.offload().fraction() != 1; },
+       [](const Config& c) {
+         return StrCat("cpu needs offload.fraction 1, got ", Fraction(c), ": the states that stay are larger");
+       }},
+      {{"offload.speculative", "offload.optimizer"},
+       [](const Config& c) { return c.offload().speculative() && c.offload().optimizer() != "cpu"; },
+       [](const Config& c) { return StrCat("true needs offload.optimizer: cpu, got ", c.offload().optimizer()); }},
+      {{"offload.optimizer", "parallel.zero_stage"},
+       [](const Config& c) { return OffloadsAnything(c) && c.parallel().zero_stage() == 0; },
+       [](const Config& c) {
+         return StrCat(c.offload().optimizer(),
+                       " needs parallel.zero_stage 1, 2 or 3: in stage 0 every rank would copy and update the whole "
+                       "model on its host");
+       }},
+      {{"offload.fraction", "offload.delayed_update.after_steps"},
+       [](const Config& c) { return Delays(c) && c.offload().fraction() != 1; },
+       [](const Config& c) {
+         return StrCat("must be 1 with ", Delayed(c), ", got ", Fraction(c),
+                       ": all parameters are updated late, so all states are on the host");
+       }},
+      {{"offload.delayed_update.after_steps", "offload.optimizer"},
+       [](const Config& c) { return Delays(c) && !OffloadsAnything(c); },
+       [](const Config& c) {
+         return StrCat("must be 0 without offload.optimizer: cpu, got ", c.offload().delayed_update().after_steps());
+       }},
+      {{"offload.speculative", "offload.delayed_update.after_steps"},
+       [](const Config& c) { return Delays(c) && c.offload().speculative(); },
+       [](const Config& c) { return StrCat("must be false with ", Delayed(c), ": a late update knows its norm"); }},
+      {{"buffers.bucket_bytes", "device"},
+       [](const Config& c) { return c.buffers().bucket_bytes() > 0 && c.device() == "cuda"; },
+       [](const Config& c) {
+         return StrCat("is not supported on device cuda; must be 0, got ", c.buffers().bucket_bytes());
+       }},
+      {{"buffers.bucket_bytes", "offload.optimizer"},
+       [](const Config& c) { return c.buffers().bucket_bytes() > 0 && OffloadsAnything(c); },
+       [](const Config& c) {
+         return StrCat("must be 0 with offload.optimizer ", c.offload().optimizer(),
+                       ", whose gradients leave a unit at a time, got ", c.buffers().bucket_bytes());
+       }},
+  };
+  return rules;
+}
+
+const std::vector<Rule>& CheckpointsAndRestarts() {
+  static const std::vector<Rule>& rules = *new std::vector<Rule>{
+      {{"checkpoint.dir"},
+       [](const Config& c) { return c.checkpoint().dir().empty(); },
+       [](const Config&) -> std::string { return "must name a directory, such as checkpoints"; }},
+      {{"checkpoint.snapshot_every_steps", "offload.delayed_update.after_steps"},
+       [](const Config& c) { return Delays(c) && c.checkpoint().snapshot_every_steps() > 0; },
+       [](const Config& c) {
+         return StrCat("must be 0 with ", Delayed(c), ", got ", c.checkpoint().snapshot_every_steps(),
+                       ": a snapshot applies the gradient that is held back, so that the run's bits would depend on "
+                       "when it is taken; set either to 0");
+       }},
+      {{"checkpoint.snapshot", "offload.optimizer", "offload.fraction"},
+       [](const Config& c) {
+         const double fraction = c.offload().fraction();
+         return c.checkpoint().snapshot() == "stream" &&
+                (c.offload().optimizer() == "nvme" || (fraction != 0 && fraction != 1));
+       },
+       [](const Config&) -> std::string {
+         return "stream reads states that are in one memory: it needs offload.optimizer none or cpu, and "
+                "offload.fraction 0 or 1; use auto or memory";
+       }},
+      {{"checkpoint.replicate", "checkpoint.snapshot_every_steps"},
+       [](const Config& c) { return c.checkpoint().replicate() > 0 && c.checkpoint().snapshot_every_steps() == 0; },
+       [](const Config& c) {
+         return StrCat("needs checkpoint.snapshot_every_steps, which is 0; got ", c.checkpoint().replicate());
+       }},
+      {{"restart.spares", "restart.max_per_rank"},
+       [](const Config& c) { return c.restart().spares() > 0 && c.restart().max_per_rank() == 0; },
+       [](const Config& c) {
+         return StrCat("must be 0 where restart.max_per_rank is 0 and the first loss ends the run, got ",
+                       c.restart().spares());
+       }},
+      {{"restart.min_workers", "parallel.workers"},
+       [](const Config& c) { return c.restart().min_workers() > c.parallel().workers(); },
+       [](const Config& c) {
+         return StrCat("must be <= parallel.workers, ", c.parallel().workers(), ", got ", c.restart().min_workers());
+       }},
+      {{"restart.min_workers", "parallel.tensor"},
+       [](const Config& c) { return c.restart().min_workers() % c.parallel().tensor() != 0; },
+       [](const Config& c) {
+         return StrCat("must be a whole number of tensor groups of ", c.parallel().tensor(), " workers, got ",
+                       c.restart().min_workers(), "; ", Around(c.restart().min_workers(), c.parallel().tensor()),
+                       " is");
+       }},
+      {{"restart.hang_timeout_seconds", "restart.heartbeat_timeout_seconds"},
+       [](const Config& c) {
+         const double hang = c.restart().hang_timeout_seconds();
+         return hang != 0 && hang < c.restart().heartbeat_timeout_seconds();
+       },
+       [](const Config& c) {
+         return StrCat("must be 0, or restart.heartbeat_timeout_seconds to 1e6 seconds, got ",
+                       c.restart().hang_timeout_seconds());
+       }},
+  };
+  return rules;
+}
+
+// A check that has nothing to compare would be a promise that is not kept.
+template <int64_t (v1::IntegrityConfig::*kEvery)() const>
+std::vector<Rule> Comparison(const char* key) {
+  return {
+      {{key, "parallel.workers"},
+       [](const Config& c) { return (c.integrity().*kEvery)() > 0 && c.parallel().workers() == 1; },
+       [](const Config&) -> std::string { return "must be 0 for a single worker: nothing is compared"; }},
+      {{key, "parallel.workers", "parallel.tensor"},
+       [](const Config& c) { return (c.integrity().*kEvery)() > 0 && c.parallel().workers() == c.parallel().tensor(); },
+       [](const Config&) -> std::string {
+         return "must be 0 for a single tensor group: nothing is kept twice to compare";
+       }},
+      {{key, "device"},
+       [](const Config& c) { return (c.integrity().*kEvery)() > 0 && c.device() == "cuda"; },
+       [](const Config&) -> std::string { return "is not supported on device cuda; must be 0"; }},
+  };
+}
+
+const std::vector<Rule>& TheRun() {
+  static const std::vector<Rule>& rules = *new std::vector<Rule>{
+      {{"schedule.min_learning_rate", "optimizer.learning_rate"},
+       [](const Config& c) {
+         const double floor = c.schedule().min_learning_rate();
+         return !(floor >= 0 && floor <= c.optimizer().learning_rate());
+       },
+       [](const Config& c) {
+         return StrCat("must be >= 0 and <= optimizer.learning_rate, got ", c.schedule().min_learning_rate());
+       }},
+      {{"integrity.every_steps", "parallel.zero_stage"},
+       [](const Config& c) { return c.integrity().every_steps() > 0 && c.parallel().zero_stage() == 3; },
+       [](const Config&) -> std::string {
+         return "must be 0 in parallel.zero_stage 3, where no parameter is kept twice";
+       }},
+      {{"steps", "batch.global_sequences", "model.context"},
+       [](const Config& c) { return Tokens(c) > kMostTokens; },
+       [](const Config& c) {
+         return absl::StrFormat(
+             "steps x batch.global_sequences x model.context = %.1e tokens; at most %.1e can be counted", Tokens(c),
+             kMostTokens);
+       }},
+  };
+  return rules;
+}
+
+}  // namespace
+
+std::span<const Rule> Rules() {
+  static const std::vector<Rule>& all = *[] {
+    auto* rules = new std::vector<Rule>();
+    for (const std::vector<Rule>& section :
+         {ModelAndData(), ParallelAndBatch(), Activations(),
+          Comparison<&v1::IntegrityConfig::every_steps>("integrity.every_steps"),
+          Comparison<&v1::IntegrityConfig::replay_every_steps>("integrity.replay_every_steps"), Offload(),
+          CheckpointsAndRestarts(), TheRun()}) {
+      rules->insert(rules->end(), section.begin(), section.end());
+    }
+    return rules;
+  }();
+  return all;
+}
+
+const Rule* FirstViolated(const v1::Config& config) {
+  for (const Rule& rule : Rules()) {
+    if (rule.violated(config)) return &rule;
+  }
+  return nullptr;
+}
+
+}  // namespace zerofleet::trainer
