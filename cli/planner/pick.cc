@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -12,9 +13,9 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "cli/config/config_check.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/spec.h"
+#include "worker/trainer/rules.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -62,28 +63,35 @@ std::vector<int64_t> MicroBatches(const v1::Config& config) {
   return all;
 }
 
-// Whether it can be trained; it need not name its data.
-bool IsTrainable(v1::Config config) {
+// The rules that a configuration violates; it need not name its data.
+std::set<const trainer::Rule*> Violations(v1::Config config) {
   if (config.data().train().empty()) config.mutable_data()->add_train("data");
-  return CheckConfig({.config = std::move(config), .file = "", .stored = {}, .given = {}}).ok();
+  std::set<const trainer::Rule*> violated;
+  for (const trainer::Rule& rule : trainer::Rules()) {
+    if (rule.violated(config)) violated.insert(&rule);
+  }
+  return violated;
 }
 
 struct Search {
   const std::set<std::string>& open;
   const Cluster& cluster;
-  const bool only_trainable;
+  const std::set<const trainer::Rule*> forgiven;  // what the configuration violates already
   std::vector<Choice> fitting;
   std::optional<Choice> closest;  // of those that do not fit
   int64_t tried = 0;
+
+  bool IsTrainable(const v1::Config& config) const {
+    const std::set<const trainer::Rule*> violated = Violations(config);
+    return std::includes(forgiven.begin(), forgiven.end(), violated.begin(), violated.end());
+  }
 
   absl::Status TryMicroBatches(v1::Config config) {
     std::vector<int64_t> all =
         ValuesOf("batch.micro_sequences", open, config.batch().micro_sequences(), MicroBatches(config));
     for (const int64_t micro : all) {
       config.mutable_batch()->set_micro_sequences(micro);
-      const int64_t pass = config.parallel().workers() / config.parallel().tensor() * micro;
-      if (config.batch().global_sequences() % pass != 0) continue;
-      if (only_trainable && !IsTrainable(config)) continue;
+      if (!IsTrainable(config)) continue;
       ++tried;
       ZF_ASSIGN_OR_RETURN(const memory::MemoryPlan plan, PlanMemoryOf(config));
       const MemoryNeed need = NeedOf(plan, cluster);
@@ -190,26 +198,20 @@ std::string Choice::Name() const {
 }
 
 absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& open, const Cluster& cluster) {
-  Search search{open, cluster, IsTrainable(config), {}, std::nullopt, 0};
+  Search search{open, cluster, Violations(config), {}, std::nullopt, 0};
   const v1::ParallelConfig& parallel = config.parallel();
   for (const int64_t tensor :
        ValuesOf<int64_t>("parallel.tensor", open, parallel.tensor(), TensorDegrees(config, cluster))) {
     for (const int64_t stage : ValuesOf<int64_t>("parallel.zero_stage", open, parallel.zero_stage(), {0, 1, 2, 3})) {
       for (const std::string& offload :
            ValuesOf<std::string>("offload.optimizer", open, config.offload().optimizer(), {"none", "cpu"})) {
-        if (stage == 0 && offload != "none") continue;
         for (const std::string& checkpointing : ValuesOf<std::string>(
                  "activation.checkpointing", open, config.activation().checkpointing(), Checkpointings(config))) {
           v1::Config changed = config;
           changed.mutable_parallel()->set_tensor(static_cast<int>(tensor));
           changed.mutable_parallel()->set_zero_stage(static_cast<int>(stage));
           changed.mutable_offload()->set_optimizer(offload);
-          v1::ActivationConfig& activation = *changed.mutable_activation();
-          activation.set_checkpointing(checkpointing);
-          const absl::StatusOr<model::Checkpointing> kind = model::ParseCheckpointing(checkpointing);
-          if ((activation.offload() != "none" || activation.partition()) && !(kind.ok() && kind->keeps_inputs()))
-            continue;
-          if ((activation.partition() || parallel.sequence()) && tensor == 1) continue;
+          changed.mutable_activation()->set_checkpointing(checkpointing);
           ZF_RETURN_IF_ERROR(search.TryMicroBatches(changed));
         }
       }

@@ -19,6 +19,34 @@ memory::MemoryPlan SmallPlan() {
                    {Space::kHost, Category::kBuffers, "snapshot", 2 * kKiB, /*late=*/true}}};
 }
 
+// Of which nothing but what the limits look at matters.
+v1::Config AnyRun() {
+  v1::Config config;
+  v1::ModelConfig& model = *config.mutable_model();
+  model.set_family("gpt2");
+  model.set_layers(2);
+  model.set_hidden(64);
+  model.set_heads(4);
+  model.set_kv_heads(4);
+  model.set_intermediate(256);
+  model.set_context(32);
+  model.set_vocab(256);
+  config.mutable_data()->add_train("text.txt");
+  config.mutable_data()->set_tokenizer("bytes");
+  config.mutable_parallel()->set_workers(2);
+  config.mutable_parallel()->set_tensor(1);
+  config.mutable_parallel()->set_zero_stage(1);
+  config.mutable_batch()->set_global_sequences(2);
+  config.mutable_batch()->set_micro_sequences(1);
+  config.mutable_activation()->set_checkpointing("block");
+  config.mutable_activation()->set_offload("none");
+  config.mutable_offload()->set_optimizer("none");
+  config.mutable_offload()->set_parameters("none");
+  config.mutable_offload()->set_fraction(1);
+  config.mutable_checkpoint()->set_dir("checkpoints");
+  return config;
+}
+
 TEST(MemoryLimits, NoneIsNone) { EXPECT_TRUE(CheckMemoryLimits({}, SmallPlan()).ok()); }
 
 TEST(MemoryLimits, AConfigurationWithoutOffloadHasNone) {
@@ -38,11 +66,7 @@ TEST(MemoryLimits, ExactlyEnoughIsEnough) {
 }
 
 TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
-  v1::Config config;
-  config.mutable_parallel()->set_workers(2);
-  config.mutable_parallel()->set_zero_stage(1);
-  config.mutable_activation()->set_checkpointing("block");
-  config.mutable_batch()->set_micro_sequences(1);
+  v1::Config config = AnyRun();
   config.mutable_memory()->set_device_limit("3KiB");
   EXPECT_EQ(
       CheckMemoryLimits(config, SmallPlan()).message(),
@@ -50,7 +74,6 @@ TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
       "than 3KiB; raise it, or use parallel.zero_stage: 3, or offload.optimizer: cpu, or activation.offload: cpu, "
       "or more parallel.workers");
   config.mutable_parallel()->set_tensor(2);
-  config.mutable_model()->set_context(32);
   EXPECT_THAT(std::string(CheckMemoryLimits(config, SmallPlan()).message()),
               testing::HasSubstr("or parallel.sequence: true, or activation.partition: true, or activation.offload"));
   config.mutable_parallel()->set_sequence(true);
@@ -66,6 +89,19 @@ TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
             "1.5KiB; raise it, or use checkpoint.snapshot: stream, or offload.optimizer: nvme with offload.dir, or "
             "offload.optimizer: none, or "
             "activation.offload: none, or more parallel.workers");
+}
+
+// What is advised can be trained.
+TEST(MemoryLimits, AdviseOnlyWhatGoesTogether) {
+  v1::Config config = AnyRun();
+  config.mutable_memory()->set_device_limit("3KiB");
+  config.mutable_parallel()->set_zero_stage(0);
+  config.mutable_activation()->set_checkpointing("none");
+  EXPECT_THAT(std::string(CheckMemoryLimits(config, SmallPlan()).message()),
+              testing::EndsWith("or use parallel.zero_stage: 3, or offload.optimizer: cpu with parallel.zero_stage: 2, "
+                                "or activation.checkpointing: block, or more parallel.workers"));
+  config.mutable_buffers()->set_bucket_bytes(65536);  // with which nothing is offloaded
+  EXPECT_THAT(std::string(CheckMemoryLimits(config, SmallPlan()).message()), Not(testing::HasSubstr("offload")));
 }
 
 }  // namespace
