@@ -40,7 +40,7 @@ struct State {
   std::optional<long> file_system ABSL_GUARDED_BY(mutex);
   enum class Held { kFsync, kWrite, kUncache } holds ABSL_GUARDED_BY(mutex) = Held::kFsync;
   std::optional<std::string> hold ABSL_GUARDED_BY(mutex);
-  size_t hold_bytes ABSL_GUARDED_BY(mutex) = 0;  // a write of at least so many
+  size_t hold_bytes ABSL_GUARDED_BY(mutex) = 0;  // a write of at least this many is held
   bool held ABSL_GUARDED_BY(mutex) = false;
   bool released ABSL_GUARDED_BY(mutex) = false;
 };

@@ -43,7 +43,7 @@ void PassKillPoint(const char* name, const std::string& file) {
   const std::string here =
       file.empty() ? name : absl::StrCat(name, "@", std::filesystem::path(file).filename().string());
   if (here != order.name || ++passings != order.passing) return;
-  // Of all processes that come here, the one that makes this file.
+  // Only one of the processes that come here makes this file.
   const int mark = open(order.mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (mark < 0) return;
   close(mark);

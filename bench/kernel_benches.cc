@@ -14,7 +14,7 @@
 namespace zerofleet::bench {
 namespace {
 
-// Of GPT-2's initial weights; values then stay near 1 through a layer.
+// The deviation of GPT-2's initial weights; values then stay near 1 through a layer.
 constexpr float kWeightDeviation = 0.02f;
 
 struct Ceilings {

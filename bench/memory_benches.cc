@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kSteps = 12;
 constexpr int64_t kPrecision = 100;  // limits are tried in such parts of the peak
-constexpr int64_t kMostPeaks = 4;    // up to so many times the peak
+constexpr int64_t kMostPeaks = 4;    // limits go up to this many times the peak
 constexpr int64_t kShortest = 64;    // tokens in the longest sequence of a padded batch
 constexpr uint32_t kSeed = 1;
 

@@ -30,8 +30,8 @@ struct FragmentationResult {
   int64_t reserved_bytes = 0;  // what Zerofleet reserves: no two rows share memory, and each has what its overlap takes
   int64_t cached_bytes =
       0;  // the smallest limit, in hundredths of the peak, from which on the caching allocator serves the run
-  // Of the limits that the placed arena fits in and the caching allocator fails under, the one with most memory free
-  // when it fails; 0 if there is none.
+  // A limit that the placed arena fits in and the caching allocator fails under: the one with most memory free at the
+  // failure; 0 if there is none.
   int64_t limit_bytes = 0;
   double free_share = 0;           // of the limit
   double fragmentation_ratio = 0;  // of the free memory; that of an arena is 0

@@ -224,7 +224,7 @@ def main():
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--losses", type=int, default=0, help="print so many losses instead of times")
+    parser.add_argument("--losses", type=int, default=0, help="print N losses instead of times")
     parser.add_argument("--shape", help="layers, hidden and heads as JSON, in place of --model's; with --losses also "
                                         "context and vocab")
     parser.add_argument("--tokens", help="with --losses: a file of 16-bit tokens")

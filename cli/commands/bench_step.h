@@ -21,7 +21,7 @@ struct StepBenchOptions {
   std::vector<std::string> sets;  // KEY=VALUE, overriding the above
 };
 
-// Of worker 0 after the last step, in bytes.
+// The memory of worker 0 after the last step, in bytes.
 struct StepMemory {
   int64_t planned = 0;  // reserved on the device: the sum of its memory plan
   int64_t runtime = 0;  // further memory in use on the device: context, libraries, workspaces

@@ -352,7 +352,7 @@ void AddDevice(CLI::App& command, BenchFlags& flags) {
   command.add_option("--device", flags.device, "Where to compute")->type_name("auto|cpu|cuda")->capture_default_str();
 }
 
-// Of one kernel after another in this process.
+// The flags of benchmarks that run one kernel after another in this process.
 void AddKernelFlags(CLI::App& command, BenchFlags& flags) {
   AddDevice(command, flags);
   command.add_option("--threads", flags.threads, "Compute threads on the CPU")
@@ -425,7 +425,7 @@ void AddBenchCommand(CLI::App& app, CommandBody& body) {
   collectives->add_option("--ranks", flags->ranks, "Processes in all")->check(CLI::Range(1, 64))->capture_default_str();
   collectives
       ->add_option("--team", flags->team,
-                   "Measure in two levels too: teams of so many ranks in a row, each on a node of its own; the same on "
+                   "Measure in two levels too: teams of N consecutive ranks, each on a node of its own; the same on "
                    "every host")
       ->check(CLI::Range(2, 64));
   CLI::Option* listen = collectives->add_option(

@@ -168,7 +168,7 @@ absl::StatusOr<std::pair<Cluster, v1::Config>> ChooseCluster(const PlanOptions& 
   return std::pair(cluster, config);
 }
 
-// Of one that fits: the fraction of `auto` is the plan's.
+// A configuration to run: `auto` becomes the fraction that the plan found.
 absl::StatusOr<v1::Config> RunOf(const v1::Config& config) {
   return WithPlannedFraction(config, ThreadsPerWorker(config.parallel().workers()));
 }
@@ -303,7 +303,7 @@ void AddPlanCommand(CLI::App& app, CommandBody& body) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   ClusterFlags& cluster = options->cluster;
-  command->add_option("--gpus", cluster.gpus, "Plan on a cluster of so many GPUs: memory, fit, traffic, time, a pick")
+  command->add_option("--gpus", cluster.gpus, "Plan on a cluster of N GPUs: memory, fit, traffic, time, a pick")
       ->type_name("N");
   command->add_option("--gpu", cluster.gpu, "The cluster's GPU, by its datasheet; h100 by default")
       ->type_name("v100|a100|a100-40|l40s|h100|h200|b200");

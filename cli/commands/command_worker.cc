@@ -289,9 +289,8 @@ void AddWorkerCommand(CLI::App& app, CommandBody& body) {
                    "Compute threads on the CPU; by default the cores, shared out among the workers of --local")
       ->check(CLI::Range(1, 1024));
   command
-      ->add_option(
-          "--local", flags->local,
-          "Run so many workers, numbered from 0, and start one again that dies; once per node, in torchrun's place")
+      ->add_option("--local", flags->local,
+                   "Run N workers, numbered from 0, and restart one that dies; once per node, in torchrun's place")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
   command->add_option("--max-restarts", flags->max_restarts, "With --local: how often each worker is started again")

@@ -23,7 +23,7 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 
-// Of a row, which holds no other.
+// Parses a default of a row; a default that cannot be parsed is an internal error.
 template <typename T>
 T Number(const std::string& text) {
   T value{};

@@ -90,7 +90,7 @@ class LocalFleet {
   absl::Status StartCoordinator();
   absl::StatusOr<std::unique_ptr<ChildProcess>> StartWorker(int number);
   absl::Status StartAgain(size_t child, double now);
-  // Of those that are not about to be started again.
+  // Whether `is` holds for any child that is not about to be started again.
   bool Any(const std::function<bool(const ChildProcess&)>& is) const;
   absl::Status EarlyEnd(const absl::Status& status);
 

@@ -17,7 +17,8 @@ namespace zerofleet::cli {
 // malformed lines are skipped.
 std::map<std::string, double> ParseMetrics(absl::string_view page);
 
-// Of the process that serves them on `port` of this machine. Unavailable, naming the port, when it does not answer.
+// The metrics of the process that serves them on `port` of this machine. Unavailable, naming the port, when it does not
+// answer.
 absl::StatusOr<std::map<std::string, double>> ScrapeMetrics(int port);
 
 // The first of `count` ports in a row that nothing listens on at the moment. Unavailable if there are none.

@@ -5,7 +5,7 @@
 
 namespace zerofleet::cli {
 
-// Of one process. Times are monotonic seconds.
+// When to try to start one process again. Times are monotonic seconds.
 class StartRetry {
  public:
   static constexpr double kPauseSeconds = 1;

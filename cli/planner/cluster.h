@@ -47,7 +47,7 @@ struct Cluster {
   }
 };
 
-// Of a GPU's memory, beside the plan's rows: context, libraries and their workspaces. Assumed: it has not been
+// What a GPU's memory holds beside the plan's rows: context, libraries and their workspaces. Assumed: it has not been
 // measured.
 inline constexpr int64_t kGpuOutsideBytes = int64_t{1} << 30;
 

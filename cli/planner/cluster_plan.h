@@ -31,7 +31,7 @@ struct ClusterPlan {
   std::vector<std::string> notes = {};
 };
 
-// Of `config`, whose parallel.workers are the cluster's devices.
+// The plan of `config`, whose parallel.workers are the cluster's devices.
 absl::StatusOr<ClusterPlan> PlanOnCluster(const std::string& name, const v1::Config& config, const Cluster& cluster);
 
 // The step's time by short runs where there were any, by the rates otherwise.

@@ -24,7 +24,7 @@ struct MemoryNeed {
   int64_t shared_limit = 0;  // of both together, where they are the same memory; 0: they are not
 
   int64_t device_sum() const { return device + outside; }
-  // Of a process where both spaces are the same memory.
+  // Bytes of a process whose two spaces are the same memory.
   int64_t all() const { return device + host + outside; }
   bool fits() const {
     return device_sum() <= device_limit && host <= host_limit && (shared_limit == 0 || all() <= shared_limit);

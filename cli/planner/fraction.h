@@ -12,7 +12,7 @@ namespace zerofleet::cli {
 // is auto; 1 if none is, which a run refuses. `device` has as many threads as a worker's, since scratch memory grows
 // with them. The bits of a run do not depend on the number.
 absl::StatusOr<v1::Config> WithPlannedFraction(const v1::Config& config, device::Device& device);
-// The same for workers with so many threads each on the CPU.
+// The same for workers with `threads` threads each on the CPU.
 absl::StatusOr<v1::Config> WithPlannedFraction(const v1::Config& config, int threads);
 
 }  // namespace zerofleet::cli

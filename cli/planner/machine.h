@@ -10,8 +10,8 @@
 
 namespace zerofleet::cli {
 
-// Of a process on the CPU, beside the plan's rows: code, gRPC, UCX, thread stacks and the product that measures the
-// peak; 44 to 57 MiB on 2 cores (docs/planning.md).
+// What a process on the CPU takes beside the plan's rows: code, gRPC, UCX, thread stacks and the product that measures
+// the peak; 44 to 57 MiB on 2 cores (docs/planning.md).
 inline constexpr int64_t kCpuOutsideBytes = int64_t{48} << 20;
 
 // Bytes that this process and its children may use: the machine's, or the control group's if that is less.

@@ -37,8 +37,8 @@ double PaperTrafficElements(int stage, double parameters, int64_t workers) {
 double SentBytes(int stage, double parameters, int64_t workers, const std::string& precision, int team) {
   const collective::Topology topology(/*rank=*/0, static_cast<int>(workers), team);
   const double element = ElementBytes(precision), shard = parameters / static_cast<double>(workers);
-  // Of each shard that another member of the team collects, its contribution; of those it collects for other teams,
-  // sums.
+  // A rank sends its contribution to each shard that another member of its team collects, and sums of the shards that
+  // it collects for other teams.
   const auto collected = static_cast<double>(topology.Collected(0).size()), all = static_cast<double>(workers);
   const double reduced = shard * ((all - collected) * element + (collected - 1) * sizeof(float));
   return reduced + Gathers(stage) * shard * (all - 1) * element;

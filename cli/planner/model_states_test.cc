@@ -45,7 +45,7 @@ TEST(ModelStates, ItemsAreTheFormulasTerms) {
 }
 
 TEST(ModelStates, PrecisionDecidesWhatParametersAndGradientsTake) {
-  // Of 1000 parameters on 4 workers, by hand: stage 0 keeps 1000 x (2 + 2 + 12) or (4 + 4 + 12), stage 1 a quarter of
+  // 1000 parameters on 4 workers, by hand: stage 0 keeps 1000 x (2 + 2 + 12) or (4 + 4 + 12), stage 1 a quarter of
   // the 12000, stage 2 of the gradients too, stage 3 of everything.
   const double two_bytes[] = {16000, 7000, 5500, 4000}, four_bytes[] = {20000, 11000, 8000, 5000};
   for (int stage = 0; stage < 4; ++stage) {

@@ -53,7 +53,7 @@ std::vector<PaperLargestCell> PaperTable2() {
   std::vector<PaperLargestCell> cells;
   for (const int parallel : kTable2ModelParallel) {
     for (int stage = 0; stage <= 3; ++stage) {
-      // Of one parameter: what a device may have of the model is its share of the memory.
+      // Bytes per parameter: how many parameters a device can hold follows from its memory.
       const double bytes = PaperModelStates(stage, 1, kTable2DataParallel).total();
       cells.push_back({parallel, parallel * kTable2DataParallel, stage, parallel * kTable2DeviceBytes / bytes});
     }

@@ -50,7 +50,7 @@ std::vector<std::string> Checkpointings(const v1::Config& config) {
   return all;
 }
 
-// Of a step's sequences per data rank: every micro-batch that divides them, the largest first.
+// Micro-batches that divide a step's sequences per data rank, the largest first.
 std::vector<int64_t> MicroBatches(const v1::Config& config) {
   const int64_t data = config.parallel().workers() / config.parallel().tensor();
   if (config.batch().global_sequences() % data != 0) return {};
@@ -145,8 +145,9 @@ std::vector<Choice> FastestOf(std::vector<Choice> choices) {
   return choices;
 }
 
-// Of equally fast ones that compute the same in the same parts, as stages do in a data group of one, only the simplest;
-// and of one tensor degree at most half, since rates tell degrees apart the least.
+// The choices worth a short run. Where several are equally fast and compute the same in the same parts, as stages do in
+// a data group of one, only the simplest; and at most half with one tensor degree, since rates tell degrees apart the
+// least.
 std::vector<Choice> FinalistsOf(std::vector<Choice> choices) {
   std::sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
     return std::tuple(a.estimate.time.seconds(), Simplicity(a.config)) <

@@ -38,9 +38,9 @@ struct Pick {
   std::vector<Choice> finalists = {};  // those that the rates put near the first, the fastest first: worth measuring
 };
 
-// Of `config`, changing only the keys in `open`, to what can be trained if `config` can. A step's sequences stay as
-// they are. Ties, within 0.5%: the lower stage, the smaller tensor degree, less computed again, no offload, the larger
-// micro-batch. ResourceExhausted if nothing fits, with the choice that is closest.
+// The best settings for `config`: only the keys in `open` change, and only to what can be trained if `config` can. A
+// step's sequences stay as they are. Ties, within 0.5%: the lower stage, the smaller tensor degree, less computed
+// again, no offload, the larger micro-batch. ResourceExhausted if nothing fits, with the choice that is closest.
 absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& open, const Cluster& cluster);
 
 // The fastest of pick.finalists, which all have their measured_seconds, becomes the first, and the next the second.

@@ -22,9 +22,9 @@ struct CheckpointingCost {
   double share_of_model = 0;    // of the step's model FLOPs
 };
 
-// Of one worker of `config` on `device`: none, selective, segments of about the square root of the layers, block, and
-// the configuration's own if it is another; each that keeps inputs also with them split (in a tensor group), and on the
-// host. By falling bytes.
+// What one worker of `config` on `device` keeps with each kind: none, selective, segments of about the square root of
+// the layers, block, and the configuration's own if it is another; each that keeps inputs also with them split (in a
+// tensor group), and on the host. By falling bytes.
 absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Config& config, device::Device& device);
 
 std::string CheckpointingText(const std::vector<CheckpointingCost>& costs, const Terminal& terminal);

@@ -5,13 +5,13 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "worker/trainer/rules.h"
 #include "cli/launcher/local_fleet.h"
 #include "cli/planner/fraction.h"
 #include "cli/planner/machine.h"
 #include "cli/planner/model_states.h"
 #include "cli/report/table.h"
 #include "worker/device/device.h"
+#include "worker/trainer/rules.h"
 #include "worker/trainer/training_run.h"
 
 namespace zerofleet::cli {
@@ -23,7 +23,7 @@ std::string Sequences(const v1::Config& config) {
   return absl::StrCat(config.batch().micro_sequences(), " x ", config.model().context());
 }
 
-// Of a worker on the CPU, where both spaces are its own memory.
+// Bytes of a worker process on the CPU, where both spaces are its own memory.
 int64_t ProcessBytes(const memory::MemoryPlan& plan) {
   return plan.Bytes(memory::Space::kDevice) + plan.Bytes(memory::Space::kHost) + kCpuOutsideBytes;
 }

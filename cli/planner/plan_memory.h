@@ -20,15 +20,16 @@ namespace zerofleet::cli {
 struct RankMemory {
   memory::MemoryPlan plan;
   trainer::SaveChoice saves;  // of that plan
-  // Of a GPU that is set up, before the plan's rows are reserved: context, libraries and workspaces take memory in
-  // addition to the rows.
+  // A GPU's memory once it is set up and before the plan's rows are reserved: context, libraries and workspaces take
+  // memory in addition to the rows.
   std::optional<device::DeviceMemory> device;
   std::vector<CheckpointingCost> checkpointing;
   int64_t tensor_bytes = 0;  // that it sends to its tensor group in a step
   double fraction = 1;       // offload.fraction, a number also where it is auto
 };
 
-// Of rank 0, as `zerofleet train` would run it on this machine. The other ranks' differ by less than the padding.
+// The memory of rank 0, as `zerofleet train` would run it on this machine. The other ranks' differ by less than the
+// padding.
 absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& config);
 
 // Rows in bytes, a sum per space and category, the bytes of model states per parameter, what either kind of save needs,

@@ -138,7 +138,7 @@ absl::StatusOr<v1::Config> ChoosePlanConfig(const std::string& config, const std
     set("--parameters", "model.vocab", kVocab);
   }
   set("plan", "data.train", "[none]");  // a configuration must name some; a plan reads none
-  // Any number of tensor groups shares so many sequences evenly, until the step is made one micro-batch below.
+  // The number of sequences divides evenly among any number of tensor groups; below, the step becomes one micro-batch.
   const bool own_batch = Sets(overrides, "batch.global_sequences");
   if (!own_batch) {
     const int64_t micro = MicroSequencesIn(overrides);

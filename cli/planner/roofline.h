@@ -20,7 +20,7 @@ struct Rates {
   double operation_seconds = 0;      // of a gather or a reduction, beside its bytes
 };
 
-// Of one rank in one step.
+// The work of one rank in one step.
 struct StepWork {
   double model_flops = 0, recomputed_flops = 0;
   double pointwise_bytes = 0;  // norms, residuals, GELU and the loss: read and written, forward and backward

@@ -43,7 +43,7 @@ absl::StatusOr<StepTraffic> Scheduled(const v1::Config& config, int64_t node_gpu
   const collective::Topology data(0, size, std::min(team, size), NodesOfGroup(size, parts, node_gpus));
   const collective::Topology tensor(0, parts, 0, NodesOfGroup(parts, 1, node_gpus));
   const int64_t element = device::DTypeBytes(trainer::ComputeType(config));
-  std::map<std::pair<bool, int64_t>, LinkBytes> known;  // of reductions and gathers of so many bytes, in the data group
+  std::map<std::pair<bool, int64_t>, LinkBytes> known;  // by bytes reduced or gathered in the data group
   const auto cost = [&](const collective::Topology& topology, bool reduces, int64_t bytes) {
     // A group's sums of scalars need not be whole elements.
     if (reduces && bytes % element == 0) return Of(ReduceScatterTraffic(topology, bytes / element, element));

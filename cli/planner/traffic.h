@@ -27,12 +27,12 @@ struct StepTraffic {
   double largest_unit = 0;  // the share of `gather` and `reduce` that the largest unit has
 };
 
-// Of rank 0 of `config`, on nodes of `node_gpus` ranks, in the teams that its run would form there.
+// The traffic of rank 0 of `config` on nodes of `node_gpus` ranks, in the teams that its run would form there.
 absl::StatusOr<StepTraffic> PlanTraffic(const v1::Config& config, int64_t node_gpus);
 
-// `config` with so many micro-batches a step.
+// `config` with this number of micro-batches per step.
 v1::Config WithMicroBatches(const v1::Config& config, int64_t micro_batches);
-// `config` with so many workers, each with as many sequences in a step as before.
+// `config` with this number of workers, each with as many sequences per step as before.
 v1::Config WithWorkers(const v1::Config& config, int64_t workers);
 int64_t MicroBatchesOf(const v1::Config& config);
 

@@ -22,7 +22,7 @@ class Terminal {
   // What the descriptor refers to. A terminal is live and coloured, unless TERM is "dumb" or empty; a NO_COLOR that is
   // not empty turns colour off (https://no-color.org). `environment` is getenv, or a test's.
   static Terminal Of(int descriptor, const Environment& environment);
-  // Of a fixed size, without a descriptor.
+  // A terminal of a fixed size, without a descriptor.
   static Terminal OfSize(int columns, int rows, bool live, bool color);
 
   // Whether written lines can be rewritten in place.
