@@ -274,7 +274,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndpoint::Join(const Collectiv
   std::unique_ptr<NcclTransport> transport;
   if (size > 1 || options_.alone) {
     transport = std::make_unique<NcclTransport>(addresses.ranks[0].nccl_id(), rank, size,
-                                                absl::StrCat("group ", group.name, ", rank ", rank, " of ", size));
+                                                absl::StrCat("group ", group.name, ", rank ", rank, " of ", size),
+                                                options_.abort_limit_seconds);
   }
   id->second.clear();
   return std::make_unique<NcclCommunicator>(device_, std::move(streams), std::move(scratch), std::move(transport),

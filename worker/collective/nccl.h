@@ -26,9 +26,13 @@ namespace zerofleet::collective {
 // Device memory that a communicator with several ranks keeps for the chunks of its reductions.
 inline constexpr int64_t kNcclScratchBytes = 64 << 20;
 
+// How long an abort is waited for.
+inline constexpr double kNcclAbortLimitSeconds = 5;
+
 struct NcclOptions {
   const Clock* clock = &Clock::Real();
   int64_t scratch_bytes = kNcclScratchBytes;
+  double abort_limit_seconds = kNcclAbortLimitSeconds;
   bool alone = false;  // call NCCL even in a group of one rank; for tests on a machine with one GPU
 };
 

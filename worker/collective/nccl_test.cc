@@ -186,6 +186,32 @@ TEST_F(NcclTest, AbortEndsTheWaitForARankThatNeverConnects) {
   EXPECT_EQ(nccl_emulation::LiveCommunicators(), 0);
 }
 
+// A driver that hangs must not hold up the loss of its rank.
+TEST_F(NcclTest, AnAbortThatDoesNotReturnIsLeftBehind) {
+  Group group = CreateNcclGroup({.size = 3}, {.abort_limit_seconds = 0.01});
+  std::vector<float> data(10);
+  const auto pending = group[0]->AllReduce({data.data(), device::DType::kF32}, 10, "u");
+  while (nccl_emulation::LiveCommunicators() == 0) std::this_thread::yield();
+  nccl_emulation::HoldAborts(true);
+  group[0]->Abort(absl::UnavailableError("rank 2 is gone"));
+  EXPECT_EQ(pending.Wait(), absl::UnavailableError("rank 2 is gone"));
+  EXPECT_EQ(nccl_emulation::LiveCommunicators(), 1);
+  nccl_emulation::HoldAborts(false);
+  while (nccl_emulation::LiveCommunicators() > 0) std::this_thread::yield();
+}
+
+// Two groups on one GPU, whose ranks could otherwise begin with different ones.
+TEST_F(NcclTest, OperationsOfSeveralGroupsAreLaunchedInTheOrderOfTheHost) {
+  constexpr char kOrder[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
+  unsetenv(kOrder);
+  ASSERT_TRUE(NcclEndpoint::Create(Gpu(0), {}).ok());
+  EXPECT_STREQ(getenv(kOrder), "1");
+  setenv(kOrder, "0", 1);
+  ASSERT_TRUE(NcclEndpoint::Create(Gpu(0), {}).ok());
+  EXPECT_STREQ(getenv(kOrder), "0") << "what the user has set";
+  unsetenv(kOrder);
+}
+
 // A clock that the test moves while another thread reads it.
 class SharedClock : public Clock {
  public:

@@ -1,12 +1,18 @@
 // Every call to NCCL, and its return codes as Status.
 #include "worker/collective/nccl_transport.h"
 
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "worker/collective/address.h"
@@ -52,14 +58,22 @@ class Pause {
 
 absl::StatusOr<std::string> NcclTransport::CreateId() {
   ZF_RETURN_IF_ERROR(device::cuda::OpenNccl());
+  // Operations of several groups on one GPU run in the order in which the host issued them, which every rank shares.
+  // Otherwise two ranks could begin with different groups and wait for each other for good. What the user has set
+  // stays; read by NCCL when the first communicator is made.
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   ncclUniqueId id;
   const ncclResult_t result = ncclGetUniqueId(&id);
   if (result != ncclSuccess) return MakeError(result, "ncclGetUniqueId", ncclGetLastError(nullptr));
   return std::string(id.internal, sizeof id.internal);
 }
 
-NcclTransport::NcclTransport(std::string id, int rank, int size, std::string place)
-    : id_(std::move(id)), place_(std::move(place)), rank_(rank), size_(size) {
+NcclTransport::NcclTransport(std::string id, int rank, int size, std::string place, double abort_limit_seconds)
+    : id_(std::move(id)),
+      place_(std::move(place)),
+      rank_(rank),
+      size_(size),
+      abort_limit_seconds_(abort_limit_seconds) {
   ZF_CHECK(id_.size() == kNcclIdBytes);
 }
 
@@ -129,9 +143,20 @@ absl::Status NcclTransport::Receive(void* to, int64_t bytes, int peer, cudaStrea
   return Check(ncclRecv(to, bytes, ncclInt8, peer, comm_, stream), "ncclRecv");
 }
 
+// The call waits for NCCL's kernels and threads, and for one that does not see the abort for good. So it is made on a
+// thread of its own, which is left behind then.
 void NcclTransport::Abort() {
-  if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
   connected_ = false;
+  if (comm_ == nullptr) return;
+  int device = 0;
+  cudaGetDevice(&device);
+  const auto done = std::make_shared<absl::Notification>();
+  std::thread([comm = std::exchange(comm_, nullptr), device, done] {
+    cudaSetDevice(device);
+    ncclCommAbort(comm);
+    done->Notify();
+  }).detach();
+  done->WaitForNotificationWithTimeout(absl::Seconds(abort_limit_seconds_));
 }
 
 void NcclTransport::Finish(const Clock& clock, double limit_seconds) {

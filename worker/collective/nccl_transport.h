@@ -33,8 +33,8 @@ class NcclTransport {
   // for it and starts a thread that listens until the ranks have met there.
   static absl::StatusOr<std::string> CreateId();
 
-  // `place` names the rank in errors: "group data, rank 1 of 4".
-  NcclTransport(std::string id, int rank, int size, std::string place);
+  // `place` names the rank in errors: "group data, rank 1 of 4". An abort is waited for as long as the limit says.
+  NcclTransport(std::string id, int rank, int size, std::string place, double abort_limit_seconds);
   ~NcclTransport();  // aborts what Finish has not ended
   NcclTransport(const NcclTransport&) = delete;
   NcclTransport& operator=(const NcclTransport&) = delete;
@@ -54,7 +54,8 @@ class NcclTransport {
   // NCCL's asynchronous failure, if it has met one.
   absl::Status CheckAsync(std::string_view op) { return Settled(op).status(); }
 
-  // Ends kernels in progress and releases everything. No other function may be called afterwards.
+  // Ends kernels in progress and releases everything; where that takes longer than the limit, it goes on without the
+  // caller. No other function may be called afterwards.
   void Abort();
   // Leaves in an orderly way, which needs the other ranks of this host; aborts if that takes longer than
   // `limit_seconds`.
@@ -68,6 +69,7 @@ class NcclTransport {
 
   const std::string id_, place_;
   const int rank_, size_;
+  const double abort_limit_seconds_;
   ncclComm_t comm_ = nullptr;
   bool connected_ = false;
 };

@@ -155,7 +155,11 @@ void OrderedReduce::SumRanks(ExchangeTransport& transport, const Reduction& redu
                                               : Contribution(reduction, chunk, mate, static_cast<int>(index)));
     }
     if (one_team) {
-      transport.Sum(contributions_, reduction.full.dtype, Result(reduction, chunk), part.size());
+      const device::Tensor result = Result(reduction, chunk);
+      // A group of one that reduces in place has nothing to add and nothing to move.
+      const bool is_there =
+          mates_ == 1 && result.data == contributions_.front() && result.dtype == reduction.full.dtype;
+      if (!is_there) transport.Sum(contributions_, reduction.full.dtype, result, part.size());
     } else {
       transport.Sum(contributions_, reduction.full.dtype,
                     {TeamSum(reduction, chunk, static_cast<int>(index)), device::DType::kF32}, part.size());

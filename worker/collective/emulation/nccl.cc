@@ -62,6 +62,7 @@ struct Registry {
   std::map<std::string, std::shared_ptr<World>> worlds ABSL_GUARDED_BY(mutex);
   std::map<int, ncclResult_t> errors ABSL_GUARDED_BY(mutex);
   ncclResult_t unique_id_result ABSL_GUARDED_BY(mutex) = ncclSuccess;
+  bool holds_aborts ABSL_GUARDED_BY(mutex) = false;
   uint64_t next_id ABSL_GUARDED_BY(mutex) = 1;
   int live ABSL_GUARDED_BY(mutex) = 0;
 };
@@ -224,6 +225,11 @@ void SetUniqueIdResult(ncclResult_t result) {
   TheRegistry().unique_id_result = result;
 }
 
+void HoldAborts(bool hold) {
+  absl::MutexLock lock(&TheRegistry().mutex);
+  TheRegistry().holds_aborts = hold;
+}
+
 int LiveCommunicators() {
   absl::MutexLock lock(&TheRegistry().mutex);
   return TheRegistry().live;
@@ -309,6 +315,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  {
+    absl::MutexLock lock(&TheRegistry().mutex);
+    TheRegistry().mutex.Await(absl::Condition(
+        +[](bool* holds) { return !*holds; }, &TheRegistry().holds_aborts));
+  }
   Release(comm, /*abort=*/true);
   return ncclSuccess;
 }

@@ -12,6 +12,9 @@ void SetAsyncError(int rank, ncclResult_t error);
 // From now on ncclGetUniqueId returns this, until it is set to ncclSuccess.
 void SetUniqueIdResult(ncclResult_t result);
 
+// From now on ncclCommAbort does not return, until this is called with false. What was held back then goes on.
+void HoldAborts(bool hold);
+
 // Communicators that have not been destroyed or aborted.
 int LiveCommunicators();
 
