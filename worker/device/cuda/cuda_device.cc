@@ -40,17 +40,16 @@ class DeviceReservation : public Reservation {
 
 class PinnedReservation : public Reservation {
  public:
-  PinnedReservation(int ordinal, std::byte* data, int64_t bytes) : ordinal_(ordinal), data_(data), bytes_(bytes) {}
+  PinnedReservation(std::shared_ptr<PinnedMemory> memory, std::byte* data, int64_t bytes)
+      : memory_(std::move(memory)), data_(data), bytes_(bytes) {}
   ~PinnedReservation() override {
-    if (data_ == nullptr) return;
-    cudaSetDevice(ordinal_);
-    cudaFreeHost(data_);
+    if (data_ != nullptr) memory_->Return(data_, bytes_);
   }
   std::byte* data() const override { return data_; }
   int64_t bytes() const override { return bytes_; }
 
  private:
-  const int ordinal_;
+  const std::shared_ptr<PinnedMemory> memory_;
   std::byte* const data_;
   const int64_t bytes_;
 };
@@ -160,6 +159,7 @@ CudaDevice::CudaDevice(int ordinal, std::string name, std::string unique_id, std
       unique_id_(std::move(unique_id)),
       description_(std::move(description)),
       ops_(std::move(ops)),
+      pinned_(std::make_shared<PinnedMemory>(ordinal)),
       host_(threads) {}
 
 CudaDevice::~CudaDevice() {
@@ -187,18 +187,10 @@ absl::StatusOr<std::unique_ptr<Reservation>> CudaDevice::Reserve(int64_t bytes) 
 
 absl::StatusOr<std::unique_ptr<Reservation>> CudaDevice::ReserveHost(int64_t bytes) {
   ZF_CHECK(bytes >= 0);
-  if (bytes == 0) return std::make_unique<PinnedReservation>(ordinal_, nullptr, 0);
-  ZF_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(ordinal_), "cudaSetDevice"));
-  void* data = nullptr;
-  const cudaError_t code = cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable);
-  if (code == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the host cannot pin ", HumanBytes(bytes), " for the cuda device"));
-  }
-  ZF_RETURN_IF_ERROR(CudaStatus(code, "cudaHostAlloc"));
+  if (bytes == 0) return std::make_unique<PinnedReservation>(pinned_, nullptr, 0);
+  ZF_ASSIGN_OR_RETURN(std::byte* const data, pinned_->Take(bytes));
   std::memset(data, 0, static_cast<size_t>(bytes));
-  return std::make_unique<PinnedReservation>(ordinal_, static_cast<std::byte*>(data), bytes);
+  return std::make_unique<PinnedReservation>(pinned_, data, bytes);
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::CreateStream() { return CudaStream::Create(ordinal_); }

@@ -7,6 +7,7 @@
 
 #include "worker/device/cpu/cpu_device.h"
 #include "worker/device/cuda/cuda_ops.h"
+#include "worker/device/cuda/pinned_memory.h"
 #include "worker/device/device.h"
 
 namespace zerofleet::device::cuda {
@@ -45,6 +46,7 @@ class CudaDevice : public Device {
   const int ordinal_;
   const std::string name_, unique_id_, description_;
   std::unique_ptr<CudaOps> ops_;
+  const std::shared_ptr<PinnedMemory> pinned_;
   CpuDevice host_;
 };
 
