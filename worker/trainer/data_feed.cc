@@ -101,6 +101,12 @@ int64_t DataFeed::EvaluationPasses() const {
   return CeilDivide(CeilDivide(EvaluationSamples(), ranks_), config_.batch().micro_sequences());
 }
 
+std::vector<int64_t> DataFeed::EvaluationShapes() const {
+  // Ranks differ by one sample at most, so that every pass but the last is full on each of them.
+  const int64_t passes = EvaluationPasses();
+  return passes == 1 ? std::vector<int64_t>{0} : std::vector<int64_t>{0, passes - 1};
+}
+
 absl::StatusOr<zero::EvaluationBatch> DataFeed::Evaluation(int64_t pass) {
   int64_t samples = EvaluationSamples();
   int64_t begin = samples * rank_ / ranks_ + pass * config_.batch().micro_sequences();

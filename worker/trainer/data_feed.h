@@ -65,6 +65,8 @@ class DataFeed {
   // Every rank makes the same number of passes; a rank without samples left repeats one that is not counted.
   int64_t EvaluationPasses() const;
   int64_t EvaluationTokens() const;
+  // Passes that have every size of batch there is on this rank; the same ones on every rank.
+  std::vector<int64_t> EvaluationShapes() const;
   absl::StatusOr<zero::EvaluationBatch> Evaluation(int64_t pass);
 
  private:

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <set>
 
 #include "base/file.h"
@@ -145,6 +146,33 @@ TEST_F(DataFeedTest, EvaluationVisitsItsSamplesOnceInEqualPasses) {
     EXPECT_EQ(passes.size(), 1u);
     EXPECT_EQ(seen.size(), 24u) << workers;
     EXPECT_EQ(std::set<int>(seen.begin(), seen.end()).size(), 24u) << workers;
+  }
+}
+
+// A device loads its kernels for a size in the warm-up, so none may be missing there.
+TEST_F(DataFeedTest, FewPassesHaveEverySizeOfEvaluation) {
+  for (const auto& [workers, sequences, micro, samples] : std::vector<std::array<int, 4>>{{1, 12, 12, 24},
+                                                                                          {1, 12, 5, 24},
+                                                                                          {3, 12, 4, 12},
+                                                                                          {3, 12, 3, 12},
+                                                                                          {4, 12, 3, 12},
+                                                                                          {4, 8, 2, 8},
+                                                                                          {3, 12, 2, 12},
+                                                                                          {2, 4, 1, 4}}) {
+    for (int rank = 0; rank < workers; ++rank) {
+      v1::Config config = Config(workers, micro);
+      config.mutable_batch()->set_global_sequences(sequences);
+      config.mutable_evaluate()->set_batches(samples / sequences);
+      std::unique_ptr<DataFeed> feed = Open(config, rank);
+      const std::vector<int64_t> shapes = feed->EvaluationShapes();
+      std::set<int64_t> warm, all;
+      for (const int64_t pass : shapes) warm.insert(feed->Evaluation(pass)->batch.sequences);
+      for (int64_t pass = 0; pass < feed->EvaluationPasses(); ++pass) {
+        all.insert(feed->Evaluation(pass)->batch.sequences);
+      }
+      EXPECT_EQ(warm, all) << workers << " workers, micro " << micro << ", rank " << rank;
+      EXPECT_LE(shapes.size(), 2u);
+    }
   }
 }
 

@@ -22,19 +22,19 @@ namespace zerofleet::device::cuda::emulation {
 class FastOps : public Ops, public VocabularyOps, public BandOps {
  public:
   void LinearForward(Stream& s, const LinearForwardArguments& p) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LinearForward(on, p); });
+    Add(s, [=](Ops& ops, Stream& on) { ops.LinearForward(on, p); }, {p.m, p.n, p.k});
   }
   void LinearGeluForward(Stream& s, const LinearGeluForwardArguments& p) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LinearGeluForward(on, p); });
+    Add(s, [=](Ops& ops, Stream& on) { ops.LinearGeluForward(on, p); }, {p.m, p.n, p.k});
   }
   void LinearBackwardInput(Stream& s, const LinearBackwardInputArguments& p) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardInput(on, p); });
+    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardInput(on, p); }, {p.m, p.n, p.k});
   }
   void LinearBackwardInputGelu(Stream& s, const LinearBackwardInputGeluArguments& p) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardInputGelu(on, p); });
+    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardInputGelu(on, p); }, {p.m, p.n, p.k});
   }
   void LinearBackwardWeight(Stream& s, const LinearBackwardWeightArguments& p) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardWeight(on, p); });
+    Add(s, [=](Ops& ops, Stream& on) { ops.LinearBackwardWeight(on, p); }, {p.m, p.n, p.k});
   }
   void GeluForward(Stream& s, int64_t count, Tensor x, Tensor y) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.GeluForward(on, count, x, y); });
@@ -46,10 +46,12 @@ class FastOps : public Ops, public VocabularyOps, public BandOps {
     Add(s, [=](Ops& ops, Stream& on) { ops.LayerNormBackward(on, p); });
   }
   void AttentionForward(Stream& s, const AttentionForwardArguments& p) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.AttentionForward(on, p); });
+    Add(
+        s, [=](Ops& ops, Stream& on) { ops.AttentionForward(on, p); }, ShapeOf(p.shape));
   }
   void AttentionBackward(Stream& s, const AttentionBackwardArguments& p) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.AttentionBackward(on, p); });
+    Add(
+        s, [=](Ops& ops, Stream& on) { ops.AttentionBackward(on, p); }, ShapeOf(p.shape));
   }
   int64_t AttentionScratchBytes(const AttentionShape& shape) const override {
     return cpu_->ops().AttentionScratchBytes(shape);
@@ -61,7 +63,7 @@ class FastOps : public Ops, public VocabularyOps, public BandOps {
     Add(s, [=](Ops& ops, Stream& on) { ops.EmbeddingBackward(on, p); });
   }
   void CrossEntropy(Stream& s, const CrossEntropyArguments& p) override {
-    Add(s, [=](Ops& ops, Stream& on) { ops.CrossEntropy(on, p); });
+    Add(s, [=](Ops& ops, Stream& on) { ops.CrossEntropy(on, p); }, {p.m, p.c, p.vocab});
   }
   int64_t CrossEntropyScratchBytes(int64_t m, int64_t c, int64_t vocab, DType dtype) const override {
     return cpu_->ops().CrossEntropyScratchBytes(m, c, vocab, dtype);
@@ -140,13 +142,19 @@ class FastOps : public Ops, public VocabularyOps, public BandOps {
   }
   double MeasureGemmPeak(DType dtype, int rounds) override { return cpu_->ops().MeasureGemmPeak(dtype, rounds); }
 
-  // Ops whose first call came while a collective was in flight on the same GPU. A real GPU loads kernels at that
-  // moment.
+  // Ops whose first call came while a collective was in flight on the same GPU, and those of the vendor's libraries
+  // whose first call with its shape did. A real GPU loads kernels at that moment, and the libraries choose theirs by
+  // the shape.
   int loaded_beside_collectives() const { return loaded_beside_collectives_; }
 
  private:
-  void Add(Stream& stream, std::function<void(Ops&, Stream&)> op) {
-    const bool is_first = loaded_.insert(op.target_type().hash_code()).second;
+  static std::vector<int64_t> ShapeOf(const AttentionShape& shape) {
+    return {shape.batch, shape.time, shape.heads, shape.head_size};
+  }
+
+  // `shape` is that of an op whose kernel a library chooses.
+  void Add(Stream& stream, std::function<void(Ops&, Stream&)> op, std::vector<int64_t> shape = {}) {
+    const bool is_first = loaded_.insert({op.target_type().hash_code(), std::move(shape)}).second;
     if (is_first && CollectivesInFlight(static_cast<CudaStream&>(stream).handle()) > 0) ++loaded_beside_collectives_;
     Enqueue(static_cast<CudaStream&>(stream).handle(), [cpu = cpu_, op = std::move(op)] {
       const std::unique_ptr<Stream> now = cpu->CreateStream().value();
@@ -156,7 +164,7 @@ class FastOps : public Ops, public VocabularyOps, public BandOps {
   }
 
   const std::shared_ptr<CpuDevice> cpu_ = std::make_shared<CpuDevice>(1);
-  std::set<size_t> loaded_;
+  std::set<std::pair<size_t, std::vector<int64_t>>> loaded_;
   int loaded_beside_collectives_ = 0;
 };
 
