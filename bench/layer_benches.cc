@@ -16,6 +16,15 @@ std::vector<AttentionWork> Gpt2Attentions(const device::Device& device) {
           {"gpt2-1558m", {.batch = 16, .time = 1024, .heads = 25, .head_size = 64}}};
 }
 
+namespace {
+
+std::string TakeRefusal(device::Ops& ops) {
+  const std::vector<device::RefusedShape> refused = ops.TakeRefusedShapes();
+  return refused.empty() ? "" : refused.front().reason;
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<AttentionRate>> BenchAttention(device::Device& device,
                                                           const std::vector<AttentionWork>& work, int rounds) {
   device::Ops& ops = device.ops();
@@ -43,7 +52,7 @@ absl::StatusOr<std::vector<AttentionRate>> BenchAttention(device::Device& device
                                                            .logsumexp = kept,
                                                            .scratch = scratch->data()});
                           }));
-      rates.push_back({each.name, "forward", dtype, shape, forward_flops / forward, peak});
+      rates.push_back({each.name, "forward", dtype, shape, forward_flops / forward, peak, TakeRefusal(ops)});
       ZF_ASSIGN_OR_RETURN(const double backward, BestLaunchSeconds(device, *stream, rounds, [&](int64_t) {
                             ops.AttentionBackward(*stream, {.shape = shape,
                                                             .qkv = qkv.tensor(),
@@ -53,7 +62,7 @@ absl::StatusOr<std::vector<AttentionRate>> BenchAttention(device::Device& device
                                                             .dqkv = dqkv.tensor(),
                                                             .scratch = scratch->data()});
                           }));
-      rates.push_back({each.name, "backward", dtype, shape, 2.5 * forward_flops / backward, peak});
+      rates.push_back({each.name, "backward", dtype, shape, 2.5 * forward_flops / backward, peak, TakeRefusal(ops)});
     }
   }
   return rates;

@@ -29,6 +29,7 @@ struct AttentionRate {
   device::AttentionShape shape;
   double flops_per_second;       // of the causal half: 2 B H T^2 D forward, 2.5 times as many backward
   double peak_flops_per_second;  // Ops::MeasureGemmPeak of this type
+  std::string refusal;           // why the device's library does not run it; empty where it does, or there is none
 };
 
 absl::StatusOr<std::vector<AttentionRate>> BenchAttention(device::Device& device,

@@ -50,6 +50,7 @@ enum Metric {
   kCollectiveBytes,
   kCollectiveDuration,
   kCollectiveBandwidth,
+  kRefusedShapes,
   kLinkBytes,
   kRefusedClients,
   kMetricCount,
@@ -102,6 +103,8 @@ constexpr Row kRows[] = {
      "Time of one collective, from its start to its completion."},
     {kCollectiveBandwidth, Type::kGauge, "zerofleet_worker_collective_bus_bandwidth_bytes_per_second",
      "Bus bandwidth of the last collective."},
+    {kRefusedShapes, Type::kCounter, "zerofleet_worker_refused_shapes_total",
+     "Shapes of an op that the GPU's libraries refuse, so that it runs on slower kernels."},
     {kLinkBytes, Type::kCounter, "zerofleet_worker_link_bytes_total",
      "What offload copied between device and host memory."},
     {kRefusedClients, Type::kCounter, "zerofleet_worker_refused_clients_total",
@@ -249,6 +252,10 @@ void WorkerMetrics::CollectiveDone(const trainer::CollectiveFigures& figures) {
   families_->counters[kCollectiveBytes]->Add(labels).Increment(static_cast<double>(figures.sent_bytes));
   families_->histograms[kCollectiveDuration]->Add(labels, CollectiveBuckets()).Observe(figures.seconds);
   families_->Set(kCollectiveBandwidth, figures.bus_bandwidth, labels);
+}
+
+void WorkerMetrics::ShapeRefused(std::string_view op) {
+  families_->counters[kRefusedShapes]->Add({{"operation", std::string(op)}}).Increment();
 }
 
 void WorkerMetrics::LinkCopied(std::string_view direction, int64_t bytes) {

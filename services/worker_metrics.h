@@ -38,6 +38,7 @@ class WorkerMetrics : public trainer::MetricsSink {
   void SetAllocator(std::string_view space, int64_t reserved_bytes, int64_t allocated_bytes,
                     int64_t largest_free_bytes) override;
   void CollectiveDone(const trainer::CollectiveFigures& figures) override;
+  void ShapeRefused(std::string_view op) override;
   void LinkCopied(std::string_view direction, int64_t bytes) override;
 
   // A client of the worker's ports that was turned away, or a peer of its collectives, by one of Refusals' causes.

@@ -49,6 +49,7 @@ const std::vector<std::string> kPublicNames = {
     "zerofleet_worker_collective_bytes_total",
     "zerofleet_worker_collective_duration_seconds",
     "zerofleet_worker_collective_bus_bandwidth_bytes_per_second",
+    "zerofleet_worker_refused_shapes_total",
     "zerofleet_worker_link_bytes_total",
 };
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -48,7 +49,8 @@ StepRate RateOf(const TimedSteps& timed, const v1::Config& config) {
                    .median_seconds = median.seconds(),
                    .tokens_per_second = median.tokens_per_second(),
                    .mfu = median.mfu(),
-                   .memory = std::nullopt};
+                   .memory = std::nullopt,
+                   .refused_shapes = {}};
   const absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(config.model());
   if (spec.ok() && median.mfu() > 0) {
     rate.peak_flops_per_second = spec->FlopsPerToken() * median.tokens_per_second() / median.mfu();
@@ -56,8 +58,8 @@ StepRate RateOf(const TimedSteps& timed, const v1::Config& config) {
   return rate;
 }
 
-absl::StatusOr<std::optional<StepMemory>> MemoryOfWorker(int metrics_port) {
-  ZF_ASSIGN_OR_RETURN(const auto metrics, ScrapeMetrics(metrics_port));
+// Null on a device whose memory is the host's.
+std::optional<StepMemory> MemoryIn(const std::map<std::string, double>& metrics) {
   const auto bytes = [&](const std::string& name) {
     const auto found = metrics.find(name);
     return found == metrics.end() ? 0 : static_cast<int64_t>(found->second);
@@ -68,6 +70,17 @@ absl::StatusOr<std::optional<StepMemory>> MemoryOfWorker(int metrics_port) {
                              .total = bytes("zerofleet_worker_device_memory_total_bytes")};
   if (memory.total == 0) return std::nullopt;
   return memory;
+}
+
+std::map<std::string, int> RefusedShapesIn(const std::map<std::string, double>& metrics) {
+  constexpr char kBegin[] = "zerofleet_worker_refused_shapes_total{operation=\"";
+  std::map<std::string, int> refused;
+  for (const auto& [series, count] : metrics) {
+    if (!absl::StartsWith(series, kBegin)) continue;
+    const size_t begin = sizeof(kBegin) - 1;
+    refused[series.substr(begin, series.find('"', begin) - begin)] = static_cast<int>(count);
+  }
+  return refused;
 }
 
 }  // namespace
@@ -107,18 +120,19 @@ absl::StatusOr<StepRate> BenchStep(const StepBenchOptions& options, StopSignals&
   ZF_ASSIGN_OR_RETURN(const v1::Config config, StepBenchConfig(options, directory->path()));
   ZF_RETURN_IF_ERROR(CheckDevice(config));
   ZF_ASSIGN_OR_RETURN(const std::string device, device::ResolveDeviceKind(config.device()));
-  std::optional<StepMemory> memory;
+  std::map<std::string, double> metrics;
   std::function<absl::Status(int)> while_training;
   if (device != "cpu") {  // the worker still trains, so that its memory is that of a step
-    while_training = [&memory](int metrics_port) -> absl::Status {
-      ZF_ASSIGN_OR_RETURN(memory, MemoryOfWorker(metrics_port + 1));
+    while_training = [&metrics](int metrics_port) -> absl::Status {
+      ZF_ASSIGN_OR_RETURN(metrics, ScrapeMetrics(metrics_port + 1));
       return absl::OkStatus();
     };
   }
   ZF_ASSIGN_OR_RETURN(const TimedSteps timed,
                       TimeSteps(config, {.warm_up = options.warm_up, .steps = options.steps}, signals, while_training));
   StepRate rate = RateOf(timed, config);
-  rate.memory = memory;
+  rate.memory = MemoryIn(metrics);
+  rate.refused_shapes = RefusedShapesIn(metrics);
   return rate;
 }
 

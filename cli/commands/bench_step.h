@@ -3,6 +3,7 @@
 #define ZEROFLEET_CLI_COMMANDS_BENCH_STEP_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ struct StepRate {
   double tokens_per_second = 0, mfu = 0;
   double peak_flops_per_second = 0;  // of all workers: the datasheet's, or the measured GEMM peak
   std::optional<StepMemory> memory;  // on a device with memory of its own
+  // There, by op: the shapes that its libraries refuse, so that they run on slower kernels.
+  std::map<std::string, int> refused_shapes;
 };
 
 // The run to time, on synthetic data written to `dir`.

@@ -109,7 +109,8 @@ absl::StatusOr<Results> Attention(const BenchFlags& flags) {
                             {"heads", shape.heads},
                             {"head_size", shape.head_size},
                             {"flops_per_second", rate.flops_per_second},
-                            {"peak_flops_per_second", rate.peak_flops_per_second}});
+                            {"peak_flops_per_second", rate.peak_flops_per_second},
+                            {"refusal", rate.refusal}});
   }
   return results;
 }
@@ -323,6 +324,7 @@ absl::StatusOr<Results> Step(const BenchFlags& flags) {
     row.insert(row.end(), {HumanBytes(rate.memory->planned), HumanBytes(rate.memory->runtime),
                            absl::StrCat(HumanBytes(rate.memory->used), " of ", HumanBytes(rate.memory->total))});
     json["memory"] = MemoryJson(*rate.memory);
+    json["refused_shapes"] = rate.refused_shapes;
   }
   Results results{TextTable(header)};
   results.table.Add(row);

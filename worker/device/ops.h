@@ -10,10 +10,12 @@
 #define ZEROFLEET_WORKER_DEVICE_OPS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "worker/device/device.h"
 #include "worker/device/dtype.h"
 #include "worker/device/op_arguments.h"
+#include "worker/device/refused_shape.h"
 #include "worker/device/step_control.h"
 #include "worker/device/tensor.h"
 
@@ -115,6 +117,12 @@ class Ops {
   // Adds up the ranks' scalars in order and decides clipping, the update's factors and the next loss scale.
   virtual void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule,
                           StepControl* control) = 0;
+
+  // --- What is slow.
+
+  // Shapes that this backend's libraries have refused since the last call, each once in the ops' lifetime. A backend
+  // without such libraries has none.
+  virtual std::vector<RefusedShape> TakeRefusedShapes() { return {}; }
 
   // --- Measurement.
 

@@ -63,6 +63,8 @@ class MetricsSink {
   virtual void SetAllocator(std::string_view space, int64_t reserved_bytes, int64_t allocated_bytes,
                             int64_t largest_free_bytes) = 0;
   virtual void CollectiveDone(const CollectiveFigures& figures) = 0;
+  // Once for each shape of this op that the GPU's libraries refuse.
+  virtual void ShapeRefused(std::string_view op) = 0;
   // By offload; `direction` is to_host or to_device.
   virtual void LinkCopied(std::string_view direction, int64_t bytes) = 0;
 };

@@ -18,6 +18,7 @@ class NullMetrics : public MetricsSink {
   void SetMemory(std::string_view, std::string_view, int64_t, int64_t) override {}
   void SetAllocator(std::string_view, int64_t, int64_t, int64_t) override {}
   void CollectiveDone(const CollectiveFigures&) override {}
+  void ShapeRefused(std::string_view) override {}
   void LinkCopied(std::string_view, int64_t) override {}
 };
 

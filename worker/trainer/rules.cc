@@ -270,11 +270,6 @@ const std::vector<Rule>& Offload() {
       {{"offload.speculative", "offload.delayed_update.after_steps"},
        [](const Config& c) { return Delays(c) && c.offload().speculative(); },
        [](const Config& c) { return StrCat("must be false with ", Delayed(c), ": a late update knows its norm"); }},
-      {{"buffers.bucket_bytes", "device"},
-       [](const Config& c) { return c.buffers().bucket_bytes() > 0 && c.device() == "cuda"; },
-       [](const Config& c) {
-         return StrCat("is not supported on device cuda; must be 0, got ", c.buffers().bucket_bytes());
-       }},
       {{"buffers.bucket_bytes", "offload.optimizer"},
        [](const Config& c) { return c.buffers().bucket_bytes() > 0 && OffloadsAnything(c); },
        [](const Config& c) {

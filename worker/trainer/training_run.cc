@@ -306,9 +306,10 @@ absl::Status TrainingRun::WarmUp(int64_t step) {
                               .learning_rate = config_.optimizer().learning_rate(),
                               .tokens = config_.batch().global_sequences() * config_.model().context()};
   const bool evaluates = feed_->has_validation() && config_.evaluate().every_steps() > 0;
+  const std::vector<int64_t> passes = evaluates ? feed_->EvaluationShapes() : std::vector<int64_t>();
   ZF_RETURN_IF_ERROR(view_->engine->WarmUp(
       input, [&](int number, int64_t micro) { return feed_->TrainingBatch(step + 1, number, micro); },
-      evaluates ? 1 : 0, [&](int64_t pass) { return feed_->Evaluation(pass); }));
+      std::ssize(passes), [&](int64_t i) { return feed_->Evaluation(passes[i]); }));
   memory_asked_at_ = 0;
   ExportDeviceMemory();
   return absl::OkStatus();
@@ -412,11 +413,17 @@ absl::StatusOr<TrainingRun::StepOutcome> TrainingRun::Collect() {
   event.set_seconds(seconds);
   event.set_tokens_per_second(static_cast<double>(tokens) / seconds);
   ++view_->steps_done;
-  event.set_mfu(
-      view_->peak.Utilization(result.step, spec_.FlopsPerToken() * event.tokens_per_second(), &outcome.peak_note));
+  std::string peak_note;
+  event.set_mfu(view_->peak.Utilization(result.step, spec_.FlopsPerToken() * event.tokens_per_second(), &peak_note));
+  if (!peak_note.empty()) outcome.notes.push_back(std::move(peak_note));
   event.set_generation(view_->mesh.generation());
   view_->pace.Add(result.phases);
   ExportFigures(outcome, result);
+  for (const device::RefusedShape& refused : device_.ops().TakeRefusedShapes()) {
+    metrics_.ShapeRefused(refused.op);
+    outcome.notes.push_back(
+        absl::StrCat(refused.op, " of ", refused.shape, " runs on slower kernels: ", refused.reason));
+  }
   return outcome;
 }
 

@@ -109,10 +109,10 @@ class TrainingRun {
 
   struct StepOutcome {
     v1::StepEvent event;
-    bool stop = false;      // requested by some rank
-    bool sending = false;   // some rank was still sending a snapshot when the step began
-    bool save = false;      // some rank asks for a checkpoint, since it is about to leave
-    std::string peak_note;  // a line for the log if the step was faster than the peak
+    bool stop = false;               // requested by some rank
+    bool sending = false;            // some rank was still sending a snapshot when the step began
+    bool save = false;               // some rank asks for a checkpoint, since it is about to leave
+    std::vector<std::string> notes;  // lines for the log: a step faster than the peak, ops on slow kernels
   };
   // What a rank tells all others with a step; the step's outcome says whether any rank did.
   struct StepRequests {

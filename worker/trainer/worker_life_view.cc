@@ -168,7 +168,9 @@ absl::Status WorkerLife::CollectStep(Asked* asked) {
   asked->stop = asked->stop || outcome.stop;
   asked->save = asked->save || outcome.save;
   sending_somewhere_ = outcome.sending;
-  if (run_->mesh().rank() == 0 && !outcome.peak_note.empty()) options_.note(outcome.peak_note);
+  if (run_->mesh().rank() == 0) {
+    for (const std::string& note : outcome.notes) options_.note(note);
+  }
   v1::WorkerMessage message;
   *message.mutable_event()->mutable_step() = outcome.event;
   options_.event(message.event());

@@ -3,14 +3,38 @@
 // Which of them runs follows from shape, type and machine, never from timing, so a run's bits are the same each time.
 // Both keep the same logsumexp, so forward and backward may use different ones: cuDNN's backward takes fewer shapes
 // than its forward.
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "worker/device/cuda/attention_cudnn.h"
 #include "worker/device/cuda/attention_tiled.h"
 #include "worker/device/cuda/cuda_ops.h"
 
 namespace zerofleet::device::cuda {
 
+namespace {
+
+constexpr char kForward[] = "AttentionForward", kBackward[] = "AttentionBackward";
+
+}  // namespace
+
+bool CudaOps::UsesFusedAttention(const char* op, const AttentionShape& shape, DType dtype) {
+  absl::Status support = absl::UnimplementedError(fused_attention_refusal_);
+  if (fused_attention_ != nullptr) {
+    support = op == kForward ? fused_attention_->ForwardSupport(shape, dtype)
+                             : fused_attention_->BackwardSupport(shape, dtype);
+  }
+  if (support.ok()) return true;
+  refused_shapes_.Note({op,
+                        absl::StrCat(DTypeName(dtype), ", ", shape.batch, " x ", shape.heads, " heads x ", shape.time,
+                                     " x ", shape.head_size),
+                        std::string(support.message())});
+  return false;
+}
+
 void CudaOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
-  if (fused_attention_ != nullptr && fused_attention_->ForwardSupport(p.shape, p.qkv.dtype).ok()) {
+  if (UsesFusedAttention(kForward, p.shape, p.qkv.dtype)) {
     fused_attention_->Forward(stream, p.shape, p.qkv, p.out, p.logsumexp);
   } else {
     TiledAttentionForward(stream, p.shape, p.qkv, p.out, p.logsumexp);
@@ -19,7 +43,7 @@ void CudaOps::AttentionForward(Stream& stream, const AttentionForwardArguments& 
 
 void CudaOps::AttentionBackward(Stream& stream, const AttentionBackwardArguments& p) {
   float* const delta = static_cast<float*>(p.scratch);
-  if (fused_attention_ != nullptr && fused_attention_->BackwardSupport(p.shape, p.qkv.dtype).ok()) {
+  if (UsesFusedAttention(kBackward, p.shape, p.qkv.dtype)) {
     fused_attention_->Backward(stream, p.shape, p.qkv, p.out, p.logsumexp, p.dout, p.dqkv, delta);
   } else {
     TiledAttentionBackward(stream, p.shape, p.qkv, p.out, p.logsumexp, p.dout, p.dqkv, delta);

@@ -7,15 +7,19 @@
 #define ZEROFLEET_WORKER_DEVICE_CUDA_CUDA_OPS_H_
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "worker/device/band_ops.h"
+#include "worker/device/cuda/refused_shapes.h"
 #include "worker/device/cuda/workspace.h"
 #include "worker/device/ops.h"
 #include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device::cuda {
 
-class Matmul;          // matmul.h
+class Matmul;  // matmul.h
+struct MatmulArguments;
 class FusedAttention;  // attention_cudnn.h
 
 class CudaOps : public Ops, public VocabularyOps, public BandOps {
@@ -79,15 +83,25 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps {
   void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule,
                   StepControl* control) override;
 
+  std::vector<RefusedShape> TakeRefusedShapes() override { return refused_shapes_.Take(); }
+
   double MeasureGemmPeak(DType dtype, int rounds) override;
 
  private:
   explicit CudaOps(Workspace workspace);
 
+  // Whether cuDNN runs this shape in the direction that `op` names; if not, that is noted.
+  bool UsesFusedAttention(const char* op, const AttentionShape& shape, DType dtype);
+  // Runs the product with its epilogue in cuBLASLt; false, noted and with nothing enqueued, where that is refused.
+  bool RunFused(Stream& stream, const char* op, const MatmulArguments& product);
+  // y = product + bias; bias may be null.
+  void RunWithBias(Stream& stream, const char* op, MatmulArguments product, Tensor bias);
+
   Workspace workspace_;
   std::unique_ptr<Matmul> matmul_;
   std::unique_ptr<FusedAttention> fused_attention_;  // null where cuDNN's cannot be used
   std::string fused_attention_refusal_;              // and then the reason
+  RefusedShapes refused_shapes_;
 };
 
 }  // namespace zerofleet::device::cuda

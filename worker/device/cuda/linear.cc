@@ -5,25 +5,13 @@
 // the library's takes the sum before it is rounded, so that a backward that has only what is stored would not get the
 // same bits again. In fp32 the slope is our own too: the library uses the GPU's approximate tanh, accurate to 2^-11, an
 // error that only rounding to half types hides.
+#include "absl/strings/str_cat.h"
 #include "worker/device/cuda/cuda_ops.h"
 #include "worker/device/cuda/linear_kernels.h"
 #include "worker/device/cuda/matmul.h"
 
 namespace zerofleet::device::cuda {
 namespace {
-
-// y = product + bias; bias may be null.
-void RunWithBias(Matmul& matmul, Stream& stream, const char* op, MatmulArguments product, Tensor bias) {
-  if (bias) {
-    product.epilogue = Epilogue::kBias;
-    product.bias = bias;
-    if (matmul.Run(stream, op, product)) return;
-  }
-  product.epilogue = Epilogue::kNone;
-  product.bias = {};
-  matmul.Run(stream, op, product);
-  if (bias) AddBias(stream, op, product.m, product.n, bias, product.d.data);
-}
 
 // y(M,N) = x(M,K) w^T.
 MatmulArguments ForwardProduct(int64_t m, int64_t n, int64_t k, Tensor x, Tensor w, Tensor y) {
@@ -39,14 +27,34 @@ bool FusesGeluSlope(DType dtype) { return dtype != DType::kF32; }
 
 }  // namespace
 
+bool CudaOps::RunFused(Stream& stream, const char* op, const MatmulArguments& product) {
+  if (matmul_->Run(stream, op, product)) return true;
+  refused_shapes_.Note(
+      {op, absl::StrCat(DTypeName(product.a.data.dtype), ", m ", product.m, ", n ", product.n, ", k ", product.k),
+       absl::StrCat("cuBLASLt has no algorithm with the epilogue ", EpilogueName(product.epilogue))});
+  return false;
+}
+
+void CudaOps::RunWithBias(Stream& stream, const char* op, MatmulArguments product, Tensor bias) {
+  if (bias) {
+    product.epilogue = Epilogue::kBias;
+    product.bias = bias;
+    if (RunFused(stream, op, product)) return;
+  }
+  product.epilogue = Epilogue::kNone;
+  product.bias = {};
+  matmul_->Run(stream, op, product);
+  if (bias) AddBias(stream, op, product.m, product.n, bias, product.d.data);
+}
+
 void CudaOps::LinearForward(Stream& stream, const LinearForwardArguments& p) {
   MatmulArguments product = ForwardProduct(p.m, p.n, p.k, p.x, p.w, p.y);
   if (p.residual) product.c = {p.residual, p.n};
-  RunWithBias(*matmul_, stream, "LinearForward", product, p.bias);
+  RunWithBias(stream, "LinearForward", product, p.bias);
 }
 
 void CudaOps::LinearGeluForward(Stream& stream, const LinearGeluForwardArguments& p) {
-  RunWithBias(*matmul_, stream, "LinearGeluForward", ForwardProduct(p.m, p.n, p.k, p.x, p.w, p.before), p.bias);
+  RunWithBias(stream, "LinearGeluForward", ForwardProduct(p.m, p.n, p.k, p.x, p.w, p.before), p.bias);
   GeluForward(stream, p.m * p.n, p.before, p.y);
 }
 
@@ -59,7 +67,7 @@ void CudaOps::LinearBackwardInputGelu(Stream& stream, const LinearBackwardInputG
   MatmulArguments product = BackwardProduct(p.m, p.n, p.k, p.dy, p.w, p.dbefore);
   product.epilogue = Epilogue::kGeluSlope;
   product.aux = {p.before, p.k};
-  if (FusesGeluSlope(p.dy.dtype) && matmul_->Run(stream, kOp, product)) return;
+  if (FusesGeluSlope(p.dy.dtype) && RunFused(stream, kOp, product)) return;
   matmul_->Run(stream, kOp, BackwardProduct(p.m, p.n, p.k, p.dy, p.w, p.dbefore));
   MultiplyByGeluSlope(stream, kOp, p.m * p.k, p.before, p.dbefore);
 }
@@ -89,7 +97,7 @@ void CudaOps::LinearBackwardWeightBand(Stream& stream, const LinearBackwardWeigh
   if (p.n <= kPartialBytes / static_cast<int64_t>(sizeof(float))) {
     product.epilogue = Epilogue::kBiasGradient;
     product.bias = {partials, DType::kF32};
-    if (matmul_->Run(stream, kOp, product)) return Accumulate(stream, band.count, product.bias, p.dbias);
+    if (RunFused(stream, kOp, product)) return Accumulate(stream, band.count, product.bias, p.dbias);
   }
   product.epilogue = Epilogue::kNone;
   product.bias = {};

@@ -154,6 +154,16 @@ std::string NoAlgorithm(const MatmulArguments& p) {
 
 }  // namespace
 
+const char* EpilogueName(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone: return "none";
+    case Epilogue::kBias: return "bias";
+    case Epilogue::kGeluSlope: return "GELU slope";
+    case Epilogue::kBiasGradient: return "bias gradient";
+  }
+  return "";
+}
+
 struct Matmul::Key {
   std::array<int64_t, 10> sizes;  // m, n, k, the whole product's m and n, and the strides
   std::array<uint32_t, 6> alignments;

@@ -38,6 +38,8 @@ enum class Epilogue : uint8_t {
   kBiasGradient,  // d = s, and bias = the m sums of a's rows, overwritten
 };
 
+const char* EpilogueName(Epilogue epilogue);  // "bias gradient"
+
 struct MatmulArguments {
   int64_t m = 0, n = 0, k = 0;
   Matrix a = {}, b = {};
