@@ -7,7 +7,7 @@ BUILD := build
 # Compilers of a gRPC client take about 1 GiB each; one job per core suits machines with 2 GiB per core.
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup build demo check test test-kubernetes test-alerts mutants chaos chaos-kill-points bench image lint docs format clean help
+.PHONY: all setup build demo check test test-kubernetes test-alerts gpu-rehearsal mutants chaos chaos-kill-points bench image lint docs format clean help
 
 all: build
 
@@ -45,6 +45,10 @@ test-alerts: ## does to a fleet what each alert is for, under a real Prometheus;
 	@scripts/setup.sh build test
 	@scripts/build.sh $(BUILD) $(JOBS) zerofleet bad_disk
 	@ZEROFLEET=$(BUILD)/zerofleet tests/integration/alerts_fire.py
+
+gpu-rehearsal: ## every step of bench/gpu_suite.sh, small, on emulated GPUs: none of them may fail; some 10 minutes
+	@scripts/setup.sh build cuda
+	@bench/gpu_rehearsal.sh $(JOBS)
 
 mutants: ## expects each of the faults in tests/mutants to turn a test red; ROOM=name for one room's
 	@scripts/setup.sh build

@@ -118,13 +118,14 @@ def facts(zerofleet, arguments):
         query = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
         rows = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
         figures["gpus"] = [dict(zip(fields, map(str.strip, row.split(",")))) for row in rows]
-    if zerofleet.device == "cuda" and not figures.get("gpus"):
+    if zerofleet.device == "cuda" and not zerofleet.dry and not figures.get("gpus"):
         raise CheckFailed("nvidia-smi shows no GPU")
     figures["attention"] = attention_chosen(zerofleet)
     slow = sorted(dtype for dtype, chosen in figures["attention"].items() if dtype != "fp32" and chosen.startswith("tiled"))
     if slow:
-        figures["why"] = (f"attention in {' and '.join(slow)} runs on the tiled kernels, an order of magnitude slower: is cuDNN 9 "
-                          f"where the loader finds it? It was looked for in {figures['libraries'] or 'no folder'}")
+        figures["why"] = (f"attention in {' and '.join(slow)} runs on the tiled kernels, an order of magnitude slower "
+                          f"({figures['attention'][slow[0]]}): is cuDNN 9 where the loader finds it? "
+                          f"It was looked for in {figures['libraries'] or 'no folder'}")
     finish(figures)
     return 1 if slow else 0
 
@@ -134,17 +135,20 @@ SLOWEST_FUSED_SHARE = 0.15
 
 
 def attention_chosen(zerofleet):
-    """{type: which attention GPT-2's shapes take}, told by its speed."""
+    """{type: which attention GPT-2's shapes take}: tiled where the library refused a shape in either direction, or is that slow."""
     if zerofleet.dry:
-        return {"bf16": "cpu"}
+        return {"bf16": zerofleet.device}
     rows = json.loads(zerofleet.call("bench", "attention", "--device", zerofleet.device, "--json"))["results"]
-    shares = {}
-    for row in rows:
-        if row["direction"] == "forward":
-            share = row["flops_per_second"] / row["peak_flops_per_second"]
-            shares[row["dtype"]] = min(share, shares.get(row["dtype"], share))
-    return {dtype: f"{'fused' if share >= SLOWEST_FUSED_SHARE else 'tiled'}, {share:.0%} of the GEMM peak"
-            for dtype, share in shares.items()}
+    chosen = {}
+    for dtype in sorted({row["dtype"] for row in rows}):
+        own = [row for row in rows if row["dtype"] == dtype]
+        refused = [f"{row['attention']} {row['direction']}: {row['refusal']}" for row in own if row["refusal"]]
+        share = min(row["flops_per_second"] / row["peak_flops_per_second"] for row in own if row["direction"] == "forward")
+        if refused or share < SLOWEST_FUSED_SHARE:
+            chosen[dtype] = "tiled, " + ("; ".join(refused) or f"{share:.0%} of the GEMM peak")
+        else:
+            chosen[dtype] = f"fused, {share:.0%} of the GEMM peak"
+    return chosen
 
 
 # A few tests each that take no time, for a dry run.
@@ -173,7 +177,7 @@ def gtest(zerofleet, arguments):
     code, counts, printed = run_gtest(zerofleet, [], name, chosen)
     figures = {"passed": counts["PASSED"], "skipped_tests": counts["SKIPPED"], "failed": counts["FAILED"]}
     # Of a device that is there no test may be left out.
-    on_gpu = zerofleet.device == "cuda"
+    on_gpu = zerofleet.device == "cuda" and not zerofleet.dry
     whose = r"\S+" if name == "cuda_test" else OF_CUDA
     left_out = set(re.findall(rf"\[  SKIPPED \] ({whose})", printed)) if on_gpu else set()
     figures["of_cuda"] = len(re.findall(rf"\[       OK \] {OF_CUDA}", printed))
@@ -216,6 +220,14 @@ def stages(zerofleet, arguments):
     for stage in (1, 2, 3):
         same_bits(runs[0], runs[stage], f"{precision}, stage {stage} against stage 0")
     finish({"precision": precision, "steps": len(runs[0]), "workers": 2, "last_loss": runs[0][len(runs[0])][0]})
+
+
+def first_parity(zerofleet, arguments):
+    """The stage that divides nothing and the one that divides everything."""
+    runs = [zerofleet.train(f"stage-{stage}", precision="bf16", steps=4 if zerofleet.dry else 20, collectives="ucx",
+                            parallel={"zero_stage": stage, "workers": 2}) for stage in (0, 3)]
+    same_bits(*runs, "stage 3 against stage 0")
+    finish({"steps": len(runs[0]), "workers": 2, "last_loss": runs[0][len(runs[0])][0]})
 
 
 def buckets(zerofleet, arguments):
@@ -330,19 +342,27 @@ def step(zerofleet, arguments):
     if zerofleet.dry:
         words = ["--preset", "gpt2-tiny", "--context", 32, "--sequences", 2, "--steps", 2, "--workers", 1,
                  "--stage", stage]
-        figures = json.loads(zerofleet.call("bench", "step", "--device", "cpu", "--json", *words))["results"][0]
+        figures = json.loads(zerofleet.call("bench", "step", "--device", zerofleet.device, "--json", *words))["results"][0]
         finish({**figures, "batch": 2})
         return
     # Stage 3 and PyTorch take the batch that was found for stage 0.
-    found = pathlib.Path(arguments.figures) / f"step_{model.removeprefix('gpt2-')}_stage0.json"
-    if stage != 0 and found.exists():
-        batch = json.loads(found.read_text())["batch"]
+    if stage != 0:
+        batch = batch_of(arguments.steps, f"step_{model.removeprefix('gpt2-')}_stage0")
     elif model == "gpt2-124m":
         batch = SMALL_MODEL_BATCH
     else:
         batch = batch_that_fills(zerofleet, model, arguments.vocab)
     timed_step(zerofleet, arguments, planned(zerofleet, model, stage, batch, arguments.vocab), batch,
                ["--preset", model, "--stage", stage, "--warm-up", WARM_UP, "--steps", STEPS])
+
+
+def batch_of(steps, name):
+    """The batch that a step took."""
+    results = [json.loads(line) for line in pathlib.Path(steps).read_text().splitlines()]
+    batches = [result["figures"]["batch"] for result in results if result.get("step") == name and "batch" in result.get("figures", {})]
+    if not batches:
+        raise CheckFailed(f"the batch of {name} is not known: run that first")
+    return batches[-1]
 
 
 def timed_step(zerofleet, arguments, plan, batch, words):
@@ -376,7 +396,7 @@ def bench(zerofleet, arguments):
         kernel_bench(zerofleet, arguments.words[0])
 
 
-COMMANDS = {"facts": facts, "gtest": gtest, "sanitizer": sanitizer, "stages": stages, "buckets": buckets,
+COMMANDS = {"facts": facts, "first-parity": first_parity, "gtest": gtest, "sanitizer": sanitizer, "stages": stages, "buckets": buckets,
             "tensor-group": tensor_group, "nccl": nccl, "against-cpu": against_cpu, "torch-losses": torch_losses, "bench": bench}
 
 
@@ -384,7 +404,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--bundle", required=True)
     parser.add_argument("--work", required=True)
-    parser.add_argument("--figures", required=True, help="folder of the timed steps' results")
+    parser.add_argument("--steps", required=True, help="the file of the steps' results")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--vocab", type=int, default=50257)
     parser.add_argument("--host-gib", type=float, default=host_gib(), help="the host's memory")

@@ -5,8 +5,9 @@ A step is a process with its own time limit; one that hangs is killed with all i
 result is the last line it prints, if that is a JSON object, and its exit code; it is written to steps.jsonl immediately.
 Steps that only show correctness run several at a time; those that are timed run alone, after them.
 
-Steps belong to parts, each of which takes less than 9 minutes; a call runs one part, or all. A step that has passed in an
-earlier call with the same folder of results is not run again.
+Steps belong to parts, each of which takes less than 9 minutes; a call runs one part, or all. The first part decides what
+the rest is worth. A step that has passed in an earlier call is not run again: what is known of earlier calls is
+steps.jsonl, in the folder of results or, where that is a new machine's, in the one that --earlier names.
 
 To add a step, add a row to steps(). What a step does is a command of gpu_checks.py, or a program.
 """
@@ -28,7 +29,7 @@ sys.path.insert(0, str(HERE))
 import gpu_report  # noqa: E402
 
 BUDGET_SECONDS = 530
-CORRECTNESS, TIMED, SANITIZER, PEERS = PARTS = ("correctness", "timed", "sanitizer", "peers")
+FIRST, CORRECTNESS, TIMED, SANITIZER, PEERS = PARTS = ("first", "correctness", "timed", "sanitizer", "peers")
 
 
 @dataclasses.dataclass
@@ -52,28 +53,37 @@ def steps(arguments):
     """Every step in order."""
     dry = arguments.dry_run
     checks = [sys.executable, str(HERE / "gpu_checks.py"), "--bundle", arguments.bundle, "--work", arguments.work,
-              "--device", "cpu" if dry else "cuda", "--vocab", str(arguments.vocab), "--figures", arguments.figures]
+              "--device", arguments.device, "--vocab", str(arguments.vocab), "--steps", arguments.steps]
     checks += ["--dry-run"] if dry else []
     checks += ["--host-gib", str(arguments.host_gib)] if arguments.host_gib else []
     torch = [sys.executable, str(HERE / "peers" / "torch_gpt2.py"), "--vocab", str(arguments.vocab)]
     no_torch = "" if arguments.torch else "this python3 has no PyTorch 2"
     no_gpu = "a dry run has no GPU" if dry else ""
+    emulated = "its sizes are a GPU's, and this one is emulated" if dry and arguments.device == "cuda" else ""
+    on_cpu = "a dry run on the CPU" if arguments.device == "cpu" else ""
     no_sanitizer = no_gpu or ("" if shutil.which("compute-sanitizer") else "no compute-sanitizer on this machine")
 
     def check(name, what, limit, *words, **more):
         return Step(name, what, limit, checks + list(words), **more)
 
-    def bench(name, what, limit, *words, absent=""):
-        return check(name, what, limit, "bench", *words, part=TIMED, alone=True, absent=absent)
+    def bench(name, what, limit, *words, absent="", part=TIMED):
+        return check(name, what, limit, "bench", *words, part=part, alone=True, absent=absent)
 
-    # The batch is the one that Zerofleet's own step took, or with it PyTorch's eager step; PyTorch halves it until it fits.
-    def peer(name, what, limit, model, step, *words):
-        batch = ["--batch-of", str(pathlib.Path(arguments.figures) / f"{step}.json")]
-        return Step(name, what, limit, torch + ["--model", model, *batch, *words], part=PEERS, alone=True,
+    # The batch is the one that Zerofleet's own step took, or with it PyTorch's eager step; PyTorch halves it until it fits. A
+    # batch that is not known is an error: a comparison at another one would be none.
+    def peer(name, what, limit, model, step, *words, part=PEERS):
+        batch = ["--batch-of", arguments.steps, step]
+        return Step(name, what, limit, torch + ["--model", model, *batch, *words], part=part, alone=True,
                     absent=no_gpu or no_torch)
 
     return [
-        check("facts", "machine, driver, build, the attention that is chosen", 60, "facts"),
+        check("facts", "machine, driver, build, the attention that is chosen", 60, "facts", part=FIRST),
+        check("first_parity", "stages 0 and 3 over 20 steps, 2 workers on a GPU over UCX, bf16: equal bits", 90, "first-parity",
+              part=FIRST),
+        bench("optimizer", "AdamW beside a copy", 30, "optimizer", part=FIRST),
+        bench("step_1558m_stage0", "gpt2-1558m, stage 0, batch that fills the card", 75, "step", "gpt2-1558m", "0", part=FIRST),
+        peer("torch_1558m_blocks", "PyTorch, each block compiled, gpt2-1558m", 120, "gpt2-1558m", "step_1558m_stage0",
+             "--compile", "blocks", part=FIRST),
         check("device_test", "every op of every device against the reference", 120, "gtest", "device_test"),
         check("cuda_test", "cuDNN's attention against the tiled kernels, the vendor's libraries", 90, "gtest",
               "cuda_test", absent=no_gpu),
@@ -86,7 +96,7 @@ def steps(arguments):
         check("buckets_fp32", "gradients in bands and buckets of 64 KiB beside whole units, 2 workers on a GPU, fp32: equal bits", 90, "buckets", "fp32"),
         check("buckets_bf16", "the same in bf16", 90, "buckets", "bf16"),
         check("tensor_group", "a model in two parts, 2 workers on a GPU over UCX, fp32: the whole model's losses", 90, "tensor-group"),
-        check("nccl_one_rank", "one rank under nccl beside the same under ucx: equal bits", 60, "nccl", absent=no_gpu),
+        check("nccl_one_rank", "one rank under nccl beside the same under ucx: equal bits", 60, "nccl", absent=on_cpu),
         check("cpu_against_gpu_fp32", "losses over 50 steps, fp32", 90, "against-cpu", "fp32"),
         check("cpu_against_gpu_bf16", "losses over 50 steps, bf16", 90, "against-cpu", "bf16"),
         check("pytorch_parity_test", "gradients and AdamW steps against stored PyTorch tensors", 60, "gtest",
@@ -98,19 +108,17 @@ def steps(arguments):
               part=SANITIZER, absent=no_sanitizer),
         # Its sizes are a GPU's in every type, a minute or more of a CPU.
         bench("gemm", "matrix products", 40, "gemm", absent=no_gpu),
-        bench("optimizer", "AdamW beside a copy", 30, "optimizer"),
-        bench("attention", "attention", 30, "attention"),
-        bench("pointwise", "layer norm and GELU", 30, "pointwise"),
-        bench("step_1558m_stage0", "gpt2-1558m, stage 0, batch that fills the card", 75, "step", "gpt2-1558m", "0"),
+        bench("attention", "attention", 30, "attention", absent=emulated),
+        bench("pointwise", "layer norm and GELU", 30, "pointwise", absent=emulated),
         bench("step_1558m_stage3", "gpt2-1558m, stage 3, the same batch", 60, "step", "gpt2-1558m", "3"),
         bench("step_124m_stage0", "gpt2-124m, stage 0", 40, "step", "gpt2-124m", "0"),
         bench("step_124m_stage3", "gpt2-124m, stage 3", 40, "step", "gpt2-124m", "3"),
         peer("torch_1558m", "PyTorch eager, gpt2-1558m", 75, "gpt2-1558m", "step_1558m_stage0"),
         peer("torch_124m", "PyTorch eager, gpt2-124m", 45, "gpt2-124m", "step_124m_stage0"),
-        peer("torch_124m_compiled", "PyTorch compiled, gpt2-124m", 90, "gpt2-124m", "step_124m_stage0", "--compile"),
+        peer("torch_124m_compiled", "PyTorch compiled, gpt2-124m", 90, "gpt2-124m", "step_124m_stage0", "--compile", "whole"),
         check("largest_stage0", "the largest GPT that trains in stage 0: plan against driver", 120, "bench", "largest",
               part=TIMED, alone=True, absent=no_gpu),
-        peer("torch_1558m_compiled", "PyTorch compiled, gpt2-1558m", 150, "gpt2-1558m", "torch_1558m", "--compile"),
+        peer("torch_1558m_compiled", "PyTorch compiled, gpt2-1558m", 150, "gpt2-1558m", "torch_1558m", "--compile", "whole"),
     ]
 
 
@@ -153,19 +161,21 @@ class Suite:
         """Takes over what passed in earlier calls of the same bundle with the same settings; other results are an error."""
         version = subprocess.run([str(pathlib.Path(self.arguments.bundle) / "bin" / "zerofleet"), "--version"],
                                  capture_output=True, text=True).stdout.strip()
-        settings = json.dumps({"zerofleet": version, "dry_run": self.arguments.dry_run, "vocab": self.arguments.vocab})
-        held, lines = self.out / "settings.json", self.out / "steps.jsonl"
-        if held.exists() and held.read_text() != settings:
-            sys.exit(f"gpu_suite.py: {self.out} has results of {held.read_text()}, and this is {settings}; choose another folder")
-        held.write_text(settings)
-        earlier = {}
-        if lines.exists():
-            for line in lines.read_text().splitlines():
-                result = json.loads(line)
-                earlier[result["step"]] = result
-        self.earlier = {name: result for name, result in earlier.items() if result["state"] == "passed" and name != "facts"}
+        settings = {"settings": {"zerofleet": version, "dry_run": self.arguments.dry_run, "device": self.arguments.device,
+                                 "vocab": self.arguments.vocab}}
+        lines = pathlib.Path(self.arguments.steps)
+        if not lines.exists() and self.arguments.earlier:
+            lines.write_text((pathlib.Path(self.arguments.earlier) / lines.name).read_text())
+        earlier = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else [settings]
+        if earlier[0] != settings:
+            sys.exit(f"gpu_suite.py: {lines} has results of {json.dumps(earlier[0])}, and this is {json.dumps(settings)}; "
+                     "choose another folder")
+        if not lines.exists():
+            lines.write_text(json.dumps(settings) + "\n")
         # Each step's last result counts.
-        self.results = [result for name, result in earlier.items()]
+        last = {result["step"]: result for result in earlier[1:]}
+        self.earlier = {name: result for name, result in last.items() if result["state"] == "passed" and name != "facts"}
+        self.results = list(last.values())
 
     def left(self):
         return self.arguments.budget - (time.monotonic() - self.begin)
@@ -192,15 +202,13 @@ class Suite:
                 result.update(state="skipped", why=figures["skipped"])
             else:
                 result["state"] = "passed"
-            if step.alone and figures:
-                (pathlib.Path(self.arguments.figures) / f"{step.name}.json").write_text(json.dumps(figures))
         result["seconds"] = round(time.monotonic() - begin, 2)
         self.record(result, printed)
 
     def record(self, result, printed):
         with self.lock:
             self.results = [other for other in self.results if other["step"] != result["step"]] + [result]
-            with open(self.out / "steps.jsonl", "a", encoding="utf-8") as lines:
+            with open(self.arguments.steps, "a", encoding="utf-8") as lines:
                 lines.write(json.dumps(result) + "\n")
             with open(self.out / "suite.log", "a", encoding="utf-8") as log:
                 log.write(f"==== {result['step']}: {result['state']}, {result['seconds']} s\n{printed[-200_000:]}\n")
@@ -208,25 +216,27 @@ class Suite:
             print(f"{result['state']:8}{result['seconds']:7.1f} s  {result['step']}{why}", flush=True)
 
     def run_all(self):
-        """False when the facts already say that the rest would be wasted."""
+        """Runs the part. What the facts refuse is printed, and the rest goes on: a slow kernel does not make the others worthless."""
         rows = steps(self.arguments)
         wanted = [step for step in rows[1:] if self.arguments.part in (step.part, "all")]
         remaining = [step for step in wanted if step.name not in self.earlier]
         if len(remaining) < len(wanted):
             print(f"{len(wanted) - len(remaining)} steps have passed in an earlier call", flush=True)
         self.run(rows[0])
-        go_on = self.results[-1]["state"] == "passed"
-        if go_on:
-            with concurrent.futures.ThreadPoolExecutor(self.arguments.jobs) as pool:
-                list(pool.map(self.run, [step for step in remaining if not step.alone]))
-            alone = [step for step in remaining if step.alone]
-            if alone:
-                print(f"{time.monotonic() - self.begin:15.1f} s  {self.left():.0f} s are left for what is timed", flush=True)
-            for step in alone:
-                self.run(step)
+        # The first part is in its own order, which is that of its worth; of the others what is timed runs alone, at the end.
+        first = [step for step in remaining if step.part == FIRST]
+        for step in first:
+            self.run(step)
+        remaining = [step for step in remaining if step.part != FIRST]
+        with concurrent.futures.ThreadPoolExecutor(self.arguments.jobs) as pool:
+            list(pool.map(self.run, [step for step in remaining if not step.alone]))
+        alone = [step for step in remaining if step.alone]
+        if alone:
+            print(f"{time.monotonic() - self.begin:15.1f} s  {self.left():.0f} s are left for what is timed", flush=True)
+        for step in alone:
+            self.run(step)
         order = {step.name: place for place, step in enumerate(rows)}
         self.results.sort(key=lambda result: order[result["step"]])
-        return go_on
 
 
 def main():
@@ -235,20 +245,24 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--work", required=True)
     parser.add_argument("--part", choices=PARTS + ("all",), default="all", help="the steps to run")
-    parser.add_argument("--dry-run", action="store_true", help="small sizes on the CPU: measures nothing")
+    parser.add_argument("--earlier", help="a folder of results whose steps.jsonl is taken over where --out has none")
+    parser.add_argument("--dry-run", action="store_true", help="small sizes: measures nothing")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu",
+                        help="of a dry run; cuda is for a build that emulates the GPU path")
     parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, help="seconds for everything")
     parser.add_argument("--vocab", type=int, default=50257, help="of both sides in the timed steps")
     parser.add_argument("--host-gib", type=float, help="the host's memory, where /proc/meminfo shows less")
     parser.add_argument("--jobs", type=int, default=max(1, min(4, (os.cpu_count() or 1) // 3)),
                         help="correctness steps at a time")
     arguments = parser.parse_args()
-    arguments.figures = str(pathlib.Path(arguments.out) / "figures")
-    os.makedirs(arguments.figures, exist_ok=True)
+    if not arguments.dry_run:
+        arguments.device = "cuda"
+    arguments.steps = str(pathlib.Path(arguments.out) / "steps.jsonl")
+    os.makedirs(arguments.out, exist_ok=True)
     arguments.torch = has_torch()
     suite = Suite(arguments)
     print(f"part: {arguments.part}; time budget {arguments.budget:.0f} s; {arguments.jobs} correctness steps at a time", flush=True)
-    if not suite.run_all():
-        print("stopped: " + suite.results[0].get("why", "no facts"), flush=True)
+    suite.run_all()
     return gpu_report.write(suite.results, suite.out, arguments.dry_run, time.monotonic() - suite.begin,
                             complete=arguments.part == "all")
 

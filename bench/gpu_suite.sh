@@ -1,17 +1,19 @@
 #!/bin/sh
 # Everything that can only be shown on a GPU, in calls of under 9 minutes: correctness, timings, sanitizer, peers.
 #
-#   bench/gpu_suite.sh BUNDLE OUT --part correctness     then timed, sanitizer and peers, each a call with the same OUT
+#   bench/gpu_suite.sh BUNDLE OUT --part first           then correctness, timed, sanitizer and peers, each a call with the same OUT
 #   bench/gpu_suite.sh BUNDLE OUT                        all parts in one call, as far as 9 minutes go
-#   bench/gpu_suite.sh BUNDLE OUT --dry-run              the same steps, small and on the CPU: tests this script, measures nothing
+#   bench/gpu_suite.sh BUNDLE OUT --dry-run              the same steps, small and on the CPU: tests this script, measures nothing;
+#                                                        with --device cuda and a bundle of an emulated build, the GPU path's too
 #
 # Further flags: --budget SECONDS, --vocab TOKENS, --host-gib GIB. A call that was cut short is made again: what has passed is
-# not run twice. BUNDLE is the folder that `cmake --install build --prefix BUNDLE` made, or that folder packed by tar (.tar,
+# not run twice; on a new machine --earlier FOLDER names the results so far, of which it needs steps.jsonl. BUNDLE is the folder that `cmake --install build --prefix BUNDLE` made, or that folder packed by tar (.tar,
 # .tar.xz, .tar.zst). The machine needs a driver, CUDA 13's cuBLASLt, cuDNN and NCCL from a toolkit or from Python packages, and
 # python3; with PyTorch in that python3 the comparisons with it are made too, else they are skipped. OUT gets steps.jsonl as the
 # steps end, then result.json and result.md, and suite.log with what every step printed.
 #
-# Versions and the chosen attention come first: where it would be the slow one, the suite stops there.
+# The first part decides: versions and what the libraries refuse, stages 0 and 3 to the bit, AdamW over a copy, the step of
+# gpt2-1558m, PyTorch with compiled blocks. A refusal is printed, and the rest goes on.
 #
 # Exit code: 0 every step passed and every floor held, 1 a step failed, 2 usage, 3 no step failed but a floor was missed or
 # could not be measured.
@@ -19,7 +21,7 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 if [ $# -lt 2 ]; then
-  sed -n '2,20s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 bundle=$1

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """A plain GPT-2 training step in PyTorch, the peer that `zerofleet bench step` is compared with; prints one JSON line.
 
-    torch_gpt2.py --model gpt2-1558m --batch 16 [--compile]       the time of a step
+    torch_gpt2.py --model gpt2-1558m --batch 16 [--compile blocks]      the time of a step
     torch_gpt2.py --losses 20 --shape JSON --tokens FILE --save DIR   losses, and the initial weights
 
 The model, arithmetic and optimizer are Zerofleet's: pre-norm, learned positions, tanh GELU, tied head, no dropout,
 AdamW with decay on matrices and the token embedding, gradients clipped to 1. Timed steps use what PyTorch offers for
-speed: bf16 autocast, flash attention, fused AdamW, and with --compile torch.compile of the whole model. A batch that
-does not fit is halved until one does.
+speed: bf16 autocast, flash attention, fused AdamW, and with --compile torch.compile of each block or of the whole
+model. A batch that does not fit is halved until one does.
 """
 import argparse
 import contextlib
@@ -116,7 +116,7 @@ def timed_steps(arguments, batch):
     with torch.device(arguments.device):
         model = Gpt2(**shape)
     optimizer = adamw(model, 3e-4, fused=arguments.device == "cuda")
-    step_model = torch.compile(model) if arguments.compile else model
+    step_model = compiled(model, arguments.compile)
     tokens = torch.randint(arguments.vocab, (batch, arguments.context + 1), device=arguments.device)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
@@ -163,6 +163,24 @@ def measure(arguments):
             "tokens_per_second": batch * arguments.context / median, "loss": loss,
             "peak_memory_bytes": torch.cuda.max_memory_reserved() if arguments.device == "cuda" else 0,
             "whole_seconds": time.monotonic() - begin}
+
+
+def compiled(model, what):
+    if what == "whole":
+        return torch.compile(model)
+    if what == "blocks":
+        for block in model.h:
+            block.compile()
+    return model
+
+
+def batch_of(steps, name):
+    """The batch that a step took; a comparison at another one would be none."""
+    found = [result for result in map(json.loads, pathlib.Path(steps).read_text().splitlines()) if result.get("step") == name]
+    batch = (found[-1].get("figures") or {}).get("batch") if found else None
+    if not batch:
+        sys.exit(f"{steps} has no batch of {name}: run that first")
+    return batch
 
 
 # --- losses
@@ -218,12 +236,14 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--model", choices=SHAPES, default="gpt2-124m")
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--batch-of", help="a JSON file whose `batch` to take instead, if it is there")
+    parser.add_argument("--batch-of", nargs=2, metavar=("STEPS", "STEP"),
+                        help="a file of steps' results, and the one whose `batch` to take instead")
     parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--vocab", type=int, default=50257)
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--warm-up", type=int, default=3)
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--compile", choices=("no", "blocks", "whole"), default="no",
+                        help="what torch.compile is given: blocks, each by itself, are compiled in a fraction of the time")
     parser.add_argument("--losses", type=int, default=0, help="print N losses instead of times")
     parser.add_argument("--shape", help="layers, hidden and heads as JSON, in place of --model's; with --losses also "
                                         "context and vocab")
@@ -231,8 +251,8 @@ def main():
     parser.add_argument("--save", help="with --losses: where the initial weights go")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     arguments = parser.parse_args()
-    if arguments.batch_of and pathlib.Path(arguments.batch_of).exists():
-        arguments.batch = json.loads(pathlib.Path(arguments.batch_of).read_text()).get("batch", arguments.batch)
+    if arguments.batch_of:
+        arguments.batch = batch_of(*arguments.batch_of)
     print(json.dumps(losses(arguments) if arguments.losses else measure(arguments)), flush=True)
 
 

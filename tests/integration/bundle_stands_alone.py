@@ -99,7 +99,7 @@ class BundleStandsAlone(fleet.FleetTest):
         self.assertEqual({row["verdict"] for row in result["floors"]}, {"not measured"})
         text = (out / "result.md").read_text()
         self.assertIn("Not a GPU result", text)
-        self.assertEqual(len((out / "steps.jsonl").read_text().splitlines()), len(states))
+        self.assertEqual(len((out / "steps.jsonl").read_text().splitlines()), 1 + len(states))  # and the settings
         self.assertEqual({step["figures"]["attention"]["bf16"] for step in result["steps"] if step["step"] == "facts"}, {"cpu"})
 
         # Again, as after a call that was cut short: what has passed is not run twice, and a part does not affect the others.
