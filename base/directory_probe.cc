@@ -77,7 +77,7 @@ bool IsRefusal(int error) {
   return std::find(std::begin(kRefusals), std::end(kRefusals), error) != std::end(kRefusals);
 }
 
-int RenameUnlessTaken(const std::string& from, const std::string& to) {
+int TryRenameUnlessTaken(const std::string& from, const std::string& to) {
   return renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
 }
 
@@ -181,12 +181,12 @@ class Trial {
     if (TrialEnd end = Create(Path("b"), 2); end.full || !end.status.ok()) return end;
     const std::string to = Path("b");
     std::string from = Path("a");
-    if (RenameUnlessTaken(from, to) == 0) return Refused("a rename replaces a file against RENAME_NOREPLACE");
+    if (TryRenameUnlessTaken(from, to) == 0) return Refused("a rename replaces a file against RENAME_NOREPLACE");
     const int taken = errno;
     if (taken != EEXIST && !IsUnknownFlag(taken) && IsRefusal(taken))
       return Refused("a rename with RENAME_NOREPLACE fails", taken);
     // The kernel itself sees that a name is taken: of the file system this says nothing before a free one is tried.
-    const int free = RenameUnlessTaken(from, Path("e")) == 0 ? 0 : errno;
+    const int free = TryRenameUnlessTaken(from, Path("e")) == 0 ? 0 : errno;
     if (free == 0) from = Path("e");
     if (IsUnknownFlag(taken) || IsUnknownFlag(free)) {
       traits_.weaknesses.emplace_back("does not know RENAME_NOREPLACE: let nothing else make step directories there");
