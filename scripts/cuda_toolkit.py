@@ -28,6 +28,8 @@ PACKAGES = {
     "nvidia-cudnn-cu13": "9.19.0.56",
     "nvidia-nccl-cu13": "2.28.9",
 }
+# For tests/gpu_kernels_check.py, which needs this very one; the oldest that there is. It reads the code of older compilers too.
+DISASSEMBLER = {"nvidia-cuda-nvdisasm": "13.2.78"}
 LIBRARY_PACKAGES = {"nvidia-cuda-nvrtc": "13.0.88"}
 # Libraries that are used without a GPU: libnvvm by the compiler, and by the tests the parts of cuDNN that check graphs.
 NEEDED_LIBRARIES = (
@@ -92,6 +94,20 @@ def download(packages, folder):
     return sorted(folder.glob("*.whl"))
 
 
+def add_disassembler(directory):
+    """A toolchain is whole without it: where it cannot be had, a test is skipped."""
+    if (directory / "bin" / "nvdisasm").exists():
+        return
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=directory.name + ".") as scratch:
+        scratch = pathlib.Path(scratch)
+        try:
+            for wheel in download(DISASSEMBLER, scratch):
+                unpack(wheel, scratch, libraries=False)
+            (scratch / "bin" / "nvdisasm").rename(directory / "bin" / "nvdisasm")
+        except SystemExit as missing:
+            print(f"{missing}; tests/gpu_kernels_check.py will be skipped")
+
+
 def link_libraries(directory):
     """What a toolkit's own installer makes: lib64, and the names that a linker looks for."""
     if not (directory / "lib64").exists():
@@ -112,6 +128,7 @@ def main():
     held = (directory / STAMP).read_text() if (directory / STAMP).exists() else ""
     if held in (stamp(packages, libraries), stamp(PACKAGES | LIBRARY_PACKAGES, True)) and (directory / ORIGINS).exists():
         print(f"setup: the CUDA toolchain is in {directory}")
+        add_disassembler(directory)
         return
     print("setup: installing " + " ".join(f"{name}=={version}" for name, version in packages.items()) +
           f" into {directory} (a download of {'1.2' if libraries else '1.1'} GB)", flush=True)
@@ -128,6 +145,7 @@ def main():
         (scratch / "toolkit" / STAMP).write_text(stamp(packages, libraries))
         shutil.rmtree(directory, ignore_errors=True)
         (scratch / "toolkit").rename(directory)
+    add_disassembler(directory)
 
 
 if __name__ == "__main__":

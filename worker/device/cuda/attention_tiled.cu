@@ -24,6 +24,9 @@ namespace {
 
 constexpr int kSide = 16;  // side of the square of threads
 constexpr int kThreads = kSide * kSide;
+// Of the kernels that walk tiles, on a multiprocessor: 128 registers a thread. Left to itself, nvcc 13.0 takes as many
+// and still spills some for sm_90.
+[[maybe_unused]] constexpr int kBlocks = 2;
 
 // Floats from one row of a shared tile to the next.
 template <int kColumns>
@@ -150,8 +153,8 @@ __device__ float TakeScores(float (&scores)[kEach], RunningSoftmax& row) {
 }
 
 template <typename T, int kTile, int kD>
-__global__ void ForwardKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, T* out,
-                              float* logsumexp) {
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    ForwardKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, T* out, float* logsumexp) {
   constexpr int kEach = kTile / kSide, kColumns = kD / kSide;
   float* const q = DynamicShared<float>();
   float* const k_or_v = q + kTileFloats<kTile, kD>;  // values replace the keys once the scores are computed
@@ -197,7 +200,8 @@ __global__ void ForwardKernel(AttentionShape shape, int64_t tiles, float scale, 
 
 // delta(B,H,T) = the products of each head's rows of dout and out. One warp per row.
 template <typename T>
-__global__ void DeltaKernel(AttentionShape shape, const T* out, const T* dout, float* delta) {
+__global__ void __launch_bounds__(kThreads)
+    DeltaKernel(AttentionShape shape, const T* out, const T* dout, float* delta) {
   const int64_t rows = shape.batch * shape.time * shape.heads;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -231,8 +235,9 @@ __device__ void TileGradient(int64_t query, int64_t key, int64_t time, float sca
 }
 
 template <typename T, int kTile, int kD>
-__global__ void BackwardQueriesKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, const T* dout,
-                                      const float* logsumexp, const float* delta, T* dqkv) {
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    BackwardQueriesKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, const T* dout,
+                          const float* logsumexp, const float* delta, T* dqkv) {
   constexpr int kEach = kTile / kSide;
   float* const q = DynamicShared<float>();
   float* const dy = q + kTileFloats<kTile, kD>;
@@ -264,8 +269,9 @@ __global__ void BackwardQueriesKernel(AttentionShape shape, int64_t tiles, float
 }
 
 template <typename T, int kTile, int kD>
-__global__ void BackwardKeysKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, const T* dout,
-                                   const float* logsumexp, const float* delta, T* dqkv) {
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    BackwardKeysKernel(AttentionShape shape, int64_t tiles, float scale, const T* qkv, const T* dout,
+                       const float* logsumexp, const float* delta, T* dqkv) {
   constexpr int kEach = kTile / kSide;
   float* const k = DynamicShared<float>();
   float* const v = k + kTileFloats<kTile, kD>;

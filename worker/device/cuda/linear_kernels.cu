@@ -27,7 +27,7 @@ constexpr int64_t kLeastSliceRows = 64;
 
 // One block per row.
 template <typename T>
-__global__ void AddBiasKernel(int64_t n, const T* bias, T* y) {
+__global__ void __launch_bounds__(kThreads) AddBiasKernel(int64_t n, const T* bias, T* y) {
   T* const row = y + static_cast<int64_t>(blockIdx.x) * n;
   for (int64_t column = threadIdx.x; column < n; column += kThreads) {
     row[column] = Narrow<T>(Widen(row[column]) + Widen(bias[column]));
@@ -56,8 +56,8 @@ struct GeluSlopeSource {
 // partials(slice, columns) = sums over the slice's rows of x(M, stride). A lane has kWidth neighbouring columns; warp w
 // takes rows w, w + kWarps, ... of the slice, and the warps' sums are added in order.
 template <typename T, int kWidth>
-__global__ void SliceSumsKernel(int64_t m, int64_t stride, int64_t columns, int64_t slice_rows, const T* x,
-                                float* partials) {
+__global__ void __launch_bounds__(kThreads)
+    SliceSumsKernel(int64_t m, int64_t stride, int64_t columns, int64_t slice_rows, const T* x, float* partials) {
   constexpr int kStrip = kWarp * kWidth;
   __shared__ float warp_sums[kWarps][kStrip];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -82,7 +82,8 @@ __global__ void SliceSumsKernel(int64_t m, int64_t stride, int64_t columns, int6
   }
 }
 
-__global__ void AddSlicesKernel(int64_t n, int64_t slices, const float* partials, float* sums) {
+__global__ void __launch_bounds__(kThreads)
+    AddSlicesKernel(int64_t n, int64_t slices, const float* partials, float* sums) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (column >= n) return;
   float sum = 0;
