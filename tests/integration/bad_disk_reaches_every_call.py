@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """The disk of tests/chaos/bad_disk.cc stands before every file call that the program and libstdc++ make: none of them is sound by accident."""
 import errno
-import os
 import subprocess
 import sys
 

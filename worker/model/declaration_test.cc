@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr BlockRow kBlock[] = {
+constexpr BlockRow kDeclaredBlock[] = {
     Norm{NormKind::kLayer, "a"},
     Spread{{{"q", Width::kQueries}, {"k", Width::kKeysValues}, {"v", Width::kKeysValues}}, Bias::kBias},
     Attend{},
@@ -25,13 +25,14 @@ constexpr BlockRow kBlock[] = {
     Activate{ActivationKind::kGelu},
     Project{"down", Width::kInner, Bias::kNone},
 };
-constexpr FamilyRows kRows = {{"tokens", "positions"}, kBlock, {{NormKind::kLayer, "c"}, nullptr}, 1e-6f};
+constexpr FamilyRows kDeclaredRows = {
+    {"tokens", "positions"}, kDeclaredBlock, {{NormKind::kLayer, "c"}, nullptr}, 1e-6f};
 
 // 24 hidden, 4 heads of 6, 2 of keys and values, 96 inner.
 Declaration BlockOf(const Sharing& sharing = {}) {
   v1::ModelConfig config = TestModelConfig(3, 24, 4, 10, 50);
   config.set_kv_heads(2);
-  return DeclareUnits(kRows, Sizes(config), sharing).block;
+  return DeclareUnits(kDeclaredRows, Sizes(config), sharing).block;
 }
 
 TEST(Declaration, ProductsOverOneInputAreNeighboursInTheTable) {

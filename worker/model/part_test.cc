@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Cut kRows = {Cut::Along::kRows}, kSections = {Cut::Along::kRows, 3}, kColumns = {Cut::Along::kColumns};
+constexpr Cut kRowCut = {Cut::Along::kRows}, kSectionCut = {Cut::Along::kRows, 3}, kColumnCut = {Cut::Along::kColumns};
 
 // The elements of the whole that a part has, in its own order; -1 is padding.
 std::vector<int64_t> Held(const std::vector<int64_t>& whole, const Cut& cut, const ModelPart& part) {
@@ -27,16 +27,16 @@ std::vector<int64_t> Held(const std::vector<int64_t>& whole, const Cut& cut, con
 }
 
 TEST(ModelPart, RowsColumnsAndSections) {
-  EXPECT_THAT(Held({4, 2}, kRows, {1, 2}), ElementsAre(4, 5, 6, 7));
-  EXPECT_THAT(Held({2, 4}, kColumns, {1, 2}), ElementsAre(2, 3, 6, 7));
-  EXPECT_THAT(Held({6}, kSections, {0, 2}), ElementsAre(0, 2, 4));
-  EXPECT_THAT(Held({6}, kSections, {1, 2}), ElementsAre(1, 3, 5));
+  EXPECT_THAT(Held({4, 2}, kRowCut, {1, 2}), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(Held({2, 4}, kColumnCut, {1, 2}), ElementsAre(2, 3, 6, 7));
+  EXPECT_THAT(Held({6}, kSectionCut, {0, 2}), ElementsAre(0, 2, 4));
+  EXPECT_THAT(Held({6}, kSectionCut, {1, 2}), ElementsAre(1, 3, 5));
   EXPECT_THAT(Held({3}, {}, {1, 2}), ElementsAre(0, 1, 2));
 }
 
 TEST(ModelPart, RowsThatDoNotDivideArePadded) {
-  EXPECT_THAT(Held({3, 2}, kRows, {0, 2}), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(Held({3, 2}, kRows, {1, 2}), ElementsAre(4, 5, -1, -1));
+  EXPECT_THAT(Held({3, 2}, kRowCut, {0, 2}), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(Held({3, 2}, kRowCut, {1, 2}), ElementsAre(4, 5, -1, -1));
   const SectionRows last = RowsOfPart(53, {3, 4});
   EXPECT_EQ(last.all, 14);
   EXPECT_EQ(last.real, 11);
@@ -44,7 +44,7 @@ TEST(ModelPart, RowsThatDoNotDivideArePadded) {
 }
 
 TEST(ModelPart, APieceOfAPartIsThatPieceOfItsRuns) {
-  for (const Cut& cut : {Cut{}, kRows, kSections, kColumns}) {
+  for (const Cut& cut : {Cut{}, kRowCut, kSectionCut, kColumnCut}) {
     const ModelPart part = {1, 2};
     const std::vector<int64_t> whole = {6, 4}, held = Held(whole, cut, part);
     const int64_t elements = static_cast<int64_t>(held.size());

@@ -14,7 +14,7 @@ namespace {
 
 // The MLP first; queries, keys and values as tensors of their own; few biases, so that GELU is an op of its own; and a
 // third branch.
-constexpr BlockRow kBlock[] = {
+constexpr BlockRow kTestedBlock[] = {
     Norm{NormKind::kLayer, "a"},
     Spread{{{"up", Width::kInner}}, Bias::kNone},
     Activate{ActivationKind::kGelu},
@@ -28,8 +28,8 @@ constexpr BlockRow kBlock[] = {
     Activate{ActivationKind::kGelu},
     Project{"down_2", Width::kInner, Bias::kNone},
 };
-constexpr FamilyRows kRows = {{"tokens", "positions"}, kBlock, {{NormKind::kLayer, "d"}, nullptr}, 1e-5f};
-constexpr float kOne = 1.0f;
+constexpr FamilyRows kTestedRows = {{"tokens", "positions"}, kTestedBlock, {{NormKind::kLayer, "d"}, nullptr}, 1e-5f};
+constexpr float kUnscaled = 1.0f;
 
 class OtherRowsTest : public testing::Test {
  protected:
@@ -55,8 +55,8 @@ class OtherRowsTest : public testing::Test {
   }
 
   void Make(const Checkpointing& checkpointing) {
-    model_ =
-        std::make_unique<Transformer>(kRows, config_, device::DType::kF32, *device_, 2, 6, checkpointing, Sharing{});
+    model_ = std::make_unique<Transformer>(kTestedRows, config_, device::DType::kF32, *device_, 2, 6, checkpointing,
+                                           Sharing{});
     activations_.assign(model_->ActivationBytes(), {});
     scratch_.assign(model_->ScratchBytes(), {});
     model_->SetMemory({activations_.data(), scratch_.data()});
@@ -66,7 +66,7 @@ class OtherRowsTest : public testing::Test {
   MicroBatch Batch() const { return {2, 5, tokens_.data(), tokens_.data() + 10}; }
   double Train() {
     double loss = 0;
-    EXPECT_TRUE(model_->Train(Batch(), &kOne, *parameters_, *stream_, &loss, [] {}).ok());
+    EXPECT_TRUE(model_->Train(Batch(), &kUnscaled, *parameters_, *stream_, &loss, [] {}).ok());
     return loss;
   }
   double Loss() {
@@ -76,7 +76,7 @@ class OtherRowsTest : public testing::Test {
   }
 
   const v1::ModelConfig config_ = TestModelConfig(2, 12, 3, 6, 17);
-  const DeclaredUnits units_ = DeclareUnits(kRows, Sizes(config_));
+  const DeclaredUnits units_ = DeclareUnits(kTestedRows, Sizes(config_));
   const std::unique_ptr<device::Device> device_ = *device::CreateDevice({.kind = "cpu", .threads = 1});
   const std::unique_ptr<device::Stream> stream_ = *device_->CreateStream();
   std::vector<int64_t> begins_;
