@@ -30,7 +30,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-std::string Quoted(const std::string& value) { return absl::StrCat("\"", absl::CHexEscape(value), "\""); }
+std::string InQuotes(const std::string& value) { return absl::StrCat("\"", absl::CHexEscape(value), "\""); }
 
 bool BuiltWithCuda() {
   const std::vector<std::string> kinds = device::DeviceKindsBuilt();
@@ -90,7 +90,7 @@ absl::Status CheckChoice(const Key& key, const std::string& value, std::vector<s
   const std::string nearest = Contains(choices, meant) ? std::string(meant)
                               : meant.empty()          ? Nearest(value, choices)
                                                        : "";
-  return draft.Error(key.name, absl::StrCat("must be ", Alternatives(choices), ", got ", Quoted(value),
+  return draft.Error(key.name, absl::StrCat("must be ", Alternatives(choices), ", got ", InQuotes(value),
                                             nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
 }
 
@@ -98,7 +98,7 @@ absl::Status CheckCheckpointing(const Key& key, const std::string& value, const 
   if (!absl::StartsWith(value, "{every")) return CheckChoice(key, value, ChoicesOf(key), draft);
   if (model::ParseCheckpointing(value).ok()) return absl::OkStatus();
   return draft.Error(key.name, absl::StrCat("must be {every: n} with n of 1 to ", NumberText(key.row->largest()),
-                                            ", got ", Quoted(value)));
+                                            ", got ", InQuotes(value)));
 }
 
 absl::Status CheckString(const Key& key, const std::string& value, const ConfigDraft& draft) {
@@ -111,7 +111,7 @@ absl::Status CheckString(const Key& key, const std::string& value, const ConfigD
     }
     case v1::KeyRow::SIZE:
       if (value.empty() || ParseBytes(value).has_value()) return absl::OkStatus();
-      return draft.Error(key.name, absl::StrCat("must be a size such as 4GiB or 512MiB, got ", Quoted(value)));
+      return draft.Error(key.name, absl::StrCat("must be a size such as 4GiB or 512MiB, got ", InQuotes(value)));
     default: break;
   }
   const std::vector<std::string> choices = ChoicesOf(key);
