@@ -37,7 +37,12 @@ class CoordinatorProcess : public CoordinatorEnd {
   // What may happen to it.
   void Crash();
   void Freeze(double seconds);
-  void JumpClock(double seconds) { clock_offset_ += seconds; }
+  void JumpClock(double seconds) {
+    clock_offset_ += seconds;
+    clock_jumped_at_ = world_.now();
+  }
+  // Seconds since its clock jumped: silences that were measured across the jump are shorter than they look.
+  double SinceClockJumped() const { return world_.now() - clock_jumped_at_; }
   void CutOff(double seconds, bool time_out) { network_.CutOff(this, seconds, time_out); }
   void FailNextManifest() { manifest_fails_ = true; }
   // The next commit, removal or verification takes so much longer, and does not get on meanwhile.
@@ -80,6 +85,7 @@ class CoordinatorProcess : public CoordinatorEnd {
   bool alive_ = true, frozen_ = false, persisting_ = false, stopped_ = false;
   bool manifest_fails_ = false, state_fails_ = false;
   double clock_offset_ = 0, storage_stalls_ = 0;
+  double clock_jumped_at_ = -1e9;
   absl::Status reads_badly_;
   std::vector<coordinator::CoordinatorEvent> held_;  // while it is stopped
   std::deque<coordinator::Output> outputs_;

@@ -171,8 +171,9 @@ void FleetSimulation::StartWorkerOn(const std::string& host, double after_second
 // that does not wait longer for it: that grows again by it.
 void FleetSimulation::Replace(const v1::WorkerLostEvent& lost) {
   const bool known = !lost.host().empty();  // not every rank of a view that was adopted is
-  const bool silent =
-      lost.rank() >= 0 && absl::StartsWith(lost.cause(), "nothing heard") && network_.IsCutOff(&coordinator());
+  const bool measured = coordinator().SinceClockJumped() > kHeartbeatTimeout;
+  const bool silent = lost.rank() >= 0 && measured && absl::StartsWith(lost.cause(), "nothing heard") &&
+                      network_.IsCutOff(&coordinator());
   if (known && silent && !workers_[lost.pid()]->gone() && !disturbed_.contains(lost.pid())) {
     world_.Violate(absl::StrCat("I10: pid ", lost.pid(), " is lost since the coordinator was cut off"));
   }
