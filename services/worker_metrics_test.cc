@@ -81,6 +81,7 @@ void FeedAll(WorkerMetrics& metrics) {
   metrics.SetDeviceMemory(4096, 2048, 1024);
   metrics.SetMemory("device", "parameters", 1000, 2000);
   metrics.SetAllocator("device", 1000, 600, 100);
+  metrics.ShapeRefused("AttentionBackward");
   metrics.LinkCopied("to_host", 64);
   metrics.CountRefusal("token");
   metrics.CollectiveDone({.operation = "all_gather",
@@ -106,6 +107,7 @@ TEST(WorkerMetrics, EveryOneIsExportedWithWhatWasFed) {
            "zerofleet_worker_refused_clients_total{cause=\"token\"} 1\n",
            "zerofleet_worker_refused_clients_total{cause=\"role\"} 0\n",
            "zerofleet_worker_refused_clients_total{cause=\"key\"} 0\n",
+           "zerofleet_worker_refused_shapes_total{operation=\"AttentionBackward\"} 1\n",
            "zerofleet_worker_loss 2.5\n",
            "zerofleet_worker_validation_loss 2.75\n",
            "run=\"tiny\"",

@@ -22,7 +22,6 @@
 #include "cli/commands/run_name.h"
 #include "cli/config/config.h"
 #include "cli/config/open_keys.h"
-#include "worker/trainer/rules.h"
 #include "cli/launcher/exit_watchdog.h"
 #include "cli/launcher/follow_run.h"
 #include "cli/launcher/launch_guard.h"
@@ -37,6 +36,7 @@
 #include "cli/report/report.h"
 #include "cli/report/run_record.h"
 #include "worker/device/device.h"
+#include "worker/trainer/rules.h"
 
 namespace zerofleet::cli {
 namespace {

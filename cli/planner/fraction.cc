@@ -7,9 +7,9 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "worker/trainer/rules.h"
 #include "worker/memory/arena.h"
 #include "worker/parallel/mesh.h"
+#include "worker/trainer/rules.h"
 #include "worker/trainer/training_run.h"
 
 namespace zerofleet::cli {

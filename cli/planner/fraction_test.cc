@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/config/config.h"
-#include "worker/trainer/rules.h"
 #include "cli/planner/estimate.h"
 #include "gtest/gtest.h"
+#include "worker/trainer/rules.h"
 
 namespace zerofleet::cli {
 namespace {
