@@ -17,7 +17,7 @@ namespace zerofleet::coordinator {
 // A rank reports that a step has diverged. False, and nothing is done, if that is none or the run does not go back.
 bool OnDivergence(Fleet& fleet, const v1::Failure& failure, double now);
 
-// Of each divergence once: before the run goes back, or ends.
+// Call once for each divergence, before the run goes back or ends.
 void CountDivergence(Fleet& fleet, const v1::Divergence& divergence);
 
 // Ends the view, or the run if it has gone back divergence.max_rollbacks times without a commit beyond the steps that

@@ -245,7 +245,7 @@ struct Fleet {
   FleetCounters counters;
   std::vector<Output> outputs;  // of the step in progress
 
-  // Of the view; while the fleet forms or recovers, of the view that is to be.
+  // Ranks in the view; while the fleet forms or recovers, in the next one.
   int world_size() const { return view ? view->world_size() : places; }
   double heartbeat_timeout_seconds() const { return parameters.config.restart().heartbeat_timeout_seconds(); }
   double form_timeout_seconds() const { return parameters.config.restart().form_timeout_seconds(); }

@@ -39,7 +39,7 @@ struct Coordinates {
 // for all of them together.
 int MostFlightEntries(int ranks);
 
-// Of the groups of this name that a view has, the number of the one that a rank at `at` is in.
+// The number of the group that a rank at `at` is in, among the view's groups of this name.
 int GroupNumber(const std::string& group, const Coordinates& at);
 
 // A tensor group that is not on one node: the numbers of its first and last rank. None where each is on one.

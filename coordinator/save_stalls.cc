@@ -31,7 +31,7 @@ struct AwaitedShard {
   double since;  // seconds: it has got no further
 };
 
-// Of a save for which others have told of their shards, or of one that the rank itself says it is writing.
+// The shard that others wait for: of a save whose other shards are reported, or one that the rank says it is writing.
 std::optional<AwaitedShard> AwaitedOf(const Fleet& fleet, const Member& member) {
   for (const auto& [step, commit] : fleet.commits) {
     if (commit.stage != Stage::kCollecting || commit.shards.contains(member.rank)) continue;

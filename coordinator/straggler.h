@@ -19,7 +19,7 @@ struct Lag {
   double ratio() const { return fleet_seconds > 0 ? seconds / fleet_seconds : 1; }
 };
 
-// Of the ranks that have told of enough steps, if two or more have; by rank.
+// The lag of each rank that has reported enough steps, ordered by rank; empty if fewer than two have.
 std::vector<Lag> LagsOf(const Fleet& fleet);
 
 // Names ranks that have become stragglers, and those that no longer are, by a notice each. Looks once per heartbeat

@@ -13,7 +13,7 @@ struct BuildInfo {
   bool cuda = false;     // built with the GPU path
 };
 
-// Of the running executable; made on the first call.
+// Facts about the running executable; computed on the first call.
 const BuildInfo& GetBuildInfo();
 
 }  // namespace zerofleet::services

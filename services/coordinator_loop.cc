@@ -38,7 +38,7 @@ struct IsRoutine {
   bool operator()(const coordinator::EndRun&) const { return false; }
 };
 
-// Of what follows a state that could not be saved: all but how a run ends that has failed already.
+// Whether an output must be dropped when the state before it could not be saved: all but the end of a failed run.
 bool RestsOnState(const coordinator::Output& output) {
   const auto* send = std::get_if<coordinator::SendTo>(&output.action);
   return send != nullptr ? !send->message->has_refused()

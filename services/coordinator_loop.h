@@ -184,7 +184,7 @@ class CoordinatorLoop {
   SessionSink* lent_ = nullptr;
   absl::Mutex trace_mutex_;
   std::string trace_id_ ABSL_GUARDED_BY(trace_mutex_);  // of the newest view; empty before the first
-  // Of the newest view; the carrier's alone.
+  // The key of the newest view; used by the carrier's thread alone.
   std::string view_key_;
   uint64_t view_key_generation_ = 0;
   size_t silent_ ABSL_GUARDED_BY(sessions_mutex_) = 0;  // sessions that have not spoken

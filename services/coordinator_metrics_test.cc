@@ -98,7 +98,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   EXPECT_THAT(UndocumentedLabelValues(text), testing::IsEmpty());
 }
 
-// Of a large fleet the members are looked at once a second, and once more at the end.
+// In a large fleet the members are examined once a second, and once more at the end.
 TEST(CoordinatorMetricsTest, OfALargeFleetAreCheap) {
   prometheus::Registry registry;
   CoordinatorMetrics metrics(registry);

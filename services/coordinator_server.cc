@@ -27,7 +27,7 @@ constexpr absl::Duration kWatcherPatience = absl::Seconds(20);
 constexpr double kShutdownSeconds = 1;
 // A worker's session and the one before it, which may not be known to be gone yet, and an operator's call beside them.
 constexpr size_t kConnectionsPerWorker = 4;
-// Of a larger fleet the page does not show who owns what: that alone would be megabytes.
+// In a larger fleet the page does not show who owns what: that alone would be megabytes.
 constexpr int kMostRanksShown = 64;
 
 // A connection that broke sooner would end a rank that its heartbeats still have time to answer for.
@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(cons
   parameters.may_fall_back = plan.may_fall_back;
   parameters.unreadable = plan.unreadable;
   parameters.notices = std::move(plan.notices);
-  // Of the same run; one that begins elsewhere leaves nothing out.
+  // They belong to the same run; a run that begins elsewhere leaves nothing out.
   if (options.resume == "auto") parameters.rollbacks = std::move(state.rollbacks);
   if (options.resume == "auto") parameters.run_id = std::move(state.run_id);
   if (parameters.run_id.empty()) parameters.run_id = NewTraceId();  // as random, and as long

@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::stri
       if (good) rollback.*key.value = entry[key.name].get<int64_t>();
       good = good && rollback.*key.value >= key.smallest && rollback.*key.value <= kMostSamples;
     }
-    // Of what a running fleet told a coordinator that had lost its state, only the samples are known: step 0.
+    // A coordinator that lost its state has learnt only the samples from the running fleet: step 0.
     good = good && (rollback.step == 0 || rollback.resumed_step < rollback.step);
     good = good && rollback.first_sample <= rollback.end_sample;
     if (!good) return Damaged(path, "holds a rollback that cannot be");
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<coordinator::Rollback>> ReadRollbacks(const std::stri
 constexpr char kRunIdKey[] = "run_id";
 constexpr char kManifestsKey[] = "manifests", kStepKey[] = "step", kDigestKey[] = "manifest_xxh3_128";
 
-// Of a manifest, or a run's id.
+// Whether it can be a manifest's digest, or a run's id.
 bool IsDigest(const std::string& text) {
   return text.size() == 32 && std::all_of(text.begin(), text.end(), [](char c) {
            return absl::ascii_isdigit(static_cast<unsigned char>(c)) || (c >= 'a' && c <= 'f');

@@ -75,7 +75,7 @@ absl::StatusOr<DirectoryHolder> Parse(const std::string& dir, const std::string&
                          json[kIncarnationKey].get<std::string>(), json[kSinceKey].get<int64_t>()};
 }
 
-// Of coordinators that were killed while they wrote it. One that is writing just now fails, and says so.
+// Removes what coordinators left that were killed while they wrote it. One that is writing now fails, and says so.
 void RemoveTemporaries(const std::string& dir) {
   const absl::StatusOr<std::vector<std::string>> names = ListDirectory(dir);
   if (!names.ok()) return;

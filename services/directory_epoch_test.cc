@@ -159,7 +159,7 @@ TEST_F(DirectoryEpochTest, AFullDiskIsTakenOver) {
   EXPECT_THAT(ListDirectory(dir_).value(), ElementsAre(kEpochName, ".epoch.spare"));
 }
 
-// Of a disk that is full it is not known either whether another could write.
+// On a full disk it is unknown as well whether another coordinator could write.
 TEST_F(DirectoryEpochTest, OneThatCannotBeWrittenIsNotHeld) {
   FileCallLog log(dir_);
   log.FailRename(kEpochName, EIO);

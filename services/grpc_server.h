@@ -38,7 +38,7 @@ struct GrpcServerOptions {
   int answer_timeout_ms = kKeepaliveTimeoutMs;
   size_t most_connections = 4096;  // see ListenerOptions
   size_t most_per_address = 256;
-  // Of a client for which there is no room; see ListenerOptions.
+  // Called for a client for which there is no room; see ListenerOptions.
   std::function<void(const std::string& address, const std::string& why)> turned_away = nullptr;
 };
 

@@ -17,8 +17,8 @@ namespace {
 using Body = v1::WorkerMessage::BodyCase;
 
 constexpr size_t kMostText = 2048;  // bytes of a message for people
-// Of a shard record: what does not depend on the model, most of it what the data are (data::kMostListedBytes), and of a
-// layer a dozen tensors of some 80 bytes and a range.
+// A shard record's parts: what does not depend on the model, mostly the list of data files (data::kMostListedBytes),
+// and for each layer a dozen tensors of some 80 bytes and a range.
 constexpr int64_t kShardRecordBytes = 512 << 10, kShardRecordBytesPerLayer = 2 << 10, kMostShardRecordBytes = 24 << 20;
 
 struct SizeLimit {

@@ -27,7 +27,7 @@ struct MetricsExporterOptions {
   // OK when the process does its work; otherwise /readyz answers 503 with the message. Called from the server's threads
   // for each request: quick, thread-safe, alive as long as the exporter. None: always ready.
   std::function<absl::Status()> ready = nullptr;
-  // Of --tls-cert, --tls-key and --tls-ca; none: plaintext. With an authority, only who shows a certificate of it is
+  // From --tls-cert, --tls-key and --tls-ca; none: plaintext. With an authority, only who shows a certificate of it is
   // answered, except by /healthz and /readyz, whose callers have none.
   TlsFiles tls = {};
   std::function<void(const std::string& line)> warn = nullptr;  // changed files that cannot be used; from any thread

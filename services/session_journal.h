@@ -44,12 +44,12 @@ class SessionJournal {
   uint64_t generation_ = 0;  // the newest heard of
   std::optional<v1::WorkerMessage> hello_;
   std::string config_digest_;  // of the Welcome's configuration
-  // Of the whole process.
+  // Kept for the whole process.
   std::optional<int64_t> first_step_;
   double training_began_ = 0;
   std::optional<v1::WorkerMessage> stop_requested_;
   int64_t parameters_ = 0;
-  // Of the view that it is in, or is ready for.
+  // Kept for the view that it is in, or is ready for.
   std::optional<v1::Assignment> assignment_;
   std::array<std::optional<v1::Member>, 2> neighbours_;
   std::optional<v1::Start> start_;

@@ -71,7 +71,7 @@ TEST_F(SessionJournalTest, InAViewItTellsThePlaceAndTheProgress) {
   EXPECT_EQ(Rest(), "");
 }
 
-// Of all whom it has asked for in a large view, it can name who follows it and who is half the view away.
+// In a large view a session names the rank that follows it and the one half the view away, of all that it asked for.
 TEST_F(SessionJournalTest, InALargeViewItNamesTwoOthers) {
   Join();
   Hear("generation: 7 assignment { rank: 3 world_size: 100 nodes { nodes: 50 ranks: 2 } tensor: 1 }");

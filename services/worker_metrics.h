@@ -20,7 +20,7 @@ class WorkerMetrics : public trainer::MetricsSink {
  public:
   // Registers every metric in `registry`, which outlives this.
   explicit WorkerMetrics(prometheus::Registry& registry);
-  // Of a process that serves none: the figures are kept and nobody reads them.
+  // For a process that serves no metrics: the figures are kept and nobody reads them.
   WorkerMetrics();
   ~WorkerMetrics() override;
 

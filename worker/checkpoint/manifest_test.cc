@@ -317,7 +317,7 @@ TEST_F(ManifestTest, AnotherThanWasCommittedIsDamage) {
   EXPECT_TRUE(ReadManifest(Path("step"), ManifestIdentity{manifest_.step(), ""}).ok());
   const absl::Status other_step = ReadManifest(Path("step"), ManifestIdentity{manifest_.step() + 1, digest}).status();
   EXPECT_EQ(other_step.code(), absl::StatusCode::kDataLoss);
-  // Of another run: everything is valid, and at the same step.
+  // Another run's manifest: everything is valid, and at the same step.
   manifest_.set_writer_version("another");
   Overwrite(Path("step/manifest.json"), ManifestText(manifest_));
   const absl::Status other_run = ReadManifest(Path("step"), ManifestIdentity{manifest_.step(), digest}).status();

@@ -29,7 +29,7 @@ using ShardPieces = std::function<absl::StatusOr<std::span<const std::byte>>()>;
 absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
                                          const std::vector<coordinator::PlacedRange>& stored_ranges,
                                          const optim::OptimizerRow& optimizer, const ShardPieces& pieces);
-// Of vectors that lie in memory, whole.
+// Writes a shard of vectors that lie in memory, whole.
 absl::StatusOr<v1::ShardFile> WriteShard(const std::string& partial_dir, int rank,
                                          const std::vector<coordinator::PlacedRange>& stored_ranges,
                                          const optim::OptimizerRow& optimizer,

@@ -72,7 +72,7 @@ inline void ExpectEveryGroupJoined(
     const std::function<std::unique_ptr<CollectiveEndpoint>(int rank, const std::vector<std::string>& groups)>& make) {
   std::vector<std::unique_ptr<CollectiveEndpoint>> endpoints;
   for (int rank = 0; rank < 4; rank++) endpoints.push_back(make(rank, {"data", "tensor"}));
-  // Of the pair of `rank` and `other`, the lower first.
+  // Joins the pair of `rank` and `other`, the lower first.
   const auto join = [&](int rank, const std::string& name, int other) {
     std::vector<std::string> addresses = {endpoints[rank]->address(), endpoints[other]->address()};
     if (other < rank) std::swap(addresses[0], addresses[1]);

@@ -45,7 +45,7 @@ struct CollectiveGroup {
 // a negative team, or nodes of another number of ranks.
 absl::Status CheckGroup(const CollectiveGroup& group);
 
-// Of a group that CheckGroup accepts.
+// The topology of a group that CheckGroup accepts.
 Topology TopologyOf(const CollectiveGroup& group);
 
 class CollectiveEndpoint {

@@ -20,7 +20,7 @@ using Proof = std::array<std::byte, 32>;
 // Never the same twice: from the operating system's random numbers.
 Nonce DrawNonce();
 
-// Of two ranks the higher one calls, the lower one answers, and the higher one confirms. kMessages is no message: what
+// The higher of two ranks calls, the lower one answers, and the higher one confirms. kMessages is no message: what
 // it gives is the secret of their connection's messages.
 enum class GreetingStep : uint8_t { kCall, kAnswer, kConfirm, kMessages };
 

@@ -8,7 +8,8 @@
 namespace zerofleet::collective {
 namespace {
 
-// Of a shard on several nodes: long enough for a connection's full speed, short against the shards of a large unit.
+// A chunk of a shard on several nodes: long enough for a connection's full speed, short against the shards of a large
+// unit.
 constexpr int64_t kGatherChunkBytes = 1 << 20;
 
 }  // namespace

@@ -30,7 +30,7 @@ constexpr int kProgressPerClock = 16;
 // Closing by force asks nothing of a peer; it takes some rounds of progress.
 constexpr absl::Duration kCloseLimit = absl::Seconds(1);
 constexpr absl::Duration kSleepLimit = absl::Milliseconds(50);
-// Of a tag: that it is no greeting's, and the part that counts messages.
+// In a tag: the bit that tells messages from greetings, and the part that counts messages.
 constexpr uint64_t kMessageBit = uint64_t{1} << 63, kPositions = (1 << 24) - 1;
 
 // UCX's own messages do not say that it was told which transports to use.
@@ -128,7 +128,7 @@ absl::Status UcxTransport::Connect(const Interrupt& interrupt) {
   return status;
 }
 
-// Of two ranks the higher one calls, and the lower one answers over the connection that has come. Were both to call at
+// The higher of two ranks calls, and the lower one answers over the connection that has come. Were both to call at
 // once, UCX 1.13 would end the process when one closes or dies before they have agreed on a connection
 // (docs/decisions/0005). Nobody waits in a circle: every rank calls before it waits for anything.
 absl::Status UcxTransport::GreetEveryRank(const Interrupt& interrupt) {

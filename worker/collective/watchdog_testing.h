@@ -63,7 +63,7 @@ class Watchdog {
           std::fprintf(stderr, "stuck: %s\n", describe_().c_str());
           std::abort();
         }) {}
-  // Of a group that outlives the watchdog; its communicators may be reset meanwhile.
+  // Watches a group that outlives the watchdog; its communicators may be reset meanwhile.
   explicit Watchdog(const std::vector<std::unique_ptr<Communicator>>& group,
                     absl::Duration limit = kCollectiveTestLimit)
       : Watchdog([&group] { return DescribeProgress(group); }, limit) {}

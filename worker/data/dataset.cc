@@ -196,7 +196,7 @@ absl::Status Dataset::ReadBatch(int64_t count, const std::function<int64_t(int64
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trained, const DataPath& path,
                                                       int64_t context, int64_t vocab) {
-  // Of a directory its first file tells.
+  // A directory's first file tells its format.
   std::string file_path = path.path;
   if (IsDirectory(path.path)) {
     ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path.path));

@@ -16,7 +16,7 @@
 
 namespace zerofleet::data {
 
-// Of one list of files, as a message: what is beyond is told as one.
+// Bytes of one list of files as a message: what is beyond becomes one entry.
 inline constexpr int64_t kMostListedBytes = 96 << 10;
 
 // Lists files one after another.

@@ -33,7 +33,7 @@ class TokenFile {
   int64_t bytes() const { return info_.st_size; }
   const std::string& head() const { return head_; }  // its first kFormatHeadBytes
 
-  // Of 16 blocks of 4 KiB, evenly spaced, the first and the last among them; of all where there are fewer.
+  // The digest of 16 blocks of 4 KiB, evenly spaced, the first and the last among them; of all where there are fewer.
   const std::string& digest() const { return digest_; }
   // The same of its first `bytes` bytes, as if there were no more.
   absl::StatusOr<std::string> DigestOfBeginning(int64_t bytes) const;

@@ -55,7 +55,7 @@ struct PartCrossEntropyArguments {
   LogitsGradient* kept = nullptr;  // (M), overwritten, for BandOps::CrossEntropyBand
 };
 
-// Of M tokens, how many to give to PartLogits at a time, so that the logits of parts of `vocab` rows take at most 32
+// How many of M tokens to give to PartLogits at a time, so that the logits of parts of `vocab` rows take at most 32
 // MiB. The same on every device: each time the parts exchange their softmax.
 inline int64_t PartLogitsRows(int64_t m, int64_t vocab) {
   constexpr int64_t kLogitsBytes = int64_t{32} << 20;

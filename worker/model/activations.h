@@ -71,7 +71,7 @@ class Activations {
 
   bool one_segment() const { return segments_.count() == 1; }
   int64_t InputBytes() const;
-  // Of one segment: its blocks' inputs but the first, and what they make.
+  // Bytes of one segment: its blocks' inputs except the first, and what the blocks produce.
   int64_t SegmentBytes() const { return (segments_.length() - 1) * InputBytes() + segments_.length() * block_bytes_; }
   int64_t SharedAt() const { return InputBytes(); }
   int64_t SegmentAt() const;
@@ -96,7 +96,7 @@ class ActivationMemory {
   device::Tensor Input(int64_t layer) const { return {memory_ + places_.InputAt(layer), places_.dtype()}; }
   // The next block's input, or FinalInput.
   device::Tensor Output(int64_t layer) const { return Input(layer + 1); }
-  // Of the head: the last block's output. In its place the gradient of the residual stream goes backward.
+  // The head's input: the last block's output. In its place the gradient of the residual stream goes backward.
   device::Tensor FinalInput() const { return Input(places_.layers()); }
   device::Tensor At(int64_t layer, int row) const { return {memory_ + places_.RowAt(layer, row), places_.dtype(row)}; }
   void* KeptInputsMemory() const { return memory_ + places_.KeptAt(); }

@@ -23,7 +23,7 @@ struct Checkpointing {
   // The inputs kept: a part of each on every rank of a tensor group (ZeRO §6.1, P_a), and in the host's memory
   // (P_a+cpu). kept_inputs.h does it.
   bool partition = false, offload = false;
-  // Of fp32 that a band of a parameter's gradient takes, where those leave in bands (ZeRO §6.2); it is more where the
+  // Bytes of fp32 in a band of a parameter's gradient, where gradients leave in bands (ZeRO §6.2); more where the
   // device's ops cannot cut so finely. The head then keeps its input and what makes the logits' gradient of the logits,
   // which are computed again for the output embedding's. 0: gradients leave a unit at a time.
   int64_t band_bytes = 0;
@@ -35,10 +35,11 @@ struct Checkpointing {
   bool operator==(const Checkpointing&) const = default;
 };
 
-// Of the key activation.checkpointing: "none", "block", "selective" or "{every: n}". InvalidArgument for anything else.
+// Parses the key activation.checkpointing: "none", "block", "selective" or "{every: n}". InvalidArgument for anything
+// else.
 absl::StatusOr<Checkpointing> ParseCheckpointing(const std::string& text);
 
-// Of the sections `activation` and `buffers`, whose keys it has checked. Errors as from ParseCheckpointing.
+// Reads the sections `activation` and `buffers`, whose keys have been checked. Errors as from ParseCheckpointing.
 absl::StatusOr<Checkpointing> CheckpointingOf(const v1::ActivationConfig& activation, const v1::BuffersConfig& buffers);
 
 // The words the key takes; what stands for "{every: n}" comes last.

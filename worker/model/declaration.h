@@ -72,7 +72,7 @@ class Declaration {
   // A tensor group cuts this size; the same one may be declared again.
   void Shares(const SharedSize& size);
   void Product(const DeclaredProduct& product) { products_.push_back(product); }
-  // A gradient of so many columns within a branch.
+  // A gradient with this number of columns within a branch.
   void Gradient(int64_t columns) { gradient_columns_ = std::max(gradient_columns_, columns); }
   // Elements that a norm's parameters have; where they are, among all norms' of the unit.
   int64_t NormSums(int64_t elements);
@@ -94,13 +94,13 @@ class Declaration {
   int64_t norm_sums() const { return norm_sums_; }
   int64_t attention_width() const { return attention_width_; }
   int64_t pointwise_elements() const { return pointwise_elements_; }
-  // Of the largest bias of a product, and of the largest norm.
+  // Elements of the largest bias of a product, and of the largest norm.
   int64_t LargestBias() const;
   int64_t largest_norm() const { return largest_norm_; }
   // Per token of a forward pass of the whole unit: 2 for each element of a product's weight, and attention's over the
   // whole context.
   double ForwardFlops() const;
-  // Of its last product alone.
+  // FLOPs of its last product alone.
   double LastProductFlops() const;
 
  private:

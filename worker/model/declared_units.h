@@ -17,7 +17,7 @@ struct DeclaredUnits {
   double PointwiseElementsPerToken() const;
 };
 
-// Of a part of a model of these rows.
+// Declares the units of a tensor shard of a model of these rows.
 DeclaredUnits DeclareUnits(const FamilyRows& rows, const Sizes& sizes, const Sharing& sharing = {});
 
 }  // namespace zerofleet::model

@@ -44,7 +44,7 @@ class KeptInputs {
   int64_t HostBytes() const { return offloads_ ? kept() * PartBytes() : 0; }
   int64_t WholeAt(int64_t segment) const { return segment % wholes_ * WholeBytes(); }
 
-  // Of one micro-batch: its memory, borrowed, its number of elements, and the tensor group of a model in parts.
+  // One micro-batch's pass: its memory, borrowed, its number of elements, and the tensor group of a model in parts.
   struct Pass {
     void *device, *host;
     int64_t elements;
@@ -58,7 +58,7 @@ class KeptInputs {
   // What is enqueued on `stream` from now on runs after every copy.
   void Join(device::Stream& stream) const;
 
-  // Of all passes since it was forgotten.
+  // What all passes copied since ForgetLink.
   const device::LinkTraffic& link() const { return link_; }
   void ForgetLink() { link_ = {}; }
 

@@ -74,7 +74,7 @@ class Model {
   // The ranks that have the other parts; borrowed until the next call. None where there is one part.
   virtual void SetTensorGroup(TensorGroup* group) = 0;
 
-  // Of one training micro-batch and of one evaluation: known beforehand, from a dry run.
+  // The units' uses in a training micro-batch and in an evaluation: known beforehand, from a dry run.
   const UnitUses& uses() const { return uses_; }
 
   // Forward, loss and backward. *loss_sum (device) = sum over tokens of cross-entropy in nats; gradients are of

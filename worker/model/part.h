@@ -45,7 +45,7 @@ int64_t ElementsOf(const std::vector<int64_t>& shape);
 // What each part has of a tensor of this shape.
 std::vector<int64_t> ShapeOfPart(const std::vector<int64_t>& whole, const Cut& cut, const ModelPart& part);
 
-// What a part has of a section of rows: so many with padding and without, the first being this one of the section.
+// A tensor shard's rows of a section: padded and unpadded counts; they start at `first` of the section.
 struct SectionRows {
   int64_t all, real, first;
 };

@@ -31,7 +31,7 @@ class ResidualStream {
   bool divided() const { return divided_; }
   int64_t hidden() const { return hidden_; }
 
-  // Of `m` tokens, how many this rank has, and the first of them.
+  // How many of `m` tokens this rank has, and the first of them.
   int64_t Tokens(int64_t m) const { return divided_ ? m / part_.count : m; }
   int64_t FirstToken(int64_t m) const { return divided_ ? part_.index * Tokens(m) : 0; }
   // Their rows in a matrix of all tokens.

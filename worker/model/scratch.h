@@ -19,7 +19,7 @@ struct Scratch {
   void* cross_entropy;    // of a whole model, or what follows, of a part
   device::SoftmaxPart* softmax;
   void* logits;
-  // Of a backward in bands: a product's bias, and what is kept of the head to its end.
+  // For a backward in bands: the gradient of a product's bias, and what the head keeps until the end.
   float* bias_gradient;
   device::Tensor head_input;
   device::LogitsGradient* logits_gradient;

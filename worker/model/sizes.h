@@ -16,7 +16,7 @@ enum class Width : uint8_t {
   kQueriesKeysValues,  // the three side by side in one matrix
 };
 
-// Of the whole model.
+// The sizes of the whole model.
 struct Sizes {
   explicit Sizes(const v1::ModelConfig& config);
 

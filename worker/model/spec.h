@@ -39,7 +39,7 @@ struct TensorSpec {
 
 enum class UnitKind : uint8_t { kEmbedding, kBlock, kHead };
 
-// InvalidArgument, with what would fit, where a model of these sizes cannot be shared by so many parts.
+// InvalidArgument, with what would fit, where a model of these sizes cannot be divided into `parts` tensor shards.
 absl::Status CheckParts(const v1::ModelConfig& config, int64_t parts);
 // The same for sequences of `time` tokens whose residual stream is divided among the ranks of a tensor group.
 absl::Status CheckSequences(int64_t time, int64_t parts);
@@ -53,7 +53,7 @@ class ModelSpec {
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   const std::vector<coordinator::UnitExtent>& units() const { return units_; }
   int64_t parameters() const { return tensors_.back().flat_end; }
-  // Of each unit. Units of one kind are neighbours, and equal in shape.
+  // The kind of each unit. Units of one kind are neighbours, and equal in shape.
   const std::vector<UnitKind>& unit_kinds() const { return unit_kinds_; }
   // The unit whose backward is the first to add to this one's gradient: its own, but of an embedding that makes the
   // logits too.

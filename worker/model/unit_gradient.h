@@ -22,7 +22,7 @@ class BandMemory {
   // `elements` floats of zeros, to make a band in.
   float* Zeros(int64_t elements, device::Stream& stream) const;
   float* memory() const { return memory_; }
-  // Of a gradient of so many rows of `columns`, how many to make at a time, by the device's product.
+  // How many of a gradient's `rows` of `columns` to compute at a time by the device's product.
   int64_t ProductRows(int64_t rows, int64_t columns) const;
   // The same of one that may be cut at every row.
   int64_t Rows(int64_t columns) const;

@@ -22,7 +22,7 @@ class GroupCommunicators {
   static absl::StatusOr<GroupCommunicators> Join(const Mesh& mesh, const std::vector<std::string>& addresses,
                                                  collective::CollectiveEndpoint& endpoint,
                                                  const collective::PeerTrust& trust = {});
-  // Of communicators made elsewhere, the data group's among them.
+  // Takes communicators made elsewhere, the data group's among them.
   explicit GroupCommunicators(std::vector<std::unique_ptr<collective::Communicator>> communicators);
 
   collective::Communicator& data() const { return Of(kDataGroup); }

@@ -56,7 +56,7 @@ absl::Status CheckMembers(const v1::Assignment& assignment) {
   return absl::OkStatus();
 }
 
-// Of an assignment that counts its nodes and names no members.
+// The coordinates for an assignment that counts its nodes and names no members.
 absl::StatusOr<std::vector<coordinator::Coordinates>> RanksOnNodes(const v1::Assignment& assignment) {
   const absl::StatusOr<std::vector<int>> nodes = coordinator::NodesOf(assignment);
   if (!nodes.ok()) return Wrong("nodes", absl::StrCat("are wrong: ", nodes.status().message()));

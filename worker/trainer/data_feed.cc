@@ -85,7 +85,7 @@ void DataFeed::Seek(int64_t step, int64_t samples_consumed, coordinator::Skipped
 absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int number, int64_t micro_batch) {
   int64_t sequences = config_.batch().micro_sequences();
   int64_t per_rank = config_.batch().global_sequences() / ranks_;
-  // Of those taken since the cursor.
+  // Counted from the cursor.
   const int64_t step_begins = (step - 1 - cursor_step_) * config_.batch().global_sequences();
   const int64_t first = step_begins + number * per_rank + micro_batch * sequences;
   return Fill(*training_, sequences, [&](int64_t i) { return sampler_->Sample(skipped_.Place(cursor_, first + i)); });

@@ -57,7 +57,7 @@ class DataFeed {
     return skipped_.After(cursor_, (step - cursor_step_) * config_.batch().global_sequences());
   }
 
-  // Of the rank with this number in the data group: any rank can make any rank's.
+  // The batch of the rank with this number in the data group: any rank can make any rank's.
   absl::StatusOr<model::MicroBatch> TrainingBatch(int64_t step, int number, int64_t micro_batch);
 
   bool has_validation() const { return validation_ != nullptr; }

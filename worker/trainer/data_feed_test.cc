@@ -56,7 +56,7 @@ class DataFeedTest : public testing::Test {
     return samples;
   }
 
-  // Of the whole fleet, rank by rank.
+  // The whole fleet's samples, rank by rank.
   std::vector<int> StepSamples(int workers, int64_t micro_sequences, int64_t step, int64_t cursor_step = 0,
                                int64_t cursor = 0, const coordinator::SkippedSamples& skipped = {}) {
     v1::Config config = Config(workers, micro_sequences);

@@ -19,7 +19,7 @@ memory::MemoryPlan SmallPlan() {
                    {Space::kHost, Category::kBuffers, "snapshot", 2 * kKiB, /*late=*/true}}};
 }
 
-// Of which nothing but what the limits look at matters.
+// A valid run; only what the limits look at matters.
 v1::Config AnyRun() {
   v1::Config config;
   v1::ModelConfig& model = *config.mutable_model();

@@ -13,8 +13,8 @@ namespace zerofleet::trainer {
 class Pace {
  public:
   void Add(const zero::PhaseSeconds& step);
-  // Of the newest steps, kSteps at most: the median of each phase that is this rank's own work. Waiting for others, in
-  // gather and reduce, is not.
+  // The median of each phase that is this rank's own work, over the newest steps, kSteps at most. Waiting for others,
+  // in gather and reduce, is not.
   v1::Pace Median() const;
 
  private:

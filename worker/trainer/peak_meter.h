@@ -27,7 +27,7 @@ class PeakMeter {
   // Whether to measure again after the `steps_done`-th step since the start: a few times, ever more rarely.
   static bool MeasuresAfter(int64_t steps_done);
 
-  // Of all ranks; a lower value than before changes nothing. `datasheet`: no measurement can exceed it.
+  // The peak of all ranks; a lower value than before changes nothing. `datasheet`: no measurement can exceed it.
   void Offer(double flops_per_second, bool datasheet);
   double flops_per_second() const { return peak_; }
 

@@ -1,4 +1,4 @@
-// Which loss is a spike: one of more than so many times the median of the steps before it.
+// Which loss is a spike: one above a multiple of the median of the steps before it.
 //
 // Deterministic from the losses, so that all ranks of a view judge alike: they begin with the same losses, which the
 // coordinator tells (Start.losses), and add those of the same steps.

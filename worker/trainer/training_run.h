@@ -62,7 +62,7 @@ class TrainingRun {
                                                               std::shared_ptr<SnapshotStore> snapshots = nullptr);
   ~TrainingRun();
   std::string config_digest() const;
-  // Of its saves, in whatever view.
+  // The meter of its saves, over all views.
   std::shared_ptr<const SaveMeter> saves() const { return saves_; }
   int64_t parameters() const { return spec_.parameters(); }
   // Checks every id of the data before any step uses it (DataFeed::CheckIds).

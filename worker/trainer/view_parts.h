@@ -31,7 +31,7 @@
 
 namespace zerofleet::trainer {
 
-// Of parameters, activations, and gradients on the wire.
+// The type of parameters, activations, and gradients on the wire.
 device::DType ComputeType(const v1::Config& config);
 
 // The names of the groups that a run's ranks join.

@@ -87,7 +87,7 @@ TEST_F(WorkerRunDivergenceTest, ASpikeIsLeftOutAsIfItHadBeenFromTheStart) {
   const std::vector<v1::RollbackEvent> rollbacks = Rollbacks(outcome);
   ASSERT_EQ(rollbacks.size(), 1u);
   EXPECT_EQ(rollbacks[0].step(), kBadStep);
-  // Of the saves before it, the newest that was committed by then.
+  // The newest save before it that was committed by then.
   const int64_t loaded = rollbacks[0].resumed_step();
   EXPECT_EQ(loaded % kSaveEvery, 0);
   EXPECT_LT(loaded, kBadStep);

@@ -170,7 +170,7 @@ TEST_F(DeferredStreams, TensorGroupsOverNccl) {
   }
 }
 
-// Of both ranks: the sum over all of them, after a step whose last gathers are still under way.
+// The sum over both ranks, after a step whose last gathers are still under way.
 TEST_F(DeferredStreams, Evaluation) {
   for (const int stage : {0, 2, 3}) {
     FleetSetup setup = Fleet(true);

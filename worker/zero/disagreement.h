@@ -27,8 +27,8 @@ struct Answer {
 // decided, and all ranks are named. Ranks are ascending, each once.
 std::optional<v1::Disagreement> Judge(const std::vector<Answer>& answers);
 
-// Of several comparisons, of which every one found a disagreement: the ranks that a majority contradicts in any of
-// them; if there is none, all that were named.
+// Joins comparisons that each found a disagreement: the ranks that a majority contradicts in any of them; if there is
+// none, all that were named.
 v1::Disagreement JoinVerdicts(const std::vector<v1::Disagreement>& verdicts);
 
 // Aborted: the view cannot go on. `what` is what was compared: "the parameters".

@@ -106,8 +106,8 @@ class ZeroEngine : private model::ParameterSource {
   // disagree in what the step checks: the state is as before the step.
   absl::Status Launch(const StepInput& input, const MicroBatchSource& batches);
   int launched() const { return static_cast<int>(launched_.size()); }
-  // Of the oldest step launched. FailedPrecondition (DivergenceOf) when its loss or gradient was not finite and no
-  // smaller loss scale is left to try; that step has not changed the state.
+  // The result of the oldest step launched. FailedPrecondition (DivergenceOf) when its loss or gradient was not finite
+  // and no smaller loss scale is left to try; that step has not changed the state.
   absl::StatusOr<StepResult> Collect();
 
   // Between the device's memory and the host's; not thread-safe.

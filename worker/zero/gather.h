@@ -49,7 +49,7 @@ class ParameterGatherer {
   // Waits on the host for everything posted.
   absl::Status Finish();
 
-  // Of parameters that rest in host memory.
+  // Traffic of parameters that rest in host memory.
   device::LinkTraffic link() const { return link_; }
 
  private:

@@ -93,7 +93,7 @@ class HostUpdater : public Updater {
                           device::Tensor to);
   // Calls `use` with the tile's states, in memory until it returns and what it has enqueued is done.
   absl::Status WithStates(size_t tile, bool changes, const std::function<void(const optim::StateTensors&)>& use);
-  // Of the thread's: waits unless the updater is about to go, when it is Cancelled.
+  // Runs on the thread: waits, or is Cancelled when the updater is about to be destroyed.
   absl::Status Await(const device::Event& event) const;
   absl::Status UpdateAll(int step, const device::Event& decided);
   absl::Status ReadControl(int step);
@@ -116,7 +116,7 @@ class HostUpdater : public Updater {
   int next_tile_ = 0;
   std::unique_ptr<device::Stream> down_, up_;
   std::optional<Speculation> speculation_;
-  // Of the step that is being updated.
+  // State of the step that is being updated.
   device::StepControl control_;
   bool is_ahead_ = false;  // its states have been updated, by what turned out to be this control
   device::Tensor gradients_;

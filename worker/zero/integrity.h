@@ -56,7 +56,7 @@ class PassDigest {
   StreamingDigest digest_;
 };
 
-// Whose micro-batch a rank computes in the first replay: that of the rank so many further on.
+// A rank's first replay computes the micro-batch of the rank this many places further on.
 inline constexpr int kFirstReplay = 1;
 
 class IntegrityChecker {
@@ -69,7 +69,7 @@ class IntegrityChecker {
   // ranks disagree, with the verdict (DisagreementOf).
   absl::Status CheckParameters(int64_t step, device::Tensor resting);
 
-  // The number of the rank that is so many further on in the group.
+  // The number of the rank `away` places further on in the group.
   int Neighbour(int away) const { return (communicator_.rank() + away) % communicator_.size(); }
   // Another computation of the first micro-batch of the rank with this number; collective, as the pass is.
   using Replayer = std::function<absl::StatusOr<DigestBits>(int number)>;
@@ -83,7 +83,7 @@ class IntegrityChecker {
   absl::StatusOr<DigestBits> DigestOfParameters(device::Tensor resting) const;
   // Collective: digests_ are every rank's.
   absl::Status Gather(const DigestBits& mine);
-  // Gather, of digests of the micro-batch of the rank so many further on. By the number of the rank whose it is.
+  // Gathers the digest of the micro-batch of the rank `away` places further on. `answers` are indexed by owner rank.
   using AnswersByBatch = std::vector<std::vector<Answer>>;
   absl::Status GatherAnswers(const DigestBits& mine, int away, AnswersByBatch& answers);
 

@@ -60,7 +60,7 @@ class ZeroLayout {
 
   // Whether those slots are replaced by buffers of a constant size (ZeRO §6.2).
   bool gradients_in_bands() const { return options_.bucket_bytes > 0 && needs_gradient_slots(); }
-  // Of gradients on the wire, that one bucket holds.
+  // Elements of gradients on the wire that one bucket holds.
   int64_t bucket_elements() const { return options_.bucket_bytes / device::DTypeBytes(options_.dtype); }
 
   // Whether what a bucket's gradients sum to has no room in it: it is wider.
@@ -73,7 +73,8 @@ class ZeroLayout {
   // Those of the units that a forward pass needs first stay: their gradients are the last to be reduced.
   int64_t states_on_device() const { return states_on_device_; }
   int64_t states_on_host() const { return optimizer_elements() - states_on_device(); }
-  // Of what this rank updates of a unit (Updated), the first ones, whose states are on the device.
+  // How many of the elements of a unit that this rank updates (Updated) have their states on the device: the first
+  // ones.
   int64_t StaysOnDevice(int unit) const;
   // Whether a reduced gradient leaves the device from where it was reduced, so that none rests there but those of the
   // states that stay (ZeRO-Offload §4.1). What is summed over micro-batches, or kept whole, rests on the device until
@@ -116,7 +117,7 @@ class ZeroLayout {
     int64_t begin, elements;
   };
   const std::vector<ShardRange>& Counted(int unit) const { return counted_[unit]; }
-  // Of all units, and of those before `unit`.
+  // Counted ranges of all units, and of those before `unit`.
   int64_t counted_ranges() const { return FirstCounted(units()); }
   int64_t FirstCounted(int unit) const { return first_counted_[unit]; }
 

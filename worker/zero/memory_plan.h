@@ -50,7 +50,7 @@ inline constexpr int kTokenStages = 2;
 // What a save is written from: a copy of what the rank stores, or the states themselves, in place where the host reads
 // them and else through kStagingRow.
 enum class SaveFrom : uint8_t { kSnapshot, kStates, kStagedStates };
-// Of a buffer of kStagingRow, which has two.
+// Bytes of one of the two buffers of kStagingRow.
 int64_t StagingBytes(const ZeroLayout& layout);
 
 // `tokens_per_micro_batch` of inputs, and as many targets.

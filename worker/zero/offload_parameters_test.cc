@@ -81,7 +81,7 @@ TEST(OffloadParameters, MemoryAndTrafficAreThoseOfTheUses) {
   }
 }
 
-// Of a model that grows, the device gets no larger but for what it remembers of the activations.
+// As the model grows, the device's memory grows only by what is kept of the activations.
 TEST(OffloadParameters, TheDeviceDoesNotGrowWithTheModel) {
   std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   const auto device_bytes = [&](int64_t layers) {

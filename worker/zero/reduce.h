@@ -34,7 +34,7 @@ class GradientReducer {
   struct Told {
     // Where it is reduced, not summed afterwards: it is there once `reduced` is done.
     std::function<void(int unit, device::Tensor shard, const collective::Communicator::Pending& reduced)> reducing;
-    // Of each once a step: what is enqueued from now on finds it reduced.
+    // Called for each unit once a step: what is enqueued from now on finds it reduced.
     std::function<absl::Status(int unit, device::Tensor shard)> at_rest;
   };
 

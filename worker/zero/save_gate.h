@@ -23,7 +23,7 @@ class SaveGate {
 
   // From now on nothing of these ranges may change: TrainingState::RangesToStore, by their places in the vectors.
   void Close(std::vector<coordinator::PlacedRange> ranges);
-  // Of the last vector, what lies before `offset` has been read.
+  // The last vector has been read up to `offset`.
   void OpenTo(int64_t offset);
   // Nothing is read any more. The seconds for which the update has waited since Close.
   double Open();

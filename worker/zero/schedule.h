@@ -27,9 +27,9 @@ struct ScheduledCollective {
   bool operator==(const ScheduledCollective&) const = default;
 };
 
-// Of a step of `model`, whose tensors `spec` has, under `layout`, that makes these checks and computes again what
-// `checkpointing` does not keep: the data group's collectives, in their order, then the tensor group's, in theirs. The
-// latter's sizes depend on the shape of a micro-batch, and `sequence` is Sharing's. Errors as from Model::Create.
+// The schedule of a step of `model`, whose tensors `spec` has, under `layout`, that makes these checks and recomputes
+// what `checkpointing` does not keep: the data group's collectives, in their order, then the tensor group's, in theirs.
+// The latter's sizes depend on the shape of a micro-batch, and `sequence` is Sharing's. Errors as from Model::Create.
 absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(
     const v1::ModelConfig& model, const v1::OptimizerConfig& optimizer, const model::ModelSpec& spec,
     const ZeroLayout& layout, const StepChecks& checks = {}, const model::Checkpointing& checkpointing = {},

@@ -31,7 +31,7 @@ class Speculation {
   bool guessing() const { return guessing_; }
   const device::StepControl& guess() const { return guess_; }
 
-  // Of states that are about to be overwritten: elements [offset, offset + count) of each vector. Each once a step.
+  // Keeps states that are about to be overwritten: elements [offset, offset + count) of each vector. Each once a step.
   absl::Status Keep(device::Stream& stream, TrainingState& state, int64_t offset, int64_t count);
   // The step is decided. Whether it is as guessed; else puts back what was kept.
   absl::StatusOr<bool> End(device::Stream& stream, const device::StepControl& decided, TrainingState& state);

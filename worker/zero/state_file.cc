@@ -21,7 +21,7 @@ constexpr const char* kStagesRow = "state tiles";
 
 int64_t InBlocks(int64_t bytes) { return RoundUp(bytes, ScratchFile::kBlock); }
 
-// Of all vectors of so many elements, each in blocks of its own.
+// Bytes of all vectors of `elements` elements, each in blocks of its own.
 int64_t TileBytes(const optim::OptimizerRow& optimizer, int64_t elements) {
   int64_t bytes = 0;
   for (const optim::OptimizerVector& vector : optimizer.vectors) {

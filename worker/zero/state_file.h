@@ -70,7 +70,7 @@ class StateFile {
   int64_t PieceBytes(size_t vector, size_t tile) const;  // in the file, rounded up to blocks
   absl::Status WaitFor(const Stage& stage, Stage::Use use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PostRead(size_t tile) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of the thread's: one vector's piece of a tile.
+  // Runs on the thread: one vector's piece of a tile.
   absl::Status ReadPiece(size_t tile, size_t vector, std::byte* to);
   absl::Status WritePiece(size_t tile, size_t vector, std::byte* from);
   // Runs `job` on the thread, behind what it has been given, and waits.

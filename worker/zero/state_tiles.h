@@ -22,7 +22,7 @@ inline constexpr int64_t kMostTileElements = int64_t{1} << 18;
 // Where nothing is copied, so that a tile is one meeting of the cores and no more: long enough for that not to count.
 inline constexpr int64_t kMostInPlaceElements = int64_t{1} << 21;
 
-// Of the largest one, padding of the unit included.
+// Elements of the largest tile, padding of the unit included.
 int64_t TileElements(const ZeroLayout& layout, int64_t most = kMostTileElements);
 
 // In the order in which they are updated, which is that of the next forward pass.

@@ -55,8 +55,8 @@ class Updater {
   // writes it until then.
   virtual void ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) = 0;
 
-  // Of each unit once a step, before Update: `gradient`, this rank's shard of it, is reduced. What the stream does next
-  // may overwrite it where the layout says that gradients leave.
+  // Called for each unit once a step, before Update: `gradient`, this rank's shard of it, is reduced. What the stream
+  // does next may overwrite it where the layout says that gradients leave.
   virtual absl::Status TakeGradient(int unit, device::Tensor gradient) = 0;
 
   // One step for what this rank updates: the states from its part of `gradients` (at rest, reduced), then its part of

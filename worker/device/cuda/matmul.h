@@ -46,7 +46,8 @@ struct MatmulArguments {
   Matrix c = {};  // of d's type; may be d itself, or null
   Matrix d = {};  // the inputs' type, or fp32; neither c nor d is transposed
   Epilogue epilogue = Epilogue::kNone;
-  // Of the product that this is some rows or columns of, where it shall have the bits that they have there; 0: m, n.
+  // The sizes of the product whose rows or columns these are, where they must have the bits that they have there; 0: m,
+  // n.
   int64_t whole_m = 0, whole_n = 0;
   Tensor bias = {};  // of d's type
   Matrix aux = {};   // (m,n) of d's type
@@ -73,7 +74,7 @@ class Matmul {
 
   Matmul(cublasLtContext* handle, void* workspace, int64_t workspace_bytes);
   absl::StatusOr<bool> TryRun(Stream& stream, const MatmulArguments& arguments);
-  // Of this product, made at its first use.
+  // The plan of this product, made at its first use.
   absl::StatusOr<Plan*> PlanOf(const MatmulArguments& arguments);
   // That of the whole product, for a part of it.
   absl::Status TakeAlgorithm(const MatmulArguments& arguments, Plan& plan);

@@ -19,7 +19,7 @@ class NormOp {
     float *mean, *rstd;
   };
   absl::Status Forward(const UnitPass& pass, const Places& places) const;
-  // Of one token, on one rank.
+  // The forward pass of one token, on one rank.
   void ForwardOne(const UnitPass& pass, const Places& places) const;
   // Adds to `dx`, of the stream's tokens, from the parts' shares of `dy`, of all tokens, which is overwritten.
   absl::Status Backward(const UnitPass& pass, const Places& places, device::Tensor dy, device::Tensor dx) const;

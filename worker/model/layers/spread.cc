@@ -7,7 +7,7 @@
 namespace zerofleet::model {
 namespace {
 
-// Of rows that are queries, keys and values each is cut by heads.
+// Queries, keys and values are three sections of rows, each cut by heads.
 Cut CutOf(Width width) { return {Cut::Along::kRows, width == Width::kQueriesKeysValues ? 3 : 1}; }
 
 Linear Declare(const Spread& row, Declaration& declaration) {
