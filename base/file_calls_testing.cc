@@ -245,38 +245,40 @@ void FileCallLog::RefuseRenameFlags() {
 
 namespace {
 
+// The analysis takes the mutex that `bend` requires for a member of `bend`.
 template <typename Bend>
-void BendActive(Bend bend) {
-  const std::shared_ptr<State> state = Active();
-  absl::MutexLock lock(&state->mutex);
-  bend(*state);
+void BendActive(Bend bend) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const std::shared_ptr<State> active_state = Active();
+  State& state = *active_state;
+  absl::MutexLock lock(&state.mutex);
+  bend(state);
 }
 
 }  // namespace
 
 void FileCallLog::KeepRenamed() {
-  BendActive([](State& state) { state.keeps_renamed = true; });
+  BendActive([](State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { state.keeps_renamed = true; });
 }
 void FileCallLog::IgnoreRenameFlags() {
-  BendActive([](State& state) { state.ignores_rename_flags = true; });
+  BendActive([](State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { state.ignores_rename_flags = true; });
 }
 void FileCallLog::IgnoreExclusive() {
-  BendActive([](State& state) { state.ignores_exclusive = true; });
+  BendActive([](State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { state.ignores_exclusive = true; });
 }
 void FileCallLog::FailStat(const std::string& name, int error) {
-  BendActive([&](State& state) { state.stat_failures[name] = error; });
+  BendActive([&](State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { state.stat_failures[name] = error; });
 }
 void FileCallLog::LoseEveryRename(int error) {
-  BendActive([&](State& state) { state.every_lost_rename = error; });
+  BendActive([&](State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { state.every_lost_rename = error; });
 }
 void FileCallLog::BendFlock(int error) {
-  BendActive([&](State& state) { state.flock_answer = error; });
+  BendActive([&](State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { state.flock_answer = error; });
 }
 void FileCallLog::SetFileSystem(long type) {
-  BendActive([&](State& state) { state.file_system = type; });
+  BendActive([&](State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { state.file_system = type; });
 }
 void FileCallLog::FailCreation(int error) {
-  BendActive([&](State& state) { state.creation_failure = error; });
+  BendActive([&](State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { state.creation_failure = error; });
 }
 
 void FileCallLog::WaitFor(const std::string& call) {
