@@ -97,7 +97,7 @@ TEST(SequenceTraffic, OfBlocksComputedAgainIsThatOfPartitionedInputs) {
   EXPECT_EQ(sent(true, false) - sent(false, true), (4 * kStreamLayers + 2) * kStreamWidth * 4);
 }
 
-// Of a block and token, in elements: input, middle 2 * hidden, qkv and attention 4 * hidden, the MLP's 8 * hidden, each
+// Elements per block and token: input, middle 2 * hidden, qkv and attention 4 * hidden, the MLP's 8 * hidden, each
 // divided; the norms' outputs 2 * hidden, kept gathered. In fp32 4 statistics of norms and one per head, divided.
 TEST(SequenceMemory, IsDividedByTheTensorDegree) {
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {

@@ -12,7 +12,7 @@ using ::testing::ElementsAreArray;
 
 constexpr int kWorld = 2, kLayers = 5;
 
-// Of one step, without the scalars that each ends with.
+// What one step sends, without the scalars at its end.
 struct Sent {
   int64_t gathered = 0, reduced = 0;  // whole bytes of each collective
 };

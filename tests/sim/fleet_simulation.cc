@@ -95,7 +95,7 @@ class FleetSimulation {
   std::set<int64_t> disturbed_;                                    // process ids of those that met a fault of their own
   size_t first_of_launch_ = 0;
   bool withhold_ = false;  // the next replacement does not come
-  // Of this launch: what may explain its end.
+  // What may explain the end of this launch.
   bool place_may_stay_empty_ = false, save_failed_ = false, state_failed_ = false, stop_asked_ = false,
        worker_failed_ = false, storage_stalls_ = false, coordinator_reads_badly_ = false;
   bool done_ = false;
@@ -132,7 +132,7 @@ void FleetSimulation::StartCoordinator() {
   coordinator().Start();
 }
 
-// Of the one before it the state is left. Processes that ended in the meantime are started again: those of which
+// The state of the one before it is left. Processes that ended in the meantime are started again: those of which
 // nobody is told, too.
 void FleetSimulation::StartTheCoordinatorAgain() {
   if (world_.Chance(0.15)) return Launch();  // with a whole fleet, whatever is left of the last

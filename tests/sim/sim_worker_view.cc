@@ -336,7 +336,7 @@ void SimWorker::ReportFailed(v1::ShardWritten shard, uint64_t generation) {
   Report(std::move(shard), generation);
 }
 
-// Of the view it belongs to, whatever has come meanwhile.
+// Reports for the view that the shard belongs to, whatever has come meanwhile.
 void SimWorker::Report(v1::ShardWritten shard, uint64_t generation) {
   v1::WorkerMessage message;
   message.set_generation(generation);

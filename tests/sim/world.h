@@ -29,7 +29,7 @@ class World {
   double Uniform(double low, double high);
   bool Chance(double probability) { return Uniform(0, 1) < probability; }
   int Below(int count) { return static_cast<int>(Next() % static_cast<uint64_t>(count)); }
-  // Of a message, seconds: mostly short.
+  // A message's delay in seconds: mostly short.
   double Delay() { return Chance(0.05) ? Uniform(0, 0.5) : Uniform(0.001, 0.03); }
 
   bool tracing() const { return trace_ != nullptr; }

@@ -16,7 +16,7 @@
 
 namespace zerofleet::device {
 
-// Of one rank, or of all.
+// A step's scalars of one rank, or their sums over all.
 struct StepScalars {
   double loss_sum = 0;      // over this rank's tokens, nats
   double squared_norm = 0;  // of the gradients this rank owns, scaled
@@ -58,7 +58,7 @@ struct StepControl {
   int64_t clean_steps = 0;  // since the loss scale last changed
   int64_t updates = 0;      // steps that were not skipped: the optimizer's own step count
   int64_t skipped = 0;
-  // Of the step in progress.
+  // For the step in progress.
   float gradient_scale = 1;  // what the loss's gradient is multiplied by: loss_scale / tokens
   uint32_t apply = 0;        // 0: leave the state alone
   UpdateFactors factors = {};

@@ -25,7 +25,7 @@ std::vector<Piece> PlacedPieces(const MemoryRow& row) {
   return pieces;
 }
 
-// Of a space's rows, late ones excepted, in the plan's order.
+// The places of a space's rows, except late ones, in the plan's order.
 std::vector<std::vector<Piece>> PlacedRows(const MemoryPlan& plan, Space space) {
   std::vector<std::vector<Piece>> rows;
   for (const MemoryRow& row : plan.rows) {

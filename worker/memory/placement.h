@@ -20,7 +20,7 @@ struct Piece {
   static constexpr int kLastPhase = std::numeric_limits<int>::max();  // the end of the step, however many there are
 };
 
-// Of all its pieces.
+// The bytes of all its pieces.
 int64_t PieceBytes(const std::vector<Piece>& pieces);
 
 struct Placement {

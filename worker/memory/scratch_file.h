@@ -27,8 +27,8 @@ class ScratchFile {
   // What offsets, lengths and addresses of memory must be multiples of.
   static constexpr int64_t kBlock = 4096;
 
-  // Of `bytes` bytes in `directory`, which is made if it is missing; `name` is the beginning of its name in messages.
-  // ResourceExhausted, with path and size, where it does not fit.
+  // Creates a file of `bytes` bytes in `directory`, which is made if it is missing; `name` is the beginning of its name
+  // in messages. ResourceExhausted, with path and size, where it does not fit.
   static absl::StatusOr<std::unique_ptr<ScratchFile>> Create(const std::string& directory, const std::string& name,
                                                              int64_t bytes);
   ~ScratchFile();

@@ -103,7 +103,7 @@ std::vector<float> ManyKernels() {
   return results;
 }
 
-// Of the third step that was applied.
+// The factors of the third step that was applied.
 UpdateFactors ThirdUpdate(double gradient_scale) {
   return FactorsOf({.tokens = 1,
                     .grad_clip = 0,

@@ -21,8 +21,8 @@ struct MatmulArguments {
   Matrix a = {}, b = {}, c = {};  // c is never transposed
   bool accumulate = false;        // adds to c, which is then fp32
   Tensor bias = {};               // n values added to each row; may be null; not with accumulate
-  // Of a product with so many rows and columns this is a part, cut from it at tiles' edges: its tiles are that one's,
-  // and so are its bits. 0: it is whole.
+  // The size of the whole product, where this is a part cut from it at tiles' edges: it has the whole one's tiles, and
+  // so its bits. 0: it is whole.
   int64_t whole_m = 0, whole_n = 0;
 };
 

@@ -37,7 +37,7 @@ class GraphWriter {
   }
 
   cudnnDataType_t storage() const { return storage_; }
-  // Of one head: (B,H,T,D) out of the packed qkv or dqkv, and out of out or dout (B,T,C).
+  // One head's view: (B,H,T,D) out of the packed qkv or dqkv, and out of out or dout (B,T,C).
   Value Packed(AttentionTensor id) { return Bound(id, storage_, Rows(part_.head_size), HeadStrides(3)); }
   Value Plain(AttentionTensor id) { return Bound(id, storage_, Rows(part_.head_size), HeadStrides(1)); }
   // The same, seen as (B,H,D,T).

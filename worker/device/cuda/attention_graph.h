@@ -49,7 +49,7 @@ enum AttentionTensor : int64_t {
 // before it. cuDNN offers fewer engines for less than 16.
 int64_t RowsAlignment(int64_t time);
 
-// Of `part`, some sequences of a batch or some heads of one sequence, in tensors whose rows hold `row_heads` heads.
+// Graphs for `part`, some sequences of a batch or some heads of one sequence, in tensors with `row_heads` heads a row.
 // `dtype` is bf16 or fp16. kUnimplemented, or cuDNN's error, where it refuses a node. Without a handle a graph can be
 // made but not run.
 absl::StatusOr<CudnnGraph> AttentionForwardGraph(cudnnHandle_t handle, const AttentionShape& part, int64_t row_heads,

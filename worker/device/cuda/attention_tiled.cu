@@ -24,8 +24,8 @@ namespace {
 
 constexpr int kSide = 16;  // side of the square of threads
 constexpr int kThreads = kSide * kSide;
-// Of the kernels that walk tiles, on a multiprocessor: 128 registers a thread. Left to itself, nvcc 13.0 takes as many
-// and still spills some for sm_90.
+// Blocks per multiprocessor of the kernels that walk tiles: 128 registers a thread. Left to itself, nvcc 13.0 takes as
+// many and still spills some for sm_90.
 [[maybe_unused]] constexpr int kBlocks = 2;
 
 // Floats from one row of a shared tile to the next.
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0 && row < rows) delta[to] = sum;
 }
 
-// Of a tile of queries that starts at `query` and one of keys at `key`, from scores = q k^T and dp = dout v^T:
+// For a tile of queries that starts at `query` and one of keys at `key`, from scores = q k^T and dp = dout v^T:
 // scores -> p, dp -> the gradient of scores, both 0 where the mask or the end of the sequence hides the pair.
 template <int kEach>
 __device__ void TileGradient(int64_t query, int64_t key, int64_t time, float scale, const float* logsumexp,

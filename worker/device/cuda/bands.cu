@@ -20,14 +20,14 @@ namespace {
 constexpr const char* kBandOp = "CrossEntropyBand";
 constexpr int64_t kBandRows = 128;  // each begins at a multiple of the widest access, in every type
 
-// Of a whole vocabulary: as CrossEntropyKernel makes it.
+// The logits' gradient for a whole vocabulary, as CrossEntropyKernel makes it.
 struct OfWhole {
   __device__ static float Gradient(float exponential, float factor, bool is_target, float scale) {
     const float probability = exponential * factor;
     return (is_target ? probability - 1.0f : probability) * scale;
   }
 };
-// Of a part: as PartGradientKernel does.
+// The same for a part of the vocabulary, as PartGradientKernel makes it.
 struct OfPart {
   __device__ static float Gradient(float exponential, float factor, bool is_target, float scale) {
     const float gradient = exponential * factor;

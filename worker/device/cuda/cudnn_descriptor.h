@@ -52,7 +52,7 @@ class CudnnDescriptor {
   // The first failure since it was made.
   absl::Status Finalize();
 
-  // Of a finalized descriptor. Up to `values.size()` values are read; returns how many there are.
+  // Reads an attribute of a finalized descriptor, `capacity` values at most; returns how many there are.
   absl::StatusOr<int64_t> Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t capacity,
                               void* values) const;
 

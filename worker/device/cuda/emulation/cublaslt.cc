@@ -135,7 +135,7 @@ struct Problem {
   bool uses_aux() const { return Has(128); }
   int64_t depth() const { return operation->transpose_a == CUBLAS_OP_N ? a->columns : a->rows; }
 
-  // Of all but m and n.
+  // A digest of everything except m and n.
   uint64_t Fingerprint() const {
     const auto parts = [](const Layout* at) { return std::make_tuple(at->type, at->stride); };
     const Operation& o = *operation;

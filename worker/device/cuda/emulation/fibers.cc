@@ -90,7 +90,7 @@ class Scheduler {
   Fiber* current_ = nullptr;
   bool ending_ = false;
 
-  // Of the grid and block in progress.
+  // The grid and block in progress.
   const char* op_ = nullptr;
   const absl::FunctionRef<void()>* body_ = nullptr;
   ThreadPlace place_;
