@@ -63,28 +63,18 @@ std::vector<int64_t> MicroBatches(const v1::Config& config) {
   return all;
 }
 
-// The rules that a configuration violates; it need not name its data.
-std::set<const trainer::Rule*> Violations(v1::Config config) {
+// A configuration to be planned need not name its data.
+bool IsTrainable(v1::Config config) {
   if (config.data().train().empty()) config.mutable_data()->add_train("data");
-  std::set<const trainer::Rule*> violated;
-  for (const trainer::Rule& rule : trainer::Rules()) {
-    if (rule.violated(config)) violated.insert(&rule);
-  }
-  return violated;
+  return trainer::FirstViolated(config) == nullptr;
 }
 
 struct Search {
   const std::set<std::string>& open;
   const Cluster& cluster;
-  const std::set<const trainer::Rule*> forgiven;  // what the configuration violates already
   std::vector<Choice> fitting;
   std::optional<Choice> closest;  // of those that do not fit
   int64_t tried = 0;
-
-  bool IsTrainable(const v1::Config& config) const {
-    const std::set<const trainer::Rule*> violated = Violations(config);
-    return std::includes(forgiven.begin(), forgiven.end(), violated.begin(), violated.end());
-  }
 
   absl::Status TryMicroBatches(v1::Config config) {
     std::vector<int64_t> all =
@@ -199,7 +189,7 @@ std::string Choice::Name() const {
 }
 
 absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& open, const Cluster& cluster) {
-  Search search{open, cluster, Violations(config), {}, std::nullopt, 0};
+  Search search{open, cluster, {}, std::nullopt, 0};
   const v1::ParallelConfig& parallel = config.parallel();
   for (const int64_t tensor :
        ValuesOf<int64_t>("parallel.tensor", open, parallel.tensor(), TensorDegrees(config, cluster))) {
