@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/trainer/plain_config_testing.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -19,31 +20,14 @@ memory::MemoryPlan SmallPlan() {
                    {Space::kHost, Category::kBuffers, "snapshot", 2 * kKiB, /*late=*/true}}};
 }
 
-// A valid run; only what the limits look at matters.
-v1::Config AnyRun() {
-  v1::Config config;
-  v1::ModelConfig& model = *config.mutable_model();
-  model.set_family("gpt2");
-  model.set_layers(2);
-  model.set_hidden(64);
-  model.set_heads(4);
-  model.set_kv_heads(4);
-  model.set_intermediate(256);
-  model.set_context(32);
-  model.set_vocab(256);
-  config.mutable_data()->add_train("text.txt");
-  config.mutable_data()->set_tokenizer("bytes");
+// Two workers of stage 1, which hold all gradients, with one sequence each.
+v1::Config RunOfTwo() {
+  v1::Config config = PlainConfig();
   config.mutable_parallel()->set_workers(2);
-  config.mutable_parallel()->set_tensor(1);
   config.mutable_parallel()->set_zero_stage(1);
   config.mutable_batch()->set_global_sequences(2);
   config.mutable_batch()->set_micro_sequences(1);
   config.mutable_activation()->set_checkpointing("block");
-  config.mutable_activation()->set_offload("none");
-  config.mutable_offload()->set_optimizer("none");
-  config.mutable_offload()->set_parameters("none");
-  config.mutable_offload()->set_fraction(1);
-  config.mutable_checkpoint()->set_dir("checkpoints");
   return config;
 }
 
@@ -66,7 +50,7 @@ TEST(MemoryLimits, ExactlyEnoughIsEnough) {
 }
 
 TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
-  v1::Config config = AnyRun();
+  v1::Config config = RunOfTwo();
   config.mutable_memory()->set_device_limit("3KiB");
   EXPECT_EQ(
       CheckMemoryLimits(config, SmallPlan()).message(),
@@ -93,7 +77,7 @@ TEST(MemoryLimits, NameTheShortfallAndWhatHelps) {
 
 // What is advised can be trained.
 TEST(MemoryLimits, AdviseOnlyWhatGoesTogether) {
-  v1::Config config = AnyRun();
+  v1::Config config = RunOfTwo();
   config.mutable_memory()->set_device_limit("3KiB");
   config.mutable_parallel()->set_zero_stage(0);
   config.mutable_activation()->set_checkpointing("none");
