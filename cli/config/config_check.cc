@@ -49,7 +49,7 @@ absl::Status CheckInteger(const Key& key, int64_t value, const ConfigDraft& draf
   const bool fits = row.multiple_of() == 0 || value % row.multiple_of() == 0;
   if (fits && value >= smallest && value <= largest) return absl::OkStatus();
   std::string wanted = absl::StrCat(smallest, " to ", largest);
-  if (row.multiple_of() > 0) wanted = absl::StrCat("at least ", smallest, " and a multiple of ", row.multiple_of());
+  if (row.multiple_of() > 0) absl::StrAppend(&wanted, ", a multiple of ", row.multiple_of());
   return draft.Error(key.name, absl::StrCat("must be ", row.or_zero() ? "0, or " : "", wanted, ", got ", value));
 }
 

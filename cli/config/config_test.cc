@@ -231,9 +231,11 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "--set: checkpoint.snapshot: stream reads states that are in one memory: it needs offload.optimizer none or "
        "cpu, and offload.fraction 0 or 1; use auto or memory"},
       {{"buffers.bucket_bytes=1000"},
-       "--set: buffers.bucket_bytes: must be 0, or at least 65536 and a multiple of 1024, got 1000"},
+       "--set: buffers.bucket_bytes: must be 0, or 65536 to 17179869184, a multiple of 1024, got 1000"},
       {{"buffers.bucket_bytes=65537"},
-       "--set: buffers.bucket_bytes: must be 0, or at least 65536 and a multiple of 1024, got 65537"},
+       "--set: buffers.bucket_bytes: must be 0, or 65536 to 17179869184, a multiple of 1024, got 65537"},
+      {{"buffers.bucket_bytes=1099511627776"},
+       "--set: buffers.bucket_bytes: must be 0, or 65536 to 17179869184, a multiple of 1024, got 1099511627776"},
       {{"buffers.bucket_bytes=65536", "offload.optimizer=cpu"},
        "--set: buffers.bucket_bytes: must be 0 with offload.optimizer cpu, whose gradients leave a unit at a time, got "
        "65536"},
