@@ -19,7 +19,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "services/rendezvous.h"
+#include "services/session/rendezvous.h"
 #include "worker/collective/factory.h"
 #include "worker/device/device.h"
 

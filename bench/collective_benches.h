@@ -44,9 +44,9 @@ struct CollectiveRate {
 absl::StatusOr<std::vector<CollectiveRate>> BenchCollectives(const CollectiveBenchOptions& options);
 
 // One rank of a group whose ranks run on several hosts, in this process: it meets the others at `meeting_place`, the
-// HOST:PORT of a RendezvousServer (services/rendezvous.h), which also says how many there are. `host` is this one's
-// name, for messages; `cancelled` is asked while waiting for the others. Unavailable when one of them leaves early.
-// Every rank returns the same.
+// HOST:PORT of a RendezvousServer (services/session/rendezvous.h), which also says how many there are. `host` is this
+// one's name, for messages; `cancelled` is asked while waiting for the others. Unavailable when one of them leaves
+// early. Every rank returns the same.
 absl::StatusOr<std::vector<CollectiveRate>> BenchCollectivesAcrossHosts(const CollectiveBenchOptions& options,
                                                                         const std::string& meeting_place,
                                                                         const std::string& host,

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "services/rendezvous.h"
+#include "services/session/rendezvous.h"
 
 namespace zerofleet::bench {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "services/session_swarm.h"
+#include "services/session/session_swarm.h"
 
 namespace zerofleet::bench {
 namespace {

@@ -1,6 +1,6 @@
 // How a coordinator bears many workers: forming a view, forming it again after a loss, and heartbeats, over real gRPC
-// from sessions without a model (services/session_swarm.h). What it takes is read from its process's figures, so it
-// should have one of its own. `zerofleet bench coordinator` starts that, and prints it.
+// from sessions without a model (services/session/session_swarm.h). What it takes is read from its process's figures,
+// so it should have one of its own. `zerofleet bench coordinator` starts that, and prints it.
 #ifndef ZEROFLEET_BENCH_COORDINATOR_BENCHES_H_
 #define ZEROFLEET_BENCH_COORDINATOR_BENCHES_H_
 

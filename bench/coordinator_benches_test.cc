@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "gtest/gtest.h"
-#include "services/coordinator_server.h"
+#include "services/coordinator/coordinator_server.h"
 #include "worker/model/model_testing.h"
 #include "worker/optim/optimizer.h"
 

@@ -8,8 +8,8 @@ namespace zerofleet::coordinator {
 
 // How a worker's client connects again, in seconds: the longest that one attempt may take, and the longest pauses
 // behind an attempt that fails and behind a stream that breaks. gRPC adds a fifth to the former at most. The client
-// takes them from here (services/grpc_common.cc, services/session_machine.cc), since how long it is waited for follows
-// from them.
+// takes them from here (services/rpc/grpc_common.cc, services/session/session_machine.cc), since how long it is waited
+// for follows from them.
 inline constexpr double kConnectSeconds = 5, kConnectPauseSeconds = 2, kStreamPauseSeconds = 2;
 inline constexpr double kConnectPauseJitter = 1.2;
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kHeartbeatTimeout[] = "heartbeat_timeout";
 
-// Clients give a connection up on which nothing has come for 10 to 20 s (services/grpc_common.h).
+// Clients give a connection up on which nothing has come for 10 to 20 s (services/rpc/grpc_common.h).
 constexpr double kConnectionsLast = 10;
 
 // The ranks that are there and do not come where the others have been waiting for too long: to a collective, or to the

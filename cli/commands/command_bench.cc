@@ -29,8 +29,8 @@
 #include "cli/report/table.h"
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
-#include "services/address.h"
-#include "services/rendezvous.h"
+#include "services/common/address.h"
+#include "services/session/rendezvous.h"
 #include "worker/collective/network.h"
 
 namespace zerofleet::cli {

@@ -17,7 +17,7 @@
 #include "cli/report/table.h"
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
-#include "services/build_info.h"
+#include "services/common/build_info.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/huggingface.h"
 #include "worker/checkpoint/manifest.h"

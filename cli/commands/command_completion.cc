@@ -16,7 +16,7 @@
 #include "cli/config/config_schema.h"
 #include "cli/config/keys.h"
 #include "cli/config/nearest.h"
-#include "services/build_info.h"
+#include "services/common/build_info.h"
 #include "worker/model/presets.h"
 
 namespace zerofleet::cli {

@@ -26,12 +26,12 @@
 #include "cli/report/progress.h"
 #include "cli/report/report.h"
 #include "cli/report/run_record.h"
-#include "services/address.h"
-#include "services/build_info.h"
-#include "services/coordinator_server.h"
-#include "services/logging.h"
-#include "services/metrics_exporter.h"
-#include "services/status_page.h"
+#include "services/common/address.h"
+#include "services/common/build_info.h"
+#include "services/common/logging.h"
+#include "services/coordinator/coordinator_server.h"
+#include "services/metrics/metrics_exporter.h"
+#include "services/metrics/status_page.h"
 
 namespace zerofleet::cli {
 namespace {

@@ -24,7 +24,7 @@
 #include "cli/commands/help_text.h"
 #include "cli/config/key_words.h"
 #include "cli/config/nearest.h"
-#include "services/build_info.h"
+#include "services/common/build_info.h"
 
 namespace zerofleet::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "cli/report/status_text.h"
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
-#include "services/operator_client.h"
+#include "services/session/operator_client.h"
 
 namespace zerofleet::cli {
 namespace {

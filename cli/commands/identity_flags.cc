@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "services/token.h"
+#include "services/security/token.h"
 
 namespace zerofleet::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "services/access.h"
-#include "services/address.h"
-#include "services/tls.h"
+#include "services/common/address.h"
+#include "services/security/access.h"
+#include "services/security/tls.h"
 
 namespace CLI {
 class App;

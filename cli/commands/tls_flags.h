@@ -3,7 +3,7 @@
 #define ZEROFLEET_CLI_COMMANDS_TLS_FLAGS_H_
 
 #include "absl/status/statusor.h"
-#include "services/tls.h"
+#include "services/security/tls.h"
 
 namespace CLI {
 class App;

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "cli/config/config_text.h"
 #include "cli/launcher/stop_signals.h"
-#include "services/token.h"
+#include "services/security/token.h"
 #include "worker/checkpoint/catalog.h"
 
 namespace zerofleet::cli {

@@ -16,7 +16,7 @@
 #include "cli/launcher/preflight.h"
 #include "cli/launcher/start_retry.h"
 #include "cli/report/run_record.h"
-#include "services/operator_client.h"
+#include "services/session/operator_client.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::cli {

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/operator_client.h"
+#include "services/session/operator_client.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
 namespace zerofleet::cli {

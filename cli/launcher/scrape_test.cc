@@ -3,8 +3,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "services/metrics_exporter.h"
-#include "services/worker_metrics.h"
+#include "services/metrics/metrics_exporter.h"
+#include "services/metrics/worker_metrics.h"
 
 namespace zerofleet::cli {
 namespace {

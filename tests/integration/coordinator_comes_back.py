@@ -118,7 +118,7 @@ class CoordinatorComesBack(fleet.FleetTest):
         self.assert_undisturbed(process, report, workers, times)
 
     def test_stands_still_for_longer_than_its_connections_last(self):
-        """20 s without an answer break every gRPC connection (services/grpc_common.h), and no run."""
+        """20 s without an answer break every gRPC connection (services/rpc/grpc_common.h), and no run."""
         process, report = self.started(self.run_config("killed", steps=STEPS))
         workers = sorted(self.children()["worker"])
         (pid, _), = self.children()["coordinator"].items()

@@ -1,6 +1,6 @@
-// A coordinator's process: the real Coordinator, and around it a model of services/coordinator_loop: outputs are
-// carried out in order, a state that is being made durable holds those after it back, and manifests are written one at
-// a time.
+// A coordinator's process: the real Coordinator, and around it a model of services/coordinator/coordinator_loop:
+// outputs are carried out in order, a state that is being made durable holds those after it back, and manifests are
+// written one at a time.
 #ifndef ZEROFLEET_TESTS_SIM_COORDINATOR_PROCESS_H_
 #define ZEROFLEET_TESTS_SIM_COORDINATOR_PROCESS_H_
 

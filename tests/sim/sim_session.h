@@ -1,12 +1,12 @@
 // A worker's session with its coordinator: the real services::SessionMachine, which this gives streams, time and chance
-// as services/session_client does in a process.
+// as services/session/session_client does in a process.
 #ifndef ZEROFLEET_TESTS_SIM_SIM_SESSION_H_
 #define ZEROFLEET_TESTS_SIM_SIM_SESSION_H_
 
 #include <functional>
 #include <optional>
 
-#include "services/session_machine.h"
+#include "services/session/session_machine.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
 

@@ -1,6 +1,6 @@
 // What a trainer needs from its coordinator: messages out, messages in, and notice when the fleet is lost.
 //
-// services/session_client.h implements it over gRPC; tests implement it in memory.
+// services/session/session_client.h implements it over gRPC; tests implement it in memory.
 #ifndef ZEROFLEET_WORKER_TRAINER_FLEET_SESSION_H_
 #define ZEROFLEET_WORKER_TRAINER_FLEET_SESSION_H_
 

@@ -1,4 +1,4 @@
-// Receives a trainer's figures for monitoring; services/worker_metrics.h exports them, tests collect them in
+// Receives a trainer's figures for monitoring; services/metrics/worker_metrics.h exports them, tests collect them in
 // memory.
 //
 // Every function is thread-safe, cheap next to a step, and never fails. `space` is "device" or "host".

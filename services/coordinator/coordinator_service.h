@@ -1,0 +1,42 @@
+// The coordinator's gRPC service: each call becomes events of the loop, and the loop's outputs messages of the call.
+//
+// Includes gRPC's headers; only .cc files of this folder include it.
+#ifndef ZEROFLEET_SERVICES_COORDINATOR_COORDINATOR_SERVICE_H_
+#define ZEROFLEET_SERVICES_COORDINATOR_COORDINATOR_SERVICE_H_
+
+#include <utility>
+
+#include "services/common/refusals.h"
+#include "services/coordinator/coordinator_loop.h"
+#include "services/security/access.h"
+#include "zerofleet/v1/coordinator.grpc.pb.h"
+
+namespace zerofleet::services {
+
+class CoordinatorService : public v1::Coordinator::CallbackService {
+ public:
+  // `loop` and `refusals` outlive the server that serves this.
+  CoordinatorService(CoordinatorLoop& loop, AccessControl access, Refusals& refusals)
+      : loop_(loop), access_(std::move(access)), refusals_(refusals) {}
+
+  grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest* request,
+                                      v1::GetStatusResponse* response) override;
+  grpc::ServerWriteReactor<v1::Event>* Watch(grpc::CallbackServerContext* context,
+                                             const v1::WatchRequest* request) override;
+  grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
+                                 v1::StopResponse* response) override;
+
+ private:
+  // Whether the caller may do this; a refusal is told of.
+  absl::Status Admit(Role role, const grpc::CallbackServerContext& context);
+
+  CoordinatorLoop& loop_;
+  const AccessControl access_;
+  Refusals& refusals_;
+};
+
+}  // namespace zerofleet::services
+
+#endif  // ZEROFLEET_SERVICES_COORDINATOR_COORDINATOR_SERVICE_H_

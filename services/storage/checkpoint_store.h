@@ -1,0 +1,119 @@
+// The coordinator's hand on the checkpoint directory: what a run may resume from, commits, and pruning.
+#ifndef ZEROFLEET_SERVICES_STORAGE_CHECKPOINT_STORE_H_
+#define ZEROFLEET_SERVICES_STORAGE_CHECKPOINT_STORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/directory_lock.h"
+#include "base/directory_probe.h"
+#include "coordinator/fleet.h"
+#include "services/storage/directory_epoch.h"
+#include "zerofleet/v1/checkpoint.pb.h"
+
+namespace zerofleet::services {
+
+struct ResumePlan {
+  std::vector<coordinator::CheckpointCandidate> candidates;  // newest first
+  bool may_fall_back = false;
+  uint64_t newest_generation = 0;  // of any candidate or unfinished save; the run's own must be larger
+  int64_t newest_unix_seconds = 0;
+  std::vector<std::string> unreadable;  // step directories whose manifest is invalid
+  std::vector<std::string> notices;     // one line each: checkpoints not used, and what resuming changes
+};
+
+// `resume` is "auto" (every committed checkpoint in the configured directory), "none", or the path of one step
+// directory, which must hold a valid manifest. OutOfRange if the newest candidate is of another model or optimizer.
+// DataLoss if there are checkpoints but none with a valid manifest: a run never begins anew by itself where there is
+// something to resume.
+//
+// With "auto" the directory is held against `state`, which `state_dir` has of this run: a checkpoint that is another
+// than was committed at its step is not used, and DataLoss if the newest commit, or a later one, is not there.
+absl::StatusOr<ResumePlan> PlanResume(const std::string& resume, const v1::Config& config,
+                                      const coordinator::CoordinatorState& state = {},
+                                      const std::string& state_dir = "");
+
+// One line for each thing that goes on differently from `manifest` (at `path`) under `config`: a shorter context,
+// another team, and a learning rate that jumps because the schedule is another one.
+std::vector<std::string> ResumeNotices(const v1::Config& config, const std::string& path,
+                                       const v1::CheckpointManifest& manifest);
+
+// Commits checkpoints to one directory, which it holds while it lives, and keeps the newest `keep`. Thread-safe.
+//
+// Whatever changes the directory asks first whether it still is this coordinator's (directory_epoch.h): if it is
+// another's, or if that is not known, nothing is done.
+class CheckpointStore {
+ public:
+  // Takes the directory's lock, tries its file system out, takes its epoch, and lists what is committed there: pruning
+  // never lists again. FailedPrecondition if another run holds the directory, and still does after `patience`: a run
+  // that was killed takes a moment to go; and if no checkpoint can be committed safely there. `generation`: the newest
+  // that is known of the run. DataLoss for an epoch file that is not understood.
+  static absl::StatusOr<std::unique_ptr<CheckpointStore>> Open(const std::string& dir, int64_t keep,
+                                                               absl::Duration patience = absl::ZeroDuration(),
+                                                               uint64_t generation = 0);
+
+  // What the directory's file system is, and how it is weaker than it should be.
+  const DirectoryTraits& traits() const { return traits_; }
+
+  // Removes what unfinished saves of generations up to `last_generation` left behind. What cannot be removed stays for
+  // the next start.
+  void RemoveUnfinished(uint64_t last_generation) const;
+
+  // Removes what the removal of a checkpoint by an earlier release left, if it is older than a minute.
+  void RemoveLeftovers(absl::Time now) const;
+
+  // Checks and commits the shards that the ranks of `manifest`'s generation wrote, then removes the oldest checkpoints
+  // beyond `keep`. What cannot be removed is a warning: the commit stands. The directory and the number kept are this
+  // store's own, whatever the manifest's configuration says.
+  absl::StatusOr<coordinator::CommittedStep> Commit(v1::CheckpointManifest manifest, int64_t unix_seconds);
+  // Reads a checkpoint, in this directory or another, and says whether it is whole and the one that was committed.
+  absl::Status Verify(const coordinator::VerifyCheckpoint& verify);
+  // Bytes that commits and Verify have read so far: how one that is under way gets on. Any thread.
+  int64_t stored_bytes() const { return stored_bytes_; }
+
+  // Removes what the ranks of that generation wrote for a save that failed, and what older generations left: on a full
+  // disk the next save needs the room. No rank of that generation may write for that step any more.
+  void Discard(const coordinator::DiscardSave& discard) const;
+
+  // Renames a damaged step directory to "<name>.damaged", or with a number behind it if that is taken.
+  absl::Status SetAside(const std::string& step_dir);
+
+  // DirectoryLock::Renew of the directory: true if it was removed and is there again, empty. AlreadyExists also if
+  // another coordinator has taken the directory over; DataLoss or Unavailable if that is not known. From one thread.
+  absl::StatusOr<bool> Renew();
+
+ private:
+  CheckpointStore(std::string dir, int64_t keep, std::unique_ptr<DirectoryLock> lock, DirectoryTraits traits,
+                  std::unique_ptr<DirectoryEpoch> epoch, std::set<int64_t> steps)
+      : dir_(std::move(dir)),
+        keep_(keep),
+        lock_(std::move(lock)),
+        traits_(std::move(traits)),
+        epoch_(std::move(epoch)),
+        steps_(std::move(steps)) {}
+
+  // Removes the oldest checkpoints beyond `keep_`, and returns a warning for each that cannot be removed.
+  std::vector<std::string> Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string dir_;
+  const int64_t keep_;
+  const std::unique_ptr<DirectoryLock> lock_;
+  const DirectoryTraits traits_;
+  const std::unique_ptr<DirectoryEpoch> epoch_;
+  bool emptied_ = false;  // and not told yet; Renew's alone
+  absl::Mutex mutex_;
+  std::atomic<int64_t> stored_bytes_ = 0;
+  std::set<int64_t> steps_ ABSL_GUARDED_BY(mutex_);  // committed and not set aside
+};
+
+}  // namespace zerofleet::services
+
+#endif  // ZEROFLEET_SERVICES_STORAGE_CHECKPOINT_STORE_H_
