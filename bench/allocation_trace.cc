@@ -207,7 +207,7 @@ absl::StatusOr<std::vector<AllocationEvent>> TraceTraining(const TrainingShape& 
   const int64_t longest = *std::max_element(shape.times.begin(), shape.times.end());
   ZF_ASSIGN_OR_RETURN(
       const std::unique_ptr<model::Model> model,
-      model::Model::Create(shape.model, shape.dtype, device, shape.sequences, longest, shape.checkpointing));
+      model::Model::Create(shape.model, {shape.dtype, shape.sequences, longest, shape.checkpointing}, device));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.CreateStream());
   // Addresses are told apart and never read. These are odd; those of parameters, counted in elements of two bytes, are
   // even.

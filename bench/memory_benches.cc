@@ -53,7 +53,7 @@ absl::StatusOr<int64_t> ReservedBytes(const TrainingShape& shape) {
   const int64_t time = shape.model.context();
   ZF_ASSIGN_OR_RETURN(
       const std::unique_ptr<model::Model> model,
-      model::Model::Create(shape.model, shape.dtype, device, shape.sequences, time, shape.checkpointing));
+      model::Model::Create(shape.model, {shape.dtype, shape.sequences, time, shape.checkpointing}, device));
   const zero::ZeroLayout layout(spec, {.stage = 3, .dtype = shape.dtype, .world_size = shape.ranks});
   const memory::MemoryPlan plan = zero::PlanMemory(*model, layout, shape.sequences * time);
   const memory::Category counted[] = {memory::Category::kActivations, memory::Category::kGathered,

@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<OptimizerRate>> BenchHostUpdate(device::Device& devic
   ZF_ASSIGN_OR_RETURN(const double memory, MemoryBytesPerSecond(device.host(), spec.parameters(), rounds));
   std::vector<OptimizerRate> rates;
   for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
-    const zero::ZeroLayout layout(spec, {.stage = 2, .optimizer = &optimizer, .offload = true});
+    const zero::ZeroLayout layout(spec, {.stage = 2, .optimizer = &optimizer, .placement = zero::kStatesOnHost});
     ZF_ASSIGN_OR_RETURN(const double seconds, UpdateSeconds(device, spec, layout, /*scratch=*/nullptr, rounds));
     // The gradient is read, the states are read and written, the parameter is written on the device.
     const int64_t bytes = 2 * device::DTypeBytes(device::DType::kBF16) + 2 * optimizer.StateBytesPerParameter();
@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<OptimizerRate>> BenchUpdateOnDisk(device::Device& dev
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(model));
   std::vector<OptimizerRate> rates;
   for (const optim::OptimizerRow& optimizer : optim::Optimizers()) {
-    const zero::ZeroLayout layout(spec, {.stage = 2, .optimizer = &optimizer, .offload = true, .states_in_file = true});
+    const zero::ZeroLayout layout(spec, {.stage = 2, .optimizer = &optimizer, .placement = zero::kStatesInFile});
     const int64_t all = zero::StateFile::FileBytes(layout);
     ZF_ASSIGN_OR_RETURN(const auto scratch, memory::ScratchFile::Create(directory, "zerofleet-bench", all));
     ZF_ASSIGN_OR_RETURN(const double seconds, UpdateSeconds(device, spec, layout, scratch.get(), rounds));

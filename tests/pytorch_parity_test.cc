@@ -63,7 +63,7 @@ struct ParityRun {
         spec(*model::ModelSpec::Create(config, PartOf(tensor_group.get()))),
         communicator(zero::CommunicatorOn(*device, std::move(collective::CreateInProcessGroup("data", 1)[0]))),
         layout(spec, {.stage = 2, .dtype = dtype, .optimizer = *optim::FindOptimizer(optimizer_name)}),
-        model(*model::Model::Create(config, dtype, *device, kBatch, shape.context, {}, {.parts = spec.part().count})),
+        model(*model::Model::Create(config, {dtype, kBatch, shape.context, {}, {.parts = spec.part().count}}, *device)),
         arena(*memory::Arena::Create(zero::PlanMemory(*model, layout, kBatch * shape.context), memory::Space::kDevice,
                                      *device)),
         host_arena(*memory::Arena::Create(zero::PlanMemory(*model, layout, kBatch * shape.context),

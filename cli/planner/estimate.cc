@@ -17,8 +17,8 @@
 #include "worker/model/spec.h"
 #include "worker/optim/optimizer.h"
 #include "worker/parallel/mesh.h"
-#include "worker/trainer/training_run.h"
-#include "worker/trainer/view_parts.h"
+#include "worker/trainer/rank_plan.h"
+#include "worker/trainer/save_choice.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -114,17 +114,12 @@ absl::StatusOr<RankEstimate> EstimateRank(const v1::Config& given, const Cluster
   ZF_ASSIGN_OR_RETURN(const v1::Config config, WithPlannedFraction(given, *device));
   const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, static_cast<int>(config.parallel().workers()),
                                                         static_cast<int>(config.parallel().tensor()));
-  ZF_ASSIGN_OR_RETURN(estimate.plan, trainer::PlanRankMemory(config, mesh, *device));
+  ZF_ASSIGN_OR_RETURN(const trainer::RankPlan rank, trainer::RankPlan::Of(config, mesh));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model, rank.CreateModel(*device));
+  estimate.plan = trainer::ChooseSaves(config, *model, rank.layout(), *device).plan;
   estimate.need = NeedOf(estimate.plan, cluster);
   ZF_ASSIGN_OR_RETURN(estimate.traffic, PlanTraffic(config, cluster.node_gpus));
-  ZF_ASSIGN_OR_RETURN(const model::ModelSpec part, model::ModelSpec::Create(config.model(), trainer::PartOf(mesh)));
-  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
-                      model::CheckpointingOf(config.activation(), config.buffers()));
-  ZF_ASSIGN_OR_RETURN(
-      const std::unique_ptr<model::Model> model,
-      model::Model::Create(config.model(), trainer::ComputeType(config), *device, config.batch().micro_sequences(),
-                           config.model().context(), checkpointing, trainer::SharingOf(config)));
-  const StepWork work = WorkOf(config, part, *model, estimate.traffic);
+  const StepWork work = WorkOf(config, rank.spec(), *model, estimate.traffic);
   estimate.host_link_bytes = work.copied_down + work.copied_up + 2 * work.activations_copied;
   estimate.time = Roofline(work, RatesOf(cluster));
   estimate.tokens_per_second =

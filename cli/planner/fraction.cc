@@ -10,7 +10,7 @@
 #include "worker/memory/arena.h"
 #include "worker/parallel/mesh.h"
 #include "worker/trainer/rules.h"
-#include "worker/trainer/training_run.h"
+#include "worker/trainer/save_choice.h"
 
 namespace zerofleet::cli {
 namespace {

@@ -15,7 +15,7 @@
 #include "worker/model/spec.h"
 #include "worker/parallel/mesh.h"
 #include "worker/trainer/memory_limits.h"
-#include "worker/trainer/training_run.h"
+#include "worker/trainer/save_choice.h"
 
 namespace zerofleet::cli {
 namespace {

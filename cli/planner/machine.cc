@@ -18,7 +18,7 @@
 #include "bench/kernel_benches.h"
 #include "cli/launcher/local_fleet.h"
 #include "worker/device/device.h"
-#include "worker/trainer/view_parts.h"
+#include "worker/trainer/rank_plan.h"
 
 namespace zerofleet::cli {
 namespace {

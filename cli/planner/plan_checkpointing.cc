@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "cli/report/table.h"
 #include "worker/model/model.h"
-#include "worker/trainer/view_parts.h"
+#include "worker/trainer/rank_plan.h"
 
 namespace zerofleet::cli {
 
@@ -44,23 +44,20 @@ absl::StatusOr<std::vector<CheckpointingCost>> PlanCheckpointing(const v1::Confi
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model()));
   const auto root = std::llround(std::sqrt(static_cast<double>(config.model().layers())));
   const std::string& chosen = config.activation().checkpointing();
-  const model::Sharing sharing = trainer::SharingOf(config);
-  const bool can_divide = sharing.parts > 1 && !sharing.sequence;
+  const bool can_divide = config.parallel().tensor() > 1 && !config.parallel().sequence();
   std::vector<std::string> all = {"none", "selective", "block"};
   if (root > 1) all.push_back(model::EveryText(root));
   if (std::find(all.begin(), all.end(), chosen) == all.end()) all.push_back(chosen);
   const double tokens = static_cast<double>(config.batch().global_sequences() * config.model().context()) /
                         static_cast<double>(config.parallel().workers());
   std::vector<CheckpointingCost> costs;
+  v1::Config with = config;
   for (const std::string& text : all) {
     ZF_ASSIGN_OR_RETURN(const model::Checkpointing kind, model::ParseCheckpointing(text));
     for (const v1::ActivationConfig& activation : WithInputs(text, kind.keeps_inputs(), can_divide)) {
-      ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
-                          model::CheckpointingOf(activation, config.buffers()));
-      ZF_ASSIGN_OR_RETURN(
-          const std::unique_ptr<model::Model> model,
-          model::Model::Create(config.model(), trainer::ComputeType(config), device, config.batch().micro_sequences(),
-                               config.model().context(), checkpointing, sharing));
+      *with.mutable_activation() = activation;
+      ZF_ASSIGN_OR_RETURN(const model::ModelRun run, trainer::ModelRunOf(with));
+      ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model, model::Model::Create(config.model(), run, device));
       costs.push_back({.activation = activation,
                        .chosen = NameOf(activation) == NameOf(config.activation()),
                        .activation_bytes = model->ActivationBytes(),

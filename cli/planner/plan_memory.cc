@@ -11,8 +11,9 @@
 #include "cli/planner/model_states.h"
 #include "cli/report/table.h"
 #include "worker/device/device.h"
+#include "worker/trainer/rank_plan.h"
 #include "worker/trainer/rules.h"
-#include "worker/trainer/training_run.h"
+#include "worker/trainer/save_choice.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -57,7 +58,8 @@ absl::StatusOr<RankMemory> PlanRankZero(const v1::Config& given) {
   ZF_ASSIGN_OR_RETURN(rank.saves, trainer::PlanRankSaves(config, mesh, *device));
   rank.plan = rank.saves.plan;
   if (mesh.tensor().size() > 1) {
-    ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule, trainer::PlanRankSchedule(config, mesh));
+    ZF_ASSIGN_OR_RETURN(const trainer::RankPlan plan, trainer::RankPlan::Of(config, mesh));
+    ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule, plan.Schedule());
     rank.tensor_bytes = zero::BytesSent(schedule, parallel::kTensorGroup, mesh.tensor().size());
   }
   ZF_ASSIGN_OR_RETURN(rank.checkpointing, PlanCheckpointing(config, *device));

@@ -11,8 +11,7 @@
 #include "worker/collective/topology.h"
 #include "worker/device/dtype.h"
 #include "worker/parallel/mesh.h"
-#include "worker/trainer/training_run.h"
-#include "worker/trainer/view_parts.h"
+#include "worker/trainer/rank_plan.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -36,13 +35,14 @@ absl::StatusOr<StepTraffic> Scheduled(const v1::Config& config, int64_t node_gpu
   const int workers = static_cast<int>(config.parallel().workers()),
             parts = static_cast<int>(config.parallel().tensor());
   const parallel::Mesh mesh = parallel::Mesh::OfOneNode(0, workers, parts);
-  ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule, trainer::PlanRankSchedule(config, mesh));
+  ZF_ASSIGN_OR_RETURN(const trainer::RankPlan rank, trainer::RankPlan::Of(config, mesh));
+  ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule, rank.Schedule());
   ZF_ASSIGN_OR_RETURN(int team, coordinator::ConfiguredTeam(config.parallel()));
   if (team == 0) team = coordinator::AutoTeam(NodesOfGroup(workers, 1, node_gpus), parts);
   const int size = workers / parts;
   const collective::Topology data(0, size, std::min(team, size), NodesOfGroup(size, parts, node_gpus));
   const collective::Topology tensor(0, parts, 0, NodesOfGroup(parts, 1, node_gpus));
-  const int64_t element = device::DTypeBytes(trainer::ComputeType(config));
+  const int64_t element = device::DTypeBytes(rank.run().dtype);
   std::map<std::pair<bool, int64_t>, LinkBytes> known;  // by bytes reduced or gathered in the data group
   const auto cost = [&](const collective::Topology& topology, bool reduces, int64_t bytes) {
     // A group's sums of scalars need not be whole elements.

@@ -4,7 +4,7 @@
 #include "cli/config/config.h"
 #include "gtest/gtest.h"
 #include "worker/parallel/mesh.h"
-#include "worker/trainer/training_run.h"
+#include "worker/trainer/rank_plan.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -22,7 +22,8 @@ TEST(PlanTraffic, IsTheSchedulesToTheByte) {
   for (int stage = 0; stage <= 3; ++stage) {
     for (const int64_t micro_batches : {1, 2, 3, 4, 9}) {
       const v1::Config config = BatchesOf(stage, 4, 2, micro_batches);
-      const auto schedule = trainer::PlanRankSchedule(config, parallel::Mesh::OfOneNode(0, 4, 2)).value();
+      const auto schedule =
+          trainer::RankPlan::Of(config, parallel::Mesh::OfOneNode(0, 4, 2)).value().Schedule().value();
       const StepTraffic traffic = PlanTraffic(config, 8).value();
       EXPECT_EQ(traffic.tensor.sum(), double(zero::BytesSent(schedule, parallel::kTensorGroup, 2)));
       EXPECT_EQ((traffic.gather + traffic.reduce).sum(), double(zero::BytesSent(schedule, parallel::kDataGroup, 2)))

@@ -50,8 +50,14 @@ StepWithSequences MeasureWithSequences(const FleetSetup& setup) {
 int64_t PlannedWithSequences(const FleetSetup& setup) {
   const model::ModelSpec spec = *model::ModelSpec::Create(setup.model, {.index = 0, .count = setup.tensor});
   const ZeroLayout layout(spec, {.stage = setup.stage, .dtype = setup.dtype});
-  return BytesSent(*StepSchedule(setup.model, TestOptimizer(), spec, layout, {}, setup.checkpointing, kStreamSequences,
-                                 kStreamContext, setup.sequence),
+  return BytesSent(*StepSchedule({setup.model,
+                                  TestOptimizer(),
+                                  spec,
+                                  layout,
+                                  {.sequences = kStreamSequences,
+                                   .time = kStreamContext,
+                                   .checkpointing = setup.checkpointing,
+                                   .sharing = {.sequence = setup.sequence}}}),
                    parallel::kTensorGroup, setup.tensor);
 }
 
@@ -107,8 +113,9 @@ TEST(SequenceMemory, IsDividedByTheTensorDegree) {
       const auto of_block = [&](const model::Checkpointing& checkpointing) {
         const auto activations = [&](int64_t layers) {
           const auto model = *model::Model::Create(
-              model::TestModelConfig(layers, kStreamWidth, 4, kStreamContext * 8, 53), dtype, *device, kStreamSequences,
-              kStreamContext * 8, checkpointing, {.parts = tensor, .sequence = true});
+              model::TestModelConfig(layers, kStreamWidth, 4, kStreamContext * 8, 53),
+              {dtype, kStreamSequences, kStreamContext * 8, checkpointing, {.parts = tensor, .sequence = true}},
+              *device);
           return model->ActivationBytes();
         };
         return (activations(3) - activations(2)) / 8;

@@ -85,7 +85,7 @@ TEST(Activations, AreThePapersFormula) {
   const auto elements = [&](const model::Checkpointing& checkpointing) {
     const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
     const auto model = *model::Model::Create(model::TestModelConfig(kLayers, kHidden, kHeads, 16, 64),
-                                             device::DType::kBF16, *device, 2, 16, checkpointing);
+                                             {device::DType::kBF16, 2, 16, checkpointing}, *device);
     return model->ActivationBytes() / (2 * kTokens);
   };
   EXPECT_EQ(elements(kNone), kLayers * (16 * kHidden + kStatistics) + kHidden);

@@ -101,9 +101,14 @@ MeasuredStep MeasureAStep(const FleetSetup& setup) {
 int64_t PlannedForTheTensorGroup(const FleetSetup& setup) {
   const model::ModelSpec spec = *model::ModelSpec::Create(setup.model, {.index = 0, .count = setup.tensor});
   const ZeroLayout layout(spec, {.stage = setup.stage, .dtype = setup.dtype});
-  return BytesSent(*StepSchedule(setup.model, TestOptimizer(), spec, layout, {}, setup.checkpointing,
-                                 setup.global_sequences, setup.model.context()),
-                   parallel::kTensorGroup, setup.tensor);
+  return BytesSent(
+      *StepSchedule(
+          {setup.model,
+           TestOptimizer(),
+           spec,
+           layout,
+           {.sequences = setup.global_sequences, .time = setup.model.context(), .checkpointing = setup.checkpointing}}),
+      parallel::kTensorGroup, setup.tensor);
 }
 
 // To the byte. 32 tokens of 24 elements, so that every part of an input ends on 64 bytes.

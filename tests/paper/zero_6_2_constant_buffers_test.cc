@@ -195,7 +195,7 @@ TEST(ConstantBuffersOfAllSizes, AreInTheSchedule) {
     RunFleet(setup, [&](TestRank& rank) {
       ZF_CHECK(rank.engine().Initialize(1).ok());
       const std::vector<ScheduledCollective> schedule =
-          *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout());
+          *StepSchedule({setup.model, TestOptimizer(), rank.spec(), rank.layout()});
       rank.Step(1);
       ZF_CHECK(rank.engine().Finish().ok());
       std::vector<ScheduledCollective> posted;

@@ -93,7 +93,7 @@ memory::MemoryPlan Gpt2Plan(int stage, device::DType dtype, const model::Checkpo
   const v1::ModelConfig config = Gpt2Small();
   const auto device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   const auto spec = *model::ModelSpec::Create(config);
-  const auto model = *model::Model::Create(config, dtype, *device, 4, config.context(), checkpointing);
+  const auto model = *model::Model::Create(config, {dtype, 4, config.context(), checkpointing}, *device);
   const ZeroLayout layout(spec,
                           {.stage = stage, .dtype = dtype, .micro_batches = micro_batches, .rank = 0, .world_size = 2});
   return PlanMemory(*model, layout, 4 * config.context());

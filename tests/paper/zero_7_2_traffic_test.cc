@@ -28,8 +28,8 @@ Sent SentInOneStep(FleetSetup setup) {
     const int number = rank.layout().options().rank;
     int64_t bytes = 0;
     for (const auto& [operation, totals] : rank.communicator().totals()) bytes += totals.bytes;
-    const std::vector<ScheduledCollective> schedule =
-        *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout(), {}, setup.checkpointing);
+    const std::vector<ScheduledCollective> schedule = *StepSchedule(
+        {setup.model, TestOptimizer(), rank.spec(), rank.layout(), {.checkpointing = setup.checkpointing}});
     const std::vector<collective::CollectiveRecord> records = rank.StopAndTakeRecords();
     EXPECT_EQ(records.size(), schedule.size());  // all of them known before the step
     if (number != 0) return;

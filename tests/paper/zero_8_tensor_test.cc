@@ -36,9 +36,14 @@ TensorSent SentToTensorGroup(const FleetSetup& setup) {
 int64_t PlannedBytes(const FleetSetup& setup) {
   const model::ModelSpec spec = *model::ModelSpec::Create(setup.model, {.index = 0, .count = setup.tensor});
   const ZeroLayout layout(spec, {.stage = setup.stage, .dtype = setup.dtype});
-  return BytesSent(*StepSchedule(setup.model, TestOptimizer(), spec, layout, {}, setup.checkpointing,
-                                 setup.global_sequences, setup.model.context()),
-                   parallel::kTensorGroup, setup.tensor);
+  return BytesSent(
+      *StepSchedule(
+          {setup.model,
+           TestOptimizer(),
+           spec,
+           layout,
+           {.sequences = setup.global_sequences, .time = setup.model.context(), .checkpointing = setup.checkpointing}}),
+      parallel::kTensorGroup, setup.tensor);
 }
 
 // A part's share of the model, to the element: what is divided by the degree, and what every part has whole.
@@ -54,8 +59,8 @@ TEST(TensorMemory, IsThatOfThePart) {
     // the norms' statistics and attention's, of each head. 16 tokens, so that every matrix ends on 64 bytes.
     constexpr int64_t kTokens = 16;
     const auto bytes = [&](int64_t layers) {
-      return (*model::Model::Create(model::TestModelConfig(layers, kWidth, 4, 10, kIds), device::DType::kF32, *device,
-                                    2, kTokens / 2, {}, {.parts = tensor}))
+      return (*model::Model::Create(model::TestModelConfig(layers, kWidth, 4, 10, kIds),
+                                    {device::DType::kF32, 2, kTokens / 2, {}, {.parts = tensor}}, *device))
           ->ActivationBytes();
     };
     EXPECT_EQ(bytes(3) - bytes(2), 4 * kTokens * (4 * kWidth + 12 * kWidth / tensor + 4 + 4 / tensor)) << tensor;

@@ -22,9 +22,9 @@ FleetSetup Small(int stage, int world_size, device::DType dtype) {
 }
 
 void ExpectTheSameBits(FleetSetup setup, const std::string& what) {
-  setup.offload = false;
+  setup.placement = {};
   const FleetResult on_device = TrainFleet(setup);
-  setup.offload = true;
+  setup.placement = kStatesOnHost;
   const FleetResult on_host = TrainFleet(setup);
   EXPECT_THAT(on_host.losses, ElementsAreArray(on_device.losses)) << what;
   EXPECT_THAT(on_host.grad_norms, ElementsAreArray(on_device.grad_norms)) << what;
@@ -73,7 +73,7 @@ TEST(OffloadSection41, GivesTheSameBitsWhereTheUpdateRunsBesideTheSteps) {
 TEST(OffloadSection41, AViewIsLeftDuringAnUpdate) {
   FleetSetup setup = Small(2, 1, device::DType::kBF16);
   setup.make_device = [](int) { return std::make_unique<AwayDevice>(); };
-  setup.offload = true;
+  setup.placement = kStatesOnHost;
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
     ZF_CHECK(rank.Launch(1).ok());
@@ -114,7 +114,7 @@ void ExpectFourBytesPerParameter(const decltype(FleetSetup::make_device)& make_d
       for (int world_size = 1; world_size <= 3; ++world_size) {
         FleetSetup setup = Small(stage, world_size, dtype);
         setup.make_device = make_device;
-        setup.offload = true;
+        setup.placement = kStatesOnHost;
         RunFleet(setup, [&](TestRank& rank) {
           ZF_CHECK(rank.engine().Initialize(1).ok());
           device::StepControl control = rank.engine().control();
@@ -148,8 +148,8 @@ TEST(OffloadSection42, TheDeviceKeepsTwoBytesPerParameter) {
   const auto device_bytes = [&](int64_t layers, int stage, int world_size, int64_t* parameters) {
     const v1::ModelConfig config = model::TestModelConfig(layers, 64, 4, 16, 64);
     const model::ModelSpec spec = *model::ModelSpec::Create(config);
-    const auto model = *model::Model::Create(config, device::DType::kBF16, *device, 1, 16);
-    const ZeroLayout layout(spec, {.stage = stage, .world_size = world_size, .offload = true});
+    const auto model = *model::Model::Create(config, {device::DType::kBF16, 1, 16}, *device);
+    const ZeroLayout layout(spec, {.stage = stage, .world_size = world_size, .placement = kStatesOnHost});
     const memory::MemoryPlan plan = PlanMemory(*model, layout, 16);
     *parameters = spec.parameters();
     return plan.Bytes(memory::Space::kDevice) - plan.Bytes(memory::Space::kDevice, memory::Category::kActivations);
@@ -168,7 +168,7 @@ TEST(OffloadSection42, TheDeviceKeepsTwoBytesPerParameter) {
 // What has left the device is in the host's account, where it is as large.
 TEST(OffloadSection42, TheHostHoldsWhatHasLeftTheDevice) {
   FleetSetup setup = Small(2, 2, device::DType::kBF16);
-  setup.offload = true;
+  setup.placement = kStatesOnHost;
   RunFleet(setup, [&](TestRank& rank) {
     const auto host = rank.host_arena().figures().categories, on_device = rank.arena().figures().categories;
     const int64_t shard = rank.layout().optimizer_elements();

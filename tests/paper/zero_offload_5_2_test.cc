@@ -26,7 +26,7 @@ FleetSetup Sgd(bool delayed) {
           .global_sequences = 6,
           .steps = kSteps,
           .optimizer = "sgd",
-          .offload = delayed,
+          .placement = delayed ? kStatesOnHost : StatePlacement{},
           .delay_after = delayed ? kAfter : 0,
           .settings = settings};
 }
@@ -108,7 +108,7 @@ FleetSetup Any(int stage, int world_size, device::DType dtype) {
           .dtype = dtype,
           .global_sequences = 6,
           .steps = kSteps,
-          .offload = true,
+          .placement = kStatesOnHost,
           .delay_after = kAfter};
 }
 

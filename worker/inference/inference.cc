@@ -59,8 +59,9 @@ absl::Status InferenceModel::ReadWeights(const std::string& step_dir) {
   const v1::ModelConfig& config = manifest_.config().model();
   ZF_ASSIGN_OR_RETURN(stream_, device_->CreateStream());
   // Nothing is kept for a backward: all blocks work in one block's memory.
-  ZF_ASSIGN_OR_RETURN(model_, model::Model::Create(config, device::DType::kF32, *device_, sequences_, config.context(),
-                                                   {.segment = 1}));
+  ZF_ASSIGN_OR_RETURN(
+      model_,
+      model::Model::Create(config, {device::DType::kF32, sequences_, config.context(), {.segment = 1}}, *device_));
   memory::MemoryPlan plan{
       {{memory::Space::kDevice, memory::Category::kParameters, zero::kParametersRow, spec_.parameters() * 4},
        {memory::Space::kDevice, memory::Category::kActivations, zero::kActivationsRow, model_->ActivationBytes()},

@@ -26,8 +26,8 @@ TEST(Checkpointing, IsParsedFromTheKey) {
 class PlannedModel {
  public:
   PlannedModel(int64_t layers, const Checkpointing& checkpointing)
-      : model_(*Model::Create(TestModelConfig(layers, 64, 2, 32, 64), device::DType::kBF16, *device_, 2, 32,
-                              checkpointing)) {}
+      : model_(*Model::Create(TestModelConfig(layers, 64, 2, 32, 64), {device::DType::kBF16, 2, 32, checkpointing},
+                              *device_)) {}
   // In hidden-sized bf16 elements per token, fp32 statistics included.
   double ElementsPerToken() const { return static_cast<double>(model_->ActivationBytes()) / (2.0 * 64 * 2 * 32); }
   const Model& model() const { return *model_; }

@@ -111,16 +111,16 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config, const
   return spec;
 }
 
-absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& config, device::DType dtype,
-                                                     device::Device& device, int64_t sequences, int64_t time,
-                                                     const Checkpointing& checkpointing, const Sharing& sharing) {
+absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& config, const ModelRun& run,
+                                                     device::Device& device) {
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
-  if (sharing.sequence) ZF_RETURN_IF_ERROR(Annotate(CheckSequences(time, sharing.parts), "parallel.sequence"));
-  auto model =
-      std::make_unique<Transformer>(family->rows, config, dtype, device, sequences, time, checkpointing, sharing);
+  if (run.sharing.sequence) {
+    ZF_RETURN_IF_ERROR(Annotate(CheckSequences(run.time, run.sharing.parts), "parallel.sequence"));
+  }
+  auto model = std::make_unique<Transformer>(family->rows, config, run, device);
   device::DryDevice dry;
-  Transformer dry_model(family->rows, config, dtype, dry, 1, 1, checkpointing, {});
-  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(dry_model, dtype));
+  Transformer dry_model(family->rows, config, {.dtype = run.dtype, .checkpointing = run.checkpointing}, dry);
+  ZF_ASSIGN_OR_RETURN(model->uses_, RecordUses(dry_model, run.dtype));
   return model;
 }
 

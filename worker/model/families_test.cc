@@ -50,7 +50,7 @@ TEST(ModelFamilies, AnUnknownFamilyIsNamed) {
   std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   v1::ModelConfig config = TestModelConfig(1, 8, 2, 4, 11);
   config.set_family("mamba");
-  EXPECT_THAT(std::string(Model::Create(config, device::DType::kF32, *device, 1, 4).status().message()),
+  EXPECT_THAT(std::string(Model::Create(config, {device::DType::kF32, 1, 4}, *device).status().message()),
               HasSubstr("model.family is 'mamba'; this version trains gpt2"));
   EXPECT_THAT(std::string(ModelSpec::Create(config).status().message()), HasSubstr("mamba"));
 }

@@ -48,15 +48,20 @@ struct UnitUses {
   std::vector<int> training, evaluation;
 };
 
+// How a model is run; the same on every rank.
+struct ModelRun {
+  device::DType dtype = device::DType::kBF16;  // of parameters and activations
+  int64_t sequences = 1, time = 1;             // the most that a micro-batch has
+  Checkpointing checkpointing = {};
+  Sharing sharing = {};
+};
+
 class Model {
  public:
-  // By the family's row (families.cc). `sequences` and `time` bound every micro-batch; memory must be set before the
-  // first pass. Which part of a shared model it is, its tensor group says, which must be set before it too. Errors also
-  // from CheckSequences.
-  static absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelConfig& config, device::DType dtype,
-                                                       device::Device& device, int64_t sequences, int64_t time,
-                                                       const Checkpointing& checkpointing = {},
-                                                       const Sharing& sharing = {});
+  // By the family's row (families.cc). Memory must be set before the first pass. Which part of a shared model it is,
+  // its tensor group says, which must be set before it too. Errors also from CheckSequences.
+  static absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelConfig& config, const ModelRun& run,
+                                                       device::Device& device);
   virtual ~Model() = default;
 
   virtual int64_t ActivationBytes() const = 0;

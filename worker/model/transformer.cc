@@ -11,26 +11,25 @@
 
 namespace zerofleet::model {
 
-Transformer::Transformer(const FamilyRows& rows, const v1::ModelConfig& config, device::DType dtype,
-                         device::Device& device, int64_t sequences, int64_t time, const Checkpointing& checkpointing,
-                         const Sharing& sharing)
+Transformer::Transformer(const FamilyRows& rows, const v1::ModelConfig& config, const ModelRun& run,
+                         device::Device& device)
     : sizes_(config),
-      dtype_(dtype),
+      dtype_(run.dtype),
       ops_(device.ops()),
-      most_sequences_(sequences),
-      most_time_(time),
-      checkpointing_(checkpointing),
-      residual_(sizes_.hidden, dtype, sharing),
-      embedding_declared_(sizes_, sharing),
-      head_declared_(sizes_, sharing),
+      most_sequences_(run.sequences),
+      most_time_(run.time),
+      checkpointing_(run.checkpointing),
+      residual_(sizes_.hidden, run.dtype, run.sharing),
+      embedding_declared_(sizes_, run.sharing),
+      head_declared_(sizes_, run.sharing),
       embedding_(rows.embedding, embedding_declared_),
-      block_(rows, sizes_, sharing),
+      block_(rows, sizes_, run.sharing),
       head_(rows.head, rows.norm_epsilon, head_declared_),
-      segments_(checkpointing, sizes_.layers),
-      kept_inputs_(checkpointing, segments_.count(), residual_.Tokens(sequences * time) * sizes_.hidden, dtype,
-                   residual_.divided() ? 1 : sharing.parts, device),
-      activations_(block_.declared(), segments_, kept_inputs_, checkpointing.selective, sequences * time,
-                   residual_.Tokens(sequences * time), dtype) {}
+      segments_(run.checkpointing, sizes_.layers),
+      kept_inputs_(run.checkpointing, segments_.count(), residual_.Tokens(run.sequences * run.time) * sizes_.hidden,
+                   run.dtype, residual_.divided() ? 1 : run.sharing.parts, device),
+      activations_(block_.declared(), segments_, kept_inputs_, run.checkpointing.selective, run.sequences * run.time,
+                   residual_.Tokens(run.sequences * run.time), run.dtype) {}
 
 void Transformer::SetTensorGroup(TensorGroup* group) {
   residual_.SetTensorGroup(group);

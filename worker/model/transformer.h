@@ -33,8 +33,7 @@ namespace zerofleet::model {
 
 class Transformer : public Model {
  public:
-  Transformer(const FamilyRows& rows, const v1::ModelConfig& config, device::DType dtype, device::Device& device,
-              int64_t sequences, int64_t time, const Checkpointing& checkpointing, const Sharing& sharing);
+  Transformer(const FamilyRows& rows, const v1::ModelConfig& config, const ModelRun& run, device::Device& device);
 
   void SetTensorGroup(TensorGroup* group) override;
   int64_t ActivationBytes() const override { return activations_.Bytes(); }

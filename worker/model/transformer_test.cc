@@ -43,7 +43,7 @@ class TransformerTest : public testing::Test {
   ModelSpec spec_ = *ModelSpec::Create(config_);
   std::unique_ptr<device::Device> device_ = *device::CreateDevice({.kind = "cpu", .threads = 1});
   std::unique_ptr<device::Stream> stream_ = *device_->CreateStream();
-  std::unique_ptr<Model> model_ = *Model::Create(config_, device::DType::kF32, *device_, 2, 6);
+  std::unique_ptr<Model> model_ = *Model::Create(config_, {device::DType::kF32, 2, 6}, *device_);
   std::unique_ptr<MemoryParameters> parameters_;
   std::vector<int32_t> tokens_ = std::vector<int32_t>(20);
   std::vector<std::byte> activations_, scratch_;

@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "worker/model/spec.h"
 #include "worker/optim/optimizer.h"
-#include "worker/trainer/view_parts.h"
+#include "worker/trainer/rank_plan.h"
 #include "worker/zero/state_vectors.h"
 
 namespace zerofleet::trainer {

@@ -16,10 +16,6 @@
 
 namespace zerofleet::trainer {
 
-bool OffloadsStates(const v1::OffloadConfig& config) {
-  return config.optimizer() == "cpu" || config.optimizer() == "nvme";
-}
-
 namespace {
 
 // A setting that takes memory off a space; `apply` leaves a configuration alone that has it.

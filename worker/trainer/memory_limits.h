@@ -8,9 +8,6 @@
 
 namespace zerofleet::trainer {
 
-// Whether optimizer states leave the device. A configuration without the key, as older checkpoints have it, says no.
-bool OffloadsStates(const v1::OffloadConfig& config);
-
 // ResourceExhausted, in one line with the shortfall, the largest buffer and settings that need less, if the plan needs
 // more than memory.device_limit or memory.host_limit; what a run reserves late counts too.
 absl::Status CheckMemoryLimits(const v1::Config& config, const memory::MemoryPlan& plan);

@@ -33,15 +33,6 @@ v1::Config RunOfTwo() {
 
 TEST(MemoryLimits, NoneIsNone) { EXPECT_TRUE(CheckMemoryLimits({}, SmallPlan()).ok()); }
 
-TEST(MemoryLimits, AConfigurationWithoutOffloadHasNone) {
-  v1::OffloadConfig config;
-  EXPECT_FALSE(OffloadsStates(config));
-  config.set_optimizer("none");
-  EXPECT_FALSE(OffloadsStates(config));
-  config.set_optimizer("nvme");
-  EXPECT_TRUE(OffloadsStates(config));
-}
-
 TEST(MemoryLimits, ExactlyEnoughIsEnough) {
   v1::Config config;
   config.mutable_memory()->set_device_limit("4KiB");

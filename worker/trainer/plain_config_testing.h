@@ -20,6 +20,7 @@ inline v1::Config PlainConfig() {
   model.set_vocab(256);
   config.mutable_data()->add_train("text.txt");
   config.mutable_data()->set_tokenizer("bytes");
+  config.mutable_optimizer()->set_name("adamw");
   config.mutable_parallel()->set_workers(4);
   config.mutable_parallel()->set_tensor(1);
   config.mutable_parallel()->set_zero_stage(2);

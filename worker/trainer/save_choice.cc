@@ -1,11 +1,14 @@
 // See save_choice.h.
 #include "worker/trainer/save_choice.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "base/units.h"
+#include "worker/trainer/rank_plan.h"
 #include "worker/zero/training_state.h"
 
 namespace zerofleet::trainer {
@@ -31,16 +34,25 @@ Verdict Auto(const v1::Config& config, const zero::ZeroLayout& layout, const mem
 
 }  // namespace
 
+bool TakesSnapshots(const v1::Config& config) { return config.checkpoint().snapshot_every_steps() > 0; }
+
+bool KeepsReplicas(const v1::Config& config, int data_ranks) {
+  return config.checkpoint().replicate() > 0 && data_ranks > 1;
+}
+
 SaveChoice ChooseSaves(const v1::Config& config, const model::Model& model, const zero::ZeroLayout& layout,
                        const device::Device& device) {
   const int64_t tokens = config.batch().micro_sequences() * config.model().context();
   const bool in_place = device.host_addressable() || layout.states_on_device() == 0;
   const zero::SaveFrom stream = in_place ? zero::SaveFrom::kStates : zero::SaveFrom::kStagedStates;
+  zero::HostCopies copies = {.saves = zero::SaveFrom::kSnapshot,
+                             .snapshots = TakesSnapshots(config),
+                             .replicas = KeepsReplicas(config, layout.options().world_size)};
   SaveChoice choice{.from = zero::SaveFrom::kSnapshot,
                     .reason = "",
                     .memory_bytes = zero::TrainingState::StoredBytes(layout),
                     .stream_bytes = in_place ? 0 : 2 * zero::StagingBytes(layout),
-                    .plan = zero::PlanMemory(model, layout, tokens)};
+                    .plan = zero::PlanMemory(model, layout, tokens, copies)};
   bool streams = config.checkpoint().snapshot() == "stream";
   if (config.checkpoint().snapshot() == "auto") {
     Verdict verdict = Auto(config, layout, choice.plan);
@@ -48,9 +60,21 @@ SaveChoice ChooseSaves(const v1::Config& config, const model::Model& model, cons
     choice.reason = std::move(verdict.reason);
   }
   if (!streams) return choice;
-  choice.from = stream;
-  choice.plan = zero::PlanMemory(model, layout, tokens, stream);
+  choice.from = copies.saves = stream;
+  choice.plan = zero::PlanMemory(model, layout, tokens, copies);
   return choice;
+}
+
+absl::StatusOr<SaveChoice> PlanRankSaves(const v1::Config& config, const parallel::Mesh& mesh, device::Device& device) {
+  ZF_ASSIGN_OR_RETURN(const RankPlan rank, RankPlan::Of(config, mesh));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model, rank.CreateModel(device));
+  return ChooseSaves(config, *model, rank.layout(), device);
+}
+
+absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
+                                                  device::Device& device) {
+  ZF_ASSIGN_OR_RETURN(SaveChoice saves, PlanRankSaves(config, mesh, device));
+  return std::move(saves.plan);
 }
 
 }  // namespace zerofleet::trainer

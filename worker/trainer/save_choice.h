@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "worker/device/device.h"
 #include "worker/memory/arena.h"
 #include "worker/model/model.h"
+#include "worker/parallel/mesh.h"
 #include "worker/zero/layout.h"
 #include "worker/zero/memory_plan.h"
 #include "zerofleet/v1/config.pb.h"
@@ -27,6 +29,17 @@ struct SaveChoice {
 // copy would take the plan over memory.host_limit. Ranks may choose differently: their files do not.
 SaveChoice ChooseSaves(const v1::Config& config, const model::Model& model, const zero::ZeroLayout& layout,
                        const device::Device& device);
+
+// The same of a rank at this place, of which nothing exists. `device` has as many compute threads as the run's: scratch
+// memory grows with them. Errors as from RankPlan::Of.
+absl::StatusOr<SaveChoice> PlanRankSaves(const v1::Config& config, const parallel::Mesh& mesh, device::Device& device);
+// Every buffer of it, as the run will reserve it.
+absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
+                                                  device::Device& device);
+
+// Whether snapshots are taken at intervals, and whether a rank of a data group of this size keeps another's.
+bool TakesSnapshots(const v1::Config& config);
+bool KeepsReplicas(const v1::Config& config, int data_ranks);
 
 }  // namespace zerofleet::trainer
 

@@ -32,7 +32,7 @@ class SaveChoiceTest : public testing::Test {
   }
   SaveChoice Choose(const zero::ZeroOptions& options = {.stage = 2, .rank = 0, .world_size = 2}) {
     const model::ModelSpec spec = *model::ModelSpec::Create(config_.model());
-    const auto model = *model::Model::Create(config_.model(), device::DType::kF32, device_, 2, 16);
+    const auto model = *model::Model::Create(config_.model(), {device::DType::kF32, 2, 16}, device_);
     const zero::ZeroLayout layout(spec, options);
     stored_ = zero::TrainingState::StoredBytes(layout);
     return ChooseSaves(config_, *model, layout, distant_ ? static_cast<device::Device&>(distant_device_) : device_);
@@ -86,13 +86,16 @@ TEST_F(SaveChoiceTest, WhatTheHostCannotReadIsStaged) {
   const SaveChoice staged = Choose();
   EXPECT_EQ(staged.from, SaveFrom::kStagedStates);
   EXPECT_EQ(staged.stream_bytes, 2 * std::min(stored_, int64_t{4} << 20));
-  EXPECT_EQ(Choose({.stage = 2, .rank = 0, .world_size = 2, .offload = true}).from, SaveFrom::kStates);
+  EXPECT_EQ(Choose({.stage = 2, .rank = 0, .world_size = 2, .placement = zero::kStatesOnHost}).from, SaveFrom::kStates);
 }
 
 // There a copy is put together; states in a file, say, are not read while they are written.
 TEST_F(SaveChoiceTest, AutoIsMemoryWhereTheStatesAreNotInOneMemory) {
   config_.mutable_checkpoint()->set_every_steps(0);
-  const SaveChoice half = Choose({.stage = 2, .rank = 0, .world_size = 2, .offload = true, .offload_fraction = 0.5});
+  const SaveChoice half = Choose({.stage = 2,
+                                  .rank = 0,
+                                  .world_size = 2,
+                                  .placement = {.residence = zero::StatePlacement::Residence::kHost, .fraction = 0.5}});
   EXPECT_STREQ(half.word(), "memory");
   EXPECT_EQ(half.reason, "the states are in two memories");
 }

@@ -58,15 +58,15 @@ std::vector<Case> Cases() {
   add("stage 1", 1, 3);
   add("stage 2", 2, 2);
   add("stage 3", 3, 3);
-  add("stage 2, offload", 2, 2).offload = true;
-  add("stage 3, offload", 3, 2).offload = true;
+  add("stage 2, offload", 2, 2).placement = zero::kStatesOnHost;
+  add("stage 3, offload", 3, 2).placement = zero::kStatesOnHost;
   add("bf16", 2, 2).dtype = device::DType::kBF16;
   add("sgd", 1, 2).optimizer = "sgd";
   add("tensor 2", 2, 2).tensor = 2;
   add("tensor 2, offload", 3, 1).tensor = 2;
-  cases.back().setup.offload = true;
+  cases.back().setup.placement = zero::kStatesOnHost;
   zero::FleetSetup& delayed = add("delayed", 2, 2);
-  delayed.offload = true;
+  delayed.placement = zero::kStatesOnHost;
   delayed.delay_after = 1;
   return cases;
 }

@@ -66,36 +66,6 @@ absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Devic
 
 }  // namespace
 
-absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
-                                                  device::Device& device) {
-  ZF_ASSIGN_OR_RETURN(SaveChoice saves, PlanRankSaves(config, mesh, device));
-  return std::move(saves.plan);
-}
-
-absl::StatusOr<SaveChoice> PlanRankSaves(const v1::Config& config, const parallel::Mesh& mesh, device::Device& device) {
-  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model(), PartOf(mesh)));
-  ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
-  const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
-  const int64_t sequences = config.batch().micro_sequences(), context = config.model().context();
-  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
-                      model::CheckpointingOf(config.activation(), config.buffers()));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model,
-                      model::Model::Create(config.model(), layout.options().dtype, device, sequences, context,
-                                           checkpointing, SharingOf(config)));
-  return ChooseSaves(config, *model, layout, device);
-}
-
-absl::StatusOr<std::vector<zero::ScheduledCollective>> PlanRankSchedule(const v1::Config& config,
-                                                                        const parallel::Mesh& mesh) {
-  ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(config.model(), PartOf(mesh)));
-  ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
-  const zero::ZeroLayout layout(spec, ZeroOptionsOf(config, mesh.data()));
-  ZF_ASSIGN_OR_RETURN(const model::Checkpointing checkpointing,
-                      model::CheckpointingOf(config.activation(), config.buffers()));
-  return zero::StepSchedule(config.model(), config.optimizer(), spec, layout, {}, checkpointing,
-                            config.batch().micro_sequences(), config.model().context(), config.parallel().sequence());
-}
-
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, device::Device& device,
                                                                   const Clock& clock, MetricsSink& metrics,
                                                                   std::shared_ptr<SnapshotStore> snapshots) {
@@ -108,10 +78,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
-  ZF_ASSIGN_OR_RETURN(run->checkpointing_, model::CheckpointingOf(config.activation(), config.buffers()));
-  ZF_ASSIGN_OR_RETURN(
-      run->model_, model::Model::Create(config.model(), ComputeType(config), device, config.batch().micro_sequences(),
-                                        config.model().context(), run->checkpointing_, SharingOf(config)));
+  ZF_ASSIGN_OR_RETURN(const model::ModelRun how, ModelRunOf(config));
+  ZF_ASSIGN_OR_RETURN(run->model_, model::Model::Create(config.model(), how, device));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
   return run;
 }
@@ -134,8 +102,7 @@ absl::Status TrainingRun::Enter(const parallel::Mesh& mesh, parallel::GroupCommu
   }
   feed_->Attach(mesh.data(), device_, *view_->stream, view_->device_arena->TakeAs<int32_t>(zero::kTokensRow),
                 view_->host_arena->TakeAs<int32_t>(zero::kTokenStagingRow));
-  return view_->layout.options().snapshots ? snapshots_->EnterView(PlaceInView(), *view_->host_arena)
-                                           : absl::OkStatus();
+  return TakesSnapshots(config_) ? snapshots_->EnterView(PlaceInView(), *view_->host_arena) : absl::OkStatus();
 }
 
 void TrainingRun::Leave() {
@@ -154,7 +121,7 @@ SnapshotPlace TrainingRun::PlaceInView() const {
                       .bytes = zero::TrainingState::StoredBytes(view_->layout),
                       .most_bytes = zero::TrainingState::MostStoredBytes(view_->layout),
                       .config = config_};
-  if (!view_->layout.options().replicas) return place;
+  if (!KeepsReplicas(config_, mesh.data().size())) return place;
   place.replica_owner = mesh.replica_owner();
   const std::vector<int>& ranks = mesh.data().ranks;
   const auto number = std::find(ranks.begin(), ranks.end(), place.replica_owner) - ranks.begin();
@@ -171,10 +138,7 @@ absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
   }
   std::string text;
   for (const zero::StepChecks& checks : kinds) {
-    ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule,
-                        zero::StepSchedule(config_.model(), config_.optimizer(), view_->spec, view_->layout, checks,
-                                           checkpointing_, config_.batch().micro_sequences(), config_.model().context(),
-                                           config_.parallel().sequence()));
+    ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule, view_->plan.Schedule(checks));
     absl::StrAppend(&text, zero::DescribeSchedule(schedule));
   }
   return ViewDigests{.layout = Digest128(view_->layout.Describe(view_->spec)), .schedule = Digest128(text)};

@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/device/device.h"
-#include "worker/model/checkpointing.h"
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
 #include "worker/trainer/data_feed.h"
@@ -29,7 +28,6 @@
 #include "worker/trainer/snapshot_transfer.h"
 #include "worker/trainer/view_parts.h"
 #include "worker/zero/memory_plan.h"
-#include "worker/zero/schedule.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 #include "zerofleet/v1/config.pb.h"
 #include "zerofleet/v1/coordinator.pb.h"
@@ -41,17 +39,6 @@ namespace zerofleet::trainer {
 struct ViewDigests {
   std::string layout, schedule;
 };
-
-// Every buffer of a rank at this place, as the run will reserve it. `device` has as many compute threads as the run's:
-// scratch memory grows with them.
-absl::StatusOr<memory::MemoryPlan> PlanRankMemory(const v1::Config& config, const parallel::Mesh& mesh,
-                                                  device::Device& device);
-// The same, and what that rank's saves are written from.
-absl::StatusOr<SaveChoice> PlanRankSaves(const v1::Config& config, const parallel::Mesh& mesh, device::Device& device);
-
-// Every collective that a rank at this place posts in a step without checks (integrity).
-absl::StatusOr<std::vector<zero::ScheduledCollective>> PlanRankSchedule(const v1::Config& config,
-                                                                        const parallel::Mesh& mesh);
 
 class TrainingRun {
  public:
@@ -183,7 +170,6 @@ class TrainingRun {
   const Clock& clock_;
   MetricsSink& metrics_;
   std::unique_ptr<DataFeed> feed_;
-  model::Checkpointing checkpointing_;
   std::unique_ptr<model::Model> model_;
   const std::shared_ptr<SnapshotStore> snapshots_;
   Snapshot saved_{zero::kSnapshotRow};

@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/status.h"
-#include "worker/optim/optimizer.h"
 #include "worker/trainer/memory_limits.h"
 #include "worker/trainer/save_choice.h"
 #include "worker/zero/memory_plan.h"
@@ -32,54 +30,13 @@ absl::StatusOr<LiveStates> ReadLive(zero::SaveFrom from, const zero::ZeroLayout&
 
 }  // namespace
 
-device::DType ComputeType(const v1::Config& config) {
-  for (device::DType dtype : {device::DType::kF32, device::DType::kF16}) {
-    if (config.precision() == device::DTypeName(dtype)) return dtype;
-  }
-  return device::DType::kBF16;
-}
-
 std::vector<std::string> GroupsOf(const v1::Config& config) {
   if (config.parallel().tensor() > 1) return {parallel::kDataGroup, parallel::kTensorGroup};
   return {parallel::kDataGroup};
 }
 
-model::ModelPart PartOf(const parallel::Mesh& mesh) {
-  return {.index = mesh.tensor().rank, .count = mesh.tensor().size()};
-}
-
-model::Sharing SharingOf(const v1::Config& config) {
-  return {.parts = config.parallel().tensor(), .sequence = config.parallel().sequence()};
-}
-
-zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data) {
-  const v1::BatchConfig& batch = config.batch();
-  const absl::StatusOr<const optim::OptimizerRow*> optimizer = optim::FindOptimizer(config.optimizer().name());
-  ZF_CHECK(optimizer.ok());
-  return {.stage = config.parallel().zero_stage(),
-          .dtype = ComputeType(config),
-          .micro_batches = batch.global_sequences() / (data.size() * batch.micro_sequences()),
-          .rank = data.rank,
-          .world_size = data.size(),
-          .optimizer = *optimizer,
-          .reduce = config.reduce().every() == "step" ? zero::ReduceEvery::kStep : zero::ReduceEvery::kMicroBatch,
-          .bucket_bytes = config.buffers().bucket_bytes(),
-          .snapshots = config.checkpoint().snapshot_every_steps() > 0,
-          .replicas = config.checkpoint().replicate() > 0 && data.size() > 1,
-          .offload = OffloadsStates(config.offload()),
-          .delays = config.offload().delayed_update().after_steps() > 0,
-          .speculates = config.offload().speculative(),
-          .states_in_file = config.offload().optimizer() == "nvme",
-          .parameters_on_host = config.offload().parameters() == "cpu",
-          .offload_fraction = config.offload().fraction()};
-}
-
-ViewParts::ViewParts(const Run& run, const parallel::Mesh& where, model::ModelSpec part,
-                     parallel::GroupCommunicators joined)
-    : mesh(where),
-      spec(std::move(part)),
-      layout(spec, ZeroOptionsOf(run.config, where.data())),
-      groups(std::move(joined)) {}
+ViewParts::ViewParts(const parallel::Mesh& where, RankPlan rank, parallel::GroupCommunicators joined)
+    : mesh(where), plan(std::move(rank)), spec(plan.spec()), layout(plan.layout()), groups(std::move(joined)) {}
 
 absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, const parallel::Mesh& mesh,
                                                             parallel::GroupCommunicators groups) {
@@ -88,14 +45,14 @@ absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, cons
     return absl::InternalError(absl::StrCat("the view has tensor groups of ", mesh.tensor().size(),
                                             ", parallel.tensor is ", run.config.parallel().tensor()));
   }
-  ZF_ASSIGN_OR_RETURN(model::ModelSpec part, model::ModelSpec::Create(run.config.model(), PartOf(mesh)));
-  std::unique_ptr<ViewParts> parts(new ViewParts(run, mesh, std::move(part), std::move(groups)));
+  ZF_ASSIGN_OR_RETURN(RankPlan rank, RankPlan::Of(run.config, mesh));
+  std::unique_ptr<ViewParts> parts(new ViewParts(mesh, std::move(rank), std::move(groups)));
   ZF_ASSIGN_OR_RETURN(parts->stream, run.device.CreateStream());
   const SaveChoice saves = ChooseSaves(run.config, run.model, parts->layout, run.device);
-  const memory::MemoryPlan& plan = saves.plan;
-  ZF_RETURN_IF_ERROR(CheckMemoryLimits(run.config, plan));
-  ZF_ASSIGN_OR_RETURN(parts->device_arena, memory::Arena::Create(plan, memory::Space::kDevice, run.device));
-  ZF_ASSIGN_OR_RETURN(parts->host_arena, memory::Arena::Create(plan, memory::Space::kHost, run.device));
+  const memory::MemoryPlan& memory = saves.plan;
+  ZF_RETURN_IF_ERROR(CheckMemoryLimits(run.config, memory));
+  ZF_ASSIGN_OR_RETURN(parts->device_arena, memory::Arena::Create(memory, memory::Space::kDevice, run.device));
+  ZF_ASSIGN_OR_RETURN(parts->host_arena, memory::Arena::Create(memory, memory::Space::kHost, run.device));
   if (parts->layout.states_in_file()) {
     ZF_ASSIGN_OR_RETURN(parts->scratch, memory::ScratchFile::Create(run.config.offload().dir(),
                                                                     absl::StrCat("zerofleet-states-rank-", mesh.rank()),

@@ -23,6 +23,7 @@
 #include "worker/trainer/checkpointer.h"
 #include "worker/trainer/pace.h"
 #include "worker/trainer/peak_meter.h"
+#include "worker/trainer/rank_plan.h"
 #include "worker/trainer/snapshot.h"
 #include "worker/trainer/spike_rule.h"
 #include "worker/zero/engine.h"
@@ -31,20 +32,8 @@
 
 namespace zerofleet::trainer {
 
-// The type of parameters, activations, and gradients on the wire.
-device::DType ComputeType(const v1::Config& config);
-
 // The names of the groups that a run's ranks join.
 std::vector<std::string> GroupsOf(const v1::Config& config);
-
-// The part of the model that a rank has.
-model::ModelPart PartOf(const parallel::Mesh& mesh);
-
-// How a tensor group's ranks share the model.
-model::Sharing SharingOf(const v1::Config& config);
-
-// What a rank of this data group keeps, and where. The configuration's optimizer is one that FindOptimizer knows.
-zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data);
 
 struct ViewParts {
   // What the parts are built from; borrowed, and longer lived than they are.
@@ -65,8 +54,9 @@ struct ViewParts {
   ~ViewParts();
 
   const parallel::Mesh mesh;
-  const model::ModelSpec spec;  // of this rank's part of the model
-  const zero::ZeroLayout layout;
+  const RankPlan plan;
+  const model::ModelSpec& spec;
+  const zero::ZeroLayout& layout;
   parallel::GroupCommunicators groups;
   std::unique_ptr<device::Stream> stream;
   std::unique_ptr<memory::Arena> device_arena, host_arena;
@@ -90,7 +80,7 @@ struct ViewParts {
   device::LinkTraffic exported_link;  // what the metrics have been told of
 
  private:
-  ViewParts(const Run& run, const parallel::Mesh& where, model::ModelSpec part, parallel::GroupCommunicators joined);
+  ViewParts(const parallel::Mesh& where, RankPlan rank, parallel::GroupCommunicators joined);
 };
 
 }  // namespace zerofleet::trainer

@@ -119,7 +119,7 @@ TEST_F(DeferredStreams, EveryStageThroughStaging) { ExpectEveryStage(false, 2); 
 TEST_F(DeferredStreams, OffloadOverNccl) {
   for (const int64_t micro_batches : {1, 2}) {
     FleetSetup setup = Fleet(true);
-    setup.offload = true;
+    setup.placement = kStatesOnHost;
     setup.micro_batches = micro_batches;
     for (setup.stage = 1; setup.stage <= 3; ++setup.stage) {
       UnderEverySeed(

@@ -187,8 +187,12 @@ void ExpectTheSchedule(const FleetSetup& setup) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
     rank.Step(1);
     ZF_CHECK(rank.engine().Finish().ok());
-    const std::vector<ScheduledCollective> schedule =
-        *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout(), setup.checks, setup.checkpointing);
+    const std::vector<ScheduledCollective> schedule = *StepSchedule({setup.model,
+                                                                     TestOptimizer(),
+                                                                     rank.spec(),
+                                                                     rank.layout(),
+                                                                     {.checkpointing = setup.checkpointing},
+                                                                     setup.checks});
     std::vector<collective::CollectiveRecord> records = rank.StopAndTakeRecords();
     ASSERT_FALSE(schedule.empty());
     ASSERT_GE(records.size(), schedule.size());

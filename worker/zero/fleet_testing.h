@@ -49,11 +49,9 @@ struct FleetSetup {
   model::Checkpointing checkpointing = {};
   ReduceEvery reduce = ReduceEvery::kMicroBatch;
   int64_t bucket_bytes = 0;
-  bool offload = false;
-  double offload_fraction = 1;
-  bool speculates = false, parameters_on_host = false;
-  std::string states_dir = {};  // of the file that offloaded states rest in; empty: they are in memory
-  int64_t delay_after = 0;      // steps; with offload, updates come one late from then on
+  StatePlacement placement = {};
+  std::string states_dir = {};  // with states on the host: of the file that they rest in
+  int64_t delay_after = 0;      // steps; with states on the host, updates come one late from then on
   std::optional<v1::OptimizerConfig> settings = {};       // TestOptimizer's by default
   std::function<int64_t(int64_t step)> tokens = nullptr;  // that a step's gradient is divided by; not as many as it has
   StepChecks checks = {};                                 // of every check_every-th step
@@ -69,6 +67,13 @@ struct FleetSetup {
                                                                        const std::vector<device::Device*>& devices)>
       make_group = nullptr;
 };
+
+inline StatePlacement PlacementOf(const FleetSetup& setup) {
+  StatePlacement placement = setup.placement;
+  if (!setup.states_dir.empty()) placement.residence = StatePlacement::Residence::kFile;
+  if (setup.delay_after > 0) placement.timing = StatePlacement::Timing::kDelayed;
+  return placement;
+}
 
 // The device kinds this build has and this machine can make: what a fleet's tests run on.
 inline std::vector<std::string> UsableDevices() {
@@ -107,12 +112,7 @@ class TestRank {
                         .optimizer = *optim::FindOptimizer(setup.optimizer),
                         .reduce = setup.reduce,
                         .bucket_bytes = setup.bucket_bytes,
-                        .offload = setup.offload,
-                        .delays = setup.delay_after > 0,
-                        .speculates = setup.speculates,
-                        .states_in_file = !setup.states_dir.empty(),
-                        .parameters_on_host = setup.parameters_on_host,
-                        .offload_fraction = setup.offload_fraction}) {
+                        .placement = PlacementOf(setup)}) {
     communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
     if (tensor_ != nullptr) {
       tensor_->SetObserver([this](const collective::CollectiveRecord& one) { tensor_records_.push_back(one); });
@@ -222,9 +222,13 @@ class TestRank {
   std::unique_ptr<model::Model> CreateModel() {
     model::Checkpointing checkpointing = setup_.checkpointing;
     checkpointing.band_bytes = setup_.bucket_bytes;
-    std::unique_ptr<model::Model> model =
-        *model::Model::Create(setup_.model, setup_.dtype, *device_, sequences(), setup_.model.context(), checkpointing,
-                              {.parts = setup_.tensor, .sequence = setup_.sequence});
+    std::unique_ptr<model::Model> model = *model::Model::Create(setup_.model,
+                                                                {setup_.dtype,
+                                                                 sequences(),
+                                                                 setup_.model.context(),
+                                                                 checkpointing,
+                                                                 {.parts = setup_.tensor, .sequence = setup_.sequence}},
+                                                                *device_);
     if (communicator_->rank() != setup_.faulty_rank) return model;
     return std::make_unique<FaultyModel>(std::move(model), spec_, setup_.fault);
   }

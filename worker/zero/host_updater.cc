@@ -33,7 +33,7 @@ std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
   std::vector<memory::MemoryRow> rows = TrainingState::Rows(layout);
   const int64_t gradients = layout.states_on_host() * device::DTypeBytes(layout.gradient_dtype());
   rows.push_back({memory::Space::kHost, memory::Category::kGradients, kGradientsRow, gradients});
-  if (layout.options().delays) {
+  if (layout.delays()) {
     rows.push_back({memory::Space::kHost, memory::Category::kGradients, kHeldRow, gradients});
   }
   if (NeedsTiles(layout)) {
@@ -41,7 +41,7 @@ std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
                     kTiles * TileElements(layout) * device::DTypeBytes(layout.options().dtype)});
   }
   rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kDecidedRow,
-                  (layout.options().delays ? 2 : 1) * static_cast<int64_t>(sizeof(device::StepControl))});
+                  (layout.delays() ? 2 : 1) * static_cast<int64_t>(sizeof(device::StepControl))});
   for (const std::vector<memory::MemoryRow>& more : {Speculation::Rows(layout), StateFile::Rows(layout)}) {
     rows.insert(rows.end(), more.begin(), more.end());
   }
@@ -65,7 +65,7 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
   }
   auto* const decided = parts.host_arena.TakeAs<device::StepControl>(kDecidedRow);
   steps_.push_back({{parts.host_arena.Take(kGradientsRow), parts.layout.gradient_dtype()}, decided});
-  if (parts.layout.options().delays) {
+  if (parts.layout.delays()) {
     steps_.push_back({{parts.host_arena.Take(kHeldRow), parts.layout.gradient_dtype()}, decided + 1});
   }
   if (NeedsTiles(parts.layout)) {
@@ -167,7 +167,7 @@ absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
     });
   }
   expected_[unit] = false;
-  if (!parts_.layout.gradients_leave()) return absl::OkStatus();
+  if (!parts_.layout.gradients_offloaded()) return absl::OkStatus();
   ZF_ASSIGN_OR_RETURN(const std::shared_ptr<device::Event> copied, AwaitJob(&HostUpdater::taken_, unit));
   parts_.stream.Wait(*copied);
   return absl::OkStatus();

@@ -64,7 +64,10 @@ TEST(StepChecks, EndTheStepBeforeTheOptimizerRuns) {
   for (const StepChecks& checks : {StepChecks{.parameters = true}, StepChecks{.replay = true}}) {
     for (const bool guesses : {false, true}) {
       FleetSetup setup = {.stage = 2, .world_size = 3, .checks = checks, .faulty_rank = 1};
-      setup.offload = setup.speculates = guesses;
+      if (guesses) {
+        setup.placement = {.residence = StatePlacement::Residence::kHost,
+                           .timing = StatePlacement::Timing::kSpeculative};
+      }
       RunFleet(setup, [&](TestRank& rank) {
         ZF_CHECK(rank.engine().Initialize(1).ok());
         const std::vector<float> before = rank.Read(rank.engine().state().master(), rank.layout().optimizer_elements());

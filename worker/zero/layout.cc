@@ -14,8 +14,8 @@ namespace {
 constexpr int64_t kStatesTogether = 32;  // in one place, so that both begin at a cache line; divides every shard
 
 int64_t StatesOnDevice(const ZeroOptions& options, int64_t elements) {
-  if (!options.offload) return elements;
-  const double leave = std::ceil(options.offload_fraction * static_cast<double>(elements) / kStatesTogether);
+  if (!options.placement.leaves_device()) return elements;
+  const double leave = std::ceil(options.placement.fraction * static_cast<double>(elements) / kStatesTogether);
   return std::max<int64_t>(0, elements - static_cast<int64_t>(leave) * kStatesTogether);
 }
 
@@ -27,13 +27,7 @@ ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
       partition_(spec.units(), options.world_size),
       unit_kinds_(spec.unit_kinds()),
       part_(spec.part()) {
-  ZF_CHECK(!options.offload || stage_.split_optimizer);
-  ZF_CHECK(!options.offload || options.bucket_bytes == 0);
-  ZF_CHECK(!options.offload || (options.offload_fraction >= 0 && options.offload_fraction <= 1));
-  ZF_CHECK(!options.delays || (options.offload && options.offload_fraction == 1));
-  ZF_CHECK(!options.speculates || (options.offload && !options.delays && !options.states_in_file));
-  ZF_CHECK(!options.parameters_on_host ||
-           (options.offload && options.offload_fraction == 1 && stage_.split_parameters));
+  ZF_CHECK(options.placement.Fits(stage_, options.bucket_bytes > 0));
   states_on_device_ = StatesOnDevice(options, optimizer_elements());
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {

@@ -15,6 +15,7 @@
 #include "worker/model/spec.h"
 #include "worker/optim/optimizer.h"
 #include "worker/zero/stage.h"
+#include "worker/zero/state_placement.h"
 
 namespace zerofleet::zero {
 
@@ -26,14 +27,7 @@ struct ZeroOptions {
   const optim::OptimizerRow* optimizer = &optim::Optimizers().front();
   ReduceEvery reduce = ReduceEvery::kMicroBatch;  // makes no difference to a step of one micro-batch
   int64_t bucket_bytes = 0;                       // gradients travel in buckets of this size; 0: a unit at a time
-  bool snapshots = false;                         // taken at intervals, besides those that saves are written from
-  bool replicas = false;                          // and kept for another rank
-  bool offload = false;                           // the optimizer's states are in host memory; not in stage 0
-  bool delays = false;                            // with offload: steps may be updated by the step after them
-  bool speculates = false;                        // with offload: updates the host's states before a step is decided
-  bool states_in_file = false;                    // with offload: those that leave rest in a file
-  bool parameters_on_host = false;                // with offload of all states, in stage 3: where parameters rest
-  double offload_fraction = 1;                    // with offload: of the states, 0 to 1; the others are on the device
+  StatePlacement placement = {};
 };
 
 class ZeroLayout {
@@ -67,8 +61,10 @@ class ZeroLayout {
   bool stages_buckets() const { return gradient_dtype() != options_.dtype; }
 
   bool offloads() const { return states_on_device() < optimizer_elements(); }
-  bool states_in_file() const { return offloads() && options_.states_in_file; }
-  bool speculates() const { return offloads() && options_.speculates; }
+  bool states_in_file() const { return offloads() && options_.placement.residence == StatePlacement::Residence::kFile; }
+  bool speculates() const { return offloads() && options_.placement.timing == StatePlacement::Timing::kSpeculative; }
+  // Whether a step may be updated by the one after it.
+  bool delays() const { return options_.placement.timing == StatePlacement::Timing::kDelayed; }
   // Where the states are: the elements of a state vector before this one are on the device, the others on the host.
   // Those of the units that a forward pass needs first stay: their gradients are the last to be reduced.
   int64_t states_on_device() const { return states_on_device_; }
@@ -79,14 +75,14 @@ class ZeroLayout {
   // Whether a reduced gradient leaves the device from where it was reduced, so that none rests there but those of the
   // states that stay (ZeRO-Offload §4.1). What is summed over micro-batches, or kept whole, rests on the device until
   // the last one is done.
-  bool gradients_leave() const { return offloads() && stage_.split_gradients && !accumulates(); }
+  bool gradients_offloaded() const { return offloads() && stage_.split_gradients && !accumulates(); }
 
   // Where they are not in use.
-  bool parameters_on_host() const { return options_.parameters_on_host; }
+  bool parameters_on_host() const { return options_.placement.parameters_on_host; }
   int64_t parameter_elements() const { return VectorElements(stage_.split_parameters); }
   // At rest on the device.
   int64_t gradient_elements() const {
-    return gradients_leave() ? states_on_device() : VectorElements(stage_.split_gradients);
+    return gradients_offloaded() ? states_on_device() : VectorElements(stage_.split_gradients);
   }
   int64_t optimizer_elements() const { return VectorElements(stage_.split_optimizer); }
 

@@ -77,12 +77,12 @@ void AddSave(const ZeroLayout& layout, SaveFrom saves, memory::MemoryPlan& plan)
 }
 
 // Each holds what any rank stores, so that a change of neighbours moves nothing.
-void AddSnapshots(const ZeroLayout& layout, memory::MemoryPlan& plan) {
+void AddSnapshots(const ZeroLayout& layout, const HostCopies& copies, memory::MemoryPlan& plan) {
   const int64_t bytes = TrainingState::MostStoredBytes(layout);
-  for (int i = 0; i < kSnapshotsKept && layout.options().snapshots; ++i) {
+  for (int i = 0; i < kSnapshotsKept && copies.snapshots; ++i) {
     plan.rows.push_back({memory::Space::kHost, memory::Category::kBuffers, OwnSnapshotRow(i), bytes, /*late=*/true});
   }
-  for (int i = 0; i < kSnapshotsKept && layout.options().replicas; ++i) {
+  for (int i = 0; i < kSnapshotsKept && copies.replicas; ++i) {
     plan.rows.push_back({memory::Space::kHost, memory::Category::kBuffers, ReplicaRow(i), bytes, /*late=*/true});
   }
 }
@@ -132,7 +132,7 @@ int64_t StagingBytes(const ZeroLayout& layout) {
 }
 
 memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch,
-                              SaveFrom saves) {
+                              const HostCopies& copies) {
   constexpr int64_t kSumsAtATime = 4096;  // so that the plan does not grow with a few more layers
   const int64_t sums = RoundUp(layout.counted_ranges() + layout.options().micro_batches, kSumsAtATime);
   const int64_t ranks = layout.options().world_size * layout.part().count;
@@ -163,11 +163,11 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
       {memory::Space::kHost, memory::Category::kBuffers, kResultsRow, kMostLaunchedSteps * control},
       {memory::Space::kHost, memory::Category::kBuffers, kTokenStagingRow, kTokenStages * tokens},
   });
-  AddSave(layout, saves, plan);
+  AddSave(layout, copies.saves, plan);
   if (const int64_t bytes = model.HostActivationBytes(); bytes > 0) {
     plan.rows.push_back({memory::Space::kHost, memory::Category::kActivations, kActivationsRow, bytes});
   }
-  AddSnapshots(layout, plan);
+  AddSnapshots(layout, copies, plan);
   AddSlots(model, layout, plan);
   AddBuckets(model, layout, plan);
   return plan;

@@ -53,9 +53,16 @@ enum class SaveFrom : uint8_t { kSnapshot, kStates, kStagedStates };
 // Bytes of one of the two buffers of kStagingRow.
 int64_t StagingBytes(const ZeroLayout& layout);
 
+// The copies of what a rank stores that its host keeps, late.
+struct HostCopies {
+  SaveFrom saves = SaveFrom::kSnapshot;
+  bool snapshots = false;  // taken at intervals, besides those that saves are written from
+  bool replicas = false;   // of another rank's
+};
+
 // `tokens_per_micro_batch` of inputs, and as many targets.
 memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch,
-                              SaveFrom saves = SaveFrom::kSnapshot);
+                              const HostCopies& copies = {});
 
 }  // namespace zerofleet::zero
 

@@ -21,7 +21,7 @@ Planned Plan(int stage, int world_size, int64_t layers, int64_t micro_batches = 
   std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   v1::ModelConfig config = model::TestModelConfig(layers, 32, 2, 16, 64);
   model::ModelSpec spec = *model::ModelSpec::Create(config);
-  std::unique_ptr<model::Model> model = *model::Model::Create(config, dtype, *device, 2, 16);
+  std::unique_ptr<model::Model> model = *model::Model::Create(config, {dtype, 2, 16}, *device);
   ZeroLayout layout(spec, {stage, dtype, micro_batches, 0, world_size, &optimizer});
   return {spec.parameters(), PlanMemory(*model, layout, 32)};
 }
@@ -77,10 +77,10 @@ TEST(MemoryPlan, ASaveFromTheStatesNeedsNoCopy) {
   for (const int64_t hidden : {32, 1024}) {
     const v1::ModelConfig config = model::TestModelConfig(2, hidden, 2, 16, 64);
     const model::ModelSpec spec = *model::ModelSpec::Create(config);
-    const auto model = *model::Model::Create(config, device::DType::kBF16, *device, 2, 16);
+    const auto model = *model::Model::Create(config, {device::DType::kBF16, 2, 16}, *device);
     const ZeroLayout layout(spec, {.stage = 2, .rank = 0, .world_size = 2});
     const auto host_bytes = [&](SaveFrom saves) {
-      return PlanMemory(*model, layout, 32, saves).Bytes(memory::Space::kHost);
+      return PlanMemory(*model, layout, 32, {.saves = saves}).Bytes(memory::Space::kHost);
     };
     const int64_t none = host_bytes(SaveFrom::kStates), stored = TrainingState::StoredBytes(layout);
     EXPECT_EQ(host_bytes(SaveFrom::kSnapshot) - none, stored);
@@ -93,13 +93,12 @@ TEST(MemoryPlan, SnapshotsAreOnTheHost) {
   std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   const v1::ModelConfig config = model::TestModelConfig(4, 32, 2, 16, 64);
   const model::ModelSpec spec = *model::ModelSpec::Create(config);
-  const auto model = *model::Model::Create(config, device::DType::kBF16, *device, 2, 16);
+  const auto model = *model::Model::Create(config, {device::DType::kBF16, 2, 16}, *device);
+  const ZeroLayout layout(spec, {.stage = 2, .rank = 2, .world_size = 3});
   const auto host_bytes = [&](bool snapshots, bool replicas) {
-    const ZeroLayout layout(spec,
-                            {.stage = 2, .rank = 2, .world_size = 3, .snapshots = snapshots, .replicas = replicas});
-    return PlanMemory(*model, layout, 32).Bytes(memory::Space::kHost);
+    return PlanMemory(*model, layout, 32, {.snapshots = snapshots, .replicas = replicas}).Bytes(memory::Space::kHost);
   };
-  const int64_t most = TrainingState::MostStoredBytes(ZeroLayout(spec, {.stage = 2, .rank = 2, .world_size = 3}));
+  const int64_t most = TrainingState::MostStoredBytes(layout);
   EXPECT_GE(3 * most, 12 * spec.parameters());
   EXPECT_EQ(host_bytes(true, false) - host_bytes(false, false), 2 * most);
   EXPECT_EQ(host_bytes(true, true) - host_bytes(false, false), 4 * most);

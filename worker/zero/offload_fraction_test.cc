@@ -15,8 +15,8 @@ void ExpectTheBitsOfOnePlace(const FleetSetup& setup, const std::vector<double>&
   const FleetResult on_device = TrainFleet(setup);
   for (const double fraction : fractions) {
     FleetSetup split = setup;
-    split.offload = true;
-    split.offload_fraction = fraction;
+    split.placement = kStatesOnHost;
+    split.placement.fraction = fraction;
     const FleetResult got = TrainFleet(split);
     EXPECT_THAT(got.losses, testing::ElementsAreArray(on_device.losses)) << what << ", fraction " << fraction;
     EXPECT_EQ(got.states, on_device.states) << what << ", fraction " << fraction;
@@ -55,8 +55,8 @@ TEST(OffloadFraction, MemoryAndTrafficAreThoseOfTheParts) {
   for (int stage = 1; stage <= 3; ++stage) {
     for (const double fraction : {0.25, 0.6}) {
       FleetSetup setup = OffloadFleet(stage, 2, device::DType::kBF16, 3);
-      setup.offload = true;
-      setup.offload_fraction = fraction;
+      setup.placement = kStatesOnHost;
+      setup.placement.fraction = fraction;
       RunFleet(setup, [&](TestRank& rank) {
         const ZeroLayout& layout = rank.layout();
         const int64_t all = layout.optimizer_elements(), stays = layout.states_on_device();
@@ -85,7 +85,7 @@ TEST(OffloadFraction, MemoryAndTrafficAreThoseOfTheParts) {
 TEST(OffloadFraction, TheFirstUnitsStay) {
   const FleetSetup setup = OffloadFleet(2, 1, device::DType::kBF16, 1);
   const ZeroLayout layout(*model::ModelSpec::Create(setup.model),
-                          {.stage = 2, .offload = true, .offload_fraction = 0.5});
+                          {.stage = 2, .placement = {.residence = StatePlacement::Residence::kHost, .fraction = 0.5}});
   EXPECT_EQ(layout.StaysOnDevice(0), layout.Owned(0).elements());
   EXPECT_EQ(layout.StaysOnDevice(layout.units() - 1), 0);
 }
@@ -94,8 +94,8 @@ TEST(OffloadFraction, TheFirstUnitsStay) {
 TEST(OffloadFraction, StatesMoveBetweenSplits) {
   FleetSetup setup = OffloadFleet(3, 1, device::DType::kBF16, 4);
   const FleetResult whole = TrainFleet(setup);
-  setup.offload = true;
-  setup.offload_fraction = 0.3;
+  setup.placement = kStatesOnHost;
+  setup.placement.fraction = 0.3;
   std::vector<std::vector<float>> kept;
   device::StepControl control;
   const auto all = [](const TestRank& rank) { return rank.layout().optimizer_elements(); };
@@ -109,7 +109,7 @@ TEST(OffloadFraction, StatesMoveBetweenSplits) {
     }
     control = rank.engine().control();
   });
-  setup.offload_fraction = 0.9;
+  setup.placement.fraction = 0.9;
   RunFleet(setup, [&](TestRank& rank) {
     TrainingState& state = rank.engine().state();
     for (size_t v = 0; v < kept.size(); ++v) {

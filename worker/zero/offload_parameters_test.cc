@@ -12,7 +12,7 @@ namespace {
 
 void ExpectTheBitsOfTheDevice(const FleetSetup& setup, const std::string& what) {
   FleetSetup on_host = setup;
-  on_host.offload = on_host.parameters_on_host = true;
+  on_host.placement = {.residence = StatePlacement::Residence::kHost, .parameters_on_host = true};
   ExpectTheSameRun(setup, on_host, what);
 }
 
@@ -28,13 +28,13 @@ TEST(OffloadParameters, GivesTheBitsOfNoOffload) {
 
 TEST(OffloadParameters, GivesTheSameBitsWithOtherSettings) {
   FleetSetup setup = OffloadFleet(3, 2, device::DType::kBF16, 6);
-  setup.offload = true;
+  setup.placement = kStatesOnHost;
   setup.delay_after = 2;
   ExpectTheBitsOfTheDevice(setup, "late updates");
   setup.delay_after = 0;
-  setup.speculates = true;
+  setup.placement.timing = StatePlacement::Timing::kSpeculative;
   ExpectTheBitsOfTheDevice(setup, "updates ahead");
-  setup.speculates = false;
+  setup.placement.timing = StatePlacement::Timing::kInStep;
   setup.global_sequences = 12;
   setup.micro_batches = 3;
   ExpectTheBitsOfTheDevice(setup, "micro-batches");
@@ -63,7 +63,7 @@ TEST(OffloadParameters, MemoryAndTrafficAreThoseOfTheUses) {
     FleetSetup setup = OffloadFleet(3, 2, device::DType::kBF16, 3);
     setup.global_sequences = 12;
     setup.micro_batches = micro_batches;
-    setup.offload = setup.parameters_on_host = true;
+    setup.placement = {.residence = StatePlacement::Residence::kHost, .parameters_on_host = true};
     RunFleet(setup, [&](TestRank& rank) {
       const ZeroLayout& layout = rank.layout();
       EXPECT_EQ(BytesIn(rank.arena(), memory::Category::kParameters), 0);
@@ -87,8 +87,9 @@ TEST(OffloadParameters, TheDeviceDoesNotGrowWithTheModel) {
   const auto device_bytes = [&](int64_t layers) {
     const v1::ModelConfig config = model::TestModelConfig(layers, 64, 4, 16, 64);
     const model::ModelSpec spec = *model::ModelSpec::Create(config);
-    const auto model = *model::Model::Create(config, device::DType::kBF16, *device, 1, 16);
-    const ZeroLayout layout(spec, {.stage = 3, .offload = true, .parameters_on_host = true});
+    const auto model = *model::Model::Create(config, {device::DType::kBF16, 1, 16}, *device);
+    const ZeroLayout layout(
+        spec, {.stage = 3, .placement = {.residence = StatePlacement::Residence::kHost, .parameters_on_host = true}});
     const memory::MemoryPlan plan = PlanMemory(*model, layout, 16);
     return plan.Bytes(memory::Space::kDevice) - plan.Bytes(memory::Space::kDevice, memory::Category::kActivations);
   };

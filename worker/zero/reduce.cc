@@ -122,7 +122,8 @@ void GradientReducer::DeliverSplit(int unit) {
 
 // At its place in the wire's memory where it is about to leave, else where it rests.
 device::Tensor GradientReducer::ReducedShard(int unit) const {
-  if (!layout_.gradients_leave()) return resting_.Offset(layout_.ShardOffset(unit, layout_.stage().split_gradients));
+  if (!layout_.gradients_offloaded())
+    return resting_.Offset(layout_.ShardOffset(unit, layout_.stage().split_gradients));
   const device::Tensor wire{slots_[slot_plan_.slot_of_unit[unit]].memory.data, layout_.options().dtype};
   return wire.Offset(layout_.options().rank * layout_.partition().ShardElements(unit));
 }
@@ -135,7 +136,7 @@ absl::Status GradientReducer::Drain(Slot& slot) {
   int unit = std::exchange(slot.draining, -1);
   const device::Tensor rest = ReducedShard(unit);
   // What leaves is told below; what stays, of the same shard, goes where it rests.
-  const int64_t stays = layout_.gradients_leave() ? layout_.StaysOnDevice(unit) : 0;
+  const int64_t stays = layout_.gradients_offloaded() ? layout_.StaysOnDevice(unit) : 0;
   if (stays > 0) {
     const int64_t place = layout_.ShardOffset(unit, /*split=*/true);
     ops_.Convert(stream_, stays, rest, resting_.Offset(place));

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "worker/device/dry/dry_device.h"
-#include "worker/model/model.h"
 #include "worker/parallel/mesh.h"
 #include "worker/zero/engine.h"
 #include "worker/zero/memory_plan.h"
@@ -45,20 +44,16 @@ class DryCommunicator : public collective::Communicator {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelConfig& model,
-                                                              const v1::OptimizerConfig& optimizer,
-                                                              const model::ModelSpec& spec, const ZeroLayout& layout,
-                                                              const StepChecks& checks,
-                                                              const model::Checkpointing& checkpointing,
-                                                              int64_t sequences, int64_t time, bool sequence) {
+absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const PlannedStep& step) {
+  const ZeroLayout& layout = step.layout;
   device::DryDevice device;
   const int32_t* const tokens = static_cast<int32_t*>(device::DryDevice::Address());
-  const model::MicroBatch batch = {.sequences = sequences, .time = time, .inputs = tokens, .targets = tokens};
-  model::Checkpointing as_laid_out = checkpointing;
-  as_laid_out.band_bytes = layout.options().bucket_bytes;
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> dry_model,
-                      model::Model::Create(model, layout.options().dtype, device, sequences, time, as_laid_out,
-                                           {.parts = layout.part().count, .sequence = sequence}));
+  const model::MicroBatch batch = {step.run.sequences, step.run.time, tokens, tokens};
+  model::ModelRun run = step.run;
+  run.dtype = layout.options().dtype;
+  run.checkpointing.band_bytes = layout.options().bucket_bytes;
+  run.sharing.parts = layout.part().count;
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> dry_model, model::Model::Create(step.model, run, device));
   const memory::MemoryPlan plan = PlanMemory(*dry_model, layout, batch.sequences * batch.time);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<memory::Arena> device_arena,
                       memory::Arena::Create(plan, memory::Space::kDevice, device));
@@ -70,10 +65,10 @@ absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const v1::ModelCon
   if (layout.part().count > 1) {
     tensor = std::make_unique<DryCommunicator>(parallel::kTensorGroup, layout.part().index, layout.part().count);
   }
-  EngineParts parts{spec, layout, *dry_model, device, *stream, *device_arena, *host_arena, communicator};
+  EngineParts parts{step.spec, layout, *dry_model, device, *stream, *device_arena, *host_arena, communicator};
   parts.tensor = tensor.get();
-  ZeroEngine engine(parts, optimizer);
-  const StepInput input = {.step = 1, .learning_rate = 0, .tokens = 1, .checks = checks};
+  ZeroEngine engine(parts, step.optimizer);
+  const StepInput input = {.step = 1, .learning_rate = 0, .tokens = 1, .checks = step.checks};
   ZF_RETURN_IF_ERROR(engine.Launch(input, [&](int, int64_t) { return batch; }));
   ZF_RETURN_IF_ERROR(engine.Finish());
   std::vector<ScheduledCollective> schedule = communicator.TakePosted();

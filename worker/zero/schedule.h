@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/collective/communicator.h"
-#include "worker/model/checkpointing.h"
+#include "worker/model/model.h"
 #include "worker/model/spec.h"
 #include "worker/zero/integrity.h"
 #include "worker/zero/layout.h"
@@ -27,13 +27,20 @@ struct ScheduledCollective {
   bool operator==(const ScheduledCollective&) const = default;
 };
 
-// The schedule of a step of `model`, whose tensors `spec` has, under `layout`, that makes these checks and recomputes
-// what `checkpointing` does not keep: the data group's collectives, in their order, then the tensor group's, in theirs.
-// The latter's sizes depend on the shape of a micro-batch, and `sequence` is Sharing's. Errors as from Model::Create.
-absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(
-    const v1::ModelConfig& model, const v1::OptimizerConfig& optimizer, const model::ModelSpec& spec,
-    const ZeroLayout& layout, const StepChecks& checks = {}, const model::Checkpointing& checkpointing = {},
-    int64_t sequences = 1, int64_t time = 1, bool sequence = false);
+// A step whose collectives are to be known; borrowed for the call.
+struct PlannedStep {
+  const v1::ModelConfig& model;
+  const v1::OptimizerConfig& optimizer;
+  const model::ModelSpec& spec;  // of this rank's part of the model
+  const ZeroLayout& layout;
+  // What the layout has of it (type, buckets, parts) is the layout's. The sizes of the tensor group's collectives
+  // depend on the shape of a micro-batch.
+  model::ModelRun run = {};
+  StepChecks checks = {};
+};
+
+// The data group's collectives, in their order, then the tensor group's, in theirs. Errors as from Model::Create.
+absl::StatusOr<std::vector<ScheduledCollective>> StepSchedule(const PlannedStep& step);
 
 // What rank 0 of a group of `size` ranks on one node sends for the schedule's collectives in it.
 int64_t BytesSent(const std::vector<ScheduledCollective>& schedule, const std::string& group, int size);

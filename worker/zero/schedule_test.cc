@@ -13,8 +13,8 @@ namespace {
 std::vector<ScheduledCollective> Schedule(int stage, int64_t micro_batches = 1, int64_t layers = 3) {
   v1::ModelConfig config = model::TestModelConfig(layers, 24, 3, 10, 53);
   model::ModelSpec spec = *model::ModelSpec::Create(config);
-  return *StepSchedule(config, TestOptimizer(), spec,
-                       ZeroLayout(spec, {stage, device::DType::kBF16, micro_batches, 0, 2}));
+  return *StepSchedule(
+      {config, TestOptimizer(), spec, ZeroLayout(spec, {stage, device::DType::kBF16, micro_batches, 0, 2})});
 }
 
 int64_t Count(const std::vector<ScheduledCollective>& schedule, collective::Operation operation) {
@@ -50,7 +50,7 @@ TEST(StepSchedule, IsKnownForModelsThatFitNowhere) {
   v1::ModelConfig config = model::TestModelConfig(100, 16384, 128, 8192, 100000);
   model::ModelSpec spec = *model::ModelSpec::Create(config);
   const auto schedule =
-      StepSchedule(config, TestOptimizer(), spec, ZeroLayout(spec, {3, device::DType::kBF16, 1, 5, 64}));
+      StepSchedule({config, TestOptimizer(), spec, ZeroLayout(spec, {3, device::DType::kBF16, 1, 5, 64})});
   ASSERT_TRUE(schedule.ok()) << schedule.status();
   EXPECT_EQ(Count(*schedule, collective::Operation::kReduceScatter), 102);
 }

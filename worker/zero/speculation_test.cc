@@ -25,9 +25,9 @@ FleetSetup ClippedFleet(int stage, int world_size, device::DType dtype) {
 }
 
 FleetResult ExpectTheBitsOfWaiting(FleetSetup setup, const std::string& what) {
-  setup.offload = true;
+  setup.placement = kStatesOnHost;
   FleetSetup guesses = setup;
-  guesses.speculates = true;
+  guesses.placement.timing = StatePlacement::Timing::kSpeculative;
   return ExpectTheSameRun(setup, guesses, what);
 }
 
@@ -60,9 +60,9 @@ TEST(Speculation, GivesTheBitsOfWaitingWhereTheLossScaleOverflows) {
 TEST(Speculation, GivesTheBitsOfWaitingWithOtherSettings) {
   FleetSetup setup = ClippedFleet(2, 2, device::DType::kBF16);
   setup.steps = 6;
-  setup.offload_fraction = 0.4;
+  setup.placement.fraction = 0.4;
   ExpectTheBitsOfWaiting(setup, "a part of the states");
-  setup.offload_fraction = 1;
+  setup.placement.fraction = 1;
   setup.global_sequences = 12;
   setup.micro_batches = 3;
   ExpectTheBitsOfWaiting(setup, "micro-batches");
@@ -86,10 +86,10 @@ TEST(Speculation, UndoesEveryTile) {
 // K bytes for each parameter whose states are on the host; the link carries what it carries without guessing.
 TEST(Speculation, KeepsACopyOfTheHostsStatesAndMovesNoMore) {
   FleetSetup setup = ClippedFleet(2, 2, device::DType::kBF16);
-  setup.offload = true;
+  setup.placement = kStatesOnHost;
   setup.steps = 3;
   const auto measure = [&](bool speculates) {
-    setup.speculates = speculates;
+    setup.placement.timing = speculates ? StatePlacement::Timing::kSpeculative : StatePlacement::Timing::kInStep;
     std::vector<int64_t> measured;
     RunFleet(setup, [&](TestRank& rank) {
       ZF_CHECK(rank.engine().Initialize(1).ok());
@@ -117,7 +117,8 @@ TEST(Speculation, EndsAsDecided) {
                                  .beta2 = 0.95,
                                  .epsilon = 1e-8};
   FleetSetup speculating = setup;
-  speculating.offload = speculating.speculates = true;
+  speculating.placement = {.residence = StatePlacement::Residence::kHost,
+                           .timing = StatePlacement::Timing::kSpeculative};
   RunFleet(speculating, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
     memory::MemoryPlan plan{Speculation::Rows(rank.layout())};

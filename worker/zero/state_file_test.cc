@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 std::string Directory() { return absl::StrCat(testing::TempDir(), "/state_file_test"); }
 
 void ExpectTheBitsOfMemory(FleetSetup setup, const std::string& what) {
-  setup.offload = true;
+  setup.placement = kStatesOnHost;
   FleetSetup in_file = setup;
   in_file.states_dir = Directory();
   ExpectTheSameRun(setup, in_file, what);
@@ -43,9 +43,9 @@ TEST(StateFile, GivesTheBitsOfStatesInMemory) {
 
 TEST(StateFile, GivesTheSameBitsWithOtherSettings) {
   FleetSetup setup = OffloadFleet(3, 2, device::DType::kBF16, 6);
-  setup.offload_fraction = 0.6;
+  setup.placement.fraction = 0.6;
   ExpectTheBitsOfMemory(setup, "a part of the states");
-  setup.offload_fraction = 1;
+  setup.placement.fraction = 1;
   setup.delay_after = 2;
   ExpectTheBitsOfMemory(setup, "late updates");
   setup.delay_after = 0;
@@ -56,7 +56,7 @@ TEST(StateFile, GivesTheSameBitsWithOtherSettings) {
   ExpectTheBitsOfMemory(setup, "beside the steps");
   setup.make_device = nullptr;
   setup.steps_ahead = 0;
-  setup.parameters_on_host = true;
+  setup.placement.parameters_on_host = true;
   ExpectTheBitsOfMemory(setup, "parameters on the host");
 }
 
@@ -64,7 +64,7 @@ TEST(StateFile, GivesTheSameBitsTileByTile) { ExpectTheBitsOfMemory(FleetOfSever
 
 TEST(StateFile, HoldsThreeTilesInMemory) {
   FleetSetup setup = FleetOfSeveralTiles(2);
-  setup.offload = true;
+  setup.placement = kStatesOnHost;
   setup.states_dir = Directory();
   RunFleet(setup, [&](TestRank& rank) {
     EXPECT_GT(StateTiles(rank.layout()).size(), 4);
@@ -82,7 +82,7 @@ TEST(StateFile, HoldsThreeTilesInMemory) {
 TEST(StateFile, MovesEachByteOnceAStep) {
   FleetSetup setup = FleetOfSeveralTiles(2);
   const ZeroLayout layout(*model::ModelSpec::Create(setup.model),
-                          {.stage = 2, .dtype = setup.dtype, .offload = true, .states_in_file = true});
+                          {.stage = 2, .dtype = setup.dtype, .placement = kStatesInFile});
   const auto device = *device::CreateDevice({.kind = "cpu", .threads = 1});
   const auto arena = *memory::Arena::Create(memory::MemoryPlan{StateFile::Rows(layout)}, memory::Space::kHost, *device);
   const auto scratch = *memory::ScratchFile::Create(Directory(), "states", StateFile::FileBytes(layout));
@@ -104,8 +104,8 @@ TEST(StateFile, MovesEachByteOnceAStep) {
 
 TEST(StateFile, CopiesAnyRange) {
   FleetSetup setup = FleetOfSeveralTiles(2);
-  setup.offload = true;
-  setup.offload_fraction = 0.7;
+  setup.placement = kStatesOnHost;
+  setup.placement.fraction = 0.7;
   setup.states_dir = Directory();
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());
@@ -130,7 +130,7 @@ TEST(StateFile, CopiesAnyRange) {
 
 TEST(StateFile, NamesWhatTheDiskHasChanged) {
   FleetSetup setup = OffloadFleet(2, 1, device::DType::kBF16, 3);
-  setup.offload = true;
+  setup.placement = kStatesOnHost;
   setup.states_dir = Directory();
   RunFleet(setup, [&](TestRank& rank) {
     ZF_CHECK(rank.engine().Initialize(1).ok());

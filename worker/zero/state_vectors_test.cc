@@ -17,7 +17,7 @@ TEST(StateVectors, HaveTheBytesOfThePlan) {
   for (int stage = 0; stage <= 3; ++stage) {
     for (int64_t micro_batches : {1, 2}) {
       const ZeroLayout layout(spec, {stage, device::DType::kBF16, micro_batches, 1, 3});
-      const std::unique_ptr<model::Model> model = *model::Model::Create(config, device::DType::kBF16, *device, 2, 10);
+      const std::unique_ptr<model::Model> model = *model::Model::Create(config, {device::DType::kBF16, 2, 10}, *device);
       const memory::MemoryPlan plan = PlanMemory(*model, layout, 20);
       const v1::PartitionStatus status = coordinator::PartitionStatusOf(layout.partition(), StateVectors(layout));
       int64_t optimizer = 0;

@@ -109,9 +109,9 @@ TEST_P(TensorFleetLosses, KeepTheirBitsInEveryStageWithMicroBatchesAndCheckpoint
   setup.checkpointing.partition = !sequence();
   EXPECT_EQ(TrainFleet(setup).states, plain.states) << "inputs on the host";
   if (!on_cpu()) return;
-  setup.offload = true;  // the optimizer's states of the part
+  setup.placement = kStatesOnHost;  // the optimizer's states of the part
   EXPECT_EQ(TrainFleet(setup).states, plain.states);
-  setup.offload = false;
+  setup.placement = {};
   setup.micro_batches = 2;
   setup.reduce = ReduceEvery::kStep;
   const FleetResult accumulated = TrainFleet(setup);
@@ -131,9 +131,14 @@ TEST(TensorFleet, PostsItsSchedule) {
   setup.steps = 1;
   setup.checkpointing = {.segment = 1};
   RunFleet(setup, [&](TestRank& rank) {
-    const std::vector<ScheduledCollective> schedule =
-        *StepSchedule(setup.model, TestOptimizer(), rank.spec(), rank.layout(), {}, setup.checkpointing,
-                      /*sequences=*/2, setup.model.context(), setup.sequence);
+    const std::vector<ScheduledCollective> schedule = *StepSchedule({setup.model,
+                                                                     TestOptimizer(),
+                                                                     rank.spec(),
+                                                                     rank.layout(),
+                                                                     {.sequences = 2,
+                                                                      .time = setup.model.context(),
+                                                                      .checkpointing = setup.checkpointing,
+                                                                      .sharing = {.sequence = setup.sequence}}});
     ZF_CHECK(rank.engine().Initialize(setup.seed).ok());
     rank.Step(1);
     ZF_CHECK(rank.Finish());

@@ -59,7 +59,7 @@ class ModelInPartsTest : public testing::TestWithParam<bool> {
     const std::unique_ptr<device::Device> device = *device::CreateDevice({.kind = "cpu", .threads = 1});
     const std::unique_ptr<device::Stream> stream = *device->CreateStream();
     const std::unique_ptr<model::Model> model = *model::Model::Create(
-        config_, device::DType::kF32, *device, 2, 8, checkpointing, {.parts = part.count, .sequence = sequence});
+        config_, {device::DType::kF32, 2, 8, checkpointing, {.parts = part.count, .sequence = sequence}}, *device);
     std::vector<std::byte> activations(model->ActivationBytes()), scratch(model->ScratchBytes());
     model->SetMemory({activations.data(), scratch.data()});
     model->SetTensorGroup(group);

@@ -55,8 +55,9 @@ class OtherRowsTest : public testing::Test {
   }
 
   void Make(const Checkpointing& checkpointing) {
-    model_ = std::make_unique<Transformer>(kTestedRows, config_, device::DType::kF32, *device_, 2, 6, checkpointing,
-                                           Sharing{});
+    model_ = std::make_unique<Transformer>(
+        kTestedRows, config_,
+        ModelRun{.dtype = device::DType::kF32, .sequences = 2, .time = 6, .checkpointing = checkpointing}, *device_);
     activations_.assign(model_->ActivationBytes(), {});
     scratch_.assign(model_->ScratchBytes(), {});
     model_->SetMemory({activations_.data(), scratch_.data()});

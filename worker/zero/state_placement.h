@@ -1,0 +1,36 @@
+// Where the optimizer's states and the resting parameters are kept, and when the states are updated (ZeRO-Offload).
+#ifndef ZEROFLEET_WORKER_ZERO_STATE_PLACEMENT_H_
+#define ZEROFLEET_WORKER_ZERO_STATE_PLACEMENT_H_
+
+#include <cstdint>
+
+#include "worker/zero/stage.h"
+
+namespace zerofleet::zero {
+
+struct StatePlacement {
+  // Of the states that leave the device; those in a file pass through host memory when they are updated.
+  enum class Residence : uint8_t { kDevice, kHost, kFile };
+  // In the step whose gradient it takes; one step later (§5.2); or before that step is decided, and undone where it is
+  // decided otherwise.
+  enum class Timing : uint8_t { kInStep, kDelayed, kSpeculative };
+
+  Residence residence = Residence::kDevice;
+  double fraction = 1;  // of the states, 0 to 1, that leave the device
+  Timing timing = Timing::kInStep;
+  bool parameters_on_host = false;  // where they rest
+
+  bool leaves_device() const { return residence != Residence::kDevice; }
+
+  // Whether these go together in a stage, with gradients in buckets or not: trainer/rules.h tells users why not.
+  // Updates at another time are the host's, late ones of all states; parameters rest on the host where all states do,
+  // in stage 3; and states that every rank has whole leave no device.
+  bool Fits(const StageRow& stage, bool in_buckets) const;
+};
+
+inline constexpr StatePlacement kStatesOnHost = {.residence = StatePlacement::Residence::kHost};
+inline constexpr StatePlacement kStatesInFile = {.residence = StatePlacement::Residence::kFile};
+
+}  // namespace zerofleet::zero
+
+#endif  // ZEROFLEET_WORKER_ZERO_STATE_PLACEMENT_H_
