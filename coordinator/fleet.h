@@ -19,6 +19,7 @@
 
 #include "coordinator/broken_pairs.h"
 #include "coordinator/event.h"
+#include "coordinator/losses.h"
 #include "coordinator/member_list.h"
 #include "coordinator/output.h"
 #include "coordinator/ownership.h"
@@ -125,13 +126,6 @@ struct Verdicts {
   std::map<int, v1::Failure> reports;  // by the rank that reports
 };
 
-// A rank that was lost, for the restart budget and for the line that a run out of restarts ends with.
-struct RankLoss {
-  int rank;
-  int64_t step;  // completed by then; -1: it was not training
-  std::string text;
-};
-
 // A checkpoint that the coordinator itself reads, since a rank could not load it.
 struct Verification {
   std::string path;
@@ -226,8 +220,9 @@ struct Fleet {
   bool restarted = false;                 // a worker has come back to this coordinator from its predecessor
   v1::Flight flight;                      // of the last view that was lost
   double recovered_at = 0;                // seconds: training began again, and no step has been reported since; else 0
-  std::vector<int> vacant;                // ranks of the last view that nobody has taken yet, ascending
-  std::vector<RankLoss> losses;           // of the run
+  std::set<int> vacant;                   // ranks of the last view that nobody has taken yet
+  bool some_have_left = false;            // members by themselves, since the last regrouping
+  Losses losses;                          // of the run
   v1::Start start;                        // what the ranks of the view were told
   std::vector<Rollback> rollbacks;  // of the run, oldest first; of the last step that diverged perhaps not done yet
   std::optional<v1::Divergence> diverged;  // while a fleet is adopted: it goes back when all ranks are there

@@ -58,10 +58,9 @@ void AwaitWorkers(Fleet& fleet) {
     event.mutable_lost()->set_cause("nobody is heard");
     fleet.Publish(std::move(event), "another may take its place");
     if (member.rank < 0) continue;
-    fleet.vacant.push_back(member.rank);
+    fleet.vacant.insert(member.rank);
     if (!member.hello.incarnation().empty()) fleet.seats[member.hello.incarnation()] = member.rank;
   }
-  std::sort(fleet.vacant.begin(), fleet.vacant.end());
 }
 
 }  // namespace

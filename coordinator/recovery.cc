@@ -16,34 +16,18 @@
 namespace zerofleet::coordinator {
 namespace {
 
-constexpr size_t kMostHistory = 12;  // losses told in one line
-
 // Ranks move in step, so the newest report of any tells where this one is, more closely than its own last heartbeat.
 int64_t StepOf(const Fleet& fleet, const Member& member) {
   return fleet.phase == Phase::kTraining ? std::max(member.step, fleet.last_step_event.step()) : member.step;
 }
 
-// "; lost before: rank 1 ... at step 5: killed, ..."
-std::string HistoryText(const Fleet& fleet) {
-  const size_t first = fleet.losses.size() > kMostHistory ? fleet.losses.size() - kMostHistory : 0;
-  std::vector<std::string> texts;
-  for (size_t i = first; i < fleet.losses.size(); ++i) texts.push_back(fleet.losses[i].text);
-  return absl::StrCat(fleet.losses.size(),
-                      fleet.losses.size() == 1 ? " loss: " : " losses: ", absl::StrJoin(texts, "; "));
-}
-
 int64_t LossesThatCount(const Fleet& fleet, int rank) {
   const int64_t window = fleet.parameters.config.restart().window_steps();
-  const int64_t oldest = window == 0 ? -1 : fleet.last_step_event.step() - window;
-  return std::count_if(fleet.losses.begin(), fleet.losses.end(), [&](const RankLoss& loss) {
-    return loss.rank == rank && std::max<int64_t>(loss.step, 0) >= oldest;
-  });
+  return fleet.losses.Since(rank, window == 0 ? 0 : fleet.last_step_event.step() - window);
 }
 
 bool IsPoison(const Fleet& fleet, int rank, int64_t step) {
-  int losses = 0;
-  for (const RankLoss& loss : fleet.losses) losses += step >= 0 && loss.rank == rank && loss.step == step;
-  return losses >= kPoisonLosses;
+  return step >= 0 && fleet.losses.At(rank, step) >= kPoisonLosses;
 }
 
 // Why the run must end with these losses, the newest of the history; none if it goes on.
@@ -53,18 +37,18 @@ std::optional<std::string> Verdict(const Fleet& fleet, size_t newest) {
     const RankLoss& loss = fleet.losses[i];
     if (IsPoison(fleet, loss.rank, loss.step)) {
       return absl::StrCat("rank ", loss.rank, " was lost ", kPoisonLosses, " times after step ", loss.step, ": step ",
-                          loss.step + 1, " is poison to it; ", HistoryText(fleet));
+                          loss.step + 1, " is poison to it; ", fleet.losses.Text());
     }
     if (LossesThatCount(fleet, loss.rank) > most) {
       return absl::StrCat("rank ", loss.rank, " has used its ", most, most == 1 ? " restart" : " restarts",
-                          " (restart.max_per_rank); ", HistoryText(fleet));
+                          " (restart.max_per_rank); ", fleet.losses.Text());
     }
   }
   return std::nullopt;
 }
 
 void Record(Fleet& fleet, int rank, int64_t step, const std::string& text) {
-  fleet.losses.push_back({rank, fleet.phase == Phase::kTraining ? step : -1, text});
+  fleet.losses.Add({rank, fleet.phase == Phase::kTraining ? step : -1, text});
 }
 
 void NoteRecovery(Fleet& fleet, const std::string& cause, int rank, double last_heard, double now) {
@@ -139,13 +123,12 @@ void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& 
     if (id < kAwayIds) {
       RefuseSession(fleet, id, absl::UnavailableError(absl::StrCat(NameOf(member), " was given up: ", cause)));
     }
-    if (member.rank >= 0) fleet.vacant.push_back(member.rank);
+    if (member.rank >= 0) fleet.vacant.insert(member.rank);
   }
-  const std::set<MemberId> ids(lost.begin(), lost.end());
-  const auto is_lost = [&ids](const Member& member) { return ids.contains(member.id); };
-  fleet.members.EraseIf(is_lost);
-  fleet.spares.EraseIf(is_lost);
-  std::sort(fleet.vacant.begin(), fleet.vacant.end());
+  for (MemberId id : lost) {
+    fleet.members.Erase(id);
+    fleet.spares.Erase(id);
+  }
 }
 
 // The next view has so many places, and ranks are given anew.
@@ -162,7 +145,9 @@ std::string LossText(const Fleet& fleet, const std::vector<const Member*>& lost,
   if (lost.size() > kMostNamed) names.push_back(absl::StrCat("and ", lost.size() - kMostNamed, " more"));
   std::string text =
       absl::StrCat("lost ", absl::StrJoin(names, ", "), " at step ", StepOf(fleet, *lost.front()), ": ", cause);
-  if (std::optional<Wait> wait = FindWait(fleet)) absl::StrAppend(&text, "; ", Describe(*wait));
+  // Outside a view nobody waits.
+  if (std::optional<Wait> wait = fleet.view ? FindWait(fleet) : std::nullopt)
+    absl::StrAppend(&text, "; ", Describe(*wait));
   return text;
 }
 
@@ -206,7 +191,9 @@ void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause,
     fleet.flight.set_generation(fleet.generation);
     fleet.flight.set_cause(text);
   }
+  const bool some_left = std::exchange(fleet.some_have_left, false) || fleet.members.away() > 0;
   for (const Member& member : fleet.members) {
+    if (!some_left) break;
     const bool gone = member.failed || member.closed || member.state == MemberState::kAway;
     if (member.state != MemberState::kLost && gone) lost.push_back(member.id);
   }
@@ -217,12 +204,12 @@ void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause,
 
 // A spare costs the run nothing, as long as there are not too many losses.
 void LoseSpare(Fleet& fleet, Member& spare, const std::string& cause) {
-  fleet.losses.push_back({-1, -1, absl::StrCat("spare ", NameOf(spare), ": ", cause)});
+  fleet.losses.Add({-1, -1, absl::StrCat("spare ", NameOf(spare), ": ", cause)});
   fleet.PublishNotice(absl::StrCat("lost spare ", NameOf(spare), ": ", cause));
   const bool replace = LossesThatCount(fleet, -1) <= fleet.parameters.config.restart().max_per_rank();
   if (replace) return Remove(fleet, {spare.id}, cause);
   RefuseSession(fleet, spare.id, absl::UnavailableError(cause));
-  fleet.spares.EraseIf([id = spare.id](const Member& other) { return other.id == id; });
+  fleet.spares.Erase(spare.id);
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ void TakePlace(Fleet& fleet, Member& member) {
   if (fleet.vacant.empty()) return;  // of a view that is resized, whose ranks are given when it forms
   auto place = fleet.vacant.begin();
   if (const auto seat = fleet.seats.find(member.hello.incarnation()); seat != fleet.seats.end()) {
-    const auto own = std::find(fleet.vacant.begin(), fleet.vacant.end(), seat->second);
+    const auto own = fleet.vacant.find(seat->second);
     if (own != fleet.vacant.end()) place = own;
   }
   member.rank = *place;
