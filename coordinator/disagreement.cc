@@ -2,12 +2,14 @@
 #include "coordinator/disagreement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/recovery.h"
 
 namespace zerofleet::coordinator {
@@ -24,16 +26,29 @@ std::set<int> NamedBy(const Fleet& fleet, const v1::Failure& failure) {
   return named;
 }
 
-// The report that more than half of the reporters agree with; null if there is none.
+bool MayReport(const Member& member) { return !member.failed && !member.closed && member.state != MemberState::kLost; }
+
+int64_t MostReports(const Fleet& fleet) { return std::count_if(fleet.members.begin(), fleet.members.end(), MayReport); }
+
+// The report that more than half of those agree with who are there to report; null if there is none. Whoever finds
+// wrong numbers alone may be the one that has them.
 const v1::Failure* Majority(const Fleet& fleet, const Verdicts& verdicts) {
   std::map<std::pair<bool, std::set<int>>, std::vector<const v1::Failure*>> same;
   for (const auto& [reporter, report] : verdicts.reports) {
     same[{report.disagreement().undecided(), NamedBy(fleet, report)}].push_back(&report);
   }
   for (const auto& [verdict, reports] : same) {
-    if (2 * reports.size() > verdicts.reports.size()) return reports.front();
+    if (2 * static_cast<int64_t>(reports.size()) > MostReports(fleet)) return reports.front();
   }
   return nullptr;
+}
+
+// What people are told where there is no majority.
+std::string WithoutMajority(const Fleet& fleet, const Verdicts& verdicts) {
+  const int64_t all = MostReports(fleet), reports = std::ssize(verdicts.reports);
+  const std::string& first = verdicts.reports.begin()->second.message();
+  if (2 * reports > all) return absl::StrCat(first, "; the ranks' verdicts differ");
+  return absl::StrCat(first, "; ", reports, " of ", all, reports == 1 ? " ranks says so" : " ranks say so");
 }
 
 void Decide(Fleet& fleet, double now) {
@@ -42,7 +57,9 @@ void Decide(Fleet& fleet, double now) {
   const v1::Failure* const majority = Majority(fleet, verdicts);
   std::set<int> named;
   for (const auto& [reporter, report] : verdicts.reports) {
-    if (majority == nullptr) named.merge(NamedBy(fleet, report));
+    if (majority != nullptr) break;
+    named.insert(reporter);
+    named.merge(NamedBy(fleet, report));
   }
   if (majority != nullptr) named = NamedBy(fleet, *majority);
   // Not all can be wrong.
@@ -53,13 +70,9 @@ void Decide(Fleet& fleet, double now) {
     return LoseMembers(fleet, members, majority->message(), kCounter, now);
   }
   ++fleet.counters.rank_failures[kCounter];
-  const std::string text = majority != nullptr
-                               ? majority->message()
-                               : verdicts.reports.begin()->second.message() + "; the ranks' verdicts differ";
+  const std::string text = majority != nullptr ? majority->message() : WithoutMajority(fleet, verdicts);
   BreakView(fleet, absl::UnavailableError(text), {named.begin(), named.end()}, now);
 }
-
-bool MayReport(const Member& member) { return !member.failed && !member.closed && member.state != MemberState::kLost; }
 
 }  // namespace
 
@@ -70,9 +83,8 @@ bool OnDisagreement(Fleet& fleet, const Member& member, const v1::Failure& failu
     fleet.verdicts = Verdicts{now + kReportHeartbeatTimeouts * fleet.heartbeat_timeout_seconds(), {}};
   }
   fleet.verdicts->reports.emplace(member.rank, failure);
-  const auto expected = std::count_if(fleet.members.begin(), fleet.members.end(), MayReport);
   const bool decides = fleet.phase != Phase::kAdopting;  // else the ranks that are away would be given up
-  if (decides && static_cast<int64_t>(fleet.verdicts->reports.size()) >= expected) Decide(fleet, now);
+  if (decides && std::ssize(fleet.verdicts->reports) >= MostReports(fleet)) Decide(fleet, now);
   return true;
 }
 

@@ -112,6 +112,13 @@ bool SettleRollback(Fleet& fleet, int64_t step) {
   return true;
 }
 
+const Rollback* LeftOutSince(const std::vector<Rollback>& rollbacks, int64_t samples_consumed) {
+  for (const Rollback& rollback : rollbacks) {
+    if (rollback.first_sample < samples_consumed && samples_consumed <= rollback.end_sample) return &rollback;
+  }
+  return nullptr;
+}
+
 v1::Start StartOf(const Fleet& fleet) {
   v1::Start start;
   start.set_step(fleet.start_step);

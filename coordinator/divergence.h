@@ -8,7 +8,9 @@
 #ifndef ZEROFLEET_COORDINATOR_DIVERGENCE_H_
 #define ZEROFLEET_COORDINATOR_DIVERGENCE_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "coordinator/fleet.h"
 
@@ -29,6 +31,10 @@ bool IsGoingBack(const Fleet& fleet);
 
 // Every rank has loaded `step`: settles what is left out if the fleet has gone back. False if the run has failed.
 bool SettleRollback(Fleet& fleet, int64_t step);
+
+// The rollback after which the run has left out samples that a state at this place of their order was trained on: it is
+// of a course that was given up, and not to be gone on from. Null if there is none.
+const Rollback* LeftOutSince(const std::vector<Rollback>& rollbacks, int64_t samples_consumed);
 
 // What the ranks of a view that goes on from fleet.start_step are told. The other way: what the ranks of a view that is
 // adopted were told.

@@ -10,7 +10,9 @@
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "coordinator/divergence.h"
 #include "coordinator/placement.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "services/storage/coordinator_state.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/commit.h"
@@ -56,6 +58,17 @@ std::string WhatWasCommittedInstead(const checkpoint::CommittedCheckpoint& found
                       "); if it is meant, use --resume ", found.path);
 }
 
+// Of a course that was given up: committed by a coordinator that did not come to hear of it, or was taken for dead.
+std::string WhyItIsPast(const checkpoint::CommittedCheckpoint& found, const coordinator::CoordinatorState& state,
+                        const std::string& state_dir) {
+  const int64_t consumed = found.manifest.data_cursor().samples_consumed();
+  const coordinator::Rollback* const rollback = coordinator::LeftOutSince(state.rollbacks, consumed);
+  if (rollback == nullptr) return "";
+  return absl::StrCat(found.path, ": was trained on samples from ", rollback->first_sample, " to ", consumed - 1,
+                      ", which this run has left out since it went back from step ", rollback->step, " to step ",
+                      rollback->resumed_step, " (", CoordinatorStatePath(state_dir), ")");
+}
+
 // A volume that is not mounted looks like a directory in which nothing was committed yet.
 absl::Status CheckNothingIsMissing(const std::string& dir,
                                    const std::vector<checkpoint::CommittedCheckpoint>& committed,
@@ -87,8 +100,9 @@ absl::StatusOr<ResumePlan> PlanAuto(const v1::Config& config, const coordinator:
   ZF_ASSIGN_OR_RETURN(std::vector<checkpoint::CommittedCheckpoint> committed,
                       checkpoint::ListCheckpoints(dir, &problems));
   std::erase_if(committed, [&](const checkpoint::CommittedCheckpoint& found) {
-    std::string instead = WhatWasCommittedInstead(found, state, state_dir);
-    if (!instead.empty()) problems.push_back({found.path, std::move(instead)});
+    std::string why = WhatWasCommittedInstead(found, state, state_dir);
+    if (why.empty()) why = WhyItIsPast(found, state, state_dir);
+    if (!why.empty()) problems.push_back({found.path, std::move(why)});
     return !problems.empty() && problems.back().path == found.path;
   });
   ZF_RETURN_IF_ERROR(CheckNothingIsMissing(dir, committed, problems, state, state_dir));
@@ -109,6 +123,26 @@ absl::StatusOr<ResumePlan> PlanAuto(const v1::Config& config, const coordinator:
     ZF_RETURN_IF_ERROR(JudgeNewest(config, committed.front().path, committed.front().manifest, plan));
   }
   return plan;
+}
+
+// What distinguishes two commits of one state: when it was written, and by whom.
+v1::CheckpointManifest StateOf(v1::CheckpointManifest manifest) {
+  manifest.clear_generation();
+  manifest.clear_committed_unix_seconds();
+  manifest.clear_writer_version();
+  return manifest;
+}
+
+// The digest of what is committed in `step_dir`, if that is what `manifest` lists, to the bit: a commit whose answer
+// was lost, or that of a coordinator which was taken for dead.
+absl::StatusOr<std::string> DigestOfTheSame(const std::string& step_dir, const v1::CheckpointManifest& manifest) {
+  std::string digest;
+  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest there, checkpoint::ReadManifest(step_dir, &digest));
+  if (!google::protobuf::util::MessageDifferencer::Equals(StateOf(there), StateOf(manifest))) {
+    return absl::NotFoundError("it is another");
+  }
+  ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(step_dir)));  // nobody may have come to do it
+  return digest;
 }
 
 absl::Status HeldByAnother(const std::string& dir) {
@@ -214,9 +248,17 @@ absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::Checkpoin
                                                                    int64_t unix_seconds) {
   manifest.set_committed_unix_seconds(unix_seconds);
   coordinator::CommittedStep committed{checkpoint::StepDirectory(dir_, manifest.step()), {}};
-  ZF_RETURN_IF_ERROR(checkpoint::CommitCheckpoint(
-      committed.path, manifest, [this] { return epoch_->Check(); }, &stored_bytes_));
-  committed.digest = checkpoint::ManifestDigest(checkpoint::ManifestText(manifest));
+  const absl::Status status = checkpoint::CommitCheckpoint(
+      committed.path, manifest, [this] { return epoch_->Check(); }, &stored_bytes_);
+  if (status.ok()) {
+    committed.digest = checkpoint::ManifestDigest(checkpoint::ManifestText(manifest));
+  } else {
+    const bool taken = absl::IsFailedPrecondition(status) && epoch_->Check().ok();
+    const absl::StatusOr<std::string> same = taken ? DigestOfTheSame(committed.path, manifest) : status;
+    if (!same.ok()) return status;
+    committed.digest = *same;
+    Discard({manifest.step(), static_cast<uint64_t>(manifest.generation())});
+  }
   absl::MutexLock lock(&mutex_);
   steps_.insert(manifest.step());
   committed.warnings = Prune();

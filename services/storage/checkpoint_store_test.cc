@@ -191,6 +191,46 @@ TEST_F(CheckpointStoreTest, AnotherCheckpointThanWasCommittedIsNotUsed) {
   EXPECT_EQ(PlanResume(path, config_, state, "state")->candidates.front().step, 20);
 }
 
+// A commit whose answer was lost counts as failed. If its step diverges later, or one after it, the run goes back
+// behind it, and its directory is still there at the next start.
+TEST_F(CheckpointStoreTest, ACheckpointOfACourseThatWasGivenUpIsNotUsed) {
+  coordinator::CoordinatorState state{1, 10, {}};
+  for (int64_t step : {10, 20}) ASSERT_TRUE(Commit(step).ok());
+  const std::string path = checkpoint::StepDirectory(directory_, 20);
+  const int64_t consumed = checkpoint::ReadManifest(path)->data_cursor().samples_consumed();
+  ASSERT_GT(consumed,
+            checkpoint::ReadManifest(checkpoint::StepDirectory(directory_, 10))->data_cursor().samples_consumed());
+  state.rollbacks = {
+      {.step = 25, .resumed_step = 10, .first_sample = consumed, .end_sample = consumed + 50, .cause = "nan"}};
+  EXPECT_EQ(PlanResume("auto", config_, state, "state")->candidates.front().step, 20);  // it ends before them
+  state.rollbacks.front().first_sample = consumed - 1;
+  const absl::StatusOr<ResumePlan> plan = PlanResume("auto", config_, state, "state");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->candidates.size(), 1u);
+  EXPECT_EQ(plan->candidates.front().step, 10);
+  EXPECT_THAT(plan->unreadable, ElementsAre(path));
+  EXPECT_THAT(plan->notices,
+              ElementsAre(AllOf(HasSubstr(path), HasSubstr("left out since it went back from step 25 to step 10"),
+                                HasSubstr("state/coordinator.json"))));
+}
+
+// A commit whose answer was lost counts as failed, and the step is saved again: what is there is what was to be there.
+TEST_F(CheckpointStoreTest, AStepThatIsCommittedAlreadyWithTheSameBitsIsCommitted) {
+  ASSERT_TRUE(Commit(10).ok());
+  const std::string path = checkpoint::StepDirectory(directory_, 10);
+  std::string before;
+  ASSERT_TRUE(checkpoint::ReadManifest(path, &before).ok());
+  v1::CheckpointManifest again = WriteShards(path, 10, 2);
+  const absl::StatusOr<coordinator::CommittedStep> committed = store_->Commit(again, 5000);
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  EXPECT_EQ(committed->digest, before);
+  EXPECT_THAT(ListDirectory(directory_).value(), testing::Not(testing::Contains(HasSubstr("partial"))));
+  again = WriteShards(path, 10, 2);
+  again.mutable_data_cursor()->set_samples_consumed(again.data_cursor().samples_consumed() + 1);
+  const absl::Status another = store_->Commit(again, 6000).status();
+  EXPECT_THAT(std::string(another.message()), HasSubstr("holds a committed checkpoint, which is never overwritten"));
+}
+
 // A claim that mounts empty, or one with an older state of the directory.
 TEST_F(CheckpointStoreTest, CommitsThatAreMissingAreMissed) {
   const coordinator::CoordinatorState state{1, 20, {}};

@@ -23,6 +23,17 @@ void Collectives::Arrive(uint64_t generation, int rank, int world_size, Arrival 
   if (static_cast<int>(group.arrived.size()) == world_size) Finish(group, absl::OkStatus());
 }
 
+std::map<int, int> Collectives::Unreachable(const Group& group) const {
+  std::map<int, int> unreachable;
+  for (const auto& [rank, arrival] : group.arrived) {
+    for (const auto& [other_rank, other] : group.arrived) {
+      const bool parted = arrival.sequence > 0 && parted_.contains(std::minmax(arrival.pid, other.pid));
+      if (parted) unreachable[rank] = other_rank;
+    }
+  }
+  return unreachable;
+}
+
 void Collectives::Break(uint64_t generation) {
   Group& group = groups_[generation];
   if (std::exchange(group.broken, true)) return;
@@ -48,8 +59,13 @@ Collectives::Outcome Collectives::Compare(const Group& group) {
 }
 
 void Collectives::Finish(Group& group, const absl::Status& status) {
-  const Outcome outcome = status.ok() ? Compare(group) : Outcome{status, false, false, {}, {}};
+  const std::map<int, int> unreachable = status.ok() ? Unreachable(group) : std::map<int, int>();
+  const absl::Status parted = absl::UnavailableError("a peer cannot be reached");
+  Outcome common = Outcome{unreachable.empty() ? status : parted, false, false, {}, {}, {}};
+  if (common.status.ok()) common = Compare(group);
   for (auto& [rank, arrival] : std::exchange(group.arrived, {})) {
+    Outcome outcome = common;
+    if (const auto found = unreachable.find(rank); found != unreachable.end()) outcome.unreachable = found->second;
     world_.After(world_.Delay(), [done = std::move(arrival.done), outcome] { done(outcome); });
   }
 }

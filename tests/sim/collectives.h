@@ -3,10 +3,13 @@
 #ifndef ZEROFLEET_TESTS_SIM_COLLECTIVES_H_
 #define ZEROFLEET_TESTS_SIM_COLLECTIVES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "tests/sim/world.h"
@@ -22,10 +25,12 @@ class Collectives {
     absl::Status status;
     bool stop = false, sending = false;        // of any rank
     v1::Disagreement disagreement;             // of a status that is not OK: what every rank found the others to be
+    std::optional<int> unreachable;            // and the rank that this one could not reach
     std::optional<v1::Divergence> divergence;  // and what every rank found of the step
   };
   struct Arrival {
-    int64_t sequence = 0;  // all ranks run the same collectives
+    int64_t pid = 0;
+    int64_t sequence = 0;  // all ranks run the same collectives; 0: that of entering the view
     uint64_t state = 0;    // and have the same state
     bool stop = false, sending = false;
     bool corrupt = false;  // this rank has computed something else, which the ranks find by comparing
@@ -35,6 +40,8 @@ class Collectives {
   void Arrive(uint64_t generation, int rank, int world_size, Arrival arrival);
   // A rank is gone, or cannot be reached.
   void Break(uint64_t generation);
+  // From now on these two processes cannot reach each other, in whatever view.
+  void Part(int64_t one, int64_t other) { parted_.insert(std::minmax(one, other)); }
 
  private:
   struct Group {
@@ -43,10 +50,13 @@ class Collectives {
   };
 
   void Finish(Group& group, const absl::Status& status);
+  // By rank: one that it cannot reach.
+  std::map<int, int> Unreachable(const Group& group) const;
   static Outcome Compare(const Group& group);
 
   World& world_;
   std::map<uint64_t, Group> groups_;  // by generation
+  std::set<std::pair<int64_t, int64_t>> parted_;
 };
 
 }  // namespace zerofleet::sim

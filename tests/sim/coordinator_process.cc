@@ -16,6 +16,7 @@ coordinator::FleetParameters Parameters(const RunPlan& plan, Disk& disk) {
   parameters.most_inline_ranks = plan.most_inline_ranks;
   parameters.previous_generation = disk.NewestGeneration();
   parameters.candidates = disk.Candidates();
+  parameters.unreadable = disk.Past();
   parameters.may_fall_back = true;
   parameters.rollbacks = disk.state().rollbacks;
   return parameters;
@@ -56,6 +57,8 @@ CoordinatorProcess::CoordinatorProcess(World& world, Network& network, Disk& dis
       coordinator_(Parameters(plan, disk), world.now()) {}
 
 void CoordinatorProcess::Start() {
+  disk_.TakeOver();
+  epoch_ = disk_.epoch();
   network_.Serve(this);
   TickOn();
 }
@@ -69,8 +72,24 @@ void CoordinatorProcess::Crash() {
   if (persisting_ && world_.Chance(0.5))
     disk_.state() = std::get<coordinator::PersistState>(outputs_.front().action).state;
   if (saves_.empty() || !world_.Chance(0.5)) return;
-  if (const auto* write = std::get_if<coordinator::WriteManifest>(&saves_.front()))
-    Commit(write->manifest).IgnoreError();
+  const auto* write = std::get_if<coordinator::WriteManifest>(&saves_.front());
+  if (write == nullptr) return;
+  if (world_.Chance(0.3)) return CommitLate(write->manifest);
+  if (Commit(write->manifest).ok() && world_.Chance(0.5)) disk_.ForgetSync(write->manifest.step());
+}
+
+// A process that was stopped between its checks and the rename, or whose node was taken for dead. It looks who holds
+// the directory right before the rename, which replaces nothing.
+void CoordinatorProcess::CommitLate(const v1::CheckpointManifest& manifest) {
+  world_.After(world_.Uniform(0, 8), [this, manifest] {
+    const bool sees_the_other = disk_.epoch() != epoch_ && !world_.Chance(0.1);
+    if (sees_the_other || disk_.IsCommitted(manifest.step()) ||
+        !disk_.HasShards(manifest.step(), manifest.generation())) {
+      return;
+    }
+    world_.Trace("a coordinator that was taken for dead commits step ", manifest.step());
+    if (disk_.Commit(manifest, Disk::kAll).ok()) disk_.NoteLate(manifest.step());
+  });
 }
 
 void CoordinatorProcess::Freeze(double seconds) {
@@ -78,6 +97,7 @@ void CoordinatorProcess::Freeze(double seconds) {
   world_.Trace("the coordinator is stopped for ", seconds, " s");
   world_.After(seconds, [this] {
     frozen_ = false;
+    woke_at_ = world_.now();
     for (const coordinator::CoordinatorEvent& event : std::exchange(held_, {})) Feed(event);
     CarryOut();
   });
@@ -191,6 +211,10 @@ void CoordinatorProcess::StoreNext() {
 coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::WriteManifest& write) {
   absl::StatusOr<coordinator::CommittedStep> committed = absl::PermissionDeniedError("read-only");
   if (!std::exchange(manifest_fails_, false) && !disk_.IsFull()) committed = Commit(write.manifest);
+  if (committed.ok() && std::exchange(answer_is_lost_, false)) {
+    disk_.NoteLate(write.manifest.step());
+    committed = absl::UnavailableError("simulated: the answer is lost");
+  }
   return coordinator::ManifestWritten{write.manifest.step(), committed.status(),
                                       committed.ok() ? *committed : coordinator::CommittedStep(),
                                       static_cast<uint64_t>(write.manifest.generation())};
@@ -210,7 +234,7 @@ absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::
   world_.Trace("step ", manifest.step(), " of generation ", manifest.generation(), " is committed");
   const bool outlived = fleet().outlived.contains({manifest.generation(), manifest.step()});
   outlived ? invariants_.OnCommittedLate(manifest) : invariants_.OnCommitted(manifest);
-  return disk_.Commit(manifest, plan_.keep);
+  return disk_.Commit(manifest, answer_is_lost_ ? Disk::kAll : plan_.keep);
 }
 
 void CoordinatorProcess::OnStorageFailure(const absl::Status& status) {

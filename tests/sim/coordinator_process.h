@@ -4,6 +4,7 @@
 #ifndef ZEROFLEET_TESTS_SIM_COORDINATOR_PROCESS_H_
 #define ZEROFLEET_TESTS_SIM_COORDINATOR_PROCESS_H_
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <string>
@@ -34,17 +35,19 @@ class CoordinatorProcess : public CoordinatorEnd {
   void Start();
   void Stop(const std::string& reason) { Feed(coordinator::StopAsked{reason}); }
 
-  // What may happen to it.
+  // What may happen to it. A save under way may be carried out before it dies, or long after another has taken over.
   void Crash();
   void Freeze(double seconds);
   void JumpClock(double seconds) {
     clock_offset_ += seconds;
     clock_jumped_at_ = world_.now();
   }
-  // Seconds since its clock jumped: silences that were measured across the jump are shorter than they look.
-  double SinceClockJumped() const { return world_.now() - clock_jumped_at_; }
+  // Seconds since its clock jumped or it woke: silences that were measured across that are shorter than they look.
+  double SinceClockJumped() const { return world_.now() - std::max(clock_jumped_at_, woke_at_); }
   void CutOff(double seconds, bool time_out) { network_.CutOff(this, seconds, time_out); }
   void FailNextManifest() { manifest_fails_ = true; }
+  // The next commit is carried out and called failed, as over a mount that loses the answer and cannot be asked again.
+  void LoseNextAnswer() { answer_is_lost_ = true; }
   // The next commit, removal or verification takes so much longer, and does not get on meanwhile.
   void StallStorage(double seconds) { storage_stalls_ = seconds; }
   // What it reads next it cannot read itself.
@@ -72,6 +75,7 @@ class CoordinatorProcess : public CoordinatorEnd {
   coordinator::CoordinatorEvent Stored(const coordinator::WriteManifest& write);
   coordinator::CoordinatorEvent Stored(const coordinator::DiscardSave& discard);
   coordinator::CoordinatorEvent Stored(const coordinator::VerifyCheckpoint& verify);
+  void CommitLate(const v1::CheckpointManifest& manifest);
   absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest);
   void OnStorageFailure(const absl::Status& status);
 
@@ -83,9 +87,10 @@ class CoordinatorProcess : public CoordinatorEnd {
   CoordinatorHooks hooks_;
   coordinator::Coordinator coordinator_;
   bool alive_ = true, frozen_ = false, persisting_ = false, stopped_ = false;
-  bool manifest_fails_ = false, state_fails_ = false;
+  bool manifest_fails_ = false, state_fails_ = false, answer_is_lost_ = false;
+  int epoch_ = 0;
   double clock_offset_ = 0, storage_stalls_ = 0;
-  double clock_jumped_at_ = -1e9;
+  double clock_jumped_at_ = -1e9, woke_at_ = -1e9;
   absl::Status reads_badly_;
   std::vector<coordinator::CoordinatorEvent> held_;  // while it is stopped
   std::deque<coordinator::Output> outputs_;

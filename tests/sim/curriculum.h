@@ -13,7 +13,7 @@
 
 namespace zerofleet::sim {
 
-inline constexpr int64_t kBatch = 12;  // samples
+inline constexpr int64_t kBatch = 48;  // samples; shared by 1, 2, 3, 4, 6, 8, 12 or 16 ranks
 inline constexpr uint64_t kInitialState = 0x5eed;
 
 // The training state after one more batch.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/divergence.h"
 
 namespace zerofleet::sim {
 
@@ -17,6 +18,7 @@ int64_t Disk::StepOf(const std::string& path) {
 
 void Disk::LosePower() {
   std::erase_if(shards_, [](const auto& entry) { return entry.second.written != Written::kDurable; });
+  std::erase_if(checkpoints_, [](const auto& entry) { return !entry.second.name_is_durable; });
 }
 
 std::string Disk::WhatIsWrong(const v1::CheckpointManifest& manifest) const {
@@ -42,7 +44,14 @@ std::string Disk::WhatIsWrong(const v1::CheckpointManifest& manifest) const {
 absl::StatusOr<coordinator::CommittedStep> Disk::Commit(const v1::CheckpointManifest& manifest, int keep) {
   if (IsCommitted(manifest.step())) {
     if (!IsLate(manifest.step())) world_.Violate(absl::StrCat("step ", manifest.step(), " is committed twice"));
-    return absl::FailedPreconditionError("holds a committed checkpoint, which is never overwritten");
+    Checkpoint& there = checkpoints_[manifest.step()];
+    const bool same = there.state.hash == curriculum_.StateAfter(manifest.step()) &&
+                      there.state.samples_consumed == manifest.data_cursor().samples_consumed() && !there.damaged;
+    if (!same || keep == kAll)
+      return absl::FailedPreconditionError("holds a committed checkpoint, which is never overwritten");
+    there.is_known = there.name_is_durable = true;
+    Prune(keep);
+    return coordinator::CommittedStep{PathOf(manifest.step()), {}};
   }
   for (const v1::ShardFile& file : manifest.files()) {  // a commit looks at each
     if (shards_.contains({manifest.step(), manifest.generation(), file.rank()})) continue;
@@ -55,9 +64,17 @@ absl::StatusOr<coordinator::CommittedStep> Disk::Commit(const v1::CheckpointMani
   checkpoint = {manifest.generation(),
                 manifest.team(),
                 {shards_[{manifest.step(), manifest.generation(), 0}].hash, manifest.data_cursor().samples_consumed()},
-                false};
-  while (static_cast<int>(checkpoints_.size()) > keep) checkpoints_.erase(checkpoints_.begin());
+                false,
+                true,
+                keep != kAll};
+  Prune(keep);
   return coordinator::CommittedStep{PathOf(manifest.step()), {}};
+}
+
+void Disk::Prune(int keep) {
+  int known = 0;
+  for (const auto& [step, checkpoint] : checkpoints_) known += checkpoint.is_known;
+  std::erase_if(checkpoints_, [&](const auto& entry) { return entry.second.is_known && known-- > keep; });
 }
 
 void Disk::Advance(const ShardKey& key, Written written) {
@@ -84,13 +101,16 @@ bool Disk::HasShards(int64_t step, uint64_t generation) const {
 absl::Status Disk::SetAside(const std::string& path) {
   const auto found = checkpoints_.find(StepOf(path));
   if (found == checkpoints_.end()) return absl::OkStatus();  // a newer one was committed, and it is removed
-  if (!found->second.damaged) world_.Violate(absl::StrCat("I1: ", path, " is whole and was set aside"));
+  if (!found->second.damaged && !IsPast(found->second))
+    world_.Violate(absl::StrCat("I1: ", path, " is whole and was set aside"));
   checkpoints_.erase(found);
   return absl::OkStatus();
 }
 
 void Disk::DamageNewest() {
-  if (checkpoints_.size() < 2 || std::next(checkpoints_.rbegin())->second.damaged) return;
+  if (checkpoints_.size() < 2) return;
+  const Checkpoint &newest = checkpoints_.rbegin()->second, &older = std::next(checkpoints_.rbegin())->second;
+  if (older.damaged || !older.is_known || !newest.is_known) return;
   checkpoints_.rbegin()->second.damaged = true;
 }
 
@@ -112,9 +132,22 @@ int64_t Disk::NewestWhole() const {
 std::vector<coordinator::CheckpointCandidate> Disk::Candidates() const {
   std::vector<coordinator::CheckpointCandidate> candidates;
   for (auto at = checkpoints_.rbegin(); at != checkpoints_.rend(); ++at) {
+    if (IsPast(at->second)) continue;
     candidates.push_back({PathOf(at->first), at->first, at->second.team, at->second.generation});
   }
   return candidates;
+}
+
+std::vector<std::string> Disk::Past() const {
+  std::vector<std::string> past;
+  for (const auto& [step, checkpoint] : checkpoints_) {
+    if (IsPast(checkpoint)) past.push_back(PathOf(step));
+  }
+  return past;
+}
+
+bool Disk::IsPast(const Checkpoint& checkpoint) const {
+  return coordinator::LeftOutSince(state_.rollbacks, checkpoint.state.samples_consumed) != nullptr;
 }
 
 uint64_t Disk::NewestGeneration() const {

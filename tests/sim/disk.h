@@ -43,8 +43,20 @@ class Disk {
   void RemoveShard(const ShardKey& key) { shards_.erase(key); }
   // Whatever is not durable is gone.
   void LosePower();
+  // What a coordinator that starts finds is durable from then on, and whoever was before it commits no more.
+  void TakeOver() {
+    ++epoch_;
+    for (auto& [step, checkpoint] : checkpoints_) checkpoint.name_is_durable = checkpoint.is_known = true;
+  }
+  int epoch() const { return epoch_; }
+  // The commit of this step was carried out, and whether its name is durable is not known.
+  void ForgetSync(int64_t step) {
+    if (IsCommitted(step)) checkpoints_[step].name_is_durable = false;
+  }
 
-  // Commits what this manifest lists, and prunes to the `keep` newest. Never overwrites.
+  // Commits what this manifest lists, and prunes to the `keep` newest that are known. Never overwrites. kAll: the
+  // coordinator does not come to hear of it, and prunes nothing.
+  static constexpr int kAll = 1 << 30;
   absl::StatusOr<coordinator::CommittedStep> Commit(const v1::CheckpointManifest& manifest, int keep);
   // Removes the shards of a save that failed, and those of older generations.
   void Discard(const coordinator::DiscardSave& discard);
@@ -65,6 +77,8 @@ class Disk {
   int64_t NewestWhole() const;
   // What the coordinator finds when it is started.
   std::vector<coordinator::CheckpointCandidate> Candidates() const;
+  // Those among what it finds that are of a course which was given up.
+  std::vector<std::string> Past() const;
   uint64_t NewestGeneration() const;
 
   // Seconds that the next write takes.
@@ -89,8 +103,12 @@ class Disk {
     int team = 0;
     TrainingState state;  // that all its shards hold
     bool damaged = false;
+    bool name_is_durable = true;
+    bool is_known = true;  // to the coordinator that serves
   };
 
+  void Prune(int keep);
+  bool IsPast(const Checkpoint& checkpoint) const;
   // What was removed in the meantime stays so.
   void Advance(const ShardKey& key, Written written);
   // What is wrong with the shards of a manifest; empty if nothing is.
@@ -103,6 +121,7 @@ class Disk {
   std::set<int64_t> late_;
   coordinator::CoordinatorState state_;
   double slow_until_ = 0, full_until_ = 0;
+  int epoch_ = 0;  // of the newest coordinator
 };
 
 }  // namespace zerofleet::sim

@@ -177,6 +177,10 @@ void FleetSimulation::Replace(const v1::WorkerLostEvent& lost) {
   if (known && silent && !workers_[lost.pid()]->gone() && !disturbed_.contains(lost.pid())) {
     world_.Violate(absl::StrCat("I10: pid ", lost.pid(), " is lost since the coordinator was cut off"));
   }
+  const bool blamed = absl::StrContains(lost.cause(), "the ranks disagree");
+  if (known && blamed && !workers_[lost.pid()]->was_corrupt()) {
+    world_.Violate(absl::StrCat("I11: pid ", lost.pid(), " is given up for wrong numbers, and had none"));
+  }
   if (known && world_.Chance(0.5)) workers_[lost.pid()]->Kill();
   const bool shrinks = plan_.config.restart().min_workers() > 0 && world_.Chance(0.3);
   if (!std::exchange(withhold_, false) && !shrinks) return StartWorker(world_.Uniform(0.1, 2));
@@ -210,7 +214,11 @@ std::string FleetSimulation::WhyUnexpected(const absl::Status& status) const {
   const bool poison = absl::StrContains(status.message(), "is poison to it");
   switch (status.code()) {
     case absl::StatusCode::kOk: return "";
-    case absl::StatusCode::kUnavailable: return plan_.ample() && !poison ? "there were restarts left" : "";
+    case absl::StatusCode::kUnavailable:
+      if (plan_.ample() && absl::StrContains(status.message(), "a peer cannot be reached")) {
+        return "the two that cannot reach each other were brought together again";
+      }
+      return plan_.ample() && !poison ? "there were restarts left" : "";
     case absl::StatusCode::kCancelled: return stop_asked_ ? "" : "nobody stopped it";
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kResourceExhausted: {
@@ -273,7 +281,15 @@ void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
   disturbed_.insert(worker.pid());
   // Nobody is told that one is lost before it has joined, or before the fleet has formed.
   if (coordinator().fleet().phase == coordinator::Phase::kForming || !IsMember(worker)) place_may_stay_empty_ = true;
-  switch (world_.Below(12)) {
+  switch (world_.Below(14)) {
+    case 12: {
+      SimWorker* const other = AnyWorker();
+      if (other == &worker) return;
+      world_.Trace("pids ", worker.pid(), " and ", other->pid(), " cannot reach each other");
+      disturbed_.insert(other->pid());
+      return worker.PartFrom(*other);
+    }
+    case 13: return worker.Accuse();
     case 0:
     case 1: return worker.Kill();
     case 2: return worker.Freeze(world_.Uniform(0.2, 3 * kHeartbeatTimeout));
@@ -313,7 +329,8 @@ void FleetSimulation::FaultOfAWorker(SimWorker& worker) {
 }
 
 void FleetSimulation::FaultOfStorage() {
-  switch (world_.Below(9)) {
+  switch (world_.Below(10)) {
+    case 9: save_failed_ = true; return coordinator().LoseNextAnswer();
     case 0: save_failed_ = true; return coordinator().FailNextManifest();
     case 1: state_failed_ = true; return coordinator().FailNextState();
     case 2: save_failed_ = pending_.shard_fails = true; return;
@@ -378,9 +395,9 @@ void FleetSimulation::CrashTheCoordinator() {
   if (power) {
     world_.Trace("the power fails");
     for (const auto& worker : workers_) worker->Kill();
-    disk_.LosePower();
   }
   coordinator().Crash();
+  if (power) disk_.LosePower();
   const double seconds = world_.Chance(0.1)   ? world_.Uniform(kFormTimeout - 1, kFormTimeout + 5)
                          : world_.Chance(0.2) ? world_.Uniform(2, 8)
                                               : world_.Uniform(0.3, 2);

@@ -170,16 +170,20 @@ void Invariants::OnAssignment(const coordinator::Fleet& fleet, uint64_t generati
   ViewSeen& seen = views_[generation];
   Expect(seen.ranks.insert(view.rank()).second,
          absl::StrCat("I5: rank ", view.rank(), " of generation ", generation, " is given out twice"));
-  for (const v1::FlatRange& range : view.owned()) seen.owned.emplace_back(range.flat_begin(), range.flat_end());
+  std::vector<std::pair<int64_t, int64_t>>& owned = seen.owned[view.rank() % plan_.tensor()];
+  for (const v1::FlatRange& range : view.owned()) owned.emplace_back(range.flat_begin(), range.flat_end());
   if (static_cast<int>(seen.ranks.size()) < view.world_size()) return;
   seen.complete = true;
-  std::sort(seen.owned.begin(), seen.owned.end());
-  int64_t end = 0;
-  for (const auto& [from, to] : seen.owned) {
-    Expect(from == end, absl::StrCat("I5: element ", std::min(from, end), " has no owner, or two"));
-    end = to;
+  Expect(static_cast<int>(seen.owned.size()) == plan_.tensor(), "I5: a part of the model has no rank");
+  for (auto& [part, ranges] : seen.owned) {
+    std::sort(ranges.begin(), ranges.end());
+    int64_t end = 0;
+    for (const auto& [from, to] : ranges) {
+      Expect(from == end, absl::StrCat("I5: element ", std::min(from, end), " has no owner, or two"));
+      end = to;
+    }
+    Expect(end == kElements, "I5: the last elements have no owner");
   }
-  Expect(end == kElements, "I5: the last elements have no owner");
   // Replacements take the ranks of the lost, wherever they are.
   if (!fleet.recovery && !view.members().empty()) CheckPlacement(view, !fleet.parameters.candidates.empty());
 }

@@ -65,8 +65,9 @@ class Invariants {
   void OnEnd(const v1::EndEvent& end);
 
   struct ViewSeen {
-    std::set<int> ranks;                             // told so far
-    std::vector<std::pair<int64_t, int64_t>> owned;  // flat ranges of those
+    std::set<int> ranks;  // told so far
+    // Flat ranges of those, by the part of the model that they have.
+    std::map<int, std::vector<std::pair<int64_t, int64_t>>> owned;
     bool complete = false;
   };
 

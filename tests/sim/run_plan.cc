@@ -39,6 +39,16 @@ RunPlan DrawPlan(World& world, uint64_t seed) {
   plan.faults = world.Chance(0.1) ? 0 : 2 + world.Below(8);  // some runs meet none at all
   plan.nudges = plan.faults > 0 && world.Chance(0.6) ? 0.15 : 0;
   plan.last_fault = world.Uniform(4, 14);
+  if (seed % 11 == 3) {
+    constexpr int kMany[] = {6, 8, 12, 16};
+    config.mutable_parallel()->set_workers(kMany[world.Below(4)]);
+    plan.hosts = 1 + world.Below(8);
+  }
+  if (seed % 13 == 5 && plan.workers() % 2 == 0) {
+    config.mutable_parallel()->set_tensor(2);
+    config.mutable_restart()->set_min_workers(0);  // so that what is lost comes back
+    plan.hosts = 1;                                // a group across nodes is told, or refused at the start
+  }
   if (seed % 7 == 2 || seed % 7 == 5) {
     config.set_on_divergence("rollback");
     config.mutable_divergence()->set_max_rollbacks(1 + world.Below(3));

@@ -13,7 +13,7 @@
 namespace zerofleet::sim {
 
 inline constexpr int64_t kElements =
-    12 * coordinator::kShardAlignment;  // every world size used divides it into full shards
+    48 * coordinator::kShardAlignment;  // every world size used divides it into full shards
 inline constexpr double kHeartbeatTimeout = 2, kFormTimeout = 20, kHangTimeout = 3;  // seconds
 inline constexpr double kConnectTimeout = 60;                                        // seconds
 // Longer than any write that is only slow.
@@ -33,10 +33,11 @@ struct RunPlan {
   std::set<int64_t> bad_batches;  // with which training diverges
   bool ample() const { return config.restart().max_per_rank() >= kAmpleRestarts; }
   int workers() const { return config.parallel().workers(); }
+  int tensor() const { return static_cast<int>(config.parallel().tensor()); }
 };
 
-// Some seeds have snapshots, batches with which training diverges, or assignments without members, which their numbers
-// say: what the others do is not changed by drawing that.
+// Some seeds have snapshots, batches with which training diverges, tensor groups, many ranks, or assignments without
+// members, which their numbers say: what the others do is not changed by drawing that.
 RunPlan DrawPlan(World& world, uint64_t seed);
 
 }  // namespace zerofleet::sim

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/placement.h"
 
 namespace zerofleet::sim {
 
@@ -51,7 +52,7 @@ void SimWorker::Freeze(double seconds) {
 void SimWorker::FailItself(const absl::Status& status) {
   Do([this, status] {
     if (!session_.connected()) return Exit();
-    SendFailure({status, false, false, {}, {}}, false);
+    SendFailure({status, false, false, {}, {}, {}}, false);
     Exit();
   });
 }
@@ -80,7 +81,7 @@ double SimWorker::StalledSeconds() const { return std::max(0.0, writes_stall_unt
 
 void SimWorker::Corrupt() {
   at_.world.Trace("pid ", pid_, " computes something else");
-  corrupt_ = true;
+  corrupt_ = was_corrupt_ = true;
 }
 
 void SimWorker::Do(std::function<void()> what) {
@@ -161,6 +162,7 @@ void SimWorker::SendFailure(const Collectives::Outcome& outcome, bool in_view) {
   failure.set_step(step_);
   failure.set_in_view(in_view);
   if (!outcome.disagreement.ranks().empty()) *failure.mutable_disagreement() = outcome.disagreement;
+  if (outcome.unreachable) failure.set_unreachable_rank(*outcome.unreachable);
   if (outcome.divergence) *failure.mutable_divergence() = *outcome.divergence;
   Send(message);
 }
@@ -168,11 +170,14 @@ void SimWorker::SendFailure(const Collectives::Outcome& outcome, bool in_view) {
 v1::Heartbeat SimWorker::Heartbeat() const {
   v1::Heartbeat heartbeat;
   heartbeat.set_step(step_);
-  if (stage_ == Stage::kTraining) {
+  // All ranks meet in every group that they are in.
+  for (const char* const group : {coordinator::kDataGroup, coordinator::kTensorGroup}) {
+    if (stage_ != Stage::kTraining) break;
     v1::GroupProgress& progress = *heartbeat.add_progress();
-    progress.set_group("data");
+    progress.set_group(group);
     progress.set_sequence(static_cast<uint64_t>(std::max(arrived_, step_)));
     progress.set_completed(static_cast<uint64_t>(step_));
+    if (at_.plan.tensor() == 1) break;
   }
   if (saving_) *heartbeat.mutable_save() = *saving_;
   return heartbeat;

@@ -60,6 +60,10 @@ class SimWorker {
   void Hang() { hangs_next_ = true; }
   // What it computes next is wrong, without its noticing; the others notice, if there are any.
   void Corrupt();
+  // It and another cannot reach each other from now on.
+  void PartFrom(const SimWorker& other) { at_.collectives.Part(pid_, other.pid_); }
+  // Its next step done, it says that another rank's numbers are wrong, which are not.
+  void Accuse() { accuses_ = true; }
   // Nothing that it writes from now on is stored for so long.
   void StallWrites(double seconds);
   // What it loads it cannot read, once or each time, though the others can.
@@ -71,6 +75,7 @@ class SimWorker {
 
   bool gone() const { return gone_; }
   int64_t pid() const { return pid_; }
+  bool was_corrupt() const { return was_corrupt_; }
   std::string service_address() const { return absl::StrCat("peer:", 1 + pid_); }
   bool has_joined() const { return session_.connected(); }
   coordinator::MemberId stream() const { return session_.stream(); }
@@ -135,7 +140,7 @@ class SimWorker {
   SimSession session_;
   Stage stage_ = Stage::kJoining;
   bool gone_ = false, frozen_ = false, busy_ = false, hung_ = false, hangs_next_ = false, corrupt_ = false,
-       asked_to_stop_ = false, stopping_ = false;
+       was_corrupt_ = false, accuses_ = false, asked_to_stop_ = false, stopping_ = false;
   std::vector<std::function<void()>> asleep_;  // what happens when it wakes
   uint64_t generation_ = 0;                    // of the last message taken
 

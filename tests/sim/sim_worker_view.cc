@@ -68,8 +68,9 @@ void SimWorker::Enter() {
     HandleWaiting();
   };
   LaterInView(at_.world.Uniform(0.01, 0.2), [this, entered] {
-    at_.collectives.Arrive(view_generation_, place_.rank(), place_.world_size(),
-                           {.done = [this, entered](const auto& outcome) { Do([=] { entered(outcome.status); }); }});
+    at_.collectives.Arrive(
+        view_generation_, place_.rank(), place_.world_size(),
+        {.pid = pid_, .done = [this, entered](const auto& outcome) { Do([=] { entered(outcome.status); }); }});
   });
 }
 
@@ -204,7 +205,8 @@ void SimWorker::BeginStep() {
     }
     arrived_ = step_ + 1;
     at_.collectives.Arrive(view_generation_, place_.rank(), place_.world_size(),
-                           {.sequence = step_ + 1,
+                           {.pid = pid_,
+                            .sequence = step_ + 1,
                             .state = state_.hash,
                             .stop = asked_to_stop_,
                             .sending = sending_,
@@ -219,6 +221,12 @@ void SimWorker::BeginStep() {
 
 void SimWorker::StepDone(const Collectives::Outcome& outcome) {
   if (!outcome.status.ok()) return OnViewFailed(outcome);
+  if (std::exchange(accuses_, false) && place_.world_size() > 2) {
+    Collectives::Outcome wrong;
+    wrong.status = absl::AbortedError("the ranks disagree");
+    wrong.disagreement.add_ranks((place_.rank() + 1) % place_.world_size());
+    return OnViewFailed(wrong);
+  }
   const int64_t first = left_out_.Place(state_.samples_consumed, 0), end = left_out_.After(first, kBatch);
   if (at_.curriculum.Diverges(first / kBatch)) return Diverge(end);
   state_ = {HashAfter(state_.hash, first / kBatch), end};
