@@ -21,7 +21,7 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr double kCoordinatorStartSeconds = 30;
+constexpr double kUsualStartSeconds = 30;
 constexpr double kStatusSeconds = 2;
 constexpr double kNoticeSeconds = 1;  // for the coordinator to notice that a worker has ended
 constexpr int kFleetLostExitCode = 4;
@@ -64,6 +64,11 @@ absl::Status StatusOfExit(int exit_code, const std::string& message) {
     case 1: return absl::InternalError(message);
     default: return absl::UnavailableError(message);
   }
+}
+
+double CoordinatorStartSeconds(const v1::Config& config) {
+  const double stall = config.checkpoint().stall_timeout_seconds();
+  return kUsualStartSeconds + (stall > 0 ? stall + config.restart().form_timeout_seconds() : 0);
 }
 
 absl::StatusOr<std::unique_ptr<LocalFleet>> LocalFleet::Start(const LocalFleetOptions& options,
@@ -109,7 +114,7 @@ absl::Status LocalFleet::StartCoordinator() {
                       LaunchCoordinator(absl::StrCat(kLoopback, ":0"), options_.resume));
   titles_.push_back(absl::StrCat("coordinator (pid ", child->pid(), ")"));
   children_.push_back(std::move(child));
-  const absl::StatusOr<std::string> line = children_[0]->ReadLine(kCoordinatorStartSeconds);
+  const absl::StatusOr<std::string> line = children_[0]->ReadLine(CoordinatorStartSeconds(options_.config));
   if (!line.ok()) return EarlyEnd(line.status());
   address_ = std::string(absl::StripPrefix(*line, kListening));
   return absl::OkStatus();

@@ -35,6 +35,10 @@ int ThreadsPerWorker(int workers);
 // From the first failure of a process to the end of all: the coordinator names the cause meanwhile.
 inline constexpr double kGraceSeconds = 5;
 
+// How long a coordinator may take until it listens. It gives up storage that hangs by itself, and says which call: that
+// must not be cut short.
+double CoordinatorStartSeconds(const v1::Config& config);
+
 class LocalFleet {
  public:
   // Starts all processes, spares included; the coordinator answers when this returns. A child that fails is detected by
