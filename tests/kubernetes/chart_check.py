@@ -64,6 +64,13 @@ WRONG_VALUES = [
     ("metrics.tls=true", "metrics.tls: needs tls.enabled"),
     ("coordinator.report=/tmp/report.jsonl", "/coordinator/report"),
     ("metrics.monitors.interval=often", "/metrics/monitors/interval"),
+    ("workers.ranksPerPod=0", "/workers/ranksPerPod"),
+    ("workers.ranksPerPod=3", "workers.ranksPerPod: must divide config.parallel.workers (2) and config.restart.spares (0); got 3"),
+    ("config.restart.spares=1,workers.ranksPerPod=2", "config.restart.spares (1); got 2"),
+    ("config.device=cuda", "config.device cuda needs a GPU for each rank of a pod (workers.ranksPerPod 1), as nvidia.com/gpu: 1; got 0"),
+    (r"config.device=cuda,workers.ranksPerPod=2,workers.resources.limits.nvidia\.com/gpu=1", "as nvidia.com/gpu: 2; got 1"),
+    ("workers.podAnnotations.a.b=c", "/workers/podAnnotations"),
+    ("workers.hostNetwork=yes", "/workers/hostNetwork"),
 ]
 
 
@@ -186,7 +193,8 @@ class Chart(unittest.TestCase):
         self.assertEqual(job["template"]["spec"]["restartPolicy"], "Never")
         self.assertEqual(job["maxFailedIndexes"], 2)
         rules = {rule["action"]: rule for rule in job["podFailurePolicy"]["rules"]}
-        self.assertEqual(rules["FailJob"]["onExitCodes"], {"operator": "In", "values": [2, 3]})
+        failing = [rule["onExitCodes"] for rule in job["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"]
+        self.assertEqual(failing, [{"containerName": name, "operator": "In", "values": [2, 3]} for name in ("check-config", "worker")])
         self.assertEqual(rules["Ignore"]["onPodConditions"], [{"type": "DisruptionTarget", "status": "True"}])
         losses = {each["key"]: each["tolerationSeconds"] for each in job["template"]["spec"]["tolerations"]}
         self.assertEqual(losses, {"node.kubernetes.io/not-ready": 20, "node.kubernetes.io/unreachable": 20})
@@ -194,6 +202,48 @@ class Chart(unittest.TestCase):
         plain = self.of_kind(self.rendering("cpu"), "Job")[0]["spec"]
         for key in plain.keys() - {"template"}:
             self.assertEqual(wrapped[key], plain[key], key)
+
+    def test_a_pod_may_have_all_ranks_of_a_node(self):
+        self.needs(helm=True)
+        objects = self.rendering("node")
+        job = self.of_kind(objects, "Job")[0]["spec"]
+        self.assertEqual((job["completions"], job["parallelism"], job["maxFailedIndexes"]), (3, 3, 1))
+        worker = job["template"]["spec"]["containers"][0]
+        for wanted in ("--local=8", "--max-restarts=10", "--listen=0.0.0.0:0", "--supervised", "--node=$(NODE_NAME)"):
+            self.assertIn(wanted, worker["args"])
+        names = ["metrics"] + [f"metrics-{rank}" for rank in range(1, 8)]
+        self.assertEqual([(port["name"], port["containerPort"]) for port in worker["ports"]], list(zip(names, range(9400, 9408))))
+        endpoints = self.of_kind(objects, "PodMonitor")[0]["spec"]["podMetricsEndpoints"]
+        self.assertEqual([each["port"] for each in endpoints], names)
+        admitted = [port["port"] for policy in self.of_kind(objects, "NetworkPolicy") for rule in policy["spec"]["ingress"]
+                    for port in rule.get("ports", [])]
+        self.assertLessEqual(set(names), set(admitted))
+        self.assertEqual(self.of_kind(objects, "PodDisruptionBudget")[0]["spec"]["minAvailable"], 1)
+        service = [each for each in self.of_kind(objects, "Service") if each["metadata"]["name"].endswith("-workers")][0]
+        self.assertEqual([port["name"] for port in service["spec"]["ports"]], ["metrics"])
+        alone = self.of_kind(self.rendering("gpu"), "Job")[0]["spec"]["template"]["spec"]["containers"][0]
+        self.assertFalse([argument for argument in alone["args"] if argument.startswith(("--local", "--max-restarts"))])
+
+    def test_pods_take_what_a_platform_asks_for(self):
+        self.needs(helm=True)
+        rdma = self.of_kind(self.rendering("rdma"), "Job")[0]["spec"]["template"]
+        self.assertEqual(rdma["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"], "rdma-net")
+        self.assertEqual(rdma["metadata"]["labels"]["sriov"], "yes")
+        self.assertIn("POD_IP", [each["name"] for each in rdma["spec"]["containers"][0]["env"]])
+        objects = self.rendering("sidecar")
+        for pod, spec in pod_templates(objects):
+            self.assertEqual(spec["serviceAccountName"], "trainer", pod)
+            self.assertFalse({"runAsUser", "runAsGroup", "fsGroup"} & spec["securityContext"].keys(), pod)
+        worker = self.of_kind(objects, "Job")[0]["spec"]["template"]["spec"]
+        self.assertEqual([each["name"] for each in worker["initContainers"]], ["check-config", "fetch"])
+        self.assertEqual([each["name"] for each in worker["containers"]], ["worker", "watch"])
+        coordinator = self.of_kind(objects, "StatefulSet")[0]["spec"]["template"]["metadata"]
+        self.assertEqual((coordinator["annotations"]["sidecar.istio.io/inject"], coordinator["labels"]["team"]), ("false", "language"))
+        privileged = self.of_kind(self.rendering("cpu", "--set", "workers.hostNetwork=true,workers.securityContext.capabilities.add={IPC_LOCK}"),
+                                  "Job")[0]["spec"]["template"]["spec"]
+        self.assertEqual((privileged["hostNetwork"], privileged["dnsPolicy"]), (True, "ClusterFirstWithHostNet"))
+        self.assertEqual(privileged["containers"][0]["securityContext"]["capabilities"], {"drop": ["ALL"], "add": ["IPC_LOCK"]})
+        self.assertEqual(privileged["initContainers"][0]["securityContext"]["capabilities"], {"drop": ["ALL"]})
 
     def test_other_values_make_another_job(self):
         self.needs(helm=True)
@@ -216,7 +266,7 @@ class Chart(unittest.TestCase):
                 self.assertTrue(service["publishNotReadyAddresses"])
             for pod, spec in pod_templates(objects):
                 for container in spec["containers"]:
-                    called = re.search(r"--coordinator=([^.]+)\.default\.svc:(\d+)", " ".join(container["args"]))
+                    called = re.search(r"--coordinator=([^.]+)\.default\.svc:(\d+)", " ".join(container.get("args", [])))
                     if not called:
                         continue
                     service = services[called.group(1)]
@@ -343,9 +393,9 @@ class Chart(unittest.TestCase):
 
     def test_the_image_is_as_the_chart_needs_it(self):
         dockerfile = (ROOT / "docker" / "Dockerfile").read_text()
-        values, helpers = (CHART / "values.yaml").read_text(), (CHART / "templates" / "_helpers.tpl").read_text()
+        values = (CHART / "values.yaml").read_text()
         version = re.search(r"project\(zerofleet VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
-        user = [re.search(rf"(?m)^{key}: (\d+)$", helpers).group(1) for key in ("runAsUser", "runAsGroup")]
+        user = [re.search(rf"(?m)^  {key}: (\d+)$", values).group(1) for key in ("runAsUser", "runAsGroup")]
         ports = re.findall(r"(?m)^  port: (\d+)$", values)
         self.assertEqual(len(ports), 3)
         rootfs = (ROOT / "docker" / "rootfs.py").read_text()
@@ -376,6 +426,8 @@ class Chart(unittest.TestCase):
         for name, objects in {**self.renderings(), "deploy/kubeflow": kubeflow()}.items():
             for _, spec in pod_templates(objects):
                 for container in spec["containers"] + spec.get("initContainers", []):
+                    if "args" not in container:
+                        continue  # another image
                     command = container["args"][0]
                     for argument in container["args"][1:]:
                         if argument.startswith("--"):

@@ -59,9 +59,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.tls.scraperSecret | default (printf "%s-scraper-tls" (include "zerofleet.fullname" .)) }}
 {{- end -}}
 
-{{- /* How Prometheus reaches the pods of a role: (dict "root" $ "role" "worker") */ -}}
+{{- /* How Prometheus reaches the pods of a role: (dict "root" $ "role" "worker" "port" "metrics") */ -}}
 {{- define "zerofleet.endpoint" -}}
-port: metrics
+port: {{ .port }}
 interval: {{ .root.Values.metrics.monitors.interval }}
 {{- if .root.Values.metrics.tls }}
 {{- $secret := include "zerofleet.scraperSecret" .root }}
@@ -82,26 +82,19 @@ tlsConfig:
 {{- end -}}
 {{- end -}}
 
-{{- define "zerofleet.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile: {type: RuntimeDefault}
-{{- end -}}
-
-{{- define "zerofleet.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
+{{- /* A worker's container: `containerSecurityContext`, and what `workers.securityContext` says else. */ -}}
+{{- define "zerofleet.workerSecurity" -}}
+{{ mergeOverwrite (deepCopy .Values.containerSecurityContext) .Values.workers.securityContext | toYaml }}
 {{- end -}}
 
 {{- /* What every pod of the fleet has. */ -}}
 {{- define "zerofleet.podBase" -}}
 automountServiceAccountToken: false
+{{- with .Values.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
 enableServiceLinks: false
-securityContext: {{- include "zerofleet.podSecurity" . | nindent 2 }}
+securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
@@ -117,7 +110,6 @@ priorityClassName: {{ . }}
 image: {{ include "zerofleet.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 terminationMessagePolicy: FallbackToLogsOnError
-securityContext: {{- include "zerofleet.containerSecurity" . | nindent 2 }}
 {{- end -}}
 
 {{- /* Alive is whoever answers; ready is who trains, or has a fleet that does. By HTTP: a kubelet's gRPC probe has no certificate to show. */ -}}
@@ -183,14 +175,25 @@ readinessProbe:
 
 {{- /* The pod of a worker, as the template of a Job. */ -}}
 {{- define "zerofleet.workerPod" -}}
+{{- $ranks := int .Values.workers.ranksPerPod -}}
 metadata:
   labels: {{- include "zerofleet.labels" . | nindent 4 }}
     app.kubernetes.io/component: worker
+    {{- with .Values.workers.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   annotations:
     checksum/config: {{ include "zerofleet.config" . | sha256sum }}
+    {{- with .Values.workers.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 spec:
   {{- include "zerofleet.podBase" . | nindent 2 }}
   subdomain: {{ include "zerofleet.fullname" . }}-workers
+  {{- if .Values.workers.hostNetwork }}
+  hostNetwork: true
+  dnsPolicy: ClusterFirstWithHostNet
+  {{- end }}
   restartPolicy: Never
   terminationGracePeriodSeconds: {{ .Values.workers.terminationGracePeriodSeconds }}
   {{- with .Values.workers.runtimeClassName }}
@@ -219,19 +222,30 @@ spec:
     # A configuration that cannot work ends the pod here with exit code 2, and so the Job at once.
     - name: check-config
       {{- include "zerofleet.image.fields" . | nindent 6 }}
+      securityContext: {{- toYaml .Values.containerSecurityContext | nindent 8 }}
       args: [plan, /etc/zerofleet/run.yaml]
       resources: {{- toYaml .Values.workers.resources | nindent 8 }}
       volumeMounts:
         - {name: config, mountPath: /etc/zerofleet/run.yaml, subPath: run.yaml, readOnly: true}
+    {{- with .Values.workers.initContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   containers:
     - name: worker
       {{- include "zerofleet.image.fields" . | nindent 6 }}
+      securityContext: {{- include "zerofleet.workerSecurity" . | nindent 8 }}
       args:
         - worker
         {{- include "zerofleet.clientArgs" . | nindent 8 }}
         - --device={{ .Values.config.device }}
         - --threads={{ .Values.workers.threads }}
+        {{- if gt $ranks 1 }}
+        - --local={{ $ranks }}
+        - --max-restarts={{ .Values.config.restart.max_per_rank }}
+        - --listen=0.0.0.0:0
+        {{- else }}
         - --listen=0.0.0.0:{{ .Values.workers.port }}
+        {{- end }}
         - --advertise={{ include "zerofleet.workerHost" . }}.{{ include "zerofleet.fullname" . }}-workers.{{ .Release.Namespace }}.svc
         - --node=$(NODE_NAME)
         - --metrics-port={{ .Values.metrics.port }}
@@ -248,9 +262,17 @@ spec:
         {{- range $name, $value := .Values.workers.env }}
         - {name: {{ $name }}, value: {{ $value | quote }}}
         {{- end }}
+        {{- with .Values.workers.extraEnv }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       ports:
+        {{- if eq $ranks 1 }}
         - {name: grpc, containerPort: {{ .Values.workers.port }}}
+        {{- end }}
         - {name: metrics, containerPort: {{ .Values.metrics.port }}}
+        {{- range $rank := untilStep 1 $ranks 1 }}
+        - {name: metrics-{{ $rank }}, containerPort: {{ add $.Values.metrics.port $rank }}}
+        {{- end }}
       {{- include "zerofleet.probes" . | nindent 6 }}
       resources: {{- toYaml .Values.workers.resources | nindent 8 }}
       volumeMounts:
@@ -264,6 +286,9 @@ spec:
         {{- with .Values.workers.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+    {{- with .Values.workers.sidecars }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   volumes:
     - name: config
       configMap: {name: {{ include "zerofleet.fullname" . }}-config}
@@ -293,19 +318,20 @@ app.kubernetes.io/component: worker
 app.kubernetes.io/component: coordinator
 {{- end -}}
 
-{{- define "zerofleet.workerCount" -}}
-{{ add (int .Values.config.parallel.workers) (int .Values.config.restart.spares) }}
+{{- /* Pods: each has workers.ranksPerPod of the ranks and spares. */ -}}
+{{- define "zerofleet.workerPods" -}}
+{{ div (add (int .Values.config.parallel.workers) (int .Values.config.restart.spares)) (int .Values.workers.ranksPerPod) }}
 {{- end -}}
 
 {{- /* A Job's template cannot change, so another template is another Job: its name ends in a digest of everything the workers are given. */ -}}
 {{- define "zerofleet.workersName" -}}
-{{- $given := list .Values.config .Values.workers .Values.image .Values.auth .Values.tls .Values.data .Values.checkpoints .Values.metrics.port .Values.metrics.tls .Values.coordinator.port .Values.kueue .Values.priorityClass .Values.logLevel .Values.commonLabels .Chart.Version -}}
+{{- $given := list .Values.config .Values.workers .Values.image .Values.auth .Values.tls .Values.data .Values.checkpoints .Values.metrics.port .Values.metrics.tls .Values.coordinator.port .Values.kueue .Values.priorityClass .Values.logLevel .Values.commonLabels .Values.podSecurityContext .Values.containerSecurityContext .Values.serviceAccountName .Chart.Version -}}
 {{ include "zerofleet.fullname" . }}-{{ if eq .Values.workers.kind "Job" }}workers-{{ end }}{{ $given | toJson | sha256sum | trunc 8 }}
 {{- end -}}
 
 {{- /* The longest name of a pod, which a JobSet's controller refuses beyond 63 characters. */ -}}
 {{- define "zerofleet.longestPod" -}}
-{{ include "zerofleet.workersName" . }}-workers-0-{{ sub (include "zerofleet.workerCount" . | int) 1 }}-xxxxx
+{{ include "zerofleet.workersName" . }}-workers-0-{{ sub (include "zerofleet.workerPods" . | int) 1 }}-xxxxx
 {{- end -}}
 
 {{- /* The host name that the Job's controller gives to a pod. */ -}}
@@ -315,20 +341,22 @@ app.kubernetes.io/component: coordinator
 
 {{- define "zerofleet.jobSpec" -}}
 completionMode: Indexed
-completions: {{ include "zerofleet.workerCount" . }}
-parallelism: {{ include "zerofleet.workerCount" . }}
+completions: {{ include "zerofleet.workerPods" . }}
+parallelism: {{ include "zerofleet.workerPods" . }}
 backoffLimitPerIndex: {{ .Values.workers.backoffLimitPerIndex }}
 # With more indexes lost than there are spares the fleet has no use for the others.
-maxFailedIndexes: {{ .Values.config.restart.spares }}
+maxFailedIndexes: {{ div (int .Values.config.restart.spares) (int .Values.workers.ranksPerPod) }}
 {{- if ge (int .Values.workers.ttlSecondsAfterFinished) 0 }}
 ttlSecondsAfterFinished: {{ .Values.workers.ttlSecondsAfterFinished }}
 {{- end }}
 podReplacementPolicy: Failed
 podFailurePolicy:
   rules:
-    # A bad configuration, bad data or a bad checkpoint: another pod would find the same.
+    # A bad configuration, bad data or a bad checkpoint: another pod would find the same. What a sidecar exits with says nothing.
     - action: FailJob
-      onExitCodes: {operator: In, values: [2, 3]}
+      onExitCodes: {containerName: check-config, operator: In, values: [2, 3]}
+    - action: FailJob
+      onExitCodes: {containerName: worker, operator: In, values: [2, 3]}
     # Evicted, drained, preempted or on a lost node: nobody's fault.
     - action: Ignore
       onPodConditions:
