@@ -371,7 +371,10 @@ int open(const char* path, int flags, ...) {
   va_start(rest, flags);
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
   va_end(rest);
-  if (const auto state = zerofleet::Active(); state != nullptr && zerofleet::Relative(*state, path)) {
+  // Not where nothing is made: a thread that waits for a mutex for the first time opens the file with the CPU's
+  // frequency.
+  const auto state = (flags & O_CREAT) != 0 ? zerofleet::Active() : nullptr;
+  if (state != nullptr && zerofleet::Relative(*state, path)) {
     const std::optional<int> bent = zerofleet::FlagsOfOpen(*state, flags);
     if (!bent) return -1;
     flags = *bent;
