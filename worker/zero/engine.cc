@@ -27,7 +27,6 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
                       updater_->ExpectGradient(unit, shard, reduced);
                     },
                 .at_rest = [this](int unit, device::Tensor shard) { return GradientAtRest(unit, shard); }}),
-      integrity_(parts.layout, parts.device, parts.stream, parts.communicator, parts.ranks),
       updater_(CreateUpdater(
           {parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena, parts.host_arena, parts.scratch})),
       finished_units_(parts.layout.units()),
@@ -37,7 +36,8 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       my_scalars_(parts.device_arena.TakeAs<device::StepScalars>(kScalarsRow)),
       all_scalars_(my_scalars_ + 1),
       control_(parts.device_arena.TakeAs<device::StepControl>(kControlRow)),
-      results_(parts.host_arena.TakeAs<device::StepControl>(kResultsRow)) {
+      results_(parts.host_arena.TakeAs<device::StepControl>(kResultsRow)),
+      guard_(parts.layout, parts.device, parts.stream, parts.communicator, parts.ranks, *updater_, losses_) {
   const bool on_host = parts_.model.HostActivationBytes() > 0;
   const bool in_bands = parts_.layout.gradients_in_bands();
   parts_.model.SetMemory({.activations = parts_.device_arena.Take(kActivationsRow),
@@ -136,7 +136,7 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
                                           const EvaluationSource& evaluation) {
   const device::StepControl kept = control();
   parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
-  ZF_RETURN_IF_ERROR(RunMicroBatches(batches, nullptr));
+  ZF_RETURN_IF_ERROR(RunMicroBatches(0, batches));
   ZF_RETURN_IF_ERROR(reducer_.Finish());
   ZF_RETURN_IF_ERROR(DecideStep(input).status());
   // The update runs and is told to do nothing.
@@ -153,31 +153,18 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
   ZF_CHECK(launched() < kMostLaunchedSteps);
   marks_.Mark(StepPhase::kData);
   parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
-  // A step that compares the ranks may end with the state as it was.
-  const bool compares = input.checks.parameters || input.checks.replay;
-  if (parts_.layout.speculates() && !compares && parts_.device.host_addressable()) {
-    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-    updater_->Speculate(*control_, RuleOf(input));
-  }
-  // Another rank's micro-batch goes first, while nothing is in the gradients' memory that the step needs.
-  const bool replays = input.checks.replay && integrity_.compares();
-  DigestBits own, replayed;
-  if (replays) {
-    ZF_ASSIGN_OR_RETURN(replayed, Replay(integrity_.Neighbour(kFirstReplay), batches));
-  }
+  ZF_RETURN_IF_ERROR(guard_.Before(input.checks, control_, RuleOf(input),
+                                   [&](int number) { return RunMicroBatch(number, /*micro=*/0, batches); }));
 
   // Forward and backward of every micro-batch; units are gathered before their use, gradients leave behind it.
-  ZF_RETURN_IF_ERROR(RunMicroBatches(batches, replays ? &own : nullptr));
+  ZF_RETURN_IF_ERROR(guard_.RunFirst());
+  ZF_RETURN_IF_ERROR(RunMicroBatches(1, batches));
 
-  // Every gradient reduced and at rest with its owner; every rank decides alike. What the step checks is compared
-  // before anything changes.
+  // Every gradient reduced and at rest with its owner; every rank decides alike, before anything changes.
   marks_.Mark(StepPhase::kReduce);
-  if (input.checks.parameters) ZF_RETURN_IF_ERROR(integrity_.CheckParameters(input.step, gatherer_.resting()));
+  ZF_RETURN_IF_ERROR(guard_.Observe(input.step, gatherer_.resting()));
   ZF_RETURN_IF_ERROR(reducer_.Finish());
-  if (replays) {
-    ZF_RETURN_IF_ERROR(
-        integrity_.CompareReplays(input.step, own, replayed, [&](int number) { return Replay(number, batches); }));
-  }
+  ZF_RETURN_IF_ERROR(guard_.Verdict(input.step));
   ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending scalars, DecideStep(input));
 
   // The owners update their parts; where parameters rest whole, the parts are then gathered.
@@ -227,14 +214,9 @@ absl::Status ZeroEngine::Finish() {
   return parts_.stream.Synchronize();
 }
 
-absl::Status ZeroEngine::RunMicroBatches(const MicroBatchSource& batches, DigestBits* first) {
-  const int me = parts_.communicator.rank();
-  for (int64_t micro = 0; micro < parts_.layout.options().micro_batches; ++micro) {
-    if (micro == 0 && first != nullptr) {
-      ZF_ASSIGN_OR_RETURN(*first, RunDigested(me, batches));
-    } else {
-      ZF_RETURN_IF_ERROR(RunMicroBatch(me, micro, batches));
-    }
+absl::Status ZeroEngine::RunMicroBatches(int64_t first, const MicroBatchSource& batches) {
+  for (int64_t micro = first; micro < parts_.layout.options().micro_batches; ++micro) {
+    ZF_RETURN_IF_ERROR(RunMicroBatch(parts_.communicator.rank(), micro, batches));
   }
   return absl::OkStatus();
 }
@@ -249,35 +231,15 @@ absl::Status ZeroEngine::RunMicroBatch(int number, int64_t micro, const MicroBat
                             [this] { marks_.Mark(StepPhase::kBackward); });
 }
 
-absl::StatusOr<DigestBits> ZeroEngine::RunDigested(int number, const MicroBatchSource& batches) {
-  PassDigest digest(parts_.device, parts_.stream);
-  digest_ = &digest;
-  const absl::Status status = RunMicroBatch(number, /*micro=*/0, batches);
-  digest_ = nullptr;
-  ZF_RETURN_IF_ERROR(status);
-  ZF_RETURN_IF_ERROR(digest.Add(losses_, sizeof *losses_));
-  return digest.Bits();
-}
-
-absl::StatusOr<DigestBits> ZeroEngine::Replay(int number, const MicroBatchSource& batches) {
-  replaying_ = true;
-  absl::StatusOr<DigestBits> digest = RunDigested(number, batches);
-  replaying_ = false;
-  return digest;
-}
-
 absl::Status ZeroEngine::DeliverGradient(int unit) {
-  if (digest_ != nullptr) {
-    ZF_ASSIGN_OR_RETURN(const float* gradient, reducer_.Gradient(unit));
-    const int64_t elements = parts_.layout.partition().unit(unit).elements();
-    ZF_RETURN_IF_ERROR(digest_->Add(gradient, elements * device::DTypeBytes(device::DType::kF32)));
-  }
-  return replaying_ ? absl::OkStatus() : reducer_.Deliver(unit);
+  ZF_ASSIGN_OR_RETURN(const bool counts, guard_.Delivers(parts_.layout.partition().unit(unit).elements(),
+                                                         [&] { return reducer_.Gradient(unit); }));
+  return counts ? reducer_.Deliver(unit) : absl::OkStatus();
 }
 
 absl::Status ZeroEngine::DeliverBand(int unit, int64_t begin, int64_t count, const float* values) {
-  if (digest_ != nullptr) ZF_RETURN_IF_ERROR(digest_->Add(values, count * device::DTypeBytes(device::DType::kF32)));
-  return replaying_ ? absl::OkStatus() : reducer_.DeliverBand(unit, begin, count, values);
+  ZF_ASSIGN_OR_RETURN(const bool counts, guard_.Delivers(count, [&] { return values; }));
+  return counts ? reducer_.DeliverBand(unit, begin, count, values) : absl::OkStatus();
 }
 
 device::StepRule ZeroEngine::RuleOf(const StepInput& input) const {

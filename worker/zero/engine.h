@@ -24,10 +24,10 @@
 #include "worker/model/spec.h"
 #include "worker/optim/loss_scaling.h"
 #include "worker/zero/gather.h"
-#include "worker/zero/integrity.h"
 #include "worker/zero/layout.h"
 #include "worker/zero/phases.h"
 #include "worker/zero/reduce.h"
+#include "worker/zero/step_guard.h"
 #include "worker/zero/tensor_group.h"
 #include "worker/zero/training_state.h"
 #include "worker/zero/updater.h"
@@ -146,13 +146,9 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status SetControl(const device::StepControl& control);
   absl::Status RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                 const EvaluationSource& evaluation);
-  // `first`: where to put the digest of the first one's gradients and loss; null: none is made.
-  absl::Status RunMicroBatches(const MicroBatchSource& batches, DigestBits* first);
+  // This rank's, from the one with this number on.
+  absl::Status RunMicroBatches(int64_t first, const MicroBatchSource& batches);
   absl::Status RunMicroBatch(int number, int64_t micro, const MicroBatchSource& batches);
-  // The first micro-batch of a rank, and its digest.
-  absl::StatusOr<DigestBits> RunDigested(int number, const MicroBatchSource& batches);
-  // As RunDigested, and no gradient is reduced. Not between the first micro-batch of a step that counts and its end.
-  absl::StatusOr<DigestBits> Replay(int number, const MicroBatchSource& batches);
   absl::StatusOr<collective::Communicator::Pending> DecideStep(const StepInput& input);
   device::StepRule RuleOf(const StepInput& input) const;
   absl::Status GradientAtRest(int unit, device::Tensor shard);
@@ -172,7 +168,6 @@ class ZeroEngine : private model::ParameterSource {
   PhaseMarks marks_;
   ParameterGatherer gatherer_;
   GradientReducer reducer_;
-  IntegrityChecker integrity_;
   std::optional<CommunicatorTensorGroup> tensor_group_;
   const std::unique_ptr<Updater> updater_;
   int finished_units_;                // by the updater, of the last update, and published
@@ -184,8 +179,7 @@ class ZeroEngine : private model::ParameterSource {
   device::StepControl* control_;
   device::StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn
   int last_slot_ = 0;
-  PassDigest* digest_ = nullptr;  // of the pass in progress; null: none is made
-  bool replaying_ = false;
+  StepGuard guard_;
   std::deque<LaunchedStep> launched_;
 };
 

@@ -1,0 +1,78 @@
+// Before, observe, verdict; see step_guard.h.
+#include "worker/zero/step_guard.h"
+
+#include <utility>
+
+#include "base/status.h"
+#include "worker/device/dtype.h"
+
+namespace zerofleet::zero {
+
+StepGuard::StepGuard(const ZeroLayout& layout, device::Device& device, device::Stream& stream,
+                     collective::Communicator& communicator, std::vector<int> ranks, Updater& updater,
+                     const double* loss)
+    : layout_(layout),
+      device_(device),
+      stream_(stream),
+      me_(communicator.rank()),
+      updater_(updater),
+      loss_(loss),
+      integrity_(layout, device, stream, communicator, std::move(ranks)) {}
+
+absl::Status StepGuard::Before(const StepChecks& checks, const device::StepControl* control,
+                               const device::StepRule& rule, Pass pass) {
+  checks_ = checks;
+  pass_ = std::move(pass);
+  // A step that compares the ranks may end with the state as it was.
+  const bool compares = checks_.parameters || checks_.replay;
+  if (layout_.speculates() && !compares && device_.host_addressable()) {
+    ZF_RETURN_IF_ERROR(stream_.Synchronize());
+    updater_.Speculate(*control, rule);
+  }
+  checks_.replay = checks_.replay && integrity_.compares();
+  if (!checks_.replay) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(replayed_, Replay(integrity_.Neighbour(kFirstReplay)));
+  return absl::OkStatus();
+}
+
+absl::Status StepGuard::RunFirst() {
+  if (!checks_.replay) return pass_(me_);
+  ZF_ASSIGN_OR_RETURN(own_, Digest(me_));
+  return absl::OkStatus();
+}
+
+absl::Status StepGuard::Observe(int64_t step, device::Tensor resting) {
+  return checks_.parameters ? integrity_.CheckParameters(step, resting) : absl::OkStatus();
+}
+
+absl::Status StepGuard::Verdict(int64_t step) {
+  if (!checks_.replay) return absl::OkStatus();
+  return integrity_.CompareReplays(step, own_, replayed_, [this](int number) { return Replay(number); });
+}
+
+absl::StatusOr<bool> StepGuard::Delivers(int64_t elements,
+                                         const std::function<absl::StatusOr<const float*>()>& values) {
+  if (digest_ == nullptr) return true;
+  ZF_ASSIGN_OR_RETURN(const float* const gradient, values());
+  ZF_RETURN_IF_ERROR(digest_->Add(gradient, elements * device::DTypeBytes(device::DType::kF32)));
+  return !replaying_;
+}
+
+absl::StatusOr<DigestBits> StepGuard::Digest(int number) {
+  PassDigest digest(device_, stream_);
+  digest_ = &digest;
+  const absl::Status status = pass_(number);
+  digest_ = nullptr;
+  ZF_RETURN_IF_ERROR(status);
+  ZF_RETURN_IF_ERROR(digest.Add(loss_, sizeof *loss_));
+  return digest.Bits();
+}
+
+absl::StatusOr<DigestBits> StepGuard::Replay(int number) {
+  replaying_ = true;
+  absl::StatusOr<DigestBits> digest = Digest(number);
+  replaying_ = false;
+  return digest;
+}
+
+}  // namespace zerofleet::zero
