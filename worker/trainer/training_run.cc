@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,13 +15,10 @@
 #include "coordinator/config_digest.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
-#include "worker/checkpoint/same_model.h"
-#include "worker/checkpoint/shard_reader.h"
 #include "worker/optim/loss_scaling.h"
 #include "worker/optim/optimizer.h"
 #include "worker/optim/schedule.h"
 #include "worker/trainer/rank_report.h"
-#include "worker/trainer/state_sink.h"
 #include "worker/trainer/tensor_table.h"
 #include "worker/zero/divergence.h"
 #include "worker/zero/memory_plan.h"
@@ -33,7 +28,6 @@ namespace zerofleet::trainer {
 namespace {
 
 constexpr uint64_t kStopFlag = 1, kSendingFlag = 2, kSaveFlag = 4;
-constexpr int kAsManyAsItTakes = -1;  // rounds of a measurement
 
 zero::StepChecks ChecksOf(const v1::IntegrityConfig& config, int64_t step) {
   const auto is_due = [step](int64_t every) { return every > 0 && step % every == 0; };
@@ -81,6 +75,10 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_ASSIGN_OR_RETURN(const model::ModelRun how, ModelRunOf(config));
   ZF_ASSIGN_OR_RETURN(run->model_, model::Model::Create(config.model(), how, device));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
+  const double tokens =
+      static_cast<double>(config.steps()) * config.batch().global_sequences() * config.model().context();
+  const double flops = run->spec_.FlopsPerToken() * tokens / config.parallel().workers();
+  run->peak_.emplace(device, how.dtype, PeakMeter::IsWorthCare(flops));
   return run;
 }
 
@@ -107,9 +105,7 @@ absl::Status TrainingRun::Enter(const parallel::Mesh& mesh, parallel::GroupCommu
 
 void TrainingRun::Leave() {
   snapshots_->LeaveView();
-  if (view_ != nullptr && view_->peak.flops_per_second() > 0) {
-    last_peak_ = view_->peak.flops_per_second() / view_->mesh.world_size();
-  }
+  if (view_ != nullptr) peak_->Leave(*view_);
   view_.reset();
 }
 
@@ -144,115 +140,10 @@ absl::StatusOr<ViewDigests> TrainingRun::view_digests() const {
   return ViewDigests{.layout = Digest128(view_->layout.Describe(view_->spec)), .schedule = Digest128(text)};
 }
 
-absl::StatusOr<TrainingRun::LoadedFrom> TrainingRun::Load(const std::string& step_dir,
-                                                          const checkpoint::ManifestIdentity& committed,
-                                                          const std::function<void(const std::string&)>& note) {
-  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir, committed));
-  ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
-  ZF_RETURN_IF_ERROR(CheckData(manifest, step_dir, note));
-  zero::TrainingState& state = view_->engine->state();
-  bool kept = state.LoadsWhatItStores() &&
-              saved_.IsIn(manifest, view_->layout.part(), partition().StoredRanges(view_->layout.options().rank));
-  if (kept) {
-    const absl::Status copied = saved_.CopyTo(state, device_, *view_->stream);
-    kept = !absl::IsDataLoss(copied);
-    if (kept) ZF_RETURN_IF_ERROR(copied);
-    if (!kept) note(absl::StrCat(copied.message(), "; reading ", step_dir, " instead"));
-  }
-  // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
-  const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_->layout.optimizer();
-  if (!kept) ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, same_optimizer));
-  view_->loaded_samples = manifest.data_cursor().samples_consumed();
-  view_->loaded_control = ControlOf(manifest);
-  view_->loaded_own_part = false;
-  return kept ? LoadedFrom::kMemory : LoadedFrom::kStorage;
-}
-
-// Every rank compares what it reads itself.
-absl::Status TrainingRun::CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
-                                    const std::function<void(const std::string&)>& note) const {
-  if (!manifest.has_data()) return absl::OkStatus();
-  const DataFeed::Changes changes = feed_->ChangesSince(manifest.data());
-  const std::string &training = changes.training.text, &validation = changes.validation.text;
-  if (training.empty() && validation.empty()) return absl::OkStatus();
-  const std::string text = absl::StrCat("the data are not those of checkpoint ", step_dir, ": ", training,
-                                        training.empty() || validation.empty() ? "" : "; ", validation);
-  if (config_.data().on_change() == "refuse" && !training.empty() && !changes.training.only_grew) {
-    return absl::FailedPreconditionError(absl::StrCat(text, "; data.on_change: warn would go on with them"));
-  }
-  if (view_->mesh.rank() == 0) note(text);
-  return absl::OkStatus();
-}
-
-absl::Status TrainingRun::Restore(const v1::SnapshotId& snapshot) {
-  ZF_ASSIGN_OR_RETURN(const v1::ReplicaHeader held,
-                      snapshots_->CopyTo(snapshot, view_->engine->state(), device_, *view_->stream));
-  HasLoaded(held);
-  return absl::OkStatus();
-}
-
-absl::Status TrainingRun::RestoreFromPeer(
-    const v1::SnapshotId& snapshot,
-    const std::function<absl::Status(const v1::SnapshotShard&, IncomingSnapshot&)>& get) {
-  v1::SnapshotShard wanted;
-  *wanted.mutable_snapshot() = snapshot;
-  wanted.set_rank(view_->mesh.rank());
-  wanted.set_world_size(view_->mesh.world_size());
-  StateSink state(*snapshots_, wanted, view_->engine->state(), device_, *view_->stream);
-  IncomingSnapshot incoming(state);
-  ZF_RETURN_IF_ERROR(get(wanted, incoming));
-  HasLoaded(state.header());
-  return absl::OkStatus();
-}
-
-void TrainingRun::HasLoaded(const v1::ReplicaHeader& part) {
-  view_->loaded_samples = part.manifest().data_cursor().samples_consumed();
-  view_->loaded_control = ControlOf(part.manifest());
-  view_->loaded_own_part = true;
-}
-
-absl::Status TrainingRun::LoadWeights(const std::string& step_dir) {
-  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
-  ZF_RETURN_IF_ERROR(checkpoint::CheckSameModel(manifest, config_.model(), step_dir));
-  ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, /*with_states=*/false));
-  view_->loaded_samples = 0;
-  view_->loaded_control = {.loss_scale = optim::LossScalingOf(view_->layout.options().dtype).first};
-  view_->loaded_own_part = false;
-  return absl::OkStatus();
-}
-
-absl::Status TrainingRun::ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                                     bool with_states) {
-  zero::TrainingState& state = view_->engine->state();
-  if (view_->spec.part().count > 1) {  // the vocabulary's padding
-    ZF_RETURN_IF_ERROR(state.Clear(device_.ops(), *view_->stream));
-  }
-  if (!with_states) ZF_RETURN_IF_ERROR(view_->engine->Initialize(config_.seed()));
-  return checkpoint::LoadRanges(
-      step_dir, manifest, checkpoint::StoredPlaces(spec_, manifest, view_->spec.ToWhole(state.RangesToLoad())),
-      [&](int vector, int64_t offset, std::span<const float> values) {
-        if (vector > 0 && !with_states) return absl::OkStatus();
-        ZF_RETURN_IF_ERROR(state.CopyIn(device_, *view_->stream, static_cast<size_t>(vector), offset,
-                                        static_cast<int64_t>(values.size()), values.data()));
-        return view_->stream->Synchronize();
-      });
-}
-
-// The counts of a checkpoint of another precision are kept; the loss scale then starts anew.
-device::StepControl TrainingRun::ControlOf(const v1::CheckpointManifest& manifest) const {
-  device::StepControl control;
-  control.skipped = manifest.loss_scale().skipped_steps();
-  control.updates = manifest.step() - control.skipped;
-  const device::LossScaling& scaling = optim::LossScalingOf(view_->layout.options().dtype);
-  if (!scaling.dynamic) return control;
-  const bool scaled = manifest.config().precision() == config_.precision() && manifest.loss_scale().scale() >= 1;
-  control.loss_scale = scaled ? manifest.loss_scale().scale() : scaling.first;
-  if (scaled) control.clean_steps = manifest.loss_scale().clean_steps();
-  return control;
-}
+StateLoader TrainingRun::loader() { return StateLoader(config_, spec_, device_, *feed_, saved_, *snapshots_, *view_); }
 
 absl::Status TrainingRun::Start(bool loaded, const v1::Start& start) {
-  ZF_RETURN_IF_ERROR(FindPeak(start.in_recovery()));
+  ZF_RETURN_IF_ERROR(peak_->Begin(*view_, start.in_recovery()));
   feed_->Seek(start.step(), loaded ? view_->loaded_samples : 0, coordinator::SkippedSamples(start.skipped()));
   view_->spikes.emplace(config_.divergence(), std::vector<double>(start.losses().begin(), start.losses().end()));
   const bool gathers = loaded && view_->loaded_own_part && !view_->engine->state().LoadsWhatItStores();
@@ -279,53 +170,8 @@ absl::Status TrainingRun::WarmUp(int64_t step) {
   return absl::OkStatus();
 }
 
-bool TrainingRun::MeasuresWithCare() const {
-  const double tokens =
-      static_cast<double>(config_.steps()) * config_.batch().global_sequences() * config_.model().context();
-  return PeakMeter::IsWorthCare(spec_.FlopsPerToken() * tokens / config_.parallel().workers());
-}
-
-// Whoever was in the last view knows what its ranks reached with care, in the mean, and a rank that is new is taken to
-// reach as much: its own measurement is brief, and to repeat it would hold up the steps after every recovery.
-absl::Status TrainingRun::FindPeak(bool in_recovery) {
-  const int rounds = my_peak_ > 0 ? 0 : 1;
-  ZF_RETURN_IF_ERROR(MeasurePeak(in_recovery || !MeasuresWithCare() ? rounds : kAsManyAsItTakes));
-  if (device_.datasheet_flops(view_->layout.options().dtype) > 0) return absl::OkStatus();
-  ZF_ASSIGN_OR_RETURN(const std::vector<double> last, view_->engine->GatherFromRanks(last_peak_));
-  const double best = *std::max_element(last.begin(), last.end());
-  view_->peak.Offer(best * view_->mesh.world_size(), /*datasheet=*/false);
-  view_->knows_peak = best > 0;
-  return absl::OkStatus();
-}
-
-// The datasheet's peak if there is one. Otherwise all ranks measure at the same time, so that they share the machine
-// as they will in training.
-absl::Status TrainingRun::MeasurePeak(int rounds) {
-  const device::DType dtype = view_->layout.options().dtype;
-  const double datasheet = device_.datasheet_flops(dtype);
-  double measured = datasheet;
-  if (datasheet <= 0 && rounds > 0) {
-    measured = device_.ops().MeasureGemmPeak(dtype, rounds);
-  } else if (datasheet <= 0 && rounds == kAsManyAsItTakes) {
-    constexpr int kRounds = 3;
-    measured = PeakMeter::BestOfSeries([&] { return device_.ops().MeasureGemmPeak(dtype, kRounds); });
-  }
-  my_peak_ = std::max(my_peak_, measured);
-  ZF_ASSIGN_OR_RETURN(std::vector<double> all, view_->engine->GatherFromRanks(my_peak_));
-  view_->peak.Offer(std::accumulate(all.begin(), all.end(), 0.0), datasheet > 0);
-  return absl::OkStatus();
-}
-
-// Between steps, at numbers on which all ranks agree; an asynchronous device is not measured again.
-absl::Status TrainingRun::MeasurePeakAgain() {
-  constexpr int kRounds = 2;
-  if (!device_.host_addressable() || view_->knows_peak || !MeasuresWithCare()) return absl::OkStatus();
-  if (!PeakMeter::MeasuresAfter(view_->steps_done)) return absl::OkStatus();
-  return MeasurePeak(kRounds);
-}
-
 absl::Status TrainingRun::Launch(int64_t step, const StepRequests& asked) {
-  ZF_RETURN_IF_ERROR(MeasurePeakAgain());
+  ZF_RETURN_IF_ERROR(peak_->Again(*view_));
   view_->launches.push_back(
       {clock_.MonotonicSeconds(), optim::LearningRate(config_.optimizer(), config_.schedule(), config_.steps(), step)});
   zero::StepInput input{

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,11 @@
 #include "worker/model/spec.h"
 #include "worker/trainer/data_feed.h"
 #include "worker/trainer/metrics_sink.h"
+#include "worker/trainer/peak_search.h"
 #include "worker/trainer/save_choice.h"
 #include "worker/trainer/snapshot.h"
 #include "worker/trainer/snapshot_store.h"
-#include "worker/trainer/snapshot_transfer.h"
+#include "worker/trainer/state_loader.h"
 #include "worker/trainer/view_parts.h"
 #include "worker/zero/memory_plan.h"
 #include "zerofleet/v1/checkpoint.pb.h"
@@ -71,22 +73,8 @@ class TrainingRun {
   const coordinator::PartitionMap& partition() const { return view_->layout.partition(); }
   absl::StatusOr<ViewDigests> view_digests() const;
 
-  enum class LoadedFrom { kStorage, kMemory };
-  // Loads this rank's part of the checkpoint that was committed to `step_dir`; no collective runs, so ranks may fail
-  // independently. Reads no shard if the snapshot of the last save is all that this rank needs of it, and unchanged:
-  // `note` is called with a line if it is not, and with one on rank 0 if the data are not those of the checkpoint.
-  // FailedPrecondition for that on any rank with data.on_change: refuse, unless they only grew.
-  absl::StatusOr<LoadedFrom> Load(const std::string& step_dir, const checkpoint::ManifestIdentity& committed,
-                                  const std::function<void(const std::string&)>& note);
-  // The weights of a checkpoint, of any step and optimizer, for a run that begins at step 0: everything else is as in a
-  // run that begins from the seed. No collective runs.
-  absl::Status LoadWeights(const std::string& step_dir);
-  // This rank's part of a snapshot that is in its store. NotFound if it is not, DataLoss if it has changed.
-  absl::Status Restore(const v1::SnapshotId& snapshot);
-  // The same from a peer, past the store: `get` has the part come, as SnapshotPeers::Get does. After an error the state
-  // must be loaded from elsewhere.
-  absl::Status RestoreFromPeer(const v1::SnapshotId& snapshot,
-                               const std::function<absl::Status(const v1::SnapshotShard&, IncomingSnapshot&)>& get);
+  // What loads this rank's state: between Enter and Start, as often as it takes.
+  StateLoader loader();
   // By what it has loaded; 0 without.
   int64_t samples_loaded() const { return view_->loaded_samples; }
   // With every rank loaded, weights at least (or none, `loaded` false: fresh weights): completes the parameters,
@@ -146,22 +134,10 @@ class TrainingRun {
         snapshots_(std::move(snapshots)) {}
 
   SnapshotPlace PlaceInView() const;
-  void HasLoaded(const v1::ReplicaHeader& part);
   absl::StatusOr<zero::StepResult> CollectStep();
-  absl::Status CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
-                         const std::function<void(const std::string&)>& note) const;
-  // Without the optimizer's states, the checkpoint's, those are as at step 0.
-  absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest, bool with_states);
   absl::Status WarmUp(int64_t step);
-  // PeakMeter::IsWorthCare of the whole run; the same answer on every rank.
-  bool MeasuresWithCare() const;
-  absl::Status FindPeak(bool in_recovery);
-  // `rounds` of a product; 0: none, kAsManyAsItTakes: until the result is reliable.
-  absl::Status MeasurePeak(int rounds);
-  absl::Status MeasurePeakAgain();
   void ExportFigures(const StepOutcome& outcome, const zero::StepResult& result);
   void ExportDeviceMemory();
-  device::StepControl ControlOf(const v1::CheckpointManifest& manifest) const;
   v1::CheckpointManifest Manifest(int64_t step) const;
 
   const v1::Config config_;
@@ -176,8 +152,7 @@ class TrainingRun {
   const std::shared_ptr<SaveMeter> saves_ = std::make_shared<SaveMeter>();
   std::unique_ptr<ViewParts> view_;  // null outside a view; after what its parts borrow
   double memory_asked_at_ = 0;
-  double my_peak_ = 0;    // FLOP/s of this process, as far as it was measured
-  double last_peak_ = 0;  // of a rank of the last view, in the mean; 0 before the first
+  std::optional<PeakSearch> peak_;  // from Prepare on
 };
 
 }  // namespace zerofleet::trainer

@@ -164,7 +164,7 @@ class TrainingRunTest : public testing::Test {
   static std::vector<double> GoOn(const std::vector<Worker*>& workers, const std::string& path) {
     std::vector<double> losses;
     InOneView(workers, [&](TrainingRun& run) {
-      ZF_CHECK(run.Load(path, Committed(path), Note).ok());
+      ZF_CHECK(run.loader().Load(path, Committed(path), Note).ok());
       ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());
       Train(run, kLeftAfter, kSteps, losses);
     });
@@ -194,7 +194,7 @@ TEST_F(TrainingRunTest, AViewLeftLeavesNothingBehind) {
 // Who saved has in memory what the file of its rank holds, and reads nothing; whoever is new reads that rank's file
 // alone. In stage 0 every rank needs all of them.
 TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
-  using From = TrainingRun::LoadedFrom;
+  using From = LoadedFrom;
   for (int stage = 0; stage <= 3; ++stage) {
     const v1::Config config = Config(stage);
     Worker a(config), b(config), x(config), y(config), z(config);
@@ -207,7 +207,7 @@ TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
       std::vector<From> from(2, From::kStorage);
       std::vector<double> losses;
       InOneView({&a, &z}, [&](TrainingRun& run) {
-        const absl::StatusOr<From> loaded = run.Load(path, Committed(path), Note);
+        const absl::StatusOr<From> loaded = run.loader().Load(path, Committed(path), Note);
         ZF_CHECK(loaded.ok());
         from[run.mesh().rank()] = *loaded;
         ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());
@@ -219,7 +219,7 @@ TEST_F(TrainingRunTest, ASurvivorReadsNoShard) {
     // In the other's place its own snapshot is of no use.
     InOneView({&y, &a}, [&](TrainingRun& run) {
       if (run.mesh().rank() == 0) return;
-      EXPECT_EQ(run.Load(path, Committed(path), Note).value(), From::kStorage);
+      EXPECT_EQ(run.loader().Load(path, Committed(path), Note).value(), From::kStorage);
     });
     ASSERT_TRUE(RemoveTree(path).ok());
   }
@@ -235,7 +235,7 @@ TEST_F(TrainingRunTest, AnotherCheckpointInThePlaceOfTheCommittedOneIsDamage) {
   v1::CheckpointManifest manifest = *checkpoint::ReadManifest(path);
   const auto expect_damage = [&](const std::string& what) {
     InOneView({&a, &b}, [&](TrainingRun& run) {
-      const absl::Status status = run.Load(path, committed, Note).status();
+      const absl::Status status = run.loader().Load(path, committed, Note).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
       EXPECT_THAT(std::string(status.message()), HasSubstr(what));
     });
@@ -259,7 +259,8 @@ TEST_F(TrainingRunTest, OtherDataAreToldOrRefused) {
     notes.assign(2, "");
     InOneView({&c, &d}, [&](TrainingRun& run) {
       const int rank = run.mesh().rank();
-      loaded[rank] = run.Load(path, Committed(path), [&](const std::string& line) { notes[rank] = line; }).status();
+      loaded[rank] =
+          run.loader().Load(path, Committed(path), [&](const std::string& line) { notes[rank] = line; }).status();
     });
     return loaded;
   };
@@ -300,9 +301,10 @@ TEST_F(TrainingRunTest, ASurvivorWhoseMemoryHasChangedReadsItsShard) {
     std::vector<std::string> notes(2);
     InOneView({&a, &b}, [&](TrainingRun& run) {
       const int rank = run.mesh().rank();
-      const auto loaded = run.Load(path, Committed(path), [&](const std::string& line) { notes[rank] = line; });
+      const auto loaded =
+          run.loader().Load(path, Committed(path), [&](const std::string& line) { notes[rank] = line; });
       ZF_CHECK(loaded.ok());
-      EXPECT_EQ(*loaded, rank == 0 ? TrainingRun::LoadedFrom::kStorage : TrainingRun::LoadedFrom::kMemory);
+      EXPECT_EQ(*loaded, rank == 0 ? LoadedFrom::kStorage : LoadedFrom::kMemory);
       ZF_CHECK(run.Start(/*loaded=*/true, StartAt(kLeftAfter)).ok());
       Train(run, kLeftAfter, kSteps, losses);
     });
@@ -336,8 +338,9 @@ TEST_F(TrainingRunTest, WeightsAloneBeginARunAsAnImportDoes) {
         return losses;
       };
       const std::vector<double> wanted =
-          begin([&](TrainingRun& run) { return run.Load(imported, Committed(imported), Note).status(); });
-      EXPECT_EQ(begin([&](TrainingRun& run) { return run.LoadWeights(path); }), wanted) << stage << " " << optimizer;
+          begin([&](TrainingRun& run) { return run.loader().Load(imported, Committed(imported), Note).status(); });
+      EXPECT_EQ(begin([&](TrainingRun& run) { return run.loader().LoadWeights(path); }), wanted)
+          << stage << " " << optimizer;
     }
     for (const std::string& made : {path, hf, imported}) ASSERT_TRUE(RemoveTree(made).ok());
   }
@@ -350,7 +353,7 @@ TEST_F(TrainingRunTest, WeightsOfAnotherModelAreRefused) {
   other.mutable_model()->set_layers(3);
   Worker c(other);
   InOneView({&c}, [&](TrainingRun& run) {
-    EXPECT_THAT(std::string(run.LoadWeights(path).message()), HasSubstr("model.layers is 2 there and 3"));
+    EXPECT_THAT(std::string(run.loader().LoadWeights(path).message()), HasSubstr("model.layers is 2 there and 3"));
     ZF_CHECK(run.Start(/*loaded=*/false, {}).ok());
   });
 }

@@ -100,12 +100,12 @@ absl::Status WorkerLife::Load(const v1::Load& load) {
   options_.snapshots->KeepOnly(std::nullopt);
   if (load.path().empty()) {
     if (config_.init_from().empty()) return absl::OkStatus();
-    return Annotate(run_->LoadWeights(config_.init_from()), "init_from");
+    return Annotate(run_->loader().LoadWeights(config_.init_from()), "init_from");
   }
-  ZF_ASSIGN_OR_RETURN(const TrainingRun::LoadedFrom from,
-                      run_->Load(load.path(), {load.step(), load.manifest_xxh3_128()},
-                                 [this](const std::string& line) { TellPeople(line); }));
-  if (from == TrainingRun::LoadedFrom::kMemory) {
+  ZF_ASSIGN_OR_RETURN(const LoadedFrom from,
+                      run_->loader().Load(load.path(), {load.step(), load.manifest_xxh3_128()},
+                                          [this](const std::string& line) { TellPeople(line); }));
+  if (from == LoadedFrom::kMemory) {
     options_.note(absl::StrCat("has ", load.path(), " in memory: read no shard"));
   }
   return absl::OkStatus();
@@ -113,14 +113,15 @@ absl::Status WorkerLife::Load(const v1::Load& load) {
 
 absl::Status WorkerLife::Restore(const v1::SnapshotId& snapshot, const std::string& peer) {
   if (peer.empty()) {
-    ZF_RETURN_IF_ERROR(run_->Restore(snapshot));
+    ZF_RETURN_IF_ERROR(run_->loader().Restore(snapshot));
   } else if (options_.peers == nullptr) {
     return absl::FailedPreconditionError("this worker reaches no others");
   } else {
-    ZF_RETURN_IF_ERROR(run_->RestoreFromPeer(snapshot, [&](const v1::SnapshotShard& part, IncomingSnapshot& incoming) {
-      return options_.peers->Get(peer, run_->mesh().generation(), config_.restart().load_timeout_seconds(), part,
-                                 incoming);
-    }));
+    ZF_RETURN_IF_ERROR(
+        run_->loader().RestoreFromPeer(snapshot, [&](const v1::SnapshotShard& part, IncomingSnapshot& incoming) {
+          return options_.peers->Get(peer, run_->mesh().generation(), config_.restart().load_timeout_seconds(), part,
+                                     incoming);
+        }));
   }
   options_.snapshots->KeepOnly(snapshot);
   options_.note(absl::StrCat("has the snapshot of step ", snapshot.step(),

@@ -1,0 +1,121 @@
+// Reading, comparing and copying in; see state_loader.h.
+#include "worker/trainer/state_loader.h"
+
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/same_model.h"
+#include "worker/checkpoint/shard_reader.h"
+#include "worker/optim/loss_scaling.h"
+#include "worker/trainer/state_sink.h"
+
+namespace zerofleet::trainer {
+
+absl::StatusOr<LoadedFrom> StateLoader::Load(const std::string& step_dir, const checkpoint::ManifestIdentity& committed,
+                                             const std::function<void(const std::string&)>& note) {
+  ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir, committed));
+  ZF_RETURN_IF_ERROR(checkpoint::CheckResumable(manifest, config_, step_dir));
+  ZF_RETURN_IF_ERROR(CheckData(manifest, step_dir, note));
+  zero::TrainingState& state = view_.engine->state();
+  bool kept =
+      state.LoadsWhatItStores() &&
+      saved_.IsIn(manifest, view_.layout.part(), view_.layout.partition().StoredRanges(view_.layout.options().rank));
+  if (kept) {
+    const absl::Status copied = saved_.CopyTo(state, device_, *view_.stream);
+    kept = !absl::IsDataLoss(copied);
+    if (kept) ZF_RETURN_IF_ERROR(copied);
+    if (!kept) note(absl::StrCat(copied.message(), "; reading ", step_dir, " instead"));
+  }
+  // A checkpoint of step 0 may have been written for another optimizer: its weights are what counts.
+  const bool same_optimizer = &checkpoint::StoredOptimizer(manifest) == &view_.layout.optimizer();
+  if (!kept) ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, same_optimizer));
+  view_.loaded_samples = manifest.data_cursor().samples_consumed();
+  view_.loaded_control = ControlOf(manifest);
+  view_.loaded_own_part = false;
+  return kept ? LoadedFrom::kMemory : LoadedFrom::kStorage;
+}
+
+absl::Status StateLoader::CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
+                                    const std::function<void(const std::string&)>& note) const {
+  if (!manifest.has_data()) return absl::OkStatus();
+  const DataFeed::Changes changes = feed_.ChangesSince(manifest.data());
+  const std::string &training = changes.training.text, &validation = changes.validation.text;
+  if (training.empty() && validation.empty()) return absl::OkStatus();
+  const std::string text = absl::StrCat("the data are not those of checkpoint ", step_dir, ": ", training,
+                                        training.empty() || validation.empty() ? "" : "; ", validation);
+  if (config_.data().on_change() == "refuse" && !training.empty() && !changes.training.only_grew) {
+    return absl::FailedPreconditionError(absl::StrCat(text, "; data.on_change: warn would go on with them"));
+  }
+  if (view_.mesh.rank() == 0) note(text);
+  return absl::OkStatus();
+}
+
+absl::Status StateLoader::Restore(const v1::SnapshotId& snapshot) {
+  ZF_ASSIGN_OR_RETURN(const v1::ReplicaHeader held,
+                      snapshots_.CopyTo(snapshot, view_.engine->state(), device_, *view_.stream));
+  HasLoaded(held);
+  return absl::OkStatus();
+}
+
+absl::Status StateLoader::RestoreFromPeer(
+    const v1::SnapshotId& snapshot,
+    const std::function<absl::Status(const v1::SnapshotShard&, IncomingSnapshot&)>& get) {
+  v1::SnapshotShard wanted;
+  *wanted.mutable_snapshot() = snapshot;
+  wanted.set_rank(view_.mesh.rank());
+  wanted.set_world_size(view_.mesh.world_size());
+  StateSink state(snapshots_, wanted, view_.engine->state(), device_, *view_.stream);
+  IncomingSnapshot incoming(state);
+  ZF_RETURN_IF_ERROR(get(wanted, incoming));
+  HasLoaded(state.header());
+  return absl::OkStatus();
+}
+
+void StateLoader::HasLoaded(const v1::ReplicaHeader& part) {
+  view_.loaded_samples = part.manifest().data_cursor().samples_consumed();
+  view_.loaded_control = ControlOf(part.manifest());
+  view_.loaded_own_part = true;
+}
+
+absl::Status StateLoader::LoadWeights(const std::string& step_dir) {
+  ZF_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
+  ZF_RETURN_IF_ERROR(checkpoint::CheckSameModel(manifest, config_.model(), step_dir));
+  ZF_RETURN_IF_ERROR(ReadShards(step_dir, manifest, /*with_states=*/false));
+  view_.loaded_samples = 0;
+  view_.loaded_control = {.loss_scale = optim::LossScalingOf(view_.layout.options().dtype).first};
+  view_.loaded_own_part = false;
+  return absl::OkStatus();
+}
+
+absl::Status StateLoader::ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest,
+                                     bool with_states) {
+  zero::TrainingState& state = view_.engine->state();
+  if (view_.spec.part().count > 1) {  // the vocabulary's padding
+    ZF_RETURN_IF_ERROR(state.Clear(device_.ops(), *view_.stream));
+  }
+  if (!with_states) ZF_RETURN_IF_ERROR(view_.engine->Initialize(config_.seed()));
+  return checkpoint::LoadRanges(
+      step_dir, manifest, checkpoint::StoredPlaces(spec_, manifest, view_.spec.ToWhole(state.RangesToLoad())),
+      [&](int vector, int64_t offset, std::span<const float> values) {
+        if (vector > 0 && !with_states) return absl::OkStatus();
+        ZF_RETURN_IF_ERROR(state.CopyIn(device_, *view_.stream, static_cast<size_t>(vector), offset,
+                                        static_cast<int64_t>(values.size()), values.data()));
+        return view_.stream->Synchronize();
+      });
+}
+
+device::StepControl StateLoader::ControlOf(const v1::CheckpointManifest& manifest) const {
+  device::StepControl control;
+  control.skipped = manifest.loss_scale().skipped_steps();
+  control.updates = manifest.step() - control.skipped;
+  const device::LossScaling& scaling = optim::LossScalingOf(view_.layout.options().dtype);
+  if (!scaling.dynamic) return control;
+  const bool scaled = manifest.config().precision() == config_.precision() && manifest.loss_scale().scale() >= 1;
+  control.loss_scale = scaled ? manifest.loss_scale().scale() : scaling.first;
+  if (scaled) control.clean_steps = manifest.loss_scale().clean_steps();
+  return control;
+}
+
+}  // namespace zerofleet::trainer

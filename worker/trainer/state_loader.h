@@ -1,0 +1,79 @@
+// Where a rank's training state comes from when it enters a view: a checkpoint, what its last save has left in memory,
+// a snapshot, a peer's copy, or other weights.
+#ifndef ZEROFLEET_WORKER_TRAINER_STATE_LOADER_H_
+#define ZEROFLEET_WORKER_TRAINER_STATE_LOADER_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/checkpoint/manifest.h"
+#include "worker/device/device.h"
+#include "worker/device/step_control.h"
+#include "worker/model/spec.h"
+#include "worker/trainer/data_feed.h"
+#include "worker/trainer/snapshot.h"
+#include "worker/trainer/snapshot_store.h"
+#include "worker/trainer/snapshot_transfer.h"
+#include "worker/trainer/view_parts.h"
+#include "zerofleet/v1/checkpoint.pb.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::trainer {
+
+enum class LoadedFrom { kStorage, kMemory };
+
+// No collective runs, so ranks may fail independently. What was loaded is noted in the view's parts. Borrows all it is
+// made of, for as long as it lives.
+class StateLoader {
+ public:
+  StateLoader(const v1::Config& config, const model::ModelSpec& whole_model, device::Device& device,
+              const DataFeed& feed, Snapshot& saved, SnapshotStore& snapshots, ViewParts& view)
+      : config_(config),
+        spec_(whole_model),
+        device_(device),
+        feed_(feed),
+        saved_(saved),
+        snapshots_(snapshots),
+        view_(view) {}
+
+  // This rank's part of the checkpoint that was committed to `step_dir`. Reads no shard if the snapshot of the last
+  // save is all that this rank needs of it, and unchanged: `note` is called with a line if it is not, and with one on
+  // rank 0 if the data are not those of the checkpoint. FailedPrecondition for that on any rank with data.on_change:
+  // refuse, unless they only grew.
+  absl::StatusOr<LoadedFrom> Load(const std::string& step_dir, const checkpoint::ManifestIdentity& committed,
+                                  const std::function<void(const std::string&)>& note);
+  // The weights of a checkpoint, of any step and optimizer, for a run that begins at step 0: everything else is as in a
+  // run that begins from the seed.
+  absl::Status LoadWeights(const std::string& step_dir);
+  // This rank's part of a snapshot that is in its store. NotFound if it is not, DataLoss if it has changed.
+  absl::Status Restore(const v1::SnapshotId& snapshot);
+  // The same from a peer, past the store: `get` has the part come, as SnapshotPeers::Get does. After an error the state
+  // must be loaded from elsewhere.
+  absl::Status RestoreFromPeer(const v1::SnapshotId& snapshot,
+                               const std::function<absl::Status(const v1::SnapshotShard&, IncomingSnapshot&)>& get);
+
+ private:
+  void HasLoaded(const v1::ReplicaHeader& part);
+  // Every rank compares what it reads itself.
+  absl::Status CheckData(const v1::CheckpointManifest& manifest, const std::string& step_dir,
+                         const std::function<void(const std::string&)>& note) const;
+  // Without the optimizer's states, the checkpoint's, those are as at step 0.
+  absl::Status ReadShards(const std::string& step_dir, const v1::CheckpointManifest& manifest, bool with_states);
+  // The counts of a checkpoint of another precision are kept; the loss scale then starts anew.
+  device::StepControl ControlOf(const v1::CheckpointManifest& manifest) const;
+
+  const v1::Config& config_;
+  const model::ModelSpec& spec_;
+  device::Device& device_;
+  const DataFeed& feed_;
+  Snapshot& saved_;
+  SnapshotStore& snapshots_;
+  ViewParts& view_;
+};
+
+}  // namespace zerofleet::trainer
+
+#endif  // ZEROFLEET_WORKER_TRAINER_STATE_LOADER_H_
