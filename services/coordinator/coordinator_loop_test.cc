@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -80,7 +81,10 @@ class CoordinatorLoopTest : public testing::Test {
     hooks_.discard = [](const coordinator::DiscardSave&) {};
     hooks_.verify = [](const coordinator::VerifyCheckpoint&) { return absl::OkStatus(); };
     hooks_.commit = [](const v1::CheckpointManifest&) { return coordinator::CommittedStep{"dir/step-1", {}}; };
-    hooks_.observe = [](const coordinator::Fleet&, double) {};
+    hooks_.observe = [this](const coordinator::Fleet&, double) {
+      absl::MutexLock lock(&ticks_mutex_);
+      ++ticks_;
+    };
     hooks_.logs = [](LogLevel) { return false; };
     hooks_.log = [](LogLevel, const std::string&) {};
     parameters_.config.mutable_parallel()->set_workers(1);
@@ -151,7 +155,21 @@ class CoordinatorLoopTest : public testing::Test {
     Say(message);
   }
 
+  // In steps that are no delay of the coordinator's own: each ends with a tick that began in it, which the next one to
+  // be observed may not have.
+  void PassInSteps(int steps, double seconds, const std::function<void()>& in_each) {
+    for (int i = 0; i < steps; ++i) {
+      clock_.Advance(seconds);
+      in_each();
+      absl::MutexLock lock(&ticks_mutex_);
+      const auto come = [this, wanted = ticks_ + 2] { return ticks_ >= wanted; };
+      ASSERT_TRUE(ticks_mutex_.AwaitWithTimeout(absl::Condition(&come), kPatience));
+    }
+  }
+
   FakeClock clock_;
+  absl::Mutex ticks_mutex_;
+  int64_t ticks_ = 0;
   coordinator::FleetParameters parameters_;
   CoordinatorHooks hooks_;
   Sink sink_;
@@ -162,20 +180,9 @@ class CoordinatorLoopTest : public testing::Test {
 
 // Not as one that is refused, whose worker would end: as one that a network breaks.
 TEST_F(CoordinatorLoopTest, ASessionThatIsGivenUpInASilenceOfAllIsUnavailable) {
-  absl::Mutex mutex;
-  double ticked = 0;
-  hooks_.observe = [&](const coordinator::Fleet&, double now) {
-    absl::MutexLock lock(&mutex);
-    ticked = now;
-  };
   Start();
   Train();
-  for (int i = 0; i < 4; ++i) {  // in steps that are no delay of the coordinator's own
-    clock_.Advance(20);
-    absl::MutexLock lock(&mutex);
-    auto come = [&] { return ticked >= clock_.MonotonicSeconds(); };
-    ASSERT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&come), kPatience));
-  }
+  PassInSteps(4, 20, [] {});
   const absl::Status end = sink_.AwaitRefused();
   EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable) << end;
   EXPECT_THAT(std::string(end.message()), HasSubstr("connect again"));
@@ -189,12 +196,6 @@ TEST_F(CoordinatorLoopTest, TheLargestFleetMayBeLostWhileStorageIsSlow) {
   hooks_.persist = [&](const coordinator::CoordinatorState&) {
     answers.WaitForNotification();
     return absl::OkStatus();
-  };
-  absl::Mutex mutex;
-  double ticked = 0;
-  hooks_.observe = [&](const coordinator::Fleet&, double now) {
-    absl::MutexLock lock(&mutex);
-    ticked = now;
   };
   parameters_.config.mutable_parallel()->set_workers(kMembers);
   parameters_.config.mutable_restart()->set_max_per_rank(3);
@@ -217,13 +218,7 @@ TEST_F(CoordinatorLoopTest, TheLargestFleetMayBeLostWhileStorageIsSlow) {
     }
   }
   ASSERT_EQ(loop_->GetStatus().phase(), "training");
-  for (int i = 0; i < 4; ++i) {  // in steps that are no delay of the coordinator's own
-    clock_.Advance(20);
-    loop_->Receive(members[0], beat);
-    absl::MutexLock lock(&mutex);
-    auto come = [&] { return ticked >= clock_.MonotonicSeconds(); };
-    ASSERT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&come), kPatience));
-  }
+  PassInSteps(4, 20, [&] { loop_->Receive(members[0], beat); });
   EXPECT_EQ(loop_->GetStatus().phase(), "recovering") << loop_->GetStatus().message();
   answers.Notify();
   for (const coordinator::MemberId member : members) loop_->ForgetSession(member);
