@@ -250,6 +250,14 @@ void TakeSession(Fleet& fleet, Member& member, MemberId id, double now) {
   if (fleet.stop_reason && fleet.phase != Phase::kAdopting) TellStop(fleet);
 }
 
+// It says again what it is ready for.
+void TakeSpareSession(Fleet& fleet, Member& spare, MemberId id, double now) {
+  fleet.Emit(CloseSession{spare.id}, absl::StrCat("spare ", NameOf(spare), " has opened another stream"));
+  fleet.spares.Rename(spare, id);
+  spare.last_heard = now;
+  SendWelcome(fleet, id, "it is a spare again");
+}
+
 }  // namespace
 
 absl::Status OlderThanTheFleet(const Fleet& fleet, const std::string& who, uint64_t generation) {
@@ -274,6 +282,10 @@ bool OnRejoin(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
     return true;
   }
   if (twin != nullptr) {
+    if (twin->state == MemberState::kSpare && !rejoin.has_assignment()) {
+      TakeSpareSession(fleet, *twin, id, now);
+      return true;
+    }
     if (GoesOn(fleet, *twin, rejoin)) {
       TakeSession(fleet, *twin, id, now);
       return true;

@@ -50,6 +50,7 @@ std::vector<Output> Coordinator::Step(const CoordinatorEvent& event, double now_
 void Coordinator::Handle(const MessageReceived& received, double now) {
   const v1::WorkerMessage& message = received.message;
   EndIsolation(fleet_, now);
+  fleet_.heard_at = now;
   if (IsGivenUp(fleet_, received.member)) return;
   Member* member = fleet_.Find(received.member);
   if (message.has_hello()) {
@@ -114,6 +115,7 @@ void Coordinator::Handle(const SessionClosed& closed, double now) {
 
 void Coordinator::Handle(const Tick&, double now) {
   ForgiveOwnDelay(fleet_, now);
+  ContinueIsolation(fleet_, now);
   CheckFormTimeout(fleet_, now);
   if (fleet_.phase == Phase::kAdopting) return CheckAdoption(fleet_, now);
   if (fleet_.phase == Phase::kForming && fleet_.restarted) FormViewIfComplete(fleet_, now);

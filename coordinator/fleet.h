@@ -215,6 +215,7 @@ struct Fleet {
   bool memory_is_doubted = false;         // in it: ranks have computed wrong numbers, which may be in their snapshots
   std::optional<v1::Assignment> adopted;  // the view that is being adopted, as its first rank told it
   std::optional<Isolation> isolation;     // until those who were given up are back, or are lost
+  double heard_at = 0;                    // seconds: the newest message of anybody
   std::set<MemberId> given_up;            // sessions whose end has not been told yet
   std::map<std::string, int> seats;       // the ranks that members of a recovery had, by incarnation
   bool restarted = false;                 // a worker has come back to this coordinator from its predecessor

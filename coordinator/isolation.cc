@@ -1,7 +1,6 @@
 // Giving up sessions, not ranks; see isolation.h.
 #include "coordinator/isolation.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -27,12 +26,18 @@ void GiveUp(Fleet& fleet, MemberId id) {
   fleet.Emit(BreakSession{id}, "nobody is heard: whoever it is may come back");
 }
 
-void GiveUpSpares(Fleet& fleet, double now) {
+void KeepSeat(Fleet& fleet, const Member& member) {
+  if (!member.hello.incarnation().empty()) fleet.seats[member.hello.incarnation()] = member.rank;
+}
+
+void GiveUpSilentSpares(Fleet& fleet, double now) {
   const auto is_silent = [&](const Member& spare) {
     return now - spare.last_heard > kLately * fleet.heartbeat_timeout_seconds();
   };
   for (const Member& spare : fleet.spares) {
-    if (is_silent(spare)) GiveUp(fleet, spare.id);
+    if (!is_silent(spare)) continue;
+    GiveUp(fleet, spare.id);
+    KeepSeat(fleet, spare);
   }
   fleet.spares.EraseIf(is_silent);
 }
@@ -59,7 +64,7 @@ void AwaitWorkers(Fleet& fleet) {
     fleet.Publish(std::move(event), "another may take its place");
     if (member.rank < 0) continue;
     fleet.vacant.insert(member.rank);
-    if (!member.hello.incarnation().empty()) fleet.seats[member.hello.incarnation()] = member.rank;
+    KeepSeat(fleet, member);
   }
 }
 
@@ -87,19 +92,16 @@ Silence SilenceNow(const Fleet& fleet, double now) {
   return (any_beats ? all_that_beat : all) ? Silence::kOfAll : Silence::kUnclear;
 }
 
+// Not as members' silences go, which count anew whenever something is asked of all.
 bool HearsAnybody(const Fleet& fleet, double now) {
-  const auto is_heard = [&](const Member& member) {
-    return member.state != MemberState::kAway && now - member.last_heard <= kLately * fleet.heartbeat_timeout_seconds();
-  };
-  return std::any_of(fleet.members.begin(), fleet.members.end(), is_heard) ||
-         std::any_of(fleet.spares.begin(), fleet.spares.end(), is_heard);
+  return now - fleet.heard_at <= kLately * fleet.heartbeat_timeout_seconds();
 }
 
 void BecomeIsolated(Fleet& fleet, double now) {
   const double seconds = now - fleet.members.front().last_heard;
   const size_t members = fleet.members.size();
   fleet.isolation = Isolation{.since = now, .may_last = members > 1};
-  GiveUpSpares(fleet, now);
+  GiveUpSilentSpares(fleet, now);
   if (fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing) {
     AwaitRanks(fleet);
   } else {
@@ -114,6 +116,22 @@ void BecomeIsolated(Fleet& fleet, double now) {
           : absl::StrFormat("nothing heard of any of %d %s for %.1f s: this coordinator takes itself to be cut off",
                             members, members == 1 ? "worker" : "workers", seconds);
   fleet.PublishNotice(absl::StrCat(why, ", and waits for them to come back; ", LastCommitText(fleet)));
+}
+
+void AwaitSpare(Fleet& fleet, const Member& spare) {
+  KeepSeat(fleet, spare);
+  const MemberId id = spare.id;  // which goes with the spare
+  fleet.Emit(BreakSession{id}, "nobody is heard: this spare may come back");
+  fleet.spares.Erase(id);
+}
+
+bool WasASpare(const Fleet& fleet, const std::string& incarnation) {
+  const auto seat = fleet.seats.find(incarnation);
+  return seat != fleet.seats.end() && seat->second < 0;
+}
+
+void ContinueIsolation(Fleet& fleet, double now) {
+  if (fleet.isolation && !HearsAnybody(fleet, now)) GiveUpSilentSpares(fleet, now);
 }
 
 void EndIsolation(Fleet& fleet, double now) {

@@ -78,6 +78,12 @@ bool EndsInASilenceOfAll(const Fleet& fleet, const Member& member, double now) {
   return counts && (late || (fleet.members.size() > 1 && SilenceNow(fleet, now) != Silence::kOfSome));
 }
 
+// The same of a spare, of which alone nothing follows for the others.
+bool EndsWhileNobodyIsHeard(const Fleet& fleet, const Member& member, double now) {
+  const bool counts = fleet.phase != Phase::kForming && member.state == MemberState::kSpare;
+  return counts && (now < fleet.late_until || !HearsAnybody(fleet, now));
+}
+
 // Those that were told to leave a lost view and have not come back from it.
 std::vector<MemberId> NotLeaving(const Fleet& fleet, double now) {
   std::vector<MemberId> late;
@@ -225,6 +231,7 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
     fleet.given_up.erase(id);
     return;
   }
+  if (EndsWhileNobodyIsHeard(fleet, member, now)) return AwaitSpare(fleet, member);
   if (fleet.phase == Phase::kForming) {
     fleet.Emit(CloseSession{member.id}, absl::StrCat(NameOf(member), " left before the fleet formed: ", cause));
     const MemberId id = member.id;

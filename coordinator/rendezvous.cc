@@ -9,6 +9,7 @@
 #include "coordinator/away.h"
 #include "coordinator/ending.h"
 #include "coordinator/hang.h"
+#include "coordinator/isolation.h"
 #include "coordinator/outlived_commit.h"
 #include "coordinator/recovery.h"
 #include "coordinator/view.h"
@@ -41,7 +42,8 @@ bool HasRoomForASpare(const Fleet& fleet) {
 }  // namespace
 
 void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
-  const bool place = HasPlace(fleet), spare = !place && HasRoomForASpare(fleet);
+  const bool waits = fleet.isolation && WasASpare(fleet, hello.incarnation()) && HasRoomForASpare(fleet);
+  const bool place = !waits && HasPlace(fleet), spare = !place && HasRoomForASpare(fleet);
   if (!place && !spare) {
     return RefuseSession(fleet, id,
                          absl::FailedPreconditionError(
@@ -86,7 +88,8 @@ void SendWelcome(Fleet& fleet, MemberId id, const std::string& reason) {
 void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
   if (member.state == MemberState::kSpare) {
     member.ready = ready;
-    if (fleet.phase == Phase::kRecovering) FillPlacesFromSpares(fleet, now);
+    const bool ranks_may_come = fleet.isolation.has_value();  // whose places they are
+    if (fleet.phase == Phase::kRecovering && !ranks_may_come) FillPlacesFromSpares(fleet, now);
     return;
   }
   if (member.state != MemberState::kJoined) return;  // a repetition

@@ -172,9 +172,11 @@ void FleetSimulation::StartWorkerOn(const std::string& host, double after_second
 void FleetSimulation::Replace(const v1::WorkerLostEvent& lost) {
   const bool known = !lost.host().empty();  // not every rank of a view that was adopted is
   const bool measured = coordinator().SinceClockJumped() > kHeartbeatTimeout;
-  const bool silent = lost.rank() >= 0 && measured && absl::StartsWith(lost.cause(), "nothing heard") &&
-                      network_.IsCutOff(&coordinator());
-  if (known && silent && !workers_[lost.pid()]->gone() && !disturbed_.contains(lost.pid())) {
+  // By then even the last heartbeat before the cut is too old to say that the network is there.
+  const bool ended =
+      lost.rank() < 0 && lost.cause() == "timed out" && network_.CutOffFor(&coordinator()) > 0.6 * kHeartbeatTimeout;
+  const bool silent = absl::StartsWith(lost.cause(), "nothing heard") && network_.IsCutOff(&coordinator());
+  if (known && measured && (silent || ended) && !workers_[lost.pid()]->gone() && !disturbed_.contains(lost.pid())) {
     world_.Violate(absl::StrCat("I10: pid ", lost.pid(), " is lost since the coordinator was cut off"));
   }
   const bool blamed = absl::StrContains(lost.cause(), "the ranks disagree");

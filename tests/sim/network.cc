@@ -85,6 +85,10 @@ bool Network::IsCutOff(const CoordinatorEnd* coordinator) const {
   return cut != cut_off_until_.end() && cut->second > world_.now();
 }
 
+double Network::CutOffFor(const CoordinatorEnd* coordinator) const {
+  return IsCutOff(coordinator) ? world_.now() - cut_off_since_.at(coordinator) : 0;
+}
+
 bool Network::TakeForBroken(Session& session) {
   session.up.clear();
   session.down.clear();
@@ -100,6 +104,7 @@ void Network::BreakByCoordinator(coordinator::MemberId member) {
 }
 
 void Network::CutOff(CoordinatorEnd* coordinator, double seconds, bool time_out) {
+  cut_off_since_[coordinator] = world_.now();
   cut_off_until_[coordinator] = world_.now() + seconds;
   for (auto& [member, session] : sessions_) {
     if (session.coordinator != coordinator || session.broken) continue;

@@ -41,6 +41,8 @@ class Network {
   // Somebody can be reached.
   bool serves() const { return coordinator_ != nullptr && !IsCutOff(coordinator_); }
   bool IsCutOff(const CoordinatorEnd* coordinator) const;
+  // For how long it has been cut off, in seconds; 0 if it is not.
+  double CutOffFor(const CoordinatorEnd* coordinator) const;
 
   coordinator::MemberId Open(SessionEnd* worker);
   void Send(coordinator::MemberId member, const v1::WorkerMessage& message);
@@ -76,7 +78,7 @@ class Network {
   World& world_;
   bool repeats_;
   CoordinatorEnd* coordinator_ = nullptr;
-  std::map<const CoordinatorEnd*, double> cut_off_until_;
+  std::map<const CoordinatorEnd*, double> cut_off_since_, cut_off_until_;
   coordinator::MemberId last_ = 0;
   std::map<coordinator::MemberId, Session> sessions_;
 };
