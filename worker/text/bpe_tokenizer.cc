@@ -1,0 +1,186 @@
+// The parts of a tokenizer.json in the order in which a text passes them; see bpe_tokenizer.h.
+#include "worker/text/bpe_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/text/unicode.h"
+
+namespace zerofleet::text {
+namespace {
+
+constexpr int64_t kMaxTokenizerBytes = int64_t{128} << 20;
+constexpr int32_t kMaxTokenId = 1 << 24;
+
+nlohmann::json Part(const nlohmann::json& file, const char* key) {
+  return file.contains(key) ? file[key] : nlohmann::json();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Load(const std::string& path) {
+  const std::string file = IsDirectory(path) ? JoinPath(path, "tokenizer.json") : path;
+  ZF_ASSIGN_OR_RETURN(const std::string json, ReadSmallFile(file, kMaxTokenizerBytes));
+  absl::StatusOr<std::unique_ptr<BpeTokenizer>> tokenizer = Parse(json);
+  if (tokenizer.ok()) return tokenizer;
+  return absl::Status(tokenizer.status().code(), absl::StrCat(file, ": ", tokenizer.status().message()));
+}
+
+absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Parse(std::string_view json) {
+  ZF_ASSIGN_OR_RETURN(const nlohmann::json file, ParseJson(json));
+  auto tokenizer = std::unique_ptr<BpeTokenizer>(new BpeTokenizer);
+  ZF_RETURN_IF_ERROR(tokenizer->ParseParts(file));
+  ZF_RETURN_IF_ERROR(tokenizer->AddTokens());
+  return tokenizer;
+}
+
+absl::Status BpeTokenizer::ParseParts(const nlohmann::json& file) {
+  if (!file.is_object() || !file.contains("model") || !file["model"].is_object()) {
+    return absl::InvalidArgumentError("model: is missing; a tokenizer.json has one");
+  }
+  const nlohmann::json& model = file["model"];
+  // Files of before 2021 leave out the type of BPE.
+  const nlohmann::json type = Part(model, "type");
+  if (!type.is_null() && type != "BPE") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.type: ", type.dump(-1, ' ', true), " is not supported; must be BPE"));
+  }
+  ZF_ASSIGN_OR_RETURN(model_, BpeModel::Parse(model));
+  ZF_ASSIGN_OR_RETURN(added_, ParseAddedTokens(Part(file, "added_tokens")));
+  ZF_ASSIGN_OR_RETURN(normalizer_, ParseNormalizer(Part(file, "normalizer"), "normalizer"));
+  ZF_ASSIGN_OR_RETURN(pre_tokenizer_, ParsePreTokenizer(Part(file, "pre_tokenizer"), "pre_tokenizer"));
+  ZF_ASSIGN_OR_RETURN(decoder_, ParseDecoder(Part(file, "decoder"), "decoder"));
+  return ParsePostProcessor(Part(file, "post_processor"), "post_processor");
+}
+
+absl::Status BpeTokenizer::AddTokens() {
+  auto add = [&](int32_t id, const std::string& content, bool special) {
+    if (id >= kMaxTokenId) return absl::InvalidArgumentError(absl::StrCat("id ", id, ": must be below ", kMaxTokenId));
+    if (static_cast<size_t>(id) >= tokens_.size()) tokens_.resize(id + 1, {"", false, false});
+    tokens_[id] = {content, true, special};
+    return absl::OkStatus();
+  };
+  for (const auto& [content, id] : model_.vocab()) ZF_RETURN_IF_ERROR(add(id, content, false));
+  for (AddedToken& token : added_) {
+    // What the model knows keeps the model's id.
+    if (const int32_t id = model_.IdOf(token.content); id >= 0) token.id = id;
+    std::string content = token.content;
+    if (token.normalized && normalizer_ != nullptr) ZF_RETURN_IF_ERROR(normalizer_(content));
+    ZF_RETURN_IF_ERROR(add(token.id, content, token.special));  // it decodes to its normalized text, as theirs does
+    (token.normalized ? normalized_finder_ : raw_finder_).Add(token, std::move(content));
+  }
+  const auto count = static_cast<int32_t>(tokens_.size());
+  for (const std::vector<int32_t>* ids : {&before_, &after_}) {
+    for (int32_t id : *ids) {
+      if (id >= count) return absl::InvalidArgumentError(absl::StrCat("post_processor: token ", id, " is unknown"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeTokenizer::ParsePostProcessor(const nlohmann::json& object, const std::string& where) {
+  if (object.is_null()) return absl::OkStatus();
+  auto bad = [&](const std::string& what) { return absl::InvalidArgumentError(absl::StrCat(where, ": ", what)); };
+  if (!object.is_object() || !object.contains("type") || !object["type"].is_string()) return bad("has no type");
+  const std::string type = object["type"].get<std::string>();
+  if (type == "ByteLevel") return absl::OkStatus();  // it changes offsets alone
+  if (type == "TemplateProcessing") return ParseTemplate(object, where);
+  if (type != "Sequence") return bad(absl::StrCat("type '", type, "' is not supported"));
+  if (!object.contains("processors") || !object["processors"].is_array()) return bad("processors: must be a list");
+  int index = 0;
+  for (const nlohmann::json& processor : object["processors"]) {
+    ZF_RETURN_IF_ERROR(ParsePostProcessor(processor, absl::StrCat(where, ".processors[", index++, "]")));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeTokenizer::ParseTemplate(const nlohmann::json& object, const std::string& where) {
+  auto bad = [&](const std::string& what) { return absl::InvalidArgumentError(absl::StrCat(where, ": ", what)); };
+  if (!object.contains("single") || !object["single"].is_array()) return bad("single: must be a list");
+  const nlohmann::json specials = Part(object, "special_tokens");
+  std::vector<int32_t> before, after;
+  bool behind_text = false;
+  for (const nlohmann::json& part : object["single"]) {
+    if (part.is_object() && part.contains("Sequence")) {
+      if (behind_text) return bad("single: a text that occurs twice is not supported");
+      behind_text = true;
+      continue;
+    }
+    if (!part.is_object() || !part.contains("SpecialToken") || !part["SpecialToken"].is_object()) {
+      return bad("single: must hold Sequence and SpecialToken");
+    }
+    const nlohmann::json name = Part(part["SpecialToken"], "id");
+    if (!name.is_string() || !specials.is_object() || !specials.contains(name.get_ref<const std::string&>())) {
+      return bad("single: a SpecialToken is not among special_tokens");
+    }
+    const nlohmann::json& special = specials[name.get_ref<const std::string&>()];
+    if (!special.is_object() || !special.contains("ids") || !special["ids"].is_array())
+      return bad("special_tokens: have no ids");
+    for (const nlohmann::json& id : special["ids"]) {
+      if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxTokenId)
+        return bad("special_tokens: have ids that are none");
+      (behind_text ? after : before).push_back(id.get<int32_t>());
+    }
+  }
+  if (!behind_text) return bad("single: has no Sequence");
+  before_.insert(before_.begin(), before.begin(), before.end());
+  after_.insert(after_.end(), after.begin(), after.end());
+  return absl::OkStatus();
+}
+
+absl::Status BpeTokenizer::EncodeNormalized(std::string part, bool first, std::vector<int32_t>& ids) const {
+  std::vector<Piece> pieces;
+  pieces.push_back({std::move(part), first});
+  if (pre_tokenizer_ != nullptr) ZF_RETURN_IF_ERROR(pre_tokenizer_(pieces));
+  for (const Piece& piece : pieces) model_.Encode(piece.text, ids);
+  return absl::OkStatus();
+}
+
+absl::Status BpeTokenizer::EncodePart(std::string part, bool first, std::vector<int32_t>& ids) const {
+  if (normalizer_ != nullptr) ZF_RETURN_IF_ERROR(normalizer_(part));
+  for (const AddedTokenPart& found : normalized_finder_.Split(part)) {
+    if (found.token != nullptr) {
+      ids.push_back(found.token->id);
+    } else {
+      ZF_RETURN_IF_ERROR(
+          EncodeNormalized(part.substr(found.begin, found.end - found.begin), first && found.begin == 0, ids));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int32_t>> BpeTokenizer::Encode(std::string_view text, bool special) const {
+  std::string replaced;
+  if (!IsUtf8(text)) text = replaced = ReplaceBroken(text);
+  std::vector<int32_t> ids;
+  if (special) ids = before_;
+  for (const AddedTokenPart& part : raw_finder_.Split(text)) {
+    if (part.token != nullptr) {
+      ids.push_back(part.token->id);
+    } else {
+      ZF_RETURN_IF_ERROR(EncodePart(std::string(text.substr(part.begin, part.end - part.begin)), part.begin == 0, ids));
+    }
+  }
+  if (special) ids.insert(ids.end(), after_.begin(), after_.end());
+  return ids;
+}
+
+absl::StatusOr<std::string> BpeTokenizer::Decode(std::span<const int32_t> ids, bool special) const {
+  std::vector<std::string> texts;
+  for (int32_t id : ids) {
+    if (id < 0 || id >= vocab() || !tokens_[id].known) {
+      return absl::InvalidArgumentError(absl::StrCat("token ", id, " is not in the tokenizer's vocabulary"));
+    }
+    if (special || !tokens_[id].special) texts.push_back(tokens_[id].content);
+  }
+  if (decoder_ == nullptr) return absl::StrJoin(texts, " ");
+  ZF_RETURN_IF_ERROR(decoder_(texts));
+  return absl::StrJoin(texts, "");
+}
+
+}  // namespace zerofleet::text

@@ -1,0 +1,62 @@
+// A tokenizer.json as Hugging Face's tokenizers 0.23 reads it: text to ids and back, token for token.
+#ifndef ZEROFLEET_WORKER_TEXT_BPE_TOKENIZER_H_
+#define ZEROFLEET_WORKER_TEXT_BPE_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "worker/text/added_tokens.h"
+#include "worker/text/bpe.h"
+#include "worker/text/steps.h"
+
+namespace zerofleet::text {
+
+// Immutable once made, and so usable by many threads.
+class BpeTokenizer {
+ public:
+  // Reads `path`, a tokenizer.json or a folder that holds one. Errors name the file: InvalidArgument for what is
+  // malformed or not supported, and those of ReadSmallFile.
+  static absl::StatusOr<std::unique_ptr<BpeTokenizer>> Load(const std::string& path);
+  // InvalidArgument that names the part of `json` that is malformed or not supported.
+  static absl::StatusOr<std::unique_ptr<BpeTokenizer>> Parse(std::string_view json);
+
+  // Ids are in [0, vocab()).
+  int64_t vocab() const { return static_cast<int64_t>(tokens_.size()); }
+  // Bytes that are not UTF-8 become U+FFFD. `special`: with the tokens that the post-processor puts around a text.
+  // ResourceExhausted if a regular expression gives up.
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, bool special) const;
+  // InvalidArgument, naming the id, if one is not in the vocabulary. `special`: special tokens are shown too.
+  absl::StatusOr<std::string> Decode(std::span<const int32_t> ids, bool special) const;
+
+ private:
+  absl::Status ParseParts(const nlohmann::json& file);
+  absl::Status AddTokens();
+  absl::Status ParsePostProcessor(const nlohmann::json& object, const std::string& where);
+  absl::Status ParseTemplate(const nlohmann::json& object, const std::string& where);
+  // Appends the ids of a part of the text without tokens that are found before it is normalized.
+  absl::Status EncodePart(std::string part, bool first, std::vector<int32_t>& ids) const;
+  absl::Status EncodeNormalized(std::string part, bool first, std::vector<int32_t>& ids) const;
+
+  BpeModel model_;
+  std::vector<AddedToken> added_;
+  AddedTokenFinder raw_finder_, normalized_finder_;
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  Decoder decoder_;
+  std::vector<int32_t> before_, after_;  // what the post-processor puts around a text
+  struct Token {
+    std::string content;
+    bool known, special;
+  };
+  std::vector<Token> tokens_;  // by id; those between others may be unknown
+};
+
+}  // namespace zerofleet::text
+
+#endif  // ZEROFLEET_WORKER_TEXT_BPE_TOKENIZER_H_

@@ -1,0 +1,93 @@
+// Held to what Hugging Face's tokenizers give for the same files (tests/oracle/make_tokenizer_fixtures.py), and what is
+// refused.
+#include "worker/text/bpe_tokenizer.h"
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::text {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class TokenizerOracleTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string path = std::string("tests/oracle/data/tokenizers/") + GetParam() + ".json";
+    fixture_ = ParseJson(ReadSmallFile(path, 1 << 20).value()).value();
+    tokenizer_ = BpeTokenizer::Parse(fixture_["tokenizer"].dump()).value();
+  }
+
+  nlohmann::json fixture_;
+  std::unique_ptr<BpeTokenizer> tokenizer_;
+};
+
+TEST_P(TokenizerOracleTest, IdsAndTextsAreTheirs) {
+  ASSERT_THAT(fixture_["cases"], SizeIs(testing::Ge(20)));
+  for (const nlohmann::json& example : fixture_["cases"]) {
+    const auto text = example["text"].get<std::string>();
+    const auto ids = example["ids"].get<std::vector<int32_t>>();
+    EXPECT_EQ(tokenizer_->Encode(text, /*special=*/false).value(), ids) << text;
+    EXPECT_EQ(tokenizer_->Encode(text, /*special=*/true).value(), example["special"].get<std::vector<int32_t>>())
+        << text;
+    EXPECT_EQ(tokenizer_->Decode(ids, /*special=*/true).value(), example["decoded"].get<std::string>()) << text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, TokenizerOracleTest, ::testing::Values("gpt2", "llama3", "llama2", "metaspace"));
+
+std::string ParseError(const std::string& json) {
+  const absl::Status status = BpeTokenizer::Parse(json).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << json;
+  return std::string(status.message());
+}
+
+constexpr char kLetters[] = R"({"type":"BPE","vocab":{"a":0,"aa":1,"aaaa":2},"merges":["a a",["aa","aa"]]})";
+
+std::string WithLetters(const std::string& rest) { return std::string(R"({"model":)") + kLetters + "," + rest + "}"; }
+
+TEST(BpeTokenizerTest, WhatIsNotSupportedIsRefusedByName) {
+  EXPECT_THAT(ParseError(R"({"model":{"type":"Unigram"}})"), HasSubstr("model.type: \"Unigram\" is not supported"));
+  EXPECT_THAT(ParseError(R"({"model":{"vocab":{},"merges":[],"dropout":0.1}})"), HasSubstr("model.dropout"));
+  EXPECT_THAT(ParseError(WithLetters(R"("normalizer":{"type":"Sequence","normalizers":[{"type":"Bert"}]})")),
+              HasSubstr("normalizer.normalizers[0]: type 'Bert' is not supported"));
+  EXPECT_THAT(ParseError(WithLetters(R"("pre_tokenizer":{"type":"Whitespace"})")), HasSubstr("'Whitespace'"));
+  EXPECT_THAT(ParseError(WithLetters(R"("decoder":{"type":"CTC"})")), HasSubstr("'CTC'"));
+  EXPECT_THAT(ParseError(WithLetters(R"("post_processor":{"type":"BertProcessing"})")), HasSubstr("'BertProcessing'"));
+}
+
+TEST(BpeTokenizerTest, MalformedFilesAreOneLine) {
+  EXPECT_THAT(ParseError("{}"), HasSubstr("model: is missing"));
+  EXPECT_THAT(ParseError(R"({"model":{"vocab":{"a":-1},"merges":[]}})"), HasSubstr("'a'"));
+  EXPECT_THAT(ParseError(R"({"model":{"vocab":{"a":0},"merges":["a b"]}})"), HasSubstr("merges[0]"));
+  EXPECT_THAT(ParseError(WithLetters(R"("added_tokens":[{"id":4000000000}])")), HasSubstr("added_tokens[0].id"));
+  const std::string expression = R"("pre_tokenizer":{"type":"Split","behavior":"Isolated","pattern":{"Regex":"(a"}})";
+  EXPECT_THAT(ParseError(WithLetters(expression)), HasSubstr("pre_tokenizer: Split: regular expression: "));
+}
+
+TEST(BpeTokenizerTest, LongWordsMergeAsShortOnes) {
+  const auto tokenizer = BpeTokenizer::Parse(std::string(R"({"model":)") + kLetters + "}").value();
+  EXPECT_THAT(tokenizer->Encode("aaaaaaa", false).value(), ElementsAre(2, 1, 0));
+  const std::vector<int32_t> ids = tokenizer->Encode(std::string((1 << 20) + 3, 'a'), false).value();
+  ASSERT_THAT(ids, SizeIs((1 << 18) + 2));
+  EXPECT_EQ(ids.front(), 2);
+  EXPECT_EQ(ids[1 << 18], 1);
+  EXPECT_EQ(ids.back(), 0);
+}
+
+TEST(BpeTokenizerTest, IdsOutsideTheVocabularyAreRefused) {
+  const auto tokenizer = BpeTokenizer::Parse(std::string(R"({"model":)") + kLetters + "}").value();
+  for (int32_t id : {-1, 3}) {
+    EXPECT_THAT(std::string(tokenizer->Decode(std::vector<int32_t>{id}, true).status().message()),
+                HasSubstr(std::to_string(id)));
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::text

@@ -1,0 +1,19 @@
+// Fuzzes tokenizer.json: any bytes as the file, and what is accepted encodes and decodes them.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "worker/text/bpe_tokenizer.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using zerofleet::text::BpeTokenizer;
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const auto tokenizer = BpeTokenizer::Parse(bytes);
+  if (!tokenizer.ok()) return 0;
+  const auto ids = (*tokenizer)->Encode(bytes, /*special=*/true);
+  if (!ids.ok()) return 0;
+  for (int32_t id : *ids) ZF_CHECK(id >= 0 && id < (*tokenizer)->vocab());
+  ZF_CHECK((*tokenizer)->Decode(*ids, /*special=*/true).ok());
+  return 0;
+}
