@@ -54,7 +54,7 @@ struct FleetParameters {
   v1::Config config;              // complete
   std::vector<UnitExtent> units;  // of its model; with tensor groups, of each part of it
   int64_t elements = 0;           // of the whole model
-  // The vectors of the training state in a view of so many ranks.
+  // The vectors of the training state in a view of this many ranks.
   std::function<std::vector<StateVector>(int world_size)> states = [](int) { return std::vector<StateVector>(); };
   std::string version, revision;
   std::string run_id;                           // v1::StartEvent's

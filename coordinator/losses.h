@@ -22,9 +22,10 @@ class Losses {
   size_t size() const { return losses_.size(); }
   const RankLoss& operator[](size_t at) const { return losses_[at]; }  // in their order
 
-  // Of this rank, at this step or later; one that was not training counts as at step 0. Both look at that rank's alone.
+  // How often this rank was lost at this step or later; one that was not training counts as at step 0. Both look at
+  // that rank's alone.
   int64_t Since(int rank, int64_t step) const;
-  // Of this rank, at exactly this step.
+  // How often it was lost at exactly this step.
   int64_t At(int rank, int64_t step) const;
   // "3 losses: " and the newest of them, oldest first.
   std::string Text() const;

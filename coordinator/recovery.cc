@@ -131,7 +131,7 @@ void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& 
   }
 }
 
-// The next view has so many places, and ranks are given anew.
+// The next view has `size` places, and ranks are given anew.
 void Resize(Fleet& fleet, int size) {
   fleet.places = size;
   fleet.vacant.clear();
@@ -151,8 +151,8 @@ std::string LossText(const Fleet& fleet, const std::vector<const Member*>& lost,
   return text;
 }
 
-// Ends the run if it was to stop anyway, or if its losses, of which so many are new, are more than it may have. A run
-// without restarts ends with the loss alone.
+// Ends the run if it was to stop anyway, or if its losses, the last `newest` of which are new, are more than it may
+// have. A run without restarts ends with the loss alone.
 bool EndIfItMust(Fleet& fleet, size_t newest, const absl::Status& loss, int rank) {
   std::string text(loss.message());
   if (fleet.stop_reason) {

@@ -58,7 +58,8 @@ std::string WhatWasCommittedInstead(const checkpoint::CommittedCheckpoint& found
                       "); if it is meant, use --resume ", found.path);
 }
 
-// Of a course that was given up: committed by a coordinator that did not come to hear of it, or was taken for dead.
+// Why a checkpoint is of a course that was given up; empty if it is not. It was committed by a coordinator that did not
+// come to hear of it, or was taken for dead.
 std::string WhyItIsPast(const checkpoint::CommittedCheckpoint& found, const coordinator::CoordinatorState& state,
                         const std::string& state_dir) {
   const int64_t consumed = found.manifest.data_cursor().samples_consumed();

@@ -8,7 +8,7 @@
 //   checkpoint, never further I8  nothing follows the end of a run, and it ends for a reason that it has met
 //   (fleet_simulation.cc) I9  what a run leaves out is what lies between where it went on and a batch that diverged, is
 //   durable before anybody hears of it, and is never forgotten I10 a coordinator that is cut off
-//   loses no rank by that
+//   loses no rank by that I11 nobody is given up for wrong numbers who has none
 #ifndef ZEROFLEET_TESTS_SIM_INVARIANTS_H_
 #define ZEROFLEET_TESTS_SIM_INVARIANTS_H_
 

@@ -45,7 +45,7 @@ class StatePieces {
     std::shared_ptr<device::Event> copied = nullptr;
   };
 
-  // A part of one range of one vector, of at most so many bytes, behind the one before; nothing after the last.
+  // A part of one range of one vector, of at most `most_bytes`, behind the one before; nothing after the last.
   Piece Advance(int64_t most_bytes);
   absl::StatusOr<std::span<const std::byte>> NextInPlace();
   absl::StatusOr<std::span<const std::byte>> NextStaged();

@@ -9,7 +9,7 @@
 namespace zerofleet::zero {
 
 struct StatePlacement {
-  // Of the states that leave the device; those in a file pass through host memory when they are updated.
+  // Where the states rest that leave the device; those in a file pass through host memory when they are updated.
   enum class Residence : uint8_t { kDevice, kHost, kFile };
   // In the step whose gradient it takes; one step later (§5.2); or before that step is decided, and undone where it is
   // decided otherwise.

@@ -56,7 +56,7 @@ class StepGuard {
   Updater& updater_;
   const double* const loss_;
   IntegrityChecker integrity_;
-  // Of the step in progress.
+  // These belong to the step in progress.
   StepChecks checks_;
   Pass pass_;
   DigestBits own_, replayed_;
