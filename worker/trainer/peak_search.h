@@ -9,7 +9,8 @@
 
 namespace zerofleet::trainer {
 
-// One process has one, through all views. What is found goes to the view's PeakMeter. Each call but Leaves is collective.
+// One process has one, through all views. What is found goes to the view's PeakMeter. Each call but Leaves is
+// collective.
 class PeakSearch {
  public:
   // `careful`: whether a run is long enough to be worth the time (PeakMeter::IsWorthCare); the same on every rank.
