@@ -182,9 +182,13 @@ TEST(LargeFleetTest, FlightRecordsHaveABound) {
 }  // namespace
 }  // namespace zerofleet::coordinator
 
-void* operator new(size_t bytes) {
+// Both, since either is given back by the delete below.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   ++zerofleet::coordinator::allocations;
-  void* const memory = std::malloc(bytes);
+  return std::malloc(bytes);
+}
+void* operator new(size_t bytes) {
+  void* const memory = operator new(bytes, std::nothrow);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
