@@ -65,8 +65,10 @@ WRONG_VALUES = [
     ("coordinator.report=/tmp/report.jsonl", "/coordinator/report"),
     ("metrics.monitors.interval=often", "/metrics/monitors/interval"),
     ("workers.ranksPerPod=0", "/workers/ranksPerPod"),
-    ("workers.ranksPerPod=3", "workers.ranksPerPod: must divide config.parallel.workers (2) and config.restart.spares (0); got 3"),
-    ("config.restart.spares=1,workers.ranksPerPod=2", "config.restart.spares (1); got 2"),
+    ("workers.ranksPerPod=3", "workers.ranksPerPod: must divide config.parallel.workers (2); got 3"),
+    ("config.restart.spares=2,workers.ranksPerPod=2", "workers.ranksPerPod: must be 1 with config.restart.spares (2); got 2"),
+    ("workers.ranksPerPod=2,metrics.port=65535", "metrics.port: must leave a port for each of 2 ranks of a pod"),
+    ("workers.hostNetwork=true", "workers.hostNetwork: the network policy would keep the workers from the coordinator"),
     ("config.device=cuda", "config.device cuda needs a GPU for each rank of a pod (workers.ranksPerPod 1), as nvidia.com/gpu: 1; got 0"),
     (r"config.device=cuda,workers.ranksPerPod=2,workers.resources.limits.nvidia\.com/gpu=1", "as nvidia.com/gpu: 2; got 1"),
     ("workers.podAnnotations.a.b=c", "/workers/podAnnotations"),
@@ -207,7 +209,7 @@ class Chart(unittest.TestCase):
         self.needs(helm=True)
         objects = self.rendering("node")
         job = self.of_kind(objects, "Job")[0]["spec"]
-        self.assertEqual((job["completions"], job["parallelism"], job["maxFailedIndexes"]), (3, 3, 1))
+        self.assertEqual((job["completions"], job["parallelism"], job["maxFailedIndexes"]), (2, 2, 0))
         worker = job["template"]["spec"]["containers"][0]
         for wanted in ("--local=8", "--max-restarts=10", "--listen=0.0.0.0:0", "--supervised", "--node=$(NODE_NAME)"):
             self.assertIn(wanted, worker["args"])
@@ -239,10 +241,14 @@ class Chart(unittest.TestCase):
         self.assertEqual([each["name"] for each in worker["containers"]], ["worker", "watch"])
         coordinator = self.of_kind(objects, "StatefulSet")[0]["spec"]["template"]["metadata"]
         self.assertEqual((coordinator["annotations"]["sidecar.istio.io/inject"], coordinator["labels"]["team"]), ("false", "language"))
-        privileged = self.of_kind(self.rendering("cpu", "--set", "workers.hostNetwork=true,workers.securityContext.capabilities.add={IPC_LOCK}"),
+        privileged = self.of_kind(self.rendering("cpu", "--set", "networkPolicy.enabled=false,workers.hostNetwork=true,"
+                                                           "workers.securityContext.readOnlyRootFilesystem=false,"
+                                                           "workers.securityContext.capabilities.add={IPC_LOCK}"),
                                   "Job")[0]["spec"]["template"]["spec"]
         self.assertEqual((privileged["hostNetwork"], privileged["dnsPolicy"]), (True, "ClusterFirstWithHostNet"))
-        self.assertEqual(privileged["containers"][0]["securityContext"]["capabilities"], {"drop": ["ALL"], "add": ["IPC_LOCK"]})
+        context = privileged["containers"][0]["securityContext"]
+        self.assertEqual(context["capabilities"], {"drop": ["ALL"], "add": ["IPC_LOCK"]})
+        self.assertIs(context["readOnlyRootFilesystem"], False)
         self.assertEqual(privileged["initContainers"][0]["securityContext"]["capabilities"], {"drop": ["ALL"]})
 
     def test_other_values_make_another_job(self):

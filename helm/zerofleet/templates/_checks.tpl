@@ -12,13 +12,24 @@
 {{- $ranks := int .Values.workers.ranksPerPod -}}
 {{- $workers := int .Values.config.parallel.workers -}}
 {{- $spares := int .Values.config.restart.spares -}}
-{{- if or (mod $workers $ranks) (mod $spares $ranks) -}}
-{{- fail (printf "workers.ranksPerPod: must divide config.parallel.workers (%d) and config.restart.spares (%d); got %d" $workers $spares $ranks) -}}
+{{- if mod $workers $ranks -}}
+{{- fail (printf "workers.ranksPerPod: must divide config.parallel.workers (%d); got %d" $workers $ranks) -}}
+{{- end -}}
+{{- /* A spare could share a pod with ranks that train: neither readiness nor the budget could tell them apart. */ -}}
+{{- if and (gt $ranks 1) (gt $spares 0) -}}
+{{- fail (printf "workers.ranksPerPod: must be 1 with config.restart.spares (%d); got %d" $spares $ranks) -}}
+{{- end -}}
+{{- $last := add (int .Values.metrics.port) (sub $ranks 1) -}}
+{{- if gt (int $last) 65535 -}}
+{{- fail (printf "metrics.port: must leave a port for each of %d ranks of a pod, up to 65535; got %d" $ranks (int .Values.metrics.port)) -}}
+{{- end -}}
+{{- if and .Values.workers.hostNetwork .Values.networkPolicy.enabled (not .Values.networkPolicy.operators) -}}
+{{- fail "workers.hostNetwork: the network policy would keep the workers from the coordinator, since their traffic comes from their nodes: name these in networkPolicy.operators (ipBlock), or set networkPolicy.enabled to false" -}}
 {{- end -}}
 {{- if and (eq .Values.config.device "cuda") (not .Values.workers.resources.claims) -}}
 {{- $gpus := 0 -}}
 {{- range $name, $count := .Values.workers.resources.limits -}}
-{{- if hasPrefix "nvidia.com/" $name -}}{{- $gpus = add $gpus (int $count) -}}{{- end -}}
+{{- if or (hasPrefix "nvidia.com/gpu" $name) (hasPrefix "nvidia.com/mig-" $name) -}}{{- $gpus = add $gpus (int $count) -}}{{- end -}}
 {{- end -}}
 {{- if ne (int $gpus) $ranks -}}
 {{- fail (printf "workers.resources.limits: config.device cuda needs a GPU for each rank of a pod (workers.ranksPerPod %d), as nvidia.com/gpu: %d; got %d" $ranks $ranks (int $gpus)) -}}
