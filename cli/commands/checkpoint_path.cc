@@ -12,7 +12,8 @@
 namespace zerofleet::cli {
 
 absl::StatusOr<std::string> ResolveCheckpoint(const std::string& path) {
-  if (!IsDirectory(path)) return absl::NotFoundError(absl::StrCat(path, ": no such checkpoint directory"));
+  ZF_ASSIGN_OR_RETURN(const bool there, IsThere(path));
+  if (!there || !IsDirectory(path)) return absl::NotFoundError(absl::StrCat(path, ": no such checkpoint directory"));
   ZF_ASSIGN_OR_RETURN(const bool committed_here, IsThere(JoinPath(path, checkpoint::kManifestName)));
   if (committed_here) return path;
   std::vector<checkpoint::CheckpointProblem> problems;

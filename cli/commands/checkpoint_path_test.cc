@@ -38,5 +38,14 @@ TEST_F(CheckpointPathTest, WhatCannotBeLookedAtIsAnError) {
   }
 }
 
+// As a directory of another user's: it may be there.
+TEST_F(CheckpointPathTest, APathThatCannotBeLookedAtIsNotCalledAbsent) {
+  const std::string loop = JoinPath(dir_, "loop");
+  ASSERT_EQ(symlink("loop", loop.c_str()), 0);
+  const absl::Status status = ResolveCheckpoint(JoinPath(loop, "step-00000002")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("loop/step-00000002: cannot look at it"));
+}
+
 }  // namespace
 }  // namespace zerofleet::cli
