@@ -73,6 +73,10 @@ WRONG_VALUES = [
     (r"config.device=cuda,workers.ranksPerPod=2,workers.resources.limits.nvidia\.com/gpu=1", "as nvidia.com/gpu: 2; got 1"),
     ("workers.podAnnotations.a.b=c", "/workers/podAnnotations"),
     ("workers.hostNetwork=yes", "/workers/hostNetwork"),
+    (r"workers.podLabels.app\.kubernetes\.io/component=coordinator",
+     "workers.podLabels: app.kubernetes.io/component is set by the chart"),
+    ("coordinator.podAnnotations.checksum/config=x", "coordinator.podAnnotations: checksum/config is set by the chart"),
+    ("workers.resources=null,config.device=cuda", "as nvidia.com/gpu: 1; got 0"),
 ]
 
 
@@ -223,6 +227,9 @@ class Chart(unittest.TestCase):
         self.assertEqual(self.of_kind(objects, "PodDisruptionBudget")[0]["spec"]["minAvailable"], 1)
         service = [each for each in self.of_kind(objects, "Service") if each["metadata"]["name"].endswith("-workers")][0]
         self.assertEqual([port["name"] for port in service["spec"]["ports"]], ["metrics"])
+        bare = self.of_kind(self.rendering("node", "--set", "config.restart.max_per_rank=null,containerSecurityContext=null"), "Job")[0]
+        self.assertIn("--local=8", bare["spec"]["template"]["spec"]["containers"][0]["args"])
+        self.assertFalse([each for each in bare["spec"]["template"]["spec"]["containers"][0]["args"] if each.startswith("--max-restarts")])
         alone = self.of_kind(self.rendering("gpu"), "Job")[0]["spec"]["template"]["spec"]["containers"][0]
         self.assertFalse([argument for argument in alone["args"] if argument.startswith(("--local", "--max-restarts"))])
 

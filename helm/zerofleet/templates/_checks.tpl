@@ -23,12 +23,25 @@
 {{- if gt (int $last) 65535 -}}
 {{- fail (printf "metrics.port: must leave a port for each of %d ranks of a pod, up to 65535; got %d" $ranks (int .Values.metrics.port)) -}}
 {{- end -}}
+{{- range $where, $pod := dict "coordinator" .Values.coordinator "workers" .Values.workers -}}
+{{- range $key, $value := $pod.podLabels -}}
+{{- if or (hasPrefix "app.kubernetes.io/" $key) (hasPrefix "helm.sh/" $key) -}}
+{{- fail (printf "%s.podLabels: %s is set by the chart, whose services and policies select pods by it" $where $key) -}}
+{{- end -}}
+{{- end -}}
+{{- range $key, $value := $pod.podAnnotations -}}
+{{- if hasPrefix "checksum/" $key -}}
+{{- fail (printf "%s.podAnnotations: %s is set by the chart" $where $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.workers.hostNetwork .Values.networkPolicy.enabled (not .Values.networkPolicy.operators) -}}
 {{- fail "workers.hostNetwork: the network policy would keep the workers from the coordinator, since their traffic comes from their nodes: name these in networkPolicy.operators (ipBlock), or set networkPolicy.enabled to false" -}}
 {{- end -}}
-{{- if and (eq .Values.config.device "cuda") (not .Values.workers.resources.claims) -}}
+{{- $resources := .Values.workers.resources | default dict -}}
+{{- if and (eq .Values.config.device "cuda") (not $resources.claims) -}}
 {{- $gpus := 0 -}}
-{{- range $name, $count := .Values.workers.resources.limits -}}
+{{- range $name, $count := $resources.limits -}}
 {{- if or (hasPrefix "nvidia.com/gpu" $name) (hasPrefix "nvidia.com/mig-" $name) -}}{{- $gpus = add $gpus (int $count) -}}{{- end -}}
 {{- end -}}
 {{- if ne (int $gpus) $ranks -}}

@@ -84,7 +84,7 @@ tlsConfig:
 
 {{- /* A worker's container: `containerSecurityContext`, and what `workers.securityContext` says else. */ -}}
 {{- define "zerofleet.workerSecurity" -}}
-{{ mergeOverwrite (deepCopy .Values.containerSecurityContext) .Values.workers.securityContext | toYaml }}
+{{ mergeOverwrite (deepCopy (.Values.containerSecurityContext | default dict)) .Values.workers.securityContext | toYaml }}
 {{- end -}}
 
 {{- /* What every pod of the fleet has. */ -}}
@@ -241,7 +241,9 @@ spec:
         - --threads={{ .Values.workers.threads }}
         {{- if gt $ranks 1 }}
         - --local={{ $ranks }}
-        - --max-restarts={{ .Values.config.restart.max_per_rank }}
+        {{- with .Values.config.restart.max_per_rank }}
+        - --max-restarts={{ . }}
+        {{- end }}
         - --listen=0.0.0.0:0
         {{- else }}
         - --listen=0.0.0.0:{{ .Values.workers.port }}
