@@ -47,20 +47,6 @@ StepWithSequences MeasureWithSequences(const FleetSetup& setup) {
   return measured;
 }
 
-int64_t PlannedWithSequences(const FleetSetup& setup) {
-  const model::ModelSpec spec = *model::ModelSpec::Create(setup.model, {.index = 0, .count = setup.tensor});
-  const ZeroLayout layout(spec, {.stage = setup.stage, .dtype = setup.dtype});
-  return BytesSent(*StepSchedule({setup.model,
-                                  TestOptimizer(),
-                                  spec,
-                                  layout,
-                                  {.sequences = kStreamSequences,
-                                   .time = kStreamContext,
-                                   .checkpointing = setup.checkpointing,
-                                   .sharing = {.sequence = setup.sequence}}}),
-                   parallel::kTensorGroup, setup.tensor);
-}
-
 TEST(SequenceTraffic, IsThatOfTensorParallelismAndTheNormsGradients) {
   struct Case {
     model::Checkpointing checkpointing;
@@ -88,7 +74,7 @@ TEST(SequenceTraffic, IsThatOfTensorParallelismAndTheNormsGradients) {
         const int64_t sent = MeasureWithSequences(setup).sent;
         EXPECT_EQ(sent,
                   MeasureWithSequences(SequenceFleet(tensor, dtype, false, alone)).sent + one.gathers * half + norms);
-        EXPECT_EQ(sent, PlannedWithSequences(setup)) << "as `zerofleet plan` says";
+        EXPECT_EQ(sent, PlannedTensorBytes(setup)) << "as `zerofleet plan` says";
       }
     }
   }

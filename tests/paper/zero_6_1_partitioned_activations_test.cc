@@ -98,19 +98,6 @@ MeasuredStep MeasureAStep(const FleetSetup& setup) {
   return measured;
 }
 
-int64_t PlannedForTheTensorGroup(const FleetSetup& setup) {
-  const model::ModelSpec spec = *model::ModelSpec::Create(setup.model, {.index = 0, .count = setup.tensor});
-  const ZeroLayout layout(spec, {.stage = setup.stage, .dtype = setup.dtype});
-  return BytesSent(
-      *StepSchedule(
-          {setup.model,
-           TestOptimizer(),
-           spec,
-           layout,
-           {.sequences = setup.global_sequences, .time = setup.model.context(), .checkpointing = setup.checkpointing}}),
-      parallel::kTensorGroup, setup.tensor);
-}
-
 // To the byte. 32 tokens of 24 elements, so that every part of an input ends on 64 bytes.
 TEST(PartitionedMemoryAndTraffic, AreThoseOfTheFormulas) {
   for (const device::DType dtype : {device::DType::kF32, device::DType::kBF16}) {
@@ -129,7 +116,7 @@ TEST(PartitionedMemoryAndTraffic, AreThoseOfTheFormulas) {
         EXPECT_EQ(split.device - rest, input + (kDepth - 1) * input / tensor);
         EXPECT_EQ(split.host, 0);
         EXPECT_EQ(split.tensor_bytes - whole.tensor_bytes, (kDepth - 1) * gather);
-        EXPECT_EQ(split.tensor_bytes, PlannedForTheTensorGroup(setup)) << "as `zerofleet plan` says";
+        EXPECT_EQ(split.tensor_bytes, PlannedTensorBytes(setup)) << "as `zerofleet plan` says";
         EXPECT_EQ(split.link.to_host.bytes, 0);
         EXPECT_LT(10 * (split.tensor_bytes - whole.tensor_bytes), whole.tensor_bytes) << "under 10%";
       }
@@ -142,7 +129,7 @@ TEST(PartitionedMemoryAndTraffic, AreThoseOfTheFormulas) {
         EXPECT_EQ(away.link.to_host.bytes, (kDepth - 2) * part);
         EXPECT_EQ(away.link.to_device.bytes, (kDepth - 2) * part) << "there and back: twice what is kept";
         EXPECT_EQ(away.tensor_bytes - whole.tensor_bytes, gathers);
-        EXPECT_EQ(away.tensor_bytes, tensor == 1 ? 0 : PlannedForTheTensorGroup(setup));
+        EXPECT_EQ(away.tensor_bytes, tensor == 1 ? 0 : PlannedTensorBytes(setup));
       }
     }
   }

@@ -33,19 +33,6 @@ TensorSent SentToTensorGroup(const FleetSetup& setup) {
   return sent;
 }
 
-int64_t PlannedBytes(const FleetSetup& setup) {
-  const model::ModelSpec spec = *model::ModelSpec::Create(setup.model, {.index = 0, .count = setup.tensor});
-  const ZeroLayout layout(spec, {.stage = setup.stage, .dtype = setup.dtype});
-  return BytesSent(
-      *StepSchedule(
-          {setup.model,
-           TestOptimizer(),
-           spec,
-           layout,
-           {.sequences = setup.global_sequences, .time = setup.model.context(), .checkpointing = setup.checkpointing}}),
-      parallel::kTensorGroup, setup.tensor);
-}
-
 // A part's share of the model, to the element: what is divided by the degree, and what every part has whole.
 TEST(TensorMemory, IsThatOfThePart) {
   const v1::ModelConfig config = model::TestModelConfig(kBlocks, kWidth, 4, 10, kIds);
@@ -96,7 +83,7 @@ TEST(TensorTraffic, IsThatOfThePaperLessWhatIsNotComputedAgain) {
         EXPECT_EQ(sent.all_reduced, elements * device::DTypeBytes(dtype) * others / tensor);
         // The softmax's parts, 12 bytes per token, and the step's scalars.
         EXPECT_EQ(sent.gathered, (12 * tokens + 24) * others);
-        EXPECT_EQ(PlannedBytes(setup), sent.all_reduced + sent.gathered) << "as `zerofleet plan` says";
+        EXPECT_EQ(PlannedTensorBytes(setup), sent.all_reduced + sent.gathered) << "as `zerofleet plan` says";
       }
     }
   }

@@ -75,6 +75,18 @@ inline StatePlacement PlacementOf(const FleetSetup& setup) {
   return placement;
 }
 
+// What a rank of such a fleet sends in its tensor group in a step of one micro-batch, by the schedule.
+inline int64_t PlannedTensorBytes(const FleetSetup& setup) {
+  const model::ModelSpec spec = *model::ModelSpec::Create(setup.model, {.index = 0, .count = setup.tensor});
+  const ZeroLayout layout(spec, {.stage = setup.stage, .dtype = setup.dtype});
+  const v1::OptimizerConfig optimizer = TestOptimizer();
+  const model::ModelRun run = {.sequences = setup.global_sequences,
+                               .time = setup.model.context(),
+                               .checkpointing = setup.checkpointing,
+                               .sharing = {.sequence = setup.sequence}};
+  return BytesSent(*StepSchedule({setup.model, optimizer, spec, layout, run}), parallel::kTensorGroup, setup.tensor);
+}
+
 // The device kinds this build has and this machine can make: what a fleet's tests run on.
 inline std::vector<std::string> UsableDevices() {
   std::vector<std::string> kinds;
