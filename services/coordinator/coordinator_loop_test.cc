@@ -122,13 +122,18 @@ class CoordinatorLoopTest : public testing::Test {
     Say(message);
     generation_ = 1;
   }
-  void Train() {
+  // Until it is asked to load.
+  void Enter() {
     Join();
     ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kAssignment));
     v1::WorkerMessage message;
     message.mutable_entered()->set_layout_digest("layout");
     Say(message);
     ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kLoad));
+  }
+  void Train() {
+    Enter();
+    v1::WorkerMessage message;
     message.mutable_load_result()->set_ok(true);
     Say(message);
     ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kStart));
@@ -406,12 +411,8 @@ TEST_F(CoordinatorLoopTest, ACheckpointIsVerifiedWithoutTheLock) {
   parameters_.candidates = {{"dir/step-1", 1, 0, 0, 0, "d1"}};
   parameters_.may_fall_back = true;
   Start();
-  Join();
-  ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kAssignment));
+  Enter();
   v1::WorkerMessage message;
-  message.mutable_entered()->set_layout_digest("layout");
-  Say(message);
-  ASSERT_TRUE(sink_.Await(v1::CoordinatorMessage::kLoad));
   message.mutable_load_result()->set_path("dir/step-1");
   message.mutable_load_result()->mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kDataLoss));
   Say(message);
