@@ -46,8 +46,11 @@ absl::Status StepGuard::Observe(int64_t step, device::Tensor resting) {
 }
 
 absl::Status StepGuard::Verdict(int64_t step) {
-  if (!checks_.replay) return absl::OkStatus();
-  return integrity_.CompareReplays(step, own_, replayed_, [this](int number) { return Replay(number); });
+  const absl::Status verdict =
+      checks_.replay ? integrity_.CompareReplays(step, own_, replayed_, [this](int number) { return Replay(number); })
+                     : absl::OkStatus();
+  pass_ = nullptr;  // it borrows what only this step has
+  return verdict;
 }
 
 absl::StatusOr<bool> StepGuard::Delivers(int64_t elements,
