@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <span>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "base/check.h"
+#include "base/threads.h"
 
 namespace zerofleet::data {
 namespace {
@@ -107,14 +106,7 @@ absl::StatusOr<std::optional<FoundId>> FindIdNotBelow(const TokenFile& file, con
     if (format.token_bytes == 4) scan.Run<uint32_t>();
   };
   const int64_t chunks = (tokens * format.token_bytes + kChunkBytes - 1) / kChunkBytes;
-  std::vector<std::thread> helpers;
-  try {
-    while (static_cast<int64_t>(helpers.size()) + 1 < std::min<int64_t>(threads, chunks)) helpers.emplace_back(work);
-  } catch (const std::system_error&) {
-    // A limit on threads: those that there are do the work.
-  }
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  RunOnThreads(static_cast<int>(std::min<int64_t>(threads, chunks)), work);
   return scan.Result();
 }
 

@@ -1,0 +1,15 @@
+// Work that several threads share.
+#ifndef ZEROFLEET_BASE_THREADS_H_
+#define ZEROFLEET_BASE_THREADS_H_
+
+#include <functional>
+
+namespace zerofleet {
+
+// Calls `work` from up to `threads` threads at the same time, this one among them, and returns when all have returned.
+// Where no more threads can be made, those that there are do the work.
+void RunOnThreads(int threads, const std::function<void()>& work);
+
+}  // namespace zerofleet
+
+#endif  // ZEROFLEET_BASE_THREADS_H_
