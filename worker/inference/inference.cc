@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "base/status.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_reader.h"
+#include "worker/checkpoint/tokenizer_files.h"
 #include "worker/data/dataset.h"
 #include "worker/zero/memory_plan.h"
 
@@ -51,6 +51,9 @@ absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Device> device, device::CreateDevice(device_options));
   std::unique_ptr<InferenceModel> model(
       new InferenceModel(std::move(manifest), std::move(spec), std::move(device), sequences));
+  ZF_RETURN_IF_ERROR(checkpoint::VerifyTokenizerFiles(step_dir, model->manifest_));
+  model->data_ = model->manifest_.config().data();
+  model->data_.set_tokenizer(checkpoint::TokenizerOf(step_dir, model->manifest_));
   ZF_RETURN_IF_ERROR(model->ReadWeights(step_dir));
   return model;
 }
@@ -89,7 +92,7 @@ absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPa
   const v1::Config& config = manifest_.config();
   int64_t context = config.model().context();
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
-                      data::OpenForModel(config.data(), path, context, config.model().vocab()));
+                      data::OpenForModel(data_, path, context, config.model().vocab()));
   std::vector<int32_t> staging(2 * sequences_ * context);
   double total = 0;
   for (int64_t first = 0; first < dataset->samples(); first += sequences_) {
@@ -138,22 +141,6 @@ absl::StatusOr<std::vector<float>> InferenceModel::NextLogits(std::span<const in
     }
   }
   return logits;
-}
-
-int32_t SampleToken(std::span<const float> logits, double temperature, int64_t top_k, double uniform) {
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
-  if (temperature <= 0) return order.front();
-  size_t kept = top_k > 0 ? std::min<size_t>(static_cast<size_t>(top_k), order.size()) : order.size();
-  std::vector<double> weights(kept);
-  for (size_t i = 0; i < kept; ++i) weights[i] = std::exp((logits[order[i]] - logits[order[0]]) / temperature);
-  double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
-  for (size_t i = 0; i < kept; ++i) {
-    left -= weights[i];
-    if (left < 0) return order[i];
-  }
-  return order[kept - 1];
 }
 
 }  // namespace zerofleet::inference

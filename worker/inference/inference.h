@@ -26,6 +26,8 @@ class InferenceModel {
   ~InferenceModel();
 
   const v1::CheckpointManifest& manifest() const { return manifest_; }
+  // The data's configuration as whoever has the checkpoint alone reads it: with the tokenizer that it carries.
+  const v1::DataConfig& data() const { return data_; }
 
   struct Loss {
     double mean = 0;  // nats per token
@@ -46,6 +48,7 @@ class InferenceModel {
   absl::Status ReadWeights(const std::string& step_dir);
 
   const v1::CheckpointManifest manifest_;
+  v1::DataConfig data_;
   const model::ModelSpec spec_;
   const int64_t sequences_;
   std::unique_ptr<device::Device> device_;
@@ -57,9 +60,6 @@ class InferenceModel {
   float* logits_ = nullptr;     // device
   double* loss_sum_ = nullptr;  // device
 };
-
-// Samples a token at a temperature (0: the likeliest) from the `top_k` likeliest (0: all); `uniform` is in [0, 1).
-int32_t SampleToken(std::span<const float> logits, double temperature, int64_t top_k, double uniform);
 
 }  // namespace zerofleet::inference
 
