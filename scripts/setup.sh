@@ -24,6 +24,7 @@ packages_of() {
       echo libucx-dev libdnnl-dev libhwy-dev
       echo prometheus-cpp-dev libboost-dev
       echo libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libxxhash-dev libonig-dev libutf8proc-dev
+      echo zlib1g-dev libzstd-dev
       echo libgtest-dev libgmock-dev
       ;;
     test) echo clang libclang-rt-14-dev llvm lld openssl clang-format iproute2 ;;

@@ -105,7 +105,10 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
                                                    " workers after it, up to 65535; got ", options.metrics_port));
   }
   ZF_RETURN_IF_ERROR(CheckDevice(config));
-  ZF_RETURN_IF_ERROR(CheckDataFiles(config));
+  const auto stopped = [&signals] { return signals.First() != 0; };
+  const absl::StatusOr<std::string> data = CheckDataFiles(config, output.err, output.err_terminal, stopped);
+  if (absl::IsCancelled(data.status())) return StopExitCode(signals.First());
+  ZF_RETURN_IF_ERROR(data);
   ZF_ASSIGN_OR_RETURN(const LaunchPlan launch, PlanLaunch(config));
   ZF_RETURN_IF_ERROR(CheckLaunch(config, launch, UsableMemoryBytes()));
   ZF_ASSIGN_OR_RETURN(const ResumeCheck resumed, CheckResume(config, options.resume));
@@ -115,7 +118,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
     return 0;
   }
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<RunDirectory> directory, RunDirectory::Hold(config.checkpoint().dir()));
-  const absl::Status ids = CheckTokenIds(config, output.err, [&signals] { return signals.First() != 0; });
+  const absl::Status ids = CheckTokenIds(config, output.err, stopped);
   if (absl::IsCancelled(ids)) return StopExitCode(signals.First());
   ZF_RETURN_IF_ERROR(ids);
   std::unique_ptr<ReportWriter> report;
@@ -129,6 +132,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   }
   ZF_RETURN_IF_ERROR(CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
   ZF_RETURN_IF_ERROR(MakeRoomForFiles(kFilesPerProcess + kFilesPerPeer * workers));
+  output.err << WrapText(*data, output.err_terminal.text_columns(), /*indent=*/2) << "\n";
   output.err << LaunchText(config, launch, output.err_terminal.text_columns()) << std::endl;
   auto guard = std::make_unique<LaunchGuard>(kStartLimit, signals);
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<LocalFleet> fleet,

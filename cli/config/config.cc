@@ -10,6 +10,7 @@
 #include "cli/config/config_defaults.h"
 #include "cli/config/config_text.h"
 #include "cli/config/initial_model.h"
+#include "cli/config/tokenizer_facts.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -25,9 +26,11 @@ absl::StatusOr<v1::Config> ParseConfig(const std::string& text, const std::strin
     ZF_RETURN_IF_ERROR(ApplyOverride(each.flag, each.assignment, draft));
   }
   ZF_RETURN_IF_ERROR(FindStoredModel(draft));
+  ZF_RETURN_IF_ERROR(FindTokenizer(draft));
   ZF_RETURN_IF_ERROR(FillDefaults(draft));
   ZF_RETURN_IF_ERROR(CheckStoredModel(draft));
   ZF_RETURN_IF_ERROR(CheckConfig(draft));
+  ZF_RETURN_IF_ERROR(CheckVocabulary(draft));
   return draft.config;
 }
 

@@ -1,7 +1,8 @@
 // From a configuration file and the command line's overrides to a complete and checked v1::Config.
 //
 // Three steps, one file each: config_text (names and types), config_defaults (what was left out), config_check (which
-// values are valid). With init_from the model is read from a checkpoint (initial_model). A key is added by adding a
+// values are valid). With init_from the model is read from a checkpoint (initial_model), and what a tokenizer says from
+// its file (tokenizer_facts). A key is added by adding a
 // field with its row to proto/zerofleet/v1/config.proto, from which all three read (keys.h).
 #ifndef ZEROFLEET_CLI_CONFIG_CONFIG_H_
 #define ZEROFLEET_CLI_CONFIG_CONFIG_H_

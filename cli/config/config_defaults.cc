@@ -32,7 +32,6 @@ T Number(const std::string& text) {
   return value;
 }
 
-constexpr int64_t kByteVocabulary = 256;
 constexpr double kSpikeFactor = 2;  // of a run that goes back
 
 // The default that a key's row has; the section is made in any case.
@@ -107,10 +106,10 @@ absl::Status FillModel(ConfigDraft& draft) {
   }
   const bool token_files = draft.config.data().format() == "tokens_u16" || draft.config.data().format() == "tokens_u32";
   if (!draft.Given("model.vocab") && model.vocab() == 0) {
-    if (token_files) {
+    if (token_files && draft.config.data().tokenizer_digest().empty()) {
       return draft.Error("model.vocab", "is missing; token files do not say how large the vocabulary is, so give it");
     }
-    model.set_vocab(kByteVocabulary);
+    model.set_vocab(draft.tokenizer_vocab);
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #ifndef ZEROFLEET_CLI_CONFIG_CONFIG_TEXT_H_
 #define ZEROFLEET_CLI_CONFIG_CONFIG_TEXT_H_
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ namespace zerofleet::cli {
 struct StoredModel {
   std::string path;
   v1::ModelConfig model;
+  std::string tokenizer;  // the value of data.tokenizer for it; empty if it carries none
 };
 
 // A configuration on its way from text to a complete v1::Config.
@@ -29,6 +31,7 @@ struct ConfigDraft {
   v1::Config config;
   std::string file;
   std::optional<StoredModel> stored;         // with init_from (initial_model.h)
+  int64_t tokenizer_vocab = 256;             // tokenizer_facts.h; of bytes until a tokenizer is found
   std::map<std::string, std::string> given;  // full key path -> where: "run.yaml:7" or "--set"
 
   bool Given(const std::string& key) const { return given.count(key) > 0; }

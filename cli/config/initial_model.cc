@@ -13,6 +13,8 @@
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/huggingface_config.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/tokenizer_files.h"
+#include "worker/text/tokenizer.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -33,6 +35,10 @@ absl::Status NoStepDirectory(const ConfigDraft& draft, const std::string& path) 
   return draft.Error(kKey, absl::StrCat(path, " is no committed checkpoint: it has no ", checkpoint::kManifestName));
 }
 
+StoredModel StoredIn(const std::string& path, const v1::CheckpointManifest& manifest) {
+  return {path, manifest.config().model(), manifest.tokenizer().empty() ? "" : checkpoint::TokenizerOf(path, manifest)};
+}
+
 }  // namespace
 
 absl::Status FindStoredModel(ConfigDraft& draft) {
@@ -43,15 +49,18 @@ absl::Status FindStoredModel(ConfigDraft& draft) {
       checkpoint::ListCheckpoints(dir.empty() ? FindKey("checkpoint.dir")->row->value() : dir);
   if (!own.ok()) return Annotate(own.status(), "checkpoint.dir");
   if (!own->empty()) {
-    draft.stored = {own->front().path, own->front().manifest.config().model()};
+    draft.stored = StoredIn(own->front().path, own->front().manifest);
+    // The run's own checkpoints come and go.
+    const bool lasting = !draft.stored->tokenizer.empty() && FileExists(JoinPath(path, text::kTokenizerFile));
+    if (lasting) draft.stored->tokenizer = path;
     return absl::OkStatus();
   }
   const absl::StatusOr<bool> there = IsThere(JoinPath(path, checkpoint::kManifestName));
   if (!there.ok()) return Annotate(there.status(), kKey);
   if (!*there) return NoStepDirectory(draft, path);
-  absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(path);
+  const absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(path);
   if (!manifest.ok()) return Annotate(manifest.status(), kKey);
-  draft.stored = {path, std::move(*manifest->mutable_config()->mutable_model())};
+  draft.stored = StoredIn(path, *manifest);
   return absl::OkStatus();
 }
 

@@ -11,9 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "cli/report/text_progress.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/same_model.h"
@@ -50,6 +53,20 @@ absl::Status CheckInitialWeights(const v1::Config& config) {
   return Annotate(checkpoint::CheckShardLengths(config.init_from(), *manifest), "init_from");
 }
 
+std::string Counted(int64_t count, const char* what) {
+  return absl::StrCat(HumanCount(static_cast<double>(count)), " ", what, count == 1 ? "" : "s");
+}
+
+std::string DataLine(const v1::Config& config, const char* what, const data::Dataset& data) {
+  const data::Dataset::Summary summary = data.Summarise();
+  std::string line =
+      absl::StrCat(what, ": ", absl::StrJoin(summary.formats, " and "), ", ", Counted(summary.tokens, "token"));
+  if (summary.documents > 0) absl::StrAppend(&line, " of ", Counted(summary.documents, "document"));
+  return absl::StrCat(line, ", ", Counted(data.samples(), "sample"), " of ", config.model().context());
+}
+
+int Threads() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)); }
+
 }  // namespace
 
 absl::Status CheckDevice(const v1::Config& config) {
@@ -60,13 +77,26 @@ absl::Status CheckDevice(const v1::Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status CheckDataFiles(const v1::Config& config) { return trainer::DataFeed::Open(config).status(); }
+absl::StatusOr<std::string> CheckDataFiles(const v1::Config& config, std::ostream& progress, const Terminal& terminal,
+                                           const std::function<bool()>& cancelled) {
+  TextProgress line(progress, terminal, Clock::Real());
+  data::TextOptions text;
+  text.threads = Threads();
+  text.progress = [&line](const std::string& path, double part) { line.Show(path, part); };
+  text.cancelled = cancelled;
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::DataFeed> feed, trainer::DataFeed::Open(config, std::move(text)));
+  std::string lines = DataLine(config, "train", *feed->training());
+  const double samples = static_cast<double>(config.steps()) * static_cast<double>(config.batch().global_sequences());
+  absl::StrAppend(&lines, absl::StrFormat("; the run reads it %.3g times",
+                                          samples / static_cast<double>(feed->training()->samples())));
+  if (feed->validation() == nullptr) return lines;
+  return absl::StrCat(lines, "\n", DataLine(config, "validation", *feed->validation()));
+}
 
 absl::Status CheckTokenIds(const v1::Config& config, std::ostream& progress, const std::function<bool()>& cancelled) {
   constexpr double kWorthALineSeconds = 1;
-  const int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::DataFeed> feed, trainer::DataFeed::Open(config));
-  ZF_ASSIGN_OR_RETURN(const trainer::DataFeed::IdCheck check, feed->CheckIds(threads, cancelled));
+  ZF_ASSIGN_OR_RETURN(const trainer::DataFeed::IdCheck check, feed->CheckIds(Threads(), cancelled));
   if (check.bytes > 0 && check.seconds >= kWorthALineSeconds) {
     progress << absl::StrFormat("checked %s of token ids in %s (%.1f GB/s)\n", HumanBytes(check.bytes),
                                 HumanSeconds(check.seconds), static_cast<double>(check.bytes) / check.seconds / 1e9);

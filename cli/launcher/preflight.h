@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/directory_lock.h"
+#include "cli/report/terminal.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::cli {
@@ -18,8 +19,11 @@ namespace zerofleet::cli {
 // is set up on the device.
 absl::Status CheckDevice(const v1::Config& config);
 
-// The training and the validation files open and contain samples.
-absl::Status CheckDataFiles(const v1::Config& config);
+// The training and the validation files open and contain samples; what was recognised, a line each. Text is tokenized
+// here, into checkpoint.dir, where workers find it; what takes a while says so. Cancelled once `cancelled` returns
+// true.
+absl::StatusOr<std::string> CheckDataFiles(const v1::Config& config, std::ostream& progress, const Terminal& terminal,
+                                           const std::function<bool()>& cancelled);
 
 // Every id of the data is below the vocabulary; what passes is remembered in checkpoint.dir, where workers find it. A
 // check that takes a while prints a line. DataLoss naming file, position and id; Cancelled once `cancelled` returns

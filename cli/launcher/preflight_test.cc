@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "base/file.h"
@@ -49,7 +50,8 @@ TEST(Preflight, RefusesADirectoryThatCannotBeMade) {
 TEST(Preflight, RefusesDataThatIsMissing) {
   v1::Config config = DefaultConfig("gpt2-tiny").value();
   config.mutable_data()->add_train("/no/such.txt");
-  EXPECT_EQ(CheckDataFiles(config).code(), absl::StatusCode::kNotFound);
+  std::ostringstream progress;
+  EXPECT_EQ(CheckDataFiles(config, progress, {}, nullptr).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(Preflight, ResumesOnlyWhatIsThere) {

@@ -248,9 +248,10 @@ void CheckpointStore::RemoveLeftovers(absl::Time now) const {
 absl::StatusOr<coordinator::CommittedStep> CheckpointStore::Commit(v1::CheckpointManifest manifest,
                                                                    int64_t unix_seconds) {
   manifest.set_committed_unix_seconds(unix_seconds);
+  checkpoint::DescribeTokenizer(tokenizer_, &manifest);
   coordinator::CommittedStep committed{checkpoint::StepDirectory(dir_, manifest.step()), {}};
   const absl::Status status = checkpoint::CommitCheckpoint(
-      committed.path, manifest, [this] { return epoch_->Check(); }, &stored_bytes_);
+      committed.path, manifest, tokenizer_, [this] { return epoch_->Check(); }, &stored_bytes_);
   if (status.ok()) {
     committed.digest = checkpoint::ManifestDigest(checkpoint::ManifestText(manifest));
   } else {

@@ -17,6 +17,7 @@
 #include "base/directory_probe.h"
 #include "coordinator/fleet.h"
 #include "services/storage/directory_epoch.h"
+#include "worker/checkpoint/tokenizer_files.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet::services {
@@ -59,6 +60,9 @@ class CheckpointStore {
   static absl::StatusOr<std::unique_ptr<CheckpointStore>> Open(const std::string& dir, int64_t keep,
                                                                absl::Duration patience = absl::ZeroDuration(),
                                                                uint64_t generation = 0);
+
+  // What each checkpoint that is committed from now on carries. Before any commit.
+  void CarryTokenizer(checkpoint::TokenizerFiles files) { tokenizer_ = std::move(files); }
 
   // What the directory's file system is, and how it is weaker than it should be.
   const DirectoryTraits& traits() const { return traits_; }
@@ -108,6 +112,7 @@ class CheckpointStore {
   const std::unique_ptr<DirectoryLock> lock_;
   const DirectoryTraits traits_;
   const std::unique_ptr<DirectoryEpoch> epoch_;
+  checkpoint::TokenizerFiles tokenizer_;
   bool emptied_ = false;  // and not told yet; Renew's alone
   absl::Mutex mutex_;
   std::atomic<int64_t> stored_bytes_ = 0;

@@ -64,6 +64,9 @@ struct Opening {
   absl::Status OpenStore() {
     ZF_ASSIGN_OR_RETURN(storage.store,
                         CheckpointStore::Open(dir(), config.checkpoint().keep(), patience, storage.state.generation));
+    absl::StatusOr<checkpoint::TokenizerFiles> tokenizer = checkpoint::ReadTokenizerFiles(config.data().tokenizer());
+    if (!tokenizer.ok()) return Annotate(tokenizer.status(), "data.tokenizer");
+    storage.store->CarryTokenizer(*std::move(tokenizer));
     return absl::OkStatus();
   }
   absl::Status ReadCheckpoints() {

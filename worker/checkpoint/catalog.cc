@@ -17,6 +17,7 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
 #include "worker/checkpoint/step_name.h"
+#include "worker/checkpoint/tokenizer_files.h"
 
 namespace zerofleet::checkpoint {
 namespace {
@@ -40,7 +41,8 @@ absl::StatusOr<std::vector<std::string>> ListIfThere(const std::string& dir) {
 }
 
 bool IsOfACheckpoint(const std::string& name) {
-  return IsShardFileName(name) || name == kManifestName || name == absl::StrCat(kManifestName, ".tmp");
+  const std::string whole(absl::StripSuffix(name, ".tmp"));
+  return IsShardFileName(name) || IsTokenizerFileName(whole) || whole == kManifestName;
 }
 
 // Gives a step directory a name that is never committed and is cleaned up by itself; that name, once it is durable.
@@ -63,7 +65,9 @@ absl::StatusOr<std::string> SetApart(const std::string& step_dir) {
 bool IsLeftover(const std::string& step_dir, absl::Time before) {
   if (IsSymlink(step_dir) || !IsDirectory(step_dir)) return false;
   const absl::StatusOr<std::vector<std::string>> names = ListDirectory(step_dir);
-  if (!names.ok() || names->empty() || !std::all_of(names->begin(), names->end(), IsShardFileName)) return false;
+  if (!names.ok() || std::none_of(names->begin(), names->end(), IsShardFileName)) return false;
+  const auto is_known = [](const std::string& name) { return IsShardFileName(name) || IsTokenizerFileName(name); };
+  if (!std::all_of(names->begin(), names->end(), is_known)) return false;
   const auto is_old = [&](const std::string& path) {
     struct stat info;
     return lstat(path.c_str(), &info) == 0 && absl::TimeFromTimespec(info.st_mtim) < before;

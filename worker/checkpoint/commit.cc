@@ -43,13 +43,16 @@ absl::Status RenameToStep(const std::string& partial_dir, const std::string& ste
 }  // namespace
 
 absl::Status CommitCheckpoint(const std::string& step_dir, const v1::CheckpointManifest& manifest,
-                              const std::function<absl::Status()>& may_commit, std::atomic<int64_t>* read_bytes) {
+                              const TokenizerFiles& tokenizer, const std::function<absl::Status()>& may_commit,
+                              std::atomic<int64_t>* read_bytes) {
   ZF_RETURN_IF_ERROR(Annotate(ValidateManifest(manifest), JoinPath(step_dir, kManifestName)));
   ZF_RETURN_IF_ERROR(CheckNotCommitted(step_dir));
   const std::string partial_dir = PartialDirectory(step_dir, manifest.generation());
   ZF_KILL_POINT("commit/before-verify");
   ZF_RETURN_IF_ERROR(VerifyShards(partial_dir, manifest, read_bytes));
-  // The shards' names must be durable before a manifest lists them.
+  ZF_RETURN_IF_ERROR(WriteTokenizerFiles(partial_dir, tokenizer));
+  ZF_RETURN_IF_ERROR(VerifyTokenizerFiles(partial_dir, manifest));
+  // The files' names must be durable before a manifest lists them.
   ZF_KILL_POINT("commit/verified");
   ZF_RETURN_IF_ERROR(SyncDirectory(partial_dir));
   ZF_KILL_POINT("commit/shard-names-synced");

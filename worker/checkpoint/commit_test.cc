@@ -123,7 +123,8 @@ TEST_F(CommitTest, TheRenameItselfReplacesNothing) {
     const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 2);
     FileCallLog log(directory_);
     if (!flags) log.RefuseRenameFlags();
-    const absl::Status committed = CommitCheckpoint(StepDir(7), manifest, [&] { return Rename(other, StepDir(7)); });
+    const absl::Status committed =
+        CommitCheckpoint(StepDir(7), manifest, {}, [&] { return Rename(other, StepDir(7)); });
     EXPECT_EQ(committed.code(), absl::StatusCode::kFailedPrecondition) << committed;
     EXPECT_THAT(std::string(committed.message()), HasSubstr("never overwritten"));
     EXPECT_TRUE(VerifyCheckpoint(StepDir(7)).ok());
@@ -135,7 +136,7 @@ TEST_F(CommitTest, TheRenameItselfReplacesNothing) {
 TEST_F(CommitTest, WhoMayNotCommitDoesNot) {
   const v1::CheckpointManifest manifest = WriteShards(StepDir(7), 7, 1);
   FileCallLog log(directory_);
-  EXPECT_EQ(CommitCheckpoint(StepDir(7), manifest, [] { return absl::AbortedError("another does"); }).message(),
+  EXPECT_EQ(CommitCheckpoint(StepDir(7), manifest, {}, [] { return absl::AbortedError("another does"); }).message(),
             "another does");
   EXPECT_FALSE(FileExists(StepDir(7)));
   EXPECT_EQ(log.calls().back(), "fsync .step-00000007.generation-0.partial") << "asked before the rename, and last";

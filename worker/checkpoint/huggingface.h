@@ -16,7 +16,8 @@
 namespace zerofleet::checkpoint {
 
 // Writes `out_dir`/model.safetensors (fp32) and config.json from the committed checkpoint `step_dir`, every byte of
-// which is checked on the way. FailedPrecondition if either file is there already. Holds the master weights in memory.
+// which is checked on the way, and its tokenizer if it carries one. FailedPrecondition if any of these files is there
+// already. Holds the master weights in memory.
 absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir);
 
 // What an import records besides the weights.
@@ -26,11 +27,11 @@ struct ImportStamp {
 };
 
 // Writes `step_dir` as a committed checkpoint at step 0, every state but the weights zero, in one rank's file, from
-// `hf_dir`. `defaults` is a complete configuration, whose model is replaced by that of config.json. Names with or
-// without "transformer." and tensors of F32, BF16 or F16 are taken; a head must equal the token embedding; buffers
-// (attn.bias, attn.masked_bias) are left out. DataLoss naming file and tensor for anything missing, unknown or of
-// another shape, InvalidArgument for a model this version cannot train, FailedPrecondition if `step_dir` is committed
-// already.
+// `hf_dir`, with the tokenizer that is there. `defaults` is a complete configuration, whose model is replaced by that
+// of config.json. Names with or without "transformer." and tensors of F32, BF16 or F16 are taken; a head must equal the
+// token embedding; buffers (attn.bias, attn.masked_bias) are left out. DataLoss naming file and tensor for anything
+// missing, unknown or of another shape, InvalidArgument for a model this version cannot train, FailedPrecondition if
+// `step_dir` is committed already.
 absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& step_dir, const v1::Config& defaults,
                                const ImportStamp& stamp);
 

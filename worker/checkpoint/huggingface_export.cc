@@ -14,6 +14,7 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/shard_reader.h"
+#include "worker/checkpoint/tokenizer_files.h"
 #include "worker/checkpoint/transpose.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
@@ -77,7 +78,14 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
   ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
   const std::string weights = JoinPath(out_dir, kHuggingFaceWeightsName),
                     config = JoinPath(out_dir, kHuggingFaceConfigName);
-  for (const std::string& path : {weights, config}) {
+  TokenizerFiles tokenizer;
+  if (!manifest.tokenizer().empty()) {
+    ZF_RETURN_IF_ERROR(VerifyTokenizerFiles(step_dir, manifest));
+    ZF_ASSIGN_OR_RETURN(tokenizer, ReadTokenizerFiles(step_dir));
+  }
+  std::vector<std::string> targets = {weights, config};
+  for (const TokenizerFile& file : tokenizer) targets.push_back(JoinPath(out_dir, file.name));
+  for (const std::string& path : targets) {
     ZF_ASSIGN_OR_RETURN(const bool there, IsThere(path));
     if (there) return absl::FailedPreconditionError(absl::StrCat(path, ": already exists and is not overwritten"));
   }
@@ -92,6 +100,7 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
     RemoveTree(weights).IgnoreError();
     return written;
   }
+  ZF_RETURN_IF_ERROR(WriteTokenizerFiles(out_dir, tokenizer));
   return WriteFileAtomically(config, HuggingFaceConfigText(*family, model));
 }
 

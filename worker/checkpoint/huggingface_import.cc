@@ -1,5 +1,6 @@
 // A Hugging Face directory as a committed checkpoint at step 0; see huggingface.h.
 #include <cstring>
+#include <memory>
 #include <set>
 #include <span>
 #include <utility>
@@ -17,9 +18,11 @@
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_writer.h"
 #include "worker/checkpoint/step_name.h"
+#include "worker/checkpoint/tokenizer_files.h"
 #include "worker/checkpoint/transpose.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
+#include "worker/text/tokenizer.h"
 
 namespace zerofleet::checkpoint {
 namespace {
@@ -85,6 +88,16 @@ absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string
   return absl::OkStatus();
 }
 
+// The tokenizer in the directory, if it has one, and its digest for the configuration.
+absl::StatusOr<TokenizerFiles> ReadTokenizer(const std::string& hf_dir, v1::Config* config) {
+  ZF_ASSIGN_OR_RETURN(const bool there, IsThere(JoinPath(hf_dir, text::kTokenizerFile)));
+  if (!there) return TokenizerFiles();
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<text::Tokenizer> tokenizer, text::Tokenizer::Load(hf_dir));
+  config->mutable_data()->set_tokenizer(hf_dir);
+  config->mutable_data()->set_tokenizer_digest(tokenizer->digest());
+  return ReadTokenizerFiles(hf_dir);
+}
+
 v1::CheckpointManifest ImportedManifest(const v1::Config& config, const model::ModelSpec& spec,
                                         const ImportStamp& stamp) {
   v1::CheckpointManifest manifest;
@@ -137,9 +150,11 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
     ZF_RETURN_IF_ERROR(ReadTensor(source, format, tensor, into));
   }
   ZF_RETURN_IF_ERROR(CheckNothingLost(source, hf_dir, *family, *spec));
+  ZF_ASSIGN_OR_RETURN(const TokenizerFiles tokenizer, ReadTokenizer(hf_dir, &config));
 
   const std::vector<float> zeros(master.size());
   v1::CheckpointManifest manifest = ImportedManifest(config, *spec, stamp);
+  DescribeTokenizer(tokenizer, &manifest);
   const optim::OptimizerRow& optimizer = StoredOptimizer(manifest);
   std::vector<std::span<const float>> vectors(optimizer.vectors.size(), zeros);
   vectors[0] = master;
@@ -148,7 +163,7 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
   ZF_RETURN_IF_ERROR(CreateDirectories(ParentOf(step_dir)));
   ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(partial_dir));  // of an import that was interrupted
   ZF_ASSIGN_OR_RETURN(*manifest.add_files(), WriteShard(partial_dir, 0, everything, optimizer, vectors));
-  const absl::Status committed = CommitCheckpoint(step_dir, manifest);
+  const absl::Status committed = CommitCheckpoint(step_dir, manifest, tokenizer);
   if (!committed.ok()) RemoveCheckpointFiles(partial_dir).IgnoreError();
   return committed;
 }

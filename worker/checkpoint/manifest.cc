@@ -73,7 +73,7 @@ absl::StatusOr<v1::CheckpointManifest> ParseManifest(std::string_view text) {
   absl::Status filled = ParsedJsonToProto(*json, &manifest);
   // The configuration's keys grow from release to release: one that is absent has its first value, which is checked.
   // What the data were is not known of an import, or of what an older release has written.
-  if (filled.ok()) filled = CheckEveryKeyPresent(*json, *manifest.GetDescriptor(), {"config", "data"});
+  if (filled.ok()) filled = CheckEveryKeyPresent(*json, *manifest.GetDescriptor(), {"config", "data", "tokenizer"});
   if (!filled.ok()) return absl::DataLossError(std::string(filled.message()));
   if (version < 3 && manifest.generation() > 0) manifest.set_team(coordinator::kMostRanks);
   ZF_RETURN_IF_ERROR(ValidateManifest(manifest));

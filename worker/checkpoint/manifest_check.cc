@@ -14,6 +14,7 @@
 #include "coordinator/placement.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
+#include "worker/checkpoint/tokenizer_files.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
 #include "worker/optim/loss_scaling.h"
@@ -213,6 +214,19 @@ absl::Status CheckDataFiles(const v1::DataFiles& files, const std::string& where
   return Wrong(where, "more_xxh3_128 is not 32 lower-case hexadecimal digits, or not expected");
 }
 
+absl::Status CheckTokenizer(const v1::CheckpointManifest& manifest) {
+  std::set<std::string> names;
+  for (int f = 0; f < manifest.tokenizer_size(); ++f) {
+    const v1::TokenizerFile& file = manifest.tokenizer(f);
+    const std::string at = absl::StrCat("tokenizer[", f, "]");
+    if (!IsTokenizerFileName(file.name())) return Wrong(at, absl::StrCat("'", file.name(), "' is none of its files"));
+    if (!names.insert(file.name()).second) return Wrong(at, absl::StrCat("'", file.name(), "' stands there twice"));
+    if (file.bytes() < 0) return Wrong(at, absl::StrCat("bytes ", file.bytes(), ", expected >= 0"));
+    if (!IsDigest(file.xxh3_128())) return Wrong(at, "xxh3_128 is not 32 lower-case hexadecimal digits");
+  }
+  return absl::OkStatus();
+}
+
 // Ranges that follow one another both in the flat space and in the file are one: an import stores the whole model so.
 std::vector<coordinator::PlacedRange> Merged(const std::vector<coordinator::PlacedRange>& ranges) {
   std::vector<coordinator::PlacedRange> merged;
@@ -304,6 +318,7 @@ absl::Status ValidateManifest(const v1::CheckpointManifest& manifest) {
   ZF_RETURN_IF_ERROR(CheckRunState(manifest));
   ZF_RETURN_IF_ERROR(CheckDataFiles(manifest.data().train(), "data.train"));
   ZF_RETURN_IF_ERROR(CheckDataFiles(manifest.data().validation(), "data.validation"));
+  ZF_RETURN_IF_ERROR(CheckTokenizer(manifest));
   ZF_RETURN_IF_ERROR(CheckTensors(manifest));
   absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(manifest.config().model(), PartOf(manifest, 0));
   if (!spec.ok()) return Wrong("config", std::string(spec.status().message()));

@@ -31,6 +31,14 @@ absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::Mo
 
 absl::Status CheckResumable(const v1::CheckpointManifest& manifest, const v1::Config& config, const std::string& path) {
   ZF_RETURN_IF_ERROR(CheckSameModel(manifest, config.model(), path));
+  const std::string& tokenizer = manifest.config().data().tokenizer_digest();
+  const std::string& wanted = config.data().tokenizer_digest();
+  if (!tokenizer.empty() && !wanted.empty() && tokenizer != wanted) {
+    return absl::OutOfRangeError(absl::StrCat("checkpoint ", path, " is of another tokenizer: its digest is ",
+                                              tokenizer, " there, and that of data.tokenizer, ",
+                                              config.data().tokenizer(), ", is ", wanted,
+                                              "; the checkpoint holds its own"));
+  }
   const std::string &stored = manifest.config().optimizer().name(), &name = config.optimizer().name();
   if (stored == name || manifest.step() == 0) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat("checkpoint ", path, " is of another optimizer: optimizer.name is ", stored,

@@ -18,7 +18,8 @@ absl::Status CheckSameModel(const v1::CheckpointManifest& manifest, const v1::Mo
                             const std::string& path);
 
 // OutOfRange, naming the field and both values, unless a run of `config` can go on from the checkpoint: CheckSameModel,
-// and the same optimizer. At step 0 (an import) there is nothing of an optimizer's to go on from: any one may start.
+// the same tokenizer where both have one, and the same optimizer. At step 0 (an import) there is nothing of an
+// optimizer's to go on from: any one may start.
 absl::Status CheckResumable(const v1::CheckpointManifest& manifest, const v1::Config& config, const std::string& path);
 
 // `wanted`, ranges of the configured model's flat space, as ranges of the stored one's: what to give to LoadRanges.

@@ -8,6 +8,7 @@
 namespace zerofleet::checkpoint {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class SameModelTest : public CheckpointTest {};
@@ -50,6 +51,19 @@ TEST_F(SameModelTest, AnotherOptimizerMayOnlyStartFromAnImport) {
             "checkpoint c is of another optimizer: optimizer.name is adamw there and sgd in the configuration");
   manifest.set_step(0);
   EXPECT_TRUE(CheckResumable(manifest, config, "c").ok());
+}
+
+TEST_F(SameModelTest, AnotherTokenizerIsRefused) {
+  v1::CheckpointManifest manifest = Manifest(1, 1);
+  v1::Config config = SmallConfig();
+  config.mutable_data()->set_tokenizer_digest("mine");
+  EXPECT_TRUE(CheckResumable(manifest, config, "c").ok()) << "a run on token files that is given its tokenizer";
+  manifest.mutable_config()->mutable_data()->set_tokenizer_digest("mine");
+  EXPECT_TRUE(CheckResumable(manifest, config, "c").ok());
+  manifest.mutable_config()->mutable_data()->set_tokenizer_digest("another");
+  const absl::Status status = CheckResumable(manifest, config, "c");
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("another"), HasSubstr("mine")));
 }
 
 TEST_F(SameModelTest, AShorterContextTakesTheFirstRows) {

@@ -16,6 +16,7 @@
 #include "coordinator/reshard.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_format.h"
+#include "worker/checkpoint/tokenizer_files.h"
 #include "worker/model/spec.h"
 
 namespace zerofleet::checkpoint {
@@ -213,12 +214,14 @@ absl::Status VerifyShards(const std::string& dir, const v1::CheckpointManifest& 
 
 absl::Status VerifyCheckpoint(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
+  ZF_RETURN_IF_ERROR(VerifyTokenizerFiles(step_dir, manifest));
   return VerifyShards(step_dir, manifest);
 }
 
 absl::Status VerifyCheckpoint(const std::string& step_dir, const ManifestIdentity& committed,
                               std::atomic<int64_t>* read_bytes) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir, committed));
+  ZF_RETURN_IF_ERROR(VerifyTokenizerFiles(step_dir, manifest));
   return VerifyShards(step_dir, manifest, read_bytes);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -15,7 +16,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "worker/data/id_scan.h"
-#include "worker/data/tokenizer.h"
+#include "worker/text/tokenizer.h"
 
 namespace zerofleet::data {
 namespace {
@@ -67,27 +68,27 @@ std::vector<DataPath> ConfiguredPaths(const std::string& key,
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(const v1::DataConfig& config, const std::vector<DataPath>& paths,
-                                                       int64_t context, int64_t vocab) {
+                                                       int64_t context, int64_t vocab, TextTokenizer& text) {
   ZF_CHECK(context >= 1);
   ZF_CHECK(vocab >= 1);
   ZF_RETURN_IF_ERROR(CheckFormatName(config.format()));
-  ZF_RETURN_IF_ERROR(Tokenizer::Create(config.tokenizer()));
   if (paths.empty()) return absl::InvalidArgumentError("data: no files given");
   auto dataset = std::unique_ptr<Dataset>(new Dataset(context, vocab));
+  const Opening opening = {config.format(), config.tokenizer().empty() || config.tokenizer() == text::kBytes, text};
   for (const DataPath& path : paths) {
-    ZF_RETURN_IF_ERROR(Annotate(dataset->AddPath(path, config.format()), path.key));
+    ZF_RETURN_IF_ERROR(Annotate(dataset->AddPath(path, opening), path.key));
   }
   return dataset;
 }
 
-absl::Status Dataset::AddPath(const DataPath& path, const std::string& format) {
-  if (IsDirectory(path.path)) return AddDirectory(path, format);
+absl::Status Dataset::AddPath(const DataPath& path, const Opening& opening) {
+  if (IsDirectory(path.path)) return AddDirectory(path, opening);
   const int64_t samples_before = samples_;
-  ZF_ASSIGN_OR_RETURN(const int64_t tokens, AddFile(path, format, /*in_directory=*/false));
+  ZF_ASSIGN_OR_RETURN(const int64_t tokens, AddFile(path, opening, /*in_directory=*/false));
   return samples_ == samples_before ? TooShort(path.path, tokens, context_) : absl::OkStatus();
 }
 
-absl::Status Dataset::AddDirectory(const DataPath& path, const std::string& format) {
+absl::Status Dataset::AddDirectory(const DataPath& path, const Opening& opening) {
   const int64_t samples_before = samples_;
   int64_t longest = 0;
   ZF_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(path.path));
@@ -99,7 +100,7 @@ absl::Status Dataset::AddDirectory(const DataPath& path, const std::string& form
       return absl::NotFoundError(absl::StrCat(file, ": cannot stat: ", std::strerror(errno)));
     }
     if (!S_ISREG(info.st_mode)) continue;
-    ZF_ASSIGN_OR_RETURN(const int64_t tokens, AddFile({path.key, file}, format, /*in_directory=*/true));
+    ZF_ASSIGN_OR_RETURN(const int64_t tokens, AddFile({path.key, file}, opening, /*in_directory=*/true));
     longest = std::max(longest, tokens);
   }
   if (samples_ > samples_before) return absl::OkStatus();
@@ -108,36 +109,63 @@ absl::Status Dataset::AddDirectory(const DataPath& path, const std::string& form
                                           " (model.context + 1) are needed"));
 }
 
-absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const std::string& format_name, bool in_directory) {
+absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const Opening& opening, bool in_directory) {
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<TokenFile> file,
                       TokenFile::Open(path.path, /*keep_open=*/sources_.size() < kMostKeptOpen));
   if (in_directory && IsMegatronIndex(file->head())) return 0;
   const std::string index_head = IndexHead(path.path);
-  ZF_ASSIGN_OR_RETURN(TokenFormat format, RecogniseFormat(FactsOf(*file, index_head), format_name));
-  const int64_t samples = format.tokens == 0 ? 0 : (format.tokens - 1) / context_;
-  const int64_t tokens = format.tokens;
-  if (samples > 0) {
-    sources_.push_back({path.key, std::move(file), std::move(format), samples_, samples});
-    samples_ += samples;
+  ZF_ASSIGN_OR_RETURN(TokenFormat format, RecogniseFormat(FactsOf(*file, index_head), opening.format));
+  Source source = {path.key, std::move(file), std::move(format), samples_, 0, nullptr, "", 0};
+  // Whoever asks for text in bytes means the file's own.
+  const bool its_bytes = opening.bytes && !source.format.json_lines() &&
+                         (source.format.compression == Compression::kNone || opening.format == source.format.name);
+  if (source.format.is_text() && !its_bytes) {
+    ZF_ASSIGN_OR_RETURN(TextTokens tokens, opening.text.Open(*source.file, source.format));
+    source.text_format = source.format.name;
+    source.text = std::exchange(source.file, std::move(tokens.file));
+    source.format = std::move(tokens.format);
+    source.documents = tokens.documents;
+  }
+  const int64_t tokens = source.format.tokens;
+  source.samples = tokens == 0 ? 0 : (tokens - 1) / context_;
+  if (source.samples > 0) {
+    samples_ += source.samples;
+    sources_.push_back(std::move(source));
   }
   return tokens;
 }
 
+Dataset::Summary Dataset::Summarise() const {
+  Summary summary;
+  for (const Source& source : sources_) {
+    const std::string& format = source.text == nullptr ? source.format.name : source.text_format;
+    if (std::find(summary.formats.begin(), summary.formats.end(), format) == summary.formats.end()) {
+      summary.formats.push_back(format);
+    }
+    ++summary.files;
+    summary.tokens += source.format.tokens;
+    summary.documents += source.documents;
+  }
+  return summary;
+}
+
 absl::Status Dataset::IdTooLarge(const Source& source, int64_t position, uint32_t id) const {
-  return absl::DataLossError(absl::StrCat(source.key, ": ", source.file->path(), ": token ", position, " is id ", id,
+  return absl::DataLossError(absl::StrCat(source.key, ": ", source.named().path(), ": token ", position, " is id ", id,
                                           "; ids must be below the vocabulary, ", vocab_,
                                           source.format.token_bytes > 1 ? TextHint(source.file->head()) : ""));
 }
 
 v1::DataFiles Dataset::Files() const {
   FileLister lister;
-  for (const Source& source : sources_) lister.Add(source.file->path(), source.file->bytes(), source.file->digest());
+  for (const Source& source : sources_) {
+    lister.Add(source.named().path(), source.named().bytes(), source.named().digest());
+  }
   return lister.Done();
 }
 
 DataChange Dataset::ChangeSince(const std::string& key, const v1::DataFiles& before) const {
   return Compare(key, before, Files(), [this](int file, int64_t bytes) {
-    return sources_[static_cast<size_t>(file)].file->DigestOfBeginning(bytes);
+    return sources_[static_cast<size_t>(file)].named().DigestOfBeginning(bytes);
   });
 }
 
@@ -214,7 +242,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trai
     if (!format.ok()) return Annotate(format.status(), path.key);
     data.set_format(*format);
   }
-  return Dataset::Open(data, {path}, context, vocab);
+  TextTokenizer text(
+      data, {"", static_cast<int>(std::max(1u, std::thread::hardware_concurrency())), nullptr, nullptr, std::nullopt});
+  return Dataset::Open(data, {path}, context, vocab, text);
 }
 
 }  // namespace zerofleet::data

@@ -19,6 +19,7 @@
 #include "worker/data/checked_files.h"
 #include "worker/data/fingerprint.h"
 #include "worker/data/format.h"
+#include "worker/data/text_tokens.h"
 #include "worker/data/token_file.h"
 #include "zerofleet/v1/config.pb.h"
 
@@ -37,16 +38,24 @@ std::vector<DataPath> ConfiguredPaths(const std::string& key,
 class Dataset {
  public:
   // Opens `paths`: files, or directories, which stand for their regular files in sorted order; hidden ones,
-  // subdirectories and Megatron indices are left out. `vocab` is the model's.
+  // subdirectories and Megatron indices are left out. `vocab` is the model's. `text` makes tokens of text, where it is
+  // not one token per byte.
   //
   // InvalidArgument for a format or tokenizer that is not supported and for no path at all; NotFound for a missing
   // file; DataLoss, naming the file, for one that does not hold what the format says, and for one without a sample (in
   // a directory only if no file there has one).
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(const v1::DataConfig& config, const std::vector<DataPath>& paths,
-                                                       int64_t context, int64_t vocab);
+                                                       int64_t context, int64_t vocab, TextTokenizer& text);
 
   int64_t samples() const { return samples_; }
   int64_t context() const { return context_; }
+
+  struct Summary {
+    std::vector<std::string> formats;  // by name, each once, in the order of the files
+    int64_t files = 0, tokens = 0;
+    int64_t documents = 0;  // of text that a tokenizer takes apart
+  };
+  Summary Summarise() const;
 
   // The files that have a sample, in the order of their samples.
   v1::DataFiles Files() const;
@@ -73,13 +82,24 @@ class Dataset {
     std::unique_ptr<TokenFile> file;
     TokenFormat format;
     int64_t first_sample, samples;
+    // The text whose tokens `file` holds; null where that is what the user named.
+    std::unique_ptr<TokenFile> text;
+    std::string text_format;
+    int64_t documents = 0;
+
+    const TokenFile& named() const { return text == nullptr ? *file : *text; }
   };
 
   Dataset(int64_t context, int64_t vocab) : context_(context), vocab_(vocab) {}
-  absl::Status AddPath(const DataPath& path, const std::string& format);
-  absl::Status AddDirectory(const DataPath& path, const std::string& format);
+  struct Opening {
+    std::string format;  // data.format
+    bool bytes;          // the tokenizer is text::kBytes
+    TextTokenizer& text;
+  };
+  absl::Status AddPath(const DataPath& path, const Opening& opening);
+  absl::Status AddDirectory(const DataPath& path, const Opening& opening);
   // Adds one file; its number of samples may be zero. Returns its number of tokens.
-  absl::StatusOr<int64_t> AddFile(const DataPath& path, const std::string& format, bool in_directory);
+  absl::StatusOr<int64_t> AddFile(const DataPath& path, const Opening& opening, bool in_directory);
   absl::Status IdTooLarge(const Source& source, int64_t position, uint32_t id) const;
 
   int64_t context_;
@@ -88,7 +108,8 @@ class Dataset {
   std::vector<Source> sources_;  // those with a sample, by first_sample
 };
 
-// Opens `path` alone, for a model trained on `trained`, in the format that suits both (FormatForModel).
+// Opens `path` alone, for a model trained on `trained`, in the format that suits both (FormatForModel). Tokens of text
+// are kept in memory.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trained, const DataPath& path,
                                                       int64_t context, int64_t vocab);
 

@@ -32,7 +32,8 @@ void Recognise(const std::string& format, std::string_view bytes, int64_t file_b
 }
 
 void OpenAndRead(const v1::DataConfig& config, const std::string& path, int64_t context, int64_t vocab) {
-  auto dataset = Dataset::Open(config, {{"data", path}}, context, vocab);
+  TextTokenizer text(config, {});
+  auto dataset = Dataset::Open(config, {{"data", path}}, context, vocab, text);
   if (!dataset.ok()) return;
   CheckedFiles nowhere = CheckedFiles::Load("");
   const absl::StatusOr<int64_t> checked = (*dataset)->CheckIds(1, nowhere, nullptr);

@@ -42,7 +42,8 @@ class DatasetTest : public testing::Test {
                                                 int64_t vocab = 256) {
     std::vector<DataPath> named;
     for (const std::string& path : paths) named.push_back({"data.train[" + std::to_string(named.size()) + "]", path});
-    return Dataset::Open(config_, named, context, vocab);
+    TextTokenizer text(config_, {});
+    return Dataset::Open(config_, named, context, vocab, text);
   }
   std::string OpenError(const std::vector<std::string>& paths, int64_t context, absl::StatusCode code) {
     absl::Status status = Open(paths, context).status();
@@ -317,7 +318,7 @@ TEST_F(DatasetTest, WhatIsNotSupportedIsNamedByKey) {
               HasSubstr("data.format: 'megatron' is not supported"));
   config_.set_format("auto");
   config_.set_tokenizer("spm.model");
-  EXPECT_THAT(OpenError({path}, 4, absl::StatusCode::kInvalidArgument), HasSubstr("data.tokenizer: 'spm.model'"));
+  EXPECT_THAT(OpenError({path}, 4, absl::StatusCode::kNotFound), HasSubstr("data.tokenizer: spm.model: "));
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ class FingerprintTest : public testing::Test {
   std::unique_ptr<Dataset> Open(const std::vector<std::string>& names) {
     std::vector<DataPath> paths;
     for (const std::string& name : names) paths.push_back({"data.train", JoinPath(directory_, name)});
-    absl::StatusOr<std::unique_ptr<Dataset>> opened = Dataset::Open(config_, paths, 8, 256);
+    TextTokenizer text(config_, {});
+    absl::StatusOr<std::unique_ptr<Dataset>> opened = Dataset::Open(config_, paths, 8, 256, text);
     EXPECT_TRUE(opened.ok()) << opened.status();
     return *std::move(opened);
   }

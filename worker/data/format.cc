@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "worker/text/tokenizer.h"
 
 namespace zerofleet::data {
 namespace {
@@ -25,8 +26,10 @@ struct Row {
 };
 
 const std::vector<Row>& Rows() {
-  static const auto* const rows =
-      new std::vector<Row>{{kText, 1, {}}, {"tokens_u16", 2, {".bin", ".u16"}}, {"tokens_u32", 4, {".u32"}}};
+  static const auto* const rows = new std::vector<Row>{{kText, 1, {}},
+                                                       {"jsonl", 1, {".jsonl", ".ndjson"}},
+                                                       {"tokens_u16", 2, {".bin", ".u16"}},
+                                                       {"tokens_u32", 4, {".u32"}}};
   return *rows;
 }
 
@@ -34,10 +37,14 @@ const Row& RowOfWidth(int token_bytes) {
   return *std::find_if(Rows().begin(), Rows().end(), [&](const Row& row) { return row.token_bytes == token_bytes; });
 }
 
-const Row& RowOfEnding(const std::string& path) {
+// Looks at the name under the ending of a compressed file.
+const Row& RowOfEnding(std::string_view path) {
+  for (const std::string_view ending : {".gz", ".zst"}) {
+    if (path.ends_with(ending)) path.remove_suffix(ending.size());
+  }
   for (const Row& row : Rows()) {
     for (const char* ending : row.endings) {
-      if (absl::EndsWith(path, ending)) return row;
+      if (path.ends_with(ending)) return row;
     }
   }
   return Rows().front();
@@ -147,8 +154,6 @@ constexpr Foreign kNeverTokens[] = {
 };
 // Not text; a file of tokens may well begin with them.
 constexpr Foreign kNeverText[] = {
-    {"\x1f\x8b", "gzip-compressed", "decompress it"},
-    {"\x28\xb5\x2f\xfd", "zstd-compressed", "decompress it"},
     {"\xfd"
      "7zXZ",
      "xz-compressed", "decompress it"},
@@ -158,6 +163,13 @@ constexpr Foreign kNeverText[] = {
     {"\xff\xfe", "UTF-16 text", "convert it to UTF-8"},
     {"\xfe\xff", "UTF-16 text", "convert it to UTF-8"},
 };
+
+constexpr std::string_view kGzipMagic = "\x1f\x8b", kZstdMagic = "\x28\xb5\x2f\xfd";
+
+Compression CompressionOf(std::string_view head) {
+  if (head.starts_with(kGzipMagic)) return Compression::kGzip;
+  return head.starts_with(kZstdMagic) ? Compression::kZstd : Compression::kNone;
+}
 
 template <size_t kCount>
 absl::Status CheckNot(const Foreign (&foreign)[kCount], const FileFacts& file) {
@@ -212,12 +224,16 @@ bool LooksLikeU32(std::string_view head) {
 absl::Status CheckAuto(const FileFacts& file, const Row& row) {
   if (row.token_bytes == 1) {
     ZF_RETURN_IF_ERROR(CheckNot(kNeverText, file));
+    if (CompressionOf(file.head) != Compression::kNone) return absl::OkStatus();
     if (std::find(file.head.begin(), file.head.end(), '\0') != file.head.end()) {
       return Refused(file,
                      "contains NUL bytes, so it is not text; set data.format to tokens_u16 or tokens_u32 if it "
                      "holds tokens, or to text to train on its bytes");
     }
     return absl::OkStatus();
+  }
+  if (absl::EndsWith(file.path, ".gz") || absl::EndsWith(file.path, ".zst")) {
+    return Refused(file, "a compressed file of tokens, which cannot be read in any order; decompress it");
   }
   if (LooksLikeText(file.head)) {
     return Refused(file, absl::StrCat("looks like text, though its name ends as a token file's; set data.format to "
@@ -238,8 +254,8 @@ absl::Status CheckFormatName(const std::string& format) {
   bool known = format == kAuto;
   for (const Row& row : Rows()) known |= format == row.name;
   if (known) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("data.format: '", format, "' is not supported; must be auto, text, tokens_u16 or tokens_u32"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "data.format: '", format, "' is not supported; must be auto, text, jsonl, tokens_u16 or tokens_u32"));
 }
 
 std::string TextHint(std::string_view head) {
@@ -253,7 +269,8 @@ bool IsMegatronIndex(std::string_view head) {
 
 absl::StatusOr<TokenFormat> RecogniseFormat(const FileFacts& file, const std::string& format) {
   ZF_RETURN_IF_ERROR(CheckFormatName(format));
-  if (format == kText) return TokenFormat{kText, 1, 0, file.bytes};
+  const Compression compression = CompressionOf(file.head);
+  if (format == kText) return TokenFormat{kText, 1, 0, file.bytes, compression};
   if (IsMegatronIndex(file.head)) {
     return Refused(file,
                    "a Megatron index, which holds no tokens; name the .bin file of the same name, with "
@@ -265,6 +282,7 @@ absl::StatusOr<TokenFormat> RecogniseFormat(const FileFacts& file, const std::st
   const auto named = std::find_if(Rows().begin(), Rows().end(), [&](const Row& row) { return format == row.name; });
   const Row& row = named == Rows().end() ? RowOfEnding(file.path) : *named;
   if (format == kAuto) ZF_RETURN_IF_ERROR(CheckAuto(file, row));
+  if (row.token_bytes == 1) return TokenFormat{row.name, 1, 0, file.bytes, compression};
   if (file.bytes % row.token_bytes != 0) {
     return Refused(file, absl::StrCat(file.bytes, " bytes are not a whole number of ", row.token_bytes,
                                       "-byte tokens (", row.name, ")", TextHint(file.head)));
@@ -273,7 +291,9 @@ absl::StatusOr<TokenFormat> RecogniseFormat(const FileFacts& file, const std::st
 }
 
 std::string TrainedFormat(const v1::DataConfig& trained) {
-  if (!trained.format().empty() && trained.format() != kAuto) return trained.format();
+  const auto named =
+      std::find_if(Rows().begin(), Rows().end(), [&](const Row& row) { return trained.format() == row.name; });
+  if (named != Rows().end()) return named->token_bytes == 1 ? kText : named->name;
   if (trained.train().empty()) return kAuto;
   for (const std::string& path : trained.train()) {
     const Row& row = RowOfEnding(path);
@@ -287,12 +307,17 @@ absl::StatusOr<std::string> FormatForModel(const FileFacts& file, const v1::Data
   if (model == kAuto) return model;
   const bool has_header = HasLlmcMagic(file.head) || IsMegatronIndex(file.head);
   const bool token_name = RowOfEnding(file.path).token_bytes > 1;
+  // A tokenizer makes the same ids of text as a token file may hold.
+  const bool has_tokenizer = !trained.tokenizer().empty() && trained.tokenizer() != text::kBytes;
+  if (has_tokenizer && (model == kText ? has_header || token_name : LooksLikeText(file.head))) {
+    return std::string(kAuto);
+  }
   if (model == kText) {
     // Whoever asked for text, byte by byte, means it for any file; with `auto` a token file's name says what it is.
     if (has_header || (trained.format() == kAuto && token_name)) {
       return Refused(file, "holds tokens, but the model was trained on text; give it a text file");
     }
-    return trained.format();
+    return trained.format() == kText ? kText : kAuto;
   }
   if (has_header) return std::string(kAuto);
   if (LooksLikeText(file.head)) {

@@ -1,8 +1,8 @@
 // What a data file holds: told from its header, its size and its name, before any of it is taken for tokens.
 //
-// `text` is one token per byte of any file. The other formats, and `auto`, look at the file first: an llm.c header is
-// skipped, and a file that holds something else (a Megatron index, a NumPy array, an archive) is refused by name.
-// A new format is a row in format.cc's tables; worker/data/README.md lists them.
+// `text` is any file, with the tokenizer `bytes` one token per byte. The other formats, and `auto`, look at the file
+// first: an llm.c header is skipped, and a file that holds something else (a Megatron index, a NumPy array, an archive)
+// is refused by name. A new format is a row in format.cc's tables; worker/data/README.md lists them.
 #ifndef ZEROFLEET_WORKER_DATA_FORMAT_H_
 #define ZEROFLEET_WORKER_DATA_FORMAT_H_
 
@@ -26,11 +26,17 @@ struct FileFacts {
   std::string_view index_head;  // the same of X.idx for a file X.bin; empty if there is none
 };
 
+enum class Compression : uint8_t { kNone, kGzip, kZstd };
+
 struct TokenFormat {
-  std::string name;         // text, tokens_u16 or tokens_u32
-  int token_bytes = 1;      // little-endian, unsigned
-  int64_t data_offset = 0;  // bytes before the first token
-  int64_t tokens = 0;
+  std::string name;                              // text, jsonl, tokens_u16 or tokens_u32
+  int token_bytes = 1;                           // little-endian, unsigned
+  int64_t data_offset = 0;                       // bytes before the first token
+  int64_t tokens = 0;                            // of text: its bytes
+  Compression compression = Compression::kNone;  // of text
+
+  bool is_text() const { return token_bytes == 1; }
+  bool json_lines() const { return name == "jsonl"; }
 };
 
 // InvalidArgument if `format` (data.format) is not supported.

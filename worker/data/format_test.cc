@@ -88,7 +88,9 @@ TEST(Format, MegatronPairsAreNamed) {
 TEST(Format, OtherFilesAreRefusedByName) {
   EXPECT_THAT(Recognise("a.npy", "\x93NUMPY...."), HasSubstr("a NumPy array"));
   EXPECT_THAT(Recognise("a.bin", "\x93NUMPY....", "tokens_u16"), HasSubstr("a NumPy array"));
-  EXPECT_THAT(Recognise("a.gz", "\x1f\x8b\x08\x01"), HasSubstr("gzip-compressed"));
+  EXPECT_EQ(Recognise("a.txt.gz", "\x1f\x8b\x08\x01"), "text 1 0 4");
+  EXPECT_EQ(Recognise("a.jsonl.zst", "\x28\xb5\x2f\xfd"), "jsonl 1 0 4");
+  EXPECT_THAT(Recognise("a.bin.gz", "\x1f\x8b\x08\x01"), HasSubstr("a compressed file of tokens"));
   EXPECT_EQ(Recognise("a.u16", "\x1f\x8b\x08\x01"), "tokens_u16 2 0 2");  // may be ids
   EXPECT_THAT(Recognise("a.parquet", "PAR1...."), HasSubstr("a Parquet file"));
   EXPECT_THAT(Recognise("a.txt", "\xff\xfet\1e\1x\1t\1"), HasSubstr("UTF-16"));

@@ -114,6 +114,10 @@ std::string TokenFile::Identity() const {
                       Nanoseconds(info_.st_ctim), " ", digest_);
 }
 
+std::string TokenFile::Contents() const {
+  return absl::StrCat(info_.st_size, " ", Nanoseconds(info_.st_mtim), " ", digest_);
+}
+
 absl::StatusOr<std::string> TokenFile::DigestOfBeginning(int64_t bytes) const {
   const Borrowed descriptor(descriptor_, path_);
   if (descriptor.get() < 0) return ErrnoStatus(path_, "open again", errno);

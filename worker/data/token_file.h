@@ -41,6 +41,9 @@ class TokenFile {
   // Device, inode, size, times and a digest of parts of the contents: what a result about this file is cached under.
   std::string Identity() const;
 
+  // Size, time and digest: equal on every machine that sees the same file.
+  std::string Contents() const;
+
   // Fills `into` from `offset`. DataLoss, naming the file, if it has changed or cannot be read. Thread-safe.
   absl::Status Read(int64_t offset, std::span<std::byte> into) const;
 

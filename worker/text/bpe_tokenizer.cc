@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/digest.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "worker/text/cuts.h"
 #include "worker/text/unicode.h"
 
 namespace zerofleet::text {
@@ -17,6 +20,17 @@ namespace {
 constexpr int64_t kMaxTokenizerBytes = int64_t{128} << 20;
 constexpr int32_t kMaxTokenId = 1 << 24;
 
+constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
+constexpr char kEndKey[] = "eos_token";
+// What GPT-2, Llama 2, Llama 3, Gemma and ChatML call the token that ends a text.
+constexpr const char* kEndNames[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|im_end|>"};
+
+// A token that is found before the text is split must not reach over a place where the text is cut.
+bool MayCrossANewline(const AddedToken& token) {
+  return absl::StrContains(token.content, '\n') ||
+         (token.lstrip && !token.content.empty() && absl::ascii_isalpha(token.content.front()));
+}
+
 nlohmann::json Part(const nlohmann::json& file, const char* key) {
   return file.contains(key) ? file[key] : nlohmann::json();
 }
@@ -24,18 +38,24 @@ nlohmann::json Part(const nlohmann::json& file, const char* key) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Load(const std::string& path) {
-  const std::string file = IsDirectory(path) ? JoinPath(path, "tokenizer.json") : path;
-  ZF_ASSIGN_OR_RETURN(const std::string json, ReadSmallFile(file, kMaxTokenizerBytes));
-  absl::StatusOr<std::unique_ptr<BpeTokenizer>> tokenizer = Parse(json);
+  ZF_ASSIGN_OR_RETURN(const std::string json, ReadSmallFile(path, kMaxTokenizerBytes));
+  std::string config;
+  const std::string config_path = JoinPath(ParentOf(path), kTokenizerConfigFile);
+  if (FileExists(config_path)) {
+    ZF_ASSIGN_OR_RETURN(config, ReadSmallFile(config_path, kMaxConfigBytes));
+  }
+  absl::StatusOr<std::unique_ptr<BpeTokenizer>> tokenizer = Parse(json, config);
   if (tokenizer.ok()) return tokenizer;
-  return absl::Status(tokenizer.status().code(), absl::StrCat(file, ": ", tokenizer.status().message()));
+  return Annotate(tokenizer.status(), path);
 }
 
-absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Parse(std::string_view json) {
+absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Parse(std::string_view json, std::string_view config) {
   ZF_ASSIGN_OR_RETURN(const nlohmann::json file, ParseJson(json));
   auto tokenizer = std::unique_ptr<BpeTokenizer>(new BpeTokenizer);
+  tokenizer->digest_ = Digest128(json);
   ZF_RETURN_IF_ERROR(tokenizer->ParseParts(file));
   ZF_RETURN_IF_ERROR(tokenizer->AddTokens());
+  ZF_RETURN_IF_ERROR(tokenizer->FindEndOfText(config));
   return tokenizer;
 }
 
@@ -55,6 +75,8 @@ absl::Status BpeTokenizer::ParseParts(const nlohmann::json& file) {
   ZF_ASSIGN_OR_RETURN(normalizer_, ParseNormalizer(Part(file, "normalizer"), "normalizer"));
   ZF_ASSIGN_OR_RETURN(pre_tokenizer_, ParsePreTokenizer(Part(file, "pre_tokenizer"), "pre_tokenizer"));
   ZF_ASSIGN_OR_RETURN(decoder_, ParseDecoder(Part(file, "decoder"), "decoder"));
+  cuts_behind_newlines_ = CutsBehindNewlines(Part(file, "normalizer"), Part(file, "pre_tokenizer")) &&
+                          std::ranges::none_of(added_, MayCrossANewline);
   return ParsePostProcessor(Part(file, "post_processor"), "post_processor");
 }
 
@@ -79,6 +101,34 @@ absl::Status BpeTokenizer::AddTokens() {
     for (int32_t id : *ids) {
       if (id >= count) return absl::InvalidArgumentError(absl::StrCat("post_processor: token ", id, " is unknown"));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeTokenizer::FindEndOfText(std::string_view config) {
+  auto id_of = [&](std::string_view content) -> std::optional<int32_t> {
+    for (const AddedToken& token : added_) {
+      if (token.content == content) return token.id;
+    }
+    const int32_t id = model_.IdOf(content);
+    return id < 0 ? std::nullopt : std::optional(id);
+  };
+  if (!config.empty()) {
+    const absl::StatusOr<nlohmann::json> file = ParseJson(config);
+    if (!file.ok()) return Annotate(file.status(), kTokenizerConfigFile);
+    nlohmann::json name = file->is_object() ? Part(*file, kEndKey) : nlohmann::json();
+    if (name.is_object()) name = Part(name, "content");
+    if (name.is_string()) {
+      end_of_text_ = id_of(name.get_ref<const std::string&>());
+      if (end_of_text_) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat(kTokenizerConfigFile, ": ", kEndKey, ": '",
+                                                     name.get_ref<const std::string&>(),
+                                                     "' is no token of the tokenizer"));
+    }
+  }
+  for (const char* name : kEndNames) {
+    end_of_text_ = id_of(name);
+    if (end_of_text_) break;
   }
   return absl::OkStatus();
 }
@@ -168,6 +218,14 @@ absl::StatusOr<std::vector<int32_t>> BpeTokenizer::Encode(std::string_view text,
   }
   if (special) ids.insert(ids.end(), after_.begin(), after_.end());
   return ids;
+}
+
+size_t BpeTokenizer::LastCut(std::string_view text) const {
+  if (!cuts_behind_newlines_) return 0;
+  for (size_t at = text.size(); at-- > 2;) {
+    if (text[at - 1] == '\n' && absl::ascii_isalpha(text[at]) && absl::ascii_isgraph(text[at - 2])) return at;
+  }
+  return 0;
 }
 
 absl::StatusOr<std::string> BpeTokenizer::Decode(std::span<const int32_t> ids, bool special) const {

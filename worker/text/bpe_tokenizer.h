@@ -14,29 +14,32 @@
 #include "worker/text/added_tokens.h"
 #include "worker/text/bpe.h"
 #include "worker/text/steps.h"
+#include "worker/text/tokenizer.h"
 
 namespace zerofleet::text {
 
-// Immutable once made, and so usable by many threads.
-class BpeTokenizer {
+class BpeTokenizer : public Tokenizer {
  public:
-  // Reads `path`, a tokenizer.json or a folder that holds one. Errors name the file: InvalidArgument for what is
-  // malformed or not supported, and those of ReadSmallFile.
+  // Reads `path`, a tokenizer.json, and the tokenizer_config.json beside it if there is one. Errors name the file:
+  // InvalidArgument for what is malformed or not supported, and those of ReadSmallFile.
   static absl::StatusOr<std::unique_ptr<BpeTokenizer>> Load(const std::string& path);
-  // InvalidArgument that names the part of `json` that is malformed or not supported.
-  static absl::StatusOr<std::unique_ptr<BpeTokenizer>> Parse(std::string_view json);
+  // InvalidArgument that names the part of `json` that is malformed or not supported. `config` is the text of a
+  // tokenizer_config.json; empty: there is none.
+  static absl::StatusOr<std::unique_ptr<BpeTokenizer>> Parse(std::string_view json, std::string_view config = "");
 
-  // Ids are in [0, vocab()).
-  int64_t vocab() const { return static_cast<int64_t>(tokens_.size()); }
-  // Bytes that are not UTF-8 become U+FFFD. `special`: with the tokens that the post-processor puts around a text.
-  // ResourceExhausted if a regular expression gives up.
-  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, bool special) const;
-  // InvalidArgument, naming the id, if one is not in the vocabulary. `special`: special tokens are shown too.
-  absl::StatusOr<std::string> Decode(std::span<const int32_t> ids, bool special) const;
+  int64_t vocab() const override { return static_cast<int64_t>(tokens_.size()); }
+  // The config's eos_token, or else the first of the names that tokenizers give it.
+  std::optional<int32_t> end_of_text() const override { return end_of_text_; }
+  const std::string& digest() const override { return digest_; }
+  // Bytes that are not UTF-8 become U+FFFD.
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, bool special) const override;
+  absl::StatusOr<std::string> Decode(std::span<const int32_t> ids, bool special) const override;
+  size_t LastCut(std::string_view text) const override;
 
  private:
   absl::Status ParseParts(const nlohmann::json& file);
   absl::Status AddTokens();
+  absl::Status FindEndOfText(std::string_view config);
   absl::Status ParsePostProcessor(const nlohmann::json& object, const std::string& where);
   absl::Status ParseTemplate(const nlohmann::json& object, const std::string& where);
   // Appends the ids of a part of the text without tokens that are found before it is normalized.
@@ -55,6 +58,9 @@ class BpeTokenizer {
     bool known, special;
   };
   std::vector<Token> tokens_;  // by id; those between others may be unknown
+  std::optional<int32_t> end_of_text_;
+  std::string digest_;
+  bool cuts_behind_newlines_ = false;
 };
 
 }  // namespace zerofleet::text

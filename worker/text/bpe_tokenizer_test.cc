@@ -42,6 +42,26 @@ TEST_P(TokenizerOracleTest, IdsAndTextsAreTheirs) {
 
 INSTANTIATE_TEST_SUITE_P(Files, TokenizerOracleTest, ::testing::Values("gpt2", "llama3", "llama2", "metaspace"));
 
+// Wherever a text is cut where it may be, its parts have the ids of the whole.
+TEST_P(TokenizerOracleTest, CutsChangeNothing) {
+  std::string text;
+  for (const nlohmann::json& example : fixture_["cases"]) {
+    text += example["text"].get<std::string>() + "\nabc.\nDef\n\n x\n y";
+  }
+  const std::vector<int32_t> whole = tokenizer_->Encode(text, /*special=*/false).value();
+  int cuts = 0;
+  for (size_t cut = tokenizer_->LastCut(text); cut > 0;
+       cut = tokenizer_->LastCut(std::string_view(text).substr(0, cut))) {
+    ++cuts;
+    std::vector<int32_t> parts = tokenizer_->Encode(text.substr(0, cut), false).value();
+    const std::vector<int32_t> rest = tokenizer_->Encode(text.substr(cut), false).value();
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    EXPECT_EQ(parts, whole) << cut;
+  }
+  const bool byte_level = GetParam() == std::string("gpt2") || GetParam() == std::string("llama3");
+  EXPECT_EQ(cuts > 20, byte_level) << cuts;
+}
+
 std::string ParseError(const std::string& json) {
   const absl::Status status = BpeTokenizer::Parse(json).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << json;
@@ -79,6 +99,21 @@ TEST(BpeTokenizerTest, LongWordsMergeAsShortOnes) {
   EXPECT_EQ(ids.front(), 2);
   EXPECT_EQ(ids[1 << 18], 1);
   EXPECT_EQ(ids.back(), 0);
+}
+
+TEST(BpeTokenizerTest, TheTokenThatEndsATextIsTheConfigsOrAKnownOne) {
+  const auto added = [](const std::string& id, const std::string& content) {
+    return R"({"id":)" + id + R"(,"content":")" + content +
+           R"(","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true})";
+  };
+  const std::string json = WithLetters(R"("added_tokens":[)" + added("3", "</s>") + "," + added("4", "<eos>") + "]");
+  EXPECT_EQ(BpeTokenizer::Parse(json).value()->end_of_text(), 3);
+  EXPECT_EQ(BpeTokenizer::Parse(json, R"({"eos_token":"<eos>"})").value()->end_of_text(), 4);
+  EXPECT_EQ(BpeTokenizer::Parse(json, R"({"eos_token":{"content":"aa"}})").value()->end_of_text(), 1);
+  EXPECT_EQ(BpeTokenizer::Parse(json, R"({"eos_token":null})").value()->end_of_text(), 3);
+  EXPECT_THAT(std::string(BpeTokenizer::Parse(json, R"({"eos_token":"x"})").status().message()),
+              HasSubstr("eos_token: 'x' is no token"));
+  EXPECT_EQ(BpeTokenizer::Parse(std::string(R"({"model":)") + kLetters + "}").value()->end_of_text(), std::nullopt);
 }
 
 TEST(BpeTokenizerTest, IdsOutsideTheVocabularyAreRefused) {

@@ -13,21 +13,25 @@
 namespace zerofleet::trainer {
 namespace {
 
-constexpr char kCheckedFilesName[] = ".checked-data";
+constexpr char kCheckedFilesName[] = ".checked-data", kTokensName[] = ".tokens";
 
 absl::StatusOr<std::unique_ptr<data::Dataset>> OpenFiles(const v1::Config& config, const std::string& key,
-                                                         const google::protobuf::RepeatedPtrField<std::string>& paths) {
+                                                         const google::protobuf::RepeatedPtrField<std::string>& paths,
+                                                         data::TextTokenizer& text) {
   return data::Dataset::Open(config.data(), data::ConfiguredPaths(key, paths), config.model().context(),
-                             config.model().vocab());
+                             config.model().vocab(), text);
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataFeed>> DataFeed::Open(const v1::Config& config) {
+absl::StatusOr<std::unique_ptr<DataFeed>> DataFeed::Open(const v1::Config& config, data::TextOptions text) {
+  const std::string& dir = config.checkpoint().dir();
+  if (!dir.empty()) text.directory = JoinPath(dir, kTokensName);
+  data::TextTokenizer tokenizer(config.data(), std::move(text));
   std::unique_ptr<DataFeed> feed(new DataFeed(config));
-  ZF_ASSIGN_OR_RETURN(feed->training_, OpenFiles(config, "data.train", config.data().train()));
+  ZF_ASSIGN_OR_RETURN(feed->training_, OpenFiles(config, "data.train", config.data().train(), tokenizer));
   if (!config.data().validation().empty()) {
-    ZF_ASSIGN_OR_RETURN(feed->validation_, OpenFiles(config, "data.validation", config.data().validation()));
+    ZF_ASSIGN_OR_RETURN(feed->validation_, OpenFiles(config, "data.validation", config.data().validation(), tokenizer));
   }
   feed->sampler_ = std::make_unique<data::Sampler>(config.seed(), feed->training_->samples());
   return feed;

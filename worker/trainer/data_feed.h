@@ -28,7 +28,11 @@ namespace zerofleet::trainer {
 class DataFeed {
  public:
   // Opens the files that the configuration names. Validation may be absent. Errors begin with the key: data.train[0].
-  static absl::StatusOr<std::unique_ptr<DataFeed>> Open(const v1::Config& config);
+  // `text` says how text is tokenized where its tokens are not in checkpoint.dir yet, which is its directory.
+  static absl::StatusOr<std::unique_ptr<DataFeed>> Open(const v1::Config& config, data::TextOptions text = {});
+
+  const data::Dataset* training() const { return training_.get(); }
+  const data::Dataset* validation() const { return validation_.get(); }  // may be null
 
   struct IdCheck {
     int64_t bytes = 0;  // compared; 0 if all files have passed before or cannot have an id that is too large

@@ -131,13 +131,10 @@ const std::vector<Rule>& ModelAndData() {
       {{"data.validation"},
        [](const Config& c) { return HasEmptyPath(c.data().validation()); },
        [](const Config&) -> std::string { return "contains an empty path"; }},
-      {{"data.tokenizer"},
-       [](const Config& c) { return c.data().tokenizer() != "bytes"; },
-       [](const Config& c) {
-         return StrCat("must be bytes, got \"", c.data().tokenizer(), "\"; sentencepiece models are not supported");
-       }},
       {{"model.vocab", "data.format"},
-       [](const Config& c) { return c.data().format() == "text" && c.model().vocab() < 256; },
+       [](const Config& c) {
+         return c.data().format() == "text" && c.data().tokenizer() == "bytes" && c.model().vocab() < 256;
+       },
        [](const Config& c) { return StrCat("must be >= 256 for text in bytes, got ", c.model().vocab()); }},
       {{"evaluate.every_steps", "data.validation"},
        [](const Config& c) { return c.evaluate().every_steps() > 0 && c.data().validation().empty(); },

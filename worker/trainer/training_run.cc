@@ -62,7 +62,8 @@ absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Devic
 
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Config& config, device::Device& device,
                                                                   const Clock& clock, MetricsSink& metrics,
-                                                                  std::shared_ptr<SnapshotStore> snapshots) {
+                                                                  std::shared_ptr<SnapshotStore> snapshots,
+                                                                  data::TextOptions text) {
   ZF_ASSIGN_OR_RETURN(model::ModelSpec spec, model::ModelSpec::Create(config.model()));
   const int tensor = static_cast<int>(config.parallel().tensor());
   ZF_RETURN_IF_ERROR(model::ModelSpec::Create(config.model(), {.index = 0, .count = tensor}).status());
@@ -74,7 +75,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
   ZF_ASSIGN_OR_RETURN(const model::ModelRun how, ModelRunOf(config));
   ZF_ASSIGN_OR_RETURN(run->model_, model::Model::Create(config.model(), how, device));
-  ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config));
+  ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config, std::move(text)));
   const double tokens =
       static_cast<double>(config.steps()) * config.batch().global_sequences() * config.model().context();
   const double flops = run->spec_.FlopsPerToken() * tokens / config.parallel().workers();

@@ -45,10 +45,11 @@ struct ViewDigests {
 class TrainingRun {
  public:
   // The parts that no view changes: model, data. `device` and `clock` outlive the run, which gives up the memory of
-  // `snapshots` at its end. Without a store the run has one of its own.
+  // `snapshots` at its end. Without a store the run has one of its own. `text`: DataFeed::Open.
   static absl::StatusOr<std::unique_ptr<TrainingRun>> Prepare(const v1::Config& config, device::Device& device,
                                                               const Clock& clock, MetricsSink& metrics,
-                                                              std::shared_ptr<SnapshotStore> snapshots = nullptr);
+                                                              std::shared_ptr<SnapshotStore> snapshots = nullptr,
+                                                              data::TextOptions text = {});
   ~TrainingRun();
   std::string config_digest() const;
   // The meter of its saves, over all views.

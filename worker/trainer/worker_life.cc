@@ -103,10 +103,15 @@ absl::Status WorkerLife::Prepare(const v1::Config& config) {
     return absl::FailedPreconditionError(
         absl::StrCat("the configuration's device is ", config.device(), ", this worker's is ", device_->kind()));
   }
-  ZF_ASSIGN_OR_RETURN(run_, TrainingRun::Prepare(config, *device_, clock_, metrics_, options_.snapshots));
+  const auto stopped = [this] { return options_.stop_signal() != 0; };
+  absl::StatusOr<std::unique_ptr<TrainingRun>> run =
+      TrainingRun::Prepare(config, *device_, clock_, metrics_, options_.snapshots,
+                           {"", options_.device.threads, nullptr, stopped, std::nullopt});
+  if (absl::IsCancelled(run.status())) return SignalledEarly();
+  if (!run.ok()) return run.status();
+  run_ = *std::move(run);
   status_.SetSaves(run_->saves());
-  absl::StatusOr<DataFeed::IdCheck> ids =
-      run_->CheckIds(options_.device.threads, [this] { return options_.stop_signal() != 0; });
+  absl::StatusOr<DataFeed::IdCheck> ids = run_->CheckIds(options_.device.threads, stopped);
   if (absl::IsCancelled(ids.status())) return SignalledEarly();
   return ids.status();
 }

@@ -1,0 +1,194 @@
+// `zerofleet tokenize`: text to a file of token ids.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "cli/commands/command.h"
+#include "cli/launcher/stop_signals.h"
+#include "cli/report/text_progress.h"
+#include "worker/data/text_tokens.h"
+#include "worker/text/tokenizer.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr char kOwnEnd[] = "the tokenizer's own";
+
+struct TokenizeFlags {
+  std::string tokenizer, output, end_token;
+  std::vector<std::string> inputs;
+  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+};
+
+// A file, or a directory's files in sorted order.
+absl::StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>& inputs) {
+  std::vector<std::string> files;
+  for (const std::string& input : inputs) {
+    if (!IsDirectory(input)) {
+      files.push_back(input);
+      continue;
+    }
+    ZF_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(input));
+    for (const std::string& name : names) {
+      const std::string path = JoinPath(input, name);
+      struct stat info;
+      if (name.front() != '.' && stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) files.push_back(path);
+    }
+  }
+  if (files.empty()) return absl::NotFoundError("INPUT: there is no file in these directories");
+  return files;
+}
+
+absl::StatusOr<std::optional<int32_t>> EndToken(const std::string& flag, const text::Tokenizer& tokenizer) {
+  if (flag.empty()) return std::optional<int32_t>();
+  if (flag == "none") return std::optional<int32_t>(data::kNoEndToken);
+  int32_t id = -1;
+  const std::from_chars_result read = std::from_chars(flag.data(), flag.data() + flag.size(), id);
+  if (read.ec == std::errc() && read.ptr == flag.data() + flag.size() && id >= 0 && id < tokenizer.vocab()) return id;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--end-token: must be none or an id from 0 to ", tokenizer.vocab() - 1, ", got ", flag));
+}
+
+absl::Status CheckOutput(const std::string& path, int token_bytes) {
+  ZF_ASSIGN_OR_RETURN(const PathKind kind, KindOf(path));
+  if (kind != PathKind::kNothing) {
+    return absl::InvalidArgumentError(absl::StrCat("--output: ", path, " is there already and is not overwritten"));
+  }
+  const char* const other = token_bytes == 2 ? ".u32" : ".u16";
+  if (!absl::EndsWith(path, other)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--output: ", path, ": the ids of this tokenizer take ",
+                                                 8 * token_bytes, " bits; name it *.u", 8 * token_bytes));
+}
+
+// Appends the tokens of a file that was made before.
+absl::Status Append(const data::TextTokens& tokens, DurableFile& out) {
+  constexpr int64_t kChunk = int64_t{4} << 20;
+  std::vector<std::byte> buffer(kChunk);
+  const int64_t bytes = tokens.format.tokens * tokens.format.token_bytes;
+  for (int64_t at = 0; at < bytes; at += kChunk) {
+    const std::span<std::byte> chunk = std::span(buffer).first(static_cast<size_t>(std::min(kChunk, bytes - at)));
+    ZF_RETURN_IF_ERROR(tokens.file->Read(at, chunk));
+    ZF_RETURN_IF_ERROR(out.Write(chunk));
+  }
+  return absl::OkStatus();
+}
+
+struct Totals {
+  int64_t documents = 0, tokens = 0, text_bytes = 0;
+};
+
+// Each file's tokens are kept beside the output until all are there, so that a second try finds what the first has
+// made.
+absl::StatusOr<Totals> TokenizeInto(const std::vector<std::string>& files, const std::string& path,
+                                    const v1::DataConfig& config, data::TextOptions options) {
+  const std::string parts = options.directory, temporary = absl::StrCat(path, ".part");
+  data::TextTokenizer tokenizer(config, std::move(options));
+  std::vector<data::TextTokens> all;
+  Totals totals;
+  for (const std::string& file : files) {
+    ZF_ASSIGN_OR_RETURN(const std::unique_ptr<data::TokenFile> text, data::TokenFile::Open(file, /*keep_open=*/false));
+    ZF_ASSIGN_OR_RETURN(const data::TokenFormat format,
+                        data::RecogniseFormat({file, text->bytes(), text->head(), ""}, "auto"));
+    if (!format.is_text()) {
+      return absl::DataLossError(absl::StrCat(file, ": holds tokens already, or is named as if it did"));
+    }
+    ZF_ASSIGN_OR_RETURN(data::TextTokens tokens, tokenizer.Open(*text, format));
+    totals.documents += tokens.documents;
+    totals.tokens += tokens.format.tokens;
+    totals.text_bytes += tokens.text_bytes;
+    all.push_back(std::move(tokens));
+  }
+  ZF_ASSIGN_OR_RETURN(const PathKind left, KindOf(temporary));
+  if (left == PathKind::kFile) ZF_RETURN_IF_ERROR(RemoveOne(temporary));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> out, DurableFile::Create(temporary));
+  absl::Cleanup remove = [&] { RemoveOne(temporary).IgnoreError(); };
+  for (const data::TextTokens& tokens : all) ZF_RETURN_IF_ERROR(Append(tokens, *out));
+  ZF_RETURN_IF_ERROR(out->Sync());
+  ZF_RETURN_IF_ERROR(Rename(temporary, path));
+  ZF_RETURN_IF_ERROR(SyncDirectory(ParentOf(path)));
+  ZF_RETURN_IF_ERROR(RemoveTree(parts));
+  return totals;
+}
+
+absl::StatusOr<int> RunTokenize(const TokenizeFlags& flags, const Output& output) {
+  absl::StatusOr<std::unique_ptr<text::Tokenizer>> tokenizer = text::Tokenizer::Load(flags.tokenizer);
+  if (!tokenizer.ok()) return Annotate(tokenizer.status(), "--tokenizer");
+  ZF_ASSIGN_OR_RETURN(const std::optional<int32_t> end_token, EndToken(flags.end_token, **tokenizer));
+  const int token_bytes = data::TokenBytes((*tokenizer)->vocab());
+  ZF_RETURN_IF_ERROR(CheckOutput(flags.output, token_bytes));
+  ZF_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOf(flags.inputs));
+  StopSignals signals;
+  TextProgress progress(output.err, output.err_terminal, Clock::Real());
+  data::TextOptions options;
+  options.directory = absl::StrCat(flags.output, ".parts");
+  options.threads = flags.threads;
+  options.progress = [&](const std::string& path, double part) { progress.Show(path, part); };
+  options.cancelled = [&] { return signals.First() != 0; };
+  options.end_token = end_token;
+  v1::DataConfig config;
+  config.set_tokenizer(flags.tokenizer);
+  config.set_tokenizer_digest((*tokenizer)->digest());
+  tokenizer->reset();
+  const double start = Clock::Real().MonotonicSeconds();
+  const absl::StatusOr<Totals> totals = TokenizeInto(files, flags.output, config, std::move(options));
+  if (absl::IsCancelled(totals.status())) {
+    return StoppedBySignal(signals.First(),
+                           absl::StrCat("stopped; the same command goes on from ", flags.output, ".parts"));
+  }
+  if (!totals.ok()) return totals.status();
+  const double seconds = std::max(Clock::Real().MonotonicSeconds() - start, 1e-9);
+  output.out << absl::StrFormat(
+      "wrote %s: tokens_u%d, %d documents, %d tokens, %.2f bytes per token, %s, %.1f MB/s\n", flags.output,
+      8 * token_bytes, totals->documents, totals->tokens,
+      static_cast<double>(totals->text_bytes) / static_cast<double>(std::max<int64_t>(totals->tokens, 1)),
+      HumanSeconds(seconds), static_cast<double>(totals->text_bytes) / seconds / 1e6);
+  return 0;
+}
+
+}  // namespace
+
+void AddTokenizeCommand(CLI::App& app, CommandBody& body) {
+  auto flags = std::make_shared<TokenizeFlags>();
+  CLI::App* command = app.add_subcommand("tokenize", "Turn text and JSON lines into a file of token ids.");
+  command->add_option("--tokenizer", flags->tokenizer, "A tokenizer.json, or a folder that holds one; or bytes")
+      ->type_name("PATH")
+      ->required();
+  command->add_option("--output", flags->output, "The file to write; *.bin and *.u16 are of 16 bits, *.u32 of 32")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--end-token", flags->end_token, "Put behind each document: an id, or none")
+      ->type_name("ID|none")
+      ->default_str(kOwnEnd);
+  command->add_option("--threads", flags->threads, "Compute threads")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
+      ->default_str("all cores");
+  command
+      ->add_option(
+          "INPUT", flags->inputs,
+          "Files, or directories of files: text, or *.jsonl with a \"text\" in each line; also as *.gz and *.zst")
+      ->type_name("PATH")
+      ->required();
+  command->footer(
+      "Example:\n  zerofleet tokenize --tokenizer gpt2/tokenizer.json --output train.bin books stories.jsonl.gz");
+  command->callback([flags, &body] { body = [flags](const Output& output) { return RunTokenize(*flags, output); }; });
+}
+
+}  // namespace zerofleet::cli

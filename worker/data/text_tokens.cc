@@ -1,0 +1,207 @@
+// Files of ids with a trailer, under a lock while they are made; see text_tokens.h.
+#include "worker/data/text_tokens.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/digest.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/data/tokenize.h"
+
+namespace zerofleet::data {
+namespace {
+
+constexpr size_t kKeyDigits = 32;
+constexpr char kMagic[9] = "ZFTOKENS";
+
+// Ends a file of tokens: one that was cut short has none, and one that was renamed has another key.
+struct Trailer {
+  char magic[8];
+  uint32_t version, token_bytes;
+  uint64_t tokens, documents, text_bytes;
+  char key[kKeyDigits];
+};
+static_assert(sizeof(Trailer) == 72);
+constexpr uint32_t kVersion = 1;
+
+// The tokens in `path`, if they are there and whole.
+std::optional<TextTokens> Find(const std::string& path, const std::string& key) {
+  absl::StatusOr<std::unique_ptr<TokenFile>> file = TokenFile::Open(path, /*keep_open=*/true);
+  if (!file.ok() || (*file)->bytes() < static_cast<int64_t>(sizeof(Trailer))) return std::nullopt;
+  const int64_t data_bytes = (*file)->bytes() - static_cast<int64_t>(sizeof(Trailer));
+  constexpr auto kMost = static_cast<uint64_t>(INT64_MAX);
+  Trailer trailer;
+  if (!(*file)->Read(data_bytes, std::as_writable_bytes(std::span(&trailer, 1))).ok()) return std::nullopt;
+  const bool known = std::memcmp(trailer.magic, kMagic, sizeof trailer.magic) == 0 && trailer.version == kVersion &&
+                     (trailer.token_bytes == 2 || trailer.token_bytes == 4) &&
+                     std::string_view(trailer.key, kKeyDigits) == key &&
+                     trailer.tokens == static_cast<uint64_t>(data_bytes) / trailer.token_bytes &&
+                     data_bytes % trailer.token_bytes == 0 && trailer.documents <= kMost && trailer.text_bytes <= kMost;
+  if (!known) return std::nullopt;
+  TextTokens tokens = {
+      *std::move(file), {}, static_cast<int64_t>(trailer.documents), static_cast<int64_t>(trailer.text_bytes)};
+  tokens.format.name = trailer.token_bytes == 2 ? "tokens_u16" : "tokens_u32";
+  tokens.format.token_bytes = static_cast<int>(trailer.token_bytes);
+  tokens.format.tokens = static_cast<int64_t>(trailer.tokens);
+  return tokens;
+}
+
+using Write = std::function<absl::Status(std::span<const std::byte>)>;
+
+// Gives the tokens of `text`, and their trailer, to `write`.
+absl::Status WriteTokens(const TokenFile& text, const TokenFormat& format, const text::Tokenizer& tokenizer,
+                         const TextOptions& options, const std::string& key, const Write& write) {
+  const int token_bytes = TokenBytes(tokenizer.vocab());
+  std::vector<uint16_t> narrow;
+  const TokenSink sink = [&](std::span<const int32_t> ids) {
+    if (token_bytes == 4) return write(std::as_bytes(ids));
+    narrow.assign(ids.begin(), ids.end());
+    return write(std::as_bytes(std::span(narrow)));
+  };
+  TokenizeOptions how = {options.threads, options.end_token ? options.end_token : tokenizer.end_of_text(), nullptr,
+                         options.cancelled};
+  if (how.end_token == kNoEndToken) how.end_token.reset();
+  if (options.progress) {
+    how.progress = [&](int64_t bytes) {
+      options.progress(text.path(),
+                       static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(text.bytes(), 1)));
+    };
+  }
+  ZF_ASSIGN_OR_RETURN(const TokenizeCounts counts, Tokenize(text, format, tokenizer, how, sink));
+  Trailer trailer = {};
+  trailer.version = kVersion;
+  trailer.token_bytes = static_cast<uint32_t>(token_bytes);
+  trailer.tokens = static_cast<uint64_t>(counts.tokens);
+  trailer.documents = static_cast<uint64_t>(counts.documents);
+  trailer.text_bytes = static_cast<uint64_t>(counts.text_bytes);
+  std::memcpy(trailer.magic, kMagic, sizeof trailer.magic);
+  std::memcpy(trailer.key, key.data(), kKeyDigits);
+  return write(std::as_bytes(std::span(&trailer, 1)));
+}
+
+// Holds `path` until it goes, or nobody's lock where the file system has none.
+class MakersLock {
+ public:
+  static absl::StatusOr<std::unique_ptr<MakersLock>> Take(const std::string& path,
+                                                          const std::function<bool()>& cancelled) {
+    constexpr absl::Duration kPause = absl::Milliseconds(50);
+    const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor < 0) {
+      return absl::ResourceExhaustedError(absl::StrCat(path, ": cannot be made: ", std::strerror(errno)));
+    }
+    std::unique_ptr<MakersLock> lock(new MakersLock(path, descriptor));
+    while (flock(descriptor, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) {
+      if (cancelled && cancelled()) return absl::CancelledError("stopped while another process tokenized text");
+      absl::SleepFor(kPause);
+    }
+    return lock;
+  }
+  ~MakersLock() {
+    RemoveOne(path_).IgnoreError();
+    close(descriptor_);
+  }
+  MakersLock(const MakersLock&) = delete;
+  MakersLock& operator=(const MakersLock&) = delete;
+
+ private:
+  MakersLock(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  const std::string path_;
+  const int descriptor_;
+};
+
+}  // namespace
+
+int TokenBytes(int64_t vocab) { return vocab <= int64_t{1} << 16 ? 2 : 4; }
+
+TextTokenizer::TextTokenizer(const v1::DataConfig& config, TextOptions options)
+    : name_(config.tokenizer().empty() ? text::kBytes : config.tokenizer()),
+      digest_(config.tokenizer_digest()),
+      options_(std::move(options)) {}
+
+absl::Status TextTokenizer::Load() {
+  if (tokenizer_ != nullptr) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<text::Tokenizer>> tokenizer = text::Tokenizer::Load(name_);
+  if (!tokenizer.ok()) return Annotate(tokenizer.status(), "data.tokenizer");
+  if (!digest_.empty() && (*tokenizer)->digest() != digest_) {
+    return absl::InvalidArgumentError(absl::StrCat("data.tokenizer: ", name_, " has the digest ",
+                                                   (*tokenizer)->digest(), ", the run's tokenizer ", digest_,
+                                                   "; every machine needs the same file there"));
+  }
+  tokenizer_ = *std::move(tokenizer);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TextTokens> TextTokenizer::Open(const TokenFile& text, const TokenFormat& format) {
+  // Without a digest the configuration does not say which tokenizer it is.
+  if (digest_.empty()) ZF_RETURN_IF_ERROR(Load());
+  const std::string& digest = digest_.empty() ? tokenizer_->digest() : digest_;
+  const std::string key = Digest128(absl::StrCat(kVersion, " ", text.Contents(), " ", format.name, " ",
+                                                 static_cast<int>(format.compression), " ", digest, " ",
+                                                 options_.end_token ? absl::StrCat(*options_.end_token) : "own"));
+  if (options_.directory.empty()) return MakeInMemory(text, format, key);
+  const std::string path = JoinPath(options_.directory, absl::StrCat(key, ".tokens"));
+  if (std::optional<TextTokens> found = Find(path, key)) return *std::move(found);
+  ZF_RETURN_IF_ERROR(Load());
+  ZF_RETURN_IF_ERROR(CreateDirectories(options_.directory));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<MakersLock> lock,
+                      MakersLock::Take(absl::StrCat(path, ".lock"), options_.cancelled));
+  if (std::optional<TextTokens> found = Find(path, key)) return *std::move(found);
+  ZF_RETURN_IF_ERROR(Make(text, format, key, path));
+  if (std::optional<TextTokens> found = Find(path, key)) return *std::move(found);
+  return absl::DataLossError(absl::StrCat(path, ": the tokens that were written a moment ago are not there whole"));
+}
+
+absl::Status TextTokenizer::Make(const TokenFile& text, const TokenFormat& format, const std::string& key,
+                                 const std::string& path) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".part");
+  RemoveOne(temporary).IgnoreError();
+  absl::Cleanup remove = [&] { RemoveOne(temporary).IgnoreError(); };
+  const auto cannot = [&](const absl::Status& status) {
+    return status.ok() ? status
+                       : absl::ResourceExhaustedError(absl::StrCat("checkpoint.dir: the tokens of ", text.path(),
+                                                                   " cannot be written: ", status.message()));
+  };
+  absl::StatusOr<std::unique_ptr<DurableFile>> file = DurableFile::Create(temporary);
+  ZF_RETURN_IF_ERROR(cannot(file.status()));
+  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, options_, key,
+                                 [&](std::span<const std::byte> bytes) { return cannot((*file)->Write(bytes)); }));
+  ZF_RETURN_IF_ERROR(cannot((*file)->Sync()));
+  return cannot(Rename(temporary, path));
+}
+
+absl::StatusOr<TextTokens> TextTokenizer::MakeInMemory(const TokenFile& text, const TokenFormat& format,
+                                                       const std::string& key) {
+  ZF_RETURN_IF_ERROR(Load());
+  const int descriptor = memfd_create("tokens", MFD_CLOEXEC);
+  const auto cannot = [](const char* what) {
+    return absl::ResourceExhaustedError(absl::StrCat("tokens: memory cannot be ", what, ": ", std::strerror(errno)));
+  };
+  if (descriptor < 0) return cannot("had");
+  const absl::Cleanup closed = [&] { close(descriptor); };  // the file keeps a descriptor of its own
+  const Write write = [&](std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+      if (written < 0 && errno != EINTR) return cannot("written");
+      bytes = bytes.subspan(static_cast<size_t>(std::max<ssize_t>(written, 0)));
+    }
+    return absl::OkStatus();
+  };
+  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, options_, key, write));
+  if (std::optional<TextTokens> found = Find(absl::StrCat("/proc/self/fd/", descriptor), key)) return *std::move(found);
+  return absl::InternalError(absl::StrCat(text.path(), ": its tokens cannot be read back from memory"));
+}
+
+}  // namespace zerofleet::data

@@ -1,0 +1,203 @@
+// Tokens of text: made once, found again, by the right tokenizer.
+#include "worker/data/text_tokens.h"
+
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Bytes' letters are tokens, "ab" and "<end>" too.
+constexpr char kTokenizer[] =
+    R"({"added_tokens":[{"id":4,"content":"<|endoftext|>","single_word":false,"lstrip":false,)"
+    R"("rstrip":false,"normalized":false,"special":true}],)"
+    R"("model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"c":3},"merges":["a b"]}})";
+
+class TextTokensTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = ::testing::TempDir() + "text_tokens_" + std::to_string(getpid());
+    ASSERT_TRUE(CreateDirectories(directory_).ok());
+    options_.directory = JoinPath(directory_, "kept");
+    options_.threads = 2;
+    config_.set_tokenizer(Write("tokenizer.json", kTokenizer));
+  }
+  void TearDown() override { ASSERT_TRUE(RemoveTree(directory_).ok()); }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = JoinPath(directory_, name);
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+
+  absl::StatusOr<TextTokens> Open(const std::string& path) {
+    const auto file = TokenFile::Open(path, true).value();
+    const absl::StatusOr<TokenFormat> format = RecogniseFormat({path, file->bytes(), file->head(), ""}, "auto");
+    if (!format.ok()) return format.status();
+    TextTokenizer tokenizer(config_, options_);
+    return tokenizer.Open(*file, *format);
+  }
+  std::vector<int> Ids(const std::string& path) {
+    const absl::StatusOr<TextTokens> tokens = Open(path);
+    EXPECT_TRUE(tokens.ok()) << tokens.status();
+    if (!tokens.ok()) return {};
+    EXPECT_EQ(tokens->format.name, "tokens_u16");
+    std::vector<uint16_t> ids(tokens->format.tokens);
+    EXPECT_TRUE(tokens->file->Read(0, std::as_writable_bytes(std::span(ids))).ok());
+    return {ids.begin(), ids.end()};
+  }
+  std::string Error(const std::string& path) { return std::string(Open(path).status().message()); }
+  std::vector<std::string> Kept() { return ListDirectory(options_.directory).value_or(std::vector<std::string>()); }
+
+  std::string directory_;
+  v1::DataConfig config_;
+  TextOptions options_;
+};
+
+TEST_F(TextTokensTest, ATextIsOneDocumentAndEndsWithItsToken) {
+  const std::string path = Write("a.txt", "abcab");
+  EXPECT_THAT(Ids(path), ElementsAre(2, 3, 2, 4));
+  const TextTokens tokens = Open(path).value();
+  EXPECT_EQ(tokens.documents, 1);
+  EXPECT_EQ(tokens.text_bytes, 5);
+  EXPECT_THAT(Ids(Write("empty.txt", "")), IsEmpty());
+}
+
+TEST_F(TextTokensTest, ALineOfJsonIsADocument) {
+  const std::string path = Write("a.jsonl", "{\"text\":\"ab\",\"more\":[1]}\r\n\n{\"text\":\"c\"}");
+  EXPECT_THAT(Ids(path), ElementsAre(2, 4, 3, 4));
+  EXPECT_EQ(Open(path)->documents, 2);
+  options_.end_token = kNoEndToken;
+  EXPECT_THAT(Ids(path), ElementsAre(2, 3));
+  options_.end_token = 1;
+  EXPECT_THAT(Ids(path), ElementsAre(2, 1, 3, 1));
+}
+
+TEST_F(TextTokensTest, WhatIsNoDocumentIsNamedByItsLine) {
+  EXPECT_THAT(Error(Write("a.jsonl", "{\"text\":\"ab\"}\n{\"txt\":\"c\"}\n")),
+              HasSubstr("a.jsonl: line 2: has no \"text\""));
+  EXPECT_THAT(Error(Write("b.jsonl", "{\"text\":1}")), HasSubstr("line 1: has no \"text\" that is a string"));
+  EXPECT_THAT(Error(Write("c.jsonl", "\n\n[1]\n")), HasSubstr("line 3: must be an object"));
+  EXPECT_THAT(Error(Write("d.jsonl", "{\"text\":\"a\"\n")), HasSubstr("line 1: "));
+  EXPECT_THAT(Kept(), IsEmpty());
+}
+
+TEST_F(TextTokensTest, ASecondStartFindsWhatTheFirstMade) {
+  const std::string path = Write("a.txt", "abc");
+  config_.set_tokenizer_digest(text::Tokenizer::Load(config_.tokenizer()).value()->digest());
+  EXPECT_THAT(Ids(path), ElementsAre(2, 3, 4));
+  EXPECT_THAT(Kept(), SizeIs(1));
+  ASSERT_TRUE(RemoveOne(config_.tokenizer()).ok());  // it is not needed any more
+  EXPECT_THAT(Ids(path), ElementsAre(2, 3, 4));
+}
+
+TEST_F(TextTokensTest, WhatIsCutShortIsMadeAnew) {
+  const std::string path = Write("a.txt", "abc");
+  EXPECT_THAT(Ids(path), ElementsAre(2, 3, 4));
+  const std::string kept = JoinPath(options_.directory, Kept().at(0));
+  ASSERT_EQ(truncate(kept.c_str(), FileBytes(kept).value() - 1), 0);
+  EXPECT_THAT(Ids(path), ElementsAre(2, 3, 4));
+}
+
+TEST_F(TextTokensTest, AnotherTextAndAnotherTokenizerAreOthers) {
+  const std::string path = Write("a.txt", "abc");
+  EXPECT_THAT(Ids(path), ElementsAre(2, 3, 4));
+  Write("a.txt", "bbb");
+  EXPECT_THAT(Ids(path), ElementsAre(1, 1, 1, 4));
+  std::string other = kTokenizer;
+  Write("tokenizer.json", other.replace(other.find("\"a b\""), 5, ""));
+  EXPECT_THAT(Ids(Write("a.txt", "ab")), ElementsAre(0, 1, 4));
+}
+
+TEST_F(TextTokensTest, TheRunsTokenizerIsHeldAgainstTheFile) {
+  config_.set_tokenizer_digest(std::string(32, '0'));
+  EXPECT_THAT(Error(Write("a.txt", "abc")), AllOf(HasSubstr("data.tokenizer: "), HasSubstr(std::string(32, '0'))));
+  config_.set_tokenizer("/nowhere/tokenizer.json");
+  EXPECT_THAT(Error(Write("a.txt", "abc")), HasSubstr("data.tokenizer: /nowhere/tokenizer.json"));
+}
+
+TEST_F(TextTokensTest, ProcessesThatShareADirectoryMakeThemOnce) {
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "abc";
+  const std::string path = Write("a.txt", text);
+  std::atomic<int> began = 0;
+  options_.progress = [&](const std::string&, double) { ++began; };
+  std::vector<std::thread> openers;
+  for (int i = 0; i < 4; ++i) openers.emplace_back([&] { EXPECT_EQ(Open(path)->format.tokens, 400'001); });
+  for (std::thread& opener : openers) opener.join();
+  EXPECT_EQ(began, 1);  // one round of one of them
+}
+
+TEST_F(TextTokensTest, WithoutADirectoryTheyAreInMemory) {
+  options_.directory.clear();
+  EXPECT_THAT(Ids(Write("a.txt", "abc")), ElementsAre(2, 3, 4));
+}
+
+TEST_F(TextTokensTest, StopsWhenItIsTold) {
+  options_.cancelled = [] { return true; };
+  EXPECT_EQ(Open(Write("a.txt", "abc")).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(Kept(), IsEmpty());
+}
+
+std::string Gzip(const std::string& text) {
+  z_stream stream = {};
+  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string packed(deflateBound(&stream, text.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = text.size();
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = packed.size();
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+std::string Zstd(const std::string& text) {
+  ZSTD_CCtx* const context = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(ZSTD_compress2(context, packed.data(), packed.size(), text.data(), text.size()));
+  ZSTD_freeCCtx(context);
+  return packed;
+}
+
+TEST_F(TextTokensTest, CompressedTextIsText) {
+  EXPECT_THAT(Ids(Write("a.txt.gz", Gzip("abc"))), ElementsAre(2, 3, 4));
+  EXPECT_THAT(Ids(Write("b.txt.gz", Gzip("ab") + Gzip("") + Gzip("c"))), ElementsAre(2, 3, 4));
+  EXPECT_THAT(Ids(Write("a.jsonl.zst", Zstd("{\"text\":\"ab\"}\n"))), ElementsAre(2, 4));
+  EXPECT_THAT(Ids(Write("b.jsonl.zst", Zstd("{\"text\":\"ab\"}\n") + Zstd("{\"text\":\"c\"}\n"))),
+              ElementsAre(2, 4, 3, 4));
+  const std::string large(3'000'000, 'c');  // of more output than there is room for at once
+  EXPECT_THAT(Ids(Write("large.txt.gz", Gzip(large))), SizeIs(3'000'001));
+  EXPECT_THAT(Ids(Write("large.txt.zst", Zstd(large))), SizeIs(3'000'001));
+}
+
+TEST_F(TextTokensTest, DamagedCompressionIsNamed) {
+  for (const std::string& packed : {Gzip("abcabcabc"), Zstd("abcabcabc")}) {
+    std::string damaged = packed;
+    damaged[damaged.size() - 2] ^= 0x55;
+    EXPECT_THAT(Error(Write("bad.txt.gz", damaged)), HasSubstr("bad.txt.gz: the compressed data is damaged"));
+    EXPECT_THAT(Error(Write("bad.txt.gz", packed.substr(0, packed.size() - 3))), HasSubstr("ends in the middle"));
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::data

@@ -1,0 +1,189 @@
+// Rounds of blocks: read in order, encoded by all threads, given on in order; see tokenize.h.
+#include "worker/data/tokenize.h"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "base/units.h"
+#include "proto/json_parse.h"
+#include "worker/data/text_reader.h"
+
+namespace zerofleet::data {
+namespace {
+
+constexpr size_t kBlockBytes = 256 * 1024, kBlocksPerThread = 8;
+// What is encoded as one, because it is one line or cannot be cut, takes some twenty times its size in memory.
+constexpr size_t kLongestLine = size_t{64} << 20, kLongestUncut = size_t{256} << 20;
+constexpr char kTextKey[] = "text";
+
+struct Block {
+  std::string text;
+  int64_t first_line = 1;
+  bool ends_document = false;  // of text
+
+  std::vector<int32_t> ids;
+  int64_t documents = 0, text_bytes = 0;
+  absl::Status status;
+};
+
+// Cuts a file where its parts can be encoded alone.
+class BlockReader {
+ public:
+  BlockReader(const TokenFile& file, const TokenFormat& format, const text::Tokenizer& tokenizer)
+      : file_(file),
+        json_lines_(format.json_lines()),
+        tokenizer_(tokenizer),
+        reader_(TextReader::Open(file, format.compression)) {}
+
+  bool done() const { return done_; }
+  int64_t consumed() const { return reader_->consumed(); }
+
+  absl::StatusOr<Block> Next() {
+    Block block;
+    block.first_line = line_;
+    size_t cut = 0;
+    for (size_t wanted = kBlockBytes; cut == 0 && !done_; wanted *= 2) {
+      ZF_RETURN_IF_ERROR(Fill(wanted));
+      cut = done_ ? pending_.size() : Cut();
+      if (cut == 0 && !done_ && pending_.size() >= Longest()) return TooLong();
+    }
+    block.text = pending_.substr(0, cut);
+    pending_.erase(0, cut);
+    block.ends_document = done_ && (began_ || !block.text.empty());
+    began_ = true;
+    if (json_lines_) line_ += std::count(block.text.begin(), block.text.end(), '\n');
+    return block;
+  }
+
+ private:
+  absl::Status Fill(size_t bytes) {
+    const size_t before = pending_.size();
+    if (before >= bytes) return absl::OkStatus();
+    pending_.resize(bytes);
+    ZF_ASSIGN_OR_RETURN(const size_t got, reader_->Read(std::span(pending_).subspan(before)));
+    pending_.resize(before + got);
+    done_ = before + got < bytes;
+    return absl::OkStatus();
+  }
+
+  size_t Cut() const { return json_lines_ ? pending_.rfind('\n') + 1 : tokenizer_.LastCut(pending_); }
+  size_t Longest() const { return json_lines_ ? kLongestLine : kLongestUncut; }
+
+  absl::Status TooLong() const {
+    const std::string longest = HumanBytes(static_cast<int64_t>(Longest()));
+    if (json_lines_) {
+      return absl::DataLossError(absl::StrCat(file_.path(), ": line ", line_, " is longer than ", longest));
+    }
+    return absl::DataLossError(absl::StrCat(file_.path(), ": a text of more than ", longest,
+                                            " cannot be encoded in parts by this tokenizer; divide the file, or give "
+                                            "its documents as JSON lines"));
+  }
+
+  const TokenFile& file_;
+  const bool json_lines_;
+  const text::Tokenizer& tokenizer_;
+  const std::unique_ptr<TextReader> reader_;
+  std::string pending_;
+  int64_t line_ = 1;
+  bool began_ = false, done_ = false;
+};
+
+class Encoder {
+ public:
+  Encoder(const TokenFile& file, const TokenFormat& format, const text::Tokenizer& tokenizer,
+          const TokenizeOptions& options)
+      : file_(file), json_lines_(format.json_lines()), tokenizer_(tokenizer), options_(options) {}
+
+  // Any thread, each its own block.
+  void Encode(Block& block) const { block.status = json_lines_ ? EncodeLines(block) : EncodeText(block); }
+
+ private:
+  absl::Status EncodeText(Block& block) const {
+    ZF_RETURN_IF_ERROR(Annotate(Append(block.text, block), file_.path()));
+    if (block.ends_document) End(block);
+    return absl::OkStatus();
+  }
+
+  absl::Status EncodeLines(Block& block) const {
+    std::string_view rest = block.text;
+    for (int64_t number = block.first_line; !rest.empty(); ++number) {
+      const size_t end = std::min(rest.find('\n'), rest.size());
+      const std::string_view line = rest.substr(0, end);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+      if (absl::StripAsciiWhitespace(absl::string_view(line.data(), line.size())).empty()) continue;
+      absl::Status encoded = EncodeLine(line, block);
+      if (encoded.ok()) continue;
+      return absl::DataLossError(absl::StrCat(file_.path(), ": line ", number, ": ", encoded.message()));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status EncodeLine(std::string_view line, Block& block) const {
+    ZF_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(line));
+    if (!document.is_object()) return absl::DataLossError("must be an object, such as {\"text\": \"...\"}");
+    const auto text = document.find(kTextKey);
+    if (text == document.end() || !text->is_string()) return absl::DataLossError("has no \"text\" that is a string");
+    ZF_RETURN_IF_ERROR(Append(text->get_ref<const std::string&>(), block));
+    End(block);
+    return absl::OkStatus();
+  }
+
+  absl::Status Append(std::string_view text, Block& block) const {
+    ZF_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer_.Encode(text, /*special=*/false));
+    block.ids.insert(block.ids.end(), ids.begin(), ids.end());
+    block.text_bytes += static_cast<int64_t>(text.size());
+    return absl::OkStatus();
+  }
+
+  void End(Block& block) const {
+    ++block.documents;
+    if (options_.end_token) block.ids.push_back(*options_.end_token);
+  }
+
+  const TokenFile& file_;
+  const bool json_lines_;
+  const text::Tokenizer& tokenizer_;
+  const TokenizeOptions& options_;
+};
+
+}  // namespace
+
+absl::StatusOr<TokenizeCounts> Tokenize(const TokenFile& file, const TokenFormat& format,
+                                        const text::Tokenizer& tokenizer, const TokenizeOptions& options,
+                                        const TokenSink& sink) {
+  BlockReader reader(file, format, tokenizer);
+  const Encoder encoder(file, format, tokenizer, options);
+  const size_t round = kBlocksPerThread * static_cast<size_t>(std::max(1, options.threads));
+  TokenizeCounts counts;
+  while (!reader.done()) {
+    if (options.cancelled && options.cancelled()) return absl::CancelledError("stopped while text was tokenized");
+    std::vector<Block> blocks;
+    while (!reader.done() && blocks.size() < round) {
+      ZF_ASSIGN_OR_RETURN(Block block, reader.Next());
+      blocks.push_back(std::move(block));
+    }
+    std::atomic<size_t> next = 0;
+    RunOnThreads(std::min(options.threads, static_cast<int>(blocks.size())), [&] {
+      for (size_t i = next++; i < blocks.size(); i = next++) encoder.Encode(blocks[i]);
+    });
+    for (const Block& block : blocks) {
+      ZF_RETURN_IF_ERROR(block.status);
+      ZF_RETURN_IF_ERROR(sink(block.ids));
+      counts.documents += block.documents;
+      counts.tokens += static_cast<int64_t>(block.ids.size());
+      counts.text_bytes += block.text_bytes;
+    }
+    if (options.progress) options.progress(reader.consumed());
+  }
+  return counts;
+}
+
+}  // namespace zerofleet::data

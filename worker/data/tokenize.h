@@ -1,0 +1,41 @@
+// Text and JSON lines to token ids, on all threads, in bounded memory.
+#ifndef ZEROFLEET_WORKER_DATA_TOKENIZE_H_
+#define ZEROFLEET_WORKER_DATA_TOKENIZE_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/data/format.h"
+#include "worker/data/token_file.h"
+#include "worker/text/tokenizer.h"
+
+namespace zerofleet::data {
+
+struct TokenizeOptions {
+  int threads = 1;
+  std::optional<int32_t> end_token;             // put behind each document
+  std::function<void(int64_t bytes)> progress;  // bytes of the file that were read so far; may be null
+  std::function<bool()> cancelled;              // may be null
+};
+
+struct TokenizeCounts {
+  int64_t documents = 0, tokens = 0;
+  int64_t text_bytes = 0;  // of documents
+};
+
+// Takes the ids in the order of the text.
+using TokenSink = std::function<absl::Status(std::span<const int32_t> ids)>;
+
+// `format` is of text. A text file is one document; of JSON lines each line is one: an object whose `text` is
+// the document. DataLoss, naming file and line, for what is not that; Cancelled; and whatever `sink` returns.
+absl::StatusOr<TokenizeCounts> Tokenize(const TokenFile& file, const TokenFormat& format,
+                                        const text::Tokenizer& tokenizer, const TokenizeOptions& options,
+                                        const TokenSink& sink);
+
+}  // namespace zerofleet::data
+
+#endif  // ZEROFLEET_WORKER_DATA_TOKENIZE_H_

@@ -1,0 +1,24 @@
+// The library of regular expressions, and what it must leave alone.
+#include "worker/text/pattern.h"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::text {
+namespace {
+
+// libonig exports functions of the same names.
+TEST(PatternTest, RegularExpressionsOfOthersAreLibcs) {
+  for (const char* name : {"regcomp", "regexec", "regfree"}) {
+    Dl_info info;
+    ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, name), &info), 0);
+    EXPECT_THAT(std::string(info.dli_fname), ::testing::Not(::testing::HasSubstr("libonig"))) << name;
+  }
+}
+
+}  // namespace
+}  // namespace zerofleet::text

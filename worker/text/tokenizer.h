@@ -1,0 +1,55 @@
+// Text to token ids and back, whichever the tokenizer is.
+//
+// A new tokenizer is a class behind Tokenizer and a line in tokenizer_factory.cc.
+#ifndef ZEROFLEET_WORKER_TEXT_TOKENIZER_H_
+#define ZEROFLEET_WORKER_TEXT_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace zerofleet::text {
+
+// The value of data.tokenizer for one token per byte.
+inline constexpr char kBytes[] = "bytes";
+// The files of a tokenizer: the first makes it, the second says which token ends a text.
+inline constexpr char kTokenizerFile[] = "tokenizer.json", kTokenizerConfigFile[] = "tokenizer_config.json";
+
+// The file that `name`, a value of data.tokenizer that is not kBytes, stands for: itself, or the tokenizer.json in it.
+std::string TokenizerPath(const std::string& name);
+
+// Immutable, and so usable by many threads.
+class Tokenizer {
+ public:
+  // `name` is a value of data.tokenizer: kBytes, the path of a tokenizer.json, or of a folder that holds one. Errors
+  // name the file: NotFound, InvalidArgument for what is malformed or not supported, ResourceExhausted if too large.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& name);
+  virtual ~Tokenizer() = default;
+
+  // Ids are in [0, vocab()).
+  virtual int64_t vocab() const = 0;
+  // The token that follows each document of training data, if the tokenizer has one.
+  virtual std::optional<int32_t> end_of_text() const = 0;
+  // Which tokenizer this is: a digest of what makes it (base/digest.h); empty for kBytes.
+  virtual const std::string& digest() const = 0;
+
+  // `special`: with the tokens that the tokenizer puts around a text. ResourceExhausted if a regular expression gives
+  // up.
+  virtual absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text, bool special) const = 0;
+  // InvalidArgument, naming the id, if one is not in the vocabulary. `special`: special tokens are shown too.
+  virtual absl::StatusOr<std::string> Decode(std::span<const int32_t> ids, bool special) const = 0;
+
+  // The last place in `text` where it can be cut so that the ids of both parts are those of the whole; 0 if none is
+  // known.
+  virtual size_t LastCut(std::string_view text) const = 0;
+};
+
+}  // namespace zerofleet::text
+
+#endif  // ZEROFLEET_WORKER_TEXT_TOKENIZER_H_
