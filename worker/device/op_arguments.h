@@ -81,29 +81,28 @@ struct LayerNormBackwardArguments {
 
 // --- Attention
 
-// Whether every device's attention takes fewer heads of keys and values than of queries.
-inline constexpr bool kGroupedQueries = false;
-
 struct AttentionShape {
   int64_t batch, time, heads, head_size;
   int64_t kv_heads = heads;  // of keys and values; every heads / kv_heads query heads share one
+
+  int64_t columns() const { return (heads + 2 * kv_heads) * head_size; }  // of queries, keys and values
 };
 
 struct AttentionForwardArguments {
   AttentionShape shape;
-  Tensor qkv;        // (B,T,3C)
-  Tensor out;        // (B,T,C), overwritten
+  Tensor qkv;        // (B,T,columns())
+  Tensor out;        // (B,T,H*D), overwritten
   float* logsumexp;  // (B,H,T), overwritten
   void* scratch;     // AttentionScratchBytes(shape)
 };
 
 struct AttentionBackwardArguments {
   AttentionShape shape;
-  Tensor qkv;              // (B,T,3C)
-  Tensor out;              // (B,T,C), from the forward
+  Tensor qkv;              // (B,T,columns())
+  Tensor out;              // (B,T,H*D), from the forward
   const float* logsumexp;  // (B,H,T), from the forward
-  Tensor dout;             // (B,T,C)
-  Tensor dqkv;             // (B,T,3C), overwritten
+  Tensor dout;             // (B,T,H*D)
+  Tensor dqkv;             // (B,T,columns()), overwritten
   void* scratch;           // AttentionScratchBytes(shape)
 };
 
@@ -113,7 +112,7 @@ struct EmbeddingForwardArguments {
   int64_t batch, time, c;
   const int32_t* tokens;  // (B,T), each in [0, V)
   Tensor wte;             // (V,C)
-  Tensor wpe;             // (T_max,C), T_max >= T
+  Tensor wpe;             // (T_max,C), T_max >= T; may be null
   Tensor x;               // (B,T,C), overwritten
 };
 

@@ -22,6 +22,7 @@
 namespace zerofleet::device {
 
 class BandOps;
+class LlamaOps;
 class VocabularyOps;
 
 class Ops {
@@ -52,22 +53,23 @@ class Ops {
   // dx(M,C) += the gradient through the norm (the residual path's gradient is already in dx); dgamma(C), dbeta(C) +=.
   virtual void LayerNormBackward(Stream&, const LayerNormBackwardArguments&) = 0;
 
-  // --- Causal self-attention. qkv is (B,T,3C): queries, keys and values side by side, heads contiguous in each. Scores
-  // are scaled by 1/sqrt(D). Never holds more than one tile of scores per thread. Keys and values have as many heads as
-  // queries (kGroupedQueries).
+  // --- Causal self-attention. qkv is (B,T,(H+2G)D): queries of H heads, keys and values of G, side by side, heads
+  // contiguous in each; H/G consecutive heads of queries share one of keys and values. Scores are scaled by 1/sqrt(D).
+  // Never holds more than one tile of scores per thread.
 
-  // out(B,T,C); logsumexp(B,H,T) fp32 is kept for the backward.
+  // out(B,T,HD); logsumexp(B,H,T) fp32 is kept for the backward.
   virtual void AttentionForward(Stream&, const AttentionForwardArguments&) = 0;
-  // dqkv(B,T,3C) overwritten.
+  // dqkv(B,T,(H+2G)D) overwritten; what heads of a group give to dk and dv is added up in their order.
   virtual void AttentionBackward(Stream&, const AttentionBackwardArguments&) = 0;
   // Bytes that either direction needs, for all threads together.
   virtual int64_t AttentionScratchBytes(const AttentionShape&) const = 0;
 
   // --- Embeddings.
 
-  // x(M,C) = wte[token] + wpe[position]; tokens (B,T) int32, each in [0, V), checked by the data source.
+  // x(M,C) = wte[token] + wpe[position], or without the latter where wpe is null; tokens (B,T) int32, each in [0, V),
+  // checked by the data source.
   virtual void EmbeddingForward(Stream&, const EmbeddingForwardArguments&) = 0;
-  // dwte(V,C) += and dwpe(T_max,C) +=, fp32, in token order.
+  // dwte(V,C) += and, unless it is null, dwpe(T_max,C) +=, fp32, in token order.
   virtual void EmbeddingBackward(Stream&, const EmbeddingBackwardArguments&) = 0;
 
   // --- Output head with softmax cross-entropy, fused and chunked over tokens so that at most
@@ -84,6 +86,10 @@ class Ops {
 
   // --- Gradients of parameters in bands of rows (band_ops.h).
   virtual BandOps& bands() = 0;
+
+  // --- What only one family needs (llama_ops.h); null where the device has none of it, nor attention with fewer heads
+  // of keys and values than of queries.
+  virtual LlamaOps* llama() { return nullptr; }
 
   // --- Flat vectors, for ZeRO.
 

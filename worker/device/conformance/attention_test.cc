@@ -9,6 +9,7 @@ namespace {
 
 int64_t Tokens(const AttentionShape& s) { return s.batch * s.time; }
 int64_t Width(const AttentionShape& s) { return s.heads * s.head_size; }
+int64_t Elements(const AttentionShape& s) { return Tokens(s) * s.columns(); }  // of queries, keys and values
 
 struct ForwardResult {
   std::vector<float> out, logsumexp;
@@ -51,10 +52,11 @@ struct Reference {
 };
 
 Reference ReferenceForward(const AttentionShape& s, const std::vector<float>& qkv) {
-  const int64_t c = Width(s), d = s.head_size;
+  const int64_t c = Width(s), d = s.head_size, group = s.heads / s.kv_heads;
   Reference result{std::vector<double>(Tokens(s) * c), std::vector<double>(Tokens(s) * s.heads)};
   const auto element = [&](int64_t b, int64_t t, int64_t part, int64_t h, int64_t i) -> double {
-    return qkv[(b * s.time + t) * 3 * c + part * c + h * d + i];
+    const int64_t before = part == 0 ? 0 : s.heads + (part - 1) * s.kv_heads;
+    return qkv[(b * s.time + t) * s.columns() + (before + (part == 0 ? h : h / group)) * d + i];
   };
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t h = 0; h < s.heads; ++h) {
@@ -141,7 +143,49 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   for (const float value : got.out) ASSERT_LE(std::abs(value), 16);  // a mean of values, and not NaN
 }
 
+class GroupedAttentionTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (!IsSkipped() && ops().llama() == nullptr) GTEST_SKIP() << "this device has no grouped queries yet";
+  }
+};
+
+TEST_P(GroupedAttentionTest, ForwardMatchesDouble) {
+  for (const AttentionShape& s : {AttentionShape{2, 9, 6, 10, 2}, {1, 130, 4, 16, 1}, {1, 70, 9, 8, 3}}) {
+    const auto qkv = Random(Elements(s), 1);
+    const Reference want = ReferenceForward(s, qkv);
+    const ForwardResult got = Forward(device(), s, dtype(), qkv);
+    ExpectClose(got.out, want.out, dtype());
+    ExpectClose(got.logsumexp, want.logsumexp, DType::kF32);
+  }
+}
+
+TEST_P(GroupedAttentionTest, GradientMatchesFiniteDifferences) {
+  if (dtype() != DType::kF32) GTEST_SKIP() << "differences are taken in fp32";
+  for (const AttentionShape& s : {AttentionShape{2, 5, 6, 4, 2}, {1, 67, 2, 2, 1}}) {
+    const auto qkv = Random(Elements(s), 3), dout = Random(Tokens(s) * Width(s), 4);
+    ExpectGradient([&](const auto& at) { return Dot(Forward(device(), s, dtype(), at).out, dout); }, qkv,
+                   Backward(device(), s, dtype(), qkv, dout), qkv.size() < 400 ? 1 : 5);
+  }
+}
+
+// As with a copy of its keys and values for each head.
+TEST_P(GroupedAttentionTest, IsAttentionWithSharedKeysAndValues) {
+  const AttentionShape s{1, 20, 4, 8, 2}, whole{1, 20, 4, 8};
+  const auto qkv = Random(Elements(s), 5);
+  std::vector<float> copied(Elements(whole));
+  for (int64_t t = 0; t < s.time; ++t) {
+    for (int64_t section = 0; section < 12; ++section) {
+      const int64_t from = section < 4 ? section : section < 8 ? 4 + (section - 4) / 2 : 6 + (section - 8) / 2;
+      for (int64_t i = 0; i < 8; ++i) copied[(t * 12 + section) * 8 + i] = qkv[(t * 8 + from) * 8 + i];
+    }
+  }
+  EXPECT_EQ(Forward(device(), s, dtype(), qkv).out, Forward(device(), whole, dtype(), copied).out);
+}
+
 ZF_CONFORMANCE(AttentionTest);
+ZF_CONFORMANCE(GroupedAttentionTest);
 
 }  // namespace
 }  // namespace zerofleet::device

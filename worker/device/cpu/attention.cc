@@ -1,8 +1,9 @@
 // Causal self-attention (ops.h) without a (T,T) matrix, after FlashAttention (Dao et al. 2022).
 //
-// One task is one head of one sequence. It copies the head's queries, keys and values into fp32 scratch, then walks
-// tiles of kRows queries; a tile sees the keys up to its own last row, so its scores (kRows x keys) are all that is
-// ever held, and the softmax of a row is done at once. The backward rebuilds the probabilities from logsumexp.
+// One task is one head of one sequence; in the backward, the heads of queries that share one of keys and values. It
+// copies the head's queries, keys and values into fp32 scratch, then walks tiles of kRows queries; a tile sees the keys
+// up to its own last row, so its scores (kRows x keys) are all that is ever held, and the softmax of a row is done at
+// once. The backward rebuilds the probabilities from logsumexp.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -63,21 +64,35 @@ void Scatter(int64_t rows, int64_t head_size, float* from, Tensor to, int64_t st
 }
 
 // One head of one sequence: where it lies in the op's tensors.
-struct Head {
-  const AttentionShape& shape;
-  int64_t sequence, head;
+class Head {
+ public:
+  Head(const AttentionShape& of, int64_t in_sequence, int64_t number)
+      : shape(of), sequence(in_sequence), head(number) {}
 
-  int64_t width() const { return shape.heads * shape.head_size; }  // C
+  const AttentionShape& shape;
+  const int64_t sequence, head;
+
+  int64_t width() const { return shape.heads * shape.head_size; }
   int64_t out_at() const { return sequence * shape.time * width() + head * shape.head_size; }
-  int64_t qkv_at() const { return sequence * shape.time * 3 * width() + head * shape.head_size; }
   int64_t rows_at() const { return (sequence * shape.heads + head) * shape.time; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
 
-  void LoadQKV(Tensor qkv, const Scratch& s) const {
-    for (int64_t part = 0; part < 3; ++part) {
-      float* const to = part == 0 ? s.q : part == 1 ? s.k : s.v;
-      Gather(shape.time, shape.head_size, qkv.Offset(qkv_at() + part * width()), 3 * width(), to);
-    }
+  // Where a row has its queries, and the keys and values of its group.
+  int64_t q_at() const { return At(head); }
+  int64_t k_at() const { return At(shape.heads + group()); }
+  int64_t v_at() const { return At(shape.heads + shape.kv_heads + group()); }
+
+  void LoadQueries(Tensor qkv, const Scratch& s) const { Load(qkv, q_at(), s.q); }
+  void LoadKeysValues(Tensor qkv, const Scratch& s) const {
+    Load(qkv, k_at(), s.k);
+    Load(qkv, v_at(), s.v);
+  }
+
+ private:
+  int64_t group() const { return head / (shape.heads / shape.kv_heads); }
+  int64_t At(int64_t section) const { return sequence * shape.time * shape.columns() + section * shape.head_size; }
+  void Load(Tensor qkv, int64_t at, float* to) const {
+    Gather(shape.time, shape.head_size, qkv.Offset(at), shape.columns(), to);
   }
 };
 
@@ -94,7 +109,8 @@ absl::Status TileScores(const Head& head, const Scratch& s, int64_t first, int64
 
 absl::Status ForwardHead(const Head& head, const Scratch& s, Tensor qkv, Tensor out, float* logsumexp) {
   const int64_t time = head.shape.time, d = head.shape.head_size;
-  head.LoadQKV(qkv, s);
+  head.LoadQueries(qkv, s);
+  head.LoadKeysValues(qkv, s);
   absl::Status status;
   for (int64_t first = 0; first < time; first += kRows) {
     const int64_t rows = std::min(kRows, time - first), keys = first + rows;
@@ -151,21 +167,28 @@ absl::Status BackwardTile(const Head& head, const Scratch& s, int64_t first, int
   // out is no longer needed: its place takes the tile's dq.
   status.Update(SerialMatmul(
       {.m = rows, .n = d, .k = keys, .a = Dense(s.dscores, keys), .b = Dense(s.k, d), .c = Dense(s.out, d)}));
-  Scatter(rows, d, s.out, dqkv.Offset(head.qkv_at() + first * 3 * width), 3 * width);
+  const int64_t columns = head.shape.columns();
+  Scatter(rows, d, s.out, dqkv.Offset(head.q_at() + first * columns), columns);
   return status;
 }
 
-absl::Status BackwardHead(const Head& head, const Scratch& s, Tensor qkv, Tensor out, const float* logsumexp,
-                          Tensor dout, Tensor dqkv) {
-  const int64_t time = head.shape.time, d = head.shape.head_size, width = head.width();
-  head.LoadQKV(qkv, s);
+// The heads of queries that share one of keys and values, in their order.
+absl::Status BackwardGroup(const AttentionShape& shape, int64_t sequence, int64_t group, const Scratch& s,
+                           const AttentionBackwardArguments& p) {
+  const int64_t time = shape.time, d = shape.head_size, heads = shape.heads / shape.kv_heads;
+  const Head first_head(shape, sequence, group * heads);
+  first_head.LoadKeysValues(p.qkv, s);
   for (float* gradient : {s.dk, s.dv}) std::fill(gradient, gradient + time * d, 0.0f);
   absl::Status status;
-  for (int64_t first = 0; first < time; first += kRows) {
-    status.Update(BackwardTile(head, s, first, std::min(kRows, time - first), out, logsumexp, dout, dqkv));
+  for (int64_t index = 0; index < heads; ++index) {
+    const Head head(shape, sequence, group * heads + index);
+    head.LoadQueries(p.qkv, s);
+    for (int64_t first = 0; first < time; first += kRows) {
+      status.Update(BackwardTile(head, s, first, std::min(kRows, time - first), p.out, p.logsumexp, p.dout, p.dqkv));
+    }
   }
-  Scatter(time, d, s.dk, dqkv.Offset(head.qkv_at() + width), 3 * width);
-  Scatter(time, d, s.dv, dqkv.Offset(head.qkv_at() + 2 * width), 3 * width);
+  Scatter(time, d, s.dk, p.dqkv.Offset(first_head.k_at()), shape.columns());
+  Scatter(time, d, s.dv, p.dqkv.Offset(first_head.v_at()), shape.columns());
   return status;
 }
 
@@ -173,17 +196,16 @@ absl::Status BackwardHead(const Head& head, const Scratch& s, Tensor qkv, Tensor
 
 void CpuOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
   pool_.Run(p.shape.batch * p.shape.heads, [&](int64_t index, int thread) {
-    const Head head{p.shape, index / p.shape.heads, index % p.shape.heads};
+    const Head head(p.shape, index / p.shape.heads, index % p.shape.heads);
     static_cast<CpuStream&>(stream).Keep(
         ForwardHead(head, ScratchOf(p.shape, p.scratch, thread), p.qkv, p.out, p.logsumexp));
   });
 }
 
 void CpuOps::AttentionBackward(Stream& stream, const AttentionBackwardArguments& p) {
-  pool_.Run(p.shape.batch * p.shape.heads, [&](int64_t index, int thread) {
-    const Head head{p.shape, index / p.shape.heads, index % p.shape.heads};
-    static_cast<CpuStream&>(stream).Keep(
-        BackwardHead(head, ScratchOf(p.shape, p.scratch, thread), p.qkv, p.out, p.logsumexp, p.dout, p.dqkv));
+  pool_.Run(p.shape.batch * p.shape.kv_heads, [&](int64_t index, int thread) {
+    static_cast<CpuStream&>(stream).Keep(BackwardGroup(p.shape, index / p.shape.kv_heads, index % p.shape.kv_heads,
+                                                       ScratchOf(p.shape, p.scratch, thread), p));
   });
 }
 

@@ -1,19 +1,21 @@
 // The ops of ops.h on the CPU.
 //
-// Each group of ops is one file: linear.cc, elementwise.cc, norm.cc, attention.cc, embedding.cc, cross_entropy.cc,
-// vocabulary.cc, bands.cc, flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc. They cut the work into
-// blocks for the pool; the arithmetic is in matmul.h (matrices) and kernels.h (vectors).
+// Each group of ops is one file: linear.cc, elementwise.cc, norm.cc, attention.cc, embedding.cc, llama.cc,
+// cross_entropy.cc, vocabulary.cc, bands.cc, flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc. They cut
+// the work into blocks for the pool; the arithmetic is in matmul.h (matrices) and kernels.h (vectors).
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 
 #include "worker/device/band_ops.h"
+#include "worker/device/cpu/rotary_tables.h"
 #include "worker/device/cpu/thread_pool.h"
+#include "worker/device/llama_ops.h"
 #include "worker/device/ops.h"
 #include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device {
 
-class CpuOps : public Ops, public VocabularyOps, public BandOps {
+class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps {
  public:
   // `pool` outlives this object.
   explicit CpuOps(ThreadPool& pool) : pool_(pool) {}
@@ -53,6 +55,13 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps {
   void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart& tokens) override;
   void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand& positions) override;
 
+  LlamaOps* llama() override { return this; }
+  void RmsNormForward(Stream&, const RmsNormForwardArguments&) override;
+  void RmsNormBackward(Stream&, const RmsNormBackwardArguments&) override;
+  void Rotate(Stream&, const RotateArguments&) override;
+  void GateForward(Stream&, const GateForwardArguments&) override;
+  void GateBackward(Stream&, const GateBackwardArguments&) override;
+
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;
   void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) override;
   void SumSquares(Stream&, int64_t count, Tensor x, double* sum) override;
@@ -72,6 +81,7 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps {
 
  private:
   ThreadPool& pool_;
+  RotaryTables tables_;
 };
 
 }  // namespace zerofleet::device

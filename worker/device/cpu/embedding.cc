@@ -11,7 +11,12 @@ namespace zerofleet::device {
 void CpuOps::EmbeddingForward(Stream&, const EmbeddingForwardArguments& p) {
   pool_.RunBlocks(p.batch * p.time, RowBlock(p.c), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      kernels::Add(p.c, p.wte.Offset(p.tokens[row] * p.c), p.wpe.Offset(row % p.time * p.c), p.x.Offset(row * p.c));
+      const Tensor of_token = p.wte.Offset(p.tokens[row] * p.c), x = p.x.Offset(row * p.c);
+      if (p.wpe) {
+        kernels::Add(p.c, of_token, p.wpe.Offset(row % p.time * p.c), x);
+      } else {
+        kernels::Convert(p.c, of_token, x);
+      }
     }
   });
 }
@@ -21,7 +26,7 @@ void CpuOps::EmbeddingBackward(Stream&, const EmbeddingBackwardArguments& p) {
     for (int64_t row = 0; row < p.batch * p.time; ++row) {
       const Tensor from = p.dx.Offset(row * p.c + begin);
       kernels::Accumulate(end - begin, from, p.dwte + p.tokens[row] * p.c + begin);
-      kernels::Accumulate(end - begin, from, p.dwpe + row % p.time * p.c + begin);
+      if (p.dwpe != nullptr) kernels::Accumulate(end - begin, from, p.dwpe + row % p.time * p.c + begin);
     }
   });
 }

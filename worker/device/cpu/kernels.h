@@ -18,6 +18,11 @@ namespace zerofleet::device::kernels {
 void Gelu(int64_t count, Tensor x, Tensor y);
 void GeluGradient(int64_t count, Tensor x, Tensor dy, Tensor dx);
 void Add(int64_t count, Tensor a, Tensor b, Tensor y);
+// y = silu(gate) * up, and its gradients.
+void Gate(int64_t count, Tensor gate, Tensor up, Tensor y);
+void GateGradient(int64_t count, Tensor gate, Tensor up, Tensor dy, Tensor dgate, Tensor dup);
+// A head of 2 * half elements, turned in place by angles, or `back` by their negatives.
+void RotateHead(int64_t half, const float* cosines, const float* sines, bool back, Tensor head);
 void Convert(int64_t count, Tensor from, Tensor to);
 void Accumulate(int64_t count, Tensor from, float* accumulator);
 // Sixteen running sums in double, element i in sum i % 16, added up in order: the same on every instruction set.
@@ -31,6 +36,8 @@ void Sgd(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradien
 // --- Rows.
 void LayerNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta, Tensor y, float* mean, float* rstd);
 void LayerNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float mean, float rstd, Tensor dx);
+void RmsNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor y, float* rstd);
+void RmsNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float rstd, Tensor dx);
 // row = softmax(scale * row) in place; returns log of the sum of exp(scale * row). A NaN anywhere makes all NaN.
 float SoftmaxRow(int64_t count, float scale, float* row);
 // -log softmax(logits)[target]; with `gradient`, logits becomes gradient_scale * (softmax - onehot(target)), and *kept,
@@ -53,6 +60,10 @@ void ColumnSums(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy
 // dgamma[j] += sum of dy * (x - mean) * rstd, dbeta[j] += sum of dy.
 void LayerNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* mean,
                       const float* rstd, float* dgamma, float* dbeta);
+
+// dgamma[j] += sum of dy * x * rstd.
+void RmsNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* rstd,
+                    float* dgamma);
 
 // The name of the instruction set in use.
 const char* TargetName();

@@ -40,6 +40,53 @@ void AddImpl(int64_t count, Tensor a, Tensor b, Tensor y) {
   });
 }
 
+// exp is right up to about 104; beyond it nothing is left of the sigmoid.
+HWY_INLINE FloatVec Sigmoid(FloatVec x) {
+  const auto one = hn::Set(FloatTag(), 1.0f), most = hn::Set(FloatTag(), 88.0f);
+  const auto minus = hn::Neg(x);
+  return hn::Div(one, hn::Add(one, ExpKeepNaN(hn::IfThenElse(hn::Gt(minus, most), most, minus))));
+}
+
+void GateImpl(int64_t count, Tensor gate, Tensor up, Tensor y) {
+  WithType(gate, [&](auto* left) HWY_ATTR {
+    const auto* right = static_cast<decltype(left)>(up.data);
+    auto* to = static_cast<decltype(left)>(y.data);
+    ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+      const auto g = Read(left + i, lanes);
+      Write(hn::Mul(hn::Mul(g, Sigmoid(g)), Read(right + i, lanes)), to + i, lanes);
+    });
+  });
+}
+
+// With s = sigmoid(g): d silu = s + g s (1 - s).
+void GateGradientImpl(int64_t count, Tensor gate, Tensor up, Tensor dy, Tensor dgate, Tensor dup) {
+  WithType(gate, [&](auto* left) HWY_ATTR {
+    using T = decltype(left);
+    const auto *right = static_cast<T>(up.data), *upstream = static_cast<T>(dy.data);
+    auto *to_left = static_cast<T>(dgate.data), *to_right = static_cast<T>(dup.data);
+    const auto one = hn::Set(FloatTag(), 1.0f);
+    ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
+      const auto g = Read(left + i, lanes), u = Read(right + i, lanes), d = Read(upstream + i, lanes);
+      const auto s = Sigmoid(g), silu = hn::Mul(g, s);
+      Write(hn::Mul(hn::Mul(d, u), hn::MulAdd(silu, hn::Sub(one, s), s)), to_left + i, lanes);
+      Write(hn::Mul(d, silu), to_right + i, lanes);
+    });
+  });
+}
+
+void RotateHeadImpl(int64_t half, const float* cosines, const float* sines, bool back, Tensor head) {
+  WithType(head, [&](auto* x) HWY_ATTR {
+    ForVectors(half, [&](int64_t i, int64_t lanes) HWY_ATTR {
+      const auto a = Read(x + i, lanes), b = Read(x + half + i, lanes), c = Read(cosines + i, lanes);
+      auto s = Read(sines + i, lanes);
+      if (back) s = hn::Neg(s);
+      const auto first = hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), second = hn::Add(hn::Mul(b, c), hn::Mul(a, s));
+      Write(first, x + i, lanes);
+      Write(second, x + half + i, lanes);
+    });
+  });
+}
+
 void ConvertImpl(int64_t count, Tensor from, Tensor to) {
   WithType(from, [&](auto* source) HWY_ATTR {
     WithType(to, [&](auto* target) HWY_ATTR {
@@ -175,6 +222,9 @@ namespace zerofleet::device::kernels {
 HWY_EXPORT(GeluImpl);
 HWY_EXPORT(GeluGradientImpl);
 HWY_EXPORT(AddImpl);
+HWY_EXPORT(GateImpl);
+HWY_EXPORT(GateGradientImpl);
+HWY_EXPORT(RotateHeadImpl);
 HWY_EXPORT(ConvertImpl);
 HWY_EXPORT(AccumulateImpl);
 HWY_EXPORT(SumSquaresImpl);
@@ -187,6 +237,13 @@ void GeluGradient(int64_t count, Tensor x, Tensor dy, Tensor dx) {
   HWY_DYNAMIC_DISPATCH(GeluGradientImpl)(count, x, dy, dx);
 }
 void Add(int64_t count, Tensor a, Tensor b, Tensor y) { HWY_DYNAMIC_DISPATCH(AddImpl)(count, a, b, y); }
+void Gate(int64_t count, Tensor gate, Tensor up, Tensor y) { HWY_DYNAMIC_DISPATCH(GateImpl)(count, gate, up, y); }
+void GateGradient(int64_t count, Tensor gate, Tensor up, Tensor dy, Tensor dgate, Tensor dup) {
+  HWY_DYNAMIC_DISPATCH(GateGradientImpl)(count, gate, up, dy, dgate, dup);
+}
+void RotateHead(int64_t half, const float* cosines, const float* sines, bool back, Tensor head) {
+  HWY_DYNAMIC_DISPATCH(RotateHeadImpl)(half, cosines, sines, back, head);
+}
 void Convert(int64_t count, Tensor from, Tensor to) { HWY_DYNAMIC_DISPATCH(ConvertImpl)(count, from, to); }
 void Accumulate(int64_t count, Tensor from, float* accumulator) {
   HWY_DYNAMIC_DISPATCH(AccumulateImpl)(count, from, accumulator);

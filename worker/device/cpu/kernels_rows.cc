@@ -75,6 +75,54 @@ void LayerNormRowGradientImpl(int64_t c, Tensor dy, Tensor x, Tensor gamma, floa
   });
 }
 
+template <typename T>
+HWY_INLINE void RmsNormRowTyped(int64_t c, float epsilon, const T* x, const T* gamma, T* y, float* rstd) {
+  const FloatTag d;
+  auto squares = hn::Zero(d);
+  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    const auto v = Read(x + i, lanes);
+    squares = hn::MulAdd(v, v, squares);
+  });
+  *rstd = 1.0f / std::sqrt(Sum(squares) / static_cast<float>(c) + epsilon);
+  const auto scale = hn::Set(d, *rstd);
+  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    Write(hn::Mul(hn::Mul(Read(x + i, lanes), scale), Read(gamma + i, lanes)), y + i, lanes);
+  });
+}
+
+void RmsNormRowImpl(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor y, float* rstd) {
+  WithType(x, [&](auto* row) HWY_ATTR {
+    using T = decltype(row);
+    RmsNormRowTyped(c, epsilon, row, static_cast<T>(gamma.data), static_cast<T>(y.data), rstd);
+  });
+}
+
+// With n = x rstd and g = dy gamma: dx += (g - n mean(g n)) rstd.
+template <typename T>
+HWY_INLINE void RmsNormRowGradientTyped(int64_t c, const T* dy, const T* x, const T* gamma, float rstd, T* dx) {
+  const FloatTag d;
+  const auto scale = hn::Set(d, rstd);
+  auto dot = hn::Zero(d);
+  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    const auto g = hn::Mul(Read(dy + i, lanes), Read(gamma + i, lanes));
+    dot = hn::MulAdd(g, hn::Mul(Read(x + i, lanes), scale), dot);
+  });
+  const auto mean = hn::Set(d, Sum(dot) / static_cast<float>(c));
+  ForVectors(c, [&](int64_t i, int64_t lanes) HWY_ATTR {
+    const auto g = hn::Mul(Read(dy + i, lanes), Read(gamma + i, lanes));
+    const auto normal = hn::Mul(Read(x + i, lanes), scale);
+    const auto gradient = hn::Mul(hn::NegMulAdd(normal, mean, g), scale);
+    Write(hn::Add(Read(dx + i, lanes), gradient), dx + i, lanes);
+  });
+}
+
+void RmsNormRowGradientImpl(int64_t c, Tensor dy, Tensor x, Tensor gamma, float rstd, Tensor dx) {
+  WithType(x, [&](auto* row) HWY_ATTR {
+    using T = decltype(row);
+    RmsNormRowGradientTyped(c, static_cast<T>(dy.data), row, static_cast<T>(gamma.data), rstd, static_cast<T>(dx.data));
+  });
+}
+
 HWY_INLINE float RowMax(int64_t count, const float* row) {
   const FloatTag d;
   auto largest = hn::Set(d, row[0]);
@@ -207,6 +255,27 @@ void LayerNormColumnsImpl(int64_t m, int64_t stride, int64_t begin, int64_t end,
   }
 }
 
+void RmsNormColumnsImpl(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* rstd,
+                        float* dgamma) {
+  HWY_ALIGN float partial[kColumnBlock + kMaxLanes] = {};
+  float total[kColumnBlock] = {};
+  const int64_t width = end - begin;
+  WithType(x, [&](auto* from) HWY_ATTR {
+    const auto* upstream = static_cast<decltype(from)>(dy.data);
+    for (int64_t row = 0; row < m; ++row) {
+      const auto scale = hn::Set(FloatTag(), rstd[row]);
+      const int64_t at = row * stride + begin;
+      ForVectors(width, [&](int64_t j, int64_t lanes) HWY_ATTR {
+        const auto normal = hn::Mul(Read(from + at + j, lanes), scale);
+        Store(hn::MulAdd(Read(upstream + at + j, lanes), normal, Load(partial + j)), partial + j);
+      });
+      if ((row + 1) % kRowsPerPartial == 0) Flush(width, partial, total);
+    }
+  });
+  Flush(width, partial, total);
+  for (int64_t j = 0; j < width; ++j) dgamma[begin + j] += total[j];
+}
+
 }  // namespace zerofleet::device::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -224,6 +293,9 @@ HWY_EXPORT(AttentionGradientRowImpl);
 HWY_EXPORT(DotImpl);
 HWY_EXPORT(ColumnSumsImpl);
 HWY_EXPORT(LayerNormColumnsImpl);
+HWY_EXPORT(RmsNormRowImpl);
+HWY_EXPORT(RmsNormRowGradientImpl);
+HWY_EXPORT(RmsNormColumnsImpl);
 
 void LayerNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor beta, Tensor y, float* mean, float* rstd) {
   HWY_DYNAMIC_DISPATCH(LayerNormRowImpl)(c, epsilon, x, gamma, beta, y, mean, rstd);
@@ -255,6 +327,17 @@ void ColumnSums(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy
 void LayerNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* mean,
                       const float* rstd, float* dgamma, float* dbeta) {
   HWY_DYNAMIC_DISPATCH(LayerNormColumnsImpl)(m, stride, begin, end, dy, x, mean, rstd, dgamma, dbeta);
+}
+
+void RmsNormRow(int64_t c, float epsilon, Tensor x, Tensor gamma, Tensor y, float* rstd) {
+  HWY_DYNAMIC_DISPATCH(RmsNormRowImpl)(c, epsilon, x, gamma, y, rstd);
+}
+void RmsNormRowGradient(int64_t c, Tensor dy, Tensor x, Tensor gamma, float rstd, Tensor dx) {
+  HWY_DYNAMIC_DISPATCH(RmsNormRowGradientImpl)(c, dy, x, gamma, rstd, dx);
+}
+void RmsNormColumns(int64_t m, int64_t stride, int64_t begin, int64_t end, Tensor dy, Tensor x, const float* rstd,
+                    float* dgamma) {
+  HWY_DYNAMIC_DISPATCH(RmsNormColumnsImpl)(m, stride, begin, end, dy, x, rstd, dgamma);
 }
 
 }  // namespace zerofleet::device::kernels

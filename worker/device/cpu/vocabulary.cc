@@ -68,7 +68,7 @@ void CpuOps::PartEmbeddingBackward(Stream&, const VocabularyPart& part, const Em
       const Tensor from = p.dx.Offset(row * p.c + begin);
       const int64_t token = p.tokens[row];
       if (Has(part, token)) kernels::Accumulate(end - begin, from, p.dwte + (token - part.first) * p.c + begin);
-      kernels::Accumulate(end - begin, from, p.dwpe + row % p.time * p.c + begin);
+      if (p.dwpe != nullptr) kernels::Accumulate(end - begin, from, p.dwpe + row % p.time * p.c + begin);
     }
   });
 }

@@ -5,12 +5,13 @@
 #include <cstdint>
 
 #include "worker/device/band_ops.h"
+#include "worker/device/llama_ops.h"
 #include "worker/device/ops.h"
 #include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device {
 
-class DryOps : public Ops, public VocabularyOps, public BandOps {
+class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps {
  public:
   void LinearForward(Stream&, const LinearForwardArguments&) override {}
   void LinearGeluForward(Stream&, const LinearGeluForwardArguments&) override {}
@@ -39,6 +40,12 @@ class DryOps : public Ops, public VocabularyOps, public BandOps {
   void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) override {}
   void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart&) override {}
   void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand&) override {}
+  LlamaOps* llama() override { return this; }
+  void RmsNormForward(Stream&, const RmsNormForwardArguments&) override {}
+  void RmsNormBackward(Stream&, const RmsNormBackwardArguments&) override {}
+  void Rotate(Stream&, const RotateArguments&) override {}
+  void GateForward(Stream&, const GateForwardArguments&) override {}
+  void GateBackward(Stream&, const GateBackwardArguments&) override {}
   void Convert(Stream&, int64_t, Tensor, Tensor) override {}
   void Accumulate(Stream&, int64_t, Tensor, float*) override {}
   void SumSquares(Stream&, int64_t, Tensor, double*) override {}

@@ -1,0 +1,85 @@
+// The Llama family's ops (llama_ops.h): rows for the activations, columns for the norm's gradient.
+#include <algorithm>
+#include <cmath>
+
+#include "worker/device/cpu/blocks.h"
+#include "worker/device/cpu/cpu_ops.h"
+#include "worker/device/cpu/kernels.h"
+
+namespace zerofleet::device {
+
+std::shared_ptr<const RotaryTable> RotaryTables::Of(std::span<const float> frequencies, int64_t positions) {
+  absl::MutexLock lock(&mutex_);
+  const size_t elements = frequencies.size() * static_cast<size_t>(positions);
+  auto known = std::find_if(tables_.begin(), tables_.end(), [&](const std::shared_ptr<const RotaryTable>& table) {
+    return std::equal(frequencies.begin(), frequencies.end(), table->frequencies.begin(), table->frequencies.end());
+  });
+  if (known != tables_.end() && (*known)->cosines.size() >= elements) return *known;
+  auto table = std::make_shared<RotaryTable>();
+  table->frequencies.assign(frequencies.begin(), frequencies.end());
+  table->cosines.reserve(elements);
+  table->sines.reserve(elements);
+  for (int64_t position = 0; position < positions; ++position) {
+    for (const float frequency : frequencies) {
+      const float angle = static_cast<float>(position) * frequency;
+      table->cosines.push_back(std::cos(angle));
+      table->sines.push_back(std::sin(angle));
+    }
+  }
+  if (known == tables_.end()) known = tables_.insert(known, nullptr);
+  return *known = table;
+}
+
+void CpuOps::RmsNormForward(Stream&, const RmsNormForwardArguments& p) {
+  pool_.RunBlocks(p.m, RowBlock(p.c), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      kernels::RmsNormRow(p.c, p.epsilon, p.x.Offset(row * p.c), p.gamma, p.y.Offset(row * p.c), p.rstd + row);
+    }
+  });
+}
+
+void CpuOps::RmsNormBackward(Stream&, const RmsNormBackwardArguments& p) {
+  pool_.RunBlocks(p.m, RowBlock(p.c), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t at = row * p.c;
+      kernels::RmsNormRowGradient(p.c, p.dy.Offset(at), p.x.Offset(at), p.gamma, p.rstd[row], p.dx.Offset(at));
+    }
+  });
+  pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
+    kernels::RmsNormColumns(p.m, p.c, begin, end, p.dy, p.x, p.rstd, p.dgamma);
+  });
+}
+
+void CpuOps::Rotate(Stream&, const RotateArguments& p) {
+  const std::shared_ptr<const RotaryTable> table = tables_.Of(p.frequencies, p.time);
+  const int64_t half = p.head_size / 2;
+  pool_.RunBlocks(p.batch * p.time, RowBlock(p.heads * p.head_size), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t at = row % p.time * half;
+      for (int64_t head = 0; head < p.heads; ++head) {
+        kernels::RotateHead(half, table->cosines.data() + at, table->sines.data() + at, p.back,
+                            p.x.Offset(row * p.columns + head * p.head_size));
+      }
+    }
+  });
+}
+
+void CpuOps::GateForward(Stream&, const GateForwardArguments& p) {
+  pool_.RunBlocks(p.m, RowBlock(p.n), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Tensor x = p.x.Offset(row * 2 * p.n);
+      kernels::Gate(p.n, x, x.Offset(p.n), p.y.Offset(row * p.n));
+    }
+  });
+}
+
+void CpuOps::GateBackward(Stream&, const GateBackwardArguments& p) {
+  pool_.RunBlocks(p.m, RowBlock(p.n), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Tensor x = p.x.Offset(row * 2 * p.n), dx = p.dx.Offset(row * 2 * p.n);
+      kernels::GateGradient(p.n, x, x.Offset(p.n), p.dy.Offset(row * p.n), dx, dx.Offset(p.n));
+    }
+  });
+}
+
+}  // namespace zerofleet::device

@@ -1,0 +1,75 @@
+// The ops that the Llama family needs beside those of ops.h: RMS norm, rotary positions, the gate of SwiGLU. A device
+// that has none of them trains no model of the family.
+#ifndef ZEROFLEET_WORKER_DEVICE_LLAMA_OPS_H_
+#define ZEROFLEET_WORKER_DEVICE_LLAMA_OPS_H_
+
+#include <cstdint>
+#include <span>
+
+#include "worker/device/device.h"
+#include "worker/device/tensor.h"
+
+namespace zerofleet::device {
+
+struct RmsNormForwardArguments {
+  int64_t m, c;
+  float epsilon;  // added to the mean of squares
+  Tensor x;       // (M,C)
+  Tensor gamma;   // (C)
+  Tensor y;       // (M,C), overwritten
+  float* rstd;    // (M), overwritten: 1 / sqrt(mean of squares + epsilon)
+};
+
+struct RmsNormBackwardArguments {
+  int64_t m, c;
+  Tensor dy;                // (M,C)
+  Tensor x;                 // (M,C), as the forward had it
+  Tensor gamma;             // (C)
+  const float* rstd;        // (M), from the forward
+  Tensor dx;                // (M,C), added to
+  float* dgamma = nullptr;  // (C), added to
+};
+
+struct RotateArguments {
+  int64_t batch, time;
+  int64_t heads, head_size;            // of each row, those at its beginning
+  int64_t columns;                     // of a row
+  std::span<const float> frequencies;  // head_size / 2 angles per position, on the host
+  bool back;                           // by the angles' negatives: the gradient of the rotation
+  Tensor x;                            // (B,T,columns), in place
+};
+
+struct GateForwardArguments {
+  int64_t m, n;
+  Tensor x;  // (M,2N): what is activated, and what that is multiplied by
+  Tensor y;  // (M,N), overwritten
+};
+
+struct GateBackwardArguments {
+  int64_t m, n;
+  Tensor x;   // (M,2N), as the forward had it
+  Tensor dy;  // (M,N)
+  Tensor dx;  // (M,2N), overwritten
+};
+
+class LlamaOps {
+ public:
+  virtual ~LlamaOps() = default;
+
+  // y = x * rstd * gamma (Zhang and Sennrich 2019); statistics are fp32.
+  virtual void RmsNormForward(Stream&, const RmsNormForwardArguments&) = 0;
+  // dx(M,C) += the gradient through the norm; dgamma(C) +=.
+  virtual void RmsNormBackward(Stream&, const RmsNormBackwardArguments&) = 0;
+
+  // Turns element i and i + head_size / 2 of each head by position * frequencies[i] (Su et al. 2021; halves as Hugging
+  // Face stores them). Angles are fp32.
+  virtual void Rotate(Stream&, const RotateArguments&) = 0;
+
+  // y = silu(first half of x) * second half (Shazeer 2020).
+  virtual void GateForward(Stream&, const GateForwardArguments&) = 0;
+  virtual void GateBackward(Stream&, const GateBackwardArguments&) = 0;
+};
+
+}  // namespace zerofleet::device
+
+#endif  // ZEROFLEET_WORKER_DEVICE_LLAMA_OPS_H_
