@@ -23,19 +23,6 @@ constexpr int64_t kMostPeaks = 4;    // limits go up to this many times the peak
 constexpr int64_t kShortest = 64;    // tokens in the longest sequence of a padded batch
 constexpr uint32_t kSeed = 1;
 
-v1::ModelConfig ModelOf(const model::ModelPreset& preset) {
-  v1::ModelConfig config;
-  config.set_family(preset.family);
-  config.set_layers(preset.layers);
-  config.set_hidden(preset.hidden);
-  config.set_heads(preset.heads);
-  config.set_kv_heads(preset.heads);
-  config.set_intermediate(4 * preset.hidden);
-  config.set_context(preset.context);
-  config.set_vocab(preset.vocab);
-  return config;
-}
-
 // The tokens to which each step's batch is padded: the context, or the longest of its sequences, which are short or
 // long by chance.
 std::vector<int64_t> Times(int64_t context, bool padded) {
@@ -88,7 +75,7 @@ std::vector<FragmentationWork> FragmentationWorks() {
   for (const char* name : {"gpt2-355m", "gpt2-1558m"}) {
     for (const bool padded : {false, true}) {
       TrainingShape shape;
-      shape.model = ModelOf(*model::FindPreset(name));
+      shape.model = model::FindPreset(name)->Config();
       shape.checkpointing.segment = 1;
       shape.sequences = 8;
       shape.times = Times(shape.model.context(), padded);

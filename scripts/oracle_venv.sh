@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 venv=build/oracle-venv
 works() {
-  "$venv/bin/python3" -c 'import torch, safetensors, transformers; transformers.GPT2LMHeadModel
+  "$venv/bin/python3" -c 'import torch, safetensors, transformers; transformers.LlamaForCausalLM
 print("torch", torch.__version__, "transformers", transformers.__version__)' 2>/dev/null
 }
 
@@ -27,5 +27,5 @@ if ! is_installed python3-torch || ! is_installed python3-venv; then
     python3-torch python3-venv </dev/null
 fi
 /usr/bin/python3 -m venv --system-site-packages "$venv"
-"$venv/bin/pip" install -q --no-compile --retries 1 --timeout 30 'transformers==4.26.1' 'safetensors==0.4.5'
+"$venv/bin/pip" install -q --no-compile --retries 1 --timeout 30 'transformers==4.33.3' 'safetensors==0.4.5'
 works

@@ -139,7 +139,8 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   to_hf->callback(
       [flags, &body] { body = [flags](const Output& output) { return RunExport(flags->from, flags->to, output); }; });
 
-  CLI::App* from_hf = command->add_subcommand("import", "Turn a Hugging Face GPT-2 into a checkpoint at step 0.");
+  CLI::App* from_hf = command->add_subcommand(
+      "import", "Turn a Hugging Face model, GPT-2 or of the Llama family, into a checkpoint at step 0.");
   from_hf->add_option("HF_DIR", flags->from, "A directory with model.safetensors and config.json")
       ->type_name("DIR")
       ->required();

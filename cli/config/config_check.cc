@@ -123,7 +123,7 @@ absl::Status CheckKey(const Key& key, const ConfigDraft& draft) {
   const Message& section = key.Section(draft.config);
   const Reflection& reflection = *section.GetReflection();
   const FieldDescriptor* const field = &key.field();
-  if (field->is_repeated()) return absl::OkStatus();
+  if (field->is_repeated() || !key.HasSection(draft.config)) return absl::OkStatus();
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING: return CheckString(key, reflection.GetString(section, field), draft);
     case FieldDescriptor::CPPTYPE_DOUBLE:

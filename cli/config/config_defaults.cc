@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
@@ -50,6 +51,31 @@ void FillFromRow(const Key& key, ConfigDraft& draft) {
   }
 }
 
+// Whether any key of a section is given.
+bool GivenBelow(const std::string& section, const ConfigDraft& draft) {
+  const auto found = draft.given.lower_bound(absl::StrCat(section, "."));
+  return found != draft.given.end() && absl::StartsWith(found->first, absl::StrCat(section, "."));
+}
+
+// Sets the fields of the draft's model that no key has set, of a section all of them; with `keep` also leaves what has
+// a value already.
+void TakeWhatIsOpen(v1::ModelConfig from, bool keep, ConfigDraft& draft) {
+  v1::ModelConfig& model = *draft.config.mutable_model();
+  const google::protobuf::Reflection& reflection = *model.GetReflection();
+  from.clear_preset();
+  for (int i = 0; i < model.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *model.GetDescriptor()->field(i);
+    const std::string key = absl::StrCat("model.", field.name());
+    const bool section = field.message_type() != nullptr;
+    const bool set =
+        section ? GivenBelow(key, draft) : draft.Given(key) || (keep && reflection.HasField(model, &field));
+    // A section is there already, with the defaults of its rows.
+    if (set) reflection.ClearField(&from, &field);
+    if (!set && section && reflection.HasField(from, &field)) reflection.ClearField(&model, &field);
+  }
+  model.MergeFrom(from);
+}
+
 absl::Status FillPreset(ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
   const model::ModelPreset* preset = model::FindPreset(model.preset());
@@ -62,27 +88,27 @@ absl::Status FillPreset(ConfigDraft& draft) {
                                            ? absl::StrCat("unknown preset; ", all)
                                            : absl::StrCat("unknown preset; did you mean ", nearest, "? (", all, ")"));
   }
-  if (!draft.Given("model.family")) model.set_family(preset->family);
-  if (!draft.Given("model.layers")) model.set_layers(preset->layers);
-  if (!draft.Given("model.hidden")) model.set_hidden(preset->hidden);
-  if (!draft.Given("model.heads")) model.set_heads(preset->heads);
-  if (!draft.Given("model.context")) model.set_context(preset->context);
-  if (!draft.Given("model.vocab")) model.set_vocab(preset->vocab);
+  v1::ModelConfig sizes = preset->Config();
+  // The family has defaults of these, by the sizes that are given.
+  if (preset->kv_heads == 0) sizes.clear_kv_heads();
+  if (preset->intermediate == 0) sizes.clear_intermediate();
+  TakeWhatIsOpen(sizes, /*keep=*/false, draft);
   return absl::OkStatus();
 }
 
-// Sets the fields of the draft's model that neither its keys nor its preset have set.
-void TakeWhatIsOpen(const v1::ModelConfig& stored, ConfigDraft& draft) {
+// What only the Llama family has; others have none of it.
+void FillLlama(ConfigDraft& draft) {
   v1::ModelConfig& model = *draft.config.mutable_model();
-  const google::protobuf::Reflection& reflection = *model.GetReflection();
-  v1::ModelConfig taken = stored;
-  taken.clear_preset();
-  for (int i = 0; i < model.GetDescriptor()->field_count(); ++i) {
-    const google::protobuf::FieldDescriptor& field = *model.GetDescriptor()->field(i);
-    const bool set = draft.Given(absl::StrCat("model.", field.name())) || reflection.HasField(model, &field);
-    if (set) reflection.ClearField(&taken, &field);
+  const absl::StatusOr<const model::ModelFamily*> family = model::FindModelFamily(model.family());
+  if (!family.ok() || !(*family)->rotary()) {
+    // The row's default.
+    if (!GivenBelow("model.rope_scaling", draft)) model.clear_rope_scaling();
+    return;
   }
-  model.MergeFrom(taken);
+  constexpr double kTheta = 1e4, kEpsilon = 1e-5;
+  if (model.head_size() == 0 && model.heads() > 0) model.set_head_size(model.hidden() / model.heads());
+  if (model.rope_theta() == 0) model.set_rope_theta(kTheta);
+  if (model.norm_epsilon() == 0) model.set_norm_epsilon(kEpsilon);
 }
 
 absl::Status FillModel(ConfigDraft& draft) {
@@ -95,7 +121,7 @@ absl::Status FillModel(ConfigDraft& draft) {
     }
     if (!draft.Given("model.family")) model.set_family(model::ModelFamilies().front()->name);
   }
-  if (draft.stored) TakeWhatIsOpen(draft.stored->model, draft);
+  if (draft.stored) TakeWhatIsOpen(draft.stored->model, /*keep=*/true, draft);
   if (!draft.Given("model.kv_heads") && model.kv_heads() == 0) model.set_kv_heads(model.heads());
   if (!draft.Given("model.intermediate") && model.intermediate() == 0) {
     // The check reports an unknown family and sizes that are out of range; here they must only not overflow.
@@ -103,7 +129,11 @@ absl::Status FillModel(ConfigDraft& draft) {
     const absl::StatusOr<const model::ModelFamily*> found = model::FindModelFamily(model.family());
     const model::ModelFamily& family = found.ok() ? **found : *model::ModelFamilies().front();
     model.set_intermediate(family.default_intermediate(std::clamp(model.hidden(), -kLargest, kLargest)));
+    if (model.intermediate() == 0 && model.hidden() != 0) {
+      return draft.Error("model.intermediate", absl::StrCat("is missing; ", family.name, " has no default of it"));
+    }
   }
+  FillLlama(draft);
   const bool token_files = draft.config.data().format() == "tokens_u16" || draft.config.data().format() == "tokens_u32";
   if (!draft.Given("model.vocab") && model.vocab() == 0) {
     if (token_files && draft.config.data().tokenizer_digest().empty()) {

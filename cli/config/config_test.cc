@@ -16,6 +16,8 @@
 namespace zerofleet::cli {
 namespace {
 
+using ::testing::HasSubstr;
+
 constexpr char kSmallest[] = "model: {preset: gpt2-124m}\ndata: {train: [text.txt]}\n";
 
 absl::StatusOr<v1::Config> Parse(const std::string& text, const std::vector<std::string>& sets = {}) {
@@ -117,15 +119,17 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "--set: model.preset: unknown preset; did you mean gpt2-124m? (the presets are gpt2-tiny, "
        "gpt2-mini, gpt2-char, gpt2-124m, gpt2-355m, gpt2-774m, "
        "gpt2-1558m, zero-offload-1b, zero-8b, zero-13b, zero-40b, zero-60b, zero-100b, zero-170b, zero-1t, "
-       "turing-nlg-17b)"},
+       "turing-nlg-17b, llama2-7b, llama2-13b, "
+       "llama2-70b, llama3-8b, llama3-70b, llama3.2-1b, llama3.2-3b, mistral-7b, tinyllama-1.1b, smollm2-135m, "
+       "smollm2-360m, smollm2-1.7b, qwen2-0.5b, qwen2.5-7b)"},
       {{"model.heads=5"}, "--set: model.heads: 5 heads do not divide model.hidden, 768; 4 would"},
       {{"model.heads=1000"}, "--set: model.heads: 1000 heads do not divide model.hidden, 768; 768 would"},
       {{"model.heads=0"}, "--set: model.heads: must be 1 to 1000000, got 0"},
       {{"model.kv_heads=4"}, "--set: model.kv_heads: must equal model.heads, 12, for gpt2, got 4; leave it out"},
       {{"model.context=0"}, "--set: model.context: must be 1 to 10000000, got 0"},
       {{"model.vocab=0"}, "--set: model.vocab: must be 1 to 100000000, got 0"},
-      {{"model.family=llama"}, "--set: model.family: llama is not supported; use gpt2"},
-      {{"model.family=bert"}, "--set: model.family: must be gpt2, got \"bert\""},
+      {{"model.family=llama"}, "run.yaml: model.intermediate: is missing; llama has no default of it"},
+      {{"model.family=bert"}, "--set: model.family: must be gpt2 or llama, got \"bert\""},
       {{"model.hidden=1000000", "model.heads=1000", "model.layers=10000"},
        "run.yaml:1: model: these sizes make about 120000.1T parameters; at most 4.0T can be trained"},
       {{"data.train=[]"}, "--set: data.train: must name at least one file or directory, such as [text.txt]"},
@@ -366,6 +370,50 @@ TEST(LoadConfig, TakesAMissingFileAsBadUsage) {
   EXPECT_EQ(missing.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(missing.message().find("no/such.yaml"), absl::string_view::npos);
   EXPECT_EQ(LoadConfig("/", {}).status().message(), "/: a directory, not a configuration file");
+}
+
+absl::StatusOr<v1::Config> ParseModel(const std::string& model, const std::string& more = "") {
+  return ParseConfig("model: {" + model + "}\ndata: {train: [a], format: tokens_u16}\n" + more, "run.yaml", {});
+}
+
+TEST(ConfigLlama, DefaultsAreTheFamilysAndThePresets) {
+  const v1::Config sizes =
+      ParseModel("family: llama, layers: 2, hidden: 12, heads: 6, kv_heads: 2, intermediate: 20, context: 8, vocab: 31")
+          .value();
+  EXPECT_EQ(sizes.model().head_size(), 2);
+  EXPECT_EQ(sizes.model().rope_theta(), 1e4);
+  EXPECT_EQ(sizes.model().norm_epsilon(), 1e-5);
+  EXPECT_EQ(sizes.model().rope_scaling().type(), "none");
+  const v1::Config preset = ParseModel("preset: llama3.2-1b, context: 2048").value();
+  EXPECT_EQ(preset.model().rope_scaling().type(), "llama3");
+  EXPECT_EQ(preset.model().rope_scaling().factor(), 32);
+  EXPECT_TRUE(preset.model().tied());
+  EXPECT_EQ(preset.model().kv_heads(), 8);
+  EXPECT_EQ(preset.model().context(), 2048);
+  EXPECT_EQ(ParseModel("preset: smollm2-135m")->model().rope_scaling().type(), "none");
+  EXPECT_FALSE(ParseModel("preset: gpt2-124m")->model().has_rope_scaling());
+  // As `train` writes them for its processes.
+  for (const v1::Config& config : {sizes, preset}) {
+    EXPECT_EQ(ParseConfig(TextOf(config), "config.json", {})->SerializeAsString(), config.SerializeAsString());
+  }
+}
+
+TEST(ConfigLlama, WhatDoesNotFitIsNamed) {
+  const auto error = [](const std::string& model, const std::string& more = "") {
+    const absl::Status status = ParseModel(model, more).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << model;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error("preset: gpt2-124m, rope_theta: 100"), HasSubstr("model.family: is gpt2"));
+  EXPECT_THAT(error("preset: gpt2-124m, rope_scaling: {type: linear, factor: 2}"), HasSubstr("model.family: is gpt2"));
+  EXPECT_THAT(error("preset: gpt2-124m, kv_heads: 6"), HasSubstr("model.kv_heads: must equal model.heads"));
+  EXPECT_THAT(error("preset: llama3-8b, kv_heads: 5"), HasSubstr("model.kv_heads: must divide model.heads, 32"));
+  EXPECT_THAT(error("preset: llama3-8b, head_size: 7"), HasSubstr("model.head_size: must be even"));
+  EXPECT_THAT(error("preset: llama3-8b, rope_scaling: {type: linear}"),
+              HasSubstr("model.rope_scaling.factor: must be >= 1"));
+  EXPECT_THAT(error("preset: llama3-8b, rope_scaling: {type: llama3, factor: 8}"),
+              HasSubstr("model.rope_scaling.high_freq_factor: must be above"));
+  EXPECT_THAT(error("preset: llama3-8b, rope_scaling: {type: yarn}"), HasSubstr("must be none, linear or llama3"));
 }
 
 }  // namespace

@@ -161,6 +161,8 @@ class Reader {
       return ReadList(node, key, field, message);
     }
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      // A complete configuration prints a section within another one so where it does not apply.
+      if (node.IsNull() && absl::StrContains(key, '.')) return absl::OkStatus();
       if (!node.IsMap()) return WrongType(node, key, field);
       return ReadSection(node, key, *reflection.MutableMessage(&message, &field));
     }

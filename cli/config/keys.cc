@@ -42,6 +42,15 @@ const Message& Key::Section(const v1::Config& config) const {
   return *section;
 }
 
+bool Key::HasSection(const v1::Config& config) const {
+  const Message* section = &config;
+  for (size_t i = 0; i + 1 < path.size(); ++i) {
+    if (!section->GetReflection()->HasField(*section, path[i])) return false;
+    section = &section->GetReflection()->GetMessage(*section, path[i]);
+  }
+  return true;
+}
+
 Message& Key::Section(v1::Config& config) const {
   Message* section = &config;
   for (size_t i = 0; i + 1 < path.size(); ++i) section = section->GetReflection()->MutableMessage(section, path[i]);

@@ -24,6 +24,8 @@ struct Key {
   const google::protobuf::FieldDescriptor& field() const { return *path.back(); }
   // The section of `config` that holds the field. The second makes sections that are missing.
   const google::protobuf::Message& Section(const v1::Config& config) const;
+  // Whether the section is there: of a model of another family some are not.
+  bool HasSection(const v1::Config& config) const;
   google::protobuf::Message& Section(v1::Config& config) const;
 };
 

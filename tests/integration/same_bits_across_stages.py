@@ -10,17 +10,18 @@ STEPS = 50 if fleet.full_size() else 12
 
 
 class SameBitsAcrossStages(fleet.FleetTest):
-    def stages(self, world, precision, micro_sequences, optimizer="adamw"):
+    def stages(self, world, precision, micro_sequences, optimizer="adamw", **changes):
         for stage in (0, 1, 2, 3):
             yield stage, self.train(self.config(
+                **changes,
                 parallel={"zero_stage": stage, "workers": world}, precision=precision, steps=STEPS,
                 batch={"micro_sequences": micro_sequences},
                 optimizer={"name": optimizer, "learning_rate": {"adamw": 3e-3, "sgd": 0.1}[optimizer]},
                 checkpoint={"dir": str(self.work / f"stage-{stage}-{world}-{precision}-{micro_sequences}")}))
 
-    def check_same_bits(self, precision, worlds, optimizer="adamw"):
+    def check_same_bits(self, precision, worlds, optimizer="adamw", **changes):
         for world in (2, 3, 4) if fleet.full_size() else worlds:
-            runs = dict(self.stages(world, precision, micro_sequences=12 // world, optimizer=optimizer))
+            runs = dict(self.stages(world, precision, micro_sequences=12 // world, optimizer=optimizer, **changes))
             self.assertEqual(len(runs[0].column("loss")), STEPS)
             self.assertLess(runs[0].column("loss")[STEPS], runs[0].column("loss")[1], "the loss does not fall")
             for stage in (1, 2, 3):
@@ -36,6 +37,14 @@ class SameBitsAcrossStages(fleet.FleetTest):
 
     def test_sgd_in_fp16(self):
         self.check_same_bits("fp16", (2,), "sgd")
+
+    LLAMA = {"family": "llama", "kv_heads": 1, "intermediate": 40}
+
+    def test_llama(self):
+        self.check_same_bits("bf16", (3,), model=self.LLAMA)
+
+    def test_llama_with_a_tied_head(self):
+        self.check_same_bits("fp32", (2,), model={**self.LLAMA, "tied": True, "qkv_bias": True})
 
     def test_four_micro_batches_agree(self):
         runs = dict(self.stages(3, "fp32", micro_sequences=1))

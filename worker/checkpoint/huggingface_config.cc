@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "proto/json.h"
 #include "proto/json_parse.h"
+#include "worker/checkpoint/huggingface_llama.h"
 
 namespace zerofleet::checkpoint {
 namespace {
@@ -23,8 +24,10 @@ absl::StatusOr<const model::ModelFamily*> FamilyOf(const json& config) {
   const json& type = config["model_type"];
   std::vector<std::string> types;
   for (const model::ModelFamily* family : model::ModelFamilies()) {
-    if (type == family->hugging_face.model_type) return family;
-    types.push_back(absl::StrCat("\"", family->hugging_face.model_type, "\""));
+    for (const model::HuggingFaceFormat::Variant& variant : family->hugging_face.variants) {
+      if (type == variant.model_type) return family;
+      types.push_back(absl::StrCat("\"", variant.model_type, "\""));
+    }
   }
   return absl::InvalidArgumentError(
       absl::StrCat("model_type is ", DumpJson(type), ", this version needs ", absl::StrJoin(types, " or ")));
@@ -55,12 +58,16 @@ absl::StatusOr<int64_t> Size(const json& config, const char* key) {
 
 std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model) {
   const model::HuggingFaceFormat& format = family.hugging_face;
-  nlohmann::ordered_json config = {{"architectures", nlohmann::ordered_json::array({format.architecture})},
-                                   {"model_type", format.model_type}};
+  const auto variant =
+      std::find_if(format.variants.begin(), format.variants.end(),
+                   [&](const model::HuggingFaceFormat::Variant& one) { return one.qkv_bias == model.qkv_bias(); });
+  nlohmann::ordered_json config = {{"architectures", nlohmann::ordered_json::array({variant->architecture})},
+                                   {"model_type", variant->model_type}};
   for (const model::HuggingFaceFormat::Size& size : format.sizes) config[size.key] = (model.*size.get)();
   for (const model::HuggingFaceFormat::Setting& setting : format.settings) {
     config[setting.key] = Constant(setting.accepted).front();
   }
+  if (format.llama_keys) WriteLlamaKeys(model, &config);
   config.update(Constant(format.constants));
   const nlohmann::ordered_json end_of_text = model.vocab() == format.end_of_text_vocab
                                                  ? nlohmann::ordered_json(model.vocab() - 1)
@@ -86,6 +93,14 @@ absl::StatusOr<v1::ModelConfig> ParseHuggingFaceConfig(std::string_view text) {
     (model.*size.set)(value);
   }
   if (model.kv_heads() == 0) model.set_kv_heads(model.heads());
+  if (format.llama_keys) {
+    for (const model::HuggingFaceFormat::Variant& variant : format.variants) {
+      if (config.contains("model_type") && config["model_type"] == variant.model_type) {
+        model.set_qkv_bias(variant.qkv_bias);
+      }
+    }
+    ZF_RETURN_IF_ERROR(ReadLlamaKeys(config, &model));
+  }
   if (model.intermediate() == 0) model.set_intermediate(family->default_intermediate(model.hidden()));
   return model;
 }

@@ -38,7 +38,7 @@ TEST(HuggingFaceConfigTest, EndOfTextOnlyWhereTheVocabularyHasOne) {
 }
 
 TEST(HuggingFaceConfigTest, OtherArithmeticIsRefusedByKey) {
-  for (const char* setting : {R"("model_type":"llama")", R"("activation_function":"relu")",
+  for (const char* setting : {R"("model_type":"mamba")", R"("activation_function":"relu")",
                               R"("layer_norm_epsilon":1e-6)", R"("tie_word_embeddings":false)",
                               R"("scale_attn_weights":false)", R"("scale_attn_by_inverse_layer_idx":true)"}) {
     std::string text = std::string("{") + kSizes + "," + setting + "}";
@@ -53,6 +53,56 @@ TEST(HuggingFaceConfigTest, SizesMustBeThere) {
   EXPECT_THAT(Error(std::string("{") + kSizes + R"(,"n_inner":0})", absl::StatusCode::kDataLoss), HasSubstr("n_inner"));
   EXPECT_THAT(Error("[]", absl::StatusCode::kDataLoss), HasSubstr("not a JSON object"));
   EXPECT_THAT(Error("", absl::StatusCode::kDataLoss), HasSubstr("not valid JSON"));
+}
+
+constexpr char kLlamaSizes[] =
+    R"("model_type":"llama","vocab_size":31,"max_position_embeddings":16,"hidden_size":12,"num_hidden_layers":2,)"
+    R"("num_attention_heads":6,"num_key_value_heads":2,"intermediate_size":20)";
+
+absl::StatusOr<v1::ModelConfig> Llama(const std::string& more) {
+  return ParseHuggingFaceConfig(std::string("{") + kLlamaSizes + more + "}");
+}
+
+TEST(HuggingFaceConfigTest, LlamasAreReadAsBothVersionsWriteThem) {
+  const v1::ModelConfig plain = Llama("").value();
+  EXPECT_EQ(plain.head_size(), 2);
+  EXPECT_EQ(plain.rope_theta(), 1e4);
+  EXPECT_EQ(plain.norm_epsilon(), 1e-6);
+  EXPECT_FALSE(plain.tied());
+  const std::string llama3 = R"("rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,)"
+                             R"("original_max_position_embeddings":8192)";
+  const v1::ModelConfig old = Llama(R"(,"rope_theta":5e5,"rope_scaling":{)" + llama3 + "}").value();
+  EXPECT_EQ(old.rope_scaling().type(), "llama3");
+  const v1::ModelConfig later = Llama(R"(,"rope_parameters":{"rope_theta":5e5,)" + llama3 + "}").value();
+  EXPECT_EQ(old.DebugString(), later.DebugString());
+  for (const v1::ModelConfig& model : {plain, old}) {
+    const auto back = ParseHuggingFaceConfig(HuggingFaceConfigText(**model::FindModelFamily("llama"), model));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(back->DebugString(), model.DebugString());
+  }
+  v1::ModelConfig qwen = plain;
+  qwen.set_qkv_bias(true);
+  const std::string text = HuggingFaceConfigText(**model::FindModelFamily("llama"), qwen);
+  EXPECT_THAT(text, HasSubstr("Qwen2ForCausalLM"));
+  EXPECT_TRUE(ParseHuggingFaceConfig(text)->qkv_bias());
+}
+
+TEST(HuggingFaceConfigTest, WhatChangesALlamasFunctionIsRefusedByName) {
+  for (const auto& [more, named] :
+       {std::pair<const char*, const char*>{R"(,"sliding_window":8)", "sliding_window is 8"},
+        {R"(,"partial_rotary_factor":0.5)", "partial_rotary_factor is 0.5"},
+        {R"(,"rope_scaling":{"rope_type":"yarn","factor":2})", "rope_scaling is of type 'yarn'"},
+        {R"(,"hidden_act":"gelu")", "hidden_act is "},
+        {R"(,"attention_bias":true)", "attention_bias is "}}) {
+    const absl::Status status = Llama(more).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << more;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(named));
+  }
+  EXPECT_TRUE(Llama(R"(,"sliding_window":16)").ok());
+  EXPECT_TRUE(Llama(R"(,"sliding_window":8,"use_sliding_window":false)").ok());
+  for (const char* more : {R"(,"rms_norm_eps":-1)", R"(,"rope_theta":"x")", R"(,"rope_scaling":[])"}) {
+    EXPECT_EQ(Llama(more).status().code(), absl::StatusCode::kDataLoss) << more;
+  }
 }
 
 }  // namespace

@@ -32,8 +32,7 @@ constexpr char kHeadName[] = "lm_head.weight";
 
 // A tensor's name in a source, where none has the prefix.
 std::string SourceName(const model::HuggingFaceFormat& format, const model::TensorSpec& tensor) {
-  ZF_CHECK(tensor.name.starts_with(format.prefix));
-  return tensor.name.substr(format.prefix.size());
+  return tensor.name.starts_with(format.prefix) ? tensor.name.substr(format.prefix.size()) : tensor.name;
 }
 
 absl::StatusOr<v1::ModelConfig> ReadConfig(const std::string& hf_dir) {
@@ -66,14 +65,14 @@ absl::Status ReadTensor(const HuggingFaceSource& source, const model::HuggingFac
 
 // Every tensor of the source must have found its place; a tied head must be the token embedding again.
 absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string& hf_dir,
-                              const model::ModelFamily& family, const model::ModelSpec& spec) {
+                              const model::ModelFamily& family, bool tied, const model::ModelSpec& spec) {
   std::set<std::string> known;
-  if (family.tied_embedding()) known.insert(kHeadName);
+  if (tied) known.insert(kHeadName);
   for (const model::TensorSpec& tensor : spec.tensors()) known.insert(SourceName(family.hugging_face, tensor));
   for (const std::string& name : source.Names()) {
     if (!known.contains(name)) return absl::DataLossError(absl::StrCat(hf_dir, ": unknown tensor '", name, "'"));
   }
-  if (!family.tied_embedding() || !source.Has(kHeadName)) return absl::OkStatus();
+  if (!tied || !source.Has(kHeadName)) return absl::OkStatus();
   const std::string embedding_name = absl::StrCat(family.rows.embedding.tokens, ".weight");
   for (const model::TensorSpec& tensor : spec.tensors()) {
     if (SourceName(family.hugging_face, tensor) != embedding_name) continue;
@@ -81,8 +80,8 @@ absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string
     ZF_RETURN_IF_ERROR(source.Read(kHeadName, tensor.shape, head));
     ZF_RETURN_IF_ERROR(source.Read(embedding_name, tensor.shape, embedding));
     if (std::memcmp(head.data(), embedding.data(), head.size() * sizeof(float)) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(hf_dir, ": ", kHeadName, " differs from ", embedding_name,
-                                                     "; a model of ", family.name, " has a tied head"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(hf_dir, ": ", kHeadName, " differs from ", embedding_name, "; the model has a tied head"));
     }
   }
   return absl::OkStatus();
@@ -149,7 +148,8 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
     std::span<float> into = std::span(master).subspan(tensor.flat_begin, tensor.elements());
     ZF_RETURN_IF_ERROR(ReadTensor(source, format, tensor, into));
   }
-  ZF_RETURN_IF_ERROR(CheckNothingLost(source, hf_dir, *family, *spec));
+  ZF_RETURN_IF_ERROR(
+      CheckNothingLost(source, hf_dir, *family, family->rows.head.Tied(model::Sizes(config.model())), *spec));
   ZF_ASSIGN_OR_RETURN(const TokenizerFiles tokenizer, ReadTokenizer(hf_dir, &config));
 
   const std::vector<float> zeros(master.size());

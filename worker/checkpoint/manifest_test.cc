@@ -191,8 +191,10 @@ TEST_F(ManifestTest, TheTensorTableMustBeTheConfiguredModels) {
   EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_config()->mutable_model()->set_heads(4); }),
               HasSubstr("model.heads"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_config()->mutable_model()->set_heads(5); }),
-              HasSubstr("config.model.kv_heads: 3, expected 5"));
-  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_config()->mutable_model()->set_family("llama"); }),
+              HasSubstr("model.kv_heads is 3, which does not divide model.heads 5"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_config()->mutable_model()->set_kv_heads(1); }),
+              HasSubstr("config.model.kv_heads: 1, expected 3"));
+  EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_config()->mutable_model()->set_family("mamba"); }),
               HasSubstr("model.family"));
   EXPECT_THAT(ErrorAfter([](auto* m) { m->mutable_config()->mutable_model()->set_layers(INT64_MAX); }),
               HasSubstr("model.layers"));

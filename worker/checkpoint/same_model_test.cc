@@ -23,10 +23,13 @@ TEST_F(SameModelTest, EveryFieldIsComparedAndNamed) {
     const google::protobuf::FieldDescriptor* field = type.field(i);
     if (field->name() == "preset") continue;
     v1::ModelConfig other = same;
-    if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_STRING) {
-      other.GetReflection()->SetString(&other, field, "another");
-    } else {
-      other.GetReflection()->SetInt64(&other, field, other.GetReflection()->GetInt64(other, field) + 1);
+    const google::protobuf::Reflection& reflection = *other.GetReflection();
+    switch (field->cpp_type()) {
+      case google::protobuf::FieldDescriptor::CPPTYPE_STRING: reflection.SetString(&other, field, "another"); break;
+      case google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE: reflection.SetDouble(&other, field, 7); break;
+      case google::protobuf::FieldDescriptor::CPPTYPE_BOOL: reflection.SetBool(&other, field, true); break;
+      case google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE: reflection.MutableMessage(&other, field); break;
+      default: reflection.SetInt64(&other, field, reflection.GetInt64(other, field) + 1);
     }
     const absl::Status status = CheckSameModel(manifest, other, "c");
     EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << field->name();

@@ -44,7 +44,7 @@ int TokenBytes(int64_t vocab);
 
 class TextTokenizer {
  public:
-  // Of data.tokenizer and data.tokenizer_digest. The tokenizer is loaded when it is first needed.
+  // Takes data.tokenizer and data.tokenizer_digest. The tokenizer is loaded when it is first needed.
   TextTokenizer(const v1::DataConfig& config, TextOptions options);
 
   // The tokens of `text`, found or made. InvalidArgument, naming the key, for a tokenizer that cannot be loaded or is

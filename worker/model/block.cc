@@ -8,8 +8,10 @@
 #include "base/status.h"
 #include "worker/model/layers/activate.h"
 #include "worker/model/layers/attend.h"
+#include "worker/model/layers/gate.h"
 #include "worker/model/layers/norm.h"
 #include "worker/model/layers/project.h"
+#include "worker/model/layers/rotate.h"
 #include "worker/model/layers/spread.h"
 
 namespace zerofleet::model {
@@ -24,8 +26,10 @@ struct MakeLayer {
     return std::make_unique<NormLayer>(row, norm_epsilon, declaration);
   }
   std::unique_ptr<Layer> operator()(const Spread& row) const { return std::make_unique<SpreadLayer>(row, declaration); }
+  std::unique_ptr<Layer> operator()(const Rotate& /*row*/) const { return std::make_unique<RotateLayer>(declaration); }
   std::unique_ptr<Layer> operator()(const Attend& /*row*/) const { return std::make_unique<AttendLayer>(declaration); }
   std::unique_ptr<Layer> operator()(const Activate& /*row*/) const { return std::make_unique<GeluLayer>(declaration); }
+  std::unique_ptr<Layer> operator()(const Gate& /*row*/) const { return std::make_unique<GateLayer>(declaration); }
   std::unique_ptr<Layer> operator()(const Project& row) const {
     return std::make_unique<ProjectLayer>(row, declaration);
   }
@@ -36,7 +40,7 @@ struct MakeLayer {
 Block::Block(const FamilyRows& rows, const Sizes& sizes, const Sharing& sharing) : declared_(sizes, sharing) {
   for (const BlockRow& row : rows.block) {
     if (std::holds_alternative<Norm>(row)) branches_.push_back(layers_.size());
-    layers_.push_back(std::visit(MakeLayer{rows.norm_epsilon, declared_}, row));
+    layers_.push_back(std::visit(MakeLayer{rows.Epsilon(sizes), declared_}, row));
   }
   branches_.push_back(layers_.size());
   ZF_CHECK(branches_.front() == 0);

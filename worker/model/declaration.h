@@ -28,6 +28,7 @@ struct DeclaredTensor {
   Cut cut = {};
   bool projects = false;        // the weight of a block's product
   bool only_looked_up = false;  // no product takes it
+  bool unprefixed = false;      // its name begins with no prefix of the model's
 };
 
 // What a block's forward leaves to its backward.

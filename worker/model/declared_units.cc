@@ -9,8 +9,8 @@ namespace zerofleet::model {
 
 DeclaredUnits DeclareUnits(const FamilyRows& rows, const Sizes& sizes, const Sharing& sharing) {
   Declaration embedding(sizes, sharing), head(sizes, sharing);
-  EmbeddingLayer(rows.embedding, embedding);
-  HeadLayer(rows.head, rows.norm_epsilon, head);
+  EmbeddingLayer(rows.embedding, !rows.head.Tied(sizes), embedding);
+  HeadLayer(rows.head, rows.Epsilon(sizes), head);
   return {std::move(embedding), Block(rows, sizes, sharing).declared(), std::move(head)};
 }
 

@@ -10,6 +10,7 @@
 #include "worker/device/dry/dry_device.h"
 #include "worker/model/declared_units.h"
 #include "worker/model/families/gpt2.h"
+#include "worker/model/families/llama.h"
 #include "worker/model/transformer.h"
 #include "worker/model/unit_names.h"
 #include "worker/model/unit_uses.h"
@@ -17,7 +18,7 @@
 namespace zerofleet::model {
 namespace {
 
-constexpr const ModelFamily* kFamilies[] = {&kGpt2Family};
+constexpr const ModelFamily* kFamilies[] = {&kGpt2Family, &kLlamaFamily};
 
 constexpr int64_t kMostParameters = int64_t{1} << 46;
 
@@ -34,9 +35,20 @@ absl::Status CheckSizes(const v1::ModelConfig& config) {
   ZF_RETURN_IF_ERROR(check("intermediate", config.intermediate(), kMostWidth));
   ZF_RETURN_IF_ERROR(check("context", config.context(), kMostWidth));
   ZF_RETURN_IF_ERROR(check("vocab", config.vocab(), kMostVocab));
-  if (config.hidden() % config.heads() != 0) {
+  if (config.head_size() == 0 && config.hidden() % config.heads() != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.heads is ", config.heads(), ", which does not divide model.hidden ", config.hidden()));
+  }
+  const Sizes whole(config);
+  ZF_RETURN_IF_ERROR(check("kv_heads", whole.kv_heads, whole.heads));
+  ZF_RETURN_IF_ERROR(check("head_size", whole.head_size, kMostWidth / whole.heads));
+  if (whole.heads % whole.kv_heads != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.kv_heads is ", whole.kv_heads, ", which does not divide model.heads ", whole.heads));
+  }
+  if (!whole.frequencies.empty() && whole.head_size % 2 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.head_size is ", whole.head_size, ", which rotary positions cannot halve"));
   }
   return absl::OkStatus();
 }
@@ -93,8 +105,12 @@ absl::StatusOr<ModelSpec> ModelSpec::Create(const v1::ModelConfig& config, const
   if (part.count > 1) ZF_RETURN_IF_ERROR(Annotate(CheckParts(config, part.count), "parallel.tensor"));
   ModelSpec spec(part);
   spec.layers_ = config.layers();
-  spec.tied_ = family->tied_embedding();
-  const DeclaredUnits units = DeclareUnits(family->rows, Sizes(config));
+  const Sizes sizes(config);
+  if (family->rotary() && sizes.frequencies.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("model.rope_theta is ", config.rope_theta(), ", expected >= 1"));
+  }
+  spec.tied_ = family->rows.head.Tied(sizes);
+  const DeclaredUnits units = DeclareUnits(family->rows, sizes);
   const std::string prefix(family->hugging_face.prefix);
   spec.AddUnit(kEmbeddingUnit, UnitKind::kEmbedding, prefix, units.embedding.tensors());
   for (int64_t layer = 0; layer < config.layers(); ++layer) {
@@ -116,6 +132,10 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Create(const v1::ModelConfig& conf
   ZF_ASSIGN_OR_RETURN(const ModelFamily* family, FindModelFamily(config.family()));
   if (run.sharing.sequence) {
     ZF_RETURN_IF_ERROR(Annotate(CheckSequences(run.time, run.sharing.parts), "parallel.sequence"));
+  }
+  if (family->rotary() && device.ops().llama() == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("model.family: ", family->name, " is not supported on device ",
+                                                   device.kind(), "; use device: cpu"));
   }
   auto model = std::make_unique<Transformer>(family->rows, config, run, device);
   device::DryDevice dry;

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <variant>
 
-#include "worker/device/op_arguments.h"
 #include "worker/model/rows.h"
 #include "zerofleet/v1/config.pb.h"
 
@@ -30,8 +29,13 @@ struct HuggingFaceFormat {
     const char* accepted;
   };
 
-  const char* model_type;
-  const char* architecture;
+  // A name that the family has there, with what of the configuration it stands for.
+  struct Variant {
+    const char *model_type, *architecture;
+    bool qkv_bias;
+  };
+
+  std::span<const Variant> variants;  // written: the first that has the model's biases
   std::span<const Size> sizes;
   std::span<const Setting> settings;
   const char* constants;      // a JSON object with what else is written
@@ -40,6 +44,7 @@ struct HuggingFaceFormat {
   std::string_view blocks;    // what follows it in those of blocks, before the layer's number
   bool transposes_products;   // the weights of blocks' products are stored (in, out) there, while ours are (out, in)
   std::span<const std::string_view> buffers;  // ends of names that some versions store, and that are no weights
+  bool llama_keys;  // config.json has rotary positions, an epsilon, tied or untied heads (huggingface_llama.h)
 
   bool IsBuffer(std::string_view tensor_name) const {
     return std::any_of(buffers.begin(), buffers.end(),
@@ -50,22 +55,25 @@ struct HuggingFaceFormat {
 struct ModelFamily {
   const char* name;  // model.family
   FamilyRows rows;
-  int64_t inner_per_hidden;  // model.intermediate, unless it is given
+  int64_t inner_per_hidden;  // model.intermediate, unless it is given; 0: it must be
   HuggingFaceFormat hugging_face;
 
-  // The output embedding is the token embedding; no other is stored.
-  bool tied_embedding() const { return rows.head.output == nullptr; }
+  // The keys of the configuration that only it has are the Llama family's.
+  bool rotary() const {
+    return std::any_of(rows.block.begin(), rows.block.end(),
+                       [](const BlockRow& row) { return std::holds_alternative<Rotate>(row); });
+  }
   // Positions are a table with one row for each position of the context.
   bool position_table() const { return rows.embedding.positions != nullptr; }
   // model.kv_heads may be less than model.heads: keys and values have matrices of their own, and attention takes it.
   bool grouped_queries() const {
-    return device::kGroupedQueries && std::any_of(rows.block.begin(), rows.block.end(), [](const BlockRow& row) {
-             const Spread* const spread = std::get_if<Spread>(&row);
-             return spread != nullptr && std::any_of(std::begin(spread->products), std::end(spread->products),
-                                                     [](const Spread::Product& one) {
-                                                       return one.name != nullptr && one.width == Width::kKeysValues;
-                                                     });
-           });
+    return std::any_of(rows.block.begin(), rows.block.end(), [](const BlockRow& row) {
+      const Spread* const spread = std::get_if<Spread>(&row);
+      return spread != nullptr &&
+             std::any_of(std::begin(spread->products), std::end(spread->products), [](const Spread::Product& one) {
+               return one.name != nullptr && one.width == Width::kKeysValues;
+             });
+    });
   }
   int64_t default_intermediate(int64_t hidden) const { return inner_per_hidden * hidden; }
 };

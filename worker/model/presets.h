@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "zerofleet/v1/config.pb.h"
+
 namespace zerofleet::model {
 
 struct ModelPreset {
@@ -13,6 +15,14 @@ struct ModelPreset {
   const char* family;
   int64_t layers, hidden, heads, context;
   int64_t vocab;  // 0: what the tokenizer says
+  // The Llama family's; for others 0 and false.
+  int64_t kv_heads = 0, intermediate = 0, head_size = 0;
+  double rope_theta = 0, norm_epsilon = 0;
+  bool tied = false, qkv_bias = false;
+  double rope_factor = 0;  // Llama 3's scaling from 8192 positions; 0: none
+
+  // As a configuration has it, but for what a tokenizer says.
+  v1::ModelConfig Config() const;
 };
 
 std::span<const ModelPreset> ModelPresets();

@@ -14,8 +14,8 @@
 
 namespace zerofleet::model {
 
-enum class NormKind : uint8_t { kLayer };
-enum class Bias : bool { kNone, kBias };
+enum class NormKind : uint8_t { kLayer, kRms };
+enum class Bias : uint8_t { kNone, kBias, kConfigured };  // the last: model.qkv_bias
 enum class ActivationKind : uint8_t { kGelu };
 
 // Normalises the residual stream, and begins a branch.
@@ -36,12 +36,18 @@ struct Spread {
   Bias bias;
 };
 
+// Turns queries and keys by their positions.
+struct Rotate {};
+
 // Causal attention over queries, keys and values.
 struct Attend {};
 
 struct Activate {
   ActivationKind kind;
 };
+
+// The first half of what it takes, activated (SiLU), times the second.
+struct Gate {};
 
 // A product into the residual stream, which ends a branch. Shared by a tensor group, it is cut by its columns.
 struct Project {
@@ -50,7 +56,7 @@ struct Project {
   Bias bias;
 };
 
-using BlockRow = std::variant<Norm, Spread, Attend, Activate, Project>;
+using BlockRow = std::variant<Norm, Spread, Rotate, Attend, Activate, Gate, Project>;
 
 // Begins the residual stream: a row for each token and, unless `positions` is null, one for each position.
 struct Embedding {
@@ -58,20 +64,22 @@ struct Embedding {
   const char* positions;
 };
 
-// Ends it: a norm behind the last block, and the matrix that makes the logits. Null: the token embedding, to which the
-// head is tied.
+// Ends it: a norm behind the last block, and the matrix that makes the logits, whose name begins with no prefix. Null,
+// or with model.tied: the token embedding, to which the head is tied.
 struct Head {
   Norm norm;
   const char* output;
+
+  bool Tied(const Sizes& sizes) const { return output == nullptr || sizes.tied; }
 };
 
-// What the layers of this version cannot do they refuse where they are made: another activation than GELU, another norm
-// than layer norm, no table of positions, a head of its own.
 struct FamilyRows {
   Embedding embedding;
   std::span<const BlockRow> block;
   Head head;
-  float norm_epsilon;
+  float norm_epsilon;  // unless the configuration has one
+
+  float Epsilon(const Sizes& sizes) const { return sizes.norm_epsilon > 0 ? sizes.norm_epsilon : norm_epsilon; }
 };
 
 }  // namespace zerofleet::model

@@ -1,6 +1,8 @@
 // Sizes of a configuration; see sizes.h.
 #include "worker/model/sizes.h"
 
+#include "worker/model/rotary.h"
+
 namespace zerofleet::model {
 
 Sizes::Sizes(const v1::ModelConfig& config)
@@ -9,9 +11,14 @@ Sizes::Sizes(const v1::ModelConfig& config)
       inner(config.intermediate()),
       heads(config.heads()),
       kv_heads(config.kv_heads() > 0 ? config.kv_heads() : config.heads()),
-      head_size(config.hidden() / config.heads()),
+      head_size(config.head_size() > 0 ? config.head_size() : config.hidden() / config.heads()),
       context(config.context()),
-      vocab(config.vocab()) {}
+      vocab(config.vocab()),
+      norm_epsilon(static_cast<float>(config.norm_epsilon())),
+      tied(config.tied()),
+      qkv_bias(config.qkv_bias()) {
+  if (config.rope_theta() > 0) frequencies = RotaryFrequencies(head_size, config.rope_theta(), config.rope_scaling());
+}
 
 int64_t Sizes::Of(Width width) const {
   switch (width) {

@@ -1,8 +1,10 @@
-// The sizes of a model, and of the matrices that its rows name by them.
+// The sizes of a model, and of the matrices that its rows name by them; and what else its configuration says to its
+// layers.
 #ifndef ZEROFLEET_WORKER_MODEL_SIZES_H_
 #define ZEROFLEET_WORKER_MODEL_SIZES_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "zerofleet/v1/config.pb.h"
 
@@ -21,6 +23,9 @@ struct Sizes {
   explicit Sizes(const v1::ModelConfig& config);
 
   int64_t layers, hidden, inner, heads, kv_heads, head_size, context, vocab;
+  float norm_epsilon;  // 0: the family's
+  bool tied, qkv_bias;
+  std::vector<float> frequencies;  // of rotary positions, in angles per position; empty without
 
   int64_t Of(Width width) const;
 };

@@ -27,7 +27,8 @@ void ModelSpec::AddUnit(std::string name, UnitKind kind, const std::string& pref
   const int64_t begin = tensors_.empty() ? 0 : tensors_.back().flat_end;
   units_.push_back({std::move(name), begin, begin});
   unit_kinds_.push_back(kind);
-  for (const DeclaredTensor& tensor : tensors) AddTensor(prefix + tensor.name, tensor);
+  for (const DeclaredTensor& tensor : tensors)
+    AddTensor(tensor.unprefixed ? tensor.name : prefix + tensor.name, tensor);
 }
 
 void ModelSpec::AddTensor(std::string name, const DeclaredTensor& tensor) {

@@ -22,9 +22,9 @@ Transformer::Transformer(const FamilyRows& rows, const v1::ModelConfig& config, 
       residual_(sizes_.hidden, run.dtype, run.sharing),
       embedding_declared_(sizes_, run.sharing),
       head_declared_(sizes_, run.sharing),
-      embedding_(rows.embedding, embedding_declared_),
+      embedding_(rows.embedding, !rows.head.Tied(sizes_), embedding_declared_),
       block_(rows, sizes_, run.sharing),
-      head_(rows.head, rows.norm_epsilon, head_declared_),
+      head_(rows.head, rows.Epsilon(sizes_), head_declared_),
       segments_(run.checkpointing, sizes_.layers),
       kept_inputs_(run.checkpointing, segments_.count(), residual_.Tokens(run.sequences * run.time) * sizes_.hidden,
                    run.dtype, residual_.divided() ? 1 : run.sharing.parts, device),
@@ -82,9 +82,9 @@ absl::Status Transformer::Logits(const MicroBatch& batch, ParameterSource& param
   ZF_ASSIGN_OR_RETURN(const device::Tensor w, parameters.Acquire(head_unit()));
   const UnitPass at{run.pass, name, w};
   head_.NormaliseLast(at);
-  ZF_ASSIGN_OR_RETURN(const device::Tensor embedding, parameters.Acquire(embedding_unit()));
-  head_.LastLogits(at, embedding.Offset(embedding_.tokens_at()), logits);
-  parameters.Release(embedding_unit());
+  ZF_ASSIGN_OR_RETURN(const device::Tensor output, AcquireOutput(run, w));
+  head_.LastLogits(at, output, logits);
+  if (tied()) parameters.Release(embedding_unit());
   parameters.Release(head_unit());
   return absl::OkStatus();
 }
@@ -120,22 +120,28 @@ absl::Status Transformer::RunHead(Run& run, HeadLayer::Loss& loss) {
   ZF_ASSIGN_OR_RETURN(const device::Tensor w, run.parameters.Acquire(head_unit()));
   const UnitPass at{run.pass, name, w};
   ZF_RETURN_IF_ERROR(head_.Forward(at, loss));
-  ZF_ASSIGN_OR_RETURN(const device::Tensor embedding, run.parameters.Acquire(embedding_unit()));
-  loss.output = embedding.Offset(embedding_.tokens_at());
+  ZF_ASSIGN_OR_RETURN(loss.output, AcquireOutput(run, w));
   if (loss.backward && !loss.in_bands) {
-    ZF_ASSIGN_OR_RETURN(float* const gradient, run.parameters.Gradient(embedding_unit()));
-    loss.doutput = gradient + embedding_.tokens_at();
+    ZF_ASSIGN_OR_RETURN(float* const gradient, run.parameters.Gradient(tied() ? embedding_unit() : head_unit()));
+    loss.doutput = gradient + (tied() ? embedding_.tokens_at() : head_.output_at());
   }
   ZF_RETURN_IF_ERROR(head_.ComputeLoss(at, loss));
-  if (!loss.in_bands) run.parameters.Release(embedding_unit());
-  if (loss.backward) return HeadBackward(run, at);
+  if (tied() && !loss.in_bands) run.parameters.Release(embedding_unit());
+  if (loss.backward) return HeadBackward(run, at, loss);
   run.parameters.Release(head_unit());
   return absl::OkStatus();
 }
 
-absl::Status Transformer::HeadBackward(Run& run, UnitPass at) {
+absl::StatusOr<device::Tensor> Transformer::AcquireOutput(Run& run, device::Tensor head) {
+  if (!tied()) return head.Offset(head_.output_at());
+  ZF_ASSIGN_OR_RETURN(const device::Tensor embedding, run.parameters.Acquire(embedding_unit()));
+  return embedding.Offset(embedding_.tokens_at());
+}
+
+absl::Status Transformer::HeadBackward(Run& run, UnitPass at, const HeadLayer::Loss& loss) {
   ZF_ASSIGN_OR_RETURN(const UnitGradient dw, UnitGradient::Begin(head_unit(), run.parameters, run.bands));
   at.dw = &dw;
+  if (!tied() && loss.in_bands) ZF_RETURN_IF_ERROR(head_.OutputInBands(at, loss));
   ZF_RETURN_IF_ERROR(head_.Backward(at));
   run.parameters.Release(head_unit());
   return dw.End();
@@ -162,7 +168,7 @@ absl::Status Transformer::BlockBackward(Run& run, int64_t layer) {
   return dw.End();
 }
 
-// In its sums the gradient of the output embedding is there already.
+// Where the head is tied to it, the gradient of the logits is in its sums already.
 absl::Status Transformer::EmbeddingBackward(Run& run, const HeadLayer::Loss& loss) {
   if (loss.in_bands) return EmbeddingInBands(run, loss);
   const std::string name = kEmbeddingUnit;
@@ -180,9 +186,10 @@ absl::Status Transformer::EmbeddingInBands(Run& run, const HeadLayer::Loss& loss
   UnitPass at{run.pass, name, /*w=*/{}};
   at.dw = &dw;
   ZF_ASSIGN_OR_RETURN(const device::Tensor dx, run.pass.WholeGradient(name));
-  ZF_RETURN_IF_ERROR(embedding_.TokensInBands(
-      at, dx, [&](const device::RowBand& rows, float* band) { head_.AddToBand(run.pass, loss, rows, band); }));
-  run.parameters.Release(embedding_unit());
+  EmbeddingLayer::AddToBand of_head;
+  if (tied()) of_head = [&](const device::RowBand& rows, float* band) { head_.AddToBand(run.pass, loss, rows, band); };
+  ZF_RETURN_IF_ERROR(embedding_.TokensInBands(at, dx, of_head));
+  if (tied()) run.parameters.Release(embedding_unit());
   return embedding_.PositionsInBands(at, dx);
 }
 

@@ -1,5 +1,5 @@
-// A transformer over the rows of a family (rows.h): an embedding, equal blocks, a head tied to the embedding. It knows
-// units and their order, and no family.
+// A transformer over the rows of a family (rows.h): an embedding, equal blocks, a head, tied to the embedding or not.
+// It knows units and their order, and no family.
 //
 // Shared by N ranks of a tensor group, each has 1/N of what is between a norm and the next sum into the residual
 // stream, and 1/N of the vocabulary (part.h, residual_stream.h). The forward sums over the group what each projection
@@ -80,7 +80,10 @@ class Transformer : public Model {
   // To the loss and, if it has one, through the head's backward. The embedding is not released if its gradient is made
   // in bands.
   absl::Status RunHead(Run& run, HeadLayer::Loss& loss);
-  absl::Status HeadBackward(Run& run, UnitPass at);
+  absl::Status HeadBackward(Run& run, UnitPass at, const HeadLayer::Loss& loss);
+  // The matrix that makes the logits: of `head`, the head's own tensors, or of the embedding, which is acquired.
+  absl::StatusOr<device::Tensor> AcquireOutput(Run& run, device::Tensor head);
+  bool tied() const { return head_.output_at() < 0; }
   // Fetches the segment's input and computes its blocks again up to the last, whose backward does its own part.
   absl::Status RecomputeSegment(Run& run, int64_t last);
   absl::Status BlockBackward(Run& run, int64_t layer);

@@ -19,7 +19,8 @@ enum class AtCut { kUnknown, kNothing, kDivides };
 // Expressions that match neither a newline nor a letter.
 constexpr std::string_view kElsewhere[] = {R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+"};
 
-// Of GPT-2, Llama 3 (cl100k), Qwen, gpt-oss (o200k) and DeepSeek V3. Files write a newline as it is or as an escape.
+// What GPT-2, Llama 3 (cl100k), Qwen, gpt-oss (o200k) and DeepSeek V3 split by. Files write a newline as it is or as an
+// escape.
 constexpr std::string_view kDividing[] = {
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",

@@ -49,6 +49,21 @@ bool GroupsQueries(const Config& c) {
   return family.ok() && (*family)->grouped_queries();
 }
 
+bool IsRotary(const Config& c) {
+  const absl::StatusOr<const model::ModelFamily*> family = model::FindModelFamily(c.model().family());
+  return family.ok() && (*family)->rotary();
+}
+
+bool Scales(const Config& c) {
+  const std::string& type = c.model().rope_scaling().type();
+  return !type.empty() && type != "none";
+}
+
+bool HasLlamaKeys(const v1::ModelConfig& model) {
+  return model.head_size() > 0 || model.rope_theta() > 0 || model.has_rope_scaling() || model.norm_epsilon() > 0 ||
+         model.tied() || model.qkv_bias();
+}
+
 bool HasEmptyPath(const google::protobuf::RepeatedPtrField<std::string>& paths) {
   return std::any_of(paths.begin(), paths.end(), [](const std::string& path) { return path.empty(); });
 }
@@ -105,7 +120,7 @@ std::string UnevenBatch(const Config& c) {
 const std::vector<Rule>& ModelAndData() {
   static const std::vector<Rule>& rules = *new std::vector<Rule>{
       {{"model.heads", "model.hidden"},
-       [](const Config& c) { return c.model().hidden() % c.model().heads() != 0; },
+       [](const Config& c) { return !IsRotary(c) && c.model().hidden() % c.model().heads() != 0; },
        [](const Config& c) {
          return StrCat(c.model().heads(), " heads do not divide model.hidden, ", c.model().hidden(), "; ",
                        NearestDivisor(c.model().hidden(), c.model().heads()), " would");
@@ -116,6 +131,43 @@ const std::vector<Rule>& ModelAndData() {
          return StrCat("must equal model.heads, ", c.model().heads(), ", for ", c.model().family(), ", got ",
                        c.model().kv_heads(), "; leave it out");
        }},
+      {{"model.kv_heads", "model.heads"},
+       [](const Config& c) { return c.model().kv_heads() < 1 || c.model().heads() % c.model().kv_heads() != 0; },
+       [](const Config& c) {
+         return StrCat("must divide model.heads, ", c.model().heads(), ", got ", c.model().kv_heads());
+       }},
+      {{"model.head_size", "model.heads", "model.hidden"},
+       [](const Config& c) { return IsRotary(c) && (c.model().head_size() < 2 || c.model().head_size() % 2 != 0); },
+       [](const Config& c) {
+         return StrCat("must be even, for rotary positions, got ", c.model().head_size(),
+                       " (left out it is model.hidden ", c.model().hidden(), " / model.heads ", c.model().heads(), ")");
+       }},
+      {{"model.family"},
+       [](const Config& c) { return !IsRotary(c) && HasLlamaKeys(c.model()); },
+       [](const Config& c) {
+         return StrCat("is ", c.model().family(),
+                       ", and head_size, rope_theta, rope_scaling, norm_epsilon, tied and qkv_bias are keys of llama; "
+                       "leave them out");
+       }},
+      {{"model.rope_scaling.factor", "model.rope_scaling.type"},
+       [](const Config& c) { return Scales(c) && c.model().rope_scaling().factor() < 1; },
+       [](const Config& c) { return StrCat("must be >= 1, got ", c.model().rope_scaling().factor()); }},
+      {{"model.rope_scaling.high_freq_factor", "model.rope_scaling.low_freq_factor"},
+       [](const Config& c) {
+         const v1::RopeScalingConfig& scaling = c.model().rope_scaling();
+         return scaling.type() == "llama3" &&
+                (scaling.low_freq_factor() <= 0 || scaling.original_max_position_embeddings() < 1 ||
+                 scaling.high_freq_factor() <= scaling.low_freq_factor());
+       },
+       [](const Config& c) {
+         const v1::RopeScalingConfig& scaling = c.model().rope_scaling();
+         return StrCat("must be above low_freq_factor, ", scaling.low_freq_factor(),
+                       ", and that above 0 with original_max_position_embeddings ",
+                       scaling.original_max_position_embeddings(), " above 0, got ", scaling.high_freq_factor());
+       }},
+      {{"model.family", "device"},
+       [](const Config& c) { return IsRotary(c) && c.device() == "cuda"; },
+       [](const Config&) -> std::string { return "llama is not supported on device cuda; use device: cpu"; }},
       {{"model"},
        [](const Config& c) { return Parameters(c) > kLargestModel; },
        [](const Config& c) {

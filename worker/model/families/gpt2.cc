@@ -18,6 +18,8 @@ constexpr BlockRow kBlock[] = {
     Project{"mlp.c_proj", Width::kInner, Bias::kBias},
 };
 
+constexpr HuggingFaceFormat::Variant kVariants[] = {{"gpt2", "GPT2LMHeadModel", false}};
+
 constexpr HuggingFaceFormat::Size kSizes[] = {
     {"vocab_size", &Config::vocab, &Config::set_vocab, true},
     {"n_positions", &Config::context, &Config::set_context, true},
@@ -50,8 +52,7 @@ constexpr ModelFamily kGpt2Family = {
              .head = {.norm = {NormKind::kLayer, "ln_f"}, .output = nullptr},
              .norm_epsilon = 1e-5f},
     .inner_per_hidden = 4,
-    .hugging_face = {.model_type = "gpt2",
-                     .architecture = "GPT2LMHeadModel",
+    .hugging_face = {.variants = kVariants,
                      .sizes = kSizes,
                      .settings = kSettings,
                      .constants = kConstants,
@@ -59,7 +60,8 @@ constexpr ModelFamily kGpt2Family = {
                      .prefix = "transformer.",
                      .blocks = "h.",
                      .transposes_products = true,  // they are Conv1D
-                     .buffers = kCausalMasks},
+                     .buffers = kCausalMasks,
+                     .llama_keys = false},
 };
 
 }  // namespace zerofleet::model

@@ -7,13 +7,14 @@ AttendLayer::AttendLayer(Declaration& declaration)
     : heads_(declaration.sizes().heads / declaration.parts()),
       kv_heads_(declaration.sizes().kv_heads / declaration.parts()),
       head_size_(declaration.sizes().head_size),
+      behind_input_(declaration.divides_stream() || QueryColumns() > declaration.sizes().hidden),
       output_(declaration.Activation({.columns = QueryColumns()})),
       logsumexp_(declaration.Activation({.columns = heads_, .statistics = true})) {
   const Sizes& sizes = declaration.sizes();
   declaration.Shares({"model.heads", sizes.heads});
   if (sizes.kv_heads != sizes.heads) declaration.Shares({"model.kv_heads", sizes.kv_heads});
   declaration.Attention(sizes.Of(Width::kQueries));
-  declaration.Gradient(InputColumns() + (declaration.divides_stream() ? QueryColumns() : 0));
+  declaration.Gradient(InputColumns() + (behind_input_ ? QueryColumns() : 0));
 }
 
 device::AttentionShape AttendLayer::Shape(int64_t sequences, int64_t time) const {
@@ -45,7 +46,7 @@ absl::StatusOr<device::Tensor> AttendLayer::Backward(const UnitPass& pass, devic
 
 Layer::GradientPlace AttendLayer::TakesGradient(const UnitPass& pass) const {
   const Pass& p = pass.pass;
-  if (!p.residual.divided()) return {p.scratch.narrow, {}};
+  if (!behind_input_) return {p.scratch.narrow, {}};
   return {before()->TakesGradient(pass).place.Offset(p.m() * InputColumns()), {}};
 }
 

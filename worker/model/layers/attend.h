@@ -17,7 +17,7 @@ class AttendLayer : public Layer {
   absl::Status Forward(const UnitPass& pass) const override;
   absl::StatusOr<device::Tensor> Backward(const UnitPass& pass, device::Tensor dy) const override;
   device::Tensor Output(const UnitPass& pass) const override { return pass.At(output_); }
-  // Behind the gradient of what it takes, where `narrow` holds the residual stream's meanwhile.
+  // Behind the gradient of what it takes, where `narrow` holds the residual stream's meanwhile or has too few columns.
   GradientPlace TakesGradient(const UnitPass& pass) const override;
 
  private:
@@ -26,6 +26,7 @@ class AttendLayer : public Layer {
   int64_t InputColumns() const { return (heads_ + 2 * kv_heads_) * head_size_; }
 
   const int64_t heads_, kv_heads_, head_size_;  // of the part
+  const bool behind_input_;                     // where the gradient of its output is
   const int output_, logsumexp_;
 };
 

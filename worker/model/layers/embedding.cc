@@ -25,16 +25,22 @@ device::VocabularyPart VocabularyPartOf(int64_t vocab, const ModelPart& part) {
 }
 
 // The token embedding decays as the matrix that makes the logits; the positions' does not.
-EmbeddingLayer::EmbeddingLayer(const Embedding& row, Declaration& declaration)
+EmbeddingLayer::EmbeddingLayer(const Embedding& row, bool only_looked_up, Declaration& declaration)
     : hidden_(declaration.sizes().hidden),
       vocab_(declaration.sizes().vocab),
       context_(declaration.sizes().context),
-      tokens_(declaration.Tensor({TableName(row.tokens), {vocab_, hidden_}, true, Init::kNormal, {Cut::Along::kRows}})),
-      positions_(declaration.Tensor({.name = TableName(row.positions),
-                                     .shape = {context_, hidden_},
-                                     .decay = false,
-                                     .init = Init::kNormal,
-                                     .only_looked_up = true})) {}
+      tokens_(declaration.Tensor({.name = TableName(row.tokens),
+                                  .shape = {vocab_, hidden_},
+                                  .decay = true,
+                                  .init = Init::kNormal,
+                                  .cut = {Cut::Along::kRows},
+                                  .only_looked_up = only_looked_up})),
+      positions_(row.positions == nullptr ? -1
+                                          : declaration.Tensor({.name = TableName(row.positions),
+                                                                .shape = {context_, hidden_},
+                                                                .decay = false,
+                                                                .init = Init::kNormal,
+                                                                .only_looked_up = true})) {}
 
 absl::Status EmbeddingLayer::Forward(const UnitPass& pass, device::Tensor x) const {
   const Pass& p = pass.pass;
@@ -43,13 +49,13 @@ absl::Status EmbeddingLayer::Forward(const UnitPass& pass, device::Tensor x) con
                                            .c = hidden_,
                                            .tokens = p.batch.inputs,
                                            .wte = pass.w.Offset(tokens_),
-                                           .wpe = pass.w.Offset(positions_),
+                                           .wpe = positions_ < 0 ? device::Tensor{} : pass.w.Offset(positions_),
                                            .x = x};
   if (!p.residual.in_parts()) {
     p.ops.EmbeddingForward(p.stream, lookup);
     return absl::OkStatus();
   }
-  lookup.wpe = p.residual.Once(lookup.wpe);
+  if (lookup.wpe) lookup.wpe = p.residual.Once(lookup.wpe);
   lookup.x = p.residual.SummandPlace(x, p.scratch.narrow);
   p.ops.vocabulary().PartEmbeddingForward(p.stream, VocabularyPartOf(vocab_, p.residual.part()), lookup);
   return p.residual.SumOverParts(lookup.x, x, p.m(), pass.unit, p.stream);
@@ -71,7 +77,8 @@ absl::Status EmbeddingLayer::Backward(const UnitPass& pass) const {
   const Pass& p = pass.pass;
   ZF_ASSIGN_OR_RETURN(const device::Tensor dx, p.WholeGradient(pass.unit));
   float* const gradient = pass.dw->whole();
-  const device::EmbeddingBackwardArguments lookup = Lookup(pass, dx, gradient + tokens_, gradient + positions_);
+  const device::EmbeddingBackwardArguments lookup =
+      Lookup(pass, dx, gradient + tokens_, positions_ < 0 ? nullptr : gradient + positions_);
   if (p.residual.in_parts()) {
     p.ops.vocabulary().PartEmbeddingBackward(p.stream, VocabularyPartOf(vocab_, p.residual.part()), lookup);
   } else {
@@ -88,7 +95,7 @@ absl::Status EmbeddingLayer::TokensInBands(const UnitPass& pass, device::Tensor 
     const int64_t count = std::min(most, rows.all - first), real = std::min(count, rows.real - first);
     float* const band = p.bands.Zeros(count * hidden_, p.stream);
     if (real > 0) {
-      add({first, real}, band);
+      if (add) add({first, real}, band);
       p.ops.bands().EmbeddingBackwardBand(p.stream, Lookup(pass, dx, band, band), {rows.first + first, real});
     }
     ZF_RETURN_IF_ERROR(pass.dw->Deliver(tokens_ + first * hidden_, count * hidden_, band));
@@ -97,6 +104,7 @@ absl::Status EmbeddingLayer::TokensInBands(const UnitPass& pass, device::Tensor 
 }
 
 absl::Status EmbeddingLayer::PositionsInBands(const UnitPass& pass, device::Tensor dx) const {
+  if (positions_ < 0) return absl::OkStatus();
   const Pass& p = pass.pass;
   const int64_t most = p.bands.Rows(hidden_);
   for (int64_t first = 0; first < context_; first += most) {

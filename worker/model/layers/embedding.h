@@ -14,14 +14,15 @@ namespace zerofleet::model {
 
 class EmbeddingLayer {
  public:
-  EmbeddingLayer(const Embedding& row, Declaration& declaration);
+  // `only_looked_up`: no head takes the token embedding.
+  EmbeddingLayer(const Embedding& row, bool only_looked_up, Declaration& declaration);
 
   // `x`: of the residual stream.
   absl::Status Forward(const UnitPass& pass, device::Tensor x) const;
   // Adds to the whole unit's gradient, from the residual stream's.
   absl::Status Backward(const UnitPass& pass) const;
-  // The same in bands, from `dx` of all tokens: of the vocabulary, to each of which `add` first adds what else there
-  // is of it, and then of the positions. Rows are of the part.
+  // The same in bands, from `dx` of all tokens: of the vocabulary, to each of which `add`, unless it is null, first
+  // adds what else there is of it, and then of the positions. Rows are of the part.
   using AddToBand = std::function<void(const device::RowBand& rows, float* band)>;
   absl::Status TokensInBands(const UnitPass& pass, device::Tensor dx, const AddToBand& add) const;
   absl::Status PositionsInBands(const UnitPass& pass, device::Tensor dx) const;
@@ -34,7 +35,7 @@ class EmbeddingLayer {
                                             float* dpositions) const;
 
   const int64_t hidden_, vocab_, context_;
-  const int64_t tokens_, positions_;
+  const int64_t tokens_, positions_;  // the latter -1 without positions
 };
 
 // A part's rows of the vocabulary.

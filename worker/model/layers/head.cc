@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/check.h"
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "worker/device/vocabulary_ops.h"
 #include "worker/model/layers/embedding.h"
@@ -21,9 +21,14 @@ HeadLayer::HeadLayer(const Head& row, float epsilon, Declaration& declaration)
     : hidden_(declaration.sizes().hidden),
       vocab_(declaration.sizes().vocab),
       norm_(row.norm, epsilon, declaration),
-      norm_sums_(declaration.norm_sums()) {
-  ZF_CHECK(row.output == nullptr);
-}
+      output_(row.Tied(declaration.sizes()) ? -1
+                                            : declaration.Tensor({.name = absl::StrCat(row.output, ".weight"),
+                                                                  .shape = {vocab_, hidden_},
+                                                                  .decay = true,
+                                                                  .init = Init::kNormal,
+                                                                  .cut = {Cut::Along::kRows},
+                                                                  .unprefixed = true})),
+      norm_sums_(declaration.norm_sums()) {}
 
 NormOp::Places HeadLayer::PlacesIn(const Pass& pass, device::Tensor output) const {
   return {pass.activations.FinalInput(), output, pass.scratch.head_mean, pass.scratch.head_rstd};
@@ -105,6 +110,19 @@ absl::Status HeadLayer::Backward(const UnitPass& pass) const {
     ZF_RETURN_IF_ERROR(norm_.AddGradient(pass));
   }
   p.ops.Convert(p.stream, elements, dinput, p.activations.FinalInput());
+  return absl::OkStatus();
+}
+
+absl::Status HeadLayer::OutputInBands(const UnitPass& pass, const Loss& loss) const {
+  const Pass& p = pass.pass;
+  const SectionRows rows = RowsOfPart(vocab_, p.residual.part());
+  const int64_t most = p.bands.ProductRows(rows.real, hidden_);
+  for (int64_t first = 0; first < rows.all; first += most) {
+    const int64_t count = std::min(most, rows.all - first), real = std::min(count, rows.real - first);
+    float* const band = p.bands.Zeros(count * hidden_, p.stream);
+    if (real > 0) AddToBand(p, loss, {first, real}, band);
+    ZF_RETURN_IF_ERROR(pass.dw->Deliver(output_ + first * hidden_, count * hidden_, band));
+  }
   return absl::OkStatus();
 }
 

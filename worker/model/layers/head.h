@@ -1,4 +1,4 @@
-// The end of the residual stream: a norm, and the loss of logits made with the token embedding.
+// The end of the residual stream: a norm, and the loss of logits made with the token embedding or a matrix of its own.
 //
 // Shared by a tensor group, each rank makes its columns of the logits. Losses come from a softmax whose parts are
 // gathered, 12 bytes per token and rank (worker/device/vocabulary_ops.h).
@@ -27,6 +27,11 @@ class HeadLayer {
   absl::Status ComputeLoss(const UnitPass& pass, const Loss& loss) const;
   // From the loss to the residual stream: its gradient takes the place of the last block's output.
   absl::Status Backward(const UnitPass& pass) const;
+  // In a backward in bands, the gradient of the head's own matrix.
+  absl::Status OutputInBands(const UnitPass& pass, const Loss& loss) const;
+
+  // Where the matrix that makes the logits is in the unit; -1 where that is the token embedding.
+  int64_t output_at() const { return output_; }
   // Rows of the output's gradient, from logits that are computed again.
   void AddToBand(const Pass& pass, const Loss& loss, const device::RowBand& rows, float* band) const;
 
@@ -40,6 +45,7 @@ class HeadLayer {
 
   const int64_t hidden_, vocab_;
   const NormOp norm_;
+  const int64_t output_;
   const int64_t norm_sums_;
 };
 

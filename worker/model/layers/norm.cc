@@ -3,17 +3,29 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "worker/device/llama_ops.h"
 
 namespace zerofleet::model {
 
 NormOp::NormOp(const Norm& row, float epsilon, Declaration& declaration)
-    : hidden_(declaration.sizes().hidden),
+    : kind_(row.kind),
+      hidden_(declaration.sizes().hidden),
       epsilon_(epsilon),
       weight_(declaration.Tensor({absl::StrCat(row.name, ".weight"), {hidden_}, false, Init::kOnes})),
-      bias_(declaration.Tensor({absl::StrCat(row.name, ".bias"), {hidden_}, false, Init::kZeros})),
+      bias_(rms() ? -1 : declaration.Tensor({absl::StrCat(row.name, ".bias"), {hidden_}, false, Init::kZeros})),
       sums_at_(declaration.NormSums(elements())) {}
 
 void NormOp::Normalise(const UnitPass& pass, const Places& places, int64_t m, device::Tensor output) const {
+  if (rms()) {
+    pass.pass.ops.llama()->RmsNormForward(pass.pass.stream, {.m = m,
+                                                             .c = hidden_,
+                                                             .epsilon = epsilon_,
+                                                             .x = places.input,
+                                                             .gamma = pass.w.Offset(weight_),
+                                                             .y = output,
+                                                             .rstd = places.rstd});
+    return;
+  }
   pass.pass.ops.LayerNormForward(pass.pass.stream, {.m = m,
                                                     .c = hidden_,
                                                     .epsilon = epsilon_,
@@ -46,17 +58,36 @@ absl::Status NormOp::Backward(const UnitPass& pass, const Places& places, device
   } else {
     sums = pass.dw->SumsAt(weight_, elements(), p.stream);
   }
-  p.ops.LayerNormBackward(p.stream, {.m = stream.Tokens(p.m()),
+  AddGradients(pass, places, mine, dx, sums);
+  return stream.divided() ? absl::OkStatus() : pass.dw->Deliver(weight_, elements(), sums);
+}
+
+void NormOp::AddGradients(const UnitPass& pass, const Places& places, device::Tensor dy, device::Tensor dx,
+                          float* sums) const {
+  const Pass& p = pass.pass;
+  const int64_t m = p.residual.Tokens(p.m());
+  const device::Tensor gamma = pass.w.Offset(weight_);
+  if (rms()) {
+    p.ops.llama()->RmsNormBackward(p.stream, {.m = m,
+                                              .c = hidden_,
+                                              .dy = dy,
+                                              .x = places.input,
+                                              .gamma = gamma,
+                                              .rstd = places.rstd,
+                                              .dx = dx,
+                                              .dgamma = sums});
+    return;
+  }
+  p.ops.LayerNormBackward(p.stream, {.m = m,
                                      .c = hidden_,
-                                     .dy = mine,
+                                     .dy = dy,
                                      .x = places.input,
-                                     .gamma = pass.w.Offset(weight_),
+                                     .gamma = gamma,
                                      .mean = places.mean,
                                      .rstd = places.rstd,
                                      .dx = dx,
                                      .dgamma = sums,
                                      .dbeta = sums + hidden_});
-  return stream.divided() ? absl::OkStatus() : pass.dw->Deliver(weight_, elements(), sums);
 }
 
 absl::Status NormOp::AddGradient(const UnitPass& pass) const {
@@ -71,20 +102,28 @@ absl::Status SumNormGradients(const UnitPass& pass, int64_t elements) {
   return p.residual.group()->AllReduce(p.stream, {p.scratch.norm_gradients, device::DType::kF32}, elements, pass.unit);
 }
 
+namespace {
+
+int Statistics(Declaration& declaration) {
+  return declaration.Activation(
+      {.columns = 1, .tokens = ActivationRow::Tokens::kOfStream, .statistics = true, .cheap = true});
+}
+
+}  // namespace
+
 NormLayer::NormLayer(const Norm& row, float epsilon, Declaration& declaration)
     : branch_(declaration.BeginBranch()),
       norm_(row, epsilon, declaration),
       output_(declaration.Activation({.columns = declaration.sizes().hidden, .cheap = true})),
-      mean_(declaration.Activation(
-          {.columns = 1, .tokens = ActivationRow::Tokens::kOfStream, .statistics = true, .cheap = true})),
-      rstd_(declaration.Activation(
-          {.columns = 1, .tokens = ActivationRow::Tokens::kOfStream, .statistics = true, .cheap = true})) {
+      mean_(row.kind == NormKind::kRms ? -1 : Statistics(declaration)),
+      rstd_(Statistics(declaration)) {
   declaration.Gradient(declaration.sizes().hidden);
   declaration.Pointwise(3 * 2 * declaration.sizes().hidden);
 }
 
 NormOp::Places NormLayer::PlacesIn(const UnitPass& pass) const {
-  return {pass.StreamBefore(branch_), pass.At(output_), pass.StatisticsAt(mean_), pass.StatisticsAt(rstd_)};
+  return {pass.StreamBefore(branch_), pass.At(output_), mean_ < 0 ? nullptr : pass.StatisticsAt(mean_),
+          pass.StatisticsAt(rstd_)};
 }
 
 absl::StatusOr<device::Tensor> NormLayer::Backward(const UnitPass& pass, device::Tensor dy) const {

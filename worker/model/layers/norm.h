@@ -1,4 +1,5 @@
-// Normalises the residual stream (Ba et al. 2016), of the tokens that a rank has, and hands all tokens on.
+// Normalises the residual stream (Ba et al. 2016; Zhang and Sennrich 2019), of the tokens that a rank has, and hands
+// all tokens on.
 #ifndef ZEROFLEET_WORKER_MODEL_LAYERS_NORM_H_
 #define ZEROFLEET_WORKER_MODEL_LAYERS_NORM_H_
 
@@ -16,7 +17,7 @@ class NormOp {
   // What one normalisation reads and writes: the stream's tokens, all tokens, and fp32 of the stream's tokens.
   struct Places {
     device::Tensor input, output;
-    float *mean, *rstd;
+    float *mean, *rstd;  // no mean of an RMS norm
   };
   absl::Status Forward(const UnitPass& pass, const Places& places) const;
   // The forward pass of one token, on one rank.
@@ -27,12 +28,16 @@ class NormOp {
   absl::Status AddGradient(const UnitPass& pass) const;
 
  private:
-  int64_t elements() const { return 2 * hidden_; }
+  bool rms() const { return kind_ == NormKind::kRms; }
+  int64_t elements() const { return rms() ? hidden_ : 2 * hidden_; }
+  void AddGradients(const UnitPass& pass, const Places& places, device::Tensor dy, device::Tensor dx,
+                    float* sums) const;
   void Normalise(const UnitPass& pass, const Places& places, int64_t m, device::Tensor output) const;
 
+  const NormKind kind_;
   const int64_t hidden_;
   const float epsilon_;
-  const int64_t weight_, bias_;  // neighbours in the unit
+  const int64_t weight_, bias_;  // neighbours in the unit; an RMS norm has no bias
   const int64_t sums_at_;        // among the unit's norms, in scratch
 };
 

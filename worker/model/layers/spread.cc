@@ -12,7 +12,7 @@ Cut CutOf(Width width) { return {Cut::Along::kRows, width == Width::kQueriesKeys
 
 Linear Declare(const Spread& row, Declaration& declaration) {
   const Sizes& sizes = declaration.sizes();
-  const bool biased = row.bias == Bias::kBias;
+  const bool biased = row.bias == Bias::kBias || (row.bias == Bias::kConfigured && sizes.qkv_bias);
   DeclaredProduct product = {.n = 0, .k = sizes.hidden, .bias = biased};
   int64_t first_weight = -1, first_bias = -1;
   const auto each = [&](const auto& add) {

@@ -1,0 +1,13 @@
+// The row of Llama, for families.cc.
+#ifndef ZEROFLEET_WORKER_MODEL_FAMILIES_LLAMA_H_
+#define ZEROFLEET_WORKER_MODEL_FAMILIES_LLAMA_H_
+
+#include "worker/model/family.h"
+
+namespace zerofleet::model {
+
+extern const ModelFamily kLlamaFamily;
+
+}  // namespace zerofleet::model
+
+#endif  // ZEROFLEET_WORKER_MODEL_FAMILIES_LLAMA_H_
