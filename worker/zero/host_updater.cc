@@ -57,7 +57,8 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
       state_(parts.spec, parts.layout, parts.device_arena, parts.host_arena, file_ ? &*file_ : nullptr),
       expected_(parts.layout.units()),
       taken_(parts.layout.units()),
-      updated_(parts.layout.units()) {
+      updated_(parts.layout.units()),
+      jobs_(/*has_thread=*/updates_behind()) {
   for (int u = 0; u <= parts.layout.units(); ++u) {
     const auto is_before = [](const StateTile& tile, int unit) { return tile.unit < unit; };
     const auto first = std::lower_bound(state_tiles_.begin(), state_tiles_.end(), u, is_before);
@@ -74,27 +75,20 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
   }
   for (std::unique_ptr<device::Stream>* const stream : {&down_, &up_}) {
     absl::StatusOr<std::unique_ptr<device::Stream>> made = parts_.device.CreateStream();
-    Fail(made.status());
+    streams_made_.Update(made.status());
     if (made.ok()) *stream = *std::move(made);
   }
   if (parts_.layout.speculates()) speculation_.emplace(parts_.layout, host_, parts_.host_arena);
-  if (!parts_.device.host_addressable()) thread_ = std::make_unique<JobThread>();
 }
 
 // What is still on its way uses memory of the arenas.
 HostUpdater::~HostUpdater() {
   constexpr double kDrainLimitSeconds = 10;
   stopping_ = true;
-  thread_.reset();
+  jobs_.Stop();
   for (const std::unique_ptr<device::Stream>* const stream : {&down_, &up_}) {
     if (*stream != nullptr) (*stream)->Record()->SettledWithin(kDrainLimitSeconds);
   }
-}
-
-void HostUpdater::Fail(const absl::Status& status) {
-  if (status.ok()) return;
-  absl::MutexLock lock(&mutex_);
-  failure_.Update(status);
 }
 
 LinkTraffic HostUpdater::link() const {
@@ -110,10 +104,7 @@ void HostUpdater::Count(LinkTraffic::Direction LinkTraffic::*direction, int64_t 
 
 // By the device's ops, which reach the host's memory, so that the weights are those that every rank makes for itself.
 absl::Status HostUpdater::Initialize(uint64_t seed) {
-  {
-    absl::MutexLock lock(&mutex_);
-    ZF_RETURN_IF_ERROR(failure_);
-  }
+  ZF_RETURN_IF_ERROR(streams_made_);
   held_ = kNone;
   ZF_RETURN_IF_ERROR(state_.Initialize(seed, parts_.device.ops(), parts_.stream));
   return parts_.stream.Synchronize();
@@ -130,51 +121,38 @@ absl::Status HostUpdater::CopyDown(int step, int unit, device::Tensor gradient) 
   return down_->failure();
 }
 
-// The thread waits for the reduction, so that the copy begins as soon as it is done.
-void HostUpdater::ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) {
-  if (thread_ == nullptr) return;
-  expected_[unit] = true;
-  thread_->Post([this, step = filling_, unit, gradient, reduced] {
-    Fail(reduced.MakeStreamWait(*down_));
-    Fail(CopyDown(step, unit, gradient));
-    std::shared_ptr<device::Event> copied = down_->Record();
-    absl::MutexLock lock(&mutex_);
-    taken_[unit] = std::move(copied);
+void HostUpdater::Post(UnitJob& unit_job, const std::unique_ptr<device::Stream>& stream, JobQueue::Job job) {
+  unit_job.number = jobs_.Post([&unit_job, &stream, job = std::move(job)] {
+    ZF_RETURN_IF_ERROR(job());
+    unit_job.done = stream->Record();
+    return absl::OkStatus();
   });
 }
 
-absl::StatusOr<std::shared_ptr<device::Event>> HostUpdater::AwaitJob(Events HostUpdater::*events, int unit) {
-  absl::MutexLock lock(&mutex_);
-  const auto done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return (this->*events)[unit] != nullptr || !failure_.ok();
-  };
-  mutex_.Await(absl::Condition(&done));
-  ZF_RETURN_IF_ERROR(failure_);
-  return std::exchange((this->*events)[unit], nullptr);
+// The job waits for the reduction, so that on a thread the copy begins as soon as it is done.
+void HostUpdater::ExpectGradient(int unit, device::Tensor gradient, const collective::Communicator::Pending& reduced) {
+  expected_[unit] = true;
+  Post(taken_[unit], down_, [this, step = filling_, unit, gradient, reduced] {
+    ZF_RETURN_IF_ERROR(reduced.MakeStreamWait(*down_));
+    return CopyDown(step, unit, gradient);
+  });
 }
 
 absl::Status HostUpdater::TakeGradient(int unit, device::Tensor gradient) {
-  if (thread_ == nullptr) {
-    down_->Wait(*parts_.stream.Record());
-    ZF_RETURN_IF_ERROR(CopyDown(filling_, unit, gradient));
-    parts_.stream.Wait(*down_->Record());
-    return speculation_ && speculation_->guessing() ? UpdateAhead(unit) : absl::OkStatus();
-  }
   if (!expected_[unit]) {
-    thread_->Post([this, step = filling_, unit, gradient, reduced = parts_.stream.Record()] {
+    Post(taken_[unit], down_, [this, step = filling_, unit, gradient, reduced = parts_.stream.Record()] {
       down_->Wait(*reduced);
-      Fail(CopyDown(step, unit, gradient));
+      return CopyDown(step, unit, gradient);
     });
   }
   expected_[unit] = false;
-  if (!parts_.layout.gradients_offloaded()) return absl::OkStatus();
-  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<device::Event> copied, AwaitJob(&HostUpdater::taken_, unit));
-  parts_.stream.Wait(*copied);
-  return absl::OkStatus();
+  ZF_RETURN_IF_ERROR(jobs_.Await(taken_[unit].number));
+  if (parts_.layout.gradients_offloaded()) parts_.stream.Wait(*taken_[unit].done);
+  return speculation_ && speculation_->guessing() ? UpdateAhead(unit) : absl::OkStatus();
 }
 
 void HostUpdater::Speculate(const device::StepControl& before, const device::StepRule& rule) {
-  ZF_CHECK(thread_ == nullptr);
+  ZF_CHECK(!updates_behind());
   speculation_->Begin(before, rule);
 }
 
@@ -192,65 +170,49 @@ absl::Status HostUpdater::Update(const device::StepControl* control, device::Ten
   parts_.device.Copy(parts_.stream, steps_[filling_].decided, control, sizeof *control);
   if (!delayed) {
     ZF_CHECK(held_ == kNone);
-    ZF_RETURN_IF_ERROR(StartUpdate(filling_, parameters));
+    StartUpdate(filling_, parameters);
     UpdateOnDevice(parts_, state_, control, gradients, parameters);
     return absl::OkStatus();
   }
   const int before = std::exchange(held_, filling_);
   filling_ = 1 - filling_;
-  return StartUpdate(before, parameters);
+  StartUpdate(before, parameters);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> HostUpdater::Flush(device::Tensor parameters) {
   if (held_ == kNone) return false;
-  ZF_RETURN_IF_ERROR(StartUpdate(std::exchange(held_, kNone), parameters));
+  StartUpdate(std::exchange(held_, kNone), parameters);
   return true;
 }
 
-absl::Status HostUpdater::StartUpdate(int step, device::Tensor parameters) {
-  parameters_ = parameters;
-  if (thread_ == nullptr) {
-    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-    ZF_RETURN_IF_ERROR(ReadControl(step));
-    is_ahead_ = false;
-    if (!speculation_ || !speculation_->guessing()) return absl::OkStatus();
-    ZF_ASSIGN_OR_RETURN(is_ahead_, speculation_->End(*host_stream_, control_, state_));
-    return host_stream_->Synchronize();
-  }
-  thread_->Post([this, step, decided = parts_.stream.Record()] { Fail(UpdateAll(step, *decided)); });
-  return absl::OkStatus();
+// Behind `decided` nothing reads the parameters until FinishUnit.
+void HostUpdater::StartUpdate(int step, device::Tensor parameters) {
+  jobs_.Post([this, step, parameters, decided = parts_.stream.Record()] {
+    parameters_ = parameters;
+    return ReadControl(step, *decided);
+  });
+  for (int u = 0; u < parts_.layout.units(); ++u) Post(updated_[u], up_, [this, u] { return UpdateUnit(u); });
 }
 
-absl::Status HostUpdater::ReadControl(int step) {
+absl::Status HostUpdater::ReadControl(int step, const device::Event& decided) {
+  ZF_RETURN_IF_ERROR(Await(decided));
   control_ = {};  // an update of nothing
-  if (step == kNone) return absl::OkStatus();
-  gradients_ = steps_[step].gradients;
-  host_.Copy(*host_stream_, &control_, steps_[step].decided, sizeof control_);
+  is_ahead_ = false;
+  if (step != kNone) {
+    gradients_ = steps_[step].gradients;
+    host_.Copy(*host_stream_, &control_, steps_[step].decided, sizeof control_);
+    ZF_RETURN_IF_ERROR(host_stream_->Synchronize());
+  }
+  ZF_RETURN_IF_ERROR(Await(*down_->Record()));
+  if (!speculation_ || !speculation_->guessing()) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(is_ahead_, speculation_->End(*host_stream_, control_, state_));
   return host_stream_->Synchronize();
 }
 
-// Behind `decided` nothing reads the parameters until FinishUnit.
-absl::Status HostUpdater::UpdateAll(int step, const device::Event& decided) {
-  ZF_RETURN_IF_ERROR(Await(decided));
-  ZF_RETURN_IF_ERROR(ReadControl(step));
-  ZF_RETURN_IF_ERROR(Await(*down_->Record()));
-  for (int u = 0; u < parts_.layout.units(); ++u) {
-    ZF_RETURN_IF_ERROR(UpdateUnit(u));
-    std::shared_ptr<device::Event> sent = up_->Record();
-    absl::MutexLock lock(&mutex_);
-    updated_[u] = std::move(sent);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status HostUpdater::FinishUnit(int unit) {
-  if (thread_ == nullptr) {
-    ZF_RETURN_IF_ERROR(UpdateUnit(unit));
-    parts_.stream.Wait(*up_->Record());
-    return absl::OkStatus();
-  }
-  ZF_ASSIGN_OR_RETURN(const std::shared_ptr<device::Event> sent, AwaitJob(&HostUpdater::updated_, unit));
-  parts_.stream.Wait(*sent);
+  ZF_RETURN_IF_ERROR(jobs_.Await(updated_[unit].number));
+  parts_.stream.Wait(*updated_[unit].done);
   return absl::OkStatus();
 }
 
@@ -329,6 +291,7 @@ absl::Status HostUpdater::SendMaster(int unit, device::Tensor parameters) {
 }
 
 absl::Status HostUpdater::Publish(device::Tensor parameters) {
+  ZF_RETURN_IF_ERROR(streams_made_);
   held_ = kNone;
   PublishOnDevice(parts_, state_, parameters);
   up_->Wait(*parts_.stream.Record());

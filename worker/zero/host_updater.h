@@ -11,8 +11,8 @@
 // A step may be updated before it is decided (speculation.h): each unit as soon as its gradient is there. The device
 // gets the parameters afterwards, so that it sees none that have to be taken back.
 //
-// Where the device is not the host's own memory, all of this happens on a thread and on two streams of its own, beside
-// the backward pass and the next forward pass. Otherwise it happens in the calls.
+// All of this is jobs in one queue, on two streams of its own. Where the device is not the host's own memory, the queue
+// has a thread, beside the backward pass and the next forward pass. Otherwise jobs run in the calls that wait for them.
 #ifndef ZEROFLEET_WORKER_ZERO_HOST_UPDATER_H_
 #define ZEROFLEET_WORKER_ZERO_HOST_UPDATER_H_
 
@@ -27,7 +27,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "worker/zero/job_thread.h"
+#include "worker/zero/job_queue.h"
 #include "worker/zero/speculation.h"
 #include "worker/zero/state_file.h"
 #include "worker/zero/state_tiles.h"
@@ -50,7 +50,7 @@ class HostUpdater : public Updater {
   absl::Status Update(const device::StepControl* control, device::Tensor gradients, device::Tensor parameters,
                       bool delayed) override;
   absl::StatusOr<bool> Flush(device::Tensor parameters) override;
-  bool updates_behind() const override { return thread_ != nullptr; }
+  bool updates_behind() const override { return !parts_.device.host_addressable(); }
   absl::Status FinishUnit(int unit) override;
   absl::Status Publish(device::Tensor parameters) override;
   LinkTraffic link() const override;
@@ -82,7 +82,8 @@ class HostUpdater : public Updater {
   absl::Status SendMaster(int unit, device::Tensor parameters);
   // Updates the unit's states as guessed, not its parameters.
   absl::Status UpdateAhead(int unit);
-  absl::Status StartUpdate(int step, device::Tensor parameters);
+  void StartUpdate(int step, device::Tensor parameters);
+  absl::Status ReadControl(int step, const device::Event& decided);
   // Makes the parameters of tile after tile of a unit with `make(tile, to)`, and sends each to its place in
   // `parameters`; where those rest on the host, or the host reaches them, it is made there.
   using Make = std::function<absl::Status(size_t tile, device::Tensor to)>;
@@ -93,15 +94,15 @@ class HostUpdater : public Updater {
                           device::Tensor to);
   // Calls `use` with the tile's states, in memory until it returns and what it has enqueued is done.
   absl::Status WithStates(size_t tile, bool changes, const std::function<void(const optim::StateTensors&)>& use);
-  // Runs on the thread: waits, or is Cancelled when the updater is about to be destroyed.
+  // Runs in a job: waits, or is Cancelled when the updater is about to be destroyed.
   absl::Status Await(const device::Event& event) const;
-  absl::Status UpdateAll(int step, const device::Event& decided);
-  absl::Status ReadControl(int step);
   void Count(LinkTraffic::Direction LinkTraffic::*direction, int64_t bytes);
-  // Waits until the thread has made the unit's event, and takes it.
-  using Events = std::vector<std::shared_ptr<device::Event>>;
-  absl::StatusOr<std::shared_ptr<device::Event>> AwaitJob(Events HostUpdater::*events, int unit);
-  void Fail(const absl::Status& status);
+  // Posts `job`, which enqueues work on `stream`.
+  struct UnitJob {
+    int64_t number = 0;
+    std::shared_ptr<device::Event> done;  // behind that work
+  };
+  void Post(UnitJob& unit_job, const std::unique_ptr<device::Stream>& stream, JobQueue::Job job);
 
   const UpdaterParts parts_;
   device::Device& host_;
@@ -125,11 +126,10 @@ class HostUpdater : public Updater {
   std::vector<bool> expected_;  // by unit: whether its gradient has been expected in this step
   std::atomic<bool> stopping_ = false;
   mutable absl::Mutex mutex_;
-  // By unit; null until the thread has enqueued its gradient's copy, or its parameters', of this step.
-  Events taken_ ABSL_GUARDED_BY(mutex_), updated_ ABSL_GUARDED_BY(mutex_);
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   LinkTraffic link_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<JobThread> thread_;  // null: everything happens in the calls
+  std::vector<UnitJob> taken_, updated_;  // by unit: the copies of its gradient, and of its parameters, in this step
+  absl::Status streams_made_;
+  JobQueue jobs_;  // last: its thread uses what is above
 };
 
 }  // namespace zerofleet::zero

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/synchronization/notification.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "base/units.h"
@@ -75,7 +74,6 @@ StateFile::StateFile(const ZeroLayout& layout, ScratchFile& file, memory::Arena&
   std::byte* memory = host_arena.Take(kStagesRow);
   memory += InBlocks(static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory))) -
             static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory));
-  const absl::MutexLock lock(&mutex_);
   for (Stage& stage : stages_) {
     stage.memory = memory;
     memory += TileBytes(optimizer_, TileElements(layout));
@@ -96,72 +94,50 @@ int64_t StateFile::PieceBytes(size_t vector, size_t tile) const {
   return InBlocks(tiles_[tile].count * device::DTypeBytes(optimizer_.vectors[vector].dtype));
 }
 
-absl::Status StateFile::WaitFor(const Stage& stage, Stage::Use use) {
-  const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stage.use == use || !failure_.ok(); };
-  mutex_.Await(absl::Condition(&there));
-  return failure_;
-}
-
-void StateFile::PostRead(size_t tile) {
-  Stage& stage = StageOf(tile);
-  stage.use = Stage::Use::kReading;
-  stage.tile = tile;
-  thread_.Post([this, tile, &stage, memory = stage.memory] {
+void StateFile::Post(Stage& stage, absl::Status (StateFile::*piece)(size_t tile, size_t vector, std::byte* memory)) {
+  stage.job = jobs_.Post([this, piece, tile = stage.tile, memory = stage.memory] {
     const optim::StateTensors pieces = Pieces(tile, memory);
-    absl::Status read;
     for (size_t v = 0; v < pieces.size(); ++v) {
-      read.Update(ReadPiece(tile, v, static_cast<std::byte*>(pieces[v].data)));
+      ZF_RETURN_IF_ERROR((this->*piece)(tile, v, static_cast<std::byte*>(pieces[v].data)));
     }
-    const absl::MutexLock lock(&mutex_);
-    failure_.Update(read);
-    stage.use = Stage::Use::kRead;
+    return absl::OkStatus();
   });
 }
 
-absl::StatusOr<optim::StateTensors> StateFile::Open(size_t tile) {
-  const absl::MutexLock lock(&mutex_);
+// Behind the write of the tile whose memory it was before.
+void StateFile::PostRead(size_t tile) {
   Stage& stage = StageOf(tile);
-  const bool is_ahead = stage.tile == tile && (stage.use == Stage::Use::kReading || stage.use == Stage::Use::kRead);
-  if (!is_ahead) {
-    ZF_RETURN_IF_ERROR(WaitFor(stage, Stage::Use::kFree));
-    PostRead(tile);
-  }
-  // Its memory was that of the tile two before this one.
-  if (tile + 1 < tiles_.size()) {
-    ZF_RETURN_IF_ERROR(WaitFor(StageOf(tile + 1), Stage::Use::kFree));
-    PostRead(tile + 1);
-  }
-  ZF_RETURN_IF_ERROR(WaitFor(stage, Stage::Use::kRead));
+  if (stage.use == Stage::Use::kRead && stage.tile == tile) return;
+  ZF_CHECK(stage.use == Stage::Use::kFree);
+  stage.use = Stage::Use::kRead;
+  stage.tile = tile;
+  Post(stage, &StateFile::ReadPiece);
+}
+
+absl::StatusOr<optim::StateTensors> StateFile::Open(size_t tile) {
+  Stage& stage = StageOf(tile);
+  PostRead(tile);
+  if (tile + 1 < tiles_.size()) PostRead(tile + 1);
+  ZF_RETURN_IF_ERROR(jobs_.Await(stage.job));
   stage.use = Stage::Use::kOpen;
   return Pieces(tile, stage.memory);
 }
 
 absl::StatusOr<optim::StateTensors> StateFile::OpenToFill(size_t tile) {
-  const absl::MutexLock lock(&mutex_);
   Stage& stage = StageOf(tile);
-  ZF_RETURN_IF_ERROR(WaitFor(stage, Stage::Use::kFree));
+  ZF_CHECK(stage.use == Stage::Use::kFree);
+  ZF_RETURN_IF_ERROR(jobs_.Await(stage.job));
   stage.use = Stage::Use::kOpen;
   stage.tile = tile;
   return Pieces(tile, stage.memory);
 }
 
 void StateFile::Close(size_t tile, bool changed) {
-  const absl::MutexLock lock(&mutex_);
   Stage& stage = StageOf(tile);
   ZF_CHECK(stage.use == Stage::Use::kOpen);
   ZF_CHECK(stage.tile == tile);
-  stage.use = changed ? Stage::Use::kWriting : Stage::Use::kFree;
-  if (!changed) return;
-  thread_.Post([this, tile, &stage, memory = stage.memory] {
-    const optim::StateTensors pieces = Pieces(tile, memory);
-    absl::Status written;
-    for (size_t v = 0; v < pieces.size(); ++v) {
-      written.Update(WritePiece(tile, v, static_cast<std::byte*>(pieces[v].data)));
-    }
-    const absl::MutexLock done(&mutex_);
-    failure_.Update(written);
-    stage.use = Stage::Use::kFree;
-  });
+  stage.use = Stage::Use::kFree;
+  if (changed) Post(stage, &StateFile::WritePiece);
 }
 
 absl::Status StateFile::ReadPiece(size_t tile, size_t vector, std::byte* to) {
@@ -175,10 +151,7 @@ absl::Status StateFile::ReadPiece(size_t tile, size_t vector, std::byte* to) {
   for (size_t v = 0; v < vector; ++v) offset += PieceBytes(v, tile);
   const std::span<std::byte> piece(to, static_cast<size_t>(bytes));
   ZF_RETURN_IF_ERROR(file_.Read(offset, piece));
-  {
-    const absl::MutexLock lock(&mutex_);
-    read_ += bytes;
-  }
+  read_ += bytes;
   const DigestBits found = DigestOf(piece);
   if (found == *wanted) return absl::OkStatus();
   return memory::OfScratchFile(absl::DataLossError(absl::StrCat(
@@ -195,22 +168,8 @@ absl::Status StateFile::WritePiece(size_t tile, size_t vector, std::byte* from) 
   const std::span<const std::byte> piece(from, static_cast<size_t>(bytes));
   digests_[tile * optimizer_.vectors.size() + vector] = DigestOf(piece);
   ZF_RETURN_IF_ERROR(file_.Write(offset, piece));
-  const absl::MutexLock lock(&mutex_);
   written_ += bytes;
   return absl::OkStatus();
-}
-
-absl::Status StateFile::Run(const std::function<absl::Status()>& job) {
-  absl::Status status;
-  absl::Notification done;
-  thread_.Post([&] {
-    status = job();
-    done.Notify();
-  });
-  done.WaitForNotification();
-  const absl::MutexLock lock(&mutex_);
-  failure_.Update(status);
-  return failure_;
 }
 
 absl::Status StateFile::ForEachTileOf(int64_t offset, int64_t elements, const Visit& visit) const {
@@ -227,34 +186,24 @@ absl::Status StateFile::ForEachTileOf(int64_t offset, int64_t elements, const Vi
 
 absl::Status StateFile::CopyOut(size_t vector, int64_t offset, int64_t elements, std::byte* to) {
   const int64_t element = device::DTypeBytes(optimizer_.vectors[vector].dtype);
-  return Run([&] {
+  return jobs_.Await(jobs_.Post([&] {
     return ForEachTileOf(offset, elements, [&](size_t tile, int64_t first, int64_t count, int64_t done) {
       ZF_RETURN_IF_ERROR(ReadPiece(tile, vector, bounce_));
       std::memcpy(to + done * element, bounce_ + first * element, static_cast<size_t>(count * element));
       return absl::OkStatus();
     });
-  });
+  }));
 }
 
 absl::Status StateFile::CopyIn(size_t vector, int64_t offset, int64_t elements, const std::byte* from) {
   const int64_t element = device::DTypeBytes(optimizer_.vectors[vector].dtype);
-  return Run([&] {
+  return jobs_.Await(jobs_.Post([&] {
     return ForEachTileOf(offset, elements, [&](size_t tile, int64_t first, int64_t count, int64_t done) {
       if (count < tiles_[tile].count) ZF_RETURN_IF_ERROR(ReadPiece(tile, vector, bounce_));
       std::memcpy(bounce_ + first * element, from + done * element, static_cast<size_t>(count * element));
       return WritePiece(tile, vector, bounce_);
     });
-  });
-}
-
-int64_t StateFile::bytes_read() const {
-  const absl::MutexLock lock(&mutex_);
-  return read_;
-}
-
-int64_t StateFile::bytes_written() const {
-  const absl::MutexLock lock(&mutex_);
-  return written_;
+  }));
 }
 
 }  // namespace zerofleet::zero

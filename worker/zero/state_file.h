@@ -8,6 +8,7 @@
 #define ZEROFLEET_WORKER_ZERO_STATE_FILE_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,15 +16,13 @@
 #include <span>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "base/digest.h"
 #include "worker/memory/arena.h"
 #include "worker/memory/scratch_file.h"
 #include "worker/optim/optimizer.h"
-#include "worker/zero/job_thread.h"
+#include "worker/zero/job_queue.h"
 #include "worker/zero/layout.h"
 #include "worker/zero/state_tiles.h"
 
@@ -53,28 +52,28 @@ class StateFile {
   absl::Status CopyIn(size_t vector, int64_t offset, int64_t elements, const std::byte* from);
 
   // Read and written so far.
-  int64_t bytes_read() const;
-  int64_t bytes_written() const;
+  int64_t bytes_read() const { return read_; }
+  int64_t bytes_written() const { return written_; }
 
  private:
   static constexpr size_t kStages = 3;
   // A tile in memory.
   struct Stage {
     std::byte* memory = nullptr;
-    enum class Use { kFree, kReading, kRead, kOpen, kWriting } use = Use::kFree;
+    enum class Use { kFree, kRead, kOpen } use = Use::kFree;
     size_t tile = 0;
+    int64_t job = 0;  // the last that reads or writes this memory
   };
 
-  Stage& StageOf(size_t tile) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stages_[tile % kStages]; }
+  Stage& StageOf(size_t tile) { return stages_[tile % kStages]; }
   optim::StateTensors Pieces(size_t tile, std::byte* memory) const;
   int64_t PieceBytes(size_t vector, size_t tile) const;  // in the file, rounded up to blocks
-  absl::Status WaitFor(const Stage& stage, Stage::Use use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PostRead(size_t tile) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Runs on the thread: one vector's piece of a tile.
   absl::Status ReadPiece(size_t tile, size_t vector, std::byte* to);
   absl::Status WritePiece(size_t tile, size_t vector, std::byte* from);
-  // Runs `job` on the thread, behind what it has been given, and waits.
-  absl::Status Run(const std::function<absl::Status()>& job);
+  // Posts one of them for every vector of the stage's tile.
+  void Post(Stage& stage, absl::Status (StateFile::*piece)(size_t tile, size_t vector, std::byte* memory));
+  void PostRead(size_t tile);
   // Calls `visit(tile, first element of it, count, done before)` of each run of elements that is in one tile.
   using Visit = std::function<absl::Status(size_t tile, int64_t first, int64_t count, int64_t done)>;
   absl::Status ForEachTileOf(int64_t offset, int64_t elements, const Visit& visit) const;
@@ -85,11 +84,9 @@ class StateFile {
   std::vector<int64_t> file_offset_;                // by tile
   std::vector<std::optional<DigestBits>> digests_;  // by tile and vector; of the thread
   std::byte* bounce_;                               // one vector's piece; of the thread
-  mutable absl::Mutex mutex_;
-  std::array<Stage, kStages> stages_ ABSL_GUARDED_BY(mutex_);
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  int64_t read_ ABSL_GUARDED_BY(mutex_) = 0, written_ ABSL_GUARDED_BY(mutex_) = 0;
-  JobThread thread_;  // last: it uses what is above
+  std::array<Stage, kStages> stages_;
+  std::atomic<int64_t> read_ = 0, written_ = 0;
+  JobQueue jobs_{/*has_thread=*/true};  // last: its thread uses what is above
 };
 
 }  // namespace zerofleet::zero
