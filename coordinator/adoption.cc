@@ -103,15 +103,15 @@ absl::Status BeginAdoption(Fleet& fleet, const v1::Hello& hello, double now) {
   fleet.view = std::move(rebuilt.view);
   fleet.team = rebuilt.team;
   fleet.places = rebuilt.places;
-  fleet.adopted = told;
-  fleet.hello = hello;
-  fleet.hello->clear_rejoin();
+  fleet.adopting.told = told;
+  fleet.forming.hello = hello;
+  fleet.forming.hello->clear_rejoin();
   fleet.phase = Phase::kAdopting;
-  fleet.forming_since = now;
+  fleet.forming.since = now;
   const FleetParameters& parameters = fleet.parameters;
   if (parameters.may_fall_back && !parameters.candidates.empty()) {  // all that is committed in the run's directory
-    fleet.committed_by_run = parameters.candidates.front().step;
-    fleet.last_committed_path = parameters.candidates.front().path;
+    fleet.saving.committed_by_run = parameters.candidates.front().step;
+    fleet.saving.last_committed_path = parameters.candidates.front().path;
   }
   return absl::OkStatus();
 }
@@ -127,7 +127,7 @@ v1::Assignment Kept(v1::Assignment assignment) {
 
 // What was told to watchers before; they know which of it is new to them.
 void TellAgain(Fleet& fleet, const Member& member) {
-  PublishStart(fleet, member, fleet.start_step > 0);
+  PublishStart(fleet, member, fleet.training.start_step > 0);
   std::vector<CheckpointCandidate> candidates = fleet.parameters.candidates;
   std::reverse(candidates.begin(), candidates.end());
   for (const CheckpointCandidate& candidate : candidates) {
@@ -145,16 +145,16 @@ void NoteTraining(Fleet& fleet, Member& member, const v1::Rejoin& rejoin, double
   member.save_since = now;
   member.step = std::max(rejoin.step(), rejoin.start().step());
   const double began = now - rejoin.training_seconds();
-  if (fleet.training_began == 0) {
-    fleet.training_began = began;
-    fleet.start_step = rejoin.start().step();
-    fleet.first_step = rejoin.first_step();
+  if (fleet.training.began == 0) {
+    fleet.training.began = began;
+    fleet.training.start_step = rejoin.start().step();
+    fleet.training.first_step = rejoin.first_step();
     TakeStart(fleet, rejoin.start());
-    fleet.trained_generation = fleet.generation;
+    fleet.training.generation = fleet.generation;
     return TellAgain(fleet, member);
   }
-  fleet.training_began = std::min(fleet.training_began, began);
-  fleet.first_step = std::min(fleet.first_step, rejoin.first_step());
+  fleet.training.began = std::min(fleet.training.began, began);
+  fleet.training.first_step = std::min(fleet.training.first_step, rejoin.first_step());
 }
 
 // New workers before those that the fleet had as spares.
@@ -171,34 +171,34 @@ void RefuseSurplusSpares(Fleet& fleet) {
 
 // "the coordinator was started again"
 std::string WhatHappened(const Fleet& fleet) {
-  if (!fleet.isolation) return "the coordinator was started again";
+  if (!fleet.hearing.isolation) return "the coordinator was started again";
   return absl::StrFormat("the coordinator heard nobody for %.1f s",
-                         fleet.forming_since - fleet.isolation->since + fleet.heartbeat_timeout_seconds());
+                         fleet.forming.since - fleet.hearing.isolation->since + fleet.heartbeat_timeout_seconds());
 }
 
 void CompleteAdoption(Fleet& fleet, double now) {
   const std::string happened = WhatHappened(fleet);
-  fleet.isolation.reset();
-  if (fleet.training_began == 0) return RegroupAll(fleet, "the coordinator was lost before training began", now);
+  fleet.hearing.isolation.reset();
+  if (fleet.training.began == 0) return RegroupAll(fleet, "the coordinator was lost before training began", now);
   fleet.phase = Phase::kTraining;
   v1::CoordinatorMessage start;
-  *start.mutable_start() = fleet.start;
+  *start.mutable_start() = fleet.training.start;
   for (Member& member : fleet.members) {
     if (member.state == MemberState::kFinished) {
       fleet.phase = Phase::kFinishing;
-      fleet.finishing_since = now;
+      fleet.finishing.since = now;
     }
     member.progress_since = now;
     if (member.state != MemberState::kLoading) continue;
     member.state = MemberState::kTraining;
-    member.step = fleet.start_step;
+    member.step = fleet.training.start_step;
     fleet.Send(member.id, start, "every rank had loaded, since another trains");
   }
   fleet.PublishNotice(absl::StrCat(happened, ": generation ", fleet.generation, " trains on, all ", fleet.world_size(),
                                    " ranks are back"));
   RefuseSurplusSpares(fleet);
-  if (fleet.stop_reason) TellStop(fleet);
-  if (fleet.diverged) GoBack(fleet, *fleet.diverged, now);
+  if (fleet.finishing.stop_reason) TellStop(fleet);
+  if (fleet.adopting.diverged) GoBack(fleet, *fleet.adopting.diverged, now);
 }
 
 void Adopt(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
@@ -208,7 +208,7 @@ void Adopt(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
   }
   const v1::Rejoin& rejoin = hello.rejoin();
   const int rank = rejoin.assignment().rank();
-  if (!MessageDifferencer::Equals(Shared(rejoin.assignment()), *fleet.adopted) || rank < 0 ||
+  if (!MessageDifferencer::Equals(Shared(rejoin.assignment()), *fleet.adopting.told) || rank < 0 ||
       rank >= fleet.world_size()) {
     return RefuseSession(
         fleet, id,
@@ -247,7 +247,7 @@ void TakeSession(Fleet& fleet, Member& member, MemberId id, double now) {
   member.closed = false;
   member.last_heard = now;
   SendWelcome(fleet, id, "it goes on");
-  if (fleet.stop_reason && fleet.phase != Phase::kAdopting) TellStop(fleet);
+  if (fleet.finishing.stop_reason && fleet.phase != Phase::kAdopting) TellStop(fleet);
 }
 
 // It says again what it is ready for.
@@ -294,7 +294,7 @@ bool OnRejoin(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
     if (fleet.ended()) return true;
   }
   const bool forming = fleet.phase == Phase::kForming;
-  fleet.restarted = fleet.restarted || forming;
+  fleet.forming.restarted = fleet.forming.restarted || forming;
   if (!rejoin.has_assignment()) return false;
   if ((forming || fleet.phase == Phase::kAdopting) && rejoin.generation() == fleet.generation) {
     Adopt(fleet, id, hello, now);
@@ -310,19 +310,19 @@ bool OnRejoin(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
 }
 
 void BeginAwaiting(Fleet& fleet) {
-  fleet.adopted = Shared(Kept(AssignmentOf(fleet)));
+  fleet.adopting.told = Shared(Kept(AssignmentOf(fleet)));
   fleet.phase = Phase::kAdopting;
-  fleet.suspicion.reset();  // who has reported a failure does so again
-  fleet.verdicts.reset();
+  fleet.hearing.suspicion.reset();  // who has reported a failure does so again
+  fleet.hearing.verdicts.reset();
 }
 
 void CheckAdoption(Fleet& fleet, double now) {
-  if (now - fleet.forming_since < TimeToComeBack(fleet)) return;
+  if (now - fleet.forming.since < TimeToComeBack(fleet)) return;
   std::vector<MemberId> away;
   for (const Member& member : fleet.members) {
     if (IsAway(member)) away.push_back(member.id);
   }
-  const bool isolated = std::exchange(fleet.isolation, std::nullopt).has_value();
+  const bool isolated = std::exchange(fleet.hearing.isolation, std::nullopt).has_value();
   LoseMembers(fleet, away,
               absl::StrCat("it did not come back to the coordinator, which ",
                            isolated ? "had heard nobody" : "was started again"),

@@ -20,7 +20,7 @@ double AdoptionSeconds(const v1::RestartConfig& restart) {
 
 double TimeToComeBack(const Fleet& fleet) {
   const double window = AdoptionSeconds(fleet.parameters.config.restart());
-  const bool lasts = fleet.isolation && fleet.isolation->may_last;
+  const bool lasts = fleet.hearing.isolation && fleet.hearing.isolation->may_last;
   return lasts ? std::max(window, fleet.form_timeout_seconds()) : window;
 }
 

@@ -47,14 +47,14 @@ int64_t ElementsOf(const v1::CheckpointManifest& manifest) {
 // Whether this run may save `shard`'s step now. No message makes the coordinator keep more than it needs.
 std::string WhatIsWrongWithTheSave(const Fleet& fleet, const v1::ShardWritten& shard) {
   const v1::Config& config = fleet.parameters.config;
-  if (shard.step() < fleet.start_step || shard.step() > config.steps()) {
-    return absl::StrCat("the run is of steps ", fleet.start_step, " to ", config.steps());
+  if (shard.step() < fleet.training.start_step || shard.step() > config.steps()) {
+    return absl::StrCat("the run is of steps ", fleet.training.start_step, " to ", config.steps());
   }
   if (shard.retry() < 0 || shard.retry() >= kMostLastSaveTries) {
     return absl::StrCat("it is try ", shard.retry() + 1, " of ", kMostLastSaveTries);
   }
-  if (fleet.commits.contains(shard.step()) || fleet.commits.size() < kMostPendingCommits) return "";
-  return absl::StrCat(fleet.commits.size(), " earlier ones are not committed yet");
+  if (fleet.saving.commits.contains(shard.step()) || fleet.saving.commits.size() < kMostPendingCommits) return "";
+  return absl::StrCat(fleet.saving.commits.size(), " earlier ones are not committed yet");
 }
 
 // What a worker says of its shard is held against what this run is: a manifest is never taken from a worker that trains
@@ -107,13 +107,13 @@ bool Keep(PendingCommit& commit, int rank, const v1::ShardWritten& shard) {
 }  // namespace
 
 void OnShardWritten(Fleet& fleet, Member& member, const v1::ShardWritten& shard, double now) {
-  if (shard.step() <= fleet.committed_by_run) {  // a duplicate
+  if (shard.step() <= fleet.saving.committed_by_run) {  // a duplicate
     return fleet.Send(member.id, OutcomeOf(shard.step(), shard.retry(), true, ""), "that step is committed already");
   }
   if (IsOfAFailedSave(fleet, member, shard)) return;
   const absl::Status checked = CheckShard(fleet, member, shard);
   if (!checked.ok()) return FailFleet(fleet, checked, member.rank);  // no storage is at fault
-  PendingCommit& commit = fleet.commits[shard.step()];
+  PendingCommit& commit = fleet.saving.commits[shard.step()];
   if (commit.shards.empty()) {
     commit.generation = fleet.generation;
     commit.retry = shard.retry();
@@ -141,8 +141,8 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
     if (fleet.phase == Phase::kRecovering) FormViewIfComplete(fleet, now);
     return;
   }
-  auto found = fleet.commits.find(written.step);
-  if (found == fleet.commits.end() || found->second.stage != PendingCommit::Stage::kCommitting ||
+  auto found = fleet.saving.commits.find(written.step);
+  if (found == fleet.saving.commits.end() || found->second.stage != PendingCommit::Stage::kCommitting ||
       found->second.generation != written.generation) {
     return;
   }
@@ -155,7 +155,7 @@ void OnManifestWritten(Fleet& fleet, const ManifestWritten& written, double now)
     return;
   }
   const PendingCommit commit = std::move(found->second);
-  fleet.commits.erase(found);
+  fleet.saving.commits.erase(found);
   NoteCommitted(fleet, written, commit);
   fleet.SendToAll(OutcomeOf(written.step, commit.retry, true, ""), "a checkpoint was committed");
   CompleteIfAllFinished(fleet, now);

@@ -26,11 +26,11 @@ v1::Event CheckpointEventOf(const ManifestWritten& written, const PendingCommit&
 // storage.
 void KeepCandidate(Fleet& fleet, const ManifestWritten& written, int64_t bytes) {
   std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
-  const auto newest = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.candidate);
+  const auto newest = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.loading.candidate);
   candidates.insert(
       newest, {written.committed.path, written.step, fleet.team, written.generation, bytes, written.committed.digest});
   const size_t keep = static_cast<size_t>(std::max<int64_t>(1, fleet.parameters.config.checkpoint().keep()));
-  candidates.resize(std::min(candidates.size(), fleet.candidate + keep));
+  candidates.resize(std::min(candidates.size(), fleet.loading.candidate + keep));
   fleet.parameters.may_fall_back = true;
 }
 
@@ -38,12 +38,12 @@ void KeepCandidate(Fleet& fleet, const ManifestWritten& written, int64_t bytes) 
 
 void NoteCommitted(Fleet& fleet, const ManifestWritten& written, const PendingCommit& commit) {
   v1::Event event = CheckpointEventOf(written, commit);
-  fleet.failed_save.reset();
-  fleet.last_committed_step = fleet.committed_by_run = written.step;
-  fleet.last_committed_path = written.committed.path;
-  fleet.emptied = false;
+  fleet.saving.failed_save.reset();
+  fleet.saving.last_committed_step = fleet.saving.committed_by_run = written.step;
+  fleet.saving.last_committed_path = written.committed.path;
+  fleet.saving.emptied = false;
   KeepCandidate(fleet, written, event.checkpoint().bytes());
-  std::erase_if(fleet.uncommitted, [&](const auto& entry) { return entry.first <= written.step; });
+  std::erase_if(fleet.training.uncommitted, [&](const auto& entry) { return entry.first <= written.step; });
   fleet.counters.checkpoint_bytes += event.checkpoint().bytes();
   fleet.Emit(PersistState{StateOf(fleet)}, "a checkpoint was committed");
   fleet.Publish(event, "a checkpoint was committed");

@@ -33,9 +33,10 @@ Coordinator::Coordinator(FleetParameters parameters, double now_seconds) {
   fleet_.config_digest = ConfigDigest(fleet_.parameters.config);
   fleet_.places = fleet_.parameters.config.parallel().workers();
   fleet_.generation = fleet_.parameters.previous_generation;
-  fleet_.rollbacks = fleet_.parameters.rollbacks;
-  fleet_.began = fleet_.forming_since = fleet_.last_tick = now_seconds;
-  if (!fleet_.parameters.candidates.empty()) fleet_.last_committed_step = fleet_.parameters.candidates.front().step;
+  fleet_.recovering.rollbacks = fleet_.parameters.rollbacks;
+  fleet_.began = fleet_.forming.since = fleet_.hearing.last_tick = now_seconds;
+  if (!fleet_.parameters.candidates.empty())
+    fleet_.saving.last_committed_step = fleet_.parameters.candidates.front().step;
   if (fleet_.parameters.ended_before) fleet_.phase = Phase::kDone;
 }
 
@@ -50,7 +51,7 @@ std::vector<Output> Coordinator::Step(const CoordinatorEvent& event, double now_
 void Coordinator::Handle(const MessageReceived& received, double now) {
   const v1::WorkerMessage& message = received.message;
   EndIsolation(fleet_, now);
-  fleet_.heard_at = now;
+  fleet_.hearing.heard_at = now;
   if (IsGivenUp(fleet_, received.member)) return;
   Member* member = fleet_.Find(received.member);
   if (message.has_hello()) {
@@ -109,7 +110,7 @@ void Coordinator::Handle(const SessionClosed& closed, double now) {
   ForgiveLongDelay(fleet_, now);
   Member* member = fleet_.Find(closed.member);
   if (member != nullptr) return OnSessionClosed(fleet_, *member, closed.cause, now);
-  if (fleet_.given_up.erase(closed.member) > 0) return;
+  if (fleet_.hearing.given_up.erase(closed.member) > 0) return;
   fleet_.Emit(CloseSession{closed.member}, "it never joined");
 }
 
@@ -118,7 +119,7 @@ void Coordinator::Handle(const Tick&, double now) {
   ContinueIsolation(fleet_, now);
   CheckFormTimeout(fleet_, now);
   if (fleet_.phase == Phase::kAdopting) return CheckAdoption(fleet_, now);
-  if (fleet_.phase == Phase::kForming && fleet_.restarted) FormViewIfComplete(fleet_, now);
+  if (fleet_.phase == Phase::kForming && fleet_.forming.restarted) FormViewIfComplete(fleet_, now);
   if (!fleet_.ended()) CheckDisagreement(fleet_, now);
   if (!fleet_.ended()) CheckLiveness(fleet_, now);
   if (!fleet_.ended()) CheckIsolation(fleet_, now);
@@ -138,7 +139,7 @@ void Coordinator::Handle(const CheckpointVerified& verified, double now) { OnVer
 
 void Coordinator::Handle(const StorageNotice& notice, double) {
   if (notice.emptied) {
-    fleet_.emptied = true;
+    fleet_.saving.emptied = true;
     fleet_.Emit(PersistState{StateOf(fleet_)}, "the next coordinator must not miss what is gone already");
   }
   fleet_.PublishNotice(notice.message);

@@ -226,8 +226,8 @@ TEST(Deadlines, EveryWaitEndsInTimeAndNamesWhatWasAwaited) {
     row.enter(scene);
     ASSERT_EQ(Name(scene.fleet().phase), std::string(Name(row.phase)));
     if (row.stage) {
-      ASSERT_EQ(scene.fleet().commits.size(), 1u);
-      ASSERT_EQ(Name(scene.fleet().commits.begin()->second.stage), std::string(Name(*row.stage)));
+      ASSERT_EQ(scene.fleet().saving.commits.size(), 1u);
+      ASSERT_EQ(Name(scene.fleet().saving.commits.begin()->second.stage), std::string(Name(*row.stage)));
     }
     const double waited = scene.Wait(row.limit);
     EXPECT_GE(waited, row.limit - 2 * kTickSeconds) << scene.told();

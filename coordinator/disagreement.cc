@@ -53,7 +53,7 @@ std::string WithoutMajority(const Fleet& fleet, const Verdicts& verdicts) {
 
 void Decide(Fleet& fleet, double now) {
   constexpr char kCounter[] = "integrity";
-  const Verdicts verdicts = *std::exchange(fleet.verdicts, std::nullopt);
+  const Verdicts verdicts = *std::exchange(fleet.hearing.verdicts, std::nullopt);
   const v1::Failure* const majority = Majority(fleet, verdicts);
   std::set<int> named;
   for (const auto& [reporter, report] : verdicts.reports) {
@@ -78,18 +78,18 @@ void Decide(Fleet& fleet, double now) {
 
 bool OnDisagreement(Fleet& fleet, const Member& member, const v1::Failure& failure, double now) {
   if (!fleet.view || member.rank < 0 || NamedBy(fleet, failure).empty()) return false;
-  fleet.memory_is_doubted = true;
-  if (!fleet.verdicts) {
-    fleet.verdicts = Verdicts{now + kReportHeartbeatTimeouts * fleet.heartbeat_timeout_seconds(), {}};
+  fleet.recovering.memory_is_doubted = true;
+  if (!fleet.hearing.verdicts) {
+    fleet.hearing.verdicts = Verdicts{now + kReportHeartbeatTimeouts * fleet.heartbeat_timeout_seconds(), {}};
   }
-  fleet.verdicts->reports.emplace(member.rank, failure);
+  fleet.hearing.verdicts->reports.emplace(member.rank, failure);
   const bool decides = fleet.phase != Phase::kAdopting;  // else the ranks that are away would be given up
-  if (decides && std::ssize(fleet.verdicts->reports) >= MostReports(fleet)) Decide(fleet, now);
+  if (decides && std::ssize(fleet.hearing.verdicts->reports) >= MostReports(fleet)) Decide(fleet, now);
   return true;
 }
 
 void CheckDisagreement(Fleet& fleet, double now) {
-  if (fleet.verdicts && now >= fleet.verdicts->deadline) Decide(fleet, now);
+  if (fleet.hearing.verdicts && now >= fleet.hearing.verdicts->deadline) Decide(fleet, now);
 }
 
 }  // namespace zerofleet::coordinator

@@ -20,7 +20,7 @@ constexpr size_t kMostCause = 256;       // bytes
 
 SkippedSamples SkippedBy(const Fleet& fleet) {
   SkippedSamples skipped;
-  for (const Rollback& rollback : fleet.rollbacks) skipped.Add(rollback.first_sample, rollback.end_sample);
+  for (const Rollback& rollback : fleet.recovering.rollbacks) skipped.Add(rollback.first_sample, rollback.end_sample);
   return skipped;
 }
 
@@ -32,9 +32,9 @@ std::string TextOf(int64_t step, const std::string& cause) {
 // learning rate perhaps, may try as often as the one before.
 std::vector<std::string> InVain(const Fleet& fleet) {
   std::vector<std::string> texts;
-  for (size_t i = fleet.parameters.rollbacks.size(); i < fleet.rollbacks.size(); ++i) {
-    const Rollback& rollback = fleet.rollbacks[i];
-    if (rollback.step > std::max<int64_t>(0, fleet.last_committed_step)) {
+  for (size_t i = fleet.parameters.rollbacks.size(); i < fleet.recovering.rollbacks.size(); ++i) {
+    const Rollback& rollback = fleet.recovering.rollbacks[i];
+    if (rollback.step > std::max<int64_t>(0, fleet.saving.last_committed_step)) {
       texts.push_back(absl::StrCat("step ", rollback.step, ": ", rollback.cause));
     }
   }
@@ -51,7 +51,7 @@ std::string LeftOutText(const Rollback& rollback) {
 bool OnDivergence(Fleet& fleet, const v1::Failure& failure, double now) {
   if (!failure.has_divergence() || fleet.parameters.config.on_divergence() != "rollback") return false;
   if (fleet.phase == Phase::kAdopting) {  // going back now would give up the ranks that are not back yet
-    fleet.diverged = failure.divergence();
+    fleet.adopting.diverged = failure.divergence();
     return true;
   }
   if (!fleet.view || (fleet.phase != Phase::kTraining && fleet.phase != Phase::kFinishing)) return false;
@@ -68,7 +68,7 @@ void GoBack(Fleet& fleet, const v1::Divergence& divergence, double now) {
   const std::string cause = divergence.cause().substr(0, kMostCause), text = TextOf(divergence.step(), cause);
   const std::vector<std::string> before = InVain(fleet);
   if (static_cast<int64_t>(before.size()) >= fleet.parameters.config.divergence().max_rollbacks() ||
-      fleet.rollbacks.size() >= kMostRollbacks) {
+      fleet.recovering.rollbacks.size() >= kMostRollbacks) {
     return FailFleet(
         fleet,
         absl::FailedPreconditionError(absl::StrCat(
@@ -78,11 +78,14 @@ void GoBack(Fleet& fleet, const v1::Divergence& divergence, double now) {
         -1);
   }
   const int64_t end = divergence.samples_consumed();
-  fleet.rollbacks.push_back({.step = divergence.step(), .first_sample = end, .end_sample = end, .cause = cause});
+  fleet.recovering.rollbacks.push_back(
+      {.step = divergence.step(), .first_sample = end, .end_sample = end, .cause = cause});
   RegroupAll(fleet, text, now);
 }
 
-bool IsGoingBack(const Fleet& fleet) { return !fleet.rollbacks.empty() && fleet.rollbacks.back().resumed_step < 0; }
+bool IsGoingBack(const Fleet& fleet) {
+  return !fleet.recovering.rollbacks.empty() && fleet.recovering.rollbacks.back().resumed_step < 0;
+}
 
 bool SettleRollback(Fleet& fleet, int64_t step) {
   if (!IsGoingBack(fleet)) return true;
@@ -96,7 +99,7 @@ bool SettleRollback(Fleet& fleet, int64_t step) {
               member.rank);
     return false;
   }
-  Rollback& rollback = fleet.rollbacks.back();
+  Rollback& rollback = fleet.recovering.rollbacks.back();
   rollback.resumed_step = step;
   rollback.first_sample = std::min(SkippedBy(fleet).Place(consumed, 0), rollback.end_sample);
   ++fleet.counters.rollbacks;
@@ -121,43 +124,44 @@ const Rollback* LeftOutSince(const std::vector<Rollback>& rollbacks, int64_t sam
 
 v1::Start StartOf(const Fleet& fleet) {
   v1::Start start;
-  start.set_step(fleet.start_step);
-  start.set_in_recovery(fleet.recovery.has_value());
+  start.set_step(fleet.training.start_step);
+  start.set_in_recovery(fleet.recovering.current.has_value());
   *start.mutable_skipped() = SkippedBy(fleet).ranges();
-  for (const auto& [step, loss] : fleet.step_losses) start.add_losses(loss);
+  for (const auto& [step, loss] : fleet.training.step_losses) start.add_losses(loss);
   return start;
 }
 
 void TakeStart(Fleet& fleet, const v1::Start& start) {
-  fleet.start = start;
-  for (const double loss : start.losses()) fleet.step_losses.emplace_back(start.step(), loss);
+  fleet.training.start = start;
+  for (const double loss : start.losses()) fleet.training.step_losses.emplace_back(start.step(), loss);
   // A coordinator that was told to begin anew (--resume none) does not know what the one before it had left out.
   SkippedSamples known = SkippedBy(fleet);
   for (const v1::SampleRange& range : start.skipped()) {
     if (known.Place(range.begin(), 0) >= range.end()) continue;
-    fleet.rollbacks.push_back({.step = 0,
-                               .resumed_step = 0,
-                               .first_sample = range.begin(),
-                               .end_sample = range.end(),
-                               .cause = "as the coordinator before this one told"});
+    fleet.recovering.rollbacks.push_back({.step = 0,
+                                          .resumed_step = 0,
+                                          .first_sample = range.begin(),
+                                          .end_sample = range.end(),
+                                          .cause = "as the coordinator before this one told"});
   }
 }
 
 void NoteLoss(Fleet& fleet, const v1::StepEvent& step) {
   const v1::DivergenceConfig& config = fleet.parameters.config.divergence();
   if (config.spike_factor() == 0 || !std::isfinite(step.loss()) || !std::isfinite(step.grad_norm())) return;
-  fleet.step_losses.emplace_back(step.step(), step.loss());
-  if (static_cast<int64_t>(fleet.step_losses.size()) > config.window_steps()) fleet.step_losses.pop_front();
+  fleet.training.step_losses.emplace_back(step.step(), step.loss());
+  if (static_cast<int64_t>(fleet.training.step_losses.size()) > config.window_steps())
+    fleet.training.step_losses.pop_front();
 }
 
 std::string RollbackText(const Fleet& fleet) {
-  if (fleet.rollbacks.empty()) return "";
-  const Rollback& last = fleet.rollbacks.back();
+  if (fleet.recovering.rollbacks.empty()) return "";
+  const Rollback& last = fleet.recovering.rollbacks.back();
   if (last.step == 0) return LeftOutText(last);  // no more is known of it
   std::string text = TextOf(last.step, last.cause);
   if (last.resumed_step < 0) return text;
   absl::StrAppend(&text, "; went back to step ", last.resumed_step, ", ", LeftOutText(last));
-  const size_t before = fleet.rollbacks.size() - 1;
+  const size_t before = fleet.recovering.rollbacks.size() - 1;
   return before == 0 ? text : absl::StrCat(text, "; ", before, before == 1 ? " rollback" : " rollbacks", " before");
 }
 

@@ -36,8 +36,8 @@ bool SettleRollback(Fleet& fleet, int64_t step);
 // of a course that was given up, and not to be gone on from. Null if there is none.
 const Rollback* LeftOutSince(const std::vector<Rollback>& rollbacks, int64_t samples_consumed);
 
-// What the ranks of a view that goes on from fleet.start_step are told. The other way: what the ranks of a view that is
-// adopted were told.
+// What the ranks of a view that goes on from fleet.training.start_step are told. The other way: what the ranks of a
+// view that is adopted were told.
 v1::Start StartOf(const Fleet& fleet);
 void TakeStart(Fleet& fleet, const v1::Start& start);
 

@@ -28,7 +28,7 @@ absl::Status SameStep(const Fleet& fleet) {
 }
 
 // The step a run would resume from.
-int64_t KeptStep(const Fleet& fleet) { return std::max(fleet.start_step, fleet.last_committed_step); }
+int64_t KeptStep(const Fleet& fleet) { return std::max(fleet.training.start_step, fleet.saving.last_committed_step); }
 
 v1::Event EndOf(const Fleet& fleet, double now) {
   v1::Event event;
@@ -36,8 +36,8 @@ v1::Event EndOf(const Fleet& fleet, double now) {
   const v1::Config& config = fleet.parameters.config;
   int64_t step = fleet.members.front().step;
   end.set_step(step);
-  end.set_seconds(now - fleet.training_began);
-  end.set_tokens((step - fleet.first_step) * config.batch().global_sequences() * config.model().context());
+  end.set_seconds(now - fleet.training.began);
+  end.set_tokens((step - fleet.training.first_step) * config.batch().global_sequences() * config.model().context());
   for (const Member& member : fleet.members) {
     *end.add_ranks() = member.report;
     if (member.finished_early) end.set_stopped(true);
@@ -49,7 +49,7 @@ v1::Event EndOf(const Fleet& fleet, double now) {
 
 void FailFleet(Fleet& fleet, const absl::Status& status, int rank) {
   if (fleet.ended()) return;
-  fleet.counters.lost_steps += std::max<int64_t>(0, fleet.last_step_event.step() - KeptStep(fleet));
+  fleet.counters.lost_steps += std::max<int64_t>(0, fleet.training.last_step_event.step() - KeptStep(fleet));
   std::string why(status.message());
   fleet.phase = Phase::kFailed;
   fleet.message = why;
@@ -74,7 +74,7 @@ void RefuseSession(Fleet& fleet, MemberId member, const absl::Status& status) {
 
 void OnFinished(Fleet& fleet, Member& member, const v1::Finished& finished, double now) {
   if (fleet.phase != Phase::kAdopting) {
-    if (fleet.phase != Phase::kFinishing) fleet.finishing_since = now;
+    if (fleet.phase != Phase::kFinishing) fleet.finishing.since = now;
     fleet.phase = Phase::kFinishing;
   }
   member.state = MemberState::kFinished;
@@ -88,7 +88,7 @@ void OnFinished(Fleet& fleet, Member& member, const v1::Finished& finished, doub
 }
 
 void FailIfAShardCannotCome(Fleet& fleet) {
-  for (const auto& [step, commit] : fleet.commits) {
+  for (const auto& [step, commit] : fleet.saving.commits) {
     for (const Member& member : fleet.members) {
       if (member.state != MemberState::kFinished || commit.shards.contains(member.rank)) continue;
       std::string text = absl::StrCat("checkpoint of step ", step, " was not committed: ", NameOf(member),
@@ -100,7 +100,7 @@ void FailIfAShardCannotCome(Fleet& fleet) {
 
 void CompleteIfAllFinished(Fleet& fleet, double now) {
   if (fleet.ended() || !fleet.All(MemberState::kFinished)) return;
-  for (const auto& [step, commit] : fleet.commits) {
+  for (const auto& [step, commit] : fleet.saving.commits) {
     if (commit.stage == PendingCommit::Stage::kCommitting) return;
   }
   absl::Status status = SameStep(fleet);

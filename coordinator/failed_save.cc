@@ -24,9 +24,9 @@ std::string CauseOf(const SaveFailure& failure) {
 // For watchers, figures and the operator's view.
 void Record(Fleet& fleet, int64_t step, const PendingCommit& commit) {
   ++fleet.counters.save_failures;
-  const int64_t in_a_row = fleet.failed_save ? fleet.failed_save->in_a_row + 1 : 1;
+  const int64_t in_a_row = fleet.saving.failed_save ? fleet.saving.failed_save->in_a_row + 1 : 1;
   const std::string cause = CauseOf(*commit.failure);
-  fleet.failed_save = FailedSave{commit.generation, step, commit.retry, in_a_row, cause};
+  fleet.saving.failed_save = FailedSave{commit.generation, step, commit.retry, in_a_row, cause};
   v1::Event event;
   event.mutable_save_failed()->set_step(step);
   event.mutable_save_failed()->set_rank(commit.failure->rank);
@@ -42,7 +42,8 @@ bool IsBefore(int64_t step, int retry, const v1::ShardWritten& shard) {
 // Others have saved a later step. A rank saves again only once its last save is settled, and what was committed is
 // known: that of `shard` has failed, and this rank alone has not heard of it.
 bool IsLeftBehind(const Fleet& fleet, const v1::ShardWritten& shard) {
-  return !fleet.commits.contains(shard.step()) && fleet.commits.upper_bound(shard.step()) != fleet.commits.end();
+  return !fleet.saving.commits.contains(shard.step()) &&
+         fleet.saving.commits.upper_bound(shard.step()) != fleet.saving.commits.end();
 }
 
 }  // namespace
@@ -72,24 +73,24 @@ void NoteFailedShard(PendingCommit& commit, const Member& member, const v1::Shar
 }
 
 void DiscardFailedSave(Fleet& fleet, int64_t step, double now) {
-  const auto found = fleet.commits.find(step);
+  const auto found = fleet.saving.commits.find(step);
   found->second.stage = PendingCommit::Stage::kDiscarding;
   found->second.since = now;
   found->second.stall_told = false;
   fleet.Emit(DiscardSave{step, found->second.generation}, "the save failed");
   if (found->second.generation == fleet.generation) return;
   Record(fleet, step, found->second);  // its ranks are in no view any more, and await nothing
-  fleet.commits.erase(found);
+  fleet.saving.commits.erase(found);
 }
 
 void OnSaveDiscarded(Fleet& fleet, const SaveDiscarded& discarded) {
-  const auto found = fleet.commits.find(discarded.step);
-  if (found == fleet.commits.end() || found->second.stage != PendingCommit::Stage::kDiscarding ||
+  const auto found = fleet.saving.commits.find(discarded.step);
+  if (found == fleet.saving.commits.end() || found->second.stage != PendingCommit::Stage::kDiscarding ||
       found->second.generation != discarded.generation) {
     return;
   }
   const PendingCommit commit = std::move(found->second);
-  fleet.commits.erase(found);
+  fleet.saving.commits.erase(found);
   Record(fleet, discarded.step, commit);
   const SaveFailure& failure = *commit.failure;
   fleet.SendToAll(OutcomeOf(discarded.step, commit.retry, false, std::string(failure.status.message())),
@@ -101,18 +102,18 @@ void OnSaveDiscarded(Fleet& fleet, const SaveDiscarded& discarded) {
 }
 
 void DropUnfinishedSaves(Fleet& fleet) {
-  for (auto at = fleet.commits.begin(); at != fleet.commits.end();) {
+  for (auto at = fleet.saving.commits.begin(); at != fleet.saving.commits.end();) {
     if (at->second.stage == PendingCommit::Stage::kCommitting) {
       ++at;
       continue;
     }
     if (at->second.failure) Record(fleet, at->first, at->second);
-    at = fleet.commits.erase(at);
+    at = fleet.saving.commits.erase(at);
   }
 }
 
 bool IsOfAFailedSave(Fleet& fleet, const Member& member, const v1::ShardWritten& shard) {
-  for (auto at = fleet.commits.begin(); at != fleet.commits.end();) {
+  for (auto at = fleet.saving.commits.begin(); at != fleet.saving.commits.end();) {
     const auto& [step, commit] = *at;
     const bool given_up = commit.stage == PendingCommit::Stage::kCollecting && IsBefore(step, commit.retry, shard) &&
                           (step == shard.step() || !commit.shards.contains(member.rank));
@@ -121,14 +122,15 @@ bool IsOfAFailedSave(Fleet& fleet, const Member& member, const v1::ShardWritten&
       continue;
     }
     fleet.SendToAll(OutcomeOf(step, commit.retry, false, kToldBefore), kToldBefore);
-    at = fleet.commits.erase(at);
+    at = fleet.saving.commits.erase(at);
   }
-  const auto same = fleet.commits.find(shard.step());
-  const bool older = same != fleet.commits.end() && shard.retry() < same->second.retry;
-  const bool settled = fleet.failed_save && fleet.failed_save->generation == fleet.generation &&
-                       !IsBefore(fleet.failed_save->step, fleet.failed_save->retry, shard);
+  const auto same = fleet.saving.commits.find(shard.step());
+  const bool older = same != fleet.saving.commits.end() && shard.retry() < same->second.retry;
+  const bool settled = fleet.saving.failed_save && fleet.saving.failed_save->generation == fleet.generation &&
+                       !IsBefore(fleet.saving.failed_save->step, fleet.saving.failed_save->retry, shard);
   if (!older && !settled && !IsLeftBehind(fleet, shard)) return false;
-  fleet.Send(member.id, OutcomeOf(shard.step(), shard.retry(), false, settled ? fleet.failed_save->text : kToldBefore),
+  fleet.Send(member.id,
+             OutcomeOf(shard.step(), shard.retry(), false, settled ? fleet.saving.failed_save->text : kToldBefore),
              "that save has failed already");
   return true;
 }

@@ -66,11 +66,11 @@ void Fleet::PublishNotice(const std::string& text) {
 
 CoordinatorState StateOf(const Fleet& fleet) {
   constexpr size_t kMostManifests = 1000;  // the state file is written with every commit
-  CoordinatorState state{fleet.generation, -1, fleet.rollbacks};
+  CoordinatorState state{fleet.generation, -1, fleet.recovering.rollbacks};
   state.run_id = fleet.parameters.run_id;
-  const bool in_its_directory = fleet.parameters.may_fall_back && !fleet.emptied;
+  const bool in_its_directory = fleet.parameters.may_fall_back && !fleet.saving.emptied;
   if (!in_its_directory) return state;
-  state.last_committed_step = fleet.last_committed_step;
+  state.last_committed_step = fleet.saving.last_committed_step;
   for (const CheckpointCandidate& candidate : fleet.parameters.candidates) {
     if (candidate.digest.empty() || state.manifests.size() == kMostManifests) continue;
     state.manifests.push_back({candidate.step, candidate.digest});
@@ -79,8 +79,8 @@ CoordinatorState StateOf(const Fleet& fleet) {
 }
 
 std::string LastCommitText(const Fleet& fleet) {
-  if (fleet.last_committed_step < 0) return "no checkpoint was committed";
-  return absl::StrCat("last committed checkpoint: step ", fleet.last_committed_step);
+  if (fleet.saving.last_committed_step < 0) return "no checkpoint was committed";
+  return absl::StrCat("last committed checkpoint: step ", fleet.saving.last_committed_step);
 }
 
 }  // namespace zerofleet::coordinator

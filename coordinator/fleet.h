@@ -175,9 +175,100 @@ struct FleetCounters {
 
 inline constexpr size_t kMostNamed = 8;  // members that one line names, of however many
 
+// What each phase keeps. A decision writes what is its own phase's; others read it. What outlives its phase is what the
+// next one of the same name goes on with.
+
+// Workers join, until every place is taken (rendezvous.h, view.h).
+struct Forming {
+  double since = 0;                  // seconds
+  std::optional<v1::Hello> hello;    // the first worker's, which others must equal
+  std::set<int> vacant;              // ranks of the last view that nobody has taken yet
+  std::map<std::string, int> seats;  // the ranks that members of a recovery had, by incarnation
+  bool restarted = false;            // a worker has come back to this coordinator from its predecessor
+};
+
+// A running fleet comes back to a coordinator that was restarted (adoption.h).
+struct Adopting {
+  std::optional<v1::Assignment> told;      // the view, as its first rank told it
+  std::optional<v1::Divergence> diverged;  // it goes back when all ranks are there
+};
+
+// Ranks enter the view and load (load_phase.h).
+struct Loading {
+  double progress = 0;                       // seconds: the view was formed, asked to load, or a rank entered or loaded
+  size_t candidate = 0;                      // index of the checkpoint being loaded
+  std::optional<SnapshotChoice> snapshot;    // being loaded instead
+  std::optional<Verification> verification;  // under way; one that an earlier view asked for is as good
+};
+
+// Which ranks hold the others up (straggler.h).
+struct StragglerWatch {
+  std::set<int> named;        // they have been, and do not keep up yet
+  std::map<int, int> checks;  // by rank: how many in a row say the contrary of what was told of it
+  double checked = 0;         // seconds
+  int64_t checked_at = 0;     // step
+};
+
+// Steps are done (training.h).
+struct Training {
+  double began = 0;         // seconds: for the first time
+  uint64_t generation = 0;  // of the last view that began to train
+  v1::Start start;          // what the ranks of the view were told
+  int64_t first_step = 0;   // completed when the run began
+  int64_t start_step = 0;   // completed when the view began
+  v1::StepEvent last_step_event;
+  v1::EvaluateEvent last_evaluation;
+  int64_t last_evaluated_step = -1;
+  std::deque<std::pair<int64_t, double>> step_losses;  // the newest steps that count, and their losses
+  std::deque<std::pair<int64_t, double>> uncommitted;  // steps after the last commit, and their seconds
+  double standstill_told = 0;                          // seconds: people were told that no rank gets on
+  StragglerWatch stragglers;
+};
+
+// Checkpoints are written while steps are done (commit.h, failed_save.h).
+struct Saving {
+  std::map<int64_t, PendingCommit> commits;  // by step
+  // The commits that a recovery went on without, by generation and step (outlived_commit.h).
+  std::map<std::pair<uint64_t, int64_t>, PendingCommit> outlived;
+  std::optional<FailedSave> failed_save;  // until the next commit
+  int64_t last_committed_step = -1;       // of this run, or what it resumed from
+  int64_t committed_by_run = -1;          // of this run alone
+  std::string last_committed_path;
+  bool emptied = false;  // the checkpoint directory was removed, and has no commit since
+};
+
+// Who is heard, and what they report (liveness.h, isolation.h, disagreement.h).
+struct Hearing {
+  double last_tick = 0;                // seconds
+  double late_by = 0, late_until = 0;  // it stood still for so long: until then sessions that end do so for that
+  double heard_at = 0;                 // seconds: the newest message of anybody
+  std::optional<Suspicion> suspicion;
+  std::optional<Verdicts> verdicts;
+  std::optional<Isolation> isolation;  // until those who were given up are back, or are lost
+  std::set<MemberId> given_up;         // sessions whose end has not been told yet
+  bool some_have_left = false;         // members by themselves, since the last regrouping
+};
+
+// Losses, and the ways back (recovery.h, divergence.h).
+struct Recovering {
+  std::optional<Recovery> current;
+  bool memory_is_doubted = false;   // in it: ranks have computed wrong numbers, which may be in their snapshots
+  double ended = 0;                 // seconds: training began again, and no step has been reported since; else 0
+  Losses losses;                    // of the run
+  v1::Flight flight;                // of the last view that was lost
+  std::vector<Rollback> rollbacks;  // of the run, oldest first; of the last step that diverged perhaps not done yet
+};
+
+// The run ends (stop.h, ending.h).
+struct Finishing {
+  std::optional<std::string> stop_reason;
+  double since = 0;  // seconds: the first rank has finished
+};
+
 struct Fleet {
   FleetParameters parameters;
   std::string config_digest;  // of its configuration
+  double began = 0;           // seconds: the coordinator's start
   Phase phase = Phase::kForming;
   std::string message;  // why, when failed
   uint64_t generation = 0;
@@ -186,58 +277,14 @@ struct Fleet {
   int places = 0;            // of the view that is, or is to be
   std::optional<View> view;  // none while the fleet forms or recovers
   int team = 0;              // of the run, from its first view on
-  double began = 0;          // seconds: the coordinator's start
-  double forming_since = 0;
-  double last_tick = 0;
-  double late_by = 0, late_until = 0;  // it stood still for so long: until then sessions that end do so for that
-  double training_began = 0;           // for the first time
-  double finishing_since = 0;
-  double standstill_told = 0;  // seconds: people were told that no rank gets on
-  double load_progress = 0;    // seconds: the view was formed, asked to load, or one of its ranks has entered or loaded
-
-  size_t candidate = 0;                      // index of the checkpoint being loaded
-  std::optional<SnapshotChoice> snapshot;    // being loaded instead
-  std::optional<Verification> verification;  // under way; one that an earlier view asked for is as good
-  int64_t first_step = 0;                    // completed when the run began
-  int64_t start_step = 0;                    // completed when the view began
-  uint64_t trained_generation = 0;           // of the last view that began to train
-  int64_t last_committed_step = -1;          // of this run, or what it resumed from
-  int64_t committed_by_run = -1;             // of this run alone
-  std::string last_committed_path;
-  bool emptied = false;                      // the checkpoint directory was removed, and has no commit since
-  std::map<int64_t, PendingCommit> commits;  // by step
-  // The commits that a recovery went on without, by generation and step (outlived_commit.h).
-  std::map<std::pair<uint64_t, int64_t>, PendingCommit> outlived;
-  std::optional<FailedSave> failed_save;  // until the next commit
-  std::optional<Suspicion> suspicion;
-  std::optional<Verdicts> verdicts;
-  std::optional<Recovery> recovery;
-  bool memory_is_doubted = false;         // in it: ranks have computed wrong numbers, which may be in their snapshots
-  std::optional<v1::Assignment> adopted;  // the view that is being adopted, as its first rank told it
-  std::optional<Isolation> isolation;     // until those who were given up are back, or are lost
-  double heard_at = 0;                    // seconds: the newest message of anybody
-  std::set<MemberId> given_up;            // sessions whose end has not been told yet
-  std::map<std::string, int> seats;       // the ranks that members of a recovery had, by incarnation
-  bool restarted = false;                 // a worker has come back to this coordinator from its predecessor
-  v1::Flight flight;                      // of the last view that was lost
-  double recovered_at = 0;                // seconds: training began again, and no step has been reported since; else 0
-  std::set<int> vacant;                   // ranks of the last view that nobody has taken yet
-  bool some_have_left = false;            // members by themselves, since the last regrouping
-  Losses losses;                          // of the run
-  v1::Start start;                        // what the ranks of the view were told
-  std::vector<Rollback> rollbacks;  // of the run, oldest first; of the last step that diverged perhaps not done yet
-  std::optional<v1::Divergence> diverged;  // while a fleet is adopted: it goes back when all ranks are there
-  std::deque<std::pair<int64_t, double>> step_losses;  // the newest steps that count, and their losses
-  std::optional<v1::Hello> hello;                      // the first worker's, which others must equal
-  std::set<int> stragglers;                            // ranks that have been named, and do not keep up yet
-  double stragglers_checked = 0;                       // seconds
-  int64_t stragglers_checked_at = 0;                   // step
-  std::map<int, int> straggler_checks;  // by rank: how many in a row say the contrary of what was told of it
-  std::optional<std::string> stop_reason;
-  v1::StepEvent last_step_event;
-  v1::EvaluateEvent last_evaluation;
-  int64_t last_evaluated_step = -1;
-  std::deque<std::pair<int64_t, double>> uncommitted;  // steps after the last commit, and their seconds
+  Forming forming;
+  Adopting adopting;
+  Loading loading;
+  Training training;
+  Saving saving;
+  Hearing hearing;
+  Recovering recovering;
+  Finishing finishing;
   FleetCounters counters;
   std::vector<Output> outputs;  // of the step in progress
 

@@ -68,10 +68,11 @@ void Join(const Member& member, GroupWait& group) {
 bool AllAreSaving(const Fleet& fleet) {
   const int64_t every = fleet.parameters.config.checkpoint().every_steps();
   if (every <= 0) return false;
-  const int64_t done = fleet.last_step_event.step(), due = done / every * every;
+  const int64_t done = fleet.training.last_step_event.step(), due = done / every * every;
   if (done > due + 1) return false;  // its update waited for no save
-  const int64_t settled = std::max(fleet.last_committed_step, fleet.failed_save ? fleet.failed_save->step : 0);
-  return due > std::max(fleet.start_step, settled) && !fleet.commits.contains(due);
+  const int64_t settled =
+      std::max(fleet.saving.last_committed_step, fleet.saving.failed_save ? fleet.saving.failed_save->step : 0);
+  return due > std::max(fleet.training.start_step, settled) && !fleet.saving.commits.contains(due);
 }
 
 }  // namespace
@@ -115,13 +116,13 @@ double HangLimit(const Fleet& fleet) {
   const double configured = fleet.parameters.config.restart().hang_timeout_seconds();
   if (configured > 0) return configured;
   return std::max(kHangHeartbeatTimeouts * fleet.heartbeat_timeout_seconds(),
-                  kHangSteps * fleet.last_step_event.seconds());
+                  kHangSteps * fleet.training.last_step_event.seconds());
 }
 
 // Storage that is slow for one rank makes the others wait in the collective after the save, or in that after the update
 // which a streamed save holds back, where no shard may be written yet.
 bool IsSaving(const Fleet& fleet, int rank) {
-  return AllAreSaving(fleet) || std::any_of(fleet.commits.begin(), fleet.commits.end(),
+  return AllAreSaving(fleet) || std::any_of(fleet.saving.commits.begin(), fleet.saving.commits.end(),
                                             [rank](const auto& entry) { return !entry.second.shards.contains(rank); });
 }
 

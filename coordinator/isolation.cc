@@ -22,12 +22,12 @@ bool IsExpectedToSpeak(const Member& member) {
 }
 
 void GiveUp(Fleet& fleet, MemberId id) {
-  fleet.given_up.insert(id);
+  fleet.hearing.given_up.insert(id);
   fleet.Emit(BreakSession{id}, "nobody is heard: whoever it is may come back");
 }
 
 void KeepSeat(Fleet& fleet, const Member& member) {
-  if (!member.hello.incarnation().empty()) fleet.seats[member.hello.incarnation()] = member.rank;
+  if (!member.hello.incarnation().empty()) fleet.forming.seats[member.hello.incarnation()] = member.rank;
 }
 
 void GiveUpSilentSpares(Fleet& fleet, double now) {
@@ -63,7 +63,7 @@ void AwaitWorkers(Fleet& fleet) {
     event.mutable_lost()->set_cause("nobody is heard");
     fleet.Publish(std::move(event), "another may take its place");
     if (member.rank < 0) continue;
-    fleet.vacant.insert(member.rank);
+    fleet.forming.vacant.insert(member.rank);
     KeepSeat(fleet, member);
   }
 }
@@ -94,13 +94,13 @@ Silence SilenceNow(const Fleet& fleet, double now) {
 
 // Not as members' silences go, which count anew whenever something is asked of all.
 bool HearsAnybody(const Fleet& fleet, double now) {
-  return now - fleet.heard_at <= kLately * fleet.heartbeat_timeout_seconds();
+  return now - fleet.hearing.heard_at <= kLately * fleet.heartbeat_timeout_seconds();
 }
 
 void BecomeIsolated(Fleet& fleet, double now) {
   const double seconds = now - fleet.members.front().last_heard;
   const size_t members = fleet.members.size();
-  fleet.isolation = Isolation{.since = now, .may_last = members > 1};
+  fleet.hearing.isolation = Isolation{.since = now, .may_last = members > 1};
   GiveUpSilentSpares(fleet, now);
   if (fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing) {
     AwaitRanks(fleet);
@@ -109,10 +109,11 @@ void BecomeIsolated(Fleet& fleet, double now) {
     if (fleet.ended()) return;
     AwaitWorkers(fleet);
   }
-  fleet.forming_since = now;
+  fleet.forming.since = now;
   const std::string why =
-      now < fleet.late_until
-          ? absl::StrFormat("this coordinator stood still for %.1f s, in which connections break", fleet.late_by)
+      now < fleet.hearing.late_until
+          ? absl::StrFormat("this coordinator stood still for %.1f s, in which connections break",
+                            fleet.hearing.late_by)
           : absl::StrFormat("nothing heard of any of %d %s for %.1f s: this coordinator takes itself to be cut off",
                             members, members == 1 ? "worker" : "workers", seconds);
   fleet.PublishNotice(absl::StrCat(why, ", and waits for them to come back; ", LastCommitText(fleet)));
@@ -126,24 +127,25 @@ void AwaitSpare(Fleet& fleet, const Member& spare) {
 }
 
 bool WasASpare(const Fleet& fleet, const std::string& incarnation) {
-  const auto seat = fleet.seats.find(incarnation);
-  return seat != fleet.seats.end() && seat->second < 0;
+  const auto seat = fleet.forming.seats.find(incarnation);
+  return seat != fleet.forming.seats.end() && seat->second < 0;
 }
 
 void ContinueIsolation(Fleet& fleet, double now) {
-  if (fleet.isolation && !HearsAnybody(fleet, now)) GiveUpSilentSpares(fleet, now);
+  if (fleet.hearing.isolation && !HearsAnybody(fleet, now)) GiveUpSilentSpares(fleet, now);
 }
 
 void EndIsolation(Fleet& fleet, double now) {
-  if (!fleet.isolation || !fleet.isolation->may_last) return;
-  fleet.isolation->may_last = false;
-  fleet.forming_since = now;
+  if (!fleet.hearing.isolation || !fleet.hearing.isolation->may_last) return;
+  fleet.hearing.isolation->may_last = false;
+  fleet.forming.since = now;
 }
 
 void CheckIsolation(Fleet& fleet, double now) {
-  if (!fleet.isolation || fleet.phase == Phase::kAdopting || now - fleet.forming_since < TimeToComeBack(fleet)) return;
-  fleet.isolation.reset();
-  fleet.seats.clear();
+  if (!fleet.hearing.isolation || fleet.phase == Phase::kAdopting || now - fleet.forming.since < TimeToComeBack(fleet))
+    return;
+  fleet.hearing.isolation.reset();
+  fleet.forming.seats.clear();
   if (fleet.phase == Phase::kRecovering) FillPlacesFromSpares(fleet, now);
 }
 

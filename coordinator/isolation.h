@@ -43,7 +43,7 @@ void ContinueIsolation(Fleet& fleet, double now);
 void EndIsolation(Fleet& fleet, double now);
 
 // The session is one that was given up, whose messages still arrive: a stream that came back to life, to end at once.
-inline bool IsGivenUp(const Fleet& fleet, MemberId id) { return fleet.given_up.contains(id); }
+inline bool IsGivenUp(const Fleet& fleet, MemberId id) { return fleet.hearing.given_up.contains(id); }
 
 // Places of a recovery for which nobody has come back are the spares'.
 void CheckIsolation(Fleet& fleet, double now);

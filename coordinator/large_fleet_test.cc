@@ -136,9 +136,9 @@ TEST(LargeFleetTest, ManyLossesAtOnceAreOneLine) {
   }
   ASSERT_EQ(fleet.fleet().phase, Phase::kRecovering);
   EXPECT_EQ(fleet.fleet().members.size(), 100u);
-  EXPECT_EQ(fleet.fleet().vacant.size(), 100u);
-  EXPECT_THAT(fleet.fleet().recovery->cause, HasSubstr(", and 92 more at step 0"));
-  EXPECT_LT(fleet.fleet().recovery->cause.size(), 400u);
+  EXPECT_EQ(fleet.fleet().forming.vacant.size(), 100u);
+  EXPECT_THAT(fleet.fleet().recovering.current->cause, HasSubstr(", and 92 more at step 0"));
+  EXPECT_LT(fleet.fleet().recovering.current->cause.size(), 400u);
 }
 
 // What N sessions that end one after another take grows as N does: a rack that loses power is many losses.
@@ -153,8 +153,8 @@ TEST(LargeFleetTest, ALossTakesNoLongerInALargerFleet) {
     const int64_t before = allocations;
     for (int id = members - 1; id > members / 2; --id) end(id);
     EXPECT_EQ(fleet.fleet().members.size(), static_cast<size_t>(members) / 2);
-    EXPECT_EQ(fleet.fleet().vacant.size(), static_cast<size_t>(members) / 2);
-    EXPECT_EQ(fleet.fleet().losses.size(), static_cast<size_t>(members) / 2);
+    EXPECT_EQ(fleet.fleet().forming.vacant.size(), static_cast<size_t>(members) / 2);
+    EXPECT_EQ(fleet.fleet().recovering.losses.size(), static_cast<size_t>(members) / 2);
     return static_cast<double>(allocations - before) / (members / 2 - 1);
   };
   const double in_small = allocations_of_losses(100), in_large = allocations_of_losses(2000);
@@ -170,7 +170,7 @@ TEST(LargeFleetTest, FlightRecordsHaveABound) {
   for (int i = 1; i <= kEntries; ++i) absl::StrAppend(&ready, "entries { sequence: ", i, " } ");
   absl::StrAppend(&ready, "} }");
   for (int id = kMembers - 1; id >= 1; --id) fleet.Say(id, ready);
-  const v1::Flight& flight = fleet.fleet().flight;
+  const v1::Flight& flight = fleet.fleet().recovering.flight;
   ASSERT_EQ(flight.ranks_size(), kMembers);
   for (int rank = 0; rank < kMembers; ++rank) ASSERT_EQ(flight.ranks(rank).rank(), rank);
   const v1::FlightRecord& first = flight.ranks(0);

@@ -36,7 +36,7 @@ std::vector<MemberId> Hung(const Fleet& fleet, const std::optional<Wait>& wait, 
                       std::binary_search(wait->missing.begin(), wait->missing.end(), member.rank);
     const bool last = fleet.phase == Phase::kFinishing && member.state != MemberState::kFinished;
     const bool saves = IsSaving(fleet, member.rank);
-    const double since = late ? wait->since : fleet.finishing_since;
+    const double since = late ? wait->since : fleet.finishing.since;
     const double waited = now - (saves ? std::max(since, member.save_since) : since);
     const double limit = std::max(HangLimit(fleet), saves ? fleet.form_timeout_seconds() : 0);
     if ((late || last) && waited > limit) hung.push_back(member.id);
@@ -74,14 +74,14 @@ void LoseSilentSpare(Fleet& fleet, double now) {
 bool EndsInASilenceOfAll(const Fleet& fleet, const Member& member, double now) {
   const bool counts = fleet.phase != Phase::kForming && member.state != MemberState::kSpare && !member.failed;
   const bool trains = fleet.phase == Phase::kTraining || fleet.phase == Phase::kFinishing;
-  const bool late = now < fleet.late_until && trains && !fleet.suspicion;  // whom a loss may explain
+  const bool late = now < fleet.hearing.late_until && trains && !fleet.hearing.suspicion;  // whom a loss may explain
   return counts && (late || (fleet.members.size() > 1 && SilenceNow(fleet, now) != Silence::kOfSome));
 }
 
 // The same of a spare, of which alone nothing follows for the others.
 bool EndsWhileNobodyIsHeard(const Fleet& fleet, const Member& member, double now) {
   const bool counts = fleet.phase != Phase::kForming && member.state == MemberState::kSpare;
-  return counts && (now < fleet.late_until || !HearsAnybody(fleet, now));
+  return counts && (now < fleet.hearing.late_until || !HearsAnybody(fleet, now));
 }
 
 // Those that were told to leave a lost view and have not come back from it.
@@ -113,14 +113,14 @@ void NoteBrokenPair(Fleet& fleet, const Member& member, const v1::Failure& failu
   const int other = failure.unreachable_rank();
   const bool told = failure.has_unreachable_rank() && failure.in_view() && fleet.view.has_value();
   if (!told || other < 0 || other >= fleet.world_size() || other == member.rank) return;
-  fleet.suspicion->pairs.insert(PairOf(member.rank, other));
+  fleet.hearing.suspicion->pairs.insert(PairOf(member.rank, other));
 }
 
 // Nobody has entered the view or loaded for as long as loading may take: those that others wait for are lost.
 // If all are awaited, none can be told from the others, and it counts against each.
 void CheckLoading(Fleet& fleet, double now) {
   const double limit = fleet.load_timeout_seconds();
-  if (fleet.phase != Phase::kLoading || now - fleet.load_progress <= limit) return;
+  if (fleet.phase != Phase::kLoading || now - fleet.loading.progress <= limit) return;
   const bool entering = !fleet.AllEntered();
   std::vector<MemberId> late;
   std::vector<int> ranks;
@@ -144,13 +144,13 @@ void CheckLoading(Fleet& fleet, double now) {
 // others, so people are told.
 void TellStandstill(Fleet& fleet, double now) {
   const double limit = std::max(HangLimit(fleet), fleet.form_timeout_seconds());
-  double since = fleet.standstill_told;
+  double since = fleet.training.standstill_told;
   for (const Member& member : fleet.members) {
     if (member.state != MemberState::kTraining) return;
     since = std::max({since, member.progress_since, member.save_since});
   }
-  if (fleet.phase != Phase::kTraining || !fleet.commits.empty() || now - since <= limit) return;
-  fleet.standstill_told = now;
+  if (fleet.phase != Phase::kTraining || !fleet.saving.commits.empty() || now - since <= limit) return;
+  fleet.training.standstill_told = now;
   fleet.PublishNotice(
       absl::StrFormat("no rank has made progress for %g s at step %d, and none waits for another: look at "
                       "the storage of the data, and at the machines; %s",
@@ -160,16 +160,16 @@ void TellStandstill(Fleet& fleet, double now) {
 }  // namespace
 
 void ForgiveLongDelay(Fleet& fleet, double now) {
-  if (now - fleet.last_tick > kConnectionsLast) ForgiveOwnDelay(fleet, now);
+  if (now - fleet.hearing.last_tick > kConnectionsLast) ForgiveOwnDelay(fleet, now);
 }
 
 void ForgiveOwnDelay(Fleet& fleet, double now) {
-  const double delay = now - fleet.last_tick;
-  fleet.last_tick = now;
+  const double delay = now - fleet.hearing.last_tick;
+  fleet.hearing.last_tick = now;
   if (delay <= fleet.heartbeat_timeout_seconds() / 2) return;
   if (delay > kConnectionsLast) {
-    fleet.late_by = delay;
-    fleet.late_until = now + fleet.heartbeat_timeout_seconds();
+    fleet.hearing.late_by = delay;
+    fleet.hearing.late_until = now + fleet.heartbeat_timeout_seconds();
   }
   for (Member& member : fleet.members) {
     member.last_heard = now;
@@ -177,10 +177,11 @@ void ForgiveOwnDelay(Fleet& fleet, double now) {
     if (member.leaves_by > 0) member.leaves_by += delay;
   }
   for (Member& spare : fleet.spares) spare.last_heard = now;
-  if (fleet.suspicion) fleet.suspicion->deadline = now + fleet.heartbeat_timeout_seconds();
-  if (fleet.verdicts) fleet.verdicts->deadline += delay;
+  if (fleet.hearing.suspicion) fleet.hearing.suspicion->deadline = now + fleet.heartbeat_timeout_seconds();
+  if (fleet.hearing.verdicts) fleet.hearing.verdicts->deadline += delay;
   ForgiveSaves(fleet, delay, now);
-  for (double* since : {&fleet.forming_since, &fleet.standstill_told, &fleet.finishing_since, &fleet.load_progress})
+  for (double* since :
+       {&fleet.forming.since, &fleet.training.standstill_told, &fleet.finishing.since, &fleet.loading.progress})
     *since += delay;
 }
 
@@ -203,12 +204,12 @@ void CheckLiveness(Fleet& fleet, double now) {
   }
   const std::optional<Wait> wait = stuck ? FindWait(fleet) : std::nullopt;
   if (const std::vector<MemberId> hung = Hung(fleet, wait, now); !hung.empty()) {
-    const double since = wait && fleet.phase == Phase::kTraining ? wait->since : fleet.finishing_since;
+    const double since = wait && fleet.phase == Phase::kTraining ? wait->since : fleet.finishing.since;
     LoseMembers(fleet, hung, absl::StrFormat("hangs: the others have waited for %.1f s", now - since), "hang", now);
   } else if (const std::vector<MemberId> late = NotLeaving(fleet, now); !late.empty()) {
     LoseMembers(fleet, late, "hangs: it was told to leave the view that is lost, and has not", "hang", now);
-  } else if (fleet.suspicion && now >= fleet.suspicion->deadline) {
-    Conclude(fleet, *fleet.suspicion, now);
+  } else if (fleet.hearing.suspicion && now >= fleet.hearing.suspicion->deadline) {
+    Conclude(fleet, *fleet.hearing.suspicion, now);
   } else {
     CheckLoading(fleet, now);
     if (!wait) TellStandstill(fleet, now);
@@ -222,13 +223,13 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
     return GoAway(fleet, member);
   }
   if (member.state == MemberState::kFinished) {
-    member.closed = fleet.some_have_left = true;
+    member.closed = fleet.hearing.some_have_left = true;
     return;
   }
   if (EndsInASilenceOfAll(fleet, member, now)) {
     const MemberId id = member.id;
     BecomeIsolated(fleet, now);
-    fleet.given_up.erase(id);
+    fleet.hearing.given_up.erase(id);
     return;
   }
   if (EndsWhileNobodyIsHeard(fleet, member, now)) return AwaitSpare(fleet, member);
@@ -240,7 +241,7 @@ void OnSessionClosed(Fleet& fleet, Member& member, const std::string& cause, dou
     return;
   }
   if (member.failed) {  // it said why before it went
-    member.closed = fleet.some_have_left = true;
+    member.closed = fleet.hearing.some_have_left = true;
     return;
   }
   LoseMembers(fleet, {member.id}, cause.empty() ? "its session ended" : cause, "session_ended", now);
@@ -264,9 +265,9 @@ void OnFailure(Fleet& fleet, Member& member, const v1::Failure& failure, double 
     return FailFleet(fleet, MakeStatus(status.code(), text), member.rank);
   }
   member.failed = !failure.in_view();
-  fleet.some_have_left = fleet.some_have_left || member.failed;
-  if (!fleet.suspicion) {
-    fleet.suspicion =
+  fleet.hearing.some_have_left = fleet.hearing.some_have_left || member.failed;
+  if (!fleet.hearing.suspicion) {
+    fleet.hearing.suspicion =
         Suspicion{MakeStatus(status.code(), text), member.rank, now + fleet.heartbeat_timeout_seconds(), !tells};
   }
   NoteBrokenPair(fleet, member, failure);

@@ -24,24 +24,24 @@ namespace {
 
 using google::protobuf::util::MessageDifferencer;
 
-bool HasCandidate(const Fleet& fleet) { return fleet.candidate < fleet.parameters.candidates.size(); }
+bool HasCandidate(const Fleet& fleet) { return fleet.loading.candidate < fleet.parameters.candidates.size(); }
 
 std::string CandidatePath(const Fleet& fleet) {
-  return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].path : "";
+  return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.loading.candidate].path : "";
 }
 
 // Nothing where there is none.
 void SetCandidate(const Fleet& fleet, v1::Load& load) {
   if (!HasCandidate(fleet)) return;
-  const CheckpointCandidate& candidate = fleet.parameters.candidates[fleet.candidate];
+  const CheckpointCandidate& candidate = fleet.parameters.candidates[fleet.loading.candidate];
   load.set_path(candidate.path);
   load.set_step(candidate.step);
   load.set_manifest_xxh3_128(candidate.digest);
 }
 
 int64_t StepToLoad(const Fleet& fleet) {
-  if (fleet.snapshot) return fleet.snapshot->id.step();
-  return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].step : 0;
+  if (fleet.loading.snapshot) return fleet.loading.snapshot->id.step();
+  return HasCandidate(fleet) ? fleet.parameters.candidates[fleet.loading.candidate].step : 0;
 }
 
 // The stored bytes are at fault, and an older checkpoint may be whole; a mismatch with the configuration is not that.
@@ -54,18 +54,19 @@ bool MayBeTheReaders(absl::StatusCode code) { return IsDamage(code) || code == a
 
 // The fleet's figures go back to the step that was loaded.
 void ReturnTo(Fleet& fleet, int64_t step) {
-  fleet.start_step = step;
+  fleet.training.start_step = step;
   if (HasCandidate(fleet)) {
-    fleet.last_committed_step = fleet.parameters.candidates[fleet.candidate].step;
-    fleet.last_committed_path = CandidatePath(fleet);
+    fleet.saving.last_committed_step = fleet.parameters.candidates[fleet.loading.candidate].step;
+    fleet.saving.last_committed_path = CandidatePath(fleet);
   }
-  fleet.committed_by_run = std::min(fleet.committed_by_run, step);
-  fleet.last_evaluated_step = std::min(fleet.last_evaluated_step, step);
-  fleet.last_step_event.set_step(std::min(fleet.last_step_event.step(), step));
-  while (!fleet.step_losses.empty() && fleet.step_losses.back().first > step) fleet.step_losses.pop_back();
-  while (!fleet.uncommitted.empty() && fleet.uncommitted.back().first > step) {
-    fleet.counters.lost_step_seconds += fleet.uncommitted.back().second;
-    fleet.uncommitted.pop_back();
+  fleet.saving.committed_by_run = std::min(fleet.saving.committed_by_run, step);
+  fleet.training.last_evaluated_step = std::min(fleet.training.last_evaluated_step, step);
+  fleet.training.last_step_event.set_step(std::min(fleet.training.last_step_event.step(), step));
+  while (!fleet.training.step_losses.empty() && fleet.training.step_losses.back().first > step)
+    fleet.training.step_losses.pop_back();
+  while (!fleet.training.uncommitted.empty() && fleet.training.uncommitted.back().first > step) {
+    fleet.counters.lost_step_seconds += fleet.training.uncommitted.back().second;
+    fleet.training.uncommitted.pop_back();
   }
 }
 
@@ -73,10 +74,10 @@ void ReturnTo(Fleet& fleet, int64_t step) {
 // right after would miss them at its next start.
 void SetBadOnesAside(Fleet& fleet) {
   std::vector<CheckpointCandidate>& candidates = fleet.parameters.candidates;
-  const auto good = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.candidate);
+  const auto good = candidates.begin() + static_cast<std::ptrdiff_t>(fleet.loading.candidate);
   const std::vector<CheckpointCandidate> damaged(candidates.begin(), good);
   candidates.erase(candidates.begin(), good);
-  fleet.candidate = 0;
+  fleet.loading.candidate = 0;
   if (!damaged.empty()) fleet.Emit(PersistState{StateOf(fleet)}, "the newest checkpoint is another from here on");
   for (const std::string& path : std::exchange(fleet.parameters.unreadable, {})) {
     fleet.Emit(SetAside{path}, "its manifest is invalid, or another's");
@@ -90,28 +91,28 @@ void StartTraining(Fleet& fleet, double now) {
   const int64_t loaded = StepToLoad(fleet);
   if (!SettleRollback(fleet, loaded)) return;
   fleet.phase = Phase::kTraining;
-  const int64_t reached = fleet.last_step_event.step();
+  const int64_t reached = fleet.training.last_step_event.step();
   ReturnTo(fleet, loaded);
-  const std::optional<SnapshotChoice> snapshot = std::exchange(fleet.snapshot, std::nullopt);
+  const std::optional<SnapshotChoice> snapshot = std::exchange(fleet.loading.snapshot, std::nullopt);
   for (Member& member : fleet.members) {
     member.state = MemberState::kTraining;
-    member.step = fleet.start_step;
+    member.step = fleet.training.start_step;
     member.last_heard = now;
     member.save.reset();
     member.save_since = member.progress_since = now;
   }
   SetBadOnesAside(fleet);
-  if (fleet.training_began == 0) {
-    fleet.training_began = now;
-    fleet.first_step = fleet.start_step;
+  if (fleet.training.began == 0) {
+    fleet.training.began = now;
+    fleet.training.first_step = fleet.training.start_step;
     PublishStart(fleet, fleet.members.front(), HasCandidate(fleet));
   }
   v1::CoordinatorMessage message;
-  fleet.start = StartOf(fleet);
-  if (snapshot) *fleet.start.mutable_loaded() = snapshot->id;
-  fleet.trained_generation = fleet.generation;
-  if (fleet.recovery) EndRecovery(fleet, reached, now);
-  *message.mutable_start() = fleet.start;
+  fleet.training.start = StartOf(fleet);
+  if (snapshot) *fleet.training.start.mutable_loaded() = snapshot->id;
+  fleet.training.generation = fleet.generation;
+  if (fleet.recovering.current) EndRecovery(fleet, reached, now);
+  *message.mutable_start() = fleet.training.start;
   fleet.SendToAll(message, "every rank has loaded");
   SettleLateAnswers(fleet);
 }
@@ -119,22 +120,22 @@ void StartTraining(Fleet& fleet, double now) {
 void AskToLoad(Fleet& fleet, double now) {
   v1::CoordinatorMessage message;
   v1::Load& load = *message.mutable_load();
-  if (fleet.snapshot) {
-    *load.mutable_snapshot() = fleet.snapshot->id;
+  if (fleet.loading.snapshot) {
+    *load.mutable_snapshot() = fleet.loading.snapshot->id;
   } else {
     SetCandidate(fleet, load);
   }
-  const char* why = fleet.snapshot        ? "the newest snapshot that is held whole"
-                    : HasCandidate(fleet) ? "the newest checkpoint not known to be bad"
-                                          : "no checkpoint to resume";
-  fleet.load_progress = now;
+  const char* why = fleet.loading.snapshot ? "the newest snapshot that is held whole"
+                    : HasCandidate(fleet)  ? "the newest checkpoint not known to be bad"
+                                           : "no checkpoint to resume";
+  fleet.loading.progress = now;
   const std::shared_ptr<const v1::CoordinatorMessage> without_peer = fleet.Stamped(message);
   for (Member& member : fleet.members) {
     member.state = MemberState::kLoading;
     member.load_failure = absl::OkStatus();
     member.last_heard = now;
-    if (fleet.snapshot && !fleet.snapshot->holders[member.rank].empty()) {
-      load.set_peer(fleet.snapshot->holders[member.rank]);
+    if (fleet.loading.snapshot && !fleet.loading.snapshot->holders[member.rank].empty()) {
+      load.set_peer(fleet.loading.snapshot->holders[member.rank]);
       fleet.Send(member.id, message, why);
     } else {
       fleet.Emit(SendTo{member.id, without_peer}, why);
@@ -144,24 +145,25 @@ void AskToLoad(Fleet& fleet, double now) {
 
 // The rank's own part is damaged, and somebody has a copy of it: it loads that. The others have nothing to do with it.
 bool TakesTheCopy(Fleet& fleet, const Member& member, const v1::Failure& failure, double now) {
-  std::string& holder = fleet.snapshot->holders[member.rank];
-  const std::string& copy = fleet.snapshot->copies[member.rank];
+  std::string& holder = fleet.loading.snapshot->holders[member.rank];
+  const std::string& copy = fleet.loading.snapshot->copies[member.rank];
   if (static_cast<absl::StatusCode>(failure.code()) != absl::StatusCode::kDataLoss) return false;
   if (!holder.empty() || copy.empty()) return false;
   holder = copy;
-  fleet.load_progress = now;
-  fleet.PublishNotice(absl::StrCat(NameOf(member), " could not load the snapshot of step ", fleet.snapshot->id.step(),
-                                   ": ", failure.message(), "; taking its copy from ", copy));
+  fleet.loading.progress = now;
+  fleet.PublishNotice(absl::StrCat(NameOf(member), " could not load the snapshot of step ",
+                                   fleet.loading.snapshot->id.step(), ": ", failure.message(),
+                                   "; taking its copy from ", copy));
   v1::CoordinatorMessage message;
-  *message.mutable_load()->mutable_snapshot() = fleet.snapshot->id;
+  *message.mutable_load()->mutable_snapshot() = fleet.loading.snapshot->id;
   message.mutable_load()->set_peer(copy);
   fleet.Send(member.id, std::move(message), "its own part is damaged");
   return true;
 }
 
 void GiveUpSnapshot(Fleet& fleet, const Member& member, const v1::Failure& failure, double now) {
-  const int64_t step = fleet.snapshot->id.step();
-  fleet.snapshot.reset();
+  const int64_t step = fleet.loading.snapshot->id.step();
+  fleet.loading.snapshot.reset();
   fleet.PublishNotice(
       absl::StrCat(NameOf(member), " could not load the snapshot of step ", step, ": ", failure.message(), "; ",
                    HasCandidate(fleet) ? absl::StrCat("falling back to ", CandidatePath(fleet)) : "starting again"));
@@ -175,16 +177,16 @@ std::string LoadFailureText(const Fleet& fleet, const Member& member) {
 
 void Verify(Fleet& fleet, double now) {
   constexpr double kSlowestBytesPerSecond = 20e6;
-  const CheckpointCandidate& candidate = fleet.parameters.candidates[fleet.candidate];
+  const CheckpointCandidate& candidate = fleet.parameters.candidates[fleet.loading.candidate];
   const double seconds = fleet.load_timeout_seconds() + static_cast<double>(candidate.bytes) / kSlowestBytesPerSecond;
-  fleet.verification = Verification{candidate.path, now + seconds, now};
+  fleet.loading.verification = Verification{candidate.path, now + seconds, now};
   fleet.Emit(VerifyCheckpoint{candidate.path, candidate.step, candidate.digest},
              "is it damaged, or is a rank at fault?");
 }
 
 void OnUnreadable(Fleet& fleet, Member& member, absl::Status failure, double now) {
   member.load_failure = std::move(failure);
-  if (fleet.verification) return;
+  if (fleet.loading.verification) return;
   fleet.PublishNotice(absl::StrCat(NameOf(member), " ", LoadFailureText(fleet, member),
                                    "; the coordinator reads it to learn who is at fault"));
   Verify(fleet, now);
@@ -195,9 +197,9 @@ void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& verd
   const bool same = verdict.message() == member.load_failure.message();
   absl::StrAppend(&text, "; the coordinator finds ", same ? "the same" : verdict.message());
   ++fleet.counters.checkpoint_verify_failures;
-  bool last = fleet.candidate + 1 >= fleet.parameters.candidates.size();
+  bool last = fleet.loading.candidate + 1 >= fleet.parameters.candidates.size();
   if (last && HasLateCommit(fleet)) {
-    ++fleet.candidate;  // behind it
+    ++fleet.loading.candidate;  // behind it
     RegroupAll(fleet, absl::StrCat(text, "; a newer one was committed meanwhile"), now);
     return SettleLateAnswers(fleet);
   }
@@ -205,7 +207,7 @@ void FallBackOrFail(Fleet& fleet, const Member& member, const absl::Status& verd
     if (fleet.parameters.may_fall_back) absl::StrAppend(&text, "; no older checkpoint is left");
     return FailFleet(fleet, MakeStatus(absl::StatusCode::kDataLoss, text), member.rank);
   }
-  ++fleet.candidate;
+  ++fleet.loading.candidate;
   fleet.PublishNotice(absl::StrCat(text, "; falling back to ", CandidatePath(fleet)));
   AskToLoad(fleet, now);
 }
@@ -223,32 +225,33 @@ void PublishStart(Fleet& fleet, const Member& told, bool resumed) {
   start.set_generation(fleet.generation);
   start.set_device(told.hello.device());
   start.set_parameters(told.ready.parameters());
-  if (resumed) start.set_resumed_from(fleet.start_step);
+  if (resumed) start.set_resumed_from(fleet.training.start_step);
   fleet.Publish(event, "every rank has loaded");
 }
 
 void BeginLoad(Fleet& fleet, double now) {
-  const bool from_memory = fleet.recovery && !fleet.memory_is_doubted;
-  fleet.snapshot = from_memory ? NewestSnapshot(fleet) : std::nullopt;
-  const int64_t committed = HasCandidate(fleet) ? fleet.parameters.candidates[fleet.candidate].step : 0;
-  if (fleet.snapshot && fleet.snapshot->id.step() < committed) fleet.snapshot.reset();
+  const bool from_memory = fleet.recovering.current && !fleet.recovering.memory_is_doubted;
+  fleet.loading.snapshot = from_memory ? NewestSnapshot(fleet) : std::nullopt;
+  const int64_t committed = HasCandidate(fleet) ? fleet.parameters.candidates[fleet.loading.candidate].step : 0;
+  if (fleet.loading.snapshot && fleet.loading.snapshot->id.step() < committed) fleet.loading.snapshot.reset();
   AskToLoad(fleet, now);
 }
 
 void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, double now) {
   if (fleet.phase != Phase::kLoading || !fleet.AllEntered()) return;
-  const bool awaited = fleet.snapshot ? MessageDifferencer::Equals(result.snapshot(), fleet.snapshot->id)
-                                      : !result.has_snapshot() && result.path() == CandidatePath(fleet);
+  const bool awaited = fleet.loading.snapshot
+                           ? MessageDifferencer::Equals(result.snapshot(), fleet.loading.snapshot->id)
+                           : !result.has_snapshot() && result.path() == CandidatePath(fleet);
   if (!awaited) return;  // of a candidate given up
   if (result.ok()) {
-    fleet.load_progress = now;
+    fleet.loading.progress = now;
     member.state = MemberState::kReady;
     member.samples_consumed = result.samples_consumed();
     if (fleet.All(MemberState::kReady)) StartTraining(fleet, now);
     return;
   }
-  if (fleet.snapshot && TakesTheCopy(fleet, member, result.failure(), now)) return;
-  if (fleet.snapshot) return GiveUpSnapshot(fleet, member, result.failure(), now);
+  if (fleet.loading.snapshot && TakesTheCopy(fleet, member, result.failure(), now)) return;
+  if (fleet.loading.snapshot) return GiveUpSnapshot(fleet, member, result.failure(), now);
   absl::Status failure = MakeStatus(static_cast<absl::StatusCode>(result.failure().code()), result.failure().message());
   if (HasCandidate(fleet) && MayBeTheReaders(failure.code())) return OnUnreadable(fleet, member, failure, now);
   if (failure.ok()) failure = absl::InternalError("load failed without a reason");
@@ -256,8 +259,8 @@ void OnLoadResult(Fleet& fleet, Member& member, const v1::LoadResult& result, do
 }
 
 void OnVerified(Fleet& fleet, const CheckpointVerified& verified, double now) {
-  if (!fleet.verification || fleet.verification->path != verified.path) return;
-  fleet.verification.reset();
+  if (!fleet.loading.verification || fleet.loading.verification->path != verified.path) return;
+  fleet.loading.verification.reset();
   std::vector<MemberId> failed;
   for (const Member& member : fleet.members) {
     if (!member.load_failure.ok()) failed.push_back(member.id);
@@ -284,9 +287,9 @@ void OnVerified(Fleet& fleet, const CheckpointVerified& verified, double now) {
 
 void CheckVerification(Fleet& fleet, double now) {
   const bool by_progress = fleet.parameters.config.checkpoint().stall_timeout_seconds() > 0;  // save_stalls.h
-  if (!fleet.verification || by_progress || now <= fleet.verification->deadline) return;
-  const std::string path = fleet.verification->path;
-  fleet.verification.reset();
+  if (!fleet.loading.verification || by_progress || now <= fleet.loading.verification->deadline) return;
+  const std::string path = fleet.loading.verification->path;
+  fleet.loading.verification.reset();
   for (const Member& member : fleet.members) {
     if (member.load_failure.ok()) continue;
     return FailFleet(fleet,

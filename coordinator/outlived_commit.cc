@@ -15,40 +15,40 @@ namespace {
 
 // What this generation has saved of the same steps is settled with it: those steps are committed.
 void SettleSavesUpTo(Fleet& fleet, int64_t step) {
-  while (!fleet.commits.empty() && fleet.commits.begin()->first <= step) {
-    const auto& [saved, commit] = *fleet.commits.begin();
+  while (!fleet.saving.commits.empty() && fleet.saving.commits.begin()->first <= step) {
+    const auto& [saved, commit] = *fleet.saving.commits.begin();
     fleet.SendToAll(OutcomeOf(saved, commit.retry, true, ""), "an earlier generation's commit has succeeded");
-    fleet.commits.erase(fleet.commits.begin());
+    fleet.saving.commits.erase(fleet.saving.commits.begin());
   }
 }
 
 }  // namespace
 
 bool AwaitsCommit(const Fleet& fleet) {
-  return !fleet.commits.empty() || (IsGoingBack(fleet) && !fleet.outlived.empty());
+  return !fleet.saving.commits.empty() || (IsGoingBack(fleet) && !fleet.saving.outlived.empty());
 }
 
 bool OutliveCommits(Fleet& fleet) {
-  if (fleet.commits.empty() || IsGoingBack(fleet)) return false;
-  for (auto& [step, commit] : std::exchange(fleet.commits, {})) {
+  if (fleet.saving.commits.empty() || IsGoingBack(fleet)) return false;
+  for (auto& [step, commit] : std::exchange(fleet.saving.commits, {})) {
     fleet.PublishNotice(
         absl::StrCat("step ", step, " is still being committed after ", fleet.form_timeout_seconds(),
                      " s (restart.form_timeout_seconds): going on without it; if it succeeds, it counts"));
-    fleet.outlived.emplace(std::pair(commit.generation, step), std::move(commit));
+    fleet.saving.outlived.emplace(std::pair(commit.generation, step), std::move(commit));
   }
   return true;
 }
 
 bool OnLateAnswer(Fleet& fleet, const ManifestWritten& written) {
-  const auto found = fleet.outlived.find({written.generation, written.step});
-  if (found == fleet.outlived.end()) return false;
+  const auto found = fleet.saving.outlived.find({written.generation, written.step});
+  if (found == fleet.saving.outlived.end()) return false;
   found->second.answer = written;
   SettleLateAnswers(fleet);
   return true;
 }
 
 bool HasLateCommit(const Fleet& fleet) {
-  return std::any_of(fleet.outlived.begin(), fleet.outlived.end(), [](const auto& entry) {
+  return std::any_of(fleet.saving.outlived.begin(), fleet.saving.outlived.end(), [](const auto& entry) {
     const std::optional<ManifestWritten>& answer = entry.second.answer;
     return answer.has_value() && answer->status.ok();
   });
@@ -56,13 +56,13 @@ bool HasLateCommit(const Fleet& fleet) {
 
 void SettleLateAnswers(Fleet& fleet) {
   if (fleet.phase == Phase::kLoading) return;
-  for (auto at = fleet.outlived.begin(); at != fleet.outlived.end();) {
+  for (auto at = fleet.saving.outlived.begin(); at != fleet.saving.outlived.end();) {
     if (!at->second.answer) {
       ++at;
       continue;
     }
     const PendingCommit commit = std::move(at->second);
-    at = fleet.outlived.erase(at);
+    at = fleet.saving.outlived.erase(at);
     const ManifestWritten& written = *commit.answer;
     if (!written.status.ok()) {
       fleet.PublishNotice(absl::StrCat(
@@ -77,7 +77,8 @@ void SettleLateAnswers(Fleet& fleet) {
 
 std::string AwaitedCommitText(const Fleet& fleet) {
   if (!AwaitsCommit(fleet)) return "";
-  const int64_t step = fleet.commits.empty() ? fleet.outlived.begin()->first.second : fleet.commits.begin()->first;
+  const int64_t step =
+      fleet.saving.commits.empty() ? fleet.saving.outlived.begin()->first.second : fleet.saving.commits.begin()->first;
   return absl::StrCat("; waiting for the commit of step ", step);
 }
 

@@ -18,42 +18,42 @@ namespace {
 
 // Ranks move in step, so the newest report of any tells where this one is, more closely than its own last heartbeat.
 int64_t StepOf(const Fleet& fleet, const Member& member) {
-  return fleet.phase == Phase::kTraining ? std::max(member.step, fleet.last_step_event.step()) : member.step;
+  return fleet.phase == Phase::kTraining ? std::max(member.step, fleet.training.last_step_event.step()) : member.step;
 }
 
 int64_t LossesThatCount(const Fleet& fleet, int rank) {
   const int64_t window = fleet.parameters.config.restart().window_steps();
-  return fleet.losses.Since(rank, window == 0 ? 0 : fleet.last_step_event.step() - window);
+  return fleet.recovering.losses.Since(rank, window == 0 ? 0 : fleet.training.last_step_event.step() - window);
 }
 
 bool IsPoison(const Fleet& fleet, int rank, int64_t step) {
-  return step >= 0 && fleet.losses.At(rank, step) >= kPoisonLosses;
+  return step >= 0 && fleet.recovering.losses.At(rank, step) >= kPoisonLosses;
 }
 
 // Why the run must end with these losses, the newest of the history; none if it goes on.
 std::optional<std::string> Verdict(const Fleet& fleet, size_t newest) {
   const int most = fleet.parameters.config.restart().max_per_rank();
-  for (size_t i = fleet.losses.size() - newest; i < fleet.losses.size(); ++i) {
-    const RankLoss& loss = fleet.losses[i];
+  for (size_t i = fleet.recovering.losses.size() - newest; i < fleet.recovering.losses.size(); ++i) {
+    const RankLoss& loss = fleet.recovering.losses[i];
     if (IsPoison(fleet, loss.rank, loss.step)) {
       return absl::StrCat("rank ", loss.rank, " was lost ", kPoisonLosses, " times after step ", loss.step, ": step ",
-                          loss.step + 1, " is poison to it; ", fleet.losses.Text());
+                          loss.step + 1, " is poison to it; ", fleet.recovering.losses.Text());
     }
     if (LossesThatCount(fleet, loss.rank) > most) {
       return absl::StrCat("rank ", loss.rank, " has used its ", most, most == 1 ? " restart" : " restarts",
-                          " (restart.max_per_rank); ", fleet.losses.Text());
+                          " (restart.max_per_rank); ", fleet.recovering.losses.Text());
     }
   }
   return std::nullopt;
 }
 
 void Record(Fleet& fleet, int rank, int64_t step, const std::string& text) {
-  fleet.losses.Add({rank, fleet.phase == Phase::kTraining ? step : -1, text});
+  fleet.recovering.losses.Add({rank, fleet.phase == Phase::kTraining ? step : -1, text});
 }
 
 void NoteRecovery(Fleet& fleet, const std::string& cause, int rank, double last_heard, double now) {
-  if (!fleet.recovery) fleet.recovery = Recovery{cause, {}, now, now - last_heard, 0};
-  if (rank >= 0) fleet.recovery->failed_ranks.insert(rank);  // none yet: it has joined a fleet that grows
+  if (!fleet.recovering.current) fleet.recovering.current = Recovery{cause, {}, now, now - last_heard, 0};
+  if (rank >= 0) fleet.recovering.current->failed_ranks.insert(rank);  // none yet: it has joined a fleet that grows
 }
 
 // How long a rank may take from Regroup to Ready: what the others would wait for it in a collective; more if it is in
@@ -68,12 +68,12 @@ double TimeToLeave(const Fleet& fleet, const Member& member) {
 // manifest that is being written is.
 void OpenNextGeneration(Fleet& fleet, const std::string& why, double now) {
   fleet.phase = Phase::kRecovering;
-  fleet.forming_since = now;
-  fleet.suspicion.reset();
-  fleet.verdicts.reset();
-  fleet.diverged.reset();
-  fleet.stragglers.clear();
-  fleet.straggler_checks.clear();
+  fleet.forming.since = now;
+  fleet.hearing.suspicion.reset();
+  fleet.hearing.verdicts.reset();
+  fleet.adopting.diverged.reset();
+  fleet.training.stragglers.named.clear();
+  fleet.training.stragglers.checks.clear();
   if (!fleet.view) return;  // the next generation has no view yet: those who are ready stay so
   fleet.places = fleet.view->world_size();
   fleet.view.reset();
@@ -123,7 +123,7 @@ void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& 
     if (id < kAwayIds) {
       RefuseSession(fleet, id, absl::UnavailableError(absl::StrCat(NameOf(member), " was given up: ", cause)));
     }
-    if (member.rank >= 0) fleet.vacant.insert(member.rank);
+    if (member.rank >= 0) fleet.forming.vacant.insert(member.rank);
   }
   for (MemberId id : lost) {
     fleet.members.Erase(id);
@@ -134,7 +134,7 @@ void Remove(Fleet& fleet, const std::vector<MemberId>& lost, const std::string& 
 // The next view has `size` places, and ranks are given anew.
 void Resize(Fleet& fleet, int size) {
   fleet.places = size;
-  fleet.vacant.clear();
+  fleet.forming.vacant.clear();
   for (Member& member : fleet.members) member.rank = -1;
 }
 
@@ -155,8 +155,8 @@ std::string LossText(const Fleet& fleet, const std::vector<const Member*>& lost,
 // have. A run without restarts ends with the loss alone.
 bool EndIfItMust(Fleet& fleet, size_t newest, const absl::Status& loss, int rank) {
   std::string text(loss.message());
-  if (fleet.stop_reason) {
-    absl::StrAppend(&text, "; the run was stopping (", *fleet.stop_reason, "); ", LastCommitText(fleet));
+  if (fleet.finishing.stop_reason) {
+    absl::StrAppend(&text, "; the run was stopping (", *fleet.finishing.stop_reason, "); ", LastCommitText(fleet));
     FailFleet(fleet, absl::CancelledError(text), rank);
     return true;
   }
@@ -170,13 +170,14 @@ bool EndIfItMust(Fleet& fleet, size_t newest, const absl::Status& loss, int rank
 // Which snapshots are left is known when all are there again.
 const char* MayUseMemory(const Fleet& fleet) {
   const bool takes_snapshots = fleet.parameters.config.checkpoint().snapshot_every_steps() > 0;
-  return takes_snapshots && !fleet.memory_is_doubted ? ", from a newer snapshot if one is whole in memory" : "";
+  return takes_snapshots && !fleet.recovering.memory_is_doubted ? ", from a newer snapshot if one is whole in memory"
+                                                                : "";
 }
 
 // "; step 40 is being committed": it is waited for, and if it succeeds the fleet goes back to it.
 std::string CommitUnderWayText(const Fleet& fleet) {
   std::string text;
-  for (const auto& [step, commit] : fleet.commits) {
+  for (const auto& [step, commit] : fleet.saving.commits) {
     if (commit.stage == PendingCommit::Stage::kCommitting) text = absl::StrCat("; step ", step, " is being committed");
   }
   return text;
@@ -187,11 +188,11 @@ void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause,
   fleet.PublishNotice(
       absl::StrCat(text, "; ", LastCommitText(fleet), CommitUnderWayText(fleet), "; recovering", MayUseMemory(fleet)));
   if (fleet.view) {
-    fleet.flight.Clear();
-    fleet.flight.set_generation(fleet.generation);
-    fleet.flight.set_cause(text);
+    fleet.recovering.flight.Clear();
+    fleet.recovering.flight.set_generation(fleet.generation);
+    fleet.recovering.flight.set_cause(text);
   }
-  const bool some_left = std::exchange(fleet.some_have_left, false) || fleet.members.away() > 0;
+  const bool some_left = std::exchange(fleet.hearing.some_have_left, false) || fleet.members.away() > 0;
   for (const Member& member : fleet.members) {
     if (!some_left) break;
     const bool gone = member.failed || member.closed || member.state == MemberState::kAway;
@@ -204,7 +205,7 @@ void Regroup(Fleet& fleet, std::vector<MemberId> lost, const std::string& cause,
 
 // A spare costs the run nothing, as long as there are not too many losses.
 void LoseSpare(Fleet& fleet, Member& spare, const std::string& cause) {
-  fleet.losses.Add({-1, -1, absl::StrCat("spare ", NameOf(spare), ": ", cause)});
+  fleet.recovering.losses.Add({-1, -1, absl::StrCat("spare ", NameOf(spare), ": ", cause)});
   fleet.PublishNotice(absl::StrCat("lost spare ", NameOf(spare), ": ", cause));
   const bool replace = LossesThatCount(fleet, -1) <= fleet.parameters.config.restart().max_per_rank();
   if (replace) return Remove(fleet, {spare.id}, cause);
@@ -234,7 +235,7 @@ void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::str
   if (EndIfItMust(fleet, lost.size(), absl::UnavailableError(text), members.front()->rank)) return;
   if (fleet.phase == Phase::kForming) {  // there is no view yet to recover: its place is free again
     fleet.PublishNotice(text);
-    fleet.forming_since = now;  // another has the time to come
+    fleet.forming.since = now;  // another has the time to come
     return Remove(fleet, lost, cause);
   }
   Regroup(fleet, lost, cause, text, now);
@@ -243,7 +244,7 @@ void LoseMembers(Fleet& fleet, const std::vector<MemberId>& lost, const std::str
 void BreakView(Fleet& fleet, const absl::Status& status, const std::vector<int>& ranks, double now) {
   const std::string text(status.message());
   for (int rank : ranks) {
-    Record(fleet, rank, fleet.last_step_event.step(),
+    Record(fleet, rank, fleet.training.last_step_event.step(),
            ranks.size() > 1 ? absl::StrCat("rank ", rank, ": ", text) : text);
     NoteRecovery(fleet, text, rank, now, now);
   }
@@ -253,12 +254,13 @@ void BreakView(Fleet& fleet, const absl::Status& status, const std::vector<int>&
 
 void RegroupAll(Fleet& fleet, const std::string& why, double now) {
   if (EndIfItMust(fleet, /*newest=*/0, absl::UnavailableError(why), -1)) return;
-  if (!fleet.recovery) fleet.recovery = Recovery{why, {}, now, 0, 0};  // else it is one of its causes
+  if (!fleet.recovering.current)
+    fleet.recovering.current = Recovery{why, {}, now, 0, 0};  // else it is one of its causes
   Regroup(fleet, {}, why, why, now);
 }
 
 void FillPlacesFromSpares(Fleet& fleet, double now) {
-  while (!fleet.vacant.empty()) {
+  while (!fleet.forming.vacant.empty()) {
     const auto ready = std::find_if(fleet.spares.begin(), fleet.spares.end(),
                                     [](const Member& spare) { return !spare.ready.config_digest().empty(); });
     if (ready == fleet.spares.end()) break;
@@ -272,7 +274,7 @@ void FillPlacesFromSpares(Fleet& fleet, double now) {
 }
 
 void AddFlight(Fleet& fleet, v1::FlightRecord record) {
-  auto& ranks = *fleet.flight.mutable_ranks();
+  auto& ranks = *fleet.recovering.flight.mutable_ranks();
   const auto at = std::lower_bound(ranks.begin(), ranks.end(), record.rank(),
                                    [](const v1::FlightRecord& known, int rank) { return known.rank() < rank; });
   if (at != ranks.end() && at->rank() == record.rank()) return;
@@ -282,7 +284,8 @@ void AddFlight(Fleet& fleet, v1::FlightRecord record) {
   const auto place = static_cast<int>(at - ranks.begin());
   *ranks.Add() = std::move(record);
   for (int i = ranks.size() - 1; i > place; --i) ranks.SwapElements(i, i - 1);
-  if (ranks.size() == fleet.places) fleet.Emit(KeepFlight{fleet.flight}, "every rank of the lost view is in it");
+  if (ranks.size() == fleet.places)
+    fleet.Emit(KeepFlight{fleet.recovering.flight}, "every rank of the lost view is in it");
 }
 
 int LargestView(const v1::Config& config, int workers) {
@@ -299,7 +302,8 @@ bool GoOnSmaller(Fleet& fleet, double now) {
   const auto is_ready = [](const Member& member) { return member.state == MemberState::kReady; };
   const int ready = static_cast<int>(std::count_if(fleet.members.begin(), fleet.members.end(), is_ready));
   const int size = LargestView(config, ready);
-  if (!fleet.recovery || config.restart().min_workers() == 0 || size < config.restart().min_workers()) return false;
+  if (!fleet.recovering.current || config.restart().min_workers() == 0 || size < config.restart().min_workers())
+    return false;
   for (Member& member : fleet.members.TakeAll()) {
     if (!is_ready(member)) {
       RefuseSession(fleet, member.id, absl::DeadlineExceededError("the fleet went on without it: it was not ready"));
@@ -319,7 +323,9 @@ bool GoOnSmaller(Fleet& fleet, double now) {
 
 void GrowAgain(Fleet& fleet, double now) {
   const v1::Config& config = fleet.parameters.config;
-  if (fleet.phase != Phase::kTraining || fleet.stop_reason || fleet.world_size() >= config.parallel().workers()) return;
+  if (fleet.phase != Phase::kTraining || fleet.finishing.stop_reason ||
+      fleet.world_size() >= config.parallel().workers())
+    return;
   const auto is_ready = [](const Member& spare) { return !spare.ready.config_digest().empty(); };
   const auto ready = std::count_if(fleet.spares.begin(), fleet.spares.end(), is_ready);
   const int64_t most = std::min<int64_t>(fleet.world_size() + ready, config.parallel().workers());
@@ -327,7 +333,7 @@ void GrowAgain(Fleet& fleet, double now) {
   if (size <= fleet.world_size()) return;
   const std::string text = absl::StrCat("workers have joined: from ", fleet.world_size(), " to ", size);
   fleet.PublishNotice(text);
-  fleet.recovery = Recovery{text, {}, now, 0, 0};
+  fleet.recovering.current = Recovery{text, {}, now, 0, 0};
   const int before = fleet.world_size();
   OpenNextGeneration(fleet, text, now);
   for (int joined = before; joined < size; ++joined) {
@@ -339,23 +345,23 @@ void GrowAgain(Fleet& fleet, double now) {
 }
 
 void EndRecovery(Fleet& fleet, int64_t reached_step, double now) {
-  const Recovery recovery = *std::exchange(fleet.recovery, std::nullopt);
-  fleet.memory_is_doubted = false;
+  const Recovery recovery = *std::exchange(fleet.recovering.current, std::nullopt);
+  fleet.recovering.memory_is_doubted = false;
   v1::Event event;
   v1::RecoveryEvent& told = *event.mutable_recovery();
   told.set_generation(fleet.generation);
   told.set_cause(recovery.cause);
   for (int rank : recovery.failed_ranks) told.add_failed_ranks(rank);
-  told.set_resumed_step(fleet.start_step);
-  told.set_from_memory(fleet.start.has_loaded());
-  told.set_lost_steps(std::max<int64_t>(0, reached_step - fleet.start_step));
+  told.set_resumed_step(fleet.training.start_step);
+  told.set_from_memory(fleet.training.start.has_loaded());
+  told.set_lost_steps(std::max<int64_t>(0, reached_step - fleet.training.start_step));
   told.set_detect_seconds(recovery.detect_seconds);
   told.set_seconds(now - recovery.began);
   fleet.counters.lost_steps += told.lost_steps();
   ++fleet.counters.recoveries;
   fleet.counters.recovery = {
       .detect = recovery.detect_seconds, .rendezvous = recovery.formed - recovery.began, .load = now - recovery.formed};
-  fleet.recovered_at = now;
+  fleet.recovering.ended = now;
   fleet.Publish(std::move(event), "every rank has loaded again");
 }
 

@@ -42,7 +42,7 @@ bool HasRoomForASpare(const Fleet& fleet) {
 }  // namespace
 
 void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
-  const bool waits = fleet.isolation && WasASpare(fleet, hello.incarnation()) && HasRoomForASpare(fleet);
+  const bool waits = fleet.hearing.isolation && WasASpare(fleet, hello.incarnation()) && HasRoomForASpare(fleet);
   const bool place = !waits && HasPlace(fleet), spare = !place && HasRoomForASpare(fleet);
   if (!place && !spare) {
     return RefuseSession(fleet, id,
@@ -51,12 +51,12 @@ void OnHello(Fleet& fleet, MemberId id, const v1::Hello& hello, double now) {
                                           fleet.spares.empty() ? "" : " and its spares (restart.spares)",
                                           "; no place is left for ", PlaceOf(hello))));
   }
-  if (!fleet.hello) {
-    fleet.hello = hello;
-    fleet.hello->clear_rejoin();
+  if (!fleet.forming.hello) {
+    fleet.forming.hello = hello;
+    fleet.forming.hello->clear_rejoin();
   }
   const absl::Status agreed =
-      CheckAgreement(kHelloAgreements, PlaceOf(*fleet.hello), *fleet.hello, PlaceOf(hello), hello);
+      CheckAgreement(kHelloAgreements, PlaceOf(*fleet.forming.hello), *fleet.forming.hello, PlaceOf(hello), hello);
   if (!agreed.ok() && fleet.phase != Phase::kForming) return RefuseSession(fleet, id, agreed);
   Member member;
   member.id = id;
@@ -88,7 +88,7 @@ void SendWelcome(Fleet& fleet, MemberId id, const std::string& reason) {
 void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
   if (member.state == MemberState::kSpare) {
     member.ready = ready;
-    const bool ranks_may_come = fleet.isolation.has_value();  // whose places they are
+    const bool ranks_may_come = fleet.hearing.isolation.has_value();  // whose places they are
     if (fleet.phase == Phase::kRecovering && !ranks_may_come) FillPlacesFromSpares(fleet, now);
     return;
   }
@@ -114,7 +114,7 @@ void OnReady(Fleet& fleet, Member& member, const v1::Ready& ready, double now) {
 
 void CheckFormTimeout(Fleet& fleet, double now) {
   const bool forms = fleet.phase == Phase::kForming || fleet.phase == Phase::kRecovering;
-  if (!forms || now - fleet.forming_since < fleet.form_timeout_seconds()) return;
+  if (!forms || now - fleet.forming.since < fleet.form_timeout_seconds()) return;
   if (std::any_of(fleet.members.begin(), fleet.members.end(), IsLeaving)) return;
   if (OutliveCommits(fleet) && fleet.All(MemberState::kReady)) return FormViewIfComplete(fleet, now);
   if (!AwaitsCommit(fleet) && GoOnSmaller(fleet, now)) return;
@@ -130,8 +130,8 @@ void CheckFormTimeout(Fleet& fleet, double now) {
   }
   if (waiting > kMostNamed) absl::StrAppend(&text, "; and for ", waiting - kMostNamed, " more");
   absl::StrAppend(&text, AwaitedCommitText(fleet));
-  if (fleet.recovery)
-    absl::StrAppend(&text, "; it was recovering from: ", fleet.recovery->cause, "; ", LastCommitText(fleet));
+  if (fleet.recovering.current)
+    absl::StrAppend(&text, "; it was recovering from: ", fleet.recovering.current->cause, "; ", LastCommitText(fleet));
   FailFleet(fleet, absl::DeadlineExceededError(text), -1);
 }
 

@@ -33,13 +33,13 @@ struct AwaitedShard {
 
 // The shard that others wait for: of a save whose other shards are reported, or one that the rank says it is writing.
 std::optional<AwaitedShard> AwaitedOf(const Fleet& fleet, const Member& member) {
-  for (const auto& [step, commit] : fleet.commits) {
+  for (const auto& [step, commit] : fleet.saving.commits) {
     if (commit.stage != Stage::kCollecting || commit.shards.contains(member.rank)) continue;
     return AwaitedShard{step, std::max(commit.since, member.save_since)};
   }
   if (!member.save) return std::nullopt;
-  const auto told = fleet.commits.find(member.save->step());
-  if (told != fleet.commits.end() && told->second.shards.contains(member.rank)) return std::nullopt;
+  const auto told = fleet.saving.commits.find(member.save->step());
+  if (told != fleet.saving.commits.end() && told->second.shards.contains(member.rank)) return std::nullopt;
   return AwaitedShard{member.save->step(), member.save_since};
 }
 
@@ -69,7 +69,7 @@ void CheckShards(Fleet& fleet, double now) {
 // What the thread that stores is at: it takes one after another.
 void CheckStorage(Fleet& fleet, double now) {
   const double limit = StallTimeout(fleet);
-  for (auto& [step, commit] : fleet.commits) {
+  for (auto& [step, commit] : fleet.saving.commits) {
     if (commit.stage == Stage::kCollecting) continue;
     const double waited = now - commit.since;
     if (waited > limit + fleet.form_timeout_seconds()) {
@@ -91,8 +91,8 @@ void CheckStorage(Fleet& fleet, double now) {
 
 // What the coordinator reads of a checkpoint that a rank could not load: the others wait for its verdict.
 void CheckReading(Fleet& fleet, double now) {
-  if (!fleet.verification || fleet.phase != Phase::kLoading) return;
-  Verification& reading = *fleet.verification;
+  if (!fleet.loading.verification || fleet.phase != Phase::kLoading) return;
+  Verification& reading = *fleet.loading.verification;
   const double limit = StallTimeout(fleet), patience = fleet.form_timeout_seconds(), waited = now - reading.since;
   const auto text = [&](double seconds) {
     return absl::StrFormat("the coordinator's reading of %s, which a rank could not load, has got no further for %g s",
@@ -130,11 +130,11 @@ void CheckSaves(Fleet& fleet, double now) {
 }
 
 void OnStorageProgress(Fleet& fleet, double now) {
-  if (fleet.verification) {
-    fleet.verification->since = now;
-    fleet.verification->stall_told = false;
+  if (fleet.loading.verification) {
+    fleet.loading.verification->since = now;
+    fleet.loading.verification->stall_told = false;
   }
-  for (auto& [step, commit] : fleet.commits) {
+  for (auto& [step, commit] : fleet.saving.commits) {
     if (commit.stage == Stage::kCollecting) continue;
     commit.since = now;
     commit.stall_told = false;
@@ -143,8 +143,9 @@ void OnStorageProgress(Fleet& fleet, double now) {
 
 void ForgiveSaves(Fleet& fleet, double delay, double now) {
   for (Member& member : fleet.members) member.save_since = std::min(now, member.save_since + delay);
-  for (auto& [step, commit] : fleet.commits) commit.since = std::min(now, commit.since + delay);
-  if (fleet.verification) fleet.verification->since = std::min(now, fleet.verification->since + delay);
+  for (auto& [step, commit] : fleet.saving.commits) commit.since = std::min(now, commit.since + delay);
+  if (fleet.loading.verification)
+    fleet.loading.verification->since = std::min(now, fleet.loading.verification->since + delay);
 }
 
 }  // namespace zerofleet::coordinator

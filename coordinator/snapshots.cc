@@ -32,15 +32,15 @@ void Note(const Member& member, const v1::SnapshotShard& shard, Holders& holders
 // off for long may hold others, of steps that were done again since, without the samples that a rollback leaves out
 // say.
 bool IsOfThisRun(const Fleet& fleet, const v1::SnapshotId& id) {
-  if (id.generation() == fleet.trained_generation) return true;
-  return fleet.start.has_loaded() && MessageDifferencer::Equals(id, fleet.start.loaded());
+  if (id.generation() == fleet.training.generation) return true;
+  return fleet.training.start.has_loaded() && MessageDifferencer::Equals(id, fleet.training.start.loaded());
 }
 
 }  // namespace
 
 std::optional<SnapshotChoice> NewestSnapshot(const Fleet& fleet) {
   // A step whose loss nobody has heard is done again.
-  const int64_t told = std::max(fleet.last_step_event.step(), fleet.start_step);
+  const int64_t told = std::max(fleet.training.last_step_event.step(), fleet.training.start_step);
   std::map<std::pair<int64_t, uint64_t>, Holders> snapshots;  // by step, then generation
   for (const Member& member : fleet.members) {
     for (const v1::SnapshotShard& shard : member.ready.snapshots()) {

@@ -16,7 +16,7 @@ namespace {
 // Why the fleet is where it is, where that is not plain from its phase.
 std::string MessageOf(const Fleet& fleet, double now) {
   if (fleet.ended()) return fleet.message;
-  if (fleet.stop_reason) return absl::StrCat("stopping: ", *fleet.stop_reason);
+  if (fleet.finishing.stop_reason) return absl::StrCat("stopping: ", *fleet.finishing.stop_reason);
   if (fleet.phase == Phase::kForming) {
     return absl::StrCat("waiting for workers: ", fleet.members.size(), " of ", fleet.world_size(), " joined");
   }
@@ -26,7 +26,7 @@ std::string MessageOf(const Fleet& fleet, double now) {
   }
   if (fleet.phase == Phase::kRecovering) {
     return absl::StrCat("recovering, ", fleet.members.size(), " of ", fleet.world_size(),
-                        " places taken: ", fleet.recovery->cause);
+                        " places taken: ", fleet.recovering.current->cause);
   }
   std::optional<Wait> wait = FindWait(fleet);
   if (wait && now - wait->since > fleet.heartbeat_timeout_seconds()) return Describe(*wait);
@@ -60,14 +60,14 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStat
   status.set_phase(Name(fleet.phase));
   status.set_generation(fleet.generation);
   status.set_world_size(fleet.world_size());
-  status.set_step(std::max(fleet.last_step_event.step(), fleet.start_step));
+  status.set_step(std::max(fleet.training.last_step_event.step(), fleet.training.start_step));
   status.set_steps(fleet.parameters.config.steps());
-  status.set_loss(fleet.last_step_event.loss());
-  status.set_tokens_per_second(fleet.last_step_event.tokens_per_second());
-  status.set_mfu(fleet.last_step_event.mfu());
-  status.set_last_checkpoint_step(fleet.last_committed_step);
+  status.set_loss(fleet.training.last_step_event.loss());
+  status.set_tokens_per_second(fleet.training.last_step_event.tokens_per_second());
+  status.set_mfu(fleet.training.last_step_event.mfu());
+  status.set_last_checkpoint_step(fleet.saving.last_committed_step);
   status.set_message(MessageOf(fleet, now));
-  if (fleet.failed_save) status.set_save_failure(fleet.failed_save->text);
+  if (fleet.saving.failed_save) status.set_save_failure(fleet.saving.failed_save->text);
   status.set_rollback(RollbackText(fleet));
   status.set_version(fleet.parameters.version);
   if (fleet.view) status.set_team(fleet.view->team);
@@ -75,7 +75,7 @@ v1::GetStatusResponse StatusOf(const Fleet& fleet, double now, const v1::GetStat
     *status.mutable_partition() = PartitionStatusOf(fleet.view->partition, fleet.parameters.states(fleet.world_size()),
                                                     static_cast<int>(fleet.parameters.config.parallel().tensor()));
   }
-  if (request.flight() && fleet.flight.ranks_size() > 0) *status.mutable_flight() = fleet.flight;
+  if (request.flight() && fleet.recovering.flight.ranks_size() > 0) *status.mutable_flight() = fleet.recovering.flight;
   for (const MemberList* group : {&fleet.members, &fleet.spares}) {
     for (const Member& member : *group) *status.add_members() = StatusOf(fleet, member, now);
   }

@@ -7,9 +7,9 @@
 namespace zerofleet::coordinator {
 
 void OnStop(Fleet& fleet, const std::string& reason) {
-  if (fleet.stop_reason) return;
-  fleet.stop_reason = reason;
-  if (fleet.recovery) {
+  if (fleet.finishing.stop_reason) return;
+  fleet.finishing.stop_reason = reason;
+  if (fleet.recovering.current) {
     return FailFleet(
         fleet, absl::CancelledError(absl::StrCat("stopped in a recovery: ", reason, "; ", LastCommitText(fleet))), -1);
   }
@@ -22,8 +22,8 @@ void OnStop(Fleet& fleet, const std::string& reason) {
 
 void TellStop(Fleet& fleet) {
   v1::CoordinatorMessage message;
-  message.mutable_stop()->set_reason(*fleet.stop_reason);
-  fleet.SendToAll(message, *fleet.stop_reason);
+  message.mutable_stop()->set_reason(*fleet.finishing.stop_reason);
+  fleet.SendToAll(message, *fleet.finishing.stop_reason);
 }
 
 void OnStopRequested(Fleet& fleet, const Member& member, const v1::StopRequested& requested) {

@@ -30,7 +30,7 @@ bool Counts(const Member& member) { return member.pace.steps() >= kLeastSteps; }
 
 bool Straggles(const Fleet& fleet, const Lag& lag) {
   const double lost = lag.seconds - lag.fleet_seconds;
-  return lag.ratio() > kStraggles && lost > kLeastShare * fleet.last_step_event.seconds();
+  return lag.ratio() > kStraggles && lost > kLeastShare * fleet.training.last_step_event.seconds();
 }
 
 std::string Describe(const Fleet& fleet, const Lag& lag) {
@@ -63,31 +63,33 @@ std::vector<Lag> LagsOf(const Fleet& fleet) {
 }
 
 void CheckStragglers(Fleet& fleet, double now) {
-  if (fleet.phase != Phase::kTraining || now - fleet.stragglers_checked < fleet.heartbeat_timeout_seconds()) return;
-  const int64_t step = fleet.last_step_event.step();
-  if (step >= fleet.stragglers_checked_at && step < fleet.stragglers_checked_at + kStepsOfACheck) return;
-  fleet.stragglers_checked = now;
-  fleet.stragglers_checked_at = step;
+  if (fleet.phase != Phase::kTraining || now - fleet.training.stragglers.checked < fleet.heartbeat_timeout_seconds())
+    return;
+  const int64_t step = fleet.training.last_step_event.step();
+  if (step >= fleet.training.stragglers.checked_at && step < fleet.training.stragglers.checked_at + kStepsOfACheck)
+    return;
+  fleet.training.stragglers.checked = now;
+  fleet.training.stragglers.checked_at = step;
   for (const Lag& lag : LagsOf(fleet)) {
-    const bool known = fleet.stragglers.contains(lag.rank);
-    int& checks = fleet.straggler_checks[lag.rank];
+    const bool known = fleet.training.stragglers.named.contains(lag.rank);
+    int& checks = fleet.training.stragglers.checks[lag.rank];
     checks = (known ? lag.ratio() < kKeepsUp : Straggles(fleet, lag)) ? checks + 1 : 0;
     if (checks < kChecks) continue;
     checks = 0;
     if (known) {
-      fleet.stragglers.erase(lag.rank);
+      fleet.training.stragglers.named.erase(lag.rank);
       fleet.PublishNotice(absl::StrCat(NameOf(fleet.members[lag.rank]), " keeps up with the others again"));
     } else {
-      fleet.stragglers.insert(lag.rank);
+      fleet.training.stragglers.named.insert(lag.rank);
       fleet.PublishNotice(Describe(fleet, lag));
     }
   }
 }
 
 std::optional<std::string> StragglerText(const Fleet& fleet) {
-  if (fleet.stragglers.empty()) return std::nullopt;
+  if (fleet.training.stragglers.named.empty()) return std::nullopt;
   for (const Lag& lag : LagsOf(fleet)) {
-    if (fleet.stragglers.contains(lag.rank)) return Describe(fleet, lag);
+    if (fleet.training.stragglers.named.contains(lag.rank)) return Describe(fleet, lag);
   }
   return std::nullopt;
 }

@@ -31,9 +31,9 @@ void NoteProductive(Fleet& fleet, const v1::StepEvent& step, double now) {
   constexpr size_t kMostUncommitted = 1 << 20;  // a run that never saves
   NoteLoss(fleet, step);
   fleet.counters.step_seconds += step.seconds();
-  fleet.uncommitted.emplace_back(step.step(), step.seconds());
-  if (fleet.uncommitted.size() > kMostUncommitted) fleet.uncommitted.pop_front();
-  if (fleet.recovered_at > 0) fleet.counters.recovery.first_step = now - std::exchange(fleet.recovered_at, 0);
+  fleet.training.uncommitted.emplace_back(step.step(), step.seconds());
+  if (fleet.training.uncommitted.size() > kMostUncommitted) fleet.training.uncommitted.pop_front();
+  if (fleet.recovering.ended > 0) fleet.counters.recovery.first_step = now - std::exchange(fleet.recovering.ended, 0);
 }
 
 }  // namespace
@@ -53,16 +53,17 @@ void OnHeartbeat(Member& member, const v1::Heartbeat& heartbeat, double now) {
 void OnWorkerEvent(Fleet& fleet, const Member& member, const v1::Event& event, double now) {
   if (event.has_notice()) return fleet.PublishNotice(absl::StrCat(NameOf(member), ": ", event.notice().message()));
   if (member.rank != 0) return;
-  if (event.has_step() && event.step().step() > std::max(fleet.last_step_event.step(), fleet.start_step)) {
+  if (event.has_step() &&
+      event.step().step() > std::max(fleet.training.last_step_event.step(), fleet.training.start_step)) {
     v1::Event published = event;
     published.mutable_step()->set_generation(fleet.generation);
-    fleet.last_step_event = published.step();
+    fleet.training.last_step_event = published.step();
     NoteProductive(fleet, published.step(), now);
     fleet.Publish(published, "rank 0 reports a step");
   }
-  if (event.has_evaluate() && event.evaluate().step() > fleet.last_evaluated_step) {
-    fleet.last_evaluated_step = event.evaluate().step();
-    fleet.last_evaluation = event.evaluate();
+  if (event.has_evaluate() && event.evaluate().step() > fleet.training.last_evaluated_step) {
+    fleet.training.last_evaluated_step = event.evaluate().step();
+    fleet.training.last_evaluation = event.evaluate();
     fleet.Publish(event, "rank 0 reports an evaluation");
   }
 }

@@ -167,7 +167,7 @@ ManifestWritten ParseWritten(const std::string& text, const Fleet& fleet) {
   if (!answer.second.empty()) written.committed.warnings.push_back(answer.second);
   if (!numbers.second.empty()) {
     written.generation = ToInt(numbers.second);
-  } else if (const auto commit = fleet.commits.find(step); commit != fleet.commits.end()) {
+  } else if (const auto commit = fleet.saving.commits.find(step); commit != fleet.saving.commits.end()) {
     written.generation = commit->second.generation;
   }
   return written;

@@ -121,43 +121,43 @@ void NewGeneration(Fleet& fleet) {
 }
 
 void TakePlace(Fleet& fleet, Member& member) {
-  if (fleet.vacant.empty()) return;  // of a view that is resized, whose ranks are given when it forms
-  auto place = fleet.vacant.begin();
-  if (const auto seat = fleet.seats.find(member.hello.incarnation()); seat != fleet.seats.end()) {
-    const auto own = fleet.vacant.find(seat->second);
-    if (own != fleet.vacant.end()) place = own;
+  if (fleet.forming.vacant.empty()) return;  // of a view that is resized, whose ranks are given when it forms
+  auto place = fleet.forming.vacant.begin();
+  if (const auto seat = fleet.forming.seats.find(member.hello.incarnation()); seat != fleet.forming.seats.end()) {
+    const auto own = fleet.forming.vacant.find(seat->second);
+    if (own != fleet.forming.vacant.end()) place = own;
   }
   member.rank = *place;
-  fleet.vacant.erase(place);
+  fleet.forming.vacant.erase(place);
 }
 
 void FormViewIfComplete(Fleet& fleet, double now) {
   if (!fleet.All(MemberState::kReady) || AwaitsCommit(fleet)) return;
   SettleLateAnswers(fleet);
   // Whoever trains may be slower to come back than a spare.
-  const bool expected = fleet.phase == Phase::kForming && fleet.restarted;
+  const bool expected = fleet.phase == Phase::kForming && fleet.forming.restarted;
   if (expected && now - fleet.began < AdoptionSeconds(fleet.parameters.config.restart())) return;
-  if (fleet.recovery) {
-    fleet.recovery->formed = now;  // in the generation that the loss began
+  if (fleet.recovering.current) {
+    fleet.recovering.current->formed = now;  // in the generation that the loss began
   } else {
     NewGeneration(fleet);
   }
-  fleet.counters.rendezvous_seconds = now - fleet.forming_since;
+  fleet.counters.rendezvous_seconds = now - fleet.forming.since;
   fleet.phase = Phase::kLoading;
-  fleet.load_progress = now;
-  fleet.isolation.reset();
-  fleet.seats.clear();
+  fleet.loading.progress = now;
+  fleet.hearing.isolation.reset();
+  fleet.forming.seats.clear();
   PutInRankOrder(fleet);
   fleet.view = ViewOf(fleet);
   fleet.team = fleet.view->team;
   if (const std::string across = AcrossNodes(fleet); !across.empty()) {
-    if (!fleet.recovery) return FailFleet(fleet, absl::FailedPreconditionError(across), -1);
+    if (!fleet.recovering.current) return FailFleet(fleet, absl::FailedPreconditionError(across), -1);
     fleet.PublishNotice(across);  // slower, and the same bits
   }
   v1::CoordinatorMessage message;
   *message.mutable_assignment() = AssignmentOf(fleet);
-  const std::string reason =
-      absl::StrCat("all ", fleet.world_size(), " are ready; ranks ", fleet.recovery ? "are kept" : "follow hosts");
+  const std::string reason = absl::StrCat("all ", fleet.world_size(), " are ready; ranks ",
+                                          fleet.recovering.current ? "are kept" : "follow hosts");
   for (Member& member : fleet.members) {
     member.state = MemberState::kLoading;
     member.last_heard = now;
@@ -174,7 +174,7 @@ void OnEntered(Fleet& fleet, Member& member, const v1::Entered& entered, double 
                                     [](const Member& other) { return other.entered.has_value(); });
   member.entered = entered;
   ++fleet.view->entered;
-  fleet.load_progress = now;
+  fleet.loading.progress = now;
   if (earlier != fleet.members.end()) {
     const absl::Status agreed =
         CheckAgreement(kEnteredAgreements, NameOf(*earlier), *earlier->entered, NameOf(member), entered);

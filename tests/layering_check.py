@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Holds the tree to its layout: includes point only downward and never both ways, each SDK stays in its place, each room in its
-namespace, no name means two types, files stay readable.
+namespace, no name means two types, a phase of the coordinator is written by its own decisions, files stay readable.
 
 Run from anywhere: `tests/layering_check.py`; prints one line per violation and exits 1 if there is any. `--self-test` shows
 each rule a file that breaks it. To add a room, put it at its height in ROOMS; to let a file use an SDK, widen its row in SDKS.
@@ -49,6 +49,20 @@ NAMESPACES = {"base/": "zerofleet", "proto/": "zerofleet", "coordinator/": "zero
               "worker/inference/": "zerofleet::inference", "worker/trainer/": "zerofleet::trainer",
               "services/": "zerofleet::services", "bench/": "zerofleet::bench", "cli/": "zerofleet::cli"}
 
+# The decisions that may write what a phase keeps (the structs of coordinator/fleet.h); others read it.
+PHASE_WRITERS = {"forming": "rendezvous|view|recovery|isolation|adoption|coordinator",
+                 "adopting": "adoption|divergence|recovery",
+                 "loading": "load_phase|view|save_stalls",
+                 "training": "training|load_phase|straggler|divergence|liveness|recovery|adoption",
+                 "saving": "commit|committed|failed_save|outlived_commit|load_phase|adoption|coordinator",
+                 "hearing": "liveness|isolation|disagreement|recovery|view|adoption|coordinator",
+                 "recovering": "recovery|divergence|disagreement|training|view|coordinator",
+                 "finishing": "stop|ending|adoption"}
+PHASE_WRITE = re.compile(
+    r"(?:\+\+|--|std::exchange\(|std::move\()fleet_?\.(\w+)\.\w"
+    r"|\bfleet_?\.(\w+)\.[\w.\->]*?(?:(?:\[[^\]]*\])? [+\-|]?= |\+\+|(?:\.|->)(?:reset|clear|insert|erase|push_back|"
+    r"pop_back|pop_front|emplace|emplace_back|set_\w+|mutable_\w+|Clear|Add)\()")
+
 MAX_LINES = 600
 MARKERS = re.compile(r"\b(TODO|FIXME|XXX|HACK|unimplemented|not (yet )?implemented|placeholder|for now|dummy|stub(bed)?)\b",
                      re.IGNORECASE)
@@ -90,6 +104,16 @@ def check_namespace(path, text):
     for opened in re.findall(r"^namespace (zerofleet[\w:]*) \{", FORWARD_DECLARATIONS.sub("", text), re.MULTILINE):
         if opened != namespace and not opened.startswith(namespace + "::"):
             yield f"opens namespace {opened}; this room's is {namespace}"
+
+
+def check_phases(path, text):
+    """What a phase of the fleet keeps is written by its own decisions."""
+    decision = re.fullmatch(r"coordinator/(\w+)\.cc", path)
+    if decision is None or path.endswith("_test.cc"):
+        return
+    for phase in sorted({found[1] or found[2] for found in PHASE_WRITE.finditer(text)} & PHASE_WRITERS.keys()):
+        if not re.fullmatch(PHASE_WRITERS[phase], decision[1]):
+            yield f"writes what belongs to {phase}: of {PHASE_WRITERS[phase]}"
 
 
 def check_house(path, text):
@@ -184,7 +208,7 @@ def check_tree():
         text = read(path)
         found = list(check_house(path, text))
         if path.endswith(CODE):
-            found += [*check_includes(path, text), *check_namespace(path, text)]
+            found += [*check_includes(path, text), *check_namespace(path, text), *check_phases(path, text)]
         for breach in found:
             yield f"{path}: {breach}"
     yield from check_tests(paths)
@@ -199,6 +223,7 @@ def self_test():
     forward = "namespace zerofleet::device {\nclass Stream;\n}  // namespace zerofleet::device\n"
     assert not list(check_namespace("worker/zero/a.h", forward))
     assert not list(check_includes("coordinator/view.cc", good)) and not list(check_house("coordinator/view.cc", good))
+    assert not list(check_phases("coordinator/stop.cc", "if (fleet.loading.candidate == 0) fleet.finishing.since = now;\n"))
     broken = [
         (check_includes, "worker/zero/a.cc", '#include "services/session/session.h"\n'),
         (check_includes, "worker/model/a.cc", '#include "worker/zero/stage.h"\n'),
@@ -213,6 +238,9 @@ def self_test():
         (check_namespace, "cli/config/a.cc", "namespace zerofleet {\n"),
         (check_namespace, "worker/zero/a.cc", "namespace zerofleet {\n"),
         (check_namespace, "worker/zero/a.cc", "namespace zerofleet::device {\nclass A {};\n}\n"),
+        (check_phases, "coordinator/stop.cc", "fleet.loading.candidate = 0;\n"),
+        (check_phases, "coordinator/hang.cc", "  ++fleet.training.last_evaluated_step;\n"),
+        (check_phases, "coordinator/a.cc", "fleet.recovering.current->failed_ranks.insert(rank);\n"),
         (check_house, "base/a.cc", "#include <string>\n"),
         (check_house, "base/a.cc", "// a\n" * (MAX_LINES + 1)),
         (check_house, "base/a.cc", "// a\n// TO" + "DO: more\n"),

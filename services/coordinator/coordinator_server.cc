@@ -57,7 +57,7 @@ CoordinatorHooks MakeHooks(const CoordinatorOptions& options, CheckpointStore& s
   hooks.observe = [metrics, &history](const coordinator::Fleet& fleet, double now) {
     if (metrics != nullptr) metrics->Observe(fleet, now);
     history.goodput = coordinator::GoodputRatio(fleet, now);
-    const v1::StepEvent& step = fleet.last_step_event;
+    const v1::StepEvent& step = fleet.training.last_step_event;
     if (step.step() > 0) history.losses.Add({step.step(), step.loss(), step.tokens_per_second()});
   };
   hooks.logs = [logger = options.logger](LogLevel level) { return logger != nullptr && logger->Logs(level); };

@@ -30,10 +30,10 @@ constexpr GaugeRow kGauges[] = {
     {"zerofleet_coordinator_rendezvous_duration_seconds", "Time the last formation of the fleet took.",
      [](const coordinator::Fleet& fleet, double) { return fleet.counters.rendezvous_seconds; }},
     {"zerofleet_coordinator_checkpoint_last_committed_step", "Step of the newest committed checkpoint; -1 if none.",
-     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.last_committed_step); }},
+     [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.saving.last_committed_step); }},
     {"zerofleet_coordinator_step", "Optimizer steps completed, resumed ones included.",
      [](const coordinator::Fleet& fleet, double) {
-       return static_cast<double>(std::max(fleet.last_step_event.step(), fleet.start_step));
+       return static_cast<double>(std::max(fleet.training.last_step_event.step(), fleet.training.start_step));
      }},
     {"zerofleet_coordinator_target_steps", "Steps at which the run ends, as configured.",
      [](const coordinator::Fleet& fleet, double) { return static_cast<double>(fleet.parameters.config.steps()); }},
@@ -184,7 +184,8 @@ void CoordinatorMetrics::Observe(const coordinator::Fleet& fleet, double now) {
   families_->run_info
       ->Add({{"run", fleet.parameters.run}, {"checkpoint_dir", fleet.parameters.config.checkpoint().dir()}})
       .Set(1);
-  if (fleet.last_evaluated_step >= 0) families_->validation_loss->Add({}).Set(fleet.last_evaluation.loss());
+  if (fleet.training.last_evaluated_step >= 0)
+    families_->validation_loss->Add({}).Set(fleet.training.last_evaluation.loss());
   const bool is_large = fleet.members.size() > coordinator::kMostInlineRanks;
   if (!is_large || fleet.ended() || now - families_->members_observed >= kMembersSeconds) {
     families_->ObserveMembers(fleet, now);

@@ -36,7 +36,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
     member.pace.set_steps(32);
     member.pace.set_backward(member.rank == 1 ? 0.75 : 0.5);
   }
-  fleet.last_committed_step = 40;
+  fleet.saving.last_committed_step = 40;
   fleet.counters.stale_messages_rejected = 5;
   fleet.counters.rank_failures["session_ended"] = 1;
   fleet.counters.lost_steps = 7;
@@ -47,14 +47,14 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   fleet.parameters.config.set_steps(500);
   fleet.parameters.config.mutable_checkpoint()->set_dir("/data/run");
   fleet.phase = coordinator::Phase::kTraining;
-  fleet.start_step = 40;
-  fleet.last_step_event.set_step(47);
+  fleet.training.start_step = 40;
+  fleet.training.last_step_event.set_step(47);
   metrics.Observe(fleet, 9);
   EXPECT_THAT(prometheus::TextSerializer().Serialize(registry.Collect()),
               Not(HasSubstr("zerofleet_coordinator_validation_loss ")));  // none yet
   fleet.phase = coordinator::Phase::kDone;
-  fleet.last_evaluated_step = 47;
-  fleet.last_evaluation.set_loss(2.5);
+  fleet.training.last_evaluated_step = 47;
+  fleet.training.last_evaluation.set_loss(2.5);
   metrics.Observe(fleet, 10);
   metrics.Observe(fleet, 10);  // counters are raised to a value, not by it
   metrics.SetLastCommit(1000);

@@ -232,7 +232,7 @@ coordinator::CoordinatorEvent CoordinatorProcess::Stored(const coordinator::Veri
 
 absl::StatusOr<coordinator::CommittedStep> CoordinatorProcess::Commit(const v1::CheckpointManifest& manifest) {
   world_.Trace("step ", manifest.step(), " of generation ", manifest.generation(), " is committed");
-  const bool outlived = fleet().outlived.contains({manifest.generation(), manifest.step()});
+  const bool outlived = fleet().saving.outlived.contains({manifest.generation(), manifest.step()});
   outlived ? invariants_.OnCommittedLate(manifest) : invariants_.OnCommitted(manifest);
   return disk_.Commit(manifest, answer_is_lost_ ? Disk::kAll : plan_.keep);
 }

@@ -20,15 +20,15 @@ const coordinator::Member* FindMember(const coordinator::Fleet& fleet, coordinat
 
 // Whatever a decision may rest on, but for when a member was last heard.
 std::string Fingerprint(const coordinator::Fleet& fleet) {
-  std::string text =
-      absl::StrCat(coordinator::Name(fleet.phase), " ", fleet.generation, " ", fleet.candidate, " ", fleet.start_step,
-                   " ", fleet.last_committed_step, " ", fleet.last_step_event.step(), " ", fleet.losses.size(), " ",
-                   fleet.suspicion.has_value(), " ", fleet.stop_reason.has_value());
+  std::string text = absl::StrCat(coordinator::Name(fleet.phase), " ", fleet.generation, " ", fleet.loading.candidate,
+                                  " ", fleet.training.start_step, " ", fleet.saving.last_committed_step, " ",
+                                  fleet.training.last_step_event.step(), " ", fleet.recovering.losses.size(), " ",
+                                  fleet.hearing.suspicion.has_value(), " ", fleet.finishing.stop_reason.has_value());
   for (const coordinator::Member& member : fleet.members) {
     absl::StrAppend(&text, " ", member.id, ":", member.rank, coordinator::Name(member.state), member.step,
                     member.entered.has_value(), member.failed);
   }
-  for (const auto& [step, commit] : fleet.commits)
+  for (const auto& [step, commit] : fleet.saving.commits)
     absl::StrAppend(&text, " ", step, "=", commit.shards.size(), static_cast<int>(commit.stage));
   return text;
 }
@@ -185,7 +185,7 @@ void Invariants::OnAssignment(const coordinator::Fleet& fleet, uint64_t generati
     Expect(end == kElements, "I5: the last elements have no owner");
   }
   // Replacements take the ranks of the lost, wherever they are.
-  if (!fleet.recovery && !view.members().empty()) CheckPlacement(view, !fleet.parameters.candidates.empty());
+  if (!fleet.recovering.current && !view.members().empty()) CheckPlacement(view, !fleet.parameters.candidates.empty());
 }
 
 void Invariants::CheckPlacement(const v1::Assignment& view, bool team_is_kept) {

@@ -117,7 +117,7 @@ class MemoryFleet {
   bool WaitForStep(int64_t step) {
     absl::MutexLock lock(&mutex_);
     auto reported = [this, step]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return coordinator_.fleet().last_step_event.step() >= step || ended_;
+      return coordinator_.fleet().training.last_step_event.step() >= step || ended_;
     };
     mutex_.Await(absl::Condition(&reported));
     return !ended_;
@@ -128,7 +128,7 @@ class MemoryFleet {
   bool WaitForShard(int64_t step, int rank) {
     absl::MutexLock lock(&mutex_);
     auto told = [this, step, rank]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      const auto& commits = coordinator_.fleet().commits;
+      const auto& commits = coordinator_.fleet().saving.commits;
       const auto commit = commits.find(step);
       return (commit != commits.end() && commit->second.shards.contains(rank)) || ended_;
     };
@@ -149,7 +149,7 @@ class MemoryFleet {
 
   int64_t LastCommit() {
     absl::MutexLock lock(&mutex_);
-    return coordinator_.fleet().last_committed_step;
+    return coordinator_.fleet().saving.last_committed_step;
   }
 
   std::vector<v1::Event> events() {
