@@ -97,7 +97,7 @@ absl::StatusOr<int> RunImport(const std::string& hf_dir, const std::string& step
   ZF_ASSIGN_OR_RETURN(v1::Config defaults, DefaultConfig("gpt2-124m"));
   defaults.mutable_model()->clear_preset();
   const checkpoint::ImportStamp stamp = {services::GetBuildInfo().version, absl::ToUnixSeconds(absl::Now())};
-  ZF_RETURN_IF_ERROR(checkpoint::ImportHuggingFace(hf_dir, step_dir, defaults, stamp));
+  ZF_RETURN_IF_ERROR(checkpoint::ImportModel(hf_dir, step_dir, defaults, stamp));
   output.out << "wrote " << step_dir << "; start from it with: zerofleet train CONFIG.yaml --set init_from=" << step_dir
              << "\n";
   return 0;
@@ -139,9 +139,9 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   to_hf->callback(
       [flags, &body] { body = [flags](const Output& output) { return RunExport(flags->from, flags->to, output); }; });
 
-  CLI::App* from_hf = command->add_subcommand(
-      "import", "Turn a Hugging Face model, GPT-2 or of the Llama family, into a checkpoint at step 0.");
-  from_hf->add_option("HF_DIR", flags->from, "A directory with model.safetensors and config.json")
+  CLI::App* from_hf =
+      command->add_subcommand("import", "Turn a Hugging Face folder or a GGUF file into a checkpoint at step 0.");
+  from_hf->add_option("FROM", flags->from, "A directory with model.safetensors and config.json, or a *.gguf file")
       ->type_name("DIR")
       ->required();
   from_hf->add_option("STEP_DIR", flags->to, "The step directory to write, such as imported/step-00000000")

@@ -23,13 +23,14 @@ constexpr int64_t kSequences = 8;  // in one forward pass
 struct EvalFlags {
   std::string checkpoint, data;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int64_t context = 0;
   bool json = false;
 };
 
 absl::StatusOr<int> RunEval(const EvalFlags& flags, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(flags.checkpoint));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<inference::InferenceModel> model,
-                      inference::InferenceModel::Load(step_dir, {"auto", flags.threads}, kSequences));
+                      inference::InferenceModel::Load(step_dir, {"auto", flags.threads}, kSequences, flags.context));
   ZF_ASSIGN_OR_RETURN(const inference::InferenceModel::Loss loss, model->MeanLoss({"--data", flags.data}));
   if (flags.json) {
     const nlohmann::ordered_json document = {
@@ -60,6 +61,10 @@ void AddEvalCommand(CLI::App& app, CommandBody& body) {
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->default_str("all cores");
+  command->add_option("--context", flags->context, "Tokens of a sequence, up to the model's")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->default_str("the model's");
   command->add_flag("--json", flags->json, "Print one JSON document");
   command->footer("Example:\n  zerofleet eval --checkpoint checkpoints --data held.txt");
   command->callback([flags, &body] { body = [flags](const Output& output) { return RunEval(*flags, output); }; });

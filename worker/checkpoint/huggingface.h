@@ -27,13 +27,13 @@ struct ImportStamp {
 };
 
 // Writes `step_dir` as a committed checkpoint at step 0, every state but the weights zero, in one rank's file, from
-// `hf_dir`, with the tokenizer that is there. `defaults` is a complete configuration, whose model is replaced by that
-// of config.json. Names with or without "transformer." and tensors of F32, BF16 or F16 are taken; a head must equal the
-// token embedding; buffers (attn.bias, attn.masked_bias) are left out. DataLoss naming file and tensor for anything
-// missing, unknown or of another shape, InvalidArgument for a model this version cannot train, FailedPrecondition if
-// `step_dir` is committed already.
-absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& step_dir, const v1::Config& defaults,
-                               const ImportStamp& stamp);
+// `from`: a Hugging Face directory, or a GGUF file (gguf_source.h), with the tokenizer that is there. `defaults` is a
+// complete configuration, whose model is replaced by what is found. Names with or without the family's prefix and
+// tensors of F32, BF16 or F16 are taken, of GGUF also quantized ones; a head must equal the token embedding where the
+// model is tied; buffers are left out. DataLoss naming file and tensor for anything missing, unknown or of another
+// shape, InvalidArgument for a model this version cannot train, FailedPrecondition if `step_dir` is committed already.
+absl::Status ImportModel(const std::string& from, const std::string& step_dir, const v1::Config& defaults,
+                         const ImportStamp& stamp);
 
 }  // namespace zerofleet::checkpoint
 

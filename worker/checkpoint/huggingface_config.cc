@@ -56,7 +56,8 @@ absl::StatusOr<int64_t> Size(const json& config, const char* key) {
 
 }  // namespace
 
-std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model) {
+std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model,
+                                  std::optional<int32_t> end_of_text) {
   const model::HuggingFaceFormat& format = family.hugging_face;
   const auto variant =
       std::find_if(format.variants.begin(), format.variants.end(),
@@ -69,11 +70,11 @@ std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::Mo
   }
   if (format.llama_keys) WriteLlamaKeys(model, &config);
   config.update(Constant(format.constants));
-  const nlohmann::ordered_json end_of_text = model.vocab() == format.end_of_text_vocab
-                                                 ? nlohmann::ordered_json(model.vocab() - 1)
-                                                 : nlohmann::ordered_json(nullptr);
-  config["bos_token_id"] = end_of_text;
-  config["eos_token_id"] = end_of_text;
+  nlohmann::ordered_json end = nullptr;
+  if (model.vocab() == format.end_of_text_vocab) end = model.vocab() - 1;
+  config["bos_token_id"] = end;
+  if (end_of_text) end = *end_of_text;
+  config["eos_token_id"] = end;
   return DumpJson(config, 2) + "\n";
 }
 

@@ -2,6 +2,8 @@
 #ifndef ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_CONFIG_H_
 #define ZEROFLEET_WORKER_CHECKPOINT_HUGGINGFACE_CONFIG_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,8 +17,9 @@ namespace zerofleet::checkpoint {
 inline constexpr char kHuggingFaceConfigName[] = "config.json";
 inline constexpr char kHuggingFaceWeightsName[] = "model.safetensors";
 
-// The text of config.json for a model of `family`.
-std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model);
+// The text of config.json for a model of `family`, whose tokenizer, if it is known, ends a text with `end_of_text`.
+std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model,
+                                  std::optional<int32_t> end_of_text = std::nullopt);
 
 // The model that a config.json describes. DataLoss if a size is missing or of the wrong type, InvalidArgument, naming
 // the key, for a variant whose arithmetic differs from ours.

@@ -1,5 +1,6 @@
 // A committed checkpoint as model.safetensors and config.json; see huggingface.h.
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "worker/checkpoint/transpose.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
+#include "worker/text/tokenizer.h"
 
 namespace zerofleet::checkpoint {
 namespace {
@@ -79,9 +81,12 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
   const std::string weights = JoinPath(out_dir, kHuggingFaceWeightsName),
                     config = JoinPath(out_dir, kHuggingFaceConfigName);
   TokenizerFiles tokenizer;
+  std::optional<int32_t> end_of_text;
   if (!manifest.tokenizer().empty()) {
     ZF_RETURN_IF_ERROR(VerifyTokenizerFiles(step_dir, manifest));
     ZF_ASSIGN_OR_RETURN(tokenizer, ReadTokenizerFiles(step_dir));
+    ZF_ASSIGN_OR_RETURN(const std::unique_ptr<text::Tokenizer> loaded, text::Tokenizer::Load(step_dir));
+    end_of_text = loaded->end_of_text();
   }
   std::vector<std::string> targets = {weights, config};
   for (const TokenizerFile& file : tokenizer) targets.push_back(JoinPath(out_dir, file.name));
@@ -101,7 +106,7 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
     return written;
   }
   ZF_RETURN_IF_ERROR(WriteTokenizerFiles(out_dir, tokenizer));
-  return WriteFileAtomically(config, HuggingFaceConfigText(*family, model));
+  return WriteFileAtomically(config, HuggingFaceConfigText(*family, model, end_of_text));
 }
 
 }  // namespace zerofleet::checkpoint

@@ -1,4 +1,4 @@
-// A Hugging Face directory as a committed checkpoint at step 0; see huggingface.h.
+// A Hugging Face directory, or a GGUF file, as a committed checkpoint at step 0; see huggingface.h.
 #include <cstring>
 #include <memory>
 #include <set>
@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "worker/checkpoint/catalog.h"
 #include "worker/checkpoint/commit.h"
+#include "worker/checkpoint/gguf_source.h"
 #include "worker/checkpoint/huggingface.h"
 #include "worker/checkpoint/huggingface_config.h"
 #include "worker/checkpoint/huggingface_source.h"
@@ -22,6 +23,7 @@
 #include "worker/checkpoint/transpose.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
+#include "worker/text/bpe_tokenizer.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::checkpoint {
@@ -52,7 +54,7 @@ std::vector<int64_t> SourceShape(const model::HuggingFaceFormat& format, const m
   return {tensor.shape[1], tensor.shape[0]};
 }
 
-absl::Status ReadTensor(const HuggingFaceSource& source, const model::HuggingFaceFormat& format,
+absl::Status ReadTensor(const WeightSource& source, const model::HuggingFaceFormat& format,
                         const model::TensorSpec& tensor, std::span<float> into) {
   const std::string name = SourceName(format, tensor);
   const std::vector<int64_t> shape = SourceShape(format, tensor);
@@ -64,8 +66,8 @@ absl::Status ReadTensor(const HuggingFaceSource& source, const model::HuggingFac
 }
 
 // Every tensor of the source must have found its place; a tied head must be the token embedding again.
-absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string& hf_dir,
-                              const model::ModelFamily& family, bool tied, const model::ModelSpec& spec) {
+absl::Status CheckNothingLost(const WeightSource& source, const std::string& hf_dir, const model::ModelFamily& family,
+                              bool tied, const model::ModelSpec& spec) {
   std::set<std::string> known;
   if (tied) known.insert(kHeadName);
   for (const model::TensorSpec& tensor : spec.tensors()) known.insert(SourceName(family.hugging_face, tensor));
@@ -87,14 +89,52 @@ absl::Status CheckNothingLost(const HuggingFaceSource& source, const std::string
   return absl::OkStatus();
 }
 
-// The tokenizer in the directory, if it has one, and its digest for the configuration.
-absl::StatusOr<TokenizerFiles> ReadTokenizer(const std::string& hf_dir, v1::Config* config) {
+// What is imported, from wherever it is.
+struct Found {
+  v1::ModelConfig model;
+  const model::ModelFamily* family = nullptr;
+  std::string facts;  // the file that says the sizes, for errors
+  std::unique_ptr<WeightSource> source;
+  TokenizerFiles tokenizer;
+};
+
+absl::StatusOr<Found> FindInDirectory(const std::string& hf_dir) {
+  Found found;
+  found.facts = JoinPath(hf_dir, kHuggingFaceConfigName);
+  ZF_ASSIGN_OR_RETURN(found.model, ReadConfig(hf_dir));
+  ZF_ASSIGN_OR_RETURN(found.family, model::FindModelFamily(found.model.family()));
+  ZF_ASSIGN_OR_RETURN(HuggingFaceSource source, HuggingFaceSource::Open(hf_dir, found.family->hugging_face));
+  found.source = std::make_unique<HuggingFaceSource>(std::move(source));
   ZF_ASSIGN_OR_RETURN(const bool there, IsThere(JoinPath(hf_dir, text::kTokenizerFile)));
-  if (!there) return TokenizerFiles();
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<text::Tokenizer> tokenizer, text::Tokenizer::Load(hf_dir));
-  config->mutable_data()->set_tokenizer(hf_dir);
-  config->mutable_data()->set_tokenizer_digest(tokenizer->digest());
-  return ReadTokenizerFiles(hf_dir);
+  if (there) {
+    ZF_ASSIGN_OR_RETURN(found.tokenizer, ReadTokenizerFiles(hf_dir));
+  }
+  return found;
+}
+
+absl::StatusOr<Found> FindInGguf(const std::string& path) {
+  Found found;
+  found.facts = path;
+  ZF_ASSIGN_OR_RETURN(std::unique_ptr<GgufSource> source, GgufSource::Open(path));
+  found.model = source->model();
+  ZF_ASSIGN_OR_RETURN(found.family, model::FindModelFamily(found.model.family()));
+  ZF_ASSIGN_OR_RETURN(found.tokenizer, source->Tokenizer());
+  found.source = std::move(source);
+  return found;
+}
+
+// Which tokenizer the files make, for the configuration of the checkpoint that carries them.
+absl::Status NameTokenizer(const Found& found, const std::string& step_dir, v1::DataConfig* data) {
+  if (found.tokenizer.empty()) return absl::OkStatus();
+  std::string config;
+  for (const TokenizerFile& file : found.tokenizer) {
+    if (file.name == text::kTokenizerConfigFile) config = file.contents;
+  }
+  const auto tokenizer = text::BpeTokenizer::Parse(found.tokenizer.front().contents, config);
+  if (!tokenizer.ok()) return Annotate(tokenizer.status(), absl::StrCat("the tokenizer of ", found.facts));
+  data->set_tokenizer(step_dir);
+  data->set_tokenizer_digest((*tokenizer)->digest());
+  return absl::OkStatus();
 }
 
 v1::CheckpointManifest ImportedManifest(const v1::Config& config, const model::ModelSpec& spec,
@@ -122,8 +162,8 @@ v1::CheckpointManifest ImportedManifest(const v1::Config& config, const model::M
 
 }  // namespace
 
-absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& step_dir, const v1::Config& defaults,
-                               const ImportStamp& stamp) {
+absl::Status ImportModel(const std::string& from, const std::string& step_dir, const v1::Config& defaults,
+                         const ImportStamp& stamp) {
   if (StepOfDirectory(step_dir) > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(step_dir,
@@ -131,13 +171,14 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
                      "use ",
                      StepDirectory(ParentOf(step_dir), 0)));
   }
+  ZF_ASSIGN_OR_RETURN(const Found found, IsDirectory(from) ? FindInDirectory(from) : FindInGguf(from));
+  const WeightSource& source = *found.source;
+  const model::HuggingFaceFormat& format = found.family->hugging_face;
   v1::Config config = defaults;
-  ZF_ASSIGN_OR_RETURN(*config.mutable_model(), ReadConfig(hf_dir));
+  *config.mutable_model() = found.model;
   absl::StatusOr<model::ModelSpec> spec = model::ModelSpec::Create(config.model());
-  if (!spec.ok()) return Annotate(spec.status(), JoinPath(hf_dir, kHuggingFaceConfigName));
-  ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(config.model().family()));
-  const model::HuggingFaceFormat& format = family->hugging_face;
-  ZF_ASSIGN_OR_RETURN(HuggingFaceSource source, HuggingFaceSource::Open(hf_dir, format));
+  if (!spec.ok()) return Annotate(spec.status(), found.facts);
+  ZF_RETURN_IF_ERROR(NameTokenizer(found, step_dir, config.mutable_data()));
 
   // Every tensor is held against its file before config.json's sizes are trusted with memory.
   for (const model::TensorSpec& tensor : spec->tensors()) {
@@ -149,12 +190,11 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
     ZF_RETURN_IF_ERROR(ReadTensor(source, format, tensor, into));
   }
   ZF_RETURN_IF_ERROR(
-      CheckNothingLost(source, hf_dir, *family, family->rows.head.Tied(model::Sizes(config.model())), *spec));
-  ZF_ASSIGN_OR_RETURN(const TokenizerFiles tokenizer, ReadTokenizer(hf_dir, &config));
+      CheckNothingLost(source, from, *found.family, found.family->rows.head.Tied(model::Sizes(config.model())), *spec));
 
   const std::vector<float> zeros(master.size());
   v1::CheckpointManifest manifest = ImportedManifest(config, *spec, stamp);
-  DescribeTokenizer(tokenizer, &manifest);
+  DescribeTokenizer(found.tokenizer, &manifest);
   const optim::OptimizerRow& optimizer = StoredOptimizer(manifest);
   std::vector<std::span<const float>> vectors(optimizer.vectors.size(), zeros);
   vectors[0] = master;
@@ -163,7 +203,7 @@ absl::Status ImportHuggingFace(const std::string& hf_dir, const std::string& ste
   ZF_RETURN_IF_ERROR(CreateDirectories(ParentOf(step_dir)));
   ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(partial_dir));  // of an import that was interrupted
   ZF_ASSIGN_OR_RETURN(*manifest.add_files(), WriteShard(partial_dir, 0, everything, optimizer, vectors));
-  const absl::Status committed = CommitCheckpoint(step_dir, manifest, tokenizer);
+  const absl::Status committed = CommitCheckpoint(step_dir, manifest, found.tokenizer);
   if (!committed.ok()) RemoveCheckpointFiles(partial_dir).IgnoreError();
   return committed;
 }

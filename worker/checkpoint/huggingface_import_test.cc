@@ -21,7 +21,7 @@ class HuggingFaceImportTest : public CheckpointTest {
     ASSERT_TRUE(ExportHuggingFace(Save(9, 2), Path("hf")).ok());
   }
   absl::Status Import(const std::string& name) {
-    return ImportHuggingFace(Path("hf"), Path(name), SmallConfig(), {"1.2.3", 77});
+    return ImportModel(Path("hf"), Path(name), SmallConfig(), {"1.2.3", 77});
   }
   std::string ImportError(absl::StatusCode code) {
     absl::Status status = Import("imported");

@@ -12,27 +12,23 @@
 #include "absl/status/statusor.h"
 #include "base/file.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/weight_source.h"
 #include "worker/model/families.h"
 
 namespace zerofleet::checkpoint {
 
-class HuggingFaceSource {
+class HuggingFaceSource : public WeightSource {
  public:
   // Opens model.safetensors, or the files that model.safetensors.index.json lists. Names lose the
   // format's prefix; buffers that are no weights are left out. DataLoss naming the file, NotFound if there is none.
   // `format` is borrowed.
   static absl::StatusOr<HuggingFaceSource> Open(const std::string& directory, const model::HuggingFaceFormat& format);
 
-  // Names without the prefix.
-  std::vector<std::string> Names() const;
-  bool Has(const std::string& name) const { return tensors_.contains(name); }
-
-  // DataLoss, naming file and tensor, if the tensor is missing, of another shape, or not of F32, BF16 or F16. What
-  // passes is no larger than its file, so that memory for it may be allocated.
-  absl::Status Check(const std::string& name, const std::vector<int64_t>& shape) const;
-
-  // Checks, and fills `into` with the tensor converted to fp32.
-  absl::Status Read(const std::string& name, const std::vector<int64_t>& shape, std::span<float> into) const;
+  std::vector<std::string> Names() const override;
+  bool Has(const std::string& name) const override { return tensors_.contains(name); }
+  // F32, BF16 and F16.
+  absl::Status Check(const std::string& name, const std::vector<int64_t>& shape) const override;
+  absl::Status Read(const std::string& name, const std::vector<int64_t>& shape, std::span<float> into) const override;
 
  private:
   struct Located {

@@ -38,19 +38,27 @@ class InferenceModel::ResidentParameters : public model::ParameterSource {
 };
 
 InferenceModel::InferenceModel(v1::CheckpointManifest manifest, model::ModelSpec spec,
-                               std::unique_ptr<device::Device> device, int64_t sequences)
-    : manifest_(std::move(manifest)), spec_(std::move(spec)), sequences_(sequences), device_(std::move(device)) {}
+                               std::unique_ptr<device::Device> device, int64_t sequences, int64_t context)
+    : manifest_(std::move(manifest)),
+      spec_(std::move(spec)),
+      sequences_(sequences),
+      context_(context),
+      device_(std::move(device)) {}
 
 InferenceModel::~InferenceModel() = default;
 
 absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::string& step_dir,
                                                                      const device::DeviceOptions& device_options,
-                                                                     int64_t sequences) {
+                                                                     int64_t sequences, int64_t context) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
+  const int64_t most = manifest.config().model().context();
+  if (context > most) {
+    return absl::InvalidArgumentError(absl::StrCat("a context of ", context, ": the model has ", most));
+  }
   ZF_ASSIGN_OR_RETURN(model::ModelSpec spec, model::ModelSpec::Create(manifest.config().model()));
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Device> device, device::CreateDevice(device_options));
-  std::unique_ptr<InferenceModel> model(
-      new InferenceModel(std::move(manifest), std::move(spec), std::move(device), sequences));
+  std::unique_ptr<InferenceModel> model(new InferenceModel(std::move(manifest), std::move(spec), std::move(device),
+                                                           sequences, context > 0 ? context : most));
   ZF_RETURN_IF_ERROR(checkpoint::VerifyTokenizerFiles(step_dir, model->manifest_));
   model->data_ = model->manifest_.config().data();
   model->data_.set_tokenizer(checkpoint::TokenizerOf(step_dir, model->manifest_));
@@ -63,13 +71,12 @@ absl::Status InferenceModel::ReadWeights(const std::string& step_dir) {
   ZF_ASSIGN_OR_RETURN(stream_, device_->CreateStream());
   // Nothing is kept for a backward: all blocks work in one block's memory.
   ZF_ASSIGN_OR_RETURN(
-      model_,
-      model::Model::Create(config, {device::DType::kF32, sequences_, config.context(), {.segment = 1}}, *device_));
+      model_, model::Model::Create(config, {device::DType::kF32, sequences_, context_, {.segment = 1}}, *device_));
   memory::MemoryPlan plan{
       {{memory::Space::kDevice, memory::Category::kParameters, zero::kParametersRow, spec_.parameters() * 4},
        {memory::Space::kDevice, memory::Category::kActivations, zero::kActivationsRow, model_->ActivationBytes()},
        {memory::Space::kDevice, memory::Category::kBuffers, zero::kModelScratchRow, model_->ScratchBytes()},
-       {memory::Space::kDevice, memory::Category::kBuffers, zero::kTokensRow, 2 * sequences_ * config.context() * 4},
+       {memory::Space::kDevice, memory::Category::kBuffers, zero::kTokensRow, 2 * sequences_ * context_ * 4},
        {memory::Space::kDevice, memory::Category::kBuffers, kLogitsRow, config.vocab() * 4},
        {memory::Space::kDevice, memory::Category::kBuffers, zero::kSumsRow, 8}}};
   ZF_ASSIGN_OR_RETURN(arena_, memory::Arena::Create(plan, memory::Space::kDevice, *device_));
@@ -90,7 +97,7 @@ absl::Status InferenceModel::ReadWeights(const std::string& step_dir) {
 
 absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPath& path) {
   const v1::Config& config = manifest_.config();
-  int64_t context = config.model().context();
+  const int64_t context = context_;
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
                       data::OpenForModel(data_, path, context, config.model().vocab()));
   std::vector<int32_t> staging(2 * sequences_ * context);
@@ -119,7 +126,7 @@ absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPa
 absl::StatusOr<std::vector<float>> InferenceModel::NextLogits(std::span<const int32_t> tokens) {
   const v1::ModelConfig& config = manifest_.config().model();
   if (tokens.empty()) return absl::InvalidArgumentError("no tokens to continue; the prompt must not be empty");
-  tokens = tokens.last(std::min(tokens.size(), static_cast<size_t>(config.context())));
+  tokens = tokens.last(std::min(tokens.size(), static_cast<size_t>(context_)));
   for (int32_t token : tokens) {
     if (token < 0 || token >= config.vocab()) {
       return absl::InvalidArgumentError(

@@ -20,9 +20,11 @@ namespace zerofleet::inference {
 
 class InferenceModel {
  public:
-  // Reads the weights of a committed checkpoint. `sequences` bounds the batch of MeanLoss.
+  // Reads the weights of a committed checkpoint. `sequences` bounds the batch of MeanLoss. `context`, unless it is 0,
+  // is how many tokens the model sees; InvalidArgument if it has fewer.
   static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(const std::string& step_dir,
-                                                              const device::DeviceOptions& device, int64_t sequences);
+                                                              const device::DeviceOptions& device, int64_t sequences,
+                                                              int64_t context = 0);
   ~InferenceModel();
 
   const v1::CheckpointManifest& manifest() const { return manifest_; }
@@ -44,13 +46,13 @@ class InferenceModel {
   class ResidentParameters;
 
   InferenceModel(v1::CheckpointManifest manifest, model::ModelSpec spec, std::unique_ptr<device::Device> device,
-                 int64_t sequences);
+                 int64_t sequences, int64_t context);
   absl::Status ReadWeights(const std::string& step_dir);
 
   const v1::CheckpointManifest manifest_;
   v1::DataConfig data_;
   const model::ModelSpec spec_;
-  const int64_t sequences_;
+  const int64_t sequences_, context_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<model::Model> model_;

@@ -324,7 +324,7 @@ TEST_F(TrainingRunTest, WeightsAloneBeginARunAsAnImportDoes) {
     const std::string path = TrainAndSave({&a, &b});
     const std::string hf = JoinPath(directory_, "hf"), imported = JoinPath(directory_, "imported");
     ASSERT_TRUE(checkpoint::ExportHuggingFace(path, hf).ok());
-    ASSERT_TRUE(checkpoint::ImportHuggingFace(hf, imported, config, {"test", 1}).ok());
+    ASSERT_TRUE(checkpoint::ImportModel(hf, imported, config, {"test", 1}).ok());
     for (const char* optimizer : {"adamw", "sgd"}) {
       config.mutable_optimizer()->set_name(optimizer);
       const auto begin = [&](const std::function<absl::Status(TrainingRun&)>& load) {

@@ -19,7 +19,7 @@ struct RotaryTable {
 
 class RotaryTables {
  public:
-  // Of at least `positions` positions. Any thread.
+  // A table of at least `positions` positions. Any thread.
   std::shared_ptr<const RotaryTable> Of(std::span<const float> frequencies, int64_t positions);
 
  private:
