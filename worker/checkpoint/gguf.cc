@@ -106,7 +106,7 @@ class Reader {
   size_t at_ = 0;
 };
 
-// Of its place the offset in the data alone, in `begin`.
+// Knows of the tensor's place the offset in the data alone, in `begin`.
 absl::StatusOr<GgufTensor> ReadTensor(Reader& reader) {
   GgufTensor tensor;
   ZF_ASSIGN_OR_RETURN(tensor.name, reader.ReadText());
