@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/zero/fleet_testing.h"
+#include "worker/zero/slots.h"
 
 namespace zerofleet::zero {
 namespace {

@@ -9,6 +9,7 @@
 #include "worker/trainer/memory_limits.h"
 #include "worker/trainer/save_choice.h"
 #include "worker/zero/memory_plan.h"
+#include "worker/zero/state_file.h"
 
 namespace zerofleet::trainer {
 namespace {

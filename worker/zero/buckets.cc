@@ -11,22 +11,20 @@
 
 namespace zerofleet::zero {
 
-GradientBuckets::GradientBuckets(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
-                                 device::Ops& ops, device::Stream& stream, PhaseMarks& marks, device::Tensor resting,
+GradientBuckets::GradientBuckets(const EngineParts& parts, PhaseMarks& marks, device::Tensor resting,
                                  std::function<absl::Status(int unit)> at_rest)
-    : layout_(layout),
-      communicator_(communicator),
-      ops_(ops),
-      stream_(stream),
+    : parts_(parts),
+      layout_(parts.layout),
       marks_(marks),
       resting_(resting),
       at_rest_(std::move(at_rest)),
-      drained_(layout.units()) {
+      drained_(layout_.units()) {
   for (int i = 0; i < kBuckets; ++i) {
     Bucket& bucket = buckets_[i];
-    bucket.wire = {arena.Take(BucketRow(i)), layout.options().dtype};
+    bucket.wire = {parts_.device_arena.Take(BucketRow(i)), layout_.options().dtype};
     bucket.sums = bucket.wire;
-    if (layout.stages_buckets()) bucket.sums = {arena.Take(BucketStagingRow(i)), layout.gradient_dtype()};
+    if (layout_.stages_buckets())
+      bucket.sums = {parts_.device_arena.Take(BucketStagingRow(i)), layout_.gradient_dtype()};
   }
 }
 
@@ -37,7 +35,7 @@ absl::Status GradientBuckets::Add(int unit, int64_t begin, int64_t count, const 
     if (bucket.sent) ZF_RETURN_IF_ERROR(Drain(bucket));
     const int64_t taken = std::min(count, layout_.bucket_elements() - bucket.filled);
     const device::Tensor from{const_cast<float*>(values), device::DType::kF32};
-    ops_.Convert(stream_, taken, from, bucket.wire.Offset(bucket.filled));
+    parts_.ops().Convert(parts_.stream, taken, from, bucket.wire.Offset(bucket.filled));
     bucket.pieces.push_back({unit, begin, taken, bucket.filled});
     bucket.filled += taken;
     begin += taken;
@@ -56,10 +54,11 @@ void GradientBuckets::Send(Bucket& bucket) {
   const std::string &first = layout_.partition().unit(bucket.pieces.front().unit).name,
                     &last = layout_.partition().unit(bucket.pieces.back().unit).name;
   const std::string name = first == last ? first : absl::StrCat(first, " to ", last);
-  const int64_t mine = collective::ShardRange(bucket.filled, communicator_.size(), communicator_.rank()).begin;
+  const int64_t mine =
+      collective::ShardRange(bucket.filled, parts_.communicator.size(), parts_.communicator.rank()).begin;
   bucket.micro_batch = micro_batch_;
-  communicator_.ReduceScatter(bucket.wire, bucket.sums.Offset(mine), bucket.filled, name, stream_.Record());
-  bucket.summed = communicator_.AllGather({}, bucket.sums, bucket.filled, name);
+  parts_.communicator.ReduceScatter(bucket.wire, bucket.sums.Offset(mine), bucket.filled, name, parts_.stream.Record());
+  bucket.summed = parts_.communicator.AllGather({}, bucket.sums, bucket.filled, name);
   bucket.sent = true;
   filling_ = (filling_ + 1) % buckets_.size();
 }
@@ -67,7 +66,7 @@ void GradientBuckets::Send(Bucket& bucket) {
 // The stream waits until the bucket's sums are there, and takes this rank's shards out of them.
 absl::Status GradientBuckets::Drain(Bucket& bucket) {
   PhaseMarks::Within wait(marks_, StepPhase::kReduce);
-  ZF_RETURN_IF_ERROR(bucket.summed.MakeStreamWait(stream_));
+  ZF_RETURN_IF_ERROR(bucket.summed.MakeStreamWait(parts_.stream));
   for (const Piece& piece : bucket.pieces) {
     TakeOwned(bucket, piece);
     if (bucket.micro_batch + 1 < layout_.options().micro_batches) continue;
@@ -88,8 +87,8 @@ void GradientBuckets::TakeOwned(const Bucket& bucket, const Piece& piece) {
   if (begin >= end) return;
   const device::Tensor from = bucket.sums.Offset(piece.at + begin - piece.begin);
   const device::Tensor to = resting_.Offset(layout_.ShardOffset(piece.unit, /*split=*/true) + begin - own);
-  if (bucket.micro_batch == 0) return ops_.Convert(stream_, end - begin, from, to);
-  ops_.Accumulate(stream_, end - begin, from, static_cast<float*>(to.data));
+  if (bucket.micro_batch == 0) return parts_.ops().Convert(parts_.stream, end - begin, from, to);
+  parts_.ops().Accumulate(parts_.stream, end - begin, from, static_cast<float*>(to.data));
 }
 
 // In the order in which they were sent.

@@ -14,10 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "worker/collective/communicator.h"
-#include "worker/device/ops.h"
-#include "worker/memory/arena.h"
-#include "worker/zero/layout.h"
+#include "worker/zero/engine_parts.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/phases.h"
 
@@ -26,8 +23,7 @@ namespace zerofleet::zero {
 class GradientBuckets {
  public:
   // `at_rest` is told of each unit once its shard in `resting` is complete for the step.
-  GradientBuckets(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
-                  device::Ops& ops, device::Stream& stream, PhaseMarks& marks, device::Tensor resting,
+  GradientBuckets(const EngineParts& parts, PhaseMarks& marks, device::Tensor resting,
                   std::function<absl::Status(int unit)> at_rest);
 
   void BeginMicroBatch(int64_t micro_batch) { micro_batch_ = micro_batch; }
@@ -56,10 +52,8 @@ class GradientBuckets {
   absl::Status Drain(Bucket& bucket);
   void TakeOwned(const Bucket& bucket, const Piece& piece);
 
+  const EngineParts& parts_;
   const ZeroLayout& layout_;
-  collective::Communicator& communicator_;
-  device::Ops& ops_;
-  device::Stream& stream_;
   PhaseMarks& marks_;
   const device::Tensor resting_;
   const std::function<absl::Status(int unit)> at_rest_;

@@ -4,16 +4,10 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace zerofleet::zero {
-namespace {
-
-constexpr char kDisagreementPayload[] = "zerofleet.v1.Disagreement";
-
-}  // namespace
 
 std::optional<v1::Disagreement> Judge(const std::vector<Answer>& answers) {
   const auto votes = [&answers](const DigestBits& digest) {
@@ -50,20 +44,12 @@ v1::Disagreement JoinVerdicts(const std::vector<v1::Disagreement>& verdicts) {
 
 absl::Status DisagreementError(const v1::Disagreement& disagreement, int64_t step, const std::string& what) {
   const bool one = disagreement.ranks_size() == 1;
-  absl::Status status =
+  return WithPayload(
       absl::AbortedError(absl::StrCat("silent data corruption at step ", step, ": ", one ? "rank " : "ranks ",
                                       absl::StrJoin(disagreement.ranks(), ", "), one ? " disagrees" : " disagree",
                                       disagreement.undecided() ? " on " : " with the majority on ", what,
-                                      disagreement.undecided() ? ", and there is no majority" : ""));
-  status.SetPayload(kDisagreementPayload, absl::Cord(disagreement.SerializeAsString()));
-  return status;
-}
-
-std::optional<v1::Disagreement> DisagreementOf(const absl::Status& status) {
-  const absl::optional<absl::Cord> payload = status.GetPayload(kDisagreementPayload);
-  v1::Disagreement disagreement;
-  if (!payload || !disagreement.ParseFromString(std::string(*payload))) return std::nullopt;
-  return disagreement;
+                                      disagreement.undecided() ? ", and there is no majority" : "")),
+      disagreement);
 }
 
 }  // namespace zerofleet::zero

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "base/digest.h"
+#include "base/status_payload.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
 namespace zerofleet::zero {
@@ -34,7 +35,9 @@ v1::Disagreement JoinVerdicts(const std::vector<v1::Disagreement>& verdicts);
 // Aborted: the view cannot go on. `what` is what was compared: "the parameters".
 absl::Status DisagreementError(const v1::Disagreement& disagreement, int64_t step, const std::string& what);
 // The verdict of such a status; none for any other.
-std::optional<v1::Disagreement> DisagreementOf(const absl::Status& status);
+inline std::optional<v1::Disagreement> DisagreementOf(const absl::Status& status) {
+  return PayloadOf<v1::Disagreement>(status);
+}
 
 }  // namespace zerofleet::zero
 

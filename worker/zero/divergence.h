@@ -8,14 +8,24 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_payload.h"
 #include "zerofleet/v1/coordinator.pb.h"
 
 namespace zerofleet::zero {
 
 // FailedPrecondition, with the cause and what may help.
-absl::Status DivergenceError(const v1::Divergence& divergence);
+inline absl::Status DivergenceError(const v1::Divergence& divergence) {
+  return WithPayload(
+      absl::FailedPreconditionError(absl::StrCat(
+          "step ", divergence.step(), ": ", divergence.cause(),
+          ": training has diverged; a lower optimizer.learning_rate or longer schedule.warmup_steps may help")),
+      divergence);
+}
 // The verdict of such a status; none for any other.
-std::optional<v1::Divergence> DivergenceOf(const absl::Status& status);
+inline std::optional<v1::Divergence> DivergenceOf(const absl::Status& status) {
+  return PayloadOf<v1::Divergence>(status);
+}
 
 }  // namespace zerofleet::zero
 

@@ -7,10 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "worker/optim/loss_scaling.h"
 #include "worker/optim/step_rule.h"
 #include "worker/zero/divergence.h"
+#include "worker/zero/gather.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/norm.h"
+#include "worker/zero/reduce.h"
+#include "worker/zero/step_guard.h"
+#include "worker/zero/tensor_group.h"
+#include "worker/zero/updater.h"
 #include "worker/zero/updater_factory.h"
 
 namespace zerofleet::zero {
@@ -18,15 +24,19 @@ namespace zerofleet::zero {
 ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& optimizer)
     : parts_(parts),
       optimizer_(optimizer),
+      loss_scaling_(optim::LossScalingOf(parts.layout.options().dtype)),
       marks_(parts.stream),
-      gatherer_(parts.layout, parts.device, parts.device_arena, parts.host_arena, parts.communicator, parts.stream,
-                marks_),
-      reducer_(parts.layout, parts.device_arena, parts.communicator, parts.device.ops(), parts.stream, marks_,
-               {.reducing =
-                    [this](int unit, device::Tensor shard, const collective::Communicator::Pending& reduced) {
-                      updater_->ExpectGradient(unit, shard, reduced);
-                    },
-                .at_rest = [this](int unit, device::Tensor shard) { return GradientAtRest(unit, shard); }}),
+      gatherer_(std::make_unique<ParameterGatherer>(parts_, marks_)),
+      reducer_(std::make_unique<GradientReducer>(
+          parts_, marks_,
+          GradientReducer::Callbacks{
+              .reducing =
+                  [this](int unit, device::Tensor shard, const collective::Communicator::Pending& reduced) {
+                    updater_->ExpectGradient(unit, shard, reduced);
+                  },
+              .at_rest = [this](int unit, device::Tensor shard) { return GradientAtRest(unit, shard); }})),
+      tensor_group_(parts.tensor == nullptr ? nullptr
+                                            : std::make_unique<CommunicatorTensorGroup>(*parts.tensor, marks_)),
       updater_(CreateUpdater(
           {parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena, parts.host_arena, parts.scratch})),
       finished_units_(parts.layout.units()),
@@ -37,7 +47,7 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
       all_scalars_(my_scalars_ + 1),
       control_(parts.device_arena.TakeAs<device::StepControl>(kControlRow)),
       results_(parts.host_arena.TakeAs<device::StepControl>(kResultsRow)),
-      guard_(parts.layout, parts.device, parts.stream, parts.communicator, parts.ranks, *updater_, losses_) {
+      guard_(std::make_unique<StepGuard>(parts_, *updater_, losses_)) {
   const bool on_host = parts_.model.HostActivationBytes() > 0;
   const bool in_bands = parts_.layout.gradients_in_bands();
   parts_.model.SetMemory({.activations = parts_.device_arena.Take(kActivationsRow),
@@ -48,15 +58,20 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
   ZF_CHECK((parts_.tensor == nullptr ? 1 : parts_.tensor->size()) == part.count);
   if (parts_.tensor != nullptr) {
     ZF_CHECK(parts_.tensor->rank() == part.index);
-    tensor_group_.emplace(*parts_.tensor, marks_);
     my_scalars_ = all_scalars_ + parts_.communicator.rank() * part.count + part.index;
   }
-  parts_.model.SetTensorGroup(tensor_group_ ? &*tensor_group_ : nullptr);
+  parts_.model.SetTensorGroup(tensor_group_.get());
 }
+
+ZeroEngine::~ZeroEngine() = default;
+
+TrainingState& ZeroEngine::state() { return updater_->state(); }
+void ZeroEngine::Release(int unit) { gatherer_->Release(unit); }
+absl::StatusOr<float*> ZeroEngine::Gradient(int unit) { return reducer_->Gradient(unit); }
 
 absl::Status ZeroEngine::Initialize(uint64_t seed) {
   device::StepControl control;
-  control.loss_scale = loss_scaling().first;
+  control.loss_scale = loss_scaling_.first;
   ZF_RETURN_IF_ERROR(SetControl(control));
   ZF_RETURN_IF_ERROR(updater_->Initialize(seed));
   MakeRestingParameters(seed);
@@ -65,21 +80,21 @@ absl::Status ZeroEngine::Initialize(uint64_t seed) {
 
 absl::Status ZeroEngine::PublishLoadedState(const device::StepControl& control) {
   ZF_RETURN_IF_ERROR(SetControl(control));
-  ZF_RETURN_IF_ERROR(updater_->Publish(gatherer_.resting()));
+  ZF_RETURN_IF_ERROR(updater_->Publish(gatherer_->resting()));
   ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-  for (int u = 0; u < parts_.layout.units(); ++u) gatherer_.PublishUnit(u);
+  for (int u = 0; u < parts_.layout.units(); ++u) gatherer_->PublishUnit(u);
   return Finish();
 }
 
 absl::Status ZeroEngine::GatherLoadedState() {
   ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
+  const coordinator::PartitionMap& units = parts_.layout.partition();
   for (const device::Tensor& vector : state().vectors()) {
     for (int u = 0; u < parts_.layout.units(); ++u) {
-      ZF_RETURN_IF_ERROR(parts_.communicator
-                             .AllGather({}, vector.Offset(parts_.layout.UnitOffset(u)),
-                                        parts_.layout.partition().PaddedElements(u),
-                                        parts_.layout.partition().unit(u).name, parts_.stream.Record())
-                             .Wait());
+      const device::Tensor whole = vector.Offset(parts_.layout.UnitOffset(u));
+      ZF_RETURN_IF_ERROR(
+          parts_.communicator.AllGather({}, whole, units.PaddedElements(u), units.unit(u).name, parts_.stream.Record())
+              .Wait());
     }
   }
   return absl::OkStatus();
@@ -103,16 +118,16 @@ void ZeroEngine::MakeRestingParameters(uint64_t seed) {
     coordinator::PlacedRange rest = parts_.layout.RestingParameters(u);
     for (int64_t begin = rest.flat_begin; begin < rest.flat_end; begin += most) {
       int64_t end = std::min(begin + most, rest.flat_end);
-      state().FillInitial(begin, end, seed, parts_.device.ops(), parts_.stream, values);
-      parts_.device.ops().Convert(parts_.stream, end - begin, {values, device::DType::kF32},
-                                  gatherer_.resting().Offset(rest.offset + begin - rest.flat_begin));
+      state().FillInitial(begin, end, seed, parts_.ops(), parts_.stream, values);
+      parts_.ops().Convert(parts_.stream, end - begin, {values, device::DType::kF32},
+                           gatherer_->resting().Offset(rest.offset + begin - rest.flat_begin));
     }
   }
 }
 
 device::LinkTraffic ZeroEngine::link() const {
   device::LinkTraffic all = updater_->link();
-  all += gatherer_.link();
+  all += gatherer_->link();
   all += parts_.model.link();
   return all;
 }
@@ -135,9 +150,9 @@ void ZeroEngine::SetWarmingUp(bool warming_up) {
 absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                           const EvaluationSource& evaluation) {
   const device::StepControl kept = control();
-  parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
-  ZF_RETURN_IF_ERROR(RunMicroBatches(0, batches));
-  ZF_RETURN_IF_ERROR(reducer_.Finish());
+  parts_.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
+  ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
+  ZF_RETURN_IF_ERROR(FinishGradients(input.step));
   ZF_RETURN_IF_ERROR(DecideStep(input).status());
   // The update runs and is told to do nothing.
   device::StepControl nothing = kept;
@@ -150,31 +165,15 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
 }
 
 absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& batches) {
-  ZF_CHECK(launched() < kMostLaunchedSteps);
-  marks_.Mark(StepPhase::kData);
-  parts_.device.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
-  ZF_RETURN_IF_ERROR(guard_.Before(input.checks, control_, RuleOf(input),
-                                   [&](int number) { return RunMicroBatch(number, /*micro=*/0, batches); }));
-
-  // Forward and backward of every micro-batch; units are gathered before their use, gradients leave behind it.
-  ZF_RETURN_IF_ERROR(guard_.RunFirst());
-  ZF_RETURN_IF_ERROR(RunMicroBatches(1, batches));
-
-  // Every gradient reduced and at rest with its owner; every rank decides alike, before anything changes.
-  marks_.Mark(StepPhase::kReduce);
-  ZF_RETURN_IF_ERROR(guard_.Observe(input.step, gatherer_.resting()));
-  ZF_RETURN_IF_ERROR(reducer_.Finish());
-  ZF_RETURN_IF_ERROR(guard_.Verdict(input.step));
+  ZF_RETURN_IF_ERROR(BeginStep(input, batches));
+  // Forward and backward of every micro-batch: units are gathered before their use, and gradients reduced behind it.
+  ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
+  // Every gradient is at rest with its owner; every rank decides alike, before anything changes.
+  ZF_RETURN_IF_ERROR(FinishGradients(input.step));
   ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending scalars, DecideStep(input));
-
-  // The owners update their parts; where parameters rest whole, the parts are then gathered.
-  marks_.Mark(StepPhase::kOptimizer);
+  // The owners update their shards; where parameters rest whole, the shards are then gathered.
   ZF_RETURN_IF_ERROR(UpdateAndPublish(input.delayed));
-
-  last_slot_ = (last_slot_ + 1) % kMostLaunchedSteps;
-  parts_.device.Copy(parts_.stream, &results_[last_slot_], control_, sizeof(device::StepControl));
-  launched_.push_back({input.step, last_slot_, std::move(scalars), marks_.Take(), parts_.stream.Record()});
-  return parts_.stream.failure();
+  return KeepResult(input.step, std::move(scalars));
 }
 
 absl::StatusOr<StepResult> ZeroEngine::Collect() {
@@ -188,7 +187,7 @@ absl::StatusOr<StepResult> ZeroEngine::Collect() {
   if (launched_.empty()) ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
   ZF_RETURN_IF_ERROR(parts_.stream.failure());
   const device::StepControl& control = results_[launched.slot];
-  if (control.apply == 0 && !(loss_scaling().dynamic && control.loss_scale > 1)) {
+  if (control.apply == 0 && !(loss_scaling_.dynamic && control.loss_scale > 1)) {
     v1::Divergence divergence;
     divergence.set_step(launched.step);
     divergence.set_cause(absl::StrCat("loss ", control.loss, ", gradient norm ", control.grad_norm));
@@ -210,50 +209,74 @@ const device::StepControl& ZeroEngine::control() const {
 
 absl::Status ZeroEngine::Finish() {
   ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
-  ZF_RETURN_IF_ERROR(gatherer_.Finish());
+  ZF_RETURN_IF_ERROR(gatherer_->Finish());
   return parts_.stream.Synchronize();
 }
 
-absl::Status ZeroEngine::RunMicroBatches(int64_t first, const MicroBatchSource& batches) {
-  for (int64_t micro = first; micro < parts_.layout.options().micro_batches; ++micro) {
-    ZF_RETURN_IF_ERROR(RunMicroBatch(parts_.communicator.rank(), micro, batches));
+absl::Status ZeroEngine::BeginStep(const StepInput& input, const MicroBatchSource& batches) {
+  ZF_CHECK(launched() < kMostLaunchedSteps);
+  marks_.Mark(StepPhase::kData);
+  parts_.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
+  return guard_->Before(input.checks, control_, RuleOf(input),
+                        [&](int number) { return RunMicroBatch(number, /*micro=*/0, batches); });
+}
+
+absl::Status ZeroEngine::RunMicroBatches(const MicroBatchSource& batches) {
+  for (int64_t micro = 0; micro < parts_.layout.options().micro_batches; ++micro) {
+    const auto run = [&] { return RunMicroBatch(parts_.communicator.rank(), micro, batches); };
+    ZF_RETURN_IF_ERROR(micro == 0 ? guard_->RunFirst(run) : run());
   }
   return absl::OkStatus();
+}
+
+absl::Status ZeroEngine::FinishGradients(int64_t step) {
+  marks_.Mark(StepPhase::kReduce);
+  ZF_RETURN_IF_ERROR(guard_->Observe(step, gatherer_->resting()));
+  ZF_RETURN_IF_ERROR(reducer_->Finish());
+  return guard_->Verdict(step);
+}
+
+absl::Status ZeroEngine::KeepResult(int64_t step, collective::Communicator::Pending scalars) {
+  last_slot_ = (last_slot_ + 1) % kMostLaunchedSteps;
+  parts_.device.Copy(parts_.stream, &results_[last_slot_], control_, sizeof(device::StepControl));
+  launched_.push_back({step, last_slot_, std::move(scalars), marks_.Take(), parts_.stream.Record()});
+  return parts_.stream.failure();
 }
 
 absl::Status ZeroEngine::RunMicroBatch(int number, int64_t micro, const MicroBatchSource& batches) {
   marks_.Mark(StepPhase::kData);
   ZF_ASSIGN_OR_RETURN(model::MicroBatch batch, batches(number, micro));
   marks_.Mark(StepPhase::kForward);
-  reducer_.BeginMicroBatch(micro);
-  gatherer_.Begin(parts_.model.uses().training);
+  reducer_->BeginMicroBatch(micro);
+  gatherer_->Begin(parts_.model.uses().training);
   return parts_.model.Train(batch, &control_->gradient_scale, *this, parts_.stream, losses_ + micro,
                             [this] { marks_.Mark(StepPhase::kBackward); });
 }
 
 absl::Status ZeroEngine::DeliverGradient(int unit) {
-  ZF_ASSIGN_OR_RETURN(const bool counts, guard_.Delivers(parts_.layout.partition().unit(unit).elements(),
-                                                         [&] { return reducer_.Gradient(unit); }));
-  return counts ? reducer_.Deliver(unit) : absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const bool counts, guard_->Delivers(parts_.layout.partition().unit(unit).elements(),
+                                                          [&] { return reducer_->Gradient(unit); }));
+  return counts ? reducer_->Deliver(unit) : absl::OkStatus();
 }
 
 absl::Status ZeroEngine::DeliverBand(int unit, int64_t begin, int64_t count, const float* values) {
-  ZF_ASSIGN_OR_RETURN(const bool counts, guard_.Delivers(count, [&] { return values; }));
-  return counts ? reducer_.DeliverBand(unit, begin, count, values) : absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(const bool counts, guard_->Delivers(count, [&] { return values; }));
+  return counts ? reducer_->DeliverBand(unit, begin, count, values) : absl::OkStatus();
 }
 
 device::StepRule ZeroEngine::RuleOf(const StepInput& input) const {
-  return optim::StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling());
+  return optim::StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling_);
 }
 
 absl::Status ZeroEngine::GradientAtRest(int unit, device::Tensor shard) {
-  SumOwnedSquares(parts_.layout, unit, shard, parts_.device.ops(), parts_.stream, squares_);
+  SumOwnedSquares(parts_.layout, unit, shard, parts_.ops(), parts_.stream, squares_);
   return updater_->TakeGradient(unit, shard);
 }
 
 absl::Status ZeroEngine::UpdateAndPublish(bool delayed) {
+  marks_.Mark(StepPhase::kOptimizer);
   ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
-  ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_.resting(), gatherer_.resting(), delayed));
+  ZF_RETURN_IF_ERROR(updater_->Update(control_, reducer_->resting(), gatherer_->resting(), delayed));
   finished_units_ = 0;
   return updater_->updates_behind() ? absl::OkStatus() : FinishUnits(parts_.layout.units());
 }
@@ -261,7 +284,7 @@ absl::Status ZeroEngine::UpdateAndPublish(bool delayed) {
 absl::Status ZeroEngine::Flush() {
   ZF_CHECK(launched_.empty());
   ZF_RETURN_IF_ERROR(FinishUnits(parts_.layout.units()));
-  ZF_ASSIGN_OR_RETURN(const bool held, updater_->Flush(gatherer_.resting()));
+  ZF_ASSIGN_OR_RETURN(const bool held, updater_->Flush(gatherer_->resting()));
   if (held) finished_units_ = 0;
   return FinishUnits(parts_.layout.units());
 }
@@ -270,7 +293,7 @@ absl::Status ZeroEngine::Flush() {
 absl::Status ZeroEngine::FinishUnits(int end) {
   for (; finished_units_ < end; ++finished_units_) {
     ZF_RETURN_IF_ERROR(updater_->FinishUnit(finished_units_));
-    gatherer_.PublishUnit(finished_units_);
+    gatherer_->PublishUnit(finished_units_);
   }
   return absl::OkStatus();
 }
@@ -282,11 +305,11 @@ absl::StatusOr<device::Tensor> ZeroEngine::Acquire(int unit) {
     PhaseMarks::Within wait(marks_, StepPhase::kOptimizer);
     ZF_RETURN_IF_ERROR(FinishUnits(end));
   }
-  return gatherer_.Acquire(unit);
+  return gatherer_->Acquire(unit);
 }
 
 absl::StatusOr<collective::Communicator::Pending> ZeroEngine::DecideStep(const StepInput& input) {
-  device::Ops& ops = parts_.device.ops();
+  device::Ops& ops = parts_.ops();
   ops.SumScalars(parts_.stream, {.losses = losses_,
                                  .loss_count = counts_loss() ? parts_.layout.options().micro_batches : 0,
                                  .squares = squares_,
@@ -301,7 +324,7 @@ absl::StatusOr<collective::Communicator::Pending> ZeroEngine::DecideStep(const S
 
 absl::StatusOr<collective::Communicator::Pending> ZeroEngine::GatherScalars() {
   constexpr int64_t kBytes = sizeof(device::StepScalars);
-  if (!tensor_group_) {
+  if (tensor_group_ == nullptr) {
     return parts_.communicator.AllGatherBytes(my_scalars_, all_scalars_, kBytes, kScalarsUnit, parts_.stream.Record());
   }
   const int group = parts_.layout.part().count;
@@ -316,7 +339,7 @@ absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const Evaluat
   double sum = 0;
   for (int64_t pass = 0; pass < passes; ++pass) {
     ZF_ASSIGN_OR_RETURN(EvaluationBatch one, batches(pass));
-    gatherer_.Begin(uses);
+    gatherer_->Begin(uses);
     ZF_RETURN_IF_ERROR(parts_.model.Evaluate(one.batch, *this, parts_.stream, losses_));
     double loss = 0;
     parts_.device.Copy(parts_.stream, &loss, losses_, sizeof loss);

@@ -10,45 +10,26 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/collective/communicator.h"
-#include "worker/device/device.h"
+#include "worker/device/link_traffic.h"
 #include "worker/device/step_control.h"
-#include "worker/memory/arena.h"
-#include "worker/memory/scratch_file.h"
 #include "worker/model/model.h"
-#include "worker/model/spec.h"
-#include "worker/optim/loss_scaling.h"
-#include "worker/zero/gather.h"
-#include "worker/zero/layout.h"
+#include "worker/zero/engine_parts.h"
+#include "worker/zero/integrity.h"
 #include "worker/zero/phases.h"
-#include "worker/zero/reduce.h"
-#include "worker/zero/step_guard.h"
-#include "worker/zero/tensor_group.h"
-#include "worker/zero/training_state.h"
-#include "worker/zero/updater.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::zero {
 
-// What an engine works with; borrowed, and longer lived than the engine.
-struct EngineParts {
-  const model::ModelSpec& spec;
-  const ZeroLayout& layout;
-  model::Model& model;
-  device::Device& device;
-  device::Stream& stream;
-  memory::Arena& device_arena;                 // of PlanMemory's device rows
-  memory::Arena& host_arena;                   // and of its host rows
-  collective::Communicator& communicator;      // the data group
-  std::vector<int> ranks = {};                 // of the view, by number in that group; empty: those numbers
-  collective::Communicator* tensor = nullptr;  // the tensor group, where the model is in parts
-  memory::ScratchFile* scratch = nullptr;      // as in UpdaterParts
-};
+class CommunicatorTensorGroup;
+class GradientReducer;
+class ParameterGatherer;
+class StepGuard;
+class TrainingState;
+class Updater;
 
 // The unit of the scalars every step ends with: loss, squared norm and flags of each rank.
 inline constexpr const char* kScalarsUnit = "scalars";
@@ -85,8 +66,9 @@ using EvaluationSource = std::function<absl::StatusOr<EvaluationBatch>(int64_t p
 class ZeroEngine : private model::ParameterSource {
  public:
   ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& optimizer);
+  ~ZeroEngine() override;
 
-  TrainingState& state() { return updater_->state(); }
+  TrainingState& state();
 
   // Fresh weights from the seed. Or, after the state was loaded: makes the parameters from the master weights.
   absl::Status Initialize(uint64_t seed);
@@ -137,8 +119,8 @@ class ZeroEngine : private model::ParameterSource {
   };
 
   absl::StatusOr<device::Tensor> Acquire(int unit) override;
-  void Release(int unit) override { gatherer_.Release(unit); }
-  absl::StatusOr<float*> Gradient(int unit) override { return reducer_.Gradient(unit); }
+  void Release(int unit) override;
+  absl::StatusOr<float*> Gradient(int unit) override;
   absl::Status DeliverGradient(int unit) override;
   bool TakesBands() const override { return parts_.layout.gradients_in_bands(); }
   absl::Status DeliverBand(int unit, int64_t begin, int64_t count, const float* values) override;
@@ -146,10 +128,12 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status SetControl(const device::StepControl& control);
   absl::Status RunWithoutUpdate(const StepInput& input, const MicroBatchSource& batches, int64_t passes,
                                 const EvaluationSource& evaluation);
-  // This rank's, from the one with this number on.
-  absl::Status RunMicroBatches(int64_t first, const MicroBatchSource& batches);
+  absl::Status BeginStep(const StepInput& input, const MicroBatchSource& batches);
+  absl::Status RunMicroBatches(const MicroBatchSource& batches);
   absl::Status RunMicroBatch(int number, int64_t micro, const MicroBatchSource& batches);
+  absl::Status FinishGradients(int64_t step);
   absl::StatusOr<collective::Communicator::Pending> DecideStep(const StepInput& input);
+  absl::Status KeepResult(int64_t step, collective::Communicator::Pending scalars);
   device::StepRule RuleOf(const StepInput& input) const;
   absl::Status GradientAtRest(int unit, device::Tensor shard);
   absl::Status UpdateAndPublish(bool delayed);
@@ -161,14 +145,14 @@ class ZeroEngine : private model::ParameterSource {
   int64_t all_ranks() const { return int64_t{parts_.communicator.size()} * parts_.layout.part().count; }
   void SetWarmingUp(bool warming_up);
   void MakeRestingParameters(uint64_t seed);
-  const device::LossScaling& loss_scaling() const { return optim::LossScalingOf(parts_.layout.options().dtype); }
 
   const EngineParts parts_;
   const v1::OptimizerConfig optimizer_;
+  const device::LossScaling& loss_scaling_;
   PhaseMarks marks_;
-  ParameterGatherer gatherer_;
-  GradientReducer reducer_;
-  std::optional<CommunicatorTensorGroup> tensor_group_;
+  const std::unique_ptr<ParameterGatherer> gatherer_;
+  const std::unique_ptr<GradientReducer> reducer_;
+  const std::unique_ptr<CommunicatorTensorGroup> tensor_group_;  // null: the model is whole
   const std::unique_ptr<Updater> updater_;
   int finished_units_;                // by the updater, of the last update, and published
   void* scratch_;                     // the model's, free between passes
@@ -179,7 +163,7 @@ class ZeroEngine : private model::ParameterSource {
   device::StepControl* control_;
   device::StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn
   int last_slot_ = 0;
-  StepGuard guard_;
+  const std::unique_ptr<StepGuard> guard_;
   std::deque<LaunchedStep> launched_;
 };
 

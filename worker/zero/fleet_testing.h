@@ -23,6 +23,8 @@
 #include "worker/zero/faulty_model_testing.h"
 #include "worker/zero/memory_plan.h"
 #include "worker/zero/schedule.h"
+#include "worker/zero/state_file.h"
+#include "worker/zero/training_state.h"
 
 namespace zerofleet::zero {
 

@@ -15,12 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/collective/communicator.h"
-#include "worker/device/device.h"
 #include "worker/device/link_traffic.h"
-#include "worker/device/ops.h"
-#include "worker/memory/arena.h"
-#include "worker/zero/layout.h"
+#include "worker/zero/engine_parts.h"
 #include "worker/zero/phases.h"
 #include "worker/zero/prefetch.h"
 #include "worker/zero/slots.h"
@@ -29,10 +25,8 @@ namespace zerofleet::zero {
 
 class ParameterGatherer {
  public:
-  // Every use is enqueued on `stream`; waits are marked in `marks`.
-  ParameterGatherer(const ZeroLayout& layout, device::Device& device, memory::Arena& device_arena,
-                    memory::Arena& host_arena, collective::Communicator& communicator, device::Stream& stream,
-                    PhaseMarks& marks);
+  // Every use is enqueued on the parts' stream; waits are marked in `marks`.
+  ParameterGatherer(const EngineParts& parts, PhaseMarks& marks);
 
   // This rank's resting parameters: whole units, or its shards, in device memory or the host's.
   device::Tensor resting() const { return resting_; }
@@ -58,10 +52,8 @@ class ParameterGatherer {
   void PostFromHost(int unit);
   device::Tensor Whole(int unit) const;
 
+  const EngineParts& parts_;
   const ZeroLayout& layout_;
-  device::Device& device_;
-  collective::Communicator& communicator_;
-  device::Stream& stream_;
   PhaseMarks& marks_;
   device::Tensor resting_;
   std::unique_ptr<device::Stream> in_;  // from the host; null where parameters rest on the device

@@ -1,7 +1,7 @@
 // Gradients down, tiles up; see host_updater.h.
 #include "worker/zero/host_updater.h"
 
-#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -11,6 +11,9 @@
 
 namespace zerofleet::zero {
 namespace {
+
+using memory::Category;
+using memory::Space;
 
 constexpr const char* kTilesRow = "parameter tiles";
 constexpr const char* kDecidedRow = "step control of the update";
@@ -32,15 +35,13 @@ int64_t MostElements(const UpdaterParts& parts) {
 std::vector<memory::MemoryRow> HostUpdater::Rows(const ZeroLayout& layout) {
   std::vector<memory::MemoryRow> rows = TrainingState::Rows(layout);
   const int64_t gradients = layout.states_on_host() * device::DTypeBytes(layout.gradient_dtype());
-  rows.push_back({memory::Space::kHost, memory::Category::kGradients, kGradientsRow, gradients});
-  if (layout.delays()) {
-    rows.push_back({memory::Space::kHost, memory::Category::kGradients, kHeldRow, gradients});
-  }
+  rows.push_back({Space::kHost, Category::kGradients, kGradientsRow, gradients});
+  if (layout.delays()) rows.push_back({Space::kHost, Category::kGradients, kHeldRow, gradients});
   if (NeedsTiles(layout)) {
-    rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kTilesRow,
+    rows.push_back({Space::kHost, Category::kBuffers, kTilesRow,
                     kTiles * TileElements(layout) * device::DTypeBytes(layout.options().dtype)});
   }
-  rows.push_back({memory::Space::kHost, memory::Category::kBuffers, kDecidedRow,
+  rows.push_back({Space::kHost, Category::kBuffers, kDecidedRow,
                   (layout.delays() ? 2 : 1) * static_cast<int64_t>(sizeof(device::StepControl))});
   for (const std::vector<memory::MemoryRow>& more : {Speculation::Rows(layout), StateFile::Rows(layout)}) {
     rows.insert(rows.end(), more.begin(), more.end());
@@ -53,17 +54,15 @@ HostUpdater::HostUpdater(const UpdaterParts& parts)
       host_(parts.device.host()),
       host_stream_(host_.CreateStream().value()),
       state_tiles_(StateTiles(parts.layout, MostElements(parts))),
+      first_tile_(parts.layout.units() + 1),
       file_(MakeFile(parts)),
       state_(parts.spec, parts.layout, parts.device_arena, parts.host_arena, file_ ? &*file_ : nullptr),
       expected_(parts.layout.units()),
       taken_(parts.layout.units()),
       updated_(parts.layout.units()),
       jobs_(/*has_thread=*/updates_behind()) {
-  for (int u = 0; u <= parts.layout.units(); ++u) {
-    const auto is_before = [](const StateTile& tile, int unit) { return tile.unit < unit; };
-    const auto first = std::lower_bound(state_tiles_.begin(), state_tiles_.end(), u, is_before);
-    first_tile_.push_back(static_cast<size_t>(first - state_tiles_.begin()));
-  }
+  for (const StateTile& tile : state_tiles_) ++first_tile_[tile.unit + 1];
+  std::partial_sum(first_tile_.begin(), first_tile_.end(), first_tile_.begin());
   auto* const decided = parts.host_arena.TakeAs<device::StepControl>(kDecidedRow);
   steps_.push_back({{parts.host_arena.Take(kGradientsRow), parts.layout.gradient_dtype()}, decided});
   if (parts.layout.delays()) {
@@ -98,8 +97,7 @@ LinkTraffic HostUpdater::link() const {
 
 void HostUpdater::Count(LinkTraffic::Direction LinkTraffic::*direction, int64_t bytes) {
   absl::MutexLock lock(&mutex_);
-  ++(link_.*direction).copies;
-  (link_.*direction).bytes += bytes;
+  (link_.*direction).Add(bytes);
 }
 
 // By the device's ops, which reach the host's memory, so that the weights are those that every rank makes for itself.

@@ -3,44 +3,30 @@
 
 #include <optional>
 #include <span>
-#include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
 
 namespace zerofleet::zero {
-namespace {
 
-std::vector<int> RanksOrNumbers(std::vector<int> ranks, int size) {
-  for (int number = 0; static_cast<int>(ranks.size()) < size; ++number) ranks.push_back(number);
-  return ranks;
-}
-
-}  // namespace
-
-IntegrityChecker::IntegrityChecker(const ZeroLayout& layout, const device::Device& device, device::Stream& stream,
-                                   collective::Communicator& communicator, std::vector<int> ranks)
-    : layout_(layout),
-      device_(device),
-      stream_(stream),
-      communicator_(communicator),
-      ranks_(RanksOrNumbers(std::move(ranks), communicator.size())),
-      digests_(communicator.size()) {
-  ZF_CHECK(ranks_.size() == digests_.size());
+IntegrityChecker::IntegrityChecker(const EngineParts& parts)
+    : parts_(parts), layout_(parts.layout), digests_(parts.communicator.size()) {
+  ZF_CHECK(parts.ranks.empty() || parts.ranks.size() == digests_.size());
 }
 
 absl::Status PassDigest::Add(const void* data, int64_t bytes) {
-  if (!device_.host_addressable()) return absl::OkStatus();
-  ZF_RETURN_IF_ERROR(stream_.Synchronize());
+  if (!parts_.device.host_addressable()) return absl::OkStatus();
+  ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
   digest_.Update(std::as_bytes(std::span(static_cast<const char*>(data), static_cast<size_t>(bytes))));
   return absl::OkStatus();
 }
 
 absl::Status IntegrityChecker::Gather(const DigestBits& mine) {
-  digests_[communicator_.rank()] = mine;
-  ZF_RETURN_IF_ERROR(communicator_.AllGatherBytes(nullptr, digests_.data(), sizeof(DigestBits), kDigestsUnit).Wait());
+  digests_[parts_.communicator.rank()] = mine;
+  ZF_RETURN_IF_ERROR(
+      parts_.communicator.AllGatherBytes(nullptr, digests_.data(), sizeof(DigestBits), kDigestsUnit).Wait());
   // In a dry run nobody answers.
-  if (!device_.host_addressable()) digests_.assign(digests_.size(), mine);
+  if (!parts_.device.host_addressable()) digests_.assign(digests_.size(), mine);
   return absl::OkStatus();
 }
 
@@ -49,14 +35,15 @@ absl::Status IntegrityChecker::CheckParameters(int64_t step, device::Tensor rest
   ZF_ASSIGN_OR_RETURN(const DigestBits mine, DigestOfParameters(resting));
   ZF_RETURN_IF_ERROR(Gather(mine));
   std::vector<Answer> answers;
-  for (size_t number = 0; number < digests_.size(); ++number) answers.push_back({ranks_[number], digests_[number]});
+  for (size_t number = 0; number < digests_.size(); ++number)
+    answers.push_back({parts_.RankOf(static_cast<int>(number)), digests_[number]});
   const std::optional<v1::Disagreement> disagreement = Judge(answers);
   return disagreement ? DisagreementError(*disagreement, step, "the parameters") : absl::OkStatus();
 }
 
 // Without the padding, which no op reads.
 absl::StatusOr<DigestBits> IntegrityChecker::DigestOfParameters(device::Tensor resting) const {
-  PassDigest digest(device_, stream_);
+  PassDigest digest(parts_);
   for (int unit = 0; unit < layout_.units(); ++unit) {
     const coordinator::PlacedRange range = layout_.RestingParameters(unit);
     const device::Tensor values = resting.Offset(range.offset);
@@ -67,24 +54,25 @@ absl::StatusOr<DigestBits> IntegrityChecker::DigestOfParameters(device::Tensor r
 
 absl::Status IntegrityChecker::GatherAnswers(const DigestBits& mine, int away, AnswersByBatch& answers) {
   ZF_RETURN_IF_ERROR(Gather(mine));
-  const int size = communicator_.size();
+  const int size = parts_.communicator.size();
   for (int number = 0; number < size; ++number) {
-    answers[(number + away) % size].push_back({ranks_[number], digests_[number]});
+    answers[(number + away) % size].push_back({parts_.RankOf(static_cast<int>(number)), digests_[number]});
   }
   return absl::OkStatus();
 }
 
 absl::Status IntegrityChecker::CompareReplays(int64_t step, const DigestBits& own, const DigestBits& replayed,
                                               const Replayer& replay) {
-  AnswersByBatch answers(communicator_.size());
+  AnswersByBatch answers(parts_.communicator.size());
   ZF_RETURN_IF_ERROR(GatherAnswers(own, 0, answers));
   ZF_RETURN_IF_ERROR(GatherAnswers(replayed, kFirstReplay, answers));
   std::vector<int> doubtful;  // every rank has the same digests, so all come to the same list
-  for (int number = 0; number < communicator_.size(); ++number) {
+  for (int number = 0; number < parts_.communicator.size(); ++number) {
     if (Judge(answers[number])) doubtful.push_back(number);
   }
   if (doubtful.empty()) return absl::OkStatus();
-  const std::vector<int> further = communicator_.size() > 2 ? std::vector<int>{2} : std::vector<int>{0, kFirstReplay};
+  const std::vector<int> further =
+      parts_.communicator.size() > 2 ? std::vector<int>{2} : std::vector<int>{0, kFirstReplay};
   for (int away : further) {
     ZF_ASSIGN_OR_RETURN(const DigestBits again, replay(Neighbour(away)));
     ZF_RETURN_IF_ERROR(GatherAnswers(again, away, answers));

@@ -25,11 +25,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/digest.h"
-#include "worker/collective/communicator.h"
-#include "worker/device/device.h"
-#include "worker/device/tensor.h"
 #include "worker/zero/disagreement.h"
-#include "worker/zero/layout.h"
+#include "worker/zero/engine_parts.h"
 
 namespace zerofleet::zero {
 
@@ -45,14 +42,13 @@ struct StepChecks {
 // The digest of one pass: what is added to it, in order.
 class PassDigest {
  public:
-  PassDigest(const device::Device& device, device::Stream& stream) : device_(device), stream_(stream) {}
+  explicit PassDigest(const EngineParts& parts) : parts_(parts) {}
   // Waits until the stream has written it.
   absl::Status Add(const void* data, int64_t bytes);
   DigestBits Bits() const { return digest_.Bits(); }
 
  private:
-  const device::Device& device_;
-  device::Stream& stream_;
+  const EngineParts& parts_;
   StreamingDigest digest_;
 };
 
@@ -61,23 +57,21 @@ inline constexpr int kFirstReplay = 1;
 
 class IntegrityChecker {
  public:
-  // `ranks`: of the view, by number in the group; empty where the two are the same. The rest outlives this object.
-  IntegrityChecker(const ZeroLayout& layout, const device::Device& device, device::Stream& stream,
-                   collective::Communicator& communicator, std::vector<int> ranks);
+  explicit IntegrityChecker(const EngineParts& parts);
 
   // Collective, if there is anything to compare. `resting` are all parameters, which the stream has written. Aborted if
   // ranks disagree, with the verdict (DisagreementOf).
   absl::Status CheckParameters(int64_t step, device::Tensor resting);
 
   // The number of the rank `away` places further on in the group.
-  int Neighbour(int away) const { return (communicator_.rank() + away) % communicator_.size(); }
+  int Neighbour(int away) const { return (parts_.communicator.rank() + away) % parts_.communicator.size(); }
   // Another computation of the first micro-batch of the rank with this number; collective, as the pass is.
   using Replayer = std::function<absl::StatusOr<DigestBits>(int number)>;
   // Collective. `own`: of this rank's first micro-batch; `replayed`: of that of Neighbour(kFirstReplay). Aborted if
   // ranks disagree, with the verdict. `replay` is called only then, on every rank alike, and overwrites gradients.
   absl::Status CompareReplays(int64_t step, const DigestBits& own, const DigestBits& replayed, const Replayer& replay);
 
-  bool compares() const { return communicator_.size() > 1; }
+  bool compares() const { return parts_.communicator.size() > 1; }
 
  private:
   absl::StatusOr<DigestBits> DigestOfParameters(device::Tensor resting) const;
@@ -87,11 +81,8 @@ class IntegrityChecker {
   using AnswersByBatch = std::vector<std::vector<Answer>>;
   absl::Status GatherAnswers(const DigestBits& mine, int away, AnswersByBatch& answers);
 
+  const EngineParts& parts_;
   const ZeroLayout& layout_;
-  const device::Device& device_;
-  device::Stream& stream_;
-  collective::Communicator& communicator_;
-  const std::vector<int> ranks_;
   std::vector<DigestBits> digests_;  // by number in the group
 };
 

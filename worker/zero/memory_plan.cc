@@ -23,6 +23,9 @@ std::string GradientStagingRow(int slot) { return absl::StrCat("gradient staging
 
 namespace {
 
+using memory::Category;
+using memory::Space;
+
 constexpr int64_t kF32Bytes = 4;
 
 using Pieces = std::vector<memory::Piece>;
@@ -70,7 +73,7 @@ Pieces ParameterSlot(const model::Model& model, const ZeroLayout& layout, const 
 // In place a save needs nothing.
 void AddSave(const ZeroLayout& layout, SaveFrom saves, memory::MemoryPlan& plan) {
   const auto add = [&plan](const char* name, int64_t bytes, bool late) {
-    plan.rows.push_back({memory::Space::kHost, memory::Category::kBuffers, name, bytes, late});
+    plan.rows.push_back({Space::kHost, Category::kBuffers, name, bytes, late});
   };
   if (saves == SaveFrom::kSnapshot) add(kSnapshotRow, TrainingState::StoredBytes(layout), /*late=*/true);
   if (saves == SaveFrom::kStagedStates) add(kStagingRow, 2 * StagingBytes(layout), /*late=*/false);
@@ -79,12 +82,13 @@ void AddSave(const ZeroLayout& layout, SaveFrom saves, memory::MemoryPlan& plan)
 // Each holds what any rank stores, so that a change of neighbours moves nothing.
 void AddSnapshots(const ZeroLayout& layout, const HostCopies& copies, memory::MemoryPlan& plan) {
   const int64_t bytes = TrainingState::MostStoredBytes(layout);
-  for (int i = 0; i < kSnapshotsKept && copies.snapshots; ++i) {
-    plan.rows.push_back({memory::Space::kHost, memory::Category::kBuffers, OwnSnapshotRow(i), bytes, /*late=*/true});
-  }
-  for (int i = 0; i < kSnapshotsKept && copies.replicas; ++i) {
-    plan.rows.push_back({memory::Space::kHost, memory::Category::kBuffers, ReplicaRow(i), bytes, /*late=*/true});
-  }
+  const auto add = [&](std::string (*name)(int)) {
+    for (int i = 0; i < kSnapshotsKept; ++i) {
+      plan.rows.push_back({Space::kHost, Category::kBuffers, name(i), bytes, /*late=*/true});
+    }
+  };
+  if (copies.snapshots) add(OwnSnapshotRow);
+  if (copies.replicas) add(ReplicaRow);
 }
 
 // Whole units outside the resting vectors: stage 3's gathered parameters, and gradients on their way.
@@ -96,31 +100,29 @@ void AddSlots(const model::Model& model, const ZeroLayout& layout, memory::Memor
     int64_t shard = layout.partition().ShardElements(slots.unit_of_slot[s]);
     if (layout.stage().split_parameters) {
       const int64_t bytes = unit * device::DTypeBytes(layout.options().dtype);
-      plan.rows.push_back({memory::Space::kDevice, memory::Category::kGathered, ParameterSlotRow(s), bytes,
+      plan.rows.push_back({Space::kDevice, Category::kGathered, ParameterSlotRow(s), bytes,
                            /*late=*/false, ParameterSlot(model, layout, slots, s, bytes)});
     }
     if (layout.needs_gradient_slots() && !layout.gradients_in_bands()) {
       const int64_t bytes = unit * kF32Bytes;
-      plan.rows.push_back({memory::Space::kDevice, memory::Category::kGathered, GradientSlotRow(s), bytes,
+      plan.rows.push_back({Space::kDevice, Category::kGathered, GradientSlotRow(s), bytes,
                            /*late=*/false, GradientSlot(layout, slots, s, bytes)});
     }
     if (staging && !layout.gradients_in_bands())
-      plan.rows.push_back(
-          {memory::Space::kDevice, memory::Category::kBuffers, GradientStagingRow(s), shard * kF32Bytes});
+      plan.rows.push_back({Space::kDevice, Category::kBuffers, GradientStagingRow(s), shard * kF32Bytes});
   }
 }
 
 // In their place, where gradients leave in bands: of a size that does not depend on the model (ZeRO §6.2).
 void AddBuckets(const model::Model& model, const ZeroLayout& layout, memory::MemoryPlan& plan) {
   if (!layout.gradients_in_bands()) return;
-  plan.rows.push_back({memory::Space::kDevice, memory::Category::kGathered, kGradientBandRow, model.BandBytes()});
+  plan.rows.push_back({Space::kDevice, Category::kGathered, kGradientBandRow, model.BandBytes()});
   // Kept whole, a gradient is rounded to where it rests.
   for (int i = 0; i < kBuckets && layout.stage().split_gradients; ++i) {
-    plan.rows.push_back(
-        {memory::Space::kDevice, memory::Category::kGathered, BucketRow(i), layout.options().bucket_bytes});
+    plan.rows.push_back({Space::kDevice, Category::kGathered, BucketRow(i), layout.options().bucket_bytes});
     if (!layout.stages_buckets()) continue;
-    plan.rows.push_back({memory::Space::kDevice, memory::Category::kBuffers, BucketStagingRow(i),
-                         layout.bucket_elements() * kF32Bytes});
+    plan.rows.push_back(
+        {Space::kDevice, Category::kBuffers, BucketStagingRow(i), layout.bucket_elements() * kF32Bytes});
   }
 }
 
@@ -141,9 +143,9 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
   const int64_t tokens = 2 * tokens_per_micro_batch * 4;
   memory::MemoryPlan plan;
   plan.rows = {
-      {layout.parameters_on_host() ? memory::Space::kHost : memory::Space::kDevice, memory::Category::kParameters,
-       kParametersRow, layout.parameter_elements() * device::DTypeBytes(layout.options().dtype)},
-      {memory::Space::kDevice, memory::Category::kGradients, kGradientsRow,
+      {layout.parameters_on_host() ? Space::kHost : Space::kDevice, Category::kParameters, kParametersRow,
+       layout.parameter_elements() * device::DTypeBytes(layout.options().dtype)},
+      {Space::kDevice, Category::kGradients, kGradientsRow,
        layout.gradient_elements() * device::DTypeBytes(layout.gradient_dtype()), /*late=*/false,
        RestingGradients(layout)},
   };
@@ -152,20 +154,20 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
   };
   add(UpdaterRows(layout));
   add({
-      {memory::Space::kDevice, memory::Category::kActivations, kActivationsRow, model.ActivationBytes(),
+      {Space::kDevice, Category::kActivations, kActivationsRow, model.ActivationBytes(),
        /*late=*/false, model.ActivationPieces()},
-      {memory::Space::kDevice, memory::Category::kBuffers, kModelScratchRow, model.ScratchBytes(), /*late=*/false,
+      {Space::kDevice, Category::kBuffers, kModelScratchRow, model.ScratchBytes(), /*late=*/false,
        model.ScratchPieces()},
-      {memory::Space::kDevice, memory::Category::kBuffers, kTokensRow, tokens},
-      {memory::Space::kDevice, memory::Category::kBuffers, kSumsRow, sums * 8},
-      {memory::Space::kDevice, memory::Category::kBuffers, kScalarsRow, scalars},
-      {memory::Space::kDevice, memory::Category::kBuffers, kControlRow, control},
-      {memory::Space::kHost, memory::Category::kBuffers, kResultsRow, kMostLaunchedSteps * control},
-      {memory::Space::kHost, memory::Category::kBuffers, kTokenStagingRow, kTokenStages * tokens},
+      {Space::kDevice, Category::kBuffers, kTokensRow, tokens},
+      {Space::kDevice, Category::kBuffers, kSumsRow, sums * 8},
+      {Space::kDevice, Category::kBuffers, kScalarsRow, scalars},
+      {Space::kDevice, Category::kBuffers, kControlRow, control},
+      {Space::kHost, Category::kBuffers, kResultsRow, kMostLaunchedSteps * control},
+      {Space::kHost, Category::kBuffers, kTokenStagingRow, kTokenStages * tokens},
   });
   AddSave(layout, copies.saves, plan);
   if (const int64_t bytes = model.HostActivationBytes(); bytes > 0) {
-    plan.rows.push_back({memory::Space::kHost, memory::Category::kActivations, kActivationsRow, bytes});
+    plan.rows.push_back({Space::kHost, Category::kActivations, kActivationsRow, bytes});
   }
   AddSnapshots(layout, copies, plan);
   AddSlots(model, layout, plan);

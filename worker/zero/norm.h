@@ -13,8 +13,13 @@ namespace zerofleet::zero {
 
 // Sums of squares of `gradient`, this rank's shard of the unit, reduced: one for each range that counts
 // (ZeroLayout::Counted), at its place in `squares`, device memory for layout.counted_ranges() doubles.
-void SumOwnedSquares(const ZeroLayout& layout, int unit, device::Tensor gradient, device::Ops& ops,
-                     device::Stream& stream, double* squares);
+inline void SumOwnedSquares(const ZeroLayout& layout, int unit, device::Tensor gradient, device::Ops& ops,
+                            device::Stream& stream, double* squares) {
+  double* to = squares + layout.FirstCounted(unit);
+  for (const ZeroLayout::ShardRange& range : layout.Counted(unit)) {
+    ops.SumSquares(stream, range.elements, gradient.Offset(range.begin), to++);
+  }
+}
 
 }  // namespace zerofleet::zero
 

@@ -14,31 +14,28 @@ constexpr size_t kReducingAtATime = 2;  // as many as units of one kind have slo
 
 }  // namespace
 
-GradientReducer::GradientReducer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
-                                 device::Ops& ops, device::Stream& stream, PhaseMarks& marks, Told told)
-    : layout_(layout),
-      communicator_(communicator),
-      ops_(ops),
-      stream_(stream),
+GradientReducer::GradientReducer(const EngineParts& parts, PhaseMarks& marks, Callbacks callbacks)
+    : parts_(parts),
+      layout_(parts.layout),
       marks_(marks),
-      told_(std::move(told)),
-      resting_{arena.Take(kGradientsRow), layout.gradient_dtype()},
-      slot_plan_(PlanSlots(layout.unit_kinds())),
-      zeroed_for_(layout.units(), -1),
-      unit_reduced_(layout.units()) {
+      callbacks_(std::move(callbacks)),
+      resting_{parts.device_arena.Take(kGradientsRow), layout_.gradient_dtype()},
+      slot_plan_(PlanSlots(layout_.unit_kinds())),
+      zeroed_for_(layout_.units(), -1),
+      unit_reduced_(layout_.units()) {
   if (!layout_.needs_gradient_slots()) return;
   if (layout_.gradients_in_bands()) {
-    delivered_.resize(layout.units());
+    delivered_.resize(layout_.units());
     if (!layout_.stage().split_gradients) return;
-    buckets_.emplace(layout, arena, communicator, ops, stream, marks, resting_,
-                     [this](int unit) { return told_.at_rest(unit, ReducedShard(unit)); });
+    buckets_.emplace(parts_, marks, resting_,
+                     [this](int unit) { return callbacks_.at_rest(unit, ReducedShard(unit)); });
     return;
   }
   for (int s = 0; s < static_cast<int>(slot_plan_.unit_of_slot.size()); ++s) {
     Slot slot;
-    slot.memory = {arena.Take(GradientSlotRow(s)), device::DType::kF32};
+    slot.memory = {parts_.device_arena.Take(GradientSlotRow(s)), device::DType::kF32};
     if (layout_.stage().split_gradients && layout_.accumulates())
-      slot.staging = arena.TakeAs<float>(GradientStagingRow(s));
+      slot.staging = parts_.device_arena.TakeAs<float>(GradientStagingRow(s));
     slots_.push_back(slot);
   }
 }
@@ -55,14 +52,14 @@ absl::StatusOr<float*> GradientReducer::Gradient(int unit) {
   if (!layout_.needs_gradient_slots()) {
     // Whole and fp32: micro-batches add to the same sum, begun once per step.
     float* sum = static_cast<float*>(resting_.Offset(layout_.UnitOffset(unit)).data);
-    if (zeroed_for_[unit] == -1) ops_.Zero(stream_, sum, bytes);
+    if (zeroed_for_[unit] == -1) parts_.ops().Zero(parts_.stream, sum, bytes);
     zeroed_for_[unit] = micro_batch_;
     return sum;
   }
   Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
   if (zeroed_for_[unit] != micro_batch_) {
     ZF_RETURN_IF_ERROR(Drain(slot));
-    ops_.Zero(stream_, slot.memory.data, bytes);
+    parts_.ops().Zero(parts_.stream, slot.memory.data, bytes);
     zeroed_for_[unit] = micro_batch_;
   }
   return static_cast<float*>(slot.memory.data);
@@ -83,7 +80,7 @@ absl::Status GradientReducer::Deliver(int unit) {
 absl::Status GradientReducer::DeliverBand(int unit, int64_t begin, int64_t count, const float* values) {
   if (buckets_) return buckets_->Add(unit, begin, count, values);
   const device::Tensor from{const_cast<float*>(values), device::DType::kF32};
-  ops_.Convert(stream_, count, from, resting_.Offset(layout_.UnitOffset(unit) + begin));
+  parts_.ops().Convert(parts_.stream, count, from, resting_.Offset(layout_.UnitOffset(unit) + begin));
   delivered_[unit] += count;
   if (delivered_[unit] < layout_.partition().unit(unit).elements()) return absl::OkStatus();
   delivered_[unit] = 0;
@@ -98,13 +95,13 @@ void GradientReducer::DeliverWhole(int unit) {
   device::Tensor whole = resting_.Offset(layout_.UnitOffset(unit));
   device::Tensor shard = resting_.Offset(layout_.ShardOffset(unit, /*split=*/false));
   if (layout_.needs_gradient_slots() && !layout_.gradients_in_bands())
-    ops_.Convert(stream_, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
-  unit_reduced_[unit] = communicator_.ReduceScatter(whole, shard, elements, name, stream_.Record());
+    parts_.ops().Convert(parts_.stream, elements, slots_[slot_plan_.slot_of_unit[unit]].memory, whole);
+  unit_reduced_[unit] = parts_.communicator.ReduceScatter(whole, shard, elements, name, parts_.stream.Record());
   if (!layout_.stage().split_optimizer) {
-    unit_reduced_[unit] = communicator_.AllGather({}, whole, elements, name);
+    unit_reduced_[unit] = parts_.communicator.AllGather({}, whole, elements, name);
   }
   reducing_.push_back(unit);
-  told_.reducing(unit, ReducedShard(unit), unit_reduced_[unit]);
+  callbacks_.reducing(unit, ReducedShard(unit), unit_reduced_[unit]);
 }
 
 // Stages 2 and 3: every micro-batch's gradient is reduced on its own; later ones are added to the resting shard.
@@ -112,12 +109,13 @@ void GradientReducer::DeliverSplit(int unit) {
   Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
   int64_t elements = layout_.partition().PaddedElements(unit);
   device::Tensor wire{slot.memory.data, layout_.options().dtype};
-  if (wire.dtype != device::DType::kF32) ops_.Convert(stream_, elements, slot.memory, wire);
+  if (wire.dtype != device::DType::kF32) parts_.ops().Convert(parts_.stream, elements, slot.memory, wire);
   device::Tensor shard = ReducedShard(unit);
   if (micro_batch_ > 0) shard = {slot.staging, device::DType::kF32};
-  slot.sent = communicator_.ReduceScatter(wire, shard, elements, layout_.partition().unit(unit).name, stream_.Record());
+  slot.sent = parts_.communicator.ReduceScatter(wire, shard, elements, layout_.partition().unit(unit).name,
+                                                parts_.stream.Record());
   slot.draining = unit;
-  if (!layout_.accumulates()) told_.reducing(unit, shard, slot.sent);
+  if (!layout_.accumulates()) callbacks_.reducing(unit, shard, slot.sent);
 }
 
 // At its place in the wire's memory where it is about to leave, else where it rests.
@@ -132,21 +130,21 @@ device::Tensor GradientReducer::ReducedShard(int unit) const {
 absl::Status GradientReducer::Drain(Slot& slot) {
   if (slot.draining == -1) return absl::OkStatus();
   PhaseMarks::Within wait(marks_, StepPhase::kReduce);
-  ZF_RETURN_IF_ERROR(slot.sent.MakeStreamWait(stream_));
+  ZF_RETURN_IF_ERROR(slot.sent.MakeStreamWait(parts_.stream));
   int unit = std::exchange(slot.draining, -1);
   const device::Tensor rest = ReducedShard(unit);
   // What leaves is told below; what stays, of the same shard, goes where it rests.
   const int64_t stays = layout_.gradients_offloaded() ? layout_.StaysOnDevice(unit) : 0;
   if (stays > 0) {
     const int64_t place = layout_.ShardOffset(unit, /*split=*/true);
-    ops_.Convert(stream_, stays, rest, resting_.Offset(place));
+    parts_.ops().Convert(parts_.stream, stays, rest, resting_.Offset(place));
   }
   // A slot is drained before its next use: what it holds is of the micro-batch its unit was begun for.
   if (zeroed_for_[unit] > 0) {
-    ops_.Accumulate(stream_, layout_.partition().ShardElements(unit), device::Tensor{slot.staging, device::DType::kF32},
-                    static_cast<float*>(rest.data));
+    parts_.ops().Accumulate(parts_.stream, layout_.partition().ShardElements(unit),
+                            device::Tensor{slot.staging, device::DType::kF32}, static_cast<float*>(rest.data));
   }
-  return zeroed_for_[unit] + 1 == layout_.options().micro_batches ? told_.at_rest(unit, rest) : absl::OkStatus();
+  return zeroed_for_[unit] + 1 == layout_.options().micro_batches ? callbacks_.at_rest(unit, rest) : absl::OkStatus();
 }
 
 // Until at most `most_left` of the units kept whole are not known to be reduced.
@@ -155,8 +153,8 @@ absl::Status GradientReducer::FinishWhole(size_t most_left) {
     const int unit = reducing_.front();
     reducing_.pop_front();
     PhaseMarks::Within wait(marks_, StepPhase::kReduce);
-    ZF_RETURN_IF_ERROR(unit_reduced_[unit].MakeStreamWait(stream_));
-    ZF_RETURN_IF_ERROR(told_.at_rest(unit, ReducedShard(unit)));
+    ZF_RETURN_IF_ERROR(unit_reduced_[unit].MakeStreamWait(parts_.stream));
+    ZF_RETURN_IF_ERROR(callbacks_.at_rest(unit, ReducedShard(unit)));
   }
   return absl::OkStatus();
 }

@@ -18,11 +18,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/collective/communicator.h"
-#include "worker/device/ops.h"
-#include "worker/memory/arena.h"
 #include "worker/zero/buckets.h"
-#include "worker/zero/layout.h"
+#include "worker/zero/engine_parts.h"
 #include "worker/zero/phases.h"
 #include "worker/zero/slots.h"
 
@@ -30,16 +27,15 @@ namespace zerofleet::zero {
 
 class GradientReducer {
  public:
-  // What is told of each unit, with this rank's shard of its gradient.
-  struct Told {
+  // What is called for each unit, with this rank's shard of its gradient.
+  struct Callbacks {
     // Where it is reduced, not summed afterwards: it is there once `reduced` is done.
     std::function<void(int unit, device::Tensor shard, const collective::Communicator::Pending& reduced)> reducing;
     // Called for each unit once a step: what is enqueued from now on finds it reduced.
     std::function<absl::Status(int unit, device::Tensor shard)> at_rest;
   };
 
-  GradientReducer(const ZeroLayout& layout, memory::Arena& arena, collective::Communicator& communicator,
-                  device::Ops& ops, device::Stream& stream, PhaseMarks& marks, Told told);
+  GradientReducer(const EngineParts& parts, PhaseMarks& marks, Callbacks callbacks);
 
   // The resting gradients, of layout.gradient_dtype(); complete after Finish. None where they leave.
   device::Tensor resting() const { return resting_; }
@@ -69,12 +65,10 @@ class GradientReducer {
   device::Tensor ReducedShard(int unit) const;
   absl::Status FinishWhole(size_t most_left);
 
+  const EngineParts& parts_;
   const ZeroLayout& layout_;
-  collective::Communicator& communicator_;
-  device::Ops& ops_;
-  device::Stream& stream_;
   PhaseMarks& marks_;
-  const Told told_;
+  const Callbacks callbacks_;
   device::Tensor resting_;
   SlotPlan slot_plan_;
   std::vector<Slot> slots_;

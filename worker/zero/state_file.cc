@@ -172,38 +172,36 @@ absl::Status StateFile::WritePiece(size_t tile, size_t vector, std::byte* from) 
   return absl::OkStatus();
 }
 
-absl::Status StateFile::ForEachTileOf(int64_t offset, int64_t elements, const Visit& visit) const {
-  const auto ends_after = [](int64_t at, const StateTile& tile) { return at < tile.state_offset + tile.count; };
-  auto tile = std::upper_bound(tiles_.begin(), tiles_.end(), offset, ends_after);
-  for (; tile != tiles_.end() && tile->state_offset < offset + elements; ++tile) {
-    const int64_t begin = std::max(tile->state_offset, offset);
-    const int64_t end = std::min(tile->state_offset + tile->count, offset + elements);
-    ZF_RETURN_IF_ERROR(
-        visit(static_cast<size_t>(tile - tiles_.begin()), begin - tile->state_offset, end - begin, begin - offset));
-  }
-  return absl::OkStatus();
+absl::Status StateFile::OnTilesOf(int64_t offset, int64_t elements, const Visit& visit) {
+  return jobs_.Await(jobs_.Post([&] {
+    const auto ends_after = [](int64_t at, const StateTile& tile) { return at < tile.state_offset + tile.count; };
+    auto tile = std::upper_bound(tiles_.begin(), tiles_.end(), offset, ends_after);
+    for (; tile != tiles_.end() && tile->state_offset < offset + elements; ++tile) {
+      const int64_t begin = std::max(tile->state_offset, offset);
+      const int64_t end = std::min(tile->state_offset + tile->count, offset + elements);
+      ZF_RETURN_IF_ERROR(
+          visit(static_cast<size_t>(tile - tiles_.begin()), begin - tile->state_offset, end - begin, begin - offset));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 absl::Status StateFile::CopyOut(size_t vector, int64_t offset, int64_t elements, std::byte* to) {
   const int64_t element = device::DTypeBytes(optimizer_.vectors[vector].dtype);
-  return jobs_.Await(jobs_.Post([&] {
-    return ForEachTileOf(offset, elements, [&](size_t tile, int64_t first, int64_t count, int64_t done) {
-      ZF_RETURN_IF_ERROR(ReadPiece(tile, vector, bounce_));
-      std::memcpy(to + done * element, bounce_ + first * element, static_cast<size_t>(count * element));
-      return absl::OkStatus();
-    });
-  }));
+  return OnTilesOf(offset, elements, [&](size_t tile, int64_t first, int64_t count, int64_t done) {
+    ZF_RETURN_IF_ERROR(ReadPiece(tile, vector, bounce_));
+    std::memcpy(to + done * element, bounce_ + first * element, static_cast<size_t>(count * element));
+    return absl::OkStatus();
+  });
 }
 
 absl::Status StateFile::CopyIn(size_t vector, int64_t offset, int64_t elements, const std::byte* from) {
   const int64_t element = device::DTypeBytes(optimizer_.vectors[vector].dtype);
-  return jobs_.Await(jobs_.Post([&] {
-    return ForEachTileOf(offset, elements, [&](size_t tile, int64_t first, int64_t count, int64_t done) {
-      if (count < tiles_[tile].count) ZF_RETURN_IF_ERROR(ReadPiece(tile, vector, bounce_));
-      std::memcpy(bounce_ + first * element, from + done * element, static_cast<size_t>(count * element));
-      return WritePiece(tile, vector, bounce_);
-    });
-  }));
+  return OnTilesOf(offset, elements, [&](size_t tile, int64_t first, int64_t count, int64_t done) {
+    if (count < tiles_[tile].count) ZF_RETURN_IF_ERROR(ReadPiece(tile, vector, bounce_));
+    std::memcpy(bounce_ + first * element, from + done * element, static_cast<size_t>(count * element));
+    return WritePiece(tile, vector, bounce_);
+  });
 }
 
 }  // namespace zerofleet::zero

@@ -74,9 +74,10 @@ class StateFile {
   // Posts one of them for every vector of the stage's tile.
   void Post(Stage& stage, absl::Status (StateFile::*piece)(size_t tile, size_t vector, std::byte* memory));
   void PostRead(size_t tile);
-  // Calls `visit(tile, first element of it, count, done before)` of each run of elements that is in one tile.
+  // Calls, on the thread, `visit(tile, first element of it, count, done before)` of each run of elements that is in one
+  // tile.
   using Visit = std::function<absl::Status(size_t tile, int64_t first, int64_t count, int64_t done)>;
-  absl::Status ForEachTileOf(int64_t offset, int64_t elements, const Visit& visit) const;
+  absl::Status OnTilesOf(int64_t offset, int64_t elements, const Visit& visit);
 
   const optim::OptimizerRow& optimizer_;
   const std::vector<StateTile> tiles_;

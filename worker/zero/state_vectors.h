@@ -6,11 +6,21 @@
 
 #include "coordinator/ownership.h"
 #include "worker/zero/layout.h"
+#include "worker/zero/memory_plan.h"
 
 namespace zerofleet::zero {
 
 // Parameters, gradients, then the optimizer's states by name. The bytes are those of PlanMemory's rows.
-std::vector<coordinator::StateVector> StateVectors(const ZeroLayout& layout);
+inline std::vector<coordinator::StateVector> StateVectors(const ZeroLayout& layout) {
+  const StageRow& stage = layout.stage();
+  std::vector<coordinator::StateVector> states = {
+      {kParametersRow, device::DTypeBytes(layout.options().dtype), stage.split_parameters},
+      {kGradientsRow, device::DTypeBytes(layout.gradient_dtype()), stage.split_gradients}};
+  for (const optim::OptimizerVector& vector : layout.optimizer().vectors) {
+    states.push_back({vector.name, device::DTypeBytes(vector.dtype), stage.split_optimizer});
+  }
+  return states;
+}
 
 }  // namespace zerofleet::zero
 

@@ -8,16 +8,8 @@
 
 namespace zerofleet::zero {
 
-StepGuard::StepGuard(const ZeroLayout& layout, device::Device& device, device::Stream& stream,
-                     collective::Communicator& communicator, std::vector<int> ranks, Updater& updater,
-                     const double* loss)
-    : layout_(layout),
-      device_(device),
-      stream_(stream),
-      me_(communicator.rank()),
-      updater_(updater),
-      loss_(loss),
-      integrity_(layout, device, stream, communicator, std::move(ranks)) {}
+StepGuard::StepGuard(const EngineParts& parts, Updater& updater, const double* loss)
+    : parts_(parts), updater_(updater), loss_(loss), integrity_(parts) {}
 
 absl::Status StepGuard::Before(const StepChecks& checks, const device::StepControl* control,
                                const device::StepRule& rule, Pass pass) {
@@ -25,8 +17,8 @@ absl::Status StepGuard::Before(const StepChecks& checks, const device::StepContr
   pass_ = std::move(pass);
   // A step that compares the ranks may end with the state as it was.
   const bool compares = checks_.parameters || checks_.replay;
-  if (layout_.speculates() && !compares && device_.host_addressable()) {
-    ZF_RETURN_IF_ERROR(stream_.Synchronize());
+  if (parts_.layout.speculates() && !compares && parts_.device.host_addressable()) {
+    ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
     updater_.Speculate(*control, rule);
   }
   checks_.replay = checks_.replay && integrity_.compares();
@@ -35,9 +27,9 @@ absl::Status StepGuard::Before(const StepChecks& checks, const device::StepContr
   return absl::OkStatus();
 }
 
-absl::Status StepGuard::RunFirst() {
-  if (!checks_.replay) return pass_(me_);
-  ZF_ASSIGN_OR_RETURN(own_, Digest(me_));
+absl::Status StepGuard::RunFirst(const std::function<absl::Status()>& run) {
+  if (!checks_.replay) return run();
+  ZF_ASSIGN_OR_RETURN(own_, Digest(run));
   return absl::OkStatus();
 }
 
@@ -50,6 +42,7 @@ absl::Status StepGuard::Verdict(int64_t step) {
       checks_.replay ? integrity_.CompareReplays(step, own_, replayed_, [this](int number) { return Replay(number); })
                      : absl::OkStatus();
   pass_ = nullptr;  // it borrows what only this step has
+  checks_ = {};
   return verdict;
 }
 
@@ -61,10 +54,10 @@ absl::StatusOr<bool> StepGuard::Delivers(int64_t elements,
   return !replaying_;
 }
 
-absl::StatusOr<DigestBits> StepGuard::Digest(int number) {
-  PassDigest digest(device_, stream_);
+absl::StatusOr<DigestBits> StepGuard::Digest(const std::function<absl::Status()>& run) {
+  PassDigest digest(parts_);
   digest_ = &digest;
-  const absl::Status status = pass_(number);
+  const absl::Status status = run();
   digest_ = nullptr;
   ZF_RETURN_IF_ERROR(status);
   ZF_RETURN_IF_ERROR(digest.Add(loss_, sizeof *loss_));
@@ -73,7 +66,7 @@ absl::StatusOr<DigestBits> StepGuard::Digest(int number) {
 
 absl::StatusOr<DigestBits> StepGuard::Replay(int number) {
   replaying_ = true;
-  absl::StatusOr<DigestBits> digest = Digest(number);
+  absl::StatusOr<DigestBits> digest = Digest([&] { return pass_(number); });
   replaying_ = false;
   return digest;
 }

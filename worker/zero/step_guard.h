@@ -9,12 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/collective/communicator.h"
-#include "worker/device/device.h"
 #include "worker/device/step_control.h"
-#include "worker/device/tensor.h"
+#include "worker/zero/engine_parts.h"
 #include "worker/zero/integrity.h"
-#include "worker/zero/layout.h"
 #include "worker/zero/updater.h"
 
 namespace zerofleet::zero {
@@ -25,16 +22,15 @@ class StepGuard {
   // loss to where the constructor was told.
   using Pass = std::function<absl::Status(int number)>;
 
-  // `loss` is device memory; `ranks` as for IntegrityChecker. All outlive this object.
-  StepGuard(const ZeroLayout& layout, device::Device& device, device::Stream& stream,
-            collective::Communicator& communicator, std::vector<int> ranks, Updater& updater, const double* loss);
+  // `loss` is device memory.
+  StepGuard(const EngineParts& parts, Updater& updater, const double* loss);
 
   // A step begins, whose control is `control`, device memory that the stream has written, with nothing in the memory of
   // gradients: another rank's micro-batch, if it is to be replayed, is run here.
   absl::Status Before(const StepChecks& checks, const device::StepControl* control, const device::StepRule& rule,
                       Pass pass);
-  // This rank's own first micro-batch.
-  absl::Status RunFirst();
+  // This rank's own first micro-batch, with `run`.
+  absl::Status RunFirst(const std::function<absl::Status()>& run);
   // All passes are done, and `resting` are the parameters that they have used.
   absl::Status Observe(int64_t step, device::Tensor resting);
   // Every gradient is reduced. Aborted on every rank, with the verdict (DisagreementOf), if ranks disagree.
@@ -46,13 +42,10 @@ class StepGuard {
 
  private:
   // A pass, and the digest of its gradients and loss.
-  absl::StatusOr<DigestBits> Digest(int number);
+  absl::StatusOr<DigestBits> Digest(const std::function<absl::Status()>& run);
   absl::StatusOr<DigestBits> Replay(int number);
 
-  const ZeroLayout& layout_;
-  device::Device& device_;
-  device::Stream& stream_;
-  const int me_;
+  const EngineParts& parts_;
   Updater& updater_;
   const double* const loss_;
   IntegrityChecker integrity_;

@@ -10,21 +10,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/collective/communicator.h"
-#include "worker/device/device.h"
 #include "worker/device/link_traffic.h"
-#include "worker/device/ops.h"
-#include "worker/memory/arena.h"
-#include "worker/memory/scratch_file.h"
-#include "worker/model/spec.h"
-#include "worker/zero/layout.h"
+#include "worker/zero/engine_parts.h"
 #include "worker/zero/training_state.h"
 
 namespace zerofleet::zero {
 
 using device::LinkTraffic;  // here of gradients and parameters
 
-// What an updater works with; borrowed, and longer lived than the updater.
+// What an updater works with, as in EngineParts.
 struct UpdaterParts {
   const model::ModelSpec& spec;
   const ZeroLayout& layout;
@@ -32,7 +26,7 @@ struct UpdaterParts {
   device::Stream& stream;
   memory::Arena& device_arena;
   memory::Arena& host_arena;
-  memory::ScratchFile* scratch = nullptr;  // of StateFile::FileBytes, where the layout keeps states in a file
+  memory::ScratchFile* scratch = nullptr;
 };
 
 // Not thread-safe. What a call enqueues is done when the stream is.
@@ -48,7 +42,7 @@ class Updater {
   virtual absl::Status Initialize(uint64_t seed) = 0;
 
   // A step begins whose control is `before`, on a device whose memory the host can read: the update may go ahead of
-  // Update, which then finds out whether it was right to. Of steps that only Update can end.
+  // Update, which then finds out whether it was right to. Such a step stays open until Update runs.
   virtual void Speculate(const device::StepControl& before, const device::StepRule& rule) = 0;
 
   // Early notice of TakeGradient, where there is one: the shard will be there when `reduced` is done, and nothing else
