@@ -8,7 +8,7 @@
 namespace zerofleet::device {
 namespace {
 
-constexpr float kEpsilon = 1e-5f;
+constexpr float kRmsEpsilon = 1e-5f;
 
 class LlamaOpsTest : public DeviceTest {
  protected:
@@ -25,7 +25,7 @@ class LlamaOpsTest : public DeviceTest {
     const DeviceTensor from = Put(x), weight = Put(gamma), y = Room(m * c), rstd = PutFloat(std::vector<float>(m));
     llama().RmsNormForward(stream(), {.m = m,
                                       .c = c,
-                                      .epsilon = kEpsilon,
+                                      .epsilon = kRmsEpsilon,
                                       .x = from.tensor(),
                                       .gamma = weight.tensor(),
                                       .y = y.tensor(),
@@ -61,7 +61,7 @@ TEST_P(LlamaOpsTest, RmsNormMatchesDouble) {
     for (int64_t row = 0; row < m; ++row) {
       double squares = 0;
       for (int64_t i = 0; i < c; ++i) squares += std::pow(x[row * c + i], 2) / static_cast<double>(c);
-      want_rstd.push_back(1 / std::sqrt(squares + kEpsilon));
+      want_rstd.push_back(1 / std::sqrt(squares + kRmsEpsilon));
       for (int64_t i = 0; i < c; ++i) want_y.push_back(x[row * c + i] * want_rstd.back() * gamma[i]);
     }
     const Normed got = Norm(m, c, x, gamma);
