@@ -10,18 +10,18 @@
 
 namespace zerofleet::cli {
 namespace {
-constexpr char kKey[] = "data.tokenizer", kDigestKey[] = "data.tokenizer_digest";
+constexpr char kTokenizerKey[] = "data.tokenizer", kDigestKey[] = "data.tokenizer_digest";
 }  // namespace
 
 absl::Status FindTokenizer(ConfigDraft& draft) {
   v1::DataConfig& data = *draft.config.mutable_data();
-  if (!draft.Given(kKey) && draft.stored && !draft.stored->tokenizer.empty()) {
+  if (!draft.Given(kTokenizerKey) && draft.stored && !draft.stored->tokenizer.empty()) {
     data.set_tokenizer(draft.stored->tokenizer);
-    draft.given[kKey] = "init_from";
+    draft.given[kTokenizerKey] = "init_from";
   }
-  const std::string name = data.tokenizer().empty() ? FindKey(kKey)->row->value() : data.tokenizer();
+  const std::string name = data.tokenizer().empty() ? FindKey(kTokenizerKey)->row->value() : data.tokenizer();
   const absl::StatusOr<std::unique_ptr<text::Tokenizer>> tokenizer = text::Tokenizer::Load(name);
-  if (!tokenizer.ok()) return draft.Error(kKey, std::string(tokenizer.status().message()));
+  if (!tokenizer.ok()) return draft.Error(kTokenizerKey, std::string(tokenizer.status().message()));
   const std::string& digest = (*tokenizer)->digest();
   if (!data.tokenizer_digest().empty() && data.tokenizer_digest() != digest) {
     return draft.Error(

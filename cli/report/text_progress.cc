@@ -10,8 +10,8 @@
 namespace zerofleet::cli {
 namespace {
 
-constexpr double kLiveSeconds = 0.2, kLineSeconds = 5;
-constexpr char kClear[] = "\r\x1b[K";
+constexpr double kTextLiveSeconds = 0.2, kTextLineSeconds = 5;
+constexpr char kClearTextLine[] = "\r\x1b[K";
 
 }  // namespace
 
@@ -19,12 +19,12 @@ TextProgress::TextProgress(std::ostream& out, const Terminal& terminal, const Cl
     : out_(out), terminal_(terminal), clock_(clock), last_(clock.MonotonicSeconds()) {}
 
 TextProgress::~TextProgress() {
-  if (shown_ && terminal_.live()) out_ << kClear << std::flush;
+  if (shown_ && terminal_.live()) out_ << kClearTextLine << std::flush;
 }
 
 void TextProgress::Show(const std::string& path, double part) {
   const double now = clock_.MonotonicSeconds();
-  if (now - last_ < (terminal_.live() ? kLiveSeconds : kLineSeconds)) return;
+  if (now - last_ < (terminal_.live() ? kTextLiveSeconds : kTextLineSeconds)) return;
   last_ = now;
   shown_ = true;
   const std::string percent = absl::StrFormat("%.0f%%", 100 * std::clamp(part, 0.0, 1.0));
@@ -37,7 +37,7 @@ void TextProgress::Show(const std::string& path, double part) {
   std::string line =
       RenderBars({{path.substr(name), percent, part}}, 1, std::clamp(terminal_.columns() - 1, kFewest, kMost));
   line.erase(std::remove(line.begin(), line.end(), '\n'), line.end());
-  out_ << kClear << line << std::flush;
+  out_ << kClearTextLine << line << std::flush;
 }
 
 }  // namespace zerofleet::cli

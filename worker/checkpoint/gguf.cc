@@ -17,9 +17,9 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-constexpr std::string_view kMagic = "GGUF";
-constexpr uint64_t kMostFacts = 1 << 16, kMostTensors = 1 << 20, kMostDimensions = 4;
-constexpr int64_t kBlock = 32, kDefaultAlignment = 32, kMostElements = int64_t{1} << 40;
+constexpr std::string_view kGgufMagic = "GGUF";
+constexpr uint64_t kMostFacts = 1 << 16, kMostGgufTensors = 1 << 20, kMostDimensions = 4;
+constexpr int64_t kGgufBlock = 32, kDefaultAlignment = 32, kMostGgufElements = int64_t{1} << 40;
 constexpr char kAlignmentKey[] = "general.alignment";
 
 enum FactType : uint32_t { kBool = 7, kText = 8, kArray = 9 };
@@ -30,17 +30,17 @@ size_t NumberBytes(uint32_t type) {
   return type < std::size(kBytes) ? kBytes[type] : 0;
 }
 
-absl::Status Malformed(const std::string& what) { return absl::DataLossError(what); }
+absl::Status MalformedGguf(const std::string& what) { return absl::DataLossError(what); }
 
-class Reader {
+class GgufReader {
  public:
-  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit GgufReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   int64_t at() const { return static_cast<int64_t>(at_); }
 
   template <typename T>
   absl::StatusOr<T> Read() {
-    if (bytes_.size() - at_ < sizeof(T)) return Malformed("ends in its header");
+    if (bytes_.size() - at_ < sizeof(T)) return MalformedGguf("ends in its header");
     T value;
     std::memcpy(&value, bytes_.data() + at_, sizeof(T));
     at_ += sizeof(T);
@@ -49,7 +49,7 @@ class Reader {
 
   absl::StatusOr<std::string> ReadText() {
     ZF_ASSIGN_OR_RETURN(const uint64_t length, Read<uint64_t>());
-    if (length > bytes_.size() - at_) return Malformed("ends in a text of its header");
+    if (length > bytes_.size() - at_) return MalformedGguf("ends in a text of its header");
     const auto* const begin = reinterpret_cast<const char*>(bytes_.data() + at_);
     at_ += length;
     return std::string(begin, length);
@@ -68,7 +68,7 @@ class Reader {
       case 10: return As<uint64_t>();
       case 11: return As<int64_t>();
       case 12: return As<double>();
-      default: return Malformed(absl::StrCat("has a fact of type ", type));
+      default: return MalformedGguf(absl::StrCat("has a fact of type ", type));
     }
   }
 
@@ -79,8 +79,8 @@ class Reader {
     ZF_ASSIGN_OR_RETURN(const uint64_t count, Read<uint64_t>());
     // A text takes its length's 8 bytes at least: no count can ask for more memory than the file has bytes.
     const size_t least = element == kText ? sizeof(uint64_t) : NumberBytes(element);
-    if (least == 0) return Malformed(absl::StrCat("has an array of type ", element));
-    if (count > (bytes_.size() - at_) / least) return Malformed("ends in an array of its header");
+    if (least == 0) return MalformedGguf(absl::StrCat("has an array of type ", element));
+    if (count > (bytes_.size() - at_) / least) return MalformedGguf("ends in an array of its header");
     if (element == kText) {
       std::vector<std::string> texts(count);
       for (std::string& text : texts) {
@@ -107,28 +107,29 @@ class Reader {
 };
 
 // Knows of the tensor's place the offset in the data alone, in `begin`.
-absl::StatusOr<GgufTensor> ReadTensor(Reader& reader) {
+absl::StatusOr<GgufTensor> ReadGgufTensor(GgufReader& reader) {
   GgufTensor tensor;
   ZF_ASSIGN_OR_RETURN(tensor.name, reader.ReadText());
   const std::string where = absl::StrCat("tensor '", tensor.name.substr(0, 100), "': ");
   ZF_ASSIGN_OR_RETURN(const uint32_t dimensions, reader.Read<uint32_t>());
-  if (dimensions == 0 || dimensions > kMostDimensions) return Malformed(absl::StrCat(where, dimensions, " dimensions"));
+  if (dimensions == 0 || dimensions > kMostDimensions)
+    return MalformedGguf(absl::StrCat(where, dimensions, " dimensions"));
   int64_t elements = 1;
   for (uint32_t i = 0; i < dimensions; ++i) {
     ZF_ASSIGN_OR_RETURN(const uint64_t size, reader.Read<uint64_t>());
-    if (size == 0 || size > static_cast<uint64_t>(kMostElements / elements)) {
-      return Malformed(absl::StrCat(where, "a dimension of ", size));
+    if (size == 0 || size > static_cast<uint64_t>(kMostGgufElements / elements)) {
+      return MalformedGguf(absl::StrCat(where, "a dimension of ", size));
     }
     elements *= static_cast<int64_t>(size);
     tensor.shape.insert(tensor.shape.begin(), static_cast<int64_t>(size));
   }
   ZF_ASSIGN_OR_RETURN(tensor.type, reader.Read<uint32_t>());
   ZF_ASSIGN_OR_RETURN(const uint64_t offset, reader.Read<uint64_t>());
-  if (offset > static_cast<uint64_t>(INT64_MAX) / 2) return Malformed(absl::StrCat(where, "an offset of ", offset));
+  if (offset > static_cast<uint64_t>(INT64_MAX) / 2) return MalformedGguf(absl::StrCat(where, "an offset of ", offset));
   tensor.begin = static_cast<int64_t>(offset);
   // What is not read has a place all the same, which is not looked at.
   const int64_t bytes =
-      tensor.shape.back() % kBlock == 0 || GgufBytes(tensor.type, 1) > 0 ? GgufBytes(tensor.type, elements) : -1;
+      tensor.shape.back() % kGgufBlock == 0 || GgufBytes(tensor.type, 1) > 0 ? GgufBytes(tensor.type, elements) : -1;
   tensor.end = bytes < 0 ? -1 : tensor.begin + bytes;
   return tensor;
 }
@@ -139,27 +140,31 @@ float Half(const std::byte* data) {
   return device::ToFloat(device::F16{bits});
 }
 
-struct TypeRow {
+struct GgufTypeRow {
   uint32_t type;
   const char* name;
   int64_t elements, bytes;  // of a block
 };
-constexpr TypeRow kTypes[] = {{0, "F32", 1, 4},        {1, "F16", 1, 2},        {2, "Q4_0", kBlock, 18},
-                              {3, "Q4_1", kBlock, 20}, {8, "Q8_0", kBlock, 34}, {30, "BF16", 1, 2}};
+constexpr GgufTypeRow kGgufTypes[] = {{0, "F32", 1, 4},
+                                      {1, "F16", 1, 2},
+                                      {2, "Q4_0", kGgufBlock, 18},
+                                      {3, "Q4_1", kGgufBlock, 20},
+                                      {8, "Q8_0", kGgufBlock, 34},
+                                      {30, "BF16", 1, 2}};
 
-const TypeRow* FindType(uint32_t type) {
-  const auto* const row =
-      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeRow& one) { return one.type == type; });
-  return row == std::end(kTypes) ? nullptr : row;
+const GgufTypeRow* FindGgufType(uint32_t type) {
+  const auto* const row = std::find_if(std::begin(kGgufTypes), std::end(kGgufTypes),
+                                       [&](const GgufTypeRow& one) { return one.type == type; });
+  return row == std::end(kGgufTypes) ? nullptr : row;
 }
 
 // Nibbles: the first half of a block in the low ones, the second in the high ones.
 template <typename Value>
 void FromNibbles(const std::byte* nibbles, float* into, const Value& value) {
-  for (int64_t i = 0; i < kBlock / 2; ++i) {
+  for (int64_t i = 0; i < kGgufBlock / 2; ++i) {
     const auto pair = std::to_integer<int>(nibbles[i]);
     into[i] = value(pair & 0xF);
-    into[i + kBlock / 2] = value(pair >> 4);
+    into[i + kGgufBlock / 2] = value(pair >> 4);
   }
 }
 
@@ -167,16 +172,16 @@ void FromNibbles(const std::byte* nibbles, float* into, const Value& value) {
 
 absl::StatusOr<double> GgufFile::Number(const std::string& key) const {
   const auto found = facts.find(key);
-  if (found == facts.end()) return Malformed(absl::StrCat(key, " is missing"));
+  if (found == facts.end()) return MalformedGguf(absl::StrCat(key, " is missing"));
   if (const auto* number = std::get_if<double>(&found->second)) return *number;
-  return Malformed(absl::StrCat(key, " must be a number"));
+  return MalformedGguf(absl::StrCat(key, " must be a number"));
 }
 
 absl::StatusOr<std::string> GgufFile::Text(const std::string& key) const {
   const auto found = facts.find(key);
-  if (found == facts.end()) return Malformed(absl::StrCat(key, " is missing"));
+  if (found == facts.end()) return MalformedGguf(absl::StrCat(key, " is missing"));
   if (const auto* text = std::get_if<std::string>(&found->second)) return *text;
-  return Malformed(absl::StrCat(key, " must be a text"));
+  return MalformedGguf(absl::StrCat(key, " must be a text"));
 }
 
 const std::vector<std::string>* GgufFile::Texts(const std::string& key) const {
@@ -189,20 +194,20 @@ const std::vector<double>* GgufFile::Numbers(const std::string& key) const {
   return found == facts.end() ? nullptr : std::get_if<std::vector<double>>(&found->second);
 }
 
-bool IsGguf(std::string_view head) { return head.starts_with(kMagic); }
+bool IsGguf(std::string_view head) { return head.starts_with(kGgufMagic); }
 
 absl::StatusOr<GgufFile> ParseGguf(std::span<const std::byte> bytes) {
-  Reader reader(bytes);
+  GgufReader reader(bytes);
   ZF_ASSIGN_OR_RETURN(const uint32_t magic, reader.Read<uint32_t>());
-  if (std::memcmp(&magic, kMagic.data(), sizeof magic) != 0) return Malformed("is no GGUF file");
+  if (std::memcmp(&magic, kGgufMagic.data(), sizeof magic) != 0) return MalformedGguf("is no GGUF file");
   ZF_ASSIGN_OR_RETURN(const uint32_t version, reader.Read<uint32_t>());
   if (version != 2 && version != 3) {
-    return Malformed(absl::StrCat("GGUF version ", version, " is not supported; 2 and 3 are"));
+    return MalformedGguf(absl::StrCat("GGUF version ", version, " is not supported; 2 and 3 are"));
   }
   ZF_ASSIGN_OR_RETURN(const uint64_t tensors, reader.Read<uint64_t>());
   ZF_ASSIGN_OR_RETURN(const uint64_t facts, reader.Read<uint64_t>());
-  if (tensors > kMostTensors || facts > kMostFacts) {
-    return Malformed(absl::StrCat("has ", tensors, " tensors and ", facts, " facts, too many"));
+  if (tensors > kMostGgufTensors || facts > kMostFacts) {
+    return MalformedGguf(absl::StrCat("has ", tensors, " tensors and ", facts, " facts, too many"));
   }
   GgufFile file;
   for (uint64_t i = 0; i < facts; ++i) {
@@ -210,18 +215,19 @@ absl::StatusOr<GgufFile> ParseGguf(std::span<const std::byte> bytes) {
     ZF_ASSIGN_OR_RETURN(const uint32_t type, reader.Read<uint32_t>());
     absl::StatusOr<GgufValue> value = reader.ReadValue(type);
     if (!value.ok()) return Annotate(value.status(), key.substr(0, 100));
-    if (!file.facts.emplace(std::move(key), *std::move(value)).second) return Malformed("has a fact twice");
+    if (!file.facts.emplace(std::move(key), *std::move(value)).second) return MalformedGguf("has a fact twice");
   }
   std::set<std::string> names;
   for (uint64_t i = 0; i < tensors; ++i) {
-    ZF_ASSIGN_OR_RETURN(GgufTensor tensor, ReadTensor(reader));
-    if (!names.insert(tensor.name).second) return Malformed(absl::StrCat("tensor '", tensor.name, "' is duplicated"));
+    ZF_ASSIGN_OR_RETURN(GgufTensor tensor, ReadGgufTensor(reader));
+    if (!names.insert(tensor.name).second)
+      return MalformedGguf(absl::StrCat("tensor '", tensor.name, "' is duplicated"));
     file.tensors.push_back(std::move(tensor));
   }
   int64_t alignment = kDefaultAlignment;
   if (file.Has(kAlignmentKey)) {
     ZF_ASSIGN_OR_RETURN(const double given, file.Number(kAlignmentKey));
-    if (!(given >= 1 && given <= 1 << 20)) return Malformed(absl::StrCat(kAlignmentKey, " is ", given));
+    if (!(given >= 1 && given <= 1 << 20)) return MalformedGguf(absl::StrCat(kAlignmentKey, " is ", given));
     alignment = static_cast<int64_t>(given);
   }
   const int64_t data = RoundUp(reader.at(), alignment);
@@ -230,24 +236,25 @@ absl::StatusOr<GgufFile> ParseGguf(std::span<const std::byte> bytes) {
     tensor.begin += data;
     tensor.end += data;
     if (tensor.end > static_cast<int64_t>(bytes.size())) {
-      return Malformed(absl::StrCat("tensor '", tensor.name, "' reaches beyond the file's ", bytes.size(), " bytes"));
+      return MalformedGguf(
+          absl::StrCat("tensor '", tensor.name, "' reaches beyond the file's ", bytes.size(), " bytes"));
     }
   }
   return file;
 }
 
 std::string GgufTypeName(uint32_t type) {
-  const TypeRow* const row = FindType(type);
+  const GgufTypeRow* const row = FindGgufType(type);
   return row == nullptr ? absl::StrCat("type ", type) : row->name;
 }
 
 int64_t GgufBytes(uint32_t type, int64_t elements) {
-  const TypeRow* const row = FindType(type);
+  const GgufTypeRow* const row = FindGgufType(type);
   return row == nullptr || elements % row->elements != 0 ? -1 : elements / row->elements * row->bytes;
 }
 
 void DequantizeGguf(uint32_t type, const std::byte* data, std::span<float> into) {
-  const TypeRow& row = *FindType(type);
+  const GgufTypeRow& row = *FindGgufType(type);
   if (type == 0) std::memcpy(into.data(), data, into.size_bytes());
   const auto count = static_cast<int64_t>(into.size());
   for (int64_t i = 0; i < count; i += row.elements, data += row.bytes) {
@@ -265,7 +272,7 @@ void DequantizeGguf(uint32_t type, const std::byte* data, std::span<float> into)
         break;
       }
       case 8:
-        for (int64_t j = 0; j < kBlock; ++j) at[j] = scale * static_cast<float>(static_cast<int8_t>(data[2 + j]));
+        for (int64_t j = 0; j < kGgufBlock; ++j) at[j] = scale * static_cast<float>(static_cast<int8_t>(data[2 + j]));
         break;
       default: return;
     }

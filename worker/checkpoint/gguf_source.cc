@@ -66,7 +66,7 @@ absl::StatusOr<int64_t> WholeOr(const GgufFile& file, const std::string& key, in
   return file.Has(key) ? Whole(file, key) : absl::StatusOr<int64_t>(otherwise);
 }
 
-absl::Status NotSupported(const std::string& what) {
+absl::Status GgufNotSupported(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(what, ", which is not supported"));
 }
 
@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<GgufSource>> GgufSource::Open(const std::string& 
 
 absl::Status GgufSource::ReadModel() {
   ZF_ASSIGN_OR_RETURN(const std::string kind, header_.Text("general.architecture"));
-  if (kind != "llama" && kind != "qwen2") return NotSupported(absl::StrCat("general.architecture is '", kind, "'"));
+  if (kind != "llama" && kind != "qwen2") return GgufNotSupported(absl::StrCat("general.architecture is '", kind, "'"));
   interleaves_ = kind == "llama";
   const auto key = [&](const char* name) { return absl::StrCat(kind, ".", name); };
   model_.set_family("llama");
@@ -99,12 +99,12 @@ absl::Status GgufSource::ReadModel() {
   ZF_ASSIGN_OR_RETURN(const int64_t context, Whole(header_, key("context_length")));
   ZF_ASSIGN_OR_RETURN(const double epsilon, header_.Number(key("attention.layer_norm_rms_epsilon")));
   ZF_ASSIGN_OR_RETURN(const int64_t rotated, WholeOr(header_, key("rope.dimension_count"), head_size));
-  if (rotated != head_size) return NotSupported(absl::StrCat(key("rope.dimension_count"), " is ", rotated));
+  if (rotated != head_size) return GgufNotSupported(absl::StrCat(key("rope.dimension_count"), " is ", rotated));
   for (const char* other : {"expert_count", "attention.sliding_window", "rope.scaling.attn_factor"}) {
     if (!header_.Has(key(other))) continue;
     ZF_ASSIGN_OR_RETURN(const double value, header_.Number(key(other)));
     const bool harmless = value == 0 || (std::string_view(other) == "attention.sliding_window" && value >= context);
-    if (!harmless) return NotSupported(absl::StrCat(key(other), " is ", value));
+    if (!harmless) return GgufNotSupported(absl::StrCat(key(other), " is ", value));
   }
   double theta = 1e4;
   if (header_.Has(key("rope.freq_base"))) {
@@ -122,7 +122,7 @@ absl::Status GgufSource::ReadModel() {
       model_.mutable_rope_scaling()->set_type(scaling);
       model_.mutable_rope_scaling()->set_factor(factor);
     } else if (scaling != "none") {
-      return NotSupported(absl::StrCat(key("rope.scaling.type"), " is '", scaling, "'"));
+      return GgufNotSupported(absl::StrCat(key("rope.scaling.type"), " is '", scaling, "'"));
     }
   }
   model_.set_layers(layers);

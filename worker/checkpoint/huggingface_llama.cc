@@ -30,7 +30,7 @@ absl::StatusOr<bool> Flag(const json& object, const char* key, bool otherwise) {
   return absl::DataLossError(absl::StrCat(key, " must be true or false"));
 }
 
-absl::Status NotSupported(const std::string& what) {
+absl::Status LlamaNotSupported(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(what, ", which is not supported"));
 }
 
@@ -43,7 +43,8 @@ absl::Status ReadScaling(const json& rope, v1::RopeScalingConfig* scaling) {
     type = rope[key].get<std::string>();
   }
   if (type == "default") return absl::OkStatus();
-  if (type != "linear" && type != "llama3") return NotSupported(absl::StrCat("rope_scaling is of type '", type, "'"));
+  if (type != "linear" && type != "llama3")
+    return LlamaNotSupported(absl::StrCat("rope_scaling is of type '", type, "'"));
   scaling->set_type(type);
   ZF_ASSIGN_OR_RETURN(const double factor, Number(rope, "factor", 1));
   scaling->set_factor(factor);
@@ -61,12 +62,13 @@ absl::Status ReadScaling(const json& rope, v1::RopeScalingConfig* scaling) {
 
 absl::Status CheckFunction(const json& config, const v1::ModelConfig& model) {
   ZF_ASSIGN_OR_RETURN(const double partial, Number(config, "partial_rotary_factor", 1));
-  if (partial != 1) return NotSupported(absl::StrCat("partial_rotary_factor is ", partial));
+  if (partial != 1) return LlamaNotSupported(absl::StrCat("partial_rotary_factor is ", partial));
   const bool uses_window = !config.contains("use_sliding_window") || config["use_sliding_window"] != false;
   if (!uses_window || !IsSet(config, "sliding_window")) return absl::OkStatus();
   ZF_ASSIGN_OR_RETURN(const double window, Number(config, "sliding_window", 0));
   if (window >= static_cast<double>(model.context())) return absl::OkStatus();
-  return NotSupported(absl::StrCat("sliding_window is ", window, ", shorter than the context of ", model.context()));
+  return LlamaNotSupported(
+      absl::StrCat("sliding_window is ", window, ", shorter than the context of ", model.context()));
 }
 
 }  // namespace

@@ -5,9 +5,7 @@
 namespace zerofleet::model {
 namespace {
 
-using Config = v1::ModelConfig;
-
-constexpr BlockRow kBlock[] = {
+constexpr BlockRow kLlamaBlock[] = {
     Norm{NormKind::kRms, "input_layernorm"},
     Spread{{{"self_attn.q_proj", Width::kQueries},
             {"self_attn.k_proj", Width::kKeysValues},
@@ -22,32 +20,32 @@ constexpr BlockRow kBlock[] = {
     Project{"mlp.down_proj", Width::kInner, Bias::kNone},
 };
 
-constexpr HuggingFaceFormat::Variant kVariants[] = {
+constexpr HuggingFaceFormat::Variant kLlamaVariants[] = {
     {"llama", "LlamaForCausalLM", false},
     {"mistral", "MistralForCausalLM", false},
     {"qwen2", "Qwen2ForCausalLM", true},
 };
 
-constexpr HuggingFaceFormat::Size kSizes[] = {
-    {"vocab_size", &Config::vocab, &Config::set_vocab, true},
-    {"max_position_embeddings", &Config::context, &Config::set_context, true},
-    {"hidden_size", &Config::hidden, &Config::set_hidden, true},
-    {"num_hidden_layers", &Config::layers, &Config::set_layers, true},
-    {"num_attention_heads", &Config::heads, &Config::set_heads, true},
-    {"num_key_value_heads", &Config::kv_heads, &Config::set_kv_heads, false},
-    {"head_dim", &Config::head_size, &Config::set_head_size, false},
-    {"intermediate_size", &Config::intermediate, &Config::set_intermediate, true},
+constexpr HuggingFaceFormat::Size kLlamaSizes[] = {
+    {"vocab_size", &v1::ModelConfig::vocab, &v1::ModelConfig::set_vocab, true},
+    {"max_position_embeddings", &v1::ModelConfig::context, &v1::ModelConfig::set_context, true},
+    {"hidden_size", &v1::ModelConfig::hidden, &v1::ModelConfig::set_hidden, true},
+    {"num_hidden_layers", &v1::ModelConfig::layers, &v1::ModelConfig::set_layers, true},
+    {"num_attention_heads", &v1::ModelConfig::heads, &v1::ModelConfig::set_heads, true},
+    {"num_key_value_heads", &v1::ModelConfig::kv_heads, &v1::ModelConfig::set_kv_heads, false},
+    {"head_dim", &v1::ModelConfig::head_size, &v1::ModelConfig::set_head_size, false},
+    {"intermediate_size", &v1::ModelConfig::intermediate, &v1::ModelConfig::set_intermediate, true},
 };
 
-constexpr HuggingFaceFormat::Setting kSettings[] = {
+constexpr HuggingFaceFormat::Setting kLlamaSettings[] = {
     {"hidden_act", R"(["silu"])"},
     {"attention_bias", "[false]"},
     {"mlp_bias", "[false]"},
 };
 
-constexpr std::string_view kBuffers[] = {".rotary_emb.inv_freq"};
+constexpr std::string_view kLlamaBuffers[] = {".rotary_emb.inv_freq"};
 
-constexpr char kConstants[] = R"({"initializer_range": 0.02, "attention_dropout": 0.0, "torch_dtype": "float32",
+constexpr char kLlamaConstants[] = R"({"initializer_range": 0.02, "attention_dropout": 0.0, "torch_dtype": "float32",
                                   "use_cache": true})";
 
 }  // namespace
@@ -55,19 +53,19 @@ constexpr char kConstants[] = R"({"initializer_range": 0.02, "attention_dropout"
 constexpr ModelFamily kLlamaFamily = {
     .name = "llama",
     .rows = {.embedding = {.tokens = "embed_tokens", .positions = nullptr},
-             .block = kBlock,
+             .block = kLlamaBlock,
              .head = {.norm = {NormKind::kRms, "norm"}, .output = "lm_head"},
              .norm_epsilon = 1e-5f},
     .inner_per_hidden = 0,
-    .hugging_face = {.variants = kVariants,
-                     .sizes = kSizes,
-                     .settings = kSettings,
-                     .constants = kConstants,
+    .hugging_face = {.variants = kLlamaVariants,
+                     .sizes = kLlamaSizes,
+                     .settings = kLlamaSettings,
+                     .constants = kLlamaConstants,
                      .end_of_text_vocab = 0,
                      .prefix = "model.",
                      .blocks = "layers.",
                      .transposes_products = false,
-                     .buffers = kBuffers,
+                     .buffers = kLlamaBuffers,
                      .llama_keys = true},
 };
 
