@@ -72,7 +72,8 @@ TEST_P(LlamaOpsTest, RmsNormMatchesDouble) {
 
 TEST_P(LlamaOpsTest, RmsNormsGradientsMatchDifferences) {
   if (dtype() != DType::kF32) GTEST_SKIP() << "differences are taken in fp32";
-  for (const auto& [m, c] : {std::pair<int64_t, int64_t>{3, 7}, {70, 20}}) {
+  for (const auto& size : {std::pair<int64_t, int64_t>{3, 7}, {70, 20}}) {
+    const int64_t m = size.first, c = size.second;
     const auto x = Random(m * c, 1), gamma = Random(c, 2), dy = Random(m * c, 3);
     const DeviceTensor from = Put(x), weight = Put(gamma), upstream = Put(dy),
                        dx = Put(std::vector<float>(m * c, 0.0f));
