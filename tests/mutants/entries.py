@@ -71,9 +71,9 @@ def parse(room, text):
     return mutants
 
 
-def check(mutants, read, tests):
+def check(mutants, read, tests, cases):
     """What is wrong with entries that parse: lines of text. `read` gives a path's text, or None where there is no such
-    file; `tests` holds the names of the tests and targets that the build files define."""
+    file; `tests` holds the names of the tests and targets that the build files define, `cases` those of single test cases."""
     names = {}
     for mutant in mutants:
         where = f"{mutant.room}.toml: {mutant.name}"
@@ -90,6 +90,9 @@ def check(mutants, read, tests):
                 yield f"{where}: no CMakeLists.txt defines a target {target}"
         if mutant.test not in tests:
             yield f"{where}: no CMakeLists.txt defines a test {mutant.test}"
+        for pattern in mutant.filter.split("-")[0].split(":"):
+            if pattern and not any(meet(pattern, case) for case in cases):
+                yield f"{where}: no test case is called {pattern}"
 
 
 def read_all(root=ROOT):
@@ -101,16 +104,52 @@ def read_all(root=ROOT):
 
 
 def words_of_build_files(root=ROOT):
-    """Every word of every CMakeLists.txt: a superset of the names of targets and tests, which is enough to notice that one is gone."""
+    """Every word of every CMakeLists.txt: more than the names of targets and tests, and enough to notice that one is gone."""
     lists = [path for path in root.rglob("CMakeLists.txt") if not path.relative_to(root).parts[0].startswith("build")]
     return {word for path in lists for word in re.findall(r"[A-Za-z0-9_]+", path.read_text(encoding="utf-8"))}
+
+
+def meet(left, right):
+    """Whether some text matches both patterns, whose only wildcard is `*`."""
+    if not left or not right:
+        return set(left + right) <= {"*"}
+    if left[0] == "*":
+        return meet(left[1:], right) or meet(left, right[1:])
+    if right[0] == "*":
+        return meet(right, left)
+    return left[0] == right[0] and meet(left[1:], right[1:])
+
+
+def patterns_of_cases(sources, scripts):
+    """Patterns of what GoogleTest calls the test cases in C++ `sources`, and unittest those in Python `scripts`. A parametrised
+    suite is taken to be instantiated under every prefix there is, with parameters that only a run knows."""
+    cases = set()
+    prefixes = {prefix for text in sources for prefix in re.findall(r"INSTANTIATE_TEST_SUITE_P\(\s*(\w+)", text)}
+    for text in sources:
+        for kind, suite, name in re.findall(r"^ *(TYPED_TEST|TEST|TEST_F|TEST_P)\(\s*(\w+),\s*(\w+)\)", text, re.MULTILINE):
+            if kind == "TEST_P":
+                cases |= {f"{prefix}/{suite}.{name}/*" for prefix in prefixes}
+            else:
+                cases.add(f"{suite}/*.{name}" if kind == "TYPED_TEST" else f"{suite}.{name}")
+    for text in scripts:
+        for body in re.split(r"^class ", text, flags=re.MULTILINE)[1:]:
+            suite = re.match(r"\w+", body)[0]
+            cases |= {suite} | {f"{suite}.{name}" for name in re.findall(r"^    def (test_\w+)", body, re.MULTILINE)}
+    return cases
+
+
+def cases_of_tree(root=ROOT):
+    def texts(pattern):
+        return [path.read_text(encoding="utf-8") for path in sorted(root.rglob(pattern))
+                if not path.relative_to(root).parts[0].startswith("build")]
+    return patterns_of_cases(texts("*.cc") + texts("*.h"), texts("*.py"))
 
 
 def check_tree(root=ROOT):
     def read(path):
         return (root / path).read_text(encoding="utf-8") if (root / path).is_file() else None
     mutants = read_all(root)
-    return mutants, list(check(mutants, read, words_of_build_files(root)))
+    return mutants, list(check(mutants, read, words_of_build_files(root), cases_of_tree(root)))
 
 
 def self_test():
@@ -123,7 +162,12 @@ def self_test():
 
     def read(path):
         return {"x.cc": "one three three"}.get(path)
-    assert list(check(parse("x", text_of()), read, {"x_test"})) == []
+    cases = patterns_of_cases(
+        ["TEST(A, B) {}\n  TEST_F(C, D) {\nTEST_P(E, F) {\nTYPED_TEST(G, H) {\n", "INSTANTIATE_TEST_SUITE_P(P, E,"],
+        ["class I(Base):\n    def test_j(self):\n"])
+    assert cases == {"A.B", "C.D", "P/E.F/*", "G/*.H", "I", "I.test_j"}, cases
+    assert list(check(parse("x", text_of()), read, {"x_test"}, cases)) == []
+    assert list(check(parse("x", text_of(filter='"A.*:C.D:P/E.*F/ucx*-C.E"')), read, {"x_test"}, cases)) == []
     assert parse("x", text_of(target=None, ctest='"resume"'))[0].test == "resume"
     for changes in (dict(name=None), dict(effect=None), dict(target=None), dict(find="3"), dict(replace='"one"'),
                     dict(name='"A b"'), dict(build='"gpu"'), dict(spell='"x"'), dict(find="")):
@@ -132,6 +176,7 @@ def self_test():
         except BadEntry:
             continue
         raise AssertionError(f"an entry with {changes} was taken")
-    for changes in (dict(file='"y.cc"'), dict(find='"three"'), dict(find='"four"'), dict(target='"y_test"'), dict(ctest='"y"')):
-        assert list(check(parse("x", text_of(**changes)), read, {"x_test"})), f"an entry with {changes} passed"
-    assert list(check(parse("x", text_of()) + parse("y", text_of()), read, {"x_test"})), "a name used twice passed"
+    for changes in (dict(file='"y.cc"'), dict(find='"three"'), dict(find='"four"'), dict(target='"y_test"'), dict(ctest='"y"'),
+                    dict(filter='"A.C"'), dict(filter='"A.*:Q/E.*/ucx*"')):
+        assert list(check(parse("x", text_of(**changes)), read, {"x_test"}, cases)), f"an entry with {changes} passed"
+    assert list(check(parse("x", text_of()) + parse("y", text_of()), read, {"x_test"}, cases)), "a name used twice passed"
