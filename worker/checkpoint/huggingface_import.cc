@@ -23,7 +23,6 @@
 #include "worker/checkpoint/transpose.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
-#include "worker/text/bpe_tokenizer.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::checkpoint {
@@ -105,7 +104,7 @@ absl::StatusOr<Found> FindInDirectory(const std::string& hf_dir) {
   ZF_ASSIGN_OR_RETURN(found.family, model::FindModelFamily(found.model.family()));
   ZF_ASSIGN_OR_RETURN(HuggingFaceSource source, HuggingFaceSource::Open(hf_dir, found.family->hugging_face));
   found.source = std::make_unique<HuggingFaceSource>(std::move(source));
-  ZF_ASSIGN_OR_RETURN(const bool there, IsThere(JoinPath(hf_dir, text::kTokenizerFile)));
+  ZF_ASSIGN_OR_RETURN(const bool there, IsThere(text::TokenizerPath(hf_dir)));
   if (there) {
     ZF_ASSIGN_OR_RETURN(found.tokenizer, ReadTokenizerFiles(hf_dir));
   }
@@ -130,7 +129,8 @@ absl::Status NameTokenizer(const Found& found, const std::string& step_dir, v1::
   for (const TokenizerFile& file : found.tokenizer) {
     if (file.name == text::kTokenizerConfigFile) config = file.contents;
   }
-  const auto tokenizer = text::BpeTokenizer::Parse(found.tokenizer.front().contents, config);
+  const TokenizerFile& made_of = found.tokenizer.front();
+  const auto tokenizer = text::Tokenizer::Parse(made_of.name, made_of.contents, config);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), absl::StrCat("the tokenizer of ", found.facts));
   data->set_tokenizer(step_dir);
   data->set_tokenizer_digest((*tokenizer)->digest());

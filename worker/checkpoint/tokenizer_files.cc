@@ -15,25 +15,28 @@ namespace zerofleet::checkpoint {
 namespace {
 
 constexpr int64_t kLargest = int64_t{128} << 20;
-// The first one makes the tokenizer; a file of templates is what newer releases of transformers write.
-constexpr const char* kNames[] = {text::kTokenizerFile, text::kTokenizerConfigFile, "chat_template.jinja"};
+// Beside what makes the tokenizer; a file of templates is what newer releases of transformers write.
+constexpr const char* kNamesBeside[] = {text::kTokenizerConfigFile, "chat_template.jinja"};
 
 }  // namespace
 
 bool IsTokenizerFileName(const std::string& name) {
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+  const auto is = [&name](const char* known) { return name == known; };
+  return std::any_of(std::begin(text::kTokenizerFiles), std::end(text::kTokenizerFiles), is) ||
+         std::any_of(std::begin(kNamesBeside), std::end(kNamesBeside), is);
 }
 
 absl::StatusOr<TokenizerFiles> ReadTokenizerFiles(const std::string& tokenizer) {
   TokenizerFiles files;
   if (tokenizer.empty() || tokenizer == text::kBytes) return files;
   const std::string main = text::TokenizerPath(tokenizer);
-  for (const char* name : kNames) {
-    const std::string path = name == kNames[0] ? main : JoinPath(ParentOf(main), name);
-    if (name != kNames[0]) {
-      ZF_ASSIGN_OR_RETURN(const bool there, IsThere(path));
-      if (!there) continue;
-    }
+  ZF_ASSIGN_OR_RETURN(std::string made_of, ReadSmallFile(main, kLargest));
+  std::string kept = text::KeptTokenizerName(main, made_of);
+  files.push_back({std::move(kept), std::move(made_of)});
+  for (const char* name : kNamesBeside) {
+    const std::string path = JoinPath(ParentOf(main), name);
+    ZF_ASSIGN_OR_RETURN(const bool there, IsThere(path));
+    if (!there) continue;
     ZF_ASSIGN_OR_RETURN(std::string contents, ReadSmallFile(path, kLargest));
     files.push_back({name, std::move(contents)});
   }

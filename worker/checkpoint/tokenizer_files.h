@@ -20,8 +20,8 @@ using TokenizerFiles = std::vector<TokenizerFile>;
 // Whether a checkpoint may hold a file of a tokenizer under this name.
 bool IsTokenizerFileName(const std::string& name);
 
-// The files of `tokenizer`, a value of data.tokenizer; none of text::kBytes. A tokenizer.json of another name has its
-// own in a checkpoint. Errors name the file.
+// The files of `tokenizer`, a value of data.tokenizer; none of text::kBytes. What makes it comes
+// first, under a name of text::kTokenizerFiles. Errors name the file.
 absl::StatusOr<TokenizerFiles> ReadTokenizerFiles(const std::string& tokenizer);
 
 // Replaces what `manifest` says of its tokenizer.

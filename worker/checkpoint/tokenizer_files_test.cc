@@ -6,10 +6,14 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/json_parse.h"
 #include "worker/checkpoint/catalog.h"
+#include "worker/text/tokenizer.h"
 
 namespace zerofleet::checkpoint {
 namespace {
@@ -52,6 +56,26 @@ TEST_F(TokenizerFilesTest, AreCopiedUnderTheirNames) {
               HasSubstr("into/tokenizer.json: has 12 bytes"));
   ASSERT_TRUE(RemoveOne(JoinPath(into, "tokenizer.json")).ok());
   EXPECT_EQ(VerifyTokenizerFiles(into, manifest).code(), absl::StatusCode::kDataLoss);
+}
+
+// What is read from a checkpoint is the tokenizer that it was copied from.
+TEST_F(TokenizerFilesTest, OtherKindsKeepTheirNames) {
+  for (const auto& [name, kept] :
+       {std::pair{"spm_llama", "tokenizer.model"}, {"tiktoken_cl100k_base", "cl100k_base.tiktoken"}}) {
+    const std::string fixture = absl::StrCat("tests/oracle/data/tokenizers/", name, ".json");
+    const nlohmann::json json = ParseJson(ReadSmallFile(fixture, 1 << 20).value()).value();
+    std::string contents;
+    ASSERT_TRUE(absl::Base64Unescape(json["file"].get<std::string>(), &contents));
+    const std::string file = json.value("name", "any.model"), into = JoinPath(directory_, absl::StrCat("into_", name));
+    Write(file, contents);
+    ASSERT_TRUE(CreateDirectories(into).ok());
+    const TokenizerFiles files = ReadTokenizerFiles(JoinPath(directory_, file)).value();
+    EXPECT_EQ(files[0].name, kept);
+    EXPECT_TRUE(IsTokenizerFileName(files[0].name));
+    ASSERT_TRUE(WriteTokenizerFiles(into, files).ok());
+    EXPECT_EQ(text::Tokenizer::Load(into).value()->digest(),
+              text::Tokenizer::Load(JoinPath(directory_, file)).value()->digest());
+  }
 }
 
 TEST_F(TokenizerFilesTest, BytesHaveNone) {

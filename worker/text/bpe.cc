@@ -2,6 +2,7 @@
 #include "worker/text/bpe.h"
 
 #include <algorithm>
+#include <array>
 #include <queue>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "base/status.h"
+#include "worker/text/byte_level.h"
 #include "worker/text/unicode.h"
 
 namespace zerofleet::text {
@@ -57,7 +59,38 @@ absl::StatusOr<BpeModel> BpeModel::Parse(const nlohmann::json& model) {
     bpe.unknown_ = bpe.IdOf(model["unk_token"].get_ref<const std::string&>());
     if (bpe.unknown_ < 0) return BadModel("unk_token: is not in the vocabulary");
   }
+  bpe.FindByteSymbols();
   return bpe;
+}
+
+absl::StatusOr<BpeModel> BpeModel::FromRanks(const std::vector<std::string>& tokens) {
+  BpeModel bpe;
+  bpe.ignore_merges_ = true;
+  bpe.vocab_.reserve(tokens.size());
+  for (const std::string& token : tokens) {
+    if (!bpe.vocab_.emplace(token, static_cast<int32_t>(bpe.vocab_.size())).second) {
+      return absl::InvalidArgumentError(absl::StrCat("a token occurs twice, first with rank ", bpe.IdOf(token)));
+    }
+  }
+  for (size_t rank = 0; rank < tokens.size(); ++rank) {
+    const std::string_view token = tokens[rank];
+    for (size_t cut = CharacterAt(token, 0).bytes; cut < token.size(); cut += CharacterAt(token, cut).bytes) {
+      const int32_t left = bpe.IdOf(token.substr(0, cut));
+      const int32_t right = left < 0 ? -1 : bpe.IdOf(token.substr(cut));
+      const auto id = static_cast<int32_t>(rank);
+      if (right >= 0) bpe.merges_.emplace(PairKey(left, right), Merge{id, id});
+    }
+  }
+  bpe.FindByteSymbols();
+  return bpe;
+}
+
+void BpeModel::FindByteSymbols() {
+  for (int byte = 0; byte < 256; ++byte) {
+    const int32_t id = IdOf(ToByteLevel(std::string(1, static_cast<char>(byte))));
+    if (id < 0) return byte_symbols_.clear();
+    byte_symbols_.push_back(id);
+  }
 }
 
 absl::Status BpeModel::ParseVocab(const nlohmann::json& model) {
@@ -143,18 +176,28 @@ std::vector<int32_t> BpeModel::Symbols(std::string_view word) const {
   return symbols;
 }
 
+// Ranks are looked up once a pair: a merge changes those beside it alone.
 void BpeModel::MergeByScan(std::vector<int32_t>& symbols) const {
-  while (symbols.size() > 1) {
-    const Merge* best = nullptr;
-    size_t best_at = 0;
-    for (size_t at = 0; at + 1 < symbols.size(); ++at) {
-      const Merge* merge = Find(symbols[at], symbols[at + 1]);
-      if (merge != nullptr && (best == nullptr || merge->rank < best->rank)) best = merge, best_at = at;
+  size_t count = symbols.size();
+  std::array<Merge, kScannedSymbols> merges;  // of each symbol with the one behind it
+  const auto look_up = [&](size_t at) {
+    const Merge* merge = at + 1 < count ? Find(symbols[at], symbols[at + 1]) : nullptr;
+    merges[at] = merge == nullptr ? Merge{INT32_MAX, -1} : *merge;
+  };
+  for (size_t at = 0; at < count; ++at) look_up(at);
+  while (count > 1) {
+    size_t best = 0;
+    for (size_t at = 1; at + 1 < count; ++at) {
+      if (merges[at].rank < merges[best].rank) best = at;
     }
-    if (best == nullptr) return;
-    symbols[best_at] = best->id;
-    symbols.erase(symbols.begin() + static_cast<ptrdiff_t>(best_at) + 1);
+    if (merges[best].id < 0) break;
+    symbols[best] = merges[best].id;
+    for (size_t at = best + 1; at + 1 < count; ++at) symbols[at] = symbols[at + 1], merges[at] = merges[at + 1];
+    --count;
+    look_up(best);
+    if (best > 0) look_up(best - 1);
   }
+  symbols.resize(count);
 }
 
 void BpeModel::MergeByHeap(std::vector<int32_t>& symbols) const {
@@ -204,8 +247,26 @@ void BpeModel::Encode(std::string_view word, std::vector<int32_t>& ids) const {
     }
   }
   std::vector<int32_t> symbols = Symbols(word);
-  symbols.size() <= kScannedSymbols ? MergeByScan(symbols) : MergeByHeap(symbols);
+  MergeAll(symbols);
   ids.insert(ids.end(), symbols.begin(), symbols.end());
+}
+
+void BpeModel::EncodeBytes(std::string_view bytes, std::vector<int32_t>& ids) const {
+  if (ignore_merges_ || byte_symbols_.empty()) {
+    const std::string word = ToByteLevel(bytes);
+    const int32_t id = ignore_merges_ ? IdOf(word) : -1;
+    if (id >= 0) return ids.push_back(id);
+    if (byte_symbols_.empty()) return Encode(word, ids);
+  }
+  std::vector<int32_t> symbols;
+  symbols.reserve(bytes.size());
+  for (const char byte : bytes) symbols.push_back(byte_symbols_[static_cast<uint8_t>(byte)]);
+  MergeAll(symbols);
+  ids.insert(ids.end(), symbols.begin(), symbols.end());
+}
+
+void BpeModel::MergeAll(std::vector<int32_t>& symbols) const {
+  symbols.size() <= kScannedSymbols ? MergeByScan(symbols) : MergeByHeap(symbols);
 }
 
 }  // namespace zerofleet::text

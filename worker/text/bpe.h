@@ -19,8 +19,17 @@ class BpeModel {
   // From `model` of a tokenizer.json; InvalidArgument that names the field, or what is not supported.
   static absl::StatusOr<BpeModel> Parse(const nlohmann::json& model);
 
+  // From the tokens of a tiktoken ranks file by their ranks, which are the ids: two symbols are merged where both
+  // together are a token, that of the lowest rank first. Tokens are in the alphabet of byte_level.h. InvalidArgument if
+  // one occurs twice.
+  static absl::StatusOr<BpeModel> FromRanks(const std::vector<std::string>& tokens);
+
   // Appends the ids of `word`, which must be UTF-8. O(n log n) in its length.
   void Encode(std::string_view word, std::vector<int32_t>& ids) const;
+  // The same of the characters that stand for `bytes` (byte_level.h).
+  void EncodeBytes(std::string_view bytes, std::vector<int32_t>& ids) const;
+  // Whether EncodeBytes has a symbol for each byte.
+  bool knows_every_byte() const { return !byte_symbols_.empty(); }
   // -1 where it is not in the vocabulary.
   int32_t IdOf(std::string_view token) const;
   const absl::flat_hash_map<std::string, int32_t>& vocab() const { return vocab_; }
@@ -33,7 +42,9 @@ class BpeModel {
   absl::Status ParseVocab(const nlohmann::json& model);
   absl::Status ParseMerges(const nlohmann::json& model);
   absl::Status AddMerge(const std::string& left, const std::string& right, int32_t rank);
+  void FindByteSymbols();
   std::vector<int32_t> Symbols(std::string_view word) const;
+  void MergeAll(std::vector<int32_t>& symbols) const;
   const Merge* Find(int32_t left, int32_t right) const;
   void MergeByScan(std::vector<int32_t>& symbols) const;
   void MergeByHeap(std::vector<int32_t>& symbols) const;
@@ -42,6 +53,8 @@ class BpeModel {
   absl::flat_hash_map<uint64_t, Merge> merges_;  // key: left id in the high half, right id in the low one
   int32_t unknown_ = -1;
   std::vector<int32_t> byte_ids_;  // of "<0x00>" to "<0xFF>", -1 where there is none; empty without byte_fallback
+  // The ids of the characters that stand for bytes; empty unless all are in the vocabulary.
+  std::vector<int32_t> byte_symbols_;
   bool fuse_unknown_ = false, ignore_merges_ = false;
 };
 

@@ -9,18 +9,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/digest.h"
-#include "base/file.h"
 #include "base/status.h"
 #include "worker/text/cuts.h"
+#include "worker/text/tiktoken.h"
 #include "worker/text/unicode.h"
 
 namespace zerofleet::text {
 namespace {
 
-constexpr int64_t kMaxTokenizerBytes = int64_t{128} << 20;
 constexpr int32_t kMaxTokenId = 1 << 24;
 
-constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
 constexpr char kEndKey[] = "eos_token";
 // What GPT-2, Llama 2, Llama 3, Gemma and ChatML call the token that ends a text.
 constexpr const char* kEndNames[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "<|im_end|>"};
@@ -37,18 +35,6 @@ nlohmann::json Part(const nlohmann::json& file, const char* key) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Load(const std::string& path) {
-  ZF_ASSIGN_OR_RETURN(const std::string json, ReadSmallFile(path, kMaxTokenizerBytes));
-  std::string config;
-  const std::string config_path = JoinPath(ParentOf(path), kTokenizerConfigFile);
-  if (FileExists(config_path)) {
-    ZF_ASSIGN_OR_RETURN(config, ReadSmallFile(config_path, kMaxConfigBytes));
-  }
-  absl::StatusOr<std::unique_ptr<BpeTokenizer>> tokenizer = Parse(json, config);
-  if (tokenizer.ok()) return tokenizer;
-  return Annotate(tokenizer.status(), path);
-}
-
 absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Parse(std::string_view json, std::string_view config) {
   ZF_ASSIGN_OR_RETURN(const nlohmann::json file, ParseJson(json));
   auto tokenizer = std::unique_ptr<BpeTokenizer>(new BpeTokenizer);
@@ -56,6 +42,30 @@ absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::Parse(std::string_vi
   ZF_RETURN_IF_ERROR(tokenizer->ParseParts(file));
   ZF_RETURN_IF_ERROR(tokenizer->AddTokens());
   ZF_RETURN_IF_ERROR(tokenizer->FindEndOfText(config));
+  return tokenizer;
+}
+
+absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTokenizer::ParseRanks(std::string_view contents,
+                                                                       std::string_view name) {
+  ZF_ASSIGN_OR_RETURN(const TiktokenRanks ranks, ParseTiktoken(contents, name));
+  auto tokenizer = std::unique_ptr<BpeTokenizer>(new BpeTokenizer);
+  tokenizer->digest_ = Digest128(contents);
+  ZF_ASSIGN_OR_RETURN(tokenizer->model_, BpeModel::FromRanks(ranks.tokens));
+  if (!tokenizer->model_.knows_every_byte()) return absl::InvalidArgumentError("lacks a token for some byte");
+  tokenizer->words_.scanner = ranks.scanner;
+  tokenizer->cuts_behind_newlines_ = true;
+  for (const auto& [content, id] : ranks.special) {
+    tokenizer->added_.push_back({.id = id,
+                                 .content = content,
+                                 .single_word = false,
+                                 .lstrip = false,
+                                 .rstrip = false,
+                                 .normalized = false,
+                                 .special = true});
+  }
+  ZF_ASSIGN_OR_RETURN(tokenizer->decoder_, ParseDecoder({{"type", "ByteLevel"}}, "decoder"));
+  ZF_RETURN_IF_ERROR(tokenizer->AddTokens());
+  ZF_RETURN_IF_ERROR(tokenizer->FindEndOfText(""));
   return tokenizer;
 }
 
@@ -74,6 +84,7 @@ absl::Status BpeTokenizer::ParseParts(const nlohmann::json& file) {
   ZF_ASSIGN_OR_RETURN(added_, ParseAddedTokens(Part(file, "added_tokens")));
   ZF_ASSIGN_OR_RETURN(normalizer_, ParseNormalizer(Part(file, "normalizer"), "normalizer"));
   ZF_ASSIGN_OR_RETURN(pre_tokenizer_, ParsePreTokenizer(Part(file, "pre_tokenizer"), "pre_tokenizer"));
+  words_ = FindByteLevelWords(Part(file, "pre_tokenizer"));
   ZF_ASSIGN_OR_RETURN(decoder_, ParseDecoder(Part(file, "decoder"), "decoder"));
   cuts_behind_newlines_ = CutsBehindNewlines(Part(file, "normalizer"), Part(file, "pre_tokenizer")) &&
                           std::ranges::none_of(added_, MayCrossANewline);
@@ -183,7 +194,36 @@ absl::Status BpeTokenizer::ParseTemplate(const nlohmann::json& object, const std
   return absl::OkStatus();
 }
 
+void BpeTokenizer::EncodeWords(std::string_view part, std::vector<int32_t>& ids) const {
+  WordCache& cache = WordCache::OfThread(cache_owner_);
+  const auto encode = [&](std::string_view word) {
+    if (word.size() > WordCache::kMostBytes) return model_.EncodeBytes(word, ids);
+    if (cache.Find(word, ids)) return;
+    const size_t before = ids.size();
+    model_.EncodeBytes(word, ids);
+    cache.Put(word, std::span(ids).subspan(before));
+  };
+  for (size_t at = 0; at < part.size();) {
+    // A digit that stands alone ends what is before it.
+    size_t end = part.size();
+    if (words_.digits_alone) {
+      end = FirstNumeric(part, at);
+      if (end == at) end += CharacterAt(part, at).bytes;
+    }
+    const std::string_view words = part.substr(0, end);
+    while (at < end) {
+      const size_t word_end = words_.scanner(words, at);
+      encode(words.substr(at, word_end - at));
+      at = word_end;
+    }
+  }
+}
+
 absl::Status BpeTokenizer::EncodeNormalized(std::string part, bool first, std::vector<int32_t>& ids) const {
+  if (words_.scanner != nullptr) {
+    EncodeWords(part, ids);
+    return absl::OkStatus();
+  }
   std::vector<Piece> pieces;
   pieces.push_back({std::move(part), first});
   if (pre_tokenizer_ != nullptr) ZF_RETURN_IF_ERROR(pre_tokenizer_(pieces));

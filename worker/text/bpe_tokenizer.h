@@ -15,17 +15,19 @@
 #include "worker/text/bpe.h"
 #include "worker/text/steps.h"
 #include "worker/text/tokenizer.h"
+#include "worker/text/word_cache.h"
 
 namespace zerofleet::text {
 
 class BpeTokenizer : public Tokenizer {
  public:
-  // Reads `path`, a tokenizer.json, and the tokenizer_config.json beside it if there is one. Errors name the file:
-  // InvalidArgument for what is malformed or not supported, and those of ReadSmallFile.
-  static absl::StatusOr<std::unique_ptr<BpeTokenizer>> Load(const std::string& path);
   // InvalidArgument that names the part of `json` that is malformed or not supported. `config` is the text of a
   // tokenizer_config.json; empty: there is none.
   static absl::StatusOr<std::unique_ptr<BpeTokenizer>> Parse(std::string_view json, std::string_view config = "");
+
+  // From a tiktoken ranks file (tiktoken.h) of this name. Special tokens are found in a text as those of a
+  // tokenizer.json are; `special` puts none around it. InvalidArgument for what is malformed or not known.
+  static absl::StatusOr<std::unique_ptr<BpeTokenizer>> ParseRanks(std::string_view contents, std::string_view name);
 
   int64_t vocab() const override { return static_cast<int64_t>(tokens_.size()); }
   // The config's eos_token, or else the first of the names that tokenizers give it.
@@ -45,12 +47,16 @@ class BpeTokenizer : public Tokenizer {
   // Appends the ids of a part of the text without tokens that are found before it is normalized.
   absl::Status EncodePart(std::string part, bool first, std::vector<int32_t>& ids) const;
   absl::Status EncodeNormalized(std::string part, bool first, std::vector<int32_t>& ids) const;
+  // The same where a scanner finds the words and their bytes are the symbols.
+  void EncodeWords(std::string_view part, std::vector<int32_t>& ids) const;
 
   BpeModel model_;
   std::vector<AddedToken> added_;
   AddedTokenFinder raw_finder_, normalized_finder_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
+  ByteLevelWords words_;  // what pre_tokenizer_ does, where it has a scanner
+  uint64_t cache_owner_ = WordCache::NewOwner();
   Decoder decoder_;
   std::vector<int32_t> before_, after_;  // what the post-processor puts around a text
   struct Token {

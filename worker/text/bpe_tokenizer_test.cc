@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -38,6 +39,58 @@ TEST_P(TokenizerOracleTest, IdsAndTextsAreTheirs) {
         << text;
     EXPECT_EQ(tokenizer_->Decode(ids, /*special=*/true).value(), example["decoded"].get<std::string>()) << text;
   }
+}
+
+// Files of other kinds, as their libraries have them (tests/oracle/make_tokenizer_fixtures.py).
+class TokenizerFileOracleTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string path = std::string("tests/oracle/data/tokenizers/") + GetParam() + ".json";
+    fixture_ = ParseJson(ReadSmallFile(path, 1 << 20).value()).value();
+    std::string contents;
+    ASSERT_TRUE(absl::Base64Unescape(fixture_["file"].get<std::string>(), &contents));
+    tokenizer_ = Tokenizer::Parse(fixture_.value("name", "tokenizer.model"), contents, "").value();
+  }
+
+  nlohmann::json fixture_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+TEST_P(TokenizerFileOracleTest, IdsAndTextsAreTheirs) {
+  ASSERT_THAT(fixture_["cases"], SizeIs(testing::Ge(20)));
+  for (const nlohmann::json& example : fixture_["cases"]) {
+    const auto text = example["text"].get<std::string>();
+    const auto ids = example["ids"].get<std::vector<int32_t>>();
+    EXPECT_EQ(tokenizer_->Encode(text, /*special=*/false).value(), ids) << text;
+    EXPECT_EQ(tokenizer_->Encode(text, /*special=*/true).value(), example["special"].get<std::vector<int32_t>>());
+    EXPECT_EQ(tokenizer_->Decode(ids, /*special=*/true).value(), example["decoded"].get<std::string>()) << text;
+  }
+  for (const nlohmann::json& example : fixture_.value("decoded", nlohmann::json::array())) {
+    const auto ids = example["ids"].get<std::vector<int32_t>>();
+    EXPECT_EQ(tokenizer_->Decode(ids, /*special=*/false).value(), example["decoded"].get<std::string>())
+        << example["ids"];
+  }
+  EXPECT_TRUE(tokenizer_->end_of_text().has_value());
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, TokenizerFileOracleTest,
+                         ::testing::Values("spm_llama", "spm_rules", "spm_bare", "tiktoken_gpt2",
+                                           "tiktoken_cl100k_base", "tiktoken_o200k_base"));
+
+TEST(TokenizerFileTest, OthersAreRefusedByName) {
+  const auto error = [](const std::string& contents, const std::string& name = "x.tiktoken") {
+    return std::string(Tokenizer::Parse(name, contents, "").status().message());
+  };
+  EXPECT_THAT(error("YQ== 0\nYg== 1\n"), HasSubstr("x.tiktoken: has 2 ranks, as no encoding that is known: gpt2"));
+  EXPECT_THAT(error("YQ== 0\nYg== 2\n"), HasSubstr("line 2: has rank 2; ranks must be 0, 1, 2"));
+  EXPECT_THAT(error("YQ== 0\n?? 1\n"), HasSubstr("line 2: must be a token in base64 and its rank"));
+  EXPECT_THAT(error("YQ== 0\nYQ== 1\n", "gpt2.tiktoken"), HasSubstr("a token occurs twice, first with rank 0"));
+  EXPECT_THAT(error("YQ== 0\nYg== 1\n", "gpt2.tiktoken"), HasSubstr("lacks a token for some byte"));
+  // A sentencepiece model: a piece "a", and a trainer's model type.
+  const std::string piece("\x0a\x03\x0a\x01\x61", 5);
+  EXPECT_THAT(error(piece + std::string("\x12\x02\x18\x01", 4)), HasSubstr("of the kind Unigram is not supported"));
+  EXPECT_THAT(error(piece + std::string("\x12\x02\x18\x02", 4)), HasSubstr("has no piece for what is unknown"));
+  EXPECT_THAT(error(piece + std::string("\x12\x7f", 2)), HasSubstr("is no sentencepiece model, or is damaged"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, TokenizerOracleTest, ::testing::Values("gpt2", "llama3", "llama2", "metaspace"));

@@ -371,6 +371,30 @@ absl::StatusOr<Normalizer> ParseNormalizer(const Json& object, const std::string
   return ParseStep<Normalizer, std::string>(object, kNormalizers, "normalizers", where);
 }
 
+ByteLevelWords FindByteLevelWords(const Json& object) {
+  const auto is = [](const Json& step, const char* key, const Json& value, const Json& absent) {
+    return (step.contains(key) ? step[key] : absent) == value;
+  };
+  const auto type_of = [](const Json& step) { return step.is_object() ? step.value("type", Json()) : Json(); };
+  if (!object.is_object()) return {};
+  const bool sequence = type_of(object) == "Sequence";
+  const Json alone = Json::array({object});
+  const Json& steps = sequence ? object["pretokenizers"] : alone;
+  if (steps.empty() || steps.size() > 2 || type_of(steps.back()) != "ByteLevel" ||
+      !is(steps.back(), "add_prefix_space", false, true)) {
+    return {};
+  }
+  const bool splits = is(steps.back(), "use_regex", true, true);
+  if (steps.size() == 1) return {splits ? ScanGpt2 : nullptr, false};
+  const Json& first = steps.front();
+  if (type_of(first) == "Digits") {
+    return {splits && is(first, "individual_digits", true, false) ? ScanGpt2 : nullptr, true};
+  }
+  const bool plain = type_of(first) == "Split" && !splits && is(first, "invert", false, false) &&
+                     is(first, "behavior", "Isolated", Json()) && first["pattern"].contains("Regex");
+  return {plain ? ScannerOf(first["pattern"]["Regex"].get<std::string>()) : nullptr, false};
+}
+
 absl::StatusOr<PreTokenizer> ParsePreTokenizer(const Json& object, const std::string& where) {
   return ParseStep<PreTokenizer, std::vector<Piece>>(object, kPreTokenizers, "pretokenizers", where);
 }

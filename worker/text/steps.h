@@ -11,8 +11,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/json_parse.h"
+#include "worker/text/scanners.h"
 
 namespace zerofleet::text {
+
+// A pre-tokenizer of words that a scanner finds, whose bytes become characters of byte_level.h.
+struct ByteLevelWords {
+  Scanner scanner = nullptr;  // null: it is another
+  bool digits_alone = false;  // each numeric character is a piece of its own before words are looked for
+};
+
+// What `object`, which ParsePreTokenizer accepts, does, if it is of this kind.
+ByteLevelWords FindByteLevelWords(const nlohmann::json& object);
 
 // A part of a text on its way to the model.
 struct Piece {

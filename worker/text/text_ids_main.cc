@@ -6,12 +6,13 @@
 
 #include "absl/strings/str_join.h"
 #include "base/file.h"
-#include "worker/text/bpe_tokenizer.h"
+#include "proto/json_parse.h"
+#include "worker/text/tokenizer.h"
 
 int main(int count, char** arguments) {
   using namespace zerofleet;
   if (count != 3) return 2;
-  const auto tokenizer = text::BpeTokenizer::Load(arguments[1]);
+  const auto tokenizer = text::Tokenizer::Load(arguments[1]);
   const auto texts = ReadSmallFile(arguments[2], int64_t{1} << 30);
   if (!tokenizer.ok() || !texts.ok()) {
     std::fprintf(stderr, "%s\n", (tokenizer.ok() ? texts.status() : tokenizer.status()).ToString().c_str());

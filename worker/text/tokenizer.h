@@ -18,18 +18,30 @@ namespace zerofleet::text {
 
 // The value of data.tokenizer for one token per byte.
 inline constexpr char kBytes[] = "bytes";
-// The files of a tokenizer: the first makes it, the second says which token ends a text.
+// The files of a tokenizer: one makes it, another says which token ends a text.
 inline constexpr char kTokenizerFile[] = "tokenizer.json", kTokenizerConfigFile[] = "tokenizer_config.json";
+inline constexpr char kSentencePieceFile[] = "tokenizer.model", kTiktokenEnding[] = ".tiktoken";
+// Those that make one, in the order in which a folder is looked through.
+inline constexpr const char* kTokenizerFiles[] = {kTokenizerFile,         kSentencePieceFile,    "gpt2.tiktoken",
+                                                  "cl100k_base.tiktoken", "o200k_base.tiktoken", "llama3.tiktoken"};
 
-// The file that `name`, a value of data.tokenizer that is not kBytes, stands for: itself, or the tokenizer.json in it.
+// The file that `name`, a value of data.tokenizer that is not kBytes, stands for: itself, or the first of
+// kTokenizerFiles in it; kTokenizerFile if there is none.
 std::string TokenizerPath(const std::string& name);
+// Under which of kTokenizerFiles a copy of the file at `path` is kept.
+std::string KeptTokenizerName(const std::string& path, std::string_view contents);
 
 // Immutable, and so usable by many threads.
 class Tokenizer {
  public:
-  // `name` is a value of data.tokenizer: kBytes, the path of a tokenizer.json, or of a folder that holds one. Errors
-  // name the file: NotFound, InvalidArgument for what is malformed or not supported, ResourceExhausted if too large.
+  // `name` is a value of data.tokenizer: kBytes, the path of a tokenizer.json, of a sentencepiece model or of a
+  // tiktoken ranks file, which their contents tell apart, or of a folder that holds one. Errors name the file:
+  // NotFound, InvalidArgument for what is malformed or not supported, ResourceExhausted if too large.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& name);
+  // The same of a file's contents, and of those of the tokenizer_config.json beside it, of which a tokenizer.json makes
+  // use; empty: there is none.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(const std::string& path, std::string_view contents,
+                                                          std::string_view config);
   virtual ~Tokenizer() = default;
 
   // Ids are in [0, vocab()).

@@ -3,10 +3,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/status.h"
 #include "worker/text/bpe_tokenizer.h"
+#include "worker/text/sentencepiece_tokenizer.h"
+#include "worker/text/tiktoken.h"
 
 namespace zerofleet::text {
 namespace {
+
+constexpr int64_t kMostTokenizerBytes = int64_t{128} << 20, kMostConfigBytes = int64_t{16} << 20;
+
+std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // One token per byte: any file is text.
 class ByteTokenizer : public Tokenizer {
@@ -42,11 +49,45 @@ class ByteTokenizer : public Tokenizer {
 
 }  // namespace
 
-std::string TokenizerPath(const std::string& name) { return IsDirectory(name) ? JoinPath(name, kTokenizerFile) : name; }
+std::string TokenizerPath(const std::string& name) {
+  if (!IsDirectory(name)) return name;
+  for (const char* file : kTokenizerFiles) {
+    if (FileExists(JoinPath(name, file))) return JoinPath(name, file);
+  }
+  return JoinPath(name, kTokenizerFile);
+}
+
+std::string KeptTokenizerName(const std::string& path, std::string_view contents) {
+  if (IsSentencePiece(contents)) return kSentencePieceFile;
+  if (!IsTiktoken(contents)) return kTokenizerFile;
+  const absl::StatusOr<TiktokenRanks> ranks = ParseTiktoken(contents, BaseName(path));
+  return ranks.ok() ? absl::StrCat(ranks->encoding, kTiktokenEnding) : kTokenizerFile;
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Parse(const std::string& path, std::string_view contents,
+                                                            std::string_view config) {
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer;
+  if (IsSentencePiece(contents)) {
+    tokenizer = SentencePieceTokenizer::Parse(contents);
+  } else if (IsTiktoken(contents)) {
+    tokenizer = BpeTokenizer::ParseRanks(contents, BaseName(path));
+  } else {
+    tokenizer = BpeTokenizer::Parse(contents, config);
+  }
+  if (tokenizer.ok()) return tokenizer;
+  return Annotate(tokenizer.status(), path);
+}
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& name) {
   if (name == kBytes) return std::make_unique<ByteTokenizer>();
-  return BpeTokenizer::Load(TokenizerPath(name));
+  const std::string path = TokenizerPath(name);
+  ZF_ASSIGN_OR_RETURN(const std::string contents, ReadSmallFile(path, kMostTokenizerBytes));
+  std::string config;
+  const std::string config_path = JoinPath(ParentOf(path), kTokenizerConfigFile);
+  if (FileExists(config_path)) {
+    ZF_ASSIGN_OR_RETURN(config, ReadSmallFile(config_path, kMostConfigBytes));
+  }
+  return Parse(path, contents, config);
 }
 
 }  // namespace zerofleet::text

@@ -1,15 +1,16 @@
-// Fuzzes tokenizer.json: any bytes as the file, and what is accepted encodes and decodes them.
+// Fuzzes the files of tokenizers: any bytes as a tokenizer.json, a sentencepiece model or tiktoken ranks, and what is
+// accepted encodes and decodes them.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "base/check.h"
-#include "worker/text/bpe_tokenizer.h"
+#include "worker/text/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using zerofleet::text::BpeTokenizer;
+  using zerofleet::text::Tokenizer;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const auto tokenizer = BpeTokenizer::Parse(bytes);
+  const auto tokenizer = Tokenizer::Parse("gpt2.tiktoken", bytes, "");
   if (!tokenizer.ok()) return 0;
   const auto ids = (*tokenizer)->Encode(bytes, /*special=*/true);
   if (!ids.ok()) return 0;

@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include <cstdlib>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -28,6 +29,19 @@ size_t LengthAfter(uint8_t first) {
   if (first >= 0xC2 && first <= 0xDF) return 2;
   if (first >= 0xE0 && first <= 0xEF) return 3;
   return first >= 0xF0 && first <= 0xF4 ? 4 : 0;
+}
+
+std::string ComposeAll(std::string_view text, bool compatible) {
+  if (text.empty()) return "";
+  int options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+  if (compatible) options |= UTF8PROC_COMPAT;
+  utf8proc_uint8_t* mapped = nullptr;
+  const utf8proc_ssize_t bytes = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), text.size(),
+                                              &mapped, static_cast<utf8proc_option_t>(options));
+  ZF_CHECK(bytes >= 0);  // only what is no UTF-8 is refused
+  std::string composed(reinterpret_cast<const char*>(mapped), bytes);
+  std::free(mapped);
+  return composed;
 }
 
 }  // namespace
@@ -55,8 +69,20 @@ void AppendUtf8(uint32_t code, std::string& text) {
   text.append(reinterpret_cast<const char*>(bytes), length);
 }
 
+size_t AsciiRun(std::string_view text, size_t at) {
+  constexpr uint64_t kHighBits = 0x8080808080808080u;
+  while (at + sizeof(uint64_t) <= text.size()) {
+    uint64_t bytes;
+    std::memcpy(&bytes, text.data() + at, sizeof bytes);
+    if ((bytes & kHighBits) != 0) break;
+    at += sizeof bytes;
+  }
+  while (at < text.size() && static_cast<uint8_t>(text[at]) < 0x80) ++at;
+  return at;
+}
+
 bool IsUtf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
+  for (size_t at = AsciiRun(text, 0); at < text.size(); at = AsciiRun(text, at)) {
     const Character character = CharacterAt(text, at);
     if (!character.valid) return false;
     at += character.bytes;
@@ -90,6 +116,17 @@ bool IsNumeric(uint32_t code) {
   return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
 
+size_t FirstNumeric(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    const auto byte = static_cast<uint8_t>(text[at]);
+    if (byte >= '0' && byte <= '9') return at;
+    const Character character = byte < 0x80 ? Character{byte, 1, true} : CharacterAt(text, at);
+    if (byte >= 0x80 && IsNumeric(character.code)) return at;
+    at += character.bytes;
+  }
+  return at;
+}
+
 bool IsWord(uint32_t code) {
   const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
   if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) return true;
@@ -115,15 +152,18 @@ std::string LowerCase(std::string_view text) {
 }
 
 std::string Compose(std::string_view text, bool compatible) {
-  if (text.empty()) return "";
-  int options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-  if (compatible) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t bytes = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), text.size(),
-                                              &mapped, static_cast<utf8proc_option_t>(options));
-  ZF_CHECK(bytes >= 0);  // only what is no UTF-8 is refused
-  std::string composed(reinterpret_cast<const char*>(mapped), bytes);
-  std::free(mapped);
+  std::string composed;
+  composed.reserve(text.size());
+  // An ASCII character stays itself unless what is behind it is none, and changes nothing before it.
+  for (size_t at = 0; at < text.size();) {
+    const size_t ascii = AsciiRun(text, at);
+    const size_t plain = ascii - (ascii > at && ascii < text.size() ? 1 : 0);
+    size_t end = ascii;
+    while (end < text.size() && static_cast<uint8_t>(text[end]) >= 0x80) ++end;
+    composed.append(text.substr(at, plain - at));
+    composed.append(ComposeAll(text.substr(plain, end - plain), compatible));
+    at = end;
+  }
   return composed;
 }
 

@@ -20,13 +20,18 @@ Character CharacterAt(std::string_view text, size_t at);
 
 void AppendUtf8(uint32_t code, std::string& text);
 
+// The end of the ASCII characters from `at` on.
+size_t AsciiRun(std::string_view text, size_t at);
+
 bool IsUtf8(std::string_view text);
 // U+FFFD in the place of each longest prefix of a character that does not end, as Python's errors="replace".
 std::string ReplaceBroken(std::string_view text);
 
 bool IsWhiteSpace(uint32_t code);  // Unicode's White_Space
 bool IsNumeric(uint32_t code);     // general categories Nd, Nl and No
-bool IsWord(uint32_t code);        // \w of Rust's regex crate
+// Where the first numeric character from `at` on is; the end of `text` if there is none.
+size_t FirstNumeric(std::string_view text, size_t at);
+bool IsWord(uint32_t code);  // \w of Rust's regex crate
 std::string LowerCase(std::string_view text);
 // Normalization Form C, or KC if `compatible`.
 std::string Compose(std::string_view text, bool compatible);

@@ -1,0 +1,240 @@
+// One function for each family of expressions, alternative by alternative in the expression's order; see scanners.h.
+//
+// A greedy class before another never needs to give back what the other would take too, but in two places, which say
+// so: white space, and o200k's letters.
+#include "worker/text/scanners.h"
+
+#include <oniguruma.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+#include "worker/text/unicode.h"
+
+namespace zerofleet::text {
+namespace {
+
+// Bits of a character's classes.
+constexpr uint8_t kLetter = 1, kNumber = 2, kSpace = 4, kNewline = 8;  // \p{L}, \p{N}, \s, [\r\n]
+constexpr uint8_t kUpper = 16;                                         // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+constexpr uint8_t kLower = 32;                                         // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+constexpr uint32_t kCodes = 0x110000;
+
+void AddProperty(const char* name, uint8_t bits, std::vector<uint8_t>& classes) {
+  OnigEncoding encoding = ONIG_ENCODING_UTF8;
+  const auto* begin = reinterpret_cast<const OnigUChar*>(name);
+  const int ctype = encoding->property_name_to_ctype(encoding, const_cast<OnigUChar*>(begin),
+                                                     const_cast<OnigUChar*>(begin) + std::strlen(name));
+  ZF_CHECK(ctype >= 0);
+  OnigCodePoint single_bytes = 0;
+  const OnigCodePoint* ranges = nullptr;
+  ZF_CHECK(encoding->get_ctype_code_range(static_cast<OnigCtype>(ctype), &single_bytes, &ranges) == ONIG_NORMAL);
+  for (OnigCodePoint i = 0; i < ranges[0]; ++i) {
+    for (OnigCodePoint code = ranges[1 + 2 * i]; code <= ranges[2 + 2 * i] && code < kCodes; ++code) {
+      classes[code] |= bits;
+    }
+  }
+}
+
+const uint8_t* Classes() {
+  static const std::vector<uint8_t>& classes = *[] {
+    auto* made = new std::vector<uint8_t>(kCodes);
+    AddProperty("L", kLetter, *made);
+    AddProperty("N", kNumber, *made);
+    AddProperty("Space", kSpace, *made);
+    for (const char* name : {"Lu", "Lt"}) AddProperty(name, kUpper, *made);
+    for (const char* name : {"Lm", "Lo", "M"}) AddProperty(name, kUpper | kLower, *made);
+    AddProperty("Ll", kLower, *made);
+    for (const char newline : {'\r', '\n'}) (*made)[static_cast<size_t>(newline)] |= kNewline;
+    return made;
+  }();
+  return classes.data();
+}
+
+// The text, and the classes of its characters. Behind its end there is a character of no class and no bytes.
+class View {
+ public:
+  explicit View(std::string_view text) : text_(text), classes_(Classes()) {}
+
+  struct One {
+    uint8_t bits;
+    uint8_t bytes;
+  };
+  One At(size_t at) const {
+    if (at >= text_.size()) return {0, 0};
+    const auto first = static_cast<uint8_t>(text_[at]);
+    if (first < 0x80) return {classes_[first], 1};
+    const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text_[at + i]) & 0x3F); };
+    if (first < 0xE0) return {classes_[(first & 0x1Fu) << 6 | byte(1)], 2};
+    if (first < 0xF0) return {classes_[(first & 0x0Fu) << 12 | byte(1) << 6 | byte(2)], 3};
+    return {classes_[(first & 0x07u) << 18 | byte(1) << 12 | byte(2) << 6 | byte(3)], 4};
+  }
+  bool Ends(size_t at) const { return at >= text_.size(); }
+  bool Is(size_t at, char c) const { return at < text_.size() && text_[at] == c; }
+
+  // The end of the characters from `at` on that have one of `bits`.
+  size_t RunOf(uint8_t bits, size_t at) const {
+    for (One one = At(at); (one.bits & bits) != 0; one = At(at)) at += one.bytes;
+    return at;
+  }
+  // And of those that have none of them.
+  size_t RunWithout(uint8_t bits, size_t at) const {
+    for (One one = At(at); one.bytes != 0 && (one.bits & bits) == 0; one = At(at)) at += one.bytes;
+    return at;
+  }
+
+  // 's|'t|'re|'ve|'m|'ll|'d from the apostrophe at `at` on; `at` where there is none. The long s is an s whose case is
+  // ignored.
+  size_t Contraction(size_t at, bool any_case) const {
+    if (!Is(at, '\'') || at + 1 >= text_.size()) return at;
+    const auto letter = [&](size_t i) {
+      if (i >= text_.size()) return '\0';
+      const char c = text_[i];
+      return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    };
+    const char first = letter(at + 1), second = letter(at + 2);
+    if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
+    if ((first == 'r' || first == 'v') && second == 'e') return at + 3;
+    if (first == 'l' && second == 'l') return at + 3;
+    return any_case && text_.substr(at + 1, 2) == "\xC5\xBF" ? at + 3 : at;
+  }
+
+  // \s+(?!\S)|\s+ from white space on: all of it at the end of the text, else all but its last character, or that one
+  // alone.
+  size_t Spaces(size_t at) const {
+    size_t end = at, last = at;
+    for (One one = At(at); (one.bits & kSpace) != 0; one = At(end)) {
+      last = end;
+      end += one.bytes;
+    }
+    return Ends(end) || last == at ? end : last;
+  }
+  // \s*[\r\n]+|\s+(?!\S)|\s+: up to the last newline of the white space, if it has one.
+  size_t Lines(size_t at, bool all_at_end) const {
+    size_t end = at, behind_newline = at;
+    for (One one = At(at); (one.bits & kSpace) != 0; one = At(end)) {
+      end += one.bytes;
+      if ((one.bits & kNewline) != 0) behind_newline = end;
+    }
+    if (all_at_end && Ends(end)) return end;
+    return behind_newline > at ? behind_newline : Spaces(at);
+  }
+
+ private:
+  const std::string_view text_;
+  const uint8_t* const classes_;
+};
+
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+size_t Gpt2Word(const View& view, size_t at) {
+  if (const size_t end = view.Contraction(at, /*any_case=*/false); end > at) return end;
+  const size_t word = at + (view.Is(at, ' ') ? 1 : 0);
+  const View::One first = view.At(word);
+  if ((first.bits & kLetter) != 0) return view.RunOf(kLetter, word);
+  if ((first.bits & kNumber) != 0) return view.RunOf(kNumber, word);
+  if (first.bytes != 0 && (first.bits & kSpace) == 0) return view.RunWithout(kLetter | kNumber | kSpace, word);
+  return view.Spaces(at);
+}
+
+struct LineRules {
+  int digits;       // \p{N}{1,digits}
+  bool all_at_end;  // \s++$ before the other white space
+};
+
+// What cl100k, Qwen and o200k have in common: \p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+, of a
+// character that begins no word of letters; o200k takes a `slash` behind punctuation as a newline.
+size_t NumberMarkOrSpace(const View& view, size_t at, const LineRules& rules, bool slash) {
+  const View::One first = view.At(at);
+  if ((first.bits & kNumber) != 0) {
+    size_t end = at;
+    for (int i = 0; i < rules.digits && (view.At(end).bits & kNumber) != 0; ++i) end += view.At(end).bytes;
+    return end;
+  }
+  const size_t mark = at + (view.Is(at, ' ') ? 1 : 0);
+  size_t end = view.RunWithout(kLetter | kNumber | kSpace, mark);
+  if (end == mark) return view.Lines(at, rules.all_at_end);
+  while ((view.At(end).bits & kNewline) != 0 || (slash && view.Is(end, '/'))) ++end;
+  return end;
+}
+
+// (?i:'s|...)|[^\r\n\p{L}\p{N}]?\p{L}+|...
+size_t LineWord(const View& view, size_t at, const LineRules& rules) {
+  if (const size_t end = view.Contraction(at, /*any_case=*/true); end > at) return end;
+  const View::One first = view.At(at);
+  if ((first.bits & kLetter) != 0) return view.RunOf(kLetter, at);
+  if ((first.bits & (kNewline | kNumber)) == 0) {
+    const size_t word = at + first.bytes, end = view.RunOf(kLetter, word);
+    if (end > word) return end;
+  }
+  return NumberMarkOrSpace(view, at, rules, /*slash=*/false);
+}
+
+// [upper]*[lower]+ from `at` on; `at` where there is none. Characters that are both are given back by the first class
+// where the second finds none behind it: then the word ends with the last of them.
+size_t UppersThenLowers(const View& view, size_t at) {
+  size_t end = at, behind_both = at;
+  for (View::One one = view.At(end); (one.bits & kUpper) != 0; one = view.At(end)) {
+    end += one.bytes;
+    if ((one.bits & kLower) != 0) behind_both = end;
+  }
+  const size_t lowers = view.RunOf(kLower, end);
+  return lowers > end ? lowers : behind_both;
+}
+
+// [upper]+[lower]*
+size_t UppersMaybeLowers(const View& view, size_t at) {
+  const size_t end = view.RunOf(kUpper, at);
+  return end == at ? at : view.RunOf(kLower, end);
+}
+
+size_t O200kWord(const View& view, size_t at) {
+  const View::One first = view.At(at);
+  const bool may_prefix = (first.bits & (kNewline | kLetter | kNumber)) == 0;
+  for (size_t (*const letters)(const View&, size_t) : {UppersThenLowers, UppersMaybeLowers}) {
+    if (may_prefix) {
+      const size_t word = at + first.bytes, end = letters(view, word);
+      if (end > word) return view.Contraction(end, /*any_case=*/true);
+    }
+    const size_t end = letters(view, at);
+    if (end > at) return view.Contraction(end, /*any_case=*/true);
+  }
+  return NumberMarkOrSpace(view, at, {3, false}, /*slash=*/true);
+}
+
+size_t ScanQwen(std::string_view text, size_t at) { return LineWord(View(text), at, {1, false}); }
+
+struct ScannerRow {
+  std::string_view expression;
+  Scanner scanner;
+};
+
+// As cuts.cc has them.
+constexpr ScannerRow kScanners[] = {
+    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", ScanGpt2},
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     ScanCl100k},
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     ScanQwen},
+    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     ScanO200k},
+};
+
+}  // namespace
+
+size_t ScanGpt2(std::string_view text, size_t at) { return Gpt2Word(View(text), at); }
+size_t ScanCl100k(std::string_view text, size_t at) { return LineWord(View(text), at, {3, false}); }
+size_t ScanTiktokenCl100k(std::string_view text, size_t at) { return LineWord(View(text), at, {3, true}); }
+size_t ScanO200k(std::string_view text, size_t at) { return O200kWord(View(text), at); }
+
+Scanner ScannerOf(std::string_view expression) {
+  for (const ScannerRow& row : kScanners) {
+    if (row.expression == expression) return row.scanner;
+  }
+  return nullptr;
+}
+
+}  // namespace zerofleet::text

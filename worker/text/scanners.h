@@ -1,0 +1,29 @@
+// The expressions that common tokenizers split by, scanned by hand: what libonig finds, in a few nanoseconds a byte.
+//
+// Classes of characters are read from libonig, so that its Unicode (14.0 in Debian's 6.9.8) is the one version here;
+// scanners_test.cc compares the two. To add an expression, add its row in scanners.cc.
+#ifndef ZEROFLEET_WORKER_TEXT_SCANNERS_H_
+#define ZEROFLEET_WORKER_TEXT_SCANNERS_H_
+
+#include <cstddef>
+#include <string_view>
+
+namespace zerofleet::text {
+
+// Where a word ends that begins at `at` in `text`, which is UTF-8; beyond `at`. Every text is words, one behind
+// another.
+using Scanner = size_t (*)(std::string_view text, size_t at);
+
+// By the names of OpenAI's encodings. At the end of a text tiktoken takes white space as one word, where the cl100k of
+// a tokenizer.json ends words at newlines.
+size_t ScanGpt2(std::string_view text, size_t at);
+size_t ScanCl100k(std::string_view text, size_t at);
+size_t ScanTiktokenCl100k(std::string_view text, size_t at);
+size_t ScanO200k(std::string_view text, size_t at);
+
+// Null for an expression without one: GPT-2's, those of cl100k (Llama 3), Qwen and o200k (gpt-oss) have one.
+Scanner ScannerOf(std::string_view expression);
+
+}  // namespace zerofleet::text
+
+#endif  // ZEROFLEET_WORKER_TEXT_SCANNERS_H_

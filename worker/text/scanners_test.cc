@@ -1,0 +1,118 @@
+// Scanners against libonig, on random texts of the characters that matter.
+#include "worker/text/scanners.h"
+
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
+#include "worker/text/pattern.h"
+#include "worker/text/unicode.h"
+
+namespace zerofleet::text {
+namespace {
+
+constexpr char kGpt2[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr char kCl100k[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kQwen[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kO200k[] =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// tiktoken's, in which $ is the end of the text alone.
+constexpr char kTiktokenGpt2[] = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++\z|\s+(?!\S)|\s)";
+constexpr char kTiktokenCl100k[] =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++\z|\s*[\r\n]|\s+(?!\S)|\s)";
+
+// What the classes and the alternatives tell apart, and any characters.
+std::string RandomText(std::mt19937& draw) {
+  static const std::vector<std::string> pieces = {
+      "a",      "B",      "s",      "S",    "t",  "re",     "LL",     "'",      "'",    " ",          " ",  "  ",
+      "\t",     "\n",     "\r",     "\r\n", "\v", "\u0085", "\u00a0", "\u3000", "1",    "23",         "٣",  "Ⅷ",
+      "²",      "!",      "/",      "//",   "-",  "\u200b", "é",      "É",      "ǅ",    "ʰ",          "一", "ア",
+      "\u0301", "\u0903", "\u20dd", "ſ",    "ß",  "ﬆ",      "K",      "İ",      "🙂", "\U0001F1E9", "ไ",  "\u200d"};
+  std::string text;
+  const int length = 1 + static_cast<int>(draw() % 14);
+  for (int i = 0; i < length; ++i) {
+    if (draw() % 12 != 0) {
+      text += pieces[draw() % pieces.size()];
+      continue;
+    }
+    const uint32_t code = draw() % (draw() % 4 == 0 ? 0x110000 : 0x3000);
+    if (code < 0xD800 || code > 0xDFFF) AppendUtf8(code, text);
+  }
+  return text;
+}
+
+std::vector<size_t> Ends(const Pattern& pattern, const std::string& text) {
+  std::vector<size_t> ends;
+  const std::vector<Span> spans = pattern.Find(text).value();
+  for (const Span& span : spans) ends.push_back(span.end);
+  return ends;
+}
+
+std::vector<size_t> Ends(Scanner scanner, const std::string& text) {
+  std::vector<size_t> ends;
+  for (size_t at = 0; at < text.size(); ends.push_back(at)) {
+    const size_t end = scanner(text, at);
+    EXPECT_GT(end, at);
+    EXPECT_LE(end, text.size());
+    if (end <= at) break;
+    at = end;
+  }
+  return ends;
+}
+
+struct Both {
+  const char* expression;
+  Scanner scanner;
+};
+
+// ZF_SCANNED_TEXTS says how many; ten million have been compared so.
+TEST(Scanners, FindWhatLibonigFinds) {
+  const char* const wanted = std::getenv("ZF_SCANNED_TEXTS");
+  const int64_t texts = wanted == nullptr ? 3000 : std::atoll(wanted);
+  for (const Both& both : {Both{kGpt2, ScannerOf(kGpt2)},
+                           {kCl100k, ScannerOf(kCl100k)},
+                           {kQwen, ScannerOf(kQwen)},
+                           {kO200k, ScannerOf(kO200k)},
+                           {kTiktokenGpt2, ScanGpt2},
+                           {kTiktokenCl100k, ScanTiktokenCl100k}}) {
+    ASSERT_NE(both.scanner, nullptr) << both.expression;
+    const std::unique_ptr<Pattern> pattern = RegexPattern(both.expression).value();
+    std::mt19937 draw(7);
+    for (int64_t i = 0; i < texts; ++i) {
+      const std::string text = RandomText(draw);
+      ASSERT_EQ(absl::StrJoin(Ends(both.scanner, text), " "), absl::StrJoin(Ends(*pattern, text), " "))
+          << both.expression << " of '" << text << "'";
+    }
+  }
+}
+
+TEST(Scanners, EveryCharacterIsOfItsClass) {
+  const std::unique_ptr<Pattern> pattern = RegexPattern(kO200k).value();
+  const Scanner scanner = ScannerOf(kO200k);
+  // Code points spread over all planes; each between letters, digits, marks and white space.
+  for (uint32_t code = 0; code < 0x110000; code += code < 0x3000 ? 7 : 211) {
+    if (code >= 0xD800 && code <= 0xDFFF) continue;
+    std::string text = "a";
+    for (const char* between : {"B", "1", "!", " ", "\u0301"}) {
+      AppendUtf8(code, text);
+      text += between;
+    }
+    ASSERT_EQ(Ends(scanner, text), Ends(*pattern, text)) << code;
+  }
+}
+
+TEST(Scanners, OtherExpressionsHaveNone) {
+  EXPECT_EQ(ScannerOf(R"(\s+)"), nullptr);
+  EXPECT_EQ(ScannerOf(""), nullptr);
+}
+
+}  // namespace
+}  // namespace zerofleet::text

@@ -1,0 +1,63 @@
+// The ids of short words, remembered by each thread: most of a text is words that it has had before.
+//
+// A table of one cache line a word, in which a word has one place, so that a lookup is a hash and a comparison.
+#ifndef ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
+#define ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace zerofleet::text {
+
+class WordCache {
+ public:
+  static constexpr size_t kMostBytes = 30, kMostIds = 8;
+
+  // A number for `owner` that no other has, whatever the process has made before.
+  static uint64_t NewOwner();
+  // This thread's, emptied if it was another owner's.
+  static WordCache& OfThread(uint64_t owner);
+
+  // Appends the ids of `word`, of at most kMostBytes; false if they are not known.
+  bool Find(std::string_view word, std::vector<int32_t>& ids) const {
+    const Entry& entry = entries_[PlaceOf(word)];
+    if (entry.bytes != word.size() || std::memcmp(entry.word, word.data(), word.size()) != 0) return false;
+    ids.insert(ids.end(), entry.ids, entry.ids + entry.count);
+    return true;
+  }
+  // Remembers them, unless they are too many.
+  void Put(std::string_view word, std::span<const int32_t> ids);
+
+ private:
+  static constexpr size_t kEntries = size_t{1} << 15;
+
+  struct alignas(64) Entry {
+    uint8_t bytes = 0, count = 0;
+    char word[kMostBytes];
+    int32_t ids[kMostIds];
+  };
+  static_assert(sizeof(Entry) == 64);
+
+  static size_t PlaceOf(std::string_view word) {
+    constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;
+    uint64_t hash = word.size();
+    for (size_t at = 0; at < word.size(); at += sizeof(uint64_t)) {
+      uint64_t part = 0;
+      std::memcpy(&part, word.data() + at, std::min(sizeof part, word.size() - at));
+      hash = (hash ^ part) * kFactor;
+      hash ^= hash >> 29;
+    }
+    return hash >> (64 - 15);
+  }
+
+  uint64_t owner_ = 0;
+  std::vector<Entry> entries_ = std::vector<Entry>(kEntries);
+};
+
+}  // namespace zerofleet::text
+
+#endif  // ZEROFLEET_WORKER_TEXT_WORD_CACHE_H_
