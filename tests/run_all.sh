@@ -10,7 +10,7 @@
 #   build-tsan   clang, ThreadSanitizer: the tests of the folders where threads meet
 #
 # What finds faults soonest comes first: the release build's unit tests end everything when one is red. The integration tests
-# wait more than they compute, so they run while the sanitizer builds, at a lower priority, use the cores.
+# wait more than they compute, so they run while the sanitizers' builds and tests, at a lower priority, use the cores.
 set -eu
 cd "$(dirname "$0")/.."
 jobs=${1:-$(nproc)}
@@ -46,7 +46,7 @@ if ! wait "$oracle"; then
   tail -n 3 build/oracle-venv.log
 fi
 
-say "integration tests, during the clang build with AddressSanitizer, fuzz targets and thread-safety analysis"
+say "integration tests begin; clang build with AddressSanitizer, fuzz targets and thread-safety analysis"
 ctest --test-dir build -LE '^(unit|house)$' --output-on-failure >build/tests-integration.log 2>&1 &
 integration=$!
 trap 'kill "$integration" 2>/dev/null || true' EXIT
@@ -57,11 +57,6 @@ nice scripts/build.sh build-asan "$jobs" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BU
 say "clang build with ThreadSanitizer"
 nice scripts/build.sh build-tsan "$jobs" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=Sanitize \
   -DZEROFLEET_SANITIZE=thread sanitized_tests
-
-say "integration tests: the rest of them"
-wait "$integration" || echo "ctest failed" >>build/tests-integration.log
-trap - EXIT INT TERM
-cat build/tests-integration.log
 
 # One ctest run over both sanitizer builds.
 mkdir -p build/sanitized
@@ -75,7 +70,12 @@ $plain_layout true 2>/dev/null || plain_layout=
 
 say "sanitizers and fuzz targets"
 # shellcheck disable=SC2086  # a command and its flags
-run_ctest sanitizers $plain_layout ctest --test-dir build/sanitized -j "$jobs" --output-on-failure
+run_ctest sanitizers nice $plain_layout ctest --test-dir build/sanitized -j "$jobs" --output-on-failure
+
+say "integration tests: the rest of them"
+wait "$integration" || echo "ctest failed" >>build/tests-integration.log
+trap - EXIT INT TERM
+cat build/tests-integration.log
 
 say "all tests"
 if grep -q '^ZEROFLEET_NVCC:.*-NOTFOUND$' build/CMakeCache.txt; then
