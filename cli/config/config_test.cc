@@ -121,7 +121,7 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "gpt2-1558m, zero-offload-1b, zero-8b, zero-13b, zero-40b, zero-60b, zero-100b, zero-170b, zero-1t, "
        "turing-nlg-17b, llama2-7b, llama2-13b, "
        "llama2-70b, llama3-8b, llama3-70b, llama3.2-1b, llama3.2-3b, mistral-7b, tinyllama-1.1b, smollm2-135m, "
-       "smollm2-360m, smollm2-1.7b, qwen2-0.5b, qwen2.5-7b)"},
+       "smollm2-360m, smollm2-1.7b, qwen2-0.5b, qwen2.5-7b, qwen3-0.6b, qwen3-8b)"},
       {{"model.heads=5"}, "--set: model.heads: 5 heads do not divide model.hidden, 768; 4 would"},
       {{"model.heads=1000"}, "--set: model.heads: 1000 heads do not divide model.hidden, 768; 768 would"},
       {{"model.heads=0"}, "--set: model.heads: must be 1 to 1000000, got 0"},

@@ -13,6 +13,7 @@ VENV_PYTHON = fleet.ROOT / "build" / "oracle-venv" / "bin" / "python3"
 RUNS = (["--precision", "fp32"],
         ["--precision", "bf16", "--model", "grouped"],
         ["--model", "grouped", "--set", "parallel.tensor=2", "--set", "parallel.zero_stage=2"],
+        ["--model", "head-norms", "--set", "parallel.tensor=2", "--set", "activation.checkpointing=selective"],
         ["--model", "wide-heads", "--set", "parallel.tensor=2", "--set", "parallel.sequence=true",
          "--set", "buffers.bucket_bytes=65536", "--set", "activation.checkpointing=block"])
 

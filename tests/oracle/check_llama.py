@@ -18,26 +18,75 @@ import transformers
 STEPS, LEARNING_RATE, CLIP, DECAY = 5, 1e-2, 0.5, 0.1
 # An epsilon that large keeps AdamW from dividing a gradient that is almost nothing by itself, which would make roundings steps.
 BETAS, EPSILON = (0.9, 0.95), 1e-3
-# The hidden width, heads, heads of keys and values, the MLP's width, tied heads, rope_scaling.
+# The hidden width, heads, heads of keys and values, the MLP's width, tied heads, norms of queries and keys, rope_scaling.
 MODELS = {
-    "grouped": (48, 6, 2, 100, False, None),
-    "tied": (72, 9, 3, 33, True, None),
-    "wide-heads": (240, 6, 6, 50, False, None),
-    "one-kv-head": (32, 4, 1, 64, False, {"type": "linear", "factor": 4.0}),
+    "grouped": (48, 6, 2, 100, False, False, None),
+    "tied": (72, 9, 3, 33, True, False, None),
+    "wide-heads": (240, 6, 6, 50, False, False, None),
+    "one-kv-head": (32, 4, 1, 64, False, False, {"type": "linear", "factor": 4.0}),
+    "head-norms": (48, 4, 2, 64, True, True, None),
 }
 VOCAB, CONTEXT, LAYERS, SAMPLES = 257, 24, 2, 12
 # Relative.
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2, "fp16": 5e-3}
 
 
+class NormOfHeads(torch.nn.Module):
+    """Qwen 3's norm of each head, behind the product that makes them: this version of transformers has no Qwen 3."""
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        heads = x.unflatten(-1, (-1, self.weight.numel()))
+        return (heads * torch.rsqrt(heads.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight).flatten(-2)
+
+
+def norm_heads(model):
+    for layer in model.model.layers:
+        attention = layer.self_attn
+        for name in ("q_proj", "k_proj"):
+            setattr(attention, name, torch.nn.Sequential(getattr(attention, name), NormOfHeads(attention.head_dim)))
+
+
+def stored_name(key):
+    """A parameter's name in files: norms of heads have names of their own there."""
+    for letter in "qk":
+        key = key.replace(f"{letter}_proj.0.", f"{letter}_proj.").replace(f"{letter}_proj.1.", f"{letter}_norm.")
+    return key
+
+
+def save(model, name, folder):
+    model.save_pretrained(folder, safe_serialization=True)
+    if not MODELS[name][5]:
+        return
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    safetensors.torch.save_file({stored_name(key): value for key, value in weights.items()}, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}))
+
+
+def load(name, folder):
+    if not MODELS[name][5]:
+        return transformers.LlamaForCausalLM.from_pretrained(folder)
+    assert json.loads((folder / "config.json").read_text())["architectures"] == ["Qwen3ForCausalLM"]
+    model = reference(name)
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"])
+    model.load_state_dict({key: weights[stored_name(key)] for key in model.state_dict()})
+    return model
+
+
 def reference(name):
-    hidden, heads, kv_heads, inner, tied, scaling = MODELS[name]
+    hidden, heads, kv_heads, inner, tied, head_norms, scaling = MODELS[name]
     config = transformers.LlamaConfig(
         vocab_size=VOCAB, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=LAYERS, num_attention_heads=heads,
         num_key_value_heads=kv_heads, max_position_embeddings=CONTEXT, rms_norm_eps=1e-5, tie_word_embeddings=tied,
         rope_scaling=scaling, initializer_range=hidden ** -0.5)
     torch.manual_seed(1)
     model = transformers.LlamaForCausalLM(config)
+    if head_norms:
+        norm_heads(model)
     for parameter in model.parameters():  # norms' weights that are all 1 would hide their gradients' faults
         if parameter.ndim == 1:
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
@@ -76,7 +125,7 @@ def compare(arguments, name):
     work = pathlib.Path(arguments.work) / name
     work.mkdir(parents=True)
     model = reference(name)
-    model.save_pretrained(work / "hf", safe_serialization=True)
+    save(model, name, work / "hf")
     tokens = torch.randint(0, VOCAB, (SAMPLES * CONTEXT + 1,), generator=torch.Generator().manual_seed(2))
     (work / "data.u16").write_bytes(tokens.numpy().astype("uint16").tobytes())
     inputs = tokens[:-1].reshape(SAMPLES, CONTEXT)
@@ -103,9 +152,9 @@ def compare(arguments, name):
         differences[key] = max(abs(step[key] / value - 1) for step, value in zip(steps, wanted, strict=True))
     run(arguments, "checkpoint", "export", work / "run", work / "out")
     exported = safetensors.torch.load_file(work / "out/model.safetensors")
-    reloaded = transformers.LlamaForCausalLM.from_pretrained(work / "out")
+    reloaded = load(name, work / "out")
     moved = STEPS * LEARNING_RATE
-    state = model.state_dict()
+    state = {stored_name(key): value for key, value in model.state_dict().items()}
     differences["weights"] = max(float((exported[key] - state[key]).abs().max()) / moved for key in exported)
     with torch.no_grad():
         differences["reloaded"] = abs(float(loss_of(reloaded, inputs, targets)) / float(loss_of(model, inputs, targets)) - 1)

@@ -39,6 +39,26 @@ struct RotateArguments {
   Tensor x;                            // (B,T,columns), in place
 };
 
+// A token's row holds heads of queries, keys and values. gammas(2,head_size) are the queries' and the keys'.
+struct HeadNormForwardArguments {
+  int64_t m;
+  int64_t heads, kv_heads, head_size;
+  float epsilon;
+  Tensor x;       // (M,(heads + 2 kv_heads) head_size)
+  Tensor gammas;  // (2,head_size)
+  Tensor y;       // as x, overwritten
+  float* rstd;    // (heads + kv_heads,M), overwritten
+};
+
+struct HeadNormBackwardArguments {
+  int64_t m;
+  int64_t heads, kv_heads, head_size;
+  Tensor x, gammas;   // as the forward had them
+  const float* rstd;  // from the forward
+  Tensor dy;          // as x: overwritten by x's gradient
+  float* dgammas;     // (2,head_size), added to
+};
+
 struct GateForwardArguments {
   int64_t m, n;
   Tensor x;  // (M,2N): what is activated, and what that is multiplied by
@@ -64,6 +84,10 @@ class LlamaOps {
   // Turns element i and i + head_size / 2 of each head by position * frequencies[i] (Su et al. 2021; halves as Hugging
   // Face stores them). Angles are fp32.
   virtual void Rotate(Stream&, const RotateArguments&) = 0;
+
+  // Each head of queries and keys through an RMS norm; values are copied.
+  virtual void HeadNormForward(Stream&, const HeadNormForwardArguments&) = 0;
+  virtual void HeadNormBackward(Stream&, const HeadNormBackwardArguments&) = 0;
 
   // y = silu(first half of x) * second half (Shazeer 2020).
   virtual void GateForward(Stream&, const GateForwardArguments&) = 0;

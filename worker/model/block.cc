@@ -26,7 +26,9 @@ struct MakeLayer {
     return std::make_unique<NormLayer>(row, norm_epsilon, declaration);
   }
   std::unique_ptr<Layer> operator()(const Spread& row) const { return std::make_unique<SpreadLayer>(row, declaration); }
-  std::unique_ptr<Layer> operator()(const Rotate& /*row*/) const { return std::make_unique<RotateLayer>(declaration); }
+  std::unique_ptr<Layer> operator()(const Rotate& row) const {
+    return std::make_unique<RotateLayer>(row, norm_epsilon, declaration);
+  }
   std::unique_ptr<Layer> operator()(const Attend& /*row*/) const { return std::make_unique<AttendLayer>(declaration); }
   std::unique_ptr<Layer> operator()(const Activate& /*row*/) const { return std::make_unique<GeluLayer>(declaration); }
   std::unique_ptr<Layer> operator()(const Gate& /*row*/) const { return std::make_unique<GateLayer>(declaration); }
@@ -69,7 +71,7 @@ absl::Status Block::Backward(const UnitPass& pass, bool again) const {
   for (size_t branch = branches_.size() - 1; branch-- > 0;) {
     ZF_RETURN_IF_ERROR(BranchBackward(pass, branches_[branch], branches_[branch + 1], again));
   }
-  if (!pass.pass.residual.divided()) return absl::OkStatus();
+  if (declared_.norm_sums() == 0) return absl::OkStatus();
   ZF_RETURN_IF_ERROR(SumNormGradients(pass, declared_.norm_sums()));
   for (const std::unique_ptr<Layer>& layer : layers_) ZF_RETURN_IF_ERROR(layer->AddNormGradient(pass));
   return absl::OkStatus();

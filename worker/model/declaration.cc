@@ -32,9 +32,9 @@ void Declaration::Shares(const SharedSize& size) {
   if (!known) shared_.push_back(size);
 }
 
-int64_t Declaration::NormSums(int64_t elements) {
+int64_t Declaration::NormSums(int64_t elements, bool summed) {
   largest_norm_ = std::max(largest_norm_, elements);
-  return std::exchange(norm_sums_, norm_sums_ + elements);
+  return std::exchange(norm_sums_, norm_sums_ + (summed ? elements : 0));
 }
 
 int64_t Declaration::LargestBias() const {

@@ -75,8 +75,9 @@ class Declaration {
   void Product(const DeclaredProduct& product) { products_.push_back(product); }
   // A gradient with this number of columns within a branch.
   void Gradient(int64_t columns) { gradient_columns_ = std::max(gradient_columns_, columns); }
-  // Elements that a norm's parameters have; where they are, among all norms' of the unit.
-  int64_t NormSums(int64_t elements);
+  // Elements that a norm's parameters have. If a tensor group must sum their gradient, each rank having it of some
+  // tokens or heads: where it is among all that the group sums at the end of the unit.
+  int64_t NormSums(int64_t elements, bool summed);
   // Attention's products, of queries of this width with each of the context.
   void Attention(int64_t width) { attention_width_ += width; }
   // Elements that a token's pass reads and writes outside the products, forward and backward.

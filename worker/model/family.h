@@ -32,10 +32,10 @@ struct HuggingFaceFormat {
   // A name that the family has there, with what of the configuration it stands for.
   struct Variant {
     const char *model_type, *architecture;
-    bool qkv_bias;
+    bool qkv_bias, qk_norm;
   };
 
-  std::span<const Variant> variants;  // written: the first that has the model's biases
+  std::span<const Variant> variants;  // written: the first that has the model's biases and norms
   std::span<const Size> sizes;
   std::span<const Setting> settings;
   const char* constants;      // a JSON object with what else is written

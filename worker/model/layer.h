@@ -72,7 +72,7 @@ class Layer {
   // Adds its parameters' gradients to pass.dw, and returns the gradient of what it took; null where that was the
   // residual stream, whose gradient has been added to.
   virtual absl::StatusOr<device::Tensor> Backward(const UnitPass& pass, device::Tensor dy) const = 0;
-  // Behind the backward of a unit whose norms' tokens are divided: adds its share of the sums in scratch to pass.dw.
+  // Behind the backward of a unit: adds to pass.dw what a tensor group has summed in scratch, where it has.
   virtual absl::Status AddNormGradient(const UnitPass& /*pass*/) const { return absl::OkStatus(); }
 
   // --- What neighbours ask of it.

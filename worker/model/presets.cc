@@ -25,7 +25,7 @@ constexpr ModelPreset kPresets[] = {
     {"zero-1t", "gpt2", 128, 25600, 160, 1024, 50257},
     {"turing-nlg-17b", "gpt2", 78, 4256, 28, 1024, 50257},
     // name, family, layers, hidden, heads, context, vocab, kv_heads, intermediate, head_size, rope_theta, norm_epsilon,
-    // tied, qkv_bias, rope_factor
+    // tied, qkv_bias, rope_factor, qk_norm
     {"llama2-7b", "llama", 32, 4096, 32, 4096, 32000, 32, 11008, 128, 1e4, 1e-5},
     {"llama2-13b", "llama", 40, 5120, 40, 4096, 32000, 40, 13824, 128, 1e4, 1e-5},
     {"llama2-70b", "llama", 80, 8192, 64, 4096, 32000, 8, 28672, 128, 1e4, 1e-5},
@@ -40,6 +40,8 @@ constexpr ModelPreset kPresets[] = {
     {"smollm2-1.7b", "llama", 24, 2048, 32, 8192, 49152, 32, 8192, 64, 1.3e5, 1e-5, true},
     {"qwen2-0.5b", "llama", 24, 896, 14, 131072, 151936, 2, 4864, 64, 1e6, 1e-6, true, true},
     {"qwen2.5-7b", "llama", 28, 3584, 28, 131072, 152064, 4, 18944, 128, 1e6, 1e-6, false, true},
+    {"qwen3-0.6b", "llama", 28, 1024, 16, 40960, 151936, 8, 3072, 128, 1e6, 1e-6, true, false, 0, true},
+    {"qwen3-8b", "llama", 36, 4096, 32, 40960, 151936, 8, 12288, 128, 1e6, 1e-6, false, false, 0, true},
 };
 
 }  // namespace
@@ -59,6 +61,7 @@ v1::ModelConfig ModelPreset::Config() const {
   config.set_norm_epsilon(norm_epsilon);
   config.set_tied(tied);
   config.set_qkv_bias(qkv_bias);
+  config.set_qk_norm(qk_norm);
   if (rope_theta > 0) config.mutable_rope_scaling()->set_type("none");
   if (rope_factor > 0) {
     v1::RopeScalingConfig& scaling = *config.mutable_rope_scaling();

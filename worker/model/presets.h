@@ -20,6 +20,7 @@ struct ModelPreset {
   double rope_theta = 0, norm_epsilon = 0;
   bool tied = false, qkv_bias = false;
   double rope_factor = 0;  // Llama 3's scaling from 8192 positions; 0: none
+  bool qk_norm = false;
 
   // As a configuration has it, but for what a tokenizer says.
   v1::ModelConfig Config() const;

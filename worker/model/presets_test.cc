@@ -27,7 +27,8 @@ TEST(Presets, OfTheLlamaFamilyHaveThePublishedParameters) {
       {"llama3-8b", 8'030'261'248},   {"llama3-70b", 70'553'706'496}, {"llama3.2-1b", 1'235'814'400},
       {"llama3.2-3b", 3'212'749'824}, {"mistral-7b", 7'241'732'096},  {"tinyllama-1.1b", 1'100'048'384},
       {"smollm2-135m", 134'515'008},  {"smollm2-360m", 361'821'120},  {"smollm2-1.7b", 1'711'376'384},
-      {"qwen2-0.5b", 494'032'768},    {"qwen2.5-7b", 7'615'616'512},
+      {"qwen2-0.5b", 494'032'768},    {"qwen2.5-7b", 7'615'616'512},  {"qwen3-0.6b", 596'049'920},
+      {"qwen3-8b", 8'190'735'360},
   };
   for (const auto& [name, parameters] : published) {
     EXPECT_EQ(ModelSpec::Create(FindPreset(name)->Config())->parameters(), parameters) << name;

@@ -36,8 +36,10 @@ struct Spread {
   Bias bias;
 };
 
-// Turns queries and keys by their positions.
-struct Rotate {};
+// Turns queries and keys by their positions; with model.qk_norm, each head of them through an RMS norm first.
+struct Rotate {
+  const char *queries_norm, *keys_norm;
+};
 
 // Causal attention over queries, keys and values.
 struct Attend {};

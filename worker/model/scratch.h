@@ -15,7 +15,7 @@ struct Scratch {
   device::Tensor narrow;  // as wide as the residual stream
   float *head_mean, *head_rstd;
   void* attention;
-  float* norm_gradients;  // of a unit's norms, where their tokens are divided
+  float* norm_gradients;  // of a unit's norms, where a tensor group sums them
   void* cross_entropy;    // of a whole model, or what follows, of a part
   device::SoftmaxPart* softmax;
   void* logits;

@@ -16,7 +16,8 @@ Sizes::Sizes(const v1::ModelConfig& config)
       vocab(config.vocab()),
       norm_epsilon(static_cast<float>(config.norm_epsilon())),
       tied(config.tied()),
-      qkv_bias(config.qkv_bias()) {
+      qkv_bias(config.qkv_bias()),
+      qk_norm(config.qk_norm()) {
   if (config.rope_theta() > 0) frequencies = RotaryFrequencies(head_size, config.rope_theta(), config.rope_scaling());
 }
 

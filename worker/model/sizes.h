@@ -24,7 +24,7 @@ struct Sizes {
 
   int64_t layers, hidden, inner, heads, kv_heads, head_size, context, vocab;
   float norm_epsilon;  // 0: the family's
-  bool tied, qkv_bias;
+  bool tied, qkv_bias, qk_norm;
   std::vector<float> frequencies;  // of rotary positions, in angles per position; empty without
 
   int64_t Of(Width width) const;

@@ -16,7 +16,7 @@ ScratchSizes Transformer::SizesOfScratch() const {
           .hidden = sizes_.hidden,
           .wide = block.gradient_columns(),
           .attention_bytes = block_.AttentionScratchBytes(ops_, most_sequences_, most_time_),
-          .norm_sums = residual_.divided() ? std::max(block.norm_sums(), head_declared_.norm_sums()) : 0,
+          .norm_sums = std::max(block.norm_sums(), head_declared_.norm_sums()),
           .bias = block.LargestBias(),
           .vocab = sizes_.vocab,
           .parts = residual_.part().count,

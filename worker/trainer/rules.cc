@@ -61,7 +61,7 @@ bool Scales(const Config& c) {
 
 bool HasLlamaKeys(const v1::ModelConfig& model) {
   return model.head_size() > 0 || model.rope_theta() > 0 || model.has_rope_scaling() || model.norm_epsilon() > 0 ||
-         model.tied() || model.qkv_bias();
+         model.tied() || model.qkv_bias() || model.qk_norm();
 }
 
 bool HasEmptyPath(const google::protobuf::RepeatedPtrField<std::string>& paths) {
@@ -145,9 +145,16 @@ const std::vector<Rule>& ModelAndData() {
       {{"model.family"},
        [](const Config& c) { return !IsRotary(c) && HasLlamaKeys(c.model()); },
        [](const Config& c) {
-         return StrCat("is ", c.model().family(),
-                       ", and head_size, rope_theta, rope_scaling, norm_epsilon, tied and qkv_bias are keys of llama; "
-                       "leave them out");
+         return StrCat(
+             "is ", c.model().family(),
+             ", and head_size, rope_theta, rope_scaling, norm_epsilon, tied, qkv_bias and qk_norm are keys of "
+             "llama; "
+             "leave them out");
+       }},
+      {{"model.qk_norm", "model.qkv_bias"},
+       [](const Config& c) { return c.model().qk_norm() && c.model().qkv_bias(); },
+       [](const Config&) -> std::string {
+         return "true does not go with model.qkv_bias: no model of the family has both";
        }},
       {{"model.rope_scaling.factor", "model.rope_scaling.type"},
        [](const Config& c) { return Scales(c) && c.model().rope_scaling().factor() < 1; },

@@ -33,6 +33,23 @@ class LlamaOpsTest : public DeviceTest {
     return {Get(y), Get(rstd)};
   }
 
+  // A row holds four heads: two of queries, one of keys, one of values.
+  static constexpr int64_t kHeads = 2, kHeadSize = 6, kRow = 4 * kHeadSize;
+  Normed HeadNorm(int64_t m, const std::vector<float>& x, const std::vector<float>& gammas) {
+    const DeviceTensor from = Put(x), weights = Put(gammas), y = Room(m * kRow),
+                       rstd = PutFloat(std::vector<float>(3 * m));
+    llama().HeadNormForward(stream(), {.m = m,
+                                       .heads = kHeads,
+                                       .kv_heads = 1,
+                                       .head_size = kHeadSize,
+                                       .epsilon = kRmsEpsilon,
+                                       .x = from.tensor(),
+                                       .gammas = weights.tensor(),
+                                       .y = y.tensor(),
+                                       .rstd = rstd.as()});
+    return {Get(y), Get(rstd)};
+  }
+
   std::vector<float> Turned(int64_t batch, int64_t time, int64_t heads, int64_t columns,
                             const std::vector<float>& frequencies, const std::vector<float>& x, bool back) {
     const DeviceTensor at = Put(x);
@@ -91,13 +108,53 @@ TEST_P(LlamaOpsTest, RmsNormsGradientsMatchDifferences) {
   }
 }
 
+TEST_P(LlamaOpsTest, HeadNormIsTheRmsNormOfEachHead) {
+  constexpr int64_t kTokens = 5;
+  const auto x = Random(kTokens * kRow, 1), gammas = Random(2 * kHeadSize, 2);
+  const Normed got = HeadNorm(kTokens, x, gammas);
+  for (int64_t token = 0; token < kTokens; ++token) {
+    for (int64_t head = 0; head < 4; ++head) {
+      const auto begin = x.begin() + token * kRow + head * kHeadSize,
+                 gamma = gammas.begin() + (head < kHeads ? 0 : kHeadSize), y = got.y.begin() + (begin - x.begin());
+      const std::vector<float> from(begin, begin + kHeadSize), out(y, y + kHeadSize);
+      if (head == 3) {
+        EXPECT_EQ(out, from) << "values";
+        continue;
+      }
+      const Normed want = Norm(1, kHeadSize, from, {gamma, gamma + kHeadSize});
+      EXPECT_EQ(out, want.y);
+      EXPECT_EQ(got.rstd[head * kTokens + token], want.rstd[0]);
+    }
+  }
+}
+
+TEST_P(LlamaOpsTest, HeadNormsGradientMatchesDifferences) {
+  if (dtype() != DType::kF32) GTEST_SKIP() << "differences are taken in fp32";
+  constexpr int64_t kTokens = 40;
+  const auto x = Random(kTokens * kRow, 1), gammas = Random(2 * kHeadSize, 2), upstream = Random(kTokens * kRow, 3);
+  const DeviceTensor from = Put(x), weights = Put(gammas), dy = Put(upstream),
+                     rstd = PutFloat(HeadNorm(kTokens, x, gammas).rstd),
+                     dgammas = PutFloat(std::vector<float>(2 * kHeadSize, 0.0f));
+  llama().HeadNormBackward(stream(), {.m = kTokens,
+                                      .heads = kHeads,
+                                      .kv_heads = 1,
+                                      .head_size = kHeadSize,
+                                      .x = from.tensor(),
+                                      .gammas = weights.tensor(),
+                                      .rstd = rstd.as(),
+                                      .dy = dy.tensor(),
+                                      .dgammas = dgammas.as()});
+  ExpectGradient([&](const auto& at) { return Dot(HeadNorm(kTokens, at, gammas).y, upstream); }, x, Get(dy), 7);
+  ExpectGradient([&](const auto& at) { return Dot(HeadNorm(kTokens, x, at).y, upstream); }, gammas, Get(dgammas));
+}
+
 TEST_P(LlamaOpsTest, RotationTurnsHalvesByPosition) {
   const std::vector<float> frequencies = {1.0f, 0.1f, 0.01f, 0.5f, 0.25f};
-  constexpr int64_t kBatch = 2, kTime = 33, kHeads = 3, kColumns = 44;  // what is behind the heads is left alone
+  constexpr int64_t kBatch = 2, kTime = 33, kTurned = 3, kColumns = 44;  // what is behind the heads is left alone
   const auto x = Random(kBatch * kTime * kColumns, 1);
   std::vector<double> want(x.begin(), x.end());
   for (int64_t row = 0; row < kBatch * kTime; ++row) {
-    for (int64_t head = 0; head < kHeads; ++head) {
+    for (int64_t head = 0; head < kTurned; ++head) {
       for (int64_t i = 0; i < 5; ++i) {
         const double angle = static_cast<double>(row % kTime) * frequencies[i];
         const int64_t a = row * kColumns + head * 10 + i, b = a + 5;
@@ -106,9 +163,9 @@ TEST_P(LlamaOpsTest, RotationTurnsHalvesByPosition) {
       }
     }
   }
-  const auto turned = Turned(kBatch, kTime, kHeads, kColumns, frequencies, x, /*back=*/false);
+  const auto turned = Turned(kBatch, kTime, kTurned, kColumns, frequencies, x, /*back=*/false);
   ExpectClose(turned, want, dtype());
-  ExpectClose(Turned(kBatch, kTime, kHeads, kColumns, frequencies, turned, /*back=*/true), {x.begin(), x.end()},
+  ExpectClose(Turned(kBatch, kTime, kTurned, kColumns, frequencies, turned, /*back=*/true), {x.begin(), x.end()},
               dtype(), 2);
 }
 

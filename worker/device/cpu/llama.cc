@@ -1,6 +1,9 @@
 // The Llama family's ops (llama_ops.h): rows for the activations, columns for the norm's gradient.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <vector>
 
 #include "worker/device/cpu/blocks.h"
 #include "worker/device/cpu/cpu_ops.h"
@@ -60,6 +63,47 @@ void CpuOps::Rotate(Stream&, const RotateArguments& p) {
         kernels::RotateHead(half, table->cosines.data() + at, table->sines.data() + at, p.back,
                             p.x.Offset(row * p.columns + head * p.head_size));
       }
+    }
+  });
+}
+
+void CpuOps::HeadNormForward(Stream&, const HeadNormForwardArguments& p) {
+  const int64_t normed = p.heads + p.kv_heads, columns = (normed + p.kv_heads) * p.head_size;
+  pool_.RunBlocks(p.m, RowBlock(columns), [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      const Tensor x = p.x.Offset(token * columns), y = p.y.Offset(token * columns);
+      for (int64_t head = 0; head < normed; ++head) {
+        const int64_t at = head * p.head_size;
+        kernels::RmsNormRow(p.head_size, p.epsilon, x.Offset(at), p.gammas.Offset(head < p.heads ? 0 : p.head_size),
+                            y.Offset(at), p.rstd + head * p.m + token);
+      }
+      const int64_t values = normed * p.head_size;
+      std::memcpy(y.Offset(values).data, x.Offset(values).data,
+                  static_cast<size_t>(p.kv_heads * p.head_size * DTypeBytes(p.x.dtype)));
+    }
+  });
+}
+
+// The gammas' gradient first, while dy is what came in: head by head, so that its order is one of heads and tokens.
+void CpuOps::HeadNormBackward(Stream&, const HeadNormBackwardArguments& p) {
+  const int64_t normed = p.heads + p.kv_heads, columns = (normed + p.kv_heads) * p.head_size;
+  pool_.RunBlocks(p.head_size, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t head = 0; head < normed; ++head) {
+      const int64_t at = head * p.head_size;
+      kernels::RmsNormColumns(p.m, columns, begin, end, p.dy.Offset(at), p.x.Offset(at), p.rstd + head * p.m,
+                              p.dgammas + (head < p.heads ? 0 : p.head_size));
+    }
+  });
+  const auto bytes = static_cast<size_t>(p.head_size * DTypeBytes(p.dy.dtype));
+  pool_.RunBlocks(p.m, RowBlock(columns), [&](int64_t begin, int64_t end) {
+    std::vector<std::byte> sums(bytes);
+    const Tensor dx{sums.data(), p.dy.dtype};
+    for (int64_t row = begin * normed; row < end * normed; ++row) {
+      const int64_t token = row / normed, head = row % normed, at = token * columns + head * p.head_size;
+      std::fill(sums.begin(), sums.end(), std::byte{0});
+      kernels::RmsNormRowGradient(p.head_size, p.dy.Offset(at), p.x.Offset(at),
+                                  p.gammas.Offset(head < p.heads ? 0 : p.head_size), p.rstd[head * p.m + token], dx);
+      std::memcpy(p.dy.Offset(at).data, dx.data, bytes);
     }
   });
 }

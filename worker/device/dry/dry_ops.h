@@ -43,6 +43,8 @@ class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   LlamaOps* llama() override { return this; }
   void RmsNormForward(Stream&, const RmsNormForwardArguments&) override {}
   void RmsNormBackward(Stream&, const RmsNormBackwardArguments&) override {}
+  void HeadNormForward(Stream&, const HeadNormForwardArguments&) override {}
+  void HeadNormBackward(Stream&, const HeadNormBackwardArguments&) override {}
   void Rotate(Stream&, const RotateArguments&) override {}
   void GateForward(Stream&, const GateForwardArguments&) override {}
   void GateBackward(Stream&, const GateBackwardArguments&) override {}

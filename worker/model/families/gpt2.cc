@@ -18,7 +18,7 @@ constexpr BlockRow kBlock[] = {
     Project{"mlp.c_proj", Width::kInner, Bias::kBias},
 };
 
-constexpr HuggingFaceFormat::Variant kVariants[] = {{"gpt2", "GPT2LMHeadModel", false}};
+constexpr HuggingFaceFormat::Variant kVariants[] = {{"gpt2", "GPT2LMHeadModel", false, false}};
 
 constexpr HuggingFaceFormat::Size kSizes[] = {
     {"vocab_size", &Config::vocab, &Config::set_vocab, true},
@@ -41,7 +41,7 @@ constexpr HuggingFaceFormat::Setting kSettings[] = {
 constexpr std::string_view kCausalMasks[] = {".attn.bias", ".attn.masked_bias"};
 
 constexpr char kConstants[] = R"({"initializer_range": 0.02, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0,
-                                  "torch_dtype": "float32", "use_cache": true})";
+                                  "use_cache": true})";
 
 }  // namespace
 

@@ -1,5 +1,6 @@
-// Llama (Touvron et al. 2023), and what is built like it: Mistral, SmolLM2, TinyLlama, with biases Qwen 2. Pre-norm
-// blocks with RMS norms, rotary positions, grouped queries, SwiGLU; and how transformers spells it.
+// Llama (Touvron et al. 2023), and what is built like it: Mistral, SmolLM2, TinyLlama, with biases Qwen 2, with norms
+// of queries and keys Qwen 3. Pre-norm blocks with RMS norms, rotary positions, grouped queries, SwiGLU; and how
+// transformers spells it.
 #include "worker/model/families/llama.h"
 
 namespace zerofleet::model {
@@ -11,7 +12,7 @@ constexpr BlockRow kLlamaBlock[] = {
             {"self_attn.k_proj", Width::kKeysValues},
             {"self_attn.v_proj", Width::kKeysValues}},
            Bias::kConfigured},
-    Rotate{},
+    Rotate{"self_attn.q_norm", "self_attn.k_norm"},
     Attend{},
     Project{"self_attn.o_proj", Width::kQueries, Bias::kNone},
     Norm{NormKind::kRms, "post_attention_layernorm"},
@@ -21,9 +22,10 @@ constexpr BlockRow kLlamaBlock[] = {
 };
 
 constexpr HuggingFaceFormat::Variant kLlamaVariants[] = {
-    {"llama", "LlamaForCausalLM", false},
-    {"mistral", "MistralForCausalLM", false},
-    {"qwen2", "Qwen2ForCausalLM", true},
+    {"llama", "LlamaForCausalLM", false, false},
+    {"mistral", "MistralForCausalLM", false, false},
+    {"qwen2", "Qwen2ForCausalLM", true, false},
+    {"qwen3", "Qwen3ForCausalLM", false, true},
 };
 
 constexpr HuggingFaceFormat::Size kLlamaSizes[] = {
@@ -45,8 +47,7 @@ constexpr HuggingFaceFormat::Setting kLlamaSettings[] = {
 
 constexpr std::string_view kLlamaBuffers[] = {".rotary_emb.inv_freq"};
 
-constexpr char kLlamaConstants[] = R"({"initializer_range": 0.02, "attention_dropout": 0.0, "torch_dtype": "float32",
-                                  "use_cache": true})";
+constexpr char kLlamaConstants[] = R"({"initializer_range": 0.02, "attention_dropout": 0.0, "use_cache": true})";
 
 }  // namespace
 

@@ -53,6 +53,10 @@ TEST(LlamaFamily, HasTheTensorsOfTransformers) {
   EXPECT_EQ(NamesOf(*ModelSpec::Create(config)).back(), "model.norm.weight");
   config.set_qkv_bias(true);
   EXPECT_THAT(NamesOf(*ModelSpec::Create(config)), ::testing::Contains(block + "self_attn.v_proj.bias"));
+  config.set_qkv_bias(false);
+  config.set_qk_norm(true);
+  EXPECT_THAT(NamesOf(*ModelSpec::Create(config)), ::testing::Contains(block + "self_attn.q_norm.weight"));
+  EXPECT_THAT(NamesOf(*ModelSpec::Create(config)), ::testing::Contains(block + "self_attn.k_norm.weight"));
 }
 
 TEST(LlamaFamily, SizesThatDoNotFitAreNamed) {
@@ -95,6 +99,7 @@ TEST_P(LlamaGradientTest, IsThatOfTheLoss) {
     v1::ModelConfig config = SmallLlama();
     config.set_tied(tied);
     config.set_qkv_bias(tied);
+    config.set_qk_norm(!tied);
     const ModelSpec spec = *ModelSpec::Create(config);
     std::vector<int64_t> begins;
     for (const coordinator::UnitExtent& unit : spec.units()) begins.push_back(unit.flat_begin);

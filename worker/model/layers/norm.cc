@@ -13,7 +13,7 @@ NormOp::NormOp(const Norm& row, float epsilon, Declaration& declaration)
       epsilon_(epsilon),
       weight_(declaration.Tensor({absl::StrCat(row.name, ".weight"), {hidden_}, false, Init::kOnes})),
       bias_(rms() ? -1 : declaration.Tensor({absl::StrCat(row.name, ".bias"), {hidden_}, false, Init::kZeros})),
-      sums_at_(declaration.NormSums(elements())) {}
+      sums_at_(declaration.NormSums(elements(), declaration.divides_stream())) {}
 
 void NormOp::Normalise(const UnitPass& pass, const Places& places, int64_t m, device::Tensor output) const {
   if (rms()) {
@@ -91,10 +91,15 @@ void NormOp::AddGradients(const UnitPass& pass, const Places& places, device::Te
 }
 
 absl::Status NormOp::AddGradient(const UnitPass& pass) const {
+  if (!pass.pass.residual.divided()) return absl::OkStatus();
+  return AddSummedGradient(pass, weight_, elements(), pass.pass.scratch.norm_gradients + sums_at_);
+}
+
+absl::Status AddSummedGradient(const UnitPass& pass, int64_t weight, int64_t elements, float* sums) {
   const Pass& p = pass.pass;
-  float* const gradient = pass.dw->SumsAt(weight_, elements(), p.stream);
-  p.ops.Accumulate(p.stream, elements(), {p.scratch.norm_gradients + sums_at_, device::DType::kF32}, gradient);
-  return pass.dw->Deliver(weight_, elements(), gradient);
+  float* const gradient = pass.dw->SumsAt(weight, elements, p.stream);
+  p.ops.Accumulate(p.stream, elements, {sums, device::DType::kF32}, gradient);
+  return pass.dw->Deliver(weight, elements, gradient);
 }
 
 absl::Status SumNormGradients(const UnitPass& pass, int64_t elements) {

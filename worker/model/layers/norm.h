@@ -41,8 +41,10 @@ class NormOp {
   const int64_t sums_at_;        // among the unit's norms, in scratch
 };
 
-// Adds up what the ranks have of a unit's norms, `elements` in scratch, where their tokens are divided.
+// Adds up what the ranks have of a unit's norms, `elements` in scratch: of some tokens, or some heads.
 absl::Status SumNormGradients(const UnitPass& pass, int64_t elements);
+// Adds such a sum to pass.dw, at `weight` in the unit.
+absl::Status AddSummedGradient(const UnitPass& pass, int64_t weight, int64_t elements, float* sums);
 
 class NormLayer : public Layer {
  public:

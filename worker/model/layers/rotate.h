@@ -1,22 +1,53 @@
-// Rotary positions: queries and keys, turned where the product before has put them.
+// Rotary positions: queries and keys, turned where the product before has put them, or as they come out of norms of
+// their heads.
 #ifndef ZEROFLEET_WORKER_MODEL_LAYERS_ROTATE_H_
 #define ZEROFLEET_WORKER_MODEL_LAYERS_ROTATE_H_
 
+#include <optional>
 #include <vector>
 
 #include "worker/model/declaration.h"
 #include "worker/model/layer.h"
+#include "worker/model/rows.h"
 
 namespace zerofleet::model {
 
-// Keeps nothing: a rotation is undone by the opposite one, which is its gradient's too.
+// An RMS norm of each head of queries, and one of keys (Henry et al. 2020; model.qk_norm). A rank of a tensor group has
+// some heads' share of its gradient.
+class HeadNorm {
+ public:
+  HeadNorm(const Rotate& row, float epsilon, Declaration& declaration);
+
+  device::Tensor Output(const UnitPass& pass) const { return pass.At(output_); }
+  void Forward(const UnitPass& pass, device::Tensor x) const;
+  // `dy` becomes the gradient of `x`.
+  absl::Status Backward(const UnitPass& pass, device::Tensor x, device::Tensor dy) const;
+  // As Layer's.
+  absl::Status AddGradient(const UnitPass& pass) const;
+
+ private:
+  int64_t elements() const { return 2 * head_size_; }
+
+  const int64_t heads_, kv_heads_, head_size_;  // of the part
+  const float epsilon_;
+  const bool summed_;     // over the ranks of a tensor group
+  const int64_t weight_;  // the queries'; the keys' follows
+  const int64_t sums_at_;
+  const int output_, rstd_;
+};
+
+// A rotation keeps nothing: it is undone by the opposite one, which is its gradient's too.
 class RotateLayer : public Layer {
  public:
-  explicit RotateLayer(Declaration& declaration);
+  RotateLayer(const Rotate& row, float epsilon, Declaration& declaration);
 
   absl::Status Forward(const UnitPass& pass) const override;
+  absl::Status Again(const UnitPass& pass) const override { return norm_ ? Forward(pass) : absl::OkStatus(); }
   absl::StatusOr<device::Tensor> Backward(const UnitPass& pass, device::Tensor dy) const override;
-  device::Tensor Output(const UnitPass& pass) const override { return before()->Output(pass); }
+  absl::Status AddNormGradient(const UnitPass& pass) const override;
+  device::Tensor Output(const UnitPass& pass) const override {
+    return norm_ ? norm_->Output(pass) : before()->Output(pass);
+  }
   GradientPlace TakesGradient(const UnitPass& pass) const override { return before()->TakesGradient(pass); }
 
  private:
@@ -24,6 +55,7 @@ class RotateLayer : public Layer {
 
   const int64_t heads_, kv_heads_, head_size_;  // of the part
   const std::vector<float> frequencies_;
+  const std::optional<HeadNorm> norm_;
 };
 
 }  // namespace zerofleet::model
