@@ -79,6 +79,35 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+absl::StatusOr<std::unique_ptr<MappedOutput>> MappedOutput::Create(const std::string& path, int64_t bytes) {
+  Descriptor descriptor(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (descriptor.get() < 0) return ErrnoStatus(path, "create", errno);
+  const auto size = static_cast<size_t>(bytes);
+  int error = posix_fallocate(descriptor.get(), 0, bytes);
+  void* data = MAP_FAILED;
+  if (error == 0) {
+    data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
+    if (data == MAP_FAILED) error = errno;
+  }
+  if (error != 0) {
+    unlink(path.c_str());
+    return ErrnoStatus(path, "make room for", error);
+  }
+  return std::unique_ptr<MappedOutput>(
+      new MappedOutput(path, descriptor.release(), {static_cast<std::byte*>(data), size}));
+}
+
+MappedOutput::~MappedOutput() {
+  munmap(bytes_.data(), bytes_.size());
+  close(descriptor_);
+}
+
+absl::Status MappedOutput::Sync() {
+  if (msync(bytes_.data(), bytes_.size(), MS_SYNC) != 0) return ErrnoStatus(path_, "write", errno);
+  if (fsync(descriptor_) != 0) return ErrnoStatus(path_, "fsync", errno);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::string& path) {
   int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0) return ErrnoStatus(path, "create", errno);

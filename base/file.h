@@ -34,6 +34,27 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// A new file of a known length, written in any order through memory: the system writes its pages away as it needs
+// memory. Room on the disk is taken first, so that no write can fail for want of it. Durable once Sync has returned OK.
+class MappedOutput {
+ public:
+  // `bytes` > 0, all zero. AlreadyExists if something is there; after any other error, nothing is.
+  static absl::StatusOr<std::unique_ptr<MappedOutput>> Create(const std::string& path, int64_t bytes);
+  ~MappedOutput();
+  MappedOutput(const MappedOutput&) = delete;
+  MappedOutput& operator=(const MappedOutput&) = delete;
+
+  std::span<std::byte> bytes() const { return bytes_; }
+  absl::Status Sync();
+
+ private:
+  MappedOutput(std::string path, int descriptor, std::span<std::byte> bytes)
+      : path_(std::move(path)), descriptor_(descriptor), bytes_(bytes) {}
+  std::string path_;
+  int descriptor_;
+  std::span<std::byte> bytes_;
+};
+
 // Appends to a new file; the bytes are durable once Sync has returned OK. After a failed Write or
 // Sync the file must be discarded: fsync is not retried, since the kernel may have dropped the pages.
 class DurableFile {

@@ -1,10 +1,12 @@
 // `zerofleet checkpoint`: list, verify, export and import.
+#include <map>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -19,9 +21,11 @@
 #include "proto/json.h"
 #include "services/common/build_info.h"
 #include "worker/checkpoint/catalog.h"
+#include "worker/checkpoint/gguf_export.h"
 #include "worker/checkpoint/huggingface.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_reader.h"
+#include "worker/device/dtype.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -85,11 +89,16 @@ absl::StatusOr<int> RunVerify(const std::string& path, const Output& output) {
   return 0;
 }
 
-absl::StatusOr<int> RunExport(const std::string& path, const std::string& out_dir, const Output& output) {
+absl::StatusOr<int> RunExport(const std::string& path, const std::string& to, device::DType dtype,
+                              const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
-  ZF_RETURN_IF_ERROR(checkpoint::ExportHuggingFace(step_dir, out_dir));
-  output.out << "wrote " << JoinPath(out_dir, "model.safetensors") << " and " << JoinPath(out_dir, "config.json")
-             << "\n";
+  if (absl::EndsWith(to, ".gguf")) {
+    ZF_RETURN_IF_ERROR(checkpoint::ExportGguf(step_dir, to, dtype));
+    output.out << "wrote " << to << "\n";
+    return 0;
+  }
+  ZF_RETURN_IF_ERROR(checkpoint::ExportHuggingFace(step_dir, to, dtype));
+  output.out << "wrote " << JoinPath(to, "model.safetensors") << " and " << JoinPath(to, "config.json") << "\n";
   return 0;
 }
 
@@ -109,6 +118,7 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   struct Flags {
     std::string from, to;
     bool json = false;
+    device::DType dtype = device::DType::kF32;
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("checkpoint", "List, verify, export and import checkpoints.");
@@ -130,14 +140,21 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   verify->callback([flags, &body] { body = [flags](const Output& output) { return RunVerify(flags->from, output); }; });
 
   CLI::App* to_hf =
-      command->add_subcommand("export", "Write a checkpoint's weights as Hugging Face transformers reads them.");
+      command->add_subcommand("export", "Write a checkpoint's weights as transformers or llama.cpp reads them.");
   to_hf->add_option("STEP_DIR", flags->from, "A step directory, or a run's checkpoint.dir for its newest")
       ->type_name("DIR")
       ->required();
-  to_hf->add_option("OUT_DIR", flags->to, "Where model.safetensors and config.json go")->type_name("DIR")->required();
+  to_hf->add_option("OUT", flags->to, "A directory for model.safetensors and config.json, or a *.gguf file")
+      ->type_name("PATH")
+      ->required();
+  to_hf->add_option("--dtype", flags->dtype, "Of the weights: fp32, bf16 or fp16; fp32 without")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, device::DType>{
+          {"fp32", device::DType::kF32}, {"bf16", device::DType::kBF16}, {"fp16", device::DType::kF16}}))
+      ->type_name("TYPE");
   to_hf->footer("Example:\n  zerofleet checkpoint export checkpoints/step-00000100 gpt2-mine");
-  to_hf->callback(
-      [flags, &body] { body = [flags](const Output& output) { return RunExport(flags->from, flags->to, output); }; });
+  to_hf->callback([flags, &body] {
+    body = [flags](const Output& output) { return RunExport(flags->from, flags->to, flags->dtype, output); };
+  });
 
   CLI::App* from_hf =
       command->add_subcommand("import", "Turn a Hugging Face folder or a GGUF file into a checkpoint at step 0.");

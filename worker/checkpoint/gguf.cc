@@ -19,10 +19,10 @@ namespace {
 
 constexpr std::string_view kGgufMagic = "GGUF";
 constexpr uint64_t kMostFacts = 1 << 16, kMostGgufTensors = 1 << 20, kMostDimensions = 4;
-constexpr int64_t kGgufBlock = 32, kDefaultAlignment = 32, kMostGgufElements = int64_t{1} << 40;
+constexpr int64_t kGgufBlock = 32, kMostGgufElements = int64_t{1} << 40;
 constexpr char kAlignmentKey[] = "general.alignment";
 
-enum FactType : uint32_t { kBool = 7, kText = 8, kArray = 9 };
+enum FactType : uint32_t { kUint32 = 4, kInt32 = 5, kFloat = 6, kBool = 7, kText = 8, kArray = 9 };
 
 // Bytes of a number of this type; 0 for others.
 size_t NumberBytes(uint32_t type) {
@@ -61,9 +61,9 @@ class GgufReader {
       case 1: return As<int8_t>();
       case 2: return As<uint16_t>();
       case 3: return As<int16_t>();
-      case 4: return As<uint32_t>();
-      case 5: return As<int32_t>();
-      case 6: return As<float>();
+      case kUint32: return As<uint32_t>();
+      case kInt32: return As<int32_t>();
+      case kFloat: return As<float>();
       case kBool: return As<uint8_t>();
       case 10: return As<uint64_t>();
       case 11: return As<int64_t>();
@@ -104,6 +104,53 @@ class GgufReader {
 
   const std::span<const std::byte> bytes_;
   size_t at_ = 0;
+};
+
+class GgufWriter {
+ public:
+  template <typename T>
+  void Write(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void WriteText(const std::string& text) {
+    Write<uint64_t>(text.size());
+    bytes_ += text;
+  }
+
+  void operator()(uint32_t value) { WriteTyped(kUint32, value); }
+  void operator()(float value) { WriteTyped(kFloat, value); }
+  void operator()(bool value) { WriteTyped(kBool, static_cast<uint8_t>(value)); }
+  void operator()(const std::string& value) {
+    Write<uint32_t>(kText);
+    WriteText(value);
+  }
+  void operator()(const std::vector<std::string>& values) {
+    BeginArray(kText, values.size());
+    for (const std::string& value : values) WriteText(value);
+  }
+  void operator()(const std::vector<int32_t>& values) {
+    BeginArray(kInt32, values.size());
+    for (const int32_t value : values) Write(value);
+  }
+
+  std::string Padded() && {
+    bytes_.resize(static_cast<size_t>(RoundUp(static_cast<int64_t>(bytes_.size()), kGgufAlignment)));
+    return std::move(bytes_);
+  }
+
+ private:
+  template <typename T>
+  void WriteTyped(FactType type, T value) {
+    Write<uint32_t>(type);
+    Write(value);
+  }
+  void BeginArray(FactType element, uint64_t count) {
+    Write<uint32_t>(kArray);
+    Write<uint32_t>(element);
+    Write(count);
+  }
+
+  std::string bytes_ = std::string(kGgufMagic);
 };
 
 // Knows of the tensor's place the offset in the data alone, in `begin`.
@@ -224,7 +271,7 @@ absl::StatusOr<GgufFile> ParseGguf(std::span<const std::byte> bytes) {
       return MalformedGguf(absl::StrCat("tensor '", tensor.name, "' is duplicated"));
     file.tensors.push_back(std::move(tensor));
   }
-  int64_t alignment = kDefaultAlignment;
+  int64_t alignment = kGgufAlignment;
   if (file.Has(kAlignmentKey)) {
     ZF_ASSIGN_OR_RETURN(const double given, file.Number(kAlignmentKey));
     if (!(given >= 1 && given <= 1 << 20)) return MalformedGguf(absl::StrCat(kAlignmentKey, " is ", given));
@@ -241,6 +288,35 @@ absl::StatusOr<GgufFile> ParseGguf(std::span<const std::byte> bytes) {
     }
   }
   return file;
+}
+
+std::string EncodeGgufHeader(const GgufFacts& facts, const std::vector<GgufTensor>& tensors) {
+  constexpr uint32_t kGgufVersion = 3;
+  GgufWriter writer;
+  writer.Write(kGgufVersion);
+  writer.Write<uint64_t>(tensors.size());
+  writer.Write<uint64_t>(facts.size());
+  for (const auto& [key, value] : facts) {
+    writer.WriteText(key);
+    std::visit(writer, value);
+  }
+  for (const GgufTensor& tensor : tensors) {
+    writer.WriteText(tensor.name);
+    writer.Write(static_cast<uint32_t>(tensor.shape.size()));
+    for (auto size = tensor.shape.rbegin(); size != tensor.shape.rend(); ++size) writer.Write<uint64_t>(*size);
+    writer.Write(tensor.type);
+    writer.Write<uint64_t>(tensor.begin);
+  }
+  return std::move(writer).Padded();
+}
+
+uint32_t GgufTypeOf(device::DType dtype) {
+  switch (dtype) {
+    case device::DType::kF32: return 0;
+    case device::DType::kF16: return 1;
+    case device::DType::kBF16: return 30;
+  }
+  return 0;
 }
 
 std::string GgufTypeName(uint32_t type) {

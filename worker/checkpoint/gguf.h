@@ -7,10 +7,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/device/dtype.h"
 
 namespace zerofleet::checkpoint {
 
@@ -41,6 +43,20 @@ bool IsGguf(std::string_view head);
 
 // Versions 2 and 3, little-endian. DataLoss for what is malformed, cut short, or reaches beyond the file.
 absl::StatusOr<GgufFile> ParseGguf(std::span<const std::byte> file);
+
+inline constexpr int64_t kGgufAlignment = 32;  // of tensors' data, where a file says nothing else
+
+// What a file says of the model, as it is written.
+using GgufFact = std::variant<uint32_t, float, bool, std::string, std::vector<std::string>, std::vector<int32_t>>;
+
+using GgufFacts = std::vector<std::pair<std::string, GgufFact>>;
+
+// The bytes before the data of a file of version 3: with the facts in order, and the tensors, whose `begin` counts from
+// the end of these bytes, a multiple of kGgufAlignment.
+std::string EncodeGgufHeader(const GgufFacts& facts, const std::vector<GgufTensor>& tensors);
+
+// The type of a tensor that is not quantized.
+uint32_t GgufTypeOf(device::DType dtype);
 
 // The name of a tensor's type, such as "Q4_1"; its number for one that is not read.
 std::string GgufTypeName(uint32_t type);

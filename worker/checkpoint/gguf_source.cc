@@ -12,48 +12,11 @@
 #include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "worker/checkpoint/gguf_names.h"
 #include "worker/checkpoint/gguf_tokenizer.h"
 
 namespace zerofleet::checkpoint {
 namespace {
-
-struct NameRow {
-  std::string_view theirs, ours;
-};
-constexpr NameRow kOutside[] = {{"token_embd", "embed_tokens"}, {"output_norm", "norm"}, {"output", "lm_head"}};
-constexpr NameRow kInBlock[] = {
-    {"attn_norm", "input_layernorm"}, {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},   {"attn_output", "self_attn.o_proj"}, {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},    {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"},
-};
-
-template <size_t kCount>
-std::string_view OursOf(const NameRow (&rows)[kCount], std::string_view theirs) {
-  for (const NameRow& row : rows) {
-    if (row.theirs == theirs) return row.ours;
-  }
-  return "";
-}
-
-// "blk.3.attn_q.weight" -> "layers.3.self_attn.q_proj.weight"; what is not known keeps its name.
-std::string OurName(const std::string& name) {
-  std::string_view stem = name;
-  const size_t dot = stem.rfind('.');
-  if (dot == stem.npos) return name;
-  const std::string_view kind = stem.substr(dot);
-  stem = stem.substr(0, dot);
-  constexpr std::string_view kBlock = "blk.";
-  if (!stem.starts_with(kBlock)) {
-    const std::string_view ours = OursOf(kOutside, stem);
-    return ours.empty() ? name : absl::StrCat(std::string(ours), std::string(kind));
-  }
-  stem.remove_prefix(kBlock.size());
-  const size_t end = stem.find('.');
-  int64_t layer = 0;
-  if (end == stem.npos || !absl::SimpleAtoi(std::string(stem.substr(0, end)), &layer)) return name;
-  const std::string_view ours = OursOf(kInBlock, stem.substr(end + 1));
-  return ours.empty() ? name : absl::StrCat("layers.", layer, ".", std::string(ours), std::string(kind));
-}
 
 absl::StatusOr<int64_t> Whole(const GgufFile& file, const std::string& key) {
   ZF_ASSIGN_OR_RETURN(const double value, file.Number(key));
@@ -85,11 +48,13 @@ absl::StatusOr<std::unique_ptr<GgufSource>> GgufSource::Open(const std::string& 
 
 absl::Status GgufSource::ReadModel() {
   ZF_ASSIGN_OR_RETURN(const std::string kind, header_.Text("general.architecture"));
-  if (kind != "llama" && kind != "qwen2") return GgufNotSupported(absl::StrCat("general.architecture is '", kind, "'"));
+  if (kind != "llama" && kind != "qwen2" && kind != "qwen3")
+    return GgufNotSupported(absl::StrCat("general.architecture is '", kind, "'"));
   interleaves_ = kind == "llama";
   const auto key = [&](const char* name) { return absl::StrCat(kind, ".", name); };
   model_.set_family("llama");
   model_.set_qkv_bias(kind == "qwen2");
+  model_.set_qk_norm(kind == "qwen3");
   ZF_ASSIGN_OR_RETURN(const int64_t layers, Whole(header_, key("block_count")));
   ZF_ASSIGN_OR_RETURN(const int64_t hidden, Whole(header_, key("embedding_length")));
   ZF_ASSIGN_OR_RETURN(const int64_t heads, Whole(header_, key("attention.head_count")));
@@ -140,7 +105,7 @@ absl::Status GgufSource::ReadModel() {
 }
 
 absl::Status GgufSource::NameTensors() {
-  for (const GgufTensor& tensor : header_.tensors) tensors_.emplace(OurName(tensor.name), &tensor);
+  for (const GgufTensor& tensor : header_.tensors) tensors_.emplace(NameFromGguf(tensor.name), &tensor);
   if (tensors_.size() != header_.tensors.size()) return absl::DataLossError("two tensors have one name");
   model_.set_tied(!Has("lm_head.weight"));
   const auto embedding = tensors_.find("embed_tokens.weight");

@@ -203,6 +203,7 @@ TEST_F(GgufSourceTest, RowsOfQueriesAreHuggingFacesOnes) {
   EXPECT_THAT(queries, ElementsAre(0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15));
   const auto qwen = GgufSource::Open(Write({.kind = "qwen2"})).value();
   EXPECT_TRUE(qwen->model().qkv_bias());
+  EXPECT_TRUE(GgufSource::Open(Write({.kind = "qwen3"})).value()->model().qk_norm());
   ASSERT_TRUE(qwen->Read("layers.0.self_attn.q_proj.weight", {4, 4}, queries).ok());
   EXPECT_EQ(queries[4], 4);
 }

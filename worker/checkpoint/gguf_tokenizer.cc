@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "proto/json.h"
+#include "proto/json_parse.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::checkpoint {
@@ -15,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kControl = 3, kUserDefined = 4;  // of tokenizer.ggml.token_type
+constexpr double kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;  // of tokenizer.ggml.token_type
 
 struct SplitRow {
   const char* name;  // tokenizer.ggml.pre
@@ -67,7 +69,105 @@ Json AddedTokens(const std::vector<std::string>& tokens, const std::vector<doubl
   return added;
 }
 
+// Whether it cuts text as `row` does: what only changes offsets is left out.
+bool SplitsAs(const SplitRow& row, const nlohmann::json& normalizer, nlohmann::json pre_tokenizer) {
+  nlohmann::json wanted = nlohmann::json::parse(row.pre_tokenizer);
+  for (nlohmann::json* one : {&wanted, &pre_tokenizer}) {
+    if (!one->is_object()) return false;
+    one->erase("trim_offsets");
+    if (!one->contains("pretokenizers") || !(*one)["pretokenizers"].is_array()) continue;
+    for (nlohmann::json& step : (*one)["pretokenizers"]) {
+      if (step.is_object()) step.erase("trim_offsets");
+    }
+  }
+  return wanted == pre_tokenizer && nlohmann::json::parse(row.normalizer) == normalizer;
+}
+
+// The member `key`, null where there is none.
+nlohmann::json Member(const nlohmann::json& object, const char* key) {
+  return object.is_object() && object.contains(key) ? object[key] : nlohmann::json();
+}
+
+// The id of the token that tokenizer_config.json has under `key`, as a text or as an object with its content.
+std::optional<uint32_t> IdOf(const nlohmann::json& config, const char* key, const std::vector<std::string>& tokens) {
+  nlohmann::json token = Member(config, key);
+  if (token.is_object()) token = Member(token, "content");
+  if (!token.is_string()) return std::nullopt;
+  const auto found = std::find(tokens.begin(), tokens.end(), token.get<std::string>());
+  if (found == tokens.end()) return std::nullopt;
+  return static_cast<uint32_t>(found - tokens.begin());
+}
+
+struct TokenLists {
+  std::vector<std::string> tokens;
+  std::vector<int32_t> types;
+};
+
+// By id. Ids that no token has, up to the model's vocabulary, get a name as llama.cpp's own converter makes it.
+TokenLists ListTokens(const nlohmann::json& tokenizer, int64_t vocab) {
+  const auto size = static_cast<size_t>(vocab);
+  TokenLists lists = {std::vector<std::string>(size), std::vector<int32_t>(size, kUnused)};
+  const auto put = [&](const nlohmann::json& id, const std::string& text, double type) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= size) return;
+    lists.tokens[id.get<size_t>()] = text;
+    lists.types[id.get<size_t>()] = static_cast<int32_t>(type);
+  };
+  for (const auto& [text, id] : tokenizer["model"]["vocab"].items()) put(id, text, kNormal);
+  for (const nlohmann::json& token : Member(tokenizer, "added_tokens")) {
+    put(Member(token, "id"), Member(token, "content").get<std::string>(),
+        Member(token, "special") == true ? kControl : kUserDefined);
+  }
+  for (size_t id = 0; id < size; ++id) {
+    if (lists.types[id] == kUnused) lists.tokens[id] = absl::StrCat("[PAD", id, "]");
+  }
+  return lists;
+}
+
+std::vector<std::string> ListMerges(const nlohmann::json& merges) {
+  std::vector<std::string> list;
+  for (const nlohmann::json& merge : merges) {
+    list.push_back(merge.is_string() ? merge.get<std::string>()
+                                     : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  }
+  return list;
+}
+
 }  // namespace
+
+absl::StatusOr<GgufFacts> FactsOfTokenizer(const TokenizerFiles& files, int64_t vocab) {
+  nlohmann::json tokenizer, config;
+  for (const TokenizerFile& file : files) {
+    if (file.name == text::kTokenizerFile) {
+      ZF_ASSIGN_OR_RETURN(tokenizer, ParseJson(file.contents));
+    } else if (file.name == text::kTokenizerConfigFile) {
+      ZF_ASSIGN_OR_RETURN(config, ParseJson(file.contents));
+    }
+  }
+  // What the tokenizer's own parser accepts has a model of type BPE, with a vocabulary and merges.
+  const auto* const split = std::find_if(std::begin(kSplits), std::end(kSplits), [&](const SplitRow& row) {
+    return SplitsAs(row, Member(tokenizer, "normalizer"), Member(tokenizer, "pre_tokenizer"));
+  });
+  if (split == std::end(kSplits)) {
+    return absl::InvalidArgumentError(
+        "its tokenizer splits text in a way that GGUF has no name for here (gpt-2, smollm, llama-bpe and qwen2 are "
+        "written); export a folder and use llama.cpp's own converter");
+  }
+  TokenLists lists = ListTokens(tokenizer, vocab);
+  GgufFacts facts = {{"tokenizer.ggml.model", std::string("gpt2")}, {"tokenizer.ggml.pre", std::string(split->name)}};
+  const std::optional<uint32_t> bos = IdOf(config, "bos_token", lists.tokens),
+                                eos = IdOf(config, "eos_token", lists.tokens);
+  facts.emplace_back("tokenizer.ggml.tokens", std::move(lists.tokens));
+  facts.emplace_back("tokenizer.ggml.token_type", std::move(lists.types));
+  facts.emplace_back("tokenizer.ggml.merges", ListMerges(tokenizer["model"]["merges"]));
+  if (bos) facts.emplace_back("tokenizer.ggml.bos_token_id", *bos);
+  if (eos) facts.emplace_back("tokenizer.ggml.eos_token_id", *eos);
+  const nlohmann::json single = Member(Member(tokenizer, "post_processor"), "single");
+  const bool adds_bos = single.is_array() && !single.empty() && Member(single[0], "SpecialToken").is_object();
+  facts.emplace_back("tokenizer.ggml.add_bos_token", adds_bos);
+  const nlohmann::json chat = Member(config, "chat_template");
+  if (chat.is_string()) facts.emplace_back("tokenizer.chat_template", chat.get<std::string>());
+  return facts;
+}
 
 absl::StatusOr<TokenizerFiles> GgufTokenizer(const GgufFile& file) {
   const absl::StatusOr<std::string> model = file.Text("tokenizer.ggml.model"), pre = file.Text("tokenizer.ggml.pre");
@@ -81,8 +181,13 @@ absl::StatusOr<TokenizerFiles> GgufTokenizer(const GgufFile& file) {
   if (tokens == nullptr || merges == nullptr) return DoNotFit("tokens or merges are missing");
   if (types != nullptr && types->size() != tokens->size()) return DoNotFit("tokens and token_type differ in length");
   Json vocabulary = Json::object();
-  for (size_t id = 0; id < tokens->size(); ++id) vocabulary[(*tokens)[id]] = id;
-  if (vocabulary.size() != tokens->size()) return DoNotFit("a token stands there twice");
+  size_t used = 0;
+  for (size_t id = 0; id < tokens->size(); ++id) {
+    if (types != nullptr && (*types)[id] == kUnused) continue;
+    vocabulary[(*tokens)[id]] = id;
+    ++used;
+  }
+  if (vocabulary.size() != used) return DoNotFit("a token stands there twice");
   // Every field that a release of tokenizers has asked for.
   Json json = {
       {"version", "1.0"},

@@ -11,14 +11,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/device/dtype.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::checkpoint {
 
-// Writes `out_dir`/model.safetensors (fp32) and config.json from the committed checkpoint `step_dir`, every byte of
-// which is checked on the way, and its tokenizer if it carries one. FailedPrecondition if any of these files is there
-// already. Holds the master weights in memory.
-absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir);
+// Writes `out_dir`/model.safetensors, of `dtype`, and config.json from the committed checkpoint `step_dir`, every byte
+// of which is checked on the way, and its tokenizer if it carries one. FailedPrecondition if any of these files is
+// there already. Memory does not grow with the model (weight_file.h).
+absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir,
+                               device::DType dtype = device::DType::kF32);
 
 // What an import records besides the weights.
 struct ImportStamp {

@@ -33,6 +33,15 @@ absl::StatusOr<const model::ModelFamily*> FamilyOf(const json& config) {
       absl::StrCat("model_type is ", DumpJson(type), ", this version needs ", absl::StrJoin(types, " or ")));
 }
 
+const char* TorchName(device::DType dtype) {
+  switch (dtype) {
+    case device::DType::kF32: return "float32";
+    case device::DType::kBF16: return "bfloat16";
+    case device::DType::kF16: return "float16";
+  }
+  return "";
+}
+
 absl::Status CheckSettings(const model::HuggingFaceFormat& format, const json& config) {
   for (const model::HuggingFaceFormat::Setting& setting : format.settings) {
     if (!config.contains(setting.key)) continue;
@@ -56,12 +65,13 @@ absl::StatusOr<int64_t> Size(const json& config, const char* key) {
 
 }  // namespace
 
-std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model,
+std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model, device::DType dtype,
                                   std::optional<int32_t> end_of_text) {
   const model::HuggingFaceFormat& format = family.hugging_face;
   const auto variant =
-      std::find_if(format.variants.begin(), format.variants.end(),
-                   [&](const model::HuggingFaceFormat::Variant& one) { return one.qkv_bias == model.qkv_bias(); });
+      std::find_if(format.variants.begin(), format.variants.end(), [&](const model::HuggingFaceFormat::Variant& one) {
+        return one.qkv_bias == model.qkv_bias() && one.qk_norm == model.qk_norm();
+      });
   nlohmann::ordered_json config = {{"architectures", nlohmann::ordered_json::array({variant->architecture})},
                                    {"model_type", variant->model_type}};
   for (const model::HuggingFaceFormat::Size& size : format.sizes) config[size.key] = (model.*size.get)();
@@ -70,6 +80,7 @@ std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::Mo
   }
   if (format.llama_keys) WriteLlamaKeys(model, &config);
   config.update(Constant(format.constants));
+  config["torch_dtype"] = TorchName(dtype);
   nlohmann::ordered_json end = nullptr;
   if (model.vocab() == format.end_of_text_vocab) end = model.vocab() - 1;
   config["bos_token_id"] = end;
@@ -98,6 +109,7 @@ absl::StatusOr<v1::ModelConfig> ParseHuggingFaceConfig(std::string_view text) {
     for (const model::HuggingFaceFormat::Variant& variant : format.variants) {
       if (config.contains("model_type") && config["model_type"] == variant.model_type) {
         model.set_qkv_bias(variant.qkv_bias);
+        model.set_qk_norm(variant.qk_norm);
       }
     }
     ZF_RETURN_IF_ERROR(ReadLlamaKeys(config, &model));

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "worker/device/dtype.h"
 #include "worker/model/families.h"
 #include "zerofleet/v1/config.pb.h"
 
@@ -17,8 +18,10 @@ namespace zerofleet::checkpoint {
 inline constexpr char kHuggingFaceConfigName[] = "config.json";
 inline constexpr char kHuggingFaceWeightsName[] = "model.safetensors";
 
-// The text of config.json for a model of `family`, whose tokenizer, if it is known, ends a text with `end_of_text`.
+// The text of config.json for a model of `family` whose weights are stored as `dtype`, and whose tokenizer, if it is
+// known, ends a text with `end_of_text`.
 std::string HuggingFaceConfigText(const model::ModelFamily& family, const v1::ModelConfig& model,
+                                  device::DType dtype = device::DType::kF32,
                                   std::optional<int32_t> end_of_text = std::nullopt);
 
 // The model that a config.json describes. DataLoss if a size is missing or of the wrong type, InvalidArgument, naming

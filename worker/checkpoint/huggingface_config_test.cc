@@ -85,6 +85,11 @@ TEST(HuggingFaceConfigTest, LlamasAreReadAsBothVersionsWriteThem) {
   const std::string text = HuggingFaceConfigText(**model::FindModelFamily("llama"), qwen);
   EXPECT_THAT(text, HasSubstr("Qwen2ForCausalLM"));
   EXPECT_TRUE(ParseHuggingFaceConfig(text)->qkv_bias());
+  qwen.set_qkv_bias(false);
+  qwen.set_qk_norm(true);
+  const std::string third = HuggingFaceConfigText(**model::FindModelFamily("llama"), qwen);
+  EXPECT_THAT(third, HasSubstr("Qwen3ForCausalLM"));
+  EXPECT_TRUE(ParseHuggingFaceConfig(third)->qk_norm());
 }
 
 TEST(HuggingFaceConfigTest, WhatChangesALlamasFunctionIsRefusedByName) {

@@ -1,7 +1,6 @@
 // A committed checkpoint as model.safetensors and config.json; see huggingface.h.
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,9 +13,8 @@
 #include "worker/checkpoint/huggingface_config.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/safetensors.h"
-#include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/tokenizer_files.h"
-#include "worker/checkpoint/transpose.h"
+#include "worker/checkpoint/weight_file.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
 #include "worker/text/tokenizer.h"
@@ -24,57 +22,51 @@
 namespace zerofleet::checkpoint {
 namespace {
 
-// A checkpoint's tensors and the table's are the same, in one order (ValidateManifest).
-struct Exported {
-  const v1::TensorEntry& entry;
-  bool transposed;
-};
-
-std::vector<Exported> ExportedOf(const model::ModelFamily& family, const model::ModelSpec& spec,
-                                 const v1::CheckpointManifest& manifest) {
-  ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
-  std::vector<Exported> exported;
-  for (const v1::TensorEntry& entry : manifest.tensors()) {
-    const bool projects = spec.tensors()[exported.size()].projects;
-    exported.push_back({entry, family.hugging_face.transposes_products && projects});
+const char* SafetensorsType(device::DType dtype) {
+  switch (dtype) {
+    case device::DType::kF32: return "F32";
+    case device::DType::kBF16: return "BF16";
+    case device::DType::kF16: return "F16";
   }
-  return exported;
+  return "";
 }
 
-std::string Header(const std::vector<Exported>& exported) {
+// A checkpoint's tensors and the table's are the same, in one order (ValidateManifest).
+absl::Status WriteSafetensors(const std::string& path, const model::ModelFamily& family, const model::ModelSpec& spec,
+                              device::DType dtype, const std::string& step_dir,
+                              const v1::CheckpointManifest& manifest) {
+  ZF_CHECK(manifest.tensors_size() == static_cast<int>(spec.tensors().size()));
   std::vector<SafetensorsTensor> tensors;
-  for (const Exported& one : exported) {
+  std::vector<PlacedWeight> weights;
+  for (const v1::TensorEntry& entry : manifest.tensors()) {
     SafetensorsTensor tensor;
-    tensor.name = one.entry.name();
-    tensor.dtype = one.entry.dtype();
-    tensor.shape.assign(one.entry.shape().begin(), one.entry.shape().end());
-    if (one.transposed) std::swap(tensor.shape[0], tensor.shape[1]);
+    tensor.name = entry.name();
+    tensor.dtype = SafetensorsType(dtype);
+    tensor.shape.assign(entry.shape().begin(), entry.shape().end());
+    const bool turned = family.hugging_face.transposes_products && spec.tensors()[weights.size()].projects;
+    weights.push_back({.name = entry.name(),
+                       .flat_begin = entry.flat_begin(),
+                       .flat_end = entry.flat_end(),
+                       .columns = tensor.shape.back(),
+                       .dtype = dtype,
+                       .order = turned ? ElementOrder::kTransposed : ElementOrder::kOurs,
+                       .head_size = 0,
+                       .at = 0});
+    if (turned) std::swap(tensor.shape[0], tensor.shape[1]);
     tensors.push_back(std::move(tensor));
   }
-  return EncodeSafetensorsHeader(tensors);
-}
-
-absl::Status WriteWeights(const std::string& path, const std::vector<Exported>& exported,
-                          std::span<const float> master) {
-  ZF_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(path));
-  const std::string header = Header(exported);
-  ZF_RETURN_IF_ERROR(file->Write(std::as_bytes(std::span(header))));
-  std::vector<float> turned;
-  for (const auto& [entry, transposed] : exported) {
-    std::span<const float> data = master.subspan(entry.flat_begin(), entry.flat_end() - entry.flat_begin());
-    if (transposed) {
-      turned.resize(data.size());
-      Transpose(data, entry.shape(0), entry.shape(1), turned);
-      data = turned;
-    }
-    ZF_RETURN_IF_ERROR(file->Write(std::as_bytes(data)));
+  const std::string header = EncodeSafetensorsHeader(tensors);
+  auto bytes = static_cast<int64_t>(header.size());
+  for (PlacedWeight& weight : weights) {
+    weight.at = bytes;
+    bytes += (weight.flat_end - weight.flat_begin) * device::DTypeBytes(dtype);
   }
-  return file->Sync();
+  return WriteWeightFile(path, header, bytes, weights, step_dir, manifest);
 }
 
 }  // namespace
 
-absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir) {
+absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& out_dir, device::DType dtype) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, ReadManifest(step_dir));
   const v1::ModelConfig& model = manifest.config().model();
   ZF_ASSIGN_OR_RETURN(const model::ModelFamily* family, model::FindModelFamily(model.family()));
@@ -94,19 +86,11 @@ absl::Status ExportHuggingFace(const std::string& step_dir, const std::string& o
     ZF_ASSIGN_OR_RETURN(const bool there, IsThere(path));
     if (there) return absl::FailedPreconditionError(absl::StrCat(path, ": already exists and is not overwritten"));
   }
-  ZF_RETURN_IF_ERROR(CheckShardLengths(step_dir, manifest));
-  const int64_t elements = ManifestElements(manifest);
-  std::vector<float> master(elements);
-  ZF_RETURN_IF_ERROR(LoadRanges(step_dir, manifest, {{0, elements, 0}}, {master.data()}));
-  ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
   ZF_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::ModelSpec::Create(model));
-  const absl::Status written = WriteWeights(weights, ExportedOf(*family, spec, manifest), master);
-  if (!written.ok()) {
-    RemoveTree(weights).IgnoreError();
-    return written;
-  }
+  ZF_RETURN_IF_ERROR(CreateDirectories(out_dir));
+  ZF_RETURN_IF_ERROR(WriteSafetensors(weights, *family, spec, dtype, step_dir, manifest));
   ZF_RETURN_IF_ERROR(WriteTokenizerFiles(out_dir, tokenizer));
-  return WriteFileAtomically(config, HuggingFaceConfigText(*family, model, end_of_text));
+  return WriteFileAtomically(config, HuggingFaceConfigText(*family, model, dtype, end_of_text));
 }
 
 }  // namespace zerofleet::checkpoint

@@ -1,4 +1,6 @@
 // A Hugging Face directory, or a GGUF file, as a committed checkpoint at step 0; see huggingface.h.
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -137,6 +139,44 @@ absl::Status NameTokenizer(const Found& found, const std::string& step_dir, v1::
   return absl::OkStatus();
 }
 
+// The one shard of an import, a tensor at a time: the weights, and zeros in place of every other state.
+class ImportPieces {
+ public:
+  ImportPieces(const Found& found, const model::ModelSpec& spec, const optim::OptimizerRow& optimizer)
+      : found_(found), spec_(spec), zeros_left_(ZeroBytes(spec, optimizer)) {}
+
+  absl::StatusOr<std::span<const std::byte>> Next() {
+    if (tensor_ < spec_.tensors().size()) {
+      const model::TensorSpec& tensor = spec_.tensors()[tensor_++];
+      values_.resize(static_cast<size_t>(tensor.elements()));
+      ZF_RETURN_IF_ERROR(ReadTensor(*found_.source, found_.family->hugging_face, tensor, values_));
+      return std::as_bytes(std::span<const float>(values_));
+    }
+    while (vector_ < zeros_left_.size() && zeros_left_[vector_] == 0) ++vector_;
+    if (vector_ == zeros_left_.size()) return std::span<const std::byte>();
+    static constexpr std::array<std::byte, 1 << 20> kZeros = {};
+    const int64_t bytes = std::min(zeros_left_[vector_], static_cast<int64_t>(kZeros.size()));
+    zeros_left_[vector_] -= bytes;
+    return std::span(kZeros).first(static_cast<size_t>(bytes));
+  }
+
+ private:
+  static std::vector<int64_t> ZeroBytes(const model::ModelSpec& spec, const optim::OptimizerRow& optimizer) {
+    std::vector<int64_t> bytes;
+    for (const optim::OptimizerVector& vector : optimizer.vectors) {
+      bytes.push_back(spec.parameters() * device::DTypeBytes(vector.dtype));
+    }
+    bytes.front() = 0;  // the weights
+    return bytes;
+  }
+
+  const Found& found_;
+  const model::ModelSpec& spec_;
+  size_t tensor_ = 0, vector_ = 0;
+  std::vector<float> values_;
+  std::vector<int64_t> zeros_left_;  // bytes of each vector
+};
+
 v1::CheckpointManifest ImportedManifest(const v1::Config& config, const model::ModelSpec& spec,
                                         const ImportStamp& stamp) {
   v1::CheckpointManifest manifest;
@@ -184,26 +224,24 @@ absl::Status ImportModel(const std::string& from, const std::string& step_dir, c
   for (const model::TensorSpec& tensor : spec->tensors()) {
     ZF_RETURN_IF_ERROR(source.Check(SourceName(format, tensor), SourceShape(format, tensor)));
   }
-  std::vector<float> master(spec->parameters());
-  for (const model::TensorSpec& tensor : spec->tensors()) {
-    std::span<float> into = std::span(master).subspan(tensor.flat_begin, tensor.elements());
-    ZF_RETURN_IF_ERROR(ReadTensor(source, format, tensor, into));
-  }
   ZF_RETURN_IF_ERROR(
       CheckNothingLost(source, from, *found.family, found.family->rows.head.Tied(model::Sizes(config.model())), *spec));
 
-  const std::vector<float> zeros(master.size());
   v1::CheckpointManifest manifest = ImportedManifest(config, *spec, stamp);
   DescribeTokenizer(found.tokenizer, &manifest);
   const optim::OptimizerRow& optimizer = StoredOptimizer(manifest);
-  std::vector<std::span<const float>> vectors(optimizer.vectors.size(), zeros);
-  vectors[0] = master;
   const std::vector<coordinator::PlacedRange> everything = {{0, spec->parameters(), 0}};
   const std::string partial_dir = PartialDirectory(step_dir, manifest.generation());
   ZF_RETURN_IF_ERROR(CreateDirectories(ParentOf(step_dir)));
   ZF_RETURN_IF_ERROR(RemoveCheckpointFiles(partial_dir));  // of an import that was interrupted
-  ZF_ASSIGN_OR_RETURN(*manifest.add_files(), WriteShard(partial_dir, 0, everything, optimizer, vectors));
-  const absl::Status committed = CommitCheckpoint(step_dir, manifest, found.tokenizer);
+  ImportPieces pieces(found, *spec, optimizer);
+  absl::StatusOr<v1::ShardFile> shard =
+      WriteShard(partial_dir, 0, everything, optimizer, [&pieces] { return pieces.Next(); });
+  absl::Status committed = shard.status();
+  if (shard.ok()) {
+    *manifest.add_files() = *std::move(shard);
+    committed = CommitCheckpoint(step_dir, manifest, found.tokenizer);
+  }
   if (!committed.ok()) RemoveCheckpointFiles(partial_dir).IgnoreError();
   return committed;
 }

@@ -1,0 +1,92 @@
+// Pieces of shards, each to its places in a mapped file; see weight_file.h.
+#include "worker/checkpoint/weight_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "worker/checkpoint/shard_reader.h"
+
+namespace zerofleet::checkpoint {
+namespace {
+
+// Where element `i` of ours is among the weight's.
+int64_t PlaceOf(const PlacedWeight& weight, int64_t i) {
+  if (weight.order == ElementOrder::kOurs) return i;
+  const int64_t row = i / weight.columns, column = i % weight.columns;
+  if (weight.order == ElementOrder::kTransposed) {
+    return column * ((weight.flat_end - weight.flat_begin) / weight.columns) + row;
+  }
+  const int64_t half = weight.head_size / 2, in_head = row % weight.head_size;
+  return (row - in_head + in_head % half * 2 + in_head / half) * weight.columns + column;
+}
+
+// Elements from `first` on of the weight. Returns the number of the first that its type cannot hold, or -1.
+template <typename T>
+int64_t PutElements(const PlacedWeight& weight, int64_t first, std::span<const float> values, std::byte* file) {
+  for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
+    const float value = values[i];
+    const T stored = device::FromFloat<T>(value);
+    if (std::isfinite(value) && !std::isfinite(device::ToFloat(stored))) return i;
+    std::memcpy(file + weight.at + PlaceOf(weight, first + i) * static_cast<int64_t>(sizeof(T)), &stored,
+                sizeof stored);
+  }
+  return -1;
+}
+
+absl::Status PutValues(const PlacedWeight& weight, int64_t first, std::span<const float> values, std::byte* file) {
+  int64_t odd = -1;
+  switch (weight.dtype) {
+    case device::DType::kF32: odd = PutElements<float>(weight, first, values, file); break;
+    case device::DType::kBF16: odd = PutElements<device::BF16>(weight, first, values, file); break;
+    case device::DType::kF16: odd = PutElements<device::F16>(weight, first, values, file); break;
+  }
+  if (odd < 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor '", weight.name, "': element ", first + odd, " is ",
+                                                 values[odd], ", which ", device::DTypeName(weight.dtype),
+                                                 " cannot hold; export as fp32"));
+}
+
+absl::Status PutAll(const std::vector<PlacedWeight>& weights, std::span<std::byte> file, const std::string& step_dir,
+                    const v1::CheckpointManifest& manifest) {
+  const int64_t elements = weights.back().flat_end;
+  return LoadRanges(step_dir, manifest, {{0, elements, 0}},
+                    [&](int vector, int64_t offset, std::span<const float> values) -> absl::Status {
+                      if (vector != 0) return absl::OkStatus();
+                      auto weight =
+                          std::upper_bound(weights.begin(), weights.end(), offset,
+                                           [](int64_t at, const PlacedWeight& one) { return at < one.flat_end; });
+                      while (!values.empty()) {
+                        ZF_CHECK(weight != weights.end());
+                        const auto count = std::min(static_cast<int64_t>(values.size()), weight->flat_end - offset);
+                        ZF_RETURN_IF_ERROR(PutValues(*weight, offset - weight->flat_begin,
+                                                     values.first(static_cast<size_t>(count)), file.data()));
+                        values = values.subspan(static_cast<size_t>(count));
+                        offset += count;
+                        ++weight;
+                      }
+                      return absl::OkStatus();
+                    });
+}
+
+}  // namespace
+
+absl::Status WriteWeightFile(const std::string& path, std::string_view header, int64_t bytes,
+                             const std::vector<PlacedWeight>& weights, const std::string& step_dir,
+                             const v1::CheckpointManifest& manifest) {
+  ZF_RETURN_IF_ERROR(CheckShardLengths(step_dir, manifest));
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<MappedOutput> file, MappedOutput::Create(path, bytes));
+  std::memcpy(file->bytes().data(), header.data(), header.size());
+  absl::Status written = PutAll(weights, file->bytes(), step_dir, manifest);
+  if (written.ok()) written = file->Sync();
+  if (!written.ok()) RemoveOne(path).IgnoreError();
+  return written;
+}
+
+}  // namespace zerofleet::checkpoint
