@@ -33,6 +33,7 @@ void AddCoordinatorCommand(CLI::App& app, CommandBody& body);
 void AddWorkerCommand(CLI::App& app, CommandBody& body);
 void AddStatusCommand(CLI::App& app, CommandBody& body);
 void AddPlanCommand(CLI::App& app, CommandBody& body);
+void AddReportCommand(CLI::App& app, CommandBody& body);
 void AddCheckpointCommand(CLI::App& app, CommandBody& body);
 void AddEvalCommand(CLI::App& app, CommandBody& body);
 void AddGenerateCommand(CLI::App& app, CommandBody& body);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "base/units.h"
 #include "cli/planner/cluster_plan.h"
+#include "cli/report/html.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -22,22 +23,6 @@ constexpr char kStyle[] =
     "@media(prefers-color-scheme:dark){body{background:#15181d;color:#e6e6e6}text{fill:#e6e6e6}.bar{fill:#8c9eff}"
     "td,th{border-color:#333a44}}";
 
-std::string Escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      // A control character has no place in HTML.
-      default: out += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? '?' : c;
-    }
-  }
-  return out;
-}
-
 struct PageBar {
   std::string name, figure;
   double amount;
@@ -50,29 +35,30 @@ std::string Chart(const std::string& title, const std::vector<PageBar>& bars, do
   for (const PageBar& bar : bars) most = std::max(most, bar.amount);
   const int height = static_cast<int>(bars.size()) * kLine + 8;
   std::string svg = absl::StrFormat("<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">",
-                                    kNames + kRoom + kFigures, height, Escaped(title));
+                                    kNames + kRoom + kFigures, height, EscapedHtml(title));
   int y = 4;
   for (const PageBar& bar : bars) {
     const double width = most > 0 ? bar.amount / most * kRoom : 0;
     absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", kNames - 8, y + 17,
-                          Escaped(bar.name));
+                          EscapedHtml(bar.name));
     if (bar.amount > 0)
       absl::StrAppendFormat(&svg, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>",
                             limit > 0 && bar.amount > limit ? "over" : "bar", kNames, y + 3, width, kLine - 8);
-    absl::StrAppendFormat(&svg, "<text x=\"%.1f\" y=\"%d\">%s</text>", kNames + width + 6, y + 17, Escaped(bar.figure));
+    absl::StrAppendFormat(&svg, "<text x=\"%.1f\" y=\"%d\">%s</text>", kNames + width + 6, y + 17,
+                          EscapedHtml(bar.figure));
     y += kLine;
   }
   if (limit > 0) {
     const double x = kNames + limit / most * kRoom;
     absl::StrAppendFormat(&svg, "<line class=\"limit\" x1=\"%.1f\" y1=\"0\" x2=\"%.1f\" y2=\"%d\"/>", x, x, height);
   }
-  return absl::StrCat("<h2>", Escaped(title), "</h2>", svg, "</svg>\n");
+  return absl::StrCat("<h2>", EscapedHtml(title), "</h2>", svg, "</svg>\n");
 }
 
 std::string Table(const std::vector<std::pair<std::string, std::string>>& rows) {
   std::string html = "<table>";
   for (const auto& [name, value] : rows) {
-    absl::StrAppend(&html, "<tr><th>", Escaped(name), "</th><td class=\"n\">", Escaped(value), "</td></tr>");
+    absl::StrAppend(&html, "<tr><th>", EscapedHtml(name), "</th><td class=\"n\">", EscapedHtml(value), "</td></tr>");
   }
   return html + "</table>\n";
 }
@@ -113,10 +99,10 @@ std::string ChoiceTable(const ClusterPlan& plan) {
       "<th>Tokens per second</th><th>MFU</th><th>Device memory</th><th>Host memory</th></tr>",
       pick.fastest.size(), pick.fitting, pick.tried);
   const auto number = [&html](const std::string& text) {
-    absl::StrAppend(&html, "<td class=\"n\">", Escaped(text), "</td>");
+    absl::StrAppend(&html, "<td class=\"n\">", EscapedHtml(text), "</td>");
   };
   for (const Choice& choice : pick.fastest) {
-    absl::StrAppend(&html, "<tr><td>", Escaped(choice.Name()), "</td>");
+    absl::StrAppend(&html, "<tr><td>", EscapedHtml(choice.Name()), "</td>");
     number(Milliseconds(choice.estimate.time.seconds()));
     number(HumanCount(choice.estimate.tokens_per_second));
     number(absl::StrFormat("%.1f%%", 100 * choice.estimate.time.mfu));
@@ -135,9 +121,9 @@ std::string ClusterPlanPage(const ClusterPlan& plan) {
   const PredictedStep step = PredictedStepOf(plan);
   std::string html =
       absl::StrCat("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" ",
-                   "content=\"width=device-width\">\n<title>Plan of ", Escaped(plan.name), "</title>\n<style>", kStyle,
-                   "</style>\n<h1>", Escaped(plan.name), ", ", HumanCount(plan.parameters), " parameters</h1>\n<p>",
-                   Escaped(ClusterText(plan.cluster)), "</p>\n");
+                   "content=\"width=device-width\">\n<title>Plan of ", EscapedHtml(plan.name), "</title>\n<style>",
+                   kStyle, "</style>\n<h1>", EscapedHtml(plan.name), ", ", HumanCount(plan.parameters),
+                   " parameters</h1>\n<p>", EscapedHtml(ClusterText(plan.cluster)), "</p>\n");
   absl::StrAppend(
       &html,
       Table({{"Does it fit", rank.need.Verdict()},
@@ -165,8 +151,8 @@ std::string ClusterPlanPage(const ClusterPlan& plan) {
   absl::StrAppend(&html, ChoiceTable(plan), MemoryChart(plan, memory::Space::kDevice),
                   MemoryChart(plan, memory::Space::kHost),
                   Chart("Step of rank 0 at the rates of its machine", bars, 0));
-  absl::StrAppend(&html, "<p>", Escaped(ConventionText(plan.config)), "</p>\n");
-  for (const std::string& note : plan.notes) absl::StrAppend(&html, "<p>", Escaped(note), "</p>\n");
+  absl::StrAppend(&html, "<p>", EscapedHtml(ConventionText(plan.config)), "</p>\n");
+  for (const std::string& note : plan.notes) absl::StrAppend(&html, "<p>", EscapedHtml(note), "</p>\n");
   return html + "</html>\n";
 }
 

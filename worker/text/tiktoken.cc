@@ -128,7 +128,7 @@ absl::StatusOr<TiktokenRanks> ParseTiktoken(std::string_view contents, std::stri
   ranks.encoding = row->name;
   ranks.scanner = row->scanner;
   ranks.special = row->special;
-  // Of other ranks than the encoding's own the special tokens would lie among them.
+  // The special tokens would lie among ranks that are not the encoding's own.
   if (!is_known) ranks.special = {{kEndOfText, static_cast<int32_t>(ranks.tokens.size())}};
   return ranks;
 }

@@ -1,0 +1,62 @@
+// `zerofleet report`: runs that have written a report, in the terminal or as a page.
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "cli/commands/command.h"
+#include "cli/report/run_file.h"
+#include "cli/report/run_text.h"
+
+namespace zerofleet::cli {
+namespace {
+
+struct ReportFlags {
+  std::vector<std::string> files;
+  std::string html;
+  bool compare = false;
+};
+
+absl::Status AtPage(const absl::Status& status) {
+  return status.ok() ? status : absl::Status(status.code(), absl::StrCat("--html: ", status.message()));
+}
+
+absl::StatusOr<int> RunReport(const ReportFlags& flags, const Output& output) {
+  if (flags.compare && flags.files.size() < 2) {
+    return absl::InvalidArgumentError("--compare: is of two runs or more, got one report");
+  }
+  std::vector<RunFile> runs;
+  for (const std::string& file : flags.files) {
+    ZF_ASSIGN_OR_RETURN(RunFile run, ReadRunFile(file));
+    runs.push_back(std::move(run));
+  }
+  if (!flags.html.empty()) {
+    ZF_RETURN_IF_ERROR(AtPage(WriteResultFile(flags.html, RunsPage(runs))));
+    output.out << "wrote " << flags.html << "\n";
+    return 0;
+  }
+  output.out << RunsText(runs, flags.compare, output.out_terminal);
+  return 0;
+}
+
+}  // namespace
+
+void AddReportCommand(CLI::App& app, CommandBody& body) {
+  auto flags = std::make_shared<ReportFlags>();
+  CLI::App* command = app.add_subcommand("report", "Show what runs have reported: figures, curves, differences.");
+  command->add_option("RUN", flags->files, "Files that train --report has written")
+      ->type_name("FILE...")
+      ->required()
+      ->expected(1, -1);
+  command->add_option("--html", flags->html, "Write one page with curves, memory, collectives and a time line")
+      ->type_name("FILE");
+  command->add_flag("--compare", flags->compare, "Also say which keys differ, and from which step on the bits do");
+  command->footer("Example:\n  zerofleet report run.jsonl\n  zerofleet report a.jsonl b.jsonl --compare");
+  command->callback([flags, &body] { body = [flags](const Output& output) { return RunReport(*flags, output); }; });
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,210 @@
+// Lines to a history; see run_file.h.
+#include "cli/report/run_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "proto/json_parse.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kLongestLine = size_t{16} << 20;
+
+absl::Status BadField(const char* key, const char* expected) {
+  return absl::DataLossError(absl::StrCat("\"", key, "\" must be ", expected));
+}
+
+// NaN if there is none: what is no number in JSON is written as null.
+absl::Status GetNumber(const Json& line, const char* key, double* into) {
+  *into = kNone;
+  if (!line.contains(key) || line[key].is_null()) return absl::OkStatus();
+  if (!line[key].is_number()) return BadField(key, "a number");
+  *into = line[key].get<double>();
+  return absl::OkStatus();
+}
+
+absl::Status GetWhole(const Json& line, const char* key, int64_t* into) {
+  *into = 0;
+  if (!line.contains(key)) return absl::OkStatus();
+  if (!line[key].is_number_integer() || line[key].get<int64_t>() < 0) return BadField(key, "a number >= 0");
+  *into = line[key].get<int64_t>();
+  return absl::OkStatus();
+}
+
+absl::Status GetText(const Json& line, const char* key, std::string* into) {
+  if (!line.contains(key)) return absl::OkStatus();
+  if (!line[key].is_string()) return BadField(key, "a text");
+  *into = line[key].get<std::string>();
+  return absl::OkStatus();
+}
+
+// Collects the lines of one file.
+class HistoryReader {
+ public:
+  explicit HistoryReader(RunFile& run) : run_(run) {}
+
+  absl::Status Add(const Json& line) {
+    if (!line.is_object()) return absl::DataLossError("no JSON object");
+    std::string event;
+    ZF_RETURN_IF_ERROR(GetText(line, "event", &event));
+    ZF_RETURN_IF_ERROR(SetTime(line));
+    if (event == "start") {
+      run_.start = line;
+      ++run_.starts;
+      return absl::OkStatus();
+    }
+    if (event == "end") {
+      run_.end = line;
+      return absl::OkStatus();
+    }
+    if (event == "step") return AddStep(line);
+    if (event == "evaluate") return AddEvaluation(line);
+    if (event == "checkpoint") return AddCheckpoint(line);
+    if (event == "recovery" || event == "rollback") return AddLoss(line, event == "recovery");
+    if (event == "save_failed") ++run_.failed_saves;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status SetTime(const Json& line) {
+    std::string text;
+    ZF_RETURN_IF_ERROR(GetText(line, "time", &text));
+    absl::Time time;
+    std::string error;
+    if (text.empty()) return absl::OkStatus();
+    if (!absl::ParseTime(absl::RFC3339_full, text, &time, &error)) return BadField("time", "a time as RFC 3339 has it");
+    if (!first_) first_ = time;
+    now_ = std::max(0.0, absl::ToDoubleSeconds(time - *first_));
+    run_.wall_seconds = std::max(run_.wall_seconds, now_);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddStep(const Json& line) {
+    int64_t number = 0;
+    ReportedStep step;
+    ZF_RETURN_IF_ERROR(GetWhole(line, "step", &number));
+    ZF_RETURN_IF_ERROR(GetWhole(line, "tokens", &step.tokens));
+    for (const auto& [key, into] : {std::pair<const char*, double*>{"loss", &step.loss},
+                                    {"grad_norm", &step.grad_norm},
+                                    {"learning_rate", &step.learning_rate},
+                                    {"tokens_per_second", &step.tokens_per_second},
+                                    {"mfu", &step.mfu},
+                                    {"seconds", &step.seconds}}) {
+      ZF_RETURN_IF_ERROR(GetNumber(line, key, into));
+    }
+    run_.steps[number] = step;
+    ++run_.steps_told;
+    return absl::OkStatus();
+  }
+
+  absl::Status AddEvaluation(const Json& line) {
+    ReportedEvaluation evaluation;
+    ZF_RETURN_IF_ERROR(GetWhole(line, "step", &evaluation.step));
+    ZF_RETURN_IF_ERROR(GetText(line, "set", &evaluation.set));
+    ZF_RETURN_IF_ERROR(GetNumber(line, "loss", &evaluation.loss));
+    run_.evaluations.push_back(std::move(evaluation));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddCheckpoint(const Json& line) {
+    ReportedPause pause{.kind = ReportedPause::Kind::kCheckpoint, .at = now_};
+    ZF_RETURN_IF_ERROR(GetWhole(line, "step", &pause.step));
+    ZF_RETURN_IF_ERROR(GetWhole(line, "bytes", &pause.bytes));
+    ZF_RETURN_IF_ERROR(GetNumber(line, "stall_seconds", &pause.seconds));
+    run_.pauses.push_back(std::move(pause));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddLoss(const Json& line, bool recovery) {
+    ReportedPause pause{.kind = recovery ? ReportedPause::Kind::kRecovery : ReportedPause::Kind::kRollback, .at = now_};
+    ZF_RETURN_IF_ERROR(GetWhole(line, "resumed_step", &pause.step));
+    ZF_RETURN_IF_ERROR(GetWhole(line, "lost_steps", &pause.lost_steps));
+    ZF_RETURN_IF_ERROR(GetNumber(line, "seconds", &pause.seconds));
+    ZF_RETURN_IF_ERROR(GetText(line, "cause", &pause.cause));
+    run_.pauses.push_back(std::move(pause));
+    return absl::OkStatus();
+  }
+
+  RunFile& run_;
+  std::optional<absl::Time> first_;
+  double now_ = 0;
+};
+
+// The mean of `value` over the seconds of all steps but the first.
+template <typename Value>
+double OverSteps(const RunFile& run, const Value& value) {
+  double sum = 0, seconds = 0;
+  for (auto step = run.steps.begin(); step != run.steps.end(); ++step) {
+    if (step == run.steps.begin() && run.steps.size() > 1) continue;
+    if (!(step->second.seconds > 0)) continue;
+    sum += value(step->second);
+    seconds += step->second.seconds;
+  }
+  return seconds > 0 ? sum / seconds : kNone;
+}
+
+}  // namespace
+
+int RunFile::Count(ReportedPause::Kind kind) const {
+  return static_cast<int>(
+      std::count_if(pauses.begin(), pauses.end(), [&](const ReportedPause& one) { return one.kind == kind; }));
+}
+
+double RunFile::Goodput() const {
+  double productive = 0;
+  for (const auto& [number, step] : steps) productive += step.seconds > 0 ? step.seconds : 0;
+  // The first line comes when the first step begins; clocks are rounded.
+  return wall_seconds > 0 ? std::min(1.0, productive / wall_seconds) : kNone;
+}
+
+double RunFile::TokensPerSecond() const {
+  return OverSteps(*this, [](const ReportedStep& step) { return static_cast<double>(step.tokens); });
+}
+
+double RunFile::Mfu() const {
+  return OverSteps(*this, [](const ReportedStep& step) { return step.mfu * step.seconds; });
+}
+
+absl::StatusOr<RunFile> ParseRunFile(std::string name, std::string_view text) {
+  RunFile run;
+  run.name = std::move(name);
+  HistoryReader reader(run);
+  for (int64_t number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    const bool whole = end != text.npos;
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(whole ? end + 1 : text.size());
+    if (line.empty()) continue;
+    absl::Status added = absl::DataLossError("longer than 16 MiB");
+    if (line.size() <= kLongestLine) {
+      const absl::StatusOr<Json> parsed = ParseJson(line);
+      if (!parsed.ok() && !whole) {
+        run.torn = true;
+        break;
+      }
+      added = parsed.ok() ? reader.Add(*parsed) : absl::DataLossError(std::string(parsed.status().message()));
+    }
+    if (!added.ok()) return Annotate(added, absl::StrCat(run.name, ": line ", number));
+  }
+  if (run.steps.empty()) return absl::DataLossError(absl::StrCat(run.name, ": holds no step of a run"));
+  return run;
+}
+
+absl::StatusOr<RunFile> ReadRunFile(const std::string& path) {
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> file, MappedFile::Open(path));
+  return ParseRunFile(path, {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,73 @@
+// Reports read back: restarts, recoveries, torn and malformed lines.
+#include "cli/report/run_file.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string StepLine(int64_t step, double loss, int second) {
+  return absl::StrCat(
+      R"({"event":"step","time":"2026-11-25T10:00:)", second < 10 ? "0" : "", second, R"(.000000Z","step":)", step,
+      R"(,"loss":)", loss,
+      R"(,"grad_norm":1,"learning_rate":0.5,"tokens":100,"seconds":2,"tokens_per_second":50,"mfu":0.5})", "\n");
+}
+
+TEST(RunFile, StepsDoneAgainCountAsTheyWereToldLast) {
+  const std::string text = absl::StrCat(
+      R"({"event":"start","time":"2026-11-25T10:00:00.000000Z","world_size":2,"config":{"seed":1}})", "\n",
+      StepLine(1, 5, 2), StepLine(2, 4, 4),
+      R"({"event":"recovery","time":"2026-11-25T10:00:06.000000Z","resumed_step":1,"lost_steps":1,"seconds":1.5,"cause":"x"})",
+      "\n", StepLine(2, 4.5, 8), R"({"event":"later","strange":[1]})", "\n",
+      R"({"event":"evaluate","step":2,"loss":4.25})", "\n");
+  const RunFile run = ParseRunFile("r", text).value();
+  EXPECT_EQ(run.steps.size(), 2u);
+  EXPECT_EQ(run.steps.at(2).loss, 4.5);
+  EXPECT_EQ(run.steps_told, 3);
+  EXPECT_EQ(run.wall_seconds, 8);
+  EXPECT_EQ(run.Goodput(), 0.5);
+  EXPECT_EQ(run.TokensPerSecond(), 50);
+  EXPECT_EQ(run.Mfu(), 0.5);
+  EXPECT_EQ(run.Count(ReportedPause::Kind::kRecovery), 1);
+  EXPECT_EQ(run.pauses[0].at, 6);
+  EXPECT_EQ(run.evaluations[0].loss, 4.25);
+  EXPECT_FALSE(run.torn);
+}
+
+TEST(RunFile, ATornLastLineIsToldApart) {
+  const RunFile run = ParseRunFile("r", StepLine(1, 5, 2) + R"({"event":"step","st)").value();
+  EXPECT_TRUE(run.torn);
+  EXPECT_EQ(run.steps.size(), 1u);
+}
+
+TEST(RunFile, WhatIsNoNumberIsNone) {
+  const RunFile run = ParseRunFile("r", R"({"event":"step","step":1,"loss":null,"tokens":5})"
+                                        "\n")
+                          .value();
+  EXPECT_TRUE(std::isnan(run.steps.at(1).loss));
+  EXPECT_TRUE(std::isnan(run.Goodput()));
+}
+
+TEST(RunFile, WhatIsNoReportIsRefusedByItsLine) {
+  for (const auto& [text, named] : {std::pair<const char*, const char*>{"", "r: holds no step"},
+                                    {"{}\n{\n", "r: line 2: "},
+                                    {"[1]\n", "r: line 1: no JSON object"},
+                                    {"{\"event\":\"step\",\"step\":-1}\n", "\"step\" must be a number >= 0"},
+                                    {"{\"event\":\"step\",\"step\":1,\"loss\":\"x\"}\n", "\"loss\" must be a number"},
+                                    {"{\"event\":7}\n", "\"event\" must be a text"},
+                                    {"{\"time\":\"noon\"}\n", "\"time\" must be a time"}}) {
+    const absl::Status status = ParseRunFile("r", text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(named));
+  }
+  EXPECT_EQ(ReadRunFile("/nowhere/r").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace zerofleet::cli
