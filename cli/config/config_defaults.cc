@@ -47,6 +47,7 @@ void FillFromRow(const Key& key, ConfigDraft& draft) {
     case FieldDescriptor::CPPTYPE_INT64: reflection.SetInt64(&section, &key.field(), Number<int64_t>(value)); break;
     case FieldDescriptor::CPPTYPE_UINT64: reflection.SetUInt64(&section, &key.field(), Number<uint64_t>(value)); break;
     case FieldDescriptor::CPPTYPE_DOUBLE: reflection.SetDouble(&section, &key.field(), Number<double>(value)); break;
+    case FieldDescriptor::CPPTYPE_BOOL: reflection.SetBool(&section, &key.field(), value == "true"); break;
     default: ZF_CHECK(false);
   }
 }

@@ -45,7 +45,7 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
       "reconnect_timeout_seconds: 300 } seed: 1 "
       "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" offload: \"none\" } "
       "reduce { every: \"micro_batch\" } divergence { window_steps: 32 max_rollbacks: 3 } "
-      "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { } } memory { } buffers { }");
+      "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { lookahead: true } } memory { } buffers { }");
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {

@@ -39,6 +39,7 @@ struct StepRule {
   LossScaling loss_scaling;
   double learning_rate;
   double beta1 = 0, beta2 = 0, epsilon = 0, momentum = 0, weight_decay = 0;
+  bool looks_ahead = false;  // see UpdateFactors
 };
 
 // The constants of an update, computed once per step in double.
@@ -50,6 +51,9 @@ struct UpdateFactors {
   float momentum;
   float weight_decay;
   float decay;  // 1 - learning_rate * weight_decay: the weight's factor where decay is decoupled from the gradient
+  // The parameters are not the new weights but those that one more step with the same gradient would give: what a step
+  // that comes late is to find (docs/offload.md, "Looking ahead"). Only updates on the host read it.
+  uint32_t looks_ahead;
 };
 
 struct StepControl {
@@ -116,6 +120,7 @@ ZF_HOST_DEVICE inline UpdateFactors FactorsOf(const StepRule& rule, double gradi
   factors.epsilon = static_cast<float>(rule.epsilon);
   factors.momentum = static_cast<float>(rule.momentum);
   factors.weight_decay = static_cast<float>(rule.weight_decay);
+  factors.looks_ahead = rule.looks_ahead ? 1 : 0;
   return factors;
 }
 

@@ -89,6 +89,8 @@ std::string Fraction(const Config& c) {
   return fraction == kFractionByPlan ? "auto" : absl::StrFormat("%.15g", fraction);
 }
 
+constexpr double kLeastBeta1ToLookAhead = 0.8;
+
 bool Delays(const Config& c) { return c.offload().delayed_update().after_steps() > 0; }
 
 std::string Delayed(const Config& c) {
@@ -326,6 +328,15 @@ const std::vector<Rule>& Offload() {
       {{"offload.speculative", "offload.delayed_update.after_steps"},
        [](const Config& c) { return Delays(c) && c.offload().speculative(); },
        [](const Config& c) { return StrCat("must be false with ", Delayed(c), ": a late update knows its norm"); }},
+      {{"offload.delayed_update.lookahead", "offload.delayed_update.after_steps", "optimizer.beta1"},
+       [](const Config& c) {
+         return Delays(c) && c.offload().delayed_update().lookahead() && c.optimizer().name() == "adamw" &&
+                c.optimizer().beta1() < kLeastBeta1ToLookAhead;
+       },
+       [](const Config& c) {
+         return StrCat("must be false with optimizer.beta1 below ", kLeastBeta1ToLookAhead, ", got ",
+                       c.optimizer().beta1(), ": so little of a step is momentum that looking ahead gains nothing");
+       }},
       {{"buffers.bucket_bytes", "offload.optimizer"},
        [](const Config& c) { return c.buffers().bucket_bytes() > 0 && OffloadsAnything(c); },
        [](const Config& c) {

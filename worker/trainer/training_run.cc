@@ -181,7 +181,8 @@ absl::Status TrainingRun::Launch(int64_t step, const StepRequests& asked) {
       .tokens = config_.batch().global_sequences() * config_.model().context(),
       .flags = (asked.stop ? kStopFlag : 0) | (asked.sending ? kSendingFlag : 0) | (asked.save ? kSaveFlag : 0),
       .checks = ChecksOf(config_.integrity(), step),
-      .delayed = IsDelayed(config_.offload().delayed_update(), step)};
+      .delayed = IsDelayed(config_.offload().delayed_update(), step),
+      .looks_ahead = config_.offload().delayed_update().lookahead()};
   return view_->engine->Launch(input,
                                [&](int number, int64_t micro) { return feed_->TrainingBatch(step, number, micro); });
 }

@@ -265,7 +265,10 @@ absl::Status ZeroEngine::DeliverBand(int unit, int64_t begin, int64_t count, con
 }
 
 device::StepRule ZeroEngine::RuleOf(const StepInput& input) const {
-  return optim::StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling_);
+  device::StepRule rule =
+      optim::StepRuleOf(optimizer_, static_cast<double>(input.tokens), input.learning_rate, loss_scaling_);
+  rule.looks_ahead = input.delayed && input.looks_ahead;
+  return rule;
 }
 
 absl::Status ZeroEngine::GradientAtRest(int unit, device::Tensor shard) {

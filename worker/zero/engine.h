@@ -40,7 +40,8 @@ struct StepInput {
   int64_t tokens;      // of the global batch
   uint64_t flags = 0;  // or-ed over the ranks into StepResult::flags
   StepChecks checks = {};
-  bool delayed = false;  // its update comes with the next delayed step, or with Flush
+  bool delayed = false;      // its update comes with the next delayed step, or with Flush
+  bool looks_ahead = false;  // and then leaves the parameters ahead of the weights (device::UpdateFactors)
 };
 
 struct StepResult {

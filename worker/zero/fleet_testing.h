@@ -54,6 +54,7 @@ struct FleetSetup {
   StatePlacement placement = {};
   std::string states_dir = {};  // with states on the host: of the file that they rest in
   int64_t delay_after = 0;      // steps; with states on the host, updates come one late from then on
+  bool looks_ahead = false;     // and the parameters are ahead of the weights
   std::optional<v1::OptimizerConfig> settings = {};       // TestOptimizer's by default
   std::function<int64_t(int64_t step)> tokens = nullptr;  // that a step's gradient is divided by; not as many as it has
   StepChecks checks = {};                                 // of every check_every-th step
@@ -181,7 +182,7 @@ class TestRank {
     const int64_t tokens = setup_.tokens ? setup_.tokens(step) : setup_.global_sequences * setup_.model.context();
     const StepChecks checks = step % setup_.check_every == 0 ? setup_.checks : StepChecks();
     const bool delayed = setup_.delay_after > 0 && step > setup_.delay_after;
-    return engine_->Launch({step, setup_.learning_rate, tokens, flags, checks, delayed},
+    return engine_->Launch({step, setup_.learning_rate, tokens, flags, checks, delayed, setup_.looks_ahead},
                            [&](int number, int64_t micro) { return BatchOf(number, step, micro); });
   }
 

@@ -168,39 +168,41 @@ absl::Status HostUpdater::Update(const device::StepControl* control, device::Ten
   parts_.device.Copy(parts_.stream, steps_[filling_].decided, control, sizeof *control);
   if (!delayed) {
     ZF_CHECK(held_ == kNone);
-    StartUpdate(filling_, parameters);
+    StartUpdate(filling_, parameters, /*flushes=*/false);
     UpdateOnDevice(parts_, state_, control, gradients, parameters);
     return absl::OkStatus();
   }
   const int before = std::exchange(held_, filling_);
   filling_ = 1 - filling_;
-  StartUpdate(before, parameters);
+  StartUpdate(before, parameters, /*flushes=*/false);
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> HostUpdater::Flush(device::Tensor parameters) {
   if (held_ == kNone) return false;
-  StartUpdate(std::exchange(held_, kNone), parameters);
+  StartUpdate(std::exchange(held_, kNone), parameters, /*flushes=*/true);
   return true;
 }
 
 // Behind `decided` nothing reads the parameters until FinishUnit.
-void HostUpdater::StartUpdate(int step, device::Tensor parameters) {
-  jobs_.Post([this, step, parameters, decided = parts_.stream.Record()] {
+void HostUpdater::StartUpdate(int step, device::Tensor parameters, bool flushes) {
+  jobs_.Post([this, step, parameters, flushes, decided = parts_.stream.Record()] {
     parameters_ = parameters;
-    return ReadControl(step, *decided);
+    return ReadControl(step, *decided, flushes);
   });
   for (int u = 0; u < parts_.layout.units(); ++u) Post(updated_[u], up_, [this, u] { return UpdateUnit(u); });
 }
 
-absl::Status HostUpdater::ReadControl(int step, const device::Event& decided) {
+absl::Status HostUpdater::ReadControl(int step, const device::Event& decided, bool flushes) {
   ZF_RETURN_IF_ERROR(Await(decided));
   control_ = {};  // an update of nothing
   is_ahead_ = false;
+  flushes_ = flushes;
   if (step != kNone) {
     gradients_ = steps_[step].gradients;
     host_.Copy(*host_stream_, &control_, steps_[step].decided, sizeof control_);
     ZF_RETURN_IF_ERROR(host_stream_->Synchronize());
+    if (flushes) control_.factors.looks_ahead = 0;
   }
   ZF_RETURN_IF_ERROR(Await(*down_->Record()));
   if (!speculation_ || !speculation_->guessing()) return absl::OkStatus();
@@ -246,7 +248,8 @@ absl::Status HostUpdater::SendUnit(int unit, device::Tensor parameters, const Ma
 }
 
 absl::Status HostUpdater::UpdateUnit(int unit) {
-  if (control_.apply == 0) return absl::OkStatus();
+  // The parameters may be ahead of the weights, though this step updates nothing.
+  if (control_.apply == 0) return flushes_ ? SendMaster(unit, parameters_) : absl::OkStatus();
   if (is_ahead_) return SendMaster(unit, parameters_);
   return SendUnit(unit, parameters_,
                   [&](size_t tile, device::Tensor to) { return UpdateTile(control_, gradients_, tile, to); });

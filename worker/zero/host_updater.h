@@ -82,8 +82,9 @@ class HostUpdater : public Updater {
   absl::Status SendMaster(int unit, device::Tensor parameters);
   // Updates the unit's states as guessed, not its parameters.
   absl::Status UpdateAhead(int unit);
-  void StartUpdate(int step, device::Tensor parameters);
-  absl::Status ReadControl(int step, const device::Event& decided);
+  // `flushes`: no step is held behind it, and the parameters become the weights themselves.
+  void StartUpdate(int step, device::Tensor parameters, bool flushes);
+  absl::Status ReadControl(int step, const device::Event& decided, bool flushes);
   // Makes the parameters of tile after tile of a unit with `make(tile, to)`, and sends each to its place in
   // `parameters`; where those rest on the host, or the host reaches them, it is made there.
   using Make = std::function<absl::Status(size_t tile, device::Tensor to)>;
@@ -120,6 +121,7 @@ class HostUpdater : public Updater {
   // State of the step that is being updated.
   device::StepControl control_;
   bool is_ahead_ = false;  // its states have been updated, by what turned out to be this control
+  bool flushes_ = false;
   device::Tensor gradients_;
   device::Tensor parameters_;  // on the device
 

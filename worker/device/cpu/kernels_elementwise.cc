@@ -144,10 +144,11 @@ HWY_INLINE void PrefetchAhead(const T* at) {
   hwy::Prefetch(reinterpret_cast<const char*>(at) + kAheadBytes);
 }
 
-// The new weights to the master, and rounded to the parameter unless that is the master itself.
+// The new weights to the master, and `p` rounded to the parameter unless that is the master itself.
 template <typename P>
-HWY_INLINE void WriteWeights(FloatVec p, float* master, P* parameter, bool streams, int64_t i, int64_t lanes) {
-  Write(p, master + i, lanes);
+HWY_INLINE void WriteWeights(FloatVec weights, FloatVec p, float* master, P* parameter, bool streams, int64_t i,
+                             int64_t lanes) {
+  Write(weights, master + i, lanes);
   if constexpr (std::is_same_v<P, float>) {
     if (parameter == master) return;
   }
@@ -158,7 +159,7 @@ HWY_INLINE void WriteWeights(FloatVec p, float* master, P* parameter, bool strea
   }
 }
 
-template <typename G, typename P>
+template <bool kLooksAhead, typename G, typename P>
 HWY_INLINE void AdamWTyped(int64_t count, const UpdateFactors& f, bool decay, const G* gradient, float* master,
                            float* exp_avg, float* exp_avg_sq, P* parameter) {
   const auto factors = MakeAdamWElements<VectorMath>(f, decay);
@@ -169,10 +170,13 @@ HWY_INLINE void AdamWTyped(int64_t count, const UpdateFactors& f, bool decay, co
     PrefetchAhead(exp_avg + i);
     PrefetchAhead(exp_avg_sq + i);
     auto m = Read(exp_avg + i, lanes), v = Read(exp_avg_sq + i, lanes);
-    const auto p = AdamWElement<VectorMath>(factors, Read(gradient + i, lanes), Read(master + i, lanes), m, v);
+    const auto g = Read(gradient + i, lanes);
+    const auto weights = AdamWElement<VectorMath>(factors, g, Read(master + i, lanes), m, v);
+    auto p = weights;
+    if constexpr (kLooksAhead) p = AdamWAhead<VectorMath>(factors, g, weights, m, v);
     Write(m, exp_avg + i, lanes);
     Write(v, exp_avg_sq + i, lanes);
-    WriteWeights(p, master, parameter, streams, i, lanes);
+    WriteWeights(weights, p, master, parameter, streams, i, lanes);
   });
   hwy::FlushStream();
 }
@@ -180,12 +184,17 @@ HWY_INLINE void AdamWTyped(int64_t count, const UpdateFactors& f, bool decay, co
 void AdamWImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* exp_avg,
                float* exp_avg_sq, Tensor parameter) {
   WithType(gradient, [&](auto* g) HWY_ATTR {
-    WithType(parameter,
-             [&](auto* p) HWY_ATTR { AdamWTyped(count, factors, decay, g, master, exp_avg, exp_avg_sq, p); });
+    WithType(parameter, [&](auto* p) HWY_ATTR {
+      if (factors.looks_ahead != 0) {
+        AdamWTyped<true>(count, factors, decay, g, master, exp_avg, exp_avg_sq, p);
+      } else {
+        AdamWTyped<false>(count, factors, decay, g, master, exp_avg, exp_avg_sq, p);
+      }
+    });
   });
 }
 
-template <typename G, typename P>
+template <bool kLooksAhead, typename G, typename P>
 HWY_INLINE void SgdTyped(int64_t count, const UpdateFactors& f, bool decay, const G* gradient, float* master,
                          float* momentum, P* parameter) {
   const auto factors = MakeSgdElements<VectorMath>(f, decay);
@@ -195,9 +204,12 @@ HWY_INLINE void SgdTyped(int64_t count, const UpdateFactors& f, bool decay, cons
     PrefetchAhead(master + i);
     PrefetchAhead(momentum + i);
     auto m = Read(momentum + i, lanes);
-    const auto p = SgdElement<VectorMath>(factors, Read(gradient + i, lanes), Read(master + i, lanes), m);
+    const auto g = Read(gradient + i, lanes), before = Read(master + i, lanes);
+    const auto weights = SgdElement<VectorMath>(factors, g, before, m);
+    auto p = weights;
+    if constexpr (kLooksAhead) p = SgdAhead<VectorMath>(factors, g, before, weights, m);
     Write(m, momentum + i, lanes);
-    WriteWeights(p, master, parameter, streams, i, lanes);
+    WriteWeights(weights, p, master, parameter, streams, i, lanes);
   });
   hwy::FlushStream();
 }
@@ -205,7 +217,13 @@ HWY_INLINE void SgdTyped(int64_t count, const UpdateFactors& f, bool decay, cons
 void SgdImpl(int64_t count, const UpdateFactors& factors, bool decay, Tensor gradient, float* master, float* momentum,
              Tensor parameter) {
   WithType(gradient, [&](auto* g) HWY_ATTR {
-    WithType(parameter, [&](auto* p) HWY_ATTR { SgdTyped(count, factors, decay, g, master, momentum, p); });
+    WithType(parameter, [&](auto* p) HWY_ATTR {
+      if (factors.looks_ahead != 0) {
+        SgdTyped<true>(count, factors, decay, g, master, momentum, p);
+      } else {
+        SgdTyped<false>(count, factors, decay, g, master, momentum, p);
+      }
+    });
   });
 }
 

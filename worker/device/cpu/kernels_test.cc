@@ -146,6 +146,43 @@ TEST(KernelsTest, OneElementAtATimeAgrees) {
   }
 }
 
+// The weights are as without; the parameters as the equations say, in double.
+TEST(KernelsTest, UpdatesThatLookAheadTakeOneMoreStepWithTheSameGradient) {
+  constexpr int64_t n = 203;
+  UpdateFactors plain = ThirdUpdate(0.5), ahead = plain;
+  ahead.looks_ahead = 1;
+  OnEveryTarget([&] {
+    for (const bool adamw : {true, false}) {
+      const auto gradient = Values(n, 1), before = Values(n, 2), m = Values(n, 3);
+      const std::vector<float> v(n, 0.5f);
+      const auto update = [&](const UpdateFactors& factors, std::vector<float>& m_now, std::vector<float>& v_now,
+                              std::vector<float>& parameter) {
+        auto master = before, g = gradient;
+        m_now = m, v_now = v, parameter.resize(n);
+        if (adamw) {
+          kernels::AdamW(n, factors, true, Floats(g), master.data(), m_now.data(), v_now.data(), Floats(parameter));
+        } else {
+          kernels::Sgd(n, factors, true, Floats(g), master.data(), m_now.data(), Floats(parameter));
+        }
+        return master;
+      };
+      std::vector<float> m_plain, v_plain, p_plain, m_ahead, v_ahead, p_ahead;
+      const std::vector<float> weights = update(plain, m_plain, v_plain, p_plain);
+      EXPECT_EQ(update(ahead, m_ahead, v_ahead, p_ahead), weights);
+      EXPECT_EQ(p_plain, weights);
+      EXPECT_EQ(m_ahead, m_plain);
+      EXPECT_EQ(v_ahead, v_plain);
+      for (int64_t i = 0; i < n; ++i) {
+        const double scaled = static_cast<double>(gradient[i]) * plain.gradient_scale;
+        const double next = adamw ? m_plain[i] + (scaled - m_plain[i]) * plain.one_minus_beta1
+                                  : m_plain[i] * plain.momentum + scaled + before[i] * plain.weight_decay;
+        const double divisor = adamw ? std::sqrt(v_plain[i]) / plain.sqrt_correction2 + plain.epsilon : 1.0;
+        ASSERT_NEAR(p_ahead[i], weights[i] - plain.step_size * next / divisor, 1e-6) << i;
+      }
+    }
+  });
+}
+
 // A parameter that is stored past the caches, and one whose place does not allow it.
 TEST(KernelsTest, UpdatesStoreTheRoundedMasterWhereverItLies) {
   constexpr int64_t n = 203, kMostShift = 33;
