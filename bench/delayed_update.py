@@ -3,9 +3,9 @@
 
   bench/delayed_update.py TEXT [--steps 2000] [--after 40] [--set optimizer.beta1=0.5] [--resume STEP_DIR] [--svg docs/delayed_update.svg] > table.md
 
-Trains the same small model twice, with the same seed and the same batches; the last twentieth of the text is held back. Two runs of the
-delayed kind differ from the undelayed one by chance as well, so a third run without delay, of another seed, says how much that is
-(--no-seed leaves it out). --set changes a key of all of them; --resume starts them from a checkpoint of step 0, as `checkpoint import` makes.
+Trains the same small model three times, with the same seed and the same batches: without delay, with the paper's rule, and looking ahead; the
+last twentieth of the text is held back. Two runs of the delayed kind differ from the undelayed one by chance as well, so another run without
+delay, of another seed, says how much that is (--no-seed leaves it out). --set changes a key of all of them; --resume starts them from a checkpoint of step 0, as `checkpoint import` makes.
 Prints a Markdown table: the mean training loss of the last 100 steps and the loss on the held-back text. ZEROFLEET names the binary.
 """
 import argparse
@@ -22,8 +22,12 @@ BINARY = os.environ.get("ZEROFLEET", str(ROOT / "build" / "zerofleet"))
 LAST, SMOOTHED = 100, 25
 
 
-def kinds(after, with_seed):
-    return {"none": ({}, 1), f"after {after} steps": ({"delayed_update": {"after_steps": after}}, 1), **({"none, another seed": ({}, 2)} if with_seed else {})}
+def kinds(options):
+    def late(lookahead):
+        return {"delayed_update": {"after_steps": options.after, "lookahead": lookahead}}
+    seed, after = options.seed, f"after {options.after} steps"
+    return {"none": ({}, seed), after: (late(False), seed), f"{after}, looking ahead": (late(True), seed),
+            **({"none, another seed": ({}, seed + 1)} if not options.no_seed else {})}
 
 
 def trained(work, number, delay, seed, options):
@@ -65,7 +69,7 @@ def plot(curves):
         lines.append(f'<path d="M{left} {y:.1f}H{width - 20}" stroke="#ddd"/><text x="{left - 6}" y="{y + 4:.0f}" text-anchor="end">{tenths / 10}</text>')
     lines.append(f'<text x="{width / 2}" y="{height - 6}" text-anchor="middle">step</text>')
     lines.append(f'<text x="14" y="{height / 2}" text-anchor="middle" transform="rotate(-90 14 {height / 2})">training loss, nats per byte, mean of {SMOOTHED}</text>')
-    for place, ((name, losses), colour) in enumerate(zip(curves.items(), ("#1f4e9c", "#c8501e", "#999999"))):
+    for place, ((name, losses), colour) in enumerate(zip(curves.items(), ("#1f4e9c", "#c8501e", "#1b7f4d", "#999999"))):
         points = " ".join(f"{across(5 * at):.1f},{down(loss):.1f}" for at, loss in enumerate(smoothed(losses)))
         lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.4"/>')
         lines.append(f'<text x="{width - 30}" y="{top + 16 + 16 * place}" text-anchor="end" fill="{colour}">delay: {name}</text>')
@@ -79,6 +83,7 @@ def main():
     parser.add_argument("--after", type=int, default=40)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--resume", metavar="STEP_DIR")
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-seed", action="store_true")
     parser.add_argument("--svg", type=pathlib.Path)
     options = parser.parse_args()
@@ -91,7 +96,7 @@ def main():
         (work / "train.txt").write_bytes(data[:cut])
         (work / "held.txt").write_bytes(data[cut:])
         first = None
-        for number, (name, (delay, seed)) in enumerate(kinds(options.after, not options.no_seed).items()):
+        for number, (name, (delay, seed)) in enumerate(kinds(options).items()):
             losses, held = trained(work, number, delay, seed, options)
             curves[name] = losses
             end = statistics.fmean(losses[-LAST:])
