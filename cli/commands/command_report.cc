@@ -1,4 +1,5 @@
 // `zerofleet report`: runs that have written a report, in the terminal or as a page.
+#include <filesystem>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -11,18 +12,33 @@
 #include "cli/commands/command.h"
 #include "cli/report/run_file.h"
 #include "cli/report/run_text.h"
+#include "cli/report/tensorboard.h"
 
 namespace zerofleet::cli {
 namespace {
 
 struct ReportFlags {
   std::vector<std::string> files;
-  std::string html;
+  std::string html, tensorboard;
   bool compare = false;
 };
 
 absl::Status AtPage(const absl::Status& status) {
   return status.ok() ? status : absl::Status(status.code(), absl::StrCat("--html: ", status.message()));
+}
+
+// Each run has a directory of its own, by the name of its file.
+absl::StatusOr<int> WriteTensorBoard(const std::vector<RunFile>& runs, const std::string& directory,
+                                     const Output& output) {
+  for (const RunFile& run : runs) {
+    const std::string to = JoinPath(directory, std::filesystem::path(run.name).stem().string());
+    ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TensorBoardWriter> writer,
+                        TensorBoardWriter::Open(to, run.steps.begin()->second.unix_seconds));
+    writer->Write(run);
+    ZF_RETURN_IF_ERROR(writer->status());
+    output.out << "wrote " << to << "\n";
+  }
+  return 0;
 }
 
 absl::StatusOr<int> RunReport(const ReportFlags& flags, const Output& output) {
@@ -34,6 +50,7 @@ absl::StatusOr<int> RunReport(const ReportFlags& flags, const Output& output) {
     ZF_ASSIGN_OR_RETURN(RunFile run, ReadRunFile(file));
     runs.push_back(std::move(run));
   }
+  if (!flags.tensorboard.empty()) return WriteTensorBoard(runs, flags.tensorboard, output);
   if (!flags.html.empty()) {
     ZF_RETURN_IF_ERROR(AtPage(WriteResultFile(flags.html, RunsPage(runs))));
     output.out << "wrote " << flags.html << "\n";
@@ -54,6 +71,9 @@ void AddReportCommand(CLI::App& app, CommandBody& body) {
       ->expected(1, -1);
   command->add_option("--html", flags->html, "Write one page with curves, memory, collectives and a time line")
       ->type_name("FILE");
+  command->add_option("--tensorboard", flags->tensorboard, "Write event files for TensorBoard, a directory per run")
+      ->type_name("DIR")
+      ->excludes("--html");
   command->add_flag("--compare", flags->compare, "Also say which keys differ, and from which step on the bits do");
   command->footer("Example:\n  zerofleet report run.jsonl\n  zerofleet report a.jsonl b.jsonl --compare");
   command->callback([flags, &body] { body = [flags](const Output& output) { return RunReport(*flags, output); }; });

@@ -16,6 +16,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "cli/commands/command.h"
@@ -35,6 +36,7 @@
 #include "cli/report/progress.h"
 #include "cli/report/report.h"
 #include "cli/report/run_record.h"
+#include "cli/report/tensorboard.h"
 #include "worker/device/device.h"
 #include "worker/trainer/rules.h"
 
@@ -49,7 +51,7 @@ constexpr int kThreadsPerProcess = 16, kMostThreadsTried = 256;
 constexpr int kFilesPerProcess = 64, kFilesPerPeer = 8;
 
 struct TrainOptions {
-  std::string config, device, report, resume = "auto";
+  std::string config, device, report, tensorboard, resume = "auto";
   std::vector<std::string> sets;
   std::string workers;
   std::string run_name;
@@ -130,6 +132,11 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
     }
     ZF_ASSIGN_OR_RETURN(report, ReportWriter::Open(options.report));
   }
+  std::unique_ptr<TensorBoardWriter> tensorboard;
+  if (!options.tensorboard.empty()) {
+    ZF_ASSIGN_OR_RETURN(tensorboard, TensorBoardWriter::Open(options.tensorboard,
+                                                             absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch())));
+  }
   ZF_RETURN_IF_ERROR(CheckRoomForThreads(std::min(kMostThreadsTried, kThreadsPerProcess * (2 + workers))));
   ZF_RETURN_IF_ERROR(MakeRoomForFiles(kFilesPerProcess + kFilesPerPeer * workers));
   output.err << WrapText(*data, output.err_terminal.text_columns(), /*indent=*/2) << "\n";
@@ -148,8 +155,9 @@ absl::StatusOr<int> Train(const TrainOptions& options, const Output& output, Sto
   Progress progress(output.err, Clock::Real(), output.err_terminal);
   progress.Note(absl::StrCat("coordinator at ", fleet->address()));
   RunRecord record;
-  ZF_ASSIGN_OR_RETURN(const int exit_code,
-                      FollowRun({*fleet, signals, progress, report.get(), Clock::Real(), config.restart()}, record));
+  ZF_ASSIGN_OR_RETURN(
+      const int exit_code,
+      FollowRun({*fleet, signals, progress, report.get(), tensorboard.get(), Clock::Real(), config.restart()}, record));
   if (report != nullptr) ZF_RETURN_IF_ERROR(report->Finish(kReportSeconds));
   const PlannedMemory planned = PlannedOf(launch);
   output.out << SummaryText(record, output.out_terminal, &planned) << std::flush;
@@ -178,6 +186,8 @@ void AddTrainCommand(CLI::App& app, CommandBody& body) {
       ->take_all();
   command->add_option("--report", options->report, "Append one JSON object per event to this file, a line each")
       ->type_name("FILE");
+  command->add_option("--tensorboard", options->tensorboard, "Write event files for TensorBoard into this directory")
+      ->type_name("DIR");
   command
       ->add_option("--resume", options->resume,
                    "auto: continue from the newest checkpoint in checkpoint.dir, if any, or begin; none: begin, from "

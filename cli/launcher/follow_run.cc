@@ -86,6 +86,7 @@ class Follower {
     if (event.has_start() && std::exchange(starting_again_, false) && stop_signal_ != 0) TellStop();
     if (!record_.Add(event)) return;
     if (options_.report != nullptr) options_.report->Write(event);
+    if (options_.tensorboard != nullptr) options_.tensorboard->Write(event);
     options_.progress.Show(event);
     if (event.has_start() || event.has_recovery()) options_.fleet.LearnRanks();
     if (event.has_lost()) Replace(event.lost());
@@ -152,6 +153,7 @@ class Follower {
     // Who is killed once the run's end is told has nothing left to do.
     if (record_.end && !options_.fleet.HasFaultyChild()) {
       if (options_.report != nullptr) ZF_RETURN_IF_ERROR(options_.report->status());
+      if (options_.tensorboard != nullptr) ZF_RETURN_IF_ERROR(options_.tensorboard->status());
       return record_.end->stopped() ? stopped_code : 0;
     }
     const absl::Status diagnosis = options_.fleet.Diagnosis(record_, watch);

@@ -8,6 +8,7 @@
 #include "cli/report/progress.h"
 #include "cli/report/report.h"
 #include "cli/report/run_record.h"
+#include "cli/report/tensorboard.h"
 #include "zerofleet/v1/config.pb.h"
 
 namespace zerofleet::cli {
@@ -16,7 +17,8 @@ struct FollowOptions {
   LocalFleet& fleet;
   const StopSignals& signals;
   Progress& progress;
-  ReportWriter* report;  // null: none is written
+  ReportWriter* report;            // null: none is written
+  TensorBoardWriter* tensorboard;  // as well
   const Clock& clock;
   const v1::RestartConfig& restart;  // a coordinator that a signal ends is started again, max_per_rank times
 };

@@ -87,6 +87,7 @@ class HistoryReader {
     if (!absl::ParseTime(absl::RFC3339_full, text, &time, &error)) return BadField("time", "a time as RFC 3339 has it");
     if (!first_) first_ = time;
     now_ = std::max(0.0, absl::ToDoubleSeconds(time - *first_));
+    unix_seconds_ = absl::ToDoubleSeconds(time - absl::UnixEpoch());
     run_.wall_seconds = std::max(run_.wall_seconds, now_);
     return absl::OkStatus();
   }
@@ -104,6 +105,7 @@ class HistoryReader {
                                     {"seconds", &step.seconds}}) {
       ZF_RETURN_IF_ERROR(GetNumber(line, key, into));
     }
+    step.unix_seconds = unix_seconds_;
     run_.steps[number] = step;
     ++run_.steps_told;
     return absl::OkStatus();
@@ -114,6 +116,7 @@ class HistoryReader {
     ZF_RETURN_IF_ERROR(GetWhole(line, "step", &evaluation.step));
     ZF_RETURN_IF_ERROR(GetText(line, "set", &evaluation.set));
     ZF_RETURN_IF_ERROR(GetNumber(line, "loss", &evaluation.loss));
+    evaluation.unix_seconds = unix_seconds_;
     run_.evaluations.push_back(std::move(evaluation));
     return absl::OkStatus();
   }
@@ -139,7 +142,7 @@ class HistoryReader {
 
   RunFile& run_;
   std::optional<absl::Time> first_;
-  double now_ = 0;
+  double now_ = 0, unix_seconds_ = 0;
 };
 
 // The mean of `value` over the seconds of all steps but the first.

@@ -17,12 +17,14 @@ struct ReportedStep {
   double loss = 0, grad_norm = 0, learning_rate = 0;  // NaN where the line has none
   double tokens_per_second = 0, mfu = 0, seconds = 0;
   int64_t tokens = 0;
+  double unix_seconds = 0;  // when it was told; 0 where the line has no time
 };
 
 struct ReportedEvaluation {
   int64_t step = 0;
-  std::string set;  // its name, where the run has several
+  std::string set = {};  // its name, where the run has several
   double loss = 0;
+  double unix_seconds = 0;
 };
 
 // Something that took time beside the steps, by the file's clock.

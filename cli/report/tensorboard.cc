@@ -1,0 +1,161 @@
+// Fields of event.proto and summary.proto by their numbers; see tensorboard.h.
+#include "cli/report/tensorboard.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/file.h"
+#include "base/status.h"
+
+namespace zerofleet::cli {
+namespace {
+
+// Wire types of protocol buffers.
+enum WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+void PutVarint(uint64_t value, std::string* out) {
+  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+  out->push_back(static_cast<char>(value));
+}
+
+void PutKey(int field, WireType type, std::string* out) { PutVarint(static_cast<uint64_t>(field) << 3 | type, out); }
+
+template <typename T>
+void PutFixed(T value, std::string* out) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void PutBytes(int field, std::string_view bytes, std::string* out) {
+  PutKey(field, kBytes, out);
+  PutVarint(bytes.size(), out);
+  out->append(bytes);
+}
+
+// Event.wall_time and Event.step.
+std::string EventAt(double unix_seconds, int64_t step) {
+  std::string event;
+  PutKey(1, kFixed64, &event);
+  PutFixed(unix_seconds, &event);
+  PutKey(2, kVarint, &event);
+  PutVarint(static_cast<uint64_t>(step), &event);
+  return event;
+}
+
+constexpr std::array<uint32_t, 256> MakeCrcTable() {
+  constexpr uint32_t kReversedPolynomial = 0x82f63b78;
+  std::array<uint32_t, 256> table = {};
+  for (uint32_t i = 0; i < table.size(); ++i) {
+    uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? kReversedPolynomial : 0);
+    table[i] = crc;
+  }
+  return table;
+}
+constexpr std::array<uint32_t, 256> kCrcTable = MakeCrcTable();
+
+// As the records have it: a checksum of data that hold checksums must not be one of those.
+uint32_t MaskedCrc(std::string_view bytes) {
+  constexpr uint32_t kMaskDelta = 0xa282ead8;
+  return std::rotr(Crc32c(bytes), 15) + kMaskDelta;
+}
+
+}  // namespace
+
+uint32_t Crc32c(std::string_view bytes) {
+  uint32_t crc = ~uint32_t{0};
+  for (const char byte : bytes) crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<uint8_t>(byte)) & 0xff];
+  return ~crc;
+}
+
+absl::StatusOr<std::unique_ptr<TensorBoardWriter>> TensorBoardWriter::Open(const std::string& directory,
+                                                                           double unix_seconds) {
+  ZF_RETURN_IF_ERROR(CreateDirectories(directory));
+  // TensorBoard takes files whose names hold "tfevents", in the order of their names.
+  const std::string path =
+      JoinPath(directory, absl::StrFormat("events.out.tfevents.%010.0f.zerofleet.%d", unix_seconds, getpid()));
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot create: ", std::strerror(errno)));
+  }
+  std::unique_ptr<TensorBoardWriter> writer(new TensorBoardWriter(path, descriptor));
+  std::string version = EventAt(unix_seconds, 0);
+  PutBytes(3, "brain.Event:2", &version);
+  writer->Record(version);
+  return writer;
+}
+
+TensorBoardWriter::~TensorBoardWriter() { close(descriptor_); }
+
+void TensorBoardWriter::Record(const std::string& event) {
+  if (!status_.ok()) return;
+  std::string length, record;
+  PutFixed<uint64_t>(event.size(), &length);
+  record = length;
+  PutFixed(MaskedCrc(length), &record);
+  record += event;
+  PutFixed(MaskedCrc(event), &record);
+  for (std::string_view left = record; !left.empty();) {
+    const ssize_t written = write(descriptor_, left.data(), left.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      status_ = absl::ResourceExhaustedError(absl::StrCat(path_, ": cannot write: ", std::strerror(errno)));
+      return;
+    }
+    left.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+void TensorBoardWriter::Scalar(std::string_view tag, int64_t step, double value, double unix_seconds) {
+  if (std::isnan(value)) return;
+  std::string scalar, summary, event = EventAt(unix_seconds, step);
+  PutBytes(1, tag, &scalar);
+  PutKey(2, kFixed32, &scalar);
+  PutFixed(static_cast<float>(value), &scalar);
+  PutBytes(1, scalar, &summary);
+  PutBytes(5, summary, &event);
+  Record(event);
+}
+
+void TensorBoardWriter::Step(int64_t number, const ReportedStep& step, double unix_seconds) {
+  Scalar("loss/training", number, step.loss, unix_seconds);
+  Scalar("step/gradient_norm", number, step.grad_norm, unix_seconds);
+  Scalar("step/learning_rate", number, step.learning_rate, unix_seconds);
+  Scalar("speed/tokens_per_second", number, step.tokens_per_second, unix_seconds);
+  Scalar("speed/mfu", number, step.mfu, unix_seconds);
+}
+
+void TensorBoardWriter::Evaluation(const ReportedEvaluation& evaluation, double unix_seconds) {
+  const std::string set = evaluation.set.empty() ? "validation" : absl::StrCat("validation_", evaluation.set);
+  Scalar(absl::StrCat("loss/", set), evaluation.step, evaluation.loss, unix_seconds);
+}
+
+void TensorBoardWriter::Write(const v1::Event& event) {
+  if (event.has_step()) {
+    const v1::StepEvent& step = event.step();
+    Step(step.step(),
+         {.loss = step.loss(),
+          .grad_norm = step.grad_norm(),
+          .learning_rate = step.learning_rate(),
+          .tokens_per_second = step.tokens_per_second(),
+          .mfu = step.mfu()},
+         event.unix_seconds());
+  }
+  if (event.has_evaluate()) {
+    Evaluation({.step = event.evaluate().step(), .loss = event.evaluate().loss()}, event.unix_seconds());
+  }
+}
+
+void TensorBoardWriter::Write(const RunFile& run) {
+  for (const auto& [number, step] : run.steps) Step(number, step, step.unix_seconds);
+  for (const ReportedEvaluation& evaluation : run.evaluations) Evaluation(evaluation, evaluation.unix_seconds);
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,52 @@
+// A run's figures as the event files that TensorBoard reads: records with a length and checksums, each a message Event
+// of tensorflow/core/util/event.proto with one scalar.
+#ifndef ZEROFLEET_CLI_REPORT_TENSORBOARD_H_
+#define ZEROFLEET_CLI_REPORT_TENSORBOARD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/report/run_file.h"
+#include "zerofleet/v1/events.pb.h"
+
+namespace zerofleet::cli {
+
+// CRC-32C (Castagnoli), as in RFC 3720.
+uint32_t Crc32c(std::string_view bytes);
+
+class TensorBoardWriter {
+ public:
+  // Makes `directory` if it is missing, and in it a file of its own: a run that goes on has one more. Errors name the
+  // path.
+  static absl::StatusOr<std::unique_ptr<TensorBoardWriter>> Open(const std::string& directory, double unix_seconds);
+  ~TensorBoardWriter();
+  TensorBoardWriter(const TensorBoardWriter&) = delete;
+  TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
+
+  // A step's figures, or an evaluation's; other events have none. After a failure nothing more is written.
+  void Write(const v1::Event& event);
+  // All of a report file.
+  void Write(const RunFile& run);
+
+  // ResourceExhausted, naming the path, if a record could not be written.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  TensorBoardWriter(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  void Scalar(std::string_view tag, int64_t step, double value, double unix_seconds);
+  void Step(int64_t number, const ReportedStep& step, double unix_seconds);
+  void Evaluation(const ReportedEvaluation& evaluation, double unix_seconds);
+  void Record(const std::string& event);
+
+  const std::string path_;
+  const int descriptor_;
+  absl::Status status_;
+};
+
+}  // namespace zerofleet::cli
+
+#endif  // ZEROFLEET_CLI_REPORT_TENSORBOARD_H_
