@@ -30,7 +30,8 @@ struct EvalFlags {
 absl::StatusOr<int> RunEval(const EvalFlags& flags, const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(flags.checkpoint));
   ZF_ASSIGN_OR_RETURN(const std::unique_ptr<inference::InferenceModel> model,
-                      inference::InferenceModel::Load(step_dir, {"auto", flags.threads}, kSequences, flags.context));
+                      inference::InferenceModel::Load(step_dir, {"auto", flags.threads},
+                                                      {.sequences = kSequences, .context = flags.context}));
   ZF_ASSIGN_OR_RETURN(const inference::InferenceModel::Loss loss, model->MeanLoss({"--data", flags.data}));
   if (flags.json) {
     const nlohmann::ordered_json document = {

@@ -35,6 +35,7 @@ struct RotateArguments {
   int64_t heads, head_size;            // of each row, those at its beginning
   int64_t columns;                     // of a row
   std::span<const float> frequencies;  // head_size / 2 angles per position, on the host
+  int64_t past = 0;                    // position of each sequence's first row
   bool back;                           // by the angles' negatives: the gradient of the rotation
   Tensor x;                            // (B,T,columns), in place
 };
@@ -81,8 +82,8 @@ class LlamaOps {
   // dx(M,C) += the gradient through the norm; dgamma(C) +=.
   virtual void RmsNormBackward(Stream&, const RmsNormBackwardArguments&) = 0;
 
-  // Turns element i and i + head_size / 2 of each head by position * frequencies[i] (Su et al. 2021; halves as Hugging
-  // Face stores them). Angles are fp32.
+  // Turns element i and i + head_size / 2 of each head by position * frequencies[i], positions from `past` (Su et al.
+  // 2021; halves as Hugging Face stores them). Angles are fp32.
   virtual void Rotate(Stream&, const RotateArguments&) = 0;
 
   // Each head of queries and keys through an RMS norm; values are copied.

@@ -22,6 +22,7 @@
 namespace zerofleet::device {
 
 class BandOps;
+class CacheOps;
 class LlamaOps;
 class VocabularyOps;
 
@@ -90,6 +91,9 @@ class Ops {
   // --- What only one family needs (llama_ops.h); null where the device has none of it, nor attention with fewer heads
   // of keys and values than of queries.
   virtual LlamaOps* llama() { return nullptr; }
+
+  // --- Attention to keys and values that are kept (cache_ops.h); null where the device has none.
+  virtual CacheOps* cache() { return nullptr; }
 
   // --- Flat vectors, for ZeRO.
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "worker/checkpoint/manifest.h"
 #include "worker/checkpoint/shard_reader.h"
 #include "worker/checkpoint/tokenizer_files.h"
@@ -18,92 +19,122 @@ namespace zerofleet::inference {
 namespace {
 
 constexpr const char* kLogitsRow = "logits";
+constexpr const char* kCacheRow = "keys and values";
+constexpr const char* kWeightStagingRow = "weight staging";
+constexpr int64_t kStagedWeights = 1 << 18;  // at a time
 
 }  // namespace
 
 class InferenceModel::ResidentParameters : public model::ParameterSource {
  public:
-  ResidentParameters(const model::ModelSpec& spec, float* weights) : spec_(spec), weights_(weights) {}
+  ResidentParameters(const model::ModelSpec& spec, device::Tensor weights) : spec_(spec), weights_(weights) {}
 
-  absl::StatusOr<device::Tensor> Acquire(int unit) override {
-    return device::Tensor{weights_ + spec_.units()[unit].flat_begin, device::DType::kF32};
-  }
+  absl::StatusOr<device::Tensor> Acquire(int unit) override { return weights_.Offset(spec_.units()[unit].flat_begin); }
   void Release(int) override {}
   absl::StatusOr<float*> Gradient(int) override { return absl::InternalError("inference has no gradients"); }
   absl::Status DeliverGradient(int) override { return absl::InternalError("inference has no gradients"); }
 
  private:
   const model::ModelSpec& spec_;
-  float* const weights_;
+  const device::Tensor weights_;
 };
 
+int64_t FirstSeen(int64_t count, int64_t context) {
+  if (count <= context) return 0;
+  const int64_t step = std::max<int64_t>(1, context / 4);
+  return CeilDivide(count - context, step) * step;
+}
+
 InferenceModel::InferenceModel(v1::CheckpointManifest manifest, model::ModelSpec spec,
-                               std::unique_ptr<device::Device> device, int64_t sequences, int64_t context)
-    : manifest_(std::move(manifest)),
-      spec_(std::move(spec)),
-      sequences_(sequences),
-      context_(context),
-      device_(std::move(device)) {}
+                               std::unique_ptr<device::Device> device, const LoadOptions& options)
+    : manifest_(std::move(manifest)), spec_(std::move(spec)), options_(options), device_(std::move(device)) {}
 
 InferenceModel::~InferenceModel() = default;
 
 absl::StatusOr<std::unique_ptr<InferenceModel>> InferenceModel::Load(const std::string& step_dir,
                                                                      const device::DeviceOptions& device_options,
-                                                                     int64_t sequences, int64_t context) {
+                                                                     const LoadOptions& options) {
   ZF_ASSIGN_OR_RETURN(v1::CheckpointManifest manifest, checkpoint::ReadManifest(step_dir));
   const int64_t most = manifest.config().model().context();
-  if (context > most) {
-    return absl::InvalidArgumentError(absl::StrCat("a context of ", context, ": the model has ", most));
+  LoadOptions with_context = options;
+  if (options.context == 0) with_context.context = most;
+  if (!options.dtype) {
+    with_context.dtype = manifest.config().precision() == "fp32" ? device::DType::kF32 : device::DType::kBF16;
+  }
+  if (with_context.context > most) {
+    return absl::InvalidArgumentError(absl::StrCat("a context of ", options.context, ": the model has ", most));
   }
   ZF_ASSIGN_OR_RETURN(model::ModelSpec spec, model::ModelSpec::Create(manifest.config().model()));
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<device::Device> device, device::CreateDevice(device_options));
-  std::unique_ptr<InferenceModel> model(new InferenceModel(std::move(manifest), std::move(spec), std::move(device),
-                                                           sequences, context > 0 ? context : most));
+  std::unique_ptr<InferenceModel> model(
+      new InferenceModel(std::move(manifest), std::move(spec), std::move(device), with_context));
   ZF_RETURN_IF_ERROR(checkpoint::VerifyTokenizerFiles(step_dir, model->manifest_));
   model->data_ = model->manifest_.config().data();
   model->data_.set_tokenizer(checkpoint::TokenizerOf(step_dir, model->manifest_));
+  ZF_RETURN_IF_ERROR(model->Reserve());
   ZF_RETURN_IF_ERROR(model->ReadWeights(step_dir));
   return model;
 }
 
-absl::Status InferenceModel::ReadWeights(const std::string& step_dir) {
+absl::Status InferenceModel::Reserve() {
   const v1::ModelConfig& config = manifest_.config().model();
+  const int64_t sequences = options_.sequences, context = options_.context;
+  const device::DType dtype = *options_.dtype;
   ZF_ASSIGN_OR_RETURN(stream_, device_->CreateStream());
   // Nothing is kept for a backward: all blocks work in one block's memory.
-  ZF_ASSIGN_OR_RETURN(
-      model_, model::Model::Create(config, {device::DType::kF32, sequences_, context_, {.segment = 1}}, *device_));
+  ZF_ASSIGN_OR_RETURN(model_, model::Model::Create(config, {dtype, sequences, context, {.segment = 1}}, *device_));
+  const int64_t cache_bytes = options_.keeps_keys_and_values ? model_->CacheBytes(context) : 0;
   memory::MemoryPlan plan{
-      {{memory::Space::kDevice, memory::Category::kParameters, zero::kParametersRow, spec_.parameters() * 4},
+      {{memory::Space::kDevice, memory::Category::kParameters, zero::kParametersRow,
+        spec_.parameters() * device::DTypeBytes(dtype)},
        {memory::Space::kDevice, memory::Category::kActivations, zero::kActivationsRow, model_->ActivationBytes()},
+       {memory::Space::kDevice, memory::Category::kActivations, kCacheRow, cache_bytes},
        {memory::Space::kDevice, memory::Category::kBuffers, zero::kModelScratchRow, model_->ScratchBytes()},
-       {memory::Space::kDevice, memory::Category::kBuffers, zero::kTokensRow, 2 * sequences_ * context_ * 4},
+       {memory::Space::kDevice, memory::Category::kBuffers, zero::kTokensRow, 2 * sequences * context * 4},
        {memory::Space::kDevice, memory::Category::kBuffers, kLogitsRow, config.vocab() * 4},
+       {memory::Space::kDevice, memory::Category::kBuffers, kWeightStagingRow, kStagedWeights * 4},
        {memory::Space::kDevice, memory::Category::kBuffers, zero::kSumsRow, 8}}};
   ZF_ASSIGN_OR_RETURN(arena_, memory::Arena::Create(plan, memory::Space::kDevice, *device_));
-  float* weights = arena_->TakeAs<float>(zero::kParametersRow);
+  weights_ = {arena_->Take(zero::kParametersRow), dtype};
   model_->SetMemory({arena_->Take(zero::kActivationsRow), arena_->Take(zero::kModelScratchRow)});
+  if (cache_bytes > 0) cache_ = arena_->Take(kCacheRow);
   tokens_ = arena_->TakeAs<int32_t>(zero::kTokensRow);
   logits_ = arena_->TakeAs<float>(kLogitsRow);
+  staging_ = arena_->TakeAs<float>(kWeightStagingRow);
   loss_sum_ = arena_->TakeAs<double>(zero::kSumsRow);
-  parameters_ = std::make_unique<ResidentParameters>(spec_, weights);
+  parameters_ = std::make_unique<ResidentParameters>(spec_, weights_);
+  return absl::OkStatus();
+}
+
+absl::Status InferenceModel::ReadWeights(const std::string& step_dir) {
   return checkpoint::LoadRanges(step_dir, manifest_, {{0, spec_.parameters(), 0}},
                                 [&](int vector, int64_t offset, std::span<const float> values) {
-                                  if (vector != 0) return absl::OkStatus();
-                                  device_->Copy(*stream_, weights + offset, values.data(),
-                                                static_cast<int64_t>(values.size_bytes()));
-                                  return stream_->Synchronize();
+                                  return vector == 0 ? TakeWeights(offset, values) : absl::OkStatus();
                                 });
+}
+
+absl::Status InferenceModel::TakeWeights(int64_t offset, std::span<const float> values) {
+  while (!values.empty()) {
+    const std::span<const float> piece = values.first(std::min<size_t>(values.size(), kStagedWeights));
+    device_->Copy(*stream_, staging_, piece.data(), static_cast<int64_t>(piece.size_bytes()));
+    const auto count = static_cast<int64_t>(piece.size());
+    device_->ops().Convert(*stream_, count, {staging_, device::DType::kF32}, weights_.Offset(offset));
+    ZF_RETURN_IF_ERROR(stream_->Synchronize());
+    values = values.subspan(piece.size());
+    offset += count;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPath& path) {
   const v1::Config& config = manifest_.config();
-  const int64_t context = context_;
+  const int64_t context = options_.context;
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
                       data::OpenForModel(data_, path, context, config.model().vocab()));
-  std::vector<int32_t> staging(2 * sequences_ * context);
+  std::vector<int32_t> staging(2 * options_.sequences * context);
   double total = 0;
-  for (int64_t first = 0; first < dataset->samples(); first += sequences_) {
-    int64_t sequences = std::min(sequences_, dataset->samples() - first), tokens = sequences * context;
+  for (int64_t first = 0; first < dataset->samples(); first += options_.sequences) {
+    int64_t sequences = std::min(options_.sequences, dataset->samples() - first), tokens = sequences * context;
     ZF_RETURN_IF_ERROR(dataset->ReadBatch(
         sequences, [&](int64_t i) { return first + i; }, staging.data()));
     device_->Copy(*stream_, tokens_, staging.data(), 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
@@ -123,22 +154,40 @@ absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPa
   return Loss{total / static_cast<double>(tokens), tokens};
 }
 
-absl::StatusOr<std::vector<float>> InferenceModel::NextLogits(std::span<const int32_t> tokens) {
-  const v1::ModelConfig& config = manifest_.config().model();
-  if (tokens.empty()) return absl::InvalidArgumentError("no tokens to continue; the prompt must not be empty");
-  tokens = tokens.last(std::min(tokens.size(), static_cast<size_t>(context_)));
+absl::Status InferenceModel::CheckTokens(std::span<const int32_t> tokens) const {
+  const int64_t vocab = manifest_.config().model().vocab();
   for (int32_t token : tokens) {
-    if (token < 0 || token >= config.vocab()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("token ", token, " is not below the vocabulary of ", config.vocab()));
-    }
+    if (token >= 0 && token < vocab) continue;
+    return absl::InvalidArgumentError(absl::StrCat("token ", token, " is not below the vocabulary of ", vocab));
   }
-  const int64_t seen = static_cast<int64_t>(tokens.size());
-  device_->Copy(*stream_, tokens_, tokens.data(), seen * static_cast<int64_t>(sizeof(int32_t)));
-  ZF_RETURN_IF_ERROR(
-      model_->Logits({1, seen, tokens_, nullptr}, *parameters_, *stream_, {logits_, device::DType::kF32}));
-  std::vector<float> logits(config.vocab());
-  device_->Copy(*stream_, logits.data(), logits_, config.vocab() * static_cast<int64_t>(sizeof(float)));
+  return absl::OkStatus();
+}
+
+int64_t InferenceModel::TokensKept(std::span<const int32_t> tokens, int64_t most) const {
+  const auto differ = std::mismatch(cached_.begin(), cached_.end(), tokens.begin(), tokens.end());
+  return std::min<int64_t>(most, differ.first - cached_.begin());
+}
+
+absl::Status InferenceModel::ComputeLogits(std::span<const int32_t> tokens) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  const model::KeyValueCache cache{cache_, options_.context, TokensKept(tokens, count - 1)};
+  const std::span<const int32_t> rest = tokens.subspan(cache.past);
+  ZF_RETURN_IF_ERROR(CheckTokens(rest));
+  cached_.resize(cache.past);
+  device_->Copy(*stream_, tokens_, rest.data(), static_cast<int64_t>(rest.size_bytes()));
+  const model::MicroBatch batch{1, count - cache.past, tokens_, nullptr, cache_ == nullptr ? nullptr : &cache};
+  ZF_RETURN_IF_ERROR(model_->Logits(batch, *parameters_, *stream_, {logits_, device::DType::kF32}));
+  ZF_RETURN_IF_ERROR(stream_->Synchronize());
+  if (cache_ != nullptr) cached_.assign(tokens.begin(), tokens.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<float>> InferenceModel::NextLogits(std::span<const int32_t> tokens) {
+  if (tokens.empty()) return absl::InvalidArgumentError("no tokens to continue; the prompt must not be empty");
+  tokens = tokens.subspan(FirstSeen(static_cast<int64_t>(tokens.size()), options_.context));
+  ZF_RETURN_IF_ERROR(ComputeLogits(tokens));
+  std::vector<float> logits(manifest_.config().model().vocab());
+  device_->Copy(*stream_, logits.data(), logits_, static_cast<int64_t>(logits.size() * sizeof(float)));
   ZF_RETURN_IF_ERROR(stream_->Synchronize());
   for (const float logit : logits) {
     if (!std::isfinite(logit)) {

@@ -1,9 +1,13 @@
-// A trained model without training: its loss on a file, its next token. One process, whole parameters, fp32.
+// A trained model without training: its loss on a file, its next token. One process, whole parameters, of fp32 or bf16.
+//
+// Keys and values of the tokens that it has seen last are kept where the device can (device::CacheOps): of the next
+// call's tokens, those that begin alike are not computed again.
 #ifndef ZEROFLEET_WORKER_INFERENCE_INFERENCE_H_
 #define ZEROFLEET_WORKER_INFERENCE_INFERENCE_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,13 +22,24 @@
 
 namespace zerofleet::inference {
 
+struct LoadOptions {
+  int64_t sequences = 1;  // of MeanLoss, at most, in one pass
+  int64_t context = 0;    // how many tokens the model sees; 0: as many as it can
+  // The type of weights and activations; nullopt: fp32 for a model trained in it, else bf16.
+  std::optional<device::DType> dtype = device::DType::kF32;
+  bool keeps_keys_and_values = true;  // false: NextLogits computes every token again
+};
+
+// The first of `count` tokens that a model sees. Where its context is shorter it moves on by a quarter of the context
+// at a time, since with every move all tokens are computed again at their new positions.
+int64_t FirstSeen(int64_t count, int64_t context);
+
 class InferenceModel {
  public:
-  // Reads the weights of a committed checkpoint. `sequences` bounds the batch of MeanLoss. `context`, unless it is 0,
-  // is how many tokens the model sees; InvalidArgument if it has fewer.
+  // Reads the weights of a committed checkpoint. InvalidArgument if the model has not such a context.
   static absl::StatusOr<std::unique_ptr<InferenceModel>> Load(const std::string& step_dir,
-                                                              const device::DeviceOptions& device, int64_t sequences,
-                                                              int64_t context = 0);
+                                                              const device::DeviceOptions& device,
+                                                              const LoadOptions& options);
   ~InferenceModel();
 
   const v1::CheckpointManifest& manifest() const { return manifest_; }
@@ -38,29 +53,42 @@ class InferenceModel {
   // Over every sample of a file or directory, in the format that the model was trained on (OpenForModel).
   absl::StatusOr<Loss> MeanLoss(const data::DataPath& path);
 
-  // Scores of the token after `tokens`; only the last `context` of them are used. InvalidArgument if there are none, or
-  // if one of those ids is not in the vocabulary; DataLoss for scores that are not finite.
+  // Scores of the token after `tokens`; only those from FirstSeen on are used. InvalidArgument if there are none, or if
+  // one of those ids is not in the vocabulary; DataLoss for scores that are not finite.
   absl::StatusOr<std::vector<float>> NextLogits(std::span<const int32_t> tokens);
 
  private:
   class ResidentParameters;
 
   InferenceModel(v1::CheckpointManifest manifest, model::ModelSpec spec, std::unique_ptr<device::Device> device,
-                 int64_t sequences, int64_t context);
+                 const LoadOptions& options);
+  absl::Status Reserve();
   absl::Status ReadWeights(const std::string& step_dir);
+  // The weights from `offset` on, as read: fp32.
+  absl::Status TakeWeights(int64_t offset, std::span<const float> values);
+  absl::Status CheckTokens(std::span<const int32_t> tokens) const;
+  // How many of `tokens` need not be computed, at most `most`: those that are in the cache.
+  int64_t TokensKept(std::span<const int32_t> tokens, int64_t most) const;
+  // Puts the scores behind `tokens`, of which there are at most `context`, in logits_.
+  absl::Status ComputeLogits(std::span<const int32_t> tokens);
 
   const v1::CheckpointManifest manifest_;
   v1::DataConfig data_;
   const model::ModelSpec spec_;
-  const int64_t sequences_, context_;
+  const LoadOptions options_;  // with the context
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<model::Model> model_;
   std::unique_ptr<memory::Arena> arena_;
   std::unique_ptr<ResidentParameters> parameters_;
-  int32_t* tokens_ = nullptr;   // device
-  float* logits_ = nullptr;     // device
-  double* loss_sum_ = nullptr;  // device
+  // In device memory.
+  device::Tensor weights_;
+  float* staging_ = nullptr;
+  int32_t* tokens_ = nullptr;
+  float* logits_ = nullptr;
+  double* loss_sum_ = nullptr;
+  void* cache_ = nullptr;        // null: nothing is kept
+  std::vector<int32_t> cached_;  // the tokens whose keys and values it holds
 };
 
 }  // namespace zerofleet::inference

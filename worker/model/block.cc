@@ -60,6 +60,12 @@ int64_t Block::AttentionScratchBytes(device::Ops& ops, int64_t sequences, int64_
   return most;
 }
 
+int64_t Block::CachedElements(int64_t capacity) const {
+  int64_t elements = 0;
+  for (const std::unique_ptr<Layer>& layer : layers_) elements += layer->CachedElements(capacity);
+  return elements;
+}
+
 absl::Status Block::ForwardWithin(const UnitPass& pass) const {
   for (size_t i = 0; i + 1 < layers_.size(); ++i) ZF_RETURN_IF_ERROR(layers_[i]->Forward(pass));
   return absl::OkStatus();

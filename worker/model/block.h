@@ -18,6 +18,7 @@ class Block {
 
   const Declaration& declared() const { return declared_; }
   int64_t AttentionScratchBytes(device::Ops& ops, int64_t sequences, int64_t time) const;
+  int64_t CachedElements(int64_t capacity) const;
 
   // Everything of the block but its output.
   absl::Status ForwardWithin(const UnitPass& pass) const;

@@ -65,6 +65,9 @@ class Layer {
     return 0;
   }
 
+  // Elements of keys and values that it keeps of as many tokens; in a block, one layer keeps any.
+  virtual int64_t CachedElements(int64_t /*capacity*/) const { return 0; }
+
   // Makes its output of what the layer before it has put out, or of the residual stream.
   virtual absl::Status Forward(const UnitPass& pass) const = 0;
   // Makes it once more, where it was not kept: layers that declare cheap activations.

@@ -24,11 +24,23 @@
 
 namespace zerofleet::model {
 
+// Keys and values of one sequence's earlier tokens, in device memory.
+struct KeyValueCache {
+  void* memory;      // Model::CacheBytes(capacity)
+  int64_t capacity;  // tokens, at most ModelRun::time
+  int64_t past;      // tokens that it holds; a pass adds its own behind them
+};
+
 // One micro-batch on the device: inputs and targets are (sequences, time) int32.
 struct MicroBatch {
   int64_t sequences, time;
   const int32_t* inputs;
   const int32_t* targets;
+  // For Evaluate and Logits of one sequence: its tokens follow those in the cache. Null: they begin it, and are not
+  // kept.
+  const KeyValueCache* cache = nullptr;
+
+  int64_t past() const { return cache == nullptr ? 0 : cache->past; }
 };
 
 // Device memory a model works in; borrowed.
@@ -71,6 +83,8 @@ class Model {
   virtual std::vector<memory::Piece> ActivationPieces() const = 0;
   virtual std::vector<memory::Piece> ScratchPieces() const = 0;
   virtual int64_t BandBytes() const = 0;
+  // What keys and values of as many tokens take; 0 where the device keeps none (device::CacheOps).
+  virtual int64_t CacheBytes(int64_t capacity) const = 0;
   // What the backward computes again, in FLOPs counted as ModelSpec::FlopsPerToken counts them, and no part of those.
   virtual double RecomputedFlopsPerToken() const = 0;
   void SetMemory(const ModelMemory& memory) { memory_ = memory; }

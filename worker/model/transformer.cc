@@ -47,10 +47,14 @@ Transformer::Run::Run(const Transformer& model, const MicroBatch& batch, Paramet
       pass{model.ops_, batch, model.residual_, activations, scratch, bands, stream},
       parameters(source) {
   ZF_CHECK(batch.sequences <= model.most_sequences_ && batch.time <= model.most_time_);
+  if (batch.cache == nullptr) return;
+  ZF_CHECK(batch.sequences == 1 && batch.cache->capacity <= model.most_time_);
+  ZF_CHECK(batch.past() + batch.time <= batch.cache->capacity);
 }
 
 absl::Status Transformer::Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
                                 device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) {
+  ZF_CHECK(batch.cache == nullptr);
   const absl::Cleanup joined = [&] { kept_inputs_.Join(stream); };
   Run run(*this, batch, parameters, stream);
   ZF_RETURN_IF_ERROR(ForwardBlocks(run, /*keep=*/true));

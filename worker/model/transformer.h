@@ -44,6 +44,7 @@ class Transformer : public Model {
   std::vector<memory::Piece> ActivationPieces() const override { return activations_.Pieces(units()); }
   std::vector<memory::Piece> ScratchPieces() const override;
   int64_t BandBytes() const override;
+  int64_t CacheBytes(int64_t capacity) const override;
   absl::Status Train(const MicroBatch& batch, const float* gradient_scale, ParameterSource& parameters,
                      device::Stream& stream, double* loss_sum, const std::function<void()>& on_backward) override;
   absl::Status Evaluate(const MicroBatch& batch, ParameterSource& parameters, device::Stream& stream,

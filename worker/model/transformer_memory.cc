@@ -54,6 +54,11 @@ int64_t Transformer::BandBytes() const {
   return std::max(checkpointing_.band_bytes, elements * device::DTypeBytes(device::DType::kF32));
 }
 
+int64_t Transformer::CacheBytes(int64_t capacity) const {
+  if (ops_.cache() == nullptr) return 0;
+  return sizes_.layers * block_.CachedElements(capacity) * device::DTypeBytes(dtype_);
+}
+
 // Products alone, as model FLOPs are counted: norms and activations, all that selective computes again, are left out. A
 // segment's last block is computed again but for its last product, whose result nobody needs. So are the logits where
 // gradients leave in bands.

@@ -85,5 +85,43 @@ TEST_F(TransformerTest, LogitsAreThoseOfTheLastPosition) {
   EXPECT_NEAR(all - but_last, std::log(denominator) - logits[tokens_[14]], 1e-4);
 }
 
+// A prompt at once, then token by token, of either kind of positions.
+void ExpectCacheGivesTheSameLogits(v1::ModelConfig config) {
+  constexpr int64_t kContext = 9;
+  const ModelSpec spec = *ModelSpec::Create(config);
+  std::vector<int64_t> units;
+  for (const coordinator::UnitExtent& unit : spec.units()) units.push_back(unit.flat_begin);
+  MemoryParameters parameters(units, spec.parameters());
+  const auto device = *device::CreateDevice({.kind = "cpu", .threads = 2});
+  const auto stream = *device->CreateStream();
+  const auto model = *Model::Create(config, {device::DType::kF32, 1, kContext, {.segment = 1}}, *device);
+  std::vector<std::byte> activations(model->ActivationBytes()), scratch(model->ScratchBytes());
+  std::vector<std::byte> memory(model->CacheBytes(kContext));
+  model->SetMemory({activations.data(), scratch.data()});
+  const std::vector<int32_t> tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5};
+  std::vector<float> with(config.vocab()), without(config.vocab());
+  int64_t past = 0;
+  for (const int64_t piece : {4, 1, 1, 2, 1}) {
+    const KeyValueCache cache{memory.data(), kContext, past};
+    const MicroBatch rest{1, piece, tokens.data() + past, nullptr, &cache};
+    past += piece;
+    const MicroBatch whole{1, past, tokens.data(), nullptr};
+    ASSERT_TRUE(model->Logits(rest, parameters, *stream, {with.data(), device::DType::kF32}).ok());
+    ASSERT_TRUE(model->Logits(whole, parameters, *stream, {without.data(), device::DType::kF32}).ok());
+    for (size_t i = 0; i < with.size(); ++i) ASSERT_NEAR(with[i], without[i], 1e-4) << past;
+  }
+}
+
+TEST(KeyValueCacheTest, GivesGpt2TheSameLogits) { ExpectCacheGivesTheSameLogits(TestModelConfig(2, 12, 3, 9, 17)); }
+
+TEST(KeyValueCacheTest, GivesALlamaTheSameLogits) {
+  v1::ModelConfig config = TestModelConfig(2, 16, 4, 9, 17);
+  config.set_family("llama");
+  config.set_kv_heads(2);
+  config.set_rope_theta(100);
+  config.set_norm_epsilon(1e-5);
+  ExpectCacheGivesTheSameLogits(config);
+}
+
 }  // namespace
 }  // namespace zerofleet::model

@@ -41,8 +41,10 @@ std::vector<double> ReferenceForward(int64_t m, int64_t n, int64_t k, const std:
 struct LinearShape {
   int64_t m, n, k;
 };
-// One element; odd; one past the tiles; deeper than a panel; whole tiles, which a GPU's fused epilogues take.
-const LinearShape kShapes[] = {{1, 1, 1}, {7, 13, 5}, {129, 257, 33}, {130, 50, 1100}, {33, 300, 64}, {64, 256, 128}};
+// One element; one row, which is read by vectors; odd; one past the tiles; deeper than a panel; whole tiles, which a
+// GPU's fused epilogues take.
+const LinearShape kShapes[] = {{1, 1, 1},       {1, 133, 70},  {7, 13, 5},    {129, 257, 33},
+                               {130, 50, 1100}, {33, 300, 64}, {64, 256, 128}};
 
 TEST_P(LinearTest, ForwardMatchesDouble) {
   for (const auto& [m, n, k] : kShapes) {

@@ -51,7 +51,8 @@ class LlamaOpsTest : public DeviceTest {
   }
 
   std::vector<float> Turned(int64_t batch, int64_t time, int64_t heads, int64_t columns,
-                            const std::vector<float>& frequencies, const std::vector<float>& x, bool back) {
+                            const std::vector<float>& frequencies, const std::vector<float>& x, bool back,
+                            int64_t past = 0) {
     const DeviceTensor at = Put(x);
     llama().Rotate(stream(), {.batch = batch,
                               .time = time,
@@ -59,6 +60,7 @@ class LlamaOpsTest : public DeviceTest {
                               .head_size = static_cast<int64_t>(2 * frequencies.size()),
                               .columns = columns,
                               .frequencies = frequencies,
+                              .past = past,
                               .back = back,
                               .x = at.tensor()});
     return Get(at);
@@ -167,6 +169,14 @@ TEST_P(LlamaOpsTest, RotationTurnsHalvesByPosition) {
   ExpectClose(turned, want, dtype());
   ExpectClose(Turned(kBatch, kTime, kTurned, kColumns, frequencies, turned, /*back=*/true), {x.begin(), x.end()},
               dtype(), 2);
+}
+
+TEST_P(LlamaOpsTest, RotationGoesOnFromAPosition) {
+  const std::vector<float> frequencies = {1.0f, 0.1f, 0.01f};
+  const auto x = Random(9 * 6, 1);
+  const auto whole = Turned(1, 9, 1, 6, frequencies, x, /*back=*/false);
+  const auto rest = Turned(1, 4, 1, 6, frequencies, {x.begin() + 5 * 6, x.end()}, /*back=*/false, /*past=*/5);
+  EXPECT_EQ(rest, std::vector<float>(whole.begin() + 5 * 6, whole.end()));
 }
 
 TEST_P(LlamaOpsTest, GateMatchesDouble) {

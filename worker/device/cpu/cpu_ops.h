@@ -1,12 +1,13 @@
 // The ops of ops.h on the CPU.
 //
-// Each group of ops is one file: linear.cc, elementwise.cc, norm.cc, attention.cc, embedding.cc, llama.cc,
-// cross_entropy.cc, vocabulary.cc, bands.cc, flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc. They cut
-// the work into blocks for the pool; the arithmetic is in matmul.h (matrices) and kernels.h (vectors).
+// Each group of ops is one file: linear.cc, elementwise.cc, norm.cc, attention.cc, cached_attention.cc, embedding.cc,
+// llama.cc, cross_entropy.cc, vocabulary.cc, bands.cc, flat_vectors.cc, step_scalars.cc, random_fill.cc, gemm_peak.cc.
+// They cut the work into blocks for the pool; the arithmetic is in matmul.h (matrices) and kernels.h (vectors).
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_CPU_OPS_H_
 
 #include "worker/device/band_ops.h"
+#include "worker/device/cache_ops.h"
 #include "worker/device/cpu/rotary_tables.h"
 #include "worker/device/cpu/thread_pool.h"
 #include "worker/device/llama_ops.h"
@@ -15,7 +16,7 @@
 
 namespace zerofleet::device {
 
-class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps {
+class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps, public CacheOps {
  public:
   // `pool` outlives this object.
   explicit CpuOps(ThreadPool& pool) : pool_(pool) {}
@@ -64,6 +65,9 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void GateForward(Stream&, const GateForwardArguments&) override;
   void GateBackward(Stream&, const GateBackwardArguments&) override;
 
+  CacheOps* cache() override { return this; }
+  void CachedAttention(Stream&, const CachedAttentionArguments&) override;
+
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;
   void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) override;
   void SumSquares(Stream&, int64_t count, Tensor x, double* sum) override;
@@ -82,6 +86,9 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   double MeasureGemmPeak(DType dtype, int rounds) override;
 
  private:
+  // x w^T + bias, of more than one row.
+  void ProductForward(Stream&, const LinearForwardArguments&);
+
   ThreadPool& pool_;
   RotaryTables tables_;
 };

@@ -1,10 +1,10 @@
 // Vector arithmetic of the CPU ops: one thread, one contiguous range or row, any element type.
 //
-// kernels_elementwise.cc and kernels_rows.cc hold them, compiled once for each instruction set and chosen at run time
-// (Highway). Arithmetic is fp32 whatever the storage; bf16 and fp16 are rounded as ToBF16 and ToF16 do. An element's
-// value depends on its inputs alone: the last few elements of a range go through the same vector code as the others, so
-// a range cut in two gives the same bits. Sums depend on the length of the row only. To add one: declare it here, write
-// it in one of those files, and export it at that file's end.
+// kernels_elementwise.cc, kernels_rows.cc and kernels_products.cc hold them, compiled once for each instruction set and
+// chosen at run time (Highway). Arithmetic is fp32 whatever the storage; bf16 and fp16 are rounded as ToBF16 and ToF16
+// do. An element's value depends on its inputs alone: the last few elements of a range go through the same vector code
+// as the others, so a range cut in two gives the same bits. Sums depend on the length of the row only. To add one:
+// declare it here, write it in one of those files, and export it at that file's end.
 #ifndef ZEROFLEET_WORKER_DEVICE_CPU_KERNELS_H_
 #define ZEROFLEET_WORKER_DEVICE_CPU_KERNELS_H_
 
@@ -52,6 +52,12 @@ void Scale(int64_t count, float factor, float* row);
 // scores becomes p = exp(scale * scores - logsumexp); dp becomes the scores' gradient p * (dp - delta) * scale.
 void AttentionGradientRow(int64_t count, float scale, float logsumexp, float delta, float* scores, float* dp);
 float Dot(int64_t count, const float* a, const float* b);
+
+// --- Products of one vector with a (rows, k) matrix of `w`'s type.
+// y(rows) = w x; `x` is of the same type. A row's sum does not depend on the others.
+void RowDots(int64_t rows, int64_t k, Tensor x, Tensor w, float* y);
+// y(k) = sum over rows of weights[row] * w(row), in their order.
+void WeightedRows(int64_t rows, int64_t k, const float* weights, Tensor w, float* y);
 
 // --- Columns [begin, end), at most kColumnBlock of them, of an (m, stride) matrix, added over its rows.
 inline constexpr int64_t kColumnBlock = 128;

@@ -71,6 +71,42 @@ TEST(KernelsTest, RoundingIsToF16AndBackIsExact) {
   });
 }
 
+TEST(KernelsTest, ProductsWithAVectorAreSumsOnEveryTarget) {
+  for (const int64_t k : {1, 31, 64, 200}) {
+    constexpr int64_t kRows = 5;
+    auto matrix = Values(kRows * k, 3), vector = Values(k, 4), weights = Values(kRows, 5);
+    std::vector<BF16> half_matrix(matrix.size()), half_vector(vector.size());
+    kernels::Convert(kRows * k, Floats(matrix), {half_matrix.data(), DType::kBF16});
+    kernels::Convert(k, Floats(vector), {half_vector.data(), DType::kBF16});
+    OnEveryTarget([&] {
+      std::vector<float> dots(kRows), half_dots(kRows), sums(k), half_sums(k);
+      kernels::RowDots(kRows, k, Floats(vector), Floats(matrix), dots.data());
+      kernels::RowDots(kRows, k, {half_vector.data(), DType::kBF16}, {half_matrix.data(), DType::kBF16},
+                       half_dots.data());
+      kernels::WeightedRows(kRows, k, weights.data(), Floats(matrix), sums.data());
+      kernels::WeightedRows(kRows, k, weights.data(), {half_matrix.data(), DType::kBF16}, half_sums.data());
+      for (int64_t row = 0; row < kRows; ++row) {
+        double dot = 0, half_dot = 0;
+        for (int64_t i = 0; i < k; ++i) {
+          dot += static_cast<double>(vector[i]) * matrix[row * k + i];
+          half_dot += static_cast<double>(ToFloat(half_vector[i])) * ToFloat(half_matrix[row * k + i]);
+        }
+        ASSERT_NEAR(dots[row], dot, 1e-5) << k;
+        ASSERT_NEAR(half_dots[row], half_dot, 1e-5) << k;
+      }
+      for (int64_t i = 0; i < k; ++i) {
+        double sum = 0, half_sum = 0;
+        for (int64_t row = 0; row < kRows; ++row) {
+          sum += static_cast<double>(weights[row]) * matrix[row * k + i];
+          half_sum += static_cast<double>(weights[row]) * ToFloat(half_matrix[row * k + i]);
+        }
+        ASSERT_NEAR(sums[i], sum, 1e-5) << k;
+        ASSERT_NEAR(half_sums[i], half_sum, 1e-5) << k;
+      }
+    });
+  }
+}
+
 TEST(KernelsTest, SumSquaresHasTheSameBitsEverywhere) {
   auto values = Values(1003, 2);
   const double want = kernels::SumSquares(1003, Floats(values));

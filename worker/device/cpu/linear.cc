@@ -1,4 +1,5 @@
-// Linear layers (ops.h): three products on the shared matmul, and what follows them.
+// Linear layers (ops.h): three products on the shared matmul, and what follows them. A product with one row reads the
+// weight once, at the memory's rate.
 #include "worker/device/cpu/blocks.h"
 #include "worker/device/cpu/cpu_ops.h"
 #include "worker/device/cpu/cpu_stream.h"
@@ -6,8 +7,37 @@
 #include "worker/device/cpu/matmul.h"
 
 namespace zerofleet::device {
+namespace {
+
+constexpr int64_t kVectorRows = 64;  // of a weight, that one task of a product with one vector reads
+
+// Rows [begin, end) of y = w x + bias, end - begin <= kVectorRows.
+void VectorProduct(const LinearForwardArguments& p, int64_t begin, int64_t end) {
+  const int64_t rows = end - begin;
+  float sums[kVectorRows], bias[kVectorRows];
+  kernels::RowDots(rows, p.k, p.x, p.w.Offset(begin * p.k), sums);
+  if (p.bias) {
+    kernels::Convert(rows, p.bias.Offset(begin), {bias, DType::kF32});
+    for (int64_t row = 0; row < rows; ++row) sums[row] += bias[row];
+  }
+  kernels::Convert(rows, {sums, DType::kF32}, p.y.Offset(begin));
+}
+
+}  // namespace
 
 void CpuOps::LinearForward(Stream& stream, const LinearForwardArguments& p) {
+  if (p.m == 1 && p.x.dtype == p.w.dtype) {
+    pool_.RunBlocks(p.n, kVectorRows, [&](int64_t begin, int64_t end) { VectorProduct(p, begin, end); });
+  } else {
+    ProductForward(stream, p);
+  }
+  if (!p.residual) return;
+  pool_.RunBlocks(p.m * p.n, kElementBlock, [&](int64_t begin, int64_t end) {
+    kernels::Add(end - begin, p.residual.Offset(begin), p.y.Offset(begin), p.y.Offset(begin));
+  });
+}
+
+void CpuOps::ProductForward(Stream& stream, const LinearForwardArguments& p) {
   const MatmulArguments product{.m = p.m,
                                 .n = p.n,
                                 .k = p.k,
@@ -16,10 +46,6 @@ void CpuOps::LinearForward(Stream& stream, const LinearForwardArguments& p) {
                                 .c = {p.y, p.n},
                                 .bias = p.bias};
   static_cast<CpuStream&>(stream).Keep(Matmul(pool_, product));
-  if (!p.residual) return;
-  pool_.RunBlocks(p.m * p.n, kElementBlock, [&](int64_t begin, int64_t end) {
-    kernels::Add(end - begin, p.residual.Offset(begin), p.y.Offset(begin), p.y.Offset(begin));
-  });
 }
 
 void CpuOps::LinearGeluForward(Stream& stream, const LinearGeluForwardArguments& p) {

@@ -5,13 +5,14 @@
 #include <cstdint>
 
 #include "worker/device/band_ops.h"
+#include "worker/device/cache_ops.h"
 #include "worker/device/llama_ops.h"
 #include "worker/device/ops.h"
 #include "worker/device/vocabulary_ops.h"
 
 namespace zerofleet::device {
 
-class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps {
+class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps, public CacheOps {
  public:
   void LinearForward(Stream&, const LinearForwardArguments&) override {}
   void LinearGeluForward(Stream&, const LinearGeluForwardArguments&) override {}
@@ -48,6 +49,8 @@ class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void Rotate(Stream&, const RotateArguments&) override {}
   void GateForward(Stream&, const GateForwardArguments&) override {}
   void GateBackward(Stream&, const GateBackwardArguments&) override {}
+  CacheOps* cache() override { return this; }
+  void CachedAttention(Stream&, const CachedAttentionArguments&) override {}
   void Convert(Stream&, int64_t, Tensor, Tensor) override {}
   void Accumulate(Stream&, int64_t, Tensor, float*) override {}
   void SumSquares(Stream&, int64_t, Tensor, double*) override {}

@@ -1,6 +1,8 @@
 // Attention forward and backward; see attend.h.
 #include "worker/model/layers/attend.h"
 
+#include "worker/device/cache_ops.h"
+
 namespace zerofleet::model {
 
 AttendLayer::AttendLayer(Declaration& declaration)
@@ -23,12 +25,30 @@ device::AttentionShape AttendLayer::Shape(int64_t sequences, int64_t time) const
 
 absl::Status AttendLayer::Forward(const UnitPass& pass) const {
   const Pass& p = pass.pass;
+  if (p.batch.cache != nullptr) ForwardCached(pass, *p.batch.cache);
+  if (p.batch.past() > 0) return absl::OkStatus();
   p.ops.AttentionForward(p.stream, {.shape = Shape(p.batch.sequences, p.batch.time),
                                     .qkv = before()->Output(pass),
                                     .out = Output(pass),
                                     .logsumexp = pass.StatisticsAt(logsumexp_),
                                     .scratch = p.scratch.attention});
   return absl::OkStatus();
+}
+
+// What begins a sequence attends to itself alone, for which there is a faster op.
+void AttendLayer::ForwardCached(const UnitPass& pass, const KeyValueCache& cache) const {
+  const Pass& p = pass.pass;
+  const device::Tensor qkv = before()->Output(pass), memory{cache.memory, qkv.dtype};
+  const int64_t elements = CachedElements(cache.capacity);
+  const device::Tensor keys = memory.Offset(pass.layer * elements);
+  p.ops.cache()->CachedAttention(p.stream, {.shape = Shape(p.batch.sequences, p.batch.time),
+                                            .past = cache.past,
+                                            .capacity = cache.capacity,
+                                            .qkv = qkv,
+                                            .keys = keys,
+                                            .values = keys.Offset(elements / 2),
+                                            .out = cache.past == 0 ? device::Tensor{} : Output(pass),
+                                            .scratch = p.scratch.attention});
 }
 
 absl::StatusOr<device::Tensor> AttendLayer::Backward(const UnitPass& pass, device::Tensor dy) const {

@@ -14,6 +14,7 @@ class AttendLayer : public Layer {
   int64_t AttentionScratchBytes(device::Ops& ops, int64_t sequences, int64_t time) const override {
     return ops.AttentionScratchBytes(Shape(sequences, time));
   }
+  int64_t CachedElements(int64_t capacity) const override { return 2 * kv_heads_ * capacity * head_size_; }
   absl::Status Forward(const UnitPass& pass) const override;
   absl::StatusOr<device::Tensor> Backward(const UnitPass& pass, device::Tensor dy) const override;
   device::Tensor Output(const UnitPass& pass) const override { return pass.At(output_); }
@@ -21,6 +22,7 @@ class AttendLayer : public Layer {
   GradientPlace TakesGradient(const UnitPass& pass) const override;
 
  private:
+  void ForwardCached(const UnitPass& pass, const KeyValueCache& cache) const;
   device::AttentionShape Shape(int64_t sequences, int64_t time) const;
   int64_t QueryColumns() const { return heads_ * head_size_; }
   int64_t InputColumns() const { return (heads_ + 2 * kv_heads_) * head_size_; }

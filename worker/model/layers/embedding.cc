@@ -44,12 +44,13 @@ EmbeddingLayer::EmbeddingLayer(const Embedding& row, bool only_looked_up, Declar
 
 absl::Status EmbeddingLayer::Forward(const UnitPass& pass, device::Tensor x) const {
   const Pass& p = pass.pass;
+  const int64_t first_position = positions_ + p.batch.past() * hidden_;
   device::EmbeddingForwardArguments lookup{.batch = p.batch.sequences,
                                            .time = p.batch.time,
                                            .c = hidden_,
                                            .tokens = p.batch.inputs,
                                            .wte = pass.w.Offset(tokens_),
-                                           .wpe = positions_ < 0 ? device::Tensor{} : pass.w.Offset(positions_),
+                                           .wpe = positions_ < 0 ? device::Tensor{} : pass.w.Offset(first_position),
                                            .x = x};
   if (!p.residual.in_parts()) {
     p.ops.EmbeddingForward(p.stream, lookup);

@@ -93,6 +93,7 @@ void RotateLayer::Turn(const UnitPass& pass, device::Tensor x, bool back) const 
                                    .head_size = head_size_,
                                    .columns = (heads_ + 2 * kv_heads_) * head_size_,
                                    .frequencies = frequencies_,
+                                   .past = p.batch.past(),
                                    .back = back,
                                    .x = x});
 }
