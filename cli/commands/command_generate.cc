@@ -1,10 +1,12 @@
-// `zerofleet generate`: text that continues a prompt, token by token.
+// `zerofleet generate`: text that continues prompts, or answers in a chat.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <ctime>
+#include <iostream>
 #include <memory>
+#include <optional>
 #include <ostream>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,45 +17,54 @@
 #include "base/status.h"
 #include "cli/commands/checkpoint_path.h"
 #include "cli/commands/command.h"
+#include "cli/commands/continuation.h"
 #include "cli/commands/flag_checks.h"
-#include "cli/commands/stop_texts.h"
-#include "cli/config/utf8.h"
+#include "cli/commands/prompts.h"
 #include "nlohmann/json.hpp"
 #include "proto/json.h"
 #include "worker/data/format.h"
 #include "worker/inference/inference.h"
-#include "worker/inference/sampling.h"
-#include "worker/text/text_stream.h"
+#include "worker/text/chat_template.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::cli {
 namespace {
 
 struct GenerateFlags {
-  std::string checkpoint, prompt;
-  int64_t tokens = 200;
-  inference::Sampling sampling;
-  std::vector<std::string> stop;
-  uint64_t seed = 1;
+  std::string checkpoint, prompt, prompts, system, precision;
+  ContinuationOptions continuation;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  bool json = false;
+  bool chat = false, json = false;
 };
 
-absl::Status CheckFlags(const GenerateFlags& flags) {
+absl::Status CheckNumbers(const inference::Sampling& sampling) {
   const struct {
     const char* flag;
     double value;
-  } numbers[] = {{"--temperature: must be 0 to 100", flags.sampling.temperature},
-                 {"--top-p: must be 0 to 1", flags.sampling.top_p},
-                 {"--min-p: must be 0 to 1", flags.sampling.min_p},
-                 {"--repetition-penalty: must be 0.01 to 100", flags.sampling.repetition_penalty}};
+  } numbers[] = {{"--temperature: must be 0 to 100", sampling.temperature},
+                 {"--top-p: must be 0 to 1", sampling.top_p},
+                 {"--min-p: must be 0 to 1", sampling.min_p},
+                 {"--repetition-penalty: must be 0.01 to 100", sampling.repetition_penalty}};
   for (const auto& [flag, value] : numbers) {
     if (std::isnan(value)) return absl::InvalidArgumentError(absl::StrCat(flag, ", got nan"));
   }
-  for (const std::string& stop : flags.stop) {
+  return absl::OkStatus();
+}
+
+absl::Status CheckFlags(const GenerateFlags& flags, bool prompt_given) {
+  ZF_RETURN_IF_ERROR(CheckNumbers(flags.continuation.sampling));
+  for (const std::string& stop : flags.continuation.stop) {
     if (stop.empty()) return absl::InvalidArgumentError("--stop: must not be empty");
   }
-  return flags.prompt.empty() ? absl::InvalidArgumentError("--prompt: must not be empty") : absl::OkStatus();
+  if (prompt_given && !flags.prompts.empty()) {
+    return absl::InvalidArgumentError("--prompts: one of --prompt and --prompts is enough");
+  }
+  if (prompt_given && flags.prompt.empty()) return absl::InvalidArgumentError("--prompt: must not be empty");
+  if (!prompt_given && flags.prompts.empty() && !flags.chat) {
+    return absl::InvalidArgumentError("--prompt: is missing; or give --prompts, or --chat to be asked");
+  }
+  if (!flags.system.empty() && !flags.chat) return absl::InvalidArgumentError("--system: is for --chat");
+  return absl::OkStatus();
 }
 
 // The tokenizer of a model that has seen text, or that carries one.
@@ -69,74 +80,133 @@ absl::StatusOr<std::unique_ptr<text::Tokenizer>> TokenizerOf(const inference::In
   return text::Tokenizer::Load(data.tokenizer());
 }
 
-// What is shown of a continuation: whole characters, up to a text that stops it.
-class Shown {
+// What answers: a model with its tokenizer, and with its chat template if it is asked to chat.
+class Answers {
  public:
-  Shown(const text::Tokenizer& tokenizer, const std::vector<int32_t>& prompt, std::vector<std::string> stop)
-      : stream_(tokenizer, prompt), stops_(std::move(stop)) {}
+  Answers(const GenerateFlags& flags, const Output& output) : flags_(flags), output_(output) {}
 
-  absl::StatusOr<std::string> Add(int32_t token) {
-    ZF_ASSIGN_OR_RETURN(const std::string text, stream_.Add(token));
-    return stops_.Add(characters_.Add(text));
+  absl::Status Load() {
+    ZF_ASSIGN_OR_RETURN(step_dir_, ResolveCheckpoint(flags_.checkpoint));
+    inference::LoadOptions options;
+    if (!flags_.precision.empty()) {
+      options.dtype = flags_.precision == "fp32" ? device::DType::kF32 : device::DType::kBF16;
+    } else {
+      options.dtype = std::nullopt;
+    }
+    ZF_ASSIGN_OR_RETURN(model_, inference::InferenceModel::Load(step_dir_, {"auto", flags_.threads}, options));
+    ZF_ASSIGN_OR_RETURN(tokenizer_, TokenizerOf(*model_, step_dir_));
+    continuation_ = flags_.continuation;
+    return flags_.chat ? LoadTemplate() : absl::OkStatus();
   }
-  absl::StatusOr<std::string> Finish() {
-    ZF_ASSIGN_OR_RETURN(const std::string text, stream_.Finish());
-    std::string shown = stops_.Add(characters_.Add(text));
-    shown += stops_.Add(characters_.Finish());
-    return shown + stops_.Finish();
+
+  // Continues one prompt and prints it; with `alone`, its JSON on lines.
+  absl::Status Answer(const Prompt& prompt, bool alone) {
+    const bool messages = !prompt.messages.is_null();
+    if (messages && !flags_.chat) return absl::InvalidArgumentError("--chat: is what prompts with messages need");
+    if (flags_.chat) {
+      ZF_ASSIGN_OR_RETURN(const Continuation answer, AnswerChat(messages ? prompt.messages : ChatOf(prompt.text)));
+      return Print(messages ? "" : prompt.text, answer, alone);
+    }
+    ZF_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, tokenizer_->Encode(prompt.text, /*special=*/true));
+    if (!flags_.json) output_.out << prompt.text << std::flush;
+    ZF_ASSIGN_OR_RETURN(const Continuation text, Continued(tokens));
+    return Print(prompt.text, text, alone);
   }
-  bool stopped() const { return stops_.stopped(); }
+
+  // Answers each line of `in` with all that was said before.
+  absl::Status Chat(std::istream& in) {
+    nlohmann::ordered_json messages = ChatOf("");
+    messages.erase(messages.size() - 1);
+    for (std::string line; output_.out.good() && std::getline(in, line);) {
+      if (line.empty()) continue;
+      messages.push_back({{"role", "user"}, {"content", line}});
+      ZF_ASSIGN_OR_RETURN(const Continuation answer, AnswerChat(messages));
+      ZF_RETURN_IF_ERROR(Print(line, answer, /*alone=*/false));
+      messages.push_back({{"role", "assistant"}, {"content", answer.text}});
+    }
+    return absl::OkStatus();
+  }
 
  private:
-  text::TextStream stream_;
-  Utf8Stream characters_;  // a model of bytes may produce bytes that are not text
-  StopTexts stops_;
+  // The special token that the template puts behind an answer ends one, beside the tokenizer's own.
+  absl::Status LoadTemplate() {
+    absl::StatusOr<text::ChatTemplate> chat = text::ChatTemplate::Load(model_->data().tokenizer());
+    if (absl::IsNotFound(chat.status())) {
+      return absl::InvalidArgumentError(absl::StrCat("--chat: ", chat.status().message()));
+    }
+    ZF_RETURN_IF_ERROR(chat.status());
+    chat_ = *std::move(chat);
+    ZF_ASSIGN_OR_RETURN(const std::vector<int32_t> end,
+                        tokenizer_->Encode(chat_->EndOfAnswer(std::time(nullptr)), /*special=*/false));
+    if (end.empty()) return absl::OkStatus();
+    ZF_ASSIGN_OR_RETURN(const std::string shown, tokenizer_->Decode({end.data(), 1}, /*special=*/false));
+    if (shown.empty()) continuation_.end_of_turn = end.front();
+    return absl::OkStatus();
+  }
+
+  nlohmann::ordered_json ChatOf(const std::string& text) const {
+    nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+    if (!flags_.system.empty()) messages.push_back({{"role", "system"}, {"content", flags_.system}});
+    messages.push_back({{"role", "user"}, {"content", text}});
+    return messages;
+  }
+
+  absl::StatusOr<Continuation> AnswerChat(const nlohmann::ordered_json& messages) {
+    ZF_ASSIGN_OR_RETURN(const std::string text, chat_->Render(messages, /*answer=*/true, std::time(nullptr)));
+    ZF_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, tokenizer_->Encode(text, /*special=*/false));
+    return Continued(tokens);
+  }
+
+  absl::StatusOr<Continuation> Continued(const std::vector<int32_t>& tokens) {
+    return Continue(*model_, *tokenizer_, tokens, continuation_, [this](const std::string& more) {
+      if (!flags_.json) output_.out << more << std::flush;
+      return output_.out.good();
+    });
+  }
+
+  absl::Status Print(const std::string& prompt, const Continuation& answer, bool alone) {
+    if (!flags_.json) {
+      output_.out << "\n" << std::flush;
+      return absl::OkStatus();
+    }
+    nlohmann::ordered_json document = {{"checkpoint", step_dir_},
+                                       {"step", model_->manifest().step()},
+                                       {"prompt", prompt},
+                                       {"text", answer.text},
+                                       {"prompt_tokens", answer.prompt_tokens},
+                                       {"tokens", answer.tokens},
+                                       {"stopped_by", answer.stopped_by}};
+    if (answer.tokens > 1 && answer.seconds > 0) {
+      document["tokens_per_second"] = static_cast<double>(answer.tokens - 1) / answer.seconds;
+    }
+    output_.out << DumpJson(document, alone ? 2 : -1) << "\n" << std::flush;
+    return absl::OkStatus();
+  }
+
+  const GenerateFlags& flags_;
+  const Output& output_;
+  std::string step_dir_;
+  std::unique_ptr<inference::InferenceModel> model_;
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::optional<text::ChatTemplate> chat_;
+  ContinuationOptions continuation_;
 };
 
-absl::StatusOr<int> RunGenerate(const GenerateFlags& flags, const Output& output) {
-  ZF_RETURN_IF_ERROR(CheckFlags(flags));
-  ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(flags.checkpoint));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<inference::InferenceModel> model,
-                      inference::InferenceModel::Load(step_dir, {"auto", flags.threads}, 1));
-  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<text::Tokenizer> tokenizer, TokenizerOf(*model, step_dir));
-  ZF_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer->Encode(flags.prompt, /*special=*/true));
-  const size_t prompt_tokens = tokens.size();
-  std::mt19937_64 random(flags.seed);
-  Shown shown(*tokenizer, tokens, flags.stop);
-  std::string text, stopped_by = "tokens";
-  const auto show = [&](const std::string& more) {
-    text += more;
-    if (!flags.json) output.out << more << std::flush;
-  };
-  if (!flags.json) output.out << flags.prompt << std::flush;
-  for (int64_t i = 0; i < flags.tokens && output.out.good(); ++i) {
-    ZF_ASSIGN_OR_RETURN(std::vector<float> logits, model->NextLogits(tokens));
-    // A vocabulary that was rounded up has ids that occur in no text.
-    logits.resize(std::min(logits.size(), static_cast<size_t>(tokenizer->vocab())));
-    const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
-    const int32_t next = inference::SampleToken(std::move(logits), flags.sampling, tokens, uniform);
-    if (next == tokenizer->end_of_text()) {
-      stopped_by = "end_of_text";
-      break;
-    }
-    tokens.push_back(next);
-    ZF_ASSIGN_OR_RETURN(const std::string more, shown.Add(next));
-    show(more);
-    if (shown.stopped()) {
-      stopped_by = "stop";
-      break;
-    }
+absl::StatusOr<int> RunGenerate(const GenerateFlags& flags, bool prompt_given, const Output& output) {
+  ZF_RETURN_IF_ERROR(CheckFlags(flags, prompt_given));
+  std::vector<Prompt> prompts;
+  if (prompt_given) prompts.push_back({flags.prompt, nullptr});
+  if (!flags.prompts.empty()) {
+    absl::StatusOr<std::vector<Prompt>> read = ReadPrompts(flags.prompts);
+    if (!read.ok()) return Annotate(read.status(), "--prompts");
+    prompts = *std::move(read);
   }
-  ZF_ASSIGN_OR_RETURN(const std::string rest, shown.Finish());
-  show(rest);
-  if (!flags.json) output.out << "\n";
-  if (flags.json) {
-    const nlohmann::ordered_json document = {
-        {"checkpoint", step_dir},         {"step", model->manifest().step()},
-        {"prompt", flags.prompt},         {"text", text},
-        {"prompt_tokens", prompt_tokens}, {"tokens", tokens.size() - prompt_tokens},
-        {"stopped_by", stopped_by}};
-    output.out << DumpJson(document, 2) << "\n";
+  Answers answers(flags, output);
+  ZF_RETURN_IF_ERROR(answers.Load());
+  if (prompts.empty()) ZF_RETURN_IF_ERROR(answers.Chat(std::cin));
+  for (const Prompt& prompt : prompts) {
+    if (!output.out.good()) break;
+    ZF_RETURN_IF_ERROR(answers.Answer(prompt, /*alone=*/prompt_given));
   }
   return 0;
 }
@@ -151,53 +221,70 @@ void AddGenerateCommand(CLI::App& app, CommandBody& body) {
                    "A step directory, or a run's checkpoint.dir for its newest checkpoint")
       ->type_name("PATH")
       ->required();
-  command->add_option("--prompt", flags->prompt, "The text to continue")->required()->type_name("PROMPT");
-  command->add_option("--tokens", flags->tokens, "How many tokens to add")
+  CLI::Option* prompt = command->add_option("--prompt", flags->prompt, "The text to continue")->type_name("PROMPT");
+  command
+      ->add_option("--prompts", flags->prompts,
+                   "A file of prompts: one a line, or JSON lines with `prompt`, or `messages` for --chat")
+      ->type_name("FILE");
+  command->add_flag("--chat", flags->chat,
+                    "Answer, by the tokenizer's chat template: prompts, or without any each line of standard input");
+  command->add_option("--system", flags->system, "What the assistant is told before a chat")->type_name("TEXT");
+  command->add_option("--tokens", flags->continuation.tokens, "How many tokens to add")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command
-      ->add_option("--temperature", flags->sampling.temperature, "0 takes the most likely token; higher is more random")
+      ->add_option("--temperature", flags->continuation.sampling.temperature,
+                   "0 takes the most likely token; higher is more random")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command->add_option("--top-k", flags->sampling.top_k, "Sample from the K most likely tokens; 0: from all")
+  command
+      ->add_option("--top-k", flags->continuation.sampling.top_k, "Sample from the K most likely tokens; 0: from all")
       ->type_name("K")
       ->check(CLI::Range(0, 100'000'000))
       ->capture_default_str();
   command
-      ->add_option("--top-p", flags->sampling.top_p,
+      ->add_option("--top-p", flags->continuation.sampling.top_p,
                    "Sample from the fewest likeliest tokens that have this probability together")
       ->type_name("P")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command
-      ->add_option("--min-p", flags->sampling.min_p,
+      ->add_option("--min-p", flags->continuation.sampling.min_p,
                    "Sample from tokens with at least this part of the likeliest one's probability")
       ->type_name("P")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command
-      ->add_option("--repetition-penalty", flags->sampling.repetition_penalty,
+      ->add_option("--repetition-penalty", flags->continuation.sampling.repetition_penalty,
                    "Above 1, tokens that have occurred are less likely")
       ->type_name("R")
       ->check(CLI::Range(0.01, 100.0))
       ->capture_default_str();
-  command->add_option("--stop", flags->stop, "End before this text; may be given several times")
+  command->add_option("--stop", flags->continuation.stop, "End before this text; may be given several times")
       ->type_name("TEXT")
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--seed", flags->seed, "The same seed gives the same text")
+  command->add_option("--seed", flags->continuation.seed, "The same seed gives the same text")
       ->check(WholeNumber())
       ->capture_default_str();
+  command
+      ->add_option("--precision", flags->precision,
+                   "Of weights and activations; bf16 takes half the memory and half the time of fp32")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"bf16", "fp32"}))
+      ->default_str("fp32 for a model trained in it, else bf16");
   command->add_option("--threads", flags->threads, "Compute threads")
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->default_str("all cores");
-  command->add_flag("--json", flags->json, "Print one JSON document, without the prompt in its text");
+  command->add_flag("--json", flags->json, "Print a JSON document for each prompt, without the prompt in its text");
   command->footer(
       "Example:\n  zerofleet generate --checkpoint checkpoints --prompt \"In the beginning\" --temperature 0.8 --top-k "
-      "40");
-  command->callback([flags, &body] { body = [flags](const Output& output) { return RunGenerate(*flags, output); }; });
+      "40\n  zerofleet generate --checkpoint checkpoints --chat --prompt \"Why is the sky blue?\"");
+  command->callback([flags, prompt, &body] {
+    body = [flags, prompt](const Output& output) { return RunGenerate(*flags, prompt->count() > 0, output); };
+  });
 }
 
 }  // namespace zerofleet::cli

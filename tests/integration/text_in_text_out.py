@@ -68,6 +68,14 @@ class TextInTextOut(fleet.FleetTest):
         streamed = self.command("generate", "--checkpoint", self.work / "run", "--prompt", "The ", "--tokens", "12",
                                 "--temperature", "0").out
         self.assertEqual(streamed, "The " + said["text"] + "\n")
+        prompts = self.work / "prompts.jsonl"
+        prompts.write_text('{"prompt": "The "}\n{"prompt": "A "}\n')
+        several = self.command("generate", "--checkpoint", self.work / "run", "--prompts", prompts, "--tokens", "12",
+                               "--temperature", "0", "--json").out.splitlines()
+        self.assertEqual([json.loads(line)["prompt"] for line in several], ["The ", "A "])
+        self.assertEqual(json.loads(several[0])["text"], said["text"])
+        refused = self.command("generate", "--checkpoint", self.work / "run", "--chat", "--prompt", "The ", code=2).err
+        self.assertIn("no chat template", refused)
         text = self.command("eval", "--checkpoint", self.work / "run", "--data", self.lines, "--json")
         self.assertLess(json.loads(text.out)["loss"], whole.column("loss")[1])
         self.command("checkpoint", "export", self.work / "run", self.work / "hf")

@@ -151,6 +151,21 @@ std::string LowerCase(std::string_view text) {
   return lower;
 }
 
+std::string UpperCase(std::string_view text) {
+  std::string upper;
+  upper.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const Character character = CharacterAt(text, at);
+    at += character.bytes;
+    if (character.code == 0xdf) {
+      upper.append("SS");  // the common one of those whose upper case is two
+    } else {
+      AppendUtf8(utf8proc_toupper(static_cast<utf8proc_int32_t>(character.code)), upper);
+    }
+  }
+  return upper;
+}
+
 std::string Compose(std::string_view text, bool compatible) {
   std::string composed;
   composed.reserve(text.size());

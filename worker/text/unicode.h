@@ -33,6 +33,7 @@ bool IsNumeric(uint32_t code);     // general categories Nd, Nl and No
 size_t FirstNumeric(std::string_view text, size_t at);
 bool IsWord(uint32_t code);  // \w of Rust's regex crate
 std::string LowerCase(std::string_view text);
+std::string UpperCase(std::string_view text);
 // Normalization Form C, or KC if `compatible`.
 std::string Compose(std::string_view text, bool compatible);
 

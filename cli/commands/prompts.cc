@@ -1,0 +1,59 @@
+// See prompts.h.
+#include "cli/commands/prompts.h"
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "proto/json_parse.h"
+
+namespace zerofleet::cli {
+namespace {
+
+constexpr int64_t kLargestPrompts = int64_t{64} << 20;
+
+absl::StatusOr<Prompt> PromptOf(std::string_view line) {
+  ZF_ASSIGN_OR_RETURN(const nlohmann::json checked, ParseJson(line));
+  const auto object = nlohmann::ordered_json::parse(line);  // keeps the order of keys, which templates may print
+  if (!object.is_object()) return absl::InvalidArgumentError("is not an object");
+  if (object.contains("messages") && object["messages"].is_array() && !object["messages"].empty()) {
+    return Prompt{"", object["messages"]};
+  }
+  if (!object.contains("prompt") || !object["prompt"].is_string() || object["prompt"].get<std::string>().empty()) {
+    return absl::InvalidArgumentError("has neither a prompt, a text, nor messages, a list");
+  }
+  return Prompt{object["prompt"].get<std::string>(), nullptr};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Prompt>> ParsePrompts(std::string_view contents) {
+  std::vector<Prompt> prompts;
+  bool json = false;
+  int64_t number = 0;
+  const std::vector<std::string> lines = absl::StrSplit(std::string(contents), '\n');
+  for (std::string line : lines) {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (absl::StripAsciiWhitespace(line).empty()) continue;
+    if (prompts.empty()) json = absl::StartsWith(absl::StripLeadingAsciiWhitespace(line), "{");
+    absl::StatusOr<Prompt> prompt = json ? PromptOf(line) : Prompt{line, nullptr};
+    if (!prompt.ok()) return Annotate(prompt.status(), absl::StrCat(number));
+    prompts.push_back(*std::move(prompt));
+  }
+  if (prompts.empty()) return absl::InvalidArgumentError("has no prompt");
+  return prompts;
+}
+
+absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::string& path) {
+  ZF_ASSIGN_OR_RETURN(const std::string contents, ReadSmallFile(path, kLargestPrompts));
+  absl::StatusOr<std::vector<Prompt>> prompts = ParsePrompts(contents);
+  if (prompts.ok()) return prompts;
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", prompts.status().message()));
+}
+
+}  // namespace zerofleet::cli

@@ -1,0 +1,33 @@
+// One prompt a line, or an object.
+#include "cli/commands/prompts.h"
+
+#include "gtest/gtest.h"
+
+namespace zerofleet::cli {
+namespace {
+
+TEST(PromptsTest, LinesAreTexts) {
+  const auto prompts = ParsePrompts("In the beginning\r\n\n  two words \n");
+  ASSERT_TRUE(prompts.ok()) << prompts.status();
+  ASSERT_EQ(prompts->size(), 2);
+  EXPECT_EQ((*prompts)[0].text, "In the beginning");
+  EXPECT_EQ((*prompts)[1].text, "  two words ");
+}
+
+TEST(PromptsTest, ObjectsHavePromptsOrMessages) {
+  const auto prompts = ParsePrompts(R"({"prompt": "a\nb"}
+{"messages": [{"role": "user", "content": "hello"}]})");
+  ASSERT_TRUE(prompts.ok()) << prompts.status();
+  EXPECT_EQ((*prompts)[0].text, "a\nb");
+  EXPECT_EQ((*prompts)[1].messages[0]["content"], "hello");
+}
+
+TEST(PromptsTest, FaultsNameTheLine) {
+  EXPECT_EQ(ParsePrompts("\n\n").status().message(), "has no prompt");
+  EXPECT_EQ(ParsePrompts("{\"prompt\": \"a\"}\n\n{\"text\": 1}").status().message(),
+            "3: has neither a prompt, a text, nor messages, a list");
+  EXPECT_EQ(ParsePrompts("{\"prompt\": ").status().message().substr(0, 3), "1: ");
+}
+
+}  // namespace
+}  // namespace zerofleet::cli
