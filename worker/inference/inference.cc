@@ -23,6 +23,13 @@ constexpr const char* kCacheRow = "keys and values";
 constexpr const char* kWeightStagingRow = "weight staging";
 constexpr int64_t kStagedWeights = 1 << 18;  // at a time
 
+// Adds the bytes of the tokens' text; false if one is no text.
+bool AddBytes(const text::Tokenizer& tokenizer, std::span<const int32_t> tokens, int64_t& bytes) {
+  const absl::StatusOr<std::string> text = tokenizer.Decode(tokens, /*special=*/false);
+  if (text.ok()) bytes += static_cast<int64_t>(text->size());
+  return text.ok();
+}
+
 }  // namespace
 
 class InferenceModel::ResidentParameters : public model::ParameterSource {
@@ -126,17 +133,23 @@ absl::Status InferenceModel::TakeWeights(int64_t offset, std::span<const float> 
   return absl::OkStatus();
 }
 
-absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPath& path) {
+absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPath& path,
+                                                              const text::Tokenizer* tokenizer) {
   const v1::Config& config = manifest_.config();
   const int64_t context = options_.context;
   ZF_ASSIGN_OR_RETURN(std::unique_ptr<data::Dataset> dataset,
                       data::OpenForModel(data_, path, context, config.model().vocab()));
   std::vector<int32_t> staging(2 * options_.sequences * context);
   double total = 0;
+  int64_t bytes = 0;
   for (int64_t first = 0; first < dataset->samples(); first += options_.sequences) {
     int64_t sequences = std::min(options_.sequences, dataset->samples() - first), tokens = sequences * context;
     ZF_RETURN_IF_ERROR(dataset->ReadBatch(
         sequences, [&](int64_t i) { return first + i; }, staging.data()));
+    if (tokenizer != nullptr && !AddBytes(*tokenizer, {staging.data() + tokens, static_cast<size_t>(tokens)}, bytes)) {
+      tokenizer = nullptr;
+      bytes = 0;
+    }
     device_->Copy(*stream_, tokens_, staging.data(), 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
     ZF_RETURN_IF_ERROR(
         model_->Evaluate({sequences, context, tokens_, tokens_ + tokens}, *parameters_, *stream_, loss_sum_));
@@ -151,7 +164,7 @@ absl::StatusOr<InferenceModel::Loss> InferenceModel::MeanLoss(const data::DataPa
                                             ": the checkpoint's weights, or what is computed from them, are not "
                                             "finite"));
   }
-  return Loss{total / static_cast<double>(tokens), tokens};
+  return Loss{total / static_cast<double>(tokens), tokens, bytes};
 }
 
 absl::Status InferenceModel::CheckTokens(std::span<const int32_t> tokens) const {
@@ -197,6 +210,57 @@ absl::StatusOr<std::vector<float>> InferenceModel::NextLogits(std::span<const in
     }
   }
   return logits;
+}
+
+absl::StatusOr<double> InferenceModel::Evaluated(std::span<const int32_t> inputs, const model::KeyValueCache* cache) {
+  const auto count = static_cast<int64_t>(inputs.size());
+  device_->Copy(*stream_, tokens_, inputs.data(), (count + 1) * static_cast<int64_t>(sizeof(int32_t)));
+  const model::MicroBatch batch{1, count, tokens_, tokens_ + 1, cache};
+  ZF_RETURN_IF_ERROR(model_->Evaluate(batch, *parameters_, *stream_, loss_sum_));
+  double sum = 0;
+  device_->Copy(*stream_, &sum, loss_sum_, sizeof sum);
+  ZF_RETURN_IF_ERROR(stream_->Synchronize());
+  return sum;
+}
+
+absl::StatusOr<double> InferenceModel::LossWithin(std::span<const int32_t> window, int64_t first) {
+  const std::span<const int32_t> inputs = window.first(window.size() - 1);
+  if (cache_ == nullptr) {
+    ZF_ASSIGN_OR_RETURN(const double all, Evaluated(inputs, nullptr));
+    if (first == 1) return all;
+    ZF_ASSIGN_OR_RETURN(const double before, Evaluated(inputs.first(first - 1), nullptr));
+    return all - before;
+  }
+  const int64_t past = first - 1;
+  if (past > 0 && TokensKept(inputs, past) < past) ZF_RETURN_IF_ERROR(ComputeLogits(inputs.first(past)));
+  cached_.resize(past);
+  const model::KeyValueCache cache{cache_, options_.context, past};
+  ZF_ASSIGN_OR_RETURN(const double loss, Evaluated(inputs.subspan(past), &cache));
+  cached_.assign(inputs.begin(), inputs.end());
+  return loss;
+}
+
+// Tokens that see the same first one are computed at once.
+absl::StatusOr<double> InferenceModel::ContinuationLoss(std::span<const int32_t> before,
+                                                        std::span<const int32_t> continuation) {
+  if (before.empty() || continuation.empty())
+    return absl::InvalidArgumentError("no tokens to continue, or none that do");
+  std::vector<int32_t> all(before.begin(), before.end());
+  all.insert(all.end(), continuation.begin(), continuation.end());
+  ZF_RETURN_IF_ERROR(CheckTokens(all));
+  const auto count = static_cast<int64_t>(all.size());
+  double sum = 0;
+  for (int64_t first = static_cast<int64_t>(before.size()); first < count;) {
+    const int64_t begin = FirstSeen(first, options_.context);
+    int64_t end = first + 1;
+    while (end < count && FirstSeen(end, options_.context) == begin) ++end;
+    const std::span<const int32_t> window = std::span<const int32_t>(all).subspan(begin, end - begin);
+    ZF_ASSIGN_OR_RETURN(const double loss, LossWithin(window, first - begin));
+    sum += loss;
+    first = end;
+  }
+  if (!std::isfinite(sum)) return absl::DataLossError("a loss is not finite: the checkpoint's training has diverged");
+  return sum;
 }
 
 }  // namespace zerofleet::inference

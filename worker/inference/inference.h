@@ -18,6 +18,7 @@
 #include "worker/memory/arena.h"
 #include "worker/model/model.h"
 #include "worker/model/spec.h"
+#include "worker/text/tokenizer.h"
 #include "zerofleet/v1/checkpoint.pb.h"
 
 namespace zerofleet::inference {
@@ -49,13 +50,20 @@ class InferenceModel {
   struct Loss {
     double mean = 0;  // nats per token
     int64_t tokens = 0;
+    int64_t bytes = 0;  // of the tokens' text; 0 where that is not known
   };
-  // Over every sample of a file or directory, in the format that the model was trained on (OpenForModel).
-  absl::StatusOr<Loss> MeanLoss(const data::DataPath& path);
+  // Over every sample of a file or directory, in the format that the model was trained on (OpenForModel). `tokenizer`,
+  // which may be null, counts the bytes of what is predicted.
+  absl::StatusOr<Loss> MeanLoss(const data::DataPath& path, const text::Tokenizer* tokenizer = nullptr);
 
   // Scores of the token after `tokens`; only those from FirstSeen on are used. InvalidArgument if there are none, or if
   // one of those ids is not in the vocabulary; DataLoss for scores that are not finite.
   absl::StatusOr<std::vector<float>> NextLogits(std::span<const int32_t> tokens);
+
+  // The sum of the losses of the tokens of `continuation`, in nats, each behind all that is before it and `before`; but
+  // of no more than the context, as in NextLogits. InvalidArgument if one of the two is empty, or for an id that is not
+  // in the vocabulary; DataLoss if it is not finite.
+  absl::StatusOr<double> ContinuationLoss(std::span<const int32_t> before, std::span<const int32_t> continuation);
 
  private:
   class ResidentParameters;
@@ -69,6 +77,10 @@ class InferenceModel {
   absl::Status CheckTokens(std::span<const int32_t> tokens) const;
   // How many of `tokens` need not be computed, at most `most`: those that are in the cache.
   int64_t TokensKept(std::span<const int32_t> tokens, int64_t most) const;
+  // The loss of the tokens of `window` from `first`, at least 1, on, all of which the model sees at once.
+  absl::StatusOr<double> LossWithin(std::span<const int32_t> window, int64_t first);
+  // A pass over `inputs` behind the cache, whose targets are the tokens one further.
+  absl::StatusOr<double> Evaluated(std::span<const int32_t> inputs, const model::KeyValueCache* cache);
   // Puts the scores behind `tokens`, of which there are at most `context`, in logits_.
   absl::Status ComputeLogits(std::span<const int32_t> tokens);
 

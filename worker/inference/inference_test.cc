@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "gtest/gtest.h"
-#include "worker/checkpoint/test_support.h"
+#include "worker/inference/inference_testing.h"
 
 namespace zerofleet::inference {
 namespace {
@@ -24,28 +23,13 @@ TEST(FirstSeen, MovesByAQuarterOfTheContext) {
   EXPECT_EQ(FirstSeen(5, 3), 2);
 }
 
-class NextTokenTest : public checkpoint::CheckpointTest {
+class NextTokenTest : public RandomModelTest {
  protected:
   void SetUp() override {
-    CheckpointTest::SetUp();
-    v1::CheckpointManifest manifest = Manifest(3, 1);
-    const auto ranges = coordinator::PartitionMap(SmallSpec().units(), 1).StoredRanges(0);
-    std::vector<std::vector<float>> states;
-    for (size_t v = 0; v < optim::Optimizers().front().vectors.size(); ++v) states.push_back(State(v, ranges));
-    std::mt19937 random(5);
-    std::normal_distribution<float> normal(0.0f, 0.4f);
-    for (float& weight : states.front()) weight = normal(random);
-    step_dir_ = checkpoint::StepDirectory(directory_, 3);
-    auto file = checkpoint::WriteShard(checkpoint::PartialDirectory(step_dir_, manifest.generation()), 0, ranges,
-                                       optim::Optimizers().front(), {states.begin(), states.end()});
-    ASSERT_TRUE(file.ok()) << file.status();
-    *manifest.add_files() = *file;
-    ASSERT_TRUE(checkpoint::CommitCheckpoint(step_dir_, manifest).ok());
+    RandomModelTest::SetUp();
+    step_dir_ = SaveModel(31);
   }
-
-  std::unique_ptr<InferenceModel> Load(LoadOptions options) const {
-    return InferenceModel::Load(step_dir_, {.kind = "cpu", .threads = 2}, options).value();
-  }
+  std::unique_ptr<InferenceModel> Load(const LoadOptions& options) const { return LoadModel(step_dir_, options); }
 
   static std::vector<int32_t> Greedy(InferenceModel& model, std::vector<int32_t> tokens, int count) {
     for (int i = 0; i < count; ++i) {
@@ -84,6 +68,26 @@ TEST_F(NextTokenTest, TokensBeyondTheVocabularyAreRefused) {
     EXPECT_TRUE(absl::IsInvalidArgument(model->NextLogits(tokens).status()));
   }
   EXPECT_TRUE(model->NextLogits(std::vector<int32_t>{1, 2, 3}).ok());
+}
+
+// Beyond the context too.
+TEST_F(NextTokenTest, AContinuationsLossIsThatOfItsTokens) {
+  const std::vector<int32_t> all = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
+  const auto fresh = Load({.keeps_keys_and_values = false}), kept = Load({});
+  for (const size_t before : {1u, 3u, 9u, 15u}) {
+    double want = 0;
+    for (size_t i = before; i < all.size(); ++i) {
+      const std::vector<float> logits = fresh->NextLogits(std::span(all).first(i)).value();
+      double sum = 0;
+      for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+      want += std::log(sum) - static_cast<double>(logits[all[i]]);
+    }
+    const std::span<const int32_t> tokens = all;
+    EXPECT_NEAR(fresh->ContinuationLoss(tokens.first(before), tokens.subspan(before)).value(), want, 1e-3) << before;
+    EXPECT_NEAR(kept->ContinuationLoss(tokens.first(before), tokens.subspan(before)).value(), want, 1e-3) << before;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(kept->ContinuationLoss({}, all).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(kept->ContinuationLoss(all, std::vector<int32_t>{31}).status()));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace zerofleet::text::jinja {
 namespace {
 
-// Of the tree, so that neither parsing nor running it nor its end runs out of stack.
+// The depth of the tree, so that neither parsing nor running it nor its end runs out of stack.
 constexpr int kDeepestTree = 150;
 
 using Kind = Token::Kind;

@@ -60,7 +60,7 @@ class Value {
   const Macro* macro() const { return std::get_if<Macro>(&data_); }
   Namespace* space() const;
 
-  // Of numbers; a bool is 0 or 1.
+  // A number; a bool is 0 or 1.
   int64_t integer() const;
   double real() const;
 

@@ -1,0 +1,74 @@
+// Documents and endings, against the losses of their tokens.
+#include "worker/inference/scoring.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "worker/inference/inference_testing.h"
+
+namespace zerofleet::inference {
+namespace {
+
+class ScoringTest : public RandomModelTest {
+ protected:
+  void SetUp() override {
+    RandomModelTest::SetUp();
+    model_ = LoadModel(SaveModel(256), {});
+  }
+  double Loss(const std::string& before, const std::string& behind) {
+    const auto ids = [&](const std::string& text) { return bytes_->Encode(text, true).value(); };
+    return model_->ContinuationLoss(ids(before), ids(behind)).value();
+  }
+
+  std::unique_ptr<InferenceModel> model_;
+  std::unique_ptr<text::Tokenizer> bytes_ = text::Tokenizer::Load(text::kBytes).value();
+};
+
+TEST_F(ScoringTest, TheLikeliestEndingIsChosenAsItIsAndPerCharacter) {
+  const std::string context = "He";
+  const std::vector<std::string> endings = {"runs away", "x", "sits"};
+  std::vector<double> losses, per_length;
+  for (const std::string& ending : endings) {
+    losses.push_back(Loss(context, " " + ending));
+    per_length.push_back(losses.back() / static_cast<double>(ending.size()));
+  }
+  const auto least = [](const std::vector<double>& of) { return std::min_element(of.begin(), of.end()) - of.begin(); };
+  ASSERT_NE(least(losses), least(per_length));  // so that the test tells the two apart
+  const auto line = [&](int64_t label) {
+    return absl::StrCat(R"({"ctx": "He", "endings": ["runs away", "x", "sits"], "label": )", label, "}\n");
+  };
+  const auto all = ScoreChoices(*model_, *bytes_, line(least(losses)) + "\n" + line(least(per_length)));
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->questions, 2);
+  EXPECT_EQ(all->right, 1);
+  EXPECT_EQ(all->right_per_length, 1);
+  const auto first = ScoreChoices(*model_, *bytes_, line(least(losses)));
+  EXPECT_EQ(first->right, 1);
+  EXPECT_EQ(first->right_per_length, 0);
+}
+
+TEST_F(ScoringTest, FaultyQuestionsAreNamedByTheirLine) {
+  const auto message = [&](const std::string& lines) {
+    return std::string(ScoreChoices(*model_, *bytes_, lines).status().message());
+  };
+  EXPECT_EQ(message("\n"), "has no question");
+  EXPECT_EQ(message("\n{}"), "2: is no object with ctx, endings and label");
+  EXPECT_EQ(message(R"({"ctx": "a", "endings": ["b", "c"], "label": "2"})"),
+            "1: label: is not the number of one of 2 endings, which are 2 or more");
+  EXPECT_EQ(message(R"({"ctx": "a", "endings": ["b", ""], "label": 0})"), "1: endings: are texts that are not empty");
+}
+
+// A document of bytes has no token before its first, which does not count.
+TEST_F(ScoringTest, DocumentsSeeThemselvesAlone) {
+  Overwrite(Path("two.jsonl"), "{\"text\": \"a longer text\"}\n");
+  const auto loss = LossOfDocuments(*model_, *bytes_, Path("two.jsonl"), 1);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_EQ(loss->documents, 1);
+  EXPECT_EQ(loss->tokens, 12);
+  EXPECT_EQ(loss->bytes, 13);
+  EXPECT_NEAR(loss->nats, Loss("a", " longer text"), 1e-6);
+  EXPECT_NEAR(loss->mean_of_documents, loss->nats / 12, 1e-9);
+}
+
+}  // namespace
+}  // namespace zerofleet::inference
