@@ -189,6 +189,37 @@ TEST_P(ConformanceTest, ReduceScatterGivesTheBitsOfASerialSumInRankOrder) {
   Destroy(group);
 }
 
+// Two rounds are one sum, left to right; the last rank gives nothing to the second one.
+TEST_P(ConformanceTest, AChainGoesOnFromWhatWasSummed) {
+  if (team() != size()) return;  // chains are of one team
+  Group group = CreateGroup();
+  const Watchdog watchdog(group);
+  const int last = std::max(1, size() - 1);
+  for (const device::DType from : {device::DType::kF32, device::DType::kBF16}) {
+    for (const int64_t count : Counts(from == device::DType::kBF16)) {
+      std::vector<Bytes> inputs, shards;
+      for (int i = 0; i < 2 * size(); i++) inputs.push_back(Values(count, from, i + 10));
+      for (int rank = 0; rank < size(); rank++) shards.push_back(Bytes(ShardRange(count, size(), rank).size() * 4));
+      const std::vector<Bytes> links(inputs.begin(), inputs.begin() + size() + last);
+      const Bytes sum = SerialSum(links, size() + last, from, device::DType::kF32, count);
+      OnEveryRank(size(), [&](int rank) {
+        const device::Tensor shard = {shards[rank].data(), device::DType::kF32};
+        const auto first = group[rank]->ReduceScatter({inputs[rank].data(), from}, shard, count, "u");
+        const SumChain chain = {.initial = static_cast<const float*>(shard.data), .contributors = last};
+        const auto second =
+            group[rank]->ReduceScatter({inputs[size() + rank].data(), from}, shard, count, "u", nullptr, chain);
+        ASSERT_EQ(first.Wait(), absl::OkStatus());
+        ASSERT_EQ(second.Wait(), absl::OkStatus());
+      });
+      for (int rank = 0; rank < size(); rank++) {
+        EXPECT_TRUE(shards[rank] == Slice(sum, ShardRange(count, size(), rank), 4))
+            << "count " << count << ", rank " << rank << ", " << device::DTypeName(from);
+      }
+    }
+  }
+  Destroy(group);
+}
+
 TEST_P(ConformanceTest, ReduceScatterMayWriteIntoItsPlace) {
   Group group = CreateGroup();
   const Watchdog watchdog(group);

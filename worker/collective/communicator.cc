@@ -115,9 +115,13 @@ Communicator::Pending Communicator::AllGatherBytes(const void* shard, void* full
 }
 
 Communicator::Pending Communicator::ReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
-                                                  std::string unit, std::shared_ptr<device::Event> after) {
+                                                  std::string unit, std::shared_ptr<device::Event> after,
+                                                  const SumChain& chain) {
+  ZF_CHECK(chain.contributors >= 0 && chain.contributors <= size());
+  ZF_CHECK((chain.initial == nullptr && chain.contributors == 0) || topology_.teams() == 1);
+  ZF_CHECK(chain.initial == nullptr || shard.dtype == device::DType::kF32);
   return Post(Operation::kReduceScatter, count * device::DTypeBytes(full.dtype), std::move(unit), std::move(after),
-              [=, this] { return RunReduceScatter(full, shard, count); });
+              [=, this] { return RunReduceScatter(full, shard, count, chain); });
 }
 
 Communicator::Pending Communicator::AllReduce(device::Tensor data, int64_t count, std::string unit,
@@ -126,7 +130,7 @@ Communicator::Pending Communicator::AllReduce(device::Tensor data, int64_t count
   const device::Tensor mine = data.Offset(ShardRange(count, size(), rank()).begin);
   return Post(Operation::kAllReduce, count * element_bytes, std::move(unit), std::move(after),
               [=, this]() -> absl::Status {
-                ZF_RETURN_IF_ERROR(RunReduceScatter(data, mine, count));
+                ZF_RETURN_IF_ERROR(RunReduceScatter(data, mine, count, {}));
                 return RunAllGather(nullptr, data.data, count, element_bytes);
               });
 }

@@ -30,6 +30,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "worker/collective/sum.h"
 #include "worker/collective/topology.h"
 #include "worker/device/device.h"
 #include "worker/device/tensor.h"
@@ -116,9 +117,10 @@ class Communicator {
   Pending AllGatherBytes(const void* shard, void* full, int64_t shard_bytes, std::string unit,
                          std::shared_ptr<device::Event> after = nullptr);
   // shard = this rank's ShardRange of the sum over ranks of `full`: fp32 accumulation in the order of topology.h, then
-  // one rounding to shard's type. `shard` may point at this rank's place inside `full`.
+  // one rounding to shard's type. `shard` may point at this rank's place inside `full`. A group of one team may go on
+  // from an earlier sum (sum.h): then `shard` is fp32, and may be `chain.initial` itself.
   Pending ReduceScatter(device::Tensor full, device::Tensor shard, int64_t count, std::string unit,
-                        std::shared_ptr<device::Event> after = nullptr);
+                        std::shared_ptr<device::Event> after = nullptr, const SumChain& chain = {});
   // As ReduceScatter followed by AllGather, in place.
   Pending AllReduce(device::Tensor data, int64_t count, std::string unit,
                     std::shared_ptr<device::Event> after = nullptr);
@@ -174,7 +176,8 @@ class Communicator {
 
   // An all-gather only moves bytes, so it has no type.
   virtual absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) = 0;
-  virtual absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) = 0;
+  virtual absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
+                                        const SumChain& chain) = 0;
 
  private:
   struct Posted;

@@ -29,7 +29,7 @@ class ScriptedCommunicator : public Communicator {
   }
   void Abandon() override { abandoned++; }
   absl::Status RunAllGather(const void*, void*, int64_t, int64_t) override { return run_(); }
-  absl::Status RunReduceScatter(device::Tensor, device::Tensor, int64_t) override { return run_(); }
+  absl::Status RunReduceScatter(device::Tensor, device::Tensor, int64_t, const SumChain&) override { return run_(); }
   void Wake() override { wake_(); }
 
  private:

@@ -45,8 +45,8 @@ class ExchangeTransport {
   // What follows reads what `step` has received.
   virtual absl::Status Arrive(int64_t step) = 0;
   // As SumInOrder (sum.h).
-  virtual void Sum(std::span<const void* const> contributions, device::DType dtype, device::Tensor to,
-                   int64_t count) = 0;
+  virtual void Sum(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count,
+                   const float* initial) = 0;
   virtual absl::Status Release(int64_t step) = 0;
 };
 

@@ -121,13 +121,14 @@ class InProcessCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) override {
+  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
+                                const SumChain& chain) override {
     const Call call{.operation = Operation::kReduceScatter,
                     .count = count,
                     .element_bytes = device::DTypeBytes(full.dtype),
                     .full = static_cast<const std::byte*>(full.data)};
     ZF_ASSIGN_OR_RETURN(const std::vector<Call> calls, Begin(call));
-    SumPart(calls, full.dtype, shard);
+    SumPart(calls, full.dtype, shard, chain);
     meeting_->Synchronize();
     CountSent(ReduceScatterTraffic(topology(), count, device::DTypeBytes(full.dtype)));
     return absl::OkStatus();
@@ -154,11 +155,15 @@ class InProcessCommunicator : public Communicator {
 
   // Sums this rank's part of every call's `full`; in several teams a block at a time, one sum per team and one of
   // those.
-  void SumPart(const std::vector<Call>& calls, device::DType dtype, device::Tensor to) {
+  void SumPart(const std::vector<Call>& calls, device::DType dtype, device::Tensor to, const SumChain& chain) {
     constexpr int64_t kBlock = 4096;
     const Range mine = ShardRange(calls[0].count, size(), rank());
     const int teams = topology().teams();
-    if (teams == 1) return SumInOrder(Contributions(calls, 0, mine.begin), dtype, to, mine.size());
+    if (teams == 1) {
+      std::vector<const void*> contributions = Contributions(calls, 0, mine.begin);
+      if (chain.contributors > 0) contributions.resize(chain.contributors);
+      return SumInOrder(contributions, dtype, to, mine.size(), chain.initial);
+    }
     std::vector<float> sums(teams * kBlock);
     std::vector<const void*> team_sums;
     for (int team = 0; team < teams; team++) team_sums.push_back(&sums[team * kBlock]);

@@ -79,9 +79,10 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
     return Enqueue([&] { return Gather(shard, static_cast<std::byte*>(full), count, element_bytes); });
   }
 
-  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) override {
+  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
+                                const SumChain& chain) override {
     return Enqueue([&]() -> absl::Status {
-      ZF_RETURN_IF_ERROR(reduce_.Run(*this, full, shard, count));
+      ZF_RETURN_IF_ERROR(reduce_.Run(*this, full, shard, count, chain));
       for (std::shared_ptr<device::Event>& last : summed_) {
         if (last != nullptr) wire_->Wait(*std::exchange(last, nullptr));
       }
@@ -102,8 +103,9 @@ class NcclCommunicator : public Communicator, private ExchangeTransport {
     sums_->Wait(*arrived_[step % kExchangeDepth]);
     return absl::OkStatus();
   }
-  void Sum(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count) override {
-    device::cuda::EnqueueSumInOrder(*sums_, contributions, dtype, to, count);
+  void Sum(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count,
+           const float* initial) override {
+    device::cuda::EnqueueSumInOrder(*sums_, contributions, dtype, to, count, initial);
   }
   absl::Status Release(int64_t step) override {
     summed_[step % kExchangeDepth] = sums_->Record();

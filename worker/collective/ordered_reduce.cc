@@ -72,12 +72,13 @@ OrderedReduce::OrderedReduce(const Topology& topology, const ReduceLimits& limit
       mates_(topology.SizeOf(team_)),
       collected_(CollectedByMate(topology)) {}
 
-absl::Status OrderedReduce::Run(ExchangeTransport& transport, device::Tensor full, device::Tensor shard,
-                                int64_t count) {
+absl::Status OrderedReduce::Run(ExchangeTransport& transport, device::Tensor full, device::Tensor shard, int64_t count,
+                                const SumChain& chain) {
   const Reduction reduction = {.full = full,
                                .shard = shard,
                                .count = count,
-                               .chunk_elements = slots_.ChunkElements(limits_, device::DTypeBytes(full.dtype))};
+                               .chunk_elements = slots_.ChunkElements(limits_, device::DTypeBytes(full.dtype)),
+                               .chain = chain};
   // Shard 0 is the longest, so every rank counts the same steps.
   const int64_t chunks = CeilDivide(ShardRange(count, topology_.size(), 0).size(), reduction.chunk_elements);
   const bool one_team = topology_.teams() == 1;
@@ -150,19 +151,23 @@ void OrderedReduce::SumRanks(ExchangeTransport& transport, const Reduction& redu
     const Range part = Chunk(reduction, collected_[place_][index], chunk);
     if (part.size() == 0) continue;
     contributions_.clear();
-    for (int mate = 0; mate < mates_; mate++) {
+    const int summed = reduction.chain.contributors > 0 ? reduction.chain.contributors : mates_;
+    for (int mate = 0; mate < summed; mate++) {
       contributions_.push_back(mate == place_ ? reduction.At(part.begin)
                                               : Contribution(reduction, chunk, mate, static_cast<int>(index)));
     }
     if (one_team) {
       const device::Tensor result = Result(reduction, chunk);
+      const float* const initial =
+          reduction.chain.initial == nullptr ? nullptr : reduction.chain.initial + chunk * reduction.chunk_elements;
       // A group of one that reduces in place has nothing to add and nothing to move.
-      const bool is_there =
-          mates_ == 1 && result.data == contributions_.front() && result.dtype == reduction.full.dtype;
-      if (!is_there) transport.Sum(contributions_, reduction.full.dtype, result, part.size());
+      const bool is_there = mates_ == 1 && initial == nullptr && result.data == contributions_.front() &&
+                            result.dtype == reduction.full.dtype;
+      if (!is_there) transport.Sum(contributions_, reduction.full.dtype, result, part.size(), initial);
     } else {
       transport.Sum(contributions_, reduction.full.dtype,
-                    {TeamSum(reduction, chunk, static_cast<int>(index)), device::DType::kF32}, part.size());
+                    {TeamSum(reduction, chunk, static_cast<int>(index)), device::DType::kF32}, part.size(),
+                    /*initial=*/nullptr);
     }
   }
 }
@@ -179,7 +184,7 @@ void OrderedReduce::SumTeams(ExchangeTransport& transport, const Reduction& redu
     contributions_.push_back(team == team_ ? TeamSum(reduction, chunk, own_index)
                                            : OtherTeamSum(reduction, chunk, team));
   }
-  transport.Sum(contributions_, device::DType::kF32, Result(reduction, chunk), part.size());
+  transport.Sum(contributions_, device::DType::kF32, Result(reduction, chunk), part.size(), /*initial=*/nullptr);
 }
 
 std::byte* OrderedReduce::Contribution(const Reduction& reduction, int64_t chunk, int mate, int index) const {

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "worker/collective/exchange.h"
+#include "worker/collective/sum.h"
 #include "worker/collective/topology.h"
 #include "worker/device/tensor.h"
 
@@ -37,13 +38,15 @@ class OrderedReduce {
   OrderedReduce(const Topology& topology, const ReduceLimits& limits, std::byte* scratch);
 
   // As Communicator::ReduceScatter.
-  absl::Status Run(ExchangeTransport& transport, device::Tensor full, device::Tensor shard, int64_t count);
+  absl::Status Run(ExchangeTransport& transport, device::Tensor full, device::Tensor shard, int64_t count,
+                   const SumChain& chain = {});
 
  private:
   // The reduction in progress.
   struct Reduction {
     device::Tensor full, shard;
     int64_t count, chunk_elements;
+    SumChain chain;
 
     const std::byte* At(int64_t element) const { return static_cast<const std::byte*>(full.Offset(element).data); }
   };

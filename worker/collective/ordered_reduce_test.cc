@@ -15,7 +15,7 @@ class CountingTransport : public ExchangeTransport {
     return absl::OkStatus();
   }
   absl::Status Arrive(int64_t) override { return absl::OkStatus(); }
-  void Sum(std::span<const void* const>, device::DType, device::Tensor, int64_t) override { ++sums; }
+  void Sum(std::span<const void* const>, device::DType, device::Tensor, int64_t, const float*) override { ++sums; }
   absl::Status Release(int64_t) override { return absl::OkStatus(); }
 
   int sums = 0;

@@ -54,7 +54,8 @@ class StagedCommunicator : public Communicator {
 
  protected:
   absl::Status RunAllGather(const void* shard, void* full, int64_t count, int64_t element_bytes) override;
-  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) override;
+  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
+                                const SumChain& chain) override;
 
   // The inner communicator is where a staged operation waits for its peers, so an abort is passed on to it.
   void Wake() override {
@@ -129,9 +130,10 @@ absl::Status StagedCommunicator::RunAllGather(const void* shard, void* full, int
   });
 }
 
-absl::Status StagedCommunicator::RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) {
+absl::Status StagedCommunicator::RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
+                                                  const SumChain& chain) {
   const int64_t full_bytes = device::DTypeBytes(full.dtype), shard_bytes = device::DTypeBytes(shard.dtype);
-  if (size() == 1 && full.dtype == shard.dtype) {
+  if (size() == 1 && full.dtype == shard.dtype && chain.initial == nullptr) {
     Copy(shard.data, full.data, count * full_bytes);
     return FinishCopies();
   }
@@ -139,13 +141,23 @@ absl::Status StagedCommunicator::RunReduceScatter(device::Tensor full, device::T
   const int64_t bytes_per_element = size() * full_bytes + shard_bytes;
   std::byte* const sum = staging_ + Limit(bytes_per_element) * size() * full_bytes;
   std::byte* to = static_cast<std::byte*>(shard.data);
+  const float* initial = chain.initial;
   return ForRounds(count, bytes_per_element, [&](const Round& round) {
     for (int part = 0; part < size(); part++) {
       ToStaging(round, part, static_cast<const std::byte*>(full.data), full_bytes);
     }
+    const int64_t mine = round.InMessage(rank()).size(), bytes = mine * shard_bytes;
+    SumChain staged = chain;
+    if (initial != nullptr) {
+      // What the sum begins with waits where it ends: both are fp32.
+      Copy(sum, initial, bytes);
+      staged.initial = reinterpret_cast<const float*>(sum);
+      initial += mine;
+    }
     ZF_RETURN_IF_ERROR(FinishCopies());
-    ZF_RETURN_IF_ERROR(inner_->ReduceScatter({staging_, full.dtype}, {sum, shard.dtype}, round.total(), kUnit).Wait());
-    const int64_t bytes = round.InMessage(rank()).size() * shard_bytes;
+    ZF_RETURN_IF_ERROR(
+        inner_->ReduceScatter({staging_, full.dtype}, {sum, shard.dtype}, round.total(), kUnit, nullptr, staged)
+            .Wait());
     // A narrower sum may go to this rank's place inside `full`: it ends before the pieces that are still to be read.
     Copy(to, sum, bytes);
     to += bytes;

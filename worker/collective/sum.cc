@@ -20,9 +20,10 @@ using device::kernels::HWY_NAMESPACE::WithType;
 using device::kernels::HWY_NAMESPACE::Write;
 
 template <typename From, typename To>
-void SumRows(std::span<const void* const> contributions, To* to, int64_t count) {
+void SumRows(std::span<const void* const> contributions, To* to, int64_t count, const float* initial) {
   ForVectors(count, [&](int64_t i, int64_t lanes) HWY_ATTR {
     FloatVec sum = Read(static_cast<const From*>(contributions[0]) + i, lanes);
+    if (initial != nullptr) sum = hn::Add(Read(initial + i, lanes), sum);
     for (size_t row = 1; row < contributions.size(); row++) {
       sum = hn::Add(sum, Read(static_cast<const From*>(contributions[row]) + i, lanes));
     }
@@ -30,10 +31,12 @@ void SumRows(std::span<const void* const> contributions, To* to, int64_t count) 
   });
 }
 
-void SumInOrderImpl(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count) {
+void SumInOrderImpl(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count,
+                    const float* initial) {
   WithType({const_cast<void*>(contributions[0]), dtype}, [&](auto* from) HWY_ATTR {
-    WithType(to, [&](auto* result)
-                     HWY_ATTR { SumRows<std::remove_pointer_t<decltype(from)>>(contributions, result, count); });
+    WithType(to, [&](auto* result) HWY_ATTR {
+      SumRows<std::remove_pointer_t<decltype(from)>>(contributions, result, count, initial);
+    });
   });
 }
 
@@ -47,14 +50,15 @@ namespace kernels {
 HWY_EXPORT(SumInOrderImpl);
 
 static void SumRowsInOrder(std::span<const void* const> contributions, device::DType dtype, device::Tensor to,
-                           int64_t count) {
-  HWY_DYNAMIC_DISPATCH(SumInOrderImpl)(contributions, dtype, to, count);
+                           int64_t count, const float* initial) {
+  HWY_DYNAMIC_DISPATCH(SumInOrderImpl)(contributions, dtype, to, count, initial);
 }
 
 }  // namespace kernels
 
-void SumInOrder(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count) {
-  kernels::SumRowsInOrder(contributions, dtype, to, count);
+void SumInOrder(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count,
+                const float* initial) {
+  kernels::SumRowsInOrder(contributions, dtype, to, count, initial);
 }
 
 }  // namespace zerofleet::collective

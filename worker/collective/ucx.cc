@@ -59,8 +59,9 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
     });
   }
 
-  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count) override {
-    return Operate([&] { return reduce_.Run(*this, full, shard, count); });
+  absl::Status RunReduceScatter(device::Tensor full, device::Tensor shard, int64_t count,
+                                const SumChain& chain) override {
+    return Operate([&] { return reduce_.Run(*this, full, shard, count, chain); });
   }
 
   void Idle() override {
@@ -91,8 +92,9 @@ class UcxCommunicator : public Communicator, private ExchangeTransport {
   absl::Status Arrive(int64_t step) override { return Wait(receives_[step % kExchangeDepth]); }
   absl::Status Release(int64_t step) override { return Wait(sends_[step % kExchangeDepth]); }
 
-  void Sum(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count) override {
-    SumInOrder(contributions, dtype, to, count);
+  void Sum(std::span<const void* const> contributions, device::DType dtype, device::Tensor to, int64_t count,
+           const float* initial) override {
+    SumInOrder(contributions, dtype, to, count, initial);
   }
 
   absl::Status Wait(Requests& requests) {

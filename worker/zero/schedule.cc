@@ -36,7 +36,9 @@ class DryCommunicator : public collective::Communicator {
 
  protected:
   absl::Status RunAllGather(const void*, void*, int64_t, int64_t) override { return absl::OkStatus(); }
-  absl::Status RunReduceScatter(device::Tensor, device::Tensor, int64_t) override { return absl::OkStatus(); }
+  absl::Status RunReduceScatter(device::Tensor, device::Tensor, int64_t, const collective::SumChain&) override {
+    return absl::OkStatus();
+  }
 
  private:
   std::vector<ScheduledCollective> posted_;

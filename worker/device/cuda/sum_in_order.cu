@@ -19,15 +19,22 @@ template <typename T, int kMost>
 struct ContributionsSource {
   int count = 0;
   bool vector = false;
+  const float* initial = nullptr;
   const T* data[kMost];
 
   template <int kLanes>
   void Align(int64_t first) {
-    vector = std::all_of(data, data + count, [&](const T* at) { return VectorAligned<kLanes>(at + first); });
+    vector = std::all_of(data, data + count, [&](const T* at) { return VectorAligned<kLanes>(at + first); }) &&
+             (initial == nullptr || VectorAligned<kLanes>(initial + first));
   }
   template <int kLanes>
   __device__ void Load(int64_t i, float (&lanes)[kLanes]) const {
     LoadLanes(data[0] + i, vector, kLanes, lanes);
+    if (initial != nullptr) {
+      float before[kLanes];
+      LoadLanes(initial + i, vector, kLanes, before);
+      for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = before[lane] + lanes[lane];
+    }
     for (int rank = 1; rank < count; ++rank) {
       float more[kLanes];
       LoadLanes(data[rank] + i, vector, kLanes, more);
@@ -37,9 +44,11 @@ struct ContributionsSource {
 };
 
 template <int kMost, typename From, typename To>
-void LaunchSum(Stream& stream, std::span<const void* const> contributions, To* to, int64_t count) {
+void LaunchSum(Stream& stream, std::span<const void* const> contributions, To* to, int64_t count,
+               const float* initial) {
   constexpr const char* kOp = "SumInOrder";
   ContributionsSource<From, kMost> source;
+  source.initial = initial;
   bool in_place = false;
   for (const void* const data : contributions) {
     source.data[source.count++] = static_cast<const From*>(data);
@@ -56,15 +65,16 @@ void LaunchSum(Stream& stream, std::span<const void* const> contributions, To* t
 }  // namespace
 
 void EnqueueSumInOrder(CudaStream& stream, std::span<const void* const> contributions, DType dtype, Tensor to,
-                       int64_t count) {
+                       int64_t count, const float* initial) {
+  ZF_CHECK(initial == nullptr || to.data != initial || to.dtype == DType::kF32);
   ZF_CHECK(!contributions.empty() && contributions.size() <= kMostContributions);
   WithTypes(dtype, to.dtype, [&](auto from_tag, auto to_tag) {
     using From = typename decltype(from_tag)::Type;
     using To = typename decltype(to_tag)::Type;
     To* const result = static_cast<To*>(to.data);
-    if (contributions.size() <= kFew) return LaunchSum<kFew, From>(stream, contributions, result, count);
-    if (contributions.size() <= kSome) return LaunchSum<kSome, From>(stream, contributions, result, count);
-    LaunchSum<kMostContributions, From>(stream, contributions, result, count);
+    if (contributions.size() <= kFew) return LaunchSum<kFew, From>(stream, contributions, result, count, initial);
+    if (contributions.size() <= kSome) return LaunchSum<kSome, From>(stream, contributions, result, count, initial);
+    LaunchSum<kMostContributions, From>(stream, contributions, result, count, initial);
   });
 }
 

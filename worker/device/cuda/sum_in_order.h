@@ -16,8 +16,9 @@ inline constexpr int kMostContributions = 4000;
 // to[i] = contributions[0][i] + contributions[1][i] + ..., for i < count: left to right in fp32, then one rounding to
 // its type. 1 to kMostContributions of them, each device memory of `count` elements of `dtype`. `to` may be one of
 // them, from its first element on, if its elements are not wider than theirs; otherwise it overlaps none.
+// With `initial`, count floats of device memory, the sum begins with that; it may be `to` where that is fp32.
 void EnqueueSumInOrder(CudaStream& stream, std::span<const void* const> contributions, DType dtype, Tensor to,
-                       int64_t count);
+                       int64_t count, const float* initial = nullptr);
 
 }  // namespace zerofleet::device::cuda
 

@@ -61,6 +61,24 @@ TEST_F(SumInOrderTest, AddsLeftToRightForAnyNumberOfRanks) {
   }
 }
 
+TEST_F(SumInOrderTest, ASumGoesOnFromAnotherInItsPlace) {
+  for (const SumCase& c : {SumCase{1, 1, 0, 0}, {3, 1001, 0, 0}, {2, 1001, 1, 1}, {17, 999, 0, 3}}) {
+    for (const DType dtype : kTestTypes) {
+      const std::vector<TestTensor> ranks = Ranks(c, dtype);
+      const TestTensor to(1, c.count, DType::kF32, 99, 0, c.skip_to);
+      std::vector<float> want = to.Values();
+      for (const TestTensor& rank : ranks) {
+        for (int64_t i = 0; i < c.count; ++i) want[i] += rank.Get(i);
+      }
+      std::vector<const void*> pointers;
+      for (const TestTensor& rank : ranks) pointers.push_back(rank.tensor().data);
+      EnqueueSumInOrder(*stream_, pointers, dtype, to.tensor(), c.count, static_cast<const float*>(to.tensor().data));
+      ASSERT_TRUE(stream_->Synchronize().ok());
+      ASSERT_EQ(to.Values(), want) << c.ranks << " ranks, " << c.count << " elements";
+    }
+  }
+}
+
 TEST_F(SumInOrderTest, NothingIsNothing) {
   const std::vector<TestTensor> ranks = Ranks({2, 0, 0, 0}, DType::kF32);
   Sum(ranks, {ranks[0].tensor().data, DType::kF32});
