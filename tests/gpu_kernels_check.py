@@ -39,8 +39,9 @@ SUMMED = ("ldg128", "stg128", "local", "ffma")
 # Reads and writes whole vectors where the addresses allow; what a kernel of the reductions adds, it only adds.
 MOVES_VECTORS = ("MapKernel TensorSource", "MapKernel SumSource", "MapKernel ContributionsSource", "UpdateKernel AdamWRule",
                  "UpdateKernel SgdRule")
-# A cosine's reduction of large arguments keeps an array there. Weights are drawn once, before the first step.
-MAY_USE_LOCAL_MEMORY = ("FillNormalKernel",)
+# A cosine's reduction of large arguments keeps an array there. Weights are drawn once, before the first step. A sum without rounding is an
+# array of limbs: one for 32 elements of a gradient, once a step.
+MAY_USE_LOCAL_MEMORY = ("FillNormalKernel", "SumSquaresExactlyKernel", "SumExactScalarsKernel", "DecideExactStepKernel")
 ADDS_ALONE = ("MapKernel SumSource", "MapKernel ContributionsSource", "StagedMapKernel ContributionsSource")
 
 SHARED_BYTES = {80: 164 << 10, 90: 228 << 10}  # of a multiprocessor

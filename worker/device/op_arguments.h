@@ -192,6 +192,15 @@ struct SumScalarsArguments {
   StepScalars* mine;  // one, overwritten
 };
 
+struct SumExactScalarsArguments {
+  const double* losses;  // (loss_count)
+  int64_t loss_count;
+  const ExactSum* squares;  // (square_count), normalized
+  int64_t square_count;
+  uint64_t flags;
+  ExactScalars* mine;  // one, overwritten
+};
+
 }  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_OP_ARGUMENTS_H_

@@ -103,6 +103,9 @@ class Ops {
   virtual void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) = 0;
   // *sum = sum of squares, in double, in an order that depends on `count` alone.
   virtual void SumSquares(Stream&, int64_t count, Tensor x, double* sum) = 0;
+  // *sum = the sum without rounding of BlockOfSquares (exact_sum.h), normalized: of blocks of kSquaresTogether of which
+  // x[0] is at `place`, so that the first and the last may be shorter. The same bits on every device.
+  virtual void SumSquaresExactly(Stream&, int64_t count, const float* x, int64_t place, ExactSum* sum) = 0;
   virtual void Zero(Stream&, void* data, int64_t bytes) = 0;
   virtual void Fill(Stream&, int64_t count, float value, float* to) = 0;
   // AdamW (Loshchilov and Hutter 2019) with decoupled decay, as PyTorch applies it: master, exp_avg and exp_avg_sq
@@ -126,6 +129,10 @@ class Ops {
   virtual void SumScalars(Stream&, const SumScalarsArguments&) = 0;
   // Adds up the ranks' scalars in order and decides clipping, the update's factors and the next loss scale.
   virtual void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule,
+                          StepControl* control) = 0;
+  // The same of sums without rounding.
+  virtual void SumExactScalars(Stream&, const SumExactScalarsArguments&) = 0;
+  virtual void DecideStep(Stream&, const ExactScalars* ranks, int64_t count, const StepRule& rule,
                           StepControl* control) = 0;
 
   // --- What is slow.

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "worker/device/exact_sum.h"
 #include "worker/device/host_device.h"
 
 namespace zerofleet::device {
@@ -21,6 +22,12 @@ struct StepScalars {
   double loss_sum = 0;      // over this rank's tokens, nats
   double squared_norm = 0;  // of the gradients this rank owns, scaled
   uint64_t flags = 0;       // or-ed over the ranks
+};
+
+// The same as sums without rounding, which do not depend on how many ranks there are (reduce.order: samples).
+struct ExactScalars {
+  ExactSum loss_sum, squared_norm;
+  uint64_t flags = 0;
 };
 
 // How the loss scale moves. Gradients are of loss * scale; a step whose gradient is not finite is skipped: the state
@@ -89,6 +96,28 @@ ZF_HOST_DEVICE inline StepScalars SumOverRanks(const StepScalars* ranks, int64_t
     total.flags |= ranks[rank].flags;
   }
   return total;
+}
+
+// `squares` are normalized.
+ZF_HOST_DEVICE inline ExactScalars ExactSumOfScalars(const double* losses, int64_t loss_count, const ExactSum* squares,
+                                                     int64_t square_count, uint64_t flags) {
+  ExactScalars sum;
+  for (int64_t i = 0; i < loss_count; ++i) sum.loss_sum.Add(losses[i]);
+  sum.loss_sum.Normalize();
+  for (int64_t i = 0; i < square_count; ++i) sum.squared_norm.Add(squares[i]);
+  sum.flags = flags;
+  return sum;
+}
+
+// Rounded once, when all ranks' are added: in any order.
+ZF_HOST_DEVICE inline StepScalars SumOverRanks(const ExactScalars* ranks, int64_t count) {
+  ExactScalars total;
+  for (int64_t rank = 0; rank < count; ++rank) {
+    total.loss_sum.Add(ranks[rank].loss_sum);
+    total.squared_norm.Add(ranks[rank].squared_norm);
+    total.flags |= ranks[rank].flags;
+  }
+  return {total.loss_sum.Value(), total.squared_norm.Value(), total.flags};
 }
 
 ZF_HOST_DEVICE inline void BeginStep(double tokens, StepControl& control) {

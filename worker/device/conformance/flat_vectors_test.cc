@@ -1,7 +1,10 @@
 // Flat-vector ops on every device: values, rounding, and that a sub-range gives the same bits as the whole.
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "worker/device/conformance/device_fixture.h"
 
@@ -119,6 +122,36 @@ TEST_P(FlatVectorsTest, SumSquaresInDouble) {
     EXPECT_NEAR(SumSquares(values), Dot(values, values), 1e-12 * (1 + Dot(values, values)));
   }
   EXPECT_TRUE(std::isnan(SumSquares({1.0f, std::nanf(""), 2.0f})));
+}
+
+// Cut anywhere at a multiple of a block, or begun within one, the sum is the same; on every device.
+TEST_P(FlatVectorsTest, SumSquaresExactlyInAnyParts) {
+  constexpr int64_t kFloats = 70'003;
+  const auto values = Values(kFloats, 6);
+  const DeviceTensor x = PutFloat(values), sums(device(), int64_t{2 * sizeof(ExactSum)});
+  ExactSum want;
+  for (int64_t i = 0; i < kFloats; i += kSquaresTogether) {
+    want.Add(BlockOfSquares(&values[i], std::min(kSquaresTogether, kFloats - i)));
+  }
+  want.Normalize();
+  for (const int64_t cut : {int64_t{0}, kSquaresTogether, int64_t{1024}, int64_t{69'984}}) {
+    ops().SumSquaresExactly(stream(), cut, x.as(), 0, sums.as<ExactSum>());
+    ops().SumSquaresExactly(stream(), kFloats - cut, x.as() + cut, 0, sums.as<ExactSum>() + 1);
+    std::array<ExactSum, 2> parts;
+    device().Copy(stream(), parts.data(), sums.as<void>(), sizeof parts);
+    EXPECT_TRUE(stream().Synchronize().ok());
+    parts[0].Add(parts[1]);
+    EXPECT_EQ(std::to_array(parts[0].limbs), std::to_array(want.limbs)) << "cut at " << cut;
+  }
+  // As if 7 elements of its first block were elsewhere.
+  ops().SumSquaresExactly(stream(), 100, x.as() + 7, 7, sums.as<ExactSum>());
+  ExactSum got, of_blocks;
+  device().Copy(stream(), &got, sums.as<void>(), sizeof got);
+  EXPECT_TRUE(stream().Synchronize().ok());
+  for (const auto& [begin, end] : {std::pair(7, 32), {32, 64}, {64, 96}, {96, 107}}) {
+    of_blocks.Add(BlockOfSquares(&values[begin], end - begin));
+  }
+  EXPECT_EQ(got.Value(), of_blocks.Value());
 }
 
 TEST_P(FlatVectorsTest, ZeroAndFill) {

@@ -59,6 +59,39 @@ TEST_P(StepScalarsTest, SumsInOrder) {
   EXPECT_EQ(got.flags, 5u);
 }
 
+TEST_P(StepScalarsTest, ExactSumsDoNotDependOnTheRanks) {
+  std::vector<double> losses = {1e16, 1.0, -1e16, 3.0, 0.1, 1e-9};
+  std::vector<ExactSum> squares(3);
+  for (size_t i = 0; i < squares.size(); ++i) squares[i].Add(0.1 * static_cast<double>(i + 1));
+  const DeviceTensor device_losses = Bytes(losses), device_squares = Bytes(squares);
+  const auto control_of = [&](const std::vector<std::pair<int64_t, int64_t>>& shares) {
+    std::vector<ExactScalars> ranks;
+    int64_t loss = 0, square = 0;
+    for (const auto& [loss_count, square_count] : shares) {
+      const DeviceTensor mine = Bytes(std::vector<ExactScalars>(1));
+      ops().SumExactScalars(stream(), {.losses = device_losses.as<double>() + loss,
+                                       .loss_count = loss_count,
+                                       .squares = device_squares.as<ExactSum>() + square,
+                                       .square_count = square_count,
+                                       .flags = uint64_t{1} << ranks.size(),
+                                       .mine = mine.as<ExactScalars>()});
+      ranks.push_back(One<ExactScalars>(mine));
+      loss += loss_count;
+      square += square_count;
+    }
+    const DeviceTensor memory = Bytes(std::vector{StepControl()}), all = Bytes(ranks);
+    ops().DecideStep(stream(), all.as<ExactScalars>(), static_cast<int64_t>(ranks.size()), kStepRule,
+                     memory.as<StepControl>());
+    return One<StepControl>(memory);
+  };
+  const StepControl alone = control_of({{6, 3}}), shared = control_of({{1, 0}, {2, 2}, {0, 1}, {3, 0}});
+  EXPECT_EQ(alone.loss, (3.0 + 1.0 + 0.1 + 1e-9) / kStepRule.tokens);
+  EXPECT_EQ(shared.loss, alone.loss);
+  EXPECT_EQ(shared.grad_norm, alone.grad_norm);
+  EXPECT_NEAR(alone.grad_norm * alone.grad_norm, 0.6, 1e-12);
+  EXPECT_EQ(shared.flags, 15u);
+}
+
 TEST_P(StepScalarsTest, DecidesAsTheHostDoes) {
   StepControl before;
   before.loss_scale = 1024;

@@ -71,6 +71,7 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;
   void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) override;
   void SumSquares(Stream&, int64_t count, Tensor x, double* sum) override;
+  void SumSquaresExactly(Stream&, int64_t count, const float* x, int64_t place, ExactSum* sum) override;
   void Zero(Stream&, void* data, int64_t bytes) override;
   void Fill(Stream&, int64_t count, float value, float* to) override;
   void AdamW(Stream&, const AdamWArguments&) override;
@@ -80,6 +81,9 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void BeginStep(Stream&, double tokens, StepControl* control) override;
   void SumScalars(Stream&, const SumScalarsArguments&) override;
   void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule,
+                  StepControl* control) override;
+  void SumExactScalars(Stream&, const SumExactScalarsArguments&) override;
+  void DecideStep(Stream&, const ExactScalars* ranks, int64_t count, const StepRule& rule,
                   StepControl* control) override;
 
   // Where bf16 has no instructions the arithmetic is fp32, and so is the peak that is measured for it.

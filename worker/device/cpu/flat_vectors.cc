@@ -4,6 +4,8 @@
 #include <cstring>
 #include <span>
 
+#include "absl/synchronization/mutex.h"
+#include "base/check.h"
 #include "base/units.h"
 #include "worker/device/cpu/blocks.h"
 #include "worker/device/cpu/cpu_ops.h"
@@ -60,6 +62,26 @@ void CpuOps::SumSquares(Stream&, int64_t count, Tensor x, double* sum) {
   double total = 0;
   for (int64_t i = 0; i < CeilDivide(count, block); ++i) total += partials[i];
   *sum = total;
+}
+
+void CpuOps::SumSquaresExactly(Stream&, int64_t count, const float* x, int64_t place, ExactSum* sum) {
+  static_assert(kElementBlock % kSquaresTogether == 0);
+  ZF_CHECK(count / kSquaresTogether < ExactSum::kMostAdded);
+  *sum = {};
+  // What is left of the block in which x begins; the others are shared out.
+  const int64_t first = std::min(count, RoundUp(place, kSquaresTogether) - place);
+  sum->Add(BlockOfSquares(x, first));
+  sum->Normalize();
+  absl::Mutex mutex;
+  pool_.RunBlocks(count - first, kElementBlock, [&](int64_t begin, int64_t end) {
+    ExactSum part;
+    for (int64_t i = first + begin; i < first + end; i += kSquaresTogether) {
+      part.Add(BlockOfSquares(x + i, std::min(kSquaresTogether, first + end - i)));
+    }
+    part.Normalize();
+    const absl::MutexLock lock(&mutex);
+    sum->Add(part);
+  });
 }
 
 void CpuOps::Zero(Stream&, void* data, int64_t bytes) {

@@ -14,4 +14,12 @@ void CpuOps::DecideStep(Stream&, const StepScalars* ranks, int64_t count, const 
   zerofleet::device::DecideStep(SumOverRanks(ranks, count), rule, *control);
 }
 
+void CpuOps::SumExactScalars(Stream&, const SumExactScalarsArguments& p) {
+  *p.mine = ExactSumOfScalars(p.losses, p.loss_count, p.squares, p.square_count, p.flags);
+}
+
+void CpuOps::DecideStep(Stream&, const ExactScalars* ranks, int64_t count, const StepRule& rule, StepControl* control) {
+  zerofleet::device::DecideStep(SumOverRanks(ranks, count), rule, *control);
+}
+
 }  // namespace zerofleet::device

@@ -72,6 +72,7 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps {
   void Convert(Stream&, int64_t count, Tensor from, Tensor to) override;
   void Accumulate(Stream&, int64_t count, Tensor from, float* accumulator) override;
   void SumSquares(Stream&, int64_t count, Tensor x, double* sum) override;
+  void SumSquaresExactly(Stream&, int64_t count, const float* x, int64_t place, ExactSum* sum) override;
   void Zero(Stream&, void* data, int64_t bytes) override;
   void Fill(Stream&, int64_t count, float value, float* to) override;
   void AdamW(Stream&, const AdamWArguments&) override;
@@ -81,6 +82,9 @@ class CudaOps : public Ops, public VocabularyOps, public BandOps {
   void BeginStep(Stream&, double tokens, StepControl* control) override;
   void SumScalars(Stream&, const SumScalarsArguments&) override;
   void DecideStep(Stream&, const StepScalars* ranks, int64_t count, const StepRule& rule,
+                  StepControl* control) override;
+  void SumExactScalars(Stream&, const SumExactScalarsArguments&) override;
+  void DecideStep(Stream&, const ExactScalars* ranks, int64_t count, const StepRule& rule,
                   StepControl* control) override;
 
   std::vector<RefusedShape> TakeRefusedShapes() override { return refused_shapes_.Take(); }

@@ -83,6 +83,43 @@ __global__ void __launch_bounds__(kMostSquareBlocks) SumPartialsKernel(int count
   if (i == 0) *sum = total;
 }
 
+// --- SumSquaresExactly: each thread adds up blocks of kSquaresTogether; integers, so the order changes no bit.
+
+constexpr int kExactThreads = 128;
+constexpr int64_t kMostExactBlocks = 1024;
+
+// Adds the threads' sums, limb by limb, into the first thread's.
+__device__ inline void BlockSumExactly(ExactSum& sum) {
+  sum.Normalize();  // so that what a block's threads add up to fits a limb
+  BlockSum(sum.limbs);
+  uint32_t marks[2] = {0, 0};
+  for (int sign = 0; sign < 2; ++sign) marks[sign] = BlockSum((sum.infinite >> sign) & 1u) != 0 ? 1u : 0u;
+  sum.infinite = marks[0] | marks[1] << 1;
+  sum.nan = BlockSum(sum.nan) != 0 ? 1 : 0;
+  sum.Normalize();
+}
+
+__global__ void __launch_bounds__(kExactThreads)
+    SumSquaresExactlyKernel(int64_t count, const float* x, int64_t first, ExactSum* partials) {
+  ExactSum sum;
+  const int64_t thread = int64_t{blockIdx.x} * kExactThreads + threadIdx.x,
+                threads = int64_t{gridDim.x} * kExactThreads;
+  if (thread == 0) sum.Add(BlockOfSquares(x, first));
+  for (int64_t i = first + thread * kSquaresTogether; i < count; i += threads * kSquaresTogether) {
+    sum.Add(BlockOfSquares(x + i, count - i < kSquaresTogether ? count - i : kSquaresTogether));
+  }
+  BlockSumExactly(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kExactThreads)
+    SumExactPartialsKernel(int count, const ExactSum* partials, ExactSum* result) {
+  ExactSum sum;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kExactThreads) sum.Add(partials[i]);
+  BlockSumExactly(sum);
+  if (threadIdx.x == 0) *result = sum;
+}
+
 }  // namespace
 
 void CudaOps::Convert(Stream& stream, int64_t count, Tensor from, Tensor to) {
@@ -127,6 +164,17 @@ void CudaOps::SumSquares(Stream& stream, int64_t count, Tensor x, double* sum) {
            VectorAligned<kSquareLanes>(data), partials);
   });
   Launch(stream, kOp, SumPartialsKernel, dim3(1), dim3(kMostSquareBlocks), 0, static_cast<int>(blocks), partials, sum);
+}
+
+void CudaOps::SumSquaresExactly(Stream& stream, int64_t count, const float* x, int64_t place, ExactSum* sum) {
+  constexpr const char* kOp = "SumSquaresExactly";
+  const int64_t first = std::min(count, RoundUp(place, kSquaresTogether) - place);
+  const int64_t blocks =
+      std::clamp<int64_t>(CeilDivide(count - first, kExactThreads * kSquaresTogether), 1, kMostExactBlocks);
+  ExactSum* const partials = workspace_.partials<ExactSum>();
+  Launch(stream, kOp, SumSquaresExactlyKernel, dim3(static_cast<unsigned>(blocks)), dim3(kExactThreads), 0, count, x,
+         first, partials);
+  Launch(stream, kOp, SumExactPartialsKernel, dim3(1), dim3(kExactThreads), 0, static_cast<int>(blocks), partials, sum);
 }
 
 void CudaOps::Zero(Stream& stream, void* data, int64_t bytes) {

@@ -21,6 +21,17 @@ __global__ void __launch_bounds__(1)
   zerofleet::device::DecideStep(SumOverRanks(ranks, count), rule, *control);
 }
 
+__global__ void __launch_bounds__(1)
+    SumExactScalarsKernel(const double* losses, int64_t loss_count, const ExactSum* squares, int64_t square_count,
+                          uint64_t flags, ExactScalars* mine) {
+  *mine = ExactSumOfScalars(losses, loss_count, squares, square_count, flags);
+}
+
+__global__ void __launch_bounds__(1)
+    DecideExactStepKernel(const ExactScalars* ranks, int64_t count, StepRule rule, StepControl* control) {
+  zerofleet::device::DecideStep(SumOverRanks(ranks, count), rule, *control);
+}
+
 }  // namespace
 
 void CudaOps::BeginStep(Stream& stream, double tokens, StepControl* control) {
@@ -35,6 +46,16 @@ void CudaOps::SumScalars(Stream& stream, const SumScalarsArguments& p) {
 void CudaOps::DecideStep(Stream& stream, const StepScalars* ranks, int64_t count, const StepRule& rule,
                          StepControl* control) {
   Launch(stream, "DecideStep", DecideStepKernel, dim3(1), dim3(1), 0, ranks, count, rule, control);
+}
+
+void CudaOps::SumExactScalars(Stream& stream, const SumExactScalarsArguments& p) {
+  Launch(stream, "SumExactScalars", SumExactScalarsKernel, dim3(1), dim3(1), 0, p.losses, p.loss_count, p.squares,
+         p.square_count, p.flags, p.mine);
+}
+
+void CudaOps::DecideStep(Stream& stream, const ExactScalars* ranks, int64_t count, const StepRule& rule,
+                         StepControl* control) {
+  Launch(stream, "DecideStep", DecideExactStepKernel, dim3(1), dim3(1), 0, ranks, count, rule, control);
 }
 
 }  // namespace zerofleet::device::cuda

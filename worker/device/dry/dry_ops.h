@@ -54,6 +54,7 @@ class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void Convert(Stream&, int64_t, Tensor, Tensor) override {}
   void Accumulate(Stream&, int64_t, Tensor, float*) override {}
   void SumSquares(Stream&, int64_t, Tensor, double*) override {}
+  void SumSquaresExactly(Stream&, int64_t, const float*, int64_t, ExactSum*) override {}
   void Zero(Stream&, void*, int64_t) override {}
   void Fill(Stream&, int64_t, float, float*) override {}
   void AdamW(Stream&, const AdamWArguments&) override {}
@@ -62,6 +63,8 @@ class DryOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void BeginStep(Stream&, double, StepControl*) override {}
   void SumScalars(Stream&, const SumScalarsArguments&) override {}
   void DecideStep(Stream&, const StepScalars*, int64_t, const StepRule&, StepControl*) override {}
+  void SumExactScalars(Stream&, const SumExactScalarsArguments&) override {}
+  void DecideStep(Stream&, const ExactScalars*, int64_t, const StepRule&, StepControl*) override {}
   double MeasureGemmPeak(DType, int) override { return 0; }
 };
 

@@ -107,6 +107,9 @@ class FastOps : public Ops, public VocabularyOps, public BandOps {
   void SumSquares(Stream& s, int64_t count, Tensor x, double* sum) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.SumSquares(on, count, x, sum); });
   }
+  void SumSquaresExactly(Stream& s, int64_t count, const float* x, int64_t place, ExactSum* sum) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.SumSquaresExactly(on, count, x, place, sum); });
+  }
   void Zero(Stream& s, void* data, int64_t bytes) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.Zero(on, data, bytes); });
   }
@@ -137,6 +140,13 @@ class FastOps : public Ops, public VocabularyOps, public BandOps {
     Add(s, [=](Ops& ops, Stream& on) { ops.SumScalars(on, p); });
   }
   void DecideStep(Stream& s, const StepScalars* ranks, int64_t count, const StepRule& rule,
+                  StepControl* control) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.DecideStep(on, ranks, count, rule, control); });
+  }
+  void SumExactScalars(Stream& s, const SumExactScalarsArguments& p) override {
+    Add(s, [=](Ops& ops, Stream& on) { ops.SumExactScalars(on, p); });
+  }
+  void DecideStep(Stream& s, const ExactScalars* ranks, int64_t count, const StepRule& rule,
                   StepControl* control) override {
     Add(s, [=](Ops& ops, Stream& on) { ops.DecideStep(on, ranks, count, rule, control); });
   }
