@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/batch_shares.h"
 #include "coordinator/ending.h"
 #include "coordinator/failed_save.h"
 #include "coordinator/hang.h"
@@ -291,8 +292,7 @@ void AddFlight(Fleet& fleet, v1::FlightRecord record) {
 int LargestView(const v1::Config& config, int workers) {
   const int tensor = config.parallel().tensor();
   for (int size = workers - workers % tensor; size > 0; size -= tensor) {
-    const int64_t pass = size / tensor * config.batch().micro_sequences();
-    if (pass > 0 && config.batch().global_sequences() % pass == 0) return size;
+    if (CanShare(config, size / tensor)) return size;
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "coordinator/agreement.h"
 #include "coordinator/away.h"
+#include "coordinator/batch_shares.h"
 #include "coordinator/ending.h"
 #include "coordinator/load_phase.h"
 #include "coordinator/node_runs.h"
@@ -55,6 +56,7 @@ v1::Member EntryOf(const View& view, const Member& member) {
 }
 
 int TeamOf(const Fleet& fleet, const std::vector<int>& nodes) {
+  if (SumsInSampleOrder(fleet.parameters.config)) return kMostRanks;  // one team, however many there are
   if (fleet.team > 0) return fleet.team;
   const FleetParameters& parameters = fleet.parameters;
   const absl::StatusOr<int> configured = ConfiguredTeam(parameters.config.parallel());

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "cli/config/keys.h"
 #include "cli/config/nearest.h"
+#include "coordinator/batch_shares.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "worker/model/families.h"
@@ -145,13 +146,19 @@ absl::Status FillModel(ConfigDraft& draft) {
   return absl::OkStatus();
 }
 
-void FillBatch(ConfigDraft& draft) {
+absl::Status FillBatch(ConfigDraft& draft) {
   const v1::ParallelConfig& parallel = draft.config.parallel();
   v1::BatchConfig& batch = *draft.config.mutable_batch();
-  if (draft.Given("batch.micro_sequences")) return;
+  if (draft.Given("batch.micro_sequences")) return absl::OkStatus();
+  if (coordinator::SumsInSampleOrder(draft.config)) {
+    return draft.Error("batch.micro_sequences",
+                       "is missing; with reduce.order samples it decides the bits, and must not follow from the number "
+                       "of workers, so give it");
+  }
   // One forward pass per step, if the batch can be shared equally; if it cannot, the check reports it.
   const int64_t groups = std::max(1, parallel.workers() / std::max(1, parallel.tensor()));
   batch.set_micro_sequences(std::max<int64_t>(1, batch.global_sequences() / groups));
+  return absl::OkStatus();
 }
 
 void FillOptimizerAndSchedule(ConfigDraft& draft) {
@@ -189,7 +196,7 @@ void FillRun(ConfigDraft& draft) {
 absl::Status FillDefaults(ConfigDraft& draft) {
   for (const Key& key : Keys()) FillFromRow(key, draft);
   ZF_RETURN_IF_ERROR(FillModel(draft));
-  FillBatch(draft);
+  ZF_RETURN_IF_ERROR(FillBatch(draft));
   FillOptimizerAndSchedule(draft);
   FillRun(draft);
   return absl::OkStatus();

@@ -44,8 +44,9 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
       "restart { max_per_rank: 3 form_timeout_seconds: 300 heartbeat_timeout_seconds: 2 load_timeout_seconds: 300 "
       "reconnect_timeout_seconds: 300 } seed: 1 "
       "integrity { } on_divergence: \"stop\" activation { checkpointing: \"none\" offload: \"none\" } "
-      "reduce { every: \"micro_batch\" } divergence { window_steps: 32 max_rollbacks: 3 } "
-      "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { lookahead: true } } memory { } buffers { }");
+      "reduce { every: \"micro_batch\" order: \"ranks\" } divergence { window_steps: 32 max_rollbacks: 3 } "
+      "offload { optimizer: \"none\" fraction: 1 parameters: \"none\" delayed_update { lookahead: true } } memory { } "
+      "buffers { }");
 }
 
 TEST(ConfigDefaults, FollowOtherKeys) {
@@ -176,6 +177,21 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
       {{"activation.checkpointing={every: 0}"},
        "--set: activation.checkpointing: must be {every: n} with n of 1 to 10000, got \"{every: 0}\""},
       {{"reduce.every=steps"}, "--set: reduce.every: must be micro_batch or step, got \"steps\"; did you mean step?"},
+      {{"reduce.order=samples"},
+       "run.yaml: batch.micro_sequences: is missing; with reduce.order samples it decides the bits, and must not "
+       "follow "
+       "from the number of workers, so give it"},
+      {{"reduce.order=samples", "batch.micro_sequences=3"},
+       "run.yaml: batch.global_sequences: 16 is not a multiple of batch.micro_sequences, 3; 15 or 18 is"},
+      {{"reduce.order=samples", "batch.micro_sequences=4", "parallel.workers=5"},
+       "--set: parallel.workers: a step has 4 micro-batches, too few for 5 workers; at most 4 can share it"},
+      {{"reduce.order=samples", "batch.micro_sequences=4", "parallel.workers=3", "parallel.team=2"},
+       "--set: parallel.team: must be auto with reduce.order samples, which sums all ranks as one team, got 2"},
+      {{"reduce.order=samples", "batch.micro_sequences=4", "reduce.every=step"},
+       "--set: reduce.every: step is not supported with reduce.order samples, which sums every micro-batch; use "
+       "micro_batch"},
+      {{"reduce.order=samples", "batch.micro_sequences=4", "buffers.bucket_bytes=65536"},
+       "--set: buffers.bucket_bytes: must be 0 with reduce.order samples, got 65536"},
       {{"activation.partition=true"},
        "--set: activation.partition: true needs activation.checkpointing block or {every: n}, which keep inputs, got "
        "none"},

@@ -11,6 +11,7 @@
 #include "cli/planner/fraction.h"
 #include "cli/planner/model_states.h"
 #include "cli/planner/shape.h"
+#include "coordinator/batch_shares.h"
 #include "coordinator/placement.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/model.h"
@@ -34,12 +35,15 @@ StepWork WorkOf(const v1::Config& config, const model::ModelSpec& part, const mo
                 const StepTraffic& traffic) {
   const double parts = config.parallel().tensor();
   const double data = config.parallel().workers() / parts;
-  const double tokens = static_cast<double>(config.batch().global_sequences() * config.model().context()) / data;
+  // A rank has so many that has most micro-batches, which the others wait for.
+  const auto tokens =
+      static_cast<double>(MicroBatchesOf(config) * config.batch().micro_sequences() * config.model().context());
   const double element = ElementBytes(config.precision());
   const optim::OptimizerRow& optimizer = **optim::FindOptimizer(config.optimizer().name());
   const int stage = config.parallel().zero_stage();
   const double owned = static_cast<double>(part.parameters()) / (stage >= 1 ? data : 1);
-  const double gradient = MicroBatchesOf(config) > 1 ? sizeof(float) : element;
+  const bool in_float = MicroBatchesOf(config) > 1 || coordinator::SumsInSampleOrder(config);
+  const double gradient = in_float ? sizeof(float) : element;
   const bool offloads = config.offload().optimizer() != "none";
   StepWork work = {.model_flops = part.FlopsPerToken() * tokens / parts,
                    .recomputed_flops = model.RecomputedFlopsPerToken() * tokens / parts,

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "coordinator/batch_shares.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/spec.h"
 #include "worker/trainer/rules.h"
@@ -188,7 +189,13 @@ std::string Choice::Name() const {
   return name;
 }
 
-absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& open, const Cluster& cluster) {
+absl::StatusOr<Pick> PickSettings(const v1::Config& config, const std::set<std::string>& left_open,
+                                  const Cluster& cluster) {
+  std::set<std::string> open = left_open;
+  if (coordinator::SumsInSampleOrder(config)) {
+    // What decides a run's bits there is not the machine's to choose.
+    for (const char* const key : {"parallel.tensor", "batch.micro_sequences"}) open.erase(key);
+  }
   Search search{open, cluster, {}, std::nullopt, 0};
   const v1::ParallelConfig& parallel = config.parallel();
   for (const int64_t tensor :

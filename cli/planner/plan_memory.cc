@@ -10,6 +10,7 @@
 #include "cli/planner/machine.h"
 #include "cli/planner/model_states.h"
 #include "cli/report/table.h"
+#include "coordinator/batch_shares.h"
 #include "worker/device/device.h"
 #include "worker/trainer/rank_plan.h"
 #include "worker/trainer/rules.h"
@@ -34,6 +35,20 @@ std::string SavesText(const trainer::SaveChoice& saves) {
   return absl::StrCat("Saves (checkpoint.snapshot): memory reserves ", HumanBytes(saves.memory_bytes),
                       " of host memory for a copy of the states, stream ", stream, "; here it is ", saves.word(),
                       saves.reason.empty() ? "" : absl::StrCat(", auto: ", saves.reason));
+}
+
+// Data-parallel ranks.
+int64_t DataRanks(const v1::Config& config) { return config.parallel().workers() / config.parallel().tensor(); }
+
+// Empty in the order of ranks, where all have as much to do.
+std::string RoundsText(const v1::Config& config) {
+  if (!coordinator::SumsInSampleOrder(config)) return "";
+  const int64_t ranks = DataRanks(config);
+  return absl::StrFormat(
+      "In the order of samples the %d micro-batches of a step take %d rounds of %d ranks: %.1f%% of their passes "
+      "count.\n",
+      coordinator::LeavesOf(config), coordinator::MicroBatchesOf(config, ranks), ranks,
+      100 * coordinator::RoundEfficiency(config, ranks));
 }
 
 // Empty where all states leave, or none.
@@ -118,11 +133,11 @@ std::string MemoryPlanText(const v1::Config& config, const RankMemory& rank, dou
       "Model states (parameters, gradients, optimizer): %.2f bytes per parameter, of %.0f with nothing split",
       states / parameters,
       UnsplitBytesPerParameter(config.precision(), **optim::FindOptimizer(config.optimizer().name())));
-  return absl::StrCat(WrapText(title, terminal.columns()), "\n", rows.Render(2, terminal), "\nBy category\n",
-                      sums.Render(2, terminal), "\n", WrapText(per_parameter, terminal.columns()), "\n",
-                      WrapText(SavesText(rank.saves), terminal.columns()), "\n",
-                      WrapText(FractionText(config, rank), terminal.columns()), "\n",
-                      CheckpointingText(rank.checkpointing, terminal), tensor, driver);
+  return absl::StrCat(
+      WrapText(title, terminal.columns()), "\n", rows.Render(2, terminal), "\nBy category\n", sums.Render(2, terminal),
+      "\n", WrapText(per_parameter, terminal.columns()), "\n", WrapText(SavesText(rank.saves), terminal.columns()),
+      "\n", WrapText(FractionText(config, rank), terminal.columns()), WrapText(RoundsText(config), terminal.columns()),
+      "\n", CheckpointingText(rank.checkpointing, terminal), tensor, driver);
 }
 
 nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory& rank) {
@@ -150,6 +165,9 @@ nlohmann::ordered_json MemoryPlanJson(const v1::Config& config, const RankMemory
   }
   if (config.parallel().tensor() > 1) {
     document["tensor"] = {{"ranks", config.parallel().tensor()}, {"sent_bytes_per_step", rank.tensor_bytes}};
+  }
+  if (coordinator::SumsInSampleOrder(config)) {
+    document["round_efficiency"] = coordinator::RoundEfficiency(config, DataRanks(config));
   }
   if (config.offload().optimizer() != "none") document["offload_fraction"] = rank.fraction;
   document["saves"] = {{"snapshot", rank.saves.word()},

@@ -55,6 +55,30 @@ TEST(PlanMemory, FormulasAndBuffersAgreeInEveryPrecisionWithEveryOptimizer) {
   }
 }
 
+// 6 micro-batches on 4 ranks: 2 rounds, in the second of which 2 ranks idle. No shard is staged on its way, sums are
+// exact, and what is gathered is larger.
+TEST(PlanMemory, InTheOrderOfSamplesItSaysHowMuchCounts) {
+  v1::Config config = ConfigOf(2, 4);
+  config.mutable_batch()->set_global_sequences(8);
+  const memory::MemoryPlan by_ranks = PlanRankZero(config).value().plan;
+  config.mutable_reduce()->set_order("samples");
+  config.mutable_batch()->set_global_sequences(6);
+  const RankMemory rank = PlanRankZero(config).value();
+  EXPECT_THAT(MemoryPlanText(config, rank, 1e5, Terminal()),
+              HasSubstr("the 6 micro-batches of a step take 2 rounds of 4 ranks: 75.0% of"));
+  EXPECT_EQ(MemoryPlanJson(config, rank)["round_efficiency"], 0.75);
+  const auto bytes = [](const memory::MemoryPlan& plan, const std::string& prefix) {
+    int64_t sum = 0;
+    for (const memory::MemoryRow& row : plan.rows) sum += row.name.starts_with(prefix) ? row.bytes : 0;
+    return sum;
+  };
+  EXPECT_EQ(bytes(rank.plan, "step scalars"), 5 * 344);
+  EXPECT_EQ(bytes(by_ranks, "step scalars"), 5 * 24);
+  EXPECT_GT(bytes(by_ranks, "gradient staging"), 0);
+  EXPECT_EQ(bytes(rank.plan, "gradient staging"), 0);
+  EXPECT_EQ(bytes(rank.plan, "gradients"), bytes(by_ranks, "gradients"));
+}
+
 // gpt2-tiny has 2 blocks. Only block computes products again: those of a block, less its last.
 TEST(PlanMemory, TellsWhatEveryKindOfCheckpointingTakes) {
   v1::Config config = ConfigOf(3, 1);

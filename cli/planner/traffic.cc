@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "coordinator/batch_shares.h"
 #include "coordinator/placement.h"
 #include "worker/collective/topology.h"
 #include "worker/device/dtype.h"
@@ -38,6 +39,7 @@ absl::StatusOr<StepTraffic> Scheduled(const v1::Config& config, int64_t node_gpu
   ZF_ASSIGN_OR_RETURN(const trainer::RankPlan rank, trainer::RankPlan::Of(config, mesh));
   ZF_ASSIGN_OR_RETURN(const std::vector<zero::ScheduledCollective> schedule, rank.Schedule());
   ZF_ASSIGN_OR_RETURN(int team, coordinator::ConfiguredTeam(config.parallel()));
+  if (coordinator::SumsInSampleOrder(config)) team = workers;
   if (team == 0) team = coordinator::AutoTeam(NodesOfGroup(workers, 1, node_gpus), parts);
   const int size = workers / parts;
   const collective::Topology data(0, size, std::min(team, size), NodesOfGroup(size, parts, node_gpus));
@@ -75,8 +77,7 @@ absl::StatusOr<StepTraffic> Scheduled(const v1::Config& config, int64_t node_gpu
 }  // namespace
 
 int64_t MicroBatchesOf(const v1::Config& config) {
-  return config.batch().global_sequences() * config.parallel().tensor() /
-         (config.parallel().workers() * config.batch().micro_sequences());
+  return coordinator::MicroBatchesOf(config, config.parallel().workers() / config.parallel().tensor());
 }
 
 v1::Config WithMicroBatches(const v1::Config& config, int64_t micro_batches) {

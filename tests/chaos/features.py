@@ -26,6 +26,7 @@ FEATURES = {
     "a window of losses": {"restart": {"window_steps": 50}},
     "compared parameters": {"integrity": {"every_steps": 3}},
     "replayed micro-batches": {"integrity": {"replay_every_steps": 7}},
+    "order of samples": {"reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}},
 }
 
 

@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/zero/fleet_testing.h"
+#include "worker/zero/step_sums.h"
 
 namespace zerofleet::zero {
 namespace {

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "coordinator/batch_shares.h"
 
 namespace zerofleet::trainer {
 namespace {
@@ -88,11 +89,18 @@ void DataFeed::Seek(int64_t step, int64_t samples_consumed, coordinator::Skipped
 
 absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int number, int64_t micro_batch) {
   int64_t sequences = config_.batch().micro_sequences();
-  int64_t per_rank = config_.batch().global_sequences() / ranks_;
   // Counted from the cursor.
   const int64_t step_begins = (step - 1 - cursor_step_) * config_.batch().global_sequences();
-  const int64_t first = step_begins + number * per_rank + micro_batch * sequences;
+  const int64_t first = step_begins + FirstSequence(number, micro_batch);
   return Fill(*training_, sequences, [&](int64_t i) { return sampler_->Sample(skipped_.Place(cursor_, first + i)); });
+}
+
+int64_t DataFeed::FirstSequence(int number, int64_t micro_batch) const {
+  const int64_t sequences = config_.batch().micro_sequences();
+  if (coordinator::SumsInSampleOrder(config_)) {
+    return (micro_batch * ranks_ + number) % coordinator::LeavesOf(config_) * sequences;
+  }
+  return number * (config_.batch().global_sequences() / ranks_) + micro_batch * sequences;
 }
 
 int64_t DataFeed::EvaluationSamples() const {
@@ -102,7 +110,9 @@ int64_t DataFeed::EvaluationSamples() const {
 int64_t DataFeed::EvaluationTokens() const { return EvaluationSamples() * config_.model().context(); }
 
 int64_t DataFeed::EvaluationPasses() const {
-  return CeilDivide(CeilDivide(EvaluationSamples(), ranks_), config_.batch().micro_sequences());
+  const int64_t sequences = config_.batch().micro_sequences();
+  if (coordinator::SumsInSampleOrder(config_)) return CeilDivide(CeilDivide(EvaluationSamples(), sequences), ranks_);
+  return CeilDivide(CeilDivide(EvaluationSamples(), ranks_), sequences);
 }
 
 std::vector<int64_t> DataFeed::EvaluationShapes() const {
@@ -112,9 +122,10 @@ std::vector<int64_t> DataFeed::EvaluationShapes() const {
 }
 
 absl::StatusOr<zero::EvaluationBatch> DataFeed::Evaluation(int64_t pass) {
-  int64_t samples = EvaluationSamples();
-  int64_t begin = samples * rank_ / ranks_ + pass * config_.batch().micro_sequences();
-  int64_t end = std::min(samples * (rank_ + 1) / ranks_, begin + config_.batch().micro_sequences());
+  const int64_t samples = EvaluationSamples(), sequences = config_.batch().micro_sequences();
+  const bool dealt = coordinator::SumsInSampleOrder(config_);
+  const int64_t begin = dealt ? (pass * ranks_ + rank_) * sequences : samples * rank_ / ranks_ + pass * sequences;
+  const int64_t end = std::min(dealt ? samples : samples * (rank_ + 1) / ranks_, begin + sequences);
   bool counts = begin < end;
   ZF_ASSIGN_OR_RETURN(model::MicroBatch batch,
                       Fill(*validation_, counts ? end - begin : 1, [&](int64_t i) { return counts ? begin + i : 0; }));

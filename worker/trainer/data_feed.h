@@ -1,8 +1,9 @@
 // Which samples this rank trains and evaluates on, and their way into the device's token buffers.
 //
 // Step s consumes global positions [cursor + (s-first)*G, ...+G) of the sampler's endless order, for any number of
-// ranks, and passes over those that the run leaves out (coordinator/skipped_samples.h); rank r of a data group takes
-// the r-th of N equal parts, its micro-batches one after another.
+// ranks, and passes over those that the run leaves out (coordinator/skipped_samples.h). Rank r of a data group takes
+// the r-th of N equal parts, its micro-batches one after another; or, in the order of samples, every N-th micro-batch
+// from the r-th on (coordinator/batch_shares.h).
 #ifndef ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 #define ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 
@@ -61,11 +62,13 @@ class DataFeed {
     return skipped_.After(cursor_, (step - cursor_step_) * config_.batch().global_sequences());
   }
 
-  // The batch of the rank with this number in the data group: any rank can make any rank's.
+  // The batch of the rank with this number in the data group: any rank can make any rank's. One that has none in this
+  // round is given another one's, which does not count.
   absl::StatusOr<model::MicroBatch> TrainingBatch(int64_t step, int number, int64_t micro_batch);
 
   bool has_validation() const { return validation_ != nullptr; }
-  // Evaluation visits the first evaluate.batches * G samples, or all if there are fewer, split evenly over the ranks.
+  // Evaluation visits the first evaluate.batches * G samples, or all if there are fewer, split evenly over the ranks;
+  // in the order of samples a micro-batch at a time, so that what is computed together does not depend on the ranks.
   // Every rank makes the same number of passes; a rank without samples left repeats one that is not counted.
   int64_t EvaluationPasses() const;
   int64_t EvaluationTokens() const;
@@ -75,6 +78,8 @@ class DataFeed {
 
  private:
   explicit DataFeed(const v1::Config& config) : config_(config) {}
+  // Where the micro-batch of a rank begins in a step.
+  int64_t FirstSequence(int number, int64_t micro_batch) const;
   int64_t EvaluationSamples() const;
   absl::StatusOr<model::MicroBatch> Fill(const data::Dataset& dataset, int64_t sequences,
                                          const std::function<int64_t(int64_t)>& sample);

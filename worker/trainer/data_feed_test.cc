@@ -86,6 +86,46 @@ TEST_F(DataFeedTest, AStepsSamplesDoNotDependOnTheFleet) {
   }
 }
 
+// In the order of samples rank r computes every N-th micro-batch from the r-th on; what is left over goes to nobody.
+TEST_F(DataFeedTest, InTheOrderOfSamplesMicroBatchesAreDealtOut) {
+  const std::vector<int> alone = StepSamples(1, 12, 1);
+  for (const int workers : {1, 4, 5}) {
+    v1::Config config = Config(workers, 2);
+    config.mutable_reduce()->set_order("samples");
+    std::vector<int> dealt;
+    for (int64_t round = 0; round * workers < 6; ++round) {
+      for (int rank = 0; rank < workers; ++rank) {
+        std::unique_ptr<DataFeed> feed = Open(config, rank);
+        const std::vector<int> samples = Samples(*feed->TrainingBatch(1, rank, round));
+        EXPECT_EQ(samples.size(), 2u);
+        if (round * workers + rank < 6) dealt.insert(dealt.end(), samples.begin(), samples.end());
+      }
+    }
+    EXPECT_EQ(dealt, alone) << workers << " workers";
+  }
+}
+
+TEST_F(DataFeedTest, InTheOrderOfSamplesEvaluationsAreOfTheSameMicroBatches) {
+  const auto evaluated = [&](int workers) {
+    v1::Config config = Config(workers, 5);
+    config.mutable_reduce()->set_order("samples");
+    std::set<std::vector<int>> batches;
+    for (int rank = 0; rank < workers; ++rank) {
+      std::unique_ptr<DataFeed> feed = Open(config, rank);
+      EXPECT_EQ(feed->EvaluationPasses(), workers == 1 ? 5 : workers == 3 ? 2 : 1);
+      for (int64_t pass = 0; pass < feed->EvaluationPasses(); ++pass) {
+        const zero::EvaluationBatch one = *feed->Evaluation(pass);
+        if (!one.counts) continue;
+        EXPECT_TRUE(batches.insert(Samples(one.batch)).second);
+      }
+    }
+    return batches;
+  };
+  EXPECT_EQ(evaluated(1).size(), 5u);  // 24 samples, of which the last micro-batch has 4
+  EXPECT_EQ(evaluated(3), evaluated(1));
+  EXPECT_EQ(evaluated(7), evaluated(1));
+}
+
 TEST_F(DataFeedTest, AnEpochVisitsEverySampleOnce) {
   std::vector<int> seen;
   for (int64_t step = 1; step <= 5; ++step) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "coordinator/batch_shares.h"
 #include "worker/model/checkpointing.h"
 #include "worker/optim/optimizer.h"
 
@@ -43,16 +44,18 @@ absl::StatusOr<model::ModelRun> ModelRunOf(const v1::Config& config) {
 }
 
 zero::ZeroOptions ZeroOptionsOf(const v1::Config& config, const parallel::Group& data) {
-  const v1::BatchConfig& batch = config.batch();
+  const bool in_sample_order = coordinator::SumsInSampleOrder(config);
   const absl::StatusOr<const optim::OptimizerRow*> optimizer = optim::FindOptimizer(config.optimizer().name());
   ZF_CHECK(optimizer.ok());
   return {.stage = config.parallel().zero_stage(),
           .dtype = ComputeType(config),
-          .micro_batches = batch.global_sequences() / (data.size() * batch.micro_sequences()),
+          .micro_batches = coordinator::MicroBatchesOf(config, data.size()),
           .rank = data.rank,
           .world_size = data.size(),
           .optimizer = *optimizer,
           .reduce = config.reduce().every() == "step" ? zero::ReduceEvery::kStep : zero::ReduceEvery::kMicroBatch,
+          .order = in_sample_order ? zero::ReduceOrder::kSamples : zero::ReduceOrder::kRanks,
+          .leaves = in_sample_order ? coordinator::LeavesOf(config) : 0,
           .bucket_bytes = config.buffers().bucket_bytes(),
           .placement = PlacementOf(config.offload())};
 }

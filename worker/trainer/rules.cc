@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/units.h"
+#include "coordinator/batch_shares.h"
+#include "coordinator/placement.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
@@ -108,6 +110,9 @@ std::string Around(int64_t value, int64_t of) {
 
 std::string UnevenBatch(const Config& c) {
   const int64_t groups = Groups(c), global = c.batch().global_sequences(), micro = c.batch().micro_sequences();
+  if (coordinator::SumsInSampleOrder(c)) {
+    return StrCat(global, " is not a multiple of batch.micro_sequences, ", micro, "; ", Around(global, micro), " is");
+  }
   const bool tensor = c.parallel().tensor() > 1;
   if (micro == std::max<int64_t>(1, global / groups)) {  // as by default
     const std::string sharers =
@@ -233,8 +238,31 @@ const std::vector<Rule>& ParallelAndBatch() {
                        ", whose ranks compute parts of a micro-batch, got ", c.integrity().replay_every_steps());
        }},
       {{"batch.global_sequences", "batch.micro_sequences", "parallel.workers", "parallel.tensor"},
-       [](const Config& c) { return c.batch().global_sequences() % (Groups(c) * c.batch().micro_sequences()) != 0; },
+       [](const Config& c) { return !coordinator::CanShare(c, Groups(c)); },
        UnevenBatch},
+      {{"parallel.workers", "reduce.order", "batch.global_sequences", "batch.micro_sequences", "parallel.tensor"},
+       [](const Config& c) { return coordinator::SumsInSampleOrder(c) && coordinator::LeavesOf(c) < Groups(c); },
+       [](const Config& c) {
+         return StrCat("a step has ", coordinator::LeavesOf(c), " micro-batches, too few for ", c.parallel().workers(),
+                       " workers; at most ", coordinator::LeavesOf(c) * c.parallel().tensor(), " can share it");
+       }},
+      {{"parallel.team", "reduce.order", "parallel.workers", "parallel.tensor"},
+       [](const Config& c) {
+         const absl::StatusOr<int> team = coordinator::ConfiguredTeam(c.parallel());
+         return coordinator::SumsInSampleOrder(c) && team.ok() && *team > 0 && *team < Groups(c);
+       },
+       [](const Config& c) {
+         return StrCat("must be auto with reduce.order samples, which sums all ranks as one team, got ",
+                       c.parallel().team());
+       }},
+      {{"reduce.every", "reduce.order"},
+       [](const Config& c) { return coordinator::SumsInSampleOrder(c) && c.reduce().every() == "step"; },
+       [](const Config&) -> std::string {
+         return "step is not supported with reduce.order samples, which sums every micro-batch; use micro_batch";
+       }},
+      {{"buffers.bucket_bytes", "reduce.order"},
+       [](const Config& c) { return coordinator::SumsInSampleOrder(c) && c.buffers().bucket_bytes() > 0; },
+       [](const Config& c) { return StrCat("must be 0 with reduce.order samples, got ", c.buffers().bucket_bytes()); }},
       {{"collectives", "parallel.workers"},
        [](const Config& c) { return c.collectives() == "in_process" && c.parallel().workers() != 1; },
        [](const Config& c) {

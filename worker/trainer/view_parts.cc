@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "coordinator/batch_shares.h"
 #include "worker/trainer/memory_limits.h"
 #include "worker/trainer/save_choice.h"
 #include "worker/zero/memory_plan.h"
@@ -14,8 +15,9 @@
 namespace zerofleet::trainer {
 namespace {
 
-absl::Status CheckShares(const v1::BatchConfig& batch, const parallel::Group& data) {
-  if (batch.global_sequences() % (data.size() * batch.micro_sequences()) == 0) return absl::OkStatus();
+absl::Status CheckShares(const v1::Config& config, const parallel::Group& data) {
+  if (coordinator::CanShare(config, data.size())) return absl::OkStatus();
+  const v1::BatchConfig& batch = config.batch();
   return absl::FailedPreconditionError(
       absl::StrCat("batch.global_sequences: ", batch.global_sequences(), " cannot be shared equally by ", data.size(),
                    " ranks in micro-batches of ", batch.micro_sequences(), " sequences"));
@@ -41,7 +43,7 @@ ViewParts::ViewParts(const parallel::Mesh& where, RankPlan rank, parallel::Group
 
 absl::StatusOr<std::unique_ptr<ViewParts>> ViewParts::Build(const Run& run, const parallel::Mesh& mesh,
                                                             parallel::GroupCommunicators groups) {
-  ZF_RETURN_IF_ERROR(CheckShares(run.config.batch(), mesh.data()));
+  ZF_RETURN_IF_ERROR(CheckShares(run.config, mesh.data()));
   if (mesh.tensor().size() != run.config.parallel().tensor()) {
     return absl::InternalError(absl::StrCat("the view has tensor groups of ", mesh.tensor().size(),
                                             ", parallel.tensor is ", run.config.parallel().tensor()));

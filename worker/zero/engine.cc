@@ -12,9 +12,9 @@
 #include "worker/zero/divergence.h"
 #include "worker/zero/gather.h"
 #include "worker/zero/memory_plan.h"
-#include "worker/zero/norm.h"
 #include "worker/zero/reduce.h"
 #include "worker/zero/step_guard.h"
+#include "worker/zero/step_sums.h"
 #include "worker/zero/tensor_group.h"
 #include "worker/zero/updater.h"
 #include "worker/zero/updater_factory.h"
@@ -41,13 +41,10 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
           {parts.spec, parts.layout, parts.device, parts.stream, parts.device_arena, parts.host_arena, parts.scratch})),
       finished_units_(parts.layout.units()),
       scratch_(parts.device_arena.Take(kModelScratchRow)),
-      losses_(parts.device_arena.TakeAs<double>(kSumsRow)),
-      squares_(losses_ + parts.layout.options().micro_batches),
-      my_scalars_(parts.device_arena.TakeAs<device::StepScalars>(kScalarsRow)),
-      all_scalars_(my_scalars_ + 1),
+      sums_(std::make_unique<StepSums>(parts_, tensor_group_.get())),
       control_(parts.device_arena.TakeAs<device::StepControl>(kControlRow)),
       results_(parts.host_arena.TakeAs<device::StepControl>(kResultsRow)),
-      guard_(std::make_unique<StepGuard>(parts_, *updater_, losses_)) {
+      guard_(std::make_unique<StepGuard>(parts_, *updater_, sums_->losses())) {
   const bool on_host = parts_.model.HostActivationBytes() > 0;
   const bool in_bands = parts_.layout.gradients_in_bands();
   parts_.model.SetMemory({.activations = parts_.device_arena.Take(kActivationsRow),
@@ -56,10 +53,7 @@ ZeroEngine::ZeroEngine(const EngineParts& parts, const v1::OptimizerConfig& opti
                           .band = in_bands ? parts_.device_arena.TakeAs<float>(kGradientBandRow) : nullptr});
   const model::ModelPart& part = parts_.layout.part();
   ZF_CHECK((parts_.tensor == nullptr ? 1 : parts_.tensor->size()) == part.count);
-  if (parts_.tensor != nullptr) {
-    ZF_CHECK(parts_.tensor->rank() == part.index);
-    my_scalars_ = all_scalars_ + parts_.communicator.rank() * part.count + part.index;
-  }
+  if (parts_.tensor != nullptr) ZF_CHECK(parts_.tensor->rank() == part.index);
   parts_.model.SetTensorGroup(tensor_group_.get());
 }
 
@@ -153,7 +147,7 @@ absl::Status ZeroEngine::RunWithoutUpdate(const StepInput& input, const MicroBat
   parts_.ops().BeginStep(parts_.stream, static_cast<double>(input.tokens), control_);
   ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
   ZF_RETURN_IF_ERROR(FinishGradients(input.step));
-  ZF_RETURN_IF_ERROR(DecideStep(input).status());
+  ZF_RETURN_IF_ERROR(sums_->Decide(input.flags, RuleOf(input), control_).status());
   // The update runs and is told to do nothing.
   device::StepControl nothing = kept;
   nothing.apply = 0;
@@ -170,7 +164,7 @@ absl::Status ZeroEngine::Launch(const StepInput& input, const MicroBatchSource& 
   ZF_RETURN_IF_ERROR(RunMicroBatches(batches));
   // Every gradient is at rest with its owner; every rank decides alike, before anything changes.
   ZF_RETURN_IF_ERROR(FinishGradients(input.step));
-  ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending scalars, DecideStep(input));
+  ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending scalars, sums_->Decide(input.flags, RuleOf(input), control_));
   // The owners update their shards; where parameters rest whole, the shards are then gathered.
   ZF_RETURN_IF_ERROR(UpdateAndPublish(input.delayed));
   return KeepResult(input.step, std::move(scalars));
@@ -249,7 +243,7 @@ absl::Status ZeroEngine::RunMicroBatch(int number, int64_t micro, const MicroBat
   marks_.Mark(StepPhase::kForward);
   reducer_->BeginMicroBatch(micro);
   gatherer_->Begin(parts_.model.uses().training);
-  return parts_.model.Train(batch, &control_->gradient_scale, *this, parts_.stream, losses_ + micro,
+  return parts_.model.Train(batch, &control_->gradient_scale, *this, parts_.stream, sums_->losses() + micro,
                             [this] { marks_.Mark(StepPhase::kBackward); });
 }
 
@@ -272,7 +266,7 @@ device::StepRule ZeroEngine::RuleOf(const StepInput& input) const {
 }
 
 absl::Status ZeroEngine::GradientAtRest(int unit, device::Tensor shard) {
-  SumOwnedSquares(parts_.layout, unit, shard, parts_.ops(), parts_.stream, squares_);
+  sums_->AddSquares(unit, shard);
   return updater_->TakeGradient(unit, shard);
 }
 
@@ -311,62 +305,22 @@ absl::StatusOr<device::Tensor> ZeroEngine::Acquire(int unit) {
   return gatherer_->Acquire(unit);
 }
 
-absl::StatusOr<collective::Communicator::Pending> ZeroEngine::DecideStep(const StepInput& input) {
-  device::Ops& ops = parts_.ops();
-  ops.SumScalars(parts_.stream, {.losses = losses_,
-                                 .loss_count = counts_loss() ? parts_.layout.options().micro_batches : 0,
-                                 .squares = squares_,
-                                 .square_count = parts_.layout.counted_ranges(),
-                                 .flags = input.flags,
-                                 .mine = my_scalars_});
-  ZF_ASSIGN_OR_RETURN(collective::Communicator::Pending gathered, GatherScalars());
-  ZF_RETURN_IF_ERROR(gathered.MakeStreamWait(parts_.stream));
-  ops.DecideStep(parts_.stream, all_scalars_, all_ranks(), RuleOf(input), control_);
-  return gathered;
-}
-
-absl::StatusOr<collective::Communicator::Pending> ZeroEngine::GatherScalars() {
-  constexpr int64_t kBytes = sizeof(device::StepScalars);
-  if (tensor_group_ == nullptr) {
-    return parts_.communicator.AllGatherBytes(my_scalars_, all_scalars_, kBytes, kScalarsUnit, parts_.stream.Record());
-  }
-  const int group = parts_.layout.part().count;
-  device::StepScalars* const of_group = all_scalars_ + parts_.communicator.rank() * group;
-  ZF_RETURN_IF_ERROR(tensor_group_->AllGather(parts_.stream, of_group, kBytes, kScalarsUnit));
-  return parts_.communicator.AllGatherBytes(nullptr, all_scalars_, group * kBytes, kScalarsUnit,
-                                            parts_.stream.Record());
-}
-
 absl::StatusOr<double> ZeroEngine::EvaluateLossSum(int64_t passes, const EvaluationSource& batches) {
   const std::vector<int>& uses = parts_.model.uses().evaluation;
-  double sum = 0;
+  std::vector<double> losses;
   for (int64_t pass = 0; pass < passes; ++pass) {
     ZF_ASSIGN_OR_RETURN(EvaluationBatch one, batches(pass));
     gatherer_->Begin(uses);
-    ZF_RETURN_IF_ERROR(parts_.model.Evaluate(one.batch, *this, parts_.stream, losses_));
+    ZF_RETURN_IF_ERROR(parts_.model.Evaluate(one.batch, *this, parts_.stream, sums_->losses()));
     double loss = 0;
-    parts_.device.Copy(parts_.stream, &loss, losses_, sizeof loss);
+    parts_.device.Copy(parts_.stream, &loss, sums_->losses(), sizeof loss);
     ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-    if (one.counts) sum += loss;
+    if (one.counts) losses.push_back(loss);
   }
   marks_.Take();
-  ZF_ASSIGN_OR_RETURN(std::vector<double> sums, GatherFromRanks(counts_loss() ? sum : 0));
-  double total = 0;
-  for (double one : sums) total += one;
-  return total;
+  return sums_->SumLosses(losses);
 }
 
-absl::StatusOr<std::vector<double>> ZeroEngine::GatherFromRanks(double mine) {
-  device::StepScalars scalars{.loss_sum = mine};
-  parts_.device.Copy(parts_.stream, my_scalars_, &scalars, sizeof scalars);
-  ZF_ASSIGN_OR_RETURN(const collective::Communicator::Pending gathered, GatherScalars());
-  ZF_RETURN_IF_ERROR(gathered.Wait());
-  std::vector<device::StepScalars> all(static_cast<size_t>(all_ranks()));
-  parts_.device.Copy(parts_.stream, all.data(), all_scalars_, static_cast<int64_t>(all.size() * sizeof scalars));
-  ZF_RETURN_IF_ERROR(parts_.stream.Synchronize());
-  std::vector<double> values;
-  for (const device::StepScalars& one : all) values.push_back(one.loss_sum);
-  return values;
-}
+absl::StatusOr<std::vector<double>> ZeroEngine::GatherFromRanks(double mine) { return sums_->GatherFromRanks(mine); }
 
 }  // namespace zerofleet::zero

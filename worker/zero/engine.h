@@ -29,10 +29,8 @@ class GradientReducer;
 class ParameterGatherer;
 class StepGuard;
 class TrainingState;
+class StepSums;
 class Updater;
-
-// The unit of the scalars every step ends with: loss, squared norm and flags of each rank.
-inline constexpr const char* kScalarsUnit = "scalars";
 
 struct StepInput {
   int64_t step;  // 1-based
@@ -133,17 +131,11 @@ class ZeroEngine : private model::ParameterSource {
   absl::Status RunMicroBatches(const MicroBatchSource& batches);
   absl::Status RunMicroBatch(int number, int64_t micro, const MicroBatchSource& batches);
   absl::Status FinishGradients(int64_t step);
-  absl::StatusOr<collective::Communicator::Pending> DecideStep(const StepInput& input);
   absl::Status KeepResult(int64_t step, collective::Communicator::Pending scalars);
   device::StepRule RuleOf(const StepInput& input) const;
   absl::Status GradientAtRest(int unit, device::Tensor shard);
   absl::Status UpdateAndPublish(bool delayed);
   absl::Status FinishUnits(int end);
-  // all_scalars_ from every rank's my_scalars_: first within the tensor group, then what it has within the data group.
-  absl::StatusOr<collective::Communicator::Pending> GatherScalars();
-  // A loss is the same on all ranks of a tensor group, and counts once.
-  bool counts_loss() const { return parts_.layout.part().index == 0; }
-  int64_t all_ranks() const { return int64_t{parts_.communicator.size()} * parts_.layout.part().count; }
   void SetWarmingUp(bool warming_up);
   void MakeRestingParameters(uint64_t seed);
 
@@ -155,13 +147,10 @@ class ZeroEngine : private model::ParameterSource {
   const std::unique_ptr<GradientReducer> reducer_;
   const std::unique_ptr<CommunicatorTensorGroup> tensor_group_;  // null: the model is whole
   const std::unique_ptr<Updater> updater_;
-  int finished_units_;                // by the updater, of the last update, and published
-  void* scratch_;                     // the model's, free between passes
-  double* losses_;                    // of each micro-batch; device memory, as all that follow
-  double* squares_;                   // sums of squares of the owned gradients (norm.h)
-  device::StepScalars* my_scalars_;   // of a model in parts, in their place among all
-  device::StepScalars* all_scalars_;  // every rank's, by rank of the view
-  device::StepControl* control_;
+  int finished_units_;  // by the updater, of the last update, and published
+  void* scratch_;       // the model's, free between passes
+  const std::unique_ptr<StepSums> sums_;
+  device::StepControl* control_;  // device memory
   device::StepControl* results_;  // host memory: kMostLaunchedSteps copies of control_, taken in turn
   int last_slot_ = 0;
   const std::unique_ptr<StepGuard> guard_;

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "worker/collective/in_process.h"
 #include "worker/collective/staged.h"
 #include "worker/model/model_testing.h"
@@ -50,6 +51,7 @@ struct FleetSetup {
   std::string device = "cpu", optimizer = "adamw";
   model::Checkpointing checkpointing = {};
   ReduceEvery reduce = ReduceEvery::kMicroBatch;
+  int64_t leaves = 0;  // more than 0: in the order of samples, in so many micro-batches of all ranks
   int64_t bucket_bytes = 0;
   StatePlacement placement = {};
   std::string states_dir = {};  // with states on the host: of the file that they rest in
@@ -121,11 +123,13 @@ class TestRank {
         model_(CreateModel()),
         layout_(spec_, {.stage = setup.stage,
                         .dtype = setup.dtype,
-                        .micro_batches = setup.micro_batches,
+                        .micro_batches = MicroBatches(setup),
                         .rank = communicator_->rank(),
                         .world_size = setup.world_size,
                         .optimizer = *optim::FindOptimizer(setup.optimizer),
                         .reduce = setup.reduce,
+                        .order = setup.leaves > 0 ? ReduceOrder::kSamples : ReduceOrder::kRanks,
+                        .leaves = setup.leaves,
                         .bucket_bytes = setup.bucket_bytes,
                         .placement = PlacementOf(setup)}) {
     communicator_->SetObserver([this](const collective::CollectiveRecord& record) { records_.push_back(record); });
@@ -220,6 +224,7 @@ class TestRank {
     std::vector<int32_t> all(setup_.global_sequences * (context + 1));
     for (int32_t& token : all) token = static_cast<int32_t>(random() % setup_.model.vocab());
     int64_t first = number * count * setup_.micro_batches + micro * count;
+    if (setup_.leaves > 0) first = (micro * setup_.world_size + number) % setup_.leaves * count;
     // Pinned and never written again, so that the host does not wait for the copy.
     const int64_t bytes = 2 * count * context * static_cast<int64_t>(sizeof(int32_t));
     batches_.push_back(*device_->ReserveHost(bytes));
@@ -247,7 +252,13 @@ class TestRank {
     if (communicator_->rank() != setup_.faulty_rank) return model;
     return std::make_unique<FaultyModel>(std::move(model), spec_, setup_.fault);
   }
-  int64_t sequences() const { return setup_.global_sequences / (setup_.world_size * setup_.micro_batches); }
+  static int64_t MicroBatches(const FleetSetup& setup) {
+    return setup.leaves > 0 ? CeilDivide(setup.leaves, setup.world_size) : setup.micro_batches;
+  }
+  int64_t sequences() const {
+    const int64_t parts = setup_.leaves > 0 ? setup_.leaves : setup_.world_size * setup_.micro_batches;
+    return setup_.global_sequences / parts;
+  }
 
   const FleetSetup setup_;
   std::unique_ptr<device::Device> device_;

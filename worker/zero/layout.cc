@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/check.h"
+#include "base/units.h"
 
 namespace zerofleet::zero {
 namespace {
@@ -19,15 +20,24 @@ int64_t StatesOnDevice(const ZeroOptions& options, int64_t elements) {
   return std::max<int64_t>(0, elements - static_cast<int64_t>(leave) * kStatesTogether);
 }
 
+const StageRow& StageOf(const ZeroOptions& options) {
+  const bool once = options.micro_batches > 1 && options.reduce == ReduceEvery::kStep;
+  return Stage(options.stage, once ? ReduceEvery::kStep : ReduceEvery::kMicroBatch, options.order);
+}
+
 }  // namespace
 
 ZeroLayout::ZeroLayout(const model::ModelSpec& spec, const ZeroOptions& options)
     : options_(options),
-      stage_(Stage(options.stage, options.micro_batches > 1 ? options.reduce : ReduceEvery::kMicroBatch)),
+      stage_(StageOf(options)),
       partition_(spec.units(), options.world_size),
       unit_kinds_(spec.unit_kinds()),
       part_(spec.part()) {
   ZF_CHECK(options.placement.Fits(stage_, options.bucket_bytes > 0));
+  if (chains()) {
+    ZF_CHECK(options.bucket_bytes == 0 && options.reduce == ReduceEvery::kMicroBatch);
+    ZF_CHECK(CeilDivide(options.leaves, options.world_size) == options.micro_batches);
+  }
   states_on_device_ = StatesOnDevice(options, optimizer_elements());
   int64_t offset = 0;
   for (int u = 0; u < units(); ++u) {
@@ -53,6 +63,17 @@ std::vector<ZeroLayout::ShardRange> ZeroLayout::CountedIn(const model::ModelSpec
     if (!follows) counted.push_back({at, end - begin});
   }
   return counted;
+}
+
+int ZeroLayout::Contributors(int64_t micro_batch) const {
+  const int64_t ranks = options_.world_size;
+  if (!chains()) return options_.world_size;
+  return static_cast<int>(std::min(ranks, options_.leaves - micro_batch * ranks));
+}
+
+int64_t ZeroLayout::CountedMicroBatches() const {
+  const int64_t last = options_.micro_batches - 1;
+  return options_.rank < Contributors(last) ? last + 1 : last;
 }
 
 int64_t ZeroLayout::StaysOnDevice(int unit) const {
@@ -84,7 +105,8 @@ ZeroLayout::Piece ZeroLayout::Updated(int unit) const {
 std::string ZeroLayout::Describe(const model::ModelSpec& spec) const {
   std::string text = absl::StrCat(
       "stage ", options_.stage, " dtype ", device::DTypeName(options_.dtype), " micro-batches ", options_.micro_batches,
-      stage_.split_gradients ? " reduced each" : "", " optimizer ", optimizer().name, offloads() ? " on the host" : "",
+      stage_.split_gradients ? " reduced each" : "", chains() ? absl::StrCat(" leaves ", options_.leaves) : "",
+      " optimizer ", optimizer().name, offloads() ? " on the host" : "",
       gradients_in_bands() ? absl::StrCat(" buckets of ", options_.bucket_bytes) : "",
       offloads() && states_on_device() > 0 ? absl::StrCat(" but for ", states_on_device()) : "",
       parameters_on_host() ? ", parameters too" : "", part_.count > 1 ? absl::StrCat(" parts ", part_.count) : "", "\n",

@@ -26,7 +26,9 @@ struct ZeroOptions {
   int rank = 0, world_size = 1;                // of the data group
   const optim::OptimizerRow* optimizer = &optim::Optimizers().front();
   ReduceEvery reduce = ReduceEvery::kMicroBatch;  // makes no difference to a step of one micro-batch
-  int64_t bucket_bytes = 0;                       // gradients travel in buckets of this size; 0: a unit at a time
+  ReduceOrder order = ReduceOrder::kRanks;
+  int64_t leaves = 0;        // in the order of samples: micro-batches of all ranks per step; the last ranks may idle
+  int64_t bucket_bytes = 0;  // gradients travel in buckets of this size; 0: a unit at a time
   StatePlacement placement = {};
 };
 
@@ -43,14 +45,25 @@ class ZeroLayout {
   // The unit whose backward is the first to add to this one's gradient (ModelSpec::FirstGradientOf).
   int FirstGradientOf(int unit) const { return first_gradients_[unit]; }
 
+  // Whether a step's gradients are one chain over the leaves: in round j rank r computes leaf j * N + r, and its owner
+  // goes on from the sum of the rounds before. One round is nothing special then.
+  bool chains() const { return options_.order == ReduceOrder::kSamples; }
+  // How many of the ranks, the first ones, compute a leaf in a round; the others run a pass that does not count. A
+  // chain may end within its last round.
+  int Contributors(int64_t micro_batch) const;
+  // This rank's micro-batches that count: all, or all but the last.
+  int64_t CountedMicroBatches() const;
+
   // One micro-batch: gradients travel and rest in the compute type. Several: they are summed in fp32, so they rest in
   // fp32; stages that keep them whole then also reduce them in fp32, once; those that split them reduce each
   // micro-batch's in the compute type and sum the shards.
-  bool accumulates() const { return options_.micro_batches > 1; }
+  bool accumulates() const { return options_.micro_batches > 1 || chains(); }
   device::DType gradient_dtype() const { return accumulates() ? device::DType::kF32 : options_.dtype; }
 
   // Whether a whole unit's gradient needs memory outside the resting gradients while the backward sums it.
-  bool needs_gradient_slots() const { return stage_.split_gradients || gradient_dtype() != device::DType::kF32; }
+  bool needs_gradient_slots() const {
+    return stage_.split_gradients || chains() || gradient_dtype() != device::DType::kF32;
+  }
 
   // Whether those slots are replaced by buffers of a constant size (ZeRO §6.2).
   bool gradients_in_bands() const { return options_.bucket_bytes > 0 && needs_gradient_slots(); }

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/units.h"
 #include "worker/device/step_control.h"
 #include "worker/zero/slots.h"
 #include "worker/zero/training_state.h"
@@ -94,7 +93,7 @@ void AddSnapshots(const ZeroLayout& layout, const HostCopies& copies, memory::Me
 // Whole units outside the resting vectors: stage 3's gathered parameters, and gradients on their way.
 void AddSlots(const model::Model& model, const ZeroLayout& layout, memory::MemoryPlan& plan) {
   SlotPlan slots = PlanSlots(layout.unit_kinds());
-  bool staging = layout.stage().split_gradients && layout.accumulates();
+  const bool staging = layout.stage().split_gradients && layout.accumulates() && !layout.chains();
   for (int s = 0; s < static_cast<int>(slots.unit_of_slot.size()); ++s) {
     int64_t unit = layout.partition().PaddedElements(slots.unit_of_slot[s]);
     int64_t shard = layout.partition().ShardElements(slots.unit_of_slot[s]);
@@ -135,10 +134,6 @@ int64_t StagingBytes(const ZeroLayout& layout) {
 
 memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch,
                               const HostCopies& copies) {
-  constexpr int64_t kSumsAtATime = 4096;  // so that the plan does not grow with a few more layers
-  const int64_t sums = RoundUp(layout.counted_ranges() + layout.options().micro_batches, kSumsAtATime);
-  const int64_t ranks = layout.options().world_size * layout.part().count;
-  const int64_t scalars = (1 + ranks) * static_cast<int64_t>(sizeof(device::StepScalars));
   const int64_t control = static_cast<int64_t>(sizeof(device::StepControl));
   const int64_t tokens = 2 * tokens_per_micro_batch * 4;
   memory::MemoryPlan plan;
@@ -159,8 +154,8 @@ memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layou
       {Space::kDevice, Category::kBuffers, kModelScratchRow, model.ScratchBytes(), /*late=*/false,
        model.ScratchPieces()},
       {Space::kDevice, Category::kBuffers, kTokensRow, tokens},
-      {Space::kDevice, Category::kBuffers, kSumsRow, sums * 8},
-      {Space::kDevice, Category::kBuffers, kScalarsRow, scalars},
+      {Space::kDevice, Category::kBuffers, kSumsRow, SumsRowBytes(layout)},
+      {Space::kDevice, Category::kBuffers, kScalarsRow, ScalarsRowBytes(layout)},
       {Space::kDevice, Category::kBuffers, kControlRow, control},
       {Space::kHost, Category::kBuffers, kResultsRow, kMostLaunchedSteps * control},
       {Space::kHost, Category::kBuffers, kTokenStagingRow, kTokenStages * tokens},

@@ -12,6 +12,7 @@
 #include "worker/memory/arena.h"
 #include "worker/model/model.h"
 #include "worker/zero/layout.h"
+#include "worker/zero/sum_rows.h"
 
 namespace zerofleet::zero {
 
@@ -21,8 +22,6 @@ inline constexpr const char* kGradientsRow = "gradients";
 inline constexpr const char* kActivationsRow = "activations";
 inline constexpr const char* kModelScratchRow = "model scratch";
 inline constexpr const char* kTokensRow = "tokens";
-inline constexpr const char* kSumsRow = "sums";  // doubles: of each micro-batch's loss, of each unit's squares
-inline constexpr const char* kScalarsRow = "step scalars";  // StepScalars: this rank's, then every rank's
 inline constexpr const char* kControlRow = "step control";
 inline constexpr const char* kResultsRow = "step results";
 inline constexpr const char* kTokenStagingRow = "token staging";

@@ -1,11 +1,11 @@
 // The gradient norm's parts on this rank.
 //
 // Each rank squares only the gradients it owns, and of a tensor that all parts of a model have only the first part's,
-// so nothing is counted twice; the ranks' sums are gathered with the other scalars of the step (StepScalars, 24 bytes
-// per rank) and added in rank order, so that every rank, in every stage, gets the same bits.
+// so nothing is counted twice; step_sums.h has what becomes of the ranks' sums.
 #ifndef ZEROFLEET_WORKER_ZERO_NORM_H_
 #define ZEROFLEET_WORKER_ZERO_NORM_H_
 
+#include "base/check.h"
 #include "worker/device/ops.h"
 #include "worker/zero/layout.h"
 
@@ -18,6 +18,18 @@ inline void SumOwnedSquares(const ZeroLayout& layout, int unit, device::Tensor g
   double* to = squares + layout.FirstCounted(unit);
   for (const ZeroLayout::ShardRange& range : layout.Counted(unit)) {
     ops.SumSquares(stream, range.elements, gradient.Offset(range.begin), to++);
+  }
+}
+
+// The same without rounding, of a gradient in fp32: in blocks that do not depend on the shards, which begin at
+// multiples of a block.
+inline void SumOwnedSquares(const ZeroLayout& layout, int unit, device::Tensor gradient, device::Ops& ops,
+                            device::Stream& stream, device::ExactSum* squares) {
+  ZF_CHECK(gradient.dtype == device::DType::kF32);
+  device::ExactSum* to = squares + layout.FirstCounted(unit);
+  for (const ZeroLayout::ShardRange& range : layout.Counted(unit)) {
+    ops.SumSquaresExactly(stream, range.elements, static_cast<const float*>(gradient.Offset(range.begin).data),
+                          range.begin % device::kSquaresTogether, to++);
   }
 }
 

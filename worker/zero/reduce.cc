@@ -34,7 +34,7 @@ GradientReducer::GradientReducer(const EngineParts& parts, PhaseMarks& marks, Ca
   for (int s = 0; s < static_cast<int>(slot_plan_.unit_of_slot.size()); ++s) {
     Slot slot;
     slot.memory = {parts_.device_arena.Take(GradientSlotRow(s)), device::DType::kF32};
-    if (layout_.stage().split_gradients && layout_.accumulates())
+    if (layout_.stage().split_gradients && layout_.accumulates() && !layout_.chains())
       slot.staging = parts_.device_arena.TakeAs<float>(GradientStagingRow(s));
     slots_.push_back(slot);
   }
@@ -67,7 +67,9 @@ absl::StatusOr<float*> GradientReducer::Gradient(int unit) {
 
 absl::Status GradientReducer::Deliver(int unit) {
   ZF_CHECK(zeroed_for_[unit] == micro_batch_);
-  if (layout_.stage().split_gradients) {
+  if (layout_.chains()) {
+    DeliverLink(unit);
+  } else if (layout_.stage().split_gradients) {
     DeliverSplit(unit);
   } else if (last_micro_batch()) {
     DeliverWhole(unit);
@@ -118,6 +120,23 @@ void GradientReducer::DeliverSplit(int unit) {
   if (!layout_.accumulates()) callbacks_.reducing(unit, shard, slot.sent);
 }
 
+// In the order of samples: the ranks' micro-batches go on from where the ones before rest. Stage 0 gathers the last
+// sum.
+void GradientReducer::DeliverLink(int unit) {
+  Slot& slot = slots_[slot_plan_.slot_of_unit[unit]];
+  const int64_t elements = layout_.partition().PaddedElements(unit);
+  const std::string& name = layout_.partition().unit(unit).name;
+  const device::Tensor wire{slot.memory.data, layout_.options().dtype}, shard = ReducedShard(unit);
+  if (wire.dtype != device::DType::kF32) parts_.ops().Convert(parts_.stream, elements, slot.memory, wire);
+  const collective::SumChain chain{.initial = micro_batch_ > 0 ? static_cast<const float*>(shard.data) : nullptr,
+                                   .contributors = layout_.Contributors(micro_batch_)};
+  slot.sent = parts_.communicator.ReduceScatter(wire, shard, elements, name, parts_.stream.Record(), chain);
+  if (last_micro_batch() && !layout_.stage().split_gradients) {
+    slot.sent = parts_.communicator.AllGather({}, resting_.Offset(layout_.UnitOffset(unit)), elements, name);
+  }
+  slot.draining = unit;
+}
+
 // At its place in the wire's memory where it is about to leave, else where it rests.
 device::Tensor GradientReducer::ReducedShard(int unit) const {
   if (!layout_.gradients_offloaded())
@@ -140,7 +159,7 @@ absl::Status GradientReducer::Drain(Slot& slot) {
     parts_.ops().Convert(parts_.stream, stays, rest, resting_.Offset(place));
   }
   // A slot is drained before its next use: what it holds is of the micro-batch its unit was begun for.
-  if (zeroed_for_[unit] > 0) {
+  if (zeroed_for_[unit] > 0 && !layout_.chains()) {
     parts_.ops().Accumulate(parts_.stream, layout_.partition().ShardElements(unit),
                             device::Tensor{slot.staging, device::DType::kF32}, static_cast<float*>(rest.data));
   }

@@ -4,6 +4,9 @@
 // whole and fp32), leaves as one reduce-scatter as soon as its backward is done, and rests as layout.h says. In stage 0
 // an all-gather follows, which makes an all-reduce of the same bits as the other stages' reduce-scatter.
 //
+// In the order of samples (ZeroLayout::chains) that reduce-scatter goes on from what rests: the owner's sum of the
+// micro-batches of all ranks so far.
+//
 // Where gradients come in bands, of a size that does not depend on the model (ZeRO §6.2), they go straight to where
 // they rest whole, rounded, or through buckets.h to where they rest split.
 #ifndef ZEROFLEET_WORKER_ZERO_REDUCE_H_
@@ -60,6 +63,7 @@ class GradientReducer {
   bool last_micro_batch() const { return micro_batch_ + 1 == layout_.options().micro_batches; }
   void DeliverWhole(int unit);
   void DeliverSplit(int unit);
+  void DeliverLink(int unit);
   absl::Status Drain(Slot& slot);
   // This rank's shard of a slot's unit, where that is reduced.
   device::Tensor ReducedShard(int unit) const;

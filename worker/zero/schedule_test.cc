@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "worker/zero/fleet_testing.h"
+#include "worker/zero/step_sums.h"
 
 namespace zerofleet::zero {
 namespace {

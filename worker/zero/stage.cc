@@ -20,10 +20,19 @@ constexpr StageRow kReducedOnce[] = {
     {3, true, false, true, ParameterGather::kBeforeUse},
 };
 
+// Stage 0 keeps whole what it gathers in the end.
+constexpr StageRow kChained[] = {
+    kStages[0],
+    {1, true, true, false, ParameterGather::kAfterUpdate},
+    kStages[2],
+    kStages[3],
+};
+
 }  // namespace
 
-const StageRow& Stage(int stage, ReduceEvery every) {
+const StageRow& Stage(int stage, ReduceEvery every, ReduceOrder order) {
   ZF_CHECK(stage >= 0 && stage <= 3);
+  if (order == ReduceOrder::kSamples) return kChained[stage];
   return every == ReduceEvery::kStep ? kReducedOnce[stage] : kStages[stage];
 }
 

@@ -18,14 +18,19 @@ enum class ParameterGather {
 // keep its part of the sum, or all at once.
 enum class ReduceEvery { kMicroBatch, kStep };
 
+// In which order the gradients of a step are summed: the ranks' of each micro-batch, or all micro-batches' of all ranks
+// in the order of the samples, in one chain that does not depend on how many ranks there are. A rank must then sum a
+// micro-batch's at once, and keeps no more than it owns.
+enum class ReduceOrder { kRanks, kSamples };
+
 struct StageRow {
   int stage;
   bool split_optimizer, split_gradients, split_parameters;
   ParameterGather gather;
 };
 
-// `stage` is 0 to 3. Reducing once a step, which stages 0 and 1 always do, keeps gradients whole.
-const StageRow& Stage(int stage, ReduceEvery every = ReduceEvery::kMicroBatch);
+// `stage` is 0 to 3. Reducing once a step, which stages 0 and 1 always do in the order of ranks, keeps gradients whole.
+const StageRow& Stage(int stage, ReduceEvery every = ReduceEvery::kMicroBatch, ReduceOrder order = ReduceOrder::kRanks);
 
 }  // namespace zerofleet::zero
 

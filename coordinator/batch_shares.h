@@ -1,0 +1,42 @@
+// How many ranks may share a step's batch, and in how many micro-batches each.
+//
+// In the order of ranks every rank has as many micro-batches. In the order of samples (reduce.order) the number of
+// ranks changes no bit and need not divide them: a step's micro-batches, its leaves, are dealt out one to each rank in
+// rounds, and in the last round ranks may have none.
+#ifndef ZEROFLEET_COORDINATOR_BATCH_SHARES_H_
+#define ZEROFLEET_COORDINATOR_BATCH_SHARES_H_
+
+#include <cstdint>
+
+#include "base/units.h"
+#include "zerofleet/v1/config.pb.h"
+
+namespace zerofleet::coordinator {
+
+inline bool SumsInSampleOrder(const v1::Config& config) { return config.reduce().order() == "samples"; }
+
+// Micro-batches of a step, of all ranks.
+inline int64_t LeavesOf(const v1::Config& config) {
+  return config.batch().global_sequences() / config.batch().micro_sequences();
+}
+
+// Micro-batches of each rank of a data group of `ranks`, or of those that have most.
+inline int64_t MicroBatchesOf(const v1::Config& config, int64_t ranks) {
+  return SumsInSampleOrder(config) ? CeilDivide(LeavesOf(config), ranks) : LeavesOf(config) / ranks;
+}
+
+// The part of those ranks' micro-batches that counts: 1, or less where some idle in the last round.
+inline double RoundEfficiency(const v1::Config& config, int64_t ranks) {
+  return static_cast<double>(LeavesOf(config)) / static_cast<double>(MicroBatchesOf(config, ranks) * ranks);
+}
+
+// Whether a data group of `ranks` can share the batch.
+inline bool CanShare(const v1::Config& config, int64_t ranks) {
+  const int64_t together = SumsInSampleOrder(config) ? 1 : ranks;
+  const int64_t round = together * config.batch().micro_sequences();
+  return ranks > 0 && round > 0 && config.batch().global_sequences() % round == 0;
+}
+
+}  // namespace zerofleet::coordinator
+
+#endif  // ZEROFLEET_COORDINATOR_BATCH_SHARES_H_
