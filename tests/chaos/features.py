@@ -21,12 +21,12 @@ FEATURES = {
     "copies of snapshots": {"checkpoint": {"snapshot_every_steps": 5, "replicate": 1}},
     "streamed saves": {"checkpoint": {"snapshot": "stream"}},
     "rollback": {"on_divergence": "rollback"},
-    "fewer workers": {"restart": {"min_workers": 2}},
+    # In the order of samples they change no bit.
+    "fewer workers": {"restart": {"min_workers": 2}, "reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}},
     "a spare": {"restart": {"spares": 1}},
     "a window of losses": {"restart": {"window_steps": 50}},
     "compared parameters": {"integrity": {"every_steps": 3}},
     "replayed micro-batches": {"integrity": {"replay_every_steps": 7}},
-    "order of samples": {"reduce": {"order": "samples"}, "batch": {"micro_sequences": 2}},
 }
 
 
