@@ -42,6 +42,7 @@ class FaultyModel : public model::Model, private model::ParameterSource {
   std::vector<memory::Piece> ActivationPieces() const override { return inner_->ActivationPieces(); }
   std::vector<memory::Piece> ScratchPieces() const override { return inner_->ScratchPieces(); }
   int64_t BandBytes() const override { return inner_->BandBytes(); }
+  int64_t CacheBytes(int64_t capacity) const override { return inner_->CacheBytes(capacity); }
   void SetTensorGroup(model::TensorGroup* group) override { inner_->SetTensorGroup(group); }
 
   absl::Status Train(const model::MicroBatch& batch, const float* gradient_scale, model::ParameterSource& parameters,
