@@ -1,6 +1,7 @@
 // Compares with PyTorch: loss, every gradient, and five steps of each optimizer, of two small GPT-2 shapes.
 //
 // The reference files are made by tests/oracle/make_gpt2_fixtures.py in float64.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <ostream>
@@ -64,8 +65,8 @@ struct ParityRun {
         communicator(zero::CommunicatorOn(*device, std::move(collective::CreateInProcessGroup("data", 1)[0]))),
         layout(spec, {.stage = 2, .dtype = dtype, .optimizer = *optim::FindOptimizer(optimizer_name)}),
         model(*model::Model::Create(config, {dtype, kBatch, shape.context, {}, {.parts = spec.part().count}}, *device)),
-        arena(*memory::Arena::Create(zero::PlanMemory(*model, layout, kBatch * shape.context), memory::Space::kDevice,
-                                     *device)),
+        arena(*memory::Arena::Create(zero::PlanMemory(*model, layout, kBatch * shape.context, {}, /*arrays=*/3),
+                                     memory::Space::kDevice, *device)),
         host_arena(*memory::Arena::Create(zero::PlanMemory(*model, layout, kBatch * shape.context),
                                           memory::Space::kHost, *device)),
         token_buffer(arena->TakeAs<int32_t>(zero::kTokensRow)) {
@@ -112,19 +113,28 @@ struct ParityRun {
     return layout.Updated(tensor.unit).state_offset + (tensor.flat_begin - layout.Owned(tensor.unit).flat_begin);
   }
 
-  zero::StepResult Step(int64_t step, const int32_t* samples, double learning_rate) {
+  // What is not all of a batch: where its documents start, and targets, some of them -1.
+  struct Marks {
+    std::vector<int32_t> targets, starts;
+  };
+
+  zero::StepResult Step(int64_t step, const int32_t* samples, double learning_rate, const Marks& marks = {}) {
     int64_t context = config.context();
     std::vector<int32_t> tokens(2 * kBatch * context);
     for (int64_t i = 0; i < kBatch; ++i) {
       std::copy_n(samples + i * (context + 1), context, &tokens[i * context]);
       std::copy_n(samples + i * (context + 1) + 1, context, &tokens[(kBatch + i) * context]);
     }
+    std::copy(marks.targets.begin(), marks.targets.end(), &tokens[kBatch * context]);
+    tokens.insert(tokens.end(), marks.starts.begin(), marks.starts.end());
     device->Copy(*stream, token_buffer, tokens.data(), static_cast<int64_t>(tokens.size() * sizeof(int32_t)));
+    model::MicroBatch batch{kBatch, context, token_buffer, token_buffer + kBatch * context};
+    if (!marks.starts.empty()) batch.starts = token_buffer + 2 * kBatch * context;
+    const int64_t counted = std::count_if(tokens.begin() + kBatch * context, tokens.begin() + 2 * kBatch * context,
+                                          [](int32_t target) { return target >= 0; });
     EXPECT_TRUE(engine
-                    ->Launch({step, learning_rate, kBatch * context},
-                             [&](int, int64_t) -> absl::StatusOr<model::MicroBatch> {
-                               return model::MicroBatch{kBatch, context, token_buffer, token_buffer + kBatch * context};
-                             })
+                    ->Launch({step, learning_rate, counted},
+                             [&](int, int64_t) -> absl::StatusOr<model::MicroBatch> { return batch; })
                     .ok());
     return *engine->Collect();
   }
@@ -186,6 +196,38 @@ TEST_P(PyTorchParity, LossAndEveryGradient) {
     EXPECT_LT(RelativeError(run.ExpAvg(tensor), run.reference.Get<float>("grad/" + tensor.name), 1 / (0.1 * clip)),
               1e-5)
         << tensor.name;
+  }
+}
+
+// Targets of -1 count neither in the loss nor in what it is divided by, in a whole model and in parts.
+TEST_P(PyTorchParity, LossAndGradientsOfPackedDocuments) {
+  const auto& [kind, shape] = GetParam();
+  if (kind != "cpu") GTEST_SKIP() << "documents are packed on the CPU alone";
+  for (const int ranks : {1, static_cast<int>(shape.heads)}) {
+    auto communicators = collective::CreateInProcessGroup("tensor", ranks);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, &kind = kind, &shape = shape, rank, ranks] {
+        ParityRun run(kind, shape, device::DType::kF32, "adamw", ranks > 1 ? std::move(communicators[rank]) : nullptr);
+        const std::vector<int32_t> tokens = run.reference.Get<int32_t>("tokens");
+        const ParityRun::Marks marks = {run.reference.Get<int32_t>("marked_targets"),
+                                        run.reference.Get<int32_t>("starts")};
+        const zero::StepResult result = run.Step(1, tokens.data(), 0, marks);
+        EXPECT_NEAR(result.loss / run.reference.Get<float>("packed_loss")[0], 1.0, 1e-6);
+        const double clip = device::ClipCoefficient(result.grad_norm, 1.0);
+        for (const model::TensorSpec& tensor : run.spec.tensors()) {
+          const auto expected = run.InPart(tensor, run.reference.Get<float>("packed/" + tensor.name));
+          EXPECT_LT(RelativeError(run.ExpAvg(tensor), expected, 1 / (0.1 * clip)), 1e-5)
+              << tensor.name << " of " << ranks;
+        }
+        if (ranks > 1) return;
+        ParityRun masked(kind, shape, device::DType::kF32, "adamw");
+        EXPECT_NEAR(
+            masked.Step(1, tokens.data(), 0, {marks.targets, {}}).loss / run.reference.Get<float>("masked_loss")[0],
+            1.0, 1e-6);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
   }
 }
 

@@ -17,6 +17,10 @@ Tensors in a file (with Hugging Face's names; linear weights are (out, in)):
     tokens                   int32 [B, T+1]: inputs are [:, :-1], targets [:, 1:]
     loss, bf16_loss          mean cross-entropy of that batch in nats; bf16 is the model cast to bfloat16
     grad/transformer.*       gradient of `loss`
+    marked_targets, starts   int32 [B, T]: the targets of `tokens`, some of them -1, which do not count, and the position at which
+                             each token's document starts; attention and positions stay within documents
+    masked_loss              mean cross-entropy per target that counts, without documents
+    packed_loss, packed/transformer.*   the same with documents, and its gradient
     step_tokens              int32 [5, B, T+1]: one batch per optimizer step from `init`, with AdamW
     step_losses, step_grad_norms, bf16_step_losses   of the 5 steps; norms before clipping
     after5/transformer.*     weights after the 5 steps
@@ -76,8 +80,9 @@ def initial_weights(shape, generator):
     return weights
 
 
-def mean_loss(weights, tokens, shape):
-    """GPT-2: pre-norm, learned positions, tanh GELU, tied output embedding, epsilon 1e-5."""
+def mean_loss(weights, tokens, shape, targets=None, starts=None):
+    """GPT-2: pre-norm, learned positions, tanh GELU, tied output embedding, epsilon 1e-5. Targets of -1 do not count; `starts`
+    is where each token's document starts."""
     def w(name):
         return weights["transformer." + name]
 
@@ -87,10 +92,15 @@ def mean_loss(weights, tokens, shape):
     def linear(x, name):
         return F.linear(x, w(name + ".weight"), w(name + ".bias"))
 
-    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    inputs = tokens[:, :-1]
+    targets = tokens[:, 1:] if targets is None else targets
     b, t, c, heads = *inputs.shape, shape["hidden"], shape["heads"]
     future = torch.triu(torch.ones(t, t, dtype=torch.bool), 1)
-    x = w("wte.weight")[inputs] + w("wpe.weight")[:t]
+    positions = torch.arange(t)
+    if starts is not None:
+        future = (future | (positions < starts[:, :, None])).unsqueeze(1)
+        positions = positions - starts
+    x = w("wte.weight")[inputs] + w("wpe.weight")[positions]
     for i in range(shape["layers"]):
         block = f"h.{i}."
         qkv = linear(norm(x, block + "ln_1"), block + "attn.c_attn").split(c, dim=2)
@@ -103,7 +113,7 @@ def mean_loss(weights, tokens, shape):
     logits = norm(x, "ln_f") @ w("wte.weight").t()
     if logits.dtype == torch.bfloat16:
         logits = logits.float()
-    return F.cross_entropy(logits.reshape(-1, shape["vocab"]), targets.reshape(-1).long())
+    return F.cross_entropy(logits.reshape(-1, shape["vocab"]), targets.reshape(-1).long(), ignore_index=-1)
 
 
 def decays(name):
@@ -143,9 +153,9 @@ def train(weights, step_tokens, shape, dtype, optimizer="AdamW"):
     return losses, norms, {name: p.detach() for name, p in masters.items()}
 
 
-def loss_and_gradients(weights, tokens, shape, dtype):
+def loss_and_gradients(weights, tokens, shape, dtype, targets=None, starts=None):
     leaves = {name: value.to(dtype).clone().requires_grad_() for name, value in weights.items()}
-    loss = mean_loss(leaves, tokens, shape)
+    loss = mean_loss(leaves, tokens, shape, targets, starts)
     loss.backward()
     return loss.item(), {name: leaf.grad for name, leaf in leaves.items()}
 
@@ -184,6 +194,19 @@ def check_fp32_reaches(fixture, weights, tokens, step_tokens, shape):
         sys.exit(f"{worst} is not within {TOLERANCE} of fp32: choose another seed or scale")
 
 
+def packed_documents(tokens, shape):
+    """Three documents in each sample, of other lengths in each; the last target of a document does not count, nor do some others."""
+    size = (BATCH, shape["context"])
+    starts, targets = torch.zeros(size, dtype=torch.int64), tokens[:, 1:].clone()
+    for b in range(BATCH):
+        for begin in (2 + b, 6 + b % 2):
+            starts[b, begin:] = begin
+            targets[b, begin - 1] = -1
+    targets[0, :5] = -1
+    targets[2] = -1
+    return starts, targets
+
+
 def build_fixture(shape):
     generator = torch.Generator().manual_seed(shape["seed"])
     weights = initial_weights(shape, generator)
@@ -200,6 +223,10 @@ def build_fixture(shape):
           f"norms {[round(x, 4) for x in norms]}")
     assert any(norm > GRAD_CLIP for norm in norms) and any(norm > GRAD_CLIP for norm in sgd_norms), "no step clips"
 
+    starts, marked = packed_documents(tokens, shape)
+    masked_loss, _ = loss_and_gradients(weights, tokens, shape, torch.float64, marked)
+    packed_loss, packed = loss_and_gradients(weights, tokens, shape, torch.float64, marked, starts)
+
     def f32(values):
         return torch.tensor(values, dtype=torch.float64).float().reshape(-1)
 
@@ -208,6 +235,8 @@ def build_fixture(shape):
     fixture.update({f"after5/{name}": value.float() for name, value in after.items()})
     fixture.update({f"sgd_after5/{name}": value.float() for name, value in sgd_after.items()})
     fixture.update(sgd_step_losses=f32(sgd_losses), sgd_step_grad_norms=f32(sgd_norms))
+    fixture.update({f"packed/{name}": value.float() for name, value in packed.items()})
+    fixture.update(starts=starts.int(), marked_targets=marked.int(), masked_loss=f32(masked_loss), packed_loss=f32(packed_loss))
     fixture.update(tokens=tokens.int(), loss=f32(loss), bf16_loss=f32(bf16_loss), step_tokens=step_tokens.int(),
                    step_losses=f32(losses), step_grad_norms=f32(norms), bf16_step_losses=f32(bf16_losses))
     check_fp32_reaches(fixture, weights, tokens, step_tokens, shape)

@@ -38,6 +38,7 @@ struct RotateArguments {
   int64_t past = 0;                    // position of each sequence's first row
   bool back;                           // by the angles' negatives: the gradient of the rotation
   Tensor x;                            // (B,T,columns), in place
+  const int32_t* starts = nullptr;     // (B,T): the position that counts as 0 for each; null: the first
 };
 
 // A token's row holds heads of queries, keys and values. gammas(2,head_size) are the queries' and the keys'.

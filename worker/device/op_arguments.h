@@ -94,16 +94,20 @@ struct AttentionForwardArguments {
   Tensor out;        // (B,T,H*D), overwritten
   float* logsumexp;  // (B,H,T), overwritten
   void* scratch;     // AttentionScratchBytes(shape)
+  // (B,T): the first position that each position sees, not above it and not falling within a sequence, as where
+  // documents lie one behind another; null: 0.
+  const int32_t* starts = nullptr;
 };
 
 struct AttentionBackwardArguments {
   AttentionShape shape;
-  Tensor qkv;              // (B,T,columns())
-  Tensor out;              // (B,T,H*D), from the forward
-  const float* logsumexp;  // (B,H,T), from the forward
-  Tensor dout;             // (B,T,H*D)
-  Tensor dqkv;             // (B,T,columns()), overwritten
-  void* scratch;           // AttentionScratchBytes(shape)
+  Tensor qkv;                       // (B,T,columns())
+  Tensor out;                       // (B,T,H*D), from the forward
+  const float* logsumexp;           // (B,H,T), from the forward
+  Tensor dout;                      // (B,T,H*D)
+  Tensor dqkv;                      // (B,T,columns()), overwritten
+  void* scratch;                    // AttentionScratchBytes(shape)
+  const int32_t* starts = nullptr;  // (B,T), as the forward had them
 };
 
 // --- Embeddings
@@ -114,14 +118,17 @@ struct EmbeddingForwardArguments {
   Tensor wte;             // (V,C)
   Tensor wpe;             // (T_max,C), T_max >= T; may be null
   Tensor x;               // (B,T,C), overwritten
+  // (B,T): the position in the sequence that counts as 0 for each; null: the first.
+  const int32_t* starts = nullptr;
 };
 
 struct EmbeddingBackwardArguments {
   int64_t batch, time, c;
-  const int32_t* tokens;  // (B,T), each in [0, V)
-  Tensor dx;              // (B,T,C)
-  float* dwte;            // (V,C), added to
-  float* dwpe;            // (T_max,C), added to
+  const int32_t* tokens;            // (B,T), each in [0, V)
+  Tensor dx;                        // (B,T,C)
+  float* dwte;                      // (V,C), added to
+  float* dwpe;                      // (T_max,C), added to
+  const int32_t* starts = nullptr;  // (B,T), as the forward had them
 };
 
 // --- Output head
@@ -135,7 +142,7 @@ struct CrossEntropyArguments {
   int64_t m, c, vocab;
   Tensor x;                        // (M,C)
   Tensor w;                        // (V,C)
-  const int32_t* targets;          // (M), each in [0, V)
+  const int32_t* targets;          // (M), each in [0, V), or -1: the token does not count
   const float* gradient_scale;     // one; read if dx is set
   double* loss_sum;                // one, overwritten
   Tensor dx = {};                  // (M,C), overwritten; null for the loss alone

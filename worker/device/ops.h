@@ -58,7 +58,8 @@ class Ops {
   // contiguous in each; H/G consecutive heads of queries share one of keys and values. Scores are scaled by 1/sqrt(D).
   // Never holds more than one tile of scores per thread.
 
-  // out(B,T,HD); logsumexp(B,H,T) fp32 is kept for the backward.
+  // out(B,T,HD); logsumexp(B,H,T) fp32 is kept for the backward. Arguments `starts`, here and below, are the CPU's
+  // alone.
   virtual void AttentionForward(Stream&, const AttentionForwardArguments&) = 0;
   // dqkv(B,T,(H+2G)D) overwritten; what heads of a group give to dk and dv is added up in their order.
   virtual void AttentionBackward(Stream&, const AttentionBackwardArguments&) = 0;
@@ -76,7 +77,8 @@ class Ops {
   // --- Output head with softmax cross-entropy, fused and chunked over tokens so that at most
   // CrossEntropyScratchBytes of logits exist at once.
 
-  // *loss_sum = sum over M tokens of -log softmax(x w^T)[target], in nats, accumulated in double (a device pointer).
+  // *loss_sum = sum over M tokens of -log softmax(x w^T)[target], in nats, accumulated in double (a device pointer). A
+  // token whose target is -1 has no loss, and no gradient.
   // If dx is set, the backward runs too: dx(M,C) = and dw(V,C) += gradients of loss_sum * *gradient_scale (a device
   // pointer too, since the loss scale is decided there).
   virtual void CrossEntropy(Stream&, const CrossEntropyArguments&) = 0;

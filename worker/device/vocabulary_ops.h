@@ -33,7 +33,7 @@ struct PartLogitsArguments {
   VocabularyPart part;
   Tensor x;                // (M,C)
   Tensor w;                // (V,C)
-  const int32_t* targets;  // (M)
+  const int32_t* targets;  // (M), as CrossEntropy's
   float* logits;           // (M,V), rows padded as the device wants them, overwritten: for PartCrossEntropy
   SoftmaxPart* softmax;    // (M), overwritten
 };

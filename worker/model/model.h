@@ -31,7 +31,7 @@ struct KeyValueCache {
   int64_t past;      // tokens that it holds; a pass adds its own behind them
 };
 
-// One micro-batch on the device: inputs and targets are (sequences, time) int32.
+// One micro-batch on the device: inputs and targets are (sequences, time) int32. A target of -1 does not count.
 struct MicroBatch {
   int64_t sequences, time;
   const int32_t* inputs;
@@ -39,6 +39,9 @@ struct MicroBatch {
   // For Evaluate and Logits of one sequence: its tokens follow those in the cache. Null: they begin it, and are not
   // kept.
   const KeyValueCache* cache = nullptr;
+  // (sequences, time): the position in its sequence at which each token's document starts, where attention and
+  // positions are to stay within documents; null: a sequence is one.
+  const int32_t* starts = nullptr;
 
   int64_t past() const { return cache == nullptr ? 0 : cache->past; }
 };

@@ -35,7 +35,7 @@ class Updater;
 struct StepInput {
   int64_t step;  // 1-based
   double learning_rate;
-  int64_t tokens;      // of the global batch
+  int64_t tokens;      // of the global batch, whose targets count
   uint64_t flags = 0;  // or-ed over the ranks into StepResult::flags
   StepChecks checks = {};
   bool delayed = false;      // its update comes with the next delayed step, or with Flush
@@ -44,7 +44,7 @@ struct StepInput {
 
 struct StepResult {
   int64_t step = 0;
-  double loss = 0;       // mean cross-entropy per token over the global batch, nats
+  double loss = 0;       // mean cross-entropy per token that counts over the global batch, nats
   double grad_norm = 0;  // global L2 norm before clipping; not finite in a skipped step
   uint64_t flags = 0;
   bool skipped = false;   // fp16: the gradient overflowed, and the state is as before

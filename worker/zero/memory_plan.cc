@@ -133,9 +133,9 @@ int64_t StagingBytes(const ZeroLayout& layout) {
 }
 
 memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch,
-                              const HostCopies& copies) {
+                              const HostCopies& copies, int arrays) {
   const int64_t control = static_cast<int64_t>(sizeof(device::StepControl));
-  const int64_t tokens = 2 * tokens_per_micro_batch * 4;
+  const int64_t tokens = arrays * tokens_per_micro_batch * 4;
   memory::MemoryPlan plan;
   plan.rows = {
       {layout.parameters_on_host() ? Space::kHost : Space::kDevice, Category::kParameters, kParametersRow,

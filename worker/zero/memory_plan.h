@@ -59,9 +59,9 @@ struct HostCopies {
   bool replicas = false;   // of another rank's
 };
 
-// `tokens_per_micro_batch` of inputs, and as many targets.
+// `tokens_per_micro_batch` of inputs, and as many targets; `arrays` of 3 has as many starts of documents, too.
 memory::MemoryPlan PlanMemory(const model::Model& model, const ZeroLayout& layout, int64_t tokens_per_micro_batch,
-                              const HostCopies& copies = {});
+                              const HostCopies& copies = {}, int arrays = 2);
 
 }  // namespace zerofleet::zero
 

@@ -15,7 +15,8 @@ struct ForwardResult {
   std::vector<float> out, logsumexp;
 };
 
-ForwardResult Forward(Device& device, const AttentionShape& s, DType dtype, const std::vector<float>& qkv) {
+ForwardResult Forward(Device& device, const AttentionShape& s, DType dtype, const std::vector<float>& qkv,
+                      const std::vector<int32_t>& starts = {}) {
   const auto stream = device.CreateStream().value();
   const DeviceTensor from(device, qkv, dtype), out(device, std::vector<float>(Tokens(s) * Width(s)), dtype);
   const DeviceTensor logsumexp(device, std::vector<float>(Tokens(s) * s.heads));
@@ -24,15 +25,16 @@ ForwardResult Forward(Device& device, const AttentionShape& s, DType dtype, cons
                                           .qkv = from.tensor(),
                                           .out = out.tensor(),
                                           .logsumexp = logsumexp.as(),
-                                          .scratch = scratch.as<void>()});
+                                          .scratch = scratch.as<void>(),
+                                          .starts = starts.empty() ? nullptr : starts.data()});
   EXPECT_TRUE(stream->Synchronize().ok());
   return {out.Read(device), logsumexp.Read(device)};
 }
 
 std::vector<float> Backward(Device& device, const AttentionShape& s, DType dtype, const std::vector<float>& qkv,
-                            const std::vector<float>& dout) {
+                            const std::vector<float>& dout, const std::vector<int32_t>& starts = {}) {
   const auto stream = device.CreateStream().value();
-  const ForwardResult forward = Forward(device, s, dtype, qkv);
+  const ForwardResult forward = Forward(device, s, dtype, qkv, starts);
   const DeviceTensor from(device, qkv, dtype), out(device, forward.out, dtype), gradient(device, dout, dtype);
   const DeviceTensor logsumexp(device, forward.logsumexp), dqkv(device, std::vector<float>(qkv.size(), 7.0f), dtype);
   const DeviceTensor scratch(device, device.ops().AttentionScratchBytes(s));
@@ -42,7 +44,8 @@ std::vector<float> Backward(Device& device, const AttentionShape& s, DType dtype
                                            .logsumexp = logsumexp.as(),
                                            .dout = gradient.tensor(),
                                            .dqkv = dqkv.tensor(),
-                                           .scratch = scratch.as<void>()});
+                                           .scratch = scratch.as<void>(),
+                                           .starts = starts.empty() ? nullptr : starts.data()});
   EXPECT_TRUE(stream->Synchronize().ok());
   return dqkv.Read(device);
 }
@@ -100,6 +103,40 @@ TEST_P(AttentionTest, LaterTokensChangeNothing) {
   for (size_t i = 67 * 3 * Width(s); i < qkv.size(); ++i) qkv[i] = 100;
   const auto after = Forward(device(), s, dtype(), qkv).out;
   for (int64_t i = 0; i < 67 * Width(s); ++i) ASSERT_EQ(before[i], after[i]);
+}
+
+// Documents one behind another in a sequence are as each alone in a sequence of its own.
+TEST_P(AttentionTest, DocumentsDoNotSeeOneAnother) {
+  if (!device().host_addressable() || device().kind() != "cpu") GTEST_SKIP() << "`starts` is the CPU's";
+  constexpr int64_t kLengths[] = {3, 70, 1, 56};  // beyond a tile of queries, and within
+  const AttentionShape packed{2, 130, 3, 10};
+  const auto qkv = Random(Elements(packed), 21), dout = Random(Tokens(packed) * Width(packed), 22);
+  std::vector<int32_t> starts(Tokens(packed));
+  for (int64_t b = 0; b < packed.batch; ++b) {
+    int64_t begin = 0;
+    for (const int64_t length : kLengths) {
+      for (int64_t t = begin; t < begin + length; ++t) starts[b * packed.time + t] = static_cast<int32_t>(begin);
+      begin += length;
+    }
+  }
+  const ForwardResult all = Forward(device(), packed, dtype(), qkv, starts);
+  const auto gradient = Backward(device(), packed, dtype(), qkv, dout, starts);
+  const auto part = [](const std::vector<float>& from, int64_t first, int64_t rows, int64_t columns) {
+    return std::vector<float>(from.begin() + first * columns, from.begin() + (first + rows) * columns);
+  };
+  for (int64_t b = 0; b < packed.batch; ++b) {
+    int64_t first = b * packed.time;
+    for (const int64_t length : kLengths) {
+      const AttentionShape alone{1, length, 3, 10};
+      const auto its_qkv = part(qkv, first, length, packed.columns());
+      const auto its_dout = part(dout, first, length, Width(packed));
+      const auto out = Forward(device(), alone, dtype(), its_qkv).out;
+      ExpectClose(part(all.out, first, length, Width(packed)), {out.begin(), out.end()}, dtype());
+      const auto its = Backward(device(), alone, dtype(), its_qkv, its_dout);
+      ExpectClose(part(gradient, first, length, packed.columns()), {its.begin(), its.end()}, dtype());
+      first += length;
+    }
+  }
 }
 
 TEST_P(AttentionTest, GradientMatchesFiniteDifferences) {

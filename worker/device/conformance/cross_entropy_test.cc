@@ -1,4 +1,5 @@
 // The fused output head and cross-entropy on every device.
+#include <algorithm>
 #include <cmath>
 
 #include "worker/device/conformance/device_fixture.h"
@@ -23,10 +24,12 @@ std::vector<int32_t> Targets(const LossShape& s) {
 
 class CrossEntropyTest : public DeviceTest {
  protected:
+  std::vector<int64_t> masked_;  // tokens whose target is -1
   // dw starts at `dw_before`; with no backward, dx and dw stay as they were.
   Result Run(const LossShape& s, const std::vector<float>& x, const std::vector<float>& w, float scale, bool backward,
              float dw_before) {
-    const auto targets = Targets(s);
+    auto targets = Targets(s);
+    for (const int64_t row : masked_) targets[row] = -1;
     const DeviceTensor device_x = Put(x), device_w = Put(w), dx = Room(s.m * s.c);
     const DeviceTensor dw = PutFloat(std::vector<float>(s.vocab * s.c, dw_before));
     const DeviceTensor device_targets(device(), static_cast<int64_t>(targets.size() * sizeof(int32_t)));
@@ -57,11 +60,13 @@ struct LossReference {
   std::vector<double> dx, dw;
 };
 
-LossReference InDouble(const LossShape& s, const std::vector<float>& x, const std::vector<float>& w, double scale) {
+LossReference InDouble(const LossShape& s, const std::vector<float>& x, const std::vector<float>& w, double scale,
+                       const std::vector<int64_t>& masked = {}) {
   const auto targets = Targets(s);
   LossReference result{0, std::vector<double>(s.m * s.c), std::vector<double>(s.vocab * s.c)};
   std::vector<double> p(s.vocab);
   for (int64_t row = 0; row < s.m; ++row) {
+    if (std::find(masked.begin(), masked.end(), row) != masked.end()) continue;
     double sum = 0, target_logit = 0;
     for (int64_t v = 0; v < s.vocab; ++v) {
       double logit = 0;
@@ -104,6 +109,29 @@ TEST_P(CrossEntropyTest, LossAloneLeavesGradientsAlone) {
   const Result alone = Run(s, x, w, 1.0f, false, 3.0f);
   EXPECT_EQ(alone.loss, Run(s, x, w, 1.0f, true, 3.0f).loss);
   EXPECT_EQ(alone.dw, std::vector<float>(s.vocab * s.c, 3.0f));
+}
+
+// A target of -1: the loss and the gradients are those of the other tokens alone.
+TEST_P(CrossEntropyTest, WhatDoesNotCountChangesNothing) {
+  const LossShape s{9, 20, 53};
+  auto x = Random(s.m * s.c, 3);
+  const auto w = Random(s.vocab * s.c, 4);
+  masked_ = {0, 4, 8};
+  const Result got = Run(s, x, w, 0.5f, true, 3.0f);
+  for (const int64_t row : masked_) {
+    for (int64_t i = 0; i < s.c; ++i) {
+      EXPECT_EQ(got.dx[row * s.c + i], 0.0f);
+      x[row * s.c + i] = 100.0f * static_cast<float>(i);
+    }
+  }
+  const Result others = Run(s, x, w, 0.5f, true, 3.0f);
+  EXPECT_EQ(others.loss, got.loss);
+  EXPECT_EQ(others.dw, got.dw);
+  EXPECT_EQ(Run(s, x, w, 0.5f, false, 3.0f).loss, got.loss);
+  const LossReference want = InDouble(s, Random(s.m * s.c, 3), w, 0.5, masked_);
+  EXPECT_NEAR(got.loss, want.loss, (dtype() == DType::kF32 ? 1e-6 : 4e-3) * want.loss);
+  constexpr int kRoundings = 4;
+  ExpectClose(got.dx, want.dx, dtype(), kRoundings);
 }
 
 TEST_P(CrossEntropyTest, GradientsMatchFiniteDifferences) {

@@ -52,7 +52,7 @@ class LlamaOpsTest : public DeviceTest {
 
   std::vector<float> Turned(int64_t batch, int64_t time, int64_t heads, int64_t columns,
                             const std::vector<float>& frequencies, const std::vector<float>& x, bool back,
-                            int64_t past = 0) {
+                            int64_t past = 0, const std::vector<int32_t>& starts = {}) {
     const DeviceTensor at = Put(x);
     llama().Rotate(stream(), {.batch = batch,
                               .time = time,
@@ -62,7 +62,8 @@ class LlamaOpsTest : public DeviceTest {
                               .frequencies = frequencies,
                               .past = past,
                               .back = back,
-                              .x = at.tensor()});
+                              .x = at.tensor(),
+                              .starts = starts.empty() ? nullptr : starts.data()});
     return Get(at);
   }
 
@@ -177,6 +178,20 @@ TEST_P(LlamaOpsTest, RotationGoesOnFromAPosition) {
   const auto whole = Turned(1, 9, 1, 6, frequencies, x, /*back=*/false);
   const auto rest = Turned(1, 4, 1, 6, frequencies, {x.begin() + 5 * 6, x.end()}, /*back=*/false, /*past=*/5);
   EXPECT_EQ(rest, std::vector<float>(whole.begin() + 5 * 6, whole.end()));
+}
+
+// A document's positions start at 0 wherever it lies in its sequence.
+TEST_P(LlamaOpsTest, APackedDocumentIsTurnedAsIfAlone) {
+  if (device().kind() != "cpu") GTEST_SKIP() << "`starts` is the CPU's";
+  const std::vector<float> frequencies = {1.0f, 0.5f};
+  const auto x = Random(2 * 3 * 8, 31);
+  std::vector<float> twice = x;
+  twice.insert(twice.end(), x.begin(), x.end());
+  const auto alone = Turned(2, 3, 2, 8, frequencies, x, /*back=*/false);
+  auto packed = Turned(2, 6, 2, 8, frequencies, twice, /*back=*/false, /*past=*/0, {0, 0, 0, 3, 3, 3, 0, 0, 0, 3, 3, 3});
+  std::vector<float> both = alone;
+  both.insert(both.end(), alone.begin(), alone.end());
+  EXPECT_EQ(packed, both);
 }
 
 TEST_P(LlamaOpsTest, GateMatchesDouble) {

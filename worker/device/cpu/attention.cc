@@ -107,49 +107,63 @@ absl::Status TileScores(const Head& head, const Scratch& s, int64_t first, int64
                        .c = Dense(s.scores, keys)});
 }
 
-absl::Status ForwardHead(const Head& head, const Scratch& s, Tensor qkv, Tensor out, float* logsumexp) {
+// The positions that the one `at` sees.
+struct Seen {
+  int64_t first, end;
+};
+Seen SeenFrom(const Head& head, const int32_t* starts, int64_t at) {
+  return {starts == nullptr ? 0 : starts[head.sequence * head.shape.time + at], at + 1};
+}
+
+absl::Status ForwardHead(const Head& head, const Scratch& s, const AttentionForwardArguments& p) {
   const int64_t time = head.shape.time, d = head.shape.head_size;
-  head.LoadQueries(qkv, s);
-  head.LoadKeysValues(qkv, s);
+  head.LoadQueries(p.qkv, s);
+  head.LoadKeysValues(p.qkv, s);
   absl::Status status;
   for (int64_t first = 0; first < time; first += kRows) {
     const int64_t rows = std::min(kRows, time - first), keys = first + rows;
     status.Update(TileScores(head, s, first, rows, keys));
     for (int64_t r = 0; r < rows; ++r) {
       float* const row = s.scores + r * keys;
-      const int64_t seen = first + r + 1;
-      logsumexp[head.rows_at() + first + r] = kernels::SoftmaxRow(seen, head.scale(), row);
-      std::fill(row + seen, row + keys, 0.0f);
+      const Seen seen = SeenFrom(head, p.starts, first + r);
+      p.logsumexp[head.rows_at() + first + r] =
+          kernels::SoftmaxRow(seen.end - seen.first, head.scale(), row + seen.first);
+      std::fill(row, row + seen.first, 0.0f);
+      std::fill(row + seen.end, row + keys, 0.0f);
     }
     status.Update(SerialMatmul(
         {.m = rows, .n = d, .k = keys, .a = Dense(s.scores, keys), .b = Dense(s.v, d), .c = Dense(s.out, d)}));
-    Scatter(rows, d, s.out, out.Offset(head.out_at() + first * head.width()), head.width());
+    Scatter(rows, d, s.out, p.out.Offset(head.out_at() + first * head.width()), head.width());
   }
   return status;
 }
 
-// From scores and dp = dout v^T of a tile: scores becomes p, dscores its gradient, both 0 above the diagonal.
-void TileGradient(const Head& head, const Scratch& s, int64_t first, int64_t rows, const float* logsumexp) {
+// From scores and dp = dout v^T of a tile: scores becomes p, dscores its gradient, both 0 where a row sees nothing.
+void TileGradient(const Head& head, const Scratch& s, int64_t first, int64_t rows, const float* logsumexp,
+                  const int32_t* starts) {
   const int64_t d = head.shape.head_size, keys = first + rows;
   for (int64_t r = 0; r < rows; ++r) {
     float *const p = s.scores + r * keys, *const dp = s.dscores + r * keys;
-    const int64_t seen = first + r + 1;
+    const Seen seen = SeenFrom(head, starts, first + r);
     const float delta = kernels::Dot(d, s.dout + r * d, s.out + r * d);
-    kernels::AttentionGradientRow(seen, head.scale(), logsumexp[head.rows_at() + first + r], delta, p, dp);
-    std::fill(p + seen, p + keys, 0.0f);
-    std::fill(dp + seen, dp + keys, 0.0f);
+    kernels::AttentionGradientRow(seen.end - seen.first, head.scale(), logsumexp[head.rows_at() + first + r], delta,
+                                  p + seen.first, dp + seen.first);
+    for (float* row : {p, dp}) {
+      std::fill(row, row + seen.first, 0.0f);
+      std::fill(row + seen.end, row + keys, 0.0f);
+    }
   }
 }
 
-absl::Status BackwardTile(const Head& head, const Scratch& s, int64_t first, int64_t rows, Tensor out,
-                          const float* logsumexp, Tensor dout, Tensor dqkv) {
+absl::Status BackwardTile(const Head& head, const Scratch& s, int64_t first, int64_t rows,
+                          const AttentionBackwardArguments& p) {
   const int64_t d = head.shape.head_size, width = head.width(), keys = first + rows;
-  Gather(rows, d, out.Offset(head.out_at() + first * width), width, s.out);
-  Gather(rows, d, dout.Offset(head.out_at() + first * width), width, s.dout);
+  Gather(rows, d, p.out.Offset(head.out_at() + first * width), width, s.out);
+  Gather(rows, d, p.dout.Offset(head.out_at() + first * width), width, s.dout);
   absl::Status status = TileScores(head, s, first, rows, keys);
   status.Update(SerialMatmul(
       {.m = rows, .n = keys, .k = d, .a = Dense(s.dout, d), .b = Dense(s.v, d, true), .c = Dense(s.dscores, keys)}));
-  TileGradient(head, s, first, rows, logsumexp);
+  TileGradient(head, s, first, rows, p.logsumexp, p.starts);
   status.Update(SerialMatmul({.m = keys,
                               .n = d,
                               .k = rows,
@@ -168,7 +182,7 @@ absl::Status BackwardTile(const Head& head, const Scratch& s, int64_t first, int
   status.Update(SerialMatmul(
       {.m = rows, .n = d, .k = keys, .a = Dense(s.dscores, keys), .b = Dense(s.k, d), .c = Dense(s.out, d)}));
   const int64_t columns = head.shape.columns();
-  Scatter(rows, d, s.out, dqkv.Offset(head.q_at() + first * columns), columns);
+  Scatter(rows, d, s.out, p.dqkv.Offset(head.q_at() + first * columns), columns);
   return status;
 }
 
@@ -184,7 +198,7 @@ absl::Status BackwardGroup(const AttentionShape& shape, int64_t sequence, int64_
     const Head head(shape, sequence, group * heads + index);
     head.LoadQueries(p.qkv, s);
     for (int64_t first = 0; first < time; first += kRows) {
-      status.Update(BackwardTile(head, s, first, std::min(kRows, time - first), p.out, p.logsumexp, p.dout, p.dqkv));
+      status.Update(BackwardTile(head, s, first, std::min(kRows, time - first), p));
     }
   }
   Scatter(time, d, s.dk, p.dqkv.Offset(first_head.k_at()), shape.columns());
@@ -197,8 +211,7 @@ absl::Status BackwardGroup(const AttentionShape& shape, int64_t sequence, int64_
 void CpuOps::AttentionForward(Stream& stream, const AttentionForwardArguments& p) {
   pool_.Run(p.shape.batch * p.shape.heads, [&](int64_t index, int thread) {
     const Head head(p.shape, index / p.shape.heads, index % p.shape.heads);
-    static_cast<CpuStream&>(stream).Keep(
-        ForwardHead(head, ScratchOf(p.shape, p.scratch, thread), p.qkv, p.out, p.logsumexp));
+    static_cast<CpuStream&>(stream).Keep(ForwardHead(head, ScratchOf(p.shape, p.scratch, thread), p));
   });
 }
 

@@ -104,7 +104,19 @@ void CpuOps::EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments& p,
   });
 }
 
+// In the order of the tokens, as EmbeddingBackward adds them up.
+void CpuOps::PackedPositionsBand(const EmbeddingBackwardArguments& p, const RowBand& positions) {
+  pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t row = 0; row < p.batch * p.time; ++row) {
+      const int64_t at = PositionOf(p, row) - positions.first;
+      if (at < 0 || at >= positions.count) continue;
+      kernels::Accumulate(end - begin, p.dx.Offset(row * p.c + begin), p.dwpe + at * p.c + begin);
+    }
+  });
+}
+
 void CpuOps::PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments& p, const RowBand& positions) {
+  if (p.starts != nullptr) return PackedPositionsBand(p, positions);
   const int64_t last = std::min(positions.first + positions.count, p.time);
   pool_.RunBlocks(p.c, kernels::kColumnBlock, [&](int64_t begin, int64_t end) {
     for (int64_t sequence = 0; sequence < p.batch; ++sequence) {

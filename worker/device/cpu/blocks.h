@@ -13,6 +13,13 @@ inline constexpr int64_t kElementBlock = 16384;
 // Rows of `columns` elements that make up about one element block.
 inline int64_t RowBlock(int64_t columns) { return std::max<int64_t>(1, kElementBlock / columns); }
 
+// The position of a row (B,T) of an op whose arguments have `time` and `starts`.
+template <typename Arguments>
+int64_t PositionOf(const Arguments& p, int64_t row) {
+  const int64_t time = row % p.time;
+  return p.starts == nullptr ? time : time - p.starts[row];
+}
+
 }  // namespace zerofleet::device
 
 #endif  // ZEROFLEET_WORKER_DEVICE_CPU_BLOCKS_H_

@@ -55,6 +55,7 @@ class CpuOps : public Ops, public VocabularyOps, public BandOps, public LlamaOps
   void CrossEntropyBand(Stream&, const CrossEntropyBandArguments&) override;
   void EmbeddingBackwardBand(Stream&, const EmbeddingBackwardArguments&, const VocabularyPart& tokens) override;
   void PositionsBackwardBand(Stream&, const EmbeddingBackwardArguments&, const RowBand& positions) override;
+  void PackedPositionsBand(const EmbeddingBackwardArguments&, const RowBand& positions);
 
   LlamaOps* llama() override { return this; }
   void RmsNormForward(Stream&, const RmsNormForwardArguments&) override;

@@ -13,7 +13,7 @@ void CpuOps::EmbeddingForward(Stream&, const EmbeddingForwardArguments& p) {
     for (int64_t row = begin; row < end; ++row) {
       const Tensor of_token = p.wte.Offset(p.tokens[row] * p.c), x = p.x.Offset(row * p.c);
       if (p.wpe) {
-        kernels::Add(p.c, of_token, p.wpe.Offset(row % p.time * p.c), x);
+        kernels::Add(p.c, of_token, p.wpe.Offset(PositionOf(p, row) * p.c), x);
       } else {
         kernels::Convert(p.c, of_token, x);
       }
@@ -26,7 +26,7 @@ void CpuOps::EmbeddingBackward(Stream&, const EmbeddingBackwardArguments& p) {
     for (int64_t row = 0; row < p.batch * p.time; ++row) {
       const Tensor from = p.dx.Offset(row * p.c + begin);
       kernels::Accumulate(end - begin, from, p.dwte + p.tokens[row] * p.c + begin);
-      if (p.dwpe != nullptr) kernels::Accumulate(end - begin, from, p.dwpe + row % p.time * p.c + begin);
+      if (p.dwpe != nullptr) kernels::Accumulate(end - begin, from, p.dwpe + PositionOf(p, row) * p.c + begin);
     }
   });
 }

@@ -161,6 +161,11 @@ float SoftmaxRowImpl(int64_t count, float scale, float* row) {
 double CrossEntropyRowImpl(int64_t vocab, int64_t target, bool gradient, float gradient_scale, float* logits,
                            LogitsGradient* kept) {
   const float largest = RowMax(vocab, logits);
+  if (target < 0) {
+    if (gradient) std::fill_n(logits, vocab, 0.0f);
+    if (kept != nullptr) *kept = {largest, 0.0f};
+    return 0;
+  }
   const double margin = static_cast<double>(largest) - static_cast<double>(logits[target]);
   const float sum = ExpRow(vocab, 1.0f, largest, logits);
   if (gradient) {

@@ -58,7 +58,7 @@ void CpuOps::Rotate(Stream&, const RotateArguments& p) {
   const int64_t half = p.head_size / 2;
   pool_.RunBlocks(p.batch * p.time, RowBlock(p.heads * p.head_size), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t at = (p.past + row % p.time) * half;
+      const int64_t at = (p.past + PositionOf(p, row)) * half;
       for (int64_t head = 0; head < p.heads; ++head) {
         kernels::RotateHead(half, table->cosines.data() + at, table->sines.data() + at, p.back,
                             p.x.Offset(row * p.columns + head * p.head_size));

@@ -48,7 +48,7 @@ WholeSoftmax Combine(const SoftmaxPart* softmax, int64_t m, int parts, int index
 void CpuOps::PartEmbeddingForward(Stream&, const VocabularyPart& part, const EmbeddingForwardArguments& p) {
   pool_.RunBlocks(p.batch * p.time, RowBlock(p.c), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const Tensor x = p.x.Offset(row * p.c), position = p.wpe ? p.wpe.Offset(row % p.time * p.c) : Tensor{};
+      const Tensor x = p.x.Offset(row * p.c), position = p.wpe ? p.wpe.Offset(PositionOf(p, row) * p.c) : Tensor{};
       const int64_t token = p.tokens[row];
       const Tensor of_token = Has(part, token) ? p.wte.Offset((token - part.first) * p.c) : Tensor{};
       if (of_token && position) {
@@ -68,7 +68,7 @@ void CpuOps::PartEmbeddingBackward(Stream&, const VocabularyPart& part, const Em
       const Tensor from = p.dx.Offset(row * p.c + begin);
       const int64_t token = p.tokens[row];
       if (Has(part, token)) kernels::Accumulate(end - begin, from, p.dwte + (token - part.first) * p.c + begin);
-      if (p.dwpe != nullptr) kernels::Accumulate(end - begin, from, p.dwpe + row % p.time * p.c + begin);
+      if (p.dwpe != nullptr) kernels::Accumulate(end - begin, from, p.dwpe + PositionOf(p, row) * p.c + begin);
     }
   });
 }
@@ -91,7 +91,9 @@ void CpuOps::PartLogits(Stream& stream, const PartLogitsArguments& p) {
 
 void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p) {
   const int64_t vocab = p.part.rows;
-  for (int64_t row = 0; row < p.m; ++row) *p.loss_sum += Combine(p.softmax, p.m, p.parts, p.index, row).loss;
+  for (int64_t row = 0; row < p.m; ++row) {
+    if (p.targets[row] >= 0) *p.loss_sum += Combine(p.softmax, p.m, p.parts, p.index, row).loss;
+  }
   if (!p.dx) return;
   const float scale = *p.gradient_scale;
   const bool rounds = RoundsGradients(p.x.dtype);
@@ -101,7 +103,8 @@ void CpuOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p
   pool_.RunBlocks(p.m, RowBlock(vocab), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float* const at = p.logits + row * vocab;
-      const float factor = scale * Combine(p.softmax, p.m, p.parts, p.index, row).share;
+      const bool counts = p.targets[row] >= 0;
+      const float factor = counts ? scale * Combine(p.softmax, p.m, p.parts, p.index, row).share : 0.0f;
       kernels::Scale(vocab, factor, at);
       if (p.kept != nullptr) p.kept[row] = {p.softmax[p.index * p.m + row].largest, factor};
       if (const int64_t target = p.targets[row]; Has(p.part, target)) at[target - p.part.first] -= scale;

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kRowThreads)
     BandGradientKernel(int columns, int64_t stride, int64_t first_token, const int32_t* targets,
                        const float* gradient_scale, const LogitsGradient* kept, const From* logits, To* gradient) {
   const int64_t at = blockIdx.x, target = targets[at] - first_token;
-  const float scale = *gradient_scale, largest = kept[at].largest, factor = kept[at].factor;
+  const float scale = targets[at] < 0 ? 0.0f : *gradient_scale, largest = kept[at].largest, factor = kept[at].factor;
   To* const to = gradient + at * stride;
   ForEachGroup(columns, logits + at * stride, [&](int first, float(&lanes)[kLogitLanes<From>]) {
     for (int lane = 0; lane < kLogitLanes<From>; ++lane) {

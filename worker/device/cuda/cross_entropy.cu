@@ -26,8 +26,8 @@ constexpr char kOp[] = "CrossEntropy";
 constexpr int64_t kRowsUnit = 128, kAlignBytes = 256;
 constexpr int kSumThreads = 1024;
 
-// losses[row] = -log softmax(logits)[target]; with a gradient, logits = (softmax - onehot(target)) * *gradient_scale,
-// and kept[row], unless it is null, is what makes it of the logits again (bands.cu).
+// losses[row] = -log softmax(logits)[target], 0 where the target is -1; with a gradient, logits = (softmax -
+// onehot(target)) * *gradient_scale, and kept[row], unless it is null, is what makes it of the logits again (bands.cu).
 template <typename T, bool kGradient>
 __global__ void __launch_bounds__(kRowThreads)
     CrossEntropyKernel(int vocab, int64_t stride, const int32_t* targets, const float* gradient_scale, T* logits,
@@ -36,13 +36,14 @@ __global__ void __launch_bounds__(kRowThreads)
   T* const row = logits + at * stride;
   const int target = targets[at];
   // Read before the barrier after which it may be overwritten.
-  const float target_logit = threadIdx.x == 0 ? Widen(row[target]) : 0.0f;
+  const float target_logit = threadIdx.x == 0 && target >= 0 ? Widen(row[target]) : 0.0f;
   const MaximumAndSum all = OfBlock(OfThread(vocab, row));
   if (threadIdx.x == 0) {
-    losses[at] = std::log(static_cast<double>(all.sum)) + (static_cast<double>(all.maximum) - target_logit);
+    const double loss = std::log(static_cast<double>(all.sum)) + (static_cast<double>(all.maximum) - target_logit);
+    losses[at] = target < 0 ? 0.0 : loss;
   }
   if constexpr (kGradient) {
-    const float inverse = 1.0f / all.sum, scale = *gradient_scale;
+    const float inverse = 1.0f / all.sum, scale = target < 0 ? 0.0f : *gradient_scale;
     if (threadIdx.x == 0 && kept != nullptr) kept[at] = {all.maximum, inverse};
     ForEachGroup(vocab, row, [&](int first, float(&lanes)[kLogitLanes<T>]) {
       for (int lane = 0; lane < kLogitLanes<T>; ++lane) {

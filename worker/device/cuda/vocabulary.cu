@@ -51,11 +51,13 @@ __device__ PartsOfSoftmax Combine(const SoftmaxPart* softmax, int64_t m, int par
   return whole;
 }
 
-// *loss_sum += the m losses: each thread every kLossThreads-th in order, then the threads.
+// *loss_sum += the losses of those of m tokens that count: each thread every kLossThreads-th in order, then the
+// threads.
 __global__ void __launch_bounds__(kLossThreads)
-    PartLossKernel(int64_t m, int parts, const SoftmaxPart* softmax, double* loss_sum) {
+    PartLossKernel(int64_t m, int parts, const SoftmaxPart* softmax, const int32_t* targets, double* loss_sum) {
   double sum = 0;
   for (int64_t row = threadIdx.x; row < m; row += kLossThreads) {
+    if (targets[row] < 0) continue;
     const PartsOfSoftmax whole = Combine(softmax, m, parts, row);
     sum += std::log(whole.sum) + (whole.largest - whole.target);
   }
@@ -72,7 +74,7 @@ __global__ void __launch_bounds__(kRowThreads)
                        LogitsGradient* kept) {
   __shared__ float of_row;
   const int64_t at = blockIdx.x;
-  const float largest = softmax[index * m + at].largest, scale = *gradient_scale;
+  const float largest = softmax[index * m + at].largest, scale = targets[at] < 0 ? 0.0f : *gradient_scale;
   if (threadIdx.x == 0) {
     const PartsOfSoftmax whole = Combine(softmax, m, parts, at);
     of_row = scale * static_cast<float>(std::exp(largest - whole.largest) / whole.sum);
@@ -116,7 +118,7 @@ void CudaOps::PartLogits(Stream& stream, const PartLogitsArguments& p) {
 void CudaOps::PartCrossEntropy(Stream& stream, const PartCrossEntropyArguments& p) {
   constexpr const char* kOp = "PartCrossEntropy";
   CheckPart(p.part, p.logits);
-  Launch(stream, kOp, PartLossKernel, dim3(1), dim3(kLossThreads), 0, p.m, p.parts, p.softmax, p.loss_sum);
+  Launch(stream, kOp, PartLossKernel, dim3(1), dim3(kLossThreads), 0, p.m, p.parts, p.softmax, p.targets, p.loss_sum);
   if (!p.dx) return;
   const int64_t stride = LogitsStride(p.part.rows);
   const bool narrower = p.x.dtype != DType::kF32;

@@ -31,7 +31,8 @@ absl::Status AttendLayer::Forward(const UnitPass& pass) const {
                                     .qkv = before()->Output(pass),
                                     .out = Output(pass),
                                     .logsumexp = pass.StatisticsAt(logsumexp_),
-                                    .scratch = p.scratch.attention});
+                                    .scratch = p.scratch.attention,
+                                    .starts = p.batch.starts});
   return absl::OkStatus();
 }
 
@@ -60,7 +61,8 @@ absl::StatusOr<device::Tensor> AttendLayer::Backward(const UnitPass& pass, devic
                                      .logsumexp = pass.StatisticsAt(logsumexp_),
                                      .dout = dy,
                                      .dqkv = dx,
-                                     .scratch = p.scratch.attention});
+                                     .scratch = p.scratch.attention,
+                                     .starts = p.batch.starts});
   return dx;
 }
 

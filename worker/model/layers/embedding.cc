@@ -51,7 +51,8 @@ absl::Status EmbeddingLayer::Forward(const UnitPass& pass, device::Tensor x) con
                                            .tokens = p.batch.inputs,
                                            .wte = pass.w.Offset(tokens_),
                                            .wpe = positions_ < 0 ? device::Tensor{} : pass.w.Offset(first_position),
-                                           .x = x};
+                                           .x = x,
+                                           .starts = p.batch.starts};
   if (!p.residual.in_parts()) {
     p.ops.EmbeddingForward(p.stream, lookup);
     return absl::OkStatus();
@@ -71,7 +72,8 @@ device::EmbeddingBackwardArguments EmbeddingLayer::Lookup(const UnitPass& pass, 
           .tokens = batch.inputs,
           .dx = dx,
           .dwte = dtokens,
-          .dwpe = dpositions};
+          .dwpe = dpositions,
+          .starts = batch.starts};
 }
 
 absl::Status EmbeddingLayer::Backward(const UnitPass& pass) const {

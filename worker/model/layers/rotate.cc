@@ -95,7 +95,8 @@ void RotateLayer::Turn(const UnitPass& pass, device::Tensor x, bool back) const 
                                    .frequencies = frequencies_,
                                    .past = p.batch.past(),
                                    .back = back,
-                                   .x = x});
+                                   .x = x,
+                                   .starts = p.batch.starts});
 }
 
 absl::Status RotateLayer::Forward(const UnitPass& pass) const {
