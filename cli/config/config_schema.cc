@@ -66,6 +66,22 @@ Json StringSchema(const Key& key) {
   return schema;
 }
 
+Json ListSchema(const v1::KeyRow& row, const Json& item) {
+  const Json list = {{"type", "array"}, {"items", item}};
+  if (row.kind() == v1::KeyRow::MIXTURE) {
+    const Json part = {{"type", "object"},
+                       {"additionalProperties", false},
+                       {"required", {"path", "weight"}},
+                       {"properties", {{"path", item}, {"weight", {{"type", "number"}, {"exclusiveMinimum", 0}}}}}};
+    return {{"type", "array"}, {"items", {{"anyOf", {item, part}}}}};
+  }
+  if (row.kind() == v1::KeyRow::NAMED_SETS) {
+    const Json set = {{"anyOf", {item, list}}};
+    return {{"anyOf", {list, {{"type", "object"}, {"additionalProperties", set}}}}};
+  }
+  return list;
+}
+
 // The row's default, as JSON of the field's type.
 Json DefaultValue(const FieldDescriptor& field, const std::string& value) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) return value;
@@ -85,7 +101,7 @@ Json FieldSchema(const FieldDescriptor& field, const std::string& key) {
     case FieldDescriptor::CPPTYPE_BOOL: value = {{"type", "boolean"}}; break;
     default: value = NumberSchema(field, row);
   }
-  schema.update(field.is_repeated() ? Json{{"type", "array"}, {"items", value}} : value);
+  schema.update(field.is_repeated() ? ListSchema(row, value) : value);
   if (!row.value().empty()) schema["default"] = DefaultValue(field, row.value());
   return schema;
 }

@@ -40,6 +40,11 @@ std::string Invalid(const Json& schema, const Json& value, const std::string& pa
   if (type == "object") {
     if (!value.is_object()) return path + ": not an object";
     for (const auto& [name, member] : value.items()) {
+      if (schema["additionalProperties"].is_object()) {
+        const std::string wrong = Invalid(schema["additionalProperties"], member, absl::StrCat(path, ".", name));
+        if (!wrong.empty()) return wrong;
+        continue;
+      }
       if (!schema["properties"].contains(name)) return absl::StrCat(path, ".", name, ": unknown");
       const std::string wrong = Invalid(schema["properties"][name], member, absl::StrCat(path, ".", name));
       if (!wrong.empty()) return wrong;
@@ -95,7 +100,7 @@ TEST(ConfigSchema, HoldsEveryKeyOfTheMessage) {
   EXPECT_EQ(leaves["steps"]["minimum"], 1);
   EXPECT_EQ(leaves["parallel.zero_stage"]["maximum"], 3);
   EXPECT_EQ(leaves["optimizer.beta1"]["type"], "number");
-  EXPECT_EQ(leaves["data.train"]["items"]["type"], "string");
+  EXPECT_EQ(leaves["data.train"]["items"]["anyOf"][0]["type"], "string");
   EXPECT_EQ(leaves["precision"]["enum"], Json({"bf16", "fp16", "fp32"}));
   EXPECT_EQ(leaves["device"]["enum"], Json({"auto", "cpu", "cuda"})) << "whatever this build has";
   EXPECT_EQ(leaves["seed"]["minimum"], 0);
@@ -138,6 +143,12 @@ TEST(ConfigSchema, RefusesWhatTheReaderRefuses) {
             ".restart.form_timeout_seconds: below the minimum");
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"precision": "int8"})")), ".precision: not one of the choices");
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"data": {"train": "a.txt"}})")), ".data.train: not an array");
+  EXPECT_EQ(Invalid(schema, Json::parse(R"({"data": {"train": ["a", {"path": "b", "weight": 0.5}]}})")), "");
+  EXPECT_EQ(Invalid(schema, Json::parse(R"({"data": {"train": [{"path": "b", "weight": 0}]}})")),
+            ".data.train[]: none of its kinds");
+  EXPECT_EQ(Invalid(schema, Json::parse(R"({"data": {"validation": {"a": ["b"], "c": "d"}}})")), "");
+  EXPECT_EQ(Invalid(schema, Json::parse(R"({"data": {"validation": {"a": 3}}})")),
+            ".data.validation: none of its kinds");
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"parallel": {"team": 0}})")), ".parallel.team: none of its kinds");
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"parallel": {"team": 4}})")), "");
   EXPECT_EQ(Invalid(schema, Json::parse(R"({"activation": {"checkpointing": {"every": 4}}})")), "");

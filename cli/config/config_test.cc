@@ -33,7 +33,7 @@ TEST(ConfigDefaults, CompleteTheSmallestConfiguration) {
       config->ShortDebugString(),
       "model { preset: \"gpt2-124m\" family: \"gpt2\" layers: 12 hidden: 768 heads: 12 kv_heads: 12 "
       "intermediate: 3072 context: 1024 vocab: 50257 } "
-      "data { train: \"text.txt\" format: \"auto\" tokenizer: \"bytes\" on_change: \"warn\" } "
+      "data { train: \"text.txt\" format: \"auto\" tokenizer: \"bytes\" on_change: \"warn\" loss_on: \"all\" } "
       "parallel { zero_stage: 2 workers: 1 tensor: 1 team: \"auto\" } precision: \"bf16\" "
       "batch { global_sequences: 16 micro_sequences: 16 } "
       "optimizer { name: \"adamw\" learning_rate: 0.0003 beta1: 0.9 beta2: 0.95 epsilon: 1e-08 weight_decay: 0.1 "
@@ -135,6 +135,13 @@ TEST(ConfigCheck, AnswersEachImpossibleValueWithWhatWouldBeRight) {
        "run.yaml:1: model: these sizes make about 120000.1T parameters; at most 4.0T can be trained"},
       {{"data.train=[]"}, "--set: data.train: must name at least one file or directory, such as [text.txt]"},
       {{"data.train=[\"\"]"}, "--set: data.train: contains an empty path"},
+      {{"data.train=[{path: a, weight: 1}, {path: b, weight: 0.00001}]", "data.train_weights=[1]"},
+       "--set: data.train_weights: must have one weight for each entry of data.train, 2, got 1"},
+      {{"data.train=[{path: a, weight: 999999}, {path: b, weight: 2}]"},
+       "run.yaml: data.train_weights: the weights must be at most 1000000 in all as integers; give them fewer digits"},
+      {{"data.validation={a: x, \"b c\": y}"},
+       "run.yaml: data.validation_sets: a name must be 1 to 64 letters, digits, '_', '-' and '.', got \"b c\""},
+      {{"data.loss_on=assistant"}, "--set: data.loss_on: assistant needs a data.tokenizer other than bytes"},
       {{"data.format=megatron"},
        "--set: data.format: megatron is not supported; use auto, text, jsonl, tokens_u16 or tokens_u32"},
       {{"data.tokenizer=a.model"}, "--set: data.tokenizer: a.model: cannot stat: No such file or directory"},

@@ -15,6 +15,7 @@
 #include "cli/config/config_documents.h"
 #include "cli/config/key_words.h"
 #include "cli/config/keys.h"
+#include "cli/config/mixture_weights.h"
 #include "cli/config/nearest.h"
 #include "cli/config/utf8.h"
 #include "google/protobuf/descriptor.h"
@@ -93,7 +94,12 @@ std::string KeySuggestion(const Descriptor& descriptor, const std::string& secti
 }
 
 const char* KindWanted(const FieldDescriptor& field) {
-  if (field.is_repeated()) return "a list of strings, such as [one.txt, two.txt]";
+  if (field.is_repeated()) {
+    if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) return "a list of integers, such as [7, 3]";
+    return RowOf(field).kind() == v1::KeyRow::NAMED_SETS
+               ? "a list of strings, such as [one.txt, two.txt], or one for each name, such as {wiki: [one.txt]}"
+               : "a list of strings, such as [one.txt, two.txt]";
+  }
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_MESSAGE: return "a section of keys";
     case FieldDescriptor::CPPTYPE_STRING: return "a string";
@@ -155,11 +161,7 @@ class Reader {
   absl::Status ReadField(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
                          Message& message) {
     const Reflection& reflection = *message.GetReflection();
-    if (field.is_repeated()) {
-      if (!node.IsSequence()) return WrongType(node, key, field);
-      reflection.ClearField(&message, &field);
-      return ReadList(node, key, field, message);
-    }
+    if (field.is_repeated()) return ReadRepeated(node, key, field, message);
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       // A complete configuration prints a section within another one so where it does not apply.
       if (node.IsNull() && absl::StrContains(key, '.')) return absl::OkStatus();
@@ -218,11 +220,103 @@ class Reader {
     return Error(node, key, absl::StrCat("must be one line of UTF-8 text, got ", Quoted(node.Scalar())));
   }
 
+  absl::Status ReadRepeated(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
+                            Message& message) const {
+    const v1::KeyRow::Kind kind = RowOf(field).kind();
+    message.GetReflection()->ClearField(&message, &field);
+    if (kind == v1::KeyRow::MIXTURE || kind == v1::KeyRow::NAMED_SETS) {
+      const FieldDescriptor& beside = *BesideField(field);
+      // What the command line replaces takes its own weights or names along.
+      if (!flag_.empty() || HoldsSections(node)) message.GetReflection()->ClearField(&message, &beside);
+      if (HoldsSections(node)) {
+        return kind == v1::KeyRow::MIXTURE ? ReadMixture(node, key, field, beside, message)
+                                           : ReadNamedSets(node, key, field, beside, message);
+      }
+    }
+    if (!node.IsSequence()) return WrongType(node, key, field);
+    return ReadList(node, key, field, message);
+  }
+
+  // The list that goes with a mixture or with named sets.
+  static const FieldDescriptor* BesideField(const FieldDescriptor& field) {
+    const char* const suffix = RowOf(field).kind() == v1::KeyRow::MIXTURE ? "_weights" : "_sets";
+    return field.containing_type()->FindFieldByName(absl::StrCat(field.name(), suffix));
+  }
+
+  static bool HoldsSections(const YAML::Node& node) {
+    if (node.IsMap()) return true;
+    if (!node.IsSequence()) return false;
+    for (const YAML::Node& item : node) {
+      if (item.IsMap()) return true;
+    }
+    return false;
+  }
+
+  // [{path: a, weight: 0.7}, ...]: the paths, and the smallest integers in the proportion of the weights.
+  absl::Status ReadMixture(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
+                           const FieldDescriptor& beside, Message& message) const {
+    if (!node.IsSequence()) return WrongType(node, key, field);
+    std::vector<std::string> weights;
+    for (const YAML::Node& item : node) {
+      const std::string item_key = absl::StrCat(key, "[", weights.size(), "]");
+      if (!item.IsMap() || item.size() != 2 || !item["path"] || !item["weight"]) {
+        return Error(item, item_key, "must be {path: P, weight: W} as the others of the mixture");
+      }
+      if (!item["path"].IsScalar()) {
+        return Error(item, item_key, absl::StrCat("path must be a string, got ", KindFound(item["path"])));
+      }
+      ZF_RETURN_IF_ERROR(CheckText(item["path"], item_key));
+      if (!item["weight"].IsScalar()) {
+        return Error(item, item_key, absl::StrCat("weight must be a number, got ", KindFound(item["weight"])));
+      }
+      message.GetReflection()->AddString(&message, &field, item["path"].Scalar());
+      weights.push_back(item["weight"].Scalar());
+    }
+    const absl::StatusOr<std::vector<int64_t>> integers = IntegerWeights(weights);
+    if (!integers.ok()) return Error(node, key, std::string(integers.status().message()));
+    for (const int64_t weight : *integers) message.GetReflection()->AddInt64(&message, &beside, weight);
+    return absl::OkStatus();
+  }
+
+  // {wiki: [a, b], code: c}: the paths, and beside each of them its set's name.
+  absl::Status ReadNamedSets(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
+                             const FieldDescriptor& beside, Message& message) const {
+    if (!node.IsMap()) return WrongType(node, key, field);
+    for (const auto& entry : node) {
+      if (!entry.first.IsScalar()) return Error(entry.first, key, "a set's name must be a string");
+      const std::string& name = entry.first.Scalar();
+      ZF_RETURN_IF_ERROR(CheckText(entry.first, key));
+      const int before = message.GetReflection()->FieldSize(message, &field);
+      const std::string set_key = absl::StrCat(key, ".", name);
+      if (entry.second.IsScalar()) {
+        ZF_RETURN_IF_ERROR(CheckText(entry.second, set_key));
+        message.GetReflection()->AddString(&message, &field, entry.second.Scalar());
+      } else if (entry.second.IsSequence()) {
+        ZF_RETURN_IF_ERROR(ReadList(entry.second, set_key, field, message));
+      } else {
+        return Error(entry.second, set_key, absl::StrCat("must be a path or a list, got ", KindFound(entry.second)));
+      }
+      const int after = message.GetReflection()->FieldSize(message, &field);
+      if (after == before) return Error(entry.second, set_key, "must name at least one file or directory");
+      for (int i = before; i < after; ++i) message.GetReflection()->AddString(&message, &beside, name);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status ReadList(const YAML::Node& node, const std::string& key, const FieldDescriptor& field,
                         Message& message) const {
+    const bool is_text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
     int index = 0;
     for (const YAML::Node& item : node) {
       const std::string item_key = absl::StrCat(key, "[", index++, "]");
+      if (!is_text) {
+        int64_t value = 0;
+        if (!item.IsScalar() || item.Tag() == "!" || ParseNumber(item.Scalar(), value) != std::errc()) {
+          return Error(item, item_key, absl::StrCat("must be an integer, got ", KindFound(item)));
+        }
+        message.GetReflection()->AddInt64(&message, &field, value);
+        continue;
+      }
       if (!item.IsScalar()) return Error(item, item_key, absl::StrCat("must be a string, got ", KindFound(item)));
       ZF_RETURN_IF_ERROR(CheckText(item, item_key));
       message.GetReflection()->AddString(&message, &field, item.Scalar());

@@ -4,8 +4,12 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/config/key_words.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/json.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -54,6 +58,55 @@ TEST(ConfigText, ReadsCheckpointingAsAWordOrASection) {
     ConfigDraft draft;
     ASSERT_TRUE(Read(yaml, draft).ok()) << yaml;
     EXPECT_EQ(draft.config.activation().checkpointing(), wanted) << yaml;
+  }
+}
+
+TEST(ConfigText, ReadsAMixtureAndNamedSets) {
+  ConfigDraft draft;
+  ASSERT_TRUE(Read("data:\n"
+                   "  train: [{path: a, weight: 0.7}, {weight: 0.3, path: b}]\n"
+                   "  validation: {wiki: [c, d], code: e}\n",
+                   draft)
+                  .ok());
+  const auto lists = [&draft] {
+    const v1::DataConfig& data = draft.config.data();
+    return absl::StrCat(absl::StrJoin(data.train(), " "), "|", absl::StrJoin(data.train_weights(), " "), "|",
+                        absl::StrJoin(data.validation(), " "), "|", absl::StrJoin(data.validation_sets(), " "));
+  };
+  EXPECT_EQ(lists(), "a b|7 3|c d e|wiki wiki code");
+  // As the processes of a run get it.
+  const std::string complete = absl::StrCat("{\"data\": ", DumpJson(ProtoToJson(draft.config.data())), "}");
+  draft = {};
+  ASSERT_TRUE(Read(complete, draft).ok());
+  EXPECT_EQ(lists(), "a b|7 3|c d e|wiki wiki code");
+  // What is replaced takes its weights and names along.
+  ASSERT_TRUE(ApplyOverride("--set", "data.validation=[v]", draft).ok());
+  EXPECT_EQ(lists(), "a b|7 3|v|");
+  ASSERT_TRUE(ApplyOverride("--set", "data.train=[c, d]", draft).ok());
+  EXPECT_EQ(lists(), "c d||v|");
+  ASSERT_TRUE(ApplyOverride("--set", "data.train=[{path: c, weight: 1}, {path: d, weight: 2}]", draft).ok());
+  EXPECT_EQ(lists(), "c d|1 2|v|");
+  ASSERT_TRUE(ApplyOverride("--set", "data.train_weights=[4, 5]", draft).ok());
+  EXPECT_EQ(lists(), "c d|4 5|v|");
+}
+
+TEST(ConfigText, NamesWhatIsWrongWithAMixture) {
+  for (const auto& [value, wanted] : {
+           std::pair{"train: [{path: a, weight: 7}, b]", "data.train[1]: must be {path: P, weight: W}"},
+           {"train: [{path: a}]", "data.train[0]: must be {path: P, weight: W}"},
+           {"train: [{path: a, weight: 7, epochs: 1}]", "data.train[0]: must be {path: P, weight: W}"},
+           {"train: [{path: [a], weight: 7}]", "data.train[0]: path must be a string, got a list"},
+           {"train: [{path: a, weight: -7}]", "data.train: a weight must be a number above 0"},
+           {"train: {path: a, weight: 7}", "data.train: must be a list of strings"},
+           {"train_weights: [a]", "data.train_weights[0]: must be an integer, got \"a\""},
+           {"train_weights: 7", "data.train_weights: must be a list of integers, such as [7, 3], got \"7\""},
+           {"validation: {wiki: {a: b}}", "data.validation.wiki: must be a path or a list, got a section"},
+           {"validation: {wiki: []}", "data.validation.wiki: must name at least one file"},
+           {"validation: a", "or one for each name, such as {wiki: [one.txt]}, got \"a\""},
+       }) {
+    ConfigDraft draft;
+    const absl::Status status = Read(absl::StrCat("data: {", value, "}"), draft);
+    EXPECT_THAT(status.message(), testing::HasSubstr(wanted)) << value;
   }
 }
 

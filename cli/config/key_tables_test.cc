@@ -50,7 +50,11 @@ std::string RangeOf(const Key& key) {
 }
 
 std::string Values(const Key& key) {
-  if (key.field().is_repeated()) return "list of paths";
+  if (key.field().is_repeated()) {
+    if (key.field().cpp_type() != FieldDescriptor::CPPTYPE_STRING) return "list of integers";
+    if (key.row->kind() == v1::KeyRow::PLAIN) return "list of names";
+    return key.row->kind() == v1::KeyRow::MIXTURE ? "list of paths, or a mixture" : "list of paths, or lists by name";
+  }
   switch (key.row->kind()) {
     case v1::KeyRow::TEAM: return absl::StrCat("`auto`, or 1 to ", NumberText(key.row->largest()));
     case v1::KeyRow::SIZE: return "size, such as `4GiB`";

@@ -56,10 +56,14 @@ v1::Config ConfigOf(const v1::Config& config, const ProbePoint& point, const std
   v1::Config run = WithMicroBatches(config, point.micro_batches);
   run.mutable_model()->set_layers(point.layers);
   run.set_steps(kManySteps);
-  run.mutable_data()->clear_train();
-  run.mutable_data()->clear_validation();
-  run.mutable_data()->add_train(data);
-  run.mutable_data()->set_format("tokens_u32");
+  v1::DataConfig plain;
+  plain.add_train(data);
+  plain.set_format("tokens_u32");
+  plain.set_tokenizer(config.data().tokenizer());
+  plain.set_tokenizer_digest(config.data().tokenizer_digest());
+  plain.set_on_change(config.data().on_change());
+  plain.set_loss_on("all");
+  *run.mutable_data() = plain;
   run.mutable_evaluate()->set_every_steps(0);
   run.mutable_checkpoint()->set_every_steps(0);
   run.mutable_checkpoint()->set_dir(checkpoints);

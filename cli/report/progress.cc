@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/units.h"
+#include "cli/report/run_record.h"
 
 namespace zerofleet::cli {
 namespace {
@@ -35,7 +36,7 @@ void Progress::Show(const v1::Event& event) {
     case v1::Event::kStart: return ShowStart(event.start());
     case v1::Event::kStep: return ShowStep(event.step());
     case v1::Event::kEvaluate:
-      return Note(absl::StrFormat("step %d: validation loss %.4f", event.evaluate().step(), event.evaluate().loss()));
+      return Note(absl::StrFormat("step %d: validation loss %s", event.evaluate().step(), LossText(event.evaluate())));
     case v1::Event::kCheckpoint:
       return Note(absl::StrCat("step ", event.checkpoint().step(), ": checkpoint ", event.checkpoint().path(), ", ",
                                HumanBytes(event.checkpoint().bytes()), " in ",

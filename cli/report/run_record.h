@@ -47,6 +47,9 @@ struct PlannedMemory {
 };
 
 // Loss, speed, memory per rank, beside the plan's if there is one, collectives: aligned text, for a run that has ended.
+// "1.2500", and with named sets "1.2500 (wiki 1.1000, code 1.4000)".
+std::string LossText(const v1::EvaluateEvent& evaluation);
+
 std::string SummaryText(const RunRecord& record, const Terminal& terminal = {}, const PlannedMemory* planned = nullptr);
 
 }  // namespace zerofleet::cli

@@ -20,6 +20,11 @@ TEST(RunRecord, SumsUpARun) {
   }
   event.mutable_evaluate()->set_step(3);
   event.mutable_evaluate()->set_loss(1.25);
+  for (const auto& [name, loss] : {std::pair{"wiki", 1.0}, {"code", 1.5}}) {
+    v1::SetLoss& set = *event.mutable_evaluate()->add_sets();
+    set.set_name(name);
+    set.set_loss(loss);
+  }
   record.Add(event);
   EXPECT_EQ(record.CheckpointText(), "; no checkpoint was committed");
   event.mutable_checkpoint()->set_step(3);
@@ -37,6 +42,12 @@ TEST(RunRecord, SumsUpARun) {
   rank.set_device_reserved_bytes(1024);
   rank.set_host_reserved_bytes(1536);
   rank.set_rss_peak_bytes(1 << 20);
+  for (const auto& [path, samples, epochs] : {std::tuple{"books", 700, 0.32}, {"web.txt", 300, 2.1}}) {
+    v1::SetShare& share = *rank.add_data();
+    share.set_path(path);
+    share.set_samples(samples);
+    share.set_epochs(epochs);
+  }
   v1::CollectiveReport& collective = *rank.add_collectives();
   collective.set_operation("all_gather");
   collective.set_group("data");
@@ -48,11 +59,12 @@ TEST(RunRecord, SumsUpARun) {
   EXPECT_EQ(SummaryText(record),
             "  steps            3\n"
             "  loss             3.0000 at step 1, 1.0000 at step 3\n"
-            "  validation loss  1.2500 at step 3\n"
+            "  validation loss  1.2500 (wiki 1.0000, code 1.5000) at step 3\n"
             "  tokens/s         2.0K\n"
             "  MFU              30.0%\n"
             "  time             11.0s\n"
             "  tokens           3.0K\n"
+            "  data             books 70.0% (0.32 epochs), web.txt 30.0% (2.10 epochs)\n"
             "  checkpoint       c/step-00000003, 2.0 MiB\n"
             "\n"
             "Peak memory per rank\n"

@@ -29,7 +29,7 @@ DASHBOARDS = {
                           (coordinator("zerofleet_coordinator_target_steps"), "{{run}}, of")]),
         ("Phase", "none", [(coordinator("zerofleet_coordinator_phase"), "{{run}} {{phase}}")]),
         ("Loss", "none", [("max by (namespace, run) (%s)" % worker("zerofleet_worker_loss"), "{{run}} training"),
-                          (coordinator("zerofleet_coordinator_validation_loss"), "{{run}} validation")]),
+                          (coordinator("zerofleet_coordinator_validation_loss"), "{{run}} validation {{set}}")]),
         ("Tokens per second", "short", [("zerofleet:tokens_per_second{%s}" % RUN, "{{run}}")]),
         ("Model FLOPs utilization", "percentunit",
          [("avg by (namespace, run) (%s)" % worker("zerofleet_worker_model_flops_utilization_ratio"), "{{run}}")]),

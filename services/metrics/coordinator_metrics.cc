@@ -184,8 +184,12 @@ void CoordinatorMetrics::Observe(const coordinator::Fleet& fleet, double now) {
   families_->run_info
       ->Add({{"run", fleet.parameters.run}, {"checkpoint_dir", fleet.parameters.config.checkpoint().dir()}})
       .Set(1);
-  if (fleet.training.last_evaluated_step >= 0)
+  if (fleet.training.last_evaluated_step >= 0) {
     families_->validation_loss->Add({}).Set(fleet.training.last_evaluation.loss());
+    for (const v1::SetLoss& set : fleet.training.last_evaluation.sets()) {
+      families_->validation_loss->Add({{"set", set.name()}}).Set(set.loss());
+    }
+  }
   const bool is_large = fleet.members.size() > coordinator::kMostInlineRanks;
   if (!is_large || fleet.ended() || now - families_->members_observed >= kMembersSeconds) {
     families_->ObserveMembers(fleet, now);

@@ -55,6 +55,9 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
   fleet.phase = coordinator::Phase::kDone;
   fleet.training.last_evaluated_step = 47;
   fleet.training.last_evaluation.set_loss(2.5);
+  v1::SetLoss& set = *fleet.training.last_evaluation.add_sets();
+  set.set_name("wiki");
+  set.set_loss(2.25);
   metrics.Observe(fleet, 10);
   metrics.Observe(fleet, 10);  // counters are raised to a value, not by it
   metrics.SetLastCommit(1000);
@@ -88,6 +91,7 @@ TEST(CoordinatorMetricsTest, FollowTheState) {
                            "zerofleet_coordinator_step 47\n",
                            "zerofleet_coordinator_target_steps 500\n",
                            "zerofleet_coordinator_validation_loss 2.5\n",
+                           "zerofleet_coordinator_validation_loss{set=\"wiki\"} 2.25\n",
                            "zerofleet_coordinator_run_info{checkpoint_dir=\"/data/run\",run=\"tiny\"} 1\n",
                            "zerofleet_coordinator_seconds_total 10\n",
                            "zerofleet_coordinator_step_seconds_total 9\n",

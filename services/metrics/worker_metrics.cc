@@ -211,7 +211,10 @@ void WorkerMetrics::StepDone(const trainer::StepFigures& figures) {
   families_->counters[kTokens]->Add({}).Increment(static_cast<double>(figures.tokens));
 }
 
-void WorkerMetrics::Evaluated(double validation_loss) { families_->Set(kValidationLoss, validation_loss); }
+void WorkerMetrics::Evaluated(const v1::EvaluateEvent& evaluation) {
+  families_->Set(kValidationLoss, evaluation.loss());
+  for (const v1::SetLoss& set : evaluation.sets()) families_->Set(kValidationLoss, set.loss(), {{"set", set.name()}});
+}
 
 void WorkerMetrics::PhaseDone(zero::StepPhase phase, double seconds) {
   const auto index = static_cast<size_t>(phase);

@@ -29,7 +29,7 @@ class WorkerMetrics : public trainer::MetricsSink {
 
   void SetIdentity(const trainer::WorkerIdentity& identity) override;
   void StepDone(const trainer::StepFigures& figures) override;
-  void Evaluated(double validation_loss) override;
+  void Evaluated(const v1::EvaluateEvent& evaluation) override;
   void PhaseDone(zero::StepPhase phase, double seconds) override;
   void SetLossScale(double scale) override;
   void StepSkipped() override;

@@ -72,7 +72,12 @@ trainer::WorkerIdentity Identity(int rank) {
 void FeedAll(WorkerMetrics& metrics) {
   metrics.SetIdentity(Identity(1));
   metrics.StepDone({.step = 12, .loss = 2.5, .grad_norm = 0.75, .learning_rate = 3e-4, .tokens = 4096, .mfu = 0.42});
-  metrics.Evaluated(2.75);
+  v1::EvaluateEvent evaluation;
+  evaluation.set_loss(2.75);
+  v1::SetLoss& set = *evaluation.add_sets();
+  set.set_name("wiki");
+  set.set_loss(2.5);
+  metrics.Evaluated(evaluation);
   for (size_t phase = 0; phase < std::size(zero::kPhaseNames); ++phase) {
     metrics.PhaseDone(static_cast<zero::StepPhase>(phase), 0.03);
   }
@@ -110,6 +115,7 @@ TEST(WorkerMetrics, EveryOneIsExportedWithWhatWasFed) {
            "zerofleet_worker_refused_shapes_total{operation=\"AttentionBackward\"} 1\n",
            "zerofleet_worker_loss 2.5\n",
            "zerofleet_worker_validation_loss 2.75\n",
+           "zerofleet_worker_validation_loss{set=\"wiki\"} 2.5\n",
            "run=\"tiny\"",
            "zerofleet_worker_grad_norm 0.75\n",
            "zerofleet_worker_loss_scale 65536\n",

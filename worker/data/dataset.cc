@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -11,11 +12,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "worker/data/id_scan.h"
+#include "worker/data/megatron_index.h"
+#include "worker/data/tokenize.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::data {
@@ -74,9 +79,13 @@ absl::StatusOr<std::unique_ptr<Dataset>> Dataset::Open(const v1::DataConfig& con
   ZF_RETURN_IF_ERROR(CheckFormatName(config.format()));
   if (paths.empty()) return absl::InvalidArgumentError("data: no files given");
   auto dataset = std::unique_ptr<Dataset>(new Dataset(context, vocab));
-  const Opening opening = {config.format(), config.tokenizer().empty() || config.tokenizer() == text::kBytes, text};
+  dataset->packing_ = config.packing();
+  const Opening opening = {config.format(), config.tokenizer().empty() || config.tokenizer() == text::kBytes,
+                           config.loss_on() == "assistant", text};
   for (const DataPath& path : paths) {
+    const int64_t before = dataset->samples_;
     ZF_RETURN_IF_ERROR(Annotate(dataset->AddPath(path, opening), path.key));
+    dataset->samples_by_path_.push_back(dataset->samples_ - before);
   }
   return dataset;
 }
@@ -115,7 +124,11 @@ absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const Opening& op
   if (in_directory && IsMegatronIndex(file->head())) return 0;
   const std::string index_head = IndexHead(path.path);
   ZF_ASSIGN_OR_RETURN(TokenFormat format, RecogniseFormat(FactsOf(*file, index_head), opening.format));
-  Source source = {path.key, std::move(file), std::move(format), samples_, 0, nullptr, "", 0};
+  Source source;
+  source.key = path.key;
+  source.file = std::move(file);
+  source.format = std::move(format);
+  source.first_sample = samples_;
   // Whoever asks for text in bytes means the file's own.
   const bool its_bytes = opening.bytes && !source.format.json_lines() &&
                          (source.format.compression == Compression::kNone || opening.format == source.format.name);
@@ -125,14 +138,39 @@ absl::StatusOr<int64_t> Dataset::AddFile(const DataPath& path, const Opening& op
     source.text = std::exchange(source.file, std::move(tokens.file));
     source.format = std::move(tokens.format);
     source.documents = tokens.documents;
+    source.answers = opening.answers;
+  } else if (opening.answers) {
+    return absl::DataLossError(absl::StrCat(path.path,
+                                            ": data.loss_on: assistant needs JSON lines of a \"prompt\" and "
+                                            "a \"completion\", and a tokenizer"));
   }
+  if (source.format.has_index) ZF_RETURN_IF_ERROR(ReadIndex(source));
+  if (packing_ && source.document_starts.empty()) ZF_RETURN_IF_ERROR(FindEndToken(opening.text));
   const int64_t tokens = source.format.tokens;
   source.samples = tokens == 0 ? 0 : (tokens - 1) / context_;
   if (source.samples > 0) {
     samples_ += source.samples;
+    if (source.answers || packing_) ZF_RETURN_IF_ERROR(CountTargets(source));
     sources_.push_back(std::move(source));
   }
   return tokens;
+}
+
+absl::Status Dataset::ReadIndex(Source& source) const {
+  const std::string path = IndexOf(source.file->path());
+  ZF_ASSIGN_OR_RETURN(const std::unique_ptr<TokenFile> index, TokenFile::Open(path, /*keep_open=*/true));
+  ZF_ASSIGN_OR_RETURN(MegatronIndex read, ReadMegatronIndex(*index, source.file->bytes()));
+  source.documents = std::ssize(read.document_starts);
+  if (packing_) source.document_starts = std::move(read.document_starts);
+  return absl::OkStatus();
+}
+
+absl::Status Dataset::FindEndToken(TextTokenizer& text) {
+  if (end_token_.has_value()) return absl::OkStatus();
+  ZF_ASSIGN_OR_RETURN(end_token_, text.EndToken());
+  if (end_token_.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "data.packing: documents are told apart by the token that ends a text, and data.tokenizer has none");
 }
 
 Dataset::Summary Dataset::Summarise() const {
@@ -173,7 +211,7 @@ absl::StatusOr<int64_t> Dataset::CheckIds(int threads, CheckedFiles& checked,
                                           const std::function<bool()>& cancelled) const {
   int64_t bytes = 0;
   for (const Source& source : sources_) {
-    if (!MayExceed(source.format, vocab_)) continue;
+    if (source.answers || !MayExceed(source.format, vocab_)) continue;
     const int64_t tokens = source.samples * context_ + 1;  // those that a sample holds
     const std::string key = Digest128(absl::StrCat(source.file->Identity(), " ", source.format.token_bytes, " ",
                                                    source.format.data_offset, " ", tokens, " ", vocab_));
@@ -188,12 +226,14 @@ absl::StatusOr<int64_t> Dataset::CheckIds(int threads, CheckedFiles& checked,
   return bytes;
 }
 
-absl::Status Dataset::Read(int64_t sample, std::span<int32_t> tokens) const {
+const Dataset::Source& Dataset::SourceOf(int64_t sample) const {
   ZF_CHECK(sample >= 0 && sample < samples_);
+  return *std::prev(std::upper_bound(sources_.begin(), sources_.end(), sample,
+                                     [](int64_t value, const Source& source) { return value < source.first_sample; }));
+}
+
+absl::Status Dataset::ReadIds(const Source& source, int64_t sample, std::span<int32_t> tokens) const {
   ZF_CHECK(static_cast<int64_t>(tokens.size()) == context_ + 1);
-  auto after = std::upper_bound(sources_.begin(), sources_.end(), sample,
-                                [](int64_t value, const Source& source) { return value < source.first_sample; });
-  const Source& source = *std::prev(after);
   const int64_t first = (sample - source.first_sample) * context_;
   const int token_bytes = source.format.token_bytes;
   // An int32_t may be written through its unsigned twin; ids are compared unsigned, before any is used.
@@ -204,23 +244,94 @@ absl::Status Dataset::Read(int64_t sample, std::span<int32_t> tokens) const {
   if (!read.ok()) return Annotate(read, source.key);
   if (token_bytes == 1) WidenInPlace<uint8_t>(ids);
   if (token_bytes == 2) WidenInPlace<uint16_t>(ids);
+  const uint32_t known = source.answers ? ~static_cast<uint32_t>(kUncounted) : ~uint32_t{0};
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < static_cast<uint64_t>(vocab_) && ids[i] <= static_cast<uint32_t>(INT32_MAX)) continue;
-    return IdTooLarge(source, first + static_cast<int64_t>(i), ids[i]);
+    const uint32_t id = ids[i] & known;
+    if (id < static_cast<uint64_t>(vocab_) && id <= static_cast<uint32_t>(INT32_MAX)) continue;
+    return IdTooLarge(source, first + static_cast<int64_t>(i), id);
   }
   return absl::OkStatus();
 }
 
-absl::Status Dataset::ReadBatch(int64_t count, const std::function<int64_t(int64_t)>& sample, int32_t* into) const {
-  std::vector<int32_t> tokens(context_ + 1);
-  int32_t* const targets = into + count * context_;
-  for (int64_t i = 0; i < count; ++i) {
-    ZF_RETURN_IF_ERROR(Read(sample(i), std::span(tokens)));
-    std::copy_n(tokens.begin(), context_, into + i * context_);
-    std::copy_n(tokens.begin() + 1, context_, targets + i * context_);
+absl::Status Dataset::Read(int64_t sample, std::span<int32_t> tokens) const {
+  const Source& source = SourceOf(sample);
+  ZF_RETURN_IF_ERROR(ReadIds(source, sample, tokens));
+  if (source.answers) {
+    for (int32_t& id : tokens) id &= ~kUncounted;
   }
   return absl::OkStatus();
 }
+
+// A target of another document than its token does not count: it would be told from what is not seen.
+void Dataset::Mark(const Source& source, int64_t sample, std::span<const int32_t> ids, const Marked& into) const {
+  for (int64_t t = 0; t < context_; ++t) {
+    into.inputs[t] = ids[t] & ~kUncounted;
+    into.targets[t] = ids[t + 1] < 0 ? -1 : ids[t + 1];
+  }
+  if (!packing_) return;
+  const std::vector<int64_t>& starts = source.document_starts;
+  const int64_t first = (sample - source.first_sample) * context_;
+  auto next = std::upper_bound(starts.begin(), starts.end(), first);
+  int32_t start = 0;
+  for (int64_t t = 0; t < context_; ++t) {
+    into.starts[t] = start;
+    const bool in_index = next != starts.end() && *next == first + t + 1;
+    const bool ends = starts.empty() ? into.inputs[t] == end_token_ : in_index;
+    if (in_index) ++next;
+    if (!ends) continue;
+    into.targets[t] = -1;
+    start = static_cast<int32_t>(t + 1);
+  }
+}
+
+absl::Status Dataset::ReadBatch(int64_t count, const std::function<int64_t(int64_t)>& sample, int32_t* into) const {
+  std::vector<int32_t> ids(context_ + 1);
+  const int64_t all = count * context_;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t number = sample(i);
+    const Source& source = SourceOf(number);
+    ZF_RETURN_IF_ERROR(ReadIds(source, number, std::span(ids)));
+    int32_t* const inputs = into + i * context_;
+    Mark(source, number, ids, {inputs, inputs + all, packing_ ? inputs + 2 * all : nullptr});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Dataset::CountTargets(Source& source) const {
+  constexpr int64_t kAtATime = 64;  // samples
+  source.counted.resize(source.samples);
+  std::atomic<int64_t> next = 0;
+  std::atomic<bool> failed = false;
+  absl::Mutex mutex;
+  absl::Status status;
+  const int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
+  RunOnThreads(threads, [&] {
+    std::vector<int32_t> ids(context_ + 1), marked(3 * context_);
+    int32_t* const inputs = marked.data();
+    for (int64_t begin = kAtATime * next++; begin < source.samples && !failed; begin = kAtATime * next++) {
+      for (int64_t i = begin; i < std::min(begin + kAtATime, source.samples); ++i) {
+        const int64_t sample = source.first_sample + i;
+        if (const absl::Status read = ReadIds(source, sample, std::span(ids)); !read.ok()) {
+          failed = true;
+          absl::MutexLock lock(&mutex);
+          status.Update(read);
+          return;
+        }
+        Mark(source, sample, ids, {inputs, inputs + context_, inputs + 2 * context_});
+        source.counted[i] = static_cast<int32_t>(
+            std::count_if(inputs + context_, inputs + 2 * context_, [](int32_t target) { return target >= 0; }));
+      }
+    }
+  });
+  return status;
+}
+
+int64_t Dataset::Counted(int64_t sample) const {
+  const Source& source = SourceOf(sample);
+  return source.counted.empty() ? context_ : source.counted[sample - source.first_sample];
+}
+
+int ArraysPerToken(const v1::DataConfig& config) { return config.packing() ? 3 : 2; }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trained, const DataPath& path,
                                                       int64_t context, int64_t vocab) {
@@ -236,6 +347,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenForModel(const v1::DataConfig& trai
   }
   v1::DataConfig data = trained;
   data.set_format("auto");
+  data.clear_loss_on();
+  data.clear_packing();
   absl::StatusOr<std::unique_ptr<TokenFile>> file = TokenFile::Open(file_path, /*keep_open=*/false);
   if (file.ok()) {
     absl::StatusOr<std::string> format = FormatForModel(FactsOf(**file, IndexHead(file_path)), trained);

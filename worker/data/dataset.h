@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,11 +50,15 @@ class Dataset {
 
   int64_t samples() const { return samples_; }
   int64_t context() const { return context_; }
+  // How many targets of a sample count.
+  int64_t Counted(int64_t sample) const;
+  // How many each of the paths has that it was opened with, in their order: that in which samples are numbered.
+  std::span<const int64_t> samples_by_path() const { return samples_by_path_; }
 
   struct Summary {
     std::vector<std::string> formats;  // by name, each once, in the order of the files
     int64_t files = 0, tokens = 0;
-    int64_t documents = 0;  // of text that a tokenizer takes apart
+    int64_t documents = 0;  // of text that a tokenizer takes apart, and of Megatron's indices
   };
   Summary Summarise() const;
 
@@ -72,8 +77,9 @@ class Dataset {
   // Thread-safe; allocates nothing.
   absl::Status Read(int64_t sample, std::span<int32_t> tokens) const;
   // Reads samples `sample(0)` to `sample(count - 1)` as a model takes them: inputs(count, context()), then
-  // targets(count, context()), which are the inputs shifted by one. `into` holds 2 * count * context() elements. Errors
-  // are Read's.
+  // targets(count, context()), which are the inputs shifted by one, or -1 where they do not count; with data.packing
+  // then starts(count, context()), the position in the sample at which each token's document starts. `into` holds
+  // ArraysPerToken() * count * context() elements. Errors are Read's.
   absl::Status ReadBatch(int64_t count, const std::function<int64_t(int64_t)>& sample, int32_t* into) const;
 
  private:
@@ -81,11 +87,14 @@ class Dataset {
     std::string key;
     std::unique_ptr<TokenFile> file;
     TokenFormat format;
-    int64_t first_sample, samples;
+    int64_t first_sample = 0, samples = 0;
     // The text whose tokens `file` holds; null where that is what the user named.
     std::unique_ptr<TokenFile> text;
     std::string text_format;
     int64_t documents = 0;
+    bool answers = false;                  // ids may have kUncounted
+    std::vector<int64_t> document_starts;  // positions, ascending, where an index tells them
+    std::vector<int32_t> counted;          // targets of each sample; empty: all of them
 
     const TokenFile& named() const { return text == nullptr ? *file : *text; }
   };
@@ -94,19 +103,37 @@ class Dataset {
   struct Opening {
     std::string format;  // data.format
     bool bytes;          // the tokenizer is text::kBytes
+    bool answers;        // data.loss_on is assistant
     TextTokenizer& text;
   };
   absl::Status AddPath(const DataPath& path, const Opening& opening);
   absl::Status AddDirectory(const DataPath& path, const Opening& opening);
   // Adds one file; its number of samples may be zero. Returns its number of tokens.
   absl::StatusOr<int64_t> AddFile(const DataPath& path, const Opening& opening, bool in_directory);
+  // The ids of a sample of `source` as its file has them.
+  absl::Status ReadIds(const Source& source, int64_t sample, std::span<int32_t> ids) const;
+  // Makes inputs, targets and, with packing, starts of them.
+  struct Marked {
+    int32_t *inputs, *targets, *starts;
+  };
+  void Mark(const Source& source, int64_t sample, std::span<const int32_t> ids, const Marked& into) const;
+  absl::Status CountTargets(Source& source) const;
+  absl::Status ReadIndex(Source& source) const;
+  absl::Status FindEndToken(TextTokenizer& text);
+  const Source& SourceOf(int64_t sample) const;
   absl::Status IdTooLarge(const Source& source, int64_t position, uint32_t id) const;
 
   int64_t context_;
   int64_t vocab_;
   int64_t samples_ = 0;
+  bool packing_ = false;
+  std::optional<int32_t> end_token_;  // with packing
+  std::vector<int64_t> samples_by_path_;
   std::vector<Source> sources_;  // those with a sample, by first_sample
 };
+
+// The arrays of a batch: inputs, targets, and with data.packing the starts of documents.
+int ArraysPerToken(const v1::DataConfig& config);
 
 // Opens `path` alone, for a model trained on `trained`, in the format that suits both (FormatForModel). Tokens of text
 // are kept in memory.

@@ -13,6 +13,7 @@
 #include "worker/data/checked_files.h"
 #include "worker/data/dataset.h"
 #include "worker/data/format.h"
+#include "worker/data/megatron_index.h"
 
 namespace {
 using namespace zerofleet;
@@ -66,6 +67,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   v1::DataConfig trained = config;
   trained.add_train(data[1] % 2 == 0 ? "a.bin" : "a.txt");
   (void)OpenForModel(trained, {"--data", path}, context, vocab);
+
+  (void)ReadMegatronIndex(**TokenFile::Open(path, /*keep_open=*/true), 2 * context);
   close(descriptor);
 
   const std::string_view bytes(reinterpret_cast<const char*>(data + 4), size - 4);

@@ -19,6 +19,12 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Letters are tokens, "ab" too, and 4 ends a text.
+constexpr char kLettersTokenizer[] =
+    R"({"added_tokens":[{"id":4,"content":"<|endoftext|>","single_word":false,"lstrip":false,)"
+    R"("rstrip":false,"normalized":false,"special":true}],)"
+    R"("model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"c":3},"merges":["a b"]}})";
+
 class DatasetTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -182,14 +188,37 @@ TEST_F(DatasetTest, LlmcFilesAreReadWithoutTheirHeader) {
   EXPECT_THAT(Sample(*dataset, 1), ElementsAre(52, 53, 54));
 }
 
-TEST_F(DatasetTest, MegatronPairsAreReadAsOneStreamIfAskedFor) {
+TEST_F(DatasetTest, MegatronPairsAreReadByTheirIndex) {
+  // Two documents, of 3 tokens and of 2, each one sequence.
   std::string index("MMIDIDX\0\0\1\0\0\0\0\0\0\0\x8", 18);
+  for (const int64_t count : {2, 3}) index.append(reinterpret_cast<const char*>(&count), 8);
+  for (const int32_t length : {3, 2}) index.append(reinterpret_cast<const char*>(&length), 4);
+  for (const int64_t value : {0, 6, 0, 1, 2}) index.append(reinterpret_cast<const char*>(&value), 8);
   ASSERT_TRUE(CreateDirectories(Path("d")).ok());
-  WriteBytes("d/a.idx", index + std::string(100, '\1'));
-  std::string bin = WriteTokens<uint16_t>("d/a.bin", {1, 2, 3, 4, 5});
-  EXPECT_THAT(OpenError({bin}, 2, absl::StatusCode::kDataLoss), HasSubstr("set data.format to tokens_u16"));
-  config_.set_format("tokens_u16");
-  EXPECT_EQ(Open({Path("d")}, 2).value()->samples(), 2);
+  WriteBytes("d/a.idx", index);
+  const std::string bin = WriteTokens<uint16_t>("d/a.bin", {1, 2, 3, 4, 5});
+  for (const char* format : {"auto", "tokens_u16"}) {
+    config_.set_format(format);
+    const auto dataset = Open({Path("d")}, 2).value();
+    EXPECT_EQ(dataset->samples(), 2);
+    EXPECT_EQ(dataset->Summarise().documents, 2);
+    EXPECT_THAT(Sample(*dataset, 1), ElementsAre(3, 4, 5));
+  }
+  config_.set_packing(true);  // by the index, without a token that ends a text
+  const auto packed = Open({Path("d")}, 4).value();
+  std::vector<int32_t> batch(3 * 4);
+  ASSERT_TRUE(packed
+                  ->ReadBatch(
+                      1, [](int64_t) { return 0; }, batch.data())
+                  .ok());
+  EXPECT_THAT(batch, ElementsAre(1, 2, 3, 4, 2, 3, -1, 5, 0, 0, 0, 3));
+  EXPECT_THAT(OpenError({WriteTokens<uint16_t>("b.u16", {1, 2, 3})}, 2, absl::StatusCode::kInvalidArgument),
+              HasSubstr("data.packing: documents are told apart by the token that ends a text"));
+  config_.set_packing(false);
+  WriteBytes("d/a.idx", index + "xyz");
+  EXPECT_THAT(OpenError({bin}, 2, absl::StatusCode::kDataLoss), HasSubstr("a.idx: a Megatron index that says"));
+  config_.set_format("tokens_u32");
+  EXPECT_THAT(OpenError({bin}, 2, absl::StatusCode::kDataLoss), HasSubstr("data.format must be auto or tokens_u16"));
   EXPECT_THAT(OpenError({Path("d/a.idx")}, 2, absl::StatusCode::kDataLoss), HasSubstr("a Megatron index"));
 }
 
@@ -309,6 +338,69 @@ TEST_F(DatasetTest, AModelOfTokensRefusesTextAndTheOtherWayRound) {
   EXPECT_EQ(open("auto", "a.txt", text), "25");
   EXPECT_EQ(open("text", "a.txt", tokens), "4");  // bytes of anything were asked for
   EXPECT_THAT(open("auto", "a.txt", Path("gone")), HasSubstr("--data: "));
+}
+
+// A file of tokens with the tokenizer of a fixture, whose texts end with one token.
+TEST_F(DatasetTest, PackedDocumentsStartAnew) {
+  config_.set_tokenizer(WriteBytes("tokenizer.json", kLettersTokenizer));
+  config_.set_packing(true);
+  constexpr int32_t end = 4;
+  const std::string path = WriteTokens<uint16_t>("a.u16", {1, 2, end, 3, 10, 5, 6, end, end, 7, 8, 9});
+  auto dataset = Open({path}, 5, 512).value();
+  ASSERT_EQ(dataset->samples(), 2);
+  std::vector<int32_t> batch(3 * 2 * 5);
+  ASSERT_TRUE(dataset
+                  ->ReadBatch(
+                      2, [](int64_t i) { return 1 - i; }, batch.data())
+                  .ok());
+  const auto row = [&](int array, int sample) {
+    const auto begin = batch.begin() + (2 * array + sample) * 5;
+    return std::vector<int32_t>(begin, begin + 5);
+  };
+  EXPECT_THAT(row(0, 0), ElementsAre(5, 6, end, end, 7));
+  EXPECT_THAT(row(1, 0), ElementsAre(6, end, -1, -1, 8));
+  EXPECT_THAT(row(2, 0), ElementsAre(0, 0, 0, 3, 4));
+  EXPECT_THAT(row(0, 1), ElementsAre(1, 2, end, 3, 10));
+  EXPECT_THAT(row(1, 1), ElementsAre(2, end, -1, 10, 5));
+  EXPECT_THAT(row(2, 1), ElementsAre(0, 0, 0, 3, 3));
+  EXPECT_EQ(dataset->Counted(0), 4);
+  EXPECT_EQ(dataset->Counted(1), 3);
+  config_.set_packing(false);
+  EXPECT_EQ(Open({path}, 5, 512).value()->Counted(1), 5);
+}
+
+TEST_F(DatasetTest, OnlyTheTokensOfCompletionsCount) {
+  config_.set_tokenizer(WriteBytes("tokenizer.json", kLettersTokenizer));
+  config_.set_loss_on("assistant");
+  // "ab" and "c", "" and "bab", "cc" and "".
+  const std::vector<int32_t> ids = {2, 3, 4, 1, 2, 4, 3, 3, 4}, counts = {0, 1, 1, 1, 1, 1, 0, 0, 1};
+  const std::string path = WriteBytes("a.jsonl",
+                                      "{\"prompt\": \"ab\", \"completion\": \"c\"}\n"
+                                      "{\"prompt\": \"\", \"completion\": \"bab\"}\n"
+                                      "{\"prompt\": \"cc\", \"completion\": \"\"}\n");
+  const auto context = static_cast<int64_t>(ids.size()) - 1;
+  auto dataset = Open({path}, context, 512).value();
+  ASSERT_EQ(dataset->samples(), 1);
+  EXPECT_EQ(Sample(*dataset, 0), ids);
+  std::vector<int32_t> batch(2 * context);
+  ASSERT_TRUE(dataset
+                  ->ReadBatch(
+                      1, [](int64_t) { return 0; }, batch.data())
+                  .ok());
+  int64_t counted = 0;
+  for (int64_t t = 0; t < context; ++t) {
+    EXPECT_EQ(batch[t], ids[t]);
+    EXPECT_EQ(batch[context + t], counts[t + 1] == 1 ? ids[t + 1] : -1) << t;
+    counted += counts[t + 1];
+  }
+  EXPECT_EQ(dataset->Counted(0), counted);
+  for (const auto& [name, text, wanted] :
+       {std::tuple{"b.jsonl", "{\"text\": \"no prompt\"}", "line 1: has no \"prompt\" that is a string"},
+        {"b.jsonl", "{\"prompt\": \"a\", \"completion\": 3}", "line 1: has no \"completion\" that is a string"},
+        {"b.txt", "plain text", "b.txt: data.loss_on: assistant needs JSON lines"},
+        {"b.u16", "ab", "b.u16: data.loss_on: assistant needs JSON lines"}}) {
+    EXPECT_THAT(OpenError({WriteBytes(name, text)}, 1, absl::StatusCode::kDataLoss), HasSubstr(wanted));
+  }
 }
 
 TEST_F(DatasetTest, WhatIsNotSupportedIsNamedByKey) {

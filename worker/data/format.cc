@@ -1,7 +1,7 @@
 // Headers, endings and first bytes; see format.h.
 //
 // llm.c: 256 int32, of which the first three are a magic number, a version and the number of tokens, then the tokens.
-// Megatron: X.bin holds bare tokens, X.idx begins with a magic string, a uint64 version and a byte for the type.
+// Megatron: X.bin holds bare tokens, X.idx says which (megatron_index.h).
 #include "worker/data/format.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "worker/data/megatron_index.h"
 #include "worker/text/tokenizer.h"
 
 namespace zerofleet::data {
@@ -111,18 +112,7 @@ absl::StatusOr<TokenFormat> RecogniseLlmc(const FileFacts& file, const std::stri
 
 // --- Megatron
 
-constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9), kMegatronLegacyMagic("TNTIDX\0\0", 8);
-constexpr size_t kMegatronTypeAt = 17;
-
-// Bytes of the token type in an index: uint16 (8) and int32 (4) can be read as they stand; 0 for any other.
-int MegatronTokenBytes(std::string_view index_head) {
-  if (index_head.substr(0, kMegatronMagic.size()) != kMegatronMagic || index_head.size() <= kMegatronTypeAt) return 0;
-  constexpr char kInt32 = 4, kUint16 = 8;
-  const char type = index_head[kMegatronTypeAt];
-  return type == kUint16 ? 2 : type == kInt32 ? 4 : 0;
-}
-
-// The .bin of a Megatron pair: with an explicit format of its width it is read as one stream.
+// The .bin of a Megatron pair: tokens of its index's type.
 absl::Status CheckMegatronBin(const FileFacts& file, const std::string& format) {
   const int token_bytes = MegatronTokenBytes(file.index_head);
   if (token_bytes == 0) {
@@ -131,10 +121,10 @@ absl::Status CheckMegatronBin(const FileFacts& file, const std::string& format) 
                    "not supported; convert it to bare uint16 or uint32 tokens");
   }
   const Row& row = RowOfWidth(token_bytes);
-  if (format == row.name) return absl::OkStatus();
-  return Refused(file, absl::StrCat("a Megatron data set (its index is the .idx file of the same name), which is not "
-                                    "supported; to read its tokens as one stream set data.format to ",
-                                    row.name));
+  if (format == kAuto || format == row.name) return absl::OkStatus();
+  return Refused(file,
+                 absl::StrCat("a Megatron data set (its index is the .idx file of the same name) of ", 8 * token_bytes,
+                              "-bit tokens; data.format must be auto or ", row.name, ", got ", format));
 }
 
 // --- Everything else
@@ -152,6 +142,9 @@ constexpr Foreign kNeverTokens[] = {
     {"\x89HDF\r\n\x1a\n", "an HDF5 file", "write its tokens as uint16 or uint32"},
     {"SQLite format 3", "a SQLite database", "write its text or tokens to a file"},
 };
+constexpr char kParquetAdvice[] =
+    "convert it, as by python3 -c \"import pandas, sys; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
+    "orient='records', lines=True)\" FILE.parquet FILE.jsonl";
 // Not text; a file of tokens may well begin with them.
 constexpr Foreign kNeverText[] = {
     {"\xfd"
@@ -159,7 +152,7 @@ constexpr Foreign kNeverText[] = {
      "xz-compressed", "decompress it"},
     {"BZh", "bzip2-compressed", "decompress it"},
     {"PK\x03\x04", "a zip archive (or a PyTorch or .npz file)", "extract its text or tokens"},
-    {"PAR1", "a Parquet file", "write its text to a file"},
+    {"PAR1", "a Parquet file", kParquetAdvice},
     {"\xff\xfe", "UTF-16 text", "convert it to UTF-8"},
     {"\xfe\xff", "UTF-16 text", "convert it to UTF-8"},
 };
@@ -262,32 +255,28 @@ std::string TextHint(std::string_view head) {
   return LooksLikeText(head) ? "; it looks like text: set data.format to text if it is" : "";
 }
 
-bool IsMegatronIndex(std::string_view head) {
-  return head.substr(0, kMegatronMagic.size()) == kMegatronMagic ||
-         head.substr(0, kMegatronLegacyMagic.size()) == kMegatronLegacyMagic;
-}
-
 absl::StatusOr<TokenFormat> RecogniseFormat(const FileFacts& file, const std::string& format) {
   ZF_RETURN_IF_ERROR(CheckFormatName(format));
   const Compression compression = CompressionOf(file.head);
   if (format == kText) return TokenFormat{kText, 1, 0, file.bytes, compression};
   if (IsMegatronIndex(file.head)) {
-    return Refused(file,
-                   "a Megatron index, which holds no tokens; name the .bin file of the same name, with "
-                   "data.format tokens_u16 or tokens_u32");
+    return Refused(file, "a Megatron index, which holds no tokens; name the .bin file of the same name");
   }
   if (HasLlmcMagic(file.head)) return RecogniseLlmc(file, format);
   ZF_RETURN_IF_ERROR(CheckNot(kNeverTokens, file));
-  if (IsMegatronIndex(file.index_head)) ZF_RETURN_IF_ERROR(CheckMegatronBin(file, format));
+  const bool has_index = IsMegatronIndex(file.index_head);
+  if (has_index) ZF_RETURN_IF_ERROR(CheckMegatronBin(file, format));
   const auto named = std::find_if(Rows().begin(), Rows().end(), [&](const Row& row) { return format == row.name; });
-  const Row& row = named == Rows().end() ? RowOfEnding(file.path) : *named;
-  if (format == kAuto) ZF_RETURN_IF_ERROR(CheckAuto(file, row));
+  const Row& row = has_index               ? RowOfWidth(MegatronTokenBytes(file.index_head))
+                   : named == Rows().end() ? RowOfEnding(file.path)
+                                           : *named;
+  if (format == kAuto && !has_index) ZF_RETURN_IF_ERROR(CheckAuto(file, row));
   if (row.token_bytes == 1) return TokenFormat{row.name, 1, 0, file.bytes, compression};
   if (file.bytes % row.token_bytes != 0) {
     return Refused(file, absl::StrCat(file.bytes, " bytes are not a whole number of ", row.token_bytes,
                                       "-byte tokens (", row.name, ")", TextHint(file.head)));
   }
-  return TokenFormat{row.name, row.token_bytes, 0, file.bytes / row.token_bytes};
+  return TokenFormat{row.name, row.token_bytes, 0, file.bytes / row.token_bytes, Compression::kNone, has_index};
 }
 
 std::string TrainedFormat(const v1::DataConfig& trained) {

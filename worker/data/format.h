@@ -34,6 +34,7 @@ struct TokenFormat {
   int64_t data_offset = 0;                       // bytes before the first token
   int64_t tokens = 0;                            // of text: its bytes
   Compression compression = Compression::kNone;  // of text
+  bool has_index = false;                        // Megatron's
 
   bool is_text() const { return token_bytes == 1; }
   bool json_lines() const { return name == "jsonl"; }
@@ -49,9 +50,6 @@ absl::StatusOr<TokenFormat> RecogniseFormat(const FileFacts& file, const std::st
 // What to say after the fault of a file of tokens, of a format that was named, if its beginning, `head`, is text:
 // "; it looks like text, ..."; empty if it is not.
 std::string TextHint(std::string_view head);
-
-// Whether `head` begins a Megatron index, which accompanies a .bin file and holds no tokens itself.
-bool IsMegatronIndex(std::string_view head);
 
 // The data.format under which a model of this configuration was trained, as far as names tell: with `auto` that of
 // data.train's endings; `auto` for a model that was imported, of whose data nothing is known.

@@ -35,7 +35,7 @@ std::string Llmc(uint32_t magic, uint32_t version, uint32_t tokens, size_t data_
   return file;
 }
 
-std::string MegatronIndex(char type) {
+std::string IndexOfType(char type) {
   return std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17) + type + std::string(16, '\0');
 }
 
@@ -72,16 +72,16 @@ TEST(Format, LlmcFilesMustBeWhatTheirHeaderSays) {
 TEST(Format, MegatronPairsAreNamed) {
   const std::string ids("\1\0\2\0\3\0\4\0", 8);
   for (const char* format : {"auto", "tokens_u16", "tokens_u32"}) {
-    EXPECT_THAT(Recognise("a.idx", MegatronIndex(8), format), HasSubstr("a Megatron index"));
+    EXPECT_THAT(Recognise("a.idx", IndexOfType(8), format), HasSubstr("a Megatron index"));
     EXPECT_THAT(Recognise("a.idx", std::string("TNTIDX\0\0\1\0\0\0", 12), format), HasSubstr("a Megatron index"));
   }
-  EXPECT_THAT(Recognise("a.bin", ids, "auto", 8, MegatronIndex(8)), HasSubstr("set data.format to tokens_u16"));
-  EXPECT_THAT(Recognise("a.bin", ids, "auto", 8, MegatronIndex(4)), HasSubstr("set data.format to tokens_u32"));
-  EXPECT_THAT(Recognise("a.bin", ids, "tokens_u16", 8, MegatronIndex(4)), HasSubstr("set data.format to tokens_u32"));
-  EXPECT_THAT(Recognise("a.bin", ids, "tokens_u16", 8, MegatronIndex(5)),
-              HasSubstr("token type that is not supported"));
-  EXPECT_EQ(Recognise("a.bin", ids, "tokens_u16", 8, MegatronIndex(8)), "tokens_u16 2 0 4");
-  EXPECT_EQ(Recognise("a.bin", ids, "tokens_u32", 8, MegatronIndex(4)), "tokens_u32 4 0 2");
+  EXPECT_EQ(Recognise("a.bin", ids, "auto", 8, IndexOfType(8)), "tokens_u16 2 0 4");
+  EXPECT_EQ(Recognise("a.bin", ids, "auto", 8, IndexOfType(4)), "tokens_u32 4 0 2");
+  EXPECT_THAT(Recognise("a.bin", ids, "tokens_u16", 8, IndexOfType(4)),
+              HasSubstr("of 32-bit tokens; data.format must be auto or tokens_u32, got tokens_u16"));
+  EXPECT_THAT(Recognise("a.bin", ids, "tokens_u16", 8, IndexOfType(5)), HasSubstr("token type that is not supported"));
+  EXPECT_EQ(Recognise("a.bin", ids, "tokens_u16", 8, IndexOfType(8)), "tokens_u16 2 0 4");
+  EXPECT_EQ(Recognise("a.bin", ids, "tokens_u32", 8, IndexOfType(4)), "tokens_u32 4 0 2");
   EXPECT_EQ(Recognise("a.bin", ids, "auto", 8, "some other index"), "tokens_u16 2 0 4");
 }
 

@@ -25,6 +25,7 @@ namespace zerofleet::data {
 namespace {
 
 constexpr size_t kKeyDigits = 32;
+constexpr char kAnswers[] = "assistant";
 constexpr char kMagic[9] = "ZFTOKENS";
 
 // Ends a file of tokens: one that was cut short has none, and one that was renamed has another key.
@@ -63,8 +64,8 @@ using Write = std::function<absl::Status(std::span<const std::byte>)>;
 
 // Gives the tokens of `text`, and their trailer, to `write`.
 absl::Status WriteTokens(const TokenFile& text, const TokenFormat& format, const text::Tokenizer& tokenizer,
-                         const TextOptions& options, const std::string& key, const Write& write) {
-  const int token_bytes = TokenBytes(tokenizer.vocab());
+                         const TextOptions& options, bool answers, const std::string& key, const Write& write) {
+  const int token_bytes = answers ? 4 : TokenBytes(tokenizer.vocab());
   std::vector<uint16_t> narrow;
   const TokenSink sink = [&](std::span<const int32_t> ids) {
     if (token_bytes == 4) return write(std::as_bytes(ids));
@@ -72,7 +73,7 @@ absl::Status WriteTokens(const TokenFile& text, const TokenFormat& format, const
     return write(std::as_bytes(std::span(narrow)));
   };
   TokenizeOptions how = {options.threads, options.end_token ? options.end_token : tokenizer.end_of_text(), nullptr,
-                         options.cancelled};
+                         options.cancelled, answers};
   if (how.end_token == kNoEndToken) how.end_token.reset();
   if (options.progress) {
     how.progress = [&](int64_t bytes) {
@@ -129,6 +130,7 @@ int TokenBytes(int64_t vocab) { return vocab <= int64_t{1} << 16 ? 2 : 4; }
 TextTokenizer::TextTokenizer(const v1::DataConfig& config, TextOptions options)
     : name_(config.tokenizer().empty() ? text::kBytes : config.tokenizer()),
       digest_(config.tokenizer_digest()),
+      answers_(config.loss_on() == kAnswers),
       options_(std::move(options)) {}
 
 absl::Status TextTokenizer::Load() {
@@ -144,13 +146,22 @@ absl::Status TextTokenizer::Load() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<int32_t>> TextTokenizer::EndToken() {
+  ZF_RETURN_IF_ERROR(Load());
+  return tokenizer_->end_of_text();
+}
+
 absl::StatusOr<TextTokens> TextTokenizer::Open(const TokenFile& text, const TokenFormat& format) {
+  if (answers_ && !format.json_lines()) {
+    return absl::DataLossError(
+        absl::StrCat(text.path(), ": data.loss_on: assistant needs JSON lines of a \"prompt\" and a \"completion\""));
+  }
   // Without a digest the configuration does not say which tokenizer it is.
   if (digest_.empty()) ZF_RETURN_IF_ERROR(Load());
   const std::string& digest = digest_.empty() ? tokenizer_->digest() : digest_;
-  const std::string key = Digest128(absl::StrCat(kVersion, " ", text.Contents(), " ", format.name, " ",
-                                                 static_cast<int>(format.compression), " ", digest, " ",
-                                                 options_.end_token ? absl::StrCat(*options_.end_token) : "own"));
+  const std::string key = Digest128(absl::StrCat(
+      kVersion, " ", text.Contents(), " ", format.name, " ", static_cast<int>(format.compression), " ", digest, " ",
+      options_.end_token ? absl::StrCat(*options_.end_token) : "own", answers_ ? " answers" : ""));
   if (options_.directory.empty()) return MakeInMemory(text, format, key);
   const std::string path = JoinPath(options_.directory, absl::StrCat(key, ".tokens"));
   if (std::optional<TextTokens> found = Find(path, key)) return *std::move(found);
@@ -176,7 +187,7 @@ absl::Status TextTokenizer::Make(const TokenFile& text, const TokenFormat& forma
   };
   absl::StatusOr<std::unique_ptr<DurableFile>> file = DurableFile::Create(temporary);
   ZF_RETURN_IF_ERROR(cannot(file.status()));
-  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, options_, key,
+  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, options_, answers_, key,
                                  [&](std::span<const std::byte> bytes) { return cannot((*file)->Write(bytes)); }));
   ZF_RETURN_IF_ERROR(cannot((*file)->Sync()));
   return cannot(Rename(temporary, path));
@@ -199,7 +210,7 @@ absl::StatusOr<TextTokens> TextTokenizer::MakeInMemory(const TokenFile& text, co
     }
     return absl::OkStatus();
   };
-  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, options_, key, write));
+  ZF_RETURN_IF_ERROR(WriteTokens(text, format, *tokenizer_, options_, answers_, key, write));
   if (std::optional<TextTokens> found = Find(absl::StrCat("/proc/self/fd/", descriptor), key)) return *std::move(found);
   return absl::InternalError(absl::StrCat(text.path(), ": its tokens cannot be read back from memory"));
 }

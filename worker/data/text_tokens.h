@@ -50,7 +50,13 @@ class TextTokenizer {
   // The tokens of `text`, found or made. InvalidArgument, naming the key, for a tokenizer that cannot be loaded or is
   // another than the configuration says; DataLoss, naming the file, for one that is not such text; ResourceExhausted if
   // the tokens cannot be written; Cancelled.
+  //
+  // With data.loss_on: assistant ids have 4 bytes, and kUncounted (tokenize.h) where they do not count; DataLoss for
+  // text that is not JSON lines.
   absl::StatusOr<TextTokens> Open(const TokenFile& text, const TokenFormat& format);
+
+  // The token that ends a text. Errors as Open's.
+  absl::StatusOr<std::optional<int32_t>> EndToken();
 
  private:
   absl::Status Load();
@@ -58,6 +64,7 @@ class TextTokenizer {
   absl::StatusOr<TextTokens> MakeInMemory(const TokenFile& text, const TokenFormat& format, const std::string& key);
 
   const std::string name_, digest_;
+  const bool answers_;  // data.loss_on: assistant
   const TextOptions options_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
 };

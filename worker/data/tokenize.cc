@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kBlockBytes = 256 * 1024, kBlocksPerThread = 8;
 // What is encoded as one, because it is one line or cannot be cut, takes some twenty times its size in memory.
 constexpr size_t kLongestLine = size_t{64} << 20, kLongestUncut = size_t{256} << 20;
-constexpr char kTextKey[] = "text";
+constexpr char kTextKey[] = "text", kPromptKey[] = "prompt", kCompletionKey[] = "completion";
 
 struct Block {
   std::string text;
@@ -128,10 +128,26 @@ class Encoder {
 
   absl::Status EncodeLine(std::string_view line, Block& block) const {
     ZF_ASSIGN_OR_RETURN(const nlohmann::json document, ParseJson(line));
+    if (options_.answers) return EncodeAnswer(document, block);
     if (!document.is_object()) return absl::DataLossError("must be an object, such as {\"text\": \"...\"}");
     const auto text = document.find(kTextKey);
     if (text == document.end() || !text->is_string()) return absl::DataLossError("has no \"text\" that is a string");
     ZF_RETURN_IF_ERROR(Append(text->get_ref<const std::string&>(), block));
+    End(block);
+    return absl::OkStatus();
+  }
+
+  // Each of the two is encoded by itself: where one ends is where counting begins.
+  absl::Status EncodeAnswer(const nlohmann::json& document, Block& block) const {
+    for (const char* key : {kPromptKey, kCompletionKey}) {
+      if (document.is_object() && document.contains(key) && document[key].is_string()) continue;
+      return absl::DataLossError(
+          absl::StrCat("has no \"", key, "\" that is a string, which data.loss_on: assistant needs"));
+    }
+    const size_t begin = block.ids.size();
+    ZF_RETURN_IF_ERROR(Append(document[kPromptKey].get_ref<const std::string&>(), block));
+    for (size_t i = begin; i < block.ids.size(); ++i) block.ids[i] |= kUncounted;
+    ZF_RETURN_IF_ERROR(Append(document[kCompletionKey].get_ref<const std::string&>(), block));
     End(block);
     return absl::OkStatus();
   }

@@ -15,11 +15,16 @@
 
 namespace zerofleet::data {
 
+// Set in an id: as a target it does not count. Ids are below it.
+inline constexpr int32_t kUncounted = INT32_MIN;
+
 struct TokenizeOptions {
   int threads = 1;
   std::optional<int32_t> end_token;             // put behind each document
   std::function<void(int64_t bytes)> progress;  // bytes of the file that were read so far; may be null
   std::function<bool()> cancelled;              // may be null
+  // Takes JSON lines of a `prompt` and a `completion`, whose tokens alone count: the others have kUncounted.
+  bool answers = false;
 };
 
 struct TokenizeCounts {
@@ -31,7 +36,8 @@ struct TokenizeCounts {
 using TokenSink = std::function<absl::Status(std::span<const int32_t> ids)>;
 
 // `format` is of text. A text file is one document; of JSON lines each line is one: an object whose `text` is
-// the document. DataLoss, naming file and line, for what is not that; Cancelled; and whatever `sink` returns.
+// the document, or that options.answers describes. DataLoss, naming file and line, for what is not that; Cancelled; and
+// whatever `sink` returns.
 absl::StatusOr<TokenizeCounts> Tokenize(const TokenFile& file, const TokenFormat& format,
                                         const text::Tokenizer& tokenizer, const TokenizeOptions& options,
                                         const TokenSink& sink);

@@ -33,9 +33,47 @@ absl::StatusOr<std::unique_ptr<DataFeed>> DataFeed::Open(const v1::Config& confi
   ZF_ASSIGN_OR_RETURN(feed->training_, OpenFiles(config, "data.train", config.data().train(), tokenizer));
   if (!config.data().validation().empty()) {
     ZF_ASSIGN_OR_RETURN(feed->validation_, OpenFiles(config, "data.validation", config.data().validation(), tokenizer));
+    feed->FindValidationSets();
   }
-  feed->sampler_ = std::make_unique<data::Sampler>(config.seed(), feed->training_->samples());
+  const auto& weights = config.data().train_weights();
+  feed->order_ = std::make_unique<data::Mixture>(config.seed(), feed->training_->samples_by_path(),
+                                                 std::vector<int64_t>(weights.begin(), weights.end()));
   return feed;
+}
+
+void DataFeed::FindValidationSets() {
+  const auto& names = config_.data().validation_sets();
+  if (names.empty()) {
+    validation_sets_.push_back({"", 0, validation_->samples()});
+    return;
+  }
+  int64_t first = 0;
+  for (int i = 0; i < names.size(); ++i) {
+    const int64_t samples = validation_->samples_by_path()[i];
+    if (i == 0 || names[i] != names[i - 1]) validation_sets_.push_back({names[i], first, 0});
+    validation_sets_.back().samples += samples;
+    first += samples;
+  }
+}
+
+std::vector<v1::SetShare> DataFeed::Shares(int64_t step) const {
+  std::vector<v1::SetShare> shares;
+  if (order_->sets() < 2) return shares;
+  std::vector<int64_t> taken = order_->Counts(SamplesConsumed(step));
+  for (const v1::SampleRange& left_out : skipped_.ranges()) {
+    const int64_t end = std::min(left_out.end(), SamplesConsumed(step));
+    if (end <= left_out.begin()) continue;
+    const std::vector<int64_t> until = order_->Counts(end), from = order_->Counts(left_out.begin());
+    for (size_t d = 0; d < taken.size(); ++d) taken[d] -= until[d] - from[d];
+  }
+  for (int d = 0; d < order_->sets(); ++d) {
+    v1::SetShare& share = shares.emplace_back();
+    share.set_path(config_.data().train(d));
+    share.set_weight(order_->weight(d));
+    share.set_samples(taken[d]);
+    share.set_epochs(static_cast<double>(taken[d]) / static_cast<double>(order_->samples(d)));
+  }
+  return shares;
 }
 
 absl::StatusOr<DataFeed::IdCheck> DataFeed::CheckIds(int threads, const std::function<bool()>& cancelled) const {
@@ -76,7 +114,9 @@ void DataFeed::Attach(const parallel::Group& data, device::Device& device, devic
   stream_ = &stream;
   device_tokens_ = tokens;
   for (int i = 0; i < zero::kTokenStages; ++i) {
-    stages_[i] = {staging + i * 2 * config_.batch().micro_sequences() * config_.model().context(), nullptr};
+    stages_[i] = {staging + i * data::ArraysPerToken(config_.data()) * config_.batch().micro_sequences() *
+                                config_.model().context(),
+                  nullptr};
   }
   stage_ = 0;
 }
@@ -87,12 +127,23 @@ void DataFeed::Seek(int64_t step, int64_t samples_consumed, coordinator::Skipped
   skipped_ = std::move(skipped);
 }
 
+int64_t DataFeed::CountedTokens(int64_t step) const {
+  const int64_t sequences = config_.batch().global_sequences();
+  if (!marks_targets()) return sequences * config_.model().context();
+  const int64_t first = (step - 1 - cursor_step_) * sequences;
+  int64_t counted = 0;
+  for (int64_t i = 0; i < sequences; ++i) {
+    counted += training_->Counted(order_->Sample(skipped_.Place(cursor_, first + i)));
+  }
+  return std::max<int64_t>(1, counted);
+}
+
 absl::StatusOr<model::MicroBatch> DataFeed::TrainingBatch(int64_t step, int number, int64_t micro_batch) {
   int64_t sequences = config_.batch().micro_sequences();
   // Counted from the cursor.
   const int64_t step_begins = (step - 1 - cursor_step_) * config_.batch().global_sequences();
   const int64_t first = step_begins + FirstSequence(number, micro_batch);
-  return Fill(*training_, sequences, [&](int64_t i) { return sampler_->Sample(skipped_.Place(cursor_, first + i)); });
+  return Fill(*training_, sequences, [&](int64_t i) { return order_->Sample(skipped_.Place(cursor_, first + i)); });
 }
 
 int64_t DataFeed::FirstSequence(int number, int64_t micro_batch) const {
@@ -103,32 +154,40 @@ int64_t DataFeed::FirstSequence(int number, int64_t micro_batch) const {
   return number * (config_.batch().global_sequences() / ranks_) + micro_batch * sequences;
 }
 
-int64_t DataFeed::EvaluationSamples() const {
-  return std::min(config_.evaluate().batches() * config_.batch().global_sequences(), validation_->samples());
+int64_t DataFeed::EvaluationSamples(int set) const {
+  return std::min(config_.evaluate().batches() * config_.batch().global_sequences(), validation_sets_[set].samples);
 }
 
-int64_t DataFeed::EvaluationTokens() const { return EvaluationSamples() * config_.model().context(); }
-
-int64_t DataFeed::EvaluationPasses() const {
-  const int64_t sequences = config_.batch().micro_sequences();
-  if (coordinator::SumsInSampleOrder(config_)) return CeilDivide(CeilDivide(EvaluationSamples(), sequences), ranks_);
-  return CeilDivide(CeilDivide(EvaluationSamples(), ranks_), sequences);
+int64_t DataFeed::EvaluationTokens(int set) const {
+  if (!marks_targets()) return EvaluationSamples(set) * config_.model().context();
+  int64_t counted = 0;
+  for (int64_t i = 0; i < EvaluationSamples(set); ++i) {
+    counted += validation_->Counted(validation_sets_[set].first_sample + i);
+  }
+  return std::max<int64_t>(1, counted);
 }
 
-std::vector<int64_t> DataFeed::EvaluationShapes() const {
+int64_t DataFeed::EvaluationPasses(int set) const {
+  const int64_t samples = EvaluationSamples(set), sequences = config_.batch().micro_sequences();
+  if (coordinator::SumsInSampleOrder(config_)) return CeilDivide(CeilDivide(samples, sequences), ranks_);
+  return CeilDivide(CeilDivide(samples, ranks_), sequences);
+}
+
+std::vector<int64_t> DataFeed::EvaluationShapes(int set) const {
   // Ranks differ by one sample at most, so that every pass but the last is full on each of them.
-  const int64_t passes = EvaluationPasses();
+  const int64_t passes = EvaluationPasses(set);
   return passes == 1 ? std::vector<int64_t>{0} : std::vector<int64_t>{0, passes - 1};
 }
 
-absl::StatusOr<zero::EvaluationBatch> DataFeed::Evaluation(int64_t pass) {
-  const int64_t samples = EvaluationSamples(), sequences = config_.batch().micro_sequences();
+absl::StatusOr<zero::EvaluationBatch> DataFeed::Evaluation(int64_t pass, int set) {
+  const int64_t samples = EvaluationSamples(set), first = validation_sets_[set].first_sample;
+  const int64_t sequences = config_.batch().micro_sequences();
   const bool dealt = coordinator::SumsInSampleOrder(config_);
   const int64_t begin = dealt ? (pass * ranks_ + rank_) * sequences : samples * rank_ / ranks_ + pass * sequences;
   const int64_t end = std::min(dealt ? samples : samples * (rank_ + 1) / ranks_, begin + sequences);
-  bool counts = begin < end;
-  ZF_ASSIGN_OR_RETURN(model::MicroBatch batch,
-                      Fill(*validation_, counts ? end - begin : 1, [&](int64_t i) { return counts ? begin + i : 0; }));
+  const bool counts = begin < end;
+  const auto sample = [&](int64_t i) { return first + (counts ? begin + i : 0); };
+  ZF_ASSIGN_OR_RETURN(model::MicroBatch batch, Fill(*validation_, counts ? end - begin : 1, sample));
   return zero::EvaluationBatch{batch, counts};
 }
 
@@ -140,9 +199,12 @@ absl::StatusOr<model::MicroBatch> DataFeed::Fill(const data::Dataset& dataset, i
   stage_ = (stage_ + 1) % zero::kTokenStages;
   if (stage.copied != nullptr) ZF_RETURN_IF_ERROR(stage.copied->Wait());
   ZF_RETURN_IF_ERROR(dataset.ReadBatch(sequences, sample, stage.tokens));
-  device_->Copy(*stream_, device_tokens_, stage.tokens, 2 * tokens * static_cast<int64_t>(sizeof(int32_t)));
+  const int arrays = data::ArraysPerToken(config_.data());
+  device_->Copy(*stream_, device_tokens_, stage.tokens, arrays * tokens * static_cast<int64_t>(sizeof(int32_t)));
   stage.copied = stream_->Record();
-  return model::MicroBatch{sequences, context, device_tokens_, device_tokens_ + tokens};
+  model::MicroBatch batch{sequences, context, device_tokens_, device_tokens_ + tokens};
+  if (arrays == 3) batch.starts = device_tokens_ + 2 * tokens;
+  return batch;
 }
 
 }  // namespace zerofleet::trainer

@@ -1,9 +1,9 @@
 // Which samples this rank trains and evaluates on, and their way into the device's token buffers.
 //
-// Step s consumes global positions [cursor + (s-first)*G, ...+G) of the sampler's endless order, for any number of
-// ranks, and passes over those that the run leaves out (coordinator/skipped_samples.h). Rank r of a data group takes
-// the r-th of N equal parts, its micro-batches one after another; or, in the order of samples, every N-th micro-batch
-// from the r-th on (coordinator/batch_shares.h).
+// Step s consumes global positions [cursor + (s-first)*G, ...+G) of the endless order (worker/data/mixture.h), for any
+// number of ranks, and passes over those that the run leaves out (coordinator/skipped_samples.h). Rank r of a data
+// group takes the r-th of N equal parts, its micro-batches one after another; or, in the order of samples, every N-th
+// micro-batch from the r-th on (coordinator/batch_shares.h).
 #ifndef ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 #define ZEROFLEET_WORKER_TRAINER_DATA_FEED_H_
 
@@ -16,13 +16,14 @@
 #include "absl/status/statusor.h"
 #include "coordinator/skipped_samples.h"
 #include "worker/data/dataset.h"
-#include "worker/data/sampler.h"
+#include "worker/data/mixture.h"
 #include "worker/device/device.h"
 #include "worker/model/model.h"
 #include "worker/parallel/mesh.h"
 #include "worker/zero/engine.h"
 #include "worker/zero/memory_plan.h"
 #include "zerofleet/v1/config.pb.h"
+#include "zerofleet/v1/events.pb.h"
 
 namespace zerofleet::trainer {
 
@@ -52,8 +53,8 @@ class DataFeed {
   };
   Changes ChangesSince(const v1::DataFingerprint& before) const;
 
-  // Before a view's first batch: this rank's data group, device memory for 2 * micro_sequences * context tokens, and
-  // host memory from the device for kTokenStages times as many.
+  // Before a view's first batch: this rank's data group, device memory for data::ArraysPerToken() * micro_sequences *
+  // context elements, and host memory from the device for kTokenStages times as many.
   void Attach(const parallel::Group& data, device::Device& device, device::Stream& stream, int32_t* tokens,
               int32_t* staging);
   // The global position that the step after `step` starts at, and what is left out from there on.
@@ -62,31 +63,46 @@ class DataFeed {
     return skipped_.After(cursor_, (step - cursor_step_) * config_.batch().global_sequences());
   }
 
+  // Tokens of the step's global batch whose targets count, at least 1: what its loss is divided by, on every rank.
+  int64_t CountedTokens(int64_t step) const;
   // The batch of the rank with this number in the data group: any rank can make any rank's. One that has none in this
   // round is given another one's, which does not count.
   absl::StatusOr<model::MicroBatch> TrainingBatch(int64_t step, int number, int64_t micro_batch);
 
+  // What a run that stands behind `step` has taken of each set; nothing if data.train is no mixture.
+  std::vector<v1::SetShare> Shares(int64_t step) const;
+
   bool has_validation() const { return validation_ != nullptr; }
-  // Evaluation visits the first evaluate.batches * G samples, or all if there are fewer, split evenly over the ranks;
-  // in the order of samples a micro-batch at a time, so that what is computed together does not depend on the ranks.
-  // Every rank makes the same number of passes; a rank without samples left repeats one that is not counted.
-  int64_t EvaluationPasses() const;
-  int64_t EvaluationTokens() const;
+  // One set of data.validation, by its number in validation_sets().
+  struct ValidationSet {
+    std::string name;  // empty where there is one without a name
+    int64_t first_sample, samples;
+  };
+  const std::vector<ValidationSet>& validation_sets() const { return validation_sets_; }
+  // Evaluation visits the first evaluate.batches * G samples of a set, or all if there are fewer, split evenly over the
+  // ranks; in the order of samples a micro-batch at a time, so that what is computed together does not depend on the
+  // ranks. Every rank makes the same number of passes; a rank without samples left repeats one that is not counted.
+  int64_t EvaluationPasses(int set = 0) const;
+  int64_t EvaluationTokens(int set = 0) const;
   // Passes that have every size of batch there is on this rank; the same ones on every rank.
-  std::vector<int64_t> EvaluationShapes() const;
-  absl::StatusOr<zero::EvaluationBatch> Evaluation(int64_t pass);
+  std::vector<int64_t> EvaluationShapes(int set = 0) const;
+  absl::StatusOr<zero::EvaluationBatch> Evaluation(int64_t pass, int set = 0);
 
  private:
   explicit DataFeed(const v1::Config& config) : config_(config) {}
   // Where the micro-batch of a rank begins in a step.
   int64_t FirstSequence(int number, int64_t micro_batch) const;
-  int64_t EvaluationSamples() const;
+  void FindValidationSets();
+  // Whether some targets do not count.
+  bool marks_targets() const { return config_.data().packing() || config_.data().loss_on() == "assistant"; }
+  int64_t EvaluationSamples(int set) const;
   absl::StatusOr<model::MicroBatch> Fill(const data::Dataset& dataset, int64_t sequences,
                                          const std::function<int64_t(int64_t)>& sample);
 
   const v1::Config config_;
   std::unique_ptr<data::Dataset> training_, validation_;
-  std::unique_ptr<data::Sampler> sampler_;
+  std::vector<ValidationSet> validation_sets_;
+  std::unique_ptr<data::Mixture> order_;
   int rank_ = 0, ranks_ = 1;  // of the data group
   device::Device* device_ = nullptr;
   device::Stream* stream_ = nullptr;

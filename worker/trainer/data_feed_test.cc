@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -23,7 +24,9 @@ class DataFeedTest : public testing::Test {
     for (int i = 0; i < 201; ++i) text += static_cast<char>(i);
     ASSERT_TRUE(WriteFileAtomically(path_, text).ok());
   }
-  void TearDown() override { ASSERT_TRUE(RemoveTree(path_).ok()); }
+  void TearDown() override {
+    for (const char* suffix : {"", ".begin", ".end"}) ASSERT_TRUE(RemoveTree(path_ + suffix).ok());
+  }
 
   v1::Config Config(int workers, int64_t micro_sequences) const {
     v1::Config config;
@@ -37,6 +40,20 @@ class DataFeedTest : public testing::Test {
     config.mutable_batch()->set_micro_sequences(micro_sequences);
     config.mutable_evaluate()->set_batches(2);
     config.set_seed(9);
+    return config;
+  }
+
+  v1::Config Mixed(int workers) {
+    const std::string text = *ReadSmallFile(path_, 1 << 10);
+    EXPECT_TRUE(WriteFileAtomically(path_ + ".begin", text.substr(0, 33 * kContext + 1)).ok());
+    EXPECT_TRUE(WriteFileAtomically(path_ + ".end", text.substr(33 * kContext)).ok());
+    v1::Config config = Config(workers, 12 / workers);
+    v1::DataConfig& data = *config.mutable_data();
+    data.clear_train();
+    data.add_train(path_ + ".begin");
+    data.add_train(path_ + ".end");
+    data.add_train_weights(4);
+    data.add_train_weights(2);
     return config;
   }
 
@@ -140,6 +157,74 @@ TEST_F(DataFeedTest, AResumedRunContinuesWhereItWas) {
   feed->Seek(0, 0);
   EXPECT_EQ(feed->SamplesConsumed(3), 36);
   EXPECT_EQ(StepSamples(1, 12, 4, /*cursor_step=*/3, /*cursor=*/36), StepSamples(1, 12, 4));
+}
+
+// The file's samples as two sets, of 33 and of 17, which a mixture takes by two to one.
+TEST_F(DataFeedTest, AMixturesSamplesDoNotDependOnTheFleet) {
+  const auto step_samples = [this](int workers, int64_t step, int64_t cursor_step = 0, int64_t cursor = 0) {
+    std::vector<int> all;
+    for (int rank = 0; rank < workers; ++rank) {
+      std::unique_ptr<DataFeed> feed = Open(Mixed(workers), rank);
+      feed->Seek(cursor_step, cursor);
+      const std::vector<int> samples = Samples(*feed->TrainingBatch(step, rank, 0));
+      all.insert(all.end(), samples.begin(), samples.end());
+    }
+    return all;
+  };
+  std::vector<int> all;
+  for (int64_t step = 1; step <= 6; ++step) {
+    const std::vector<int> alone = step_samples(1, step);
+    for (const int workers : {2, 3, 6}) EXPECT_EQ(step_samples(workers, step), alone) << workers;
+    EXPECT_EQ(step_samples(1, step, /*cursor_step=*/step - 1, /*cursor=*/12 * (step - 1)), alone);
+    all.insert(all.end(), alone.begin(), alone.end());
+  }
+  for (size_t cycle = 0; cycle < all.size() / 3; ++cycle) {
+    EXPECT_EQ(std::count_if(all.begin() + 3 * cycle, all.begin() + 3 * cycle + 3, [](int s) { return s < 33; }), 2);
+  }
+}
+
+TEST_F(DataFeedTest, SaysWhatItHasTakenOfEachSet) {
+  EXPECT_TRUE(Open(Config(1, 12), 0)->Shares(3).empty());
+  std::unique_ptr<DataFeed> feed = Open(Mixed(1), 0);
+  coordinator::SkippedSamples skipped;
+  skipped.Add(3, 15);
+  feed->Seek(0, 0, skipped);
+  const std::vector<v1::SetShare> shares = feed->Shares(3);
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_EQ(shares[0].samples(), 24);
+  EXPECT_EQ(shares[1].samples(), 12);
+  EXPECT_EQ(shares[0].weight(), 2);
+  EXPECT_EQ(shares[1].path(), path_ + ".end");
+  EXPECT_EQ(shares[0].epochs(), 24.0 / 33);
+}
+
+TEST_F(DataFeedTest, EachNamedSetIsEvaluatedByItself) {
+  v1::Config config = Mixed(1);
+  *config.mutable_data()->mutable_validation() = config.data().train();
+  for (const char* name : {"first", "second"}) config.mutable_data()->add_validation_sets(name);
+  for (const int workers : {1, 3}) {
+    config.mutable_parallel()->set_workers(workers);
+    std::array<std::multiset<int>, 2> seen;
+    for (int rank = 0; rank < workers; ++rank) {
+      std::unique_ptr<DataFeed> feed = Open(config, rank);
+      ASSERT_EQ(feed->validation_sets().size(), 2u);
+      EXPECT_EQ(feed->validation_sets()[1].name, "second");
+      EXPECT_EQ(feed->EvaluationTokens(0), 24 * kContext);
+      EXPECT_EQ(feed->EvaluationTokens(1), 17 * kContext);
+      for (int set = 0; set < 2; ++set) {
+        for (int64_t pass = 0; pass < feed->EvaluationPasses(set); ++pass) {
+          const zero::EvaluationBatch one = *feed->Evaluation(pass, set);
+          if (!one.counts) continue;
+          for (const int sample : Samples(one.batch)) seen[set].insert(sample);
+        }
+      }
+    }
+    EXPECT_EQ(seen[0].size(), 24u);
+    EXPECT_EQ(*seen[0].rbegin(), 23);
+    EXPECT_EQ(seen[1].size(), 17u);
+    EXPECT_EQ(*seen[1].begin(), 33);
+    EXPECT_EQ(*seen[1].rbegin(), 49);
+  }
 }
 
 TEST_F(DataFeedTest, WhatIsLeftOutIsPassedOver) {

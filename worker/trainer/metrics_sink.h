@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "worker/zero/phases.h"
+#include "zerofleet/v1/events.pb.h"
 
 namespace zerofleet::trainer {
 
@@ -51,7 +52,7 @@ class MetricsSink {
 
   virtual void SetIdentity(const WorkerIdentity& identity) = 0;  // replaces the one before
   virtual void StepDone(const StepFigures& figures) = 0;
-  virtual void Evaluated(double validation_loss) = 0;
+  virtual void Evaluated(const v1::EvaluateEvent& evaluation) = 0;
   virtual void PhaseDone(zero::StepPhase phase, double seconds) = 0;
   virtual void SetLossScale(double scale) = 0;
   virtual void StepSkipped() = 0;

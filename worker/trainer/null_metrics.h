@@ -10,7 +10,7 @@ class NullMetrics : public MetricsSink {
  public:
   void SetIdentity(const WorkerIdentity&) override {}
   void StepDone(const StepFigures&) override {}
-  void Evaluated(double) override {}
+  void Evaluated(const v1::EvaluateEvent&) override {}
   void PhaseDone(zero::StepPhase, double) override {}
   void SetLossScale(double) override {}
   void StepSkipped() override {}

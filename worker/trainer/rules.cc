@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "coordinator/batch_shares.h"
 #include "coordinator/placement.h"
+#include "worker/data/mixture.h"
 #include "worker/model/checkpointing.h"
 #include "worker/model/families.h"
 #include "worker/model/spec.h"
@@ -197,6 +198,18 @@ const std::vector<Rule>& ModelAndData() {
       {{"data.validation"},
        [](const Config& c) { return HasEmptyPath(c.data().validation()); },
        [](const Config&) -> std::string { return "contains an empty path"; }},
+      {{"data.train_weights", "data.train"},
+       [](const Config& c) { return !data::CheckWeights(c.data()).ok(); },
+       [](const Config& c) { return std::string(data::CheckWeights(c.data()).message()); }},
+      {{"data.validation_sets", "data.validation"},
+       [](const Config& c) { return !data::CheckSetNames(c.data()).ok(); },
+       [](const Config& c) { return std::string(data::CheckSetNames(c.data()).message()); }},
+      {{"data.packing", "device"},
+       [](const Config& c) { return c.data().packing() && c.device() == "cuda"; },
+       [](const Config&) -> std::string { return "true is not supported on device cuda; use device: cpu"; }},
+      {{"data.loss_on", "data.tokenizer"},
+       [](const Config& c) { return c.data().loss_on() == "assistant" && c.data().tokenizer() == "bytes"; },
+       [](const Config&) -> std::string { return "assistant needs a data.tokenizer other than bytes"; }},
       {{"model.vocab", "data.format"},
        [](const Config& c) {
          return c.data().format() == "text" && c.data().tokenizer() == "bytes" && c.model().vocab() < 256;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "worker/data/dataset.h"
 #include "worker/trainer/rank_plan.h"
 #include "worker/zero/training_state.h"
 
@@ -43,6 +44,7 @@ bool KeepsReplicas(const v1::Config& config, int data_ranks) {
 SaveChoice ChooseSaves(const v1::Config& config, const model::Model& model, const zero::ZeroLayout& layout,
                        const device::Device& device) {
   const int64_t tokens = config.batch().micro_sequences() * config.model().context();
+  const int arrays = data::ArraysPerToken(config.data());
   const bool in_place = device.host_addressable() || layout.states_on_device() == 0;
   const zero::SaveFrom stream = in_place ? zero::SaveFrom::kStates : zero::SaveFrom::kStagedStates;
   zero::HostCopies copies = {.saves = zero::SaveFrom::kSnapshot,
@@ -52,7 +54,7 @@ SaveChoice ChooseSaves(const v1::Config& config, const model::Model& model, cons
                     .reason = "",
                     .memory_bytes = zero::TrainingState::StoredBytes(layout),
                     .stream_bytes = in_place ? 0 : 2 * zero::StagingBytes(layout),
-                    .plan = zero::PlanMemory(model, layout, tokens, copies)};
+                    .plan = zero::PlanMemory(model, layout, tokens, copies, arrays)};
   bool streams = config.checkpoint().snapshot() == "stream";
   if (config.checkpoint().snapshot() == "auto") {
     Verdict verdict = Auto(config, layout, choice.plan);
@@ -61,7 +63,7 @@ SaveChoice ChooseSaves(const v1::Config& config, const model::Model& model, cons
   }
   if (!streams) return choice;
   choice.from = copies.saves = stream;
-  choice.plan = zero::PlanMemory(model, layout, tokens, copies);
+  choice.plan = zero::PlanMemory(model, layout, tokens, copies, arrays);
   return choice;
 }
 

@@ -45,6 +45,12 @@ absl::Status CheckIntegrityOn(const v1::IntegrityConfig& config, const device::D
                                                     "; every_steps and replay_every_steps must be 0"));
 }
 
+absl::Status CheckPackingOn(const v1::DataConfig& config, const device::Device& device) {
+  if (!config.packing() || device.kind() == "cpu") return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("data.packing: true is not supported on device ", device.kind(), "; use false, or device: cpu"));
+}
+
 // What has been built for a device whose memory the host shares alone.
 absl::Status CheckOffloadOn(const v1::OffloadConfig& config, const device::Device& device) {
   if (device.host_addressable()) return absl::OkStatus();
@@ -73,6 +79,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Prepare(const v1::Conf
   ZF_RETURN_IF_ERROR(optim::FindOptimizer(config.optimizer().name()).status());
   ZF_RETURN_IF_ERROR(CheckIntegrityOn(config.integrity(), device));
   ZF_RETURN_IF_ERROR(CheckOffloadOn(config.offload(), device));
+  ZF_RETURN_IF_ERROR(CheckPackingOn(config.data(), device));
   ZF_ASSIGN_OR_RETURN(const model::ModelRun how, ModelRunOf(config));
   ZF_ASSIGN_OR_RETURN(run->model_, model::Model::Create(config.model(), how, device));
   ZF_ASSIGN_OR_RETURN(run->feed_, DataFeed::Open(config, std::move(text)));
@@ -162,10 +169,17 @@ absl::Status TrainingRun::WarmUp(int64_t step) {
                               .learning_rate = config_.optimizer().learning_rate(),
                               .tokens = config_.batch().global_sequences() * config_.model().context()};
   const bool evaluates = feed_->has_validation() && config_.evaluate().every_steps() > 0;
-  const std::vector<int64_t> passes = evaluates ? feed_->EvaluationShapes() : std::vector<int64_t>();
+  struct Shape {
+    int set;
+    int64_t pass;
+  };
+  std::vector<Shape> shapes;
+  for (int set = 0; evaluates && set < std::ssize(feed_->validation_sets()); ++set) {
+    for (const int64_t pass : feed_->EvaluationShapes(set)) shapes.push_back({set, pass});
+  }
   ZF_RETURN_IF_ERROR(view_->engine->WarmUp(
       input, [&](int number, int64_t micro) { return feed_->TrainingBatch(step + 1, number, micro); },
-      std::ssize(passes), [&](int64_t i) { return feed_->Evaluation(passes[i]); }));
+      std::ssize(shapes), [&](int64_t i) { return feed_->Evaluation(shapes[i].pass, shapes[i].set); }));
   memory_asked_at_ = 0;
   ExportDeviceMemory();
   return absl::OkStatus();
@@ -178,7 +192,7 @@ absl::Status TrainingRun::Launch(int64_t step, const StepRequests& asked) {
   zero::StepInput input{
       .step = step,
       .learning_rate = view_->launches.back().learning_rate,
-      .tokens = config_.batch().global_sequences() * config_.model().context(),
+      .tokens = feed_->CountedTokens(step),
       .flags = (asked.stop ? kStopFlag : 0) | (asked.sending ? kSendingFlag : 0) | (asked.save ? kSaveFlag : 0),
       .checks = ChecksOf(config_.integrity(), step),
       .delayed = IsDelayed(config_.offload().delayed_update(), step),
@@ -280,12 +294,23 @@ bool TrainingRun::EvaluatesAfter(int64_t step) const {
 
 absl::StatusOr<v1::EvaluateEvent> TrainingRun::Evaluate(int64_t step) {
   ZF_RETURN_IF_ERROR(view_->engine->Flush());
-  ZF_ASSIGN_OR_RETURN(double loss_sum, view_->engine->EvaluateLossSum(feed_->EvaluationPasses(), [&](int64_t pass) {
-    return feed_->Evaluation(pass);
-  }));
   v1::EvaluateEvent event;
   event.set_step(step);
-  event.set_loss(loss_sum / static_cast<double>(feed_->EvaluationTokens()));
+  double loss_of_all = 0, tokens_of_all = 0;
+  for (int set = 0; set < std::ssize(feed_->validation_sets()); ++set) {
+    ZF_ASSIGN_OR_RETURN(const double loss_sum,
+                        view_->engine->EvaluateLossSum(feed_->EvaluationPasses(set),
+                                                       [&](int64_t pass) { return feed_->Evaluation(pass, set); }));
+    const auto tokens = static_cast<double>(feed_->EvaluationTokens(set));
+    loss_of_all += loss_sum;
+    tokens_of_all += tokens;
+    const std::string& name = feed_->validation_sets()[set].name;
+    if (name.empty()) continue;
+    v1::SetLoss& one = *event.add_sets();
+    one.set_name(name);
+    one.set_loss(loss_sum / tokens);
+  }
+  event.set_loss(loss_of_all / tokens_of_all);
   return event;
 }
 
@@ -336,9 +361,12 @@ v1::CheckpointManifest TrainingRun::Manifest(int64_t step) const {
   return manifest;
 }
 
-v1::RankReport TrainingRun::Report() const {
-  return BuildRankReport(view_->mesh.rank(), *view_->device_arena, *view_->host_arena, view_->groups,
-                         view_->engine->link());
+v1::RankReport TrainingRun::Report(int64_t step) const {
+  v1::RankReport report = BuildRankReport(view_->mesh.rank(), *view_->device_arena, *view_->host_arena, view_->groups,
+                                          view_->engine->link());
+  if (view_->mesh.rank() != 0) return report;
+  for (const v1::SetShare& share : feed_->Shares(step)) *report.add_data() = share;
+  return report;
 }
 
 v1::Pace TrainingRun::pace() const { return view_->pace.Median(); }

@@ -120,7 +120,7 @@ class TrainingRun {
   absl::Status Finish() { return view_->engine->Finish(); }
 
   v1::Pace pace() const;
-  v1::RankReport Report() const;
+  v1::RankReport Report(int64_t step) const;
   // What this rank's collectives were doing, for the record of a lost view.
   v1::FlightRecord Flight() const;
 

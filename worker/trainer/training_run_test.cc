@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -173,6 +174,78 @@ class TrainingRunTest : public testing::Test {
 
   std::string directory_;
 };
+
+TEST_F(TrainingRunTest, EvaluatesEachNamedSet) {
+  const std::string other = JoinPath(directory_, "other.txt");
+  ASSERT_TRUE(WriteFileAtomically(other, std::string(4000, 'z')).ok());
+  const auto evaluated = [&](const std::vector<std::pair<const char*, std::string>>& sets) {
+    v1::Config config = Config(0);
+    config.mutable_parallel()->set_workers(1);
+    config.mutable_data()->clear_validation();
+    for (const auto& [name, path] : sets) {
+      config.mutable_data()->add_validation(path);
+      if (*name != '\0') config.mutable_data()->add_validation_sets(name);
+    }
+    Worker worker(config);
+    v1::EvaluateEvent event;
+    InOneView({&worker}, [&](TrainingRun& run) {
+      ZF_CHECK(run.Start(/*loaded=*/false, {}).ok());
+      event = *run.Evaluate(0);
+    });
+    return event;
+  };
+  const v1::EvaluateEvent both = evaluated({{"text", JoinPath(directory_, "text.txt")}, {"other", other}});
+  const double text = evaluated({{"", JoinPath(directory_, "text.txt")}}).loss(), z = evaluated({{"", other}}).loss();
+  ASSERT_EQ(both.sets_size(), 2);
+  EXPECT_EQ(both.sets(0).name(), "text");
+  EXPECT_EQ(both.sets(0).loss(), text);
+  EXPECT_EQ(both.sets(1).loss(), z);
+  EXPECT_NE(text, z);
+  EXPECT_DOUBLE_EQ(both.loss(), (text + z) / 2);  // as many samples of each
+}
+
+// Not every target of packed documents counts, and in one rank's part of a batch more than in another's: the loss is
+// the mean over those of the whole batch that do.
+TEST_F(TrainingRunTest, TheLossIsPerCountedTokenWhateverTheFleet) {
+  constexpr char kTokenizer[] =
+      R"({"added_tokens":[{"id":4,"content":"</s>","single_word":false,"lstrip":false,"rstrip":false,)"
+      R"("normalized":false,"special":true}],"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})";
+  std::string tokens;
+  for (int i = 0; i < 2000; ++i) tokens += {static_cast<char>(i % 400 < 200 && i % 3 == 0 ? 4 : i % 200 + 5), '\0'};
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(directory_, "tokens.u16"), tokens).ok());
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(directory_, "tokenizer.json"), kTokenizer).ok());
+  struct Shape {
+    int stage, workers, micro;
+  };
+  std::vector<double> alone;
+  for (const Shape& shape : {Shape{0, 1, 12}, {1, 2, 3}, {2, 3, 2}, {3, 2, 1}}) {
+    v1::Config config = Config(shape.stage);
+    config.set_precision("fp32");
+    config.mutable_parallel()->set_workers(shape.workers);
+    config.mutable_batch()->set_micro_sequences(shape.micro);
+    v1::DataConfig& data = *config.mutable_data();
+    data.set_train(0, JoinPath(directory_, "tokens.u16"));
+    data.set_validation(0, JoinPath(directory_, "tokens.u16"));
+    data.set_format("tokens_u16");
+    data.set_tokenizer(JoinPath(directory_, "tokenizer.json"));
+    data.set_packing(true);
+    std::vector<std::unique_ptr<Worker>> workers;
+    std::vector<Worker*> all;
+    for (int rank = 0; rank < shape.workers; ++rank) {
+      workers.push_back(std::make_unique<Worker>(config));
+      all.push_back(workers.back().get());
+    }
+    std::vector<double> losses;
+    InOneView(all, [&](TrainingRun& run) {
+      ZF_CHECK(run.Start(/*loaded=*/false, {}).ok());
+      Train(run, 0, 2, losses);
+    });
+    if (alone.empty()) alone = losses;
+    ASSERT_EQ(losses.size(), 3u);  // two steps and an evaluation
+    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / alone[i], 1, 1e-5) << shape.stage << " " << i;
+  }
+  EXPECT_NEAR(alone[0], std::log(256), 0.1);
+}
 
 TEST_F(TrainingRunTest, AViewLeftLeavesNothingBehind) {
   for (int stage = 0; stage <= 3; ++stage) {

@@ -183,7 +183,7 @@ absl::Status WorkerLife::AfterStep(int64_t step, const Asked& asked) {
     ZF_ASSIGN_OR_RETURN(v1::EvaluateEvent evaluation, run_->Evaluate(step));
     v1::WorkerMessage message;
     *message.mutable_event()->mutable_evaluate() = evaluation;
-    metrics_.Evaluated(evaluation.loss());
+    metrics_.Evaluated(evaluation);
     options_.event(message.event());
     if (run_->mesh().rank() == 0) ZF_RETURN_IF_ERROR(Send(message));
   }
@@ -219,7 +219,7 @@ absl::Status WorkerLife::Finish() {
   ZF_RETURN_IF_ERROR(run_->Finish());
   ZF_RETURN_IF_ERROR(CommitTheLastSave());
   ZF_KILL_POINT("worker/last-save-committed");
-  v1::RankReport report = run_->Report();
+  v1::RankReport report = run_->Report(result_.step);
   v1::WorkerMessage message;
   message.mutable_finished()->set_step(result_.step);
   message.mutable_finished()->set_stopped(result_.stopped);

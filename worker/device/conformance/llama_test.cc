@@ -188,7 +188,8 @@ TEST_P(LlamaOpsTest, APackedDocumentIsTurnedAsIfAlone) {
   std::vector<float> twice = x;
   twice.insert(twice.end(), x.begin(), x.end());
   const auto alone = Turned(2, 3, 2, 8, frequencies, x, /*back=*/false);
-  auto packed = Turned(2, 6, 2, 8, frequencies, twice, /*back=*/false, /*past=*/0, {0, 0, 0, 3, 3, 3, 0, 0, 0, 3, 3, 3});
+  auto packed =
+      Turned(2, 6, 2, 8, frequencies, twice, /*back=*/false, /*past=*/0, {0, 0, 0, 3, 3, 3, 0, 0, 0, 3, 3, 3});
   std::vector<float> both = alone;
   both.insert(both.end(), alone.begin(), alone.end());
   EXPECT_EQ(packed, both);
