@@ -107,6 +107,7 @@ TEST(JinjaTest, FaultsNameTheirLine) {
 TEST(JinjaTest, EverythingIsBounded) {
   const std::string loop = "{% for i in range(9999) %}";
   ExpectRefused(loop + loop + loop + "{% endfor %}{% endfor %}{% endfor %}", "steps", {.steps = 10000});
+  ExpectRefused(loop + "{% endfor %}", "steps", {.steps = 20});
   ExpectRefused(loop + "aaaaaaaaaa{% endfor %}", "prints more", {.output_bytes = 1000});
   const std::string twice = "{% set n = namespace(v='aaaaaaaa') %}{% for i in range(60) %}{% set n.v = ";
   ExpectRefused(twice + "n.v ~ n.v %}{% endfor %}", "too large");
