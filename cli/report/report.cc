@@ -18,11 +18,11 @@
 namespace zerofleet::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using EventJson = nlohmann::ordered_json;
 
 // Every category, in the order of their table, whether or not the rank used it.
-Json SpaceMemory(const google::protobuf::Map<std::string, v1::CategoryMemory>& used) {
-  Json memory = Json::object();
+EventJson SpaceMemory(const google::protobuf::Map<std::string, v1::CategoryMemory>& used) {
+  EventJson memory = EventJson::object();
   for (int i = 0; i < memory::kCategories; ++i) {
     const char* name = memory::CategoryName(static_cast<memory::Category>(i));
     const auto found = used.find(name);
@@ -31,13 +31,15 @@ Json SpaceMemory(const google::protobuf::Map<std::string, v1::CategoryMemory>& u
   return memory;
 }
 
-Json RankJson(const v1::RankReport& rank) {
-  Json collectives = Json::array();
+EventJson RankJson(const v1::RankReport& rank) {
+  EventJson collectives = EventJson::array();
   for (const v1::CollectiveReport& each : rank.collectives()) collectives.push_back(ProtoToJson(each));
-  Json link = Json::object();
+  EventJson link = EventJson::object();
   for (const v1::LinkReport& each : rank.link()) {
     link[each.direction()] = {{"copies", each.copies()}, {"bytes", each.bytes()}};
   }
+  EventJson data = EventJson::array();  // of rank 0, where data.train is a mixture
+  for (const v1::SetShare& each : rank.data()) data.push_back(ProtoToJson(each));
   return {
       {"rank", rank.rank()},
       {"memory", {{"device", SpaceMemory(rank.device_memory())}, {"host", SpaceMemory(rank.host_memory())}}},
@@ -47,11 +49,12 @@ Json RankJson(const v1::RankReport& rank) {
       {"rss_peak_bytes", rank.rss_peak_bytes()},
       {"collectives", std::move(collectives)},
       {"link", std::move(link)},
+      {"data", std::move(data)},
   };
 }
 
-Json EndJson(const v1::EndEvent& end) {
-  Json ranks = Json::array();
+EventJson EndJson(const v1::EndEvent& end) {
+  EventJson ranks = EventJson::array();
   for (const v1::RankReport& rank : end.ranks()) ranks.push_back(RankJson(rank));
   return {{"step", end.step()}, {"seconds", end.seconds()}, {"tokens", end.tokens()}, {"ranks", std::move(ranks)}};
 }
@@ -60,7 +63,7 @@ Json EndJson(const v1::EndEvent& end) {
 
 std::string ReportLine(const v1::Event& event) {
   const char* name = nullptr;
-  Json fields;
+  EventJson fields;
   switch (event.body_case()) {
     case v1::Event::kStart: name = "start", fields = ProtoToJson(event.start()); break;
     case v1::Event::kStep: name = "step", fields = ProtoToJson(event.step()); break;
@@ -77,7 +80,7 @@ std::string ReportLine(const v1::Event& event) {
   }
   const absl::Time time = absl::UnixEpoch() + absl::Seconds(event.unix_seconds());
   // As in logs, so that the two can be laid side by side.
-  Json line = {{"event", name}, {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone())}};
+  EventJson line = {{"event", name}, {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone())}};
   line.update(fields);
   return DumpJson(line);
 }

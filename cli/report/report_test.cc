@@ -92,6 +92,11 @@ TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
   rank.set_device_reserved_bytes(20);
   rank.set_device_fragmentation_ratio(0.5);
   rank.set_rss_peak_bytes(99);
+  v1::SetShare& share = *rank.add_data();
+  share.set_path("a.txt");
+  share.set_weight(7);
+  share.set_samples(70);
+  share.set_epochs(0.5);
   v1::CollectiveReport& collective = *rank.add_collectives();
   collective.set_operation("all_gather");
   collective.set_group("data");
@@ -114,7 +119,8 @@ TEST(Report, EndHoldsEachRanksMemoryAndCollectives) {
           none + R"(,"buffers":)" + none +
           R"(}},"reserved_bytes":{"device":20,"host":0},"fragmentation_ratio":{"device":0.5,"host":0.0},"rss_peak_bytes":99,)" +
           R"("collectives":[{"operation":"all_gather","group":"data","backend":"ucx","calls":2,"bytes":64,)" +
-          R"("seconds":0.25}],"link":{"to_host":{"copies":3,"bytes":96}}}]})");
+          R"("seconds":0.25}],"link":{"to_host":{"copies":3,"bytes":96}},)"
+          R"("data":[{"path":"a.txt","weight":7,"samples":70,"epochs":0.5}]}]})");
 }
 
 TEST(Report, LeavesOutFailuresAndNotices) {
