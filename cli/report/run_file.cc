@@ -114,10 +114,17 @@ class HistoryReader {
   absl::Status AddEvaluation(const Json& line) {
     ReportedEvaluation evaluation;
     ZF_RETURN_IF_ERROR(GetWhole(line, "step", &evaluation.step));
-    ZF_RETURN_IF_ERROR(GetText(line, "set", &evaluation.set));
     ZF_RETURN_IF_ERROR(GetNumber(line, "loss", &evaluation.loss));
     evaluation.unix_seconds = unix_seconds_;
-    run_.evaluations.push_back(std::move(evaluation));
+    run_.evaluations.push_back(evaluation);
+    if (!line.contains("sets")) return absl::OkStatus();
+    if (!line["sets"].is_array()) return BadField("sets", "an array");
+    for (const Json& set : line["sets"]) {
+      if (!set.is_object()) return BadField("sets", "an array of objects");
+      ZF_RETURN_IF_ERROR(GetText(set, "name", &evaluation.set));
+      ZF_RETURN_IF_ERROR(GetNumber(set, "loss", &evaluation.loss));
+      run_.evaluations.push_back(evaluation);
+    }
     return absl::OkStatus();
   }
 

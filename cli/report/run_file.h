@@ -22,7 +22,7 @@ struct ReportedStep {
 
 struct ReportedEvaluation {
   int64_t step = 0;
-  std::string set = {};  // its name, where the run has several
+  std::string set = {};  // its name; empty for the loss over all of them
   double loss = 0;
   double unix_seconds = 0;
 };

@@ -25,7 +25,7 @@ TEST(RunFile, StepsDoneAgainCountAsTheyWereToldLast) {
       StepLine(1, 5, 2), StepLine(2, 4, 4),
       R"({"event":"recovery","time":"2026-11-25T10:00:06.000000Z","resumed_step":1,"lost_steps":1,"seconds":1.5,"cause":"x"})",
       "\n", StepLine(2, 4.5, 8), R"({"event":"later","strange":[1]})", "\n",
-      R"({"event":"evaluate","step":2,"loss":4.25})", "\n");
+      R"({"event":"evaluate","step":2,"loss":4.25,"sets":[{"name":"wiki","loss":4}]})", "\n");
   const RunFile run = ParseRunFile("r", text).value();
   EXPECT_EQ(run.steps.size(), 2u);
   EXPECT_EQ(run.steps.at(2).loss, 4.5);
@@ -36,7 +36,10 @@ TEST(RunFile, StepsDoneAgainCountAsTheyWereToldLast) {
   EXPECT_EQ(run.Mfu(), 0.5);
   EXPECT_EQ(run.Count(ReportedPause::Kind::kRecovery), 1);
   EXPECT_EQ(run.pauses[0].at, 6);
+  ASSERT_EQ(run.evaluations.size(), 2u);
   EXPECT_EQ(run.evaluations[0].loss, 4.25);
+  EXPECT_EQ(run.evaluations[1].set, "wiki");
+  EXPECT_EQ(run.evaluations[1].loss, 4);
   EXPECT_FALSE(run.torn);
 }
 

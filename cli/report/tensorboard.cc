@@ -149,7 +149,11 @@ void TensorBoardWriter::Write(const v1::Event& event) {
          event.unix_seconds());
   }
   if (event.has_evaluate()) {
-    Evaluation({.step = event.evaluate().step(), .loss = event.evaluate().loss()}, event.unix_seconds());
+    const v1::EvaluateEvent& evaluation = event.evaluate();
+    Evaluation({.step = evaluation.step(), .loss = evaluation.loss()}, event.unix_seconds());
+    for (const v1::SetLoss& set : evaluation.sets()) {
+      Evaluation({.step = evaluation.step(), .set = set.name(), .loss = set.loss()}, event.unix_seconds());
+    }
   }
 }
 

@@ -61,16 +61,20 @@ TEST_F(TensorBoardTest, AStepsFiguresAreScalars) {
   const auto writer = *TensorBoardWriter::Open(directory_, 1000);
   writer->Write(event);
   event.mutable_evaluate()->set_loss(3);
+  v1::SetLoss& set = *event.mutable_evaluate()->add_sets();
+  set.set_name("wiki");
+  set.set_loss(2);
   writer->Write(event);
   ASSERT_TRUE(writer->status().ok());
   const std::vector<std::string> records = Records();
-  ASSERT_THAT(records, SizeIs(7));
+  ASSERT_THAT(records, SizeIs(8));
   EXPECT_THAT(records[0], HasSubstr("brain.Event:2"));
   // wall_time 1000.0, step 300, summary { value { tag "loss/training", simple_value 2.5 } }
   EXPECT_EQ(
       records[1],
       std::string("\x09\0\0\0\0\0\x40\x8f\x40\x10\xac\x02\x2a\x16\x0a\x14\x0a\x0dloss/training\x15\0\0\x20\x40", 36));
   EXPECT_THAT(records[6], HasSubstr("loss/validation"));
+  EXPECT_THAT(records[7], HasSubstr("loss/validation_wiki"));
 }
 
 TEST_F(TensorBoardTest, ADirectoryThatIsAFileIsNamed) {
