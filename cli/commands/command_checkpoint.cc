@@ -88,7 +88,7 @@ absl::StatusOr<int> RunVerify(const std::string& path, const Output& output) {
   return 0;
 }
 
-// Of a name that the flag's check has accepted.
+// The type called `name`, which the flag's check has accepted.
 device::DType DTypeNamed(const std::string& name) {
   for (const device::DType dtype : {device::DType::kBF16, device::DType::kF16}) {
     if (name == device::DTypeName(dtype)) return dtype;
